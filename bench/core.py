@@ -42,15 +42,15 @@ E2E_COMMAND = ["cargo", "test", "--quiet", "--locked", "--profile", "ci", "-p", 
 # Properties without a measurement: name, command, what the command shows.
 TEST_SUITES = {
     "identity-1": (
-        [*E2E_COMMAND, "--ignored", "run::identity::blocks_of_1_mb"],
+        [*E2E_COMMAND, "--ignored", "run::bwa_identity::blocks_of_1_mb"],
         "records equal to bwa, samtools sort and Picard, blocks of 1 Mb, over threads and partitions and memory",
     ),
     "identity-10": (
-        [*E2E_COMMAND, "--ignored", "run::identity::blocks_of_10_mb"],
+        [*E2E_COMMAND, "--ignored", "run::bwa_identity::blocks_of_10_mb"],
         "records equal to bwa, samtools sort and Picard, blocks of 10 Mb, over threads and partitions",
     ),
     "identity-100": (
-        [*E2E_COMMAND, "--ignored", "run::identity::blocks_of_100_mb"],
+        [*E2E_COMMAND, "--ignored", "run::bwa_identity::blocks_of_100_mb"],
         "records equal to bwa, samtools sort and Picard, blocks of 100 Mb, over threads and partitions",
     ),
     "picard": (["env", "GODWIT_FUZZ_FILES=10000", *E2E_COMMAND, "run::picard"], "10,000 SAM files from a seed: flags and metrics equal to Picard's"),
@@ -58,7 +58,7 @@ TEST_SUITES = {
     "simulator": (["cargo", "xtask", "sim", "--seeds", "10000"], "the ledger in 10,000 worlds with faults"),
     "chaos": (["cargo", "xtask", "chaos", "50"], "50 faults at hosts of real SLURM clusters and 50 losses of local workers: the same bytes, or one clear error"),
     "gatk": (
-        [*E2E_COMMAND, "--ignored", "run::align_and_call", "run::somatic", "run::recalibrate", "run::workflow::", "run::filter::"],
+        [*E2E_COMMAND, "--ignored", "run::align_and_call", "run::somatic_calling", "run::recalibrate", "run::workflow::", "run::variant_filter::"],
         "recalibration, filtering, somatic calling and the workflow equal to the separate GATK commands",
     ),
 }

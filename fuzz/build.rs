@@ -1,4 +1,4 @@
-//! Links what `CFLAGS` of `run.sh` make C libraries call.
+//! Links the functions that C libraries call because of `CFLAGS` in `run.sh`.
 
 fn main() {
     println!("cargo:rerun-if-changed=c_coverage.c");

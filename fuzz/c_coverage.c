@@ -1,5 +1,5 @@
-/* Lets the fuzzer see which parts of C libraries an input reaches: gcc can call out at every edge, libFuzzer reads the counters.
-   Its own function of that name, which build.rs makes the linker pass over, does nothing. */
+/* Coverage of C libraries for the fuzzer: code compiled by gcc calls this function at every edge, and libFuzzer reads the counters.
+   build.rs makes the linker ignore libFuzzer's own function of that name, which does nothing. */
 
 #include <stdint.h>
 

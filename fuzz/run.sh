@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Fuzzes one target, or all of them one after the other, with libFuzzer on stable Rust; cargo-fuzz is not needed.
+# Fuzzes one target, or all of them in sequence, with libFuzzer on stable Rust; cargo-fuzz is not needed.
 #
-#   fuzz/run.sh TARGET|all [SECONDS]      600 seconds each where nothing is said
+#   fuzz/run.sh TARGET|all [SECONDS]      600 seconds each by default
 #
-# What it learns goes to target/fuzz/corpus/TARGET, what fails to target/fuzz/artifacts/TARGET. Ends with 1 at the first
-# failure: a panic, 10 seconds for one input, or more than a gigabyte.
+# The corpus is written to target/fuzz/corpus/TARGET, failing inputs to target/fuzz/artifacts/TARGET. Exits with 1 at the first
+# failure: a panic, 10 seconds for one input, or more than a gigabyte of memory.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -12,17 +12,17 @@ target=${1:?usage: fuzz/run.sh TARGET|all [SECONDS]}
 seconds=${2:-600}
 work=$(realpath -m "$here/../target/fuzz")
 
-# What cargo-fuzz passes, without the address sanitizer, which needs nightly: our code has next to no unsafe.
+# The flags of cargo-fuzz, without the address sanitizer, which needs nightly: our code has almost no unsafe.
 export RUSTFLAGS="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
 -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1 --cfg fuzzing"
-# The same of C, which gcc and clang know; fuzz/c_coverage.c answers.
+# The equivalent for C, which gcc and clang support; fuzz/c_coverage.c defines the function that it calls.
 export CFLAGS="${CFLAGS:-} -fsanitize-coverage=trace-pc"
-# Libraries whose build asks whether the compiler works link programs with these flags and without our answer.
+# Libraries whose build tests the compiler link programs with these flags and without our function.
 mkdir -p "$work"
 echo 'void __sanitizer_cov_trace_pc(void) {}' | "${CC:-cc}" -x c -c -fPIC -o "$work/no_coverage.o" -
 export LDFLAGS="${LDFLAGS:-} $work/no_coverage.o"
-# References of CRAM files are never looked for elsewhere, and scratch files need no disk.
+# htslib must not search for references of CRAM files elsewhere, and scratch files must not use the disk.
 export REF_PATH=/nonexistent
 if [ -d /dev/shm ]; then export TMPDIR=/dev/shm; fi
 host=$(rustc -vV | sed -n 's/^host: //p')
@@ -44,8 +44,8 @@ if [ "$target" = all ]; then
 fi
 for name in $targets; do
     if [ "$name" = cram ]; then
-        # The library that decodes has faults, so godwit decodes in a process of its own
-        # (docs/decisions/0005-cram-with-vendored-htslib.md): all that is found is given to godwit as it is.
+        # The library that decodes has faults, so godwit decodes in a separate process
+        # (docs/decisions/0005-cram-with-vendored-htslib.md): godwit itself reads every input that was found.
         fuzz cram -fork=1 -ignore_crashes=1 -ignore_ooms=1 -ignore_timeouts=1
         env -u RUSTFLAGS -u CFLAGS -u LDFLAGS \
             cargo build --quiet --locked --profile ci --manifest-path "$here/../Cargo.toml" \
@@ -55,7 +55,7 @@ for name in $targets; do
         continue
     fi
     fuzz "$name"
-    # grep's status hides that of the fuzzer; an artifact does not.
+    # grep's status hides that of the fuzzer; an artifact shows the failure.
     if [ -n "$(ls -A "$work/artifacts/$name")" ]; then
         echo "fuzz: $name failed; see target/fuzz/artifacts/$name" >&2
         exit 1

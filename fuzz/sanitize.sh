@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Looks for errors of memory where unsafe code stands: the tests of the crates that have some with the address sanitizer, and the program
-# around bwa, whose library is C that nobody here compiled, under valgrind.
+# Searches for memory errors in unsafe code: runs the tests of the crates that have some with the address sanitizer, and the program
+# around bwa, whose C library is a binary of the distribution, under valgrind.
 #
-#   fuzz/sanitize.sh [asan|valgrind]      both where nothing is said
+#   fuzz/sanitize.sh [asan|valgrind]      both by default
 #
-# Ends with 1 at the first error that is found. Takes some minutes, most of them building.
+# Exits with 1 at the first error. Takes some minutes, most of them for the build.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -17,14 +17,14 @@ cd "$root"
 crates=(bwa bwa-mem3 cram engines fleet flight mem path process transfer)
 
 address_sanitizer() {
-    # The runtime of the sanitizer comes with stable Rust, the flag that asks for it does not; objects are for one target, so that
-    # build scripts are left alone.
+    # Stable Rust includes the runtime of the sanitizer, but not the flag that enables it; the build has an explicit target, so that
+    # build scripts are not affected.
     export RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address
-    # Of C, variables out of scope are left out: gcc's objects beside the runtime of rustc's sanitizer stop at a table of libzstd, which is
-    # a global and never out of scope.
+    # For C, the check of variables out of scope is disabled: gcc's objects with the runtime of rustc's sanitizer stop at a table of
+    # libzstd, which is a global and never out of scope.
     export CFLAGS="${CFLAGS:-} -fsanitize=address -fno-sanitize-address-use-after-scope" CXXFLAGS="${CXXFLAGS:-} -fsanitize=address"
-    # Threads and caches that live as long as the program are no leaks to anybody; objects that are linked into a program twice
-    # are the same ones.
+    # Threads and caches that live as long as the program are not leaks; objects that are linked into a program twice are
+    # identical.
     export ASAN_OPTIONS=detect_leaks=0:detect_odr_violation=0:detect_stack_use_after_return=1
     cargo test --locked --profile ci --target "$host" --target-dir "$work/asan" "${crates[@]/#/-pgodwit-}" --lib --bins --tests --no-fail-fast
 }

@@ -1,9 +1,9 @@
-//! End-to-end tests: the built binary judged against bwa, samtools and Picard.
+//! End-to-end tests: the built binary compared with bwa, samtools and Picard.
 
+mod capacity_plan;
+mod delta_compression;
 mod fleet;
 mod integrations;
-mod pack;
-mod plan;
 mod python;
 mod run;
 mod score;

@@ -1,6 +1,6 @@
-//! Several servers as one, and many samples on many nodes: nothing fails where one of them does.
+//! Pools of servers, and many samples on many hosts: the loss of one server or host fails nothing.
 
-mod cohort;
+mod cohort_runs;
 mod failover;
-mod fetched;
-mod pool;
+mod remote_reads;
+mod server_pool;

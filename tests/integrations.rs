@@ -1,22 +1,22 @@
-//! godwit within workflow engines: what they write is what godwit writes by itself.
+//! godwit within workflow engines: their output is the output of godwit by itself.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use godwit_tests::binary::{self, godwit};
-use godwit_tests::served::Served;
-use godwit_tests::tool::{Tool, succeed};
+use godwit_tests::data_server::DataServer;
+use godwit_tests::tool::{Tool, run_checked};
 use godwit_tests::{needs, scratch};
 
-use crate::run::formats::{aligned, lines, python_with};
-use crate::serve::access::certificate;
+use crate::run::formats::{aligned_sample, python_with, to_lines};
+use crate::serve::authentication::self_signed_certificate;
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// The workflow of the page about engines, with the wrappers where they are.
-fn workflow() -> String {
+/// Returns the workflow of the page about engines, with the paths of the wrappers.
+fn workflow_text() -> String {
     let page = std::fs::read_to_string(repository().join("docs/guide/integrations.md")).expect("the page is there");
     let block = page.split("```python\n").nth(1).and_then(|rest| rest.split("```").next()).expect("it has a workflow");
     let place = repository().canonicalize().expect("it is there");
@@ -27,9 +27,9 @@ fn workflow() -> String {
 #[ignore = "Snakemake is 60 MB of packages; cargo test --profile ci -p godwit-tests --test e2e -- --ignored integrations"]
 fn the_workflow_of_the_page_writes_what_godwit_writes() {
     needs!("bwa", "samtools", "makeblastdb", "python3");
-    let (sample, _) = aligned();
+    let (sample, _) = aligned_sample();
     let directory = scratch::directory("snakemake");
-    let indexed = sample.indexed_by_godwit().parent().expect("it is in a directory");
+    let indexed = sample.godwit_indexed_reference().parent().expect("it is in a directory");
     for file in std::fs::read_dir(indexed).expect("it is there") {
         let file = file.expect("it can be listed");
         std::os::unix::fs::symlink(file.path(), directory.join(file.file_name())).expect("a link can be made");
@@ -43,40 +43,40 @@ fn the_workflow_of_the_page_writes_what_godwit_writes() {
     for name in ["proteins.fa", "queries.fa"] {
         std::fs::write(directory.join(name), proteins).expect("it can be written");
     }
-    let mut make = Tool::need("makeblastdb").command();
-    succeed(make.current_dir(&directory).args(["-dbtype", "prot", "-in", "proteins.fa", "-out", "proteins"]));
-    std::fs::write(directory.join("Snakefile"), workflow()).expect("it can be written");
+    let mut make = Tool::require("makeblastdb").command();
+    run_checked(make.current_dir(&directory).args(["-dbtype", "prot", "-in", "proteins.fa", "-out", "proteins"]));
+    std::fs::write(directory.join("Snakefile"), workflow_text()).expect("it can be written");
 
     let mut path = binary::path().parent().expect("it is in a directory").as_os_str().to_owned();
     path.push(":");
     path.push(std::env::var_os("PATH").unwrap_or_default());
     let mut snakemake = python_with("snakemake").expect("tools/python-packages.sh made it").command();
-    // What it remembers of sources is of this run.
+    // The cache of sources is of this run only.
     snakemake.current_dir(&directory).env("PATH", path).env("XDG_CACHE_HOME", directory.join("cache"));
-    succeed(snakemake.args(["-m", "snakemake", "--cores", "2"]));
+    run_checked(snakemake.args(["-m", "snakemake", "--cores", "2"]));
 
     let out = directory.join("by-hand");
     let words = ["align", "--reference", "ref.fa", "--reads", "reads_L001_R1.fastq.gz", "reads_L001_R2.fastq.gz"];
-    godwit().current_dir(&directory).args(words).args(["--sample", "S", "--out"]).arg(&out).succeeds();
+    godwit().current_dir(&directory).args(words).args(["--sample", "S", "--out"]).arg(&out).run_ok();
     let read = |path: &Path| std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     assert!(read(&directory.join("aligned/S.bam")) == read(&out.join("S.bam")), "the reads are others");
     let search =
         ["search", "--", "blastp", "-db", "proteins", "-query", "queries.fa", "-outfmt", "6", "-out", "by-hand.tsv"];
-    godwit().current_dir(&directory).args(search).succeeds();
+    godwit().current_dir(&directory).args(search).run_ok();
     let hits = read(&directory.join("hits.tsv"));
     assert!(!hits.is_empty() && hits == read(&directory.join("by-hand.tsv")), "the hits are others");
 }
 
-fn text(path: &Path) -> &str {
+fn path_text(path: &Path) -> &str {
     path.to_str().expect("scratch paths are text")
 }
 
-/// Reads of a region as samtools has them: the columns that the examples in other languages print.
+/// A region whose reads are compared with samtools: the columns that the examples in other languages print.
 const REGION: &str = "chr1:1000-20000";
 
-fn by_samtools(bam: &Path) -> Vec<String> {
-    let said = succeed(Tool::need("samtools").command().args(["view", text(bam), REGION])).stdout;
-    let reads = lines(&String::from_utf8(said).expect("it prints text"));
+fn samtools_region(bam: &Path) -> Vec<String> {
+    let said = run_checked(Tool::require("samtools").command().args(["view", path_text(bam), REGION])).stdout;
+    let reads = to_lines(&String::from_utf8(said).expect("it prints text"));
     let reads: Vec<String> = reads
         .iter()
         .map(|read| {
@@ -88,26 +88,26 @@ fn by_samtools(bam: &Path) -> Vec<String> {
     reads
 }
 
-/// Has an example read a region from a server that is open, and from one with TLS and a token.
+/// Checks that an example reads a region from a server without access control, and from one with TLS and a token.
 fn assert_reads_what_samtools_reads(example: impl Fn() -> Command) {
-    let (_, out) = aligned();
-    let expected = by_samtools(&out.join("sample.bam"));
+    let (_, out) = aligned_sample();
+    let expected = samtools_region(&out.join("sample.bam"));
     let directory = scratch::directory("other-languages");
     let said = |words: &[&str]| {
-        let said = succeed(example().args(words)).stdout;
-        lines(&String::from_utf8(said).expect("it prints text"))
+        let said = run_checked(example().args(words)).stdout;
+        to_lines(&String::from_utf8(said).expect("it prints text"))
     };
-    let open = Served::start(&out, &[]);
+    let open = DataServer::start(&out, &[]);
     assert_eq!(said(&[&format!("grpc+tcp://{}", open.address), "sample.bam", REGION]), expected);
 
-    let (certificate, key) = certificate(&directory);
+    let (certificate, key) = self_signed_certificate(&directory);
     let tokens = directory.join("tokens.txt");
-    let token = godwit().args(["token", "alice", "--tokens", text(&tokens)]).succeeds().stdout;
-    let guard = ["--tls-cert", text(&certificate), "--tls-key", text(&key), "--tokens", text(&tokens)];
-    let guarded = Served::start(&out, &guard);
+    let token = godwit().args(["token", "alice", "--tokens", path_text(&tokens)]).run_ok().stdout;
+    let guard = ["--tls-cert", path_text(&certificate), "--tls-key", path_text(&key), "--tokens", path_text(&tokens)];
+    let guarded = DataServer::start(&out, &guard);
     let url = format!("grpc+tls://{}", guarded.address);
-    assert_eq!(said(&[&url, "sample.bam", REGION, token.trim(), text(&certificate)]), expected);
-    let refused = example().args([&url, "sample.bam", REGION, "nonsense", text(&certificate)]).output();
+    assert_eq!(said(&[&url, "sample.bam", REGION, token.trim(), path_text(&certificate)]), expected);
+    let refused = example().args([&url, "sample.bam", REGION, "nonsense", path_text(&certificate)]).output();
     assert!(!refused.expect("it runs").status.success(), "a wrong token was taken");
 }
 
@@ -120,9 +120,9 @@ fn javascript_reads_what_samtools_reads() {
         let from = repository().join("integrations/javascript").join(file);
         std::fs::copy(from, directory.join(file)).expect("it is there");
     }
-    succeed(Tool::need("npm").command().args(["install", "--no-audit", "--no-fund"]).current_dir(&directory));
+    run_checked(Tool::require("npm").command().args(["install", "--no-audit", "--no-fund"]).current_dir(&directory));
     assert_reads_what_samtools_reads(|| {
-        let mut node = Tool::need("node").command();
+        let mut node = Tool::require("node").command();
         node.arg(directory.join("reads.mjs"));
         node
     });
@@ -134,42 +134,42 @@ fn r_reads_what_samtools_reads() {
     needs!("bwa", "samtools", "openssl", "python3", "Rscript");
     let python = python_with("columns").expect("tools/python-packages.sh made it").command();
     assert_reads_what_samtools_reads(|| {
-        let mut r = Tool::need("Rscript").command();
+        let mut r = Tool::require("Rscript").command();
         r.env("RETICULATE_PYTHON", python.get_program()).arg(repository().join("integrations/r/reads.R"));
         r
     });
 }
 
-fn packaging(file: &str) -> String {
+fn packaging_file(file: &str) -> String {
     let path = repository().join("packaging").join(file);
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Runs lines of a shell where the built programs are on the PATH.
+/// Runs lines of a shell script with the built programs on the PATH.
 fn run_in_scratch(script: &str) {
     let mut path = binary::path().parent().expect("it is in a directory").as_os_str().to_owned();
     path.push(":");
     path.push(std::env::var_os("PATH").unwrap_or_default());
     let directory = scratch::directory("packaging");
-    let mut bash = Tool::need("bash").command();
+    let mut bash = Tool::require("bash").command();
     bash.current_dir(&directory).env("PATH", path).env("XDG_CONFIG_HOME", &directory);
-    succeed(bash.args(["-euc", script]));
+    run_checked(bash.args(["-euc", script]));
 }
 
-/// Whether a shell can read a script; nothing of it is run.
+/// Checks that a shell can parse a script, without running it.
 fn assert_shell(script: &str) {
-    succeed(Tool::need("bash").command().args(["-n", "-c", script]));
+    run_checked(Tool::require("bash").command().args(["-n", "-c", script]));
 }
 
 #[test]
 fn the_recipe_for_conda_is_of_this_version_and_its_test_passes() {
     needs!("bash", "bwa", "samtools", "bcftools");
-    let recipe = packaging("bioconda/meta.yaml");
+    let recipe = packaging_file("bioconda/meta.yaml");
     assert!(recipe.contains(&format!("{{% set version = \"{}\" %}}", env!("CARGO_PKG_VERSION"))), "another version");
     for license in ["LICENSE-MIT", "LICENSE-APACHE"] {
         assert!(recipe.contains(&format!("    - {license}\n")) && repository().join(license).is_file(), "{license}");
     }
-    assert_shell(&packaging("bioconda/build.sh"));
+    assert_shell(&packaging_file("bioconda/build.sh"));
     let commands = recipe.split("  commands:\n").nth(1).expect("it has a test");
     let commands: Vec<&str> = commands.lines().map_while(|line| line.strip_prefix("    - ")).collect();
     assert!(commands.len() >= 3, "{commands:?}");
@@ -179,7 +179,7 @@ fn the_recipe_for_conda_is_of_this_version_and_its_test_passes() {
 #[test]
 fn the_definition_of_an_image_has_scripts_that_a_shell_reads_and_a_test_that_passes() {
     needs!("bash", "bwa", "samtools", "bcftools");
-    let definition = packaging("apptainer/godwit.def");
+    let definition = packaging_file("apptainer/godwit.def");
     let sections = definition.split("\n%").skip(1).map(|section| section.split_once('\n').unwrap_or((section, "")));
     let body = |text: &str| text.split("\nBootstrap:").next().unwrap_or_default().to_owned();
     let sections: Vec<(&str, String)> = sections.map(|(name, text)| (name, body(text))).collect();

@@ -1,31 +1,31 @@
-//! The Python package: its own tests, its types and its style, and the Python of its page.
+//! The Python package: its own tests, its types, its style, and the Python code of its documentation page.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use godwit_tests::tool::succeed;
+use godwit_tests::tool::run_checked;
 use godwit_tests::{binary, needs, scratch};
 
-use crate::run::formats::{aligned, lines, python_with};
+use crate::run::formats::{aligned_sample, python_with, to_lines};
 
-fn package() -> PathBuf {
+fn package_directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../python")
 }
 
-/// Python that finds the package, and the built program.
-pub fn interpreter(packages: &str) -> Command {
+/// Returns a Python command that finds the package and the built program.
+pub fn python_command(packages: &str) -> Command {
     let mut command = python_with(packages).expect("tools/python-packages.sh made it").command();
-    command.env("PYTHONPATH", package().join("src")).env("PYTHONDONTWRITEBYTECODE", "1");
+    command.env("PYTHONPATH", package_directory().join("src")).env("PYTHONDONTWRITEBYTECODE", "1");
     command.env("GODWIT_PROGRAM", binary::path());
     command.env("XDG_CONFIG_HOME", scratch::root().join("no-configuration"));
     command
 }
 
-/// What tests of the package say of a run.
-fn of_a_run(python: &mut Command, tests: &str) -> String {
-    let (sample, out) = aligned();
-    python.env("GODWIT_TEST_RUN", &out).env("GODWIT_TEST_REFERENCE", sample.indexed_by_godwit());
-    let said = succeed(python.arg(package().join("tests").join(tests)));
+/// Runs tests of the package on an alignment, and returns their output.
+fn package_tests_output(python: &mut Command, tests: &str) -> String {
+    let (sample, out) = aligned_sample();
+    python.env("GODWIT_TEST_RUN", &out).env("GODWIT_TEST_REFERENCE", sample.godwit_indexed_reference());
+    let said = run_checked(python.arg(package_directory().join("tests").join(tests)));
     let said = String::from_utf8_lossy(&said.stderr).into_owned();
     assert!(said.contains("\nOK"), "{said}");
     said
@@ -34,21 +34,22 @@ fn of_a_run(python: &mut Command, tests: &str) -> String {
 #[test]
 fn sessions_have_the_rows_of_samtools_and_parquet() {
     needs!("bwa", "samtools", "python3");
-    // A stream or a server that is left open is a fault.
-    let said = of_a_run(interpreter("columns").args(["-W", "error::ResourceWarning"]), "test_session.py");
+    // A stream or a server that is left open is a failure.
+    let said =
+        package_tests_output(python_command("columns").args(["-W", "error::ResourceWarning"]), "test_session.py");
     assert!(!said.contains("ResourceWarning"), "{said}");
 }
 
 #[test]
 fn parts_of_queries_train_and_pile_up_as_samtools_does() {
     needs!("bwa", "samtools", "python3");
-    of_a_run(interpreter("columns").args(["-W", "error::ResourceWarning"]), "test_training.py");
+    package_tests_output(python_command("columns").args(["-W", "error::ResourceWarning"]), "test_training.py");
 }
 
 #[test]
 fn masked_columns_are_plain_columns_in_every_frame() {
     needs!("python3");
-    let said = succeed(interpreter("columns").arg(package().join("tests/test_rules.py")));
+    let said = run_checked(python_command("columns").arg(package_directory().join("tests/test_rules.py")));
     let said = String::from_utf8_lossy(&said.stderr).into_owned();
     assert!(said.contains("\nOK"), "{said}");
 }
@@ -56,7 +57,7 @@ fn masked_columns_are_plain_columns_in_every_frame() {
 #[test]
 fn services_score_what_they_are_sent() {
     needs!("python3", "openssl");
-    let said = succeed(interpreter("columns").arg(package().join("tests/test_scoring.py")));
+    let said = run_checked(python_command("columns").arg(package_directory().join("tests/test_scoring.py")));
     let said = String::from_utf8_lossy(&said.stderr).into_owned();
     assert!(said.contains("\nOK"), "{said}");
 }
@@ -64,15 +65,15 @@ fn services_score_what_they_are_sent() {
 #[test]
 fn errors_of_servers_have_their_reasons() {
     needs!("python3");
-    let said = succeed(interpreter("columns").arg(package().join("tests/test_reasons.py")));
+    let said = run_checked(python_command("columns").arg(package_directory().join("tests/test_reasons.py")));
     let said = String::from_utf8_lossy(&said.stderr).into_owned();
     assert!(said.contains("\nOK"), "{said}");
 }
 
 #[test]
-fn nodes_train_together_and_keep_their_rows() {
+fn training_servers_average_parameters_and_keep_their_rows() {
     needs!("python3");
-    let said = succeed(interpreter("columns").arg(package().join("tests/test_federated.py")));
+    let said = run_checked(python_command("columns").arg(package_directory().join("tests/test_federated.py")));
     let said = String::from_utf8_lossy(&said.stderr).into_owned();
     assert!(said.contains("\nOK"), "{said}");
 }
@@ -80,15 +81,16 @@ fn nodes_train_together_and_keep_their_rows() {
 #[test]
 fn the_page_about_federated_training_runs() {
     needs!("python3");
-    let page = package().join("../docs/guide/federated.md");
-    let said = succeed(interpreter("scoring").arg(package().join("tests/run_guide_page.py")).arg(page));
+    let page = package_directory().join("../docs/guide/federated.md");
+    let said =
+        run_checked(python_command("scoring").arg(package_directory().join("tests/run_guide_page.py")).arg(page));
     assert!(String::from_utf8_lossy(&said.stdout).starts_with("accuracy 0.9"), "{said:?}");
 }
 
 #[test]
 fn steps_are_named_and_described() {
     needs!("python3");
-    let said = succeed(interpreter("columns").arg(package().join("tests/test_steps.py")));
+    let said = run_checked(python_command("columns").arg(package_directory().join("tests/test_steps.py")));
     let said = String::from_utf8_lossy(&said.stderr).into_owned();
     assert!(said.contains("\nOK"), "{said}");
 }
@@ -97,16 +99,17 @@ fn steps_are_named_and_described() {
 #[ignore = "four libraries of models; cargo test --profile ci -p godwit-tests --test e2e -- --ignored python::models"]
 fn models_of_all_libraries_score_as_their_libraries_do() {
     needs!("python3");
-    let said = succeed(interpreter("models").arg(package().join("tests/scoring_models.py")));
+    let said = run_checked(python_command("models").arg(package_directory().join("tests/scoring_models.py")));
     let said = String::from_utf8_lossy(&said.stderr).into_owned();
     assert!(said.contains("\nOK"), "{said}");
 }
 
-/// Runs a page where it finds the reference and one lane of reads, with the built program and this Python on the PATH. Returns what it printed.
-fn of_a_page(page: &str, environment: &str, directory: &Path) -> Vec<String> {
-    let (sample, _) = aligned();
+/// Runs the code of a page in a directory with the reference and one lane of reads, with the built program and this
+/// Python on the PATH. Returns the output.
+fn guide_page_output(page: &str, environment: &str, directory: &Path) -> Vec<String> {
+    let (sample, _) = aligned_sample();
     let link = |from: &Path, to: PathBuf| std::os::unix::fs::symlink(from, to).expect("a link can be made");
-    let indexed = sample.indexed_by_godwit().parent().expect("it is in a directory");
+    let indexed = sample.godwit_indexed_reference().parent().expect("it is in a directory");
     for file in std::fs::read_dir(indexed).expect("it is there") {
         let file = file.expect("it can be listed");
         link(&file.path(), directory.join(file.file_name()));
@@ -114,33 +117,33 @@ fn of_a_page(page: &str, environment: &str, directory: &Path) -> Vec<String> {
     for (mate, file) in sample.lanes[0].reads.iter().enumerate() {
         link(file, directory.join(format!("reads_L001_R{}.fastq.gz", mate + 1)));
     }
-    let mut python = interpreter(environment);
+    let mut python = python_command(environment);
     let own = Path::new(python.get_program()).parent().expect("it is in a directory").to_owned();
     let built = binary::path().parent().expect("it is in a directory").to_owned();
     let path = std::env::var("PATH").unwrap_or_default();
     python.env("PATH", format!("{}:{}:{path}", own.display(), built.display())).current_dir(directory);
-    // Python that is typed in finds what lies in its directory.
-    python.env("PYTHONPATH", format!("{}:{}", package().join("src").display(), directory.display()));
-    let page = package().join("../docs/guide").join(page);
-    let said = succeed(python.arg(package().join("tests/run_guide_page.py")).arg(page));
-    lines(&String::from_utf8(said.stdout).expect("it prints text"))
+    // Interactive Python finds modules in its working directory.
+    python.env("PYTHONPATH", format!("{}:{}", package_directory().join("src").display(), directory.display()));
+    let page = package_directory().join("../docs/guide").join(page);
+    let said = run_checked(python.arg(package_directory().join("tests/run_guide_page.py")).arg(page));
+    to_lines(&String::from_utf8(said.stdout).expect("it prints text"))
 }
 
 #[test]
 fn the_page_about_steps_runs() {
     needs!("bwa", "samtools", "python3");
     let directory = scratch::directory("step-guide");
-    let said = of_a_page("step.md", "columns", &directory);
+    let said = guide_page_output("step.md", "columns", &directory);
     assert!(said[0].parse::<u64>().is_ok_and(|reads| reads > 0), "{said:?}");
     assert_eq!(said[1..], ["True", "True"]);
-    let count = |out: &str| succeed(Command::new("samtools").args(["view", "-c"]).arg(directory.join(out))).stdout;
+    let count = |out: &str| run_checked(Command::new("samtools").args(["view", "-c"]).arg(directory.join(out))).stdout;
     assert_eq!(count("out/demo.bam"), count("again/demo.bam"));
 }
 
 #[test]
 fn the_page_about_scoring_runs() {
     needs!("bwa", "samtools", "bcftools", "python3");
-    let said = of_a_page("scoring.md", "scoring", &scratch::directory("scoring-guide"));
+    let said = guide_page_output("scoring.md", "scoring", &scratch::directory("scoring-guide"));
     let number = |line: &str| line.rsplit(' ').next().and_then(|word| word.parse::<f64>().ok()).unwrap_or(-1.0);
     let found =
         |word: &str| said.iter().find(|line| line.starts_with(word)).unwrap_or_else(|| panic!("{word}: {said:?}"));
@@ -153,28 +156,28 @@ fn the_page_about_scoring_runs() {
 #[ignore = "Dask is an environment of its own; cargo test --profile ci -p godwit-tests --test e2e -- --ignored python::dask"]
 fn dask_reads_what_samtools_reads() {
     needs!("bwa", "samtools", "python3");
-    of_a_run(&mut interpreter("dask"), "dask_frames.py");
+    package_tests_output(&mut python_command("dask"), "dask_frames.py");
 }
 
 #[test]
 #[ignore = "PyTorch is gigabytes; cargo test --profile ci -p godwit-tests --test e2e -- --ignored python::torch"]
 fn torch_trains_on_shares_of_rows_and_pileups() {
     needs!("bwa", "samtools", "python3");
-    of_a_run(&mut interpreter("torch"), "torch_datasets.py");
+    package_tests_output(&mut python_command("torch"), "torch_datasets.py");
 }
 
 #[test]
 #[ignore = "TensorFlow is hundreds of megabytes; cargo test --profile ci -p godwit-tests --test e2e -- --ignored python::tensorflow"]
 fn tensorflow_trains_on_shares_of_rows_and_pileups() {
     needs!("bwa", "samtools", "python3");
-    of_a_run(&mut interpreter("tensorflow"), "tensorflow_datasets.py");
+    package_tests_output(&mut python_command("tensorflow"), "tensorflow_datasets.py");
 }
 
 #[test]
 #[ignore = "PySpark is 490 MB; cargo test --profile ci -p godwit-tests --test e2e -- --ignored python::spark"]
 fn spark_reads_what_samtools_reads() {
     needs!("bwa", "samtools", "python3", "java");
-    of_a_run(&mut interpreter("spark"), "spark_session.py");
+    package_tests_output(&mut python_command("spark"), "spark_session.py");
 }
 
 #[test]
@@ -184,15 +187,15 @@ fn types_and_style_are_clean() {
     for words in
         [&["mypy", "src"][..], &["ruff", "check", "--no-cache", "."], &["ruff", "format", "--no-cache", "--check", "."]]
     {
-        let mut command = interpreter("columns");
-        succeed(command.current_dir(package()).env("MYPY_CACHE_DIR", &cache).arg("-m").args(words));
+        let mut command = python_command("columns");
+        run_checked(command.current_dir(package_directory()).env("MYPY_CACHE_DIR", &cache).arg("-m").args(words));
     }
 }
 
 #[test]
 fn the_python_of_the_page_runs() {
     needs!("bwa", "python3");
-    let (sample, out) = aligned();
+    let (sample, out) = aligned_sample();
     let directory = scratch::directory("python-guide");
     let root = directory.join("out");
     std::fs::create_dir(&root).expect("a directory can be made");
@@ -200,7 +203,7 @@ fn the_python_of_the_page_runs() {
     for (name, made) in [("S.bam", "sample.bam"), ("S.bam.bai", "sample.bam.bai")] {
         link(&out.join(made), root.join(name));
     }
-    let indexed = sample.indexed_by_godwit().parent().expect("it is in a directory");
+    let indexed = sample.godwit_indexed_reference().parent().expect("it is in a directory");
     for file in std::fs::read_dir(indexed).expect("it is there") {
         let file = file.expect("it can be listed");
         link(&file.path(), directory.join(file.file_name()));
@@ -208,12 +211,12 @@ fn the_python_of_the_page_runs() {
     for (mate, file) in sample.lanes[0].reads.iter().enumerate() {
         link(file, directory.join(format!("reads_L001_R{}.fastq.gz", mate + 1)));
     }
-    let page = std::fs::read_to_string(package().join("../docs/guide/python.md")).expect("the page is there");
+    let page = std::fs::read_to_string(package_directory().join("../docs/guide/python.md")).expect("the page is there");
     let blocks: Vec<&str> =
         page.split("```python\n").skip(1).map(|rest| rest.split("```").next().unwrap_or_default()).collect();
     assert!(blocks.len() >= 8, "the page has lost its Python");
-    let said = succeed(interpreter("columns").current_dir(&directory).args(["-c", &blocks.join("\n")]));
-    let said = lines(&String::from_utf8(said.stdout).expect("it prints text"));
+    let said = run_checked(python_command("columns").current_dir(&directory).args(["-c", &blocks.join("\n")]));
+    let said = to_lines(&String::from_utf8(said.stdout).expect("it prints text"));
     assert!(said[0].parse::<u64>().is_ok_and(|reads| reads > 0), "{said:?}");
     assert_eq!(said[1], "['contig', 'position']");
     assert!(said.iter().any(|line| line.starts_with("['T.bam'")), "{said:?}");

@@ -1,59 +1,59 @@
-//! The main job on one machine.
+//! The jobs on reads and variants, on one machine and on clusters.
 //!
-//! [`oracle`] tests what the others believe in: that the reference pipeline runs, that generated inputs reach the rules
-//! they are made for, and that planted differences are found.
+//! [`oracle`] tests the assumptions of the others: that the reference pipeline runs, that generated inputs reach the
+//! rules they are made for, and that planted differences are found.
 
 mod align_and_call;
 mod aligners;
 mod bad_input;
-pub mod call;
+mod bench_flight;
+mod bench_shuffle;
+pub mod bwa_identity;
+mod call_cluster;
 mod call_failures;
-mod call_nodes;
-mod checked_at_start;
-mod compare;
-mod conduct;
+mod cluster;
+mod cluster_chaos;
+mod cluster_options;
+mod cluster_requeue;
+mod cluster_resume;
 mod configuration;
 mod contig_names;
 mod demo;
 mod docs;
 mod doctor;
 mod dry_run;
+mod edge_cases;
 mod events;
-mod extremes;
 mod fastq_cases;
-mod filter;
-mod flight;
+mod file_validity;
 pub mod formats;
-pub mod identity;
+mod identity_program;
 mod indexing;
 mod inputs;
 mod interruption;
 mod interruption_sweep;
-pub mod joint;
-mod node_options;
-mod nodes;
-mod nodes_chaos;
-mod nodes_requeue;
-mod nodes_resume;
-mod observatory;
-mod odd_values;
+pub mod joint_calling;
 mod oracle;
 mod picard;
+mod preflight_checks;
+mod process_environment;
+mod python_step;
 mod qc;
 mod read_names;
 mod real_data;
 mod recalibrate;
 mod report;
 mod resume;
-mod resume_reading;
-mod sexes;
-mod shuffle;
+mod resume_input;
+mod sex_chromosomes;
 mod slurm;
-mod somatic;
+mod somatic_calling;
 mod ssh;
-mod step;
 mod trimming;
-mod validity;
-mod variants;
+mod truth_comparison;
+mod unusual_records;
+pub mod variant_calling;
+mod variant_columns;
+mod variant_filter;
 mod verify;
 mod workflow;

@@ -1,29 +1,29 @@
-//! `godwit score`, by services of the Python package.
+//! `godwit score` with services of the Python package.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
 use godwit_tests::binary::godwit;
-use godwit_tests::served::Served;
+use godwit_tests::data_server::DataServer;
 use godwit_tests::{needs, scratch};
 
-use crate::python::interpreter;
-use crate::run::formats::{lines, script};
+use crate::python::python_command;
+use crate::run::formats::{columns_script, to_lines};
 
-/// Rows of the table: several batches, the last one smaller.
-const ROWS: usize = 100_000;
+/// The rows of the table: several batches, the last one smaller.
+const TABLE_ROWS: usize = 100_000;
 
-/// A service for scoring, which ends with this.
-struct Scoring {
+/// A scoring service, which ends when this value is dropped.
+struct ScoringService {
     child: Child,
     url: String,
 }
 
-impl Scoring {
+impl ScoringService {
     fn start(words: &[&str], token: Option<&str>) -> Self {
-        let mut command = interpreter("columns");
-        command.arg(script("scoring.py")).args(words).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut command = python_command("columns");
+        command.arg(columns_script("scoring.py")).args(words).stdin(Stdio::piped()).stdout(Stdio::piped());
         if let Some(token) = token {
             command.env("SCORING_TOKEN", token);
         }
@@ -36,47 +36,47 @@ impl Scoring {
     }
 }
 
-impl Drop for Scoring {
+impl Drop for ScoringService {
     fn drop(&mut self) {
         drop(self.child.stdin.take());
         let _ = self.child.wait();
     }
 }
 
-/// A row of the table, and its score.
-fn row(at: usize) -> (String, f64) {
+/// Returns a row of the table: its name and its score.
+fn expected_row(at: usize) -> (String, f64) {
     let (a, b) = (at as f64 / 4.0, at % 7);
     (format!("row {at},{b},{a}"), a + 10.0 * b as f64)
 }
 
-/// A directory with the table as CSV, Parquet and Arrow.
-fn tables() -> PathBuf {
+/// Creates a directory with the table as CSV, Parquet and Arrow.
+fn write_tables() -> PathBuf {
     let directory = scratch::directory("score");
-    let rows: String = (0..ROWS).map(|at| row(at).0 + "\n").collect();
+    let rows: String = (0..TABLE_ROWS).map(|at| expected_row(at).0 + "\n").collect();
     std::fs::write(directory.join("table.csv"), format!("name,b,a\n{rows}")).expect("it can be written");
     for ending in ["parquet", "arrow"] {
-        // One thread: rows in their order.
+        // With one thread rows keep their order.
         let query = godwit().args(["query", "SELECT * FROM \"table.csv\"", "--threads", "1", "--format", ending]);
-        query.arg("--data").arg(&directory).arg("--out").arg(directory.join(format!("table.{ending}"))).succeeds();
+        query.arg("--data").arg(&directory).arg("--out").arg(directory.join(format!("table.{ending}"))).run_ok();
     }
     directory
 }
 
-fn score(service: &Scoring, model: &str) -> godwit_tests::binary::Godwit {
+fn score(service: &ScoringService, model: &str) -> godwit_tests::binary::GodwitCommand {
     godwit().args(["score", "--model", model, "--at", &service.url])
 }
 
 /// Checks names, and scores of all rows in their order.
 fn assert_scored(csv: &str, header: &str, sign: f64) {
-    let lines = lines(csv);
+    let lines = to_lines(csv);
     assert_eq!(lines[0], header);
-    assert_eq!(lines.len(), ROWS + 1);
+    assert_eq!(lines.len(), TABLE_ROWS + 1);
     let columns: Vec<&str> = header.split(',').collect();
     let place = columns.iter().position(|name| *name == "score").expect("scores have that name");
     for (at, line) in lines[1..].iter().enumerate() {
         let fields: Vec<&str> = line.split(',').collect();
         let found: f64 = fields[place].parse().expect("a score is a number");
-        assert_eq!(found, sign * row(at).1, "row {at}: {line}");
+        assert_eq!(found, sign * expected_row(at).1, "row {at}: {line}");
         if columns[0] == "name" {
             assert_eq!(fields[0], format!("row {at}"));
         }
@@ -86,37 +86,37 @@ fn assert_scored(csv: &str, header: &str, sign: f64) {
 #[test]
 fn rows_of_files_of_stdin_and_of_statements_get_their_scores_in_their_order() {
     needs!("python3");
-    let directory = tables();
-    let service = Scoring::start(&[], None);
+    let directory = write_tables();
+    let service = ScoringService::start(&[], None);
     let file = |ending: &str| directory.join(format!("table.{ending}"));
     for ending in ["csv", "parquet", "arrow"] {
-        let told = score(&service, "sum").arg(file(ending)).args(["--format", "csv"]).succeeds().stdout;
+        let told = score(&service, "sum").arg(file(ending)).args(["--format", "csv"]).run_ok().stdout;
         assert_scored(&told, "name,b,a,score", 1.0);
     }
-    // A version; some of the columns; none of them.
+    // A version of a model; some columns; no columns.
     let told = score(&service, "sum/1").arg(file("parquet")).args(["--format", "csv", "--columns", "name"]);
-    assert_scored(&told.succeeds().stdout, "name,score", -1.0);
-    let told = score(&service, "pair").arg(file("parquet")).args(["--format", "csv", "--scores-only"]).succeeds();
+    assert_scored(&told.run_ok().stdout, "name,score", -1.0);
+    let told = score(&service, "pair").arg(file("parquet")).args(["--format", "csv", "--scores-only"]).run_ok();
     assert_scored(&told.stdout, "score,first", 1.0);
     for ending in ["arrow", "parquet"] {
         let stdin = std::fs::File::open(file(ending)).expect("it is there");
-        let told = score(&service, "sum").args(["-", "--format", "csv", "--columns", "name"]).stdin(stdin).succeeds();
+        let told = score(&service, "sum").args(["-", "--format", "csv", "--columns", "name"]).stdin(stdin).run_ok();
         assert_scored(&told.stdout, "name,score", 1.0);
     }
-    // What the model is asked for may be computed, and a model without names takes columns as they stand.
+    // Features may be computed, and a model without names takes columns in their order.
     for (model, columns) in [("sum", "2 * a / 2 AS a, CAST(b AS INT) AS b"), ("unnamed", "a AS x, b AS y")] {
         let sql = format!("SELECT {columns} FROM \"table.parquet\"");
         let out = directory.join("scored.csv");
         let command = score(&service, model).args(["--sql", &sql, "--threads", "1", "--scores-only"]);
-        command.arg("--data").arg(&directory).arg("--out").arg(&out).succeeds();
+        command.arg("--data").arg(&directory).arg("--out").arg(&out).run_ok();
         assert_scored(&std::fs::read_to_string(&out).expect("it was written"), "score", 1.0);
     }
-    // As its ending says, and without rows.
+    // In the format of the file extension, and without rows.
     let out = directory.join("none.parquet");
     let sql = "SELECT * FROM \"table.parquet\" WHERE a < 0";
-    score(&service, "sum").args(["--sql", sql]).arg("--data").arg(&directory).arg("--out").arg(&out).succeeds();
+    score(&service, "sum").args(["--sql", sql]).arg("--data").arg(&directory).arg("--out").arg(&out).run_ok();
     let query = godwit().args(["query", "SELECT * FROM \"none.parquet\"", "--format", "csv"]).arg("--data");
-    assert_eq!(query.arg(&directory).succeeds().stdout, "name,b,a,score\n");
+    assert_eq!(query.arg(&directory).run_ok().stdout, "name,b,a,score\n");
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn variants_are_scored_in_place() {
         "##fileformat=VCFv4.2\n##contig=<ID=chr1,length=1000>\n#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\n";
     let text = format!("{header}chr1\t10\t.\tA\tC\t30\tPASS\t.\nchr1\t20\t.\tG\tT\t.\tPASS\t.\n");
     std::fs::write(directory.join("calls.vcf"), &text).expect("it can be written");
-    let service = Scoring::start(&[], Some("s3cret"));
+    let service = ScoringService::start(&[], Some("s3cret"));
     let token = directory.join("token");
     std::fs::write(&token, "s3cret\n").expect("it can be written");
     let command = || {
@@ -135,23 +135,26 @@ fn variants_are_scored_in_place() {
         command.arg("--token-file").arg(&token)
     };
     let expected = "contig,position,score\nchr1,9,15.0\nchr1,19,NaN\n";
-    assert_eq!(command().arg(directory.join("calls.vcf")).succeeds().stdout, expected);
+    assert_eq!(command().arg(directory.join("calls.vcf")).run_ok().stdout, expected);
     let stdin = std::fs::File::open(directory.join("calls.vcf")).expect("it is there");
-    assert_eq!(command().arg("-").stdin(stdin).succeeds().stdout, expected);
-    score(&service, "quality").arg(directory.join("calls.vcf")).run().refuses(&[6], &["token is missing or wrong"]);
+    assert_eq!(command().arg("-").stdin(stdin).run_ok().stdout, expected);
+    score(&service, "quality")
+        .arg(directory.join("calls.vcf"))
+        .run()
+        .assert_rejected(&[6], &["token is missing or wrong"]);
 }
 
 #[test]
 fn what_is_wrong_is_told_by_its_exit_code() {
     needs!("python3");
-    let directory = tables();
-    let service = Scoring::start(&[], None);
+    let directory = write_tables();
+    let service = ScoringService::start(&[], None);
     let file = |name: &str| directory.join(name);
     let table = file("table.parquet");
-    let wrong = |command: godwit_tests::binary::Godwit, code: i32, words: &[&str]| {
+    let wrong = |command: godwit_tests::binary::GodwitCommand, code: i32, words: &[&str]| {
         let finished = command.run();
-        finished.refuses(&[code], words);
-        assert!(!finished.stderr.contains("Traceback"), "{}", finished.report());
+        finished.assert_rejected(&[code], words);
+        assert!(!finished.stderr.contains("Traceback"), "{}", finished.describe());
     };
     wrong(score(&service, "nope").arg(&table), 2, &["no model 'nope'", "pair, quality, sum, unnamed"]);
     wrong(score(&service, "sum/7").arg(&table), 2, &["no version '7'", "1, 2"]);
@@ -170,22 +173,22 @@ fn what_is_wrong_is_told_by_its_exit_code() {
     wrong(score(&service, "sum").arg("-"), 3, &["stdin is neither"]);
     let nobody = godwit().args(["score", "--model", "sum", "--at", "grpc+tcp://127.0.0.1:1"]).arg(&table);
     wrong(nobody, 6, &["127.0.0.1:1"]);
-    let served = Served::start(&directory, &[]);
+    let served = DataServer::start(&directory, &[]);
     let url = format!("grpc+tcp://{}", served.address);
     wrong(godwit().args(["score", "--model", "sum", "--at", &url]).arg(&table), 6, &["is no service for scoring"]);
 }
 
-/// Nothing is left of an output that did not become whole.
+/// Checks that nothing is left of an output that is not whole.
 fn assert_nothing_but(directory: &Path, names: &[&str]) {
-    assert_eq!(scratch::names(directory), names);
+    assert_eq!(scratch::entry_names(directory), names);
 }
 
 #[test]
 fn a_service_that_ends_while_it_scores_leaves_no_output() {
     needs!("python3");
-    let directory = tables();
-    let service = Scoring::start(&["end"], None);
+    let directory = write_tables();
+    let service = ScoringService::start(&["end"], None);
     let command = score(&service, "sum").arg(directory.join("table.parquet"));
-    command.arg("--out").arg(directory.join("scored.parquet")).run().refuses(&[6], &["127.0.0.1"]);
+    command.arg("--out").arg(directory.join("scored.parquet")).run().assert_rejected(&[6], &["127.0.0.1"]);
     assert_nothing_but(&directory, &["table.arrow", "table.csv", "table.parquet"]);
 }

@@ -1,14 +1,14 @@
 //! Searches shared among workers, against NCBI's own applications in one pass over the same database.
 
-mod alias;
-mod bad_queries;
-mod bulk;
-mod data;
+mod blast_alias_files;
+mod cluster;
+mod diamond_mmseqs;
 mod hits;
-mod identity;
-mod matrix;
-mod nodes;
+mod invalid_queries;
+mod one_pass_identity;
+mod program_matrix;
 mod real_data;
-mod refusals;
 mod resume;
-mod workers;
+mod test_databases;
+mod unsupported_options;
+mod worker_loss;

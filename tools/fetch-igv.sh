@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Prints the path of igv.js, which the page of `godwit serve` shows genomes with; fetches it first where it is missing.
+# Prints the path of igv.js, the genome browser of the page of `godwit serve`; downloads it first if it is missing.
 #
-# It comes from the npm package igv (MIT licence), pinned by its version and checksum. godwit's build puts it into the program where it
-# finds it; without it the page has no genome browser, and the rest of it.
+# It is part of the npm package igv (MIT licence), pinned by version and checksum. godwit's build includes it in the program if it
+# exists; without it the page has no genome browser.
 set -euo pipefail
 
-# crates/godwit-serve/build.rs names the same.
+# crates/godwit-serve/build.rs has the same version.
 version=3.8.10
 sum=87b991ae2a720978172e269dd5127c495e56df5af31144dff19c83124e2f5744
 home=${XDG_CACHE_HOME:-$HOME/.cache}/godwit/igv-$version
@@ -21,7 +21,7 @@ if [ ! -e "$home/igv.min.js" ]; then
     echo "$sum  $aside/package/dist/igv.min.js" | sha256sum --check --quiet >&2
     mv "$aside/package/dist/igv.min.js" "$aside/package/LICENSE" "$aside"
     rm -rf "$aside/package" "$aside/igv.tgz"
-    # Whoever comes first wins; both have fetched the same.
+    # The first of two processes wins; both have downloaded the same.
     mv -T "$aside" "$home" 2>/dev/null || [ -e "$home/igv.min.js" ]
 fi
 echo "$home/igv.min.js"

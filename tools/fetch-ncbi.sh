@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Prints the directory of NCBI's C++ toolkit, headers and shared libraries; installs them first where they are missing.
+# Prints the directory of NCBI's C++ toolkit, headers and shared libraries; installs them first if they are missing.
 #
-# They come from the Python package pyncbitk-runtime (190 MB when unpacked), pinned by its version. godwit's build finds
-# them there, and makes the program godwit-blast, which `godwit search` needs. Another toolkit is used where
-# GODWIT_NCBI_PREFIX names the directory that has its include/ and lib/.
+# They are part of the Python package pyncbitk-runtime (190 MB when unpacked), pinned by its version. godwit's build finds
+# them there and builds the program godwit-blast, which `godwit search` needs. GODWIT_NCBI_PREFIX selects another toolkit:
+# the directory that has its include/ and lib/.
 set -euo pipefail
 
-# crates/godwit-search/build.rs names the same.
+# crates/godwit-search/build.rs has the same version.
 version=30.6.0.0
 home=${XDG_CACHE_HOME:-$HOME/.cache}/godwit/ncbi-$version
 toolkit=$home/pyncbitk_runtime/ncbi-cxx-toolkit-public
@@ -19,7 +19,7 @@ if [ ! -e "$toolkit/lib/libxblast.so" ]; then
     "$aside/venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --target "$aside/runtime" \
         "pyncbitk-runtime==$version" >&2
     rm -rf "$aside/venv"
-    # Whoever comes first wins; both have fetched the same.
+    # The first of two processes wins; both have downloaded the same.
     mv -T "$aside/runtime" "$home" 2>/dev/null || [ -e "$toolkit/lib/libxblast.so" ]
 fi
 echo "$toolkit"

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Installs what godwit needs from Debian or Ubuntu, and nothing that is already there.
+# Installs godwit's missing dependencies from Debian or Ubuntu.
 #
-#   tools/install-dependencies.sh run     build godwit and run the main job and the demo
-#   tools/install-dependencies.sh test    the same, and the tools the tests compare with (the default)
-#   tools/install-dependencies.sh bench   the same, and the competitors the benchmarks measure
+#   tools/install-dependencies.sh run     build godwit, and run its jobs and the demo
+#   tools/install-dependencies.sh test    the same, and the tools that the tests compare with (the default)
+#   tools/install-dependencies.sh bench   the same, and the competitors that the benchmarks measure
 #
-# Takes a moment when all is there; asks for root (by sudo) only when something is missing. Exit codes are godwit's:
-# 2 wrong usage, 4 something is missing and cannot be installed here.
+# Takes a second when nothing is missing; uses root (by sudo) only for missing packages. Exit codes are godwit's:
+# 2 wrong usage, 4 a dependency is missing and cannot be installed here.
 set -euo pipefail
 
 profile=${1:-test}
@@ -17,7 +17,7 @@ fail() {
     exit 4
 }
 
-# What each profile needs: a package, and after a colon a command that will do as well, however it was installed.
+# The packages of each profile, each with a command after a colon that makes the package unnecessary.
 run=(build-essential:c++ binutils:objcopy cmake:cmake libbwa-dev zlib1g-dev bwa:bwa samtools:samtools bcftools:bcftools)
 test=(freebayes:freebayes zstd:zstd tabix:tabix ncbi-blast+:makeblastdb fastp:fastp mosdepth:mosdepth bedtools:bedtools minimap2:minimap2 bowtie2:bowtie2 libhts-dev python3:python3 python3-venv
     default-jdk-headless:javac maven:mvn util-linux:unshare openssl:openssl curl:curl systemd:systemd-analyze environment-modules:modulecmd
@@ -26,7 +26,7 @@ bench=(samblaster:samblaster python3:python3 python3-venv iperf3:iperf3 postgres
     clickhouse-client:clickhouse-client bsdiff:bsdiff aria2:aria2c nginx-light:nginx globus-gridftp-server-progs:globus-gridftp-server
     globus-gass-copy-progs:globus-url-copy libglobus-xio-udt-driver rclone:rclone b3sum:b3sum)
 
-# What is done without where it cannot be had: what needs it skips.
+# Optional packages: tests that need them are skipped if a package is not available.
 wanted=(diamond-aligner:diamond mmseqs2:mmseqs chromium:chromium)
 
 case "$profile" in
@@ -39,7 +39,7 @@ case "$profile" in
         ;;
 esac
 
-# Where daemons are, which are no users' commands.
+# The directories of daemons, which are not on a user's PATH.
 PATH=$PATH:/usr/sbin:/sbin
 
 command -v cargo >/dev/null || fail "cargo is missing; install Rust from https://rustup.rs and run this again"
@@ -61,19 +61,19 @@ if [ "$profile" != run ] && command -v apt-get >/dev/null; then
     for need in "${wanted[@]}"; do
         package=${need%%:*}
         command -v "${need##*:}" >/dev/null && continue
-        # A system that has never fetched its lists of packages does so first.
+        # A system without package lists downloads them first.
         apt-cache show "$package" >/dev/null 2>&1 || apt-get -qq update >/dev/null 2>&1 || sudo -n apt-get -qq update >/dev/null 2>&1 || true
         if apt-cache show "$package" >/dev/null 2>&1; then
             missing+=("$package")
         else
-            echo "install-dependencies: there is no package $package; tests of it will be skipped" >&2
+            echo "install-dependencies: there is no package $package; its tests will be skipped" >&2
         fi
     done
 fi
 
 if [ "${#missing[@]}" -gt 0 ]; then
     echo "install-dependencies: installing ${missing[*]}"
-    command -v apt-get >/dev/null || fail "this is no Debian or Ubuntu; install the equivalents of: ${missing[*]}"
+    command -v apt-get >/dev/null || fail "this is not Debian or Ubuntu; install the equivalents of: ${missing[*]}"
     as_root=()
     if [ "$(id -u)" -ne 0 ]; then
         command -v sudo >/dev/null || fail "not root and no sudo; have an administrator run: apt-get install ${missing[*]}"
@@ -81,8 +81,8 @@ if [ "${#missing[@]}" -gt 0 ]; then
     fi
     apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -y)
     "${apt[@]}" update || fail "apt-get update failed; see above"
-    # Tests start daemons of their own, on private ports and directories. No package may start one on this machine for that, not
-    # now (the script that says so is Debian's way to ask) and not when it boots.
+    # Tests start daemons of their own, on private ports and directories. The packages must not start daemons on this machine,
+    # neither now (policy-rc.d is Debian's way to prevent it) nor at boot.
     policy=/usr/sbin/policy-rc.d
     quiet=no
     if [ ! -e "$policy" ]; then
@@ -105,7 +105,7 @@ if [ "${#missing[@]}" -gt 0 ]; then
     done
 fi
 
-# bwa's library and program must be one version, or godwit would not give bwa's results.
+# bwa's library and program must have one version, or godwit's results would differ from bwa's.
 if is_installed libbwa-dev && is_installed bwa; then
     library=$(dpkg-query -W -f='${Version}' libbwa-dev)
     program=$(dpkg-query -W -f='${Version}' bwa)
@@ -123,27 +123,27 @@ if [ "$profile" != run ] && [ -x "$gatk" ]; then
     "$gatk" >/dev/null || fail "GATK could not be fetched; see above"
 fi
 
-# An S3 server for the tests, built from source: a minute or two, once. Its modules come from where nothing else does, so a
-# machine that cannot reach that skips what needs it.
+# An S3 server for the tests, built from source: a minute or two, once. Its modules are on a host that no other download uses,
+# so tests that need it are skipped on a machine that cannot reach that host.
 if [ "$profile" != run ] && ! "$root/tests/tools/s3/fetch.sh" >/dev/null; then
     echo "install-dependencies: versitygw could not be built; tests of datasets in buckets will be skipped" >&2
 fi
 
-# NCBI's libraries, which godwit-blast is built on. 190 MB: half a minute, once.
+# NCBI's libraries, which godwit-blast links. 190 MB: half a minute, once.
 if [ "$profile" != run ]; then
     "$root/tools/fetch-ncbi.sh" >/dev/null || fail "NCBI's libraries could not be installed; see above"
 fi
 
-# The genome browser of the page that `godwit serve` has; without it the page has none.
+# The genome browser of the page of `godwit serve`; without it the page has none.
 if ! "$root/tools/fetch-igv.sh" >/dev/null; then
     echo "install-dependencies: igv.js could not be fetched; the page of godwit serve will have no genome browser" >&2
 fi
 
-# Python programs the tests compare with, each in an environment of its own.
+# Python programs that the tests compare with, each in an environment of its own.
 multiqc=${XDG_CACHE_HOME:-$HOME/.cache}/godwit/multiqc-1.35
 if [ "$profile" != run ] && [ ! -x "$multiqc/bin/multiqc" ]; then
     echo "install-dependencies: installing MultiQC"
-    # Its command line comes last, so that an environment that was cut off is made again.
+    # pip writes its command last, so that an interrupted environment is made again.
     { rm -rf "$multiqc" && python3 -m venv "$multiqc" && "$multiqc/bin/pip" --quiet install multiqc==1.35; } ||
         fail "MultiQC could not be installed; see above"
 fi

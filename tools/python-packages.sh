@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prints the Python that has the packages of a file of requirements; installs them first where they are missing.
+# Prints the path of a Python with the packages of a requirements file; installs them first if they are missing.
 #
 #   tools/python-packages.sh NAME REQUIREMENTS.txt
 set -euo pipefail
@@ -15,7 +15,7 @@ if [ ! -x "$home/bin/python" ]; then
     trap 'rm -rf "$aside"' EXIT
     python3 -m venv "$aside" >&2
     "$aside/bin/python" -m pip install --quiet --disable-pip-version-check -r "$requirements" >&2
-    # Whoever comes first wins; both have made the same. Scripts in bin/ name the old place and are not used.
+    # The first of two processes wins; both have made the same. Scripts in bin/ contain the old path and are not used.
     mv -T "$aside" "$home" 2>/dev/null || [ -x "$home/bin/python" ]
     trap - EXIT
     rm -rf "$aside"

@@ -1,4 +1,4 @@
-//! Finds bwa's library, asks the package manager for its version, compiles the shim and links both.
+//! Finds bwa's library, reads its version from the package manager, compiles the shim and links both.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -26,7 +26,7 @@ fn main() {
     };
     println!("cargo::rerun-if-changed={}", prefix.join("lib/libbwa.a").display());
     println!("cargo::rustc-env=GODWIT_LIBBWA_VERSION={version}");
-    // The headers are bwa's own: their warnings are not ours to mend.
+    // The headers are bwa's own: their warnings are not fixed here.
     cc::Build::new()
         .file("shim/shim.c")
         .flag("-isystem")
@@ -50,7 +50,7 @@ fn prefix() -> Option<PathBuf> {
     candidates.into_iter().find(|prefix| complete(prefix))
 }
 
-/// The upstream version: `0.7.17` of the Debian version `0.7.17-7+b2`.
+/// Returns the upstream version: `0.7.17` for the Debian version `0.7.17-7+b2`.
 fn version() -> Option<String> {
     if let Ok(version) = std::env::var("LIBBWA_VERSION") {
         return Some(version);

@@ -1,13 +1,13 @@
-//! Compiles the worker where NCBI's libraries are. Where they are not, godwit is built without it, and `godwit search` says so.
+//! Compiles the worker if NCBI's libraries are installed. Otherwise godwit is built without it, and `godwit search` reports that.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Version of the Python package `pyncbitk-runtime`, which has headers and libraries; `tools/fetch-ncbi.sh` names the same.
-const RUNTIME: &str = "30.6.0.0";
-/// Where the package keeps the toolkit.
-const TOOLKIT: &str = "pyncbitk_runtime/ncbi-cxx-toolkit-public";
-/// What the worker calls.
+/// Version of the Python package `pyncbitk-runtime` with headers and libraries; `tools/fetch-ncbi.sh` has the same version.
+const RUNTIME_VERSION: &str = "30.6.0.0";
+/// Path of the toolkit in the package.
+const TOOLKIT_PATH: &str = "pyncbitk_runtime/ncbi-cxx-toolkit-public";
+/// Libraries that the worker links.
 const LIBRARIES: [&str; 20] = [
     "xblastformat",
     "blast_app_util",
@@ -36,21 +36,21 @@ fn main() {
         println!("cargo::rerun-if-env-changed={variable}");
     }
     println!("cargo::rerun-if-changed=worker");
-    let Some(prefix) = prefix() else { return };
+    let Some(prefix) = find_toolkit_prefix() else { return };
     println!("cargo::rerun-if-changed={}", prefix.join("lib/libxblast.so").display());
-    match build(&prefix) {
+    match build_worker(&prefix) {
         Ok(()) => {}
-        // Who has the libraries wants the worker; who has other ones gets godwit without.
+        // With the right libraries the build includes the worker; with other ones godwit is built without it.
         Err(problem) => println!("cargo::warning=the search worker godwit-blast was not built: {problem}"),
     }
 }
 
-/// The toolkit: `include/` and `lib/` below `GODWIT_NCBI_PREFIX`, or what `tools/fetch-ncbi.sh` has put into the cache.
-fn prefix() -> Option<PathBuf> {
+/// Returns the toolkit: `include/` and `lib/` below `GODWIT_NCBI_PREFIX`, or in the cache of `tools/fetch-ncbi.sh`.
+fn find_toolkit_prefix() -> Option<PathBuf> {
     let cache = || {
         let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
         let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or_else(home)?;
-        Some(cache.join(format!("godwit/ncbi-{RUNTIME}")).join(TOOLKIT))
+        Some(cache.join(format!("godwit/ncbi-{RUNTIME_VERSION}")).join(TOOLKIT_PATH))
     };
     let named = std::env::var_os("GODWIT_NCBI_PREFIX").map(PathBuf::from);
     let prefix = named.or_else(cache)?;
@@ -58,14 +58,14 @@ fn prefix() -> Option<PathBuf> {
     (prefix.join("include/ncbi_pch.hpp").is_file() && prefix.join("lib/libxblast.so").is_file()).then_some(prefix)
 }
 
-fn build(prefix: &Path) -> Result<(), String> {
+fn build_worker(prefix: &Path) -> Result<(), String> {
     let out = PathBuf::from(std::env::var_os("OUT_DIR").ok_or("cargo names no directory")?);
     let manifest = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").ok_or("cargo names no crate")?);
     let compiler = cc::Build::new().cpp(true).cargo_metadata(false).opt_level(2).get_compiler();
     let worker = out.join("godwit-blast");
     let lib = prefix.join("lib");
     let mut command = Command::new(compiler.path());
-    // The headers are NCBI's own: their warnings are not ours to mend.
+    // The headers are NCBI's own: their warnings are not fixed here.
     command.args(["-std=gnu++20", "-O1", "-DNDEBUG", "-D_REENTRANT", "-isystem"]).arg(prefix.join("include"));
     command.arg(manifest.join("worker/amalgamation.cpp")).arg("-o").arg(&worker);
     command.arg("-rdynamic").arg("-L").arg(&lib);
@@ -80,8 +80,11 @@ fn build(prefix: &Path) -> Result<(), String> {
             said.lines().find(|line| line.contains("error") || line.contains("undefined")).unwrap_or("no reason given");
         return Err(format!("{}: {first}", compiler.path().display()));
     }
-    // Beside godwit, where it is looked for: target/PROFILE/build/CRATE/out is this crate's own.
-    let beside = out.ancestors().nth(3).ok_or("the output directory is not where cargo puts it")?.join("godwit-blast");
-    let aside = beside.with_extension("new");
-    std::fs::copy(&worker, &aside).and_then(|_| std::fs::rename(&aside, &beside)).map_err(|error| error.to_string())
+    // Beside godwit, where it is searched: target/PROFILE/build/CRATE/out belongs to this crate.
+    let target_path =
+        out.ancestors().nth(3).ok_or("the output directory is not where cargo puts it")?.join("godwit-blast");
+    let temporary_path = target_path.with_extension("new");
+    std::fs::copy(&worker, &temporary_path)
+        .and_then(|_| std::fs::rename(&temporary_path, &target_path))
+        .map_err(|error| error.to_string())
 }

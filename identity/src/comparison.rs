@@ -1,17 +1,18 @@
 //! The comparison of two streams of SAM records, in order and in every field and tag.
 //!
-//! In: two sorted files as lines of `samtools view`, the expected one and the found one. Out: how many records differ, which templates
-//! they belong to, and in which fields.
+//! In: two sorted files as lines of `samtools view`, the expected one and the found one. Out: the number of records that
+//! differ, the templates they belong to, and the fields in which they differ.
 //!
-//! Equal streams are read once and nothing is kept of them. From the first line that differs on, every line is counted by a hash, so that
-//! a record that moved does not make its neighbours count as different. A second reading fetches the lines whose counts are not equal.
+//! Equal streams are read once and not stored. From the first line that differs on, every line is counted by a hash, so
+//! that a moved record does not make its neighbours count as different. A second reading fetches the lines whose counts
+//! are not equal.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hasher};
 
 use crate::error::Result;
 
-/// At most so many differing records are kept with their text.
+/// The maximum number of differing records that are kept with their text.
 const MAX_KEPT: usize = 20_000;
 
 /// Names of the mandatory fields. SAMv1 §1.4 (2023-05-24).
@@ -26,17 +27,17 @@ pub trait LineSource {
     fn next_line(&mut self, line: &mut Vec<u8>) -> Result<bool>;
 }
 
-/// What two streams differ in.
+/// The differences between two streams.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Comparison {
-    /// Records of the expected stream.
+    /// The number of records of the expected stream.
     pub records: u64,
-    /// Expected records that were not found, or records found that were not expected, whichever are more. Where the records are the
-    /// same and their order is not, the records that are not at their place.
+    /// The number of expected records that were not found, or of found records that were not expected, whichever is more.
+    /// Where only the order differs, the number of records at another position.
     pub differing: u64,
-    /// Whether the records are the same and only their order differs.
+    /// True if the records are the same and only their order differs.
     pub only_order: bool,
-    /// The templates of the differing records, by name; not all where there are very many.
+    /// The templates of the differing records, by name; incomplete where there are very many.
     pub templates: Vec<DifferingTemplate>,
 }
 
@@ -52,7 +53,7 @@ pub struct DifferingTemplate {
 }
 
 impl DifferingTemplate {
-    /// Returns the names of the fields and tags that differ, where both sides have as many records; else `record`.
+    /// Returns the names of the fields and tags that differ, where both sides have equally many records; else `record`.
     pub fn fields(&self) -> Vec<String> {
         if self.expected.len() != self.found.len() {
             return vec!["record".to_owned()];
@@ -70,7 +71,7 @@ impl DifferingTemplate {
 }
 
 impl Comparison {
-    /// Returns how many templates differ in each field or tag, as `MAPQ 3, XA 1`.
+    /// Returns the number of templates that differ in each field or tag, as `MAPQ 3, XA 1`.
     pub fn field_counts(&self) -> String {
         let mut counts: BTreeMap<String, usize> = BTreeMap::new();
         for name in self.templates.iter().flat_map(DifferingTemplate::fields) {

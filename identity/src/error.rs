@@ -54,15 +54,15 @@ pub enum Error {
     OracleVersion {
         /// The version on PATH.
         found: String,
-        /// The version that is needed.
+        /// The required version.
         expected: &'static str,
     },
-    /// An input has a form that the observatory cannot use.
+    /// The observatory cannot use the form of an input.
     #[error("{path}: {problem}", path = path.display())]
     Input {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The defect of the file.
         problem: String,
     },
 }

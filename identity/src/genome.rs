@@ -1,5 +1,5 @@
-//! A synthetic genome whose repeats make an aligner choose: interspersed families of several ages, segmental duplications, satellites,
-//! microsatellites, runs of N, and alternate contigs.
+//! A synthetic genome whose repeats give an aligner several choices: interspersed families of several ages, segmental
+//! duplications, satellites, microsatellites, runs of N, and alternate contigs.
 //!
 //! In: a [`GenomeSpec`]. Out: contigs, and the files `ref.fa` and `ref.fa.alt`. Equal specifications give equal files. Repeats are
 //! lower-case letters in the file, as RepeatMasker writes them; a few letters are IUPAC codes for several bases.
@@ -15,15 +15,15 @@ mod repeats;
 
 use repeats::Families;
 
-/// Bases of a contig that is shorter than every seed and nearly every read.
+/// The number of bases of a contig that is shorter than every seed and nearly every read.
 const SHORT_CONTIG_BASES: usize = 40;
-/// Relative lengths of the primary contigs.
+/// The relative lengths of the primary contigs.
 const CONTIG_WEIGHTS: [usize; 7] = [8, 6, 5, 4, 3, 2, 1];
-/// Share of the genome that segmental duplications overwrite.
+/// The fraction of the genome that segmental duplications overwrite.
 const DUPLICATED_SHARE: f64 = 0.06;
-/// Share of each contig that is an array of satellites.
+/// The fraction of each contig that is an array of satellites.
 const SATELLITE_SHARE: f64 = 0.04;
-/// Bases of a line of the FASTA file.
+/// The number of bases in a line of the FASTA file.
 const LINE_BASES: usize = 60;
 /// Letters that stand for two or three bases.
 const IUPAC: &[u8] = b"RYSWKMBDHV";
@@ -31,9 +31,9 @@ const IUPAC: &[u8] = b"RYSWKMBDHV";
 /// Size and seed of a genome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GenomeSpec {
-    /// Bases of the primary contigs; alternate contigs come on top.
+    /// The number of bases of the primary contigs; alternate contigs are added to them.
     pub bases: usize,
-    /// The seed from which everything is drawn.
+    /// The seed of all random choices.
     pub seed: u64,
 }
 
@@ -42,13 +42,13 @@ pub struct GenomeSpec {
 pub struct Contig {
     /// The name, without a comment.
     pub name: String,
-    /// Upper-case letters are unique sequence, lower-case letters belong to repeats.
+    /// The bases. Upper-case letters are unique sequence, lower-case letters belong to repeats.
     pub bases: Vec<u8>,
     /// The name of the primary contig of which this is an alternate haplotype, and the 1-based position there.
     pub alternate_of: Option<(String, usize)>,
 }
 
-/// The bases that repeats of each kind cover in the primary contigs.
+/// The number of bases that repeats of each kind cover in the primary contigs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RepeatBases {
     /// Copies of interspersed families.
@@ -168,7 +168,7 @@ fn primary_contig(random: &mut Random, families: &Families, index: usize, length
     draft
 }
 
-/// Overwrites parts of contigs with changed copies of other parts, on either strand.
+/// Overwrites parts of contigs with mutated copies of other parts, on either strand.
 fn duplicate_segments(random: &mut Random, drafts: &mut [Draft], genome_bases: usize) {
     let mut left = (genome_bases as f64 * DUPLICATED_SHARE) as usize;
     while left > 0 {

@@ -7,7 +7,7 @@
 //! [`programs`] runs `bwa` and `godwit`. [`compare`] compares their records in the order of the sorted files. [`reduce`] finds the
 //! smallest set of reads that still shows a difference. [`Observatory`] runs all of that and resumes where it was interrupted.
 //!
-//! The crate uses no crate of godwit: an oracle that shares code with what it judges repeats its mistakes.
+//! The crate uses no crate of godwit: an oracle that shares code with the program under test repeats its mistakes.
 
 mod comparison;
 mod error;

@@ -77,11 +77,11 @@ fn failure(error: &godwit_identity::Error) -> ExitCode {
 /// The options of a command line.
 struct CommandLine {
     settings: Settings,
-    /// Directory that gets the genome; then nothing is compared.
+    /// The directory that receives the genome; with it, nothing is compared.
     genome_out: Option<PathBuf>,
 }
 
-/// Reads the command line; `None` asks for help.
+/// Parses the command line; `None` requests the help text.
 fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<CommandLine>, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
@@ -112,7 +112,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<CommandLine>,
             _ => set(&mut settings, &word, &value)?,
         }
     }
-    // Programs are started in other directories, and a script refers to these files.
+    // Programs run in other directories, and a script refers to these files.
     for path in [&mut settings.work, &mut settings.programs.godwit] {
         *path = std::path::absolute(&*path).map_err(|error| format!("{}: {error}", path.display()))?;
     }

@@ -1,9 +1,10 @@
-//! The rounds: reads, oracle, engines, comparison, reduction, results.
+//! The rounds of a seed: reads, oracle, engines, comparison, reduction, results.
 //!
-//! In: [`Settings`]. Out: lines in the results file, the page, and below `differences/` of the work directory one directory for each
-//! difference, with the reads, both records, and the commands that show it.
+//! In: [`Settings`]. Out: lines in the results file, the page, and below `differences/` of the work directory one
+//! directory for each difference, with the reads, both records, and the commands that reproduce it.
 //!
-//! A round whose comparisons are all in the results file is not run again, so that the same command resumes an interrupted run.
+//! A round whose comparisons are all in the results file is not repeated, so that the same command resumes an interrupted
+//! run.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, TryLockError};
@@ -23,62 +24,62 @@ use crate::simulator::ReadSimulator;
 mod difference;
 mod fastq;
 
-/// godwit may take so many times as long as bwa, and [`LEAST_LIMIT`] in any case; after that it hangs.
+/// The time limit of godwit as a multiple of bwa's time, but at least [`LEAST_LIMIT`]; a longer run hangs.
 const LIMIT_FACTOR: u32 = 20;
 const LEAST_LIMIT: Duration = Duration::from_secs(600);
 
 /// The oracle's file of a round or a trial.
 const EXPECTED: &str = "expected.bam";
 
-/// What to run, and where.
+/// The rounds to run, and the files to use.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Templates of a round, at most.
+    /// The maximum number of templates of a round.
     pub pairs: u64,
-    /// Size and seed of the genome; the seed is that of the rounds too.
+    /// Size and seed of the genome; the seed is also that of the rounds.
     pub genome: GenomeSpec,
-    /// Rounds of the seed.
+    /// The number of rounds of the seed.
     pub rounds: u64,
     /// No round starts after this time.
     pub time_limit: Option<Duration>,
-    /// Aligners of godwit: `bwa`, `bwa-mem3`.
+    /// The aligners of godwit: `bwa`, `bwa-mem3`.
     pub aligners: Vec<String>,
-    /// Instructions of bwa-mem3, the best one last; empty for those that it selects.
+    /// The instruction sets of bwa-mem3, the best one last; empty for the one that it selects.
     pub instructions: Vec<String>,
-    /// Most workers of a cluster run; 0 for no cluster runs.
+    /// The maximum number of workers of a cluster run; 0 for no cluster runs.
     pub max_workers: usize,
     /// The programs.
     pub programs: Programs,
-    /// FASTQ files of real reads, whose qualities are used.
+    /// FASTQ files of real reads, from which qualities are drawn.
     pub qualities: Vec<PathBuf>,
-    /// Genomes, scratch files and differences.
+    /// The directory for genomes, scratch files and differences.
     pub work: PathBuf,
     /// The results file.
     pub results: PathBuf,
-    /// The page that is made of it.
+    /// The page that is generated from it.
     pub page: PathBuf,
-    /// Most trials in the search for the smallest set of reads.
+    /// The maximum number of trials in the search for the smallest set of reads.
     pub max_trials: u32,
 }
 
 /// Counts of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// Rounds that were run, not those that were in the results file.
+    /// The number of rounds that were run, without those that were in the results file.
     pub rounds: u64,
-    /// Comparisons of these rounds.
+    /// The number of comparisons of these rounds.
     pub comparisons: u64,
-    /// Records that were compared.
+    /// The number of compared records.
     pub records: u64,
-    /// Records that differ.
+    /// The number of records that differ.
     pub differing: u64,
-    /// Comparisons in which godwit failed.
+    /// The number of comparisons in which godwit failed.
     pub failed: u64,
-    /// Rounds that are left because the time was up.
+    /// The number of rounds that are left because the time limit was reached.
     pub left: u64,
 }
 
-/// Runs the rounds of a seed.
+/// The state of a run over the rounds of a seed.
 pub struct Observatory {
     settings: Settings,
     results: Results,
@@ -92,11 +93,11 @@ pub struct Observatory {
 }
 
 impl Observatory {
-    /// Makes the genome and its indexes where there are none, and opens the results file.
+    /// Creates the genome and its indexes if they do not exist, and opens the results file.
     ///
     /// # Errors
-    /// [`Error::OracleVersion`] when bwa is not the one that godwit promises the records of; [`Error::Input`] when another process uses
-    /// the work directory; otherwise those of the files and programs.
+    /// [`Error::OracleVersion`] when bwa is not the version whose records godwit reproduces; [`Error::Input`] when
+    /// another process uses the work directory; otherwise those of the files and programs.
     pub fn open(settings: Settings) -> Result<Self> {
         check_oracle()?;
         fs::create_dir_all(&settings.work).map_err(Error::file("create", &settings.work))?;
@@ -113,7 +114,7 @@ impl Observatory {
         Ok(Self { settings, results, reference, contigs, qualities, version, scratch, _lock: lock })
     }
 
-    /// Runs the rounds that are not in the results file yet; `report` gets a line for each comparison.
+    /// Runs the rounds that are not in the results file yet; `report` receives a line for each comparison.
     ///
     /// # Errors
     /// When a file or a program other than an aligner fails.
@@ -242,7 +243,7 @@ impl Observatory {
     }
 }
 
-/// What a run of an engine gave beside the oracle.
+/// The result of a run of an engine compared with the oracle.
 enum Verdict {
     Compared(Comparison),
     /// The `@SQ` lines differ.
@@ -256,7 +257,7 @@ impl Verdict {
         matches!(self, Self::Compared(comparison) if comparison.differing == 0)
     }
 
-    /// Returns outcome, records, differing records and detail, as the results file has them.
+    /// Returns outcome, records, differing records and detail, in the form of the results file.
     fn row(&self) -> (Outcome, u64, u64, String) {
         match self {
             Self::Compared(comparison) if comparison.differing == 0 => {
@@ -321,7 +322,7 @@ fn compare_files(expected: &Path, found: &Path) -> Result<Verdict> {
     Ok(Verdict::Compared(comparison))
 }
 
-/// Returns the engines that a scenario is compared with: every aligner with every limit of instructions, and one cluster run.
+/// Returns the engines that a scenario is compared with: every aligner with every instruction set, and one cluster run.
 fn engines_of(settings: &Settings, scenario: &Scenario) -> Vec<Engine> {
     let mut engines = Vec::new();
     for aligner in &settings.aligners {
@@ -335,7 +336,7 @@ fn engines_of(settings: &Settings, scenario: &Scenario) -> Vec<Engine> {
         }
     }
     let mut random = Random::stream(scenario.seed, Purpose::Workers, scenario.round);
-    // Three cluster runs in four have the aligner that comes last, which is the one with more of its own code.
+    // Three cluster runs in four use the last aligner, which has more of its own code.
     let aligner = if random.chance(0.75) { engines.last() } else { engines.first() }.cloned();
     if settings.max_workers > 0
         && let Some(engine) = aligner

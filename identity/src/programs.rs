@@ -1,7 +1,7 @@
 //! The programs that are compared: `bwa mem` and `samtools sort` as the oracle, and `godwit align`.
 //!
-//! In: a reference with indexes, FASTQ files, and options. Out: BAM files in the same order. `samtools sort` keeps the order of bwa's
-//! output among records of equal contig, position and strand, which is the order that godwit promises.
+//! In: a reference with indexes, FASTQ files, and options. Out: BAM files in the same order. `samtools sort` keeps the
+//! order of bwa's output among records of equal contig, position and strand, which is godwit's order too.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -18,20 +18,20 @@ use crate::error::{Error, Result};
 
 /// The read group of all rounds, in the form that both programs take.
 const READ_GROUP: &str = "@RG\\tID:1\\tSM:sample\\tLB:library\\tPL:ILLUMINA";
-/// Environment variable with the best instructions that godwit's bwa-mem3 may use.
+/// The environment variable with the best instruction set that godwit's bwa-mem3 may use.
 const INSTRUCTIONS_VARIABLE: &str = "GODWIT_BWA_MEM3_INSTRUCTIONS";
 /// The version of bwa that is the oracle.
 const ORACLE_VERSION: &str = "0.7.17";
-/// Signals of a reader that went away and of the kernel that lacks memory (signal(7)).
+/// The signals of a broken pipe and of the kernel when memory is short (signal(7)).
 const SIGPIPE: i32 = 13;
 const SIGKILL: i32 = 9;
-/// Lines of standard error in an error message.
+/// The number of lines of standard error in an error message.
 const STDERR_LINES: usize = 20;
 
-/// Verifies that `bwa` is 0.7.17, whose records godwit promises; 0.7.19 adds a tag to every record.
+/// Verifies that `bwa` is 0.7.17, whose records godwit reproduces; 0.7.19 adds a tag to every record.
 ///
 /// # Errors
-/// [`Error::Start`] when there is none; [`Error::OracleVersion`] when it is another one.
+/// [`Error::Start`] when bwa is not installed; [`Error::OracleVersion`] when it has another version.
 pub fn check_oracle() -> Result<()> {
     let output = Command::new("bwa").stdin(Stdio::null()).output();
     let output = output.map_err(|source| Error::Start { program: "bwa".to_owned(), source })?;
@@ -48,9 +48,9 @@ pub fn check_oracle() -> Result<()> {
 pub struct Engine {
     /// godwit's name of the aligner: `bwa` or `bwa-mem3`.
     pub aligner: String,
-    /// The best instructions that bwa-mem3 may use: `avx2` or `avx512bw`.
+    /// The best instruction set that bwa-mem3 may use: `avx2` or `avx512bw`.
     pub instructions: Option<String>,
-    /// Workers of a cluster run on this machine; `None`: one process.
+    /// The number of workers of a cluster run on this machine; `None` for one process.
     pub workers: Option<usize>,
 }
 
@@ -68,7 +68,8 @@ impl fmt::Display for Engine {
     }
 }
 
-/// Returns the instructions of this processor that bwa-mem3 has kernels for. It refuses processors and limits below AVX2.
+/// Returns the instruction sets of this processor for which bwa-mem3 has kernels. It rejects processors and limits below
+/// AVX2.
 pub fn processor_instructions() -> Vec<&'static str> {
     #[cfg(target_arch = "x86_64")]
     {
@@ -80,7 +81,7 @@ pub fn processor_instructions() -> Vec<&'static str> {
     Vec::new()
 }
 
-/// Reads to align, and how.
+/// The reads and the options of an alignment.
 #[derive(Clone, Debug)]
 pub struct AlignTask {
     /// The FASTA file, with indexes beside it.
@@ -89,21 +90,21 @@ pub struct AlignTask {
     pub reads: Vec<PathBuf>,
     /// bwa's `-K`, in bases.
     pub block_bases: u64,
-    /// Words of options of `bwa mem`.
+    /// Arguments of `bwa mem`.
     pub option_words: Vec<String>,
 }
 
-/// The programs and the threads they may use.
+/// The programs and the number of threads that they may use.
 #[derive(Clone, Debug)]
 pub struct Programs {
     /// The built `godwit`; its aligners are beside it.
     pub godwit: PathBuf,
-    /// Threads of each program.
+    /// The number of threads of each program.
     pub threads: usize,
 }
 
 impl Programs {
-    /// Makes the index of each aligner beside the reference, where there is none.
+    /// Creates the index of each aligner beside the reference, if it does not exist.
     ///
     /// # Errors
     /// [`Error::Start`] and [`Error::Program`].
@@ -116,10 +117,11 @@ impl Programs {
         Ok(())
     }
 
-    /// Returns what `godwit --version` prints, and a hash of godwit and its aligners, which tells builds of one version apart.
+    /// Returns the output of `godwit --version`, and a hash of godwit and its aligners, which distinguishes builds of one
+    /// version.
     ///
     /// # Errors
-    /// [`Error::Start`] when it cannot be started; [`Error::File`] when it cannot be read.
+    /// [`Error::Start`] when godwit cannot be started; [`Error::File`] when a program cannot be read.
     pub fn version(&self) -> Result<String> {
         let program = self.godwit.display().to_string();
         let output = self.godwit().arg("--version").output().map_err(|source| Error::Start { program, source })?;
@@ -165,7 +167,7 @@ impl Programs {
 
     fn godwit(&self) -> Command {
         let mut command = Command::new(&self.godwit);
-        // No configuration file of the user changes what is compared.
+        // Configuration files of the user must not change the result.
         command.env("XDG_CONFIG_HOME", "/nonexistent").env_remove(INSTRUCTIONS_VARIABLE);
         command
     }
@@ -186,7 +188,7 @@ impl Programs {
             sort.stdin(records);
         }
         let mut sorter = start_with_input(&mut sort, &sort_stderr)?;
-        // The command keeps its copy of the pipe, without whose end bwa does not notice that samtools failed.
+        // The command keeps its copy of the pipe; without closing it, bwa does not notice that samtools failed.
         drop(sort);
         let (bwa_status, sort_status) = (wait(&mut aligner, &bwa)?, wait(&mut sorter, &Command::new("samtools"))?);
         let ended_from_outside = matches!(bwa_status.signal(), Some(SIGPIPE | SIGKILL));
@@ -200,7 +202,7 @@ impl Programs {
     /// Aligns with godwit into the new directory `out`. Returns the path of the BAM file.
     ///
     /// # Errors
-    /// [`Error::Start`], and [`Error::Program`] when it fails or does not end within `limit`.
+    /// [`Error::Start`], and [`Error::Program`] when godwit fails or does not end within `limit`.
     pub fn run_godwit(&self, task: &AlignTask, engine: &Engine, out: &Path, limit: Duration) -> Result<PathBuf> {
         run(self.godwit_command(task, engine, out), &out.with_extension("stderr"), Some(limit))?;
         Ok(out.join("sample.bam"))
@@ -212,7 +214,7 @@ pub fn oracle_stderr(output: &Path) -> PathBuf {
     output.with_extension("bwa.stderr")
 }
 
-/// Returns the command line as a shell takes it, with the variables that were set for it.
+/// Formats the command line for a shell, with the variables that were set for it.
 pub fn shell_line(command: &Command) -> String {
     let variables = command.get_envs().filter_map(|(name, value)| Some((name, value?)));
     let variables = variables.map(|(name, value)| format!("{}={}", name.to_string_lossy(), quoted(value)));
@@ -260,7 +262,7 @@ fn run(mut command: Command, stderr: &Path, limit: Option<Duration>) -> Result<(
             return check(status, &command, stderr);
         }
         if started.elapsed() > limit {
-            // A child that has just ended cannot be killed, and is waited for all the same.
+            // A child that has just ended cannot be killed; waiting for it is still necessary.
             drop(child.kill());
             wait(&mut child, &command)?;
             let status = format!("a kill, after it had not ended within {} s", limit.as_secs());
@@ -341,7 +343,7 @@ impl LineSource for SamReader {
 
 impl Drop for SamReader {
     fn drop(&mut self) {
-        // A reader that ends early closes the pipe, which ends samtools; a child has to be waited for.
+        // A reader that ends early closes the pipe, which ends samtools; waiting for the child is still necessary.
         self.lines = None;
         drop(self.child.wait());
     }

@@ -15,11 +15,11 @@ mod transitions;
 
 use transitions::{FIRST, LEVELS, NEXT};
 
-/// Real qualities that are kept of each file.
+/// The maximum number of real quality strings of each file.
 const MAX_STRINGS: usize = 200_000;
-/// Offset of qualities in FASTQ text.
+/// The offset of qualities in FASTQ text.
 const PHRED_OFFSET: u8 = 33;
-/// Greatest quality of the model.
+/// The highest quality of the model.
 const MAX_QUALITY: u8 = 41;
 
 /// The set of quality values of a sequencer.
@@ -31,7 +31,7 @@ pub enum QualityProfile {
     Binned,
 }
 
-/// Where qualities come from.
+/// The source of qualities.
 #[derive(Clone, Debug)]
 pub enum QualitySource {
     /// The model.
@@ -68,7 +68,7 @@ impl QualitySource {
             Self::Real(strings) => {
                 let list = if strings[mate].is_empty() { &strings[0] } else { &strings[mate] };
                 let real = random.pick(list);
-                // A longer read is the real one stretched, so that qualities still fall towards its end.
+                // For a longer read the real one is stretched, so that qualities still decrease towards its end.
                 let stretch = |at: usize| if bases <= real.len() { at } else { at * real.len() / bases };
                 text.extend((0..bases).map(|at| real[stretch(at)]));
             }
@@ -79,7 +79,7 @@ impl QualitySource {
     }
 }
 
-/// Appends a walk through the levels; the value varies within a level.
+/// Appends a random walk over the levels; the value varies within a level.
 fn model(mate: usize, bases: usize, random: &mut Random, text: &mut Vec<u8>) {
     let mut level = step(&FIRST[mate], random);
     for at in 0..bases {
@@ -121,7 +121,7 @@ fn read_qualities(path: &Path) -> Result<Vec<Vec<u8>>> {
         if let Some(text) = child.stdout.take() {
             take_strings(text, path, &mut list)?;
         }
-        // gzip ends with a signal where the list is full before the file ends.
+        // gzip ends with a signal where the list is full before the end of the file.
         child.wait().map_err(Error::file("read", path))?;
     } else {
         take_strings(File::open(path).map_err(Error::file("open", path))?, path, &mut list)?;

@@ -4,7 +4,7 @@
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 
-/// What a stream of random numbers is for; streams of different purposes are unrelated.
+/// The purpose of a stream of random numbers; streams of different purposes are unrelated.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Purpose {
     Genome = 1,
@@ -77,7 +77,7 @@ impl Random {
         }
     }
 
-    /// Returns bases of which about this share is G or C.
+    /// Returns bases of which about the fraction `gc_share` is G or C.
     pub(crate) fn bases(&mut self, count: usize, gc_share: f64) -> Vec<u8> {
         let threshold = (gc_share * 65536.0) as u64;
         let mut draw = || {
@@ -93,8 +93,8 @@ impl Random {
         (0..count).map(|_| draw()).collect()
     }
 
-    /// Returns a copy of `bases` in which about `share` of them differ: 85 % substitutions, the rest insertions and deletions of 1 to 6
-    /// bases.
+    /// Returns a copy of `bases` in which about the fraction `share` of them differs: 85 % substitutions, the rest
+    /// insertions and deletions of 1 to 6 bases.
     pub(crate) fn mutated(&mut self, bases: &[u8], share: f64) -> Vec<u8> {
         let mut copy = Vec::with_capacity(bases.len() + bases.len() / 50);
         let mut at = 0;

@@ -1,43 +1,43 @@
 //! The search for the smallest set of templates that still shows a difference.
 //!
-//! bwa breaks ties by the ordinal of a read in the lane, cuts blocks by counting bases, and estimates insert sizes from the reads of a
-//! block. A template that is simply left out changes all three for the reads behind it, and the difference may vanish for a reason of
-//! its own. So a template that is not kept is replaced by a *placeholder*: as many reads, of as many bases, all of them N. Ordinals and
-//! block borders stay as they are, and a read of N aligns nowhere. Only the estimate of insert sizes loses its observations: with fewer
-//! than ten pairs, bwa makes none and rescues no mates. For that there is `-I` with the estimate of the whole round; where that does not
-//! help, the search keeps as many templates of the block as it takes.
+//! bwa breaks ties by the ordinal of a read in the lane, cuts blocks by counting bases, and estimates insert sizes from
+//! the reads of a block. Removing a template changes all three for the later reads, and the difference may vanish for
+//! another reason. So a removed template is replaced by a *placeholder*: as many reads, of as many bases, all of them N.
+//! Ordinals and block borders stay as they are, and a read of N aligns nowhere. Only the estimate of insert sizes loses
+//! its observations: with fewer than ten pairs, bwa makes none and rescues no mates. Then `-I` gives the estimate of the
+//! whole round; where that is not sufficient, the search keeps as many templates of the block as necessary.
 //!
-//! The search tries, in this order, and goes on from the smallest set that still differs:
+//! The search tries, in this order, and continues with the smallest set that still differs:
 //! 1. each of the first templates that differ alone, without and with `-I`;
 //! 2. all templates that differ, then these and the rest of their blocks;
 //! 3. whole blocks, then templates, by delta debugging (Zeller and Hildebrandt, doi:10.1109/32.988498);
-//! 4. no placeholders behind the last kept template, placeholders of one base in one block, no placeholders at all;
+//! 4. no placeholders after the last kept template, placeholders of one base in one block, no placeholders at all;
 //! 5. each option of the aligner left out.
 
 use std::ops::Range;
 
 use crate::error::Result;
 
-/// Suspects that are tried alone.
+/// The maximum number of suspects that are tried alone.
 const MAX_ALONE: usize = 3;
 
-/// What stands for templates that are not kept.
+/// The form of the placeholders for templates that are not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placeholders {
     /// Reads of as many N as the template has bases: ordinals and block borders stay.
     SameBases,
     /// Reads of one N; all reads are one block: ordinals stay.
     OneBase,
-    /// Nothing.
+    /// No placeholders.
     None,
 }
 
-/// Some of the templates of a round.
+/// A subset of the templates of a round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subset {
     /// The numbers of the kept templates, ascending.
     pub kept: Vec<u64>,
-    /// Templates from the first one on, of which those that are not kept are placeholders.
+    /// The number of templates, kept or placeholders, from the first one on.
     pub total: u64,
     /// The form of the placeholders.
     pub placeholders: Placeholders,
@@ -50,20 +50,20 @@ impl Subset {
     }
 }
 
-/// What a search starts from.
+/// The input of a search.
 #[derive(Clone, Debug)]
 pub struct Start<'a> {
-    /// Templates of the round.
+    /// The number of templates of the round.
     pub total: u64,
     /// The templates of each block, in order.
     pub blocks: &'a [Range<u64>],
     /// Templates whose records differ, ascending; empty where the program failed.
     pub suspects: &'a [u64],
-    /// Options of the aligner.
+    /// The options of the aligner.
     pub options: &'a [String],
-    /// The option that stands in for the estimate of insert sizes, where there is one.
+    /// The option that replaces the estimate of insert sizes, where there is one.
     pub insert_sizes: Option<String>,
-    /// The most trials; the search ends with the smallest set found until then.
+    /// The maximum number of trials; the search ends with the smallest set found until then.
     pub max_trials: u32,
 }
 
@@ -72,13 +72,13 @@ pub struct Start<'a> {
 pub struct Reduction {
     /// The templates.
     pub subset: Subset,
-    /// The options that are needed.
+    /// The necessary options.
     pub options: Vec<String>,
-    /// Trials that were made.
+    /// The number of trials.
     pub trials: u32,
 }
 
-/// Counts trials and answers no when there have been too many.
+/// A count of trials, which reports no difference after the maximum number.
 struct Trials<'a> {
     differs: &'a mut dyn FnMut(&Subset, &[String]) -> Result<bool>,
     made: u32,
@@ -131,7 +131,7 @@ pub fn reduce(start: &Start<'_>, differs: &mut dyn FnMut(&Subset, &[String]) -> 
     Ok(Reduction { subset, options, trials: trials.made })
 }
 
-/// Answers whether templates differ under options.
+/// Reports whether templates differ under options.
 type Differs<'a> = dyn FnMut(&[u64], &[String]) -> Result<bool> + 'a;
 
 /// Finds a suspect that differs alone, and the options under which it does.
@@ -181,7 +181,7 @@ fn minimize(mut groups: Vec<Vec<u64>>, differs: &mut dyn FnMut(&[u64]) -> Result
                 break;
             }
         }
-        // With two parts, the rest of one is the other.
+        // With two parts, the complement of one is the other.
         if smaller.is_none() && parts > 2 {
             for start in starts {
                 let rest = [&groups[..start], &groups[part(start).end..]].concat();

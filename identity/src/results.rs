@@ -1,7 +1,8 @@
-//! The results of all rounds: an append-only file with a line for each comparison, and the page that is made of it.
+//! The results of all rounds: an append-only file with a line for each comparison, and the page that is generated from
+//! it.
 //!
-//! A line is written and synchronized when its comparison has finished, so that an interruption loses the comparison that runs, and
-//! nothing else. A line that was cut short is ignored.
+//! A line is written and synchronized when its comparison has finished, so that an interruption loses only the running
+//! comparison. A truncated line is ignored.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -27,7 +28,7 @@ const COLUMNS: [&str; 12] = [
     "scenario",
 ];
 
-/// How a comparison ended.
+/// The outcome of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// All records are the same, in the same order.
@@ -36,7 +37,7 @@ pub enum Outcome {
     Differs,
     /// godwit failed where bwa did not.
     Failed,
-    /// bwa failed, so that there is nothing to compare with.
+    /// bwa failed, so that there is no expected output.
     NoOracle,
 }
 
@@ -53,32 +54,32 @@ impl Outcome {
     }
 }
 
-/// One comparison.
+/// A comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResultRow {
     /// The seed of the genome and the rounds.
     pub seed: u64,
-    /// Bases of the genome.
+    /// The number of bases of the genome.
     pub genome_bases: usize,
-    /// Templates that a round has at most.
+    /// The maximum number of templates of a round.
     pub pairs: u64,
     /// The number of the round.
     pub round: u64,
-    /// The way godwit was run.
+    /// The name of the engine.
     pub engine: String,
-    /// How it ended.
+    /// The outcome.
     pub outcome: Outcome,
-    /// Records of bwa.
+    /// The number of bwa's records.
     pub records: u64,
-    /// Records that differ.
+    /// The number of records that differ.
     pub differing: u64,
     /// Fields that differ, or an error.
     pub detail: String,
-    /// Seconds that godwit took, on the wall clock.
+    /// The wall-clock time of godwit, in seconds.
     pub seconds: u64,
     /// The version of godwit.
     pub version: String,
-    /// The scenario in words.
+    /// A description of the scenario.
     pub scenario: String,
 }
 
@@ -138,7 +139,7 @@ pub struct Results {
 }
 
 impl Results {
-    /// Opens the file at `path`, which is made with its header line if it does not exist.
+    /// Opens the file at `path`, which is created with its header line if it does not exist.
     ///
     /// # Errors
     /// [`Error::File`] when it cannot be read or written.
@@ -153,7 +154,7 @@ impl Results {
             return Err(Error::Input { path: path.to_owned(), problem });
         }
         if !text.ends_with('\n') {
-            // The next line starts where the interrupted one was.
+            // The next line overwrites the interrupted one.
             let whole = text.rfind('\n').map_or(0, |end| end + 1);
             let file = OpenOptions::new().write(true).open(path).map_err(Error::file("open", path))?;
             file.set_len(whole as u64).map_err(Error::file("write", path))?;
@@ -182,7 +183,8 @@ impl Results {
         &self.rows
     }
 
-    /// Verifies that the page at `path` has no more rounds than the results file, as it has where the file of earlier runs is another.
+    /// Verifies that the page at `path` does not have more rounds than the results file, as it has where earlier runs
+    /// used another file.
     ///
     /// # Errors
     /// [`Error::Input`] when it has.

@@ -1,17 +1,18 @@
-//! What one round compares: reads, block size and options of the aligner, drawn from the seed and the number of the round.
+//! The parameters of one round: reads, block size and options of the aligner, drawn from the seed and the number of the
+//! round.
 
 use std::fmt;
 
 use crate::qualities::QualityProfile;
 use crate::random::{Purpose, Random};
 
-/// Lengths that sequencers write, and lengths on both sides of the sizes of buffers in aligners.
+/// Read lengths of sequencers, and lengths on both sides of the sizes of buffers in aligners.
 const READ_BASES: [usize; 16] = [36, 50, 75, 76, 100, 101, 125, 148, 150, 151, 152, 250, 300, 500, 700, 1000];
-/// The least length where lengths are mixed.
+/// The smallest length where lengths are mixed.
 const LEAST_READ_BASES: usize = 36;
-/// Values of bwa's `-K`; the least gives a small round many blocks.
+/// Values of bwa's `-K`; the smallest gives a small round many blocks.
 const BLOCK_BASES: [u64; 4] = [100_000, 1_000_000, 10_000_000, 100_000_000];
-/// Bases of a read in a round with as many templates as were asked for; rounds with longer reads have fewer of them.
+/// The read length of a round with the full number of templates; rounds with longer reads have fewer templates.
 const ORDINARY_READ_BASES: usize = 150;
 
 /// The lengths of the reads of a round.
@@ -41,16 +42,16 @@ impl fmt::Display for ReadLengths {
     }
 }
 
-/// What one round compares.
+/// The parameters of one round.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
     /// The seed of the genome and of all rounds.
     pub seed: u64,
     /// The number of the round under the seed, from 0.
     pub round: u64,
-    /// Pairs, or single reads.
+    /// The number of templates: pairs, or single reads.
     pub templates: u64,
-    /// Whether templates have two reads.
+    /// True if templates have two reads.
     pub paired: bool,
     /// The lengths of the reads.
     pub read_lengths: ReadLengths,
@@ -58,15 +59,16 @@ pub struct Scenario {
     pub block_bases: u64,
     /// Options of `bwa mem`, each with its value.
     pub options: Vec<String>,
-    /// Whether an option is one that godwit refuses with bwa-mem3, so that only bwa itself is compared.
+    /// True if an option is one that godwit rejects with bwa-mem3, so that only bwa itself is compared.
     pub only_bwa: bool,
-    /// Mean length of a fragment, in bases.
+    /// The mean length of a fragment, in bases.
     pub fragment_mean: f64,
-    /// Standard deviation of that length, in bases.
+    /// The standard deviation of that length, in bases.
     pub fragment_deviation: f64,
-    /// The values of qualities.
+    /// The set of quality values.
     pub quality_profile: QualityProfile,
-    /// Share of reads with each oddity: foreign sequence, chimeras, runs of N, lower case, IUPAC letters, few bases.
+    /// The fraction of reads with each oddity: foreign sequence, chimeras, runs of N, lower case, IUPAC letters, few
+    /// bases.
     pub oddity_share: f64,
 }
 
@@ -110,13 +112,13 @@ impl Scenario {
         }
     }
 
-    /// Returns the words of [`Scenario::options`] as a command line has them.
+    /// Returns [`Scenario::options`] as arguments.
     pub fn option_words(&self) -> Vec<String> {
         split_words(&self.options)
     }
 }
 
-/// Splits options with their values into words.
+/// Splits options with their values into arguments.
 pub(crate) fn split_words(options: &[String]) -> Vec<String> {
     options.iter().flat_map(|option| option.split(' ')).map(str::to_owned).collect()
 }
@@ -142,7 +144,7 @@ fn draw_options(random: &mut Random) -> Vec<String> {
     let mut options: Vec<String> = Vec::new();
     for _ in 0..random.between(1, 4) {
         let option = draw_option(random);
-        // bwa takes the last of two, and `-I` replaces the insert sizes: one of each letter is enough.
+        // bwa uses the last of two, and `-I` replaces the insert sizes: one of each letter is enough.
         if options.iter().all(|other| other.as_bytes()[1] != option.as_bytes()[1]) {
             options.push(option);
         }
@@ -150,9 +152,9 @@ fn draw_options(random: &mut Random) -> Vec<String> {
     options
 }
 
-/// Options without a value, and the preset that both aligners take.
+/// Options without a value, and the preset that both aligners accept.
 const FLAGS: [&str; 8] = ["-M", "-Y", "-5", "-q", "-S", "-P", "-C", "-x intractg"];
-/// Options with a whole number between the two.
+/// Options with a whole number between the two limits.
 const NUMBERS: [(char, usize, usize); 13] = [
     ('k', 15, 30),
     ('w', 5, 200),
@@ -168,7 +170,7 @@ const NUMBERS: [(char, usize, usize); 13] = [
     ('G', 100, 20_000),
     ('Q', 30, 60),
 ];
-/// Options with two whole numbers, each between its own two.
+/// Options with two whole numbers, each between its own limits.
 const NUMBER_PAIRS: [(char, [usize; 2], [usize; 2]); 5] = [
     ('O', [3, 9], [3, 9]),
     ('E', [1, 3], [1, 3]),
@@ -176,7 +178,7 @@ const NUMBER_PAIRS: [(char, [usize; 2], [usize; 2]); 5] = [
     ('h', [0, 20], [5, 200]),
     ('I', [150, 500], [10, 80]),
 ];
-/// Options with a fraction between the two.
+/// Options with a fraction between the two limits.
 const FRACTIONS: [(char, f64, f64); 3] = [('r', 1.0, 2.0), ('D', 0.2, 0.8), ('X', 0.3, 0.9)];
 
 fn draw_option(random: &mut Random) -> String {

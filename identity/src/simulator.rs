@@ -1,21 +1,22 @@
-//! Reads of a genome as a sequencer gives them, each drawn from the number of its template alone.
+//! A read simulator that imitates a sequencer; each template is determined by its number alone.
 //!
-//! In: contigs, a [`Scenario`] and qualities. Out: any template by its number, without the templates before it. Fragments come from all
-//! contigs and carry differences from the genome. Reads carry errors as their qualities announce them. A share of the reads is odd:
-//! chimeras, foreign sequence, runs of N, lower-case and IUPAC letters, tails of G, few bases, pieces over the end of a contig, mates in
-//! an unusual orientation. Where a fragment is shorter than a read, the adapter follows.
+//! In: contigs, a [`Scenario`] and qualities. Out: any template by its number, without the templates before it. Fragments
+//! are drawn from all contigs and differ from the genome as an individual does. Reads have errors at the rates of their
+//! qualities. A fraction of the reads is odd: chimeras, foreign sequence, runs of N, lower-case and IUPAC letters, tails
+//! of G, few bases, pieces over the end of a contig, mates in an unusual orientation. Where a fragment is shorter than a
+//! read, the adapter follows.
 
 use crate::qualities::QualitySource;
 use crate::random::{Purpose, Random, reverse_complement};
 use crate::scenario::{ReadLengths, Scenario};
 
-/// Starts of the adapters that follow the fragment in read 1 and read 2 (Illumina TruSeq).
+/// The starts of the adapters that follow the fragment in read 1 and read 2 (Illumina TruSeq).
 const ADAPTERS: [&[u8]; 2] = [b"AGATCGGAAGAGCACACGTCTGAACTCCAGTCAC", b"AGATCGGAAGAGCGTCGTGTAGGGAAAGAGTGTA"];
-/// Differences of an individual from the genome, a base.
+/// The rate of differences of an individual from the genome, per base.
 const VARIANT_SHARE: f64 = 0.0015;
 /// Letters that stand for two or three bases.
 const IUPAC: &[u8] = b"RYSWKMBDHV";
-/// Offset of qualities in FASTQ text.
+/// The offset of qualities in FASTQ text.
 const PHRED_OFFSET: u8 = 33;
 /// The quality of a base that the sequencer did not call.
 const NOT_CALLED: u8 = 2;
@@ -37,22 +38,22 @@ pub struct Template {
 }
 
 impl Template {
-    /// Returns the bases of all reads.
+    /// Returns the number of bases of all reads.
     pub fn bases(&self) -> u64 {
         self.reads.iter().map(|read| read.bases.len() as u64).sum()
     }
 }
 
-/// Makes the reads of a scenario.
+/// A simulator of the reads of a scenario.
 pub struct ReadSimulator<'a> {
     contigs: &'a [Vec<u8>],
-    /// The bases of the contigs up to and including each.
+    /// The number of bases of the contigs up to and including each.
     contig_ends: Vec<usize>,
     scenario: &'a Scenario,
     qualities: &'a QualitySource,
 }
 
-/// The oddities, each with the same share of the templates.
+/// The oddities; each occurs in the same fraction of the templates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Oddity {
     ForeignRead,
@@ -98,7 +99,7 @@ impl<'a> ReadSimulator<'a> {
         Self { contigs, contig_ends, scenario, qualities }
     }
 
-    /// Makes template `index` of the scenario.
+    /// Returns template `index` of the scenario.
     pub fn template(&self, index: u64) -> Template {
         let stream = self.scenario.round << 40 ^ index;
         let mut random = Random::stream(self.scenario.seed, Purpose::Template, stream);
@@ -166,7 +167,8 @@ impl<'a> ReadSimulator<'a> {
         piece
     }
 
-    /// Reads `end` from its start: as many bases as a read has, with adapter, qualities, errors and the oddities of single reads.
+    /// Reads `end` from its start: as many bases as a read has, with adapter, qualities, errors and the oddities of
+    /// single reads.
     fn read(&self, random: &mut Random, mate: usize, end: &[u8], oddity: Option<Oddity>) -> Read {
         let length = match self.scenario.read_lengths {
             ReadLengths::Fixed(bases) => bases,

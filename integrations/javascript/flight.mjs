@@ -1,4 +1,4 @@
-// A client of Arrow Flight in a page: messages of Arrow come as messages of gRPC, and apache-arrow reads them as one stream.
+// A client of Arrow Flight: it receives Arrow messages in gRPC messages, and apache-arrow decodes them as one stream.
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 
@@ -8,10 +8,10 @@ import { tableFromIPC } from "apache-arrow";
 
 const definition = loader.loadSync(fileURLToPath(new URL("flight.proto", import.meta.url)), { keepCase: true, longs: Number });
 const { FlightService } = grpc.loadPackageDefinition(definition).arrow.flight.protocol;
-// A batch may be as large as a server likes; gRPC takes 4 MiB where nothing is said.
+// The server decides the size of a batch; gRPC's default limit is 4 MiB.
 const LARGEST_MESSAGE = 1 << 30;
 
-/** A server: `grpc+tcp://HOST:PORT`, or `grpc+tls://HOST:PORT` with the certificates to trust in the file `ca`. */
+/** Connects to a server: `grpc+tcp://HOST:PORT`, or `grpc+tls://HOST:PORT` with the certificates to trust in the file `ca`. */
 export function connect(url, { token, ca } = {}) {
   const { protocol, host } = new URL(url.replace(/^grpc\+/, ""));
   const trust = protocol === "tls:" ? grpc.credentials.createSsl(ca && readFileSync(ca)) : grpc.credentials.createInsecure();
@@ -21,14 +21,14 @@ export function connect(url, { token, ca } = {}) {
   return { service, shown, close: () => service.close() };
 }
 
-/** Paths of all datasets. */
+/** Returns the paths of all datasets. */
 export async function datasets({ service, shown }) {
   const found = [];
   for await (const info of service.ListFlights({}, shown)) found.push(info.flight_descriptor.path.join("/"));
   return found;
 }
 
-/** Rows of a dataset as a table of Arrow; `regions` (chr1:1000-2000, 1-based and closed) and `columns` are arrays. */
+/** Returns the rows of a dataset as an Arrow table; `regions` (chr1:1000-2000, 1-based and closed) and `columns` are arrays. */
 export async function read(client, dataset, { regions, columns } = {}) {
   const command = Buffer.from(JSON.stringify({ dataset, regions, columns }));
   const info = await new Promise((resolve, reject) => {
@@ -45,7 +45,7 @@ export async function read(client, dataset, { regions, columns } = {}) {
   return tables.reduce((all, table) => all.concat(table));
 }
 
-/** A message as it stands in a stream of Arrow IPC: a mark, the length of its head, the head up to a multiple of 8 bytes, its body. */
+/** Returns an encapsulated message of Arrow IPC: continuation marker, length of the header, header padded to 8 bytes, body. */
 function encapsulated({ data_header: head, data_body: body }) {
   const padding = Buffer.alloc(-head.length & 7);
   const start = Buffer.alloc(8, 0xff);

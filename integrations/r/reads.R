@@ -1,6 +1,6 @@
 # Reads of a region as a data frame: Rscript reads.R URL DATASET REGION [TOKEN [CA.pem]]
 #
-# R's client of Arrow Flight is pyarrow, by reticulate: so it is in R's package arrow, too. RETICULATE_PYTHON names a Python with pyarrow.
+# The Flight client is pyarrow, through reticulate, as in R's package arrow. RETICULATE_PYTHON names a Python with pyarrow.
 words <- commandArgs(trailingOnly = TRUE)
 token <- if (length(words) > 3) words[4]
 authority <- if (length(words) > 4) paste(readLines(words[5]), collapse = "\n")
@@ -16,7 +16,7 @@ columns <- c("name", "flags", "contig", "position", "cigar")
 command <- jsonlite::toJSON(list(dataset = jsonlite::unbox(words[2]), regions = words[3], columns = columns))
 info <- client$get_flight_info(flight$FlightDescriptor$for_command(as_bytes(command)), options)
 rows <- function(endpoint) {
-  # A column with nulls is a list, with NULL for each; frames want NA.
+  # A column with nulls is a list with NULL for each; data frames need NA.
   columns <- reticulate::py_to_r(client$do_get(endpoint$ticket, options)$read_all()$to_pydict())
   as.data.frame(lapply(columns, function(column) if (is.list(column)) sapply(column, function(value) if (is.null(value)) NA else value) else column))
 }

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Builds godwit with conda's compilers and puts it into $PREFIX. bwa's sources are in bwa/.
+# Builds godwit with conda's compilers and installs it into $PREFIX. bwa's sources are in bwa/.
 set -euo pipefail
 
-# The library where godwit-bwa looks for it: bwa's own rules make no install.
+# The directory in which the build of godwit-bwa finds the library: bwa's Makefile has no install target.
 library=$SRC_DIR/libbwa
-# One of its headers defines a variable, which compilers from GCC 10 on take for one definition in each file.
+# One of its headers defines a variable, which compilers from GCC 10 on treat as a definition in each file.
 make -C bwa -j "$CPU_COUNT" libbwa.a CC="$CC" CFLAGS="$CFLAGS $CPPFLAGS -O2 -fcommon -Wno-unused-function"
 mkdir -p "$library/include/bwa" "$library/lib"
 cp bwa/*.h "$library/include/bwa/"

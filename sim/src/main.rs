@@ -1,14 +1,14 @@
-//! `godwit-sim [--seed N] [--seeds COUNT]`: runs and copies in simulated worlds, one line for each that fails. `godwit-sim --speed
-//! BLOCKS`: how long decisions on so many blocks take, with 32 nodes.
+//! `godwit-sim [--seed N] [--seeds COUNT]`: simulates cluster runs and copies, and prints a line for each that fails.
+//! `godwit-sim --speed BLOCKS`: measures the scheduler's decisions on that many blocks, with 32 workers.
 
 use std::process::ExitCode;
 
 use godwit_model::BlockId;
-use godwit_sim::{Scenario, copy, run, speed};
+use godwit_sim::{Scenario, run, simulate_copy, time_ledger};
 
 const USAGE: &str = "usage: godwit-sim [--seed FIRST] [--seeds COUNT] | --speed BLOCKS";
-/// Nodes where time is taken.
-const NODES: u32 = 32;
+/// The number of workers of the speed measurement.
+const WORKERS: u32 = 32;
 
 fn main() -> ExitCode {
     let (mut first, mut count) = (0, None);
@@ -23,11 +23,11 @@ fn main() -> ExitCode {
             ("--seeds", Some(seeds)) => count = Some(seeds),
             ("--speed", Some(blocks)) => {
                 let blocks = blocks.clamp(1, u64::from(BlockId::MAX_BLOCKS)) as u32;
-                let told = speed(blocks, NODES);
-                let mean = told.deciding.as_secs_f64() * 1e6 / f64::from(blocks);
+                let told = time_ledger(blocks, WORKERS);
+                let mean = told.total_time.as_secs_f64() * 1e6 / f64::from(blocks);
                 println!(
-                    "{blocks} blocks, {NODES} nodes: {mean:.1} us a block, {} events, {:?} the longest",
-                    told.events, told.longest
+                    "{blocks} blocks, {WORKERS} nodes: {mean:.1} us a block, {} events, {:?} the longest",
+                    told.events, told.longest_event_time
                 );
                 return ExitCode::SUCCESS;
             }
@@ -48,7 +48,7 @@ fn main() -> ExitCode {
                 println!("{problem}\n  again: cargo xtask sim --seed {seed}");
             }
         }
-        match copy(seed) {
+        match simulate_copy(seed) {
             Ok(outcome) if count == 1 => println!("{outcome:?}"),
             Ok(_) => {}
             Err(problem) => {

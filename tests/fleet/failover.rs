@@ -1,4 +1,4 @@
-//! Nodes of a pool that are killed, hang, and come back: what was under way arrives as it was, once.
+//! Pool members that are killed, hang, and come back: what was in flight arrives unchanged, exactly once.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -6,94 +6,95 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use godwit_tests::binary::{self, godwit};
-use godwit_tests::patience::wait_until;
-use godwit_tests::processes::signal;
+use godwit_tests::processes::send_signal;
+use godwit_tests::wait::wait_until;
 use godwit_tests::{needs, scratch};
 
-use super::pool::{Pool, end, settled, slow_copies, text};
-use crate::transfer::copies::content;
+use super::server_pool::{ServerPool, copies_per_member, kill_copies, path_text, start_slow_copies};
+use crate::transfer::copies::pseudorandom_bytes;
 
-/// Bytes of a file that is copied.
-const BYTES: usize = 40_000_000;
+/// The size of a copied file in bytes.
+const FILE_BYTES: usize = 40_000_000;
 
-fn journal_bytes(directory: &Path) -> u64 {
+fn journal_size(directory: &Path) -> u64 {
     fs::metadata(directory.join(".f.godwit-journal")).map_or(0, |journal| journal.len())
 }
 
-/// A node that was lost in this way, for the length of a test: one that hangs is let go at its end.
-struct Lost(u32);
+/// A member that was lost by a signal, for the length of a test: one that hangs is continued at its end.
+struct SignalledMember(u32);
 
-impl Lost {
+impl SignalledMember {
     fn new(process: u32, how: i32) -> Self {
-        signal(process, how);
+        send_signal(process, how);
         Self(process)
     }
 }
 
-impl Drop for Lost {
+impl Drop for SignalledMember {
     fn drop(&mut self) {
-        signal(self.0, libc::SIGCONT);
+        send_signal(self.0, libc::SIGCONT);
     }
 }
 
 #[test]
-fn a_copy_whose_node_is_killed_or_hangs_goes_on_at_another() {
+fn a_copy_resumes_on_another_pool_member_when_its_member_is_killed_or_hangs() {
     needs!("python3");
     for (downloads, how) in
         [(true, libc::SIGKILL), (true, libc::SIGSTOP), (false, libc::SIGKILL), (false, libc::SIGSTOP)]
     {
-        let pool = Pool::start("pool-copy", "connections", 3, &["--writable"]);
-        let (source, target) = if downloads { (&pool.root, &pool.mine) } else { (&pool.mine, &pool.root) };
-        fs::write(source.join("f"), content(BYTES)).expect("it can be written");
-        let (remote, here) = (Pool::url("f"), text(&pool.mine.join("f")).to_owned());
+        let pool = ServerPool::start("pool-copy", "connections", 3, &["--writable"]);
+        let (source, target) =
+            if downloads { (&pool.root, &pool.client_directory) } else { (&pool.client_directory, &pool.root) };
+        fs::write(source.join("f"), pseudorandom_bytes(FILE_BYTES)).expect("it can be written");
+        let (remote, here) = (ServerPool::url("f"), path_text(&pool.client_directory.join("f")).to_owned());
         let places = if downloads { [remote, here] } else { [here, remote] };
         let words = ["copy", &places[0], &places[1], "--mode", "fast", "--streams", "3", "--rate", "200M", "--json"];
-        let running = pool.godwit(&words).start();
-        // A record is 48 bytes: some blocks are there.
-        wait_until("some blocks are there", || journal_bytes(target) > 400);
-        let node = pool.node_of(running.process_id()).expect("it is connected");
-        let lost = Lost::new(pool.process_of(node), how);
-        let done = running.finish();
-        let case = format!("downloads {downloads}, signal {how}: {}", done.report());
+        let running = pool.command(&words).spawn();
+        // A journal entry has 48 bytes: some blocks are complete.
+        wait_until("some blocks are there", || journal_size(target) > 400);
+        let node = pool.member_of_process(running.process_id()).expect("it is connected");
+        let lost = SignalledMember::new(pool.member_process_id(node), how);
+        let done = running.wait_with_output();
+        let case = format!("downloads {downloads}, signal {how}: {}", done.describe());
         assert!(done.status.success() && done.stderr.contains(r#""code":"member_lost""#), "{case}");
-        assert!(fs::read(target.join("f")).expect("it is there") == content(BYTES), "{case}");
-        // Nothing is left of it, and nothing is changed by a node that comes to again.
+        assert!(fs::read(target.join("f")).expect("it is there") == pseudorandom_bytes(FILE_BYTES), "{case}");
+        // The lost member leaves nothing behind, and changes nothing when it continues.
         drop(lost);
         if how == libc::SIGSTOP {
-            pool.wait_until_seen(&[true; 3]);
+            pool.wait_until_health_is(&[true; 3]);
         }
-        let mut names = scratch::names(target);
+        let mut names = scratch::entry_names(target);
         names.retain(|name| name != ".godwit-puts");
         assert_eq!(names, ["f"], "{case}");
-        assert!(fs::read(target.join("f")).expect("it is there") == content(BYTES), "{case}");
+        assert!(fs::read(target.join("f")).expect("it is there") == pseudorandom_bytes(FILE_BYTES), "{case}");
     }
 }
 
 #[test]
-fn rows_whose_node_is_killed_or_hangs_come_from_another_each_once() {
+fn rows_are_returned_exactly_once_when_a_pool_member_is_killed_or_hangs() {
     needs!("python3");
-    let pool = Pool::describe("pool-rows", "connections", 3, &[]);
+    let pool = ServerPool::new_stopped("pool-rows", "connections", 3, &[]);
     let rows: String = (0..700_000).map(|row| format!("chr{}\t{row}\t{}\tname-of-{row}\n", row % 3, row + 5)).collect();
     fs::write(pool.root.join("a.bed"), rows).expect("it can be written");
     let statement = "SELECT * FROM \"a.bed\" ORDER BY position";
     let words = ["query", statement, "--format", "csv"];
-    let expected = godwit().args(words).args(["--data", text(&pool.root)]).succeeds().stdout;
+    let expected = godwit().args(words).args(["--data", path_text(&pool.root)]).run_ok().stdout;
     let mut pool = pool;
-    (0..3).for_each(|node| pool.start_node(node));
-    let said = pool.mine.join("said");
+    (0..3).for_each(|node| pool.start_member(node));
+    let said = pool.client_directory.join("said");
     for how in [libc::SIGSTOP, libc::SIGKILL] {
-        pool.wait_until_seen(&[true; 3]);
+        pool.wait_until_health_is(&[true; 3]);
         let mut running = Command::new(binary::path());
         running.env("XDG_CONFIG_HOME", scratch::root().join("no-configuration")).args(words);
-        running.args(["--at", &Pool::url(""), "--pool", text(&pool.file)]);
+        running.args(["--at", &ServerPool::url(""), "--pool", path_text(&pool.description)]);
         running.stdout(Stdio::piped()).stderr(fs::File::create(&said).expect("it can be made"));
         let mut running = running.spawn().expect("godwit can be started");
         let mut stdout = running.stdout.take().expect("it is piped");
-        // Nobody reads on what it writes: it waits in the middle, and so does its node.
+        // The test stops reading its output: the query blocks in the middle, and so does its member.
         let mut found = vec![0; 60_000];
         stdout.read_exact(&mut found).expect("the first rows come");
-        let node = pool.node_of(running.id()).expect("it is connected");
-        let lost = Lost::new(pool.process_of(node), how);
+        let node = pool.member_of_process(running.id()).expect("it is connected");
+        let lost = SignalledMember::new(pool.member_process_id(node), how);
         stdout.read_to_end(&mut found).expect("the others come");
         let ended = running.wait().expect("it can be waited for");
         let said = fs::read_to_string(&said).expect("it was made");
@@ -104,30 +105,30 @@ fn rows_whose_node_is_killed_or_hangs_come_from_another_each_once() {
 }
 
 #[test]
-fn rows_of_the_python_client_come_from_another_node_and_tables_are_put_once() {
+fn the_python_client_reads_from_another_pool_member_and_uploads_tables_once() {
     needs!("python3");
-    let pool = Pool::describe("pool-python", "connections", 3, &["--writable"]);
+    let pool = ServerPool::new_stopped("pool-python", "connections", 3, &["--writable"]);
     let rows: String = (0..700_000).map(|row| format!("chr{}\t{row}\t{}\tname-of-{row}\n", row % 3, row + 5)).collect();
     fs::write(pool.root.join("a.bed"), rows).expect("it can be written");
     let mut pool = pool;
-    (0..3).for_each(|node| pool.start_node(node));
+    (0..3).for_each(|node| pool.start_member(node));
     for (what, how) in [
         ("read_rows", libc::SIGSTOP),
         ("read_rows", libc::SIGKILL),
         ("upload_slow_table", libc::SIGSTOP),
         ("upload_slow_table", libc::SIGKILL),
     ] {
-        pool.wait_until_seen(&[true; 3]);
-        let mut python = crate::python::interpreter("columns");
+        pool.wait_until_health_is(&[true; 3]);
+        let mut python = crate::python::python_command("columns");
         python.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/columns/pool_failover.py"));
-        python.args([text(&pool.file), what, &how.to_string()]).stdin(Stdio::piped());
+        python.args([path_text(&pool.description), what, &how.to_string()]).stdin(Stdio::piped());
         let mut running = python.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it can be started");
         let mut told = std::io::BufReader::new(running.stdout.take().expect("it is piped"));
         let mut line = String::new();
         std::io::BufRead::read_line(&mut told, &mut line).expect("it says when it is in the middle");
         assert_eq!(line, "in the middle\n");
-        let node = pool.node_of(running.id()).expect("it is connected");
-        let lost = Lost::new(pool.process_of(node), how);
+        let node = pool.member_of_process(running.id()).expect("it is connected");
+        let lost = SignalledMember::new(pool.member_process_id(node), how);
         running.stdin.take().expect("it is piped").write_all(b"on\n").expect("it reads");
         let mut said = String::new();
         told.read_to_string(&mut said).expect("it says what it found");
@@ -140,66 +141,74 @@ fn rows_of_the_python_client_come_from_another_node_and_tables_are_put_once() {
         assert_eq!(said, if what == "read_rows" { "700000 in order\n" } else { "900000 rows\n" }, "{what} {how}");
         drop(lost);
         if how == libc::SIGKILL {
-            pool.nodes[node] = None;
-            pool.start_node(node);
+            pool.members[node] = None;
+            pool.start_member(node);
         }
         if what == "upload_slow_table" {
-            // A node that hung keeps nothing of what another has kept.
-            pool.wait_until_seen(&[true; 3]);
-            let counted =
-                pool.godwit(&["query", "SELECT count(*) AS n FROM t", "--at", &Pool::url(""), "--format", "csv"]);
-            assert_eq!(counted.succeeds().stdout, "n\n900000\n");
+            // A member that hung stores nothing that another has stored.
+            pool.wait_until_health_is(&[true; 3]);
+            let counted = pool.command(&[
+                "query",
+                "SELECT count(*) AS n FROM t",
+                "--at",
+                &ServerPool::url(""),
+                "--format",
+                "csv",
+            ]);
+            assert_eq!(counted.run_ok().stdout, "n\n900000\n");
             fs::remove_dir_all(pool.root.join("t.parquet")).expect("it was put");
         }
     }
 }
 
 #[test]
-fn a_node_that_comes_back_gets_new_work() {
+fn a_pool_member_that_returns_gets_new_work() {
     needs!("python3");
-    let mut pool = Pool::start("pool-failback", "connections", 2, &[]);
-    fs::write(pool.root.join("f"), content(40_000_000)).expect("it can be written");
-    pool.nodes[0] = None;
-    pool.wait_until_seen(&[false, true]);
-    let before = slow_copies(&pool, "before", 2);
-    assert_eq!(settled(&pool, "before", &before), [0, 2]);
-    pool.start_node(0);
-    pool.wait_until_seen(&[true, true]);
-    // The other one has two already.
-    let after = slow_copies(&pool, "after", 2);
-    assert_eq!(settled(&pool, "after", &after), [2, 0]);
-    end(before);
-    end(after);
+    let mut pool = ServerPool::start("pool-failback", "connections", 2, &[]);
+    fs::write(pool.root.join("f"), pseudorandom_bytes(40_000_000)).expect("it can be written");
+    pool.members[0] = None;
+    pool.wait_until_health_is(&[false, true]);
+    let before = start_slow_copies(&pool, "before", 2);
+    assert_eq!(copies_per_member(&pool, "before", &before), [0, 2]);
+    pool.start_member(0);
+    pool.wait_until_health_is(&[true, true]);
+    // The other member has two already.
+    let after = start_slow_copies(&pool, "after", 2);
+    assert_eq!(copies_per_member(&pool, "after", &after), [2, 0]);
+    kill_copies(before);
+    kill_copies(after);
 }
 
 #[test]
-fn nodes_of_which_none_answers_are_waited_for_as_long_as_is_said() {
+fn a_client_waits_as_long_as_requested_when_no_pool_member_answers() {
     needs!("python3");
-    let mut pool = Pool::describe("pool-down", "round-robin", 2, &[]);
-    fs::write(pool.root.join("f"), content(3_000_000)).expect("it can be written");
-    let target = pool.mine.join("f");
-    let copy = |pool: &Pool, wait: &str| pool.godwit(&["copy", &Pool::url("f"), text(&target), "--wait", wait]);
+    let mut pool = ServerPool::new_stopped("pool-down", "round-robin", 2, &[]);
+    fs::write(pool.root.join("f"), pseudorandom_bytes(3_000_000)).expect("it can be written");
+    let target = pool.client_directory.join("f");
+    let copy = |pool: &ServerPool, wait: &str| {
+        pool.command(&["copy", &ServerPool::url("f"), path_text(&target), "--wait", wait])
+    };
     let waits = "no node of the pool storage answers; waiting up to";
     let gone = copy(&pool, "1s").run();
-    assert!(gone.stderr.contains(waits), "{}", gone.report());
-    gone.refuses(&[6], &["godwit+pool://storage", "none of its 2 nodes answered"]);
-    let query = pool.godwit(&["query", "SELECT 1", "--at", &Pool::url(""), "--wait", "1s"]).run();
-    query.refuses(&[6], &["none of its 2 nodes answered"]);
-    let said = pool.mine.join("said");
-    let running = copy(&pool, "120s").stderr(fs::File::create(&said).expect("it can be made")).start();
+    assert!(gone.stderr.contains(waits), "{}", gone.describe());
+    gone.assert_rejected(&[6], &["godwit+pool://storage", "none of its 2 nodes answered"]);
+    let query = pool.command(&["query", "SELECT 1", "--at", &ServerPool::url(""), "--wait", "1s"]).run();
+    query.assert_rejected(&[6], &["none of its 2 nodes answered"]);
+    let said = pool.client_directory.join("said");
+    let running = copy(&pool, "120s").stderr(fs::File::create(&said).expect("it can be made")).spawn();
     wait_until("it waits", || fs::read_to_string(&said).is_ok_and(|said| said.contains(waits)));
-    pool.start_node(1);
-    let done = running.finish();
+    pool.start_member(1);
+    let done = running.wait_with_output();
     assert!(done.status.success(), "{}", fs::read_to_string(&said).unwrap_or_default());
-    assert!(fs::read(&target).expect("it is there") == content(3_000_000));
-    // All of them are lost on the way: what has come is kept, and gone on with.
+    assert!(fs::read(&target).expect("it is there") == pseudorandom_bytes(3_000_000));
+    // All members are lost during the copy: the received blocks are kept, and the copy resumes from them.
     fs::remove_file(&target).expect("it is there");
-    fs::write(pool.root.join("f"), content(BYTES)).expect("it can be written");
-    let running = copy(&pool, "3s").args(["--rate", "100M", "--mode", "fast"]).start();
-    wait_until("some blocks are there", || journal_bytes(&pool.mine) > 400);
-    pool.nodes[1] = None;
-    running.finish().refuses(&[6], &["3 s"]);
-    pool.start_node(1);
-    copy(&pool, "60s").succeeds();
-    assert!(fs::read(&target).expect("it is there") == content(BYTES));
+    fs::write(pool.root.join("f"), pseudorandom_bytes(FILE_BYTES)).expect("it can be written");
+    let running = copy(&pool, "3s").args(["--rate", "100M", "--mode", "fast"]).spawn();
+    wait_until("some blocks are there", || journal_size(&pool.client_directory) > 400);
+    pool.members[1] = None;
+    running.wait_with_output().assert_rejected(&[6], &["3 s"]);
+    pool.start_member(1);
+    copy(&pool, "60s").run_ok();
+    assert!(fs::read(&target).expect("it is there") == pseudorandom_bytes(FILE_BYTES));
 }

@@ -1,4 +1,4 @@
-//! The built `godwit`, as people run it.
+//! The built program `godwit`, run as users run it.
 
 use std::ffi::OsStr;
 use std::os::unix::process::CommandExt;
@@ -9,16 +9,17 @@ use std::time::Duration;
 
 use crate::scratch;
 
-/// A run that takes longer hangs: the largest input here takes seconds. `GODWIT_TEST_TIME_LIMIT` has other seconds, for long tests on a busy machine.
-fn time_limit() -> Duration {
+/// Returns the time after which a run counts as hanging: the largest input here takes seconds. `GODWIT_TEST_TIME_LIMIT`
+/// sets other seconds, for long tests on a busy machine.
+fn process_timeout() -> Duration {
     let told = std::env::var("GODWIT_TEST_TIME_LIMIT").ok();
     Duration::from_secs(told.map_or(600, |text| text.parse().expect("GODWIT_TEST_TIME_LIMIT is a number of seconds")))
 }
 
-/// The path of the binary under test: `GODWIT_BIN`, or `godwit` in the profile this test was built with.
+/// Returns the path of the binary under test: `GODWIT_BIN`, or `godwit` in the profile this test was built with.
 ///
 /// # Panics
-/// When there is none.
+/// When the file does not exist.
 pub fn path() -> PathBuf {
     let path =
         std::env::var_os("GODWIT_BIN").map_or_else(|| scratch::profile_directory().join("godwit"), PathBuf::from);
@@ -26,15 +27,15 @@ pub fn path() -> PathBuf {
     path
 }
 
-/// A command line of godwit under construction.
+/// Returns a command line of godwit under construction.
 ///
 /// The process ignores the user's configuration files. It handles SIGHUP even if the tests were started with nohup(1).
-pub fn godwit() -> Godwit {
+pub fn godwit() -> GodwitCommand {
     godwit_at(&path())
 }
 
-/// A command line of the godwit at `path`.
-pub fn godwit_at(path: &std::path::Path) -> Godwit {
+/// Returns a command line of the godwit at `path`.
+pub fn godwit_at(path: &std::path::Path) -> GodwitCommand {
     let mut command = Command::new(path);
     command.env("XDG_CONFIG_HOME", scratch::root().join("no-configuration"));
     // SAFETY: between fork and exec only signal is called, which is async-signal-safe.
@@ -44,25 +45,25 @@ pub fn godwit_at(path: &std::path::Path) -> Godwit {
             Ok(())
         });
     }
-    Godwit { command, stdin: None, stderr: None }
+    GodwitCommand { command, stdin: None, stderr: None }
 }
 
-/// See [`godwit`].
+/// A command line of godwit under construction; see [`godwit`].
 #[derive(Debug)]
-pub struct Godwit {
+pub struct GodwitCommand {
     command: Command,
     stdin: Option<Stdio>,
     stderr: Option<Stdio>,
 }
 
-impl Godwit {
-    /// Appends one word.
+impl GodwitCommand {
+    /// Appends one argument.
     pub fn arg(mut self, word: impl AsRef<OsStr>) -> Self {
         self.command.arg(word);
         self
     }
 
-    /// Appends words.
+    /// Appends arguments.
     pub fn args<I, S>(mut self, words: I) -> Self
     where
         I: IntoIterator<Item = S>,
@@ -78,26 +79,26 @@ impl Godwit {
         self
     }
 
-    /// Gives it something to read on stdin, which is empty otherwise.
+    /// Sets the standard input, which is empty otherwise.
     pub fn stdin(mut self, stdin: impl Into<Stdio>) -> Self {
         self.stdin = Some(stdin.into());
         self
     }
 
-    /// Lets it speak to something else than the test.
+    /// Redirects the standard error, which the test captures otherwise.
     pub fn stderr(mut self, stderr: impl Into<Stdio>) -> Self {
         self.stderr = Some(stderr.into());
         self
     }
 
-    /// Runs it there.
+    /// Sets the working directory.
     pub fn current_dir(mut self, directory: &std::path::Path) -> Self {
         self.command.current_dir(directory);
         self
     }
 
-    /// Lets no file grow beyond `bytes`: writes fail with "file too large" as they would on a full disk.
-    pub fn largest_file(mut self, bytes: u64) -> Self {
+    /// Limits the size of files to `bytes`: writes beyond it fail with "file too large", as they would on a full disk.
+    pub fn limit_file_size(mut self, bytes: u64) -> Self {
         let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
         // SAFETY: between fork and exec only the async-signal-safe calls signal and setrlimit are made.
         unsafe {
@@ -112,107 +113,107 @@ impl Godwit {
         self
     }
 
-    /// Starts it and does not wait.
-    pub fn start(mut self) -> Running {
-        let shown = format!("{:?}", self.command);
+    /// Starts the process and does not wait.
+    pub fn spawn(mut self) -> GodwitProcess {
+        let command_line = format!("{:?}", self.command);
         let child = self
             .command
             .stdin(self.stdin.unwrap_or_else(Stdio::null))
             .stdout(Stdio::piped())
             .stderr(self.stderr.unwrap_or_else(Stdio::piped))
             .spawn()
-            .unwrap_or_else(|error| panic!("cannot start {shown}: {error}"));
-        Running { child, shown }
+            .unwrap_or_else(|error| panic!("cannot start {command_line}: {error}"));
+        GodwitProcess { child, command_line }
     }
 
-    /// Runs it to its end, whatever that is.
-    pub fn run(self) -> Finished {
-        self.start().finish()
+    /// Runs the process to its end, successful or not.
+    pub fn run(self) -> GodwitOutput {
+        self.spawn().wait_with_output()
     }
 
-    /// Runs it to its end.
+    /// Runs the process to its end.
     ///
     /// # Panics
     /// When it fails.
-    pub fn succeeds(self) -> Finished {
+    pub fn run_ok(self) -> GodwitOutput {
         let finished = self.run();
-        assert!(finished.status.success(), "{}", finished.report());
+        assert!(finished.status.success(), "{}", finished.describe());
         finished
     }
 }
 
-/// A started run.
+/// A started process of godwit.
 #[derive(Debug)]
-pub struct Running {
+pub struct GodwitProcess {
     child: Child,
-    shown: String,
+    command_line: String,
 }
 
-impl Running {
-    /// The process.
+impl GodwitProcess {
+    /// Returns the process id.
     pub fn process_id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Waits for its end.
+    /// Waits until the process ends.
     ///
     /// # Panics
-    /// When it does not end in time; it is killed then.
-    pub fn finish(self) -> Finished {
-        let Self { child, shown } = self;
+    /// When it does not end in time; the process is killed then.
+    pub fn wait_with_output(self) -> GodwitOutput {
+        let Self { child, command_line } = self;
         let process_id = child.id();
         let (sender, receiver) = mpsc::channel();
         std::thread::spawn(move || sender.send(child.wait_with_output()));
-        match receiver.recv_timeout(time_limit()) {
+        match receiver.recv_timeout(process_timeout()) {
             Ok(output) => {
-                let output = output.unwrap_or_else(|error| panic!("cannot wait for {shown}: {error}"));
-                Finished {
+                let output = output.unwrap_or_else(|error| panic!("cannot wait for {command_line}: {error}"));
+                GodwitOutput {
                     status: output.status,
                     stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
                     stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-                    shown,
+                    command_line,
                 }
             }
             Err(_) => {
                 // SAFETY: kill takes numbers only; the process is our child and not yet waited for.
                 unsafe { libc::kill(process_id as libc::pid_t, libc::SIGKILL) };
-                panic!("{shown} did not end within {:?}", time_limit());
+                panic!("{command_line} did not end within {:?}", process_timeout());
             }
         }
     }
 }
 
-/// A run that has ended.
+/// The exit status and the output of a process that has ended.
 #[derive(Debug)]
-pub struct Finished {
-    /// How it ended.
+pub struct GodwitOutput {
+    /// The exit status.
     pub status: ExitStatus,
-    /// What it printed.
+    /// The standard output.
     pub stdout: String,
-    /// What it said.
+    /// The standard error.
     pub stderr: String,
-    shown: String,
+    command_line: String,
 }
 
-impl Finished {
-    /// Checks that it refused as the command-line contract says: with an exit code of `codes`, and a last line on stderr
-    /// that starts with `godwit: error:` and holds each of `words`, in any case.
+impl GodwitOutput {
+    /// Checks that godwit rejected the command as the command-line contract requires: the exit code is one of `codes`,
+    /// and the last line on stderr starts with `godwit: error:` and contains each of `words`, in any case.
     ///
     /// # Panics
     /// When it did not.
-    pub fn refuses(&self, codes: &[i32], words: &[&str]) {
+    pub fn assert_rejected(&self, codes: &[i32], words: &[&str]) {
         let code = self.status.code();
-        assert!(code.is_some_and(|code| codes.contains(&code)), "expected exit code {codes:?}\n{}", self.report());
+        assert!(code.is_some_and(|code| codes.contains(&code)), "expected exit code {codes:?}\n{}", self.describe());
         let last = self.stderr.trim_end().lines().last().unwrap_or("");
-        assert!(last.starts_with("godwit: error:"), "the last line is no 'godwit: error:'\n{}", self.report());
+        assert!(last.starts_with("godwit: error:"), "the last line is no 'godwit: error:'\n{}", self.describe());
         for word in words {
             let held = last.to_lowercase().contains(&word.to_lowercase());
-            assert!(held, "the error does not mention {word:?}\n{}", self.report());
+            assert!(held, "the error does not mention {word:?}\n{}", self.describe());
         }
     }
 
-    /// Command line, end and words of the run, for a failing test.
-    pub fn report(&self) -> String {
-        format!("{} ended with {}\nstdout: {}\nstderr: {}", self.shown, self.status, self.stdout, self.stderr)
+    /// Formats command line, exit status and output, for the message of a failing test.
+    pub fn describe(&self) -> String {
+        format!("{} ended with {}\nstdout: {}\nstderr: {}", self.command_line, self.status, self.stdout, self.stderr)
     }
 }

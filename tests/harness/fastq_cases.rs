@@ -1,39 +1,39 @@
-//! Broken and legal FASTQ, as data: see `golden/fastq_cases/README.md` for the form of the table and its source.
+//! Invalid and valid FASTQ, as data: see `golden/fastq_cases/README.md` for the form of the table and its source.
 
 use std::path::PathBuf;
 
-/// One file.
+/// A case of the table: one FASTQ file.
 #[derive(Clone, Debug)]
 pub struct FastqCase {
-    /// Its name in the table.
+    /// The name in the table.
     pub name: String,
-    /// Its bytes.
+    /// The content of the file.
     pub bytes: Vec<u8>,
-    /// What becomes of it.
-    pub verdict: Verdict,
+    /// The expected outcome of reading it.
+    pub expected: FastqOutcome,
 }
 
-/// What becomes of a file.
+/// The outcome of reading a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// It is refused, and these are named, both 1-based.
-    Refused {
-        /// The record.
+pub enum FastqOutcome {
+    /// The file is rejected, and the message names record and line.
+    Rejected {
+        /// The record, 1-based.
         record: u64,
-        /// The line.
+        /// The line, 1-based.
         line: u64,
     },
-    /// It is read.
+    /// The file is read.
     Accepted {
-        /// How many reads it has.
+        /// The number of its reads.
         reads: usize,
     },
 }
 
-/// All cases of the table.
+/// Returns all cases of the table.
 ///
 /// # Panics
-/// When the table is not of its form.
+/// When the table is malformed.
 pub fn fastq_cases() -> Vec<FastqCase> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("golden/fastq_cases/cases.txt");
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("cannot read {}: {error}", path.display()));
@@ -41,23 +41,25 @@ pub fn fastq_cases() -> Vec<FastqCase> {
     for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
         if let Some(content) = line.strip_prefix('|') {
             let case = cases.last_mut().unwrap_or_else(|| panic!("{line:?} stands before the first case"));
-            case.bytes.extend(unescaped(content));
+            case.bytes.extend(unescape_line(content));
             continue;
         }
         let words: Vec<&str> = line.split(' ').collect();
         let number = |word: &str| word.parse().unwrap_or_else(|_| panic!("{line:?}: {word} is no number"));
-        let verdict = match words[..] {
-            ["case", _, "refused", record, line] => Verdict::Refused { record: number(record), line: number(line) },
-            ["case", _, "accepted", reads] => Verdict::Accepted { reads: number(reads) as usize },
+        let expected = match words[..] {
+            ["case", _, "refused", record, line] => {
+                FastqOutcome::Rejected { record: number(record), line: number(line) }
+            }
+            ["case", _, "accepted", reads] => FastqOutcome::Accepted { reads: number(reads) as usize },
             _ => panic!("{line:?} is neither a case nor a line of one"),
         };
-        cases.push(FastqCase { name: words[1].to_owned(), bytes: Vec::new(), verdict });
+        cases.push(FastqCase { name: words[1].to_owned(), bytes: Vec::new(), expected });
     }
     cases
 }
 
-/// A line of a file, with its line feed unless it says that it has none.
-fn unescaped(content: &str) -> Vec<u8> {
+/// Returns the bytes of a line of a file, with its line feed unless the line is marked as having none.
+fn unescape_line(content: &str) -> Vec<u8> {
     let (mut bytes, mut rest) = (Vec::new(), content);
     while let Some((plain, escape)) = rest.split_once('\\') {
         bytes.extend_from_slice(plain.as_bytes());

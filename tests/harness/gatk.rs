@@ -1,38 +1,38 @@
-//! GATK 4.6.2.0 as a caller and as the judge of its own pieces. `tools/gatk/fetch.sh` puts its jars into the cache.
+//! GATK 4.6.2.0 as a caller and as the reference for its own pieces. `tools/gatk/fetch.sh` puts its jars into the cache.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use crate::tool::{Tool, succeed};
+use crate::tool::{Tool, run_checked};
 
-/// Skips the calling test when GATK is not there.
+/// Skips the calling test when GATK is not installed.
 #[macro_export]
 macro_rules! needs_gatk {
     () => {
-        if let Some(reason) = $crate::gatk::missing() {
+        if let Some(reason) = $crate::gatk::missing_requirement() {
             $crate::skip!("missing-tool", "{reason}");
         }
     };
 }
 
-/// Why GATK cannot run here, if it cannot.
-pub fn missing() -> Option<String> {
+/// Returns the reason why GATK cannot run here, if there is one.
+pub fn missing_requirement() -> Option<String> {
     match Tool::find("java") {
         None => Some("java is not on PATH".to_owned()),
-        Some(_) => fetched().err(),
+        Some(_) => fetch_jars().err(),
     }
 }
 
-/// The directory with the jars, which a test has already asked for with [`crate::needs_gatk!`].
+/// Returns the directory with the jars, which a test has already required with [`crate::needs_gatk!`].
 ///
 /// # Panics
-/// When they are not there.
-pub fn jars() -> PathBuf {
-    fetched().unwrap_or_else(|reason| panic!("no GATK: {reason}"))
+/// When they do not exist.
+pub fn jar_directory() -> PathBuf {
+    fetch_jars().unwrap_or_else(|reason| panic!("no GATK: {reason}"))
 }
 
-fn fetched() -> Result<PathBuf, String> {
+fn fetch_jars() -> Result<PathBuf, String> {
     static JARS: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     JARS.get_or_init(|| {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/gatk/fetch.sh");
@@ -45,19 +45,19 @@ fn fetched() -> Result<PathBuf, String> {
     .clone()
 }
 
-/// Runs HaplotypeCaller once over everything.
+/// Runs HaplotypeCaller once over the whole genome.
 ///
 /// # Panics
 /// When it fails.
 pub fn haplotype_caller(reference: &Path, bam: &Path, out: &Path, words: &[&str]) {
-    let mut command = tool("HaplotypeCaller");
-    succeed(command.arg("-R").arg(reference).arg("-I").arg(bam).arg("-O").arg(out).args(words));
+    let mut command = gatk_command("HaplotypeCaller");
+    run_checked(command.arg("-R").arg(reference).arg("-I").arg(bam).arg("-O").arg(out).args(words));
 }
 
-/// A command line that starts with a tool of GATK.
-pub fn tool(name: &str) -> Command {
-    let mut command = Tool::need("java").command();
-    command.args(["-Xmx1500m", "-XX:+UseSerialGC", "-cp"]).arg(jars().join("*"));
+/// Returns a command line that starts with a tool of GATK.
+pub fn gatk_command(name: &str) -> Command {
+    let mut command = Tool::require("java").command();
+    command.args(["-Xmx1500m", "-XX:+UseSerialGC", "-cp"]).arg(jar_directory().join("*"));
     command.args(["org.broadinstitute.hellbender.Main", name, "--verbosity", "ERROR"]);
     command
 }

@@ -1,8 +1,8 @@
-//! A small diploid genome with everything that makes alignments ambiguous.
+//! A small diploid genome with all features that make alignments ambiguous.
 //!
-//! Flows in: a seed. Flows out: contigs (with repeat families, an exact segmental duplication, tandem repeats, runs of N,
+//! Input: a seed. Output: contigs (with repeat families, an exact segmental duplication, tandem repeats, runs of N,
 //! soft-masked and ambiguous bases, and a contig shorter than a read) and two haplotypes that differ from them. Reads of
-//! repeats get MAPQ 0 and are placed by a hash of the read's ordinal, so a wrong ordinal shows.
+//! repeats get MAPQ 0 and are placed by a hash of the read's ordinal, so a wrong ordinal changes the output.
 
 use std::path::Path;
 
@@ -12,55 +12,59 @@ use crate::random::Random;
 const CONTIGS: [(&str, usize); 5] =
     [("chr1", 150_000), ("chr2", 80_000), ("chr3", 30_000), ("chrM", 6_000), ("tiny", 64)];
 /// The alternate contig copies this range of chr1, 0-based half-open.
-const ALT_RANGE: std::ops::Range<usize> = 40_000..46_000;
+const ALT_CONTIG_RANGE: std::ops::Range<usize> = 40_000..46_000;
 
-/// One contig.
+/// A contig of the genome.
 #[derive(Clone, Debug)]
 pub struct Contig {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its bases, as in the FASTA file.
+    /// The bases, as in the FASTA file.
     pub bases: Vec<u8>,
 }
 
-/// Contigs and two mutated copies of each.
+/// A diploid genome: contigs and two mutated copies of each.
 #[derive(Clone, Debug)]
 pub struct SmallGenome {
-    /// The reference.
+    /// The reference sequences.
     pub contigs: Vec<Contig>,
-    /// Copies that reads come from, two per contig, in the order of the contigs.
+    /// The haplotypes that reads are drawn from, two per contig, in the order of the contigs.
     pub haplotypes: Vec<Vec<u8>>,
     /// Lines of the `.alt` file, if the genome has an alternate contig.
     pub alt: Option<String>,
 }
 
 impl SmallGenome {
-    /// The genome of `seed`, with or without an alternate contig.
+    /// Generates the genome of `seed`, with or without an alternate contig.
     pub fn new(seed: u64, alternate: bool) -> Self {
         let mut random = Random::new(seed);
         let mut contigs: Vec<Contig> = CONTIGS
             .iter()
             .map(|(name, bases)| Contig { name: (*name).to_owned(), bases: random.bases(*bases) })
             .collect();
-        plant_repeats(&mut contigs, &mut random);
+        insert_repeats(&mut contigs, &mut random);
         let haplotypes = contigs.iter().flat_map(|contig| [(), ()].map(|()| &contig.bases)).collect::<Vec<_>>();
         let mut haplotypes: Vec<Vec<u8>> =
             haplotypes.into_iter().map(|bases| mutate(bases, 1e-3, 1e-4, &mut random)).collect();
-        spoil(&mut contigs[0].bases);
+        add_reference_artifacts(&mut contigs[0].bases);
         let mut alt = None;
         if alternate {
-            let bases = mutate(&contigs[0].bases[ALT_RANGE], 0.01, 0.0, &mut random);
-            alt = Some(format!("chr1_alt\t0\tchr1\t{}\t60\t{}M\t*\t0\t0\t*\t*\n", ALT_RANGE.start + 1, bases.len()));
+            let bases = mutate(&contigs[0].bases[ALT_CONTIG_RANGE], 0.01, 0.0, &mut random);
+            alt = Some(format!(
+                "chr1_alt\t0\tchr1\t{}\t60\t{}M\t*\t0\t0\t*\t*\n",
+                ALT_CONTIG_RANGE.start + 1,
+                bases.len()
+            ));
             haplotypes.extend([bases.clone(), bases.clone()]);
             contigs.push(Contig { name: "chr1_alt".to_owned(), bases });
         }
         Self { contigs, haplotypes, alt }
     }
 
-    /// Writes `ref.fa`, and `ref.fa.alt` if there is one, into `directory`.
+    /// Writes `ref.fa`, and `ref.fa.alt` if the genome has an alternate contig, into `directory`.
     ///
     /// # Panics
-    /// When that fails.
+    /// When writing fails.
     pub fn write(&self, directory: &Path) {
         let mut text = Vec::new();
         for contig in &self.contigs {
@@ -77,7 +81,7 @@ impl SmallGenome {
     }
 }
 
-fn plant_repeats(contigs: &mut [Contig], random: &mut Random) {
+fn insert_repeats(contigs: &mut [Contig], random: &mut Random) {
     for _ in 0..10 {
         let bases = 200 + random.below(1300);
         let element = random.bases(bases);
@@ -100,8 +104,8 @@ fn plant_repeats(contigs: &mut [Contig], random: &mut Random) {
     }
 }
 
-/// Bases that only the reference has: gaps, single unknown and ambiguous bases, soft-masked stretches.
-fn spoil(bases: &mut [u8]) {
+/// Adds what only the reference has: gaps, single unknown and ambiguous bases, soft-masked intervals.
+fn add_reference_artifacts(bases: &mut [u8]) {
     bases[60_000..60_700].fill(b'N');
     for (place, code) in [(1_000, b'N'), (20_500, b'R'), (20_510, b'Y'), (90_000, b'K')] {
         bases[place] = code;
@@ -109,7 +113,7 @@ fn spoil(bases: &mut [u8]) {
     bases[70_000..72_000].make_ascii_lowercase();
 }
 
-/// A copy with single-base changes and short insertions and deletions at the given rates per base.
+/// Returns a copy with single-base changes and short insertions and deletions at the given rates per base.
 pub fn mutate(bases: &[u8], substitutions: f64, indels: f64, random: &mut Random) -> Vec<u8> {
     let mut copy = Vec::with_capacity(bases.len() + 16);
     let mut place = 0;
@@ -129,7 +133,7 @@ pub fn mutate(bases: &[u8], substitutions: f64, indels: f64, random: &mut Random
     copy
 }
 
-/// The other strand; what is no base stays.
+/// Returns the reverse complement; letters that are not a base stay.
 pub fn reverse_complement(bases: &[u8]) -> Vec<u8> {
     let complement = |base: &u8| match base {
         b'A' => b'T',

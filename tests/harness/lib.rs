@@ -1,34 +1,35 @@
-//! What the end-to-end tests stand on: the built binary, the real tools as oracle, seeded inputs, and comparisons.
+//! Shared code of the end-to-end tests: the built binary, the reference tools as oracle, seeded inputs, and comparisons.
 //!
-//! Flows in: nothing but seeds, the tools on `PATH`, and Picard from the cache (`tools/picard/fetch.sh`). Flows out:
-//! inputs made from seeds ([`genome`], [`reads`], [`fuzz`]), the files the reference tools make of them ([`pipeline`],
-//! [`picard`]), what godwit makes of them ([`binary`]), and a list of differences ([`sam`], [`metrics`]).
+//! Input: only seeds, the tools on `PATH`, and Picard from the cache (`tools/picard/fetch.sh`). Output: inputs made from
+//! seeds ([`genome`], [`sample`], [`sam_fuzzer`]), the files that the reference tools make of them
+//! ([`reference_pipeline`], [`picard`]), the output of godwit ([`binary`]), and a list of differences ([`sam`],
+//! [`metrics`]).
 //!
-//! Nothing here depends on godwit's crates: an oracle that shares code with what it judges repeats its mistakes. The
-//! harness panics where a test would fail anyway, with a message that says what could not be done.
+//! No module here depends on godwit's crates: an oracle that shares code with the program under test repeats its
+//! mistakes. The harness panics where a test would fail anyway, with a message that names the operation that failed.
 
 pub mod binary;
+pub mod data_server;
+pub mod duplicate_options;
 pub mod fastq_cases;
-pub mod faults;
-pub mod fuzz;
+pub mod fault_injection;
 pub mod gatk;
 pub mod genome;
-pub mod golden;
-pub mod marking;
 pub mod metrics;
-pub mod patience;
 pub mod picard;
-pub mod pipeline;
+pub mod picard_cases;
 pub mod processes;
 pub mod qc;
 pub mod random;
-pub mod reads;
+pub mod reference_pipeline;
 pub mod s3;
 pub mod sam;
+pub mod sam_fuzzer;
+pub mod sample;
 pub mod scratch;
-pub mod served;
 pub mod shrink;
 pub mod skip;
 pub mod slurm;
 pub mod ssh_server;
 pub mod tool;
+pub mod wait;

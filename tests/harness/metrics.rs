@@ -1,22 +1,22 @@
-//! Picard metrics files, and what two of them differ in.
+//! Picard metrics files, and the differences between two of them.
 //!
-//! Values are compared as text: a rounding that Picard would print otherwise is a difference. Comment lines (command
-//! line, start time) are not part of it.
+//! Values are compared as text: a number that is rounded differently from Picard is a difference. Comment lines (command
+//! line, start time) are not compared.
 
 use std::path::Path;
 
-/// The parts of a metrics file that say something.
+/// The content of a metrics file, without its comments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MetricsFile {
-    /// What follows `## METRICS CLASS`.
+    /// The class named after `## METRICS CLASS`.
     pub class: String,
-    /// Names of the columns.
+    /// The names of the columns.
     pub columns: Vec<String>,
-    /// Cells, one list per library.
+    /// The cells, one list per library.
     pub rows: Vec<Vec<String>>,
-    /// What follows `## HISTOGRAM`, if there is one.
+    /// The class named after `## HISTOGRAM`, if there is one.
     pub histogram_class: Option<String>,
-    /// Lines of the histogram, the names of its columns first.
+    /// The lines of the histogram, the names of its columns first.
     pub histogram: Vec<String>,
 }
 
@@ -30,7 +30,7 @@ impl MetricsFile {
         Self::parse(&text.unwrap_or_else(|error| panic!("cannot read {}: {error}", path.display())))
     }
 
-    /// Splits `text`. What is not there stays empty.
+    /// Splits `text`. Missing parts stay empty.
     pub fn parse(text: &str) -> Self {
         let mut parsed = Self::default();
         let mut lines = text.lines();
@@ -47,11 +47,11 @@ impl MetricsFile {
         parsed
     }
 
-    /// The sum of a column of whole numbers over all libraries.
+    /// Returns the sum of a column of whole numbers over all libraries.
     ///
     /// # Panics
-    /// When there is no such column, or it holds something else.
-    pub fn total(&self, column: &str) -> u64 {
+    /// When there is no such column, or a value is not a whole number.
+    pub fn column_sum(&self, column: &str) -> u64 {
         let place = self.columns.iter().position(|name| name == column);
         let place = place.unwrap_or_else(|| panic!("no column {column} in {:?}", self.columns));
         let number = |row: &Vec<String>| row[place].parse::<u64>().unwrap_or_else(|_| panic!("{column}: {row:?}"));
@@ -63,7 +63,7 @@ fn cells(line: &str) -> Vec<String> {
     line.split('\t').map(str::to_owned).collect()
 }
 
-/// What `found` has otherwise than `expected`, one line each; empty when they are the same.
+/// Lists the differences of `found` from `expected`, one line each; empty when they are the same.
 pub fn differences(expected: &MetricsFile, found: &MetricsFile) -> Vec<String> {
     let mut list = Vec::new();
     if expected.class != found.class {
@@ -98,7 +98,7 @@ pub fn differences(expected: &MetricsFile, found: &MetricsFile) -> Vec<String> {
 /// Checks that two files hold the same values.
 ///
 /// # Panics
-/// When they do not, or hold none.
+/// When they differ, or hold none.
 pub fn assert_same(expected: &Path, found: &Path) {
     let (one, other) = (MetricsFile::read(expected), MetricsFile::read(found));
     assert!(!one.columns.is_empty(), "{} is no metrics file", expected.display());

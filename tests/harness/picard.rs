@@ -8,71 +8,72 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use crate::marking::Marking;
+use crate::duplicate_options::MarkingOptions;
 use crate::scratch;
 use crate::tool::Tool;
 
 /// Picard sizes an array it clears for every file by the heap, so a small heap is ten times as fast as a large one.
-const HEAP: &str = "-Xmx128m";
+const JVM_HEAP_OPTION: &str = "-Xmx128m";
 
-/// Commands that one JVM runs before another takes its place: Picard leaves files open that only a full collection would close.
+/// The number of commands that one JVM runs before it is replaced: Picard leaves files open that only a full collection
+/// would close.
 const COMMANDS_PER_JVM: u32 = 2_000;
 
-/// How MarkDuplicates is run.
+/// Options of a run of MarkDuplicates.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct MarkOptions {
+pub struct PicardOptions {
     /// `OPTICAL_DUPLICATE_PIXEL_DISTANCE`; Picard's default is 100.
     pub optical_distance: u32,
     /// `REMOVE_DUPLICATES`.
     pub remove: bool,
-    /// The rest.
-    pub marking: Marking,
+    /// The options that are drawn from seeds.
+    pub marking: MarkingOptions,
 }
 
-impl Default for MarkOptions {
+impl Default for PicardOptions {
     fn default() -> Self {
-        Self { optical_distance: 100, remove: false, marking: Marking::default() }
+        Self { optical_distance: 100, remove: false, marking: MarkingOptions::default() }
     }
 }
 
-/// Why Picard did not do it: exception class and message, or an exit code.
+/// A failure of Picard: exception class and message, or an exit code.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal(pub String);
+pub struct PicardError(pub String);
 
 /// The resident JVM.
 #[derive(Debug)]
-pub struct Picard {
+pub struct PicardServer {
     child: Child,
     commands: ChildStdin,
     replies: BufReader<ChildStdout>,
-    chatter: PathBuf,
+    stderr_path: PathBuf,
     commands_run: u32,
 }
 
-/// Why the oracle cannot run here, if it cannot: for [`crate::skip!`].
-pub fn missing() -> Option<String> {
+/// Returns the reason why the oracle cannot run here, if there is one, for [`crate::skip!`].
+pub fn missing_requirement() -> Option<String> {
     ["java", "samtools"]
         .iter()
         .find(|name| Tool::find(name).is_none())
         .map(|name| format!("{name} is not on PATH"))
-        .or_else(|| jars().err())
+        .or_else(|| jar_directory().err())
 }
 
-/// Skips the calling test when Picard or samtools is not there.
+/// Skips the calling test when Picard or samtools is not installed.
 #[macro_export]
 macro_rules! needs_picard {
     () => {
-        if let Some(reason) = $crate::picard::missing() {
+        if let Some(reason) = $crate::picard::missing_requirement() {
             $crate::skip!("missing-tool", "{reason}");
         }
     };
 }
 
-/// The directory with the jars, fetched once per process.
-fn jars() -> Result<PathBuf, String> {
+/// Returns the directory with the jars, fetched once per process.
+fn jar_directory() -> Result<PathBuf, String> {
     static JARS: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     JARS.get_or_init(|| {
-        let script = tools().join("fetch.sh");
+        let script = tools_directory().join("fetch.sh");
         let output = Command::new(&script).output().map_err(|error| format!("{}: {error}", script.display()))?;
         if output.status.success() {
             Ok(PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()))
@@ -83,48 +84,48 @@ fn jars() -> Result<PathBuf, String> {
     .clone()
 }
 
-fn tools() -> PathBuf {
+fn tools_directory() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tools/picard")
 }
 
-/// Runs `words` (a tool and its arguments) in the resident JVM, starting it first if need be.
+/// Runs `words` (a tool and its arguments) in the resident JVM, and starts the JVM first if necessary.
 ///
 /// # Errors
-/// What Picard threw, or its exit code other than 0.
+/// [`PicardError`] with Picard's exception, or with its exit code other than 0.
 ///
 /// # Panics
 /// When the JVM cannot be started or has died.
-pub fn run(words: &[&str]) -> Result<(), Refusal> {
-    static SERVER: Mutex<Option<Picard>> = Mutex::new(None);
-    // A test that failed while it held the lock has left the conversation whole or the JVM dead.
+pub fn run(words: &[&str]) -> Result<(), PicardError> {
+    static SERVER: Mutex<Option<PicardServer>> = Mutex::new(None);
+    // A test that failed while it held the lock has left the protocol between two commands or the JVM dead.
     let mut server = SERVER.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(worn) = server.take_if(|server| server.commands_run >= COMMANDS_PER_JVM) {
-        worn.end();
+        worn.shut_down();
     }
-    server.get_or_insert_with(Picard::start).command(words)
+    server.get_or_insert_with(PicardServer::start).send_command(words)
 }
 
-/// `PATH` with an `Rscript` that draws nothing behind everything else: Picard refuses to count insert sizes where it could
-/// not draw them, and only the numbers are wanted.
+/// Returns `PATH` with a directory appended whose `Rscript` draws nothing: Picard does not count insert sizes where it
+/// cannot draw them, and the tests need the numbers only.
 fn path_with_rscript() -> String {
     let directory = scratch::directory("rscript");
-    scratch::program(&directory.join("Rscript"), "#!/bin/sh\nexit 0\n");
+    scratch::write_executable(&directory.join("Rscript"), "#!/bin/sh\nexit 0\n");
     format!("{}:{}", std::env::var("PATH").unwrap_or_default(), directory.display())
 }
 
-impl Picard {
+impl PicardServer {
     fn start() -> Self {
-        let jars = jars().unwrap_or_else(|reason| panic!("no Picard: {reason}"));
-        let chatter = scratch::root().join("picard.stderr");
-        let stderr = std::fs::File::create(&chatter).expect("the scratch directory can be written to");
-        let mut child = Tool::need("java")
+        let jars = jar_directory().unwrap_or_else(|reason| panic!("no Picard: {reason}"));
+        let stderr_path = scratch::root().join("picard.stderr");
+        let stderr = std::fs::File::create(&stderr_path).expect("the scratch directory can be written to");
+        let mut child = Tool::require("java")
             .command()
             // Picard calls System.gc() nine times per file to report its memory: 130 of 155 ms.
-            .args([HEAP, "-XX:+UseSerialGC", "-XX:+DisableExplicitGC", "-XX:TieredStopAtLevel=1"])
+            .args([JVM_HEAP_OPTION, "-XX:+UseSerialGC", "-XX:+DisableExplicitGC", "-XX:TieredStopAtLevel=1"])
             .arg("-Dpicard.useLegacyParser=false")
             .arg("-cp")
             .arg(jars.join("*"))
-            .arg(tools().join("PicardServer.java"))
+            .arg(tools_directory().join("PicardServer.java"))
             .env("PATH", path_with_rscript())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -133,51 +134,56 @@ impl Picard {
             .expect("java can be started");
         let commands = child.stdin.take().expect("stdin is piped");
         let replies = BufReader::new(child.stdout.take().expect("stdout is piped"));
-        let mut server = Self { child, commands, replies, chatter, commands_run: 0 };
-        assert_eq!(server.reply(), "READY");
+        let mut server = Self { child, commands, replies, stderr_path, commands_run: 0 };
+        assert_eq!(server.read_reply(), "READY");
         server
     }
 
-    /// Waits until the JVM has ended, which it does when nobody can send it commands any more.
-    fn end(self) {
+    /// Waits until the JVM has ended, which it does when its standard input is closed.
+    fn shut_down(self) {
         let Self { mut child, commands, .. } = self;
         drop(commands);
         child.wait().expect("the JVM can be waited for");
     }
 
-    fn command(&mut self, words: &[&str]) -> Result<(), Refusal> {
+    fn send_command(&mut self, words: &[&str]) -> Result<(), PicardError> {
         self.commands_run += 1;
         assert!(words.iter().all(|word| !word.contains(['\t', '\n'])), "{words:?} cannot be sent in a line");
         let sent = writeln!(self.commands, "{}", words.join("\t")).and_then(|()| self.commands.flush());
         if let Err(error) = sent {
-            panic!("{}: {error}", self.death());
+            panic!("{}: {error}", self.describe_exit());
         }
-        match self.reply().as_str() {
+        match self.read_reply().as_str() {
             "OK 0" => Ok(()),
-            refusal => Err(Refusal(refusal.to_owned())),
+            refusal => Err(PicardError(refusal.to_owned())),
         }
     }
 
-    fn reply(&mut self) -> String {
+    fn read_reply(&mut self) -> String {
         let mut line = String::new();
         match self.replies.read_line(&mut line) {
             Ok(bytes) if bytes > 0 => line.trim_end().to_owned(),
-            _ => panic!("{}", self.death()),
+            _ => panic!("{}", self.describe_exit()),
         }
     }
 
-    fn death(&mut self) -> String {
+    fn describe_exit(&mut self) -> String {
         let status = self.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
-        let said = std::fs::read_to_string(&self.chatter).unwrap_or_default();
+        let said = std::fs::read_to_string(&self.stderr_path).unwrap_or_default();
         format!("the resident Picard has ended ({status}):\n{said}")
     }
 }
 
-/// Marks duplicates in `input` as the issue's oracle does: no `@PG` tags on records, everything accepted.
+/// Marks duplicates in `input` as the oracle of the issue does: no `@PG` tags on records, all records accepted.
 ///
 /// # Errors
-/// When Picard refuses the file.
-pub fn mark_duplicates(input: &Path, output: &Path, metrics: &Path, options: &MarkOptions) -> Result<(), Refusal> {
+/// When Picard rejects the file.
+pub fn mark_duplicates(
+    input: &Path,
+    output: &Path,
+    metrics: &Path,
+    options: &PicardOptions,
+) -> Result<(), PicardError> {
     let text = |path: &Path| path.to_str().expect("scratch paths are UTF-8").to_owned();
     let distance = options.optical_distance.to_string();
     let (input, output, metrics, temp) = (text(input), text(output), text(metrics), text(scratch::root()));
@@ -206,16 +212,16 @@ pub fn mark_duplicates(input: &Path, output: &Path, metrics: &Path, options: &Ma
         "--QUIET",
         "true",
     ];
-    words.extend(options.marking.picard_words());
+    words.extend(options.marking.picard_args());
     run(&words)
 }
 
 /// Sorts `input` by coordinate with samtools, then marks duplicates: the oracle of `godwit markdup`. Where duplicates are
-/// marked in query-grouped input, which `input` then must be, it is the other way round. Returns the marked file (of the
-/// type `extension` names) and the metrics file, both in `directory`.
+/// marked in query-grouped input, as `input` then must be, marking precedes sorting. Returns the marked file (of the type
+/// `extension` names) and the metrics file, both in `directory`.
 ///
 /// # Errors
-/// When Picard refuses the file.
+/// When Picard rejects the file.
 ///
 /// # Panics
 /// When samtools does.
@@ -223,19 +229,19 @@ pub fn sort_and_mark(
     input: &Path,
     directory: &Path,
     extension: &str,
-    options: &MarkOptions,
-) -> Result<(PathBuf, PathBuf), Refusal> {
+    options: &PicardOptions,
+) -> Result<(PathBuf, PathBuf), PicardError> {
     let marked = directory.join(format!("expected.{extension}"));
     let metrics = directory.join("expected.duplicates.txt");
-    if options.marking.query {
+    if options.marking.query_grouped {
         let [plain, grouped] = ["plain.bam", "grouped.bam"].map(|name| directory.join(name));
         let words = ["view", "--no-PG", "-1", "-b", "-o"];
-        Tool::need("samtools").run(words.iter().map(AsRef::as_ref).chain([plain.as_os_str(), input.as_os_str()]));
+        Tool::require("samtools").run(words.iter().map(AsRef::as_ref).chain([plain.as_os_str(), input.as_os_str()]));
         mark_duplicates(&plain, &grouped, &metrics, options)?;
-        sort(&grouped, &marked, extension);
+        sort_by_coordinate(&grouped, &marked, extension);
     } else {
         let sorted = directory.join("sorted.bam");
-        sort(input, &sorted, "bam");
+        sort_by_coordinate(input, &sorted, "bam");
         mark_duplicates(&sorted, &marked, &metrics, options)?;
     }
     Ok((marked, metrics))
@@ -245,12 +251,12 @@ pub fn sort_and_mark(
 ///
 /// # Panics
 /// When samtools fails.
-pub fn sort(input: &Path, output: &Path, extension: &str) {
+pub fn sort_by_coordinate(input: &Path, output: &Path, extension: &str) {
     let words = ["sort", "--no-PG", "-l", "1", "-O", extension, "-o"];
-    Tool::need("samtools").run(words.iter().map(AsRef::as_ref).chain([output.as_os_str(), input.as_os_str()]));
+    Tool::require("samtools").run(words.iter().map(AsRef::as_ref).chain([output.as_os_str(), input.as_os_str()]));
 }
 
-/// What ValidateSamFile finds in a file, as its summary: empty when it finds nothing.
+/// Returns the summary of the problems that ValidateSamFile finds in a file: empty when it finds none.
 pub fn validation_problems(file: &Path, reference: Option<&Path>) -> String {
     let report = scratch::directory("validate").join("summary.txt");
     let text = |path: &Path| path.to_str().expect("scratch paths are UTF-8").to_owned();

@@ -1,60 +1,62 @@
 //! Processes of a run that the test did not start itself.
 //!
-//! What is done to a process shows a moment later: a signal that was sent is not yet an end, and a process that was started does
-//! not listen yet. So there is a way to wait for each.
+//! Effects on a process are delayed: a signal that was sent has not ended it yet, and a process that was started does not
+//! listen yet. So this module has a function that waits for each.
 
 use std::fs;
 
-use crate::patience::{wait_for, wait_until};
+use crate::wait::{wait_for, wait_until};
 
-/// Numbers of the processes that are there now.
-fn all() -> impl Iterator<Item = u32> {
+/// Returns the ids of the processes that exist now.
+fn process_ids() -> impl Iterator<Item = u32> {
     let entries = fs::read_dir("/proc").expect("/proc is there").flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// State and parent of a process or thread, by its `stat` file below `/proc`; nothing once it is gone.
-fn state(stat: &str) -> Option<(char, u32)> {
+/// Returns state and parent of a process or thread, from its `stat` file below `/proc`; `None` if it does not exist.
+fn process_state(stat: &str) -> Option<(char, u32)> {
     let stat = fs::read_to_string(format!("/proc/{stat}")).ok()?;
     // The name before it is in parentheses and may hold anything (proc_pid_stat(5)).
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
     Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
 }
 
-/// Whether a process has not ended. One that has and was not waited for by its parent, a zombie, has ended.
+/// Reports whether a process has not ended. A zombie, which ended and was not waited for by its parent, has ended.
 pub fn is_running(process: u32) -> bool {
-    state(&format!("{process}/stat")).is_some_and(|(state, _)| !matches!(state, 'Z' | 'X'))
+    process_state(&format!("{process}/stat")).is_some_and(|(state, _)| !matches!(state, 'Z' | 'X'))
 }
 
-/// Waits until all of these have ended.
+/// Waits until all of these processes have ended.
 ///
 /// # Panics
 /// When they do not.
-pub fn wait_until_gone(processes: &[u32]) {
+pub fn wait_until_exited(processes: &[u32]) {
     wait_until(&format!("the end of the processes {processes:?}"), || !processes.iter().any(|id| is_running(*id)));
 }
 
-/// Process numbers of the children of `parent` whose command line has `word` as one of its words, in ascending order.
-pub fn children(parent: u32, word: &str) -> Vec<u32> {
-    let mut found: Vec<u32> = all().filter(|number| is_child(*number, parent, word)).collect();
+/// Returns the ids of the children of `parent` whose command line has the argument `word`, in ascending order.
+pub fn child_processes(parent: u32, word: &str) -> Vec<u32> {
+    let mut found: Vec<u32> = process_ids().filter(|number| is_child(*number, parent, word)).collect();
     found.sort_unstable();
     found
 }
 
 fn is_child(number: u32, parent: u32, word: &str) -> bool {
-    state(&format!("{number}/stat")).is_some_and(|(state, found)| found == parent && state != 'Z')
-        && has_words(number, "cmdline", &[word])
+    process_state(&format!("{number}/stat")).is_some_and(|(state, found)| found == parent && state != 'Z')
+        && has_arguments(number, "cmdline", &[word])
 }
 
-fn has_words(number: u32, file: &str, wanted: &[&str]) -> bool {
+fn has_arguments(number: u32, file: &str, wanted: &[&str]) -> bool {
     let found = fs::read(format!("/proc/{number}/{file}")).unwrap_or_default();
     wanted.iter().all(|word| found.split(|byte| *byte == 0).any(|found| found == word.as_bytes()))
 }
 
-/// Process numbers of those that have all these words on their command line and all these settings (`NAME=value`) in their
-/// environment.
-pub fn with_words(words: &[&str], settings: &[&str]) -> Vec<u32> {
-    all().filter(|number| has_words(*number, "cmdline", words) && has_words(*number, "environ", settings)).collect()
+/// Returns the ids of the processes that have all these arguments on their command line and all these settings
+/// (`NAME=value`) in their environment.
+pub fn find_processes(words: &[&str], settings: &[&str]) -> Vec<u32> {
+    process_ids()
+        .filter(|number| has_arguments(*number, "cmdline", words) && has_arguments(*number, "environ", settings))
+        .collect()
 }
 
 /// Waits until `parent` has `count` such children.
@@ -63,11 +65,12 @@ pub fn with_words(words: &[&str], settings: &[&str]) -> Vec<u32> {
 /// When that takes too long.
 pub fn wait_for_children(parent: u32, word: &str, count: usize) -> Vec<u32> {
     wait_for(&format!("{count} processes of {word}"), || {
-        Some(children(parent, word)).filter(|found| found.len() >= count)
+        Some(child_processes(parent, word)).filter(|found| found.len() >= count)
     })
 }
 
-/// Waits until a process has said what it does on SIGTERM, and all its threads wait for something: input, or another process.
+/// Waits until a process has installed its handler of SIGTERM and all its threads are blocked: on input, or on another
+/// process.
 ///
 /// # Panics
 /// When that takes too long.
@@ -75,32 +78,33 @@ pub fn wait_until_idle(process: u32) {
     wait_until(&format!("process {process} to wait"), || is_idle(process));
 }
 
-/// Whether a process handles SIGTERM, and all its threads wait.
+/// Reports whether a process handles SIGTERM and all its threads are blocked.
 pub fn is_idle(process: u32) -> bool {
-    handles_sigterm(process) && sleeps(process)
+    handles_sigterm(process) && is_sleeping(process)
 }
 
-/// Whether a process handles SIGTERM.
+/// Reports whether a process handles SIGTERM.
 pub fn handles_sigterm(process: u32) -> bool {
-    handles(process, libc::SIGTERM)
+    handles_signal(process, libc::SIGTERM)
 }
 
-/// Whether a process handles a signal.
-pub fn handles(process: u32, signal: i32) -> bool {
+/// Reports whether a process handles a signal.
+pub fn handles_signal(process: u32, signal: i32) -> bool {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
-    // A bit for each signal, the first one for signal 1 (proc_pid_status(5)).
+    // One bit per signal, the first one for signal 1 (proc_pid_status(5)).
     let caught = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigCgt:")?.trim(), 16).ok());
     caught.is_some_and(|caught| caught >> (signal - 1) & 1 == 1)
 }
 
-fn sleeps(process: u32) -> bool {
+fn is_sleeping(process: u32) -> bool {
     let threads = fs::read_dir(format!("/proc/{process}/task")).expect("the process runs").flatten();
-    let mut states = threads.map(|thread| state(&format!("{process}/task/{}/stat", thread.file_name().display())));
+    let mut states =
+        threads.map(|thread| process_state(&format!("{process}/task/{}/stat", thread.file_name().display())));
     states.all(|state| state.is_some_and(|(state, _)| state == 'S'))
 }
 
 /// Sends a signal.
-pub fn signal(process: u32, signal: i32) {
-    // SAFETY: kill takes numbers only. One that has ended is not there to be signalled, which is no failure here.
+pub fn send_signal(process: u32, signal: i32) {
+    // SAFETY: kill takes numbers only. A process that has ended cannot be signalled, which is not a failure here.
     unsafe { libc::kill(process as libc::pid_t, signal) };
 }

@@ -1,19 +1,20 @@
-//! The tools whose metrics godwit's must equal: Picard, samtools stats, mosdepth and, as a reader of all, MultiQC.
+//! The tools whose metrics godwit's must equal: Picard, samtools stats, mosdepth and, as a reader of all of them,
+//! MultiQC.
 
 use std::path::{Path, PathBuf};
 
-use crate::picard::{self, Refusal};
+use crate::picard::{self, PicardError};
 use crate::scratch;
-use crate::tool::{Tool, succeed};
+use crate::tool::{Tool, run_checked};
 
-/// Version of MultiQC that `tools/install-dependencies.sh` installs.
-const MULTIQC: &str = "multiqc-1.35";
+/// The version of MultiQC that `tools/install-dependencies.sh` installs.
+const MULTIQC_VERSION: &str = "multiqc-1.35";
 
-fn text(path: &Path) -> &str {
+fn path_text(path: &Path) -> &str {
     path.to_str().expect("scratch paths are UTF-8")
 }
 
-/// A copy of a reference with what Picard wants beside it.
+/// Copies a reference and writes the dictionary and index that Picard requires beside it.
 ///
 /// # Panics
 /// When a tool fails.
@@ -21,36 +22,36 @@ pub fn reference_for_picard(reference: &Path) -> PathBuf {
     let directory = scratch::directory("picard-reference");
     let copy = directory.join("ref.fa");
     std::fs::copy(reference, &copy).expect("the reference can be copied");
-    Tool::need("samtools").run(["faidx".as_ref(), copy.as_os_str()]);
+    Tool::require("samtools").run(["faidx".as_ref(), copy.as_os_str()]);
     let dictionary = directory.join("ref.dict");
-    let words = ["CreateSequenceDictionary", "--REFERENCE", text(&copy), "--OUTPUT", text(&dictionary)];
+    let words = ["CreateSequenceDictionary", "--REFERENCE", path_text(&copy), "--OUTPUT", path_text(&dictionary)];
     picard::run(&[&words[..], &["--QUIET", "true"]].concat()).expect("Picard reads the reference");
     copy
 }
 
-/// Runs one of Picard's collectors on a file and returns the metrics file, which is not there where Picard has nothing to
-/// say.
+/// Runs one of Picard's collectors on a file and returns the path of the metrics file. Picard does not write the file
+/// when it has no metrics to report.
 ///
 /// # Errors
-/// When Picard refuses.
-pub fn picard_metrics(tool: &str, bam: &Path, reference: Option<&Path>) -> Result<PathBuf, Refusal> {
+/// When Picard rejects the file.
+pub fn picard_metrics(tool: &str, bam: &Path, reference: Option<&Path>) -> Result<PathBuf, PicardError> {
     let directory = scratch::directory("picard-metrics");
     let (out, chart) = (directory.join("metrics.txt"), directory.join("chart.pdf"));
-    let mut words = vec![tool, "--INPUT", text(bam), "--OUTPUT", text(&out)];
+    let mut words = vec![tool, "--INPUT", path_text(bam), "--OUTPUT", path_text(&out)];
     words.extend(["--VALIDATION_STRINGENCY", "SILENT", "--VERBOSITY", "ERROR", "--QUIET", "true"]);
     if tool == "CollectInsertSizeMetrics" {
-        words.extend(["--Histogram_FILE", text(&chart)]);
+        words.extend(["--Histogram_FILE", path_text(&chart)]);
     }
     if let Some(reference) = reference {
-        words.extend(["--REFERENCE_SEQUENCE", text(reference)]);
+        words.extend(["--REFERENCE_SEQUENCE", path_text(reference)]);
     }
     picard::run(&words).map(|()| out)
 }
 
-/// What `samtools stats` prints, without the comments that name it and without the sections godwit does not write:
-/// GC-depth and those of barcodes.
+/// Returns the output of `samtools stats`, without the comments that name it and without the sections that godwit does
+/// not write: GC-depth and those of barcodes.
 pub fn samtools_stats(bam: &Path) -> Vec<String> {
-    let output = Tool::need("samtools").run(["stats".as_ref(), bam.as_os_str()]);
+    let output = Tool::require("samtools").run(["stats".as_ref(), bam.as_os_str()]);
     let all = String::from_utf8_lossy(&output.stdout).into_owned();
     let left_out =
         ["# This file", "# The command", "GCD", "# GC-depth", "BC", "QT", "CR", "CY", "OX", "BZ", "RX", "QX"];
@@ -67,28 +68,28 @@ pub fn samtools_stats(bam: &Path) -> Vec<String> {
     lines
 }
 
-/// mosdepth's summary and distribution of an indexed file.
+/// Returns mosdepth's summary and distribution of an indexed file.
 ///
 /// # Panics
 /// When mosdepth fails.
 pub fn mosdepth(bam: &Path) -> [String; 2] {
     let prefix = scratch::directory("mosdepth").join("m");
-    succeed(Tool::need("mosdepth").command().arg("--no-per-base").arg(&prefix).arg(bam));
+    run_checked(Tool::require("mosdepth").command().arg("--no-per-base").arg(&prefix).arg(bam));
     [".mosdepth.summary.txt", ".mosdepth.global.dist.txt"].map(|suffix| {
         let path = format!("{}{suffix}", prefix.display());
         std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
     })
 }
 
-/// Where MultiQC's programs are, if it is installed.
-pub fn multiqc() -> Option<PathBuf> {
+/// Returns the directory of MultiQC's programs, if it is installed.
+pub fn multiqc_directory() -> Option<PathBuf> {
     let home = std::env::var_os("HOME").map(PathBuf::from)?;
     let cache = std::env::var_os("XDG_CACHE_HOME").map_or_else(|| home.join(".cache"), PathBuf::from);
-    let bin = cache.join("godwit").join(MULTIQC).join("bin");
+    let bin = cache.join("godwit").join(MULTIQC_VERSION).join("bin");
     bin.join("multiqc").is_file().then_some(bin)
 }
 
-/// Runs MultiQC on a directory; every value it read as lines `module/sample/key\tvalue`.
+/// Runs MultiQC on a directory and returns each value it read as a line `module/sample/key\tvalue`.
 ///
 /// # Panics
 /// When it fails.
@@ -102,9 +103,9 @@ pub fn multiqc_values(bin: &Path, directory: &Path) -> Vec<(String, String)> {
     let out = scratch::directory("multiqc");
     let words = ["--quiet", "--no-report", "--data-dir", "--data-format", "json", "--outdir"];
     let mut command = std::process::Command::new(bin.join("multiqc"));
-    succeed(command.args(words).arg(&out).arg(directory).env("MULTIQC_NO_VERSION_CHECK", "true"));
+    run_checked(command.args(words).arg(&out).arg(directory).env("MULTIQC_NO_VERSION_CHECK", "true"));
     let json = out.join("multiqc_data/multiqc_data.json");
-    let printed = succeed(std::process::Command::new(bin.join("python")).args(["-c", FLATTEN]).arg(json));
+    let printed = run_checked(std::process::Command::new(bin.join("python")).args(["-c", FLATTEN]).arg(json));
     let printed = String::from_utf8_lossy(&printed.stdout).into_owned();
     printed.lines().filter_map(|line| line.split_once('\t')).map(|(key, value)| (key.into(), value.into())).collect()
 }

@@ -1,29 +1,30 @@
-//! SAM text, and what two files differ in.
+//! SAM text, and the differences between two files.
 //!
-//! Records are compared in order and field for field. What is left out, and why: `@PG` lines, because they hold the
-//! command lines of different programs; the order of a record's tags, because Picard's is another than bwa's; `DT` of
-//! `@RG`, because Picard's library writes the same instant in UTC. Of `@HD` only `SO` is compared: samtools, Picard and
-//! godwit write different `VN`.
+//! Records are compared in order and field by field. Not compared are: `@PG` lines, because they hold the command lines
+//! of different programs; the order of a record's tags, because Picard's differs from bwa's; `DT` of `@RG`, because
+//! Picard's library writes the same instant in UTC. Of `@HD` only `SO` is compared: samtools, Picard and godwit write
+//! different `VN`.
 
 use std::path::Path;
 
 use crate::tool::Tool;
 
-/// At most so many differences are listed.
-const SHOWN: usize = 8;
+/// The maximum number of differences that are listed.
+const MAX_SHOWN_DIFFERENCES: usize = 8;
 
 /// Names of the mandatory fields. SAMv1 §1.4 (2023-05-24).
-const FIELDS: [&str; 11] = ["QNAME", "FLAG", "RNAME", "POS", "MAPQ", "CIGAR", "RNEXT", "PNEXT", "TLEN", "SEQ", "QUAL"];
+const FIELD_NAMES: [&str; 11] =
+    ["QNAME", "FLAG", "RNAME", "POS", "MAPQ", "CIGAR", "RNEXT", "PNEXT", "TLEN", "SEQ", "QUAL"];
 
-/// The duplicate bit.
-pub const DUPLICATE: u16 = 0x400;
+/// The FLAG bit of a PCR or optical duplicate.
+pub const DUPLICATE_FLAG: u16 = 0x400;
 
 /// A SAM file in memory, line by line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SamText {
-    /// Lines that start with `@`.
+    /// The lines that start with `@`.
     pub header: Vec<String>,
-    /// Record lines.
+    /// The lines of the records.
     pub records: Vec<String>,
 }
 
@@ -34,7 +35,7 @@ impl SamText {
         Self { header, records }
     }
 
-    /// Reads `path`: as it is when it is called `.sam`, else through `samtools view`.
+    /// Reads `path`: directly when its name ends in `.sam`, else through `samtools view`.
     ///
     /// # Panics
     /// When it cannot be read.
@@ -43,16 +44,17 @@ impl SamText {
             let text = std::fs::read_to_string(path);
             return Self::parse(&text.unwrap_or_else(|error| panic!("cannot read {}: {error}", path.display())));
         }
-        let shown = Tool::need("samtools").run(["view".as_ref(), "--no-PG".as_ref(), "-h".as_ref(), path.as_os_str()]);
+        let shown =
+            Tool::require("samtools").run(["view".as_ref(), "--no-PG".as_ref(), "-h".as_ref(), path.as_os_str()]);
         Self::parse(&String::from_utf8(shown.stdout).expect("SAM text is ASCII"))
     }
 
-    /// The lines again, each with its line feed.
+    /// Returns the text of the file, each line with its line feed.
     pub fn to_text(&self) -> String {
         self.header.iter().chain(&self.records).flat_map(|line| [line.as_str(), "\n"]).collect()
     }
 
-    /// Header lines of a kind (`@SQ`), their fields as a sorted list, without the date of read groups.
+    /// Returns the header lines of a type (`@SQ`), their fields as a sorted list, without the date of read groups.
     fn header_lines(&self, kind: &str) -> Vec<Vec<&str>> {
         let mut lines = Vec::new();
         for line in self.header.iter().filter(|line| line.split('\t').next() == Some(kind)) {
@@ -64,13 +66,13 @@ impl SamText {
         lines
     }
 
-    /// The `SO` of `@HD`.
+    /// Returns the `SO` of `@HD`.
     fn sort_order(&self) -> Option<&str> {
         let head = self.header.iter().find(|line| line.starts_with("@HD"))?;
         head.split('\t').find_map(|field| field.strip_prefix("SO:"))
     }
 
-    /// FLAG of each record, in order.
+    /// Returns the FLAG of each record, in order.
     ///
     /// # Panics
     /// When a record has none.
@@ -79,7 +81,7 @@ impl SamText {
     }
 }
 
-/// FLAG of a record line.
+/// Returns the FLAG of a record line.
 ///
 /// # Panics
 /// When it has none.
@@ -88,7 +90,7 @@ pub fn flag(record: &str) -> u16 {
     field.unwrap_or_else(|| panic!("no FLAG in {record:?}"))
 }
 
-/// What `found` has otherwise than `expected`, at most a handful, one line each; empty when they are the same.
+/// Lists the first differences of `found` from `expected`, one line each; empty when they are the same.
 pub fn differences(expected: &SamText, found: &SamText) -> Vec<String> {
     let mut list = header_differences(expected, found);
     if expected.records.len() != found.records.len() {
@@ -100,13 +102,13 @@ pub fn differences(expected: &SamText, found: &SamText) -> Vec<String> {
             && let Some(difference) = record_difference(one, other)
         {
             differing += 1;
-            if differing <= SHOWN {
+            if differing <= MAX_SHOWN_DIFFERENCES {
                 list.push(format!("record {index} ({}): {difference}", one.split('\t').next().unwrap_or("")));
             }
         }
     }
-    if differing > SHOWN {
-        list.push(format!("and {} more records", differing - SHOWN));
+    if differing > MAX_SHOWN_DIFFERENCES {
+        list.push(format!("and {} more records", differing - MAX_SHOWN_DIFFERENCES));
     }
     list
 }
@@ -135,7 +137,7 @@ fn header_differences(expected: &SamText, found: &SamText) -> Vec<String> {
 fn record_difference(expected: &str, found: &str) -> Option<String> {
     let (one, other): (Vec<&str>, Vec<&str>) = (expected.split('\t').collect(), found.split('\t').collect());
     let mut parts = Vec::new();
-    for (place, name) in FIELDS.iter().enumerate() {
+    for (place, name) in FIELD_NAMES.iter().enumerate() {
         if one.get(place) != other.get(place) {
             let value = |fields: &[&str]| fields.get(place).map_or("nothing".to_owned(), |text| shorten(text));
             parts.push(format!("{name} {} expected, {} found", value(&one), value(&other)));
@@ -156,10 +158,10 @@ fn shorten(text: &str) -> String {
     if text.len() > 60 { format!("{}...", &text[..57]) } else { text.to_owned() }
 }
 
-/// Checks that two files hold the same.
+/// Checks that two files hold the same records and header.
 ///
 /// # Panics
-/// When they do not, or hold no records at all.
+/// When they differ, or hold no records at all.
 pub fn assert_same(expected: &Path, found: &Path) {
     let (one, other) = (SamText::read(expected), SamText::read(found));
     assert!(!one.records.is_empty(), "{} has no records: it can prove nothing", expected.display());

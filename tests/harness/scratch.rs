@@ -1,7 +1,7 @@
 //! Directories for one test run.
 //!
-//! They live below the build's target directory, one per process, and stay after it: a failing test names files there.
-//! The next run removes those of processes that have ended.
+//! They are below the build's target directory, one per process, and are not removed at the end: a failing test names
+//! files in them. The next run removes those of processes that have ended.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The directory of this process.
+/// Returns the directory of this process.
 pub fn root() -> &'static Path {
     static ROOT: OnceLock<PathBuf> = OnceLock::new();
     ROOT.get_or_init(|| {
@@ -21,7 +21,7 @@ pub fn root() -> &'static Path {
     })
 }
 
-/// A new, empty directory whose name starts with `label`.
+/// Creates a new, empty directory whose name starts with `label`.
 pub fn directory(label: &str) -> PathBuf {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let path = root().join(format!("{label}-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
@@ -29,14 +29,14 @@ pub fn directory(label: &str) -> PathBuf {
     path
 }
 
-/// Writes a program, and has it ready to be started.
+/// Writes a program that can be started at once.
 ///
-/// Another process writes it. A file that this one has open for writing may be inherited by a child that another test starts
-/// at that moment, and cannot be executed until the child runs a program of its own (`ETXTBSY`, execve(2)).
+/// Another process writes it. A file that this process has open for writing may be inherited by a child that another test
+/// starts at that moment. It cannot be executed until the child runs a program of its own (`ETXTBSY`, execve(2)).
 ///
 /// # Panics
 /// When it cannot be written.
-pub fn program(path: &Path, text: &str) {
+pub fn write_executable(path: &Path, text: &str) {
     let mut command = Command::new("sh");
     command.args(["-c", "cat >\"$0\" && chmod 755 \"$0\""]).arg(path).stdin(Stdio::piped());
     let mut writer = command.spawn().expect("a shell can be started");
@@ -45,11 +45,11 @@ pub fn program(path: &Path, text: &str) {
     assert!(written.is_ok() && ended.success(), "cannot write {}: {written:?}, {ended}", path.display());
 }
 
-/// Names of what is in a directory, sorted.
+/// Returns the names of the entries of a directory, sorted.
 ///
 /// # Panics
 /// When it cannot be read.
-pub fn names(directory: &Path) -> Vec<String> {
+pub fn entry_names(directory: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(directory).expect("the directory can be read");
     let mut names: Vec<String> =
         entries.map(|entry| entry.expect("it can be read").file_name().to_string_lossy().into_owned()).collect();
@@ -57,14 +57,14 @@ pub fn names(directory: &Path) -> Vec<String> {
     names
 }
 
-/// Where failing inputs are kept for people: not removed by later runs.
-pub fn keepsakes() -> PathBuf {
+/// Returns the directory in which failing inputs are kept for people: later runs do not remove it.
+pub fn failure_directory() -> PathBuf {
     let path = target_directory().join("e2e-failures");
     std::fs::create_dir_all(&path).unwrap_or_else(|error| panic!("cannot create {}: {error}", path.display()));
     path
 }
 
-/// The directory of the profile this test binary was built with, in which the product's binaries lie.
+/// Returns the directory of the profile this test binary was built with, which holds the product's binaries.
 pub fn profile_directory() -> PathBuf {
     let own = std::env::current_exe().expect("a running program has a path");
     own.ancestors().nth(2).expect("a test binary lies in PROFILE/deps").to_path_buf()
@@ -78,7 +78,7 @@ fn remove_leftovers(all: &Path) {
     let Ok(entries) = std::fs::read_dir(all) else { return };
     for entry in entries.flatten() {
         if !Path::new("/proc").join(entry.file_name()).exists() {
-            // Another run may be removing the same leftovers.
+            // Another run may be removing the same directories.
             let _ = std::fs::remove_dir_all(entry.path());
         }
     }

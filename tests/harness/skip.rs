@@ -1,18 +1,18 @@
-//! Tests that cannot run here say so, and in CI only those listed in `skips.toml` may.
+//! Reporting of tests that cannot run here; in CI only those listed in `skips.toml` may be skipped.
 //!
-//! A skip has an id and a detail: `skip!("shared-data", "no {}", path.display())`. The line `SKIPPED: id: detail` goes to
-//! stderr past libtest's capture, so that it is seen in a passing run.
+//! A skip has an id and a detail: `skip!("shared-data", "no {}", path.display())`. The line `SKIPPED: id: detail` is
+//! written to stderr past libtest's capture, so that a passing run shows it too.
 
 use std::io::Write;
 use std::path::PathBuf;
 
-/// Says that the calling test is skipped, and returns from it.
+/// Reports that the calling test is skipped, and returns from it.
 ///
 /// With the environment variable `CI` set to `true`, a skip whose id is not listed in `tests/skips.toml` panics.
 #[macro_export]
 macro_rules! skip {
     ($id:literal, $($detail:tt)+) => {{
-        $crate::skip::record($id, &format!($($detail)+));
+        $crate::skip::report_skip($id, &format!($($detail)+));
         return;
     }};
 }
@@ -29,31 +29,32 @@ macro_rules! needs {
     };
 }
 
-/// Writes the skip down; see [`skip!`].
+/// Writes the line of a skip; see [`skip!`].
 ///
 /// # Panics
 /// In CI, when the id is not listed.
-pub fn record(id: &str, detail: &str) {
+pub fn report_skip(id: &str, detail: &str) {
     let in_ci = std::env::var("CI").is_ok_and(|value| value == "true");
     assert!(
-        !in_ci || listed(&list_text(), id),
+        !in_ci || is_listed(&skip_list_text(), id),
         "this test would be skipped ({id}: {detail}), and {id} is not listed in {}",
-        list_path().display()
+        skip_list_path().display()
     );
     // One write, so that lines of parallel tests stay whole; a closed stderr must not fail a skipped test.
     let _ = std::io::stderr().write_all(format!("SKIPPED: {id}: {detail}\n").as_bytes());
 }
 
-fn list_path() -> PathBuf {
+fn skip_list_path() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("skips.toml")
 }
 
-fn list_text() -> String {
-    std::fs::read_to_string(list_path()).unwrap_or_default()
+fn skip_list_text() -> String {
+    std::fs::read_to_string(skip_list_path()).unwrap_or_default()
 }
 
-/// Whether `text`, in the one form the list has (`id = "reason"` lines under `[allowed]`), lists `id` with a reason.
-pub fn listed(text: &str, id: &str) -> bool {
+/// Reports whether `text`, in the one form of the list (`id = "reason"` lines under `[allowed]`), lists `id` with a
+/// reason.
+pub fn is_listed(text: &str, id: &str) -> bool {
     text.lines().map(str::trim).filter(|line| !line.starts_with('#')).any(|line| {
         line.split_once('=').is_some_and(|(key, reason)| {
             key.trim() == id

@@ -1,29 +1,29 @@
-//! A SLURM cluster for tests: `slurm/cluster.sh`, and somebody who takes it down whatever becomes of the test.
+//! A SLURM cluster for tests: `slurm/cluster.sh`, and a guard process that removes it however the test ends.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::patience::wait_until;
-use crate::tool::{Tool, succeed};
+use crate::tool::{Tool, run_checked};
+use crate::wait::wait_until;
 
-/// Clusters are here, for the paths of sockets are short.
-const PLACE: &str = "/tmp";
-/// What their names start with; then come the number of the owning process, and one of its own.
-const PREFIX: &str = "godwit-slurm-";
-/// More than the machine has, so that jobs of tests that run at the same time need not wait for each other.
-const CPUS: &str = "32";
+/// The directory that holds clusters: a short path, because paths of sockets must be short.
+const CLUSTER_ROOT: &str = "/tmp";
+/// The prefix of their names; the id of the owning process and a number of the cluster follow.
+const DIRECTORY_PREFIX: &str = "godwit-slurm-";
+/// More CPUs than the machine has, so that jobs of tests that run at the same time do not wait for each other.
+const CPUS_PER_HOST: &str = "32";
 
 /// A running cluster.
-pub struct Cluster {
+pub struct SlurmCluster {
     directory: PathBuf,
     mode: String,
-    /// Takes the cluster down when its standard input closes: when this value is dropped or its process ends.
+    /// Removes the cluster when its standard input closes: when this value is dropped or its process ends.
     guard: Child,
 }
 
-/// Skips the calling test where no cluster can be made.
+/// Skips the calling test where no cluster can be started.
 #[macro_export]
 macro_rules! needs_slurm {
     () => {
@@ -33,150 +33,150 @@ macro_rules! needs_slurm {
     };
 }
 
-/// Whether clusters can be made here.
+/// Reports whether clusters can be started here.
 pub fn is_installed() -> bool {
     ["munged", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol", "scancel", "srun"]
         .iter()
         .all(|program| Tool::find(program).is_some() || Path::new("/usr/sbin").join(program).exists())
 }
 
-/// The cluster of four nodes that tests share. They must not do anything to its nodes.
-pub fn shared() -> &'static Cluster {
-    static SHARED: OnceLock<Cluster> = OnceLock::new();
-    SHARED.get_or_init(|| Cluster::start(4))
+/// Returns the cluster of four hosts that tests share. They must not change the state of its hosts.
+pub fn shared_cluster() -> &'static SlurmCluster {
+    static SHARED: OnceLock<SlurmCluster> = OnceLock::new();
+    SHARED.get_or_init(|| SlurmCluster::start(4))
 }
 
-impl Cluster {
-    /// A cluster with that many nodes, called `gw1` and so on.
+impl SlurmCluster {
+    /// Starts a cluster with that many hosts, named `gw1` and so on.
     ///
     /// # Panics
-    /// When it does not come up.
+    /// When it does not start.
     pub fn start(nodes: u32) -> Self {
         Self::start_with(nodes, &[])
     }
 
-    /// As [`Cluster::start`], with further options of `cluster.sh up`.
+    /// Starts a cluster as [`SlurmCluster::start`] does, with further options of `cluster.sh up`.
     ///
     /// # Panics
-    /// When it does not come up.
+    /// When it does not start.
     pub fn start_with(nodes: u32, options: &[&str]) -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         remove_leftovers();
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let directory = Path::new(PLACE).join(format!("{PREFIX}{}-{number}", std::process::id()));
-        // In a group of its own, so that an interrupt at the terminal does not reach it.
+        let directory = Path::new(CLUSTER_ROOT).join(format!("{DIRECTORY_PREFIX}{}-{number}", std::process::id()));
+        // In a process group of its own, so that an interrupt at the terminal does not reach it.
         let guard = std::os::unix::process::CommandExt::process_group(&mut script("guard", &directory), 0)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
             .expect("the cluster's guard can be started");
-        succeed(
+        run_checked(
             script("up", &directory)
                 .arg(nodes.to_string())
-                .args(["--cpus", CPUS, "--mode", &wanted_mode()])
+                .args(["--cpus", CPUS_PER_HOST, "--mode", &requested_mode()])
                 .args(options),
         );
-        let environment = succeed(&mut script("env", &directory));
+        let environment = run_checked(&mut script("env", &directory));
         let environment = String::from_utf8_lossy(&environment.stdout).into_owned();
         let mode = environment.rsplit("GODWIT_CLUSTER_MODE=").next().unwrap_or_default().trim().to_owned();
         Self { directory, mode, guard }
     }
 
-    /// Its `slurm.conf`.
-    pub fn configuration(&self) -> PathBuf {
+    /// Returns the path of its `slurm.conf`.
+    pub fn slurm_conf(&self) -> PathBuf {
         self.directory.join("etc/slurm.conf")
     }
 
-    /// The scratch space of its nodes: one name, a directory of its own on each, where nodes are namespaces.
+    /// Returns the scratch space of its hosts: one path, which is a separate directory on each host where hosts are
+    /// namespaces.
     pub fn scratch(&self) -> PathBuf {
         self.directory.join("scratch")
     }
 
-    /// Removes what is in the scratch space of a node that has no power.
+    /// Removes the content of the scratch space of a host that is powered off.
     ///
     /// # Panics
     /// When it cannot be removed.
-    pub fn empty_scratch(&self, node: &str) {
+    pub fn clear_scratch(&self, node: &str) {
         let directory = self.directory.join("local").join(node);
-        for name in crate::scratch::names(&directory) {
+        for name in crate::scratch::entry_names(&directory) {
             std::fs::remove_dir_all(directory.join(name)).expect("it can be removed");
         }
     }
 
-    /// Whether nodes are namespaces of their own, with all that can happen to such.
-    pub fn has_own_nodes(&self) -> bool {
+    /// Reports whether hosts are namespaces, into which all kinds of faults can be injected.
+    pub fn has_host_namespaces(&self) -> bool {
         self.mode == "netns"
     }
 
-    /// Has something happen to a node: `cluster.sh VERB NODE`.
+    /// Injects a fault into a host: `cluster.sh VERB HOST`.
     ///
     /// # Panics
-    /// When it cannot.
-    pub fn strike(&self, verb: &str, node: &str) {
-        self.strike_with(verb, node, None);
+    /// When the script fails.
+    pub fn inject_fault(&self, verb: &str, node: &str) {
+        self.inject_fault_with_argument(verb, node, None);
     }
 
-    /// As [`Cluster::strike`], for what takes an argument besides.
+    /// Injects a fault as [`SlurmCluster::inject_fault`] does, for faults that take a further argument.
     ///
     /// # Panics
-    /// When it cannot.
-    pub fn strike_with(&self, verb: &str, node: &str, argument: Option<&str>) {
-        succeed(script(verb, &self.directory).arg(node).args(argument));
+    /// When the script fails.
+    pub fn inject_fault_with_argument(&self, verb: &str, node: &str, argument: Option<&str>) {
+        run_checked(script(verb, &self.directory).arg(node).args(argument));
     }
 
-    /// Has a controller that does not run forget all jobs.
+    /// Deletes the saved state of all jobs of a controller that is not running.
     ///
     /// # Panics
-    /// When its notes cannot be removed.
-    pub fn lose_memory(&self) {
+    /// When the state cannot be removed.
+    pub fn delete_job_state(&self) {
         let state = self.directory.join("state");
-        for name in crate::scratch::names(&state).iter().filter(|name| name.starts_with("job_state")) {
+        for name in crate::scratch::entry_names(&state).iter().filter(|name| name.starts_with("job_state")) {
             std::fs::remove_file(state.join(name)).expect("it can be removed");
         }
     }
 
-    /// Waits until the controller has written down what it knows of this job, which it does within five seconds: what came after
-    /// that, it forgets when it dies.
+    /// Waits until the controller has saved what it knows of this job, which it does within five seconds. A controller
+    /// that dies forgets later changes.
     ///
-    /// # Panics
-    /// When it does not.
-    pub fn wait_until_saved(&self, job: &str) {
+    /// When the state is not saved.
+    pub fn wait_until_state_saved(&self, job: &str) {
         let notes = self.directory.join("state/job_state");
         let written = || std::fs::metadata(&notes).and_then(|notes| notes.modified()).ok();
         let before = written();
-        // It writes only where something has changed.
-        succeed(self.command("scontrol").args(["update", "--quiet", &format!("JobId={job}"), "Comment=seen"]));
+        // The controller writes only after a change.
+        run_checked(self.command("scontrol").args(["update", "--quiet", &format!("JobId={job}"), "Comment=seen"]));
         wait_until("the controller's notes", || written() != before);
     }
 
-    /// One of SLURM's programs, for this cluster.
+    /// Returns a command line of one of SLURM's programs, for this cluster.
     pub fn command(&self, program: &str) -> Command {
-        let mut command = Tool::need(program).command();
-        command.env("SLURM_CONF", self.configuration());
+        let mut command = Tool::require(program).command();
+        command.env("SLURM_CONF", self.slurm_conf());
         command
     }
 
-    /// What `scontrol show job` says.
+    /// Returns the output of `scontrol show job`.
     ///
     /// # Panics
-    /// When it knows no such job.
-    pub fn show(&self, job: &str) -> String {
-        let output = succeed(self.command("scontrol").args(["show", "job", "--oneliner", job]));
+    /// When SLURM does not know the job.
+    pub fn show_job(&self, job: &str) -> String {
+        let output = run_checked(self.command("scontrol").args(["show", "job", "--oneliner", job]));
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 }
 
-impl Drop for Cluster {
+impl Drop for SlurmCluster {
     fn drop(&mut self) {
         drop(self.guard.stdin.take());
-        // It has nothing to tell; what it leaves, a later run removes.
+        // Its exit status is not needed; a later run removes what it leaves.
         let _ = self.guard.wait();
     }
 }
 
-/// How nodes are made: `GODWIT_TEST_CLUSTER`, or as is possible here.
-fn wanted_mode() -> String {
+/// Returns how hosts are made: `GODWIT_TEST_CLUSTER`, or the best mode possible here.
+fn requested_mode() -> String {
     std::env::var("GODWIT_TEST_CLUSTER").unwrap_or_else(|_| "auto".to_owned())
 }
 
@@ -186,14 +186,14 @@ fn script(verb: &str, directory: &Path) -> Command {
     command
 }
 
-/// Takes down clusters whose owners ended together with their guards.
+/// Removes clusters whose owners ended together with their guards.
 fn remove_leftovers() {
-    let Ok(entries) = std::fs::read_dir(PLACE) else { return };
+    let Ok(entries) = std::fs::read_dir(CLUSTER_ROOT) else { return };
     for entry in entries.flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
-        let Some(owner) = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next()) else { continue };
+        let Some(owner) = name.strip_prefix(DIRECTORY_PREFIX).and_then(|rest| rest.split('-').next()) else { continue };
         if entry.path().is_dir() && !Path::new("/proc").join(owner).exists() {
-            // Its guard may be at it just now.
+            // Its guard may be removing it at the same time.
             let _ = script("down", &entry.path()).output();
         }
     }

@@ -1,4 +1,4 @@
-//! An sshd on a port and with keys of its own, which lets only this user in.
+//! An sshd with a port and keys of its own, which accepts only this user.
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -6,43 +6,43 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use crate::patience::wait_for;
 use crate::scratch;
-use crate::tool::{Tool, succeed};
+use crate::tool::{Tool, run_checked};
+use crate::wait::wait_for;
 
-/// A running sshd. Dropping it ends it and every connection.
+/// A running sshd. Dropping it kills the process and every connection.
 pub struct SshServer {
     daemon: Child,
     directory: PathBuf,
 }
 
-/// Whether one can be started here.
+/// Reports whether an sshd can be started here.
 pub fn is_installed() -> bool {
-    program().exists() && Tool::find("ssh").is_some() && Tool::find("ssh-keygen").is_some()
+    sshd_path().exists() && Tool::find("ssh").is_some() && Tool::find("ssh-keygen").is_some()
 }
 
-/// It insists on being called by its full path.
-fn program() -> PathBuf {
+/// Returns the full path of sshd, because sshd refuses to start without it.
+fn sshd_path() -> PathBuf {
     PathBuf::from("/usr/sbin/sshd")
 }
 
 impl SshServer {
-    /// Starts one, and writes a configuration for ssh in which the hosts `near` and `far` are both this server.
+    /// Starts a server, and writes a configuration for ssh in which the hosts `near` and `far` are both this server.
     ///
     /// # Panics
-    /// When it does not come up.
+    /// When it does not start.
     pub fn start() -> Self {
-        // The port that was free a moment ago may be somebody else's by now.
+        // Another process may have taken the port that was free a moment ago.
         (0..10).find_map(|_| Self::try_start()).expect("sshd starts and listens")
     }
 
     fn try_start() -> Option<Self> {
         let directory = scratch::directory("sshd");
-        // A server of root gives its unprivileged half this empty directory, which packages make at boot.
+        // A server of root uses this empty directory for its unprivileged half; packages create it at boot.
         let _ = fs::DirBuilder::new().mode(0o755).create("/run/sshd");
         for key in ["host", "user"] {
             let path = directory.join(key);
-            succeed(Tool::need("ssh-keygen").command().args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(path));
+            run_checked(Tool::require("ssh-keygen").command().args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(path));
         }
         fs::copy(directory.join("user.pub"), directory.join("authorized")).expect("it can be copied");
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("there is a free port");
@@ -61,7 +61,7 @@ impl SshServer {
         );
         fs::write(directory.join("ssh_config"), client).expect("it can be written");
         let log = fs::File::create(directory.join("log")).expect("it can be made");
-        let daemon = Command::new(program())
+        let daemon = Command::new(sshd_path())
             .arg("-De")
             .arg("-f")
             .arg(directory.join("sshd_config"))
@@ -78,12 +78,12 @@ impl SshServer {
         listens.then_some(server)
     }
 
-    /// The configuration for ssh, to be named with `-F`.
+    /// Returns the configuration for ssh, to be passed with `-F`.
     pub fn client_configuration(&self) -> PathBuf {
         self.directory.join("ssh_config")
     }
 
-    /// A place for the test's own files.
+    /// Returns a directory for the test's own files.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
@@ -91,7 +91,7 @@ impl SshServer {
 
 impl Drop for SshServer {
     fn drop(&mut self) {
-        // Both fail only for one that is gone already.
+        // Both fail only for a process that has already ended.
         let _ = self.daemon.kill();
         let _ = self.daemon.wait();
     }

@@ -1,16 +1,16 @@
-//! Programs on `PATH`, and running them with their errors kept.
+//! Programs on `PATH`, and running them with their standard error captured.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// A program that was found.
+/// The path of a program that was found.
 #[derive(Clone, Debug)]
 pub struct Tool {
     path: PathBuf,
 }
 
 impl Tool {
-    /// The first executable file called `name` on `PATH`.
+    /// Returns the first executable file called `name` on `PATH`.
     pub fn find(name: &str) -> Option<Self> {
         let path = std::env::var_os("PATH")?;
         std::env::split_paths(&path)
@@ -19,20 +19,20 @@ impl Tool {
             .map(|path| Self { path })
     }
 
-    /// The program, which a test has already asked for with [`crate::needs!`].
+    /// Returns the program, which a test has already required with [`crate::needs!`].
     ///
     /// # Panics
     /// When it is not on `PATH`.
-    pub fn need(name: &str) -> Self {
+    pub fn require(name: &str) -> Self {
         Self::find(name).unwrap_or_else(|| panic!("{name} is not on PATH"))
     }
 
-    /// A command line that starts with this program.
+    /// Returns a command line that starts with this program.
     pub fn command(&self) -> Command {
         Command::new(&self.path)
     }
 
-    /// Runs it with `words` and returns what it printed.
+    /// Runs the program with `words` as arguments and returns its output.
     ///
     /// # Panics
     /// When it fails.
@@ -43,7 +43,7 @@ impl Tool {
     {
         let mut command = self.command();
         command.args(words);
-        succeed(&mut command)
+        run_checked(&mut command)
     }
 }
 
@@ -55,8 +55,8 @@ fn is_executable(path: &Path) -> bool {
 /// Runs `command` to its end.
 ///
 /// # Panics
-/// When it cannot be started or fails, with its command line and what it said.
-pub fn succeed(command: &mut Command) -> Output {
+/// When it cannot be started or fails, with its command line and its standard error.
+pub fn run_checked(command: &mut Command) -> Output {
     let output =
         command.stdin(Stdio::null()).output().unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
     assert!(

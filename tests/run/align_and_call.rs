@@ -1,45 +1,45 @@
-//! `godwit align --call`: the bytes of `godwit call` afterwards, from regions that are called while the BAM is written.
+//! `godwit align --call`: the bytes of a later `godwit call`, from regions that are called while the BAM is written.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use godwit_tests::binary::{Finished, Godwit, godwit};
-use godwit_tests::processes::{signal, wait_for_children};
+use godwit_tests::binary::{GodwitCommand, GodwitOutput, godwit};
+use godwit_tests::processes::{send_signal, wait_for_children};
 use godwit_tests::slurm;
 use godwit_tests::tool::Tool;
 use godwit_tests::{gatk, needs, needs_gatk, needs_slurm, scratch};
 use serde_json::Value;
 
-use super::call::{Aligned, records};
-use super::call_failures::spoiled_bcftools;
+use super::call_failures::wrapped_bcftools_path;
+use super::variant_calling::{AlignedSample, vcf_records};
 
-const USAGE: i32 = 2;
-const INPUT: i32 = 3;
-const ENGINE: i32 = 5;
-/// A grid of a dozen regions.
-const GRID: [&str; 2] = ["--grid-size", "7K"];
+const EXIT_USAGE: i32 = 2;
+const EXIT_INPUT: i32 = 3;
+const EXIT_ENGINE: i32 = 5;
+/// A grid of about twelve regions.
+const GRID_ARGS: [&str; 2] = ["--grid-size", "7K"];
 
-/// The same alignment as that of [`Aligned`].
-fn align(out: &Path) -> Godwit {
+/// Returns the alignment of [`AlignedSample`].
+fn align(out: &Path) -> GodwitCommand {
     align_with(&["--metrics", "off"], out)
 }
 
-fn align_with(words: &[&str], out: &Path) -> Godwit {
-    let aligned = Aligned::get();
+fn align_with(words: &[&str], out: &Path) -> GodwitCommand {
+    let aligned = AlignedSample::cached();
     let reads = [1, 2].map(|mate| aligned.reference.with_file_name(format!("reads_L001_R{mate}.fastq")));
     let command = godwit().arg("align").arg("--reference").arg(&aligned.reference).arg("--reads").args(reads);
     command.args(["--sample", "s", "--json"]).args(words).arg("--out").arg(out)
 }
 
-fn align_and_call(out: &Path, caller: &str) -> Godwit {
-    align(out).args(["--call", caller]).args(GRID)
+fn align_and_call(out: &Path, caller: &str) -> GodwitCommand {
+    align(out).args(["--call", caller]).args(GRID_ARGS)
 }
 
-/// What `godwit call` makes of the alignment when that is done.
-fn called_afterwards(words: &[&str]) -> PathBuf {
+/// Returns the VCF that `godwit call` writes when the alignment is done.
+fn call_after_alignment(words: &[&str]) -> PathBuf {
     let out = scratch::directory("afterwards").join("s.vcf.gz");
-    let aligned = Aligned::get();
-    aligned.call_on(&aligned.bam(), &out).args(words).succeeds();
+    let aligned = AlignedSample::cached();
+    aligned.call_file(&aligned.bam(), &out).args(words).run_ok();
     out
 }
 
@@ -50,51 +50,55 @@ fn assert_same(out: &Path, expected: &Path) {
         let [found, expected] = [out, expected].map(|path| fs::read(name(path)).expect("it was written"));
         assert!(found == expected, "{} is not that of call afterwards", name(out).display());
     }
-    assert!(!records(out).is_empty(), "nothing was called, so nothing is shown");
+    assert!(!vcf_records(out).is_empty(), "nothing was called, so nothing is shown");
 }
 
-fn count(finished: &Finished, event: &str) -> usize {
+fn count_events(finished: &GodwitOutput, event: &str) -> usize {
     finished.stderr.matches(&format!("{{\"event\":\"{event}\"")).count()
 }
 
-/// Regions that were called before the last partition was written.
-fn called_while_writing(finished: &Finished) -> usize {
+/// Counts the regions that were called before the last partition was written.
+fn regions_called_while_writing(finished: &GodwitOutput) -> usize {
     let written = finished.stderr.rfind("{\"event\":\"written\"").expect("partitions are told");
     finished.stderr[..written].matches("{\"event\":\"called\"").count()
 }
 
-fn json(path: &Path) -> Value {
+fn read_json(path: &Path) -> Value {
     serde_json::from_slice(&fs::read(path).expect("it was written")).expect("it is JSON")
 }
 
 #[test]
 fn regions_called_while_the_bam_is_written_give_the_bytes_of_call_afterwards() {
     needs!("bcftools", "bgzip");
-    let expected = called_afterwards(&[]);
+    let expected = call_after_alignment(&[]);
     for threads in ["1", "2", "4"] {
         let out = scratch::directory("live");
-        let run = align_and_call(&out, "bcftools").args(["--threads", threads]).succeeds();
-        // One thread calls what is ready before it writes on; of several, it depends on how fast each of them is.
+        let run = align_and_call(&out, "bcftools").args(["--threads", threads]).run_ok();
+        // One thread calls available regions before it continues writing; with several, the count depends on their speed.
         let called = if threads == "1" { 5 } else { 0 };
-        assert!(called_while_writing(&run) >= called, "{}", run.report());
+        assert!(regions_called_while_writing(&run) >= called, "{}", run.describe());
         assert_same(&out.join("s.vcf.gz"), &expected);
-        assert!(scratch::names(&out).iter().all(|name| !name.starts_with('.')), "{:?}", scratch::names(&out));
-        let calling = &json(&out.join("run.json"))["calling"];
+        assert!(
+            scratch::entry_names(&out).iter().all(|name| !name.starts_with('.')),
+            "{:?}",
+            scratch::entry_names(&out)
+        );
+        let calling = &read_json(&out.join("run.json"))["calling"];
         assert_eq!(calling["caller"], "bcftools");
         assert!(calling["regions_while_writing"].as_u64() >= Some(called as u64), "{calling}");
-        let verified = godwit().arg("verify").arg(&out).succeeds();
-        assert!(verified.stdout.contains("s.vcf.gz") && verified.stdout.contains("s.bam"), "{}", verified.report());
+        let verified = godwit().arg("verify").arg(&out).run_ok();
+        assert!(verified.stdout.contains("s.vcf.gz") && verified.stdout.contains("s.bam"), "{}", verified.describe());
     }
-    // Nothing named is bcftools, and what was called is known as what `call` would have called.
+    // Without a named caller bcftools is used, and a later `call` reuses the called regions.
     let out = scratch::directory("live");
-    align(&out).args(GRID).args(["--format", "bam,cram", "--partitions", "5", "--call"]).succeeds();
+    align(&out).args(GRID_ARGS).args(["--format", "bam,cram", "--partitions", "5", "--call"]).run_ok();
     assert_same(&out.join("s.vcf.gz"), &expected);
     let vcf = out.join("s.vcf.gz");
-    let again = Aligned::get().call_on(&out.join("s.bam"), &vcf).arg("--resume").succeeds();
-    assert!(again.stderr.contains("already complete"), "{}", again.report());
+    let again = AlignedSample::cached().call_file(&out.join("s.bam"), &vcf).arg("--resume").run_ok();
+    assert!(again.stderr.contains("already complete"), "{}", again.describe());
     let again =
-        align(&out).args(GRID).args(["--format", "bam,cram", "--partitions", "5", "--call", "--resume"]).succeeds();
-    assert_eq!(again.stderr.matches("already complete").count(), 2, "{}", again.report());
+        align(&out).args(GRID_ARGS).args(["--format", "bam,cram", "--partitions", "5", "--call", "--resume"]).run_ok();
+    assert_eq!(again.stderr.matches("already complete").count(), 2, "{}", again.describe());
 }
 
 #[test]
@@ -104,10 +108,10 @@ fn options_of_calling_hold_and_the_page_tells_of_it() {
     fs::write(&bed, "chr1\t1000\t9000\nchr1\t30000\t44000\nchrX\t100\t15000\n").expect("scratch can be written to");
     let bed = bed.to_str().expect("scratch has a plain name");
     let words = ["--regions", bed, "--ploidy", "X", "--sex", "M", "--padding", "500", "--caller-args", "-q 20 | -m"];
-    let expected = called_afterwards(&words);
+    let expected = call_after_alignment(&words);
     let out = scratch::directory("live-options");
-    let run = align_with(&["--call", "--threads", "1"], &out).args(GRID).args(words).succeeds();
-    assert!(called_while_writing(&run) > 0, "{}", run.report());
+    let run = align_with(&["--call", "--threads", "1"], &out).args(GRID_ARGS).args(words).run_ok();
+    assert!(regions_called_while_writing(&run) > 0, "{}", run.describe());
     assert_same(&out.join("s.vcf.gz"), &expected);
     let page = fs::read_to_string(out.join("report.html")).expect("there are metrics");
     assert!(page.contains("<h2>Variants</h2>") && page.contains("Called while the BAM was written"), "{page}");
@@ -119,23 +123,23 @@ fn other_callers_give_the_bytes_of_call_afterwards() {
     let template = "freebayes -f {reference} -t {bed} -p {ploidy} {bam}";
     for caller in ["freebayes", template] {
         let out = scratch::directory("live-callers");
-        let run = align_and_call(&out, caller).args(["--threads", "1"]).succeeds();
-        // Neither is known to give the same from a file that is not whole.
-        assert_eq!(called_while_writing(&run), 0, "{}", run.report());
-        // At the same place: digits of freebayes depend on how long its paths are.
+        let run = align_and_call(&out, caller).args(["--threads", "1"]).run_ok();
+        // Neither caller is known to give the same result from a file that is not whole.
+        assert_eq!(regions_called_while_writing(&run), 0, "{}", run.describe());
+        // At the same path: digits of freebayes depend on the length of its paths.
         let (vcf, live) = (out.join("s.vcf.gz"), out.join("live.vcf.gz"));
         for ending in ["", ".tbi"] {
             let name = |path: &Path| PathBuf::from(format!("{}{ending}", path.display()));
             fs::rename(name(&vcf), name(&live)).expect("it was written");
         }
-        Aligned::get().call_on(&out.join("s.bam"), &vcf).args(["--caller", caller]).succeeds();
+        AlignedSample::cached().call_file(&out.join("s.bam"), &vcf).args(["--caller", caller]).run_ok();
         assert_same(&live, &vcf);
     }
     // CRAM alone is not called before it is whole.
-    let expected = called_afterwards(&[]);
+    let expected = call_after_alignment(&[]);
     let out = scratch::directory("live-cram");
-    let run = align_and_call(&out, "bcftools").args(["--format", "cram"]).succeeds();
-    assert_eq!(called_while_writing(&run), 0, "{}", run.report());
+    let run = align_and_call(&out, "bcftools").args(["--format", "cram"]).run_ok();
+    assert_eq!(regions_called_while_writing(&run), 0, "{}", run.describe());
     assert_same(&out.join("s.vcf.gz"), &expected);
 }
 
@@ -146,110 +150,114 @@ fn haplotype_caller_reads_a_bam_that_is_being_written() {
     needs_gatk!();
     for (name, arguments) in [("s.vcf.gz", ""), ("s.g.vcf.gz", "-ERC GVCF")] {
         let words = ["--caller-memory", "1G", "--grid-size", "20K", "--caller-args", arguments];
-        let aligned = Aligned::get();
+        let aligned = AlignedSample::cached();
         let expected = scratch::directory("afterwards").join(name);
-        let call = aligned.call_by("20K", &expected).args(["--caller", "gatk", "--caller-memory", "1G"]);
-        call.args(["--caller-args", arguments, "--threads", "2"]).env("GODWIT_GATK", gatk::jars()).succeeds();
+        let call = aligned.call_with_grid("20K", &expected).args(["--caller", "gatk", "--caller-memory", "1G"]);
+        call.args(["--caller-args", arguments, "--threads", "2"]).env("GODWIT_GATK", gatk::jar_directory()).run_ok();
         let out = scratch::directory("live-gatk");
-        let run = align(&out).args(["--call", "gatk", "--threads", "1"]).args(words).env("GODWIT_GATK", gatk::jars());
-        let run = run.succeeds();
-        assert!(called_while_writing(&run) > 0 && count(&run, "warning") == 0, "{}", run.report());
+        let run = align(&out)
+            .args(["--call", "gatk", "--threads", "1"])
+            .args(words)
+            .env("GODWIT_GATK", gatk::jar_directory());
+        let run = run.run_ok();
+        assert!(regions_called_while_writing(&run) > 0 && count_events(&run, "warning") == 0, "{}", run.describe());
         assert_same(&out.join(name), &expected);
     }
 }
 
 #[test]
-fn nodes_that_align_call_afterwards() {
+fn workers_that_align_call_afterwards() {
     needs!("bcftools", "bgzip");
-    let expected = called_afterwards(&[]);
+    let expected = call_after_alignment(&[]);
     let out = scratch::directory("live-nodes");
-    let run = align_and_call(&out, "bcftools").args(["--on", "local", "--nodes", "2", "--threads", "1"]).succeeds();
-    assert_eq!(called_while_writing(&run), 0, "{}", run.report());
+    let run = align_and_call(&out, "bcftools").args(["--on", "local", "--nodes", "2", "--threads", "1"]).run_ok();
+    assert_eq!(regions_called_while_writing(&run), 0, "{}", run.describe());
     assert_same(&out.join("s.vcf.gz"), &expected);
-    let calling = &json(&out.join("run.json"))["calling"];
+    let calling = &read_json(&out.join("run.json"))["calling"];
     assert_eq!(calling["nodes"].as_array().map(Vec::len), Some(2), "{calling}");
-    assert!(scratch::names(&out).iter().all(|name| !name.starts_with('.')), "{:?}", scratch::names(&out));
+    assert!(scratch::entry_names(&out).iter().all(|name| !name.starts_with('.')), "{:?}", scratch::entry_names(&out));
 }
 
 #[test]
-fn an_alignment_over_nodes_that_fails_leaves_nothing_of_calling() {
+fn a_failed_cluster_alignment_leaves_nothing_of_calling() {
     needs!("bcftools");
     let directory = scratch::directory("live-broken");
     let (reads, out) = (directory.join("broken.fastq"), directory.join("out"));
     fs::write(&reads, "@a\nACGT\n+\nIIII\n@b\nAC\n").expect("scratch can be written to");
-    let align = godwit().arg("align").arg("--reference").arg(&Aligned::get().reference).arg("--reads").arg(&reads);
+    let align =
+        godwit().arg("align").arg("--reference").arg(&AlignedSample::cached().reference).arg("--reads").arg(&reads);
     let align = align.args(["--sample", "s", "--call", "--on", "local", "--nodes", "1", "--threads", "1", "--out"]);
-    align.arg(&out).run().refuses(&[INPUT], &["broken.fastq"]);
-    assert_eq!(scratch::names(&out), [] as [&str; 0]);
+    align.arg(&out).run().assert_rejected(&[EXIT_INPUT], &["broken.fastq"]);
+    assert_eq!(scratch::entry_names(&out), [] as [&str; 0]);
 }
 
 #[test]
 fn a_slurm_job_aligns_and_calls() {
     needs!("bcftools", "bgzip");
     needs_slurm!();
-    let expected = called_afterwards(&[]);
+    let expected = call_after_alignment(&[]);
     let out = scratch::directory("live-slurm");
-    let cluster = slurm::shared();
+    let cluster = slurm::shared_cluster();
     let run = align_and_call(&out, "bcftools").args(["--on", "slurm", "--nodes", "2", "--slurm-memory", "900M"]);
-    let run = run.env("SLURM_CONF", cluster.configuration()).run();
-    assert!(run.status.success(), "{}", run.report());
+    let run = run.env("SLURM_CONF", cluster.slurm_conf()).run();
+    assert!(run.status.success(), "{}", run.describe());
     assert_same(&out.join("s.vcf.gz"), &expected);
-    // So little is called before the second node has looked whether there is more to do.
-    let calling = &json(&out.join("run.json"))["calling"];
+    // So few regions are called before the second worker asks for more work.
+    let calling = &read_json(&out.join("run.json"))["calling"];
     assert!(calling["nodes"].as_array().is_some_and(|nodes| !nodes.is_empty()), "{calling}");
 }
 
-/// A run with a bcftools that does something else first when it makes a pileup.
-struct Hindered {
+/// A run with a wrapped bcftools that runs a script first when it makes a pileup.
+struct WrappedBcftoolsRun {
     out: PathBuf,
-    /// A directory of that bcftools' own, `$here` for it.
-    here: PathBuf,
+    /// The private directory of that bcftools, `$here` in its script.
+    script_directory: PathBuf,
     path: String,
 }
 
-impl Hindered {
-    /// `text`: what it does first, a script.
+impl WrappedBcftoolsRun {
+    /// Wraps bcftools with the script `text`, which runs first.
     fn new(text: &str) -> Self {
-        let [out, here] = ["live-hindered", "seen"].map(scratch::directory);
-        let path = spoiled_bcftools("mpileup", &format!("here={}\n{text}", here.display()));
-        Self { out, here, path }
+        let [out, script_directory] = ["live-hindered", "seen"].map(scratch::directory);
+        let path = wrapped_bcftools_path("mpileup", &format!("here={}\n{text}", script_directory.display()));
+        Self { out, script_directory, path }
     }
 
-    fn run(&self) -> Godwit {
+    fn run(&self) -> GodwitCommand {
         align_and_call(&self.out, "bcftools").args(["--threads", "1"]).env("PATH", &self.path)
     }
 
-    /// Makes a file in that directory, for which its script looks.
-    fn leave(&self, name: &str) {
-        fs::write(self.here.join(name), "").expect("scratch can be written to");
+    /// Creates a file in that directory, which the script waits for.
+    fn create_file(&self, name: &str) {
+        fs::write(self.script_directory.join(name), "").expect("scratch can be written to");
     }
 }
 
 #[test]
 fn a_run_killed_while_it_writes_and_calls_goes_on_with_both() {
     needs!("bcftools", "bgzip", "bash");
-    let expected = called_afterwards(&[]);
+    let expected = call_after_alignment(&[]);
     // The third region does not end.
     let slow = "mktemp $here/XXXXXX.seen >/dev/null; [ -e $here/hurry ] || [ $(ls $here/*.seen | wc -l) -lt 3 ] || exec sleep 2000";
-    let hindered = Hindered::new(slow);
+    let hindered = WrappedBcftoolsRun::new(slow);
     let out = &hindered.out;
-    let running = hindered.run().start();
+    let running = hindered.run().spawn();
     wait_for_children(running.process_id(), "2000", 1);
-    signal(running.process_id(), libc::SIGKILL);
-    let killed = running.finish();
-    assert_eq!(count(&killed, "called"), 2, "{}", killed.report());
-    assert!(count(&killed, "written") > 10 && !out.join("s.bam").exists(), "{}", killed.report());
-    hindered.leave("hurry");
-    let resumed = hindered.run().arg("--resume").succeeds();
-    assert!(resumed.stderr.contains("{\"event\":\"call_resumed\",\"regions\":2}"), "{}", resumed.report());
-    assert!(resumed.stderr.contains("\"event\":\"resumed\""), "{}", resumed.report());
-    let seen = scratch::names(&hindered.here).len() - 1;
-    assert_eq!(seen, count(&killed, "called") + count(&resumed, "called") + 1, "{}", resumed.report());
+    send_signal(running.process_id(), libc::SIGKILL);
+    let killed = running.wait_with_output();
+    assert_eq!(count_events(&killed, "called"), 2, "{}", killed.describe());
+    assert!(count_events(&killed, "written") > 10 && !out.join("s.bam").exists(), "{}", killed.describe());
+    hindered.create_file("hurry");
+    let resumed = hindered.run().arg("--resume").run_ok();
+    assert!(resumed.stderr.contains("{\"event\":\"call_resumed\",\"regions\":2}"), "{}", resumed.describe());
+    assert!(resumed.stderr.contains("\"event\":\"resumed\""), "{}", resumed.describe());
+    let seen = scratch::entry_names(&hindered.script_directory).len() - 1;
+    assert_eq!(seen, count_events(&killed, "called") + count_events(&resumed, "called") + 1, "{}", resumed.describe());
     assert_same(&out.join("s.vcf.gz"), &expected);
-    let aligned = Aligned::get();
-    let view = |bam: &Path| Tool::need("samtools").run(["view".as_ref(), bam.as_os_str()]).stdout;
+    let aligned = AlignedSample::cached();
+    let view = |bam: &Path| Tool::require("samtools").run(["view".as_ref(), bam.as_os_str()]).stdout;
     assert!(view(&out.join("s.bam")) == view(&aligned.bam()), "the BAM is another one");
-    assert!(scratch::names(out).iter().all(|name| !name.starts_with('.')), "{:?}", scratch::names(out));
+    assert!(scratch::entry_names(out).iter().all(|name| !name.starts_with('.')), "{:?}", scratch::entry_names(out));
 }
 
 #[test]
@@ -264,39 +272,43 @@ fn a_run_killed_while_it_calls_from_the_whole_bam_goes_on_with_the_calling_alone
     let template = format!("bash {} {{reference}} {{bam}} {{bed}} {{out}}", script.display());
     let out = scratch::directory("live-killed");
     let run = || align_and_call(&out, &template).args(["--threads", "1"]);
-    let running = run().start();
+    let running = run().spawn();
     wait_for_children(running.process_id(), "2000", 1);
-    signal(running.process_id(), libc::SIGKILL);
-    let killed = running.finish();
-    assert_eq!(count(&killed, "called"), 2, "{}", killed.report());
+    send_signal(running.process_id(), libc::SIGKILL);
+    let killed = running.wait_with_output();
+    assert_eq!(count_events(&killed, "called"), 2, "{}", killed.describe());
     assert!(out.join("s.bam").is_file() && !out.join("s.vcf.gz").exists());
     fs::write(directory.join("hurry"), "").expect("scratch can be written to");
-    let resumed = run().arg("--resume").succeeds();
-    assert!(resumed.stderr.contains("already complete") && count(&resumed, "written") == 0, "{}", resumed.report());
-    assert!(resumed.stderr.contains("{\"event\":\"call_resumed\",\"regions\":2}"), "{}", resumed.report());
-    assert_same(&out.join("s.vcf.gz"), &called_afterwards(&["--caller", &template]));
-    assert_eq!(json(&out.join("run.json"))["calling"]["resumed_regions"], 2);
+    let resumed = run().arg("--resume").run_ok();
+    assert!(
+        resumed.stderr.contains("already complete") && count_events(&resumed, "written") == 0,
+        "{}",
+        resumed.describe()
+    );
+    assert!(resumed.stderr.contains("{\"event\":\"call_resumed\",\"regions\":2}"), "{}", resumed.describe());
+    assert_same(&out.join("s.vcf.gz"), &call_after_alignment(&["--caller", &template]));
+    assert_eq!(read_json(&out.join("run.json"))["calling"]["resumed_regions"], 2);
 }
 
 #[test]
 fn a_caller_that_fails_leaves_a_whole_bam_and_no_vcf() {
     needs!("bcftools", "bgzip", "bash");
-    let expected = called_afterwards(&[]);
+    let expected = call_after_alignment(&[]);
     let text = "[ -e $here/mended ] || case \"$*\" in *chr1:30001-*) echo 'the sky fell' >&2; exit 7;; esac";
-    let hindered = Hindered::new(text);
+    let hindered = WrappedBcftoolsRun::new(text);
     let out = &hindered.out;
     let failed = hindered.run().run();
-    failed.refuses(&[ENGINE], &["calling chr1:31001-38000", "2 times", "the sky fell"]);
-    assert!(failed.stderr.contains("called when the BAM is whole"), "{}", failed.report());
-    let names = scratch::names(out);
+    failed.assert_rejected(&[EXIT_ENGINE], &["calling chr1:31001-38000", "2 times", "the sky fell"]);
+    assert!(failed.stderr.contains("called when the BAM is whole"), "{}", failed.describe());
+    let names = scratch::entry_names(out);
     assert!(names.iter().any(|name| name == "s.bam") && !names.iter().any(|name| name == "s.vcf.gz"), "{names:?}");
-    godwit().arg("verify").arg(out).succeeds();
-    hindered.leave("mended");
-    let resumed = hindered.run().arg("--resume").succeeds();
-    assert_eq!(count(&resumed, "written"), 0, "{}", resumed.report());
-    assert!(count(&failed, "called") > 0, "{}", failed.report());
-    let regions = json(&out.join("run.json"))["calling"]["regions"].as_array().map_or(0, Vec::len);
-    assert_eq!(count(&failed, "called") + count(&resumed, "called"), regions, "{}", resumed.report());
+    godwit().arg("verify").arg(out).run_ok();
+    hindered.create_file("mended");
+    let resumed = hindered.run().arg("--resume").run_ok();
+    assert_eq!(count_events(&resumed, "written"), 0, "{}", resumed.describe());
+    assert!(count_events(&failed, "called") > 0, "{}", failed.describe());
+    let regions = read_json(&out.join("run.json"))["calling"]["regions"].as_array().map_or(0, Vec::len);
+    assert_eq!(count_events(&failed, "called") + count_events(&resumed, "called"), regions, "{}", resumed.describe());
     assert_same(&out.join("s.vcf.gz"), &expected);
 }
 
@@ -305,34 +317,34 @@ fn calling_that_makes_no_sense_is_refused_before_anything_is_aligned() {
     needs!("bcftools");
     let out = scratch::directory("live-refused");
     for (words, code, named) in [
-        (&["--padding", "5"][..], USAGE, "--call"),
-        (&["--call", "--format", "parquet"], USAGE, "--format"),
-        (&["--call", "bcftools", "--caller-args", "-r chr1"], USAGE, "--regions"),
+        (&["--padding", "5"][..], EXIT_USAGE, "--call"),
+        (&["--call", "--format", "parquet"], EXIT_USAGE, "--format"),
+        (&["--call", "bcftools", "--caller-args", "-r chr1"], EXIT_USAGE, "--regions"),
         (&["--call", "--regions", "nowhere.bed"], 4, "nowhere.bed"),
     ] {
         let run = align(&out).args(words).run();
-        run.refuses(&[code], &[named]);
-        assert_eq!(count(&run, "aligned"), 0, "{}", run.report());
-        align(&out).args(words).arg("--dry-run").run().refuses(&[code], &[named]);
+        run.assert_rejected(&[code], &[named]);
+        assert_eq!(count_events(&run, "aligned"), 0, "{}", run.describe());
+        align(&out).args(words).arg("--dry-run").run().assert_rejected(&[code], &[named]);
     }
     let dry = align(&out).args(["--call", "freebayes", "--dry-run"]).env("PATH", "/nowhere").run();
-    dry.refuses(&[4], &["freebayes"]);
-    assert_eq!(scratch::names(&out), [] as [&str; 0]);
+    dry.assert_rejected(&[4], &["freebayes"]);
+    assert_eq!(scratch::entry_names(&out), [] as [&str; 0]);
 }
 
-/// The genome of [`Aligned`] with one base of `chrX` changed: equal names, equal lengths.
+/// Writes the genome of [`AlignedSample`] with one base of `chrX` changed: equal names, equal lengths.
 fn other_reference() -> PathBuf {
     let reference = scratch::directory("other-bases").join("ref.fa");
-    let text = fs::read_to_string(&Aligned::get().reference).expect("it is text");
+    let text = fs::read_to_string(&AlignedSample::cached().reference).expect("it is text");
     let (before, after) = text.split_once(">chrX\n").expect("it has this contig");
     let base = if after.starts_with('A') { "C" } else { "A" };
     fs::write(&reference, format!("{before}>chrX\n{base}{}", &after[1..])).expect("scratch can be written to");
     reference
 }
 
-/// MD5 of chrX as samtools has it.
-fn md5_of_x(reference: &Path) -> String {
-    let dictionary = Tool::need("samtools").run(["dict".as_ref(), reference.as_os_str()]).stdout;
+/// Returns the MD5 of chrX as samtools computes it.
+fn md5_of_chrx(reference: &Path) -> String {
+    let dictionary = Tool::require("samtools").run(["dict".as_ref(), reference.as_os_str()]).stdout;
     let text = String::from_utf8(dictionary).expect("it is text");
     let line = text.lines().find(|line| line.contains("SN:chrX\t")).expect("it has this contig");
     line.split('\t').find_map(|field| field.strip_prefix("M5:")).expect("dict writes M5").to_owned()
@@ -341,42 +353,44 @@ fn md5_of_x(reference: &Path) -> String {
 #[test]
 fn a_reference_with_equal_names_and_lengths_is_told_by_its_checksum() {
     needs!("bcftools", "samtools");
-    let (aligned, other) = (Aligned::get(), other_reference());
+    let (aligned, other) = (AlignedSample::cached(), other_reference());
     let directory = scratch::directory("checksums");
-    // CRAM has checksums; a BAM has them where its aligner was told of them.
+    // CRAM has checksums; a BAM has them where its aligner was given them.
     let (bam, header) = (directory.join("s.bam"), directory.join("header.sam"));
-    let view = |words: &[&str]| Tool::need("samtools").run(words).stdout;
+    let view = |words: &[&str]| Tool::require("samtools").run(words).stdout;
     let text = String::from_utf8(view(&["view", "-H", aligned.bam().to_str().expect("plain")])).expect("it is text");
-    let known = md5_of_x(&aligned.reference);
+    let known = md5_of_chrx(&aligned.reference);
     fs::write(&header, text.replace("LN:20000", &format!("LN:20000\tM5:{}", known.to_uppercase()))).expect("scratch");
     let bytes = view(&["reheader", header.to_str().expect("plain"), aligned.bam().to_str().expect("plain")]);
     fs::write(&bam, bytes).expect("scratch can be written to");
-    Tool::need("samtools").run(["index".as_ref(), bam.as_os_str()]);
-    let md5s = [known.clone(), md5_of_x(&other)];
-    for reads in [aligned.run.join("s.cram"), bam.clone()] {
+    Tool::require("samtools").run(["index".as_ref(), bam.as_os_str()]);
+    let md5s = [known.clone(), md5_of_chrx(&other)];
+    for reads in [aligned.output.join("s.cram"), bam.clone()] {
         let call = |reference: &Path, out: &str| {
             let command = godwit().arg("call").arg("--reference").arg(reference).arg("--reads").arg(&reads);
             command.arg("--out").arg(directory.join(out)).run()
         };
         let refused = call(&other, "a.vcf.gz");
         let lower = refused.stderr.to_lowercase();
-        refused
-            .refuses(&[INPUT], &["chrX", "ref.fa", reads.file_name().and_then(|name| name.to_str()).expect("plain")]);
-        assert!(md5s.iter().all(|md5| lower.contains(md5)), "{}", refused.report());
+        refused.assert_rejected(
+            &[EXIT_INPUT],
+            &["chrX", "ref.fa", reads.file_name().and_then(|name| name.to_str()).expect("plain")],
+        );
+        assert!(md5s.iter().all(|md5| lower.contains(md5)), "{}", refused.describe());
         assert!(!directory.join("a.vcf.gz").exists());
         let accepted = call(&aligned.reference, "b.vcf.gz");
-        assert!(accepted.status.success(), "{}", accepted.report());
+        assert!(accepted.status.success(), "{}", accepted.describe());
     }
     let markdup = |reference: &Path| {
         let command = godwit().arg("markdup").arg(&bam).arg("--metrics").arg("--reference").arg(reference);
         command.arg("--out").arg(directory.join("marked.bam")).run()
     };
-    markdup(&other).refuses(&[INPUT], &["chrX", "M5", "s.bam"]);
+    markdup(&other).assert_rejected(&[EXIT_INPUT], &["chrX", "M5", "s.bam"]);
     assert!(!directory.join("marked.bam").exists() && markdup(&aligned.reference).status.success());
-    if gatk::missing().is_none() {
+    if gatk::missing_requirement().is_none() {
         let known = directory.join("b.vcf.gz");
         let command = godwit().arg("recalibrate").arg("--reference").arg(&other).arg("--reads").arg(&bam);
         let command = command.arg("--known-sites").arg(known).arg("--out").arg(directory.join("r.bam"));
-        command.env("GODWIT_GATK", gatk::jars()).run().refuses(&[INPUT], &["chrX", "M5"]);
+        command.env("GODWIT_GATK", gatk::jar_directory()).run().assert_rejected(&[EXIT_INPUT], &["chrX", "M5"]);
     }
 }

@@ -1,38 +1,40 @@
-//! What godwit does with what it cannot use: the exit code of the contract, a last line that starts `godwit: error:` and
-//! names the place, and no file that looks finished.
+//! Errors for input that godwit cannot use: the exit code of the contract, a last line that starts with `godwit: error:`
+//! and names the position, and no file that looks finished.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use godwit_tests::binary::{Finished, Godwit, godwit, path as godwit_path};
-use godwit_tests::processes::{signal, wait_for_children, wait_until_idle};
-use godwit_tests::reads::{Comments, Sample, SampleSpec};
+use godwit_tests::binary::{GodwitCommand, GodwitOutput, godwit, path as godwit_path};
+use godwit_tests::processes::{child_processes, send_signal, wait_until_idle};
+use godwit_tests::sample::{Sample, SampleSpec, TitleComments};
 use godwit_tests::tool::Tool;
+use godwit_tests::wait::wait_for;
 use godwit_tests::{needs, scratch};
 
 /// Exit codes of the command-line contract.
-const USAGE: i32 = 2;
-const BAD_DATA: i32 = 3;
-const MACHINE: i32 = 4;
-const ENGINE: i32 = 5;
+const EXIT_USAGE: i32 = 2;
+const EXIT_INPUT: i32 = 3;
+const EXIT_MACHINE: i32 = 4;
+const EXIT_ENGINE: i32 = 5;
 
-/// Files that a finished run leaves, by their ends.
-const FINAL_NAMES: [&str; 6] = [".bam", ".bam.bai", ".duplicates.txt", ".flagstat.txt", ".idxstats.txt", "run.json"];
+/// Suffixes of the files that a finished run leaves.
+const OUTPUT_SUFFIXES: [&str; 6] =
+    [".bam", ".bam.bai", ".duplicates.txt", ".flagstat.txt", ".idxstats.txt", "run.json"];
 
 fn sample() -> std::sync::Arc<Sample> {
     let lanes = vec![1500, 900];
-    Sample::get(&SampleSpec { seed: 11, lanes, paired: true, alternate: false, comments: Comments::Illumina })
+    Sample::cached(&SampleSpec { seed: 11, lanes, paired: true, alternate: false, comments: TitleComments::Illumina })
 }
 
-/// The plain-text files of a sample's second lane, as text.
-fn mates() -> [String; 2] {
+/// Returns the plain-text files of a sample's second lane.
+fn mate_files() -> [String; 2] {
     let sample = sample();
     let text = |mate: usize| std::fs::read_to_string(&sample.lanes[1].reads[mate]).expect("the sample was written");
     [text(0), text(1)]
 }
 
 /// Writes `files` and aligns them against the sample's reference, or against `reference`.
-fn align_files(files: &[(&str, &[u8])], reference: Option<&Path>) -> (Finished, PathBuf) {
+fn align_files(files: &[(&str, &[u8])], reference: Option<&Path>) -> (GodwitOutput, PathBuf) {
     let directory = scratch::directory("bad-input");
     let reads: Vec<PathBuf> = files
         .iter()
@@ -42,31 +44,31 @@ fn align_files(files: &[(&str, &[u8])], reference: Option<&Path>) -> (Finished, 
         })
         .collect();
     let sample = sample();
-    let reference = reference.unwrap_or_else(|| sample.indexed_by_godwit());
+    let reference = reference.unwrap_or_else(|| sample.godwit_indexed_reference());
     let out = directory.join("out");
     (align(reference, &reads, &out).run(), out)
 }
 
-fn align(reference: &Path, reads: &[PathBuf], out: &Path) -> Godwit {
+fn align(reference: &Path, reads: &[PathBuf], out: &Path) -> GodwitCommand {
     let command = godwit().arg("align").arg("--reference").arg(reference).arg("--reads").args(reads);
     command.args(["--sample", "bad", "--threads", "2", "--block-bases", "50000", "--out"]).arg(out)
 }
 
-/// Checks that nothing in `directory` looks finished.
+/// Checks that no file in `directory` looks finished.
 fn assert_nothing_finished(directory: &Path) {
     let Ok(entries) = std::fs::read_dir(directory) else { return };
     for entry in entries.flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         let hidden = name.starts_with('.');
-        assert!(hidden || !FINAL_NAMES.iter().any(|end| name.ends_with(end)), "{name} looks finished");
+        assert!(hidden || !OUTPUT_SUFFIXES.iter().any(|end| name.ends_with(end)), "{name} looks finished");
     }
 }
 
-/// Aligns `files` and checks that they are refused as bad data, with `words` in the message.
-fn refused(files: &[(&str, &[u8])], words: &[&str]) {
+/// Aligns `files` and checks that they are rejected as bad data, with `words` in the message.
+fn assert_rejected(files: &[(&str, &[u8])], words: &[&str]) {
     needs!("bwa");
     let (finished, out) = align_files(files, None);
-    finished.refuses(&[BAD_DATA], words);
+    finished.assert_rejected(&[EXIT_INPUT], words);
     assert_nothing_finished(&out);
 }
 
@@ -76,7 +78,7 @@ fn gzip(text: &[u8]) -> Vec<u8> {
     encoder.write_all(text).and_then(|()| encoder.finish()).expect("memory can be written to")
 }
 
-/// Line `number` of `text` (0-based) replaced.
+/// Returns `text` with line `number` (0-based) replaced.
 fn with_line(text: &str, number: usize, line: &str) -> String {
     let mut lines: Vec<&str> = text.lines().collect();
     lines[number] = line;
@@ -97,99 +99,103 @@ fn cram_that_brings_its_library_down_is_damaged_data() {
             command = command.arg("--reference").arg(&reference);
         }
         let finished = command.run();
-        finished.refuses(&[BAD_DATA], &[&format!("{name}.cram"), "damaged"]);
+        finished.assert_rejected(&[EXIT_INPUT], &[&format!("{name}.cram"), "damaged"]);
         assert_nothing_finished(&directory);
     }
 }
 
 #[test]
 fn a_truncated_gzip_file_is_named() {
-    let [one, two] = mates();
+    let [one, two] = mate_files();
     let packed = gzip(two.as_bytes());
-    refused(&[("r1.fq", one.as_bytes()), ("r2.fq.gz", &packed[..packed.len() * 2 / 3])], &["r2.fq.gz", "truncated"]);
+    assert_rejected(
+        &[("r1.fq", one.as_bytes()), ("r2.fq.gz", &packed[..packed.len() * 2 / 3])],
+        &["r2.fq.gz", "truncated"],
+    );
 }
 
 #[test]
 fn a_truncated_last_record_is_refused() {
-    let [one, two] = mates();
+    let [one, two] = mate_files();
     let cut = two.trim_end().rfind('\n').expect("FASTQ has lines");
-    refused(&[("r1.fq", one.as_bytes()), ("r2.fq", &two.as_bytes()[..cut])], &["r2.fq"]);
+    assert_rejected(&[("r1.fq", one.as_bytes()), ("r2.fq", &two.as_bytes()[..cut])], &["r2.fq"]);
 }
 
 #[test]
 fn garbage_in_the_middle_of_text_is_refused() {
-    let [one, two] = mates();
+    let [one, two] = mate_files();
     let mut bytes = two.into_bytes();
     let middle = bytes.len() / 2;
     for (place, byte) in bytes[middle..middle + 3000].iter_mut().enumerate() {
         *byte = (place * 37 + 128) as u8;
     }
-    refused(&[("r1.fq", one.as_bytes()), ("r2.fq", &bytes)], &["r2.fq"]);
+    assert_rejected(&[("r1.fq", one.as_bytes()), ("r2.fq", &bytes)], &["r2.fq"]);
 }
 
 #[test]
 fn garbage_in_the_middle_of_gzip_is_refused() {
-    let [one, two] = mates();
+    let [one, two] = mate_files();
     let mut packed = gzip(two.as_bytes());
     let middle = packed.len() / 2;
     packed[middle..middle + 500].fill(0x5a);
-    refused(&[("r1.fq", one.as_bytes()), ("r2.fq.gz", &packed)], &["r2.fq.gz"]);
+    assert_rejected(&[("r1.fq", one.as_bytes()), ("r2.fq.gz", &packed)], &["r2.fq.gz"]);
 }
 
 #[test]
 fn garbage_after_a_gzip_member_is_refused() {
-    let [one, two] = mates();
+    let [one, two] = mate_files();
     let packed = [gzip(two.as_bytes()), b"this is no gzip member".to_vec()].concat();
-    refused(&[("r1.fq", one.as_bytes()), ("r2.fq.gz", &packed)], &["r2.fq.gz"]);
+    assert_rejected(&[("r1.fq", one.as_bytes()), ("r2.fq.gz", &packed)], &["r2.fq.gz"]);
 }
 
 #[test]
 fn mates_out_of_step_are_named_with_their_record() {
-    let [one, two] = mates();
+    let [one, two] = mate_files();
     let wrong = with_line(&two, 4 * 700, "@somebody:else");
-    refused(&[("r1.fq", one.as_bytes()), ("r2.fq", wrong.as_bytes())], &["701", "somebody:else"]);
+    assert_rejected(&[("r1.fq", one.as_bytes()), ("r2.fq", wrong.as_bytes())], &["701", "somebody:else"]);
 }
 
 #[test]
 fn a_missing_mate_at_the_end_is_refused() {
-    let [one, two] = mates();
+    let [one, two] = mate_files();
     let shorter: Vec<&str> = two.lines().take(4 * 899).collect();
-    refused(&[("r1.fq", one.as_bytes()), ("r2.fq", (shorter.join("\n") + "\n").as_bytes())], &["r2.fq", "899"]);
+    assert_rejected(&[("r1.fq", one.as_bytes()), ("r2.fq", (shorter.join("\n") + "\n").as_bytes())], &["r2.fq", "899"]);
 }
 
 #[test]
 fn a_quality_string_of_another_length_is_named_with_its_record() {
-    let [one, two] = mates();
+    let [one, two] = mate_files();
     let wrong = with_line(&two, 4 * 500 + 3, "III");
-    refused(&[("r1.fq", one.as_bytes()), ("r2.fq", wrong.as_bytes())], &["r2.fq", "501", "3 qualities"]);
+    assert_rejected(&[("r1.fq", one.as_bytes()), ("r2.fq", wrong.as_bytes())], &["r2.fq", "501", "3 qualities"]);
 }
 
 #[test]
 fn an_empty_file_is_refused() {
-    refused(&[("r1.fq", b""), ("r2.fq", b"")], &["r1.fq", "no reads"]);
-    refused(&[("r1.fq.gz", &gzip(b""))], &["r1.fq.gz", "no reads"]);
+    assert_rejected(&[("r1.fq", b""), ("r2.fq", b"")], &["r1.fq", "no reads"]);
+    assert_rejected(&[("r1.fq.gz", &gzip(b""))], &["r1.fq.gz", "no reads"]);
 }
 
 #[test]
 fn a_file_that_is_no_fastq_is_refused() {
-    refused(&[("r1.fq", b"BAM\x01 or something else\n")], &["r1.fq"]);
+    assert_rejected(&[("r1.fq", b"BAM\x01 or something else\n")], &["r1.fq"]);
 }
 
 #[test]
 fn a_missing_file_of_reads_is_a_matter_of_this_machine() {
     needs!("bwa");
     let directory = scratch::directory("bad-input");
-    let finished = align(sample().indexed_by_godwit(), &[directory.join("nowhere.fq")], &directory.join("out")).run();
-    finished.refuses(&[MACHINE], &["nowhere.fq"]);
+    let finished =
+        align(sample().godwit_indexed_reference(), &[directory.join("nowhere.fq")], &directory.join("out")).run();
+    finished.assert_rejected(&[EXIT_MACHINE], &["nowhere.fq"]);
     assert_nothing_finished(&directory.join("out"));
 }
 
-/// A copy of the indexed reference that a test may damage.
-fn own_reference() -> PathBuf {
-    let indexed = sample().indexed_by_godwit().to_path_buf();
+/// Copies the indexed reference, so that a test may damage it.
+fn copy_reference() -> PathBuf {
+    let indexed = sample().godwit_indexed_reference().to_path_buf();
     let directory = scratch::directory("own-reference");
     let from = indexed.parent().expect("the reference lies in a directory");
-    // In name order, and the FASTA file before what was made from it, so that modification times keep their order.
+    // In name order, and the FASTA file before its index files, so that modification times keep their order.
     let mut entries: Vec<PathBuf> =
         std::fs::read_dir(from).expect("it can be read").map(|entry| entry.expect("it can be read").path()).collect();
     entries.sort();
@@ -200,29 +206,29 @@ fn own_reference() -> PathBuf {
     directory.join("ref.fa")
 }
 
-fn one_pair_files() -> [String; 2] {
-    mates().map(|text| text.lines().take(400).flat_map(|line| [line, "\n"]).collect())
+fn single_pair_fastq() -> [String; 2] {
+    mate_files().map(|text| text.lines().take(400).flat_map(|line| [line, "\n"]).collect())
 }
 
-/// Aligns a few good reads against `reference` and checks the refusal.
-fn refused_reference(reference: &Path, codes: &[i32], words: &[&str]) {
-    let [one, two] = one_pair_files();
+/// Aligns a few good reads against `reference` and checks that it is rejected.
+fn assert_reference_rejected(reference: &Path, codes: &[i32], words: &[&str]) {
+    let [one, two] = single_pair_fastq();
     let files = [("r1.fq", one.as_bytes()), ("r2.fq", two.as_bytes())];
     let (finished, out) = align_files(&files, Some(reference));
-    finished.refuses(codes, words);
+    finished.assert_rejected(codes, words);
     assert_nothing_finished(&out);
 }
 
 #[test]
 fn a_missing_index_names_the_command_that_makes_it() {
     needs!("bwa");
-    let reference = own_reference();
+    let reference = copy_reference();
     for entry in std::fs::read_dir(reference.parent().expect("joined before")).expect("it can be read").flatten() {
         if entry.path() != reference {
             std::fs::remove_file(entry.path()).expect("our own copy can be removed");
         }
     }
-    refused_reference(&reference, &[MACHINE], &["ref.fa", "godwit index"]);
+    assert_reference_rejected(&reference, &[EXIT_MACHINE], &["ref.fa", "godwit index"]);
 }
 
 #[test]
@@ -231,16 +237,19 @@ fn a_part_of_the_index_missing_or_cut_short_is_refused() {
     // bwa-mem3 does not read the first two.
     let parts = [("bwt", 1000, "bwa"), ("sa", 0, "bwa"), ("pac", 10, "auto"), ("bwt.2bit.64", 1000, "bwa-mem3")];
     for (part, keep, aligner) in parts {
-        let reference = own_reference();
+        let reference = copy_reference();
         let path = PathBuf::from(format!("{}.{part}", reference.display()));
         let bytes = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         std::fs::write(&path, &bytes[..keep]).expect("our own copy can be written to");
         let [one, two] = ["r1.fq", "r2.fq"].map(|name| reference.with_file_name(name));
-        for (file, text) in [&one, &two].into_iter().zip(one_pair_files()) {
+        for (file, text) in [&one, &two].into_iter().zip(single_pair_fastq()) {
             std::fs::write(file, text).expect("scratch can be written to");
         }
         let out = reference.with_file_name("out");
-        align(&reference, &[one, two], &out).args(["--aligner", aligner]).run().refuses(&[BAD_DATA], &[part, "index"]);
+        align(&reference, &[one, two], &out)
+            .args(["--aligner", aligner])
+            .run()
+            .assert_rejected(&[EXIT_INPUT], &[part, "index"]);
         assert_nothing_finished(&out);
     }
 }
@@ -248,14 +257,14 @@ fn a_part_of_the_index_missing_or_cut_short_is_refused() {
 #[test]
 fn an_index_older_than_its_reference_or_of_another_is_refused() {
     needs!("bwa");
-    let reference = own_reference();
-    // The same contigs at other lengths: what somebody gets who edits a reference and forgets its index.
+    let reference = copy_reference();
+    // The same contigs at other lengths, as when a user edits a reference and does not rebuild its index.
     let text = std::fs::read_to_string(&reference).expect("it was copied").replacen("\nA", "\nAACGT", 40);
     std::fs::write(&reference, text).expect("our own copy can be written to");
-    refused_reference(&reference, &[BAD_DATA], &["ref.fa", "index"]);
-    let reference = own_reference();
+    assert_reference_rejected(&reference, &[EXIT_INPUT], &["ref.fa", "index"]);
+    let reference = copy_reference();
     std::fs::write(&reference, ">other\nACGTACGTACGTACGT\n").expect("our own copy can be written to");
-    refused_reference(&reference, &[BAD_DATA], &["ref.fa", "index"]);
+    assert_reference_rejected(&reference, &[EXIT_INPUT], &["ref.fa", "index"]);
 }
 
 #[test]
@@ -266,17 +275,17 @@ fn duplicate_contig_names_are_refused_when_indexing() {
     let bases = "ACGTTGCAAGCTTGCATGCCTGCAGGTCGACTCTAGAGGATCCCCGGGTACC";
     std::fs::write(&reference, format!(">a\n{bases}\n>b\n{bases}\n>a\n{bases}\n")).expect("scratch can be written to");
     let finished = godwit().arg("index").arg(&reference).run();
-    finished.refuses(&[BAD_DATA], &["twice.fa", "a"]);
+    finished.assert_rejected(&[EXIT_INPUT], &["twice.fa", "a"]);
 }
 
 #[test]
 fn a_reference_that_is_missing_or_no_fasta_is_refused_when_indexing() {
     needs!("bwa");
     let directory = scratch::directory("no-reference");
-    godwit().arg("index").arg(directory.join("nowhere.fa")).run().refuses(&[MACHINE], &["nowhere.fa"]);
+    godwit().arg("index").arg(directory.join("nowhere.fa")).run().assert_rejected(&[EXIT_MACHINE], &["nowhere.fa"]);
     for (name, bytes) in [("empty.fa", &b""[..]), ("text.fa", b"this is no FASTA\n")] {
         std::fs::write(directory.join(name), bytes).expect("the scratch directory can be written to");
-        godwit().arg("index").arg(directory.join(name)).run().refuses(&[BAD_DATA], &[name]);
+        godwit().arg("index").arg(directory.join(name)).run().assert_rejected(&[EXIT_INPUT], &[name]);
     }
 }
 
@@ -287,8 +296,8 @@ fn an_output_directory_that_cannot_be_made_is_refused() {
     let file = directory.join("file");
     std::fs::write(&file, "in the way").expect("the scratch directory can be written to");
     for out in [file.clone(), file.join("below"), PathBuf::from("/proc/godwit-output")] {
-        let finished = align(sample().indexed_by_godwit(), &sample().lanes[1].reads, &out).run();
-        finished.refuses(&[MACHINE], &[out.to_str().expect("scratch paths are UTF-8")]);
+        let finished = align(sample().godwit_indexed_reference(), &sample().lanes[1].reads, &out).run();
+        finished.assert_rejected(&[EXIT_MACHINE], &[out.to_str().expect("scratch paths are UTF-8")]);
     }
     assert_eq!(std::fs::read_to_string(&file).expect("it is still there"), "in the way");
 }
@@ -297,15 +306,16 @@ fn an_output_directory_that_cannot_be_made_is_refused() {
 fn markdup_into_a_missing_or_unwritable_directory_is_refused() {
     let directory = scratch::directory("markdup-output");
     let input = directory.join("in.sam");
-    std::fs::write(&input, godwit_tests::fuzz::case(1).to_text()).expect("the scratch directory can be written to");
+    std::fs::write(&input, godwit_tests::sam_fuzzer::generate_sam(1).to_text())
+        .expect("the scratch directory can be written to");
     for place in ["nowhere", "in.sam"] {
         let out = directory.join(place).join("out.bam");
         let finished = godwit().arg("markdup").arg(&input).arg("--out").arg(&out).run();
-        finished.refuses(&[MACHINE], &[place]);
+        finished.assert_rejected(&[EXIT_MACHINE], &[place]);
     }
     let finished =
         godwit().arg("markdup").arg(directory.join("none.sam")).arg("--out").arg(directory.join("o.bam")).run();
-    finished.refuses(&[MACHINE], &["none.sam"]);
+    finished.assert_rejected(&[EXIT_MACHINE], &["none.sam"]);
     assert_nothing_finished(&directory);
 }
 
@@ -314,9 +324,9 @@ fn markdup_refuses_a_bam_cut_at_a_block_edge_and_a_broken_sam() {
     needs!("samtools");
     let directory = scratch::directory("markdup-broken");
     let (text, whole) = (directory.join("in.sam"), directory.join("in.bam"));
-    let case = godwit_tests::fuzz::case(3);
+    let case = godwit_tests::sam_fuzzer::generate_sam(3);
     std::fs::write(&text, case.to_text()).expect("the scratch directory can be written to");
-    Tool::need("samtools").run(["view".as_ref(), "-bo".as_ref(), whole.as_os_str(), text.as_os_str()]);
+    Tool::require("samtools").run(["view".as_ref(), "-bo".as_ref(), whole.as_os_str(), text.as_os_str()]);
     let bytes = std::fs::read(&whole).expect("samtools wrote it");
     // The last 28 bytes are the empty block that ends a BGZF file.
     let broken: [(&str, Vec<u8>); 4] = [
@@ -331,16 +341,16 @@ fn markdup_refuses_a_bam_cut_at_a_block_edge_and_a_broken_sam() {
         let out = directory.join("out").join(format!("{name}.bam"));
         std::fs::create_dir_all(out.parent().expect("joined before")).expect("scratch can be written to");
         let finished = godwit().arg("markdup").arg(&input).arg("--out").arg(&out).run();
-        finished.refuses(&[BAD_DATA], &[name]);
+        finished.assert_rejected(&[EXIT_INPUT], &[name]);
         assert_nothing_finished(&directory.join("out"));
     }
 }
 
 /// A file system of a given size, unmounted on drop.
-struct SmallDisk(PathBuf);
+struct TmpfsMount(PathBuf);
 
-impl SmallDisk {
-    /// `None` when this user may not mount.
+impl TmpfsMount {
+    /// Mounts the file system; `None` when this user may not mount.
     fn new(size: &str) -> Option<Self> {
         let path = scratch::directory("small-disk");
         let mount = Tool::find("mount")?;
@@ -350,10 +360,10 @@ impl SmallDisk {
     }
 }
 
-impl Drop for SmallDisk {
+impl Drop for TmpfsMount {
     fn drop(&mut self) {
-        // A mount that stays is a nuisance, not a wrong result.
-        let _ = Tool::need("umount").command().arg("-l").arg(&self.0).output();
+        // A mount that stays does not make a result wrong.
+        let _ = Tool::require("umount").command().arg("-l").arg(&self.0).output();
     }
 }
 
@@ -362,23 +372,23 @@ fn a_full_disk_is_a_matter_of_this_machine() {
     needs!("bwa");
     let reads = &sample().lanes[1].reads;
     let elsewhere = scratch::directory("full-disk");
-    if let Some(disk) = SmallDisk::new("64k") {
+    if let Some(disk) = TmpfsMount::new("64k") {
         // Once with scratch files on a good disk, so that only the last step fails; once with everything on the full one.
         for temp in [Some(&elsewhere), None] {
             let out = disk.0.join("out");
-            let command = align(sample().indexed_by_godwit(), reads, &out);
+            let command = align(sample().godwit_indexed_reference(), reads, &out);
             let finished = match temp {
                 Some(temp) => command.arg("--temp").arg(temp).run(),
                 None => command.run(),
             };
-            finished.refuses(&[MACHINE], &["space"]);
+            finished.assert_rejected(&[EXIT_MACHINE], &["space"]);
             assert_nothing_finished(&out);
         }
     }
-    // Everybody may limit the size of files, also where nobody may mount; the error is another one.
+    // Every user may limit the size of files, also where mounting is not permitted; the error differs.
     let out = elsewhere.join("limited");
-    let finished = align(sample().indexed_by_godwit(), reads, &out).largest_file(30_000).run();
-    finished.refuses(&[MACHINE], &[]);
+    let finished = align(sample().godwit_indexed_reference(), reads, &out).limit_file_size(30_000).run();
+    finished.assert_rejected(&[EXIT_MACHINE], &[]);
     assert_nothing_finished(&out);
 }
 
@@ -392,26 +402,31 @@ fn a_killed_aligner_is_a_failure_of_the_engine() {
         let path = godwit_path().with_file_name(&program);
         let out = scratch::directory("killed").join("out");
         let (input, mut kept) = std::io::pipe().expect("a pipe can be made");
-        let command = align(sample.indexed_by_godwit(), &["-".into()], &out).args(["--aligner", name]);
-        let running = command.stdin(input).start();
-        // Enough for a first chunk: the aligner is there, has some of the reads, and waits for the others, which never come.
+        let command = align(sample.godwit_indexed_reference(), &["-".into()], &out).args(["--aligner", name]);
+        let running = command.stdin(input).spawn();
+        // Enough for a first chunk: the aligner runs, has some of the reads, and waits for the others, which never come.
         kept.write_all(&text.repeat(1 + (3 << 20) / text.len())).expect("godwit takes it");
-        let process_id = wait_for_children(running.process_id(), path.to_str().expect("it is UTF-8"), 1)[0];
+        // Not the process that reports the aligner's version: the signal would then come too late.
+        let parent = running.process_id();
+        let process_id = wait_for("the aligner", || {
+            let started = child_processes(parent, path.to_str().expect("it is UTF-8"));
+            started.into_iter().find(|id| child_processes(parent, "align").contains(id))
+        });
         wait_until_idle(running.process_id());
-        signal(process_id, libc::SIGKILL);
-        running.finish().refuses(&[ENGINE], &[&program, "signal 9"]);
+        send_signal(process_id, libc::SIGKILL);
+        running.wait_with_output().assert_rejected(&[EXIT_ENGINE], &[&program, "signal 9"]);
         assert_nothing_finished(&out);
         drop(kept);
     }
 }
 
 /// Writes an executable script in place of `godwit-bwa` and runs godwit with it.
-fn with_aligner(script: &str) -> (Finished, PathBuf) {
+fn align_with_fake_bwa(script: &str) -> (GodwitOutput, PathBuf) {
     let directory = scratch::directory("other-aligner");
     let program = directory.join("godwit-bwa");
-    scratch::program(&program, script);
+    scratch::write_executable(&program, script);
     let out = directory.join("out");
-    let command = align(sample().indexed_by_godwit(), &sample().lanes[1].reads, &out);
+    let command = align(sample().godwit_indexed_reference(), &sample().lanes[1].reads, &out);
     (command.args(["--aligner", "bwa"]).env("GODWIT_BWA", &program).run(), out)
 }
 
@@ -419,11 +434,11 @@ fn with_aligner(script: &str) -> (Finished, PathBuf) {
 fn another_version_of_bwa_is_refused_and_both_are_named() {
     needs!("bwa", "perl");
     let real = godwit_path().with_file_name("godwit-bwa");
-    // The real program, with the version it tells changed on the way.
+    // The real program, with the version in its output changed.
     let change = "while (sysread STDIN, $bytes, 65536) { $bytes =~ s/0\\.7\\.17/0.7.19/; syswrite STDOUT, $bytes }";
     let script = format!("#!/bin/sh\n'{}' \"$@\" | perl -e '{change}'\n", real.display());
-    let (finished, out) = with_aligner(&script);
-    finished.refuses(&[MACHINE, ENGINE], &["0.7.19", "0.7.17"]);
+    let (finished, out) = align_with_fake_bwa(&script);
+    finished.assert_rejected(&[EXIT_MACHINE, EXIT_ENGINE], &["0.7.19", "0.7.17"]);
     assert_nothing_finished(&out);
 }
 
@@ -433,8 +448,8 @@ fn an_aligner_that_talks_nonsense_or_ends_at_once_is_a_failure_of_the_engine() {
     for script in
         ["#!/bin/sh\necho this is not what you expect\nsleep 1\n", "#!/bin/sh\necho out of luck >&2\nexit 3\n"]
     {
-        let (finished, out) = with_aligner(script);
-        finished.refuses(&[MACHINE, ENGINE], &["godwit-bwa"]);
+        let (finished, out) = align_with_fake_bwa(script);
+        finished.assert_rejected(&[EXIT_MACHINE, EXIT_ENGINE], &["godwit-bwa"]);
         assert_nothing_finished(&out);
     }
 }
@@ -443,9 +458,9 @@ fn an_aligner_that_talks_nonsense_or_ends_at_once_is_a_failure_of_the_engine() {
 fn too_little_memory_for_a_block_is_wrong_usage_and_names_the_minimum() {
     needs!("bwa");
     let out = scratch::directory("memory").join("out");
-    let command = godwit().arg("align").arg("--reference").arg(sample().indexed_by_godwit()).arg("--reads");
+    let command = godwit().arg("align").arg("--reference").arg(sample().godwit_indexed_reference()).arg("--reads");
     let command = command.args(&sample().lanes[1].reads).args(["--sample", "bad", "--memory", "1M", "--out"]).arg(&out);
-    command.run().refuses(&[USAGE], &["--memory", "minimum is"]);
+    command.run().assert_rejected(&[EXIT_USAGE], &["--memory", "minimum is"]);
     assert_nothing_finished(&out);
 }
 
@@ -453,8 +468,8 @@ fn too_little_memory_for_a_block_is_wrong_usage_and_names_the_minimum() {
 fn wrong_usage_exits_2() {
     for words in [&["align"][..], &["align", "--no-such-option"], &["no-such-verb"], &["markdup"]] {
         let finished = godwit().args(words).run();
-        assert_eq!(finished.status.code(), Some(USAGE), "{}", finished.report());
-        assert!(finished.stderr.contains("godwit: error:"), "{}", finished.report());
+        assert_eq!(finished.status.code(), Some(EXIT_USAGE), "{}", finished.describe());
+        assert!(finished.stderr.contains("godwit: error:"), "{}", finished.describe());
     }
 }
 
@@ -469,12 +484,13 @@ fn options_of_marking_that_cannot_be_met_are_refused() {
         godwit().arg("markdup").arg(&input).arg("--out").arg(directory.join("out.bam")).args(words).run()
     };
     let sorted = header.replace("unsorted", "coordinate");
-    run(&sorted, &["--duplicate-mode", "query"]).refuses(&[USAGE], &["in.sam", "SO:coordinate", "collate"]);
+    run(&sorted, &["--duplicate-mode", "query"])
+        .assert_rejected(&[EXIT_USAGE], &["in.sam", "SO:coordinate", "collate"]);
     for words in [&["--duplicates", "none", "--tagging-policy", "all"][..], &["--barcode-tag", "R"]] {
-        run(header, words).refuses(&[USAGE], &[words[0]]);
+        run(header, words).assert_rejected(&[EXIT_USAGE], &[words[0]]);
     }
     for words in [&["--duplex-umi"][..], &["--molecular-identifier-tag", "MI"]] {
-        run(header, words).refuses(&[USAGE], &["--barcode-tag"]);
+        run(header, words).assert_rejected(&[EXIT_USAGE], &["--barcode-tag"]);
     }
     for (tags, words) in [
         ("RX:Z:AXG", &["--barcode-tag", "RX"][..]),
@@ -485,7 +501,7 @@ fn options_of_marking_that_cannot_be_met_are_refused() {
         ("RX:Z:A-C", &["--barcode-tag", "RX", "--duplex-umi"]),
         ("RX:Z:A-C\tMC:Z:4", &["--barcode-tag", "RX", "--duplex-umi"]),
     ] {
-        run(&format!("{header}{}", read(0x41, tags)), words).refuses(&[BAD_DATA], &["RX", "r1"]);
+        run(&format!("{header}{}", read(0x41, tags)), words).assert_rejected(&[EXIT_INPUT], &["RX", "r1"]);
         assert!(!directory.join("out.bam").exists());
     }
 }

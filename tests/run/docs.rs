@@ -1,14 +1,14 @@
-//! The commands of the user documentation, run as they stand there.
+//! The commands of the user documentation, run as written.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use godwit_tests::binary::{self, godwit};
-use godwit_tests::tool::{Tool, succeed};
+use godwit_tests::tool::{Tool, run_checked};
 use godwit_tests::{needs, scratch};
 
-/// Lines behind `$ ` in the `console` blocks of a page.
-fn commands(page: &str) -> Vec<&str> {
+/// Returns the lines that follow `$ ` in the `console` blocks of a page.
+fn console_commands(page: &str) -> Vec<&str> {
     let mut inside = false;
     let mut found = Vec::new();
     for line in page.lines() {
@@ -22,8 +22,8 @@ fn commands(page: &str) -> Vec<&str> {
     found
 }
 
-/// The repository's pages for users.
-fn pages() -> Vec<PathBuf> {
+/// Returns the repository's pages for users.
+fn user_pages() -> Vec<PathBuf> {
     let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guide");
     let mut pages: Vec<PathBuf> = std::fs::read_dir(guide)
         .expect("the guide is there")
@@ -33,15 +33,15 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// Runs the commands of a page where they find the files they name; returns how many there are.
-fn run_all(page: &Path, directory: &Path) -> usize {
+/// Runs the commands of a page in a directory with the files that they name; returns their number.
+fn run_page_commands(page: &Path, directory: &Path) -> usize {
     let bin = binary::path().parent().expect("the binary lies in a directory").to_owned();
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default());
     let text = std::fs::read_to_string(page).expect("a page can be read");
-    let commands = commands(&text);
+    let commands = console_commands(&text);
     for command in &commands {
-        succeed(
-            Tool::need("bash")
+        run_checked(
+            Tool::require("bash")
                 .command()
                 .args(["-euc", command])
                 .current_dir(directory)
@@ -58,10 +58,11 @@ fn run_all(page: &Path, directory: &Path) -> usize {
 #[test]
 fn every_command_of_the_guide_works_as_it_stands() {
     needs!("bash", "samtools", "bcftools", "makeblastdb");
-    let (start, pages): (Vec<PathBuf>, Vec<PathBuf>) = pages().into_iter().partition(|page| page.ends_with("start.md"));
-    // The page that all others begin from.
+    let (start, pages): (Vec<PathBuf>, Vec<PathBuf>) =
+        user_pages().into_iter().partition(|page| page.ends_with("start.md"));
+    // The page that all others start from.
     let data = scratch::directory("guide-start");
-    assert_eq!(run_all(&start[0], &data), 3);
+    assert_eq!(run_page_commands(&start[0], &data), 3);
     let files = ["ref.fa", "reads.truth.vcf"].map(str::to_owned).into_iter();
     let reads = ["L001_R1", "L001_R2", "L002_R1", "L002_R2"].map(|name| format!("reads_{name}.fastq.gz"));
     let files: Vec<String> = files.chain(reads).collect();
@@ -71,7 +72,7 @@ fn every_command_of_the_guide_works_as_it_stands() {
         for file in &files {
             std::fs::copy(data.join(file), directory.join(file)).expect("the first page makes what it says");
         }
-        run += run_all(&page, &directory);
+        run += run_page_commands(&page, &directory);
     }
     assert!(run >= 40, "only {run} commands were found");
 }
@@ -81,7 +82,7 @@ fn installed_programs_stand_together() {
     needs!("bash", "modulecmd");
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let prefix = scratch::directory("install with blank");
-    // What is built already: a build would put other programs in place of those that other tests run.
+    // The programs that are built already: a build would replace programs that other tests run.
     let built = scratch::profile_directory();
     let target = built.parent().expect("it lies in target/PROFILE");
     let profile =
@@ -92,11 +93,11 @@ fn installed_programs_stand_together() {
             .env("CARGO_TARGET_DIR", target)
             .args(["--no-build", "--profile", profile.expect("it has a name"), "--prefix"])
             .arg(&prefix);
-        String::from_utf8(succeed(&mut command).stdout).expect("it is text")
+        String::from_utf8(run_checked(&mut command).stdout).expect("it is text")
     };
     let told = install();
     assert!(told.contains("is not on PATH"), "{told}");
-    // Once more, over what is there.
+    // Once more, over the installed files.
     install();
     let found = Command::new(prefix.join("bin/godwit")).arg("doctor").output().expect("it is there").stdout;
     // Long lines are wrapped.
@@ -104,33 +105,33 @@ fn installed_programs_stand_together() {
     let beside = format!("(bwa 0.7.17), {}", prefix.join("bin/godwit-bwa").display());
     assert!(found.contains(&beside), "{found}");
     assert!(prefix.join("bin/godwit-bwa-mem3").is_file() && prefix.join("share/man/man1/godwit-align.1").is_file());
-    assert_eq!(said_after_loading(&prefix), format!("godwit {}\n", env!("CARGO_PKG_VERSION")));
+    assert_eq!(version_after_module_load(&prefix), format!("godwit {}\n", env!("CARGO_PKG_VERSION")));
     let wrong = Command::new(root.join("install")).arg("--nonsense").output().expect("bash is there");
     assert_eq!(wrong.status.code(), Some(2));
 }
 
-/// What the program that the module file puts first on the PATH says of itself.
-fn said_after_loading(prefix: &Path) -> String {
+/// Returns the version output of the program that the module file puts first on the PATH.
+fn version_after_module_load(prefix: &Path) -> String {
     let script = "eval \"$(modulecmd bash load godwit)\"; godwit --version";
-    let mut bash = Tool::need("bash").command();
+    let mut bash = Tool::require("bash").command();
     bash.args(["-euc", script]).env("MODULEPATH", prefix.join("share/modulefiles"));
-    // Modules that whoever runs this has loaded are not of this.
+    // Modules that the user who runs the tests has loaded must not have an effect.
     bash.env_remove("LOADEDMODULES").env_remove("_LMFILES_");
-    String::from_utf8(succeed(&mut bash).stdout).expect("it is text")
+    String::from_utf8(run_checked(&mut bash).stdout).expect("it is text")
 }
 
 #[test]
 fn the_reference_of_the_command_line_is_current() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/cli.md");
     let text = std::fs::read_to_string(path).unwrap_or_default();
-    let current = godwit().args(["man", "--markdown"]).succeeds().stdout;
+    let current = godwit().args(["man", "--markdown"]).run_ok().stdout;
     assert!(text == current, "docs/reference/cli.md is not what godwit says of itself; run `cargo xtask docs`");
 }
 
 #[test]
 fn every_verb_has_a_manual_page() {
     let directory = scratch::directory("man");
-    godwit().arg("man").arg("--out").arg(&directory).succeeds();
+    godwit().arg("man").arg("--out").arg(&directory).run_ok();
     for name in ["godwit", "godwit-align", "godwit-markdup", "godwit-config-show", "godwit-doctor"] {
         let page = std::fs::read_to_string(directory.join(format!("{name}.1"))).expect(name);
         assert!(page.contains(".TH ") && page.contains(".SH NAME"), "{name}: {page}");

@@ -1,19 +1,19 @@
-//! `godwit index`: which files it makes, and which it mends.
+//! `godwit index`: the files it creates, and the files it repairs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use godwit_tests::binary::{Finished, godwit};
+use godwit_tests::binary::{GodwitOutput, godwit};
 use godwit_tests::random::Random;
 use godwit_tests::{needs, scratch};
 
 /// Exit codes of the command-line contract.
-const USAGE: i32 = 2;
-const MACHINE: i32 = 4;
-/// What is put behind the reference's path and a dot.
-const TABLE: &str = "bwt.2bit.64";
+const EXIT_USAGE: i32 = 2;
+const EXIT_MACHINE: i32 = 4;
+/// The extension of bwa-mem3's FM-index, after the reference's path and a dot.
+const FM_INDEX_SUFFIX: &str = "bwt.2bit.64";
 
-/// A reference of two contigs in a directory of its own.
+/// Writes a reference of two contigs in a directory of its own.
 fn reference(label: &str, seed: u64) -> PathBuf {
     let path = scratch::directory(label).join("ref.fa");
     let mut random = Random::new(seed);
@@ -22,80 +22,81 @@ fn reference(label: &str, seed: u64) -> PathBuf {
     path
 }
 
-fn index(reference: &Path, words: &[&str]) -> Finished {
+fn index(reference: &Path, words: &[&str]) -> GodwitOutput {
     godwit().arg("index").arg(reference).args(words).run()
 }
 
-fn built(reference: &Path, words: &[&str]) {
-    let finished = godwit().arg("index").arg(reference).args(words).succeeds();
-    assert!(finished.stderr.contains("indexed"), "{}", finished.report());
+fn assert_built(reference: &Path, words: &[&str]) {
+    let finished = godwit().arg("index").arg(reference).args(words).run_ok();
+    assert!(finished.stderr.contains("indexed"), "{}", finished.describe());
 }
 
-fn current(reference: &Path, words: &[&str]) {
-    let finished = godwit().arg("index").arg(reference).args(words).succeeds();
-    assert!(finished.stderr.contains("is current"), "{}", finished.report());
+fn assert_current(reference: &Path, words: &[&str]) {
+    let finished = godwit().arg("index").arg(reference).args(words).run_ok();
+    assert!(finished.stderr.contains("is current"), "{}", finished.describe());
 }
 
 fn read(reference: &Path, extension: &str) -> Vec<u8> {
     fs::read(reference.with_added_extension(extension)).expect("it is there")
 }
 
-fn names(reference: &Path) -> Vec<String> {
-    scratch::names(reference.parent().expect("it lies in a directory"))
+fn file_names(reference: &Path) -> Vec<String> {
+    scratch::entry_names(reference.parent().expect("it lies in a directory"))
 }
 
 #[test]
 fn the_indexes_of_bwa_and_bwa_mem3_are_made_once() {
     needs!("bwa");
     let reference = reference("both-indexes", 1);
-    built(&reference, &[]);
-    let all = ["amb", "ann", "bwt", TABLE, "fai", "pac", "sa"].map(|extension| format!("ref.fa.{extension}"));
+    assert_built(&reference, &[]);
+    let all = ["amb", "ann", "bwt", FM_INDEX_SUFFIX, "fai", "pac", "sa"].map(|extension| format!("ref.fa.{extension}"));
     let expected: Vec<String> = std::iter::once("ref.fa".to_owned()).chain(all).collect();
-    assert_eq!(names(&reference), expected);
-    current(&reference, &[]);
-    // That of bwa alone.
-    fs::remove_file(reference.with_added_extension(TABLE)).expect("it is there");
-    current(&reference, &["--aligner", "bwa"]);
-    built(&reference, &[]);
-    assert_eq!(names(&reference), expected);
+    assert_eq!(file_names(&reference), expected);
+    assert_current(&reference, &[]);
+    // The FM-index of bwa-mem3 is removed; that of bwa stays.
+    fs::remove_file(reference.with_added_extension(FM_INDEX_SUFFIX)).expect("it is there");
+    assert_current(&reference, &["--aligner", "bwa"]);
+    assert_built(&reference, &[]);
+    assert_eq!(file_names(&reference), expected);
 }
 
 #[test]
 fn the_memory_of_the_index_decides_how_many_samples_it_has() {
     needs!("bwa");
     let reference = reference("index-memory", 2);
-    index(&reference, &["--index-memory", "9K"]).refuses(&[USAGE], &["--index-memory", "at least"]);
-    assert_eq!(names(&reference), ["ref.fa"], "it is refused before any work");
+    index(&reference, &["--index-memory", "9K"]).assert_rejected(&[EXIT_USAGE], &["--index-memory", "at least"]);
+    assert_eq!(file_names(&reference), ["ref.fa"], "it is refused before any work");
     let mut sizes = Vec::new();
     for memory in ["90K", "115K", "1G"] {
-        built(&reference, &["--index-memory", memory]);
-        current(&reference, &["--index-memory", memory]);
-        current(&reference, &[]);
-        sizes.push(read(&reference, TABLE).len());
+        assert_built(&reference, &["--index-memory", memory]);
+        assert_current(&reference, &["--index-memory", memory]);
+        assert_current(&reference, &[]);
+        sizes.push(read(&reference, FM_INDEX_SUFFIX).len());
     }
     let rows = 2 * 32_001 + 1;
     let expected =
         [32, 8, 2].map(|stride| 56 + 64 * (rows / 64 + 1) + 5 * (rows / stride + 1) + if stride == 8 { 0 } else { 8 });
     assert_eq!(sizes, expected);
-    index(&reference, &["--aligner", "bwa", "--index-memory", "1G"]).refuses(&[USAGE], &["--index-memory", "bwa"]);
+    index(&reference, &["--aligner", "bwa", "--index-memory", "1G"])
+        .assert_rejected(&[EXIT_USAGE], &["--index-memory", "bwa"]);
 }
 
 #[test]
 fn an_index_that_is_cut_off_or_of_another_reference_is_made_anew() {
     needs!("bwa");
     let (reference, other) = (reference("mended", 3), reference("other", 4));
-    built(&reference, &[]);
-    built(&other, &[]);
-    let whole = read(&reference, TABLE);
-    for broken in [&whole[..whole.len() - 9], &read(&other, TABLE), b""] {
-        fs::write(reference.with_added_extension(TABLE), broken).expect("it can be written");
-        built(&reference, &[]);
-        assert!(read(&reference, TABLE) == whole);
+    assert_built(&reference, &[]);
+    assert_built(&other, &[]);
+    let whole = read(&reference, FM_INDEX_SUFFIX);
+    for broken in [&whole[..whole.len() - 9], &read(&other, FM_INDEX_SUFFIX), b""] {
+        fs::write(reference.with_added_extension(FM_INDEX_SUFFIX), broken).expect("it can be written");
+        assert_built(&reference, &[]);
+        assert!(read(&reference, FM_INDEX_SUFFIX) == whole);
     }
-    // The reference becomes another one.
+    // The reference is replaced.
     fs::copy(&other, &reference).expect("it can be copied");
-    built(&reference, &[]);
-    for extension in ["bwt", "sa", "pac", TABLE] {
+    assert_built(&reference, &[]);
+    for extension in ["bwt", "sa", "pac", FM_INDEX_SUFFIX] {
         assert!(read(&reference, extension) == read(&other, extension), "{extension}");
     }
 }
@@ -104,16 +105,16 @@ fn an_index_that_is_cut_off_or_of_another_reference_is_made_anew() {
 fn an_index_of_bwa_whose_content_is_damaged_is_made_anew() {
     needs!("bwa");
     let reference = reference("damaged", 5);
-    built(&reference, &[]);
-    let whole = read(&reference, TABLE);
+    assert_built(&reference, &[]);
+    let whole = read(&reference, FM_INDEX_SUFFIX);
     for (extension, byte) in [("sa", 800), ("bwt", 9000)] {
         let bytes = read(&reference, extension);
         let mut changed = bytes.clone();
         changed[byte] ^= 4;
         fs::write(reference.with_added_extension(extension), changed).expect("it can be written");
-        fs::remove_file(reference.with_added_extension(TABLE)).expect("it is there");
-        built(&reference, &[]);
-        assert!(read(&reference, extension) == bytes && read(&reference, TABLE) == whole, "{extension}");
+        fs::remove_file(reference.with_added_extension(FM_INDEX_SUFFIX)).expect("it is there");
+        assert_built(&reference, &[]);
+        assert!(read(&reference, extension) == bytes && read(&reference, FM_INDEX_SUFFIX) == whole, "{extension}");
     }
 }
 
@@ -121,19 +122,19 @@ fn an_index_of_bwa_whose_content_is_damaged_is_made_anew() {
 fn an_index_that_cannot_be_written_leaves_nothing_behind() {
     needs!("bwa");
     let reference = reference("no-room", 6);
-    built(&reference, &["--aligner", "bwa"]);
-    let before = names(&reference);
-    let finished = godwit().arg("index").arg(&reference).largest_file(80_000).run();
-    finished.refuses(&[MACHINE], &[TABLE, "File too large"]);
-    assert_eq!(names(&reference), before);
+    assert_built(&reference, &["--aligner", "bwa"]);
+    let before = file_names(&reference);
+    let finished = godwit().arg("index").arg(&reference).limit_file_size(80_000).run();
+    finished.assert_rejected(&[EXIT_MACHINE], &[FM_INDEX_SUFFIX, "File too large"]);
+    assert_eq!(file_names(&reference), before);
 }
 
 #[test]
 fn doctor_reports_what_loading_an_index_takes() {
     needs!("bwa");
     let reference = reference("doctor-index", 7);
-    built(&reference, &["--index-memory", "1G"]);
-    let findings = godwit().args(["doctor", "--json"]).arg("--reference").arg(&reference).succeeds().stdout;
+    assert_built(&reference, &["--index-memory", "1G"]);
+    let findings = godwit().args(["doctor", "--json"]).arg("--reference").arg(&reference).run_ok().stdout;
     let findings: serde_json::Value = serde_json::from_str(&findings).expect("it is JSON");
     let all = findings["findings"].as_array().expect("it is a list");
     let found = |what: &str| {

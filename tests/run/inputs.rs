@@ -1,52 +1,52 @@
-//! What reads may come from: interleaved FASTQ, SAM and BAM of reads, pipes, stdin, and fastp before it all.
+//! Sources of reads: interleaved FASTQ, SAM and BAM of reads, pipes, stdin, and fastp before the aligner.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use godwit_tests::binary::{Godwit, godwit};
-use godwit_tests::pipeline::{AlignOptions, Lane, reference_bam};
-use godwit_tests::processes::{signal, wait_until_gone, wait_until_idle};
-use godwit_tests::reads::{Comments, Sample, SampleSpec};
+use godwit_tests::binary::{GodwitCommand, godwit};
+use godwit_tests::processes::{send_signal, wait_until_exited, wait_until_idle};
+use godwit_tests::reference_pipeline::{AlignOptions, Lane, run_reference_pipeline};
 use godwit_tests::sam::{self, SamText};
-use godwit_tests::tool::{Tool, succeed};
+use godwit_tests::sample::{Sample, SampleSpec, TitleComments};
+use godwit_tests::tool::{Tool, run_checked};
 use godwit_tests::{metrics, needs, needs_picard, scratch};
 
 const BLOCK_BASES: &str = "50000";
 
 pub(super) fn sample() -> Arc<Sample> {
     let lanes = vec![1500, 900];
-    Sample::get(&SampleSpec { seed: 11, lanes, paired: true, alternate: false, comments: Comments::Illumina })
+    Sample::cached(&SampleSpec { seed: 11, lanes, paired: true, alternate: false, comments: TitleComments::Illumina })
 }
 
 fn options() -> AlignOptions {
     AlignOptions { block_bases: 50_000, ..AlignOptions::default() }
 }
 
-/// A command line up to what is read.
-fn align(out: &Path) -> Godwit {
+/// Returns a command line without its reads.
+fn align(out: &Path) -> GodwitCommand {
     let sample = sample();
-    let command = godwit().arg("align").arg("--reference").arg(sample.indexed_by_godwit()).arg("--out").arg(out);
+    let command = godwit().arg("align").arg("--reference").arg(sample.godwit_indexed_reference()).arg("--out").arg(out);
     command.args(["--sample", "sample", "--block-bases", BLOCK_BASES, "--threads", "2"])
 }
 
 /// Compares with the reference pipeline on these lanes.
 fn assert_same_as_reference(lanes: &[Lane], options: &AlignOptions, out: &Path) {
-    let expected = reference_bam(&sample().reference, lanes, options);
+    let expected = run_reference_pipeline(&sample().reference, lanes, options);
     sam::assert_same(&expected.bam, &out.join("sample.bam"));
     metrics::assert_same(&expected.metrics.expect("duplicates were marked"), &out.join("sample.duplicates.txt"));
 }
 
-/// The lines of FASTQ, four by four.
+/// Returns the lines of FASTQ, grouped by four.
 fn records(path: &Path) -> Vec<Vec<String>> {
     let text = std::fs::read_to_string(path).expect("the sample was written as text");
     let lines: Vec<String> = text.lines().map(str::to_owned).collect();
     lines.chunks(4).map(<[String]>::to_vec).collect()
 }
 
-/// The second lane, which is plain text, as one interleaved file.
-pub(super) fn interleaved(directory: &Path) -> PathBuf {
+/// Writes the second lane, which is plain text, as one interleaved file.
+pub(super) fn interleaved_fastq(directory: &Path) -> PathBuf {
     let lane = &sample().lanes[1];
     let mates = records(&lane.reads[0]).into_iter().zip(records(&lane.reads[1]));
     let text: Vec<String> = mates.flat_map(|(one, two)| [one, two].concat()).collect();
@@ -55,8 +55,8 @@ pub(super) fn interleaved(directory: &Path) -> PathBuf {
     path
 }
 
-/// Reads of the lanes as one unaligned BAM with the read groups of the lanes, and a barcode for each pair.
-pub(super) fn unaligned(directory: &Path, lanes: &[Lane], format: &str) -> PathBuf {
+/// Writes the reads of the lanes as one unaligned BAM with the read groups of the lanes, and a barcode for each pair.
+pub(super) fn unaligned_bam(directory: &Path, lanes: &[Lane], format: &str) -> PathBuf {
     let mut text = String::from("@HD\tVN:1.6\tSO:unsorted\n@CO\tmade for a test\n");
     text += &lanes.iter().map(|lane| lane.read_group.replace("\\t", "\t") + "\n").collect::<String>();
     for lane in lanes {
@@ -68,7 +68,7 @@ pub(super) fn unaligned(directory: &Path, lanes: &[Lane], format: &str) -> PathB
                 let tags = format!("RG:Z:{id}\tRX:Z:ACG-T{}\tXN:i:{pair}", "ACGT".as_bytes()[pair % 4] as char);
                 format!("{name}\t{flag}\t*\t0\t0\t*\t*\t0\t0\t{}\t{}\t{tags}\n", read[1], read[3])
             };
-            // Mates come in either order.
+            // Either mate may be the first one.
             let (first, second) = (line(77, &one), line(141, &two));
             text += &if pair % 3 == 0 { second + &first } else { first + &second };
         }
@@ -81,11 +81,11 @@ pub(super) fn unaligned(directory: &Path, lanes: &[Lane], format: &str) -> PathB
     let packed = directory.join(format!("reads.{format}"));
     let kind = format!("--output-fmt={format}");
     let words = ["view", "--no-PG", kind.as_str(), "-o"].map(std::ffi::OsStr::new);
-    Tool::need("samtools").run(words.into_iter().chain([packed.as_os_str(), plain.as_os_str()]));
+    Tool::require("samtools").run(words.into_iter().chain([packed.as_os_str(), plain.as_os_str()]));
     packed
 }
 
-/// The second lane and a third made of it, both plain text, of two read groups.
+/// Returns the second lane and a third made of it, both plain text, of two read groups.
 fn two_lanes() -> Vec<Lane> {
     let lane = sample().lanes[1].clone();
     let directory = scratch::directory("third-lane");
@@ -110,19 +110,19 @@ fn interleaved_reads_come_out_as_those_of_two_files() {
     needs_picard!();
     let lane = &sample().lanes[1];
     let directory = scratch::directory("interleaved");
-    let path = interleaved(&directory);
+    let path = interleaved_fastq(&directory);
     let words = ["--interleaved", "--read-group", &lane.read_group];
     let out = directory.join("file");
-    align(&out).args(words).arg("--reads").arg(&path).succeeds();
+    align(&out).args(words).arg("--reads").arg(&path).run_ok();
     assert_same_as_reference(std::slice::from_ref(lane), &options(), &out);
     let piped = directory.join("stdin");
     let mut cat = Command::new("cat").arg(&path).stdout(Stdio::piped()).spawn().expect("cat can be started");
     let stdin = cat.stdout.take().expect("it is piped");
-    align(&piped).args(words).args(["--reads", "-"]).stdin(stdin).succeeds();
+    align(&piped).args(words).args(["--reads", "-"]).stdin(stdin).run_ok();
     cat.wait().expect("cat ends");
     let redirected = directory.join("redirected");
     let stdin = File::open(&path).expect("it was written");
-    align(&redirected).args(words).args(["--reads", "-"]).stdin(stdin).succeeds();
+    align(&redirected).args(words).args(["--reads", "-"]).stdin(stdin).run_ok();
     for other in [piped, redirected] {
         let same = std::fs::read(out.join("sample.bam")).ok() == std::fs::read(other.join("sample.bam")).ok();
         assert!(same, "{} has other bytes", other.display());
@@ -133,7 +133,7 @@ fn interleaved_reads_come_out_as_those_of_two_files() {
 fn interleaved_reads_out_of_step_are_refused() {
     needs!("bwa");
     let directory = scratch::directory("out-of-step");
-    let path = interleaved(&directory);
+    let path = interleaved_fastq(&directory);
     let mut lines: Vec<String> =
         std::fs::read_to_string(&path).expect("it was written").lines().map(str::to_owned).collect();
     lines.drain(40..44);
@@ -143,7 +143,7 @@ fn interleaved_reads_out_of_step_are_refused() {
         let path = directory.join(name);
         std::fs::write(&path, lines.join("\n") + "\n").expect("the scratch directory can be written to");
         let finished = align(&directory.join("out")).arg("--interleaved").arg("--reads").arg(&path).run();
-        finished.refuses(&[3], &[name, words]);
+        finished.assert_rejected(&[3], &[name, words]);
     }
 }
 
@@ -157,13 +157,13 @@ fn a_pipe_of_each_mate_is_read_as_the_files_are() {
         "exec {:?} align --reference {:?} --out {:?} --sample sample --block-bases {BLOCK_BASES} --read-group '{}' \
          --reads <(cat {:?}) <(zcat {:?})",
         godwit_tests::binary::path(),
-        sample().indexed_by_godwit(),
+        sample().godwit_indexed_reference(),
         out,
         lane.read_group,
         lane.reads[0],
         lane.reads[1]
     );
-    succeed(Command::new("bash").arg("-c").arg(script));
+    run_checked(Command::new("bash").arg("-c").arg(script));
     assert_same_as_reference(std::slice::from_ref(lane), &options(), &out);
 }
 
@@ -179,23 +179,23 @@ fn unaligned_sam_bam_and_cram_give_what_samtools_fastq_and_bwa_give() {
         .iter()
         .enumerate()
         .map(|(number, lane)| {
-            let bam = unaligned(&scratch::directory("one-group"), std::slice::from_ref(lane), "bam");
+            let bam = unaligned_bam(&scratch::directory("one-group"), std::slice::from_ref(lane), "bam");
             let reads = [1, 2].map(|mate| directory.join(format!("{number}_{mate}.fastq")));
             let words = ["fastq", "-0", "/dev/null", "-1"].map(std::ffi::OsStr::new).into_iter();
             let words = words.chain([reads[0].as_os_str(), "-2".as_ref(), reads[1].as_os_str(), bam.as_os_str()]);
-            Tool::need("samtools").run(words);
+            Tool::require("samtools").run(words);
             Lane { reads: reads.to_vec(), read_group: lane.read_group.clone() }
         })
         .collect();
     for format in ["bam", "sam", "cram"] {
         let out = directory.join(format);
-        align(&out).arg("--reads").arg(unaligned(&directory, &lanes, format)).succeeds();
+        align(&out).arg("--reads").arg(unaligned_bam(&directory, &lanes, format)).run_ok();
         assert_same_as_reference(&fastq, &options(), &out);
     }
     let out = directory.join("stdin");
-    let one = unaligned(&scratch::directory("one-group"), &lanes[..1], "bam");
+    let one = unaligned_bam(&scratch::directory("one-group"), &lanes[..1], "bam");
     let mut cat = Command::new("cat").arg(one).stdout(Stdio::piped()).spawn().expect("cat can be started");
-    align(&out).args(["--reads", "-"]).stdin(cat.stdout.take().expect("it is piped")).succeeds();
+    align(&out).args(["--reads", "-"]).stdin(cat.stdout.take().expect("it is piped")).run_ok();
     cat.wait().expect("cat ends");
     assert_same_as_reference(&fastq[..1], &options(), &out);
 }
@@ -207,10 +207,10 @@ fn tags_that_are_kept_are_those_of_samtools_fastq_and_bwa_with_comments() {
     needs_picard!();
     let directory = scratch::directory("kept-tags");
     let lanes = [sample().lanes[1].clone()];
-    let bam = unaligned(&directory, &lanes, "bam");
+    let bam = unaligned_bam(&directory, &lanes, "bam");
     let reads = [1, 2].map(|mate| directory.join(format!("{mate}.fastq")));
     let words = ["fastq", "-T", "XN,RX", "-0", "/dev/null", "-1"].map(std::ffi::OsStr::new).into_iter();
-    Tool::need("samtools").run(words.chain([
+    Tool::require("samtools").run(words.chain([
         reads[0].as_os_str(),
         "-2".as_ref(),
         reads[1].as_os_str(),
@@ -218,7 +218,7 @@ fn tags_that_are_kept_are_those_of_samtools_fastq_and_bwa_with_comments() {
     ]));
     let lane = Lane { reads: reads.to_vec(), read_group: lanes[0].read_group.clone() };
     let out = directory.join("out");
-    align(&out).arg("--reads").arg(&bam).args(["--keep-tags", "XN,RX"]).succeeds();
+    align(&out).arg("--reads").arg(&bam).args(["--keep-tags", "XN,RX"]).run_ok();
     assert_same_as_reference(&[lane], &AlignOptions { aligner_args: vec!["-C".into()], ..options() }, &out);
     assert!(SamText::read(&out.join("sample.bam")).records.iter().all(|record| record.contains("\tRX:Z:ACG-T")));
 }
@@ -230,32 +230,32 @@ fn aligned_reads_grouped_by_name_are_turned_back_as_samtools_does() {
     needs_picard!();
     let directory = scratch::directory("realigned");
     let lane = &sample().lanes[1];
-    let expected = reference_bam(&sample().reference, std::slice::from_ref(lane), &options());
+    let expected = run_reference_pipeline(&sample().reference, std::slice::from_ref(lane), &options());
     let grouped = directory.join("grouped.bam");
     let words = ["collate", "--no-PG", "-o"].map(std::ffi::OsStr::new).into_iter();
-    Tool::need("samtools").run(words.chain([grouped.as_os_str(), expected.bam.as_os_str()]));
+    Tool::require("samtools").run(words.chain([grouped.as_os_str(), expected.bam.as_os_str()]));
     let reads = [1, 2].map(|mate| directory.join(format!("{mate}.fastq")));
     let words = ["fastq", "-0", "/dev/null", "-1"].map(std::ffi::OsStr::new).into_iter();
     let words = words.chain([reads[0].as_os_str(), "-2".as_ref(), reads[1].as_os_str(), grouped.as_os_str()]);
-    Tool::need("samtools").run(words);
-    // As CRAM they are differences to the reference, or hold it.
+    Tool::require("samtools").run(words);
+    // CRAM stores differences from a reference, or embeds the reference.
     let as_cram = |name: &str, kind: &str| {
         let (cram, sample) = (directory.join(name), sample());
         let words = ["view", "--no-PG", "-O", kind, "-T"].map(std::ffi::OsStr::new).into_iter();
         let words = words.chain([sample.reference.as_os_str(), "-o".as_ref(), cram.as_os_str(), grouped.as_os_str()]);
-        Tool::need("samtools").run(words);
+        Tool::require("samtools").run(words);
         cram
     };
     let crams = [as_cram("grouped.cram", "cram"), as_cram("whole.cram", "cram,no_ref=1")];
     let fastq = [Lane { reads: reads.to_vec(), read_group: lane.read_group.clone() }];
     for (number, grouped) in [&grouped, &crams[0], &crams[1]].into_iter().enumerate() {
         let out = directory.join(format!("out-{number}"));
-        align(&out).arg("--reads").arg(grouped).succeeds();
+        align(&out).arg("--reads").arg(grouped).run_ok();
         assert_same_as_reference(&fastq, &options(), &out);
     }
-    // By coordinate, mates are apart.
+    // Sorted by coordinate, mates are not adjacent.
     let finished = align(&directory.join("sorted")).arg("--reads").arg(&expected.bam).run();
-    finished.refuses(&[3], &["record ", "samtools collate"]);
+    finished.assert_rejected(&[3], &["record ", "samtools collate"]);
 }
 
 #[test]
@@ -264,21 +264,21 @@ fn inputs_that_make_no_sense_are_refused_with_a_way_out() {
     needs!("samtools");
     let directory = scratch::directory("no-sense");
     let lane = &sample().lanes[1];
-    let bam = unaligned(&directory, std::slice::from_ref(lane), "bam");
-    let cram = unaligned(&directory, std::slice::from_ref(lane), "cram");
+    let bam = unaligned_bam(&directory, std::slice::from_ref(lane), "bam");
+    let cram = unaligned_bam(&directory, std::slice::from_ref(lane), "cram");
     let out = directory.join("out");
     let run =
         |words: &[&dyn AsRef<std::ffi::OsStr>]| words.iter().fold(align(&out), |command, word| command.arg(word)).run();
-    run(&[&"--reads", &cram, &lane.reads[1]]).refuses(&[2], &["reads.cram", "name it alone"]);
+    run(&[&"--reads", &cram, &lane.reads[1]]).assert_rejected(&[2], &["reads.cram", "name it alone"]);
     let whole = std::fs::read(&cram).expect("samtools wrote it");
     std::fs::write(&cram, &whole[..whole.len() - 40]).expect("it can be written to");
-    run(&[&"--reads", &cram]).refuses(&[3], &["reads.cram", "truncated"]);
-    run(&[&"--reads", &bam, &lane.reads[1]]).refuses(&[2], &["reads.bam", "name it alone"]);
-    run(&[&"--reads", &lane.reads[0], &lane.reads[1], &"--interleaved"]).refuses(&[2], &["--interleaved"]);
-    run(&[&"--reads", &"-", &"-"]).refuses(&[2], &["/dev/stdin"]);
-    run(&[&"--reads", &"-", &"--reads", &"/dev/fd/0"]).refuses(&[2], &["same"]);
-    run(&[&"--reads", &lane.reads[0], &"--keep-tags", &"RX"]).refuses(&[2], &["--keep-tags"]);
-    run(&[&"--reads", &bam, &"--trim", &"fastp"]).refuses(&[2, 4], &[]);
+    run(&[&"--reads", &cram]).assert_rejected(&[3], &["reads.cram", "truncated"]);
+    run(&[&"--reads", &bam, &lane.reads[1]]).assert_rejected(&[2], &["reads.bam", "name it alone"]);
+    run(&[&"--reads", &lane.reads[0], &lane.reads[1], &"--interleaved"]).assert_rejected(&[2], &["--interleaved"]);
+    run(&[&"--reads", &"-", &"-"]).assert_rejected(&[2], &["/dev/stdin"]);
+    run(&[&"--reads", &"-", &"--reads", &"/dev/fd/0"]).assert_rejected(&[2], &["same"]);
+    run(&[&"--reads", &lane.reads[0], &"--keep-tags", &"RX"]).assert_rejected(&[2], &["--keep-tags"]);
+    run(&[&"--reads", &bam, &"--trim", &"fastp"]).assert_rejected(&[2, 4], &[]);
 }
 
 #[test]
@@ -286,11 +286,11 @@ fn a_bam_of_reads_cut_at_a_block_edge_is_refused() {
     needs!("bwa");
     needs!("samtools");
     let directory = scratch::directory("cut");
-    let bam = unaligned(&directory, &sample().lanes[1..2], "bam");
+    let bam = unaligned_bam(&directory, &sample().lanes[1..2], "bam");
     let bytes = std::fs::read(&bam).expect("samtools wrote it");
     let cut = directory.join("cut.bam");
     std::fs::write(&cut, &bytes[..bytes.len() - 28]).expect("the scratch directory can be written to");
-    align(&directory.join("out")).arg("--reads").arg(&cut).run().refuses(&[3], &["cut.bam", "truncated"]);
+    align(&directory.join("out")).arg("--reads").arg(&cut).run().assert_rejected(&[3], &["cut.bam", "truncated"]);
 }
 
 #[test]
@@ -298,11 +298,12 @@ fn markdup_reads_sam_and_bam_from_stdin() {
     needs!("samtools");
     let directory = scratch::directory("markdup-stdin");
     let (text, packed) = (directory.join("in.sam"), directory.join("in.bam"));
-    std::fs::write(&text, godwit_tests::fuzz::case(5).to_text()).expect("the scratch directory can be written to");
-    Tool::need("samtools").run(["view".as_ref(), "-bo".as_ref(), packed.as_os_str(), text.as_os_str()]);
+    std::fs::write(&text, godwit_tests::sam_fuzzer::generate_sam(5).to_text())
+        .expect("the scratch directory can be written to");
+    Tool::require("samtools").run(["view".as_ref(), "-bo".as_ref(), packed.as_os_str(), text.as_os_str()]);
     let marked = |name: &str, input: &str, stdin: Stdio| {
         let out = directory.join(name);
-        godwit().args(["markdup", input, "--out"]).arg(&out).stdin(stdin).succeeds();
+        godwit().args(["markdup", input, "--out"]).arg(&out).stdin(stdin).run_ok();
         std::fs::read(out).expect("it was written")
     };
     for (name, path) in [("sam", &text), ("bam", &packed)] {
@@ -322,23 +323,23 @@ fn a_run_that_waits_for_stdin_ends_when_told_to() {
     let directory = scratch::directory("waiting");
     let lane = &sample().lanes[1];
     let text = std::fs::read(&lane.reads[0]).expect("the sample was written");
-    let ways: [(&[u8], Godwit); 3] = [
+    let ways: [(&[u8], GodwitCommand); 3] = [
         (b"", align(&directory.join("a")).args(["--reads", "-"])),
-        // Enough for a first chunk, so that the aligner runs when nothing more comes.
+        // Enough for a first chunk, so that the aligner runs when no more input comes.
         (&text.repeat(1 + (3 << 20) / text.len()), align(&directory.join("b")).args(["--reads", "-"])),
         (b"", godwit().args(["markdup", "-", "--out"]).arg(directory.join("c.bam"))),
     ];
     for (sent, command) in ways {
         let mut source = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("cat starts");
         let mut kept = source.stdin.take().expect("it is piped");
-        let running = command.stdin(source.stdout.take().expect("it is piped")).start();
+        let running = command.stdin(source.stdout.take().expect("it is piped")).spawn();
         std::io::Write::write_all(&mut kept, sent).expect("godwit takes it");
         wait_until_idle(running.process_id());
-        signal(running.process_id(), libc::SIGINT);
-        // Its input goes on for as long as this test has it.
-        wait_until_gone(&[running.process_id()]);
-        let finished = running.finish();
-        assert_eq!(finished.status.code(), Some(130), "{}", finished.report());
+        send_signal(running.process_id(), libc::SIGINT);
+        // The input stays open for the whole test.
+        wait_until_exited(&[running.process_id()]);
+        let finished = running.wait_with_output();
+        assert_eq!(finished.status.code(), Some(130), "{}", finished.describe());
         drop(kept);
         source.wait().expect("cat ends");
     }

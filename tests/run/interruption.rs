@@ -1,4 +1,4 @@
-//! SIGTERM and Ctrl-C while a verb waits for something that never comes.
+//! SIGTERM and Ctrl-C while a verb waits for input or an answer that never comes.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -7,58 +7,60 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use godwit_tests::binary::{Godwit, godwit, path as godwit_path};
-use godwit_tests::patience::{wait_for, wait_until};
-use godwit_tests::pipeline::AlignOptions;
-use godwit_tests::processes::{handles_sigterm, is_idle, is_running, signal, with_words};
-use godwit_tests::reads::{Comments, Sample, SampleSpec};
+use godwit_tests::binary::{GodwitCommand, godwit, path as godwit_path};
+use godwit_tests::processes::{find_processes, handles_sigterm, is_idle, is_running, send_signal};
+use godwit_tests::reference_pipeline::AlignOptions;
+use godwit_tests::sample::{Sample, SampleSpec, TitleComments};
 use godwit_tests::tool::Tool;
+use godwit_tests::wait::{wait_for, wait_until};
 use godwit_tests::{needs, scratch, skip};
 
-use super::identity;
+use super::bwa_identity;
 
-const INTERRUPTED: i32 = 130;
-/// The variable by which the processes of a run are found.
-const MARK: &str = "GODWIT_TEST_INTERRUPTION";
+const EXIT_INTERRUPTED: i32 = 130;
+/// The environment variable by which the processes of a run are found.
+const MARK_VARIABLE: &str = "GODWIT_TEST_INTERRUPTION";
 
-/// A small sample with bwa's index.
+/// Returns a small sample with bwa's index.
 pub(super) fn sample() -> Arc<Sample> {
-    Sample::get(&SampleSpec {
+    Sample::cached(&SampleSpec {
         seed: 39,
         lanes: vec![600],
         paired: true,
         alternate: false,
-        comments: Comments::Illumina,
+        comments: TitleComments::Illumina,
     })
 }
 
-/// A word for the path of a test.
-pub(super) fn text(path: &Path) -> &str {
+/// Returns a path of a test as an argument.
+pub(super) fn path_text(path: &Path) -> &str {
     path.to_str().expect("paths of tests are UTF-8")
 }
 
-/// Gives a run an environment of its own: `directory` for temporary files, and a mark by which its processes are found.
-pub(super) fn marked(command: Godwit, directory: &Path) -> Godwit {
+/// Gives a run an environment of its own: `directory` for temporary files, and a variable by which its processes are
+/// found.
+pub(super) fn with_mark_variable(command: GodwitCommand, directory: &Path) -> GodwitCommand {
     let temp = directory.join("temp");
     fs::create_dir_all(&temp).expect("it can be made");
-    command.env(MARK, directory).env("TMPDIR", temp)
+    command.env(MARK_VARIABLE, directory).env("TMPDIR", temp)
 }
 
-/// Waits until no process of a run is left.
-pub(super) fn wait_until_none_is_left(directory: &Path) {
-    let setting = format!("{MARK}={}", directory.display());
-    let left = || with_words(&[], &[&setting]).into_iter().filter(|process| is_running(*process)).collect::<Vec<_>>();
+/// Waits until all processes of a run have ended.
+pub(super) fn wait_until_processes_exit(directory: &Path) {
+    let setting = format!("{MARK_VARIABLE}={}", directory.display());
+    let left =
+        || find_processes(&[], &[&setting]).into_iter().filter(|process| is_running(*process)).collect::<Vec<_>>();
     wait_until("the end of all processes of the run", || left().is_empty());
 }
 
-/// Names below a directory, directories included.
+/// Returns the names below a directory, directories included.
 pub(super) fn names_below(directory: &Path) -> Vec<String> {
     let mut found = Vec::new();
     let mut open = vec![directory.to_owned()];
     while let Some(next) = open.pop() {
         for entry in fs::read_dir(&next).into_iter().flatten().flatten() {
             let path = entry.path();
-            found.push(text(path.strip_prefix(directory).expect("it lies below")).to_owned());
+            found.push(path_text(path.strip_prefix(directory).expect("it lies below")).to_owned());
             if path.is_dir() && !path.is_symlink() {
                 open.push(path);
             }
@@ -76,26 +78,26 @@ fn fifo(directory: &Path, name: &str) -> PathBuf {
     path
 }
 
-/// Stops a verb that waits by each signal: it says so, and leaves neither a file nor a process.
-fn stops(verb: &str, make: impl Fn(&Path) -> Godwit) {
-    stops_once(verb, make, is_idle);
+/// Stops a waiting verb by each signal, and checks that it reports the signal and leaves neither a file nor a process.
+fn assert_stops_on_signals(verb: &str, make: impl Fn(&Path) -> GodwitCommand) {
+    assert_stops_on_signals_when(verb, make, is_idle);
 }
 
-/// The same, where `waits` says when it waits.
-fn stops_once(verb: &str, make: impl Fn(&Path) -> Godwit, waits: impl Fn(u32) -> bool) {
+/// Checks the same as [`assert_stops_on_signals`], where `waits` reports whether the process waits.
+fn assert_stops_on_signals_when(verb: &str, make: impl Fn(&Path) -> GodwitCommand, waits: impl Fn(u32) -> bool) {
     for number in [libc::SIGTERM, libc::SIGINT] {
         let directory = scratch::directory(&format!("waits-{verb}"));
-        let run = marked(make(&directory), &directory).start();
+        let run = with_mark_variable(make(&directory), &directory).spawn();
         let process = run.process_id();
         wait_until(&format!("{verb} to wait"), || !is_running(process) || handles_sigterm(process) && waits(process));
         let before = names_below(&directory);
-        signal(process, number);
-        let finished = run.finish();
-        finished.refuses(&[INTERRUPTED], &["interrupted; "]);
-        wait_until_none_is_left(&directory);
+        send_signal(process, number);
+        let finished = run.wait_with_output();
+        finished.assert_rejected(&[EXIT_INTERRUPTED], &["interrupted; "]);
+        wait_until_processes_exit(&directory);
         assert_eq!(names_below(&directory.join("temp")), [] as [String; 0], "{verb} left files");
         let new: Vec<String> = names_below(&directory).into_iter().filter(|name| !before.contains(name)).collect();
-        assert!(new.is_empty(), "{verb} left {new:?}\n{}", finished.report());
+        assert!(new.is_empty(), "{verb} left {new:?}\n{}", finished.describe());
     }
 }
 
@@ -103,13 +105,13 @@ fn stops_once(verb: &str, make: impl Fn(&Path) -> Godwit, waits: impl Fn(u32) ->
 fn a_verb_that_reads_a_fifo_without_a_writer_ends_by_signals() {
     needs!("bwa", "minimap2");
     let sample = sample();
-    let reference = text(sample.indexed_by_godwit());
+    let reference = path_text(sample.godwit_indexed_reference());
     let other = scratch::directory("waits-data");
     let rows = fifo(&other, "rows.csv");
     let plain = fs::read(&sample.reference).expect("it is there");
     let target = other.join("reference.fa");
     fs::write(&target, plain).expect("it can be written");
-    let (rows, target) = (text(&rows), text(&target));
+    let (rows, target) = (path_text(&rows), path_text(&target));
     let commands: &[(&str, &[&str])] = &[
         ("index", &["index", rows, "--aligner", "minimap2"]),
         ("align", &["align", "--reference", reference, "--sample", "s", "--out", "OUT/o", "--reads", rows]),
@@ -128,8 +130,8 @@ fn a_verb_that_reads_a_fifo_without_a_writer_ends_by_signals() {
         ("config", &["--config", rows, "config", "show"]),
     ];
     for (verb, words) in commands {
-        stops(verb, |directory| {
-            let words = words.iter().map(|word| word.replace("OUT", text(directory)));
+        assert_stops_on_signals(verb, |directory| {
+            let words = words.iter().map(|word| word.replace("OUT", path_text(directory)));
             godwit().args(words)
         });
     }
@@ -140,7 +142,7 @@ fn a_verb_whose_server_never_answers_ends_by_signals() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = listener.local_addr().expect("it is bound").to_string();
     let url = format!("grpc+tcp://{address}");
-    // It takes connections and reads what comes, but sends nothing.
+    // The server accepts connections and reads, but sends nothing.
     std::thread::spawn(move || {
         for connection in listener.incoming().flatten() {
             std::thread::spawn(move || std::io::copy(&mut { connection }, &mut std::io::sink()));
@@ -150,13 +152,13 @@ fn a_verb_whose_server_never_answers_ends_by_signals() {
     let commands: &[(&str, &[&str])] = &[
         ("query", &["query", "SELECT 1", "--at", &url]),
         ("copy", &["copy", &file, "OUT/x"]),
-        ("copy-to", &["copy", text(Path::new("/etc/passwd")), &one]),
+        ("copy-to", &["copy", path_text(Path::new("/etc/passwd")), &one]),
         ("bench-flight", &["bench", "flight", "--at", &address]),
         ("doctor", &["doctor", "--at", &url]),
     ];
     for (verb, words) in commands {
-        stops(verb, |directory| {
-            let words = words.iter().map(|word| word.replace("OUT", text(directory)));
+        assert_stops_on_signals(verb, |directory| {
+            let words = words.iter().map(|word| word.replace("OUT", path_text(directory)));
             godwit().args(words)
         });
     }
@@ -169,22 +171,22 @@ fn a_verb_that_waits_for_a_lock_ends_by_signals() {
     let target = other.join("reference.fa");
     fs::copy(&sample.reference, &target).expect("it can be copied");
     let collection = other.join("collection");
-    let words = ["collection", "add", "--reference", text(&target), text(&collection), text(&target)];
-    godwit().args(words).args(["--name", "first"]).succeeds();
+    let words = ["collection", "add", "--reference", path_text(&target), path_text(&collection), path_text(&target)];
+    godwit().args(words).args(["--name", "first"]).run_ok();
     let locks = fs::read_dir(&collection).expect("it is there").flatten().map(|entry| entry.path());
     let lock = locks.into_iter().find(|path| path.to_string_lossy().contains("lock")).expect("it has a lock");
     let held = File::open(lock).expect("it is there");
     held.lock().expect("nobody has it");
-    stops("lock", |_| godwit().args(words).args(["--name", "second"]));
+    assert_stops_on_signals("lock", |_| godwit().args(words).args(["--name", "second"]));
     drop(held);
-    godwit().args(words).args(["--name", "second"]).succeeds();
+    godwit().args(words).args(["--name", "second"]).run_ok();
 }
 
 #[test]
 fn a_verb_whose_output_is_not_read_ends_by_signals() {
-    stops("pipe", |directory| {
+    assert_stops_on_signals("pipe", |directory| {
         let statement = "SELECT * FROM generate_series(1, 10000000)";
-        godwit().args(["query", statement, "--format", "csv", "--data", text(directory)])
+        godwit().args(["query", statement, "--format", "csv", "--data", path_text(directory)])
     });
 }
 
@@ -193,10 +195,10 @@ fn a_verb_whose_stderr_is_not_read_ends_by_signals() {
     let directory = scratch::directory("waits-stderr");
     let (mut reader, writer) = std::io::pipe().expect("a pipe can be made");
     let rows = fifo(&directory, "rows.bam");
-    // The pipe is full before the verb says a word.
+    // The pipe is full before the verb prints a line.
     let full = vec![b'x'; 1 << 20];
     let fill = writer.try_clone().expect("it can be cloned");
-    // SAFETY: fcntl and write take no more than the buffer that is given.
+    // SAFETY: fcntl and write access no more than the buffer that they are given.
     unsafe {
         use std::os::fd::AsRawFd;
         libc::fcntl(fill.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK);
@@ -204,14 +206,14 @@ fn a_verb_whose_stderr_is_not_read_ends_by_signals() {
         libc::fcntl(fill.as_raw_fd(), libc::F_SETFL, 0);
     }
     let out = directory.join("o.bam");
-    let run = marked(godwit().args(["markdup", text(&rows), "--out", text(&out)]), &directory);
-    let run = run.stderr(writer.try_clone().expect("it can be cloned")).start();
+    let run = with_mark_variable(godwit().args(["markdup", path_text(&rows), "--out", path_text(&out)]), &directory);
+    let run = run.stderr(writer.try_clone().expect("it can be cloned")).spawn();
     wait_until("the verb to wait", || is_idle(run.process_id()));
-    signal(run.process_id(), libc::SIGTERM);
-    assert_eq!(run.finish().status.code(), Some(INTERRUPTED));
+    send_signal(run.process_id(), libc::SIGTERM);
+    assert_eq!(run.wait_with_output().status.code(), Some(EXIT_INTERRUPTED));
     drop((fill, writer));
     reader.read_to_end(&mut Vec::new()).expect("all that held it has ended");
-    wait_until_none_is_left(&directory);
+    wait_until_processes_exit(&directory);
 }
 
 #[test]
@@ -226,12 +228,12 @@ fn programs_that_ignore_sigterm_end_with_the_verb() {
     for number in [libc::SIGTERM, libc::SIGINT] {
         let directory = scratch::directory("deaf");
         let aligner = program(&directory);
-        let run = identity::align(&sample, &AlignOptions::default(), &directory.join("out"));
-        let run = marked(run.args(["--aligner", &aligner]), &directory).start();
+        let run = bwa_identity::align(&sample, &AlignOptions::default(), &directory.join("out"));
+        let run = with_mark_variable(run.args(["--aligner", &aligner]), &directory).spawn();
         wait_until("the aligner", || directory.join("started").exists());
-        signal(run.process_id(), number);
-        run.finish().refuses(&[INTERRUPTED], &["interrupted; "]);
-        wait_until_none_is_left(&directory);
+        send_signal(run.process_id(), number);
+        run.wait_with_output().assert_rejected(&[EXIT_INTERRUPTED], &["interrupted; "]);
+        wait_until_processes_exit(&directory);
         assert_eq!(names_below(&directory.join("out")), [] as [String; 0]);
     }
 }
@@ -242,14 +244,14 @@ fn a_second_signal_ends_a_verb_at_once_and_in_order() {
     let sample = sample();
     let directory = scratch::directory("two-signals");
     let rows = fifo(&directory, "reads.fq");
-    let run = godwit().arg("align").arg("--reference").arg(sample.indexed_by_godwit()).arg("--reads").arg(&rows);
+    let run = godwit().arg("align").arg("--reference").arg(sample.godwit_indexed_reference()).arg("--reads").arg(&rows);
     let run = run.args(["--sample", "s", "--out"]).arg(directory.join("out"));
-    let run = marked(run, &directory).start();
+    let run = with_mark_variable(run, &directory).spawn();
     wait_until("it to wait", || is_idle(run.process_id()));
-    signal(run.process_id(), libc::SIGINT);
-    signal(run.process_id(), libc::SIGINT);
-    run.finish().refuses(&[INTERRUPTED], &["interrupted; "]);
-    wait_until_none_is_left(&directory);
+    send_signal(run.process_id(), libc::SIGINT);
+    send_signal(run.process_id(), libc::SIGINT);
+    run.wait_with_output().assert_rejected(&[EXIT_INTERRUPTED], &["interrupted; "]);
+    wait_until_processes_exit(&directory);
     assert_eq!(names_below(&directory.join("out")), [] as [String; 0]);
 }
 
@@ -257,15 +259,15 @@ fn a_second_signal_ends_a_verb_at_once_and_in_order() {
 fn with_events_the_interruption_is_the_last_one() {
     let directory = scratch::directory("interruption-events");
     let rows = fifo(&directory, "rows.bam");
-    let run = godwit().args(["markdup", text(&rows), "--json", "--out"]).arg(directory.join("o.bam"));
-    let run = marked(run, &directory).start();
+    let run = godwit().args(["markdup", path_text(&rows), "--json", "--out"]).arg(directory.join("o.bam"));
+    let run = with_mark_variable(run, &directory).spawn();
     wait_until("it to wait", || is_idle(run.process_id()));
-    signal(run.process_id(), libc::SIGTERM);
-    let finished = run.finish();
-    finished.refuses(&[INTERRUPTED], &["interrupted; "]);
+    send_signal(run.process_id(), libc::SIGTERM);
+    let finished = run.wait_with_output();
+    finished.assert_rejected(&[EXIT_INTERRUPTED], &["interrupted; "]);
     let event = finished.stderr.lines().rev().nth(1).unwrap_or_default();
-    let event: serde_json::Value = serde_json::from_str(event).unwrap_or_else(|_| panic!("{}", finished.report()));
-    assert_eq!((&event["event"], &event["exit"]), (&"error".into(), &INTERRUPTED.into()));
+    let event: serde_json::Value = serde_json::from_str(event).unwrap_or_else(|_| panic!("{}", finished.describe()));
+    assert_eq!((&event["event"], &event["exit"]), (&"error".into(), &EXIT_INTERRUPTED.into()));
 }
 
 #[test]
@@ -273,23 +275,23 @@ fn a_verb_started_to_ignore_a_lost_terminal_outlives_it() {
     needs!("nohup");
     let directory = scratch::directory("nohup");
     let rows = fifo(&directory, "rows.bam");
-    let mut command = Tool::need("nohup").command();
+    let mut command = Tool::require("nohup").command();
     command.arg(godwit_path()).arg("markdup").arg(&rows).arg("--out").arg(directory.join("o.bam"));
     let pipes = std::process::Stdio::piped;
     let mut run =
         command.stdin(std::process::Stdio::null()).stdout(pipes()).stderr(pipes()).spawn().expect("it starts");
     wait_until("it to wait", || is_idle(run.id()));
-    signal(run.id(), libc::SIGHUP);
+    send_signal(run.id(), libc::SIGHUP);
     // The signals arrive in this order.
-    signal(run.id(), libc::SIGTERM);
+    send_signal(run.id(), libc::SIGTERM);
     let status = run.wait().expect("it can be waited for");
-    assert_eq!(status.code(), Some(INTERRUPTED));
+    assert_eq!(status.code(), Some(EXIT_INTERRUPTED));
     let mut said = String::new();
     run.stderr.take().expect("it is piped").read_to_string(&mut said).expect("it is text");
     assert!(said.contains("interrupted; "), "{said}");
 }
 
-/// A network of its own, in which the name server is an address that swallows every packet.
+/// A separate network namespace, in which the address of the name server drops every packet.
 #[test]
 fn a_name_that_is_never_resolved_does_not_keep_a_verb() {
     needs!("unshare", "ip", "mount");
@@ -305,8 +307,8 @@ fn a_name_that_is_never_resolved_does_not_keep_a_verb() {
         godwit_path().display(),
         directory.join("x").display()
     );
-    let mut command = Tool::need("unshare").command();
-    command.args(["--map-root-user", "--net", "--mount", "sh", "-c", &script]).env(MARK, &directory);
+    let mut command = Tool::require("unshare").command();
+    command.args(["--map-root-user", "--net", "--mount", "sh", "-c", &script]).env(MARK_VARIABLE, &directory);
     let pipes = std::process::Stdio::piped;
     let mut run =
         command.stdin(std::process::Stdio::null()).stdout(pipes()).stderr(pipes()).spawn().expect("it starts");
@@ -318,7 +320,7 @@ fn a_name_that_is_never_resolved_does_not_keep_a_verb() {
         skip!("network-namespaces", "this process may not make network and mount namespaces");
     }
     wait_until("it to wait", || !is_running(run.id()) || is_idle(run.id()));
-    signal(run.id(), libc::SIGTERM);
-    assert_eq!(run.wait().expect("it can be waited for").code(), Some(INTERRUPTED));
-    wait_until_none_is_left(&directory);
+    send_signal(run.id(), libc::SIGTERM);
+    assert_eq!(run.wait().expect("it can be waited for").code(), Some(EXIT_INTERRUPTED));
+    wait_until_processes_exit(&directory);
 }

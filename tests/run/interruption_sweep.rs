@@ -1,65 +1,66 @@
-//! SIGTERM and Ctrl-C at moments that are spread over the whole of each verb.
+//! SIGTERM and Ctrl-C at moments spread over the run time of each verb.
 //!
-//! A verb that is stopped exits with 130 and says that it was interrupted, or had finished its work and exits with 0. Whatever it left
-//! under the name of an output is that output, whole; anything else is what it says how to continue from. No process is left.
+//! A verb that is stopped exits with 130 and reports the interruption, or has finished its work and exits with 0. A file
+//! under the name of an output is that output, whole; any other file is data from which the printed command continues. No
+//! process is left.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use godwit_tests::binary::{Godwit, godwit};
-use godwit_tests::patience::wait_until;
-use godwit_tests::processes::{handles_sigterm, is_running, signal};
-use godwit_tests::served::Served;
-use godwit_tests::tool::{Tool, succeed};
+use godwit_tests::binary::{GodwitCommand, godwit};
+use godwit_tests::data_server::DataServer;
+use godwit_tests::processes::{handles_sigterm, is_running, send_signal};
+use godwit_tests::tool::{Tool, run_checked};
+use godwit_tests::wait::wait_until;
 use godwit_tests::{needs, scratch};
 
-use super::interruption::{marked, names_below, sample, wait_until_none_is_left};
-use super::joint::Cohort;
+use super::interruption::{names_below, sample, wait_until_processes_exit, with_mark_variable};
+use super::joint_calling::Cohort;
 
-/// Where the verbs of the sweep find their inputs.
+/// The inputs of the verbs of the sweep.
 struct Inputs {
     directory: PathBuf,
-    served: Served,
+    server: DataServer,
 }
 
 impl Inputs {
-    fn make() -> Self {
+    fn create() -> Self {
         let directory = scratch::directory("sweep-inputs");
         let sample = sample();
         let path = |name: &str| directory.join(name);
-        let copied = fs::copy(sample.indexed_by_godwit(), path("ref.fa")).expect("it can be copied");
+        let copied = fs::copy(sample.godwit_indexed_reference(), path("ref.fa")).expect("it can be copied");
         assert!(copied > 0);
-        godwit().arg("index").arg(path("ref.fa")).succeeds();
+        godwit().arg("index").arg(path("ref.fa")).run_ok();
         for (at, reads) in sample.lanes[0].reads.iter().enumerate() {
             fs::copy(reads, path(&format!("r{}.fq.gz", at + 1))).expect("it can be copied");
         }
         let within = |words: &[&str]| godwit().args(words).current_dir(&directory);
         let align = ["align", "--reference", "ref.fa", "--reads", "r1.fq.gz", "r2.fq.gz", "--sample", "s"];
-        within(&align).args(["--out", "aligned"]).succeeds();
-        within(&["call", "--reference", "ref.fa", "--reads", "aligned", "--out", "calls.vcf.gz"]).succeeds();
-        within(&["mutate", "ref.fa", "other.fa", "--seed", "1"]).succeeds();
-        within(&["pack", "--reference", "ref.fa", "other.fa", "other.gwp"]).succeeds();
-        within(&["collection", "add", "genomes", "other.fa", "--reference", "ref.fa"]).succeeds();
+        within(&align).args(["--out", "aligned"]).run_ok();
+        within(&["call", "--reference", "ref.fa", "--reads", "aligned", "--out", "calls.vcf.gz"]).run_ok();
+        within(&["mutate", "ref.fa", "other.fa", "--seed", "1"]).run_ok();
+        within(&["pack", "--reference", "ref.fa", "other.fa", "other.gwp"]).run_ok();
+        within(&["collection", "add", "genomes", "other.fa", "--reference", "ref.fa"]).run_ok();
         let protein = "MKTAYIAKQRQISFVKSHFSRQLEERLGLIEVQAPILSRVGDGTQDNLSGAEKAVQVKVKALPDAQFEVVHSLAKWKRQTLGQHDFSAG";
         let proteins: String = (0..200).map(|at| format!(">p{at}\n{}\n", &protein[at % 20..])).collect();
         fs::write(path("proteins.fa"), &proteins).expect("it can be written");
         let makes = Tool::find("makeblastdb").map(|tool| tool.command());
         if let Some(mut makes) = makes {
             let words = ["-in", "proteins.fa", "-dbtype", "prot", "-out", "proteins", "-blastdb_version", "5"];
-            succeed(makes.args(words).current_dir(&directory));
+            run_checked(makes.args(words).current_dir(&directory));
         }
         fs::write(path("policy.toml"), "[[rule]]\nname = 'all'\nwho = ['alice']\ndatasets = ['**']\n")
             .expect("it can be written");
-        let served = Served::start(&directory, &[]);
-        Self { directory, served }
+        let server = DataServer::start(&directory, &[]);
+        Self { directory, server }
     }
 
-    /// A verb with its name, its outputs below `out` of its working directory.
+    /// Returns each verb with a name; its outputs are below `out` of its working directory.
     fn verbs(&self) -> Vec<(String, Vec<String>)> {
         let at = |name: &str| self.directory.join(name).display().to_string();
-        let url = format!("grpc+tcp://{}", self.served.address);
+        let url = format!("grpc+tcp://{}", self.server.address);
         let reads = format!("--reads {} {}", at("r1.fq.gz"), at("r2.fq.gz"));
         let (reference, bam, vcf) = (at("ref.fa"), at("aligned/s.bam"), at("calls.vcf.gz"));
         let (packed, other, genomes) = (at("other.gwp"), at("other.fa"), at("genomes"));
@@ -121,8 +122,8 @@ impl Inputs {
         lines.iter().map(|line| (name(line), words(line))).collect()
     }
 
-    /// The directory that a verb works in, with what it changes.
-    fn place(&self, words: &[String]) -> PathBuf {
+    /// Returns the directory that a verb works in, with copies of the files that it changes.
+    fn working_directory(&self, words: &[String]) -> PathBuf {
         let directory = scratch::directory("sweep");
         fs::create_dir(directory.join("out")).expect("it can be made");
         if words[0] == "index" {
@@ -131,35 +132,35 @@ impl Inputs {
         directory
     }
 
-    fn start(&self, words: &[String], directory: &Path) -> Godwit {
-        marked(godwit().args(words).current_dir(directory), directory)
+    fn start(&self, words: &[String], directory: &Path) -> GodwitCommand {
+        with_mark_variable(godwit().args(words).current_dir(directory), directory)
     }
 }
 
-/// Content of each file below `out`, and nothing for directories.
+/// Returns the content of each file below `out`, and `None` for directories.
 fn outputs(directory: &Path) -> BTreeMap<String, Option<Vec<u8>>> {
     let out = directory.join("out");
     names_below(&out).into_iter().map(|name| (name.clone(), fs::read(out.join(&name)).ok())).collect()
 }
 
-/// What a verb does when nothing stops it.
-struct Undisturbed {
-    /// Files and directories, without the content of files that differ each time.
+/// The result of a verb that is not stopped.
+struct BaselineRun {
+    /// Files and directories, without the content of files that differ in each run.
     outputs: BTreeMap<String, Option<Vec<u8>>>,
-    length: Duration,
+    duration: Duration,
     code: Option<i32>,
 }
 
-impl Undisturbed {
+impl BaselineRun {
     fn run(inputs: &Inputs, words: &[String]) -> Self {
         let run = || {
-            let directory = inputs.place(words);
+            let directory = inputs.working_directory(words);
             let started = Instant::now();
             let finished = inputs.start(words, &directory).run();
-            let length = started.elapsed();
-            // On a machine that lacks something, doctor says so.
-            assert!(finished.status.success() || words[0] == "doctor", "{}", finished.report());
-            Self { outputs: outputs(&directory), length, code: finished.status.code() }
+            let duration = started.elapsed();
+            // On a machine that lacks a program, doctor exits with an error.
+            assert!(finished.status.success() || words[0] == "doctor", "{}", finished.describe());
+            Self { outputs: outputs(&directory), duration, code: finished.status.code() }
         };
         let (mut first, second) = (run(), run());
         for (name, content) in &mut first.outputs {
@@ -171,47 +172,47 @@ impl Undisturbed {
     }
 }
 
-/// Stops a verb once, `after` its handlers are there. Returns its exit code and how long it took to end.
-fn stopped(
+/// Stops a verb once, `after` it has installed its handlers. Returns its exit code and how long it took to end.
+fn stop_after(
     inputs: &Inputs,
     words: &[String],
-    undisturbed: &Undisturbed,
+    undisturbed: &BaselineRun,
     after: Duration,
     number: i32,
 ) -> (i32, Duration) {
-    let directory = inputs.place(words);
+    let directory = inputs.working_directory(words);
     let before = outputs(&directory);
-    let run = inputs.start(words, &directory).start();
+    let run = inputs.start(words, &directory).spawn();
     let process = run.process_id();
     wait_until("its handlers", || handles_sigterm(process) || !is_running(process));
-    // The moment is drawn from the measured run; whatever it meets there is right.
+    // The moment is drawn from the measured run time; the verb may be in any state then.
     std::thread::sleep(after);
     let sent = Instant::now();
-    signal(process, number);
-    let finished = run.finish();
+    send_signal(process, number);
+    let finished = run.wait_with_output();
     let took = sent.elapsed();
-    wait_until_none_is_left(&directory);
+    wait_until_processes_exit(&directory);
     let code = finished.status.code().unwrap_or(-1);
     if finished.status.code() != undisturbed.code {
-        finished.refuses(&[130], &["interrupted"]);
+        finished.assert_rejected(&[130], &["interrupted"]);
     }
     let continues = finished.stderr.contains("--resume") || finished.stderr.contains("run the same command again");
     for (name, content) in outputs(&directory) {
         let is_as_before = before.get(&name) == Some(&content);
         let is_whole = undisturbed.outputs.get(&name).is_some_and(|whole| whole.is_none() || *whole == content);
         let is_work = continues && name.split('/').any(|part| part.starts_with('.') && part.contains("godwit"));
-        assert!(is_as_before || is_whole || is_work, "{words:?} left {name}\n{}", finished.report());
+        assert!(is_as_before || is_whole || is_work, "{words:?} left {name}\n{}", finished.describe());
     }
     let scratch = names_below(&directory.join("temp"));
-    assert!(scratch.is_empty(), "{words:?} left {scratch:?}\n{}", finished.report());
+    assert!(scratch.is_empty(), "{words:?} left {scratch:?}\n{}", finished.describe());
     fs::remove_dir_all(&directory).expect("it can be removed");
     (code, took)
 }
 
-/// Stops each verb at so many moments, and returns a line for each with what it took.
+/// Stops each verb at `moments` moments, and returns a line with the result for each.
 fn sweep(moments: u32, only: Option<&str>) -> Vec<String> {
-    let inputs = Inputs::make();
-    let cohort = Cohort::get();
+    let inputs = Inputs::create();
+    let cohort = Cohort::cached();
     let mates = [1, 2].map(|mate| cohort.directory.join(format!("ada-reads_L001_R{mate}.fastq")));
     let mut sheet = "sample,fastq_1,fastq_2\n".to_owned();
     for sample in ["ada", "ben"] {
@@ -227,14 +228,14 @@ fn sweep(moments: u32, only: Option<&str>) -> Vec<String> {
         if only.is_some_and(|only| !words.join(" ").starts_with(only)) {
             continue;
         }
-        let undisturbed = Undisturbed::run(&inputs, &words);
-        let length = undisturbed.length;
+        let undisturbed = BaselineRun::run(&inputs, &words);
+        let length = undisturbed.duration;
         let mut times = Vec::new();
         let mut interrupted = 0;
         for moment in 0..moments {
             let after = length.mul_f64((f64::from(moment) + 0.5) / f64::from(moments));
             let number = if moment % 2 == 0 { libc::SIGTERM } else { libc::SIGINT };
-            let (code, took) = stopped(&inputs, &words, &undisturbed, after, number);
+            let (code, took) = stop_after(&inputs, &words, &undisturbed, after, number);
             if code == 130 {
                 interrupted += 1;
                 times.push(took);
@@ -261,7 +262,7 @@ fn every_verb_ends_by_a_signal_at_any_moment() {
     assert!(sweep(2, None).len() > 30);
 }
 
-/// `GODWIT_SWEEP_MOMENTS` (50) and `GODWIT_SWEEP_VERB` (all) say how many and which.
+/// `GODWIT_SWEEP_MOMENTS` (50) sets the number of moments, and `GODWIT_SWEEP_VERB` (all) the verb.
 #[test]
 #[ignore = "an hour; ask for it by name"]
 fn sweep_of_signals() {

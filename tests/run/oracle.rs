@@ -1,35 +1,35 @@
-//! Tests of the oracle itself. They need no godwit.
+//! Tests of the oracle itself. They do not run godwit.
 
 use std::collections::BTreeMap;
 
-use godwit_tests::marking::{Marking, grouped};
+use godwit_tests::duplicate_options::{MarkingOptions, group_by_name};
 use godwit_tests::metrics::{self, MetricsFile};
-use godwit_tests::picard::{self, MarkOptions, sort_and_mark};
-use godwit_tests::pipeline::{AlignOptions, Duplicates, reference_bam};
-use godwit_tests::reads::{Comments, Sample, SampleSpec};
-use godwit_tests::sam::{self, DUPLICATE, SamText};
-use godwit_tests::{fuzz, golden, needs, needs_picard, scratch, skip as skips};
+use godwit_tests::picard::{self, PicardOptions, sort_and_mark};
+use godwit_tests::reference_pipeline::{AlignOptions, DuplicateHandling, run_reference_pipeline};
+use godwit_tests::sam::{self, DUPLICATE_FLAG, SamText};
+use godwit_tests::sample::{Sample, SampleSpec, TitleComments};
+use godwit_tests::{needs, needs_picard, picard_cases, sam_fuzzer, scratch, skip as skips};
 
-use super::picard::{picard_files, shared_data, without_reference};
+use super::picard::{picard_files, shared_data_directory, without_reference};
 
-fn small() -> SampleSpec {
-    SampleSpec { seed: 11, lanes: vec![1500, 900], paired: true, alternate: false, comments: Comments::Illumina }
+fn small_spec() -> SampleSpec {
+    SampleSpec { seed: 11, lanes: vec![1500, 900], paired: true, alternate: false, comments: TitleComments::Illumina }
 }
 
 #[test]
 fn picard_itself_gives_what_its_unit_cases_expect() {
     needs_picard!();
-    let cases = golden::picard_cases();
+    let cases = picard_cases::picard_cases();
     assert!(cases.len() >= 50, "only {} cases", cases.len());
     let directory = scratch::directory("golden-oracle");
     let mut failures = Vec::new();
     for case in &cases {
         let input = directory.join("input.sam");
         std::fs::write(&input, case.sam.to_text()).expect("the scratch directory can be written to");
-        let (marked, metrics_file) = sort_and_mark(&input, &directory, "sam", &MarkOptions::default())
+        let (marked, metrics_file) = sort_and_mark(&input, &directory, "sam", &PicardOptions::default())
             .unwrap_or_else(|refusal| panic!("{}: {}", case.name, refusal.0));
-        let mut list = golden::misjudged(&SamText::read(&marked));
-        let optical = MetricsFile::read(&metrics_file).total("READ_PAIR_OPTICAL_DUPLICATES");
+        let mut list = picard_cases::wrong_duplicate_flags(&SamText::read(&marked));
+        let optical = MetricsFile::read(&metrics_file).column_sum("READ_PAIR_OPTICAL_DUPLICATES");
         if optical != case.optical_pairs {
             list.push(format!("{} optical pairs expected, {optical} found", case.optical_pairs));
         }
@@ -48,8 +48,9 @@ fn picard_accepts_fuzzed_files_and_they_reach_its_rules() {
     let files = 150;
     for seed in 1_000_000..1_000_000 + files {
         let input = directory.join("input.sam");
-        std::fs::write(&input, fuzz::case(seed).to_text()).expect("the scratch directory can be written to");
-        let (marked, metrics_file) = match sort_and_mark(&input, &directory, "sam", &MarkOptions::default()) {
+        std::fs::write(&input, sam_fuzzer::generate_sam(seed).to_text())
+            .expect("the scratch directory can be written to");
+        let (marked, metrics_file) = match sort_and_mark(&input, &directory, "sam", &PicardOptions::default()) {
             Ok(files) => files,
             Err(refusal) => {
                 refused.push(format!("seed {seed}: {}", refusal.0));
@@ -60,10 +61,10 @@ fn picard_accepts_fuzzed_files_and_they_reach_its_rules() {
         for column in
             ["UNPAIRED_READ_DUPLICATES", "READ_PAIR_DUPLICATES", "READ_PAIR_OPTICAL_DUPLICATES", "UNMAPPED_READS"]
         {
-            *totals.entry(column).or_default() += metrics_file.total(column);
+            *totals.entry(column).or_default() += metrics_file.column_sum(column);
         }
         *totals.entry("records").or_default() += marked.records.len() as u64;
-        let narrow = MarkOptions { optical_distance: 60, ..MarkOptions::default() };
+        let narrow = PicardOptions { optical_distance: 60, ..PicardOptions::default() };
         let (_, other) = sort_and_mark(&input, &directory, "sam", &narrow).expect("Picard took it before");
         sensitive += u64::from(!metrics::differences(&metrics_file, &MetricsFile::read(&other)).is_empty());
     }
@@ -81,13 +82,13 @@ fn drawn_options_of_marking_reach_their_rules() {
     let (mut refused, mut seen) = (0, BTreeMap::<&str, u64>::new());
     let files = 150;
     for seed in 2_000_000..2_000_000 + files {
-        let marking = Marking::drawn(seed);
-        let case = marking.prepared(&fuzz::case(seed), seed);
-        let case = if marking.query { grouped(&case) } else { case };
+        let marking = MarkingOptions::from_seed(seed);
+        let case = marking.sam_with_barcodes(&sam_fuzzer::generate_sam(seed), seed);
+        let case = if marking.query_grouped { group_by_name(&case) } else { case };
         let input = directory.join("input.sam");
         std::fs::write(&input, case.to_text()).expect("the scratch directory can be written to");
-        let marked = |marking: Marking| {
-            let options = MarkOptions { marking, ..MarkOptions::default() };
+        let marked = |marking: MarkingOptions| {
+            let options = PicardOptions { marking, ..PicardOptions::default() };
             sort_and_mark(&input, &directory, "sam", &options).map(|(marked, _)| SamText::read(&marked))
         };
         let Ok(found) = marked(marking.clone()) else {
@@ -97,13 +98,16 @@ fn drawn_options_of_marking_reach_their_rules() {
         for tag in ["\tDT:Z:SQ", "\tDT:Z:LB", "\tDI:i:", "\tDS:i:3", "\tMI:Z:"] {
             *seen.entry(tag).or_default() += u64::from(found.records.iter().any(|record| record.contains(tag)));
         }
-        let further = |record: &String| sam::flag(record) & DUPLICATE != 0 && sam::flag(record) & 0x904 != 0;
+        let further = |record: &String| sam::flag(record) & DUPLICATE_FLAG != 0 && sam::flag(record) & 0x904 != 0;
         *seen.entry("template").or_default() += u64::from(found.records.iter().any(further));
         for (option, other) in [
-            ("barcode", Marking { barcode: None, molecule: None, duplex: false, ..marking.clone() }),
-            ("duplex", Marking { duplex: false, molecule: None, ..marking.clone() }),
-            ("own barcodes", Marking { read_one: None, read_two: None, ..marking.clone() }),
-            ("removal", Marking { remove_sequencing: false, ..marking.clone() }),
+            (
+                "barcode",
+                MarkingOptions { barcode: None, molecular_identifier: None, duplex_umi: false, ..marking.clone() },
+            ),
+            ("duplex", MarkingOptions { duplex_umi: false, molecular_identifier: None, ..marking.clone() }),
+            ("own barcodes", MarkingOptions { read_one_barcode: None, read_two_barcode: None, ..marking.clone() }),
+            ("removal", MarkingOptions { remove_sequencing_duplicates: false, ..marking.clone() }),
         ] {
             if other != marking {
                 let other = marked(other).expect("Picard took the file with more options");
@@ -119,12 +123,14 @@ fn drawn_options_of_marking_reach_their_rules() {
 #[test]
 fn picard_accepts_most_of_its_own_test_files() {
     needs_picard!();
-    let Some(data) = shared_data() else { godwit_tests::skip!("shared-data", "no shared/data beside the repository") };
+    let Some(data) = shared_data_directory() else {
+        godwit_tests::skip!("shared-data", "no shared/data beside the repository")
+    };
     let files = picard_files(&data.join("markdup"));
     let (mut accepted, mut refused) = (0, Vec::new());
     for file in &files {
         let directory = scratch::directory("picard-files-oracle");
-        match sort_and_mark(&without_reference(file, &directory), &directory, "sam", &MarkOptions::default()) {
+        match sort_and_mark(&without_reference(file, &directory), &directory, "sam", &PicardOptions::default()) {
             Ok(_) => accepted += 1,
             Err(refusal) => refused.push(format!("{}: {}", file.display(), refusal.0)),
         }
@@ -137,8 +143,8 @@ fn picard_accepts_most_of_its_own_test_files() {
 fn the_reference_pipeline_marks_pcr_and_optical_duplicates_of_a_sample() {
     needs!("bwa");
     needs_picard!();
-    let sample = Sample::get(&small());
-    let expected = reference_bam(&sample.reference, &sample.lanes, &AlignOptions::default());
+    let sample = Sample::cached(&small_spec());
+    let expected = run_reference_pipeline(&sample.reference, &sample.lanes, &AlignOptions::default());
     let marked = SamText::read(&expected.bam);
     assert!(marked.records.len() >= 2 * 2400);
     let groups = marked.header.iter().filter(|line| line.starts_with("@RG")).count();
@@ -146,21 +152,21 @@ fn the_reference_pipeline_marks_pcr_and_optical_duplicates_of_a_sample() {
     let share = |test: fn(&str) -> bool| {
         marked.records.iter().filter(|record| test(record)).count() as f64 / marked.records.len() as f64
     };
-    assert!((0.05..0.5).contains(&share(|record| sam::flag(record) & DUPLICATE != 0)));
+    assert!((0.05..0.5).contains(&share(|record| sam::flag(record) & DUPLICATE_FLAG != 0)));
     assert!((0.02..0.3).contains(&share(|record| record.split('\t').nth(4) == Some("0"))), "no ambiguous reads");
     assert!(share(|record| sam::flag(record) & 0x800 != 0) > 0.001, "no split reads");
     let found = MetricsFile::read(&expected.metrics.expect("duplicates were marked"));
-    assert!(found.total("READ_PAIR_OPTICAL_DUPLICATES") > 10);
-    assert!(found.total("UNPAIRED_READ_DUPLICATES") > 0);
+    assert!(found.column_sum("READ_PAIR_OPTICAL_DUPLICATES") > 10);
+    assert!(found.column_sum("UNPAIRED_READ_DUPLICATES") > 0);
 }
 
 #[test]
 fn the_size_of_blocks_changes_records_so_a_wrong_one_shows() {
     needs!("bwa", "samtools");
-    let sample = Sample::get(&small());
+    let sample = Sample::cached(&small_spec());
     let sorted = |block_bases| {
-        let options = AlignOptions { block_bases, duplicates: Duplicates::None, ..AlignOptions::default() };
-        SamText::read(&reference_bam(&sample.reference, &sample.lanes, &options).bam)
+        let options = AlignOptions { block_bases, duplicates: DuplicateHandling::None, ..AlignOptions::default() };
+        SamText::read(&run_reference_pipeline(&sample.reference, &sample.lanes, &options).bam)
     };
     let one_block = sam::differences(&sorted(1_000_000), &sorted(100_000_000));
     assert!(one_block.is_empty(), "a lane smaller than a block is one block: {one_block:?}");
@@ -172,8 +178,8 @@ fn a_planted_difference_of_one_flag_and_one_metric_is_found() {
     needs_picard!();
     let directory = scratch::directory("planted");
     let input = directory.join("input.sam");
-    std::fs::write(&input, fuzz::case(5).to_text()).expect("the scratch directory can be written to");
-    let files = sort_and_mark(&input, &directory, "bam", &MarkOptions::default());
+    std::fs::write(&input, sam_fuzzer::generate_sam(5).to_text()).expect("the scratch directory can be written to");
+    let files = sort_and_mark(&input, &directory, "bam", &PicardOptions::default());
     let (marked, metrics_file) = files.unwrap_or_else(|refusal| panic!("{}", refusal.0));
     let good = SamText::read(&marked);
     assert!(sam::differences(&good, &good.clone()).is_empty());
@@ -181,7 +187,7 @@ fn a_planted_difference_of_one_flag_and_one_metric_is_found() {
         let mut bad = good.clone();
         let flag = sam::flag(&bad.records[place]);
         let fields: Vec<&str> = bad.records[place].splitn(3, '\t').collect();
-        bad.records[place] = format!("{}\t{}\t{}", fields[0], flag ^ DUPLICATE, fields[2]);
+        bad.records[place] = format!("{}\t{}\t{}", fields[0], flag ^ DUPLICATE_FLAG, fields[2]);
         assert_eq!(sam::differences(&good, &bad).len(), 1);
     }
     let good = MetricsFile::read(&metrics_file);
@@ -208,8 +214,8 @@ fn picards_validation_finds_a_mate_that_is_absent() {
 #[test]
 fn a_skip_is_allowed_only_with_a_reason_on_the_list() {
     let list = "# shared = \"commented out\"\n[allowed]\nshared-data = \"it is large\"\nempty = \"\"\n";
-    assert!(skips::listed(list, "shared-data"));
+    assert!(skips::is_listed(list, "shared-data"));
     for id in ["shared", "empty", "missing-tool"] {
-        assert!(!skips::listed(list, id), "{id}");
+        assert!(!skips::is_listed(list, id), "{id}");
     }
 }

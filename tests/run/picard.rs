@@ -4,27 +4,27 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use godwit_tests::binary::godwit;
-use godwit_tests::marking::{Marking, Tagging, grouped};
+use godwit_tests::duplicate_options::{MarkingOptions, TaggingPolicy, group_by_name};
 use godwit_tests::metrics::{self, MetricsFile};
-use godwit_tests::picard::{MarkOptions, Refusal, sort_and_mark};
+use godwit_tests::picard::{PicardError, PicardOptions, sort_and_mark};
 use godwit_tests::sam::{self, SamText};
-use godwit_tests::shrink::shrink;
+use godwit_tests::shrink::shrink_failing_case;
 use godwit_tests::tool::Tool;
-use godwit_tests::{fuzz, golden, needs_picard, scratch, skip};
+use godwit_tests::{needs_picard, picard_cases, sam_fuzzer, scratch, skip};
 
-/// What godwit and Picard make of a file.
+/// The outcome of comparing godwit and Picard on a file.
 #[derive(Debug)]
-enum Verdict {
+enum ComparisonResult {
     Same,
-    Refused(Refusal),
+    Rejected(PicardError),
     Different(Vec<String>),
 }
 
-/// Runs both on `input`.
-fn judge(input: &Path, directory: &Path, options: &MarkOptions, words: &[&str]) -> Verdict {
+/// Runs both on `input` and compares their outputs.
+fn compare_with_picard(input: &Path, directory: &Path, options: &PicardOptions, words: &[&str]) -> ComparisonResult {
     let (marked, metrics_file) = match sort_and_mark(input, directory, "sam", options) {
         Ok(files) => files,
-        Err(refusal) => return Verdict::Refused(refusal),
+        Err(refusal) => return ComparisonResult::Rejected(refusal),
     };
     let found = directory.join("found.bam");
     let finished = godwit()
@@ -33,56 +33,57 @@ fn judge(input: &Path, directory: &Path, options: &MarkOptions, words: &[&str]) 
         .arg("--out")
         .arg(&found)
         .args(["--optical-distance", &options.optical_distance.to_string()])
-        .args(["--duplicates", policy(options)])
-        .args(options.marking.godwit_words())
+        .args(["--duplicates", duplicates_argument(options)])
+        .args(options.marking.godwit_args())
         .args(words)
         .run();
     if !finished.status.success() {
-        return Verdict::Different(vec![finished.report()]);
+        return ComparisonResult::Different(vec![finished.describe()]);
     }
     let mut list = sam::differences(&SamText::read(&marked), &SamText::read(&found));
     let found_metrics = directory.join("found.duplicates.txt");
     list.extend(metrics::differences(&MetricsFile::read(&metrics_file), &MetricsFile::read(&found_metrics)));
-    if list.is_empty() { Verdict::Same } else { Verdict::Different(list) }
+    if list.is_empty() { ComparisonResult::Same } else { ComparisonResult::Different(list) }
 }
 
-fn policy(options: &MarkOptions) -> &'static str {
+fn duplicates_argument(options: &PicardOptions) -> &'static str {
     match options {
-        MarkOptions { remove: true, .. } => "remove",
-        MarkOptions { marking: Marking { remove_sequencing: true, .. }, .. } => "remove-optical",
+        PicardOptions { remove: true, .. } => "remove",
+        PicardOptions { marking: MarkingOptions { remove_sequencing_duplicates: true, .. }, .. } => "remove-optical",
         _ => "mark",
     }
 }
 
-fn judge_text(case: &SamText, directory: &Path, options: &MarkOptions) -> Verdict {
+fn compare_text_with_picard(case: &SamText, directory: &Path, options: &PicardOptions) -> ComparisonResult {
     let input = directory.join("input.sam");
-    let text = if options.marking.query { grouped(case).to_text() } else { case.to_text() };
+    let text = if options.marking.query_grouped { group_by_name(case).to_text() } else { case.to_text() };
     std::fs::write(&input, text).expect("the scratch directory can be written to");
-    judge(&input, directory, options, &["--threads", "1"])
+    compare_with_picard(&input, directory, options, &["--threads", "1"])
 }
 
-fn number(variable: &str, default: u64) -> u64 {
+fn env_number(variable: &str, default: u64) -> u64 {
     std::env::var(variable)
         .ok()
         .map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{variable} is {text:?}, not a number")))
 }
 
-/// What is done with the file of a seed, and the file.
-type Draw = fn(u64) -> (SamText, MarkOptions);
+/// A function of a seed that returns a file and the options for it.
+type CaseGenerator = fn(u64) -> (SamText, PicardOptions);
 
-/// `GODWIT_FUZZ_FILES` files (300 by default) from `GODWIT_FUZZ_SEED` (1) on, until `GODWIT_FUZZ_FAILURES` (5) differ.
-fn fuzz_against_picard(draw: Draw) {
-    let (files, first) = (number("GODWIT_FUZZ_FILES", 300), number("GODWIT_FUZZ_SEED", 1));
-    let most_failures = number("GODWIT_FUZZ_FAILURES", 5);
+/// Compares `GODWIT_FUZZ_FILES` files (300 by default) from `GODWIT_FUZZ_SEED` (1) on, until `GODWIT_FUZZ_FAILURES` (5)
+/// differ.
+fn fuzz_against_picard(draw: CaseGenerator) {
+    let (files, first) = (env_number("GODWIT_FUZZ_FILES", 300), env_number("GODWIT_FUZZ_SEED", 1));
+    let most_failures = env_number("GODWIT_FUZZ_FAILURES", 5);
     let directory = scratch::directory("fuzz");
     let (mut refused, mut failures, started) = (Vec::new(), Vec::new(), Instant::now());
     for seed in first..first + files {
         let (case, options) = draw(seed);
-        match judge_text(&case, &directory, &options) {
-            Verdict::Same => {}
-            Verdict::Refused(refusal) => refused.push(format!("seed {seed}: {}", refusal.0)),
-            Verdict::Different(list) => {
-                failures.push(explain(seed, &case, &list, &directory, &options));
+        match compare_text_with_picard(&case, &directory, &options) {
+            ComparisonResult::Same => {}
+            ComparisonResult::Rejected(refusal) => refused.push(format!("seed {seed}: {}", refusal.0)),
+            ComparisonResult::Different(list) => {
+                failures.push(shrink_and_describe(seed, &case, &list, &directory, &options));
                 if failures.len() as u64 >= most_failures {
                     break;
                 }
@@ -100,7 +101,10 @@ fn fuzzed_files_come_out_as_picard_marks_them() {
     fuzz_against_picard(|seed| {
         // Every third file with an optical distance other than the default.
         let optical_distance = if seed % 3 == 0 { 2500 } else { 100 };
-        (fuzz::case(seed), MarkOptions { optical_distance, remove: seed % 10 == 7, ..MarkOptions::default() })
+        (
+            sam_fuzzer::generate_sam(seed),
+            PicardOptions { optical_distance, remove: seed % 10 == 7, ..PicardOptions::default() },
+        )
     });
 }
 
@@ -108,42 +112,51 @@ fn fuzzed_files_come_out_as_picard_marks_them() {
 fn fuzzed_files_come_out_as_picard_marks_them_with_any_of_its_options() {
     needs_picard!();
     fuzz_against_picard(|seed| {
-        let (mut marking, remove) = (Marking::drawn(seed), seed % 10 == 7);
-        // With both, Picard removes optical duplicates that it misses as duplicates; godwit's policies are one or the other.
-        marking.remove_sequencing &= !remove;
+        let (mut marking, remove) = (MarkingOptions::from_seed(seed), seed % 10 == 7);
+        // With both, Picard removes optical duplicates that it misses as duplicates; godwit's policies are one or the
+        // other.
+        marking.remove_sequencing_duplicates &= !remove;
         let optical_distance = if seed % 3 == 0 { 2500 } else { 100 };
-        let case = marking.prepared(&fuzz::case(seed), seed);
-        (case, MarkOptions { optical_distance, remove, marking })
+        let case = marking.sam_with_barcodes(&sam_fuzzer::generate_sam(seed), seed);
+        (case, PicardOptions { optical_distance, remove, marking })
     });
 }
 
-/// Picard's verdict on these is partly chance, so only godwit's manners are judged.
+/// Picard's result on these files is partly random, so only godwit's exit codes and messages are checked.
 #[test]
 fn files_with_contradicting_mates_are_marked_or_refused_but_never_break_godwit() {
     let directory = scratch::directory("contradictions");
     let (input, out) = (directory.join("input.sam"), directory.join("found.bam"));
     let mut marked = 0;
     for seed in 1..=100 {
-        std::fs::write(&input, fuzz::contradictory_case(seed).to_text()).expect("scratch can be written to");
+        std::fs::write(&input, sam_fuzzer::generate_contradictory_sam(seed).to_text())
+            .expect("scratch can be written to");
         let finished = godwit().arg("markdup").arg(&input).arg("--out").arg(&out).args(["--threads", "1"]).run();
         if finished.status.success() {
             marked += 1;
         } else {
-            finished.refuses(&[3], &["name"]);
+            finished.assert_rejected(&[3], &["name"]);
         }
     }
     assert!(marked >= 50, "godwit refused {} of 100 files", 100 - marked);
 }
 
-/// Makes a failing file small, keeps it, and says where.
-fn explain(seed: u64, case: &SamText, list: &[String], directory: &Path, options: &MarkOptions) -> String {
-    let fails = |case: &SamText| matches!(judge_text(case, directory, options), Verdict::Different(_));
-    let small = shrink(case, 200, fails);
-    let kept = scratch::keepsakes().join(format!("fuzz-{seed}.sam"));
+/// Shrinks a failing file, stores it, and names its path.
+fn shrink_and_describe(
+    seed: u64,
+    case: &SamText,
+    list: &[String],
+    directory: &Path,
+    options: &PicardOptions,
+) -> String {
+    let fails =
+        |case: &SamText| matches!(compare_text_with_picard(case, directory, options), ComparisonResult::Different(_));
+    let small = shrink_failing_case(case, 200, fails);
+    let kept = scratch::failure_directory().join(format!("fuzz-{seed}.sam"));
     std::fs::write(&kept, small.to_text()).expect("the target directory can be written to");
     format!(
         "seed {seed} ({:?}, {options:?}):\n  {}\n  smallest failing part, {} records: {}",
-        fuzz::profile(seed),
+        sam_fuzzer::profile_of_seed(seed),
         list.join("\n  "),
         small.records.len(),
         kept.display()
@@ -155,15 +168,15 @@ fn picards_unit_cases_come_out_as_picard_expects() {
     needs_picard!();
     let directory = scratch::directory("picard-cases");
     let mut failures = Vec::new();
-    for case in golden::picard_cases() {
-        let mut list = match judge_text(&case.sam, &directory, &MarkOptions::default()) {
-            Verdict::Same => Vec::new(),
-            Verdict::Refused(refusal) => vec![refusal.0],
-            Verdict::Different(list) => list,
+    for case in picard_cases::picard_cases() {
+        let mut list = match compare_text_with_picard(&case.sam, &directory, &PicardOptions::default()) {
+            ComparisonResult::Same => Vec::new(),
+            ComparisonResult::Rejected(refusal) => vec![refusal.0],
+            ComparisonResult::Different(list) => list,
         };
         let found = directory.join("found.bam");
         if found.exists() {
-            list.extend(golden::misjudged(&SamText::read(&found)));
+            list.extend(picard_cases::wrong_duplicate_flags(&SamText::read(&found)));
             std::fs::remove_file(&found).expect("our own file can be removed");
         }
         if !list.is_empty() {
@@ -173,16 +186,16 @@ fn picards_unit_cases_come_out_as_picard_expects() {
     assert!(failures.is_empty(), "{} cases fail:\n{}", failures.len(), failures.join("\n"));
 }
 
-/// Each option by itself and most of them together.
-fn further_options() -> Vec<Marking> {
-    let query = Marking { query: true, ..Marking::default() };
-    let tags = Marking { tagging: Tagging::All, set_members: true, ..Marking::default() };
+/// Returns sets of options: each by itself and most of them together.
+fn marking_option_sets() -> Vec<MarkingOptions> {
+    let query = MarkingOptions { query_grouped: true, ..MarkingOptions::default() };
+    let tags = MarkingOptions { tagging: TaggingPolicy::All, tag_set_members: true, ..MarkingOptions::default() };
     vec![
         query.clone(),
         tags.clone(),
-        Marking { query: true, ..tags },
-        Marking { tagging: Tagging::OpticalOnly, remove_sequencing: true, ..query },
-        Marking { remove_sequencing: true, ..Marking::default() },
+        MarkingOptions { query_grouped: true, ..tags },
+        MarkingOptions { tagging: TaggingPolicy::OpticalOnly, remove_sequencing_duplicates: true, ..query },
+        MarkingOptions { remove_sequencing_duplicates: true, ..MarkingOptions::default() },
     ]
 }
 
@@ -191,13 +204,15 @@ fn picards_unit_cases_come_out_as_picard_marks_them_with_further_options() {
     needs_picard!();
     let directory = scratch::directory("picard-cases");
     let mut failures = Vec::new();
-    for case in golden::picard_cases() {
-        for marking in further_options() {
-            let options = MarkOptions { marking, ..MarkOptions::default() };
-            match judge_text(&case.sam, &directory, &options) {
-                Verdict::Same => {}
-                Verdict::Refused(refusal) => failures.push(format!("{} {options:?}: {}", case.name, refusal.0)),
-                Verdict::Different(list) => {
+    for case in picard_cases::picard_cases() {
+        for marking in marking_option_sets() {
+            let options = PicardOptions { marking, ..PicardOptions::default() };
+            match compare_text_with_picard(&case.sam, &directory, &options) {
+                ComparisonResult::Same => {}
+                ComparisonResult::Rejected(refusal) => {
+                    failures.push(format!("{} {options:?}: {}", case.name, refusal.0))
+                }
+                ComparisonResult::Different(list) => {
                     failures.push(format!("{} {options:?}:\n  {}", case.name, list.join("\n  ")))
                 }
             }
@@ -219,29 +234,29 @@ fn a_template_named_twice_makes_picard_miss_those_that_follow() {
         header: ["@HD\tVN:1.6", "@SQ\tSN:c\tLN:9000", "@RG\tID:a\tSM:s"].map(str::to_owned).to_vec(),
         records: reads.iter().chain(&further).map(record).collect(),
     };
-    let marking = Marking { query: true, ..Marking::default() };
-    match judge_text(&case, &directory, &MarkOptions { marking, ..MarkOptions::default() }) {
-        Verdict::Same => {}
+    let marking = MarkingOptions { query_grouped: true, ..MarkingOptions::default() };
+    match compare_text_with_picard(&case, &directory, &PicardOptions { marking, ..PicardOptions::default() }) {
+        ComparisonResult::Same => {}
         verdict => panic!("{verdict:?}"),
     }
     let marked = SamText::read(&directory.join("found.bam"));
-    let duplicates = marked.records.iter().filter(|record| sam::flag(record) & sam::DUPLICATE != 0).count();
+    let duplicates = marked.records.iter().filter(|record| sam::flag(record) & sam::DUPLICATE_FLAG != 0).count();
     assert_eq!(duplicates, 3, "{:?}", marked.records);
 }
 
 #[test]
 fn picards_own_test_files_come_out_as_picard_marks_them() {
     needs_picard!();
-    let Some(data) = shared_data() else { skip!("shared-data", "no shared/data beside the repository") };
+    let Some(data) = shared_data_directory() else { skip!("shared-data", "no shared/data beside the repository") };
     let files = picard_files(&data.join("markdup"));
     let (mut judged, mut failures) = (0, Vec::new());
     for file in &files {
         let directory = scratch::directory("picard-files");
         let input = without_reference(file, &directory);
-        match judge(&input, &directory, &MarkOptions::default(), &[]) {
-            Verdict::Same => judged += 1,
-            Verdict::Refused(refusal) => println!("Picard refuses {}: {}", file.display(), refusal.0),
-            Verdict::Different(list) => failures.push(format!("{}:\n  {}", file.display(), list.join("\n  "))),
+        match compare_with_picard(&input, &directory, &PicardOptions::default(), &[]) {
+            ComparisonResult::Same => judged += 1,
+            ComparisonResult::Rejected(refusal) => println!("Picard refuses {}: {}", file.display(), refusal.0),
+            ComparisonResult::Different(list) => failures.push(format!("{}:\n  {}", file.display(), list.join("\n  "))),
         }
     }
     assert!(failures.is_empty(), "{} files differ from Picard:\n{}", failures.len(), failures.join("\n"));
@@ -252,10 +267,11 @@ fn picards_own_test_files_come_out_as_picard_marks_them() {
 fn threads_memory_and_order_of_records_do_not_change_a_marked_file() {
     needs_picard!();
     let directory = scratch::directory("markdup-order");
-    let mut case = fuzz::case(1);
+    let mut case = sam_fuzzer::generate_sam(1);
     for seed in 2..200 {
-        // One large file out of many small ones with the same header lines; names stay apart by their prefix.
-        let other = fuzz::case(seed);
+        // One large file, concatenated from many small ones with the same header lines; names stay distinct by their
+        // prefix.
+        let other = sam_fuzzer::generate_sam(seed);
         if other.header == case.header {
             case.records.extend(other.records.iter().map(|record| format!("s{seed}{record}")));
         }
@@ -268,7 +284,7 @@ fn threads_memory_and_order_of_records_do_not_change_a_marked_file() {
         (godwit().arg("markdup").arg(&input).arg("--out").arg(&out).args(words).run(), out)
     };
     let (refusal, _) = run(0, &["--threads", "2", "--memory", "1M"]);
-    refusal.refuses(&[2], &["--memory", "the minimum is "]);
+    refusal.assert_rejected(&[2], &["--memory", "the minimum is "]);
     let (_, after) = refusal.stderr.split_once("the minimum is ").expect("checked above");
     let minimum: String = after.chars().take_while(char::is_ascii_alphanumeric).collect();
     let ways = [["1", "8G"], ["4", "8G"], ["2", minimum.as_str()]];
@@ -276,15 +292,15 @@ fn threads_memory_and_order_of_records_do_not_change_a_marked_file() {
         .zip(ways)
         .map(|(number, [threads, memory])| {
             let (finished, out) = run(number, &["--threads", threads, "--memory", memory]);
-            assert!(finished.status.success(), "{}", finished.report());
+            assert!(finished.status.success(), "{}", finished.describe());
             std::fs::read(&out).expect("godwit has written its output")
         })
         .collect();
     assert!(outputs.iter().all(|bytes| *bytes == outputs[0]), "the bytes of the BAM depend on threads or memory");
 }
 
-/// The file itself, or a CRAM file as BAM. The references of Picard's CRAM files are not there, so bases are left out:
-/// duplicate marking does not look at them.
+/// Returns the file itself, or a CRAM file as BAM. The references of Picard's CRAM files are not available, so bases are
+/// left out: duplicate marking does not read them.
 pub(super) fn without_reference(file: &Path, directory: &Path) -> PathBuf {
     if file.extension().is_none_or(|extension| extension != "cram") {
         return file.to_path_buf();
@@ -292,18 +308,18 @@ pub(super) fn without_reference(file: &Path, directory: &Path) -> PathBuf {
     let converted = directory.join("converted.bam");
     let words = ["view", "--no-PG", "-b", "--input-fmt-option", "required_fields=0x19ff"];
     let words = words.iter().chain(&["--input-fmt-option", "decode_md=0", "-o"]).map(AsRef::as_ref);
-    Tool::need("samtools").run(words.chain([converted.as_os_str(), file.as_os_str()]));
+    Tool::require("samtools").run(words.chain([converted.as_os_str(), file.as_os_str()]));
     converted
 }
 
-/// Real data: `GODWIT_SHARED_DATA`, or `shared/data` beside the repository.
-pub(super) fn shared_data() -> Option<PathBuf> {
+/// Returns the directory of real data: `GODWIT_SHARED_DATA`, or `shared/data` beside the repository.
+pub(super) fn shared_data_directory() -> Option<PathBuf> {
     let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/data");
     let path = std::env::var_os("GODWIT_SHARED_DATA").map_or_else(beside, PathBuf::from);
     path.is_dir().then_some(path)
 }
 
-/// All SAM and CRAM files below `directory`, by name.
+/// Returns all SAM and CRAM files below `directory`, by name.
 pub(super) fn picard_files(directory: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut open = vec![directory.to_path_buf()];

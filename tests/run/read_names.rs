@@ -1,33 +1,34 @@
-//! Read groups made from read names.
+//! Read groups derived from read names.
 
 use std::path::Path;
 
 use godwit_tests::binary::godwit;
-use godwit_tests::reads::{Comments, Sample, SampleSpec};
 use godwit_tests::sam::SamText;
+use godwit_tests::sample::{Sample, SampleSpec, TitleComments};
 use godwit_tests::{needs, scratch};
 
 fn sample() -> std::sync::Arc<Sample> {
     let lanes = vec![400];
-    Sample::get(&SampleSpec { seed: 12, lanes, paired: true, alternate: false, comments: Comments::Illumina })
+    Sample::cached(&SampleSpec { seed: 12, lanes, paired: true, alternate: false, comments: TitleComments::Illumina })
 }
 
-fn fastq(directory: &Path, file: &str, title: &str) {
+fn write_fastq(directory: &Path, file: &str, title: &str) {
     let bases = "ACGTTGCATGCCATGACTGATCGATTAGCACGATCGATCGAGGCTAGCATCGAT";
     let text = format!("@{title}\n{bases}\n+\n{}\n", "I".repeat(bases.len()));
     std::fs::write(directory.join(file), text).expect("the scratch directory can be written to");
 }
 
-/// The `@RG` lines that a run gives to lanes whose first reads have these titles, and the read groups of its records.
-fn read_groups(titles: &[&str]) -> (Vec<String>, Vec<String>) {
+/// Returns the `@RG` lines that a run writes for lanes whose first reads have these titles, and the read groups of its
+/// records.
+fn read_groups_from_titles(titles: &[&str]) -> (Vec<String>, Vec<String>) {
     let directory = scratch::directory("names");
     let mut command =
-        godwit().current_dir(&directory).arg("align").arg("--reference").arg(sample().indexed_by_godwit());
+        godwit().current_dir(&directory).arg("align").arg("--reference").arg(sample().godwit_indexed_reference());
     for (lane, title) in titles.iter().enumerate() {
-        fastq(&directory, &format!("{lane}.fq"), title);
+        write_fastq(&directory, &format!("{lane}.fq"), title);
         command = command.arg("--reads").arg(format!("{lane}.fq"));
     }
-    command.args(["--sample", "S", "--out", "out"]).succeeds();
+    command.args(["--sample", "S", "--out", "out"]).run_ok();
     let text = SamText::read(&directory.join("out/S.bam")).to_text();
     let lines = text.lines().filter(|line| line.starts_with("@RG")).map(str::to_owned).collect();
     let of_record = |line: &str| line.split('\t').find_map(|field| field.strip_prefix("RG:Z:")).map(str::to_owned);
@@ -49,7 +50,7 @@ fn names_of_every_kind_make_the_read_group_they_tell_of() {
         ("004733-X0003-1345904491", "ID:004733-X0003\tSM:S\tLB:S\tPL:ULTIMA\tPU:004733-X0003"),
         ("read_1", "ID:S.1\tSM:S\tLB:S"),
     ] {
-        let (lines, used) = read_groups(&[title]);
+        let (lines, used) = read_groups_from_titles(&[title]);
         assert_eq!(lines, [format!("@RG\t{expected}")], "{title}");
         let id = expected.split('\t').next().and_then(|field| field.strip_prefix("ID:")).unwrap_or_default();
         assert_eq!(used, [id], "{title}");
@@ -59,7 +60,8 @@ fn names_of_every_kind_make_the_read_group_they_tell_of() {
 #[test]
 fn pieces_of_a_lane_share_a_read_group_and_lanes_of_a_flow_cell_do_not() {
     needs!("bwa", "samtools");
-    let (lines, used) = read_groups(&["I:1:FC:1:1101:1:1", "I:1:FC:1:1102:5:5", "I:1:FC:2:1101:1:1", "other"]);
+    let (lines, used) =
+        read_groups_from_titles(&["I:1:FC:1:1101:1:1", "I:1:FC:1:1102:5:5", "I:1:FC:2:1101:1:1", "other"]);
     let ids: Vec<&str> = lines.iter().filter_map(|line| line.split('\t').nth(1)).collect();
     assert_eq!(ids, ["ID:FC.1", "ID:FC.2", "ID:S.4"]);
     assert_eq!(used, ["FC.1", "FC.1", "FC.2", "S.4"]);

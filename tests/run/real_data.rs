@@ -1,19 +1,18 @@
-//! The same identity on genomes and reads that nobody here made. Skipped where the shared data are not beside the
-//! repository.
+//! The same identity on public genomes and reads. Skipped where the shared data are not beside the repository.
 
 use std::path::{Path, PathBuf};
 
 use godwit_tests::binary::godwit;
-use godwit_tests::pipeline::{AlignOptions, Lane, reference_bam};
-use godwit_tests::tool::{Tool, succeed};
+use godwit_tests::reference_pipeline::{AlignOptions, Lane, run_reference_pipeline};
+use godwit_tests::tool::{Tool, run_checked};
 use godwit_tests::{metrics, needs, needs_picard, sam, scratch, skip};
 
-use super::picard::shared_data;
+use super::picard::shared_data_directory;
 
 /// Writes the decompressed file, or its first lines, into a directory of its own.
-fn unpacked(gzip: &Path, name: &str, lines: usize) -> PathBuf {
+fn decompress(gzip: &Path, name: &str, lines: usize) -> PathBuf {
     let path = scratch::directory("real").join(name);
-    let text = succeed(Tool::need("gzip").command().arg("-cd").arg(gzip)).stdout;
+    let text = run_checked(Tool::require("gzip").command().arg("-cd").arg(gzip)).stdout;
     let text: Vec<u8> = text.split_inclusive(|byte| *byte == b'\n').take(lines).flatten().copied().collect();
     std::fs::write(&path, text).expect("the scratch directory can be written to");
     path
@@ -21,14 +20,14 @@ fn unpacked(gzip: &Path, name: &str, lines: usize) -> PathBuf {
 
 /// Indexes with godwit, aligns with both, compares records and metrics.
 fn assert_identical(reference: &Path, lanes: &[Lane], block_bases: u64) {
-    godwit().arg("index").arg(reference).succeeds();
+    godwit().arg("index").arg(reference).run_ok();
     let out = scratch::directory("real-out");
     let command = godwit().arg("align").arg("--reference").arg(reference);
     let command = lanes.iter().fold(command, |command, lane| {
         command.arg("--reads").args(&lane.reads).arg("--read-group").arg(&lane.read_group)
     });
-    command.args(["--sample", "sample", "--block-bases", &block_bases.to_string(), "--out"]).arg(&out).succeeds();
-    let expected = reference_bam(reference, lanes, &AlignOptions { block_bases, ..AlignOptions::default() });
+    command.args(["--sample", "sample", "--block-bases", &block_bases.to_string(), "--out"]).arg(&out).run_ok();
+    let expected = run_reference_pipeline(reference, lanes, &AlignOptions { block_bases, ..AlignOptions::default() });
     sam::assert_same(&expected.bam, &out.join("sample.bam"));
     let expected = expected.metrics.expect("marking writes metrics");
     metrics::assert_same(&expected, &out.join("sample.duplicates.txt"));
@@ -38,9 +37,9 @@ fn assert_identical(reference: &Path, lanes: &[Lane], block_bases: u64) {
 fn na12878_on_chromosome_20_comes_out_as_the_reference_pipeline_has_it() {
     needs!("bwa", "gzip");
     needs_picard!();
-    let Some(data) = shared_data() else { skip!("shared-data", "no shared/data beside the repository") };
-    // The first 11.1 Mb hold all but one of the stretches that are not N, the one of the reads among them.
-    let reference = unpacked(&data.join("human/ucsc.hg19.chr20.unittest.fasta.gz"), "chr20.fa", 222_000);
+    let Some(data) = shared_data_directory() else { skip!("shared-data", "no shared/data beside the repository") };
+    // The first 11.1 Mb contain all but one of the intervals that are not N, including that of the reads.
+    let reference = decompress(&data.join("human/ucsc.hg19.chr20.unittest.fasta.gz"), "chr20.fa", 222_000);
     let reads = [1, 2].map(|mate| data.join(format!("human/NA12878.10_10p1mb_R{mate}.fastq.gz"))).to_vec();
     let lane = Lane { reads, read_group: "@RG\\tID:1\\tSM:NA12878\\tLB:one\\tPL:ILLUMINA".to_owned() };
     assert_identical(&reference, &[lane], 1_000_000);
@@ -50,15 +49,12 @@ fn na12878_on_chromosome_20_comes_out_as_the_reference_pipeline_has_it() {
 fn reads_of_yeast_come_out_as_the_reference_pipeline_has_them() {
     needs!("bwa", "gzip");
     needs_picard!();
-    let Some(data) = shared_data() else { skip!("shared-data", "no shared/data beside the repository") };
+    let Some(data) = shared_data_directory() else { skip!("shared-data", "no shared/data beside the repository") };
     let packed = data.join("yeast/Saccharomyces_cerevisiae.R64-1-1.dna.toplevel.fa.gz");
-    let reference = unpacked(&packed, "yeast.fa", usize::MAX);
+    let reference = decompress(&packed, "yeast.fa", usize::MAX);
     let prefix = scratch::directory("yeast").join("reads");
     let simulate = godwit().arg("simulate").arg("--reference").arg(&reference);
-    simulate
-        .args(["--pairs", "20000", "--lanes", "2", "--read-bases", "100", "--gzip", "--out"])
-        .arg(&prefix)
-        .succeeds();
+    simulate.args(["--pairs", "20000", "--lanes", "2", "--read-bases", "100", "--gzip", "--out"]).arg(&prefix).run_ok();
     let lane = |number: u32| Lane {
         reads: [1, 2].map(|mate| PathBuf::from(format!("{}_L00{number}_R{mate}.fastq.gz", prefix.display()))).to_vec(),
         read_group: format!("@RG\\tID:{number}\\tSM:yeast\\tLB:one"),

@@ -1,22 +1,22 @@
-//! `report.html`: well-formed, whole in itself, safe against what stands in names, and the same for equal results.
+//! `report.html`: well-formed, self-contained, safe for any text in names, and equal for equal results.
 
 use std::path::Path;
 
-use godwit_tests::pipeline::AlignOptions;
-use godwit_tests::reads::{Comments, Sample, SampleSpec};
+use godwit_tests::reference_pipeline::AlignOptions;
+use godwit_tests::sample::{Sample, SampleSpec, TitleComments};
 use godwit_tests::{binary::godwit, needs, scratch};
 
-use super::identity::align;
+use super::bwa_identity::align;
 
 /// Elements that have no end tag.
-const VOID: [&str; 3] = ["meta", "br", "!DOCTYPE"];
+const VOID_ELEMENTS: [&str; 3] = ["meta", "br", "!DOCTYPE"];
 
-fn read(path: &Path) -> String {
+fn read_text(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// What is wrong with the nesting of tags, or with an attribute's quotes.
-fn malformed(html: &str) -> Option<String> {
+/// Returns the error in the nesting of tags, or in an attribute's quotes, if there is one.
+fn html_error(html: &str) -> Option<String> {
     let mut open: Vec<&str> = Vec::new();
     let mut rest = html;
     while let Some(start) = rest.find('<') {
@@ -31,7 +31,7 @@ fn malformed(html: &str) -> Option<String> {
             if open.pop() != Some(name) {
                 return Some(format!("</{name}> ends nothing"));
             }
-        } else if !tag.ends_with('/') && !VOID.contains(&name) {
+        } else if !tag.ends_with('/') && !VOID_ELEMENTS.contains(&name) {
             open.push(name);
         }
         rest = &rest[end + 1..];
@@ -40,16 +40,21 @@ fn malformed(html: &str) -> Option<String> {
 }
 
 #[test]
-fn the_page_is_well_formed_and_asks_nobody_for_anything() {
+fn the_page_is_well_formed_and_makes_no_requests() {
     needs!("bwa");
-    let spec =
-        SampleSpec { seed: 11, lanes: vec![1500, 900], paired: true, alternate: false, comments: Comments::Illumina };
-    let sample = Sample::get(&spec);
+    let spec = SampleSpec {
+        seed: 11,
+        lanes: vec![1500, 900],
+        paired: true,
+        alternate: false,
+        comments: TitleComments::Illumina,
+    };
+    let sample = Sample::cached(&spec);
     let out = scratch::directory("report");
     let options = AlignOptions { block_bases: 100_000, ..AlignOptions::default() };
-    align(&sample, &options, &out).succeeds();
-    let page = read(&out.join("report.html"));
-    assert_eq!(malformed(&page), None);
+    align(&sample, &options, &out).run_ok();
+    let page = read_text(&out.join("report.html"));
+    assert_eq!(html_error(&page), None);
     for fetch in ["http:", "https:", "//", "src=", "href=", "url(", "@import", "<script", "<link", "<iframe", "<img"] {
         let paths_apart = page.replace("<code>", "").replace(out.to_str().expect("UTF-8"), "");
         assert!(!paths_apart.contains(fetch), "the page has {fetch}");
@@ -60,7 +65,7 @@ fn the_page_is_well_formed_and_asks_nobody_for_anything() {
         assert!(page.contains(part), "no {part}");
     }
     assert!(page.contains("Copies of a molecule") && page.contains("GC content") && page.contains("<svg"));
-    let run = read(&out.join("run.json"));
+    let run = read_text(&out.join("run.json"));
     assert!(run.contains("\"mean_coverage\"") && run.contains("\"report.html\""), "{run}");
 }
 
@@ -83,9 +88,9 @@ fn names_from_input_cannot_become_html() {
     std::fs::write(&input, text).expect("the scratch directory can be written to");
     let name = "a<script>&\"b\"";
     let bam = directory.join(format!("{name}.bam"));
-    godwit().arg("markdup").arg(&input).arg("--out").arg(&bam).arg("--metrics").succeeds();
-    let page = read(&directory.join(format!("{name}.report.html")));
-    assert_eq!(malformed(&page), None);
+    godwit().arg("markdup").arg(&input).arg("--out").arg(&bam).arg("--metrics").run_ok();
+    let page = read_text(&directory.join(format!("{name}.report.html")));
+    assert_eq!(html_error(&page), None);
     assert!(!page.contains("<script"));
     for shown in ["a&lt;script&gt;", "c&lt;script&gt;1", "&lt;script&gt;alert(1)&lt;/script&gt;&quot;&#39;&amp;"] {
         assert!(page.contains(shown), "no {shown}");
@@ -95,14 +100,19 @@ fn names_from_input_cannot_become_html() {
 #[test]
 fn pages_of_equal_results_differ_in_times_only() {
     needs!("bwa");
-    let spec =
-        SampleSpec { seed: 11, lanes: vec![1500, 900], paired: true, alternate: false, comments: Comments::Illumina };
-    let sample = Sample::get(&spec);
+    let spec = SampleSpec {
+        seed: 11,
+        lanes: vec![1500, 900],
+        paired: true,
+        alternate: false,
+        comments: TitleComments::Illumina,
+    };
+    let sample = Sample::cached(&spec);
     let options = AlignOptions { block_bases: 100_000, ..AlignOptions::default() };
     let results = |threads: &str, partitions: &str| {
         let out = scratch::directory("report-ways");
-        align(&sample, &options, &out).args(["--threads", threads, "--partitions", partitions]).succeeds();
-        let page = read(&out.join("report.html"));
+        align(&sample, &options, &out).args(["--threads", threads, "--partitions", partitions]).run_ok();
+        let page = read_text(&out.join("report.html"));
         let (results, _) = page.split_once("<h2>Run</h2>").expect("times come last");
         results.to_owned()
     };
@@ -114,8 +124,8 @@ fn a_file_without_reads_has_a_page_too() {
     let directory = scratch::directory("report-empty");
     let (input, bam) = (directory.join("input.sam"), directory.join("empty.bam"));
     std::fs::write(&input, "@HD\tVN:1.6\n@SQ\tSN:c\tLN:1000\n").expect("the scratch directory can be written to");
-    godwit().arg("markdup").arg(&input).arg("--out").arg(&bam).arg("--metrics").succeeds();
-    let page = read(&directory.join("empty.report.html"));
-    assert_eq!(malformed(&page), None);
+    godwit().arg("markdup").arg(&input).arg("--out").arg(&bam).arg("--metrics").run_ok();
+    let page = read_text(&directory.join("empty.report.html"));
+    assert_eq!(html_error(&page), None);
     assert!(!page.contains("NaN") && !page.contains("inf"), "{page}");
 }

@@ -1,4 +1,4 @@
-//! Jobs on a real SLURM cluster: what the launcher says of them is what happens to them.
+//! Jobs on a real SLURM cluster: the states that the launcher reports are those of the jobs.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -7,53 +7,52 @@ use std::sync::LazyLock;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use godwit_fleet::launcher::{Slurm, SlurmProfile};
-use godwit_fleet::{Ending, FleetError, JobHandle, JobSpec, JobStatus, Launcher};
-use godwit_tests::patience::{PATIENCE, wait_for, wait_until};
+use godwit_fleet::launcher::{SlurmLauncher, SlurmProfile};
+use godwit_fleet::{FleetError, JobHandle, JobOutcome, JobSpec, JobStatus, Launcher};
 use godwit_tests::scratch;
-use godwit_tests::slurm::{self, Cluster};
-use godwit_tests::tool::succeed;
+use godwit_tests::slurm::{self, SlurmCluster};
+use godwit_tests::tool::run_checked;
+use godwit_tests::wait::{WAIT_TIMEOUT, wait_for, wait_until};
 
 /// Waits until the file `go` is in the working directory.
-const UNTIL_GO: &str = "until [ -e go ]; do sleep 0.05; done";
+const WAIT_FOR_GO_FILE: &str = "until [ -e go ]; do sleep 0.05; done";
 
 macro_rules! needs_slurm {
     () => {
         godwit_tests::needs_slurm!();
-        // Those that mostly wait start with the first test, whichever that is; their results are asked for last, in the order of
-        // names.
+        // Slow tests start with the first test that runs; their results are collected last, in the order of names.
         for slow in [&TIME_LIMIT, &PREEMPTED, &HEADLESS, &FORGOTTEN] {
             LazyLock::force(slow);
         }
     };
 }
 
-/// A job's directory, and who starts it where.
-struct Bench<'a> {
-    cluster: &'a Cluster,
-    launcher: Slurm,
+/// A job's directory, its cluster and its launcher.
+struct SlurmJobFixture<'a> {
+    cluster: &'a SlurmCluster,
+    launcher: SlurmLauncher,
     directory: PathBuf,
 }
 
-impl Bench<'static> {
+impl SlurmJobFixture<'static> {
     fn new(label: &str) -> Self {
-        Self::on(slurm::shared(), label, SlurmProfile::default())
+        Self::on_cluster(slurm::shared_cluster(), label, SlurmProfile::default())
     }
 }
 
-impl<'a> Bench<'a> {
-    fn on(cluster: &'a Cluster, label: &str, profile: SlurmProfile) -> Self {
-        let profile = SlurmProfile { configuration: Some(cluster.configuration()), ..profile };
-        Bench { cluster, launcher: Slurm::new(profile), directory: scratch::directory(label) }
+impl<'a> SlurmJobFixture<'a> {
+    fn on_cluster(cluster: &'a SlurmCluster, label: &str, profile: SlurmProfile) -> Self {
+        let profile = SlurmProfile { configuration: Some(cluster.slurm_conf()), ..profile };
+        SlurmJobFixture { cluster, launcher: SlurmLauncher::new(profile), directory: scratch::directory(label) }
     }
 
-    fn job(&self, script: &str, nodes: u32) -> JobSpec {
+    fn job_spec(&self, script: &str, workers: u32) -> JobSpec {
         JobSpec {
             name: "godwit-test".into(),
             command: ["bash", "-c", script].map(Into::into).into(),
-            nodes,
-            cpus_per_node: 1,
-            memory_bytes_per_node: Some(50 << 20),
+            workers,
+            cpus_per_worker: 1,
+            memory_bytes_per_worker: Some(50 << 20),
             time_limit: None,
             working_directory: self.directory.clone(),
             environment: Vec::new(),
@@ -61,7 +60,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    fn go(&self) {
+    fn release_job(&self) {
         fs::write(self.directory.join("go"), "").expect("the directory can be written to");
     }
 
@@ -70,8 +69,8 @@ impl<'a> Bench<'a> {
     }
 
     /// Waits for a status, and returns it.
-    fn wait(&self, handle: &JobHandle, what: &str, is_it: impl Fn(&JobStatus) -> bool) -> JobStatus {
-        let deadline = Instant::now() + PATIENCE;
+    fn wait_for_status(&self, handle: &JobHandle, what: &str, is_it: impl Fn(&JobStatus) -> bool) -> JobStatus {
+        let deadline = Instant::now() + WAIT_TIMEOUT;
         loop {
             let status = self.status(handle);
             if is_it(&status) {
@@ -84,15 +83,15 @@ impl<'a> Bench<'a> {
     }
 
     fn wait_until_running(&self, handle: &JobHandle) -> Vec<String> {
-        match self.wait(handle, "running", |status| matches!(status, JobStatus::Running { .. })) {
-            JobStatus::Running { nodes, headless: false, .. } => nodes,
+        match self.wait_for_status(handle, "running", |status| matches!(status, JobStatus::Running { .. })) {
+            JobStatus::Running { workers, is_batch_host_lost: false, .. } => workers,
             other => panic!("{other:?}"),
         }
     }
 
-    fn wait_for_end(&self, handle: &JobHandle) -> Ending {
-        match self.wait(handle, "ended", |status| matches!(status, JobStatus::Ended { .. })) {
-            JobStatus::Ended { how } => how,
+    fn wait_for_end(&self, handle: &JobHandle) -> JobOutcome {
+        match self.wait_for_status(handle, "ended", |status| matches!(status, JobStatus::Ended { .. })) {
+            JobStatus::Ended { outcome } => outcome,
             other => panic!("{other:?}"),
         }
     }
@@ -102,17 +101,17 @@ impl<'a> Bench<'a> {
     }
 }
 
-fn submit(bench: &Bench<'_>, job: &JobSpec) -> JobHandle {
+fn submit(bench: &SlurmJobFixture<'_>, job: &JobSpec) -> JobHandle {
     bench.launcher.submit(job).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// What the nodes' commands printed, in the order of the nodes.
+/// Returns the output of the workers' commands, in the order of the hosts.
 fn outputs(job: &JobSpec) -> Vec<String> {
-    let read = |node| fs::read_to_string(job.output_path(node)).expect("a node's log can be read");
-    (0..job.nodes).map(read).collect()
+    let read = |node| fs::read_to_string(job.stdout_path(node)).expect("a node's log can be read");
+    (0..job.workers).map(read).collect()
 }
 
-fn mode(path: &Path) -> u32 {
+fn file_mode(path: &Path) -> u32 {
     fs::metadata(path).expect("it is there").permissions().mode() & 0o777
 }
 
@@ -126,24 +125,25 @@ fn a_job_waits_runs_and_ends_and_slurm_was_told_what_was_shown() {
         setup: vec!["SET_UP=yes".into(), "export SET_UP".into()],
         ..SlurmProfile::default()
     };
-    let mut bench = Bench::on(slurm::shared(), "slurm", profile);
-    // Paths are the user's, and users have such.
+    let mut bench = SlurmJobFixture::on_cluster(slurm::shared_cluster(), "slurm", profile);
+    // Paths of users may contain any of these characters.
     bench.directory = bench.directory.join("it's 50% \"odd\" #1 $HOME");
     fs::create_dir(&bench.directory).expect("it can be made");
-    let script =
-        format!("{UNTIL_GO}; pwd; echo $GODWIT_NODE/$GODWIT_NODES $GODWIT_ATTEMPT \"$SET_UP $ODD\"; cat; hostname");
-    let mut job = bench.job(&script, 4);
+    let script = format!(
+        "{WAIT_FOR_GO_FILE}; pwd; echo $GODWIT_NODE/$GODWIT_NODES $GODWIT_ATTEMPT \"$SET_UP $ODD\"; cat; hostname"
+    );
+    let mut job = bench.job_spec(&script, 4);
     job.environment = vec![("ODD".into(), "it's\n$x".into())];
-    let shown = bench.launcher.render(&job).expect("it can be shown");
+    let shown = bench.launcher.render_script(&job).expect("it can be shown");
     assert!(!job.job_directory.exists(), "showing changes nothing");
 
     let handle = submit(&bench, &job);
     assert_eq!(JobHandle::load(&job.job_directory).expect("it is there"), handle);
-    let submitted = succeed(bench.cluster.command("scontrol").args(["write", "batch_script", &handle.id, "-"]));
+    let submitted = run_checked(bench.cluster.command("scontrol").args(["write", "batch_script", &handle.id, "-"]));
     assert_eq!(String::from_utf8_lossy(&submitted.stdout).trim_end(), shown.trim_end());
     let JobStatus::Pending { reason } = bench.status(&handle) else { panic!("it is held") };
     assert_eq!(reason, "JobHeldUser");
-    let told = bench.cluster.show(&handle.id);
+    let told = bench.cluster.show_job(&handle.id);
     for word in
         ["Account=lab", "Comment=it's 100% \"odd\" #1", "Requeue=1", "NumNodes=4", "mem=200M", "JobName=godwit-test"]
     {
@@ -151,71 +151,71 @@ fn a_job_waits_runs_and_ends_and_slurm_was_told_what_was_shown() {
     }
     assert!(shown.contains("#SBATCH --qos=fast\n") && shown.contains(godwit_fleet::VERSION), "{shown}");
 
-    succeed(bench.cluster.command("scontrol").args(["release", &handle.id]));
+    run_checked(bench.cluster.command("scontrol").args(["release", &handle.id]));
     assert_eq!(bench.wait_until_running(&handle), ["gw1", "gw2", "gw3", "gw4"]);
-    bench.go();
-    assert_eq!(bench.wait_for_end(&handle), Ending::Succeeded);
+    bench.release_job();
+    assert_eq!(bench.wait_for_end(&handle), JobOutcome::Succeeded);
     for (node, text) in outputs(&job).iter().enumerate() {
         let expected = format!("{}\n{node}/4 0 yes it's\n$x\n", bench.directory.display());
         let host = text.strip_prefix(&expected).unwrap_or_else(|| panic!("{text:?} is not {expected:?}"));
-        assert!(!bench.cluster.has_own_nodes() || host == format!("gw{}\n", node + 1), "{host}");
+        assert!(!bench.cluster.has_host_namespaces() || host == format!("gw{}\n", node + 1), "{host}");
     }
-    assert_eq!(mode(&job.job_directory), 0o700);
+    assert_eq!(file_mode(&job.job_directory), 0o700);
     for file in ["script.sh", "handle.json", "job.log", "logs/node-3.out", "logs/node-0.err"] {
-        assert_eq!(mode(&job.job_directory.join(file)), 0o600, "{file}");
+        assert_eq!(file_mode(&job.job_directory.join(file)), 0o600, "{file}");
     }
     bench.launcher.cancel(&handle).expect("one that has ended may be cancelled");
-    assert_eq!(bench.wait_for_end(&handle), Ending::Succeeded);
+    assert_eq!(bench.wait_for_end(&handle), JobOutcome::Succeeded);
 }
 
 #[test]
 fn a_cancelled_job_is_told_to_end_and_not_queued_again() {
     needs_slurm!();
-    let bench = Bench::new("slurm-cancel");
+    let bench = SlurmJobFixture::new("slurm-cancel");
     let script = "trap 'echo told; exit 3' TERM; touch started.$GODWIT_NODE; while :; do sleep 0.1; done";
-    let job = bench.job(script, 2);
+    let job = bench.job_spec(script, 2);
     let handle = submit(&bench, &job);
     bench.wait_for_file("started.0");
     bench.wait_for_file("started.1");
     bench.launcher.cancel(&handle).expect("it can be cancelled");
-    assert_eq!(bench.wait_for_end(&handle), Ending::Cancelled);
+    assert_eq!(bench.wait_for_end(&handle), JobOutcome::Cancelled);
     assert_eq!(outputs(&job), ["told\n", "told\n"]);
-    // A job that is queued again is seen as pending after its end.
-    let told = bench.cluster.show(&handle.id);
+    // A requeued job is pending after its end.
+    let told = bench.cluster.show_job(&handle.id);
     assert!(told.contains("JobState=CANCELLED") && told.contains("Restarts=0"), "{told}");
-    assert_eq!(scratch::names(&job.job_directory.join("attempts")), ["0"]);
+    assert_eq!(scratch::entry_names(&job.job_directory.join("attempts")), ["0"]);
 }
 
 #[test]
 fn a_job_that_is_queued_again_is_a_later_attempt() {
     needs_slurm!();
-    let bench = Bench::new("slurm-requeue");
+    let bench = SlurmJobFixture::new("slurm-requeue");
     let script = "echo $GODWIT_ATTEMPT; [ $GODWIT_ATTEMPT -gt 0 ] || { touch started; sleep 1000; }";
-    let job = bench.job(script, 2);
+    let job = bench.job_spec(script, 2);
     let handle = submit(&bench, &job);
     bench.wait_for_file("started");
     bench.launcher.requeue(&handle).expect("it can be queued again");
     let JobStatus::Pending { .. } =
-        bench.wait(&handle, "pending", |status| matches!(status, JobStatus::Pending { .. }))
+        bench.wait_for_status(&handle, "pending", |status| matches!(status, JobStatus::Pending { .. }))
     else {
         unreachable!("that was waited for")
     };
-    assert_eq!(bench.wait_for_end(&handle), Ending::Succeeded);
+    assert_eq!(bench.wait_for_end(&handle), JobOutcome::Succeeded);
     assert_eq!(outputs(&job)[0], "0\n1\n");
 }
 
 #[test]
 fn a_job_that_is_submitted_twice_has_two_attempts_of_different_numbers() {
     needs_slurm!();
-    let bench = Bench::new("slurm-twin");
-    let job = bench.job(&format!("echo $GODWIT_ATTEMPT; {UNTIL_GO}; [ $GODWIT_ATTEMPT = 1 ]"), 1);
+    let bench = SlurmJobFixture::new("slurm-twin");
+    let job = bench.job_spec(&format!("echo $GODWIT_ATTEMPT; {WAIT_FOR_GO_FILE}; [ $GODWIT_ATTEMPT = 1 ]"), 1);
     let handles = [submit(&bench, &job), submit(&bench, &job)];
     bench.wait_for_file("job/attempts/1/job");
-    bench.go();
-    // The second one's number is the higher one, whichever of them that is.
+    bench.release_job();
+    // The second job has the higher number.
     let second = fs::read_to_string(job.job_directory.join("attempts/1/job")).expect("it was waited for");
     for handle in &handles {
-        let succeeded = bench.wait_for_end(handle) == Ending::Succeeded;
+        let succeeded = bench.wait_for_end(handle) == JobOutcome::Succeeded;
         assert_eq!(succeeded, handle.id == second.trim(), "{handle:?}");
     }
 }
@@ -223,55 +223,55 @@ fn a_job_that_is_submitted_twice_has_two_attempts_of_different_numbers() {
 #[test]
 fn a_worker_that_fails_fails_the_job_when_the_others_are_done() {
     needs_slurm!();
-    let bench = Bench::new("slurm-failure");
-    let job = bench.job(&format!("[ $GODWIT_NODE != 1 ] || exit 7; {UNTIL_GO}; echo done"), 3);
+    let bench = SlurmJobFixture::new("slurm-failure");
+    let job = bench.job_spec(&format!("[ $GODWIT_NODE != 1 ] || exit 7; {WAIT_FOR_GO_FILE}; echo done"), 3);
     let handle = submit(&bench, &job);
     bench.wait_until_running(&handle);
-    bench.go();
-    let Ending::Failed { what, exit_code } = bench.wait_for_end(&handle) else { panic!("it failed") };
-    assert_eq!(exit_code, Some(7), "{what}");
+    bench.release_job();
+    let JobOutcome::Failed { description, exit_code } = bench.wait_for_end(&handle) else { panic!("it failed") };
+    assert_eq!(exit_code, Some(7), "{description}");
     assert_eq!(outputs(&job), ["done\n", "", "done\n"]);
 }
 
 #[test]
 fn setup_that_ends_the_script_is_no_success_and_what_slurm_refuses_is_told() {
     needs_slurm!();
-    let site = |profile| Bench::on(slurm::shared(), "slurm-site", profile);
+    let site = |profile| SlurmJobFixture::on_cluster(slurm::shared_cluster(), "slurm-site", profile);
     let bench = site(SlurmProfile { setup: vec!["exit 0".into()], ..SlurmProfile::default() });
-    let handle = submit(&bench, &bench.job("true", 1));
-    let Ending::Failed { what, .. } = bench.wait_for_end(&handle) else { panic!("it did nothing") };
-    assert!(what.contains("before the workers were started"), "{what}");
+    let handle = submit(&bench, &bench.job_spec("true", 1));
+    let JobOutcome::Failed { description, .. } = bench.wait_for_end(&handle) else { panic!("it did nothing") };
+    assert!(description.contains("before the workers were started"), "{description}");
 
     let bench = site(SlurmProfile { partition: Some("nowhere".into()), ..SlurmProfile::default() });
-    let error = bench.launcher.submit(&bench.job("true", 1)).expect_err("there is no such partition");
-    assert!(matches!(error, FleetError::Refused { .. }), "{error}");
+    let error = bench.launcher.submit(&bench.job_spec("true", 1)).expect_err("there is no such partition");
+    assert!(matches!(error, FleetError::CommandRejected { .. }), "{error}");
     assert!(error.to_string().contains("invalid partition specified: nowhere"), "{error}");
 
-    // Another job has the number: it is not ours, and stays unharmed.
+    // The number belongs to another job: it is not cancelled.
     let bench = site(SlurmProfile::default());
-    let theirs = submit(&bench, &bench.job(UNTIL_GO, 1));
+    let theirs = submit(&bench, &bench.job_spec(WAIT_FOR_GO_FILE, 1));
     let ours = JobHandle { directory: scratch::directory("slurm-other"), ..theirs.clone() };
     assert!(matches!(bench.status(&ours), JobStatus::Unknown { .. }));
     bench.launcher.cancel(&ours).expect("there is nothing to cancel");
-    assert!(matches!(bench.launcher.requeue(&ours), Err(FleetError::Foreign { .. })));
-    bench.go();
-    assert_eq!(bench.wait_for_end(&theirs), Ending::Succeeded);
+    assert!(matches!(bench.launcher.requeue(&ours), Err(FleetError::ForeignJob { .. })));
+    bench.release_job();
+    assert_eq!(bench.wait_for_end(&theirs), JobOutcome::Succeeded);
 }
 
-/// SLURM looks at time limits every 30 s, so this takes as long.
-static TIME_LIMIT: LazyLock<Slow> = LazyLock::new(|| {
-    Slow::start(|| {
-        // The controller does not answer the first question of what has become of the job.
+/// SLURM checks time limits every 30 s, so this test takes as long.
+static TIME_LIMIT: LazyLock<BackgroundTest> = LazyLock::new(|| {
+    BackgroundTest::start(|| {
+        // The controller does not answer the first request for the state of the job.
         let silent = r#"squeue() { if [ -e "$mark/asked" ]; then command squeue "$@"; else touch "$mark/asked"; return 1; fi; }"#;
         let profile = SlurmProfile { stop_before_limit_s: 60, setup: vec![silent.into()], ..SlurmProfile::default() };
-        let bench = Bench::on(slurm::shared(), "slurm-limit", profile);
+        let bench = SlurmJobFixture::on_cluster(slurm::shared_cluster(), "slurm-limit", profile);
         let script = "echo $GODWIT_ATTEMPT; [ $GODWIT_ATTEMPT = 0 ] || exit 0; trap 'echo kept; exit 130' TERM; \
                       while :; do sleep 0.1; done";
-        let mut job = bench.job(script, 2);
+        let mut job = bench.job_spec(script, 2);
         job.time_limit = Some(Duration::from_secs(60));
         let handle = submit(&bench, &job);
-        assert_eq!(bench.wait_for_end(&handle), Ending::Succeeded);
-        // SLURM may be a minute early with its signal, which is before a worker listens, or before it has started.
+        assert_eq!(bench.wait_for_end(&handle), JobOutcome::Succeeded);
+        // SLURM may send its signal a minute early, before a worker handles it, or before the worker has started.
         let expected = ["0\nkept\n1\n", "0\n1\n", "1\n"];
         let found = outputs(&job);
         assert!(found.iter().all(|output| expected.contains(&output.as_str())), "{found:?}");
@@ -287,10 +287,13 @@ fn when_its_time_is_nearly_over_a_job_keeps_what_it_has_and_goes_on_later() {
     TIME_LIMIT.finish();
 }
 
-/// These have clusters of their own: their jobs, nodes and controllers do not leave others alone.
-static PREEMPTED: LazyLock<Slow> = LazyLock::new(|| Slow::start(|| preempted(&Cluster::start(1))));
-static HEADLESS: LazyLock<Slow> = LazyLock::new(|| Slow::start(|| headless(&Cluster::start(2))));
-static FORGOTTEN: LazyLock<Slow> = LazyLock::new(|| Slow::start(|| forgotten(&Cluster::start(1))));
+/// These have clusters of their own, because they change the state of jobs, hosts and controllers.
+static PREEMPTED: LazyLock<BackgroundTest> =
+    LazyLock::new(|| BackgroundTest::start(|| check_preempted_job_is_requeued(&SlurmCluster::start(1))));
+static HEADLESS: LazyLock<BackgroundTest> =
+    LazyLock::new(|| BackgroundTest::start(|| check_headless_job_is_requeued(&SlurmCluster::start(2))));
+static FORGOTTEN: LazyLock<BackgroundTest> =
+    LazyLock::new(|| BackgroundTest::start(|| check_forgotten_job_is_unknown(&SlurmCluster::start(1))));
 
 #[test]
 fn when_it_has_to_make_room_a_job_keeps_what_it_has_and_goes_on_later() {
@@ -299,7 +302,7 @@ fn when_it_has_to_make_room_a_job_keeps_what_it_has_and_goes_on_later() {
 }
 
 #[test]
-fn when_the_scripts_node_dies_the_job_is_headless_and_can_be_queued_again() {
+fn when_the_batch_host_dies_the_job_is_headless_and_can_be_requeued() {
     needs_slurm!();
     HEADLESS.finish();
 }
@@ -310,8 +313,8 @@ fn when_slurm_forgets_a_job_it_is_unknown_and_no_success() {
     FORGOTTEN.finish();
 }
 
-/// What a job says that wants its nodes for itself.
-fn exclusive(partition: &str) -> SlurmProfile {
+/// Returns the profile of a job that requests its hosts exclusively.
+fn exclusive_profile(partition: &str) -> SlurmProfile {
     SlurmProfile {
         partition: Some(partition.into()),
         extra_arguments: vec!["--exclusive".into()],
@@ -319,71 +322,71 @@ fn exclusive(partition: &str) -> SlurmProfile {
     }
 }
 
-/// Runs a job that does nothing, with a node to itself.
-pub(super) fn run_exclusively(cluster: &Cluster, partition: &str) {
-    let bench = Bench::on(cluster, "slurm-high", exclusive(partition));
-    let job = submit(&bench, &bench.job("true", 1));
-    assert_eq!(bench.wait_for_end(&job), Ending::Succeeded);
+/// Runs a job that does nothing, with exclusive use of a host.
+pub(super) fn run_exclusively(cluster: &SlurmCluster, partition: &str) {
+    let bench = SlurmJobFixture::on_cluster(cluster, "slurm-high", exclusive_profile(partition));
+    let job = submit(&bench, &bench.job_spec("true", 1));
+    assert_eq!(bench.wait_for_end(&job), JobOutcome::Succeeded);
 }
 
-fn preempted(cluster: &Cluster) {
-    let low = Bench::on(cluster, "slurm-low", exclusive("low"));
+fn check_preempted_job_is_requeued(cluster: &SlurmCluster) {
+    let low = SlurmJobFixture::on_cluster(cluster, "slurm-low", exclusive_profile("low"));
     let script = "echo $GODWIT_ATTEMPT; [ $GODWIT_ATTEMPT = 0 ] || exit 0; trap 'echo kept; exit 130' TERM; \
                   touch started; while :; do sleep 0.1; done";
-    let job = low.job(script, 1);
+    let job = low.job_spec(script, 1);
     let handle = submit(&low, &job);
     low.wait_for_file("started");
     run_exclusively(cluster, "high");
-    assert_eq!(low.wait_for_end(&handle), Ending::Succeeded);
+    assert_eq!(low.wait_for_end(&handle), JobOutcome::Succeeded);
     assert_eq!(outputs(&job), ["0\nkept\n1\n"]);
 }
 
-/// The node of the script loses its power. Where nodes are only processes, those of the job would live on.
-fn headless(cluster: &Cluster) {
-    if !cluster.has_own_nodes() {
+/// Checks a job whose script's host loses power. Where hosts are only processes, the processes of the job would continue.
+fn check_headless_job_is_requeued(cluster: &SlurmCluster) {
+    if !cluster.has_host_namespaces() {
         return;
     }
-    let bench = Bench::on(cluster, "slurm-headless", SlurmProfile::default());
-    let job = bench.job(&format!("touch started.$GODWIT_NODE; {UNTIL_GO}; echo $GODWIT_ATTEMPT"), 2);
+    let bench = SlurmJobFixture::on_cluster(cluster, "slurm-headless", SlurmProfile::default());
+    let job = bench.job_spec(&format!("touch started.$GODWIT_NODE; {WAIT_FOR_GO_FILE}; echo $GODWIT_ATTEMPT"), 2);
     let handle = submit(&bench, &job);
     bench.wait_for_file("started.0");
     bench.wait_for_file("started.1");
     assert_eq!(bench.wait_until_running(&handle), ["gw1", "gw2"]);
-    cluster.strike("kill", "gw1");
-    let is_headless = |status: &JobStatus| matches!(status, JobStatus::Running { headless: true, .. });
-    let status = bench.wait(&handle, "headless", is_headless);
-    assert_eq!(status, JobStatus::Running { nodes: vec!["gw2".into()], indexes: None, headless: true });
-    cluster.strike("start", "gw1");
+    cluster.inject_fault("kill", "gw1");
+    let is_headless = |status: &JobStatus| matches!(status, JobStatus::Running { is_batch_host_lost: true, .. });
+    let status = bench.wait_for_status(&handle, "headless", is_headless);
+    assert_eq!(status, JobStatus::Running { workers: vec!["gw2".into()], indexes: None, is_batch_host_lost: true });
+    cluster.inject_fault("start", "gw1");
     bench.launcher.requeue(&handle).expect("it can be queued again");
     bench.wait_for_file("job/attempts/1/job");
-    bench.go();
-    assert_eq!(bench.wait_for_end(&handle), Ending::Succeeded);
+    bench.release_job();
+    assert_eq!(bench.wait_for_end(&handle), JobOutcome::Succeeded);
     assert!(outputs(&job).iter().all(|text| text.ends_with("1\n")), "{:?}", outputs(&job));
 }
 
-/// The controller dies and has forgotten the job afterwards, as when it dies within five seconds of `sbatch`.
-fn forgotten(cluster: &Cluster) {
-    let bench = Bench::on(cluster, "slurm-forgotten", SlurmProfile::default());
-    let job = bench.job(UNTIL_GO, 1);
+/// Checks a job that the controller has forgotten after its death, as when it dies within five seconds of `sbatch`.
+fn check_forgotten_job_is_unknown(cluster: &SlurmCluster) {
+    let bench = SlurmJobFixture::on_cluster(cluster, "slurm-forgotten", SlurmProfile::default());
+    let job = bench.job_spec(WAIT_FOR_GO_FILE, 1);
     let handle = submit(&bench, &job);
-    cluster.strike("kill", "head");
+    cluster.inject_fault("kill", "head");
     let error = bench.launcher.status(&handle).expect_err("nobody answers");
-    assert!(matches!(error, FleetError::Silent { .. }), "{error}");
-    cluster.lose_memory();
-    cluster.strike("start", "head");
+    assert!(matches!(error, FleetError::SchedulerUnavailable { .. }), "{error}");
+    cluster.delete_job_state();
+    cluster.inject_fault("start", "head");
     let status = wait_for("the controller's answer", || match bench.launcher.status(&handle) {
         Ok(status) => Some(status),
-        Err(FleetError::Silent { .. }) => None,
+        Err(FleetError::SchedulerUnavailable { .. }) => None,
         Err(error) => panic!("{error}"),
     });
     assert!(matches!(status, JobStatus::Unknown { .. }), "{status:?}");
     bench.launcher.cancel(&handle).expect("there is nothing to cancel");
 }
 
-/// A test that mostly waits, on a thread of its own.
-struct Slow(std::sync::Mutex<Option<JoinHandle<()>>>);
+/// A slow test, on a thread of its own.
+struct BackgroundTest(std::sync::Mutex<Option<JoinHandle<()>>>);
 
-impl Slow {
+impl BackgroundTest {
     fn start(run: impl FnOnce() + Send + 'static) -> Self {
         Self(std::sync::Mutex::new(Some(std::thread::spawn(run))))
     }
@@ -391,7 +394,8 @@ impl Slow {
     fn finish(&self) {
         let thread = self.0.lock().expect("nobody panics with it").take().expect("one test asks once");
         if let Err(panic) = thread.join() {
-            // What it printed was taken for the output of the test that started it, and is not shown where that one passes.
+            // The panic message was captured for the test that started the thread, and is not shown where that one
+            // passes.
             let said = panic.downcast_ref::<String>().map(String::as_str);
             panic!("{}", said.or_else(|| panic.downcast_ref().copied()).unwrap_or("it panicked"));
         }

@@ -1,37 +1,39 @@
-//! `--trim fastp`: the records of `fastp` before `bwa mem`, reads checked as strictly as without it, and its end noticed.
+//! `--trim fastp`: the records of `fastp` followed by `bwa mem`, reads checked as strictly as without it, and failures of
+//! fastp detected.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use godwit_tests::binary::{Godwit, godwit};
-use godwit_tests::pipeline::{AlignOptions, Lane, reference_bam};
-use godwit_tests::reads::{Comments, Sample, SampleSpec};
+use godwit_tests::binary::{GodwitCommand, godwit};
+use godwit_tests::reference_pipeline::{AlignOptions, Lane, run_reference_pipeline};
 use godwit_tests::sam;
+use godwit_tests::sample::{Sample, SampleSpec, TitleComments};
 use godwit_tests::tool::Tool;
 use godwit_tests::{metrics, needs, needs_picard, scratch};
 
-/// Words that take off the poor ends of about every tenth read, and some reads as a whole.
-const WORDS: &str = "--cut_tail --cut_mean_quality 28 --length_required 60";
+/// Arguments that trim the ends of about every tenth read, and drop some reads.
+const FASTP_ARGS: &str = "--cut_tail --cut_mean_quality 28 --length_required 60";
 
 fn sample() -> Arc<Sample> {
     let lanes = vec![1500, 900];
-    Sample::get(&SampleSpec { seed: 11, lanes, paired: true, alternate: false, comments: Comments::Illumina })
+    Sample::cached(&SampleSpec { seed: 11, lanes, paired: true, alternate: false, comments: TitleComments::Illumina })
 }
 
-fn align(lanes: &[Lane], out: &Path) -> Godwit {
-    let command = godwit().arg("align").arg("--reference").arg(sample().indexed_by_godwit()).arg("--out").arg(out);
+fn align(lanes: &[Lane], out: &Path) -> GodwitCommand {
+    let command =
+        godwit().arg("align").arg("--reference").arg(sample().godwit_indexed_reference()).arg("--out").arg(out);
     let command = lanes.iter().fold(command, |command, lane| {
         command.arg("--reads").args(&lane.reads).arg("--read-group").arg(&lane.read_group)
     });
     command.args(["--sample", "sample", "--block-bases", "50000", "--trim", "fastp"])
 }
 
-/// What fastp, run by hand, makes of a lane.
-fn trimmed(lane: &Lane, interleaved: bool) -> Lane {
+/// Trims a lane with fastp alone.
+fn trim_with_fastp(lane: &Lane, interleaved: bool) -> Lane {
     let directory = scratch::directory("fastp");
     let mates = if interleaved { 2 } else { lane.reads.len() };
     let outputs: Vec<PathBuf> = (0..mates).map(|mate| directory.join(format!("R{mate}.fastq"))).collect();
-    let mut command = Tool::need("fastp").command();
+    let mut command = Tool::require("fastp").command();
     for (option, file) in ["--in1", "--in2"].iter().zip(&lane.reads) {
         command.arg(option).arg(file);
     }
@@ -41,8 +43,8 @@ fn trimmed(lane: &Lane, interleaved: bool) -> Lane {
     if interleaved {
         command.arg("--interleaved_in");
     }
-    command.args(["--thread", "1"]).args(WORDS.split(' ')).current_dir(&directory);
-    godwit_tests::tool::succeed(&mut command);
+    command.args(["--thread", "1"]).args(FASTP_ARGS.split(' ')).current_dir(&directory);
+    godwit_tests::tool::run_checked(&mut command);
     let size = |path: &PathBuf| std::fs::metadata(path).expect("fastp wrote it").len();
     assert!(size(&outputs[0]) > 0 && size(&outputs[0]) != size(&lane.reads[0]), "this trims nothing");
     Lane { reads: outputs, read_group: lane.read_group.clone() }
@@ -50,7 +52,7 @@ fn trimmed(lane: &Lane, interleaved: bool) -> Lane {
 
 fn assert_same_as_reference(lanes: &[Lane], out: &Path) {
     let options = AlignOptions { block_bases: 50_000, ..AlignOptions::default() };
-    let expected = reference_bam(&sample().reference, lanes, &options);
+    let expected = run_reference_pipeline(&sample().reference, lanes, &options);
     sam::assert_same(&expected.bam, &out.join("sample.bam"));
     metrics::assert_same(&expected.metrics.expect("duplicates were marked"), &out.join("sample.duplicates.txt"));
 }
@@ -62,10 +64,10 @@ fn trimmed_lanes_come_out_as_those_of_fastp_and_the_reference_pipeline() {
     needs_picard!();
     let lanes = &sample().lanes;
     let directory = scratch::directory("trimmed");
-    let expected: Vec<Lane> = lanes.iter().map(|lane| trimmed(lane, false)).collect();
+    let expected: Vec<Lane> = lanes.iter().map(|lane| trim_with_fastp(lane, false)).collect();
     let bams = ["1", "4"].map(|threads| {
         let out = directory.join(threads);
-        align(lanes, &out).args(["--threads", threads, "--trim-args", WORDS]).succeeds();
+        align(lanes, &out).args(["--threads", threads, "--trim-args", FASTP_ARGS]).run_ok();
         assert_same_as_reference(&expected, &out);
         for report in ["sample.L1.fastp.json", "sample.L1.fastp.html", "sample.L2.fastp.json", "sample.L2.fastp.html"] {
             let text = std::fs::read_to_string(out.join(report)).unwrap_or_default();
@@ -85,8 +87,8 @@ fn single_and_interleaved_files_are_trimmed_too() {
     let lane = &sample().lanes[1];
     let single = Lane { reads: lane.reads[..1].to_vec(), read_group: lane.read_group.clone() };
     let out = directory.join("single");
-    align(std::slice::from_ref(&single), &out).args(["--trim-args", WORDS]).succeeds();
-    assert_same_as_reference(&[trimmed(&single, false)], &out);
+    align(std::slice::from_ref(&single), &out).args(["--trim-args", FASTP_ARGS]).run_ok();
+    assert_same_as_reference(&[trim_with_fastp(&single, false)], &out);
     assert!(out.join("sample.fastp.json").is_file());
 
     let both = directory.join("both.fastq");
@@ -96,8 +98,8 @@ fn single_and_interleaved_files_are_trimmed_too() {
     std::fs::write(&both, text).expect("the scratch directory can be written to");
     let both = Lane { reads: vec![both], read_group: lane.read_group.clone() };
     let out = directory.join("interleaved");
-    align(std::slice::from_ref(&both), &out).args(["--interleaved", "--trim-args", WORDS]).succeeds();
-    assert_same_as_reference(&[trimmed(&both, true)], &out);
+    align(std::slice::from_ref(&both), &out).args(["--interleaved", "--trim-args", FASTP_ARGS]).run_ok();
+    assert_same_as_reference(&[trim_with_fastp(&both, true)], &out);
 }
 
 #[test]
@@ -120,20 +122,20 @@ fn what_fastp_passes_over_is_refused_all_the_same() {
         std::fs::write(&path, text).expect("the scratch directory can be written to");
         let out = directory.join("out");
         let broken = Lane { reads: vec![path], read_group: lane.read_group.clone() };
-        align(&[broken], &out).run().refuses(&[3], &[name, &words]);
+        align(&[broken], &out).run().assert_rejected(&[3], &[name, &words]);
         assert_no_output(&out);
     }
 }
 
-/// A fastp that answers about its version, then does `work`.
-fn impostor(directory: &Path, version: &str, work: &str) -> PathBuf {
+/// Writes a fastp that prints its version, or else does `work`.
+fn fake_fastp(directory: &Path, version: &str, work: &str) -> PathBuf {
     let path = directory.join(format!("fastp-{version}"));
     let text = format!("#!/bin/sh\n[ \"$1\" = --version ] && {{ echo 'fastp {version}' >&2; exit; }}\n{work}\n");
-    scratch::program(&path, &text);
+    scratch::write_executable(&path, &text);
     path
 }
 
-/// No output has its name. What is aligned already is kept, hidden, for `--resume`.
+/// Checks that no output has its final name. Finished alignments are kept, hidden, for `--resume`.
 fn assert_no_output(directory: &Path) {
     let names = std::fs::read_dir(directory).expect("the run made it").flatten().map(|entry| entry.file_name());
     let outputs: Vec<_> = names.filter(|name| !name.to_string_lossy().starts_with('.')).collect();
@@ -148,18 +150,18 @@ fn a_fastp_that_is_missing_old_dead_or_forgetful_ends_the_run() {
     let run = |program: &Path, words: &[&str]| {
         align(&sample().lanes[1..2], &out).env("GODWIT_FASTP", program).args(words).run()
     };
-    run(Path::new("/nowhere/fastp"), &[]).refuses(&[4], &["/nowhere/fastp", "GODWIT_FASTP"]);
-    run(&impostor(&directory, "0.20.1", "exit 0"), &[]).refuses(&[4], &["0.20.1", "0.23 or later"]);
-    let dead = impostor(&directory, "0.23.9", "echo 'out of luck' >&2; exit 9");
+    run(Path::new("/nowhere/fastp"), &[]).assert_rejected(&[4], &["/nowhere/fastp", "GODWIT_FASTP"]);
+    run(&fake_fastp(&directory, "0.20.1", "exit 0"), &[]).assert_rejected(&[4], &["0.20.1", "0.23 or later"]);
+    let dead = fake_fastp(&directory, "0.23.9", "echo 'out of luck' >&2; exit 9");
     let finished = run(&dead, &[]);
-    assert!(finished.stderr.contains("out of luck") && finished.stderr.contains("--in1"), "{}", finished.report());
-    assert_eq!(finished.status.code(), Some(5), "{}", finished.report());
-    // It copies the first reads only and says that all is well.
+    assert!(finished.stderr.contains("out of luck") && finished.stderr.contains("--in1"), "{}", finished.describe());
+    assert_eq!(finished.status.code(), Some(5), "{}", finished.describe());
+    // It copies the first reads only and reports success.
     let script = "while [ $# -gt 0 ]; do case $1 in --in1) a=$2;; --in2) b=$2;; --out1) x=$2;; --out2) y=$2;; \
         --json) j=$2;; esac; shift; done; head -n 400 \"$a\" > $x; head -n 400 \"$b\" > $y; \
         echo '{\"summary\": {\"before_filtering\": {\"total_reads\": 200}}}' > \"$j\"";
-    run(&impostor(&directory, "0.24.0", script), &[]).refuses(&[5], &["200 of 1800 reads"]);
-    let fine = impostor(&directory, "0.25.0", "exit 0");
-    run(&fine, &["--trim-args", "--out1 x"]).refuses(&[2], &["--out1"]);
+    run(&fake_fastp(&directory, "0.24.0", script), &[]).assert_rejected(&[5], &["200 of 1800 reads"]);
+    let fine = fake_fastp(&directory, "0.25.0", "exit 0");
+    run(&fine, &["--trim-args", "--out1 x"]).assert_rejected(&[2], &["--out1"]);
     assert_no_output(&out);
 }

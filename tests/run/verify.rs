@@ -1,31 +1,31 @@
-//! `godwit verify`: what it finds, with a manifest and without.
+//! `godwit verify`: its findings, with a manifest and without.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use godwit_tests::binary::{Finished, godwit};
-use godwit_tests::pipeline::AlignOptions;
-use godwit_tests::reads::{Comments, Sample, SampleSpec};
+use godwit_tests::binary::{GodwitOutput, godwit};
+use godwit_tests::reference_pipeline::AlignOptions;
+use godwit_tests::sample::{Sample, SampleSpec, TitleComments};
 use godwit_tests::tool::Tool;
 use godwit_tests::{needs, scratch};
 
-use super::identity;
+use super::bwa_identity;
 
-const CORRUPT: i32 = 3;
-const MISSING: i32 = 4;
-/// The empty block that ends a BGZF file.
-const END_BYTES: usize = 28;
+const EXIT_INPUT: i32 = 3;
+const EXIT_MACHINE: i32 = 4;
+/// The size in bytes of the empty block that ends a BGZF file.
+const EOF_BLOCK_BYTES: usize = 28;
 
-fn verify(path: &Path) -> Finished {
+fn verify(path: &Path) -> GodwitOutput {
     godwit().arg("verify").arg(path).args(["--threads", "2"]).run()
 }
 
 fn aligned() -> PathBuf {
     let lanes = vec![600, 300];
-    let spec = SampleSpec { seed: 31, lanes, paired: true, alternate: false, comments: Comments::Illumina };
+    let spec = SampleSpec { seed: 31, lanes, paired: true, alternate: false, comments: TitleComments::Illumina };
     let out = scratch::directory("to-verify");
     let options = AlignOptions { block_bases: 60_000, ..AlignOptions::default() };
-    identity::align(&Sample::get(&spec), &options, &out).args(["--partitions", "5"]).succeeds();
+    bwa_identity::align(&Sample::cached(&spec), &options, &out).args(["--partitions", "5"]).run_ok();
     out
 }
 
@@ -37,15 +37,15 @@ fn write(path: &Path, bytes: &[u8]) {
     fs::write(path, bytes).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
 }
 
-/// The bytes of a BGZF file without its last block with data, its end mark put back.
-fn cut_at_a_block_edge(bytes: &[u8]) -> Vec<u8> {
+/// Returns the bytes of a BGZF file without its last block with data, with the end-of-file block.
+fn without_last_data_block(bytes: &[u8]) -> Vec<u8> {
     let (mut start, mut starts) = (0, Vec::new());
-    while start < bytes.len() - END_BYTES {
+    while start < bytes.len() - EOF_BLOCK_BYTES {
         starts.push(start);
         start += usize::from(u16::from_le_bytes([bytes[start + 16], bytes[start + 17]])) + 1;
     }
     let last = starts.pop().expect("a file of records has blocks");
-    [&bytes[..last], &bytes[bytes.len() - END_BYTES..]].concat()
+    [&bytes[..last], &bytes[bytes.len() - EOF_BLOCK_BYTES..]].concat()
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn outputs_are_what_their_manifest_says_wherever_they_are_moved() {
     needs!("bwa");
     let out = aligned();
     let whole = verify(&out);
-    assert!(whole.status.success(), "{}", whole.report());
+    assert!(whole.status.success(), "{}", whole.describe());
     assert_eq!(whole.stdout.lines().filter(|line| line.starts_with("ok: ")).count(), 10, "{}", whole.stdout);
     let records = Tool::find("samtools").map(|samtools| {
         let output = samtools.run(["view".as_ref(), "-c".as_ref(), out.join("sample.bam").as_os_str()]);
@@ -63,10 +63,10 @@ fn outputs_are_what_their_manifest_says_wherever_they_are_moved() {
         let one = verify(&out.join("sample.bam"));
         assert!(one.stdout.contains(&format!(": {records} records")), "{}", one.stdout);
     }
-    // Two runs in one place: each file has its own manifest.
+    // Two runs in one directory: each file has its own manifest.
     let moved = scratch::directory("moved");
     let marked = moved.join("other.bam");
-    godwit().arg("markdup").arg(out.join("sample.bam")).arg("--out").arg(&marked).succeeds();
+    godwit().arg("markdup").arg(out.join("sample.bam")).arg("--out").arg(&marked).run_ok();
     for entry in fs::read_dir(&out).expect("it can be read").flatten().filter(|entry| entry.file_name() != "run.json") {
         fs::rename(entry.path(), moved.join(entry.file_name())).expect("it can be moved");
     }
@@ -74,7 +74,7 @@ fn outputs_are_what_their_manifest_says_wherever_they_are_moved() {
         [moved.clone(), moved.join("sample.bam"), moved.join("other.bam.bai"), moved.join("other.manifest.json")]
     {
         let found = verify(&path);
-        assert!(found.status.success() && found.stdout.contains("ok: "), "{}", found.report());
+        assert!(found.status.success() && found.stdout.contains("ok: "), "{}", found.describe());
     }
 }
 
@@ -90,14 +90,14 @@ fn any_changed_or_lost_byte_is_found() {
             let mut changed = bytes.clone();
             changed[place] ^= 0x10;
             write(&path, &changed);
-            verify(&path).refuses(&[CORRUPT], &[name, "manifest"]);
+            verify(&path).assert_rejected(&[EXIT_INPUT], &[name, "manifest"]);
         }
         write(&path, &bytes[..bytes.len() - 1]);
-        verify(&path).refuses(&[CORRUPT], &[name, "bytes"]);
-        verify(&out).refuses(&[CORRUPT], &[name]);
+        verify(&path).assert_rejected(&[EXIT_INPUT], &[name, "bytes"]);
+        verify(&out).assert_rejected(&[EXIT_INPUT], &[name]);
         fs::remove_file(&path).expect("it can be removed");
-        verify(&path).refuses(&[MISSING], &[name]);
-        verify(&out).refuses(&[MISSING], &[name]);
+        verify(&path).assert_rejected(&[EXIT_MACHINE], &[name]);
+        verify(&out).assert_rejected(&[EXIT_MACHINE], &[name]);
         write(&path, &bytes);
     }
     assert!(verify(&out).status.success());
@@ -108,17 +108,17 @@ fn a_bam_cut_at_a_block_edge_with_its_end_put_back_is_found() {
     needs!("bwa", "samtools");
     let out = aligned();
     let bam = out.join("sample.bam");
-    let cut = cut_at_a_block_edge(&read(&bam));
+    let cut = without_last_data_block(&read(&bam));
     write(&bam, &cut);
-    Tool::need("samtools").run(["quickcheck".as_ref(), bam.as_os_str()]);
-    verify(&bam).refuses(&[CORRUPT], &["sample.bam", "bytes"]);
-    // Without its manifest the index tells.
+    Tool::require("samtools").run(["quickcheck".as_ref(), bam.as_os_str()]);
+    verify(&bam).assert_rejected(&[EXIT_INPUT], &["sample.bam", "bytes"]);
+    // Without a manifest the index shows the damage.
     fs::remove_file(out.join("sample.manifest.json")).expect("it was written");
-    verify(&bam).refuses(&[CORRUPT], &["sample.bam", "index", "records"]);
-    // Without either nobody can tell, which is said.
+    verify(&bam).assert_rejected(&[EXIT_INPUT], &["sample.bam", "index", "records"]);
+    // Without either the damage cannot be detected, which is reported.
     fs::remove_file(out.join("sample.bam.bai")).expect("it was written");
     let alone = verify(&bam);
-    assert!(alone.status.success() && alone.stdout.contains("no manifest"), "{}", alone.report());
+    assert!(alone.status.success() && alone.stdout.contains("no manifest"), "{}", alone.describe());
 }
 
 #[test]
@@ -132,9 +132,9 @@ fn a_manifest_whose_counts_are_not_those_of_the_file_is_found() {
     let number: String = text[before..].chars().take_while(char::is_ascii_digit).collect();
     let changed = format!("{}{}{}", &text[..before], number.len() * 7 + 1, &text[before + number.len()..]);
     write(&path, changed.as_bytes());
-    verify(&out.join("sample.bam")).refuses(&[CORRUPT], &["records"]);
+    verify(&out.join("sample.bam")).assert_rejected(&[EXIT_INPUT], &["records"]);
     write(&path, b"{}");
-    verify(&out).refuses(&[CORRUPT], &["sample.manifest.json", "no manifest"]);
+    verify(&out).assert_rejected(&[EXIT_INPUT], &["sample.manifest.json", "no manifest"]);
 }
 
 #[test]
@@ -143,30 +143,30 @@ fn files_of_other_tools_are_checked_by_themselves() {
     let out = aligned();
     let directory = scratch::directory("foreign");
     let bam = directory.join("foreign.bam");
-    let samtools = Tool::need("samtools");
+    let samtools = Tool::require("samtools");
     samtools.run(["view".as_ref(), "-bo".as_ref(), bam.as_os_str(), out.join("sample.bam").as_os_str()]);
     for (made, said) in [(false, "no index"), (true, "index agrees")] {
         if made {
             samtools.run(["index".as_ref(), bam.as_os_str()]);
         }
         let sound = verify(&bam);
-        assert!(sound.status.success(), "{}", sound.report());
+        assert!(sound.status.success(), "{}", sound.describe());
         assert!(sound.stdout.contains("no manifest") && sound.stdout.contains(said), "{}", sound.stdout);
     }
     let bytes = read(&bam);
     let damaged = [
-        ("without its end", bytes[..bytes.len() - END_BYTES].to_vec()),
+        ("without its end", bytes[..bytes.len() - EOF_BLOCK_BYTES].to_vec()),
         ("cut in a block", bytes[..bytes.len() / 2].to_vec()),
         ("changed", [&bytes[..bytes.len() / 2], &[bytes[bytes.len() / 2] ^ 1], &bytes[bytes.len() / 2 + 1..]].concat()),
-        ("cut at a block edge", cut_at_a_block_edge(&bytes)),
+        ("cut at a block edge", without_last_data_block(&bytes)),
     ];
     for (what, bytes) in damaged {
         write(&bam, &bytes);
         let found = verify(&bam);
-        assert_eq!(found.status.code(), Some(CORRUPT), "{what}: {}", found.report());
-        found.refuses(&[CORRUPT], &["foreign.bam"]);
+        assert_eq!(found.status.code(), Some(EXIT_INPUT), "{what}: {}", found.describe());
+        found.assert_rejected(&[EXIT_INPUT], &["foreign.bam"]);
     }
-    // Records that are not in the order that the header claims.
+    // Records that are not in the order that the header declares.
     let text =
         String::from_utf8(samtools.run(["view".as_ref(), "-h".as_ref(), out.join("sample.bam").as_os_str()]).stdout);
     let text = text.expect("SAM is text");
@@ -175,16 +175,16 @@ fn files_of_other_tools_are_checked_by_themselves() {
     let sam = directory.join("reversed.sam");
     write(&sam, (reversed.join("\n") + "\n").as_bytes());
     samtools.run(["view".as_ref(), "--no-PG".as_ref(), "-bo".as_ref(), bam.as_os_str(), sam.as_os_str()]);
-    verify(&bam).refuses(&[CORRUPT], &["order"]);
+    verify(&bam).assert_rejected(&[EXIT_INPUT], &["order"]);
 }
 
 #[test]
 fn what_is_not_there_or_cannot_be_checked_is_said() {
     let directory = scratch::directory("nothing");
-    verify(&directory.join("none.bam")).refuses(&[MISSING], &["none.bam"]);
-    verify(&directory).refuses(&[MISSING], &["manifest"]);
+    verify(&directory.join("none.bam")).assert_rejected(&[EXIT_MACHINE], &["none.bam"]);
+    verify(&directory).assert_rejected(&[EXIT_MACHINE], &["manifest"]);
     write(&directory.join("notes.txt"), b"text");
-    verify(&directory.join("notes.txt")).refuses(&[2, CORRUPT], &["notes.txt"]);
+    verify(&directory.join("notes.txt")).assert_rejected(&[2, EXIT_INPUT], &["notes.txt"]);
 }
 
 #[test]
@@ -197,15 +197,15 @@ fn every_file_of_a_directory_is_checked_whatever_is_wrong_with_others() {
     bytes[middle] ^= 1;
     write(&bam, &bytes);
     fs::remove_file(out.join("sample.idxstats.txt")).expect("it is there");
-    // A link to itself cannot be read by root either.
+    // Root cannot read a link to itself either.
     let looped = out.join("sample.flagstat.txt");
     fs::remove_file(&looped).expect("it is there");
     std::os::unix::fs::symlink("sample.flagstat.txt", &looped).expect("a link can be made");
     write(&out.join("other.manifest.json"), b"{}");
     let found = verify(&out);
-    found.refuses(&[CORRUPT], &["corrupt", "1 more of"]);
+    found.assert_rejected(&[EXIT_INPUT], &["corrupt", "1 more of"]);
     let verdicts = |word: &str| found.stdout.lines().filter(|line| line.starts_with(word)).count();
     let counts = ["corrupt: ", "missing: ", "unreadable: "].map(verdicts);
-    assert_eq!(counts, [2, 1, 1], "{}", found.report());
-    assert!(verdicts("ok: ") > 5, "{}", found.report());
+    assert_eq!(counts, [2, 1, 1], "{}", found.describe());
+    assert!(verdicts("ok: ") > 5, "{}", found.describe());
 }

@@ -1,39 +1,39 @@
-//! Hits as columns: the rows that NCBI's application prints as a table, in its order, whatever format the report has.
+//! Hits as columns: the rows that NCBI's application prints as a table, in its order, for any format of the report.
 
 use std::path::Path;
 
 use godwit_tests::binary::godwit;
 use godwit_tests::{needs, scratch};
 
-use super::data::data;
+use super::test_databases::databases;
 
 /// The columns after the first, which are fields of BLAST+'s tables.
-const FIELDS: &str = "qaccver saccver pident length mismatch gapopen qstart qend sstart send evalue bitscore score qlen slen nident positive \
+const TABLE_FIELDS: &str = "qaccver saccver pident length mismatch gapopen qstart qend sstart send evalue bitscore score qlen slen nident positive \
                       gaps qframe sframe qcovs qcovhsp staxid stitle btop";
 
-/// The rows of a table, read by `godwit query`. Fields that are null are empty.
-fn asked(directory: &Path, name: &str) -> Vec<Vec<String>> {
+/// Returns the rows of a table, read by `godwit query`. Fields that are null are empty.
+fn query_rows(directory: &Path, name: &str) -> Vec<Vec<String>> {
     let told = godwit().current_dir(directory).args(["query", "--threads", "1", "--format", "tsv"]);
-    let columns = FIELDS.replace(' ', ", ");
-    let told = told.arg(format!("SELECT query_index, {columns} FROM \"{name}\"")).args(["--data", "."]).succeeds();
+    let columns = TABLE_FIELDS.replace(' ', ", ");
+    let told = told.arg(format!("SELECT query_index, {columns} FROM \"{name}\"")).args(["--data", "."]).run_ok();
     told.stdout.lines().skip(1).map(|line| line.split('\t').map(str::to_owned).collect()).collect()
 }
 
-/// The rows that the application prints, of a command line without a format.
-fn printed(command: &str) -> Vec<Vec<String>> {
-    let text = data().one_pass(&format!("{command} -outfmt '6 {FIELDS}'"));
+/// Returns the rows that the application prints for a command line without a format.
+fn one_pass_rows(command: &str) -> Vec<Vec<String>> {
+    let text = databases().expected_output(&format!("{command} -outfmt '6 {TABLE_FIELDS}'"));
     let text = String::from_utf8(text).expect("a table is text");
     text.lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect()
 }
 
-/// Whether a number would be printed like that: rounded it differs by no more than half of the last digit, cut off (as bit scores are
-/// from 100 on) by less than one.
+/// Reports whether a number would be printed like that: rounded it differs by at most half of the last digit; truncated
+/// (as bit scores from 100 on) by less than one digit.
 fn is_printed_as(value: &str, printed: &str, is_cut: bool) -> bool {
     let (value, rounded): (f64, f64) = (value.parse().expect("a number"), printed.parse().expect("a number"));
     let (digits, exponent) = printed.split_once('e').unwrap_or((printed, "0"));
     let decimals = digits.split_once('.').map_or(0, |(_, decimals)| decimals.len() as i32);
     let unit = 10_f64.powi(exponent.parse::<i32>().expect("an exponent") - decimals);
-    // What is below 1e-180 is printed as 0.0.
+    // Values below 1e-180 are printed as 0.0.
     (rounded == 0.0 && (0.0..1e-180).contains(&value))
         || (value - rounded).abs() <= if is_cut { 0.999_999 * unit } else { 0.500_001 * unit }
 }
@@ -44,12 +44,12 @@ fn assert_rows(command: &str, found: &[Vec<String>], expected: &[Vec<String>]) {
     assert_eq!(found.len(), expected.len(), "{command}: rows");
     let mut queries: Vec<&str> = Vec::new();
     for (found, expected) in found.iter().zip(expected) {
-        // Names of the queries are all different, and a query's rows stand together.
+        // Names of the queries are all different, and the rows of a query are adjacent.
         if queries.last() != Some(&expected[0].as_str()) {
             queries.push(&expected[0]);
         }
         assert_eq!(found.len(), expected.len() + 1, "{command}: {found:?}");
-        for ((name, found), expected) in FIELDS.split_whitespace().zip(&found[1..]).zip(expected) {
+        for ((name, found), expected) in TABLE_FIELDS.split_whitespace().zip(&found[1..]).zip(expected) {
             let same = match (name, expected.as_str()) {
                 ("bitscore", _) => is_printed_as(found, expected, true),
                 ("evalue" | "pident", _) => is_printed_as(found, expected, false),
@@ -86,16 +86,16 @@ fn hits_are_the_rows_of_one_pass_whatever_the_program_the_format_and_the_parts()
     ] {
         let directory = scratch::directory("hits");
         let formatted = format!("{command} -outfmt {format}");
-        data()
+        databases()
             .search(&format!("{options} --hits {}/{name}", directory.display()), &formatted, &directory.join("out"))
-            .succeeds();
-        assert_eq!(scratch::names(&directory), [name, "out"], "{command}");
+            .run_ok();
+        assert_eq!(scratch::entry_names(&directory), [name, "out"], "{command}");
         if format != "17" {
             let same = std::fs::read(directory.join("out")).expect("the search writes its output")
-                == data().one_pass(&formatted);
+                == databases().expected_output(&formatted);
             assert!(same, "{formatted}: with --hits the output is another");
         }
-        assert_rows(&formatted, &asked(&directory, name), &printed(command));
+        assert_rows(&formatted, &query_rows(&directory, name), &one_pass_rows(command));
     }
 }
 
@@ -105,8 +105,8 @@ fn a_search_without_hits_makes_a_table_without_rows() {
     let directory = scratch::directory("no-hits");
     let options = format!("--workers 1 --hits {}/hits.parquet", directory.display());
     let command = "blastp -db proteins -query far.fa -evalue 1e-300 -outfmt 6";
-    data().search(&options, command, &directory.join("out")).succeeds();
-    assert_eq!(asked(&directory, "hits.parquet"), [] as [Vec<String>; 0]);
+    databases().search(&options, command, &directory.join("out")).run_ok();
+    assert_eq!(query_rows(&directory, "hits.parquet"), [] as [Vec<String>; 0]);
 }
 
 #[test]
@@ -119,8 +119,8 @@ fn a_table_that_cannot_be_is_refused_before_the_search_and_leaves_nothing() {
         (format!("--hits {place}/out.arrow"), 2, "--hits"),
         (format!("--hits {place}/no/such/directory/hits.arrow"), 4, "no/such/directory"),
     ] {
-        let search = data().search(&options, "blastp -db proteins -query far.fa", &directory.join("out.arrow"));
-        search.run().refuses(&[code], &[said]);
-        assert_eq!(scratch::names(&directory), [] as [&str; 0], "{options}");
+        let search = databases().search(&options, "blastp -db proteins -query far.fa", &directory.join("out.arrow"));
+        search.run().assert_rejected(&[code], &[said]);
+        assert_eq!(scratch::entry_names(&directory), [] as [&str; 0], "{options}");
     }
 }

@@ -1,21 +1,21 @@
-//! Contigs whose names have colons, asterisks, commas and equals signs, as those of the HLA genes in GRCh38, and one that is named
-//! like a range of another: regions of them are those of samtools, however they are asked for.
+//! Contigs whose names have colons, asterisks, commas and equals signs, as those of the HLA genes in GRCh38, and one that
+//! is named like a range of another: their regions are those of samtools, in every form of a request.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use godwit_tests::binary::{Finished, godwit};
+use godwit_tests::binary::{GodwitOutput, godwit};
+use godwit_tests::data_server::DataServer;
 use godwit_tests::random::Random;
-use godwit_tests::served::Served;
 use godwit_tests::tool::Tool;
 use godwit_tests::{needs, scratch};
 
+use super::http_client::path_text;
 use super::regions::samtools;
-use super::web::text;
-use crate::run::formats::{assert_same_lines, lines, run_python};
+use crate::run::formats::{assert_same_lines, run_python, to_lines};
 
-/// Names and bases.
+/// The names of the contigs and their numbers of bases.
 const CONTIGS: [(&str, i64); 7] = [
     ("chr1", 1000),
     ("chr1:100-200", 900),
@@ -26,12 +26,12 @@ const CONTIGS: [(&str, i64); 7] = [
     ("200", 1000),
 ];
 /// Names that are not those of contigs.
-const UNKNOWN: [&str; 4] = ["chr2", "HLA-A*01:01:01", "chr1:100", "b=c"];
+const UNKNOWN_CONTIGS: [&str; 4] = ["chr2", "HLA-A*01:01:01", "chr1:100", "b=c"];
 
-/// Reads on all of these contigs, as BAM, SAM and Parquet.
-pub(super) fn data() -> &'static Path {
-    static MADE: OnceLock<PathBuf> = OnceLock::new();
-    MADE.get_or_init(|| {
+/// Returns a directory with reads on all of these contigs, as BAM, SAM and Parquet.
+pub(super) fn data_directory() -> &'static Path {
+    static DATA_DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
+    DATA_DIRECTORY.get_or_init(|| {
         let directory = scratch::directory("contig-names");
         let mut random = Random::new(41);
         let mut sam = "@HD\tVN:1.6\tSO:coordinate\n".to_owned();
@@ -48,27 +48,30 @@ pub(super) fn data() -> &'static Path {
         }
         fs::write(directory.join("odd.sam"), sam).expect("it can be written");
         let bam = directory.join("odd.bam");
-        Tool::need("samtools").run(["view", "-b", "-o", text(&bam), text(&directory.join("odd.sam"))]);
-        Tool::need("samtools").run(["index", text(&bam)]);
+        Tool::require("samtools").run(["view", "-b", "-o", path_text(&bam), path_text(&directory.join("odd.sam"))]);
+        Tool::require("samtools").run(["index", path_text(&bam)]);
         let parquet = directory.join("odd.parquet");
-        godwit().args(["markdup", text(&bam), "--out", text(&parquet)]).succeeds();
+        godwit().args(["markdup", path_text(&bam), "--out", path_text(&parquet)]).run_ok();
         directory
     })
 }
 
-fn ask(sql: &str) -> Finished {
-    godwit().arg("query").arg(sql).arg("--data").arg(data()).args(["--format", "tsv", "--threads", "1"]).run()
+fn run_query(sql: &str) -> GodwitOutput {
+    godwit().arg("query").arg(sql).arg("--data").arg(data_directory()).args(["--format", "tsv", "--threads", "1"]).run()
 }
 
-fn names_in(sql: &str) -> Vec<String> {
-    let asked = ask(sql);
-    assert!(asked.status.success(), "{sql}: {}", asked.report());
-    lines(&asked.stdout).split_off(1)
+fn read_names(sql: &str) -> Vec<String> {
+    let asked = run_query(sql);
+    assert!(asked.status.success(), "{sql}: {}", asked.describe());
+    to_lines(&asked.stdout).split_off(1)
 }
 
-/// Names of the reads of a region; `None` where samtools refuses it.
-fn expected(region: &str) -> Option<Vec<String>> {
-    let said = Tool::need("samtools").command().args(["view", text(&data().join("odd.bam")), region]).output();
+/// Returns the names of the reads of a region; `None` where samtools rejects it.
+fn expected_read_names(region: &str) -> Option<Vec<String>> {
+    let said = Tool::require("samtools")
+        .command()
+        .args(["view", path_text(&data_directory().join("odd.bam")), region])
+        .output();
     let said = said.expect("samtools can be started");
     if String::from_utf8_lossy(&said.stderr).contains("invalid region or unknown reference") {
         return None;
@@ -77,15 +80,15 @@ fn expected(region: &str) -> Option<Vec<String>> {
     Some(rows.lines().map(|line| line.split('\t').next().unwrap_or_default().to_owned()).collect())
 }
 
-/// Regions of contigs that exist and that do not, in all forms in which they may be written.
-fn drawn(count: usize) -> Vec<String> {
+/// Draws regions of existing and missing contigs, in all forms of a region string.
+fn random_regions(count: usize) -> Vec<String> {
     let mut random = Random::new(43);
     let mut regions = ["chr1:100-200", "{chr1:100-200}", "{chr1}:100-200", "HLA-A*01:01:01:01", "{chr1", "{chr1}5", ""]
         .map(str::to_owned)
         .to_vec();
     while regions.len() < count {
         let name = match random.below(5) {
-            0 => *random.pick(&UNKNOWN),
+            0 => *random.pick(&UNKNOWN_CONTIGS),
             _ => random.pick(&CONTIGS).0,
         };
         let (first, last) = (random.between(1, 1100), random.between(1, 1100));
@@ -106,31 +109,31 @@ fn drawn(count: usize) -> Vec<String> {
 #[test]
 fn region_strings_are_read_as_samtools_reads_them() {
     needs!("samtools");
-    data();
+    data_directory();
     let (mut taken, mut refused) = (0, 0);
-    for region in drawn(70) {
+    for region in random_regions(70) {
         let sql = format!("SELECT name FROM reads('odd.bam') WHERE region('{region}')");
-        match expected(&region) {
+        match expected_read_names(&region) {
             Some(expected) => {
-                assert_same_lines(&names_in(&sql), &expected, &region);
+                assert_same_lines(&read_names(&sql), &expected, &region);
                 taken += 1;
             }
             None => {
-                ask(&sql).refuses(&[2], &[]);
+                run_query(&sql).assert_rejected(&[2], &[]);
                 refused += 1;
             }
         }
     }
     assert!(taken > 20 && refused > 10, "{taken} {refused}");
-    let told = ask("SELECT name FROM reads('odd.bam') WHERE region('chr1:100-200')");
-    told.refuses(&[2], &["ambiguous", "{chr1:100-200}", "{chr1}:100-200"]);
+    let told = run_query("SELECT name FROM reads('odd.bam') WHERE region('chr1:100-200')");
+    told.assert_rejected(&[2], &["ambiguous", "{chr1:100-200}", "{chr1}:100-200"]);
 }
 
 #[test]
 fn statements_find_the_contigs_of_the_tables_that_a_region_is_about() {
     needs!("samtools");
     let region = "HLA-A*01:01:01:01";
-    let expected = expected(region).expect("samtools knows it");
+    let expected = expected_read_names(region).expect("samtools knows it");
     let condition = format!("WHERE region('{region}')");
     for from in [
         "\"odd.bam\"",
@@ -141,7 +144,7 @@ fn statements_find_the_contigs_of_the_tables_that_a_region_is_about() {
         "(SELECT name, contig, position, end_position FROM reads('odd.bam') UNION ALL \
           SELECT name, contig, position, end_position FROM reads('odd.sam') WHERE contig = '1')",
     ] {
-        let mut found = names_in(&format!("SELECT name FROM {from} {condition} ORDER BY position"));
+        let mut found = read_names(&format!("SELECT name FROM {from} {condition} ORDER BY position"));
         let mut expected = expected.clone();
         found.sort_unstable();
         expected.sort_unstable();
@@ -151,13 +154,13 @@ fn statements_find_the_contigs_of_the_tables_that_a_region_is_about() {
         "SELECT x.name FROM reads('odd.bam') x JOIN reads('odd.sam') y ON x.name = y.name \
          WHERE region(y.contig, '{{{region}}}:1-500') ORDER BY x.position"
     );
-    let of_range = samtools(&data().join("odd.bam"), &[&format!("{region}:1-500")]);
-    assert_eq!(names_in(&joined).len(), of_range.len());
+    let of_range = samtools(&data_directory().join("odd.bam"), &[&format!("{region}:1-500")]);
+    assert_eq!(read_names(&joined).len(), of_range.len());
     let depth =
-        names_in(&format!("SELECT sum(depth * (end_position - position)) FROM coverage('odd.bam', '{region}')"));
+        read_names(&format!("SELECT sum(depth * (end_position - position)) FROM coverage('odd.bam', '{region}')"));
     assert_eq!(depth, [(expected.len() * 30).to_string()]);
     for (from, word) in [("reads('odd.bam')", "chr9"), ("coverage('odd.bam', 'chr9:1-5')", "chr9")] {
-        ask(&format!("SELECT * FROM {from} WHERE region('chr9:1-5')")).refuses(&[2], &[word]);
+        run_query(&format!("SELECT * FROM {from} WHERE region('chr9:1-5')")).assert_rejected(&[2], &[word]);
     }
 }
 
@@ -180,9 +183,8 @@ fn contigs_of_text_files_are_found_by_their_whole_names() {
             ("chr1:1-1", "1"),
         ] {
             let sql = format!("SELECT count(*) FROM \"{table}\" WHERE region('{region}')");
-            let asked =
-                godwit().arg("query").arg(sql).arg("--data").arg(&directory).args(["--format", "tsv"]).succeeds();
-            assert_eq!(lines(&asked.stdout)[1], rows, "{table} {region}");
+            let asked = godwit().arg("query").arg(sql).arg("--data").arg(&directory).args(["--format", "tsv"]).run_ok();
+            assert_eq!(to_lines(&asked.stdout)[1], rows, "{table} {region}");
         }
     }
 }
@@ -190,20 +192,20 @@ fn contigs_of_text_files_are_found_by_their_whole_names() {
 #[test]
 fn servers_read_regions_as_samtools_does() {
     needs!("samtools", "python3");
-    let served = Served::start(data(), &[]);
+    let served = DataServer::start(data_directory(), &[]);
     let fetched = |region: &str, how: &str| {
         let command = format!("{{\"dataset\":\"odd.bam\",\"regions\":[\"{region}\"],\"parts\":1}}");
-        lines(&run_python("flight_clients.py", Path::new("-"), &[&served.address, how, &command])).join(" ")
+        to_lines(&run_python("flight_clients.py", Path::new("-"), &[&served.address, how, &command])).join(" ")
     };
     for region in
         ["HLA-A*01:01:01:01", "HLA-A*01:01:01:01:1-1,000", "{chr1:100-200}:100-300", "{chr1}:100-200", "b=c,d"]
     {
-        let rows = expected(region).expect("samtools knows it").len();
+        let rows = expected_read_names(region).expect("samtools knows it").len();
         assert!(fetched(region, "fetch_dataset").starts_with(&format!("{rows} ")), "{region}");
         let sql = format!("SELECT count(*) AS n FROM reads('odd.bam') WHERE region('{region}')");
         let at = format!("grpc+tcp://{}", served.address);
-        let told = godwit().args(["query", &sql, "--at", &at, "--format", "tsv"]).succeeds().stdout;
-        assert_eq!(lines(&told)[1], rows.to_string(), "{region}");
+        let told = godwit().args(["query", &sql, "--at", &at, "--format", "tsv"]).run_ok().stdout;
+        assert_eq!(to_lines(&told)[1], rows.to_string(), "{region}");
     }
     let told = fetched("chr1:100-200", "fetch_error");
     assert!(told.contains("ambiguous") && told.contains("{chr1}:100-200"), "{told}");
@@ -218,7 +220,7 @@ fn servers_read_regions_as_samtools_does() {
         let found = samtools(Path::new(&url), &[]);
         let found: Vec<String> =
             found.iter().map(|line| line.split('\t').next().unwrap_or_default().to_owned()).collect();
-        let expected = expected(region).expect("samtools knows it");
+        let expected = expected_read_names(region).expect("samtools knows it");
         assert!(expected.iter().all(|name| found.contains(name)), "{region}: {found:?}");
         assert!(found.iter().all(|read| read.starts_with(&format!("{name}-"))), "{region}: {found:?}");
     }

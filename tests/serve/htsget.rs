@@ -1,30 +1,30 @@
-//! Files as they are, by regions, over htsget: with htslib as the client, with the `htsget` package, and by the letter of the
+//! Regions of files over htsget: with htslib as the client, with the `htsget` package, and by the text of the
 //! specification, against `samtools view` and `bcftools view -r` of the files themselves.
 //!
-//! A server may send records beside those that are asked for, as this one does. So what was sent is a file of its own, indexed and
-//! asked for the same region, and everything in it has to be in the file that it came from, in the same order.
+//! A server may send records beside the requested ones, as this one does. So the test treats the response as a file,
+//! indexes it and selects the same region from it. Everything in it has to be in the original file, in the same order.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use godwit_tests::binary::godwit;
-use godwit_tests::patience::wait_until;
+use godwit_tests::data_server::DataServer;
 use godwit_tests::random::Random;
-use godwit_tests::served::Served;
 use godwit_tests::tool::Tool;
+use godwit_tests::wait::wait_until;
 use godwit_tests::{needs, scratch};
 use serde_json::Value;
 
-use super::regions::drawn;
-use super::web::{ask, by_python, curl, run_page, text};
-use crate::run::formats::aligned;
+use super::http_client::{curl, get, path_text, python_output, run_guide_page};
+use super::regions::random_regions;
+use crate::run::formats::aligned_sample;
 
-fn run(tool: &str, words: &[&str]) -> String {
-    String::from_utf8(Tool::need(tool).run(words).stdout).expect("it prints text")
+fn tool_output(tool: &str, words: &[&str]) -> String {
+    String::from_utf8(Tool::require(tool).run(words).stdout).expect("it prints text")
 }
 
-/// `chr1:5-9` as parameters; both ends may be missing.
-fn parameters(region: &str) -> String {
+/// Returns `chr1:5-9` as parameters; both ends may be missing.
+fn region_parameters(region: &str) -> String {
     let Some((contig, range)) = region.split_once(':') else { return format!("referenceName={region}") };
     let (first, last) = range.split_once('-').expect("a range has both ends");
     let start = first.parse::<u64>().map(|first| format!("&start={}", first - 1)).unwrap_or_default();
@@ -32,7 +32,7 @@ fn parameters(region: &str) -> String {
     format!("referenceName={contig}{start}{end}")
 }
 
-/// Whether some lines are among others, in their order.
+/// Checks that some lines are among others, in their order.
 fn assert_within(found: &str, all: &str, what: &str) {
     let mut all = all.lines();
     for line in found.lines() {
@@ -40,10 +40,10 @@ fn assert_within(found: &str, all: &str, what: &str) {
     }
 }
 
-/// Reads enough for many blocks, by position; the last ones have none.
-fn large() -> &'static Path {
-    static MADE: OnceLock<PathBuf> = OnceLock::new();
-    MADE.get_or_init(|| {
+/// Returns reads enough for many blocks, by position; the last ones are unplaced.
+fn large_bam() -> &'static Path {
+    static LARGE_BAM: OnceLock<PathBuf> = OnceLock::new();
+    LARGE_BAM.get_or_init(|| {
         let directory = scratch::directory("htsget-large");
         let mut random = Random::new(23);
         let mut sam = "@HD\tVN:1.6\tSO:coordinate\n@SQ\tSN:chr1\tLN:150000\n@SQ\tSN:chr2\tLN:80000\n\
@@ -68,8 +68,11 @@ fn large() -> &'static Path {
         }
         std::fs::write(directory.join("large.sam"), sam).expect("it can be written");
         let bam = directory.join("large.bam");
-        run("samtools", &["view", "--no-PG", "-b", "-o", text(&bam), text(&directory.join("large.sam"))]);
-        run("samtools", &["index", text(&bam)]);
+        tool_output(
+            "samtools",
+            &["view", "--no-PG", "-b", "-o", path_text(&bam), path_text(&directory.join("large.sam"))],
+        );
+        tool_output("samtools", &["index", path_text(&bam)]);
         directory
     })
 }
@@ -77,60 +80,62 @@ fn large() -> &'static Path {
 #[test]
 fn samtools_reads_regions_of_bam_by_htsget() {
     needs!("samtools");
-    let directory = large();
-    let served = Served::start(directory, &[]);
+    let directory = large_bam();
+    let served = DataServer::start(directory, &[]);
     let bam = directory.join("large.bam");
-    let whole = run("samtools", &["view", text(&bam)]);
-    let header = run("samtools", &["view", "--no-PG", "-H", text(&bam)]);
+    let whole = tool_output("samtools", &["view", path_text(&bam)]);
+    let header = tool_output("samtools", &["view", "--no-PG", "-H", path_text(&bam)]);
     let scratch = scratch::directory("htsget-bam");
-    for (number, region) in drawn(5, 40).iter().chain(["*".to_owned()].iter()).enumerate() {
-        let url = format!("http://{}/reads/large.bam?format=BAM&{}", served.address, parameters(region));
+    for (number, region) in random_regions(5, 40).iter().chain(["*".to_owned()].iter()).enumerate() {
+        let url = format!("http://{}/reads/large.bam?format=BAM&{}", served.address, region_parameters(region));
         let fetched = scratch.join(format!("{number}.bam"));
-        run("samtools", &["view", "--no-PG", "-b", "-o", text(&fetched), &url]);
-        run("samtools", &["index", text(&fetched)]);
-        assert_eq!(run("samtools", &["view", "--no-PG", "-H", text(&fetched)]), header, "{region}");
-        assert_within(&run("samtools", &["view", text(&fetched)]), &whole, region);
-        let expected = run("samtools", &["view", text(&bam), region]);
-        assert!(run("samtools", &["view", text(&fetched), region]) == expected, "{region}");
+        tool_output("samtools", &["view", "--no-PG", "-b", "-o", path_text(&fetched), &url]);
+        tool_output("samtools", &["index", path_text(&fetched)]);
+        assert_eq!(tool_output("samtools", &["view", "--no-PG", "-H", path_text(&fetched)]), header, "{region}");
+        assert_within(&tool_output("samtools", &["view", path_text(&fetched)]), &whole, region);
+        let expected = tool_output("samtools", &["view", path_text(&bam), region]);
+        assert!(tool_output("samtools", &["view", path_text(&fetched), region]) == expected, "{region}");
         std::fs::remove_file(&fetched).expect("it is there");
     }
-    let small =
-        run("samtools", &["view", "-c", &format!("http://{}/reads/large.bam?referenceName=tiny", served.address)]);
+    let small = tool_output(
+        "samtools",
+        &["view", "-c", &format!("http://{}/reads/large.bam?referenceName=tiny", served.address)],
+    );
     assert_eq!(small, "5\n", "what lies beside a region is not sent where its blocks are cut");
-    let all = run("samtools", &["view", &format!("http://{}/reads/large.bam", served.address)]);
+    let all = tool_output("samtools", &["view", &format!("http://{}/reads/large.bam", served.address)]);
     assert!(all == whole, "all of it");
 }
 
 #[test]
 fn samtools_reads_regions_of_cram_by_htsget() {
     needs!("bwa", "samtools");
-    let (sample, out) = aligned();
-    let served = Served::start(&out, &[]);
-    let reference = sample.indexed_by_godwit();
+    let (sample, out) = aligned_sample();
+    let served = DataServer::start(&out, &[]);
+    let reference = sample.godwit_indexed_reference();
     let cram = out.join("sample.cram");
-    let view = |words: &[&str]| run("samtools", &[&["view", "-T", text(reference)], words].concat());
-    let whole = view(&[text(&cram)]);
+    let view = |words: &[&str]| tool_output("samtools", &[&["view", "-T", path_text(reference)], words].concat());
+    let whole = view(&[path_text(&cram)]);
     let scratch = scratch::directory("htsget-cram");
-    for region in drawn(7, 20).iter().chain(["*".to_owned()].iter()) {
-        let url = format!("http://{}/reads/sample.cram?format=CRAM&{}", served.address, parameters(region));
+    for region in random_regions(7, 20).iter().chain(["*".to_owned()].iter()) {
+        let url = format!("http://{}/reads/sample.cram?format=CRAM&{}", served.address, region_parameters(region));
         let fetched = scratch.join("fetched.cram");
-        by_python(&["fetch_by_specification", &url, text(&fetched)]);
-        run("samtools", &["index", text(&fetched)]);
-        assert_within(&view(&[text(&fetched)]), &whole, region);
-        assert!(view(&[text(&fetched), region]) == view(&[text(&cram), region]), "{region}");
-        assert!(view(&[&url]) == view(&[text(&fetched)]), "htslib reads {region} otherwise");
+        python_output(&["fetch_by_specification", &url, path_text(&fetched)]);
+        tool_output("samtools", &["index", path_text(&fetched)]);
+        assert_within(&view(&[path_text(&fetched)]), &whole, region);
+        assert!(view(&[path_text(&fetched), region]) == view(&[path_text(&cram), region]), "{region}");
+        assert!(view(&[&url]) == view(&[path_text(&fetched)]), "htslib reads {region} otherwise");
     }
     let header = scratch.join("header.cram");
     let url = format!("http://{}/reads/sample.cram?format=CRAM&class=header", served.address);
-    assert_eq!(by_python(&["fetch_by_specification", &url, text(&header)]), "CRAM header header");
-    assert_eq!(view(&["-H", "--no-PG", text(&header)]), view(&["-H", "--no-PG", text(&cram)]));
-    assert_eq!(view(&[text(&header)]), "");
+    assert_eq!(python_output(&["fetch_by_specification", &url, path_text(&header)]), "CRAM header header");
+    assert_eq!(view(&["-H", "--no-PG", path_text(&header)]), view(&["-H", "--no-PG", path_text(&cram)]));
+    assert_eq!(view(&[path_text(&header)]), "");
 }
 
-/// Variants on two contigs, some of which reach over many bases; as VCF and BCF with their indexes.
-fn variants() -> &'static Path {
-    static MADE: OnceLock<PathBuf> = OnceLock::new();
-    MADE.get_or_init(|| {
+/// Returns a directory with variants on two contigs, some of which span many bases; as VCF and BCF with their indexes.
+fn variants_directory() -> &'static Path {
+    static VARIANTS_DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
+    VARIANTS_DIRECTORY.get_or_init(|| {
         let directory = scratch::directory("htsget-variants");
         let mut random = Random::new(29);
         let mut vcf = "##fileformat=VCFv4.3\n##contig=<ID=chr1,length=150000>\n##contig=<ID=chr2,length=80000>\n\
@@ -155,8 +160,8 @@ fn variants() -> &'static Path {
         std::fs::write(&plain, vcf).expect("it can be written");
         for (name, kind, index) in [("v.vcf.gz", "-Oz", "-t"), ("v.bcf", "-Ob", "-c")] {
             let file = directory.join(name);
-            run("bcftools", &["view", "--no-version", kind, "-o", text(&file), text(&plain)]);
-            run("bcftools", &["index", index, text(&file)]);
+            tool_output("bcftools", &["view", "--no-version", kind, "-o", path_text(&file), path_text(&plain)]);
+            tool_output("bcftools", &["index", index, path_text(&file)]);
         }
         directory
     })
@@ -165,28 +170,30 @@ fn variants() -> &'static Path {
 #[test]
 fn bcftools_reads_regions_of_variants_by_htsget() {
     needs!("bcftools");
-    let directory = variants();
-    let served = Served::start(directory, &[]);
+    let directory = variants_directory();
+    let served = DataServer::start(directory, &[]);
     let scratch = scratch::directory("htsget-vcf");
     for (name, format, kind, index) in [("v.vcf.gz", "VCF", "-Oz", "-t"), ("v.bcf", "BCF", "-Ob", "-c")] {
         let file = directory.join(name);
-        let whole = run("bcftools", &["view", "-H", text(&file)]);
-        for region in drawn(11, 25) {
-            let url = format!("http://{}/variants/{name}?format={format}&{}", served.address, parameters(&region));
+        let whole = tool_output("bcftools", &["view", "-H", path_text(&file)]);
+        for region in random_regions(11, 25) {
+            let url =
+                format!("http://{}/variants/{name}?format={format}&{}", served.address, region_parameters(&region));
             let fetched = scratch.join(name);
-            run("bcftools", &["view", "--no-version", kind, "-o", text(&fetched), &url]);
-            run("bcftools", &["index", "-f", index, text(&fetched)]);
-            assert_within(&run("bcftools", &["view", "-H", text(&fetched)]), &whole, &region);
-            // bcftools has no word for a range without a start.
+            tool_output("bcftools", &["view", "--no-version", kind, "-o", path_text(&fetched), &url]);
+            tool_output("bcftools", &["index", "-f", index, path_text(&fetched)]);
+            assert_within(&tool_output("bcftools", &["view", "-H", path_text(&fetched)]), &whole, &region);
+            // bcftools has no syntax for a range without a start.
             let region = region.replace(":-", ":1-");
-            let expected = run("bcftools", &["view", "-H", "-r", &region, text(&file)]);
-            // An index of what has no record on a contig does not know it.
-            let found = run("bcftools", &["view", "-H", "-t", &region, "--targets-overlap", "1", text(&fetched)]);
+            let expected = tool_output("bcftools", &["view", "-H", "-r", &region, path_text(&file)]);
+            // An index does not list a contig without records.
+            let found =
+                tool_output("bcftools", &["view", "-H", "-t", &region, "--targets-overlap", "1", path_text(&fetched)]);
             assert!(found == expected, "{name} {region}");
         }
         let all = scratch.join("all");
         let url = format!("http://{}/variants/{name}?format={format}", served.address);
-        assert_eq!(by_python(&["fetch_by_specification", &url, text(&all)]), format!("{format} -"));
+        assert_eq!(python_output(&["fetch_by_specification", &url, path_text(&all)]), format!("{format} -"));
         assert!(
             std::fs::read(&all).expect("it is there") == std::fs::read(&file).expect("it is there"),
             "all of {name}"
@@ -197,50 +204,57 @@ fn bcftools_reads_regions_of_variants_by_htsget() {
 #[test]
 fn the_package_of_python_and_several_regions_at_once() {
     needs!("python3", "samtools");
-    let directory = large();
-    let served = Served::start(directory, &[]);
+    let directory = large_bam();
+    let served = DataServer::start(directory, &[]);
     let bam = directory.join("large.bam");
     let scratch = scratch::directory("htsget-package");
     let fetched = scratch.join("fetched.bam");
     let url = format!("http://{}/reads/large.bam", served.address);
-    for region in drawn(13, 12) {
+    for region in random_regions(13, 12) {
         let Some((contig, range)) = region.split_once(':') else { continue };
         let Some((first, last)) = range.split_once('-').filter(|(first, last)| !first.is_empty() && !last.is_empty())
         else {
             continue;
         };
         let start = (first.parse::<u64>().expect("it is a number") - 1).to_string();
-        by_python(&["fetch_by_htsget_package", &url, "BAM", text(&fetched), "", contig, &start, last]);
-        run("samtools", &["index", text(&fetched)]);
-        let view = |file: &Path| run("samtools", &["view", text(file), &region]);
+        python_output(&["fetch_by_htsget_package", &url, "BAM", path_text(&fetched), "", contig, &start, last]);
+        tool_output("samtools", &["index", path_text(&fetched)]);
+        let view = |file: &Path| tool_output("samtools", &["view", path_text(file), &region]);
         assert!(view(&fetched) == view(&bam), "{region}");
     }
-    by_python(&["fetch_by_htsget_package", &url, "BAM", text(&fetched), ""]);
+    python_output(&["fetch_by_htsget_package", &url, "BAM", path_text(&fetched), ""]);
     assert!(std::fs::read(&fetched).expect("it is there") == std::fs::read(&bam).expect("it is there"));
     let regions = ["chr1:500-900", "chr2:1-2000", "chr1:800-1200", "tiny"];
     let body = r#"{"format":"BAM","fields":["QNAME"],"regions":[
         {"referenceName":"chr1","start":499,"end":900},{"referenceName":"chr2","end":2000},
         {"referenceName":"chr1","start":799,"end":1200},{"referenceName":"tiny"}]}"#;
-    let classes = by_python(&["fetch_by_specification", &url, text(&fetched), "", body]);
+    let classes = python_output(&["fetch_by_specification", &url, path_text(&fetched), "", body]);
     assert!(classes.starts_with("BAM header body") && !classes.contains("-"), "{classes}");
-    run("samtools", &["index", text(&fetched)]);
-    let view = |file: &Path| run("samtools", &[&["view", "-M", text(file)], &regions[..]].concat());
+    tool_output("samtools", &["index", path_text(&fetched)]);
+    let view = |file: &Path| tool_output("samtools", &[&["view", "-M", path_text(file)], &regions[..]].concat());
     assert!(view(&fetched) == view(&bam));
-    assert_within(&run("samtools", &["view", text(&fetched)]), &run("samtools", &["view", text(&bam)]), "regions");
+    assert_within(
+        &tool_output("samtools", &["view", path_text(&fetched)]),
+        &tool_output("samtools", &["view", path_text(&bam)]),
+        "regions",
+    );
 }
 
 #[test]
 fn questions_that_have_no_answer_are_refused_as_the_specification_says() {
     needs!("samtools", "bcftools", "curl");
     let root = scratch::directory("htsget-refused");
-    for (from, name) in
-        [(large(), "large.bam"), (large(), "large.bam.bai"), (variants(), "v.vcf.gz"), (variants(), "v.vcf")]
-    {
+    for (from, name) in [
+        (large_bam(), "large.bam"),
+        (large_bam(), "large.bam.bai"),
+        (variants_directory(), "v.vcf.gz"),
+        (variants_directory(), "v.vcf"),
+    ] {
         std::os::unix::fs::symlink(from.join(name), root.join(name)).expect("a link can be made");
     }
     std::fs::write(root.join("a.bed"), "chr1\t1\t2\n").expect("it can be written");
     std::fs::write(root.join("broken.bam"), b"nothing of the kind").expect("it can be written");
-    let served = Served::start(&root, &[]);
+    let served = DataServer::start(&root, &[]);
     for (path, expected) in [
         ("/reads/none.bam", "404 NotFound"),
         ("/reads/a.bed", "404 NotFound"),
@@ -263,23 +277,26 @@ fn questions_that_have_no_answer_are_refused_as_the_specification_says() {
         ("/reads/broken.bam", "500 InternalError"),
         ("/htsget/data", "401 InvalidAuthentication"),
     ] {
-        let told = ask(&served, path, &[]);
-        assert_eq!(told.error(), expected, "{path}: {told:?}");
+        let told = get(&served, path, &[]);
+        assert_eq!(told.htsget_error(), expected, "{path}: {told:?}");
         assert!(told.header("content-type").is_some_and(|kind| kind.contains("htsget.v1.3.0+json")), "{told:?}");
     }
-    let post = |body: &str| ask(&served, "/reads/large.bam", &["--data-binary", body]).error();
+    let post = |body: &str| get(&served, "/reads/large.bam", &["--data-binary", body]).htsget_error();
     assert_eq!(post("{\"regions\":[]}"), "400 InvalidInput");
     let large = root.join("large.json");
     std::fs::write(&large, " ".repeat((1 << 20) + 1)).expect("it can be written");
-    assert_eq!(post(&format!("@{}", text(&large))), "413 PayloadTooLarge");
-    assert_eq!(ask(&served, "/reads/large.bam?format=BAM", &["--data-binary", "{}"]).error(), "400 InvalidInput");
-    assert_eq!(ask(&served, "/reads/large.bam", &["--request", "DELETE"]).error(), "400 InvalidInput");
-    let forged = ask(&served, "/htsget/data", &["--header", "authorization: Bearer gwh1.Z3cxLg"]);
-    assert_eq!(forged.error(), "403 PermissionDenied");
-    let no_index = ask(&served, "/variants/v.vcf.gz?referenceName=chr1", &[]);
+    assert_eq!(post(&format!("@{}", path_text(&large))), "413 PayloadTooLarge");
+    assert_eq!(
+        get(&served, "/reads/large.bam?format=BAM", &["--data-binary", "{}"]).htsget_error(),
+        "400 InvalidInput"
+    );
+    assert_eq!(get(&served, "/reads/large.bam", &["--request", "DELETE"]).htsget_error(), "400 InvalidInput");
+    let forged = get(&served, "/htsget/data", &["--header", "authorization: Bearer gwh1.Z3cxLg"]);
+    assert_eq!(forged.htsget_error(), "403 PermissionDenied");
+    let no_index = get(&served, "/variants/v.vcf.gz?referenceName=chr1", &[]);
     assert!(no_index.body.contains("bcftools index -t v.vcf.gz"), "{no_index:?}");
     for (datatype, formats) in [("reads", "BAM CRAM"), ("variants", "VCF BCF")] {
-        let told = ask(&served, &format!("/{datatype}/service-info"), &[]);
+        let told = get(&served, &format!("/{datatype}/service-info"), &[]);
         let told: Value = serde_json::from_str(&told.body).expect("it is JSON");
         assert_eq!(told["type"]["artifact"], "htsget");
         assert_eq!(told["htsget"]["formats"], serde_json::json!(formats.split(' ').collect::<Vec<_>>()));
@@ -289,44 +306,45 @@ fn questions_that_have_no_answer_are_refused_as_the_specification_says() {
 #[test]
 fn pages_of_the_web_may_ask_where_a_token_is_asked_for() {
     needs!("samtools", "curl");
-    let directory = large();
+    let directory = large_bam();
     let tokens = scratch::directory("htsget-cors").join("tokens.txt");
-    let told = godwit().args(["token", "alice", "--tokens", text(&tokens)]).succeeds().stdout;
-    let guarded = Served::start(directory, &["--tokens", text(&tokens)]);
+    let told = godwit().args(["token", "alice", "--tokens", path_text(&tokens)]).run_ok().stdout;
+    let guarded = DataServer::start(directory, &["--tokens", path_text(&tokens)]);
     let origin = ["--header", "origin: https://browser.example.org"];
     let asked = ["--request", "OPTIONS", "--header", "access-control-request-headers: authorization"];
-    let preflight = ask(&guarded, "/reads/large.bam", &[&origin[..], &asked].concat());
+    let preflight = get(&guarded, "/reads/large.bam", &[&origin[..], &asked].concat());
     assert_eq!(preflight.status, 204, "{preflight:?}");
     let allowed = |header: &str| preflight.header(&format!("access-control-{header}")).map(str::to_owned);
     assert_eq!(allowed("allow-origin").as_deref(), Some("https://browser.example.org"));
     assert_eq!(allowed("allow-headers").as_deref(), Some("authorization"));
     assert_eq!(allowed("max-age").as_deref(), Some("2592000"));
     assert!(allowed("allow-methods").is_some_and(|methods| methods.contains("POST")));
-    let refused = ask(&guarded, "/reads/large.bam", &origin);
-    assert_eq!(refused.error(), "401 InvalidAuthentication");
+    let refused = get(&guarded, "/reads/large.bam", &origin);
+    assert_eq!(refused.htsget_error(), "401 InvalidAuthentication");
     assert_eq!(refused.header("access-control-allow-origin"), Some("https://browser.example.org"));
     assert_eq!(refused.header("www-authenticate"), Some("Bearer"));
     let bearer = format!("authorization: Bearer {}", told.trim());
-    let let_in = ask(&guarded, "/reads/large.bam", &["--header", &bearer]);
+    let let_in = get(&guarded, "/reads/large.bam", &["--header", &bearer]);
     assert_eq!((let_in.status, let_in.header("access-control-allow-origin")), (200, None));
     assert!(!let_in.body.contains(told.trim()), "the caller's token is in no ticket");
 
-    // Where nobody is asked who they are, what somebody looks at in a browser must not read what the machine serves to itself.
-    let open = Served::start(directory, &[]);
-    let from_afar = ask(&open, "/reads/large.bam", &origin);
+    // On a server without authentication, a web page of another site in the user's browser must not be able to read what
+    // the machine serves to itself.
+    let open = DataServer::start(directory, &[]);
+    let from_afar = get(&open, "/reads/large.bam", &origin);
     assert_eq!(from_afar.header("access-control-allow-origin"), None);
-    let from_here = ask(&open, "/reads/large.bam", &["--header", "origin: http://localhost:3000"]);
+    let from_here = get(&open, "/reads/large.bam", &["--header", "origin: http://localhost:3000"]);
     assert_eq!(from_here.header("access-control-allow-origin"), Some("http://localhost:3000"));
     for path in ["/reads/large.bam", "/metrics"] {
-        let misled = ask(&open, path, &["--header", "host: rebound.example.org"]);
+        let misled = get(&open, path, &["--header", "host: rebound.example.org"]);
         assert_eq!(misled.status, 421, "{misled:?}");
-        assert_eq!(ask(&open, path, &["--header", "host: localhost:99"]).status, 200);
+        assert_eq!(get(&open, path, &["--header", "host: localhost:99"]).status, 200);
     }
-    assert_eq!(ask(&open, "/healthz", &["--header", "host: probe.example.org"]).body, "SERVING\n");
+    assert_eq!(get(&open, "/healthz", &["--header", "host: probe.example.org"]).body, "SERVING\n");
 }
 
-/// A root with reads of its own, tokens, rules and a record.
-struct Ruled {
+/// A server's root with reads of its own, tokens, rules and an access record.
+struct PolicyServer {
     directory: PathBuf,
     bam: PathBuf,
     policy: PathBuf,
@@ -334,42 +352,50 @@ struct Ruled {
     tokens: PathBuf,
 }
 
-/// What alice sees, and what bob.
-const ALL: &str = "[[rule]]\nname = 'all'\nwho = ['alice']\ndatasets = ['**']\n";
-const SOME: &str = "[[rule]]\nname = 'some'\nwho = ['bob']\ndatasets = ['*.bam']\nregions = ['chr1:1-100']\n";
+/// The rules for alice and for bob.
+const ALLOW_ALL_RULE: &str = "[[rule]]\nname = 'all'\nwho = ['alice']\ndatasets = ['**']\n";
+const ALLOW_REGION_RULE: &str =
+    "[[rule]]\nname = 'some'\nwho = ['bob']\ndatasets = ['*.bam']\nregions = ['chr1:1-100']\n";
 
-impl Ruled {
+impl PolicyServer {
     fn new() -> Self {
         let directory = scratch::directory("htsget-rules");
         let root = directory.join("root");
         std::fs::create_dir(&root).expect("it can be made");
         let bam = root.join("large.bam");
-        std::fs::copy(large().join("large.bam"), &bam).expect("it can be copied");
-        run("samtools", &["index", text(&bam)]);
+        std::fs::copy(large_bam().join("large.bam"), &bam).expect("it can be copied");
+        tool_output("samtools", &["index", path_text(&bam)]);
         let [policy, audit, tokens] = ["policy.toml", "audit", "tokens"].map(|name| directory.join(name));
         let made = Self { directory, bam, policy, audit, tokens };
-        made.rule(&format!("{ALL}{SOME}"));
+        made.write_policy(&format!("{ALLOW_ALL_RULE}{ALLOW_REGION_RULE}"));
         made
     }
 
-    fn rule(&self, rules: &str) {
+    fn write_policy(&self, rules: &str) {
         let aside = self.directory.join("aside");
         std::fs::write(&aside, rules).expect("it can be written");
         std::fs::rename(&aside, &self.policy).expect("it can be renamed");
     }
 
     fn token(&self, name: &str) -> String {
-        let told = godwit().args(["token", name, "--tokens", text(&self.tokens)]).succeeds().stdout;
+        let told = godwit().args(["token", name, "--tokens", path_text(&self.tokens)]).run_ok().stdout;
         told.trim().to_owned()
     }
 
-    fn serve(&self) -> Served {
-        let words = ["--tokens", text(&self.tokens), "--policy", text(&self.policy), "--audit", text(&self.audit)];
-        Served::start(&self.directory.join("root"), &words)
+    fn serve(&self) -> DataServer {
+        let words = [
+            "--tokens",
+            path_text(&self.tokens),
+            "--policy",
+            path_text(&self.policy),
+            "--audit",
+            path_text(&self.audit),
+        ];
+        DataServer::start(&self.directory.join("root"), &words)
     }
 
-    /// Lines of the record.
-    fn recorded(&self, call: &str, who: &str, outcome: &str) -> Vec<Value> {
+    /// Returns the entries of the record for a call, a principal and an outcome.
+    fn access_records(&self, call: &str, who: &str, outcome: &str) -> Vec<Value> {
         let recorded = std::fs::read_to_string(&self.audit).expect("it is there");
         let lines = recorded.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         let said = |line: &Value| line["outcome"].as_str().is_some_and(|said| said.starts_with(outcome));
@@ -380,30 +406,31 @@ impl Ruled {
 #[test]
 fn rules_hold_for_files_by_htsget_and_accesses_are_recorded() {
     needs!("samtools", "curl", "python3");
-    let ruled = Ruled::new();
+    let ruled = PolicyServer::new();
     let (alice, bob, carol) = (ruled.token("alice"), ruled.token("bob"), ruled.token("carol"));
     let served = ruled.serve();
     let path = "/reads/large.bam?referenceName=chr1&start=0&end=50";
-    let asked = |token: &str| ask(&served, path, &["--header", &format!("authorization: Bearer {token}")]);
+    let asked = |token: &str| get(&served, path, &["--header", &format!("authorization: Bearer {token}")]);
     let seen_in_part = asked(&bob);
-    assert_eq!(seen_in_part.error(), "403 PermissionDenied");
+    assert_eq!(seen_in_part.htsget_error(), "403 PermissionDenied");
     assert!(seen_in_part.body.contains("some") && !seen_in_part.body.contains("urls"), "{seen_in_part:?}");
-    assert_eq!(asked(&carol).error(), "404 NotFound");
-    assert_eq!(asked("nonsense").error(), "401 InvalidAuthentication");
+    assert_eq!(asked(&carol).htsget_error(), "404 NotFound");
+    assert_eq!(asked("nonsense").htsget_error(), "401 InvalidAuthentication");
     assert_eq!(asked(&alice).status, 200);
     let fetched = ruled.directory.join("fetched.bam");
     let whole = format!("http://{}/reads/large.bam", served.address);
-    by_python(&["fetch_by_htsget_package", &whole, "BAM", text(&fetched), &alice]);
-    served.end(15);
-    godwit().args(["audit", "verify", text(&ruled.audit)]).succeeds();
+    python_output(&["fetch_by_htsget_package", &whole, "BAM", path_text(&fetched), &alice]);
+    served.stop(15);
+    godwit().args(["audit", "verify", path_text(&ruled.audit)]).run_ok();
     let text = std::fs::read_to_string(&ruled.audit).expect("it is there");
     assert!(!text.contains(&alice) && !text.contains("gwh1."), "{text}");
-    let told = ruled.recorded("Htsget", "alice", "done");
+    let told = ruled.access_records("Htsget", "alice", "done");
     assert_eq!(told[0]["what"], format!("GET {path}"));
     assert_eq!(told[0]["rules"][0]["rule"], "all");
-    assert_eq!(ruled.recorded("Htsget", "bob", "PermissionDenied").len(), 1, "{text}");
-    assert_eq!(ruled.recorded("Htsget", "carol", "NotFound").len(), 1, "{text}");
-    let (begun, done) = (ruled.recorded("HtsgetData", "alice", "begun"), ruled.recorded("HtsgetData", "alice", "done"));
+    assert_eq!(ruled.access_records("Htsget", "bob", "PermissionDenied").len(), 1, "{text}");
+    assert_eq!(ruled.access_records("Htsget", "carol", "NotFound").len(), 1, "{text}");
+    let (begun, done) =
+        (ruled.access_records("HtsgetData", "alice", "begun"), ruled.access_records("HtsgetData", "alice", "done"));
     assert_eq!((begun.len(), done.len()), (1, 1), "{text}");
     assert_eq!(done[0]["bytes"], std::fs::metadata(&fetched).expect("it is there").len());
 }
@@ -411,58 +438,64 @@ fn rules_hold_for_files_by_htsget_and_accesses_are_recorded() {
 #[test]
 fn tickets_end_with_the_rule_and_the_file_that_they_were_given_for() {
     needs!("samtools", "curl", "python3");
-    let ruled = Ruled::new();
+    let ruled = PolicyServer::new();
     let alice = ruled.token("alice");
     let served = ruled.serve();
     let bearer = format!("authorization: Bearer {alice}");
-    let ticket = ask(&served, "/reads/large.bam?referenceName=chr1", &["--header", &bearer]);
+    let ticket = get(&served, "/reads/large.bam?referenceName=chr1", &["--header", &bearer]);
     let ticket: Value = serde_json::from_str(&ticket.body).expect("it is JSON");
     let part = &ticket["htsget"]["urls"][1];
     let (url, headers) = (part["url"].as_str().expect("it is text"), part["headers"].to_string());
-    let status = || by_python(&["http_status", url, &headers]);
+    let status = || python_output(&["http_status", url, &headers]);
     assert_eq!(status(), "200");
-    ruled.rule(SOME);
+    ruled.write_policy(ALLOW_REGION_RULE);
     wait_until("the new rules are in force", || status() == "403 PermissionDenied");
-    ruled.rule(ALL);
+    ruled.write_policy(ALLOW_ALL_RULE);
     wait_until("the old rules are in force", || status() == "200");
     let aside = ruled.directory.join("aside.bam");
-    run("samtools", &["view", "--no-PG", "-b", "-o", text(&aside), text(&ruled.bam), "chr1"]);
+    tool_output("samtools", &["view", "--no-PG", "-b", "-o", path_text(&aside), path_text(&ruled.bam), "chr1"]);
     std::fs::rename(&aside, &ruled.bam).expect("it can be renamed");
     assert_eq!(status(), "403 PermissionDenied");
-    assert!(!ruled.recorded("HtsgetData", "alice", "PermissionDenied").is_empty());
+    assert!(!ruled.access_records("HtsgetData", "alice", "PermissionDenied").is_empty());
 }
 
 #[test]
 fn encrypted_pages_are_had_over_both_protocols() {
     needs!("samtools", "curl", "openssl");
     let directory = scratch::directory("htsget-tls");
-    let (certificate, key) = super::access::certificate(&directory);
-    let words =
-        ["--tls-cert", text(&certificate), "--tls-key", text(&key), "--public-url", "https://genomes.example.org/x/"];
-    let served = Served::start(large(), &words);
+    let (certificate, key) = super::authentication::self_signed_certificate(&directory);
+    let words = [
+        "--tls-cert",
+        path_text(&certificate),
+        "--tls-key",
+        path_text(&key),
+        "--public-url",
+        "https://genomes.example.org/x/",
+    ];
+    let served = DataServer::start(large_bam(), &words);
     let port = served.address.rsplit(':').next().expect("it has a port").to_owned();
     let url = format!("https://localhost:{port}/reads/large.bam?class=header");
     for version in ["--http1.1", "--http2"] {
-        let told = curl(&url, &[version, "--cacert", text(&certificate)]);
+        let told = curl(&url, &[version, "--cacert", path_text(&certificate)]);
         assert_eq!(told.status, 200, "{told:?}");
         let told: Value = serde_json::from_str(&told.body).expect("it is JSON");
         assert_eq!(told["htsget"]["urls"][0]["url"], "https://genomes.example.org/x/htsget/data");
     }
     godwit()
-        .args(["serve", "--root", text(&directory), "--public-url", "nonsense"])
+        .args(["serve", "--root", path_text(&directory), "--public-url", "nonsense"])
         .run()
-        .refuses(&[2], &["--public-url"]);
+        .assert_rejected(&[2], &["--public-url"]);
 }
 
 #[test]
 fn every_command_of_the_page_about_htsget_works() {
     needs!("samtools", "bcftools", "bash", "python3", "curl");
     let root = scratch::directory("htsget-guide");
-    let links = [(large(), "large.bam", "S.bam"), (large(), "large.bam.bai", "S.bam.bai")];
-    let more = [(variants(), "v.vcf.gz", "S.vcf.gz"), (variants(), "v.vcf.gz.tbi", "S.vcf.gz.tbi")];
+    let links = [(large_bam(), "large.bam", "S.bam"), (large_bam(), "large.bam.bai", "S.bam.bai")];
+    let more = [(variants_directory(), "v.vcf.gz", "S.vcf.gz"), (variants_directory(), "v.vcf.gz.tbi", "S.vcf.gz.tbi")];
     for (from, name, link) in links.into_iter().chain(more) {
         std::os::unix::fs::symlink(from.join(name), root.join(link)).expect("a link can be made");
     }
-    let served = Served::start(&root, &[]);
-    run_page("htsget.md", &served, &root);
+    let served = DataServer::start(&root, &[]);
+    run_guide_page("htsget.md", &served, &root);
 }

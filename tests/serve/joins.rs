@@ -1,41 +1,42 @@
-//! Tables joined by place against bedtools, and depths against samtools, on what is drawn from seeds.
+//! Interval joins against bedtools, and depths against samtools, on data drawn from seeds.
 
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use godwit_tests::binary::{Finished, godwit};
+use godwit_tests::binary::{GodwitOutput, godwit};
 use godwit_tests::random::Random;
 use godwit_tests::tool::Tool;
 use godwit_tests::{needs, scratch};
 
-use super::regions::drawn;
-use crate::run::formats::{aligned, assert_same_lines, lines};
+use super::regions::random_regions;
+use crate::run::formats::{aligned_sample, assert_same_lines, to_lines};
 
-fn ask(data: &Path, sql: &str, words: &[&str]) -> Finished {
+fn run_query(data: &Path, sql: &str, words: &[&str]) -> GodwitOutput {
     godwit().arg("query").arg(sql).arg("--data").arg(data).args(words).run()
 }
 
 fn rows(data: &Path, sql: &str) -> Vec<String> {
-    let asked = ask(data, sql, &["--format", "tsv", "--threads", "2"]);
-    assert!(asked.status.success(), "{sql}: {}", asked.report());
-    lines(&asked.stdout).split_off(1)
+    let asked = run_query(data, sql, &["--format", "tsv", "--threads", "2"]);
+    assert!(asked.status.success(), "{sql}: {}", asked.describe());
+    to_lines(&asked.stdout).split_off(1)
 }
 
-fn sorted(mut lines: Vec<String>) -> Vec<String> {
+fn sort_lines(mut lines: Vec<String>) -> Vec<String> {
     lines.sort_unstable();
     lines
 }
 
 fn bedtools(directory: &Path, words: &[&str]) -> Vec<String> {
-    let mut command = Tool::need("bedtools").command();
+    let mut command = Tool::require("bedtools").command();
     let output = command.args(words).current_dir(directory).output().expect("bedtools can be started");
     assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
-    sorted(lines(&String::from_utf8(output.stdout).expect("bedtools prints text")))
+    sort_lines(to_lines(&String::from_utf8(output.stdout).expect("bedtools prints text")))
 }
 
-/// Intervals with names, sorted as bedtools wants them: many short ones, some that hold others, some alike, none on one contig.
-fn bed(path: &Path, seed: u64, count: usize, contigs: &[&str]) {
+/// Writes named intervals, sorted as bedtools requires: many short ones, some that contain others, some equal, none on
+/// one contig.
+fn write_random_bed(path: &Path, seed: u64, count: usize, contigs: &[&str]) {
     let mut random = Random::new(seed);
     let mut intervals: Vec<(String, i64, i64)> = Vec::new();
     while intervals.len() < count {
@@ -58,60 +59,66 @@ fn bed(path: &Path, seed: u64, count: usize, contigs: &[&str]) {
 
 fn two_tables(label: &str, seed: u64) -> std::path::PathBuf {
     let directory = scratch::directory(label);
-    bed(&directory.join("a.bed"), seed, 700, &["chr1", "chr2", "chrA"]);
-    bed(&directory.join("b.bed"), seed + 1, 900, &["chr1", "chr2", "chrB"]);
+    write_random_bed(&directory.join("a.bed"), seed, 700, &["chr1", "chr2", "chrA"]);
+    write_random_bed(&directory.join("b.bed"), seed + 1, 900, &["chr1", "chr2", "chrB"]);
     directory
 }
 
-/// How intervals of two tables overlap, as users write it.
-const ON: &str = "ON a.contig = b.contig AND a.position < b.end_position AND b.position < a.end_position";
-const OF_A: &str = "a.contig, a.position, a.end_position, a.name";
+/// The overlap of intervals of two tables, in the form that users write.
+const OVERLAP_CONDITION: &str =
+    "ON a.contig = b.contig AND a.position < b.end_position AND b.position < a.end_position";
+const COLUMNS_OF_A: &str = "a.contig, a.position, a.end_position, a.name";
 
 #[test]
 fn rows_that_overlap_are_those_of_bedtools() {
     needs!("bedtools");
     for seed in [7201, 7301] {
         let directory = two_tables("joins", seed);
-        let ask = |sql: &str| sorted(rows(&directory, sql));
+        let ask = |sql: &str| sort_lines(rows(&directory, sql));
         let intersect = |words: &[&str]| {
             let told = bedtools(&directory, &[&["intersect", "-a", "a.bed", "-b", "b.bed"], words].concat());
             let fields = |line: &String, kept: &[usize]| {
                 let fields: Vec<&str> = line.split('\t').collect();
                 kept.iter().filter_map(|at| fields.get(*at)).copied().collect::<Vec<_>>().join("\t")
             };
-            sorted(told.iter().map(|line| fields(line, &[0, 1, 2, 3, 6, 7, 8, 9])).collect())
+            sort_lines(told.iter().map(|line| fields(line, &[0, 1, 2, 3, 6, 7, 8, 9])).collect())
         };
         let short = |lines: Vec<String>| -> Vec<String> {
-            sorted(lines.iter().map(|line| line.split('\t').take(4).collect::<Vec<_>>().join("\t")).collect())
+            sort_lines(lines.iter().map(|line| line.split('\t').take(4).collect::<Vec<_>>().join("\t")).collect())
         };
         let pairs = intersect(&["-wa", "-wb"]);
         assert!(pairs.len() > 5000, "{}", pairs.len());
         let of_both = "contig, position, end_position, name, contig_2, position_2, end_position_2, name_2";
         assert_same_lines(&ask(&format!("SELECT {of_both} FROM overlaps('a.bed', 'b.bed')")), &pairs, "overlaps");
         let of_b = "b.contig, b.position, b.end_position, b.name";
-        let written = format!("SELECT {OF_A}, {of_b} FROM a JOIN b {ON}");
+        let written = format!("SELECT {COLUMNS_OF_A}, {of_b} FROM a JOIN b {OVERLAP_CONDITION}");
         assert_same_lines(&ask(&written), &pairs, "as it is written");
-        // Ends that are included, in any order, and with sums.
+        // Closed ends, in any order, and with sums.
         let closed = "ON b.contig = a.contig AND b.end_position - 1 >= a.position AND a.end_position > b.position";
-        assert_same_lines(&ask(&format!("SELECT {OF_A}, {of_b} FROM a JOIN b {closed}")), &pairs, "closed");
-        let further = format!("SELECT {OF_A}, {of_b} FROM a JOIN b {ON} AND a.strand = b.strand");
+        assert_same_lines(&ask(&format!("SELECT {COLUMNS_OF_A}, {of_b} FROM a JOIN b {closed}")), &pairs, "closed");
+        let further =
+            format!("SELECT {COLUMNS_OF_A}, {of_b} FROM a JOIN b {OVERLAP_CONDITION} AND a.strand = b.strand");
         assert_same_lines(&ask(&further), &intersect(&["-wa", "-wb", "-s"]), "of one strand");
-        let some = format!("SELECT {OF_A}, {of_b} FROM a JOIN b {ON} AND a.score < b.score");
+        let some = format!("SELECT {COLUMNS_OF_A}, {of_b} FROM a JOIN b {OVERLAP_CONDITION} AND a.score < b.score");
         let lesser = bedtools(&directory, &["intersect", "-wa", "-wb", "-a", "a.bed", "-b", "b.bed"]);
         let lesser = lesser.iter().filter(|line| {
             let fields: Vec<&str> = line.split('\t').collect();
             fields[4].parse::<i32>().expect("a number") < fields[10].parse::<i32>().expect("a number")
         });
         assert_eq!(ask(&some).len(), lesser.count());
-        let met = format!("SELECT {OF_A} FROM a WHERE EXISTS (SELECT 1 FROM b WHERE {})", &ON[3..]);
+        let met =
+            format!("SELECT {COLUMNS_OF_A} FROM a WHERE EXISTS (SELECT 1 FROM b WHERE {})", &OVERLAP_CONDITION[3..]);
         assert_same_lines(&ask(&met), &short(intersect(&["-u"])), "EXISTS");
-        let lone = format!("SELECT {OF_A} FROM a WHERE NOT EXISTS (SELECT 1 FROM b WHERE {})", &ON[3..]);
+        let lone = format!(
+            "SELECT {COLUMNS_OF_A} FROM a WHERE NOT EXISTS (SELECT 1 FROM b WHERE {})",
+            &OVERLAP_CONDITION[3..]
+        );
         let expected = short(intersect(&["-v"]));
         assert!(!expected.is_empty());
         assert_same_lines(&ask(&lone), &expected, "NOT EXISTS");
         let left = format!(
-            "SELECT {OF_A}, coalesce(b.contig, '.'), coalesce(b.position, -1), coalesce(b.end_position, -1), \
-             coalesce(b.name, '.') FROM a LEFT JOIN b {ON}"
+            "SELECT {COLUMNS_OF_A}, coalesce(b.contig, '.'), coalesce(b.position, -1), coalesce(b.end_position, -1), \
+             coalesce(b.name, '.') FROM a LEFT JOIN b {OVERLAP_CONDITION}"
         );
         assert_same_lines(&ask(&left), &intersect(&["-loj"]), "LEFT JOIN");
     }
@@ -121,8 +128,8 @@ fn rows_that_overlap_are_those_of_bedtools() {
 fn the_nearest_rows_are_those_of_bedtools() {
     needs!("bedtools");
     let directory = scratch::directory("nearest");
-    bed(&directory.join("a.bed"), 7401, 500, &["chr1", "chr2", "chrA"]);
-    bed(&directory.join("b.bed"), 7402, 60, &["chr1", "chr2", "chrB"]);
+    write_random_bed(&directory.join("a.bed"), 7401, 500, &["chr1", "chr2", "chrA"]);
+    write_random_bed(&directory.join("b.bed"), 7402, 60, &["chr1", "chr2", "chrB"]);
     let sql = "SELECT contig, position, end_position, name, coalesce(name_2, '.'), coalesce(distance, -1) \
         FROM nearest('a.bed', 'b.bed')";
     let told = bedtools(&directory, &["closest", "-d", "-a", "a.bed", "-b", "b.bed"]);
@@ -130,8 +137,8 @@ fn the_nearest_rows_are_those_of_bedtools() {
         let fields: Vec<&str> = line.split('\t').collect();
         [&fields[..4], &[fields[9], fields[12]]].concat().join("\t")
     };
-    let expected = sorted(told.iter().map(fields).collect());
-    assert_same_lines(&sorted(rows(&directory, sql)), &expected, "nearest");
+    let expected = sort_lines(told.iter().map(fields).collect());
+    assert_same_lines(&sort_lines(rows(&directory, sql)), &expected, "nearest");
     let far = "SELECT count(*) FROM nearest('a.bed', 'b.bed') WHERE distance > 1000";
     let is_far =
         |line: &&String| line.rsplit('\t').next().and_then(|far| far.parse::<i64>().ok()).is_some_and(|far| far > 1000);
@@ -143,44 +150,44 @@ fn joins_of_places_are_planned_as_such_and_held_to_their_memory() {
     let directory = two_tables("join-plans", 7501);
     let plan = |sql: &str| rows(&directory, &format!("EXPLAIN {sql}")).join("\n");
     for sql in [
-        format!("SELECT count(*) FROM a JOIN b {ON}"),
-        format!("SELECT count(*) FROM a, b WHERE {}", &ON[3..]),
-        format!("SELECT a.name FROM a LEFT JOIN b {ON}"),
-        format!("SELECT a.name FROM a WHERE EXISTS (SELECT 1 FROM b WHERE {})", &ON[3..]),
+        format!("SELECT count(*) FROM a JOIN b {OVERLAP_CONDITION}"),
+        format!("SELECT count(*) FROM a, b WHERE {}", &OVERLAP_CONDITION[3..]),
+        format!("SELECT a.name FROM a LEFT JOIN b {OVERLAP_CONDITION}"),
+        format!("SELECT a.name FROM a WHERE EXISTS (SELECT 1 FROM b WHERE {})", &OVERLAP_CONDITION[3..]),
         "SELECT count(*) FROM overlaps('a.bed', 'b.bed')".to_owned(),
     ] {
         let plan = plan(&sql);
         assert!(plan.contains("IntervalJoinExec") && !plan.contains("HashJoinExec"), "{sql}\n{plan}");
     }
-    // The smaller table is held, wherever it stands.
+    // The smaller table is the build side, in either order.
     fs::write(directory.join("few.bed"), "chr1\t5\t100\n").expect("it can be written");
     for sql in ["SELECT * FROM overlaps('a.bed', 'few.bed')", "SELECT * FROM overlaps('few.bed', 'a.bed')"] {
         let plan = plan(sql);
         let held = plan.split("IntervalJoinExec").nth(1).and_then(|plan| plan.split("DatasetExec: ").nth(1));
         assert!(held.is_some_and(|held| held.starts_with("few.bed")), "{sql}\n{plan}");
     }
-    // One bound is no interval.
+    // One bound does not make an interval.
     let other = plan("SELECT count(*) FROM a JOIN b ON a.contig = b.contig AND a.position < b.end_position");
     assert!(other.contains("HashJoinExec"), "{other}");
-    // 20,000 intervals that all overlap: 400 million pairs, of which none is held.
+    // 20,000 intervals that all overlap: 400 million pairs, none of which is stored.
     let all: String = (0..20_000).map(|at| format!("chr1\t{at}\t{}\n", 100_000 + at)).collect();
     fs::write(directory.join("all.bed"), all).expect("it can be written");
     let first = "SELECT position, position_2 FROM overlaps('all.bed', 'all.bed') LIMIT 5";
     assert_eq!(rows(&directory, first).len(), 5);
-    ask(&directory, first, &["--memory", "1M"]).refuses(&[2, 3, 4], &["memory"]);
+    run_query(&directory, first, &["--memory", "1M"]).assert_rejected(&[2, 3, 4], &["memory"]);
     for (sql, word) in [
         ("SELECT * FROM overlaps('a.bed')", "two tables"),
         ("SELECT * FROM overlaps('a.bed', 'missing.bed')", "missing.bed"),
         ("SELECT * FROM nearest('a.bed', 7)", "single quotes"),
     ] {
-        ask(&directory, sql, &[]).refuses(&[2], &[word]);
+        run_query(&directory, sql, &[]).assert_rejected(&[2], &[word]);
     }
     fs::write(directory.join("t.csv"), "a,b\n1,2\n").expect("it can be written");
-    ask(&directory, "SELECT * FROM nearest('a.bed', 't.csv')", &[]).refuses(&[2], &["t.csv", "contig"]);
+    run_query(&directory, "SELECT * FROM nearest('a.bed', 't.csv')", &[]).assert_rejected(&[2], &["t.csv", "contig"]);
 }
 
-/// Depths of single bases, from stretches.
-fn by_base(rows: &[String]) -> Vec<String> {
+/// Returns depths of single bases, from intervals.
+fn depth_per_base(rows: &[String]) -> Vec<String> {
     let mut bases = Vec::new();
     let mut last = (String::new(), 0);
     for row in rows {
@@ -196,12 +203,12 @@ fn by_base(rows: &[String]) -> Vec<String> {
 #[test]
 fn depths_are_those_of_samtools() {
     needs!("bwa", "samtools");
-    let (_, out) = aligned();
+    let (_, out) = aligned_sample();
     let depth = |words: &[&str]| {
         let words = ["depth"].iter().chain(words).map(|word| std::ffi::OsStr::new(*word).to_owned());
-        let output = Tool::need("samtools").run(words.chain([out.join("sample.bam").into_os_string()]));
-        // Bases that reads reach over, and none has, are listed with a depth of zero.
-        let mut listed = lines(&String::from_utf8(output.stdout).expect("samtools prints text"));
+        let output = Tool::require("samtools").run(words.chain([out.join("sample.bam").into_os_string()]));
+        // Bases that only gaps of reads cover are listed with a depth of zero.
+        let mut listed = to_lines(&String::from_utf8(output.stdout).expect("samtools prints text"));
         listed.retain(|line| !line.ends_with("\t0"));
         listed
     };
@@ -209,15 +216,15 @@ fn depths_are_those_of_samtools() {
     let whole = depth(&[]);
     assert!(whole.len() > 100_000, "{}", whole.len());
     for name in ["sample.bam", "sample.parquet", "sample.arrow"] {
-        let found = by_base(&rows(&out, &format!("{columns} coverage('{name}')")));
+        let found = depth_per_base(&rows(&out, &format!("{columns} coverage('{name}')")));
         assert_same_lines(&found, &whole, name);
     }
-    for region in drawn(7601, 14) {
+    for region in random_regions(7601, 14) {
         let expected = depth(&["-r", &region]);
-        let found = by_base(&rows(&out, &format!("{columns} coverage('sample.bam', '{region}')")));
+        let found = depth_per_base(&rows(&out, &format!("{columns} coverage('sample.bam', '{region}')")));
         assert_same_lines(&found, &expected, &region);
     }
-    // Stretches that a condition leaves are whole: it says which are wanted, not what they are.
+    // A condition selects intervals and does not clip them.
     let all = rows(&out, &format!("{columns} coverage('sample.bam')"));
     let within = |row: &&String| {
         let fields: Vec<&str> = row.split('\t').collect();
@@ -238,10 +245,10 @@ fn depths_are_those_of_samtools() {
 #[test]
 fn depth_wants_reads_that_are_sorted() {
     needs!("bwa", "samtools");
-    let (_, out) = aligned();
+    let (_, out) = aligned_sample();
     let directory = scratch::directory("unsorted-depth");
     let (unsorted, bam) = (directory.join("u.sam"), out.join("sample.bam"));
-    Tool::need("samtools").run([
+    Tool::require("samtools").run([
         "sort".as_ref(),
         "-n".as_ref(),
         "-O".as_ref(),
@@ -250,25 +257,25 @@ fn depth_wants_reads_that_are_sorted() {
         unsorted.as_os_str(),
         bam.as_os_str(),
     ]);
-    ask(&directory, "SELECT * FROM coverage('u.sam')", &[]).refuses(&[2], &["u.sam", "samtools sort"]);
+    run_query(&directory, "SELECT * FROM coverage('u.sam')", &[]).assert_rejected(&[2], &["u.sam", "samtools sort"]);
     let lying = fs::read_to_string(&unsorted).expect("it is there").replace("SO:queryname", "SO:coordinate");
     fs::write(&unsorted, lying).expect("it can be written");
-    ask(&directory, "SELECT * FROM coverage('u.sam')", &[]).refuses(&[3], &["u.sam", "not sorted"]);
-    ask(&out, "SELECT * FROM coverage('sample.bam', 'chr1:5-2')", &[]).refuses(&[2], &["chr1:5-2"]);
+    run_query(&directory, "SELECT * FROM coverage('u.sam')", &[]).assert_rejected(&[3], &["u.sam", "not sorted"]);
+    run_query(&out, "SELECT * FROM coverage('sample.bam', 'chr1:5-2')", &[]).assert_rejected(&[2], &["chr1:5-2"]);
 }
 
 #[test]
 fn reads_are_joined_with_places() {
     needs!("bwa", "samtools");
-    let (_, out) = aligned();
-    // Reads have dictionaries of contigs, and BED has texts.
+    let (_, out) = aligned_sample();
+    // Reads have contigs as dictionaries, BED as strings.
     let beside = scratch::directory("reads-and-places");
     for name in ["sample.bam", "sample.bam.bai"] {
         fs::copy(out.join(name), beside.join(name)).expect("it can be copied");
     }
     fs::write(beside.join("t.bed"), "chr1\t1000\t2000\tone\nchr2\t20000\t20001\ttwo\n").expect("it can be written");
     let count = |region: &str| {
-        let output = Tool::need("samtools").run([
+        let output = Tool::require("samtools").run([
             "view".as_ref(),
             "-c".as_ref(),
             out.join("sample.bam").as_os_str(),
@@ -286,7 +293,7 @@ fn reads_are_joined_with_places() {
 #[test]
 fn counts_and_bounds_of_footers_are_used() {
     needs!("bwa", "samtools");
-    let (_, out) = aligned();
+    let (_, out) = aligned_sample();
     let plan = |sql: &str| rows(&out, &format!("EXPLAIN {sql}")).join("\n");
     for name in ["sample.bam", "sample.parquet", "sample.arrow"] {
         let plan = plan(&format!("SELECT count(*) FROM \"{name}\""));

@@ -7,15 +7,15 @@ use godwit_tests::random::Random;
 use godwit_tests::tool::Tool;
 use godwit_tests::{needs, scratch};
 
-use crate::run::formats::{aligned, assert_same_lines, lines};
+use crate::run::formats::{aligned_sample, assert_same_lines, to_lines};
 
-/// Contigs of the sample's genome and their bases.
+/// The contigs of the sample's genome and their numbers of bases.
 const CONTIGS: [(&str, i64); 5] =
     [("chr1", 150_000), ("chr2", 80_000), ("chr3", 30_000), ("chrM", 6_000), ("tiny", 64)];
-const DRAWN: usize = 40;
+const RANDOM_REGIONS: usize = 40;
 
-/// Regions of one base up to whole contigs, at their borders and at those of the windows of an index.
-pub(super) fn drawn(seed: u64, count: usize) -> Vec<String> {
+/// Draws regions of one base up to whole contigs, at their borders and at those of the windows of an index.
+pub(super) fn random_regions(seed: u64, count: usize) -> Vec<String> {
     let mut random = Random::new(seed);
     let mut regions: Vec<String> =
         ["chr1", "tiny", "chr1:1-1", "chr1:16384-16385", "chr1:150000-150000", "chr2:-500", "chr3:29000-"]
@@ -31,15 +31,16 @@ pub(super) fn drawn(seed: u64, count: usize) -> Vec<String> {
 }
 
 fn rows(data: &Path, sql: &str) -> Vec<String> {
-    // Several parts are read at once, and their rows come as they are read: one thread keeps the order of the file.
+    // Several parts are read at the same time, and their rows are returned in any order: one thread keeps the order of
+    // the file.
     let words = ["--format", "tsv", "--threads", "1"];
-    let told = godwit().arg("query").arg(sql).arg("--data").arg(data).args(words).succeeds().stdout;
-    lines(&told).split_off(1)
+    let told = godwit().arg("query").arg(sql).arg("--data").arg(data).args(words).run_ok().stdout;
+    to_lines(&told).split_off(1)
 }
 
 pub(super) fn samtools(file: &Path, regions: &[&str]) -> Vec<String> {
     let words = ["view".as_ref(), file.as_os_str()].into_iter().chain(regions.iter().map(AsRef::as_ref));
-    let text = String::from_utf8(Tool::need("samtools").run(words).stdout).expect("samtools prints text");
+    let text = String::from_utf8(Tool::require("samtools").run(words).stdout).expect("samtools prints text");
     text.lines().map(|line| line.split('\t').take(11).collect::<Vec<_>>().join("\t")).collect()
 }
 
@@ -49,7 +50,7 @@ pub(super) const SAM_FIELDS: &str = "name, flags, coalesce(contig, '*') AS rname
     CASE WHEN mate_contig IS NULL THEN '*' WHEN mate_contig = contig THEN '=' ELSE mate_contig END AS rnext, \
     mate_position + 1 AS pnext, template_length, coalesce(bases, '*') AS seq, qualities";
 
-/// Qualities are bytes in columns, and letters in SAM: their number has to do where they are printed.
+/// Returns the fields before the qualities: qualities are bytes in columns, and letters in SAM.
 pub(super) fn without_qualities(line: &str) -> String {
     let fields: Vec<&str> = line.split('\t').collect();
     fields[..10].join("\t")
@@ -58,9 +59,9 @@ pub(super) fn without_qualities(line: &str) -> String {
 #[test]
 fn reads_of_regions_are_those_of_samtools_in_its_order() {
     needs!("bwa", "samtools");
-    let (_, out) = aligned();
+    let (_, out) = aligned_sample();
     let bam = out.join("sample.bam");
-    for region in drawn(7001, DRAWN) {
+    for region in random_regions(7001, RANDOM_REGIONS) {
         let sql = format!("SELECT {SAM_FIELDS} FROM reads('sample.bam') WHERE region('{region}')");
         let found: Vec<String> = rows(&out, &sql).iter().map(|line| without_qualities(line)).collect();
         let expected: Vec<String> = samtools(&bam, &[&region]).iter().map(|line| without_qualities(line)).collect();
@@ -71,25 +72,21 @@ fn reads_of_regions_are_those_of_samtools_in_its_order() {
 #[test]
 fn all_records_come_once_and_in_order_however_many_parts_there_are() {
     needs!("bwa", "samtools");
-    let (_, out) = aligned();
+    let (_, out) = aligned_sample();
     let expected: Vec<String> =
         samtools(&out.join("sample.bam"), &[]).iter().map(|line| without_qualities(line)).collect();
     let sql = format!("SELECT {SAM_FIELDS} FROM reads('sample.bam') ORDER BY contig_id NULLS LAST, position");
     let one =
-        godwit().arg("query").arg(&sql).arg("--data").arg(&out).args(["--format", "tsv", "--threads", "1"]).succeeds();
-    let found: Vec<String> = lines(&one.stdout).split_off(1).iter().map(|line| without_qualities(line)).collect();
+        godwit().arg("query").arg(&sql).arg("--data").arg(&out).args(["--format", "tsv", "--threads", "1"]).run_ok();
+    let found: Vec<String> = to_lines(&one.stdout).split_off(1).iter().map(|line| without_qualities(line)).collect();
     assert_same_lines(&found, &expected, "one part");
     let mut sorted = expected.clone();
     sorted.sort_unstable();
     let plain = format!("SELECT {SAM_FIELDS} FROM reads('sample.bam')");
-    let many = godwit()
-        .arg("query")
-        .arg(&plain)
-        .arg("--data")
-        .arg(&out)
-        .args(["--format", "tsv", "--threads", "7"])
-        .succeeds();
-    let mut found: Vec<String> = lines(&many.stdout).split_off(1).iter().map(|line| without_qualities(line)).collect();
+    let many =
+        godwit().arg("query").arg(&plain).arg("--data").arg(&out).args(["--format", "tsv", "--threads", "7"]).run_ok();
+    let mut found: Vec<String> =
+        to_lines(&many.stdout).split_off(1).iter().map(|line| without_qualities(line)).collect();
     found.sort_unstable();
     assert_same_lines(&found, &sorted, "seven parts");
 }
@@ -97,10 +94,10 @@ fn all_records_come_once_and_in_order_however_many_parts_there_are() {
 #[test]
 fn a_file_without_an_index_gives_the_same_rows() {
     needs!("bwa", "samtools");
-    let (_, out) = aligned();
+    let (_, out) = aligned_sample();
     let directory = scratch::directory("no-index");
     std::fs::copy(out.join("sample.bam"), directory.join("sample.bam")).expect("it can be copied");
-    for region in drawn(7002, 12) {
+    for region in random_regions(7002, 12) {
         let sql = format!("SELECT {SAM_FIELDS} FROM reads('sample.bam') WHERE region('{region}')");
         assert_same_lines(&rows(&directory, &sql), &rows(&out, &sql), &region);
     }
@@ -138,19 +135,19 @@ fn variants_of_regions_are_those_of_bcftools() {
     }
     let plain = directory.join("v.vcf");
     std::fs::write(&plain, text).expect("it can be written");
-    let bcftools = Tool::need("bcftools");
+    let bcftools = Tool::require("bcftools");
     let gz = directory.join("v.vcf.gz");
     bcftools.run(["view".as_ref(), "-Oz".as_ref(), "-o".as_ref(), gz.as_os_str(), plain.as_os_str()]);
     let other = directory.join("c.vcf.gz");
     std::fs::copy(&gz, &other).expect("it can be copied");
     bcftools.run(["index".as_ref(), "-t".as_ref(), gz.as_os_str()]);
     bcftools.run(["index".as_ref(), "-c".as_ref(), other.as_os_str()]);
-    // bcftools 1.16 breaks off at a region that begins with a dash.
-    for region in drawn(7004, DRAWN).into_iter().filter(|region| !region.contains(":-")) {
+    // bcftools 1.16 fails on a region that begins with a dash.
+    for region in random_regions(7004, RANDOM_REGIONS).into_iter().filter(|region| !region.contains(":-")) {
         let query = "%CHROM\t%POS\t%REF\t%INFO/DP\n";
         let words = ["query", "-f", query, "-r", &region].map(AsRef::as_ref);
         let output = bcftools.run(words.into_iter().chain([gz.as_os_str()]));
-        let expected = lines(&String::from_utf8(output.stdout).expect("bcftools prints text"));
+        let expected = to_lines(&String::from_utf8(output.stdout).expect("bcftools prints text"));
         for name in ["v.vcf.gz", "c.vcf.gz", "v.vcf"] {
             let sql = format!(
                 "SELECT contig, position + 1, reference, info_DP FROM variants('{name}') WHERE region('{region}')"

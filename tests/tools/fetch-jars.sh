@@ -1,8 +1,8 @@
 #!/bin/sh
 # fetch-jars.sh NAME-VERSION MAIN.jar [DROPPED.jar ...] < pom.xml
-# Puts the jars that a pom.xml names, and those they need, into the cache as NAME-VERSION, without the dropped ones, and prints
-# the directory. Does nothing when it is there. Needs mvn and a way to a Maven repository, once. The directory appears only
-# when it is whole.
+# Downloads the jars of a pom.xml and their dependencies into the cache as NAME-VERSION, without the dropped ones, and prints
+# the directory. Downloads nothing if it exists. Needs mvn and access to a Maven repository, once. The directory appears only
+# when it is complete.
 set -eu
 
 name=$1
@@ -26,6 +26,6 @@ mvn -q -B -f "$aside/pom.xml" dependency:copy-dependencies -DoutputDirectory="$a
 for dropped in "$@"; do
     rm -f "$aside/jars/$dropped"
 done
-# Somebody else may have been quicker; -T makes the rename fail instead of moving into their directory.
+# Another process may have been faster; -T makes the rename fail instead of moving into its directory.
 mv -T "$aside/jars" "$final" 2>/dev/null || [ -f "$final/$main" ]
 echo "$final"

@@ -1,88 +1,99 @@
-//! Copies by way of a server in between, and what that keeps.
+//! Copies through a relay, and the blocks that it caches.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 
-use godwit_tests::binary::{Running, godwit};
-use godwit_tests::patience::wait_until;
-use godwit_tests::processes::signal;
+use godwit_tests::binary::{GodwitProcess, godwit};
+use godwit_tests::data_server::DataServer;
+use godwit_tests::processes::send_signal;
 use godwit_tests::scratch;
-use godwit_tests::served::Served;
+use godwit_tests::wait::wait_until;
 
-use super::copies::{content, text, url};
+use super::copies::{path_text, pseudorandom_bytes, server_url};
 
-/// Bytes of the file that is copied.
-const BYTES: usize = 24_000_000;
-/// What comes beside blocks, at most.
-const BESIDE: u64 = 1_000_000;
+/// The size of the copied file in bytes.
+const FILE_BYTES: usize = 24_000_000;
+/// The maximum overhead beside blocks, in bytes.
+const MAX_OVERHEAD_BYTES: u64 = 1_000_000;
 
-/// A far server, and what is around it.
-struct Far {
+/// A far server with its directories and credentials.
+struct RelayFixture {
     directory: PathBuf,
     root: PathBuf,
-    mine: PathBuf,
-    served: Served,
-    /// The file with a token that it lets in, and words that show it.
+    client_directory: PathBuf,
+    server: DataServer,
+    /// The file with a token that the server accepts.
     token: PathBuf,
 }
 
-impl Far {
+impl RelayFixture {
     fn new(label: &str, words: &[&str]) -> Self {
         let directory = scratch::directory(label);
-        let [root, mine, between] = ["root", "mine", "between"].map(|name| directory.join(name));
-        for made in [&root, &mine, &between] {
+        let [root, client_directory, between] = ["root", "mine", "between"].map(|name| directory.join(name));
+        for made in [&root, &client_directory, &between] {
             fs::create_dir(made).expect("it can be made");
         }
         let tokens = directory.join("tokens");
-        let token = token_of("alice", &directory);
-        let served = Served::start(&root, &[&["--tokens", text(&tokens), "--writable"], words].concat());
-        Self { directory, root, mine, served, token }
+        let token = create_token("alice", &directory);
+        let server = DataServer::start(&root, &[&["--tokens", path_text(&tokens), "--writable"], words].concat());
+        Self { directory, root, client_directory, server, token }
     }
 
-    fn again(&mut self) {
-        let address = self.served.address.clone();
+    fn restart_server(&mut self) {
+        let address = self.server.address.clone();
         let tokens = self.directory.join("tokens");
-        signal(self.served.process_id(), libc::SIGKILL);
+        send_signal(self.server.process_id(), libc::SIGKILL);
         wait_until("its end", || TcpStream::connect(&address).is_err());
-        self.served = Served::start_at(&self.root, &address, &["--tokens", text(&tokens), "--writable"]);
+        self.server = DataServer::start_at(&self.root, &address, &["--tokens", path_text(&tokens), "--writable"]);
     }
 
-    /// A relay, which lets in the same.
-    fn relay(&self, at: &str, words: &[&str]) -> Served {
+    /// Starts a relay that accepts the same tokens.
+    fn start_relay(&self, at: &str, words: &[&str]) -> DataServer {
         let tokens = self.directory.join("tokens");
-        let words = [&["--relay", "--tokens", text(&tokens)], words].concat();
-        Served::start_at(&self.directory.join("between"), at, &words)
+        let words = [&["--relay", "--tokens", path_text(&tokens)], words].concat();
+        DataServer::start_at(&self.directory.join("between"), at, &words)
     }
 
-    fn caching(&self) -> Served {
-        self.relay("127.0.0.1:0", &["--relay-cache", text(&self.cache()), "--relay-cache-size", "256M"])
+    fn start_caching_relay(&self) -> DataServer {
+        self.start_relay(
+            "127.0.0.1:0",
+            &["--relay-cache", path_text(&self.cache_directory()), "--relay-cache-size", "256M"],
+        )
     }
 
-    fn cache(&self) -> PathBuf {
+    fn cache_directory(&self) -> PathBuf {
         self.directory.join("cache")
     }
 
-    fn start(&self, relay: &Served, from: &str, to: &str, words: &[&str]) -> Running {
-        let copy = godwit().args(["copy", from, to, "--relay", &url(relay, ""), "--token-file", text(&self.token)]);
-        copy.args(["--mode", "fast", "--streams", "3", "--json"]).args(words).start()
+    fn start_copy(&self, relay: &DataServer, from: &str, to: &str, words: &[&str]) -> GodwitProcess {
+        let copy = godwit().args([
+            "copy",
+            from,
+            to,
+            "--relay",
+            &server_url(relay, ""),
+            "--token-file",
+            path_text(&self.token),
+        ]);
+        copy.args(["--mode", "fast", "--streams", "3", "--json"]).args(words).spawn()
     }
 
-    /// Copies a file of the far server, and looks at what came.
-    fn fetch(&self, relay: &Served, name: &str, to: &str) {
-        let target = self.mine.join(to);
-        let done = self.start(relay, &url(&self.served, name), text(&target), &[]).finish();
-        assert!(done.status.success(), "{}", done.report());
+    /// Copies a file of the far server, and compares it with the source.
+    fn copy_and_verify(&self, relay: &DataServer, name: &str, to: &str) {
+        let target = self.client_directory.join(to);
+        let done = self.start_copy(relay, &server_url(&self.server, name), path_text(&target), &[]).wait_with_output();
+        assert!(done.status.success(), "{}", done.describe());
         let (sent, came) = (fs::read(self.root.join(name)), fs::read(&target));
         assert!(sent.expect("it is there") == came.expect("it is there"), "{to}");
     }
 
-    /// Bytes of downloads that it has sent.
-    fn sent(&self) -> u64 {
+    /// Returns the bytes that the server has sent in downloads.
+    fn sent_bytes(&self) -> u64 {
         let token = fs::read_to_string(&self.token).expect("it is there");
-        let mut stream = TcpStream::connect(&self.served.address).expect("it is there");
-        let (host, token) = (&self.served.address, token.trim());
+        let mut stream = TcpStream::connect(&self.server.address).expect("it is there");
+        let (host, token) = (&self.server.address, token.trim());
         let asked = format!(
             "GET /metrics HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {token}\r\nconnection: close\r\n\r\n"
         );
@@ -94,9 +105,9 @@ impl Far {
     }
 }
 
-fn token_of(name: &str, directory: &Path) -> PathBuf {
+fn create_token(name: &str, directory: &Path) -> PathBuf {
     let token = directory.join(format!("{name}.token"));
-    let made = godwit().args(["token", name, "--tokens", text(&directory.join("tokens"))]).succeeds().stdout;
+    let made = godwit().args(["token", name, "--tokens", path_text(&directory.join("tokens"))]).run_ok().stdout;
     fs::write(&token, made).expect("it can be written");
     token
 }
@@ -110,117 +121,127 @@ fn files_below(directory: &Path) -> Vec<PathBuf> {
 #[test]
 fn an_upload_through_a_relay_goes_on_whichever_of_the_three_is_killed() {
     for killed in ["client", "relay", "far server"] {
-        let mut far = Far::new(&format!("relay-kill-{}", killed.replace(' ', "-")), &[]);
-        let mut relay = far.relay("127.0.0.1:0", &[]);
-        fs::write(far.mine.join("f"), content(BYTES)).expect("it can be written");
-        let (from, to) = (text(&far.mine.join("f")).to_owned(), url(&far.served, "f"));
-        let running = far.start(&relay, &from, &to, &["--rate", "200M"]);
+        let mut far = RelayFixture::new(&format!("relay-kill-{}", killed.replace(' ', "-")), &[]);
+        let mut relay = far.start_relay("127.0.0.1:0", &[]);
+        fs::write(far.client_directory.join("f"), pseudorandom_bytes(FILE_BYTES)).expect("it can be written");
+        let (from, to) = (path_text(&far.client_directory.join("f")).to_owned(), server_url(&far.server, "f"));
+        let running = far.start_copy(&relay, &from, &to, &["--rate", "200M"]);
         let journal = far.root.join(".f.godwit-journal");
         let recorded = || fs::metadata(&journal).map_or(0, |journal| journal.len().saturating_sub(200) / 48);
         wait_until("some blocks are there", || recorded() > 4);
         let done = match killed {
             "client" => {
-                signal(running.process_id(), libc::SIGKILL);
-                running.finish();
+                send_signal(running.process_id(), libc::SIGKILL);
+                running.wait_with_output();
                 assert!(!far.root.join("f").exists());
-                far.start(&relay, &from, &to, &[]).finish()
+                far.start_copy(&relay, &from, &to, &[]).wait_with_output()
             }
             "relay" => {
                 let address = relay.address.clone();
-                signal(relay.process_id(), libc::SIGKILL);
+                send_signal(relay.process_id(), libc::SIGKILL);
                 wait_until("its end", || TcpStream::connect(&address).is_err());
                 drop(relay);
                 assert!(!far.root.join("f").exists());
-                relay = far.relay(&address, &[]);
-                running.finish()
+                relay = far.start_relay(&address, &[]);
+                running.wait_with_output()
             }
-            // It knows nothing any more of what it granted.
+            // The server has lost its delegation keys.
             _ => {
-                far.again();
-                running.finish()
+                far.restart_server();
+                running.wait_with_output()
             }
         };
-        assert!(done.status.success(), "{killed}: {}", done.report());
-        assert!(fs::read(far.root.join("f")).expect("it is there") == content(BYTES), "{killed}");
+        assert!(done.status.success(), "{killed}: {}", done.describe());
+        assert!(fs::read(far.root.join("f")).expect("it is there") == pseudorandom_bytes(FILE_BYTES), "{killed}");
         drop(relay);
     }
 }
 
 #[test]
 fn a_download_through_a_relay_goes_on_when_the_far_server_is_started_anew() {
-    let mut far = Far::new("relay-anew", &[]);
-    let relay = far.caching();
-    fs::write(far.root.join("f"), content(BYTES)).expect("it can be written");
-    let running = far.start(&relay, &url(&far.served, "f"), text(&far.mine.join("f")), &["--rate", "200M"]);
-    let journal = far.mine.join(".f.godwit-journal");
+    let mut far = RelayFixture::new("relay-anew", &[]);
+    let relay = far.start_caching_relay();
+    fs::write(far.root.join("f"), pseudorandom_bytes(FILE_BYTES)).expect("it can be written");
+    let running = far.start_copy(
+        &relay,
+        &server_url(&far.server, "f"),
+        path_text(&far.client_directory.join("f")),
+        &["--rate", "200M"],
+    );
+    let journal = far.client_directory.join(".f.godwit-journal");
     wait_until("some blocks are there", || fs::metadata(&journal).is_ok_and(|journal| journal.len() > 400));
-    far.again();
-    let done = running.finish();
-    assert!(done.status.success(), "{}", done.report());
-    assert!(fs::read(far.mine.join("f")).expect("it is there") == content(BYTES));
+    far.restart_server();
+    let done = running.wait_with_output();
+    assert!(done.status.success(), "{}", done.describe());
+    assert!(fs::read(far.client_directory.join("f")).expect("it is there") == pseudorandom_bytes(FILE_BYTES));
 }
 
 #[test]
 fn receivers_of_one_file_have_it_cross_the_long_way_once() {
-    let far = Far::new("relay-once", &[]);
-    fs::write(far.root.join("f"), content(BYTES)).expect("it can be written");
-    let relay = far.caching();
-    // Two at once.
-    let both = ["one", "two"].map(|name| far.start(&relay, &url(&far.served, "f"), text(&far.mine.join(name)), &[]));
+    let far = RelayFixture::new("relay-once", &[]);
+    fs::write(far.root.join("f"), pseudorandom_bytes(FILE_BYTES)).expect("it can be written");
+    let relay = far.start_caching_relay();
+    // Two copies at the same time.
+    let both = ["one", "two"].map(|name| {
+        far.start_copy(&relay, &server_url(&far.server, "f"), path_text(&far.client_directory.join(name)), &[])
+    });
     for (running, name) in both.into_iter().zip(["one", "two"]) {
-        let done = running.finish();
-        assert!(done.status.success(), "{}", done.report());
-        assert!(fs::read(far.mine.join(name)).expect("it is there") == content(BYTES), "{name}");
+        let done = running.wait_with_output();
+        assert!(done.status.success(), "{}", done.describe());
+        assert!(
+            fs::read(far.client_directory.join(name)).expect("it is there") == pseudorandom_bytes(FILE_BYTES),
+            "{name}"
+        );
     }
-    let once = far.sent();
-    assert!((BYTES as u64..BYTES as u64 + BESIDE).contains(&once), "{once}");
-    // One later, and one after the relay was started anew.
-    far.fetch(&relay, "f", "three");
+    let once = far.sent_bytes();
+    assert!((FILE_BYTES as u64..FILE_BYTES as u64 + MAX_OVERHEAD_BYTES).contains(&once), "{once}");
+    // A later copy, and one after the relay was restarted.
+    far.copy_and_verify(&relay, "f", "three");
     drop(relay);
-    let relay = far.caching();
-    far.fetch(&relay, "f", "four");
-    assert!(far.sent() - once < BESIDE, "{}", far.sent() - once);
-    // A source that changed is not given as it was.
-    let mut changed = content(BYTES);
-    changed[BYTES / 2] ^= 1;
+    let relay = far.start_caching_relay();
+    far.copy_and_verify(&relay, "f", "four");
+    assert!(far.sent_bytes() - once < MAX_OVERHEAD_BYTES, "{}", far.sent_bytes() - once);
+    // A changed source is not served from the cache.
+    let mut changed = pseudorandom_bytes(FILE_BYTES);
+    changed[FILE_BYTES / 2] ^= 1;
     fs::write(far.root.join("f"), &changed).expect("it can be written");
-    far.fetch(&relay, "f", "five");
-    let twice = far.sent();
-    // What was damaged where it is kept is fetched again.
-    let blocks = files_below(&far.cache().join("blocks"));
+    far.copy_and_verify(&relay, "f", "five");
+    let twice = far.sent_bytes();
+    // Damaged cached blocks are fetched again.
+    let blocks = files_below(&far.cache_directory().join("blocks"));
     assert!(blocks.len() > 90, "{}", blocks.len());
     for path in blocks {
         let mut bytes = fs::read(&path).expect("it is there");
         bytes[0] ^= 1;
         fs::write(&path, bytes).expect("it can be written");
     }
-    far.fetch(&relay, "f", "six");
-    assert!(far.sent() - twice >= BYTES as u64, "{}", far.sent() - twice);
-    far.fetch(&relay, "f", "seven");
-    assert!(far.sent() - twice < BYTES as u64 + BESIDE, "{}", far.sent() - twice);
+    far.copy_and_verify(&relay, "f", "six");
+    assert!(far.sent_bytes() - twice >= FILE_BYTES as u64, "{}", far.sent_bytes() - twice);
+    far.copy_and_verify(&relay, "f", "seven");
+    assert!(far.sent_bytes() - twice < FILE_BYTES as u64 + MAX_OVERHEAD_BYTES, "{}", far.sent_bytes() - twice);
 }
 
 #[test]
 fn a_relay_whose_disk_is_full_sends_on_what_it_cannot_keep() {
-    let far = Far::new("relay-full", &[]);
-    fs::write(far.root.join("f"), content(BYTES)).expect("it can be written");
-    let relay = far.caching();
+    let far = RelayFixture::new("relay-full", &[]);
+    fs::write(far.root.join("f"), pseudorandom_bytes(FILE_BYTES)).expect("it can be written");
+    let relay = far.start_caching_relay();
     // Less than the shortest block.
     let limit = libc::rlimit { rlim_cur: 100_000, rlim_max: 100_000 };
-    // SAFETY: the limits are read from a place that is there, and those before are not asked for.
+    // SAFETY: the limits are read from a live value, and the previous ones are not requested.
     let set =
         unsafe { libc::prlimit(relay.process_id() as libc::pid_t, libc::RLIMIT_FSIZE, &limit, std::ptr::null_mut()) };
     assert_eq!(set, 0, "{}", std::io::Error::last_os_error());
-    far.fetch(&relay, "f", "one");
-    far.fetch(&relay, "f", "two");
-    assert!(far.sent() >= 2 * BYTES as u64, "{}", far.sent());
-    let (code, said) = relay.end(libc::SIGTERM);
+    far.copy_and_verify(&relay, "f", "one");
+    far.copy_and_verify(&relay, "f", "two");
+    assert!(far.sent_bytes() >= 2 * FILE_BYTES as u64, "{}", far.sent_bytes());
+    let (code, said) = relay.stop(libc::SIGTERM);
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("godwit: warning:") && said.contains("cannot be written"), "{said}");
 }
 
 #[test]
-fn who_may_not_have_a_file_gets_none_of_what_a_relay_keeps_of_it() {
+fn unauthorized_clients_get_nothing_of_a_file_from_a_relays_cache() {
     let directory = scratch::directory("relay-rules");
     let policy = directory.join("policy.toml");
     let rule = |name: &str, files: &str| {
@@ -228,46 +249,52 @@ fn who_may_not_have_a_file_gets_none_of_what_a_relay_keeps_of_it() {
     };
     fs::write(&policy, rule("alice", "**") + &rule("bob", "open/**")).expect("it can be written");
     let audit = directory.join("audit");
-    let mut far = Far::new("relay-denied", &["--policy", text(&policy), "--audit", text(&audit)]);
+    let mut far = RelayFixture::new("relay-denied", &["--policy", path_text(&policy), "--audit", path_text(&audit)]);
     fs::create_dir(far.root.join("open")).expect("it can be made");
-    fs::write(far.root.join("secret"), content(3_000_000)).expect("it can be written");
-    fs::write(far.root.join("open/f"), content(2_000_000)).expect("it can be written");
-    let bob = token_of("bob", &far.directory);
-    // The relay is started after bob is known; the far server reads its list again.
-    let relay = far.caching();
-    far.fetch(&relay, "secret", "one");
-    far.fetch(&relay, "open/f", "two");
-    let sent = far.sent();
+    fs::write(far.root.join("secret"), pseudorandom_bytes(3_000_000)).expect("it can be written");
+    fs::write(far.root.join("open/f"), pseudorandom_bytes(2_000_000)).expect("it can be written");
+    let bob = create_token("bob", &far.directory);
+    // The relay is started after bob's token exists; the far server reads its list again.
+    let relay = far.start_caching_relay();
+    far.copy_and_verify(&relay, "secret", "one");
+    far.copy_and_verify(&relay, "open/f", "two");
+    let sent = far.sent_bytes();
     far.token = bob;
     wait_until("bob is let in", || {
-        far.start(&relay, &url(&far.served, "open/f"), text(&far.mine.join("b")), &[]).finish().status.success()
+        far.start_copy(&relay, &server_url(&far.server, "open/f"), path_text(&far.client_directory.join("b")), &[])
+            .wait_with_output()
+            .status
+            .success()
     });
-    let denied = far.start(&relay, &url(&far.served, "secret"), text(&far.mine.join("x")), &[]).finish();
-    denied.refuses(&[2], &["secret"]);
-    assert!(!far.mine.join("x").exists() && !far.mine.join(".x.godwit-part").exists());
+    let denied = far
+        .start_copy(&relay, &server_url(&far.server, "secret"), path_text(&far.client_directory.join("x")), &[])
+        .wait_with_output();
+    denied.assert_rejected(&[2], &["secret"]);
+    assert!(!far.client_directory.join("x").exists() && !far.client_directory.join(".x.godwit-part").exists());
     far.token = far.directory.join("alice.token");
-    assert!(far.sent() - sent < BESIDE, "{}", far.sent() - sent);
-    // What came from the relay is in the far server's record, under the name of who had it.
+    assert!(far.sent_bytes() - sent < MAX_OVERHEAD_BYTES, "{}", far.sent_bytes() - sent);
+    // Blocks served by the relay are in the far server's record, under the name of the principal that received them.
     let record = fs::read_to_string(&audit).expect("it is there");
     let had = |who: &str, what: &str| {
         record.lines().any(|line| line.contains(&format!("\"{who}\"")) && line.contains("DoGet") && line.contains(what))
     };
     assert!(had("bob", "open/f") && had("alice", "secret") && !had("bob", "secret"), "{record}");
-    godwit().args(["audit", "verify", text(&audit)]).succeeds();
+    godwit().args(["audit", "verify", path_text(&audit)]).run_ok();
 }
 
 #[test]
 fn what_a_relay_keeps_goes_with_relaying_and_is_not_shared_by_processes() {
-    let far = Far::new("relay-words", &[]);
-    let cache = far.cache();
+    let far = RelayFixture::new("relay-words", &[]);
+    let cache = far.cache_directory();
     let serve = |words: &[&str]| {
-        let root = text(&far.root);
+        let root = path_text(&far.root);
         godwit().args(["serve", "--root", root, "--listen", "127.0.0.1:0"]).args(words).run()
     };
-    serve(&["--relay-cache", text(&cache)]).refuses(&[2], &["--relay"]);
-    serve(&["--relay", "--relay-cache", text(&cache), "--relay-cache-size", "1M"]).refuses(&[2], &["256M"]);
-    let _relay = far.caching();
-    serve(&["--relay", "--relay-cache", text(&cache)]).refuses(&[2], &["another server"]);
+    serve(&["--relay-cache", path_text(&cache)]).assert_rejected(&[2], &["--relay"]);
+    serve(&["--relay", "--relay-cache", path_text(&cache), "--relay-cache-size", "1M"])
+        .assert_rejected(&[2], &["256M"]);
+    let _relay = far.start_caching_relay();
+    serve(&["--relay", "--relay-cache", path_text(&cache)]).assert_rejected(&[2], &["another server"]);
     fs::write(far.directory.join("file"), "x").expect("it can be written");
-    serve(&["--relay", "--relay-cache", text(&far.directory.join("file"))]).refuses(&[4], &["file"]);
+    serve(&["--relay", "--relay-cache", path_text(&far.directory.join("file"))]).assert_rejected(&[4], &["file"]);
 }

@@ -1,12 +1,13 @@
-//! cargo, started by a chore.
+//! The cargo command that chores start.
 
 use std::env;
 use std::process::Command;
 
 /// Returns the command of the cargo that started this program.
 ///
-/// cargo describes xtask to it in variables such as `CARGO_MANIFEST_DIR`. Build scripts read the same names and run again when
-/// a value changes, ring's for one, and everything above them with them. So the command does not inherit those variables.
+/// cargo describes xtask in variables such as `CARGO_MANIFEST_DIR`. Build scripts, for example ring's, read the same
+/// names and run again when a value changes, and so does everything that depends on them. So the command does not inherit
+/// those variables.
 pub fn command() -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     for (name, _) in env::vars_os() {

@@ -1,4 +1,4 @@
-//! Chores of the workspace, run as `cargo xtask CHORE`. A tool for those who work on godwit; nothing of it is shipped.
+//! Chores of the workspace, run as `cargo xtask CHORE`: a tool for developers of godwit, which is not shipped.
 
 use std::env;
 use std::fs;
@@ -32,17 +32,17 @@ chores:
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let outcome = match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        ["tidy"] => tidy::run(&root()),
-        ["test", rest @ ..] => test_run::run(&root(), rest),
-        ["docs"] => docs(&root()),
-        ["sim", rest @ ..] => simulate(rest),
-        ["identity", rest @ ..] => identity(rest),
-        ["chaos", rest @ ..] => chaos(rest),
-        ["search", rest @ ..] => search(rest),
-        ["conformance"] => conformance(&root()),
-        ["scanners"] => ignored_tests("serve::scanners", &[], "a scanner found something; see above"),
-        ["bench"] => list_benches(&root()),
-        ["bench", name, rest @ ..] => bench(&root(), name, rest),
+        ["tidy"] => tidy::run(&workspace_root()),
+        ["test", rest @ ..] => test_run::run(&workspace_root(), rest),
+        ["docs"] => write_docs(&workspace_root()),
+        ["sim", rest @ ..] => run_simulations(rest),
+        ["identity", rest @ ..] => run_identity(rest),
+        ["chaos", rest @ ..] => run_chaos_tests(rest),
+        ["search", rest @ ..] => run_search_matrix(rest),
+        ["conformance"] => run_conformance_tests(&workspace_root()),
+        ["scanners"] => run_ignored_tests("serve::security_scanners", &[], "a scanner found something; see above"),
+        ["bench"] => list_benchmarks(&workspace_root()),
+        ["bench", name, rest @ ..] => run_benchmark(&workspace_root(), name, rest),
         [] | ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             Ok(())
@@ -61,16 +61,23 @@ fn main() -> ExitCode {
     }
 }
 
-/// The workspace this program was built in.
-fn root() -> PathBuf {
+/// Returns the root of the workspace this program was built in.
+fn workspace_root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(Path::to_path_buf).unwrap_or_default()
 }
 
-/// Builds the program and writes what it says of itself.
-fn docs(root: &Path) -> Result<()> {
-    let mut command = cargo::command();
-    command.args(["run", "--quiet", "--profile", "ci", "--workspace", "--bin", "godwit", "--", "man", "--markdown"]);
-    let output = command.current_dir(root).output().context("cannot start cargo")?;
+/// Builds the program and writes its own reference of the command line.
+fn write_docs(root: &Path) -> Result<()> {
+    // The features of the workspace: with another set, everything would be built once more.
+    let mut build = cargo::command();
+    build.args(["build", "--quiet", "--profile", "ci", "--workspace", "--bin", "godwit"]);
+    let status = build.current_dir(root).status().context("cannot start cargo")?;
+    if !status.success() {
+        bail!("cargo build ended with {status}");
+    }
+    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let mut man = Command::new(target.join("ci/godwit"));
+    let output = man.args(["man", "--markdown"]).output().context("cannot start godwit")?;
     if !output.status.success() {
         bail!("godwit man ended with {}: {}", output.status, String::from_utf8_lossy(&output.stderr));
     }
@@ -80,14 +87,14 @@ fn docs(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Names of the scripts in `bench/`, sorted.
-fn bench_names(root: &Path) -> Result<Vec<String>> {
+/// Returns the names of the scripts in `bench/`, sorted.
+fn benchmark_names(root: &Path) -> Result<Vec<String>> {
     let folder = root.join("bench");
     let mut names = Vec::new();
     for entry in folder.read_dir().with_context(|| format!("cannot list {}", folder.display()))? {
         let path = entry?.path();
         let script = path.extension().is_some_and(|extension| extension == "py" || extension == "sh");
-        // A leading underscore marks what the scripts share.
+        // A leading underscore marks shared modules of the scripts.
         let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
         if script && !name.starts_with('_') {
             names.push(name);
@@ -97,43 +104,43 @@ fn bench_names(root: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-fn list_benches(root: &Path) -> Result<()> {
-    for name in bench_names(root)? {
+fn list_benchmarks(root: &Path) -> Result<()> {
+    for name in benchmark_names(root)? {
         println!("{name}");
     }
     Ok(())
 }
 
-/// Built with the profile of the tests, so that it is there after them. A program of its own, so that the other chores need
-/// not wait for what it is built of.
-fn simulate(arguments: &[&str]) -> Result<()> {
+/// Runs the simulations, built with the profile of the tests, so that the tests have built them already. They are a
+/// separate program, so that the other chores do not wait for their dependencies.
+fn run_simulations(arguments: &[&str]) -> Result<()> {
     let run = ["run", "--quiet", "--profile", "ci", "--package", "godwit-sim", "--"];
     let status = cargo::command().args(run).args(arguments).status().context("cannot start cargo")?;
     if status.success() { Ok(()) } else { bail!("some worlds failed") }
 }
 
 /// Compares the built `godwit` with bwa. Does not build `godwit`: a run of several nights compares one build.
-fn identity(arguments: &[&str]) -> Result<()> {
+fn run_identity(arguments: &[&str]) -> Result<()> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let run = ["run", "--quiet", "--profile", "ci", "--package", "godwit-identity", "--"];
     let status = Command::new(cargo).args(run).args(arguments).status().context("cannot start cargo")?;
     if status.success() { Ok(()) } else { bail!("records differ, or the comparison failed; see above") }
 }
 
-/// Tests that take minutes, which CI runs a slice of.
-fn chaos(arguments: &[&str]) -> Result<()> {
+/// Runs tests that take minutes, of which CI runs a subset.
+fn run_chaos_tests(arguments: &[&str]) -> Result<()> {
     let given: Vec<_> = ["GODWIT_CHAOS_RUNS", "GODWIT_CHAOS_SEED"].into_iter().zip(arguments.iter().copied()).collect();
-    ignored_tests("_moments_change", &given, "a run did not end as it should; the seed is printed above")
+    run_ignored_tests("_moments_change", &given, "a run did not end as it should; the seed is printed above")
 }
 
-/// Tests that take hours, which CI runs a slice of on data that it makes.
-fn search(arguments: &[&str]) -> Result<()> {
+/// Runs tests that take hours, of which CI runs a subset on generated data.
+fn run_search_matrix(arguments: &[&str]) -> Result<()> {
     let given: Vec<_> = ["GODWIT_MATRIX_ROUNDS"].into_iter().zip(arguments.iter().copied()).collect();
-    ignored_tests("search::matrix", &given, "a search wrote something else than one pass; see above")
+    run_ignored_tests("search::program_matrix", &given, "a search wrote something else than one pass; see above")
 }
 
-/// Runs tests that are ignored otherwise, with variables of their own.
-fn ignored_tests(filter: &str, variables: &[(&str, &str)], failure: &'static str) -> Result<()> {
+/// Runs tests that are ignored otherwise, with environment variables for them.
+fn run_ignored_tests(filter: &str, variables: &[(&str, &str)], failure: &'static str) -> Result<()> {
     let words = ["test", "--quiet", "--profile", "ci", "--workspace", "--test", "e2e"];
     let mut command = cargo::command();
     command.args(words).args(["--", "--ignored", "--nocapture", filter]).envs(variables.iter().copied());
@@ -141,8 +148,9 @@ fn ignored_tests(filter: &str, variables: &[(&str, &str)], failure: &'static str
     if status.success() { Ok(()) } else { bail!(failure) }
 }
 
-/// With the Go programs in place the tests `conformance` of the data plane and `serve::grpc` skip nothing.
-fn conformance(root: &Path) -> Result<()> {
+/// Installs the Go programs and runs the tests that need them: with these, the tests `conformance` of the data plane and
+/// `serve::grpc` skip nothing.
+fn run_conformance_tests(root: &Path) -> Result<()> {
     for script in ["tests/tools/arrow-go/fetch.sh", "tests/tools/grpc/fetch.sh"].map(|script| root.join(script)) {
         let status = Command::new(&script).status().with_context(|| format!("cannot start {}", script.display()))?;
         if !status.success() {
@@ -158,8 +166,8 @@ fn conformance(root: &Path) -> Result<()> {
     run(&["test", "--quiet", "--profile", "ci", "--workspace", "--test", "e2e", "serve::grpc"])
 }
 
-fn bench(root: &Path, name: &str, arguments: &[&str]) -> Result<()> {
-    let names = bench_names(root)?;
+fn run_benchmark(root: &Path, name: &str, arguments: &[&str]) -> Result<()> {
+    let names = benchmark_names(root)?;
     if !names.iter().any(|known| known == name) {
         bail!("no bench `{name}`; there are: {}", names.join(", "));
     }

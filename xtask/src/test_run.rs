@@ -1,7 +1,7 @@
-//! `cargo xtask test`: every test of the workspace, and one line at the end that counts them.
+//! `cargo xtask test`: runs every test of the workspace, and prints one line at the end that counts them.
 //!
-//! Reads the output of `cargo test` while it passes it on. It does not interpret anything but the closing lines of libtest, the
-//! names of failed tests, and the lines `SKIPPED: ID: DETAIL` of `godwit_tests::skip!`.
+//! Reads the output of `cargo test` while it forwards it. It interprets only the closing lines of libtest, the names of
+//! failed tests, and the lines `SKIPPED: ID: DETAIL` of `godwit_tests::skip!`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -26,20 +26,20 @@ pub fn run(root: &Path, arguments: &[&str]) -> Result<()> {
         let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
         command.env("RUST_TEST_THREADS", (3 * processors).to_string());
     }
-    // Java programs of the tests run for seconds: its optimizing compiler takes more time there than it saves.
+    // Java programs of the tests run for seconds: the optimizing compiler would take more time than it saves.
     command.env("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1");
     command.stdout(input.try_clone().context("cannot make a pipe")?).stderr(input);
     let mut child = command.spawn().context("cannot start cargo")?;
-    // The command keeps its copies of the pipe's input, without whose end the output has none.
+    // The command keeps copies of the pipe's write end; unless they are closed, the read end does not reach its end.
     drop(command);
 
-    let mut tally = Tally::default();
+    let mut tally = TestCounts::default();
     let mut stdout = io::stdout().lock();
     let mut line = Vec::new();
     let mut output = BufReader::new(output);
     while output.read_until(b'\n', &mut line).context("cannot read what cargo prints")? > 0 {
         stdout.write_all(&line).context("cannot write")?;
-        tally.add(&String::from_utf8_lossy(&line));
+        tally.add_line(&String::from_utf8_lossy(&line));
         line.clear();
     }
     let status = child.wait().context("cannot wait for cargo")?;
@@ -52,19 +52,19 @@ pub fn run(root: &Path, arguments: &[&str]) -> Result<()> {
 
 /// Counts of tests over all test programs of a run.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Tally {
-    /// Tests that libtest counts as passed, those that skipped themselves among them.
+struct TestCounts {
+    /// The number of tests that libtest counts as passed, including those that skipped themselves.
     passed: u64,
     failed: u64,
-    /// Tests marked `#[ignore]`, which are run by name only.
+    /// The number of tests marked `#[ignore]`, which run by name only.
     ignored: u64,
-    /// Number of skipped tests by the id of the reason.
+    /// The number of skipped tests by the id of the reason.
     skipped: BTreeMap<String, u64>,
     failed_names: Vec<String>,
 }
 
-impl Tally {
-    fn add(&mut self, line: &str) {
+impl TestCounts {
+    fn add_line(&mut self, line: &str) {
         let line = line.trim_end();
         // With one test thread the line begins with the name of the test.
         if let Some((_, skip)) = line.split_once("SKIPPED: ")
@@ -87,7 +87,7 @@ impl Tally {
 }
 
 /// `1463 passed, 0 failed, 3 skipped (2 shared-data, 1 browser), 92 ignored`; a skipped test does not count as passed.
-impl fmt::Display for Tally {
+impl fmt::Display for TestCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let skipped: u64 = self.skipped.values().sum();
         write!(f, "{} passed, {} failed, {skipped} skipped", self.passed.saturating_sub(skipped), self.failed)?;
@@ -103,15 +103,15 @@ impl fmt::Display for Tally {
 mod tests {
     use super::*;
 
-    fn tally(output: &str) -> Tally {
-        let mut tally = Tally::default();
-        output.lines().for_each(|line| tally.add(line));
+    fn count_tests(output: &str) -> TestCounts {
+        let mut tally = TestCounts::default();
+        output.lines().for_each(|line| tally.add_line(line));
         tally
     }
 
     #[test]
     fn results_of_all_test_programs_are_added_up() {
-        let counted = tally(
+        let counted = count_tests(
             "running 3 tests\n\
              test a ... ok\n\
              test result: ok. 2 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.01s\n\
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_skipped_test_is_counted_by_its_reason_and_not_as_passed() {
-        let counted = tally(
+        let counted = count_tests(
             "SKIPPED: shared-data: no shared/data beside the repository\n\
              SKIPPED: shared-data: no real proteins beside the repository\n\
              test d ... SKIPPED: browser: Chromium is not installed\n\

@@ -1,30 +1,36 @@
-//! `cargo xtask tidy`: the rules of the house that neither rustc nor clippy checks.
+//! `cargo xtask tidy`: the rules of the project that neither rustc nor clippy checks.
 //!
-//! In: manifests and sources of the workspace. Out: one line per finding, `file:line: what is wrong and what to do`, and a
-//! failure if there are any. It changes nothing.
+//! In: manifests and sources of the workspace. Out: one line per finding, `file:line: defect and repair`, and a failure
+//! if there are any. It does not change files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-mod manifests;
+mod language_rules;
+mod manifest_rules;
 mod scanner;
-mod sources;
+mod source_rules;
 
-/// Folders with sources of our own, below the root.
+/// The folders with our own sources, below the root.
 const SOURCE_FOLDERS: [&str; 9] = ["crates", "xtask", "tests", "bench", "fuzz", "identity", "sim", "python", "tools"];
 /// Extensions of source files.
 const SOURCE_EXTENSIONS: [&str; 8] = ["rs", "c", "h", "cc", "cpp", "py", "sh", "java"];
 
+/// Pages in Markdown, and folders of them.
+const PAGES: [&str; 5] = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "python/README.md", "docs"];
+
 /// Checks the workspace at `root`.
 ///
 /// # Errors
-/// When something is out of order, after printing it; when a file cannot be read.
+/// When there are findings, after printing them; when a file cannot be read.
 pub fn run(root: &Path) -> Result<()> {
-    let mut findings = manifests::check(root)?;
-    let files = sources(root)?;
-    findings.extend(sources::check(&files));
+    let mut findings = manifest_rules::check_manifests(root)?;
+    let files = read_files(root, &SOURCE_FOLDERS, &SOURCE_EXTENSIONS)?;
+    let pages = read_files(root, &PAGES, &["md"])?;
+    findings.extend(source_rules::check_sources(&files));
+    findings.extend(language_rules::check_language(&files, &pages));
     for finding in &findings {
         eprintln!("{finding}");
     }
@@ -35,18 +41,21 @@ pub fn run(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A source file.
-struct Source {
+/// A source file or a page.
+struct SourceFile {
     /// Path from the root, with `/`.
     path: String,
     text: String,
 }
 
-fn sources(root: &Path) -> Result<Vec<Source>> {
+/// Reads the files with one of the extensions: those that are named, and those below the folders that are named.
+fn read_files(root: &Path, names: &[&str], extensions: &[&str]) -> Result<Vec<SourceFile>> {
     let mut paths = Vec::new();
-    for folder in SOURCE_FOLDERS.map(|folder| root.join(folder)) {
-        if folder.exists() {
-            walk(&folder, &mut paths)?;
+    for path in names.iter().map(|name| root.join(name)) {
+        if path.is_dir() {
+            collect_paths(&path, extensions, &mut paths)?;
+        } else if path.exists() {
+            paths.push(path);
         }
     }
     paths.sort();
@@ -55,22 +64,22 @@ fn sources(root: &Path) -> Result<Vec<Source>> {
         .map(|path| {
             let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
             let path = path.strip_prefix(root).unwrap_or(&path).to_string_lossy().replace('\\', "/");
-            Ok(Source { path, text })
+            Ok(SourceFile { path, text })
         })
         .collect()
 }
 
-fn walk(folder: &Path, paths: &mut Vec<PathBuf>) -> Result<()> {
+fn collect_paths(folder: &Path, extensions: &[&str], paths: &mut Vec<PathBuf>) -> Result<()> {
     for entry in folder.read_dir().with_context(|| format!("cannot list {}", folder.display()))? {
         let entry = entry?;
         let path = entry.path();
         let hidden = entry.file_name().to_string_lossy().starts_with('.');
         if entry.file_type()?.is_dir() {
-            // What others wrote stays as they wrote it.
+            // Vendored files are not checked.
             if !hidden && !["target", "vendor"].iter().any(|name| entry.file_name() == *name) {
-                walk(&path, paths)?;
+                collect_paths(&path, extensions, paths)?;
             }
-        } else if path.extension().is_some_and(|extension| SOURCE_EXTENSIONS.iter().any(|known| extension == *known)) {
+        } else if path.extension().is_some_and(|extension| extensions.iter().any(|known| extension == *known)) {
             paths.push(path);
         }
     }

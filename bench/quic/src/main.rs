@@ -3,8 +3,8 @@
 //!   quic-bulk serve HOST:PORT FILE
 //!   quic-bulk get HOST:PORT OUT CONNECTIONS cubic|bbr
 //!
-//! The client believes any certificate: who answers is no matter here, and costs nothing less. Both ends ask for the largest buffers of
-//! their sockets that they may have.
+//! The client accepts any certificate: the identity of the server does not matter here, and its check costs no time. Both ends request the
+//! largest socket buffers that the system permits.
 
 use std::error::Error;
 use std::net::{SocketAddr, UdpSocket};
@@ -18,17 +18,17 @@ use quinn::{Connection, Endpoint, EndpointConfig, TokioRuntime, TransportConfig,
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
 
-type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
+type QuicResult<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 /// Bytes that may be under way: more than any path here holds.
-const WINDOW_BYTES: u32 = 64 << 20;
+const FLOW_CONTROL_WINDOW_BYTES: u32 = 64 << 20;
 /// Bytes that are read and written at a time.
-const PIECE_BYTES: usize = 1 << 20;
+const CHUNK_BYTES: usize = 1 << 20;
 
-fn transport(control: &str) -> Arc<TransportConfig> {
+fn transport_config(control: &str) -> Arc<TransportConfig> {
     let mut config = TransportConfig::default();
-    config.stream_receive_window(VarInt::from_u32(WINDOW_BYTES)).receive_window(VarInt::from_u32(WINDOW_BYTES));
-    config.send_window(u64::from(WINDOW_BYTES)).max_idle_timeout(Some(Duration::from_secs(60).try_into().expect("it is short")));
+    config.stream_receive_window(VarInt::from_u32(FLOW_CONTROL_WINDOW_BYTES)).receive_window(VarInt::from_u32(FLOW_CONTROL_WINDOW_BYTES));
+    config.send_window(u64::from(FLOW_CONTROL_WINDOW_BYTES)).max_idle_timeout(Some(Duration::from_secs(60).try_into().expect("it is short")));
     match control {
         "bbr" => config.congestion_controller_factory(Arc::new(BbrConfig::default())),
         _ => config.congestion_controller_factory(Arc::new(CubicConfig::default())),
@@ -36,7 +36,7 @@ fn transport(control: &str) -> Arc<TransportConfig> {
     Arc::new(config)
 }
 
-fn socket(address: SocketAddr) -> Outcome<UdpSocket> {
+fn bind_socket(address: SocketAddr) -> QuicResult<UdpSocket> {
     let socket = UdpSocket::bind(address)?;
     let options = socket2::SockRef::from(&socket);
     let _ = options.set_recv_buffer_size(16 << 20);
@@ -44,7 +44,7 @@ fn socket(address: SocketAddr) -> Outcome<UdpSocket> {
     Ok(socket)
 }
 
-async fn serve(address: SocketAddr, path: &str) -> Outcome<()> {
+async fn serve(address: SocketAddr, path: &str) -> QuicResult<()> {
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()])?;
     let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
     let mut tls = rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
@@ -53,10 +53,10 @@ async fn serve(address: SocketAddr, path: &str) -> Outcome<()> {
         .with_single_cert(vec![made.cert.der().clone()], key.into())?;
     tls.alpn_protocols = vec![b"bulk".to_vec()];
     let mut config = quinn::ServerConfig::with_crypto(Arc::new(QuicServerConfig::try_from(tls)?));
-    // Who sends decides on the congestion control.
+    // The sender selects the congestion control.
     let control = std::env::var("CONTROL").unwrap_or_default();
-    config.transport_config(transport(&control));
-    let endpoint = Endpoint::new(EndpointConfig::default(), Some(config), socket(address)?, Arc::new(TokioRuntime))?;
+    config.transport_config(transport_config(&control));
+    let endpoint = Endpoint::new(EndpointConfig::default(), Some(config), bind_socket(address)?, Arc::new(TokioRuntime))?;
     let file = Arc::new(std::fs::File::open(path)?);
     println!("ready");
     while let Some(incoming) = endpoint.accept().await {
@@ -65,13 +65,13 @@ async fn serve(address: SocketAddr, path: &str) -> Outcome<()> {
             let connection = incoming.await?;
             send(&connection, &file).await?;
             connection.closed().await;
-            Outcome::Ok(())
+            QuicResult::Ok(())
         });
     }
     Ok(())
 }
 
-async fn send(connection: &Connection, file: &Arc<std::fs::File>) -> Outcome<()> {
+async fn send(connection: &Connection, file: &Arc<std::fs::File>) -> QuicResult<()> {
     let (mut out, mut asked) = connection.accept_bi().await?;
     let mut share = [0; 16];
     asked.read_exact(&mut share).await?;
@@ -80,7 +80,7 @@ async fn send(connection: &Connection, file: &Arc<std::fs::File>) -> Outcome<()>
     let (mut at, end) = (bytes * number / count, bytes * (number + 1) / count);
     out.write_all(&[at.to_le_bytes(), (end - at).to_le_bytes()].concat()).await?;
     while at < end {
-        let mut piece = vec![0; PIECE_BYTES.min((end - at) as usize)];
+        let mut piece = vec![0; CHUNK_BYTES.min((end - at) as usize)];
         let file = file.clone();
         let piece = tokio::task::spawn_blocking(move || file.read_exact_at(&mut piece, at).map(|()| piece)).await??;
         at += piece.len() as u64;
@@ -90,11 +90,11 @@ async fn send(connection: &Connection, file: &Arc<std::fs::File>) -> Outcome<()>
     Ok(())
 }
 
-/// Believes whoever answers.
+/// Accepts every server certificate.
 #[derive(Debug)]
-struct Anybody(Arc<rustls::crypto::CryptoProvider>);
+struct AcceptAnyServer(Arc<rustls::crypto::CryptoProvider>);
 
-impl ServerCertVerifier for Anybody {
+impl ServerCertVerifier for AcceptAnyServer {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,
@@ -129,20 +129,20 @@ impl ServerCertVerifier for Anybody {
     }
 }
 
-async fn get(address: SocketAddr, path: &str, connections: u64, control: &str) -> Outcome<()> {
+async fn download(address: SocketAddr, path: &str, connections: u64, control: &str) -> QuicResult<()> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut tls = rustls::ClientConfig::builder_with_provider(provider.clone())
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Anybody(provider)))
+        .with_custom_certificate_verifier(Arc::new(AcceptAnyServer(provider)))
         .with_no_client_auth();
     tls.alpn_protocols = vec![b"bulk".to_vec()];
     let mut config = quinn::ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls)?));
-    config.transport_config(transport(control));
+    config.transport_config(transport_config(control));
     let out = Arc::new(std::fs::File::create(path)?);
     let mut parts = Vec::new();
     for number in 0..connections {
-        let local = socket(SocketAddr::from(([0, 0, 0, 0], 0)))?;
+        let local = bind_socket(SocketAddr::from(([0, 0, 0, 0], 0)))?;
         let mut endpoint = Endpoint::new(EndpointConfig::default(), None, local, Arc::new(TokioRuntime))?;
         endpoint.set_default_client_config(config.clone());
         let out = out.clone();
@@ -154,7 +154,7 @@ async fn get(address: SocketAddr, path: &str, connections: u64, control: &str) -
             answer.read_exact(&mut head).await?;
             let [mut at, bytes] = [&head[..8], &head[8..]].map(|bytes| u64::from_le_bytes(bytes.try_into().expect("it is 8 bytes")));
             let end = at + bytes;
-            while let Some(chunk) = answer.read_chunk(PIECE_BYTES, true).await? {
+            while let Some(chunk) = answer.read_chunk(CHUNK_BYTES, true).await? {
                 let out = out.clone();
                 let place = at;
                 at += chunk.bytes.len() as u64;
@@ -162,7 +162,7 @@ async fn get(address: SocketAddr, path: &str, connections: u64, control: &str) -
             }
             connection.close(VarInt::from_u32(0), b"done");
             endpoint.wait_idle().await;
-            if at == end { Outcome::Ok(()) } else { Err("the end is missing".into()) }
+            if at == end { QuicResult::Ok(()) } else { Err("the end is missing".into()) }
         }));
     }
     for part in parts {
@@ -173,11 +173,11 @@ async fn get(address: SocketAddr, path: &str, connections: u64, control: &str) -
 }
 
 #[tokio::main]
-async fn main() -> Outcome<()> {
+async fn main() -> QuicResult<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["serve", address, file] => serve(address.parse()?, file).await,
-        ["get", address, out, connections, control] => get(address.parse()?, out, connections.parse()?, control).await,
+        ["get", address, out, connections, control] => download(address.parse()?, out, connections.parse()?, control).await,
         _ => Err("usage: quic-bulk serve HOST:PORT FILE | get HOST:PORT OUT CONNECTIONS cubic|bbr".into()),
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! All `unsafe` of this program is here. The interface works in three phases on the reads of one block, a [`Cohort`]: seeds
 //! are extended segment by segment, insert sizes are inferred from the whole cohort, then pairs are resolved and records
-//! returned segment by segment. Segments may be worked on at the same time, each with a [`Scratch`] of its own.
+//! returned segment by segment. Segments may be processed in parallel, each with its own [`Scratch`].
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::NonNull;
@@ -18,21 +18,21 @@ pub type InsertSizeModel = [RawInsertSizes; 4];
 /// Version of bwa-mem3.
 pub const VERSION: &str = sys::build_info::VERSION;
 
-/// Has the library print warnings and errors only.
-pub fn print_warnings_only() {
+/// Limits the library's output to warnings and errors.
+pub fn set_verbosity_to_warnings() {
     // SAFETY: sets a global before any other thread runs.
     unsafe { sys::bwa_shim_set_verbosity(2) }
 }
 
 /// Options of the library.
-pub struct Options(pub RawOptions);
+pub struct LibraryOptions(pub RawOptions);
 
 // SAFETY: numbers, and a pointer to a constant of the library.
-unsafe impl Send for Options {}
+unsafe impl Send for LibraryOptions {}
 // SAFETY: as above.
-unsafe impl Sync for Options {}
+unsafe impl Sync for LibraryOptions {}
 
-/// The options that the library starts with.
+/// Returns the default options of the library.
 pub fn default_options() -> RawOptions {
     // SAFETY: returns an initialised structure of plain numbers from malloc, or null; it is freed once.
     unsafe {
@@ -43,15 +43,15 @@ pub fn default_options() -> RawOptions {
     }
 }
 
-/// Reads per call of the library's kernels, an even number.
+/// Returns the number of reads per call of the library's kernels, an even number.
 pub fn kernel_batch_reads() -> usize {
     // SAFETY: a query without preconditions.
     unsafe { sys::bwa_shim_kernel_batch_size() }
 }
 
-/// The last error of this thread.
+/// Returns the last error of this thread.
 fn last_error() -> String {
-    // SAFETY: null, or a NUL-ended string of this thread that stays until its next call; it is copied.
+    // SAFETY: null, or a NUL-terminated string of this thread that stays valid until its next call; it is copied.
     let text = unsafe {
         let text = sys::bwa_shim_last_error();
         if text.is_null() { None } else { Some(CStr::from_ptr(text).to_string_lossy().into_owned()) }
@@ -59,7 +59,7 @@ fn last_error() -> String {
     text.unwrap_or_else(|| "the library reports no reason".to_owned())
 }
 
-fn checked(status: c_int) -> Result<(), String> {
+fn check_status(status: c_int) -> Result<(), String> {
     if status == 0 { Ok(()) } else { Err(last_error()) }
 }
 
@@ -68,26 +68,26 @@ pub struct LoadedIndex {
     raw: NonNull<sys::BwaIndex>,
 }
 
-// SAFETY: the index does not belong to a thread.
+// SAFETY: the index is not bound to a thread.
 unsafe impl Send for LoadedIndex {}
 // SAFETY: nothing in the index changes after it was loaded.
 unsafe impl Sync for LoadedIndex {}
 
 impl LoadedIndex {
-    /// Returns whether bwa-mem3 has an index of that file name in shared memory. `load` would use that one, whatever genome
+    /// Reports whether bwa-mem3 has an index of that file name in shared memory. `load` would use that one, whatever genome
     /// it belongs to.
-    pub fn is_staged(prefix: &CStr) -> bool {
-        // SAFETY: the string is NUL-ended.
+    pub fn is_in_shared_memory(prefix: &CStr) -> bool {
+        // SAFETY: the string is NUL-terminated.
         unsafe { sys::bwa_shim_shm_test(prefix.as_ptr()) != 0 }
     }
 
-    /// Loads the index at `prefix`. The caller has checked its files. The library ends the process if it cannot read one.
+    /// Loads the index at `prefix`. The caller must have checked its files. The library ends the process if it cannot read one.
     ///
     /// # Errors
     /// The library's message.
     pub fn load(prefix: &CStr, threads: usize) -> Result<Self, String> {
         let threads = c_int::try_from(threads).unwrap_or(c_int::MAX);
-        // SAFETY: the string is NUL-ended; the result is a whole index or null.
+        // SAFETY: the string is NUL-terminated; the result is a complete index or null.
         let raw = unsafe { sys::bwa_shim_idx_load_threads(prefix.as_ptr(), threads) };
         NonNull::new(raw).map(|raw| Self { raw }).ok_or_else(last_error)
     }
@@ -95,7 +95,7 @@ impl LoadedIndex {
 
 impl Drop for LoadedIndex {
     fn drop(&mut self) {
-        // SAFETY: the index is whole and freed once.
+        // SAFETY: the index is complete and freed once.
         unsafe { sys::bwa_shim_idx_free(self.raw.as_ptr()) }
     }
 }
@@ -105,14 +105,14 @@ pub struct Scratch {
     raw: NonNull<sys::BwaScratch>,
 }
 
-// SAFETY: the memory does not belong to a thread; its owner may use it on any thread.
+// SAFETY: the memory is not bound to a thread; its owner may use it on any thread.
 unsafe impl Send for Scratch {}
 
 impl Scratch {
-    /// New working memory.
+    /// Allocates new working memory.
     ///
     /// # Errors
-    /// The library's message when memory is missing.
+    /// The library's message if memory is missing.
     pub fn new() -> Result<Self, String> {
         // SAFETY: an allocator without preconditions.
         NonNull::new(unsafe { sys::bwa_shim_scratch_new() }).map(|raw| Self { raw }).ok_or_else(last_error)
@@ -121,153 +121,162 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // SAFETY: the memory is whole and freed once.
+        // SAFETY: the memory is initialised and freed once.
         unsafe { sys::bwa_shim_scratch_free(self.raw.as_ptr()) }
     }
 }
 
-/// The reads of a block, in segments, with what the library knows of them.
+/// The reads of a block, in segments, with the library's state for them.
 pub struct Cohort {
     raw: NonNull<sys::BwaResidentCohort>,
     segments: Vec<Segment>,
 }
 
-/// Some consecutive reads of a cohort.
+/// Consecutive reads of a cohort.
 pub struct Segment {
     raw: NonNull<sys::BwaResidentSegment>,
     paired: bool,
-    first: usize,
-    reads: usize,
+    first_read: usize,
+    read_count: usize,
 }
 
-// SAFETY: a segment is memory of its own within its cohort, which outlives it: a cohort only lends its segments.
+// SAFETY: a segment is separate memory within its cohort, which outlives it: a cohort only lends its segments.
 unsafe impl Send for Segment {}
 
 impl Cohort {
-    /// A cohort of `reads` reads in segments of at most `segment_reads`. Both are even where reads are paired.
+    /// Creates a cohort of `reads` reads in segments of at most `segment_reads`. Both are even if reads are paired.
     ///
     /// # Errors
-    /// The library's message when memory is missing.
+    /// The library's message if memory is missing.
     pub fn new(reads: usize, segment_reads: usize, paired: bool) -> Result<Self, String> {
         // SAFETY: an allocator without preconditions; 0: not bisulfite.
         let raw = NonNull::new(unsafe { sys::bwa_shim_resident_cohort_new(0) }).ok_or_else(last_error)?;
         let mut cohort = Self { raw, segments: Vec::new() };
         for first in (0..reads).step_by(segment_reads.max(1)) {
-            cohort.reserve(first, segment_reads.min(reads - first), paired)?;
+            cohort.reserve_segment(first, segment_reads.min(reads - first), paired)?;
         }
         Ok(cohort)
     }
 
-    fn reserve(&mut self, first: usize, reads: usize, paired: bool) -> Result<(), String> {
+    fn reserve_segment(&mut self, first_read: usize, read_count: usize, paired: bool) -> Result<(), String> {
         let mut found = 0;
         let reserve =
             if paired { sys::bwa_shim_resident_reserve_pairs } else { sys::bwa_shim_resident_reserve_singles };
-        // SAFETY: the cohort is whole and, by `&mut`, no other call works on it; `found` is written.
-        let raw = unsafe { reserve(self.raw.as_ptr(), reads, &mut found) };
+        // SAFETY: the cohort is initialised and, by `&mut`, no other call uses it; `found` is written.
+        let raw = unsafe { reserve(self.raw.as_ptr(), read_count, &mut found) };
         let raw = NonNull::new(raw).ok_or_else(last_error)?;
-        debug_assert_eq!(found, first);
-        self.segments.push(Segment { raw, paired, first, reads });
+        debug_assert_eq!(found, first_read);
+        self.segments.push(Segment { raw, paired, first_read, read_count });
         Ok(())
     }
 
-    /// The segments, in order.
+    /// Returns the segments, in order.
     pub fn segments(&mut self) -> &mut [Segment] {
         &mut self.segments
     }
 
-    /// Insert sizes of all pairs, inferred as bwa does once for a block. Every segment was extended, none was emitted.
+    /// Infers the insert sizes of all pairs, as bwa does once for a block. Every segment must be extended, none emitted.
     ///
     /// # Errors
     /// The library's message.
-    pub fn infer_insert_sizes(&mut self, index: &LoadedIndex, options: &Options) -> Result<InsertSizeModel, String> {
+    pub fn infer_insert_sizes(
+        &mut self,
+        index: &LoadedIndex,
+        options: &LibraryOptions,
+    ) -> Result<InsertSizeModel, String> {
         let mut model = [RawInsertSizes { low: 0, high: 0, failed: 0, avg: 0.0, std: 0.0 }; 4];
-        // SAFETY: index, options and cohort are whole, no other call works on the cohort (`&mut`), four entries are written.
+        // SAFETY: index, options and cohort are initialised, no other call uses the cohort (`&mut`), four entries are written.
         let status = unsafe {
             sys::bwa_shim_resident_pestat_cohort(index.raw.as_ptr(), &options.0, self.raw.as_ptr(), model.as_mut_ptr())
         };
-        checked(status).map(|()| model)
+        check_status(status).map(|()| model)
     }
 }
 
 impl Drop for Cohort {
     fn drop(&mut self) {
-        // SAFETY: the cohort is whole and freed once; its segments are freed with it and lent to nothing any more.
+        // SAFETY: the cohort is initialised and freed once; its segments are freed with it and no longer lent.
         unsafe { sys::bwa_shim_resident_cohort_free(self.raw.as_ptr()) }
     }
 }
 
 impl Segment {
-    /// Index of its first read within the cohort.
-    pub fn first(&self) -> usize {
-        self.first
+    /// Returns the index of its first read within the cohort.
+    pub fn first_read(&self) -> usize {
+        self.first_read
     }
 
-    /// Number of its reads.
-    pub fn reads(&self) -> usize {
-        self.reads
+    /// Returns the number of its reads.
+    pub fn read_count(&self) -> usize {
+        self.read_count
     }
 
     /// Copies the reads in, as many as the segment has.
     ///
     /// # Errors
     /// The library's message.
-    pub fn write<'r>(&mut self, reads: impl Iterator<Item = Read<'r>>) -> Result<(), String> {
+    pub fn write_reads<'r>(&mut self, reads: impl Iterator<Item = Read<'r>>) -> Result<(), String> {
         let mut added = 0;
         let singles: Vec<sys::BwaSingleRead> = reads.map(raw_read).collect();
-        if singles.len() != self.reads {
-            return Err(format!("a segment of {} reads was given {}", self.reads, singles.len()));
+        if singles.len() != self.read_count {
+            return Err(format!("a segment of {} reads was given {}", self.read_count, singles.len()));
         }
         if !self.paired {
-            // SAFETY: the segment is whole and borrowed by this call alone; the reads outlive it and are copied.
+            // SAFETY: the segment is initialised and borrowed by this call alone; the reads outlive it and are copied.
             let status = unsafe {
                 sys::bwa_shim_resident_write_singles(self.raw.as_ptr(), singles.as_ptr(), singles.len(), &mut added)
             };
-            return checked(status);
+            return check_status(status);
         }
         let pairs: Vec<sys::BwaReadPair> =
             singles.chunks_exact(2).map(|mates| raw_pair(&mates[0], &mates[1])).collect();
         // SAFETY: as above.
         let status =
             unsafe { sys::bwa_shim_resident_write_pairs(self.raw.as_ptr(), pairs.as_ptr(), pairs.len(), &mut added) };
-        checked(status)
+        check_status(status)
     }
 
     /// Finds seeds of the reads and extends them.
     ///
     /// # Errors
     /// The library's message.
-    pub fn seed_extend(&mut self, index: &LoadedIndex, options: &Options, scratch: &mut Scratch) -> Result<(), String> {
-        // SAFETY: index and options are whole; segment and scratch are whole and borrowed by this call alone.
-        checked(unsafe {
+    pub fn seed_extend(
+        &mut self,
+        index: &LoadedIndex,
+        options: &LibraryOptions,
+        scratch: &mut Scratch,
+    ) -> Result<(), String> {
+        // SAFETY: index and options are initialised; segment and scratch are initialised and borrowed by this call alone.
+        check_status(unsafe {
             sys::bwa_shim_resident_seed_extend(index.raw.as_ptr(), &options.0, scratch.raw.as_ptr(), self.raw.as_ptr())
         })
     }
 
-    /// Resolves pairs and passes the records to `sink`, in the order of the reads, and frees what the segment holds.
+    /// Resolves pairs, passes the records to `sink` in the order of the reads, and frees the data of the segment.
     ///
-    /// `first_ordinal`: reads of the lane before the cohort. `model`: needed where reads are paired.
+    /// `first_ordinal`: reads of the lane before the cohort. `model`: required if reads are paired.
     ///
     /// # Errors
     /// The library's message.
-    pub fn emit(
+    pub fn emit_records(
         &mut self,
         index: &LoadedIndex,
-        options: &Options,
+        options: &LibraryOptions,
         scratch: &mut Scratch,
         model: Option<&InsertSizeModel>,
         first_ordinal: u64,
         sink: &mut dyn FnMut(EmittedRecord<'_>),
     ) -> Result<(), String> {
-        let before = first_ordinal + self.first as u64;
+        let before = first_ordinal + self.first_read as u64;
         let (ids, origin_base) = if self.paired {
-            (sys::BwaIdBases { first_single_id: 0, first_pair_id: before / 2 }, self.first / 2)
+            (sys::BwaIdBases { first_single_id: 0, first_pair_id: before / 2 }, self.first_read / 2)
         } else {
-            (sys::BwaIdBases { first_single_id: before, first_pair_id: 0 }, self.first)
+            (sys::BwaIdBases { first_single_id: before, first_pair_id: 0 }, self.first_read)
         };
         let mut context = SinkContext { sink, paired: self.paired };
-        // SAFETY: index and options are whole; segment and scratch are whole and borrowed by this call alone; the model is
-        // null or has four entries; the context outlives the call and is only used by `pass_record`.
-        checked(unsafe {
+        // SAFETY: index and options are initialised; segment and scratch are initialised and borrowed by this call alone;
+        // the model is null or has four entries; the context outlives the call and is only used by `pass_record`.
+        check_status(unsafe {
             sys::bwa_shim_resident_pair_emit_fields(
                 index.raw.as_ptr(),
                 &options.0,
@@ -308,7 +317,7 @@ fn raw_pair(first: &sys::BwaSingleRead, second: &sys::BwaSingleRead) -> sys::Bwa
     }
 }
 
-/// A record as the library hands it out: values, and the part of the read that it shows.
+/// A record as the library returns it: values, and the part of the read that it contains.
 pub struct EmittedRecord<'a> {
     /// Index of its read within the cohort.
     pub read: usize,
@@ -316,42 +325,42 @@ pub struct EmittedRecord<'a> {
 }
 
 impl<'a> EmittedRecord<'a> {
-    /// The numbers.
-    pub fn numbers(&self) -> &'a sys::BwaAlignedFields {
+    /// Returns the numeric fields.
+    pub fn fields(&self) -> &'a sys::BwaAlignedFields {
         self.raw
     }
 
-    /// CIGAR operations as in BAM.
+    /// Returns the CIGAR operations as in BAM.
     pub fn cigar(&self) -> &'a [u32] {
         if self.raw.n_cigar == 0 {
             return &[];
         }
-        // SAFETY: the library points to that many operations, which stay while the record is passed.
+        // SAFETY: the library points to that many operations, which stay valid while the record is passed.
         unsafe { std::slice::from_raw_parts(self.raw.cigar, self.raw.n_cigar as usize) }
     }
 
-    /// `MD`.
-    pub fn mismatches(&self) -> Option<&'a [u8]> {
-        self.text(self.raw.md)
+    /// Returns the value of `MD`.
+    pub fn md_tag(&self) -> Option<&'a [u8]> {
+        self.c_text(self.raw.md)
     }
 
-    /// `MC`.
-    pub fn mate_cigar(&self) -> Option<&'a [u8]> {
-        self.text(self.raw.mc)
+    /// Returns the value of `MC`.
+    pub fn mc_tag(&self) -> Option<&'a [u8]> {
+        self.c_text(self.raw.mc)
     }
 
-    /// `SA`.
-    pub fn supplementary(&self) -> Option<&'a [u8]> {
-        self.text(self.raw.sa)
+    /// Returns the value of `SA`.
+    pub fn sa_tag(&self) -> Option<&'a [u8]> {
+        self.c_text(self.raw.sa)
     }
 
-    /// `XA`.
-    pub fn alternatives(&self) -> Option<&'a [u8]> {
-        self.text(self.raw.xa)
+    /// Returns the value of `XA`.
+    pub fn xa_tag(&self) -> Option<&'a [u8]> {
+        self.c_text(self.raw.xa)
     }
 
-    fn text(&self, text: *const c_char) -> Option<&'a [u8]> {
-        // SAFETY: null, or NUL-ended text that stays while the record is passed.
+    fn c_text(&self, text: *const c_char) -> Option<&'a [u8]> {
+        // SAFETY: null, or NUL-terminated text that stays valid while the record is passed.
         (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_bytes())
     }
 }
@@ -370,7 +379,7 @@ unsafe extern "C" fn pass_record(
     _is_primary: c_int,
     record: *const sys::BwaAlignedFields,
 ) {
-    // SAFETY: `emit` passes its context, which nothing else refers to while it waits; the record stays while it is passed.
+    // SAFETY: `emit_records` passes its context, which nothing else uses during the call; the record stays valid during it.
     let (context, raw) = unsafe { (&mut *context.cast::<SinkContext<'_>>(), &*record) };
     let read = if context.paired { 2 * origin + usize::from(mate) } else { origin };
     (context.sink)(EmittedRecord { read, raw });

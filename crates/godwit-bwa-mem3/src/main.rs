@@ -1,12 +1,12 @@
-//! bwa-mem3 for godwit: loads an index once, takes blocks of reads on stdin, answers with aligned records and duplicate
-//! signatures on stdout, both as Arrow streams (`godwit_engines::aligner::protocol`). Started by `godwit align`.
+//! bwa-mem3 for godwit: loads an index once, reads blocks of reads from stdin and writes aligned records and duplicate
+//! signatures to stdout, both as Arrow streams (`godwit_engines::aligner::stream_metadata`). Started by `godwit align`.
 
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-mod index;
+mod bwa_mem3;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod index_loader;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod library;
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-mod mem3;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod options;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
@@ -16,7 +16,7 @@ use std::process::ExitCode;
 
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 fn main() -> ExitCode {
-    godwit_mem::run_program::<mem3::Mem3>()
+    godwit_mem::run_program::<bwa_mem3::BwaMem3Library>()
 }
 
 /// The library has no code for other processors.

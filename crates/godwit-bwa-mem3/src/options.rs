@@ -1,12 +1,12 @@
-//! Options of `bwa mem` as the library takes them, and those that it does not take.
+//! Converts options of `bwa mem` to the library's, and rejects those that it does not support.
 
-use godwit_mem::{AlignmentOptions, InsertSizes, MemOptions, mem_flags};
+use godwit_mem::{AlignmentOptions, BwaMemOptions, InsertSizeDistribution, mem_flags};
 
-use crate::library::{InsertSizeModel, Options, RawInsertSizes, RawOptions, default_options};
+use crate::library::{InsertSizeModel, LibraryOptions, RawInsertSizes, RawOptions, default_options};
 
-/// The library's options for those of bwa. What bwa does not have stays as it is by default, where it changes no record.
-pub fn of_bwa(mem: &MemOptions) -> Options {
-    Options(RawOptions {
+/// Converts bwa's options to the library's. Options that bwa does not have keep their defaults, which change no record.
+pub fn options_from_bwa(mem: &BwaMemOptions) -> LibraryOptions {
+    LibraryOptions(RawOptions {
         a: mem.a,
         b: mem.b,
         o_del: mem.o_del,
@@ -44,28 +44,28 @@ pub fn of_bwa(mem: &MemOptions) -> Options {
     })
 }
 
-/// `-I`.
-pub fn insert_sizes(given: &[InsertSizes; 4]) -> InsertSizeModel {
-    given.map(|sizes| RawInsertSizes {
+/// Converts the value of `-I`.
+pub fn insert_size_model(distributions: &[InsertSizeDistribution; 4]) -> InsertSizeModel {
+    distributions.map(|sizes| RawInsertSizes {
         low: sizes.low,
         high: sizes.high,
         failed: sizes.failed,
         avg: sizes.mean,
-        std: sizes.deviation,
+        std: sizes.standard_deviation,
     })
 }
 
-/// Refuses options under which the library's records are not bwa's.
+/// Rejects options under which the library's records differ from bwa's.
 ///
 /// # Errors
 /// The message for the user.
-pub fn check(options: &AlignmentOptions) -> Result<(), String> {
+pub fn check_options(options: &AlignmentOptions) -> Result<(), String> {
     let mem = &options.mem;
     let preset = options.preset.as_deref().filter(|preset| *preset != "intractg");
     let refused = [
         (mem.a != 1, "a match score other than 1 (-A)".to_owned()),
         (preset.is_some(), format!("the preset -x {}", preset.unwrap_or_default())),
-        // Pairs that are not paired get flags of their own for secondary records.
+        // Secondary records of pairs without pairing get flags of their own.
         (mem.flag & mem_flags::ALL != 0, "-a".to_owned()),
         // The interface does not return the text of a contig's name line.
         (mem.flag & mem_flags::REFERENCE_HEADER != 0, "-V".to_owned()),
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn options_start_as_the_librarys_own() {
-        let (ours, theirs) = (of_bwa(&MemOptions::default()).0, default_options());
+        let (ours, theirs) = (options_from_bwa(&BwaMemOptions::default()).0, default_options());
         assert_eq!(format!("{ours:?}"), format!("{theirs:?}"));
     }
 
@@ -93,7 +93,7 @@ mod tests {
     fn what_gives_other_records_than_bwas_is_refused() {
         let check = |line: &str| {
             let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-            check(&AlignmentOptions::parse(&words, 1).unwrap_or_else(|error| panic!("{error}")))
+            check_options(&AlignmentOptions::parse(&words, 1).unwrap_or_else(|error| panic!("{error}")))
         };
         assert!(check("-M -Y -x intractg -B 3").is_ok());
         for (line, word) in [("-A 2", "-A"), ("-x ont2d", "-x ont2d"), ("-a", "-a"), ("-V", "-V"), ("-W 30", "-W")] {

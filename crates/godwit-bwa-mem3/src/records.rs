@@ -1,20 +1,20 @@
-//! From the library's values to packed records as bwa 0.7.17 would have printed them.
+//! Packs the library's values as the records that bwa 0.7.17 would print.
 
 use std::io::Write;
 
 use godwit_engines::aligner::{BlockHeader, StreamEncoder};
 use godwit_formats::sam::{RecordValues, SamError, append_float_tag, append_integer_tag, append_tags, append_text_tag};
-use godwit_mem::{BlockAnswer, Error, Read};
+use godwit_mem::{BlockRecords, Error, Read};
 use godwit_model::flags;
 
 use crate::library::EmittedRecord;
 
 /// Letters as bwa prints them: A, C, G, T, and N for everything else.
-const FORWARD: [u8; 256] = letters(*b"ACGT");
+const FORWARD_LETTERS: [u8; 256] = letter_table(*b"ACGT");
 /// Letters of the other strand.
-const COMPLEMENT: [u8; 256] = letters(*b"TGCA");
+const COMPLEMENT_LETTERS: [u8; 256] = letter_table(*b"TGCA");
 
-const fn letters(of_acgt: [u8; 4]) -> [u8; 256] {
+const fn letter_table(of_acgt: [u8; 4]) -> [u8; 256] {
     let mut letters = [b'N'; 256];
     let mut base = 0;
     while base < 4 {
@@ -30,11 +30,11 @@ const fn letters(of_acgt: [u8; 4]) -> [u8; 256] {
 #[derive(Default)]
 pub struct PackedRecords {
     bytes: Vec<u8>,
-    /// For each record where it ends in `bytes`.
+    /// For each record, its end in `bytes`.
     ends: Vec<usize>,
 }
 
-/// Packs the records of a segment. Keeps buffers between records.
+/// A packer of the records of a segment. It reuses its buffers between records.
 #[derive(Default)]
 pub struct RecordPacker {
     packed: PackedRecords,
@@ -46,10 +46,10 @@ impl RecordPacker {
     /// Packs a record of `read`. `read_group`: ID of the read group, empty for none.
     ///
     /// # Errors
-    /// [`SamError`] for what a BAM record cannot hold; the packer is of no use then.
+    /// [`SamError`] for values that a BAM record cannot hold; the packer is then unusable.
     pub fn push(&mut self, record: &EmittedRecord<'_>, read: &Read<'_>, read_group: &[u8]) -> Result<(), SamError> {
-        let numbers = record.numbers();
-        self.take_sequence(record, read);
+        let numbers = record.fields();
+        self.set_sequence(record, read);
         let out = &mut self.packed.bytes;
         RecordValues {
             name: read.name,
@@ -64,8 +64,8 @@ impl RecordPacker {
             sequence: &self.sequence,
             quality: read.quality.map(|_| self.quality.as_slice()),
         }
-        .append(out)?;
-        // The order of mem_aln2sam (bwamem.c, 0.7.17), which knows neither MQ nor HN.
+        .append_record(out)?;
+        // The order of mem_aln2sam (bwamem.c, 0.7.17), which has neither MQ nor HN.
         if numbers.has_nm != 0 {
             append_integer_tag(*b"NM", numbers.nm, out);
         }
@@ -74,8 +74,8 @@ impl RecordPacker {
                 append_text_tag(name, value, out);
             }
         };
-        text(*b"MD", record.mismatches(), out);
-        text(*b"MC", record.mate_cigar(), out);
+        text(*b"MD", record.md_tag(), out);
+        text(*b"MC", record.mc_tag(), out);
         if numbers.has_as != 0 {
             append_integer_tag(*b"AS", numbers.score, out);
         }
@@ -83,11 +83,11 @@ impl RecordPacker {
             append_integer_tag(*b"XS", numbers.sub, out);
         }
         text(*b"RG", (!read_group.is_empty()).then_some(read_group), out);
-        text(*b"SA", record.supplementary(), out);
+        text(*b"SA", record.sa_tag(), out);
         if numbers.has_pa != 0 {
             append_float_tag(*b"pa", numbers.pa, out);
         }
-        text(*b"XA", record.alternatives(), out);
+        text(*b"XA", record.xa_tag(), out);
         if let Some(comment) = read.comment {
             append_tags(comment, out)?;
         }
@@ -95,26 +95,26 @@ impl RecordPacker {
         Ok(())
     }
 
-    /// The part of the read that the record shows, in the record's orientation.
-    fn take_sequence(&mut self, record: &EmittedRecord<'_>, read: &Read<'_>) {
-        let numbers = record.numbers();
+    /// Writes the part of the read that the record contains, in the record's orientation.
+    fn set_sequence(&mut self, record: &EmittedRecord<'_>, read: &Read<'_>) {
+        let numbers = record.fields();
         let bound = |at: i32| usize::try_from(at).unwrap_or(0).min(read.sequence.len());
         let (start, end) = (bound(numbers.query_start), bound(numbers.query_end));
-        let shown = read.sequence.get(start..end).unwrap_or_default();
+        let visible_sequence = read.sequence.get(start..end).unwrap_or_default();
         let qualities = read.quality.and_then(|quality| quality.get(start..end)).unwrap_or_default();
         self.sequence.clear();
         self.quality.clear();
         if numbers.flag & flags::REVERSE == 0 {
-            self.sequence.extend(shown.iter().map(|letter| FORWARD[usize::from(*letter)]));
+            self.sequence.extend(visible_sequence.iter().map(|letter| FORWARD_LETTERS[usize::from(*letter)]));
             self.quality.extend_from_slice(qualities);
         } else {
-            self.sequence.extend(shown.iter().rev().map(|letter| COMPLEMENT[usize::from(*letter)]));
+            self.sequence.extend(visible_sequence.iter().rev().map(|letter| COMPLEMENT_LETTERS[usize::from(*letter)]));
             self.quality.extend(qualities.iter().rev());
         }
     }
 
-    /// The records so far; the packer is empty again.
-    pub fn take(&mut self) -> PackedRecords {
+    /// Returns the records so far and resets the packer.
+    pub fn take_records(&mut self) -> PackedRecords {
         std::mem::take(&mut self.packed)
     }
 }
@@ -127,7 +127,7 @@ pub struct PackedBlock {
     pub segments: Vec<PackedRecords>,
 }
 
-impl BlockAnswer for PackedBlock {
+impl BlockRecords for PackedBlock {
     fn write<W: Write>(self, _: &BlockHeader, streams: &mut StreamEncoder<'_, W>) -> Result<u64, Error> {
         for PackedRecords { bytes, ends } in self.segments {
             let mut start = 0;

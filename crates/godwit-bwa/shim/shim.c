@@ -1,4 +1,4 @@
-/* Loads an index of bwa 0.7.17 and calls mem_process_seqs. Everything else is done in Rust. */
+/* Loads an index of bwa 0.7.17 and calls mem_process_seqs. Rust does everything else. */
 #include "shim.h"
 
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The Rust side mirrors these structures; libbwa tells no version, so their layout must. */
+/* The Rust side mirrors these structures; libbwa reports no version, so their layout is checked. */
 _Static_assert(sizeof(mem_opt_t) == 168 && offsetof(mem_opt_t, max_mem_intv) == 48 && offsetof(mem_opt_t, flag) == 60
                    && offsetof(mem_opt_t, n_threads) == 92 && offsetof(mem_opt_t, mat) == 140,
                "mem_opt_t is not that of bwa 0.7.17: install libbwa-dev 0.7.17");
@@ -31,7 +31,7 @@ struct godwit_index {
 	const uint8_t *pac;
 };
 
-/* Prints a line and exits: libbwa treats its own errors so, and the parent reads the line. */
+/* Prints a line and exits, as libbwa does for its own errors; the parent reads the line. */
 static void fail(const char *what, const char *path)
 {
 	fprintf(stderr, "godwit-bwa: error: %s: %s\n", what, path);
@@ -60,8 +60,8 @@ static void *map(const char *path, size_t at_least, size_t *bytes)
 	return memory;
 }
 
-/* As bwt_restore_bwt and bwt_restore_sa (bwt.c) leave it, but mapped. Both files start with `primary` and the four upper
- * values of L2; `.sa` goes on with the interval and the length, then the array without its entry 0. */
+/* Returns the result of bwt_restore_bwt and bwt_restore_sa (bwt.c), but mapped. Both files start with `primary` and the four
+ * upper values of L2; `.sa` continues with the interval and the length, then the array without its entry 0. */
 static bwt_t *map_bwt(const char *bwt_path, const char *sa_path)
 {
 	size_t bwt_bytes, sa_bytes;
@@ -80,8 +80,8 @@ static bwt_t *map_bwt(const char *bwt_path, const char *sa_path)
 	bwt->sa_intv = (int)sa[5];
 	bwt->n_sa = (bwt->seq_len + bwt->sa_intv) / bwt->sa_intv;
 	if (sa_bytes < 48 + 8 * bwt->n_sa) fail("the file is too short", sa_path);
-	/* Entry 0 stands where the file has the length. Writing it makes a private copy of one page; had the whole file been
-	 * mapped writable, MAP_POPULATE would have copied every page. */
+	/* Entry 0 replaces the length in the file. Writing it makes a private copy of one page; if the whole file were mapped
+	 * writable, MAP_POPULATE would copy every page. */
 	if (mprotect(sa, 56, PROT_READ | PROT_WRITE) != 0) fail("cannot map", sa_path);
 	bwt->sa = sa + 6;
 	bwt->sa[0] = (bwtint_t)-1;
@@ -137,7 +137,7 @@ const char *godwit_index_contig(const godwit_index *index, int32_t contig, int32
 	return annotation->name;
 }
 
-void godwit_index_forget_alternates(godwit_index *index)
+void godwit_index_clear_alternates(godwit_index *index)
 {
 	for (int32_t i = 0; i < index->bns->n_seqs; ++i) index->bns->anns[i].is_alt = 0;
 }

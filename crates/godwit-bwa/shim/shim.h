@@ -1,4 +1,4 @@
-/* What the Rust side calls. All structures are bwa 0.7.17's own; shim.c fails to compile with any others. */
+/* The functions that the Rust side calls. All structures are bwa 0.7.17's own; shim.c fails to compile with any others. */
 #ifndef GODWIT_BWA_SHIM_H
 #define GODWIT_BWA_SHIM_H
 
@@ -13,10 +13,10 @@ godwit_index *godwit_index_load(const char *prefix, int share);
 int32_t godwit_index_contigs(const godwit_index *index);
 const char *godwit_index_contig(const godwit_index *index, int32_t contig, int32_t *length, int32_t *is_alt);
 /* bwa mem -j */
-void godwit_index_forget_alternates(godwit_index *index);
+void godwit_index_clear_alternates(godwit_index *index);
 
 /* Aligns a batch: `seqs[i].sam` is set, `seqs[i].seq` is overwritten. `read_group` is its ID, at most 255 bytes and
- * possibly empty; `pes0` is NULL or four insert size models. Not to be called twice at a time. */
+ * possibly empty; `pes0` is NULL or four insert size models. Calls must not overlap. */
 void godwit_align(const mem_opt_t *opt, const godwit_index *index, const char *read_group, int64_t n_processed, int n,
                   bseq1_t *seqs, const mem_pestat_t *pes0);
 

@@ -1,10 +1,10 @@
-//! `bwa mem` for godwit: loads an index once, takes blocks of reads on stdin, answers with aligned records and duplicate
-//! signatures on stdout, both as Arrow streams (`godwit_engines::aligner::protocol`). Started by `godwit align`.
+//! `bwa mem` for godwit: loads an index once, reads blocks of reads from stdin and writes aligned records and duplicate
+//! signatures to stdout, both as Arrow streams (`godwit_engines::aligner::stream_metadata`). Started by `godwit align`.
 
-mod bwa;
+mod bwa_library;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    godwit_mem::run_program::<bwa::Bwa>()
+    godwit_mem::run_program::<bwa_library::BwaLibrary>()
 }

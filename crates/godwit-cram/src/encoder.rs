@@ -1,8 +1,8 @@
 //! One CRAM file from parts that are encoded independently, as `samtools cat` would join them.
 //!
-//! Parts are containers alone. htslib writes to a descriptor, so a part goes to a scratch file without a name and is copied
-//! from there. Containers count their records from the start of their part, as in a file that `samtools cat` made; the count
-//! names reads whose names were dropped, and godwit drops none.
+//! Parts consist of containers only. htslib writes to a descriptor, so a part goes to an unnamed scratch file and is copied
+//! from there. Containers count their records from the start of their part, as in a file of `samtools cat`. The count names
+//! reads whose names were dropped, and godwit drops none.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
@@ -11,16 +11,16 @@ use std::path::{Path, PathBuf};
 use godwit_model::RawRecord;
 
 use crate::EOF_CONTAINER;
+use crate::crai::IndexEntry;
 use crate::error::CramError;
-use crate::htslib::{self, Containers, HtsHeader, SharedReference};
-use crate::index::IndexEntry;
+use crate::htslib::{self, ContainerWriter, HtsHeader, SharedReference};
 use crate::reference::Reference;
 use godwit_formats::sam::Header;
 
 /// Bytes copied at once.
-const COPY_BYTES: usize = 1 << 20;
+const COPY_BUFFER_BYTES: usize = 1 << 20;
 
-/// What all parts of a file share.
+/// The state that all parts of a file share.
 pub struct Encoder {
     shared: SharedReference,
     header: HtsHeader,
@@ -29,83 +29,86 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// Takes a reference that has every contig of the header. `scratch` is a directory for files without names.
+    /// Creates an encoder with a reference that has every contig of the header. `scratch` is a directory for unnamed files.
     ///
     /// # Errors
-    /// [`CramError::MissingContig`] and [`CramError::OtherContig`] where header and reference differ.
+    /// [`CramError::MissingContig`] and [`CramError::ContigMismatch`] where header and reference differ.
     pub fn new(header: &Header, reference: &Reference, scratch: &Path) -> Result<Self, CramError> {
-        let unusable = |source| CramError::Scratch { path: scratch.to_owned(), source };
-        let header = reference.check(header)?;
-        let refused = |action| move |source| CramError::Htslib { action, source };
-        let no_file = tempfile::tempfile_in(scratch).map_err(unusable)?;
-        let shared = reference.with_path(|path| SharedReference::open(path, &no_file));
-        let shared = shared.map_err(refused("load the reference"))?;
+        let scratch_error = |source| CramError::Scratch { path: scratch.to_owned(), source };
+        let header = reference.check_header(header)?;
+        let htslib_error = |action| move |source| CramError::Htslib { action, source };
+        let no_file = tempfile::tempfile_in(scratch).map_err(scratch_error)?;
+        let shared = reference.with_linked_path(|path| SharedReference::open(path, &no_file));
+        let shared = shared.map_err(htslib_error("load the reference"))?;
         let parsed = HtsHeader::parse(&header.text()).ok_or_else(io::Error::last_os_error);
-        let header = parsed.map_err(refused("parse the header"))?;
-        let mut file = tempfile::tempfile_in(scratch).map_err(unusable)?;
-        shared.write_header(&header, &file).map_err(refused("write the header"))?;
+        let header = parsed.map_err(htslib_error("parse the header"))?;
+        let mut file = tempfile::tempfile_in(scratch).map_err(scratch_error)?;
+        shared.write_header(&header, &file).map_err(htslib_error("write the header"))?;
         let mut header_bytes = Vec::new();
-        file.rewind().and_then(|()| file.read_to_end(&mut header_bytes)).map_err(unusable)?;
+        file.rewind().and_then(|()| file.read_to_end(&mut header_bytes)).map_err(scratch_error)?;
         if !header_bytes.ends_with(&EOF_CONTAINER) {
-            return Err(refused("write the header")(io::Error::from(io::ErrorKind::InvalidData)));
+            return Err(htslib_error("write the header")(io::Error::from(io::ErrorKind::InvalidData)));
         }
         header_bytes.truncate(header_bytes.len() - EOF_CONTAINER.len());
         Ok(Self { shared, header, header_bytes, scratch: scratch.to_owned() })
     }
 
-    /// What comes before the first part.
+    /// Returns the bytes before the first part.
     pub fn header_bytes(&self) -> &[u8] {
         &self.header_bytes
     }
 
-    /// An empty part.
+    /// Starts an empty part.
     ///
     /// # Errors
-    /// When scratch space fails.
-    pub fn part(&self) -> io::Result<PartEncoder<'_>> {
+    /// Errors of the scratch directory.
+    pub fn start_part(&self) -> io::Result<PartEncoder<'_>> {
         let (out, index) = (tempfile::tempfile_in(&self.scratch)?, tempfile::tempfile_in(&self.scratch)?);
-        let containers = Containers::create(&self.shared, &self.header, &out, &htslib::path_of(&index))?;
+        let containers = ContainerWriter::create(&self.shared, &self.header, &out, &htslib::descriptor_path(&index))?;
         Ok(PartEncoder { containers, out, index, _encoder: self })
     }
 }
 
-/// A part in the making. Dropping it gives it up.
+/// An encoder of one part. Dropping it discards the part.
 pub struct PartEncoder<'e> {
-    containers: Containers,
+    containers: ContainerWriter,
     out: File,
     index: File,
-    /// The reference lives as long as its users.
+    /// Keeps the reference alive.
     _encoder: &'e Encoder,
 }
 
 impl PartEncoder<'_> {
-    /// Appends a record whose FLAG is to be `flag`; coordinate order.
+    /// Appends a record with the FLAG `flag`; coordinate order.
     ///
     /// # Errors
-    /// [`CramError::Encode`] or what the file system reports, as [`io::Error`].
+    /// [`CramError::EncodeRecord`] or errors of the file system, as [`io::Error`].
     pub fn write(&mut self, record: RawRecord, flag: u16) -> io::Result<()> {
-        self.containers.write(record, flag).map_err(|error| {
-            let name = String::from_utf8_lossy(record.name()).into_owned();
-            of_the_system(error, CramError::Encode { name })
+        self.containers.write_record(record, flag).map_err(|error| {
+            let read_name = String::from_utf8_lossy(record.name()).into_owned();
+            prefer_system_error(error, CramError::EncodeRecord { read_name })
         })
     }
 
     /// Ends the part, copies its containers to `to` and returns their index, whose offsets count from the part's start.
     ///
     /// # Errors
-    /// [`CramError::Htslib`] or what the file system reports, as [`io::Error`].
+    /// [`CramError::Htslib`] or errors of the file system, as [`io::Error`].
     pub fn finish(mut self, to: &mut impl Write) -> io::Result<Vec<IndexEntry>> {
         self.containers.finish().map_err(|source| {
-            let again = io::Error::from(source.kind());
-            of_the_system(source, CramError::Htslib { action: "encode the last records of a partition", source: again })
+            let source_copy = io::Error::from(source.kind());
+            prefer_system_error(
+                source,
+                CramError::Htslib { action: "encode the last records of a partition", source: source_copy },
+            )
         })?;
-        let whole = self.out.seek(io::SeekFrom::End(0))?;
-        let bytes = whole.saturating_sub(EOF_CONTAINER.len() as u64);
+        let file_length = self.out.seek(io::SeekFrom::End(0))?;
+        let bytes = file_length.saturating_sub(EOF_CONTAINER.len() as u64);
         self.out.rewind()?;
-        let mut buffer = vec![0; COPY_BYTES];
+        let mut buffer = vec![0; COPY_BUFFER_BYTES];
         let mut left = bytes;
         while left > 0 {
-            let chunk = left.min(COPY_BYTES as u64) as usize;
+            let chunk = left.min(COPY_BUFFER_BYTES as u64) as usize;
             self.out.read_exact(&mut buffer[..chunk])?;
             to.write_all(&buffer[..chunk])?;
             left -= chunk as u64;
@@ -120,11 +123,11 @@ impl PartEncoder<'_> {
     }
 }
 
-/// The system's error where it is one about space or devices; what htslib leaves behind otherwise means nothing.
-fn of_the_system(error: io::Error, otherwise: CramError) -> io::Error {
+/// Returns the system's error if it is about space or devices; other values that htslib leaves there mean nothing.
+fn prefer_system_error(error: io::Error, htslib_error: CramError) -> io::Error {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => error,
         _ if error.raw_os_error() == Some(libc::EIO) => error,
-        _ => io::Error::other(otherwise),
+        _ => io::Error::other(htslib_error),
     }
 }

@@ -1,18 +1,18 @@
-//! What can be wrong with a CRAM file or the reference it needs.
+//! Errors of CRAM files and their reference.
 
 use std::io;
 use std::path::PathBuf;
 
-use godwit_formats::bam::DamagedRecord;
+use godwit_formats::bam::DamagedRecordError;
 use godwit_formats::fasta::FastaError;
-use godwit_formats::sam::UnusableHeader;
+use godwit_formats::sam::FileHeaderError;
 
-/// Why CRAM cannot be read or written. Records are numbered from 1.
+/// A reason why CRAM cannot be read or written. Records are numbered from 1.
 #[derive(Debug, thiserror::Error)]
 pub enum CramError {
-    /// The file is no CRAM, or not from its first bytes on.
+    /// The file is not CRAM, or its first bytes are damaged.
     #[error("{} cannot be read as CRAM: it is damaged or has another format; fetch or make it again", path.display())]
-    Format {
+    NotCram {
         /// The file.
         path: PathBuf,
     },
@@ -21,7 +21,7 @@ pub enum CramError {
     Open {
         /// The file.
         path: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
@@ -31,12 +31,12 @@ pub enum CramError {
         /// The file.
         path: PathBuf,
     },
-    /// The text of the header is not one.
+    /// The text of the header is invalid.
     #[error(transparent)]
-    Header(#[from] UnusableHeader),
+    Header(#[from] FileHeaderError),
     /// A record cannot be decoded.
     #[error("record {record} of {} cannot be decoded: the file is damaged; fetch or make it again", path.display())]
-    Decode {
+    DecodeRecord {
         /// The file.
         path: PathBuf,
         /// 1-based number of the record.
@@ -47,59 +47,59 @@ pub enum CramError {
         "record {record} of {} cannot be decoded without its reference; pass --reference REF.fa (or the file is damaged)",
         path.display()
     )]
-    NoReference {
+    MissingReference {
         /// The file.
         path: PathBuf,
         /// 1-based number of the record.
         record: u64,
     },
-    /// A decoded record is not one.
+    /// A decoded record is invalid.
     #[error(transparent)]
-    Record(#[from] DamagedRecord),
-    /// The process that decodes says what is wrong.
+    InvalidRecord(#[from] DamagedRecordError),
+    /// The decoder process reported an error.
     #[error("{message}")]
-    Decoder {
-        /// What it says.
+    DecoderFailure {
+        /// Its message.
         message: String,
     },
-    /// The process that decodes says what the system refused.
+    /// The decoder process reported an error of the system.
     #[error("{message}")]
-    DecoderSystem {
-        /// What it says.
+    DecoderSystemFailure {
+        /// Its message.
         message: String,
-        /// The same.
+        /// The same message.
         #[source]
         source: io::Error,
     },
-    /// The process that decodes cannot be started.
+    /// The decoder process cannot be started.
     #[error("cannot start {} to decode CRAM", program.display())]
     StartDecoder {
         /// The program.
         program: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// The process that decodes ended without a word.
+    /// The decoder process ended without reporting an outcome.
     #[error(
-        "decoding record {record} of {} (or one after it) brought the decoder down ({ending}): the file is damaged; fetch \
+        "decoding record {record} of {} (or one after it) brought the decoder down ({exit_status}): the file is damaged; fetch \
          or make it again",
         path.display()
     )]
-    DecoderDied {
+    DecoderCrashed {
         /// The file.
         path: PathBuf,
-        /// 1-based number of the first record that did not come.
+        /// 1-based number of the first record that is missing.
         record: u64,
-        /// How the process ended.
-        ending: String,
+        /// Exit status of the process.
+        exit_status: String,
     },
     /// The reference cannot be read.
     #[error("cannot use the reference {}", path.display())]
-    Fasta {
+    ReadReference {
         /// The reference.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         #[source]
         source: FastaError,
     },
@@ -111,41 +111,41 @@ pub enum CramError {
         /// The contig of the header.
         contig: String,
     },
-    /// A contig is not the one the header speaks of.
+    /// A contig differs from that of the header.
     #[error(
         "contig {contig} of the reference {} is another one than the header's: {difference}; pass \
          the reference the reads were aligned to",
         reference.display()
     )]
-    OtherContig {
+    ContigMismatch {
         /// The reference.
         reference: PathBuf,
         /// The contig.
         contig: String,
-        /// `LN` or `M5`, as the reference and as the header has it.
+        /// `LN` or `M5`, of the reference and of the header.
         difference: String,
     },
-    /// htslib refused to encode.
-    #[error("htslib cannot encode the record {name}")]
-    Encode {
+    /// htslib could not encode a record.
+    #[error("htslib cannot encode the record {read_name}")]
+    EncodeRecord {
         /// The read's name.
-        name: String,
+        read_name: String,
     },
-    /// htslib refused something that should always work.
+    /// htslib failed in an operation that should always succeed.
     #[error("htslib cannot {action}")]
     Htslib {
-        /// What.
+        /// The operation.
         action: &'static str,
-        /// What the system said last.
+        /// The last error of the system.
         #[source]
         source: io::Error,
     },
-    /// Scratch space failed.
+    /// The scratch directory cannot be used.
     #[error("cannot use scratch space in {}", path.display())]
     Scratch {
         /// The directory.
         path: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         #[source]
         source: io::Error,
     },

@@ -1,7 +1,7 @@
-//! The only place that calls htslib: files, headers, records and checksums behind safe types.
+//! The only module that calls htslib: files, headers, records and checksums behind safe types.
 //!
-//! htslib counts the users of a shared reference without a lock, so opening and closing of files is done one at a time.
-//! Encoding and decoding run freely: what they share of the reference is behind htslib's own lock.
+//! htslib counts the users of a shared reference without a lock, so files are opened and closed one at a time. Encoding and
+//! decoding run in parallel: htslib's own lock protects what they share of the reference.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -14,13 +14,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hts_sys as hts;
 
-use crate::packing::{self, Core};
+use crate::htslib_layout::{self, RecordCore};
 
 /// Held while files are opened and closed.
-static OPENING: Mutex<()> = Mutex::new(());
+static OPEN_CLOSE_LOCK: Mutex<()> = Mutex::new(());
 
-fn opening() -> MutexGuard<'static, ()> {
-    OPENING.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock_open_close() -> MutexGuard<'static, ()> {
+    OPEN_CLOSE_LOCK.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn c_path(path: &Path) -> io::Result<CString> {
@@ -30,9 +30,9 @@ fn c_path(path: &Path) -> io::Result<CString> {
 /// A parsed header.
 pub(super) struct HtsHeader(NonNull<hts::sam_hdr_t>);
 
-// SAFETY: the header is owned and nothing of it is bound to a thread.
+// SAFETY: the header is owned and not bound to a thread.
 unsafe impl Send for HtsHeader {}
-// SAFETY: shared use is copying under `OPENING` only.
+// SAFETY: shared use is copying under `OPEN_CLOSE_LOCK` only.
 unsafe impl Sync for HtsHeader {}
 
 impl HtsHeader {
@@ -40,7 +40,7 @@ impl HtsHeader {
         // SAFETY: pointer and length are of one slice, which htslib copies.
         let header = unsafe { hts::sam_hdr_parse(text.len(), text.as_ptr().cast()) };
         let header = Self(NonNull::new(header)?);
-        // Parsed to the text alone so far; asking for a count parses the lines.
+        // So far only the text is stored; a request for a count parses the lines.
         // SAFETY: a live header and a literal with its NUL.
         let contigs = unsafe { hts::sam_hdr_count_lines(header.0.as_ptr(), c"SQ".as_ptr()) };
         (contigs >= 0).then_some(header)
@@ -70,9 +70,9 @@ impl Drop for HtsHeader {
 struct HtsFile(NonNull<hts::htsFile>);
 
 impl HtsFile {
-    /// A new file of version 3.0 that never embeds its reference. htslib gets a descriptor of its own.
+    /// Creates a file of version 3.0 that never embeds its reference. htslib gets a descriptor of its own.
     fn create(file: &File, opening: &MutexGuard<()>) -> io::Result<Self> {
-        silence();
+        disable_logging();
         let descriptor = file.try_clone()?.into_raw_fd();
         // SAFETY: an open descriptor, which the stream owns from here on, and literals with their NUL.
         let opened = unsafe {
@@ -105,8 +105,8 @@ impl HtsFile {
         if set == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
-    fn share_reference(&self, with: &SharedReference, _opening: &MutexGuard<()>) -> io::Result<()> {
-        // SAFETY: both are live CRAM files; htslib counts this user, which `OPENING` makes safe.
+    fn use_reference_of(&self, with: &SharedReference, _opening: &MutexGuard<()>) -> io::Result<()> {
+        // SAFETY: both are live CRAM files; htslib counts this user, which `OPEN_CLOSE_LOCK` makes safe.
         let set = unsafe {
             let refs = hts::cram_get_refs(with.0.0.as_ptr());
             hts::hts_set_opt(self.0.as_ptr(), hts::hts_fmt_option_CRAM_OPT_SHARED_REF, refs)
@@ -115,7 +115,7 @@ impl HtsFile {
     }
 
     fn close(self) -> io::Result<()> {
-        self.close_locked(&opening())
+        self.close_locked(&lock_open_close())
     }
 
     fn close_locked(self, _opening: &MutexGuard<()>) -> io::Result<()> {
@@ -128,24 +128,24 @@ impl HtsFile {
 
 impl Drop for HtsFile {
     fn drop(&mut self) {
-        let _opening = opening();
-        // SAFETY: owned. What closing says is of no interest: the file is being given up.
+        let _opening = lock_open_close();
+        // SAFETY: owned. The result of closing is ignored: the file is discarded.
         unsafe { hts::hts_close(self.0.as_ptr()) };
     }
 }
 
-/// A reference that many files read from. Contigs are loaded when first needed and dropped when the next two were.
+/// A reference that many files read. Contigs are loaded when first needed and dropped when the next two were.
 pub(super) struct SharedReference(HtsFile);
 
-// SAFETY: only its count (under `OPENING`) and its bases (under htslib's own lock) are used by several threads.
+// SAFETY: only its count (under `OPEN_CLOSE_LOCK`) and its bases (under htslib's own lock) are used by several threads.
 unsafe impl Send for SharedReference {}
 // SAFETY: as above.
 unsafe impl Sync for SharedReference {}
 
 impl SharedReference {
-    /// `fasta` has its `.fai` beside it; neither is needed afterwards, nor is the file `scratch`.
+    /// Opens a reference. `fasta` has its `.fai` beside it; neither is needed afterwards, nor is the file `scratch`.
     pub(super) fn open(fasta: &Path, scratch: &File) -> io::Result<Self> {
-        let guard = opening();
+        let guard = lock_open_close();
         let file = HtsFile::create(scratch, &guard);
         drop(guard);
         let file = file?;
@@ -155,9 +155,9 @@ impl SharedReference {
 
     /// Writes a file with a header and no records; binds the reference to the header's contigs.
     pub(super) fn write_header(&self, header: &HtsHeader, out: &File) -> io::Result<()> {
-        let guard = opening();
+        let guard = lock_open_close();
         let file = HtsFile::create(out, &guard);
-        let shared = file.as_ref().ok().map(|file| file.share_reference(self, &guard));
+        let shared = file.as_ref().ok().map(|file| file.use_reference_of(self, &guard));
         drop(guard);
         let file = file?;
         shared.unwrap_or(Ok(()))?;
@@ -170,17 +170,17 @@ impl SharedReference {
     }
 }
 
-/// Containers of records without a header before them.
-pub(super) struct Containers {
+/// A writer of containers of records, without a header before them.
+pub(super) struct ContainerWriter {
     file: HtsFile,
     data: Vec<u8>,
 }
 
-// SAFETY: the file is owned; what it shares is safe as said at [`SharedReference`].
-unsafe impl Send for Containers {}
+// SAFETY: the file is owned; its shared parts are safe as described at [`SharedReference`].
+unsafe impl Send for ContainerWriter {}
 
-impl Containers {
-    /// Starts writing to `out`, and the index of what is written to the file at `index`.
+impl ContainerWriter {
+    /// Starts writing to `out`, and the index of the containers to the file at `index`.
     pub(super) fn create(
         reference: &SharedReference,
         header: &HtsHeader,
@@ -188,11 +188,11 @@ impl Containers {
         index: &Path,
     ) -> io::Result<Self> {
         let index = c_path(index)?;
-        let guard = opening();
+        let guard = lock_open_close();
         let file = HtsFile::create(out, &guard);
-        let shared = file.as_ref().ok().map(|file| file.share_reference(reference, &guard));
+        let shared = file.as_ref().ok().map(|file| file.use_reference_of(reference, &guard));
         let copy = shared.as_ref().and_then(|_| {
-            // SAFETY: a live header, copied while no one else does.
+            // SAFETY: a live header, copied while no other thread copies it.
             let copy = NonNull::new(unsafe { hts::sam_hdr_dup(header.0.as_ptr()) })?;
             // SAFETY: a live header; counting parses the lines of the copy.
             unsafe { hts::sam_hdr_count_lines(copy.as_ptr(), c"RG".as_ptr()) };
@@ -213,12 +213,12 @@ impl Containers {
         Ok(Self { file, data: Vec::new() })
     }
 
-    /// Appends a record whose FLAG is to be `flag`.
-    pub(super) fn write(&mut self, record: godwit_model::RawRecord, flag: u16) -> io::Result<()> {
-        let core = packing::lay_out(record, flag, &mut self.data);
+    /// Appends a record with the FLAG `flag`.
+    pub(super) fn write_record(&mut self, record: godwit_model::RawRecord, flag: u16) -> io::Result<()> {
+        let core = htslib_layout::to_htslib_layout(record, flag, &mut self.data);
         // SAFETY: all-zero is a valid `bam1_t`.
         let mut bam: hts::bam1_t = unsafe { std::mem::zeroed() };
-        bam.core = to_hts(&core);
+        bam.core = to_bam1_core(&core);
         bam.data = self.data.as_mut_ptr();
         bam.l_data = self.data.len() as i32;
         bam.m_data = self.data.len() as u32;
@@ -231,7 +231,7 @@ impl Containers {
         if written < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// Encodes what is left and ends the file and its index.
+    /// Encodes the remaining records and ends the file and its index.
     pub(super) fn finish(self) -> io::Result<()> {
         // The last container is encoded here, outside of the lock that closing takes.
         // SAFETY: a live CRAM file.
@@ -243,29 +243,29 @@ impl Containers {
 }
 
 /// A CRAM file being read.
-pub(super) struct Input {
+pub(super) struct CramInput {
     record: NonNull<hts::bam1_t>,
     header: HtsHeader,
     file: HtsFile,
 }
 
-// SAFETY: everything is owned and nothing of it is bound to a thread.
-unsafe impl Send for Input {}
+// SAFETY: all fields are owned and not bound to a thread.
+unsafe impl Send for CramInput {}
 
-/// What came of reading a record.
+/// The outcome of reading a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Read {
+pub(super) enum ReadOutcome {
     Record,
     End,
     Failed,
 }
 
-impl Input {
+impl CramInput {
     /// Opens a file; the FASTA file `reference` has its `.fai` beside it and is not needed by name afterwards.
     pub(super) fn open(path: &Path, reference: Option<&Path>, threads: usize) -> io::Result<Self> {
-        silence();
+        disable_logging();
         let name = c_path(path)?;
-        let guard = opening();
+        let guard = lock_open_close();
         // SAFETY: a path and a literal with their NUL.
         let opened = unsafe { hts::hts_open_format(name.as_ptr(), c"r".as_ptr(), std::ptr::null()) };
         let file = NonNull::new(opened).map(HtsFile).ok_or_else(io::Error::last_os_error);
@@ -295,24 +295,24 @@ impl Input {
         &self.header
     }
 
-    /// Whether the container that ends every file is there.
-    pub(super) fn has_end(&self) -> bool {
+    /// Reports whether the file ends with the end-of-file container.
+    pub(super) fn has_eof_container(&self) -> bool {
         // SAFETY: a live file.
         unsafe { hts::hts_check_EOF(self.file.0.as_ptr()) != 0 }
     }
 
     /// Reads the next record.
-    pub(super) fn read(&mut self) -> Read {
+    pub(super) fn read_record(&mut self) -> ReadOutcome {
         // SAFETY: a live file, its header, and an owned record.
         match unsafe { hts::sam_read1(self.file.0.as_ptr(), self.header.0.as_ptr(), self.record.as_ptr()) } {
-            0.. => Read::Record,
-            -1 => Read::End,
-            _ => Read::Failed,
+            0.. => ReadOutcome::Record,
+            -1 => ReadOutcome::End,
+            _ => ReadOutcome::Failed,
         }
     }
 
-    /// The record that was read last: fixed fields and the rest.
-    pub(super) fn record(&self) -> (Core, &[u8]) {
+    /// Returns the record that was read last: fixed fields and the rest.
+    pub(super) fn last_record(&self) -> (RecordCore, &[u8]) {
         // SAFETY: an owned record; its data has `l_data` bytes, and none before the first was read.
         unsafe {
             let bam = self.record.as_ref();
@@ -321,24 +321,24 @@ impl Input {
             } else {
                 std::slice::from_raw_parts(bam.data, usize::try_from(bam.l_data).unwrap_or_default())
             };
-            (from_hts(&bam.core), data)
+            (from_bam1_core(&bam.core), data)
         }
     }
 }
 
-impl Drop for Input {
+impl Drop for CramInput {
     fn drop(&mut self) {
         // SAFETY: owned, and not used after this.
         unsafe { hts::bam_destroy1(self.record.as_ptr()) }
     }
 }
 
-/// MD5 of bytes that come in pieces.
+/// A running MD5.
 pub(super) struct Md5(NonNull<hts::hts_md5_context>);
 
 impl Md5 {
     pub(super) fn new() -> io::Result<Self> {
-        // SAFETY: takes nothing.
+        // SAFETY: the function has no arguments.
         let context = unsafe { hts::hts_md5_init() };
         NonNull::new(context).map(Self).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))
     }
@@ -348,8 +348,8 @@ impl Md5 {
         unsafe { hts::hts_md5_update(self.0.as_ptr(), bytes.as_ptr().cast(), bytes.len() as _) }
     }
 
-    /// The digest of everything so far, hexadecimal, and a fresh start.
-    pub(super) fn take_hex(&mut self) -> String {
+    /// Returns the digest of all bytes so far, hexadecimal, and resets it.
+    pub(super) fn finish_hex(&mut self) -> String {
         let mut digest = [0u8; 16];
         // SAFETY: room for the 16 bytes of a digest.
         unsafe {
@@ -367,18 +367,18 @@ impl Drop for Md5 {
     }
 }
 
-/// htslib prints what it thinks on stderr; errors are told by whoever called.
-fn silence() {
+/// Turns off htslib's messages on stderr; callers report errors.
+fn disable_logging() {
     // SAFETY: sets a number.
     unsafe { hts::hts_set_log_level(hts::htsLogLevel_HTS_LOG_OFF) }
 }
 
-/// A path under which htslib can open a file that has no name.
-pub(super) fn path_of(file: &File) -> std::path::PathBuf {
+/// Returns a path under which htslib can open an unnamed file.
+pub(super) fn descriptor_path(file: &File) -> std::path::PathBuf {
     format!("/proc/self/fd/{}", file.as_raw_fd()).into()
 }
 
-fn to_hts(core: &Core) -> hts::bam1_core_t {
+fn to_bam1_core(core: &RecordCore) -> hts::bam1_core_t {
     hts::bam1_core_t {
         pos: core.position,
         tid: core.contig,
@@ -395,8 +395,8 @@ fn to_hts(core: &Core) -> hts::bam1_core_t {
     }
 }
 
-fn from_hts(core: &hts::bam1_core_t) -> Core {
-    Core {
+fn from_bam1_core(core: &hts::bam1_core_t) -> RecordCore {
+    RecordCore {
         contig: core.tid,
         position: core.pos,
         bin: core.bin,

@@ -1,32 +1,32 @@
-//! CRAM (CRAMv3, 2023-05-24) through htslib, which decodes what every other writer made.
+//! CRAM (CRAMv3, 2023-05-24) through htslib, which decodes the files of every other writer.
 //!
-//! Flows in: packed records and their reference. Flows out: parts of a CRAM file, each encoded by itself
-//! ([`Encoder`], [`PartEncoder`]), with the index of all ([`write_index`]). The other way: a CRAM file of any origin as
-//! chunks of packed records that later code may trust ([`Reader`]), decoded by another process ([`decode`]).
+//! Flows in: packed records and their reference. Flows out: parts of a CRAM file, each encoded independently ([`Encoder`],
+//! [`PartEncoder`]), with the index of all ([`write_index`]). In the other direction: a CRAM file of any origin as buffers
+//! of packed records that later code may trust ([`Reader`]), decoded by another process ([`run_decoder`]).
 //!
-//! References come from the file that is given, never from a network: htslib is built without one. All of htslib that is
-//! used is behind `htslib.rs`.
+//! References are the given files, never fetched from a network: htslib is built without network support. All calls of
+//! htslib are in `htslib.rs`.
 
-mod decode;
+mod crai;
 mod decoder;
+mod decoder_process;
 mod encoder;
 mod error;
 mod htslib;
-mod index;
-mod packing;
+mod htslib_layout;
 mod reader;
 mod reference;
 
 #[cfg(test)]
 mod tests;
 
-pub use decode::{DecodeRequest, decode};
+pub use crai::{IndexEntry, write_index};
 pub use decoder::Decoder;
+pub use decoder_process::{DecodeRequest, run_decoder};
 pub use encoder::{Encoder, PartEncoder};
 pub use error::CramError;
-pub use index::{IndexEntry, write_index};
 pub use reader::{DECODE_VERB, Reader};
-pub use reference::{ChecksumScan, Checksums, Reference};
+pub use reference::{ChecksumScan, Reference, ReferenceChecksums};
 
 /// The container that ends every file of version 3 (CRAMv3 §9).
 pub const EOF_CONTAINER: [u8; 38] = [

@@ -1,8 +1,8 @@
-//! A CRAM file of a stranger as its header and chunks of checked records, decoded by a process of its own.
+//! An untrusted CRAM file: its header and buffers of checked records, decoded by a separate process.
 //!
-//! htslib believes what a file says about itself in places where that lets it write beyond its memory, or take gigabytes
-//! for a few bytes of input (`docs/decisions/0005-cram-with-vendored-htslib.md`). A process of its own, with a limit on its
-//! memory, turns both into an error that names the file.
+//! htslib trusts the sizes in a file where they let it write beyond its memory, or take gigabytes for a few bytes of input
+//! (`docs/decisions/0005-cram-with-vendored-htslib.md`). A separate process, with a memory limit, turns both into an error with
+//! the file's name.
 
 use std::io::BufReader;
 use std::os::unix::process::ExitStatusExt;
@@ -10,30 +10,30 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use godwit_formats::bam::{DamagedRecord, RecordChunk, check_record};
-use godwit_formats::sam::{Header, UnusableHeader};
+use godwit_formats::bam::{DamagedRecordError, RecordBuffer, check_record};
+use godwit_formats::sam::{FileHeaderError, Header};
 use godwit_formats::unaligned::RecordSource;
 use godwit_model::Genome;
 use libc::SIGXCPU;
 
-use crate::decode::{DecodeRequest, Kind, LENGTH_BYTES, PATIENCE_SECONDS, read_message};
+use crate::decoder_process::{CPU_SECONDS_PER_THREAD, DecodeRequest, LENGTH_PREFIX_BYTES, MessageKind, read_message};
 use crate::error::CramError;
 
-/// Name of the verb of the program that calls [`crate::decode`].
+/// Name of the verb of the program that calls [`crate::run_decoder`].
 pub const DECODE_VERB: &str = "decode-cram";
 
-/// How long a decoder whose output ended may take to be gone.
-const EXIT_PATIENCE: Duration = Duration::from_secs(5);
+/// Timeout for the exit of a decoder whose output has ended.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Reads a CRAM file that nobody vouched for.
+/// A reader of an untrusted CRAM file.
 #[derive(Debug)]
 pub struct Reader {
     path: PathBuf,
     child: Child,
     messages: BufReader<ChildStdout>,
     message: Vec<u8>,
-    /// Bytes of the message that were read.
-    at: usize,
+    /// Bytes of the message that were consumed.
+    message_offset: usize,
     header: Header,
     genome: Genome,
     records: u64,
@@ -42,11 +42,11 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Has `program`, which is godwit itself, decode a file, and reads its header. Without a reference only files that hold
-    /// none of it can be read: unaligned reads, or an embedded reference.
+    /// Starts `program`, which is godwit itself, to decode a file, and reads its header. Without a reference, only files
+    /// that contain no reference-based data can be read: unaligned reads, or an embedded reference.
     ///
     /// # Errors
-    /// [`CramError`] about the file, its header, or a reference that is another one.
+    /// [`CramError`] about the file, its header, or a reference that does not match.
     pub fn open(program: &Path, request: &DecodeRequest) -> Result<Self, CramError> {
         let path = request.path.clone();
         let mut command = Command::new(program);
@@ -64,109 +64,111 @@ impl Reader {
             child,
             messages: BufReader::with_capacity(1 << 16, stdout),
             message: Vec::new(),
-            at: 0,
+            message_offset: 0,
             header: Header::default(),
             genome: Genome::default(),
             records: 0,
             file_bytes,
             ended: false,
         };
-        if reader.next_message()? != Kind::Header {
-            return Err(reader.broke_off());
+        if reader.next_message()? != MessageKind::Header {
+            return Err(reader.decoder_crash_error());
         }
-        let unusable = |source| UnusableHeader { path: reader.path.clone(), source };
+        let unusable = |source| FileHeaderError { path: reader.path.clone(), source };
         reader.header = Header::parse(&reader.message).map_err(unusable)?;
         reader.genome = reader.header.genome().map_err(unusable)?;
         reader.message.clear();
         Ok(reader)
     }
 
-    /// The header.
+    /// Returns the header.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// The contigs.
+    /// Returns the contigs.
     pub fn genome(&self) -> &Genome {
         &self.genome
     }
 
-    /// Replaces the records of `out` by the next ones: about `max_bytes`, at least one record. False, with no records, at
-    /// the end of the file.
+    /// Replaces the records of `out` by the next ones: about `max_bytes`, at least one record. Returns false, with no
+    /// records, at the end of the file.
     ///
     /// # Errors
-    /// [`CramError`] naming the record; `out` then holds the good records before it.
-    pub fn read_chunk(&mut self, out: &mut RecordChunk, max_bytes: usize) -> Result<bool, CramError> {
-        out.fill(self.records, max_bytes, |data| {
+    /// [`CramError`] with the record; `out` then holds the valid records before it.
+    pub fn read_chunk(&mut self, out: &mut RecordBuffer, max_bytes: usize) -> Result<bool, CramError> {
+        out.fill_with(self.records, max_bytes, |data| {
             let more = self.read_record(data)?;
             self.records += u64::from(more);
             Ok(more)
         })
     }
 
-    /// Appends one record; false at the end of the file.
+    /// Appends one record; returns false at the end of the file.
     fn read_record(&mut self, out: &mut Vec<u8>) -> Result<bool, CramError> {
-        while self.at == self.message.len() && !self.ended {
+        while self.message_offset == self.message.len() && !self.ended {
             match self.next_message()? {
-                Kind::Records => {}
-                Kind::End => self.ended = true,
-                _ => return Err(self.broke_off()),
+                MessageKind::Records => {}
+                MessageKind::End => self.ended = true,
+                _ => return Err(self.decoder_crash_error()),
             }
         }
         if self.ended {
             return Ok(false);
         }
-        let Some(record) = sized(&self.message[self.at..]) else { return Err(self.broke_off()) };
+        let Some(record) = length_prefixed(&self.message[self.message_offset..]) else {
+            return Err(self.decoder_crash_error());
+        };
         let start = out.len();
         out.extend_from_slice(record);
-        self.at += LENGTH_BYTES + record.len();
+        self.message_offset += LENGTH_PREFIX_BYTES + record.len();
         match check_record(&out[start..], self.genome.contigs().len()) {
             Ok(_) => Ok(true),
-            Err(source) => Err(DamagedRecord { path: self.path.clone(), record: self.records + 1, source }.into()),
+            Err(source) => Err(DamagedRecordError { path: self.path.clone(), record: self.records + 1, source }.into()),
         }
     }
 
-    /// The next message, where it is no failure.
-    fn next_message(&mut self) -> Result<Kind, CramError> {
-        self.at = 0;
+    /// Reads the next message; a reported failure becomes an error.
+    fn next_message(&mut self) -> Result<MessageKind, CramError> {
+        self.message_offset = 0;
         let Some(kind) = read_message(&mut self.messages, &mut self.message) else {
             self.message.clear();
-            return Err(self.broke_off());
+            return Err(self.decoder_crash_error());
         };
         let message = || String::from_utf8_lossy(&self.message).into_owned();
         match kind {
-            Kind::Failure => Err(CramError::Decoder { message: message() }),
-            Kind::SystemFailure => {
+            MessageKind::Failure => Err(CramError::DecoderFailure { message: message() }),
+            MessageKind::SystemFailure => {
                 let source = std::io::Error::other(message());
-                Err(CramError::DecoderSystem { message: message(), source })
+                Err(CramError::DecoderSystemFailure { message: message(), source })
             }
             kind => Ok(kind),
         }
     }
 
-    /// The error of a decoder that did not say how it ended.
-    fn broke_off(&mut self) -> CramError {
+    /// Returns the error of a decoder that ended without reporting an outcome.
+    fn decoder_crash_error(&mut self) -> CramError {
         let (path, record) = (self.path.clone(), self.records + 1);
-        let deadline = Instant::now() + EXIT_PATIENCE;
+        let deadline = Instant::now() + EXIT_TIMEOUT;
         while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(2));
         }
-        // One that goes on has said something that makes no sense: it is of no use any more.
+        // A running decoder has sent an invalid message, so it is stopped.
         let _ = self.child.kill();
-        let ending = self.child.wait().map_or_else(|error| error.to_string(), ending);
-        CramError::DecoderDied { path, record, ending }
+        let exit_status = self.child.wait().map_or_else(|error| error.to_string(), describe_exit_status);
+        CramError::DecoderCrashed { path, record, exit_status }
     }
 }
 
-/// The bytes behind a size.
-fn sized(bytes: &[u8]) -> Option<&[u8]> {
+/// Returns the bytes behind a size; `None` where they are incomplete.
+fn length_prefixed(bytes: &[u8]) -> Option<&[u8]> {
     let (size, rest) = bytes.split_first_chunk()?;
     rest.get(..u32::from_le_bytes(*size) as usize)
 }
 
-fn ending(status: ExitStatus) -> String {
+fn describe_exit_status(status: ExitStatus) -> String {
     match (status.signal(), status.code()) {
-        (Some(SIGXCPU), _) => format!("no record came in {PATIENCE_SECONDS} s of work"),
+        (Some(SIGXCPU), _) => format!("no record came in {CPU_SECONDS_PER_THREAD} s of work"),
         (Some(signal), _) => format!("signal {signal}"),
         (None, code) => format!("exit status {}", code.unwrap_or_default()),
     }
@@ -174,7 +176,7 @@ fn ending(status: ExitStatus) -> String {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        // Both fail only for a child that is gone already.
+        // Both fail only for a child that has already exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -189,16 +191,16 @@ impl RecordSource for Reader {
         &self.header
     }
 
-    fn read_chunk(
+    fn read_records(
         &mut self,
-        chunk: &mut RecordChunk,
+        chunk: &mut RecordBuffer,
         max_bytes: usize,
     ) -> Result<bool, Box<dyn std::error::Error + Send + Sync>> {
         Ok(Self::read_chunk(self, chunk, max_bytes)?)
     }
 
-    /// All or nothing: htslib does not say how far it is.
-    fn bytes_read(&self) -> u64 {
+    /// Returns all bytes or none: htslib does not report its position.
+    fn compressed_bytes_read(&self) -> u64 {
         self.file_bytes.filter(|_| self.ended).unwrap_or_default()
     }
 }

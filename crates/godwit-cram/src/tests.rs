@@ -5,19 +5,19 @@ use godwit_model::RawRecord;
 use proptest::prelude::*;
 
 use super::*;
-use crate::packing::{lay_out, pack};
+use crate::htslib_layout::{pack_record, to_htslib_layout};
 
-const SQ: &str = "@HD\tVN:1.6\tSO:coordinate\n@SQ\tSN:a\tLN:400\n@RG\tID:g\tSM:s\n";
+const HEADER_TEXT: &str = "@HD\tVN:1.6\tSO:coordinate\n@SQ\tSN:a\tLN:400\n@RG\tID:g\tSM:s\n";
 
-/// 400 bases, and the FASTA file that holds them.
-fn reference(directory: &std::path::Path) -> (String, std::path::PathBuf) {
+/// Writes a FASTA file of 400 bases; returns the bases and the path.
+fn write_reference(directory: &std::path::Path) -> (String, std::path::PathBuf) {
     let bases: String = (0..400u32).map(|at| char::from(b"ACGT"[(at * at / 7 + at / 3) as usize % 4])).collect();
     let path = directory.join("a.fa");
     std::fs::write(&path, format!(">a\n{}\n{}\n", &bases[..200], &bases[200..])).unwrap();
     (bases, path)
 }
 
-fn packed(header: &Header, line: &str) -> Vec<u8> {
+fn encode_line(header: &Header, line: &str) -> Vec<u8> {
     let mut record = Vec::new();
     LineEncoder::new(&header.genome().unwrap()).encode(line.as_bytes(), &mut record).unwrap();
     record
@@ -33,13 +33,13 @@ proptest! {
         let header = Header::parse(b"@SQ\tSN:a\tLN:1000000\n").unwrap();
         let cigar = if ops == 0 { "*".to_owned() } else { "1M1I".repeat(ops / 2) + if ops % 2 == 1 { "1M" } else { "" } };
         let bases = if ops == 0 { "ACGTN".to_owned() } else { "A".repeat(ops) };
-        let record = packed(&header, &format!("{name}\t0\ta\t7\t60\t{cigar}\t*\t0\t0\t{bases}\t*{tags}"));
+        let record = encode_line(&header, &format!("{name}\t0\ta\t7\t60\t{cigar}\t*\t0\t0\t{bases}\t*{tags}"));
         let mut data = Vec::new();
-        let flag = RawRecord::trusted(&record).flag();
-        let core = lay_out(RawRecord::trusted(&record), flag, &mut data);
+        let flag = RawRecord::from_trusted_bytes(&record).flag();
+        let core = to_htslib_layout(RawRecord::from_trusted_bytes(&record), flag, &mut data);
         prop_assert_eq!(core.cigar_ops as usize, ops);
         let mut again = Vec::new();
-        prop_assert!(pack(&core, &data, &mut again).is_some());
+        prop_assert!(pack_record(&core, &data, &mut again).is_some());
         prop_assert_eq!(again, record);
     }
 }
@@ -47,8 +47,8 @@ proptest! {
 #[test]
 fn parts_behind_one_header_are_a_file() {
     let directory = tempfile::tempdir().unwrap();
-    let (bases, fasta) = reference(directory.path());
-    let header = Header::parse(SQ.as_bytes()).unwrap();
+    let (bases, fasta) = write_reference(directory.path());
+    let header = Header::parse(HEADER_TEXT.as_bytes()).unwrap();
     let opened = Reference::open(&fasta, directory.path()).unwrap();
     let encoder = Encoder::new(&header, &opened, directory.path()).unwrap();
     let path = directory.path().join("a.cram");
@@ -56,15 +56,15 @@ fn parts_behind_one_header_are_a_file() {
     file.write_all(encoder.header_bytes()).unwrap();
     let mut expected = Vec::new();
     for part in 0..3usize {
-        let mut encoder = encoder.part().unwrap();
+        let mut encoder = encoder.start_part().unwrap();
         for at in (part * 100)..(part * 100 + 90) {
             let line = format!(
                 "r{at}\t0\ta\t{}\t9\t10M\t*\t0\t0\t{}\tABCDEFGHIJ\tXY:i:{at}\tRG:Z:g",
                 at + 1,
                 &bases[at..at + 10]
             );
-            let record = packed(&header, &line);
-            encoder.write(RawRecord::trusted(&record), 0).unwrap();
+            let record = encode_line(&header, &line);
+            encoder.write(RawRecord::from_trusted_bytes(&record), 0).unwrap();
             expected.push(record);
         }
         let index = encoder.finish(&mut file).unwrap();
@@ -79,10 +79,10 @@ fn parts_behind_one_header_are_a_file() {
     }
     assert_eq!(found.len(), 270);
     for (found, expected) in found.iter().zip(&expected) {
-        let (found, expected) = (RawRecord::trusted(found), RawRecord::trusted(expected));
+        let (found, expected) = (RawRecord::from_trusted_bytes(found), RawRecord::from_trusted_bytes(expected));
         assert_eq!(
-            found.bytes()[..found.bytes().len() - found.tags().len()],
-            expected.bytes()[..expected.bytes().len() - expected.tags().len()]
+            found.bytes()[..found.bytes().len() - found.tag_bytes().len()],
+            expected.bytes()[..expected.bytes().len() - expected.tag_bytes().len()]
         );
         assert_eq!(found.tag(*b"XY"), expected.tag(*b"XY"));
         assert_eq!(found.tag(*b"MD"), Some((b'Z', &b"10"[..])));
@@ -92,14 +92,14 @@ fn parts_behind_one_header_are_a_file() {
 }
 
 #[test]
-fn a_part_that_is_given_up_leaves_nothing() {
+fn a_dropped_part_leaves_no_files() {
     let directory = tempfile::tempdir().unwrap();
-    let (bases, fasta) = reference(directory.path());
-    let header = Header::parse(SQ.as_bytes()).unwrap();
+    let (bases, fasta) = write_reference(directory.path());
+    let header = Header::parse(HEADER_TEXT.as_bytes()).unwrap();
     let encoder = Encoder::new(&header, &Reference::open(&fasta, directory.path()).unwrap(), directory.path()).unwrap();
-    let mut part = encoder.part().unwrap();
-    let record = packed(&header, &format!("r\t0\ta\t1\t9\t10M\t*\t0\t0\t{}\t*", &bases[..10]));
-    part.write(RawRecord::trusted(&record), 0).unwrap();
+    let mut part = encoder.start_part().unwrap();
+    let record = encode_line(&header, &format!("r\t0\ta\t1\t9\t10M\t*\t0\t0\t{}\t*", &bases[..10]));
+    part.write(RawRecord::from_trusted_bytes(&record), 0).unwrap();
     drop(part);
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
 }

@@ -1,45 +1,45 @@
-//! Aligners: blocks of reads in, blocks of aligned records and duplicate signatures out, in the same order.
+//! Aligners. Input: blocks of reads. Output: blocks of aligned records and duplicate signatures, in the same order.
 //!
-//! An aligner is split into three: a [`BlockWriter`] for the thread that feeds it, a [`BlockReader`] for the thread that
-//! takes its answers, and a [`ChildHandle`] for whoever must wait for it or stop it. Feeding and taking must go on at the
-//! same time: the child reads at most one block ahead and answers one block behind.
+//! An aligner has three handles: a [`BlockWriter`] for the thread that sends reads, a [`BlockReader`] for the thread that
+//! receives the aligned blocks, and a [`ChildHandle`] to wait for it or stop it. Sending and receiving must run in parallel:
+//! the child reads at most one block ahead and responds one block behind.
 
+mod block_encoder;
+mod block_io;
 pub mod bwa;
 mod choice;
-mod encode;
-mod ends;
-pub mod foreign;
 pub mod minimap2;
 mod pipe_reader;
+mod pipe_session;
 mod pipe_writer;
-pub mod protocol;
-mod session;
+pub mod sam_program;
+pub mod stream_metadata;
 pub mod template;
 
 use arrow_array::RecordBatch;
 use godwit_model::{BlockId, DuplicateCounts, EndSignature, Genome, PairSignature};
 
 pub use crate::ChildHandle;
+pub use block_encoder::{BlockEncoder, StreamEncoder};
+pub use block_io::{BlockReader, BlockWriter};
 pub use choice::AlignerChoice;
-pub use encode::{BlockEncoder, StreamEncoder};
-pub use ends::{BlockReader, BlockWriter};
 pub use pipe_reader::{BlockPart, PipeReader};
+pub use pipe_session::PipeSession;
 pub use pipe_writer::PipeWriter;
-pub use protocol::{BlockEnd, BlockHeader, Hello};
-pub use session::Session;
+pub use stream_metadata::{AlignerInfo, BlockEnd, BlockHeader};
 
-/// One aligned block.
+/// An aligned block.
 #[derive(Debug)]
 pub struct AlignedBlock {
-    /// The block.
+    /// Id of the block.
     pub id: BlockId,
-    /// Reads that went in.
+    /// Number of reads in the input.
     pub reads: u64,
-    /// Records that came out, over all batches.
+    /// Number of records in the output, over all batches.
     pub records: u64,
     /// Batches of `schema::alignments`, in the aligner's order; about 4 MiB each.
     pub batches: Vec<RecordBatch>,
-    /// Mates that were neighbours, joined; unsorted.
+    /// Pairs of mates that were neighbours; unsorted.
     pub pairs: Vec<PairSignature>,
     /// Reads without a mapped mate; unsorted.
     pub ends: Vec<EndSignature>,
@@ -47,40 +47,40 @@ pub struct AlignedBlock {
     pub counts: DuplicateCounts,
 }
 
-/// Whether records depend on where the reads are cut.
+/// Dependence of records on the block borders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Identity {
-    /// They do not: blocks may be aligned apart, anywhere, and give the records of one run.
-    AcrossBlocks,
-    /// They may: only one process that sees a lane from its first read to its last gives the records of one run.
-    SingleStream,
+pub enum BlockDependence {
+    /// Records do not depend on borders: blocks may be aligned separately, anywhere, with the records of one process.
+    Independent,
+    /// Records may depend on borders: one process must read a lane from its first read to its last.
+    Dependent,
 }
 
-impl Identity {
-    /// As reports have it.
-    pub fn name(self) -> &'static str {
+impl BlockDependence {
+    /// Returns the text in reports.
+    pub fn report_label(self) -> &'static str {
         match self {
-            Self::AcrossBlocks => "across blocks",
-            Self::SingleStream => "single stream only",
+            Self::Independent => "across blocks",
+            Self::Dependent => "single stream only",
         }
     }
 }
 
-/// A running aligner that has told who it is.
+/// A running aligner whose [`AlignerInfo`] was received.
 pub trait Aligner {
-    /// Versions and contigs.
-    fn hello(&self) -> &Hello;
+    /// Returns versions and contigs.
+    fn info(&self) -> &AlignerInfo;
 
-    /// What the aligner may keep from read to read.
-    fn identity(&self) -> Identity {
-        Identity::AcrossBlocks
+    /// Returns whether the aligner may carry state from read to read.
+    fn block_dependence(&self) -> BlockDependence {
+        BlockDependence::Independent
     }
 
-    /// The contigs the aligner reports positions on.
+    /// Returns the contigs on which the aligner reports positions.
     fn genome(&self) -> &Genome {
-        &self.hello().genome
+        &self.info().genome
     }
 
-    /// The three ends of the running program.
+    /// Splits the aligner into writer, reader and process handle.
     fn split(self) -> (BlockWriter, BlockReader, ChildHandle);
 }

@@ -1,7 +1,7 @@
-//! Variant callers: aligned reads and a region in, the text of a VCF out.
+//! Variant callers. Input: aligned reads and a region. Output: VCF text.
 //!
-//! A caller is a program, or several that read from each other. It is started once for each region and sees no more of
-//! the genome than it is shown. What its records mean, and which of them count, is not decided here.
+//! A caller is one program, or several joined by pipes. It is started once for each region and sees only the padded region
+//! of the genome. This module does not interpret its records or decide which of them count.
 
 pub mod bcftools;
 mod choice;
@@ -9,130 +9,129 @@ pub mod freebayes;
 mod gatk;
 pub mod joint;
 pub mod mutect2;
-mod region;
+mod region_argument;
 pub mod template;
 
 use std::path::{Path, PathBuf};
 
 use godwit_model::Region;
 
-use crate::{Chain, EngineError};
+use crate::{EngineError, ProcessPipeline};
 
 pub use choice::CallerChoice;
 
-/// What a caller is to look at.
+/// The inputs and resources of one start of a caller.
 #[derive(Clone, Copy, Debug)]
-pub struct RegionWork<'a> {
-    /// The reference, FASTA, with its `.fai` beside it.
+pub struct CallerInvocation<'a> {
+    /// Path of the reference, FASTA, with its `.fai` beside it.
     pub reference: &'a Path,
-    /// Aligned reads, BAM or CRAM, or GVCFs, each with its index beside it: one file, or those of several samples on the
+    /// Paths of aligned reads, BAM or CRAM, or of GVCFs, each with its index beside it: one file, or several samples on the
     /// same contigs.
     pub reads: &'a [PathBuf],
-    /// The healthy tissue beside a tumour, which `reads` then are of.
-    pub normal: Option<Normal<'a>>,
-    /// Stretches of one contig, ascending, apart from each other; at least one.
-    pub stretches: &'a [Region],
-    /// Copies of the contig there; `None`: whatever the caller takes for granted.
+    /// Reads of the matched normal, if `reads` are of a tumour.
+    pub normal_reads: Option<NormalReads<'a>>,
+    /// Padded intervals, ascending and disjoint; at least one. All are on one contig unless the caller takes region lists.
+    pub regions: &'a [Region],
+    /// Ploidy of the contig there; `None`: the caller's default.
     pub ploidy: Option<u8>,
-    /// A private directory that is this region's alone.
+    /// A private directory of this region.
     pub directory: &'a Path,
-    /// Where the VCF goes, plain or compressed.
+    /// Path of the VCF to write, plain or compressed.
     pub output: &'a Path,
     /// Threads of the caller, at least 1.
     pub threads: usize,
-    /// Memory it may take, bytes.
+    /// Memory limit, bytes.
     pub memory_bytes: u64,
 }
 
-/// Reads of healthy tissue.
+/// Reads of the matched normal of a tumour.
 #[derive(Clone, Copy, Debug)]
-pub struct Normal<'a> {
-    /// BAM or CRAM, with its index beside it.
+pub struct NormalReads<'a> {
+    /// Path of a BAM or CRAM, with its index beside it.
     pub reads: &'a Path,
-    /// The one sample that it is of.
+    /// Its only sample.
     pub sample: &'a str,
 }
 
-/// What calling by region has to know of a caller.
+/// The properties of a caller that calling by region depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Habits {
-    /// Bases it has to see on either side of a region, so that what it finds there is what it would find in one run.
+pub struct Capabilities {
+    /// Bases that it needs on either side of a region, so that its calls there equal those of one run over everything.
     pub padding_bases: u32,
-    /// Memory of one process, bytes, where nothing else is said.
+    /// Default memory of one process, bytes.
     pub memory_bytes: u64,
-    /// Whether numbers in its records may depend on where the genome is cut.
+    /// True if numbers in its records may depend on the region grid.
     pub depends_on_grid: bool,
-    /// It writes a record for every stretch without variants too. Such records end where they are told to, so nothing is
-    /// shown beyond that.
-    pub blocks: bool,
-    /// Whether it needs a sequence dictionary (`REF.dict`) beside the reference.
+    /// True if it also writes reference blocks. They end where the shown intervals end, so no padding is shown.
+    pub writes_reference_blocks: bool,
+    /// True if it needs a sequence dictionary (`REF.dict`) beside the reference.
     pub needs_dictionary: bool,
     /// True if the caller reads a reference that is compressed with bgzip.
     pub reads_bgzf_reference: bool,
-    /// Whether it takes GVCFs, not reads.
-    pub gvcfs: bool,
-    /// Whether it calls a tumour beside a normal.
-    pub pairs: bool,
-    /// Whether one process of it can be told several stretches, on several contigs too.
-    pub lists: bool,
-    /// Whether what it writes of a region depends on nothing of the file but the header and the reads there, so that it may be
-    /// started while the rest of the file is not written yet. Of a program that is not known this cannot be said: it may
-    /// estimate depth or insert sizes from all of the file.
-    pub region_alone: bool,
+    /// True if it reads GVCFs instead of reads.
+    pub takes_gvcfs: bool,
+    /// True if it calls a tumour with a matched normal.
+    pub takes_tumor_normal_pairs: bool,
+    /// True if one process of it accepts several intervals, also on several contigs.
+    pub takes_region_lists: bool,
+    /// True if its records of a region depend only on the header and the reads there, so that it may be started while the
+    /// rest of the file is not written yet. False for unknown programs: they may estimate depth or insert sizes from the
+    /// whole file.
+    pub depends_on_region_only: bool,
 }
 
-impl Habits {
-    /// What holds for a caller of which nothing more is known.
-    pub(crate) const USUAL: Self = Self {
+impl Capabilities {
+    /// The capabilities of a caller about which nothing else is known.
+    pub(crate) const DEFAULT: Self = Self {
         padding_bases: 1000,
         memory_bytes: 4 << 30,
         depends_on_grid: true,
-        blocks: false,
+        writes_reference_blocks: false,
         needs_dictionary: false,
         reads_bgzf_reference: true,
-        gvcfs: false,
-        pairs: false,
-        lists: true,
-        region_alone: false,
+        takes_gvcfs: false,
+        takes_tumor_normal_pairs: false,
+        takes_region_lists: true,
+        depends_on_region_only: false,
     };
 }
 
-/// A caller that was found.
+/// An installed variant caller.
 pub trait Caller: Send + Sync {
-    /// Its name: the word for it, or the template's program.
+    /// Returns its name: the option value, or the template's program.
     fn name(&self) -> &str;
 
-    /// Its version; empty where it tells none.
+    /// Returns its version; empty if it reports none.
     fn version(&self) -> &str;
 
-    /// The command line as a header shows it: what changes records, without files and regions.
+    /// Returns the command line for headers: the options that change records, without files and regions.
     fn command_line(&self) -> String;
 
-    /// How it is to be treated.
-    fn habits(&self) -> Habits;
+    /// Returns its capabilities.
+    fn capabilities(&self) -> Capabilities;
 
-    /// Starts what has to end before the caller is started on a region; most callers need nothing.
+    /// Starts the processes that must finish before the caller starts on a region; most callers have none.
     ///
     /// # Errors
     /// As for [`Caller::start`].
-    fn prepare(&self, _work: &RegionWork) -> Result<Option<Chain>, EngineError> {
+    fn prepare(&self, _work: &CallerInvocation) -> Result<Option<ProcessPipeline>, EngineError> {
         Ok(None)
     }
 
-    /// Starts it on a region.
+    /// Starts the caller on a region.
     ///
     /// # Errors
-    /// [`EngineError::Io`]; [`EngineError::Arguments`] for a ploidy that it cannot do.
-    fn start(&self, work: &RegionWork) -> Result<Chain, EngineError>;
+    /// [`EngineError::Io`] if it does not start; [`EngineError::Arguments`] for an unsupported ploidy.
+    fn start(&self, work: &CallerInvocation) -> Result<ProcessPipeline, EngineError>;
 }
 
-/// Words of an option that names further options of a caller.
+/// Splits the option text of a caller into words.
 ///
 /// # Errors
-/// [`EngineError::Arguments`] for an open quote, or for one of `refused`, with what to use instead.
-fn words(caller: &str, text: &str, refused: &[&[(&str, &str)]]) -> Result<Vec<String>, EngineError> {
+/// [`EngineError::Arguments`] for an unclosed quote, or for one of `refused`, with the alternative.
+fn split_caller_options(caller: &str, text: &str, refused: &[&[(&str, &str)]]) -> Result<Vec<String>, EngineError> {
     let wrong = |message| EngineError::Arguments { message };
-    let words = crate::words::split(text)
+    let words = crate::command_template::split_shell_words(text)
         .ok_or_else(|| wrong(format!("the options of {caller} {text:?} have a quote that is not closed")))?;
     for word in &words {
         let is = |option: &str| match option.strip_prefix("--") {
@@ -146,8 +145,8 @@ fn words(caller: &str, text: &str, refused: &[&[(&str, &str)]]) -> Result<Vec<St
     Ok(words)
 }
 
-/// The program's file, opened for what it prints.
-fn output_file(work: &RegionWork) -> Result<std::fs::File, EngineError> {
+/// Creates the file that receives the program's stdout.
+fn create_output_file(work: &CallerInvocation) -> Result<std::fs::File, EngineError> {
     std::fs::File::create(work.output).map_err(|source| EngineError::Io {
         program: work.output.to_owned(),
         action: "create",

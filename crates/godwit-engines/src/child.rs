@@ -1,11 +1,11 @@
-//! A child process that leaves no orphan and no riddle.
+//! Supervised child processes.
 //!
-//! It dies with godwit, its last lines on stderr are kept, and its end is turned into an [`EngineError`]. What is said on
-//! its stdin and stdout is none of this module's business.
+//! A child ends with godwit, the last lines of its stderr are kept, and its exit becomes an [`EngineError`]. This module
+//! does not interpret its stdin and stdout.
 
-mod chain;
-mod minder;
-mod system;
+mod descriptors;
+mod process_pipeline;
+mod supervisor;
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -17,91 +17,91 @@ use std::time::{Duration, Instant};
 
 use godwit_process::Signal;
 
-use crate::aligner::protocol;
+use crate::aligner::stream_metadata;
 use crate::{EngineError, ExitCause};
-pub use chain::{Chain, Link};
-use minder::Tail;
+pub use process_pipeline::{PipelineCommand, ProcessPipeline};
+use supervisor::StderrTail;
 
-/// How long a child that closed its pipes may take to be gone. It only has to give its memory back.
-const EXIT_PATIENCE: Duration = Duration::from_secs(30);
-/// How often a child is looked at while waiting.
-const POLL: Duration = Duration::from_millis(5);
-/// Bytes a pipe holds: more than the 64 KiB of Linux means fewer switches between the processes. The most a user without
-/// privileges may ask for.
+/// Maximum time until a child that closed its pipes exits. It only has to free its memory.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(30);
+/// Interval between checks for the child's exit.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+/// Capacity of a pipe, bytes: more than the 64 KiB of Linux means fewer context switches. It is the maximum for users
+/// without privileges.
 const PIPE_BYTES: i32 = 1 << 20;
-/// Exit status of a program that refused its arguments.
-const EXIT_USAGE: i32 = protocol::EXIT_USAGE as i32;
+/// Exit status of a program that rejected its arguments.
+const USAGE_EXIT_STATUS: i32 = stream_metadata::EXIT_USAGE as i32;
 
-/// What everyone who deals with a child shares.
+/// The state of a child that its handle, reader and writer share.
 pub(crate) struct ChildState {
     program: PathBuf,
     command_line: String,
     child: Mutex<Child>,
-    tail: Arc<Tail>,
+    stderr_tail: Arc<StderrTail>,
     version: OnceLock<String>,
-    stopped: AtomicBool,
+    is_killed_by_godwit: AtomicBool,
 }
 
 /// A started child and its pipes.
-pub(crate) struct Started {
+pub(crate) struct PipedChild {
     pub(crate) state: Arc<ChildState>,
     pub(crate) stdin: ChildStdin,
     pub(crate) stdout: ChildStdout,
 }
 
-/// Has the child find that end of a pipe as `/dev/fd/3`.
+/// Passes the reading end of a pipe to the child as `/dev/fd/3`.
 pub(crate) fn pass_second_input(command: &mut Command, end: std::io::PipeReader) {
-    system::widen_pipe(&end, PIPE_BYTES);
-    system::pass_as_descriptor_3(command, end);
+    descriptors::set_pipe_capacity(&end, PIPE_BYTES);
+    descriptors::pass_as_descriptor_3(command, end);
 }
 
 /// Starts a program with pipes on all three standard streams.
-pub(crate) fn start(program: PathBuf, mut command: Command) -> Result<Started, EngineError> {
+pub(crate) fn start_piped(program: PathBuf, mut command: Command) -> Result<PipedChild, EngineError> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
-    let state = spawn(program, command)?;
+    let state = spawn_in_group(program, command)?;
     let (stdin, stdout) = {
         let mut child = state.lock();
         (child.stdin.take(), child.stdout.take())
     };
     let (Some(stdin), Some(stdout)) = (stdin, stdout) else {
-        return Err(state.io("start", std::io::Error::other("its pipes are missing")));
+        return Err(state.io_error("start", std::io::Error::other("its pipes are missing")));
     };
-    system::widen_pipe(&stdin, PIPE_BYTES);
-    system::widen_pipe(&stdout, PIPE_BYTES);
-    Ok(Started { state: Arc::new(state), stdin, stdout })
+    descriptors::set_pipe_capacity(&stdin, PIPE_BYTES);
+    descriptors::set_pipe_capacity(&stdout, PIPE_BYTES);
+    Ok(PipedChild { state: Arc::new(state), stdin, stdout })
 }
 
-/// Starts a program whose stdin and stdout are set, in a process group of its own: it is killed with what it starts itself.
-fn spawn(program: PathBuf, mut command: Command) -> Result<ChildState, EngineError> {
+/// Starts a program with its stdin and stdout set, in a new process group: it is killed together with its own children.
+fn spawn_in_group(program: PathBuf, mut command: Command) -> Result<ChildState, EngineError> {
     command.stderr(Stdio::piped());
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
-    godwit_process::die_with_parent(&mut command);
-    let command_line = command_line(&command);
-    let (spawned, tail) = minder::spawn(command);
+    godwit_process::set_parent_death_signal(&mut command);
+    let command_line = format_command_line(&command);
+    let (spawned, stderr_tail) = supervisor::spawn_supervised(command);
     let child = match spawned {
         Ok(child) => Mutex::new(child),
         Err(source) => return Err(EngineError::Io { program, action: "start", source }),
     };
-    let (version, stopped) = (OnceLock::new(), AtomicBool::new(false));
-    Ok(ChildState { program, command_line, child, tail, version, stopped })
+    let (version, is_killed_by_godwit) = (OnceLock::new(), AtomicBool::new(false));
+    Ok(ChildState { program, command_line, child, stderr_tail, version, is_killed_by_godwit })
 }
 
-/// A pipe that a child writes to as a file: what it reads from, and the path under which the child opens it. The text
-/// ends when the child does, however it ends, and whether or not it ever opened the path.
-pub(crate) fn output_pipes(command: &mut Command, count: usize) -> std::io::Result<Vec<(File, PathBuf)>> {
+/// Creates pipes that a child writes to as files; returns the reading end and the child's path of each. The text ends when
+/// the child exits, for any reason, even if it never opened the path.
+pub(crate) fn create_output_pipes(command: &mut Command, count: usize) -> std::io::Result<Vec<(File, PathBuf)>> {
     let (mut outputs, mut kept) = (Vec::new(), Vec::new());
     for _ in 0..count {
         let (reader, writer) = std::io::pipe()?;
-        system::widen_pipe(&reader, PIPE_BYTES);
+        descriptors::set_pipe_capacity(&reader, PIPE_BYTES);
         let writer = OwnedFd::from(writer);
         outputs.push((File::from(OwnedFd::from(reader)), format!("/dev/fd/{}", writer.as_raw_fd()).into()));
         kept.push(writer);
     }
-    system::inherit(command, kept);
+    descriptors::inherit_descriptors(command, kept);
     Ok(outputs)
 }
 
-fn command_line(command: &Command) -> String {
+fn format_command_line(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     let quoted = words.map(|word| {
         let word = word.to_string_lossy();
@@ -115,13 +115,13 @@ fn command_line(command: &Command) -> String {
 }
 
 impl ChildState {
-    /// Remembers the engine's version for later messages.
+    /// Stores the engine's version for later messages.
     pub(crate) fn set_version(&self, version: &str) {
-        // The first one stays: a child says hello once.
+        // The first value stays: a child sends its info once.
         let _ = self.version.set(version.to_owned());
     }
 
-    /// The program's path.
+    /// Returns the program's path.
     pub(crate) fn program(&self) -> &PathBuf {
         &self.program
     }
@@ -130,82 +130,82 @@ impl ChildState {
         self.child.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn status(&self) -> Result<Option<ExitStatus>, EngineError> {
-        self.lock().try_wait().map_err(|source| self.io("wait for", source))
+    fn exit_status(&self) -> Result<Option<ExitStatus>, EngineError> {
+        self.lock().try_wait().map_err(|source| self.io_error("wait for", source))
     }
 
-    /// Waits until the child is gone, at most `patience` where given.
-    fn await_end(&self, patience: Option<Duration>) -> Result<Option<ExitStatus>, EngineError> {
-        let deadline = patience.map(|patience| Instant::now() + patience);
+    /// Waits until the child exits, at most `timeout` if given.
+    fn wait_for_exit(&self, timeout: Option<Duration>) -> Result<Option<ExitStatus>, EngineError> {
+        let deadline = timeout.map(|patience| Instant::now() + patience);
         loop {
-            let status = self.status()?;
+            let status = self.exit_status()?;
             if status.is_some() || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Ok(status);
             }
-            std::thread::sleep(POLL);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 
-    /// Waits for a child that closed its output at the right moment: it has to exit with status 0 now.
+    /// Waits for a child that closed its output at the right time: it must exit with status 0.
     pub(crate) fn expect_success(&self) -> Result<(), EngineError> {
-        match self.await_end(Some(EXIT_PATIENCE))? {
+        match self.wait_for_exit(Some(EXIT_TIMEOUT))? {
             Some(status) if status.success() => Ok(()),
-            Some(status) => Err(self.died(status)),
-            None => Err(self.protocol("it closed its output but goes on running")),
+            Some(status) => Err(self.exit_error(status)),
+            None => Err(self.protocol_error("it closed its output but goes on running")),
         }
     }
 
-    /// The error behind a pipe that broke: the child's death where it died, else `otherwise`.
-    pub(crate) fn explain(&self, otherwise: EngineError) -> EngineError {
-        match self.await_end(Some(EXIT_PATIENCE)) {
-            Ok(Some(status)) => self.died(status),
+    /// Returns the error behind a broken pipe: the child's exit if it exited, else `otherwise`.
+    pub(crate) fn exit_error_or(&self, otherwise: EngineError) -> EngineError {
+        match self.wait_for_exit(Some(EXIT_TIMEOUT)) {
+            Ok(Some(status)) => self.exit_error(status),
             Ok(None) => otherwise,
             Err(error) => error,
         }
     }
 
-    /// The error of a child whose output is not what it should be: its failure where it failed, else what is wrong.
-    pub(crate) fn explain_output(&self, problem: String, ended: bool) -> EngineError {
-        let status = if ended { self.await_end(Some(EXIT_PATIENCE)) } else { Ok(None) };
+    /// Returns the error for invalid output of a child: its exit if it failed, else `problem`.
+    pub(crate) fn output_error(&self, problem: String, ended: bool) -> EngineError {
+        let status = if ended { self.wait_for_exit(Some(EXIT_TIMEOUT)) } else { Ok(None) };
         match status {
-            Ok(Some(status)) if !status.success() => self.died(status),
+            Ok(Some(status)) if !status.success() => self.exit_error(status),
             _ => EngineError::Output {
                 program: self.program.clone(),
                 command_line: self.command_line.clone(),
                 problem,
-                stderr_tail: self.tail.wait_and_take(),
+                stderr_tail: self.stderr_tail.wait_for_lines(),
             },
         }
     }
 
-    /// A protocol error of this child.
-    pub(crate) fn protocol(&self, problem: impl ToString) -> EngineError {
+    /// Returns a protocol error of this child.
+    pub(crate) fn protocol_error(&self, problem: impl ToString) -> EngineError {
         EngineError::Protocol { program: self.program.clone(), problem: problem.to_string(), source: None }
     }
 
-    /// A failed system call about this child.
-    pub(crate) fn io(&self, action: &'static str, source: std::io::Error) -> EngineError {
+    /// Returns the error of a system call on this child.
+    pub(crate) fn io_error(&self, action: &'static str, source: std::io::Error) -> EngineError {
         EngineError::Io { program: self.program.clone(), action, source }
     }
 
-    fn died(&self, status: ExitStatus) -> EngineError {
+    fn exit_error(&self, status: ExitStatus) -> EngineError {
         use std::os::unix::process::ExitStatusExt;
-        let mut stderr_tail = self.tail.wait_and_take();
-        let ending = match (status.code(), status.signal()) {
-            _ if self.stopped.load(Ordering::Relaxed) => ExitCause::StoppedByGodwit,
-            (Some(EXIT_USAGE), _) if self.version.get().is_none() && !stderr_tail.is_empty() => {
+        let mut stderr_tail = self.stderr_tail.wait_for_lines();
+        let exit_description = match (status.code(), status.signal()) {
+            _ if self.is_killed_by_godwit.load(Ordering::Relaxed) => ExitCause::StoppedByGodwit,
+            (Some(USAGE_EXIT_STATUS), _) if self.version.get().is_none() && !stderr_tail.is_empty() => {
                 let line = stderr_tail.pop().unwrap_or_default();
-                let message = protocol::error_message(&line).to_owned();
+                let message = stream_metadata::error_message(&line).to_owned();
                 return EngineError::Usage { program: self.program.clone(), message };
             }
             (Some(code), _) => ExitCause::Status(code),
             (None, Some(signal)) => ExitCause::Signal(signal),
             (None, None) => ExitCause::Other(status),
         };
-        EngineError::Died {
+        EngineError::Exited {
             program: self.program.clone(),
             command_line: self.command_line.clone(),
-            ending,
+            exit_description,
             version: self.version.get().cloned().unwrap_or_else(|| "unknown".to_owned()),
             stderr_tail,
         }
@@ -214,8 +214,8 @@ impl ChildState {
     fn kill(&self) {
         let mut child = self.lock();
         if matches!(child.try_wait(), Ok(None)) {
-            self.stopped.store(true, Ordering::Relaxed);
-            // Both fail only for a child that is gone already.
+            self.is_killed_by_godwit.store(true, Ordering::Relaxed);
+            // Both fail only for a child that has exited already.
             godwit_process::signal_group(child.id(), Signal::Kill);
             let _ = child.kill();
             let _ = child.wait();
@@ -223,7 +223,7 @@ impl ChildState {
     }
 }
 
-/// The life of a child: waits for it, or ends it. Dropping it kills a child that still runs.
+/// The handle of a child: waits for it or kills it. Dropping it kills a running child.
 pub struct ChildHandle {
     state: Arc<ChildState>,
 }
@@ -233,23 +233,23 @@ impl ChildHandle {
         Self { state }
     }
 
-    /// Process id, until the child was waited for.
+    /// Returns the process id, valid until the child was waited for.
     pub fn id(&self) -> u32 {
         self.state.lock().id()
     }
 
-    /// Kills the child and waits until it is gone. Reader and writer then fail with [`EngineError::Died`].
+    /// Kills the child and waits for its exit. Reader and writer then fail with [`EngineError::Exited`].
     pub fn kill(&self) {
         self.state.kill();
     }
 
-    /// Gives the child that long to end by itself, then kills it.
+    /// Waits for the child to exit by itself, then kills it after `timeout`.
     ///
     /// # Errors
-    /// [`EngineError::Died`] where it had failed by itself.
-    pub fn end_within(&self, patience: Duration) -> Result<(), EngineError> {
-        match self.state.await_end(Some(patience))? {
-            Some(status) if !status.success() => Err(self.state.died(status)),
+    /// [`EngineError::Exited`] if it failed by itself.
+    pub fn wait_or_kill(&self, timeout: Duration) -> Result<(), EngineError> {
+        match self.state.wait_for_exit(Some(timeout))? {
+            Some(status) if !status.success() => Err(self.state.exit_error(status)),
             Some(_) => Ok(()),
             None => {
                 self.kill();
@@ -258,13 +258,13 @@ impl ChildHandle {
         }
     }
 
-    /// Waits until the child has ended by itself, which it does once its input ended and its output was taken.
+    /// Waits until the child exits by itself, which it does after its input ended and its output was read.
     ///
     /// # Errors
-    /// [`EngineError::Died`] unless it exited with status 0.
+    /// [`EngineError::Exited`] unless it exited with status 0.
     pub fn wait(&self) -> Result<(), EngineError> {
-        match self.state.await_end(None)? {
-            Some(status) if !status.success() => Err(self.state.died(status)),
+        match self.state.wait_for_exit(None)? {
+            Some(status) if !status.success() => Err(self.state.exit_error(status)),
             _ => Ok(()),
         }
     }

@@ -1,20 +1,20 @@
-//! What can go wrong with an engine, one variant per thing the caller can act on.
+//! Errors of engines, one variant for each case that the caller can handle.
 
 use std::path::PathBuf;
 use std::process::ExitStatus;
 
 use crate::stream::StreamError;
 
-/// The end of a child before its work was done.
+/// The reason why a child exited before its work was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExitCause {
     /// It exited by itself.
     #[error("exited with status {0} before its work was done")]
     Status(i32),
-    /// A signal killed it, which godwit did not send.
+    /// A signal killed it that godwit did not send.
     #[error("was killed by signal {0}")]
     Signal(i32),
-    /// godwit killed it. The reason is another error.
+    /// godwit killed it. The cause is another error.
     #[error("was stopped by godwit")]
     StoppedByGodwit,
     /// It ended in another way.
@@ -22,59 +22,59 @@ pub enum ExitCause {
     Other(ExitStatus),
 }
 
-/// An engine that could not be found, started, understood or kept alive.
+/// An engine that could not be found, started or understood, or that exited too early.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
-    /// The program is nowhere.
-    #[error("cannot find the program {program} (looked for {}); install it beside godwit or on PATH, or name it in {variable}", list(.tried))]
+    /// The program was not found.
+    #[error("cannot find the program {program} (looked for {}); install it beside godwit or on PATH, or name it in {variable}", join_paths(.searched_paths))]
     NotFound {
-        /// Its name.
+        /// Name of the program.
         program: &'static str,
-        /// Paths that were looked at, in order.
-        tried: Vec<PathBuf>,
-        /// The environment variable that names it.
+        /// Searched paths, in order.
+        searched_paths: Vec<PathBuf>,
+        /// The environment variable that names its path.
         variable: &'static str,
     },
-    /// The program is there, but not the one this godwit works with.
+    /// The program exists, but not in the version that this godwit needs.
     #[error("{} is of {component} {found}, but this godwit needs {component} {expected}; install the matching one", .program.display())]
     VersionMismatch {
-        /// The program.
+        /// Path of the program.
         program: PathBuf,
-        /// What the versions are versions of: `godwit` or the engine.
+        /// The component that the versions belong to: `godwit` or the engine.
         component: &'static str,
         /// The version needed.
         expected: String,
         /// The version found.
         found: String,
     },
-    /// The program refused its arguments.
+    /// The program rejected its arguments.
     #[error("{message} (refused by {})", .program.display())]
     Usage {
-        /// The program.
+        /// Path of the program.
         program: PathBuf,
-        /// What it said.
+        /// Its message.
         message: String,
     },
-    /// The program ended before its work was done.
-    #[error("{} (version {version}) {ending}; its command line was: {command_line}{}", .program.display(), last_words(.stderr_tail))]
-    Died {
-        /// The program.
+    /// The program exited before its work was done.
+    #[error("{} (version {version}) {exit_description}; its command line was: {command_line}{}", .program.display(), format_stderr_tail(.stderr_tail))]
+    Exited {
+        /// Path of the program.
         program: PathBuf,
         /// Its command line.
         command_line: String,
-        /// The end.
-        ending: ExitCause,
-        /// The engine's version, `unknown` before it told.
+        /// The reason of the exit.
+        exit_description: ExitCause,
+        /// Version of the engine, `unknown` before it reported one.
         version: String,
         /// Last lines of its stderr, at most 20.
         stderr_tail: Vec<String>,
     },
-    /// A program of somebody else's is not there.
+    /// An external program was not found.
     #[error("cannot find the program {program}; {remedy}")]
     NotInstalled {
-        /// Its name or path.
+        /// Name or path of the program.
         program: String,
-        /// How to install it.
+        /// Installation instructions.
         remedy: String,
     },
     /// The processor cannot run the engine.
@@ -85,112 +85,112 @@ pub enum EngineError {
     },
     /// The engine's index does not fit into the memory that is free.
     #[error("{engine} needs {} MB of memory for the index of {}{}, but {} MB are free; {remedy}", megabytes(.needed_bytes),
-        .reference.display(), each(.processes), megabytes(.free_bytes))]
+        .reference.display(), process_count_suffix(.processes), megabytes(.free_bytes))]
     Memory {
-        /// The engine.
+        /// Name of the engine.
         engine: &'static str,
-        /// The reference.
+        /// Path of the reference.
         reference: PathBuf,
-        /// Processes on this machine that load it.
+        /// Number of processes on this machine that load it.
         processes: u64,
-        /// Bytes that all of them need.
+        /// Memory that all of them need, bytes.
         needed_bytes: u64,
-        /// Bytes that are free.
+        /// Free memory, bytes.
         free_bytes: u64,
-        /// The remedy.
+        /// Remedy, for the message.
         remedy: &'static str,
     },
-    /// Options or a template that cannot be used.
+    /// Invalid options or an invalid template.
     #[error("{message}")]
     Arguments {
-        /// What is wrong and what is right.
+        /// The defect and the correct form.
         message: String,
     },
-    /// The engine's index is not there.
+    /// The engine's index does not exist.
     #[error("the index {} is missing; {remedy}", .path.display())]
     MissingIndex {
-        /// Where it should be.
+        /// The expected path.
         path: PathBuf,
-        /// The remedy.
+        /// Remedy, for the message.
         remedy: String,
     },
-    /// The engine's index belongs to something else.
+    /// The engine's index does not match the reference or the options.
     #[error("the index {} cannot be used: {problem}; {remedy}", .path.display())]
     WrongIndex {
-        /// The index.
+        /// Path of the index.
         path: PathBuf,
-        /// How it differs.
+        /// The difference.
         problem: String,
-        /// The remedy.
+        /// Remedy, for the message.
         remedy: String,
     },
     /// The reference could not be read.
     #[error("cannot use the reference {}", .path.display())]
     Reference {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The defect.
         #[source]
         source: godwit_formats::fasta::FastaError,
     },
-    /// A program of somebody else's gave something that is not the alignment of what it was given.
-    #[error("{}: {problem}; its command line was: {command_line}{}", .program.display(), last_words(.stderr_tail))]
+    /// An external program's output is not the alignment of its input.
+    #[error("{}: {problem}; its command line was: {command_line}{}", .program.display(), format_stderr_tail(.stderr_tail))]
     Output {
-        /// The program.
+        /// Path of the program.
         program: PathBuf,
         /// Its command line.
         command_line: String,
-        /// What is wrong and, where that is known, what to do.
+        /// The defect and, if known, how to solve it.
         problem: String,
         /// Last lines of its stderr, at most 20.
         stderr_tail: Vec<String>,
     },
-    /// The program is alive, but what it says makes no sense.
+    /// The program runs, but violates the protocol.
     #[error("{} broke the protocol: {problem}; this is a bug, or the program is not part of this godwit", .program.display())]
     Protocol {
-        /// The program.
+        /// Path of the program.
         program: PathBuf,
-        /// What was wrong.
+        /// The violation.
         problem: String,
-        /// The bytes that could not be read, where it was that.
+        /// The error of an unreadable stream, if that was the cause.
         #[source]
         source: Option<StreamError>,
     },
-    /// The operating system refused something.
+    /// A system call failed.
     #[error("cannot {action} {}", .program.display())]
     Io {
-        /// The program.
+        /// Path of the program.
         program: PathBuf,
-        /// What was tried: `start`, `write to`, `wait for`.
+        /// The action that failed: `start`, `write to`, `wait for`.
         action: &'static str,
-        /// The system's answer.
+        /// The I/O error.
         #[source]
         source: std::io::Error,
     },
 }
 
 impl EngineError {
-    /// Whether it only says that godwit itself ended the engine; the reason is another error then.
-    pub fn was_stopped(&self) -> bool {
-        matches!(self, Self::Died { ending: ExitCause::StoppedByGodwit, .. })
+    /// Reports whether the error only means that godwit itself stopped the engine; the cause is then another error.
+    pub fn is_stopped_by_godwit(&self) -> bool {
+        matches!(self, Self::Exited { exit_description: ExitCause::StoppedByGodwit, .. })
     }
 }
 
-/// Rounded up.
+/// Returns megabytes, rounded up.
 fn megabytes(bytes: &u64) -> u64 {
     bytes.div_ceil(1_000_000)
 }
 
-fn each(processes: &u64) -> String {
+fn process_count_suffix(processes: &u64) -> String {
     if *processes > 1 { format!(" in {processes} processes") } else { String::new() }
 }
 
-fn list(paths: &[PathBuf]) -> String {
+fn join_paths(paths: &[PathBuf]) -> String {
     let shown: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
     shown.join(", ")
 }
 
-fn last_words(lines: &[String]) -> String {
+fn format_stderr_tail(lines: &[String]) -> String {
     if lines.is_empty() { "; it said nothing on stderr".into() } else { format!("; it said:\n{}", lines.join("\n")) }
 }
 
@@ -200,16 +200,16 @@ mod tests {
 
     #[test]
     fn an_engine_that_godwit_stopped_is_recognised_by_the_cause() {
-        let died = |ending| EngineError::Died {
+        let died = |exit_description| EngineError::Exited {
             program: PathBuf::from("was stopped by godwit"),
             command_line: "was stopped by godwit".to_owned(),
-            ending,
+            exit_description,
             version: String::new(),
             stderr_tail: vec!["was stopped by godwit".to_owned()],
         };
-        assert!(died(ExitCause::StoppedByGodwit).was_stopped());
+        assert!(died(ExitCause::StoppedByGodwit).is_stopped_by_godwit());
         for ending in [ExitCause::Signal(9), ExitCause::Status(1)] {
-            assert!(!died(ending).was_stopped());
+            assert!(!died(ending).is_stopped_by_godwit());
         }
     }
 }

@@ -1,3 +1,3 @@
-//! Programs that write variants in one way: leftmost, shortest, one change at a time.
+//! Programs that normalize variants: left-aligned, parsimonious, one change per record.
 
 pub mod bcftools;

@@ -8,17 +8,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::EngineError;
-use crate::aligner::foreign::find_program;
+use crate::aligner::sam_program::find_program;
 
-/// A program of somebody else's on PATH, and the first line that it prints for `question`.
-fn on_path(program: &str, question: &str, remedy: &str) -> Result<(PathBuf, String), EngineError> {
+/// Finds an external program on PATH; returns its path and the first line of its output for the argument `question`.
+fn find_program_version(program: &str, question: &str, remedy: &str) -> Result<(PathBuf, String), EngineError> {
     let path = find_program(program, remedy)?;
     let missing = || EngineError::NotInstalled { program: program.into(), remedy: remedy.into() };
-    let line = first_line(&path, question).ok_or_else(missing)?;
+    let line = query_version_line(&path, question).ok_or_else(missing)?;
     Ok((path, line))
 }
 
-fn first_line(program: &Path, question: &str) -> Option<String> {
+fn query_version_line(program: &Path, question: &str) -> Option<String> {
     let output = Command::new(program).arg(question).stdin(Stdio::null()).output().ok()?;
     let said = String::from_utf8_lossy(&output.stdout).lines().next()?.trim().to_owned();
     (output.status.success() && !said.is_empty()).then_some(said)

@@ -1,3 +1,3 @@
-//! Programs that cut adapters and poor ends off reads on their way in.
+//! Programs that trim adapters and low-quality ends of reads before alignment.
 
 pub mod fastp;

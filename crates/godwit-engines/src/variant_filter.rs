@@ -1,16 +1,16 @@
-//! GATK's judgement of called variants: recalibration (VQSR), and hard filters where there is too little to learn from.
+//! GATK's filters for called variants: recalibration (VQSR), and hard filters if there are too few variants to train on.
 //!
-//! Annotations, thresholds and sensitivity are those of GATK's documentation ("Filter variants either with VQSR or by
-//! hard-filtering", 2024). Records that are not SNPs are held to what it has for indels.
+//! Annotations, thresholds and sensitivity follow GATK's documentation ("Filter variants either with VQSR or by
+//! hard-filtering", 2024). Records that are not SNPs are filtered with its thresholds for indels.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::str::FromStr;
 
-use crate::gatk::Toolkit;
-use crate::{Chain, EngineError};
+use crate::gatk::GatkToolkit;
+use crate::{EngineError, ProcessPipeline};
 
-/// Name of each hard filter, and what a record fails it by (JEXL).
+/// Name of each hard filter, and the expression of the records that fail it (JEXL).
 pub const HARD_FILTERS: [(&str, &str); 9] = [
     ("QD2", "QD < 2.0"),
     ("QUAL30", "QUAL < 30.0"),
@@ -22,24 +22,24 @@ pub const HARD_FILTERS: [(&str, &str); 9] = [
     ("FS200", "!vc.isSNP() && FS > 200.0"),
     ("ReadPosRankSum-20", "!vc.isSNP() && ReadPosRankSum < -20.0"),
 ];
-/// Share of the true variants of the resources that are to pass, percent.
-const SENSITIVITY: &str = "99.7";
-/// Shares that the table of tranches tells of, percent.
-const TRANCHES: [&str; 7] = ["100.0", "99.95", "99.9", "99.7", "99.0", "97.0", "90.0"];
+/// Percentage of the resources' true variants that must pass.
+const TRUTH_SENSITIVITY_PERCENT: &str = "99.7";
+/// Percentages in the table of tranches.
+const TRANCHES_PERCENT: [&str; 7] = ["100.0", "99.95", "99.9", "99.7", "99.0", "97.0", "90.0"];
 
-/// Known variants to learn from.
+/// Known variants for training.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Resource {
-    /// Its name and what it is good for, as GATK takes them: `hapmap,known=false,training=true,truth=true,prior=15.0`.
+pub struct TrainingResource {
+    /// Name and properties, in GATK's syntax: `hapmap,known=false,training=true,truth=true,prior=15.0`.
     pub tags: String,
-    /// VCF with its index.
+    /// Path of a VCF with its index beside it.
     pub path: PathBuf,
 }
 
-impl FromStr for Resource {
+impl FromStr for TrainingResource {
     type Err = EngineError;
 
-    /// `TAGS:FILE`.
+    /// Parses `TAGS:FILE`.
     fn from_str(text: &str) -> Result<Self, EngineError> {
         let wrong = |problem: &str| EngineError::Arguments {
             message: format!(
@@ -66,17 +66,17 @@ impl FromStr for Resource {
     }
 }
 
-/// Kinds of variants, which are recalibrated apart.
+/// Kinds of variants, which are recalibrated separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// Single bases.
+pub enum VariantKind {
+    /// Single-base variants.
     Snp,
-    /// All others.
+    /// All other variants.
     Indel,
 }
 
-impl Kind {
-    /// The word for it in file names and in GATK's options.
+impl VariantKind {
+    /// Returns the name in file names and in GATK's options.
     pub fn name(self) -> &'static str {
         match self {
             Self::Snp => "SNP",
@@ -99,80 +99,89 @@ impl Kind {
     }
 }
 
-/// What is judged, and where.
+/// The inputs and resources of one start of a filter tool.
 #[derive(Clone, Copy, Debug)]
-pub struct FilterWork<'a> {
-    /// The reference, with its `.fai` and `.dict` beside it.
+pub struct FilterInvocation<'a> {
+    /// Path of the reference, with its `.fai` and `.dict` beside it.
     pub reference: &'a Path,
-    /// A private directory: tables of recalibration lie there, and scratch files.
+    /// A private directory for recalibration tables and scratch files.
     pub directory: &'a Path,
-    /// Memory a process may take, bytes.
+    /// Memory limit of a process, bytes.
     pub memory_bytes: u64,
 }
 
-impl FilterWork<'_> {
-    fn command(&self, toolkit: &Toolkit, tool: &str, variants: &Path) -> Command {
-        let mut command = toolkit.command(tool, self.memory_bytes, self.directory);
+impl FilterInvocation<'_> {
+    fn tool_command(&self, toolkit: &GatkToolkit, tool: &str, variants: &Path) -> Command {
+        let mut command = toolkit.tool_command(tool, self.memory_bytes, self.directory);
         command.arg("-R").arg(self.reference).arg("-V").arg(variants);
         command
     }
 
-    fn table(&self, kind: Kind, ending: &str) -> PathBuf {
+    fn table_path(&self, kind: VariantKind, ending: &str) -> PathBuf {
         self.directory.join(format!("{}.{ending}", kind.name()))
     }
 }
 
-/// Starts VariantFiltration by the hard filters.
+/// Starts VariantFiltration with the hard filters.
 ///
 /// # Errors
-/// [`EngineError::Io`].
-pub fn hard(toolkit: &Toolkit, work: &FilterWork, variants: &Path, out: &Path) -> Result<Chain, EngineError> {
-    let mut command = work.command(toolkit, "VariantFiltration", variants);
+/// [`EngineError::Io`] if it does not start.
+pub fn start_hard_filtering(
+    toolkit: &GatkToolkit,
+    work: &FilterInvocation,
+    variants: &Path,
+    out: &Path,
+) -> Result<ProcessPipeline, EngineError> {
+    let mut command = work.tool_command(toolkit, "VariantFiltration", variants);
     for (name, expression) in HARD_FILTERS {
         command.args(["--filter-expression", expression, "--filter-name", name]);
     }
     command.arg("-O").arg(out);
-    toolkit.start(command)
+    toolkit.start_tool(command)
 }
 
-/// Starts VariantRecalibrator, which learns from one kind of variants.
+/// Starts VariantRecalibrator, which trains on one kind of variants.
 ///
 /// # Errors
-/// [`EngineError::Io`].
-pub fn learn(
-    toolkit: &Toolkit,
-    work: &FilterWork,
-    kind: Kind,
+/// [`EngineError::Io`] if it does not start.
+pub fn start_variant_recalibrator(
+    toolkit: &GatkToolkit,
+    work: &FilterInvocation,
+    kind: VariantKind,
     variants: &Path,
-    resources: &[Resource],
-) -> Result<Chain, EngineError> {
-    let mut command = work.command(toolkit, "VariantRecalibrator", variants);
+    resources: &[TrainingResource],
+) -> Result<ProcessPipeline, EngineError> {
+    let mut command = work.tool_command(toolkit, "VariantRecalibrator", variants);
     command.args(["-mode", kind.name(), "--max-gaussians", kind.max_gaussians(), "--trust-all-polymorphic"]);
-    command.args(TRANCHES.iter().flat_map(|tranche| ["-tranche", tranche]));
+    command.args(TRANCHES_PERCENT.iter().flat_map(|tranche| ["-tranche", tranche]));
     command.args(kind.annotations().iter().flat_map(|annotation| ["-an", annotation]));
     for resource in resources {
         command.arg(format!("--resource:{}", resource.tags)).arg(&resource.path);
     }
-    command.arg("--tranches-file").arg(work.table(kind, "tranches")).arg("-O").arg(work.table(kind, "recal.vcf"));
-    toolkit.start(command)
+    command
+        .arg("--tranches-file")
+        .arg(work.table_path(kind, "tranches"))
+        .arg("-O")
+        .arg(work.table_path(kind, "recal.vcf"));
+    toolkit.start_tool(command)
 }
 
-/// Starts ApplyVQSR by what was learnt of one kind of variants; others go through as they are.
+/// Starts ApplyVQSR with the model of one kind of variants; other variants are unchanged.
 ///
 /// # Errors
-/// [`EngineError::Io`].
-pub fn apply(
-    toolkit: &Toolkit,
-    work: &FilterWork,
-    kind: Kind,
+/// [`EngineError::Io`] if it does not start.
+pub fn start_apply_vqsr(
+    toolkit: &GatkToolkit,
+    work: &FilterInvocation,
+    kind: VariantKind,
     variants: &Path,
     out: &Path,
-) -> Result<Chain, EngineError> {
-    let mut command = work.command(toolkit, "ApplyVQSR", variants);
-    command.args(["-mode", kind.name(), "--truth-sensitivity-filter-level", SENSITIVITY]);
-    command.arg("--recal-file").arg(work.table(kind, "recal.vcf"));
-    command.arg("--tranches-file").arg(work.table(kind, "tranches")).arg("-O").arg(out);
-    toolkit.start(command)
+) -> Result<ProcessPipeline, EngineError> {
+    let mut command = work.tool_command(toolkit, "ApplyVQSR", variants);
+    command.args(["-mode", kind.name(), "--truth-sensitivity-filter-level", TRUTH_SENSITIVITY_PERCENT]);
+    command.arg("--recal-file").arg(work.table_path(kind, "recal.vcf"));
+    command.arg("--tranches-file").arg(work.table_path(kind, "tranches")).arg("-O").arg(out);
+    toolkit.start_tool(command)
 }
 
 #[cfg(test)]
@@ -181,11 +190,11 @@ mod tests {
 
     #[test]
     fn resources_are_names_tags_and_files() {
-        let resource: Resource =
+        let resource: TrainingResource =
             "hapmap,known=false,training=true,truth=true,prior=15.0:/a/b:c.vcf.gz".parse().unwrap();
         assert_eq!(resource.path, Path::new("/a/b:c.vcf.gz"));
         for wrong in ["a.vcf.gz", ":a", "a:", "a,prior=x:b", "a,known=yes:b", "a,weight=1:b", "known=true:b"] {
-            assert!(wrong.parse::<Resource>().is_err(), "{wrong}");
+            assert!(wrong.parse::<TrainingResource>().is_err(), "{wrong}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The index of bwa-mem3, made from that of the real `bwa index`, against that of the real `bwa-mem2 index`.
+//! Compares the index of bwa-mem3, converted from that of the real `bwa index`, with that of the real `bwa-mem2 index`.
 #![allow(clippy::unwrap_used)] // A test may panic.
 
 use std::fs;
@@ -6,22 +6,22 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use godwit_engines::aligner::bwa::fm_index::{self, SampleStride};
-use godwit_engines::aligner::bwa::{IndexKind, IndexState, StaleReason, index_layout};
+use godwit_engines::aligner::bwa::{IndexKind, IndexState, StaleReason, index_files_state};
 use md5::{Digest, Md5};
 use tempfile::TempDir;
 
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/bwa_mem2_index");
 const STRIDES: [SampleStride; 3] = [SampleStride::EVERY_2, SampleStride::EVERY_8, SampleStride::EVERY_32];
 
-/// A reference of the golden case with the index of bwa; `None`, said so, without bwa.
-fn indexed(name: &str) -> Option<(TempDir, PathBuf)> {
+/// Returns a reference of the golden case with the index of bwa; without bwa, prints a note and returns `None`.
+fn reference_with_index(name: &str) -> Option<(TempDir, PathBuf)> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);
     fs::copy(Path::new(GOLDEN).join(name), &path).unwrap();
-    index(&path).then_some((folder, path))
+    build_bwa_index(&path).then_some((folder, path))
 }
 
-fn index(path: &Path) -> bool {
+fn build_bwa_index(path: &Path) -> bool {
     let indexed = Command::new("bwa").arg("index").arg(path).output().is_ok_and(|output| output.status.success());
     if !indexed {
         println!("skipped: bwa is not installed");
@@ -29,15 +29,15 @@ fn index(path: &Path) -> bool {
     indexed
 }
 
-fn converted(path: &Path, stride: SampleStride, threads: usize) -> Result<Vec<u8>, StaleReason> {
+fn convert_to_bytes(path: &Path, stride: SampleStride, threads: usize) -> Result<Vec<u8>, StaleReason> {
     let mut bytes = Vec::new();
-    fm_index::convert(path, stride, threads, &mut bytes).unwrap().map(|()| bytes)
+    fm_index::convert_bwa_index(path, stride, threads, &mut bytes).unwrap().map(|()| bytes)
 }
 
-/// Puts the file where it belongs, and what becomes of it.
-fn state(path: &Path, table: &[u8]) -> Result<(), StaleReason> {
-    fs::write(fm_index::path(path), table).unwrap();
-    match index_layout(path, IndexKind::BwaMem3).unwrap() {
+/// Writes the index file and returns the result of the check.
+fn write_and_check(path: &Path, table: &[u8]) -> Result<(), StaleReason> {
+    fs::write(fm_index::index_path(path), table).unwrap();
+    match index_files_state(path, IndexKind::BwaMem3).unwrap() {
         IndexState::Current { .. } => Ok(()),
         IndexState::Stale { reason } => Err(reason),
         IndexState::Missing { files } => panic!("{files:?}"),
@@ -56,8 +56,8 @@ fn the_file_is_that_of_bwa_mem2_index() {
     let expected = fs::read_to_string(Path::new(GOLDEN).join("expected.md5")).unwrap();
     for line in expected.lines() {
         let (sum, name) = line.split_once("  ").unwrap();
-        let Some((_folder, path)) = indexed(name.strip_suffix(".bwt.2bit.64").unwrap()) else { return };
-        let bytes = converted(&path, SampleStride::EVERY_8, 2).unwrap();
+        let Some((_folder, path)) = reference_with_index(name.strip_suffix(".bwt.2bit.64").unwrap()) else { return };
+        let bytes = convert_to_bytes(&path, SampleStride::EVERY_8, 2).unwrap();
         let found: String = Md5::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(found, sum, "{name}");
     }
@@ -65,17 +65,17 @@ fn the_file_is_that_of_bwa_mem2_index() {
 }
 
 #[test]
-fn a_file_of_any_stride_is_of_the_size_foretold_and_current() {
-    let Some((_folder, path)) = indexed("contigs.fa") else { return };
+fn a_file_of_any_stride_is_of_the_predicted_size_and_current() {
+    let Some((_folder, path)) = reference_with_index("contigs.fa") else { return };
     for stride in STRIDES {
-        let one = converted(&path, stride, 1).unwrap();
-        assert!(one == converted(&path, stride, 3).unwrap(), "threads change nothing");
-        state(&path, &one).unwrap();
+        let one = convert_to_bytes(&path, stride, 1).unwrap();
+        assert!(one == convert_to_bytes(&path, stride, 3).unwrap(), "threads change nothing");
+        write_and_check(&path, &one).unwrap();
         assert_eq!(fm_index::sample_stride(&path).unwrap(), Some(stride));
-        let IndexState::Current { genome } = index_layout(&path, IndexKind::BwaMem3).unwrap() else { panic!() };
+        let IndexState::Current { genome } = index_files_state(&path, IndexKind::BwaMem3).unwrap() else { panic!() };
         let bases = genome.contigs().iter().map(|contig| u64::from(contig.length)).sum();
-        assert_eq!(fm_index::stored_bytes(bases, stride), one.len() as u64);
-        // What bwa-mem3 reads of it into memory: all but the header and the numbers at the end.
+        assert_eq!(fm_index::converted_file_bytes(bases, stride), one.len() as u64);
+        // The part that bwa-mem3 reads into memory: all but the header and the numbers at the end.
         let tail = if stride == SampleStride::EVERY_8 { 8 } else { 16 };
         let packed = fs::metadata(path.with_added_extension("pac")).unwrap().len();
         let loaded = one.len() as u64 - 48 - tail + packed;
@@ -83,10 +83,10 @@ fn a_file_of_any_stride_is_of_the_size_foretold_and_current() {
     }
 }
 
-/// The text of an index: both strands, from 0 to 3.
+/// Returns the text of an index: both strands, codes 0 to 3.
 fn text(path: &Path) -> Vec<u8> {
     let packed = fs::read(path.with_added_extension("pac")).unwrap();
-    // The last byte says how many bases are in the last of those before it.
+    // The last byte is the number of bases in the byte before it.
     let bases = 4 * (packed.len() - 2) + usize::from(packed[packed.len() - 1]);
     let forward: Vec<u8> = (0..bases).map(|base| packed[base / 4] >> (6 - 2 * (base % 4)) & 3).collect();
     let reverse: Vec<u8> = forward.iter().rev().map(|base| 3 - base).collect();
@@ -96,12 +96,12 @@ fn text(path: &Path) -> Vec<u8> {
 #[test]
 fn positions_are_those_of_the_sorted_suffixes() {
     for name in ["contigs.fa", "repeats.fa", "all_a.fa", "length_33.fa"] {
-        let Some((_folder, path)) = indexed(name) else { return };
+        let Some((_folder, path)) = reference_with_index(name) else { return };
         let text = text(&path);
         let mut suffixes: Vec<usize> = (0..=text.len()).collect();
         suffixes.sort_unstable_by_key(|start| &text[*start..]);
         for stride in STRIDES {
-            let bytes = converted(&path, stride, 1).unwrap();
+            let bytes = convert_to_bytes(&path, stride, 1).unwrap();
             let sampled: Vec<usize> = suffixes.iter().copied().step_by(stride.rows() as usize).collect();
             let start = 48 + 64 * (suffixes.len() / 64 + 1);
             let (high, low) = bytes[start..start + 5 * sampled.len()].split_at(sampled.len());
@@ -114,63 +114,70 @@ fn positions_are_those_of_the_sorted_suffixes() {
 
 #[test]
 fn the_file_of_bwa_mem3_itself_is_current() {
-    let Some((_folder, path)) = indexed("contigs.fa") else { return };
-    // It is bwa-mem2's with the stride at its end (bwa-mem3 0.4.4 fm_index_writer.cpp).
-    let own = converted(&path, SampleStride::EVERY_8, 1).unwrap();
-    state(&path, &[&own[..], &3_u64.to_le_bytes()].concat()).unwrap();
+    let Some((_folder, path)) = reference_with_index("contigs.fa") else { return };
+    // It equals bwa-mem2's with the stride at its end (bwa-mem3 0.4.4 fm_index_writer.cpp).
+    let own = convert_to_bytes(&path, SampleStride::EVERY_8, 1).unwrap();
+    write_and_check(&path, &[&own[..], &3_u64.to_le_bytes()].concat()).unwrap();
     assert_eq!(fm_index::sample_stride(&path).unwrap(), Some(SampleStride::EVERY_8));
     // An index without bwa's files is one of bwa-mem2 or bwa-mem3.
     fs::remove_file(path.with_added_extension("bwt")).unwrap();
     fs::remove_file(path.with_added_extension("sa")).unwrap();
-    state(&path, &own).unwrap();
+    write_and_check(&path, &own).unwrap();
 }
 
 #[test]
 fn files_that_are_cut_off_or_of_no_stride_are_refused_by_name() {
-    let Some((_folder, path)) = indexed("contigs.fa") else { return };
+    let Some((_folder, path)) = reference_with_index("contigs.fa") else { return };
     for stride in STRIDES {
-        let whole = converted(&path, stride, 1).unwrap();
+        let whole = convert_to_bytes(&path, stride, 1).unwrap();
         for bytes in [1, 5, 8, 16, whole.len() / 2, whole.len() - 60] {
-            let (file, problem) = problem(state(&path, &whole[..whole.len() - bytes]));
+            let (file, problem) = problem(write_and_check(&path, &whole[..whole.len() - bytes]));
             assert!(file == "64" && problem.contains("size"), "{stride}, {bytes}: {problem}");
         }
-        assert!(problem(state(&path, &[&whole[..], b"x"].concat())).1.contains("size"));
+        assert!(problem(write_and_check(&path, &[&whole[..], b"x"].concat())).1.contains("size"));
     }
-    assert!(problem(state(&path, b"")).1.contains("number of bases"));
+    assert!(problem(write_and_check(&path, b"")).1.contains("number of bases"));
 }
 
 #[test]
 fn the_file_of_another_reference_is_refused_by_name() {
-    let (Some((_folder, path)), Some((_other_folder, other))) = (indexed("contigs.fa"), indexed("repeats.fa")) else {
+    let (Some((_folder, path)), Some((_other_folder, other))) =
+        (reference_with_index("contigs.fa"), reference_with_index("repeats.fa"))
+    else {
         return;
     };
-    assert!(problem(state(&path, &converted(&other, SampleStride::EVERY_8, 1).unwrap())).1.contains("number of bases"));
+    assert!(
+        problem(write_and_check(&path, &convert_to_bytes(&other, SampleStride::EVERY_8, 1).unwrap()))
+            .1
+            .contains("number of bases")
+    );
     // One base of another reference of the same length.
     let mut changed = fs::read(&path).unwrap();
     let base = changed.iter().rposition(|letter| *letter == b'A').unwrap();
     changed[base] = b'T';
     fs::copy(&path, &other).unwrap();
     fs::write(&other, changed).unwrap();
-    assert!(index(&other));
-    let table = converted(&other, SampleStride::EVERY_8, 1).unwrap();
-    assert!(problem(state(&path, &table)).1.contains("another genome"));
-    // Without bwa's files, reads from all over the genome are compared.
-    let (Some((_folder, path)), Some((_other_folder, other))) = (indexed("length_128.fa"), indexed("length_129.fa"))
+    assert!(build_bwa_index(&other));
+    let table = convert_to_bytes(&other, SampleStride::EVERY_8, 1).unwrap();
+    assert!(problem(write_and_check(&path, &table)).1.contains("another genome"));
+    // Without bwa's files, samples from the whole genome are compared.
+    let (Some((_folder, path)), Some((_other_folder, other))) =
+        (reference_with_index("length_128.fa"), reference_with_index("length_129.fa"))
     else {
         return;
     };
     let shorter: String = fs::read_to_string(&other).unwrap().trim_end().chars().rev().skip(1).collect();
     fs::write(&other, shorter.chars().rev().collect::<String>() + "\n").unwrap();
-    assert!(index(&other));
-    let table = converted(&other, SampleStride::EVERY_8, 1).unwrap();
+    assert!(build_bwa_index(&other));
+    let table = convert_to_bytes(&other, SampleStride::EVERY_8, 1).unwrap();
     fs::remove_file(path.with_added_extension("bwt")).unwrap();
-    assert!(problem(state(&path, &table)).1.contains(".pac file"));
+    assert!(problem(write_and_check(&path, &table)).1.contains(".pac file"));
 }
 
 #[test]
 fn no_changed_byte_of_bwas_index_is_converted() {
-    let Some((_folder, path)) = indexed("length_129.fa") else { return };
-    let expected = converted(&path, SampleStride::EVERY_8, 1).unwrap();
+    let Some((_folder, path)) = reference_with_index("length_129.fa") else { return };
+    let expected = convert_to_bytes(&path, SampleStride::EVERY_8, 1).unwrap();
     for extension in ["bwt", "sa", "pac"] {
         let file = path.with_added_extension(extension);
         let whole = fs::read(&file).unwrap();
@@ -179,10 +186,10 @@ fn no_changed_byte_of_bwas_index_is_converted() {
                 let mut changed = whole.clone();
                 changed[byte] ^= 1 << bit;
                 fs::write(&file, changed).unwrap();
-                match converted(&path, SampleStride::EVERY_8, 1) {
+                match convert_to_bytes(&path, SampleStride::EVERY_8, 1) {
                     Err(StaleReason::File { .. }) => {}
                     Err(other) => panic!("{extension} {byte}: {other}"),
-                    // Bits behind the last base mean nothing.
+                    // Bits after the last base are unused.
                     Ok(bytes) => assert!(bytes == expected, "{extension} {byte} {bit}"),
                 }
             }

@@ -6,11 +6,11 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use godwit_engines::aligner::bwa::{IndexError, IndexKind, IndexState, StaleReason, index_layout, index_state};
+use godwit_engines::aligner::bwa::{IndexError, IndexKind, IndexState, StaleReason, index_files_state, index_state};
 use godwit_formats::fasta::FastaError;
 use tempfile::TempDir;
 
-/// Bases by a multiplicative generator, with a run of N and other letters.
+/// Returns bases from a multiplicative generator, with a run of N and other letters.
 fn contig(seed: u64, bases: usize) -> Vec<u8> {
     let mut state = seed;
     let mut letters = (0..bases).map(|_| {
@@ -42,8 +42,8 @@ fn contigs() -> Vec<(&'static str, Vec<u8>)> {
     vec![("chr1 first one", contig(1, 5003)), ("tiny", contig(2, 7)), ("chr2\tsecond", contig(3, 4000))]
 }
 
-/// An indexed reference; `None`, said so, without bwa.
-fn indexed() -> Option<(TempDir, PathBuf)> {
+/// Returns an indexed reference; without bwa, prints a note and returns `None`.
+fn reference_with_index() -> Option<(TempDir, PathBuf)> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ref.fa");
     fs::write(&path, fasta(&contigs())).unwrap();
@@ -56,7 +56,7 @@ fn indexed() -> Option<(TempDir, PathBuf)> {
     }
 }
 
-fn stale(path: &Path) -> StaleReason {
+fn stale_reason(path: &Path) -> StaleReason {
     match index_state(path, IndexKind::Bwa).unwrap() {
         IndexState::Stale { reason } => reason,
         other => panic!("{other:?}"),
@@ -65,16 +65,16 @@ fn stale(path: &Path) -> StaleReason {
 
 #[test]
 fn an_index_made_from_the_reference_is_current() {
-    let Some((_folder, path)) = indexed() else { return };
+    let Some((_folder, path)) = reference_with_index() else { return };
     let IndexState::Current { genome } = index_state(&path, IndexKind::Bwa).unwrap() else { panic!() };
     let names: Vec<_> = genome.contigs().iter().map(|contig| (contig.name.as_str(), contig.length)).collect();
     assert_eq!(names, [("chr1", 5003), ("tiny", 7), ("chr2", 4000)]);
-    assert!(matches!(index_layout(&path, IndexKind::Bwa).unwrap(), IndexState::Current { .. }));
+    assert!(matches!(index_files_state(&path, IndexKind::Bwa).unwrap(), IndexState::Current { .. }));
 }
 
 #[test]
 fn line_ends_case_and_compression_do_not_matter() {
-    let Some((_folder, path)) = indexed() else { return };
+    let Some((_folder, path)) = reference_with_index() else { return };
     let text = fs::read(&path).unwrap();
     let dos: Vec<u8> =
         text.iter().flat_map(|byte| if *byte == b'\n' { vec![b'\r', b'\n'] } else { vec![*byte] }).collect();
@@ -111,7 +111,7 @@ impl MapBases for Vec<(&'static str, Vec<u8>)> {
 
 #[test]
 fn missing_files_are_listed() {
-    let Some((_folder, path)) = indexed() else { return };
+    let Some((_folder, path)) = reference_with_index() else { return };
     fs::remove_file(path.with_extension("fa.sa")).unwrap();
     let IndexState::Missing { files } = index_state(&path, IndexKind::Bwa).unwrap() else { panic!() };
     assert_eq!(files, [path.with_extension("fa.sa")]);
@@ -119,53 +119,55 @@ fn missing_files_are_listed() {
 
 #[test]
 fn the_first_base_that_differs_is_named() {
-    let Some((_folder, path)) = indexed() else { return };
+    let Some((_folder, path)) = reference_with_index() else { return };
     // A base, a base for an N, an N for a base, and the last base.
     for (place, letter) in [(1234, b'?'), (150, b'A'), (2000, b'N'), (3999, b'?')] {
         let mut changed = contigs();
         let base = &mut changed[2].1[place];
         *base = if letter == b'?' { if base.eq_ignore_ascii_case(&b'A') { b'C' } else { b'A' } } else { letter };
         fs::write(&path, fasta(&changed)).unwrap();
-        assert_eq!(stale(&path), StaleReason::Base { contig: "chr2".into(), position_1based: place as u64 + 1 });
+        assert_eq!(stale_reason(&path), StaleReason::Base { contig: "chr2".into(), position_1based: place as u64 + 1 });
     }
 }
 
 #[test]
 fn contigs_that_differ_are_named() {
-    let Some((_folder, path)) = indexed() else { return };
+    let Some((_folder, path)) = reference_with_index() else { return };
     let mut longer = contigs();
     longer[0].1.extend_from_slice(b"ACGTN");
     fs::write(&path, fasta(&longer)).unwrap();
-    assert_eq!(stale(&path), StaleReason::Length { contig: "chr1".into(), reference: 5008, indexed: 5003 });
+    assert_eq!(stale_reason(&path), StaleReason::Length { contig: "chr1".into(), reference: 5008, indexed: 5003 });
     let mut shorter = contigs();
     shorter[2].1.truncate(3990);
     fs::write(&path, fasta(&shorter)).unwrap();
-    assert_eq!(stale(&path), StaleReason::Length { contig: "chr2".into(), reference: 3990, indexed: 4000 });
+    assert_eq!(stale_reason(&path), StaleReason::Length { contig: "chr2".into(), reference: 3990, indexed: 4000 });
     let mut renamed = contigs();
     renamed[1].0 = "small";
     fs::write(&path, fasta(&renamed)).unwrap();
     let (reference, indexed) = (Some("small".into()), Some("tiny".into()));
-    assert_eq!(stale(&path), StaleReason::Contig { index: 1, reference, indexed });
+    assert_eq!(stale_reason(&path), StaleReason::Contig { index: 1, reference, indexed });
     fs::write(&path, fasta(&contigs()[..2])).unwrap();
-    assert_eq!(stale(&path), StaleReason::Contig { index: 2, reference: None, indexed: Some("chr2".into()) });
+    assert_eq!(stale_reason(&path), StaleReason::Contig { index: 2, reference: None, indexed: Some("chr2".into()) });
     let mut more = contigs();
     more.push(("chr3", contig(4, 10)));
     fs::write(&path, fasta(&more)).unwrap();
-    assert_eq!(stale(&path), StaleReason::Contig { index: 3, reference: Some("chr3".into()), indexed: None });
+    assert_eq!(stale_reason(&path), StaleReason::Contig { index: 3, reference: Some("chr3".into()), indexed: None });
 }
 
 #[test]
 fn files_of_another_index_are_noticed() {
-    let (Some((_folder, path)), Some((_other_folder, other))) = (indexed(), indexed()) else { return };
+    let (Some((_folder, path)), Some((_other_folder, other))) = (reference_with_index(), reference_with_index()) else {
+        return;
+    };
     fs::write(&other, fasta(&contigs()[..2])).unwrap();
     assert!(Command::new("bwa").arg("index").arg(&other).output().unwrap().status.success());
     for extension in ["fa.amb", "fa.bwt", "fa.pac", "fa.sa"] {
         let file = path.with_extension(extension);
         let own = fs::read(&file).unwrap();
         fs::copy(other.with_extension(extension), &file).unwrap();
-        assert!(matches!(stale(&path), StaleReason::File { .. }), "{extension}");
+        assert!(matches!(stale_reason(&path), StaleReason::File { .. }), "{extension}");
         fs::write(&file, &own[..own.len() / 2]).unwrap();
-        assert!(matches!(stale(&path), StaleReason::File { .. }), "half of {extension}");
+        assert!(matches!(stale_reason(&path), StaleReason::File { .. }), "half of {extension}");
         fs::write(&file, own).unwrap();
     }
     assert!(matches!(index_state(&path, IndexKind::Bwa).unwrap(), IndexState::Current { .. }));
@@ -173,7 +175,7 @@ fn files_of_another_index_are_noticed() {
 
 #[test]
 fn alternates_come_from_the_alt_file() {
-    let Some((_folder, path)) = indexed() else { return };
+    let Some((_folder, path)) = reference_with_index() else { return };
     fs::write(path.with_extension("fa.alt"), "tiny\t0\tchr1\n").unwrap();
     let IndexState::Current { genome } = index_state(&path, IndexKind::Bwa).unwrap() else { panic!() };
     let alternates: Vec<bool> = genome.contigs().iter().map(|contig| contig.alternate).collect();
@@ -185,7 +187,7 @@ fn references_that_cannot_be_used_are_errors() {
     let folder = tempfile::tempdir().unwrap();
     let nowhere = folder.path().join("nowhere.fa");
     assert!(matches!(index_state(&nowhere, IndexKind::Bwa).unwrap_err(), IndexError::Read { .. }));
-    let Some((_folder, path)) = indexed() else { return };
+    let Some((_folder, path)) = reference_with_index() else { return };
     for text in ["", "ACGT\n", "@r\nACGT\n+\nIIII\n"] {
         fs::write(&path, text).unwrap();
         assert!(matches!(index_state(&path, IndexKind::Bwa).unwrap_err(), IndexError::Fasta { .. }), "{text:?}");

@@ -1,4 +1,4 @@
-//! Bytes as Arrow batches: one column of bytes, whose buffer is sent from where it lies.
+//! Bytes as Arrow batches: one column of bytes, whose buffer is sent without a copy.
 
 use std::sync::{Arc, LazyLock};
 
@@ -8,26 +8,26 @@ use arrow_array::{RecordBatch, UInt8Array};
 use arrow_buffer::{Buffer, ScalarBuffer};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 
-/// Largest batch: what goes through the cache between two ends well.
-pub const BATCH_BYTES: usize = 2 << 20;
+/// Largest batch, bytes: a size that fits the caches of both ends.
+pub const MAX_BATCH_BYTES: usize = 2 << 20;
 
-/// The schema of bytes.
+/// Returns the schema of such batches.
 pub fn schema() -> SchemaRef {
     static SCHEMA: LazyLock<SchemaRef> =
         LazyLock::new(|| Arc::new(Schema::new(vec![Field::new("bytes", DataType::UInt8, false)])));
     SCHEMA.clone()
 }
 
-/// A batch of these bytes.
-pub fn of_bytes(bytes: impl Into<Buffer>) -> RecordBatch {
+/// Makes a batch of these bytes.
+pub fn batch_from_bytes(bytes: impl Into<Buffer>) -> RecordBatch {
     let bytes: Buffer = bytes.into();
     let length = bytes.len();
     let column = UInt8Array::new(ScalarBuffer::new(bytes, 0, length), None);
     RecordBatch::try_new(schema(), vec![Arc::new(column)]).expect("the column is that of the schema")
 }
 
-/// The bytes of a batch; none where it is no batch of bytes.
-pub fn bytes(batch: &RecordBatch) -> &[u8] {
+/// Returns the bytes of a batch; empty where it is not a batch of bytes.
+pub fn batch_as_bytes(batch: &RecordBatch) -> &[u8] {
     batch
         .columns()
         .first()
@@ -35,10 +35,12 @@ pub fn bytes(batch: &RecordBatch) -> &[u8] {
         .map_or(&[], |column| column.values())
 }
 
-/// Pieces cut into batches of at most [`BATCH_BYTES`], one behind the other.
-pub fn cut(pieces: Vec<Buffer>) -> impl Iterator<Item = RecordBatch> {
+/// Splits pieces into batches of at most [`MAX_BATCH_BYTES`], in order.
+pub fn split_into_batches(pieces: Vec<Buffer>) -> impl Iterator<Item = RecordBatch> {
     pieces.into_iter().flat_map(|piece| {
-        let starts = (0..piece.len()).step_by(BATCH_BYTES);
-        starts.map(move |start| of_bytes(piece.slice_with_length(start, BATCH_BYTES.min(piece.len() - start))))
+        let starts = (0..piece.len()).step_by(MAX_BATCH_BYTES);
+        starts.map(move |start| {
+            batch_from_bytes(piece.slice_with_length(start, MAX_BATCH_BYTES.min(piece.len() - start)))
+        })
     })
 }

@@ -1,36 +1,36 @@
-//! What can go wrong between nodes.
+//! Errors between head and workers.
 
 use std::io;
 
 use godwit_flight::{FlightError, TlsError};
 
-/// Failures of an exchange.
+/// An error of the exchange.
 #[derive(Debug, thiserror::Error)]
 pub enum ExchangeError {
-    /// The network, or the other end.
+    /// The network or the peer failed.
     #[error(transparent)]
     Flight(#[from] FlightError),
-    /// The head does not want this node.
-    #[error("the run does not take this node: {why}")]
-    Refused {
-        /// Why.
-        why: String,
+    /// The head rejected this worker.
+    #[error("the run does not take this node: {reason}")]
+    WorkerRejected {
+        /// The reason.
+        reason: String,
     },
-    /// Something came that makes no sense.
+    /// A message that is not valid.
     #[error("{peer} said something that cannot be understood: {problem}")]
-    Malformed {
-        /// Who.
+    InvalidMessage {
+        /// The sender.
         peer: &'static str,
-        /// What is wrong with it.
+        /// The defect.
         problem: String,
     },
-    /// The head is gone.
+    /// The head is lost.
     #[error("the connection to the head of the run ended")]
     HeadLost,
-    /// The certificate of the run.
+    /// The certificate of the run cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// Threads or sockets cannot be had.
+    /// Threads or sockets cannot be created.
     #[error("cannot start the network of this process")]
-    Start(#[source] io::Error),
+    StartNetwork(#[source] io::Error),
 }

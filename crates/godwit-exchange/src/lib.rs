@@ -1,24 +1,26 @@
-//! The shuffle: blocks of reads go to nodes, sorted slices of their records go from node to node, partitions of the genome
-//! are written by their owners.
+//! The shuffle of a cluster run: blocks of reads are sent to workers, sorted slices of their records are exchanged between
+//! workers, and partitions of the genome are written by their owners.
 //!
-//! [`Ledger`] decides all of it, without a socket or a clock: events and the time flow in, actions flow out. [`Head`] and
-//! [`Node`] are the two ends of the network that carries them, on Arrow Flight: small things on a connection of their own,
-//! so that data never holds up a sign of life. What a slice holds, how it is made, kept and merged, is the business of
-//! `godwit-pipeline`. Regions to be called, and what workers of a search are asked and say, travel the same way; who gets
-//! which is decided by `godwit_fleet::Leases`.
+//! [`ShuffleScheduler`] decides all of it, without a socket or a clock: events and the time go in, actions are returned.
+//! [`HeadEndpoint`] and [`WorkerEndpoint`] are the two ends of the network that carries them, on Arrow Flight: small
+//! messages on a connection of their own, so that data never delays a keep-alive. The content of slices, and how they are
+//! made, stored and merged, belongs to `godwit-pipeline`. Regions to call, and frames of search workers, travel the same
+//! way; `godwit_fleet::Leases` assigns them.
 
 pub mod bytes_batch;
+mod download_source;
 mod error;
-mod head;
-mod ledger;
-mod node;
-mod protocol;
-mod shelf;
+mod head_endpoint;
+mod shuffle_scheduler;
+mod worker_endpoint;
+mod worker_messages;
 
+pub use download_source::{DownloadBatches, DownloadSource};
 pub use error::ExchangeError;
 pub use godwit_flight::FlightError;
-pub use head::{Head, Incoming, Orders};
-pub use ledger::{Action, Event, FILES, Ledger, LedgerOptions, NodeId, PerFile, Share};
-pub use node::{Incoming as Downloading, Keys, Node};
-pub use protocol::{Gift, Order, Report, Ticket};
-pub use shelf::{Item, Shelf};
+pub use head_endpoint::{CommandSender, HeadEndpoint, HeadEvent};
+pub use shuffle_scheduler::{
+    BytesPerFile, MAX_FILES, ShardId, ShuffleAction, ShuffleEvent, ShuffleOptions, ShuffleScheduler, WorkerId,
+};
+pub use worker_endpoint::{ClusterCredentials, DownloadReader as Downloading, WorkerEndpoint};
+pub use worker_messages::{Command, DownloadTicket, WorkerEvent, WorkerUpload};

@@ -1,38 +1,38 @@
-//! Which address of this machine its peers should come to.
+//! Choice of the address of this host for its peers.
 //!
-//! Nodes have several networks: one for files, one for administration, one that is fast. The user names the interface, or
-//! a range, or a machine whose direction counts.
+//! Hosts have several networks: one for files, one for administration, a fast one. The user names the interface, a range of
+//! addresses, or a host to which the route counts.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
 use std::str::FromStr;
 
-use crate::{FleetError, system};
+use crate::{FleetError, interface_addresses};
 
-/// How an address is chosen.
+/// The rule by which an address is chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AddressChoice {
-    /// This one, which the machine must have.
+    /// This address, which the host must have.
     Address(IpAddr),
-    /// The first one of the interface with this name: `eth0`.
+    /// The first address of the interface with this name: `eth0`.
     Interface(String),
-    /// The first one in this range: `10.1.0.0/16`.
+    /// The first address in this range: `10.1.0.0/16`.
     Range {
         /// Any address of the range.
-        base: IpAddr,
-        /// Bits that are fixed.
+        base_address: IpAddr,
+        /// Bits of the network prefix.
         prefix_bits: u8,
     },
-    /// The one that packets to this machine leave from: a name or an address.
+    /// The source address of packets to this host: a name or an address.
     RouteTo(String),
 }
 
 impl FromStr for AddressChoice {
     type Err = FleetError;
 
-    /// `10.1.2.3`, `10.1.0.0/16`, `route:HOST`, or the name of an interface.
+    /// Parses `10.1.2.3`, `10.1.0.0/16`, `route:HOST`, or the name of an interface.
     fn from_str(text: &str) -> Result<Self, FleetError> {
-        let wrong = |problem: &str| FleetError::unusable("the choice of an address", text, problem);
+        let wrong = |problem: &str| FleetError::invalid_value("the choice of an address", text, problem);
         if let Some(host) = text.strip_prefix("route:") {
             return if host.is_empty() {
                 Err(wrong("a host follows route:"))
@@ -44,12 +44,12 @@ impl FromStr for AddressChoice {
             return Ok(Self::Address(address));
         }
         if let Some((base, bits)) = text.split_once('/') {
-            let base: IpAddr = base.parse().map_err(|_| wrong("before the slash, an address is expected"))?;
-            let most = if base.is_ipv4() { 32 } else { 128 };
+            let base_address: IpAddr = base.parse().map_err(|_| wrong("before the slash, an address is expected"))?;
+            let most = if base_address.is_ipv4() { 32 } else { 128 };
             let prefix_bits = bits.parse().ok().filter(|bits| *bits <= most);
             let prefix_bits =
                 prefix_bits.ok_or_else(|| wrong("after the slash, the number of fixed bits is expected"))?;
-            return Ok(Self::Range { base, prefix_bits });
+            return Ok(Self::Range { base_address, prefix_bits });
         }
         // Linux allows 15 bytes (IFNAMSIZ) and no white space.
         if text.is_empty() || text.len() > 15 || text.contains(char::is_whitespace) {
@@ -64,59 +64,59 @@ impl fmt::Display for AddressChoice {
         match self {
             Self::Address(address) => write!(formatter, "{address}"),
             Self::Interface(name) => write!(formatter, "{name}"),
-            Self::Range { base, prefix_bits } => write!(formatter, "{base}/{prefix_bits}"),
+            Self::Range { base_address, prefix_bits } => write!(formatter, "{base_address}/{prefix_bits}"),
             Self::RouteTo(host) => write!(formatter, "route:{host}"),
         }
     }
 }
 
 impl AddressChoice {
-    /// The address of this machine that is chosen. Of several, IPv4 goes first. Link-local IPv6 addresses are left out, for
-    /// they say nothing to another machine.
+    /// Returns the chosen address of this host. Of several, IPv4 is preferred. Link-local IPv6 addresses are left out: they
+    /// have no meaning on another host.
     ///
     /// # Errors
-    /// [`FleetError::NoAddress`] with what there is; [`FleetError::Network`] when a host has no address or no route.
+    /// [`FleetError::NoAddress`] with the available ones; [`FleetError::Network`] where a host has no address or route.
     pub fn resolve(&self) -> Result<IpAddr, FleetError> {
         let failed = |source| FleetError::Network { action: "list the addresses of this machine".to_owned(), source };
         match self {
-            Self::RouteTo(host) => route_to(host),
-            _ => self.among(system::interface_addresses().map_err(failed)?),
+            Self::RouteTo(host) => local_address_towards(host),
+            _ => self.select_from(interface_addresses::list_interface_addresses().map_err(failed)?),
         }
     }
 
-    /// A listener at the chosen address, on a port that is free.
+    /// Binds a listener to the chosen address, on a free port.
     ///
     /// # Errors
-    /// As for [`AddressChoice::resolve`]; when the address cannot be listened at.
+    /// As for [`AddressChoice::resolve`]; [`FleetError::Network`] where the address cannot be bound.
     pub fn bind(&self) -> Result<TcpListener, FleetError> {
         let address = self.resolve()?;
         let failed = |source| FleetError::Network { action: format!("listen at {address}"), source };
         TcpListener::bind((address, 0)).map_err(failed)
     }
 
-    fn among(&self, mut present: Vec<(String, IpAddr)>) -> Result<IpAddr, FleetError> {
-        present.retain(|(_, address)| !matches!(address, IpAddr::V6(address) if is_link_local(address)));
-        present.sort_by_key(|(_, address)| address.is_ipv6());
+    fn select_from(&self, mut available: Vec<(String, IpAddr)>) -> Result<IpAddr, FleetError> {
+        available.retain(|(_, address)| !matches!(address, IpAddr::V6(address) if is_link_local(address)));
+        available.sort_by_key(|(_, address)| address.is_ipv6());
         let fits = |name: &str, address: &IpAddr| match self {
             Self::Address(wanted) => address == wanted,
             Self::Interface(wanted) => name == wanted,
-            Self::Range { base, prefix_bits } => in_range(address, base, *prefix_bits),
+            Self::Range { base_address, prefix_bits } => is_in_range(address, base_address, *prefix_bits),
             Self::RouteTo(_) => false,
         };
-        match present.iter().find(|(name, address)| fits(name, address)) {
+        match available.iter().find(|(name, address)| fits(name, address)) {
             Some((_, address)) => Ok(*address),
-            None => Err(FleetError::NoAddress { wanted: self.to_string(), present }),
+            None => Err(FleetError::NoAddress { requested: self.to_string(), available }),
         }
     }
 }
 
-/// All addresses of this machine that another one may reach, IPv4 first; the loopback's where there are no others.
+/// Returns all addresses of this host that another may reach, IPv4 first; the loopback's where there are no others.
 ///
 /// # Errors
-/// [`FleetError::Network`].
-pub fn all() -> Result<Vec<IpAddr>, FleetError> {
+/// [`FleetError::Network`] where the interfaces cannot be listed.
+pub fn reachable_addresses() -> Result<Vec<IpAddr>, FleetError> {
     let failed = |source| FleetError::Network { action: "list the addresses of this machine".to_owned(), source };
-    let present = system::interface_addresses().map_err(failed)?;
+    let present = interface_addresses::list_interface_addresses().map_err(failed)?;
     let mut addresses: Vec<IpAddr> = present.into_iter().map(|(_, address)| address).collect();
     addresses.retain(|address| !matches!(address, IpAddr::V6(address) if is_link_local(address)));
     addresses.sort_by_key(|address| (address.is_loopback(), address.is_ipv6()));
@@ -125,8 +125,8 @@ pub fn all() -> Result<Vec<IpAddr>, FleetError> {
     Ok(addresses)
 }
 
-/// Asks the routing table: a UDP socket that is connected sends nothing.
-fn route_to(host: &str) -> Result<IpAddr, FleetError> {
+/// Returns the local address by the routing table: connecting a UDP socket sends nothing.
+fn local_address_towards(host: &str) -> Result<IpAddr, FleetError> {
     let failed = |source| FleetError::Network { action: format!("find a way to {host}"), source };
     // The port does not matter.
     let targets: Vec<SocketAddr> = (host, 9).to_socket_addrs().map_err(failed)?.collect();
@@ -145,7 +145,7 @@ fn route_to(host: &str) -> Result<IpAddr, FleetError> {
     Err(failed(last))
 }
 
-fn in_range(address: &IpAddr, base: &IpAddr, prefix_bits: u8) -> bool {
+fn is_in_range(address: &IpAddr, base: &IpAddr, prefix_bits: u8) -> bool {
     match (address, base) {
         (IpAddr::V4(address), IpAddr::V4(base)) => {
             let differing = address.to_bits() ^ base.to_bits();
@@ -159,7 +159,7 @@ fn in_range(address: &IpAddr, base: &IpAddr, prefix_bits: u8) -> bool {
     }
 }
 
-/// fe80::/10 (RFC 4291 §2.4).
+/// Reports whether an address is in fe80::/10 (RFC 4291 §2.4).
 fn is_link_local(address: &Ipv6Addr) -> bool {
     address.segments()[0] & 0xffc0 == 0xfe80
 }
@@ -176,7 +176,7 @@ mod tests {
 
     fn chosen(choice: &str) -> Option<String> {
         let choice: AddressChoice = choice.parse().unwrap();
-        choice.among(machine()).ok().map(|address| address.to_string())
+        choice.select_from(machine()).ok().map(|address| address.to_string())
     }
 
     #[test]
@@ -192,7 +192,7 @@ mod tests {
         for absent in ["10.1.2.4", "eth1", "192.168.0.0/16", "fe80::/10"] {
             assert_eq!(chosen(absent), None, "{absent}");
         }
-        let error = AddressChoice::Interface("eth1".into()).among(machine()).unwrap_err().to_string();
+        let error = AddressChoice::Interface("eth1".into()).select_from(machine()).unwrap_err().to_string();
         assert!(error.contains("is eth1; it has 127.0.0.1 (lo), 10.1.2.3 (eth0)"), "{error}");
     }
 

@@ -1,7 +1,7 @@
-//! Numbers for the starts of a job, and marks of how they ended.
+//! Attempt numbers of a job's starts, and marks of how they ended.
 //!
-//! A number is taken by making a directory, which only one process can do, on NFS too; so two starts that know nothing of
-//! each other never have the same one. SLURM's script does the same in shell (`launcher/slurm/script.rs`).
+//! A number is claimed by creating a directory, which only one process can do, on NFS too; so two independent starts never
+//! have the same one. SLURM's script does the same in shell (`launcher/slurm/batch_script.rs`).
 
 use std::fs::{self, DirBuilder};
 use std::io::ErrorKind;
@@ -10,7 +10,7 @@ use std::path::Path;
 
 use crate::FleetError;
 
-/// The stage that an attempt of SLURM's script reached. The script writes the names (`launcher/slurm/script.rs`).
+/// The stage that an attempt of SLURM's script reached. The script writes the names (`launcher/slurm/batch_script.rs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AttemptStage {
     /// The workers were not started.
@@ -32,20 +32,20 @@ impl AttemptStage {
     }
 }
 
-/// How an attempt of SLURM's script ended.
+/// The end of an attempt of SLURM's script.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct EndMark {
+pub(crate) struct AttemptExit {
     /// The stage that it reached.
     pub(crate) stage: AttemptStage,
     /// Exit status.
     pub(crate) status: i32,
 }
 
-/// Takes the next free number.
-pub(crate) fn claim(job_directory: &Path) -> Result<u64, FleetError> {
-    let mut number = next(job_directory)?;
+/// Claims the next free number.
+pub(crate) fn claim_attempt(job_directory: &Path) -> Result<u64, FleetError> {
+    let mut number = next_attempt(job_directory)?;
     loop {
-        let path = attempts(job_directory).join(number.to_string());
+        let path = attempts_directory(job_directory).join(number.to_string());
         match DirBuilder::new().mode(0o700).create(&path) {
             Ok(()) => return Ok(number),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => number += 1,
@@ -54,30 +54,30 @@ pub(crate) fn claim(job_directory: &Path) -> Result<u64, FleetError> {
     }
 }
 
-/// The number that would be taken now.
-pub(crate) fn next(job_directory: &Path) -> Result<u64, FleetError> {
-    Ok(numbers(job_directory)?.into_iter().max().map_or(0, |last| last + 1))
+/// Returns the number that would be claimed now.
+pub(crate) fn next_attempt(job_directory: &Path) -> Result<u64, FleetError> {
+    Ok(attempt_numbers(job_directory)?.into_iter().max().map_or(0, |last| last + 1))
 }
 
-/// The last attempt of this job of the scheduler, and its mark where it left one. Other jobs may have used the directory.
-pub(crate) fn last_of(job_directory: &Path, id: &str) -> Result<Option<(u64, Option<EndMark>)>, FleetError> {
+/// Returns the last attempt of this job of the scheduler, and its mark. Other jobs may have used the directory.
+pub(crate) fn last_attempt(job_directory: &Path, id: &str) -> Result<Option<(u64, Option<AttemptExit>)>, FleetError> {
     let of_job = |number: &u64| {
-        let path = attempts(job_directory).join(number.to_string()).join("job");
+        let path = attempts_directory(job_directory).join(number.to_string()).join("job");
         fs::read_to_string(path).is_ok_and(|text| text.trim() == id)
     };
-    let Some(last) = numbers(job_directory)?.into_iter().filter(of_job).max() else { return Ok(None) };
-    let mark = fs::read_to_string(attempts(job_directory).join(last.to_string()).join("end")).ok();
-    Ok(Some((last, mark.and_then(|text| parse(&text)))))
+    let Some(last) = attempt_numbers(job_directory)?.into_iter().filter(of_job).max() else { return Ok(None) };
+    let mark = fs::read_to_string(attempts_directory(job_directory).join(last.to_string()).join("end")).ok();
+    Ok(Some((last, mark.and_then(|text| parse_attempt_exit(&text)))))
 }
 
-fn parse(text: &str) -> Option<EndMark> {
+fn parse_attempt_exit(text: &str) -> Option<AttemptExit> {
     let (stage, status) = text.trim_end().split_once(' ')?;
-    Some(EndMark { stage: AttemptStage::parse(stage)?, status: status.parse().ok()? })
+    Some(AttemptExit { stage: AttemptStage::parse(stage)?, status: status.parse().ok()? })
 }
 
-/// The directory is listed rather than asked for names: on NFS, opening it is what makes others' files show up.
-fn numbers(job_directory: &Path) -> Result<Vec<u64>, FleetError> {
-    let path = attempts(job_directory);
+/// Lists the directory instead of testing names: on NFS, opening it makes files of other hosts visible.
+fn attempt_numbers(job_directory: &Path) -> Result<Vec<u64>, FleetError> {
+    let path = attempts_directory(job_directory);
     let entries = match fs::read_dir(&path) {
         Ok(entries) => entries,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -86,7 +86,7 @@ fn numbers(job_directory: &Path) -> Result<Vec<u64>, FleetError> {
     Ok(entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
 }
 
-fn attempts(job_directory: &Path) -> std::path::PathBuf {
+fn attempts_directory(job_directory: &Path) -> std::path::PathBuf {
     job_directory.join("attempts")
 }
 
@@ -97,31 +97,31 @@ mod tests {
     #[test]
     fn starts_at_the_same_time_get_numbers_of_their_own() {
         let scratch = tempfile::tempdir().unwrap();
-        crate::private::directory(&attempts(scratch.path())).unwrap();
+        crate::private_files::create_private_directory(&attempts_directory(scratch.path())).unwrap();
         let mut taken: Vec<u64> = std::thread::scope(|scope| {
             let claims: Vec<_> = (0..8)
-                .map(|_| scope.spawn(|| (0..8).map(|_| claim(scratch.path()).unwrap()).collect::<Vec<_>>()))
+                .map(|_| scope.spawn(|| (0..8).map(|_| claim_attempt(scratch.path()).unwrap()).collect::<Vec<_>>()))
                 .collect();
             claims.into_iter().flat_map(|claims| claims.join().unwrap()).collect()
         });
         taken.sort();
         assert_eq!(taken, (0..64).collect::<Vec<_>>());
-        assert_eq!(next(scratch.path()).unwrap(), 64);
+        assert_eq!(next_attempt(scratch.path()).unwrap(), 64);
     }
 
     #[test]
     fn only_marks_of_the_jobs_last_attempt_count() {
         let scratch = tempfile::tempdir().unwrap();
         let mark = |number: u64, job: &str, end: Option<&str>| {
-            let path = attempts(scratch.path()).join(number.to_string());
+            let path = attempts_directory(scratch.path()).join(number.to_string());
             fs::create_dir_all(&path).unwrap();
             fs::write(path.join("job"), format!("{job}\n")).unwrap();
             end.inspect(|end| fs::write(path.join("end"), end).unwrap());
         };
-        let last = |job: &str| last_of(scratch.path(), job).unwrap();
+        let last = |job: &str| last_attempt(scratch.path(), job).unwrap();
         assert_eq!(last("7"), None);
         mark(0, "7", Some("work 0\n"));
-        let done = EndMark { stage: AttemptStage::Work, status: 0 };
+        let done = AttemptExit { stage: AttemptStage::Work, status: 0 };
         assert_eq!(last("7"), Some((0, Some(done))));
         mark(2, "7", None);
         mark(3, "8", Some("work 0\n"));
@@ -132,7 +132,7 @@ mod tests {
             [("setup 1\n", AttemptStage::Setup), ("work 1\n", AttemptStage::Work), ("limit 1\n", AttemptStage::Limit)]
         {
             mark(2, "7", Some(text));
-            assert_eq!(last("7"), Some((2, Some(EndMark { stage, status: 1 }))));
+            assert_eq!(last("7"), Some((2, Some(AttemptExit { stage, status: 1 }))));
         }
         mark(2, "7", Some("done 0\n"));
         assert_eq!(last("7"), Some((2, None)), "a stage that no script writes");

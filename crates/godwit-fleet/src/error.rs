@@ -1,129 +1,129 @@
-//! What can go wrong with starting and finding processes, one variant per thing the caller can act on.
+//! Errors of starting and finding processes, one variant for each case that a caller can act on.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-/// A job that could not be described, started, asked about or found.
+/// An error of a job's description, start, status or rendezvous.
 #[derive(Debug, thiserror::Error)]
 pub enum FleetError {
     /// A job, a host file or an option that cannot be used as it is.
-    #[error("{what} cannot be {value:?}: {problem}")]
-    Unusable {
+    #[error("{field} cannot be {value:?}: {problem}")]
+    InvalidValue {
         /// The field: `the job's name`, `line 3 of hosts.txt`.
-        what: String,
-        /// What it holds.
+        field: String,
+        /// The value.
         value: String,
-        /// What is wrong and what is right.
+        /// The problem, and a valid form.
         problem: String,
     },
-    /// Fewer places than nodes.
-    #[error("{} has room for {slots} processes, but {nodes} are asked for; add hosts or slots, or ask for fewer nodes", .path.display())]
+    /// Fewer slots than workers.
+    #[error("{} has room for {slots} processes, but {workers} are asked for; add hosts or slots, or ask for fewer nodes", .path.display())]
     TooFewSlots {
         /// The host file.
         path: PathBuf,
-        /// Places in it.
+        /// Slots in it.
         slots: u64,
-        /// Places needed.
-        nodes: u32,
+        /// Slots needed.
+        workers: u32,
     },
-    /// A program of the scheduler, or ssh, is not there.
+    /// A program of the scheduler, or ssh, does not exist.
     #[error("cannot start {program}; install it, or run this where it is installed")]
     MissingProgram {
         /// Its name.
         program: String,
-        /// The system's answer.
+        /// The error of the system.
         #[source]
         source: std::io::Error,
     },
-    /// The scheduler said no.
-    #[error("{command} was refused ({ending}): {stderr}")]
-    Refused {
+    /// The scheduler rejected a command.
+    #[error("{command} was refused ({exit_status}): {stderr}")]
+    CommandRejected {
         /// The command line.
         command: String,
-        /// How it ended: `exit status: 1`.
-        ending: String,
-        /// What it said, at most the last 20 lines.
+        /// Its exit status: `exit status: 1`.
+        exit_status: String,
+        /// Its output on stderr, at most the last 20 lines.
         stderr: String,
     },
-    /// The scheduler does not answer. The job may be alive and well; ask again later.
-    #[error("{command} got no answer from the scheduler ({ending}): {stderr}")]
-    Silent {
+    /// The scheduler does not answer. The job may be running; query it later.
+    #[error("{command} got no answer from the scheduler ({exit_status}): {stderr}")]
+    SchedulerUnavailable {
         /// The command line.
         command: String,
-        /// How it ended.
-        ending: String,
-        /// What it said, at most the last 20 lines.
+        /// Its exit status.
+        exit_status: String,
+        /// Its output on stderr, at most the last 20 lines.
         stderr: String,
     },
-    /// A program of the scheduler said something that cannot be understood.
+    /// Output of a scheduler's program that cannot be parsed.
     #[error("{command} printed {output:?}, which is not {expected}")]
-    Unreadable {
+    UnexpectedOutput {
         /// The command line.
         command: String,
-        /// What it printed.
+        /// Its output.
         output: String,
-        /// What was expected.
+        /// The expected form.
         expected: &'static str,
     },
-    /// A job of another launcher, or of a process that is gone.
+    /// A job of another launcher, or of a process that has ended.
     #[error("job {id} was not started by this {launcher} launcher")]
-    Foreign {
+    ForeignJob {
         /// The job.
         id: String,
-        /// The launcher that was asked.
+        /// The launcher that was called.
         launcher: &'static str,
     },
-    /// The file system refused something.
+    /// An operation of the file system failed.
     #[error("cannot {action} {}", .path.display())]
     File {
-        /// What was tried.
+        /// The operation.
         action: &'static str,
-        /// With which file.
+        /// The file.
         path: PathBuf,
-        /// The system's answer.
+        /// The error of the system.
         #[source]
         source: std::io::Error,
     },
     /// A process could not be started.
     #[error("cannot start {command}")]
-    Start {
+    ProcessStart {
         /// The command line.
         command: String,
-        /// The system's answer.
+        /// The error of the system.
         #[source]
         source: std::io::Error,
     },
-    /// Nobody wrote the rendezvous file in time.
+    /// The rendezvous file was not written in time.
     #[error("nobody wrote {} within {waited_s} s; look into the logs beside it for why the first node did not start", .path.display())]
-    NoRendezvous {
+    RendezvousTimeout {
         /// The file.
         path: PathBuf,
         /// Seconds waited.
         waited_s: u64,
     },
-    /// The caller said so.
+    /// The caller cancelled.
     #[error("cancelled")]
     Cancelled,
-    /// The rendezvous file is not one.
+    /// The rendezvous file is malformed.
     #[error("{} is not a rendezvous file; remove it and start the job again", .path.display())]
-    BadRendezvous {
+    InvalidRendezvous {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The defect.
         #[source]
         source: serde_json::Error,
     },
     /// The file was written by another version.
-    #[error("{} was written by godwit {theirs}, but this is godwit {ours}; start all nodes with one version", .path.display())]
+    #[error("{} was written by godwit {file_version}, but this is godwit {own_version}; start all nodes with one version", .path.display())]
     VersionMismatch {
         /// The file.
         path: PathBuf,
-        /// Version of who wrote it.
-        theirs: String,
+        /// Version of its writer.
+        file_version: String,
         /// Version of this program.
-        ours: String,
+        own_version: String,
     },
-    /// A later attempt of the job has taken over.
+    /// A later attempt of the job has replaced this one.
     #[error("this process belongs to attempt {own} of the job, but attempt {current} has taken over; it must end")]
     Superseded {
         /// The attempt of the caller.
@@ -131,37 +131,37 @@ pub enum FleetError {
         /// The attempt in the file.
         current: u64,
     },
-    /// No address of this machine is as asked for.
-    #[error("no address of this machine is {wanted}; it has {}", list(.present))]
+    /// No address of this host matches.
+    #[error("no address of this machine is {requested}; it has {}", format_addresses(.available))]
     NoAddress {
-        /// What was asked for.
-        wanted: String,
-        /// What there is, by interface.
-        present: Vec<(String, IpAddr)>,
+        /// The requested address.
+        requested: String,
+        /// The available ones, by interface.
+        available: Vec<(String, IpAddr)>,
     },
-    /// The network refused something.
+    /// A network operation failed.
     #[error("cannot {action}")]
     Network {
-        /// What was tried.
+        /// The operation.
         action: String,
-        /// The system's answer.
+        /// The error of the system.
         #[source]
         source: std::io::Error,
     },
 }
 
 impl FleetError {
-    pub(crate) fn unusable(what: impl Into<String>, value: impl Into<String>, problem: impl Into<String>) -> Self {
-        Self::Unusable { what: what.into(), value: value.into(), problem: problem.into() }
+    pub(crate) fn invalid_value(what: impl Into<String>, value: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self::InvalidValue { field: what.into(), value: value.into(), problem: problem.into() }
     }
 
-    pub(crate) fn file(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
+    pub(crate) fn file_error(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();
         move |source| Self::File { action, path, source }
     }
 }
 
-fn list(present: &[(String, IpAddr)]) -> String {
+fn format_addresses(present: &[(String, IpAddr)]) -> String {
     if present.is_empty() {
         return "none".to_owned();
     }

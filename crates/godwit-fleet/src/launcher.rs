@@ -1,25 +1,25 @@
-//! Starting the same command on some nodes, asking how it is, and ending it.
+//! Launchers: start one command on several workers, report its status, and cancel it.
 //!
-//! In: a [`JobSpec`]. Out: processes, one per node, and a [`JobHandle`] to ask with. A launcher writes everything below the
-//! job's directory, which is made private:
+//! In: a [`JobSpec`]. Out: processes, one per worker, and a [`JobHandle`] for requests. A launcher writes everything below
+//! the job's directory, which is made private:
 //!
 //! ```text
-//! script.sh              what was run, as `render` shows it beforehand
+//! script.sh              the script that was run, as `render_script` shows it beforehand
 //! handle.json            the JobHandle, for processes that did not start the job
-//! job.log                what the scheduler's script said (SLURM only)
-//! logs/node-K.out, .err  what the command said on node K; added to by later attempts
+//! job.log                output of the scheduler's script (SLURM only)
+//! logs/node-K.out, .err  output of the command on worker K; later attempts append to it
 //! attempts/N/            made by attempt N before anything else of it; see GODWIT_ATTEMPT below
 //! ```
 //!
-//! Each process finds in its environment, beside what the job sets: `GODWIT_NODE` (0 to nodes - 1), `GODWIT_NODES`,
+//! Each process has in its environment, beside the job's variables: `GODWIT_NODE` (0 to workers - 1), `GODWIT_NODES`,
 //! `GODWIT_ATTEMPT`, `GODWIT_JOB_DIRECTORY` and `GODWIT_VERSION`. Attempts are numbers that rise with every start of the
-//! job, whoever starts it: a restart by the scheduler, a second submission, a twin that was thought dead. Two starts never
-//! have one number, and the higher one is the one that counts.
+//! job, whatever caused it: a restart by the scheduler, a second submission, a duplicate that was thought dead. Two starts
+//! never have one number, and the higher one counts.
 
-mod children;
+mod child_jobs;
+mod job_spec;
 mod local;
 mod slurm;
-mod spec;
 mod ssh;
 
 use std::fs;
@@ -27,60 +27,60 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{FleetError, private};
+use crate::{FleetError, private_files};
 
-pub use local::Local;
-pub use slurm::{MemoryRequest, Slurm, SlurmProfile};
-pub use spec::JobSpec;
-pub use ssh::{Host, Ssh, parse_hosts};
+pub use job_spec::JobSpec;
+pub use local::LocalLauncher;
+pub use slurm::{MemoryRequest, SlurmLauncher, SlurmProfile};
+pub use ssh::{Host, SshLauncher, parse_hosts};
 
-/// Starts jobs in one way.
+/// A way of starting jobs.
 pub trait Launcher: Send + Sync {
-    /// What `submit` would run now, as a shell script: the very text, but for jobs that are started in between.
+    /// Returns what `submit` would run now, as a shell script: the exact text, unless another job is started in between.
     ///
     /// # Errors
-    /// [`FleetError::Unusable`] and [`FleetError::TooFewSlots`] for a job that cannot be run this way.
-    fn render(&self, job: &JobSpec) -> Result<String, FleetError>;
+    /// [`FleetError::InvalidValue`] and [`FleetError::TooFewSlots`] for a job that cannot be run this way.
+    fn render_script(&self, job: &JobSpec) -> Result<String, FleetError>;
 
-    /// Starts the job, or has it wait for its turn.
+    /// Starts or queues the job.
     ///
     /// # Errors
-    /// As for [`Launcher::render`]; when the scheduler, the system or the file system refuses. After
-    /// [`FleetError::Silent`] the job may run all the same; its attempt fences it where another one is submitted.
+    /// As for [`Launcher::render_script`]; others where the scheduler, the system or the file system rejects it. After
+    /// [`FleetError::SchedulerUnavailable`] the job may run all the same; the attempt of a later submission fences it.
     fn submit(&self, job: &JobSpec) -> Result<JobHandle, FleetError>;
 
-    /// How it is now.
+    /// Returns its status.
     ///
     /// # Errors
-    /// [`FleetError::Silent`] when the scheduler does not answer, which says nothing of the job.
+    /// [`FleetError::SchedulerUnavailable`] where the scheduler does not answer, which does not mean that the job has ended.
     fn status(&self, handle: &JobHandle) -> Result<JobStatus, FleetError>;
 
-    /// Asks the job to end. Its processes get a moment to do so by themselves. No error where it has ended before.
+    /// Requests the end of the job. Its processes have a moment to end by themselves. Not an error for a job that has ended.
     ///
     /// # Errors
-    /// When the scheduler refuses or does not answer.
+    /// [`FleetError::CommandRejected`], [`FleetError::SchedulerUnavailable`].
     fn cancel(&self, handle: &JobHandle) -> Result<(), FleetError>;
 }
 
 /// A job that was started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobHandle {
-    /// Who started it: `local`, `ssh` or `slurm`.
+    /// Name of its launcher: `local`, `ssh` or `slurm`.
     pub launcher: String,
-    /// Its name there: SLURM's job number.
+    /// Its identifier there: SLURM's job number.
     pub id: String,
     /// The job's directory.
     pub directory: PathBuf,
 }
 
 impl JobHandle {
-    /// The handle of the last job that was started with this directory.
+    /// Loads the handle of the last job that was started with this directory.
     ///
     /// # Errors
-    /// [`FleetError::File`] when there is none.
+    /// [`FleetError::File`] where there is none.
     pub fn load(job_directory: &Path) -> Result<Self, FleetError> {
-        let path = Self::path(job_directory);
-        let bytes = fs::read(&path).map_err(FleetError::file("read", &path))?;
+        let path = Self::file_path(job_directory);
+        let bytes = fs::read(&path).map_err(FleetError::file_error("read", &path))?;
         serde_json::from_slice(&bytes).map_err(|error| FleetError::File {
             action: "understand",
             path,
@@ -90,82 +90,82 @@ impl JobHandle {
 
     fn save(&self) -> Result<(), FleetError> {
         let bytes = serde_json::to_vec_pretty(self).expect("strings and paths of UTF-8 can be written as JSON");
-        private::replace(&Self::path(&self.directory), &bytes)
+        private_files::replace_file(&Self::file_path(&self.directory), &bytes)
     }
 
-    fn path(job_directory: &Path) -> PathBuf {
+    fn file_path(job_directory: &Path) -> PathBuf {
         job_directory.join("handle.json")
     }
 
-    /// That this launcher started it.
-    fn expect_of(&self, launcher: &'static str) -> Result<(), FleetError> {
-        if self.launcher == launcher { Ok(()) } else { Err(FleetError::Foreign { id: self.id.clone(), launcher }) }
+    /// Checks that this launcher started the job.
+    fn check_launcher(&self, launcher: &'static str) -> Result<(), FleetError> {
+        if self.launcher == launcher { Ok(()) } else { Err(FleetError::ForeignJob { id: self.id.clone(), launcher }) }
     }
 }
 
-/// How a job is.
+/// The status of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobStatus {
-    /// It waits: for its turn, or to be started again.
+    /// It waits to be started, or started again.
     Pending {
-        /// The scheduler's word for why.
+        /// The scheduler's reason.
         reason: String,
     },
     /// It runs.
     Running {
-        /// The nodes it still has, by name. Those that died are no longer among them.
-        nodes: Vec<String>,
-        /// The processes of the job that run, counted from 0, ascending; `None` where the launcher knows nodes only.
+        /// The hosts that it still has, by name, without lost ones.
+        workers: Vec<String>,
+        /// The 0-based indexes of its running processes, ascending; `None` where the launcher knows hosts only.
         indexes: Option<Vec<u32>>,
-        /// The node with the job's script died: the other processes run on, but nobody waits for their end, and nobody
-        /// will start the job again by itself. See [`Slurm::requeue`].
-        headless: bool,
+        /// True if the host of the job's script is lost: the other processes run on, but their end is not awaited, and the
+        /// job is not started again automatically. See [`SlurmLauncher::requeue`].
+        is_batch_host_lost: bool,
     },
-    /// It is over.
+    /// It has ended.
     Ended {
-        /// How it ended.
-        how: Ending,
+        /// Its outcome.
+        outcome: JobOutcome,
     },
-    /// Nobody knows: the scheduler has no such job, and the job left no mark of its end. It may be dead, or alive and
-    /// forgotten; it has not succeeded.
+    /// Unknown: the scheduler has no such job, and the job recorded no end. It may be dead, or alive and forgotten; it has
+    /// not succeeded.
     Unknown {
-        /// What was looked at.
-        why: String,
+        /// The evidence.
+        reason: String,
     },
 }
 
-/// How a job ended.
+/// The outcome of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum JobOutcome {
     /// Every process exited with status 0.
     Succeeded,
-    /// Some process, or the script around it, did not.
+    /// A process, or the script around it, exited otherwise.
     Failed {
-        /// Which and how, for people.
-        what: String,
-        /// Its exit status, where it had one.
+        /// The failed process and its failure, for users.
+        description: String,
+        /// Its exit status, where it has one.
         exit_code: Option<i32>,
     },
-    /// Somebody cancelled it.
+    /// It was cancelled.
     Cancelled,
-    /// Its time was over, and it could not be started again.
+    /// Its time limit was reached, and it could not be started again.
     TimeLimit,
-    /// A node died, and it could not go on or be started again.
-    NodeLost,
-    /// Its nodes were given to another job, and it could not be started again.
+    /// A host was lost, and it could not continue or be started again.
+    HostLost,
+    /// Its hosts were assigned to another job, and it could not be started again.
     Preempted,
 }
 
-/// Makes the job's directory and all that is in it before its start. Returns the script's path.
-fn prepare(job: &JobSpec, script: &str) -> Result<PathBuf, FleetError> {
-    private::directory(&job.job_directory)?;
-    private::directory(&job.job_directory.join("attempts"))?;
-    private::directory(&job.job_directory.join("logs"))?;
-    for node in 0..job.nodes {
-        private::appended(&job.output_path(node))?;
-        private::appended(&job.error_path(node))?;
+/// Creates the job's directory and the files in it before the start. Returns the script's path.
+fn prepare_job_directory(job: &JobSpec, script: &str) -> Result<PathBuf, FleetError> {
+    private_files::create_private_directory(&job.job_directory)?;
+    private_files::create_private_directory(&job.job_directory.join("attempts"))?;
+    private_files::create_private_directory(&job.job_directory.join("logs"))?;
+    for node in 0..job.workers {
+        private_files::open_for_append(&job.stdout_path(node))?;
+        private_files::open_for_append(&job.stderr_path(node))?;
     }
     let path = job.job_directory.join("script.sh");
-    private::replace(&path, script.as_bytes())?;
+    private_files::replace_file(&path, script.as_bytes())?;
     Ok(path)
 }

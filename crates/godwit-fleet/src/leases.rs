@@ -1,117 +1,118 @@
-//! Who works on what: numbered items of work, handed to named workers for a time.
+//! Leases: numbered items of work, assigned to named workers for a limited time.
 //!
-//! In: what workers say, and the time. Out: what to tell them. Nothing here reads a clock or a socket, so that a
-//! simulation can run it as it is. Times are counted from any one moment.
+//! In: requests of workers, and the time. Out: responses. No clock or socket is used, so that a simulation can run the same
+//! code. Times are counted from any fixed moment.
 //!
-//! - Items are handed out in the order of their numbers. What comes back is handed out before what is new.
-//! - A worker that is silent for a lease's length is taken for dead, and its items are handed out again. It may come back.
-//! - When nothing is left to hand out, items that take long are handed to a second worker. The first commit wins, whoever it
-//!   comes from, for any two results of an item are the same bytes.
-//! - A worker that was started again has a higher attempt. What is said by a lower one is refused.
+//! - Items are leased in the order of their numbers. Returned items are leased before new ones.
+//! - A worker that is silent for a lease's length counts as lost, and its items are leased again. It may resume.
+//! - When no unleased item is left, items that take long are leased to a second worker. The first commit wins, whatever its
+//!   worker, since any two results of an item are the same bytes.
+//! - A worker that was started again has a higher attempt. Requests of a lower one are rejected.
 //!
-//! It does *not* know what an item is, nor where its result lies: one whose result was lost is [reopened](Leases::reopen).
+//! The meaning of items and the location of their results are not known here: an item whose result was lost is
+//! [reopened](Leases::reopen_item).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 use std::time::Duration;
 
-/// Number of an item, from 0 on in the order in which they were added.
+/// Number of an item, from 0 in the order in which they were added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ItemId(pub u64);
 
-/// Which start of a worker speaks. Higher ones replace lower ones.
+/// Number of a worker's start. Higher ones replace lower ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Attempt(pub u64);
 
-/// How long things may take.
+/// Time limits of leases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Terms {
-    /// Silence after which a worker is taken for dead. Several heartbeats' worth.
-    pub lease: Duration,
-    /// Age of a lease from which on an idle worker may get its item too.
-    pub straggler_after: Duration,
+pub struct LeaseTimeouts {
+    /// Silence after which a worker counts as lost. Several heartbeat intervals.
+    pub lease_duration: Duration,
+    /// Age of a lease from which on an idle worker may lease its item too.
+    pub straggler_age: Duration,
 }
 
-/// What a worker gets that asks for work.
+/// The response to a request for work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// This item.
-    Work {
+pub enum LeaseResponse {
+    /// An item is leased.
+    Lease {
         /// Its number.
         item: ItemId,
-        /// How often it was handed out, this time included. An item that kills whoever takes it has a high one.
-        issue: u32,
-        /// Until when the worker has to be heard of again.
+        /// Number of its leases, this one included. High for an item that ends every worker that runs it.
+        lease_count: u32,
+        /// Time by which the worker has to send its next message.
         deadline: Duration,
     },
-    /// Nothing now. Ask again when something changed, or at that time.
+    /// No item now. Request again when something changed, or at that time.
     Wait {
-        /// When an item may become free without anybody saying anything.
+        /// Time at which an item may become free without another event.
         until: Option<Duration>,
     },
     /// All items are committed, and no more will come.
     Finished,
-    /// A later start of this worker was heard of.
+    /// A later start of this worker is known.
     Fenced {
         /// Its attempt.
         current: Attempt,
     },
 }
 
-/// What becomes of a result.
+/// The result of a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Commit {
-    /// It is the item's result.
+pub enum CommitResult {
+    /// It is the first result of the item.
     First {
-        /// Others that work on it, and may stop.
-        others: Vec<String>,
+        /// Other workers that hold it, which may stop.
+        other_workers: Vec<String>,
     },
-    /// The item had one already. Throw this one away.
+    /// The item had a result already. Discard this one.
     Late,
-    /// A later start of this worker was heard of. Throw it away.
+    /// A later start of this worker is known. Discard it.
     Fenced {
         /// Its attempt.
         current: Attempt,
     },
-    /// The item was never handed out: somebody is confused.
-    NeverIssued,
+    /// The item was never leased: an error of the worker.
+    NeverLeased,
 }
 
 /// A worker that was silent for too long.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Expired {
+pub struct ExpiredWorker {
     /// Its name.
-    pub worker: String,
-    /// The items it had, in order; those nobody else works on will be handed out again.
+    pub name: String,
+    /// Its items, in order; those without another worker will be leased again.
     pub items: Vec<ItemId>,
 }
 
 /// The state of all items and workers.
 pub struct Leases {
-    terms: Terms,
-    /// Items are numbered below this.
-    end: u64,
+    timeouts: LeaseTimeouts,
+    /// Number of the next item.
+    next_number: u64,
     closed: bool,
-    /// Items to be handed out, and how often they were. Those below `end` that are neither here nor in `out` are committed.
-    queue: BTreeMap<ItemId, u32>,
-    /// Items somebody works on.
-    out: BTreeMap<ItemId, Out>,
-    /// Those one worker works on, oldest first.
-    single: BTreeSet<(Duration, ItemId)>,
+    /// Items to be leased, and how often they were. Items below `next_number` that are in no map are committed.
+    unleased_items: BTreeMap<ItemId, u32>,
+    /// Items that workers hold.
+    leased_items: BTreeMap<ItemId, LeasedItem>,
+    /// Those with one worker, oldest first.
+    single_holder_items: BTreeSet<(Duration, ItemId)>,
     workers: HashMap<String, Worker>,
-    /// Workers that hold items, by the end of their patience.
+    /// Workers that hold items, by deadline.
     deadlines: BTreeSet<(Duration, String)>,
     #[cfg(test)]
     steps: u64,
 }
 
-/// An item that was handed out.
-struct Out {
-    /// To one or two workers.
-    holders: Vec<String>,
-    issue: u32,
-    /// When it was handed out first.
-    since: Duration,
+/// A leased item.
+struct LeasedItem {
+    /// The one or two workers that hold it.
+    workers: Vec<String>,
+    lease_count: u32,
+    /// Time of its first lease.
+    first_leased_at: Duration,
 }
 
 struct Worker {
@@ -121,15 +122,15 @@ struct Worker {
 }
 
 impl Leases {
-    /// No items, no workers.
-    pub fn new(terms: Terms) -> Self {
+    /// Creates leases without items and workers.
+    pub fn new(timeouts: LeaseTimeouts) -> Self {
         Self {
-            terms,
-            end: 0,
+            timeouts,
+            next_number: 0,
             closed: false,
-            queue: BTreeMap::new(),
-            out: BTreeMap::new(),
-            single: BTreeSet::new(),
+            unleased_items: BTreeMap::new(),
+            leased_items: BTreeMap::new(),
+            single_holder_items: BTreeSet::new(),
             workers: HashMap::new(),
             deadlines: BTreeSet::new(),
             #[cfg(test)]
@@ -137,172 +138,177 @@ impl Leases {
         }
     }
 
-    /// Adds that many items. Returns their numbers.
-    pub fn add(&mut self, count: u64) -> Range<u64> {
-        let added = self.end..self.end.saturating_add(count);
-        self.end = added.end;
-        self.queue.extend(added.clone().map(|number| (ItemId(number), 0)));
+    /// Adds items. Returns their numbers.
+    pub fn add_items(&mut self, count: u64) -> Range<u64> {
+        let added = self.next_number..self.next_number.saturating_add(count);
+        self.next_number = added.end;
+        self.unleased_items.extend(added.clone().map(|number| (ItemId(number), 0)));
         added
     }
 
-    /// An item that was added and never handed out has a result already, from before. Returns whether it was there.
-    pub fn settle(&mut self, item: ItemId) -> bool {
-        self.queue.get(&item) == Some(&0) && self.queue.remove(&item).is_some()
+    /// Marks an item that was never leased as committed by an earlier run. Returns whether it was unleased.
+    pub fn mark_committed(&mut self, item: ItemId) -> bool {
+        self.unleased_items.get(&item) == Some(&0) && self.unleased_items.remove(&item).is_some()
     }
 
-    /// Says that no more items will be added.
+    /// Declares that no more items will be added.
     pub fn close(&mut self) {
         self.closed = true;
     }
 
-    /// Items that wait to be handed out.
-    pub fn waiting(&self) -> usize {
-        self.queue.len()
+    /// Returns the number of items that wait to be leased.
+    pub fn unleased_count(&self) -> usize {
+        self.unleased_items.len()
     }
 
-    /// Items somebody works on.
-    pub fn outstanding(&self) -> usize {
-        self.out.len()
+    /// Returns the number of items that workers hold.
+    pub fn leased_count(&self) -> usize {
+        self.leased_items.len()
     }
 
-    /// Items with a result.
-    pub fn committed(&self) -> u64 {
-        self.end - (self.queue.len() + self.out.len()) as u64
+    /// Returns the number of items with a result.
+    pub fn committed_count(&self) -> u64 {
+        self.next_number - (self.unleased_items.len() + self.leased_items.len()) as u64
     }
 
-    /// Whether every item has a result and no more will come.
+    /// Reports whether every item has a result and no more will be added.
     pub fn is_finished(&self) -> bool {
-        self.closed && self.queue.is_empty() && self.out.is_empty()
+        self.closed && self.unleased_items.is_empty() && self.leased_items.is_empty()
     }
 
-    /// Whether the item has a result.
+    /// Reports whether an item has a result.
     pub fn is_committed(&self, item: ItemId) -> bool {
-        item.0 < self.end && !self.queue.contains_key(&item) && !self.out.contains_key(&item)
+        item.0 < self.next_number && !self.unleased_items.contains_key(&item) && !self.leased_items.contains_key(&item)
     }
 
-    /// From now on items that are that old may be given to a second worker: what is old may be known only when some are done.
-    pub fn set_straggler_after(&mut self, age: Duration) {
-        self.terms.straggler_after = age;
+    /// Sets the age from which on items may be leased to a second worker: it may be known only when some are done.
+    pub fn set_straggler_age(&mut self, age: Duration) {
+        self.timeouts.straggler_age = age;
     }
 
-    /// A worker asks for work. It may hold several items at a time.
-    pub fn ask(&mut self, worker: &str, attempt: Attempt, now: Duration) -> Answer {
-        self.ask_for(worker, attempt, |_| true, now)
+    /// Requests an item for a worker, which may hold several at a time.
+    pub fn request_item(&mut self, worker: &str, attempt: Attempt, now: Duration) -> LeaseResponse {
+        self.request_suitable_item(worker, attempt, |_| true, now)
     }
 
-    /// As [`Leases::ask`], for a worker that not every item suits: one that failed there may do better elsewhere.
-    pub fn ask_for(&mut self, worker: &str, attempt: Attempt, suits: impl Fn(ItemId) -> bool, now: Duration) -> Answer {
-        if let Err(current) = self.hear(worker, attempt, now) {
-            return Answer::Fenced { current };
+    /// As [`Leases::request_item`], among suitable items: one that failed on a worker may succeed on another.
+    pub fn request_suitable_item(
+        &mut self,
+        worker: &str,
+        attempt: Attempt,
+        suits: impl Fn(ItemId) -> bool,
+        now: Duration,
+    ) -> LeaseResponse {
+        if let Err(current) = self.record_contact(worker, attempt, now) {
+            return LeaseResponse::Fenced { current };
         }
-        let waiting = self.queue.iter().find(|(item, _)| suits(**item)).map(|(item, issued)| (*item, *issued));
+        let waiting = self.unleased_items.iter().find(|(item, _)| suits(**item)).map(|(item, issued)| (*item, *issued));
         if let Some((item, issued)) = waiting {
-            self.queue.remove(&item);
-            return self.hand_out(worker, item, issued + 1, now);
+            self.unleased_items.remove(&item);
+            return self.lease_item(worker, item, issued + 1, now);
         }
         if self.is_finished() {
-            return Answer::Finished;
+            return LeaseResponse::Finished;
         }
-        match self.oldest_of_others(worker, suits) {
-            Some((since, item)) if since.saturating_add(self.terms.straggler_after) <= now => {
-                let issued = self.out.get(&item).map_or(0, |out| out.issue);
-                self.hand_out(worker, item, issued + 1, now)
+        match self.oldest_leased_elsewhere(worker, suits) {
+            Some((since, item)) if since.saturating_add(self.timeouts.straggler_age) <= now => {
+                let issued = self.leased_items.get(&item).map_or(0, |out| out.lease_count);
+                self.lease_item(worker, item, issued + 1, now)
             }
             straggler => {
-                let ripe = straggler.map(|(since, _)| since.saturating_add(self.terms.straggler_after));
-                Answer::Wait { until: ripe.into_iter().chain(self.next_deadline()).min() }
+                let ripe = straggler.map(|(since, _)| since.saturating_add(self.timeouts.straggler_age));
+                LeaseResponse::Wait { until: ripe.into_iter().chain(self.next_deadline()).min() }
             }
         }
     }
 
-    /// A worker says that it lives, which is good for all its items. Anything else it says is as good.
+    /// Records that a worker is alive, which renews all its leases. Any other request does so too.
     ///
     /// # Errors
-    /// The attempt of a later start of this worker, if one was heard of.
+    /// The attempt of a later start of this worker, if one is known.
     pub fn heartbeat(&mut self, worker: &str, attempt: Attempt, now: Duration) -> Result<(), Attempt> {
-        self.hear(worker, attempt, now)
+        self.record_contact(worker, attempt, now)
     }
 
-    /// A worker says that the result of an item is safe.
-    pub fn commit(&mut self, worker: &str, attempt: Attempt, item: ItemId, now: Duration) -> Commit {
-        if let Err(current) = self.hear(worker, attempt, now) {
-            return Commit::Fenced { current };
+    /// Commits the result of an item, which must be safe.
+    pub fn commit_item(&mut self, worker: &str, attempt: Attempt, item: ItemId, now: Duration) -> CommitResult {
+        if let Err(current) = self.record_contact(worker, attempt, now) {
+            return CommitResult::Fenced { current };
         }
-        if item.0 >= self.end || self.queue.get(&item) == Some(&0) {
-            return Commit::NeverIssued;
+        if item.0 >= self.next_number || self.unleased_items.get(&item) == Some(&0) {
+            return CommitResult::NeverLeased;
         }
-        if self.queue.remove(&item).is_some() {
-            return Commit::First { others: Vec::new() };
+        if self.unleased_items.remove(&item).is_some() {
+            return CommitResult::First { other_workers: Vec::new() };
         }
-        let Some(out) = self.out.remove(&item) else { return Commit::Late };
-        self.single.remove(&(out.since, item));
-        for holder in &out.holders {
-            self.drop_item(holder, item);
+        let Some(out) = self.leased_items.remove(&item) else { return CommitResult::Late };
+        self.single_holder_items.remove(&(out.first_leased_at, item));
+        for holder in &out.workers {
+            self.remove_from_worker(holder, item);
         }
-        Commit::First { others: out.holders.into_iter().filter(|holder| holder != worker).collect() }
+        CommitResult::First { other_workers: out.workers.into_iter().filter(|holder| holder != worker).collect() }
     }
 
-    /// A worker gives an item back that it cannot do. Returns whether it had it.
-    pub fn give_back(&mut self, worker: &str, attempt: Attempt, item: ItemId, now: Duration) -> bool {
-        if self.hear(worker, attempt, now).is_err() || !self.holds(worker, item) {
+    /// Returns an item that its worker cannot complete. Returns whether the worker held it.
+    pub fn return_item(&mut self, worker: &str, attempt: Attempt, item: ItemId, now: Duration) -> bool {
+        if self.record_contact(worker, attempt, now).is_err() || !self.worker_holds_item(worker, item) {
             return false;
         }
-        self.drop_item(worker, item);
-        self.take_back(worker, item);
+        self.remove_from_worker(worker, item);
+        self.requeue_item(worker, item);
         true
     }
 
-    /// A worker goes, by itself or because somebody saw it die. Its items are handed out again. Attempts below its last one
-    /// stay fenced.
-    pub fn leave(&mut self, worker: &str) -> Vec<ItemId> {
+    /// Removes a worker that leaves or was lost. Its items are leased again. Attempts below its last one stay fenced.
+    pub fn remove_worker(&mut self, worker: &str) -> Vec<ItemId> {
         let Some(left) = self.workers.get_mut(worker) else { return Vec::new() };
         let items: Vec<ItemId> = std::mem::take(&mut left.items).into_iter().collect();
         self.deadlines.remove(&(left.deadline, worker.to_owned()));
         for item in &items {
-            self.take_back(worker, *item);
+            self.requeue_item(worker, *item);
         }
         items
     }
 
-    /// Takes back what workers hold that were silent for too long. To be called at [`Leases::next_deadline`] at the latest.
-    pub fn expire(&mut self, now: Duration) -> Vec<Expired> {
+    /// Expires the leases of silent workers. Must be called at [`Leases::next_deadline`] at the latest.
+    pub fn expire_workers(&mut self, now: Duration) -> Vec<ExpiredWorker> {
         let mut expired = Vec::new();
-        while let Some((deadline, worker)) = self.deadlines.first().cloned() {
+        while let Some((deadline, name)) = self.deadlines.first().cloned() {
             self.count_step();
             if deadline > now {
                 break;
             }
-            let items = self.leave(&worker);
-            expired.push(Expired { worker, items });
+            let items = self.remove_worker(&name);
+            expired.push(ExpiredWorker { name, items });
         }
         expired
     }
 
-    /// When the next worker is taken for dead, unless it is heard of.
+    /// Returns the time at which the next worker counts as lost, unless it sends a message.
     pub fn next_deadline(&self) -> Option<Duration> {
         self.deadlines.first().map(|(deadline, _)| *deadline)
     }
 
-    /// The result of a committed item was lost: it is handed out again. Returns whether it was committed.
-    pub fn reopen(&mut self, item: ItemId) -> bool {
+    /// Reopens a committed item whose result was lost: it is leased again. Returns whether it was committed.
+    pub fn reopen_item(&mut self, item: ItemId) -> bool {
         let committed = self.is_committed(item);
         if committed {
-            // That it was handed out before matters for results that come late; how often does not.
-            self.queue.insert(item, 1);
+            // Late results need to know that it was leased before, not how often.
+            self.unleased_items.insert(item, 1);
         }
         committed
     }
 
-    /// Takes note of a worker's sign of life.
-    fn hear(&mut self, name: &str, attempt: Attempt, now: Duration) -> Result<(), Attempt> {
+    /// Records a message of a worker.
+    fn record_contact(&mut self, name: &str, attempt: Attempt, now: Duration) -> Result<(), Attempt> {
         let known = self.workers.get(name).map(|worker| worker.attempt);
         match known {
             Some(current) if current > attempt => return Err(current),
-            // What the earlier start had, died with it.
-            Some(current) if current < attempt => drop(self.leave(name)),
+            // The leases of the earlier start ended with it.
+            Some(current) if current < attempt => drop(self.remove_worker(name)),
             _ => {}
         }
-        let deadline = now.saturating_add(self.terms.lease);
+        let deadline = now.saturating_add(self.timeouts.lease_duration);
         let new = || Worker { attempt, deadline, items: BTreeSet::new() };
         let worker = self.workers.entry(name.to_owned()).or_insert_with(new);
         worker.attempt = attempt;
@@ -314,40 +320,45 @@ impl Leases {
         Ok(())
     }
 
-    fn hand_out(&mut self, name: &str, item: ItemId, issue: u32, now: Duration) -> Answer {
+    fn lease_item(&mut self, name: &str, item: ItemId, lease_count: u32, now: Duration) -> LeaseResponse {
         let worker = self.workers.get_mut(name).expect("who asks was heard of");
         worker.items.insert(item);
         let deadline = worker.deadline;
         self.deadlines.insert((deadline, name.to_owned()));
-        let out = self.out.entry(item).or_insert_with(|| Out { holders: Vec::new(), issue, since: now });
-        out.issue = issue;
-        out.holders.push(name.to_owned());
-        let key = (out.since, item);
-        if out.holders.len() == 1 {
-            self.single.insert(key);
+        let out = self.leased_items.entry(item).or_insert_with(|| LeasedItem {
+            workers: Vec::new(),
+            lease_count,
+            first_leased_at: now,
+        });
+        out.lease_count = lease_count;
+        out.workers.push(name.to_owned());
+        let key = (out.first_leased_at, item);
+        if out.workers.len() == 1 {
+            self.single_holder_items.insert(key);
         } else {
-            self.single.remove(&key);
+            self.single_holder_items.remove(&key);
         }
-        Answer::Work { item, issue, deadline }
+        LeaseResponse::Lease { item, lease_count, deadline }
     }
 
-    /// The item that one other worker has had for longest. Of the worker's own, at most as many are passed over as it has.
-    fn oldest_of_others(&mut self, name: &str, suits: impl Fn(ItemId) -> bool) -> Option<(Duration, ItemId)> {
+    /// Returns the item that one other worker has held for longest. The scan skips the worker's own.
+    fn oldest_leased_elsewhere(&mut self, name: &str, suits: impl Fn(ItemId) -> bool) -> Option<(Duration, ItemId)> {
         let own = &self.workers.get(name)?.items;
-        let passed = self.single.iter().take_while(|(_, item)| own.contains(item) || !suits(*item)).count();
+        let passed =
+            self.single_holder_items.iter().take_while(|(_, item)| own.contains(item) || !suits(*item)).count();
         #[cfg(test)]
         {
             self.steps += passed as u64;
         }
-        self.single.iter().nth(passed).copied()
+        self.single_holder_items.iter().nth(passed).copied()
     }
 
-    fn holds(&self, name: &str, item: ItemId) -> bool {
+    fn worker_holds_item(&self, name: &str, item: ItemId) -> bool {
         self.workers.get(name).is_some_and(|worker| worker.items.contains(&item))
     }
 
-    /// The worker has the item no longer.
-    fn drop_item(&mut self, name: &str, item: ItemId) {
+    /// Removes an item from a worker.
+    fn remove_from_worker(&mut self, name: &str, item: ItemId) {
         let Some(worker) = self.workers.get_mut(name) else { return };
         worker.items.remove(&item);
         if worker.items.is_empty() {
@@ -355,22 +366,22 @@ impl Leases {
         }
     }
 
-    /// The item has this holder no longer, and goes back to the queue if that was the only one.
-    fn take_back(&mut self, name: &str, item: ItemId) {
+    /// Removes a holder of an item, which is requeued if that was the only one.
+    fn requeue_item(&mut self, name: &str, item: ItemId) {
         self.count_step();
-        let Some(out) = self.out.get_mut(&item) else { return };
-        out.holders.retain(|holder| holder != name);
-        if out.holders.is_empty() {
-            let (since, issue) = (out.since, out.issue);
-            self.single.remove(&(since, item));
-            self.out.remove(&item);
-            self.queue.insert(item, issue);
+        let Some(out) = self.leased_items.get_mut(&item) else { return };
+        out.workers.retain(|holder| holder != name);
+        if out.workers.is_empty() {
+            let (since, issue) = (out.first_leased_at, out.lease_count);
+            self.single_holder_items.remove(&(since, item));
+            self.leased_items.remove(&item);
+            self.unleased_items.insert(item, issue);
         } else {
-            self.single.insert((out.since, item));
+            self.single_holder_items.insert((out.first_leased_at, item));
         }
     }
 
-    /// Counts what is looked at one by one, for the test of how the work grows.
+    /// Counts steps of linear scans, for the test of complexity.
     fn count_step(&mut self) {
         #[cfg(test)]
         {

@@ -1,28 +1,28 @@
-//! Where processes run, how they find each other, and who works on what.
+//! Where processes run, how they find each other, and which worker has which work.
 //!
-//! A [`launcher`] starts the same command on some nodes: processes of this machine, machines reached by ssh, an allocation
-//! of SLURM. The processes meet through a [`rendezvous`] file in a directory they all see. [`Leases`] hands numbered work
-//! to workers that come, go and die, a [`Scheduler`] starts whole samples on nodes; they know neither clock nor socket.
+//! A [`launcher`] starts one command on several workers: processes of this host, hosts reached by ssh, an allocation of
+//! SLURM. The processes connect by a [`rendezvous`] file in a shared directory. [`Leases`] assigns numbered items of work to
+//! workers that join, leave and fail; a [`Scheduler`] starts whole samples on hosts. Neither uses a clock or a socket.
 //!
-//! What the processes do, and what they say to each other, is none of this crate's business.
+//! What the processes do, and the messages between them, are not part of this crate.
 
 pub mod address;
 mod attempts;
+pub mod cohort_simulation;
 mod error;
+mod interface_addresses;
 pub mod launcher;
 pub mod leases;
-pub mod plan;
-mod private;
-mod quote;
+mod private_files;
 pub mod rendezvous;
 pub mod scheduler;
-mod system;
+mod shell_quoting;
 
 pub use error::FleetError;
-pub use launcher::{Ending, JobHandle, JobSpec, JobStatus, Launcher};
+pub use launcher::{JobHandle, JobOutcome, JobSpec, JobStatus, Launcher};
 pub use leases::Leases;
 pub use rendezvous::{Rendezvous, Token};
 pub use scheduler::Scheduler;
 
-/// The version that scripts and rendezvous files name, and that workers compare.
+/// The version in scripts and rendezvous files, which workers compare.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

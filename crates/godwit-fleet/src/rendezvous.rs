@@ -1,7 +1,7 @@
-//! How workers find the one they report to: a file in a directory that all of them see.
+//! The rendezvous of workers with their head: a file in a shared directory.
 //!
-//! The one who listens writes it, whole or not at all; the others wait for it. It holds a secret, so only its owner can read
-//! it. A file of an earlier attempt is passed over, one of a later attempt tells the reader that its time is over.
+//! The listening process writes it atomically; the others wait for it. It contains a secret, so only its owner can read it.
+//! A file of an earlier attempt is ignored; one of a later attempt means that the reader was superseded.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -12,56 +12,56 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{FleetError, VERSION, private};
+use crate::{FleetError, VERSION, private_files};
 
 /// Name of the file in the job's directory.
-const FILE: &str = "rendezvous.json";
-/// Bytes of a token before they are written as hexadecimal digits: nobody guesses 256 bits.
+const FILE_NAME: &str = "rendezvous.json";
+/// Random bytes of a token, before they are written as hexadecimal digits: 256 bits cannot be guessed.
 const TOKEN_BYTES: usize = 32;
-/// How often the file is looked for at first, and at last: soon for a job that starts, rarely for one that waits, because
-/// every look is a request to the file server from every node.
-const FIRST_POLL: Duration = Duration::from_millis(10);
-const LAST_POLL: Duration = Duration::from_millis(500);
+/// First and longest interval of the search for the file: short for a job that starts, long for one that waits, because
+/// every check is a request to the file server from every worker.
+const MIN_POLL_INTERVAL: Duration = Duration::from_millis(10);
+const MAX_POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Where to report, and what to say there.
+/// The address and credentials for the connection to the head.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rendezvous {
-    /// Addresses of the one who listens, best first.
+    /// Addresses of the listener, best first.
     pub addresses: Vec<IpAddr>,
     /// Its port.
     pub port: u16,
-    /// What connections have to know.
+    /// The secret of connections.
     pub token: Token,
-    /// Attempt of the job it belongs to.
+    /// Attempt of the job that it belongs to.
     pub attempt: u64,
     /// Version of godwit that wrote it.
     pub version: String,
 }
 
-/// A secret of one attempt. It is not printed with `{:?}`.
+/// The secret of one attempt. It is not printed with `{:?}`.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Token(String);
 
 impl Token {
-    /// A new one from the system's source of randomness.
+    /// Creates a token from the system's source of randomness.
     ///
     /// # Errors
-    /// When the system has none.
+    /// [`FleetError`] where the system has none.
     pub fn random() -> Result<Self, FleetError> {
-        const SOURCE: &str = "/dev/urandom";
+        const RANDOM_SOURCE: &str = "/dev/urandom";
         let mut bytes = [0; TOKEN_BYTES];
-        let read = File::open(SOURCE).and_then(|mut file| file.read_exact(&mut bytes));
-        read.map_err(FleetError::file("read", SOURCE))?;
+        let read = File::open(RANDOM_SOURCE).and_then(|mut file| file.read_exact(&mut bytes));
+        read.map_err(FleetError::file_error("read", RANDOM_SOURCE))?;
         Ok(Self(bytes.iter().map(|byte| format!("{byte:02x}")).collect()))
     }
 
-    /// One that was made elsewhere.
+    /// Creates a token from existing text.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// Its letters, to be sent.
+    /// Returns its text, for sending.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -74,11 +74,11 @@ impl fmt::Debug for Token {
 }
 
 impl Rendezvous {
-    /// For one who listens there, with a new token and this program's version.
+    /// Creates a rendezvous for a listener, with a new token and this program's version.
     ///
     /// # Errors
-    /// When there is no randomness for a token.
-    pub fn at(address: SocketAddr, attempt: u64) -> Result<Self, FleetError> {
+    /// [`FleetError`] where the system has no randomness for a token.
+    pub fn new(address: SocketAddr, attempt: u64) -> Result<Self, FleetError> {
         Ok(Self {
             addresses: vec![address.ip()],
             port: address.port(),
@@ -88,82 +88,82 @@ impl Rendezvous {
         })
     }
 
-    /// The file in a job's directory.
-    pub fn path(job_directory: &Path) -> PathBuf {
-        job_directory.join(FILE)
+    /// Returns the path of the file in a job's directory.
+    pub fn file_path(job_directory: &Path) -> PathBuf {
+        job_directory.join(FILE_NAME)
     }
 
-    /// Puts it into the job's directory, in one step, in place of an earlier attempt's.
+    /// Writes it into the job's directory atomically, in place of an earlier attempt's.
     ///
     /// # Errors
-    /// [`FleetError::Superseded`] where a later attempt's is there already; when the file system refuses.
+    /// [`FleetError::Superseded`] where a later attempt's file exists; [`FleetError::File`] where it cannot be written.
     pub fn publish(&self, job_directory: &Path) -> Result<(), FleetError> {
-        private::directory(job_directory)?;
-        let path = Self::path(job_directory);
-        // What cannot be read is replaced: whoever waits could not have used it.
-        if let Ok(Some(present)) = read(&path)
+        private_files::create_private_directory(job_directory)?;
+        let path = Self::file_path(job_directory);
+        // A malformed file is replaced: no reader could have used it.
+        if let Ok(Some(present)) = read_file(&path)
             && present.attempt > self.attempt
         {
             return Err(FleetError::Superseded { own: self.attempt, current: present.attempt });
         }
         let bytes = serde_json::to_vec_pretty(self).expect("addresses, numbers and strings can be written as JSON");
-        private::replace(&path, &bytes)
+        private_files::replace_file(&path, &bytes)
     }
 
-    /// Takes it away again, unless another one has its place by now.
-    pub fn withdraw(&self, job_directory: &Path) {
-        let path = Self::path(job_directory);
-        if read(&path).is_ok_and(|present| present.as_ref() == Some(self)) {
-            // Best effort: where it stays, nobody listens there.
+    /// Removes it, unless another one has replaced it.
+    pub fn remove(&self, job_directory: &Path) {
+        let path = Self::file_path(job_directory);
+        if read_file(&path).is_ok_and(|present| present.as_ref() == Some(self)) {
+            // Best effort: no process listens at the address of a file that stays.
             let _ = fs::remove_file(path);
         }
     }
 
-    /// Waits until this attempt's file is there, at most for `patience`, and until `is_cancelled` says so.
+    /// Waits for this attempt's file, at most for `timeout`, and until `is_cancelled` returns true.
     ///
     /// # Errors
-    /// [`FleetError::NoRendezvous`] when it does not come; [`FleetError::Superseded`] when a later attempt's does;
-    /// [`FleetError::VersionMismatch`] when another version wrote it; [`FleetError::Cancelled`].
+    /// [`FleetError::RendezvousTimeout`] where none appears; [`FleetError::Superseded`] where a later attempt's does;
+    /// [`FleetError::VersionMismatch`] where another version wrote it; [`FleetError::Cancelled`].
     pub fn wait(
         job_directory: &Path,
         attempt: u64,
-        patience: Duration,
+        timeout: Duration,
         is_cancelled: impl Fn() -> bool,
     ) -> Result<Self, FleetError> {
-        let path = Self::path(job_directory);
+        let path = Self::file_path(job_directory);
         let start = Instant::now();
-        let mut pause = FIRST_POLL;
+        let mut pause = MIN_POLL_INTERVAL;
         loop {
-            // On NFS, opening the directory is what makes a new file in it show up.
+            // On NFS, opening the directory makes a new file in it visible.
             let _ = File::open(job_directory);
-            if let Some(found) = read(&path)?.filter(|found| found.attempt >= attempt) {
-                return found.expect_of(attempt, &path);
+            if let Some(found) = read_file(&path)?.filter(|found| found.attempt >= attempt) {
+                return found.check_attempt_and_version(attempt, &path);
             }
             if is_cancelled() {
                 return Err(FleetError::Cancelled);
             }
             let waited = start.elapsed();
-            if waited >= patience {
-                return Err(FleetError::NoRendezvous { path, waited_s: waited.as_secs() });
+            if waited >= timeout {
+                return Err(FleetError::RendezvousTimeout { path, waited_s: waited.as_secs() });
             }
-            std::thread::sleep(pause.min(patience - waited));
-            pause = (pause * 2).min(LAST_POLL);
+            std::thread::sleep(pause.min(timeout - waited));
+            pause = (pause * 2).min(MAX_POLL_INTERVAL);
         }
     }
 
-    fn expect_of(self, attempt: u64, path: &Path) -> Result<Self, FleetError> {
+    fn check_attempt_and_version(self, attempt: u64, path: &Path) -> Result<Self, FleetError> {
         if self.attempt > attempt {
             return Err(FleetError::Superseded { own: attempt, current: self.attempt });
         }
         if self.version != VERSION {
-            let (path, ours) = (path.to_owned(), VERSION.to_owned());
-            return Err(FleetError::VersionMismatch { path, theirs: self.version, ours });
+            let (path, own_version) = (path.to_owned(), VERSION.to_owned());
+            return Err(FleetError::VersionMismatch { path, file_version: self.version, own_version });
         }
         Ok(self)
     }
 }
 
-fn read(path: &Path) -> Result<Option<Rendezvous>, FleetError> {
+fn read_file(path: &Path) -> Result<Option<Rendezvous>, FleetError> {
     let bytes = match fs::read(path) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -172,19 +172,21 @@ fn read(path: &Path) -> Result<Option<Rendezvous>, FleetError> {
         Err(source) => return Err(FleetError::File { action: "read", path: path.to_owned(), source }),
     };
     serde_json::from_slice(&bytes).map(Some).map_err(|source| {
-        // Another version may have other fields; that it is another version is what the user can do something about.
+        // Another version may have other fields; the user can act on the version, not on the fields.
         match serde_json::from_slice(&bytes) {
-            Ok(Writer { version }) if version != VERSION => {
-                FleetError::VersionMismatch { path: path.to_owned(), theirs: version, ours: VERSION.to_owned() }
-            }
-            _ => FleetError::BadRendezvous { path: path.to_owned(), source },
+            Ok(VersionField { version }) if version != VERSION => FleetError::VersionMismatch {
+                path: path.to_owned(),
+                file_version: version,
+                own_version: VERSION.to_owned(),
+            },
+            _ => FleetError::InvalidRendezvous { path: path.to_owned(), source },
         }
     })
 }
 
 /// The one field that every version writes.
 #[derive(Deserialize)]
-struct Writer {
+struct VersionField {
     version: String,
 }
 
@@ -194,18 +196,18 @@ mod tests {
 
     use super::*;
 
-    const SOON: Duration = godwit_tests::patience::PATIENCE;
+    const SOON: Duration = godwit_tests::wait::WAIT_TIMEOUT;
 
     fn sample(attempt: u64) -> Rendezvous {
-        Rendezvous::at("10.1.2.3:4567".parse().unwrap(), attempt).unwrap()
+        Rendezvous::new("10.1.2.3:4567".parse().unwrap(), attempt).unwrap()
     }
 
     #[test]
-    fn who_waits_gets_what_was_written_and_only_the_owner_can_read_it() {
+    fn waiting_workers_get_what_was_written_and_only_the_owner_can_read_it() {
         let scratch = tempfile::tempdir().unwrap();
         let directory = scratch.path().join("job");
         let written = sample(3);
-        // All have looked and found nothing before there is something.
+        // All have looked for the file before it exists.
         let all_looked = std::sync::Barrier::new(5);
         let wait = || {
             let first = std::cell::Cell::new(true);
@@ -226,7 +228,7 @@ mod tests {
             }
         });
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        assert_eq!((mode(&directory), mode(&Rendezvous::path(&directory))), (0o700, 0o600));
+        assert_eq!((mode(&directory), mode(&Rendezvous::file_path(&directory))), (0o700, 0o600));
         assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
     }
 
@@ -236,7 +238,7 @@ mod tests {
         let wait = |attempt, patience| Rendezvous::wait(scratch.path(), attempt, patience, || false);
         sample(3).publish(scratch.path()).unwrap();
         let error = wait(4, Duration::from_millis(20)).unwrap_err();
-        assert!(matches!(error, FleetError::NoRendezvous { .. }), "{error}");
+        assert!(matches!(error, FleetError::RendezvousTimeout { .. }), "{error}");
         let error = Rendezvous::wait(scratch.path(), 4, SOON, || true).unwrap_err();
         assert!(matches!(error, FleetError::Cancelled), "{error}");
         let error = wait(2, SOON).unwrap_err();
@@ -254,12 +256,12 @@ mod tests {
         other.publish(scratch.path()).unwrap();
         let error = Rendezvous::wait(scratch.path(), 0, SOON, || false).unwrap_err().to_string();
         assert!(error.contains("written by godwit 0.0.9, but this is godwit"), "{error}");
-        fs::write(Rendezvous::path(scratch.path()), "{\"version\": \"9.0.0\", \"more\": 1}").unwrap();
+        fs::write(Rendezvous::file_path(scratch.path()), "{\"version\": \"9.0.0\", \"more\": 1}").unwrap();
         let error = Rendezvous::wait(scratch.path(), 0, SOON, || false).unwrap_err();
         assert!(matches!(error, FleetError::VersionMismatch { .. }), "{error}");
-        fs::write(Rendezvous::path(scratch.path()), "{\"addresses\": [").unwrap();
+        fs::write(Rendezvous::file_path(scratch.path()), "{\"addresses\": [").unwrap();
         let error = Rendezvous::wait(scratch.path(), 0, SOON, || false).unwrap_err();
-        assert!(matches!(error, FleetError::BadRendezvous { .. }), "{error}");
+        assert!(matches!(error, FleetError::InvalidRendezvous { .. }), "{error}");
         sample(0).publish(scratch.path()).expect("a file that cannot be read is replaced");
     }
 

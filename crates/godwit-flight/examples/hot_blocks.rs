@@ -1,10 +1,10 @@
 //! Serves the blocks of a table, some of which are hot: what a database in which rows still change has to do before it can
 //! send columns.
 //!
-//! `hot_blocks FILE` reads an Arrow IPC stream, prints where it listens, and serves until its stdin is closed. The ticket of
-//! `DoGet` is a number of percent: as many blocks, spread evenly, are held as rows and made into columns on their way; the
-//! others are columns and are sent as they lie. Rows are those of [`arrow_row`]. `bench/order_line.py` and `bench/export.py`
-//! measure with it.
+//! `hot_blocks FILE` reads an Arrow IPC stream, prints its address, and serves until its stdin is closed. The ticket of
+//! `DoGet` is a percentage: as many blocks, spread evenly, are stored as rows and converted to columns when they are sent;
+//! the others are stored as columns and sent unchanged. Rows are those of [`arrow_row`]. `bench/order_line.py` and
+//! `bench/export.py` measure with it.
 
 use std::error::Error;
 use std::fs::File;
@@ -17,14 +17,14 @@ use arrow_row::{RowConverter, Rows, SortField};
 use arrow_schema::SchemaRef;
 use bytes::Bytes;
 use godwit_flight::{
-    Access, Address, Answers, BatchReader, Caller, DataPlane, DatasetError, Download, Routes, Server, Status, Tuning,
-    Upload, streamed,
+    Address, BatchReader, ConnectionSecurity, DataPlane, DatasetError, Download, Principal, PutResultStream, Routes,
+    Server, Status, TransportOptions, Upload, stream_batches,
 };
 
 /// Rows of a block: about 1 MB, as in the published measurement.
 const BLOCK_ROWS: usize = 16_384;
 
-/// A block, both ways.
+/// A block, in both forms.
 struct Block {
     columns: RecordBatch,
     rows: Rows,
@@ -55,7 +55,7 @@ impl Table {
         Ok(Self { schema, converter, blocks })
     }
 
-    /// A block as columns, made of its rows where it is hot.
+    /// Returns a block as columns, converted from its rows where it is hot.
     fn block(&self, at: usize, percent: usize) -> Result<RecordBatch, DatasetError> {
         let block = &self.blocks[at];
         if (at + 1) * percent / 100 == at * percent / 100 {
@@ -71,7 +71,7 @@ impl Table {
 struct Plane(Arc<Table>);
 
 impl DataPlane for Plane {
-    async fn download(&self, _: Caller, ticket: Bytes) -> Result<Download, Status> {
+    async fn download(&self, _: Principal, ticket: Bytes) -> Result<Download, Status> {
         let percent = std::str::from_utf8(&ticket).ok().and_then(|text| text.parse().ok());
         let percent = percent.filter(|percent| *percent <= 100);
         let percent: usize = percent.ok_or_else(|| Status::not_found("a ticket is a number of percent"))?;
@@ -79,10 +79,10 @@ impl DataPlane for Plane {
         let blocks = 0..table.blocks.len();
         let schema = table.schema.clone();
         let batches: BatchReader = Box::new(blocks.map(move |at| table.block(at, percent)));
-        Ok(streamed(schema, batches))
+        Ok(stream_batches(schema, batches))
     }
 
-    async fn upload(&self, _: Caller, _: Upload) -> Result<Answers, Status> {
+    async fn upload(&self, _: Principal, _: Upload) -> Result<PutResultStream, Status> {
         Err(Status::unimplemented("nothing is taken here"))
     }
 }
@@ -92,10 +92,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let path = std::env::args().nth(1).ok_or("usage: hot_blocks FILE")?;
     let plane = Plane(Arc::new(Table::read(&path)?));
     let address = Address::Tcp(([127, 0, 0, 1], 0).into());
-    let server = Server::bind(&address, plane, Routes::default(), Access::default(), Tuning::default()).await?;
+    let server =
+        Server::bind(&address, plane, Routes::default(), ConnectionSecurity::default(), TransportOptions::default())
+            .await?;
     println!("{}", server.address());
     std::io::stdout().flush()?;
-    // Not tokio's stdin, which would keep the process from ending.
+    // tokio's stdin would keep the process from ending.
     std::thread::spawn(|| {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         std::process::exit(0);

@@ -1,8 +1,8 @@
-//! The asking end.
+//! The client.
 //!
-//! A [`Client`] is one connection; calls on it share its windows. What is downloaded is pulled by the caller, batch by
-//! batch; what is uploaded waits for the server's windows, a few batches ahead at most. Choosing among servers, trying
-//! again and carrying on elsewhere are done in [`crate::pool`].
+//! A [`Client`] is one connection; calls on it share its windows. A download is pulled by the caller, batch by batch; an
+//! upload waits for the server's windows, a few batches ahead at most. Balancing, retries and failover are in
+//! [`crate::pool`].
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -22,45 +22,45 @@ use prost::Message as _;
 use tokio::sync::{mpsc, watch};
 use tonic::{Code, Status};
 
-use crate::codec::{BatchDecoder, BatchEncoder, Chunk, Decoded, encode_metadata};
+use crate::codec::{BatchDecoder, BatchEncoder, DecodedMessage, FlightStreamChunk, encode_metadata};
 use crate::encoding::decode_base64;
 use crate::error::FlightError;
-use crate::message::{Assembler, PREFIX_BYTES, frame_encoded};
-use crate::pool::{Come, GRANT_HEADER, GrantId, grant_header};
+use crate::message::{GRPC_PREFIX_BYTES, MessageAssembler, encode_protobuf};
+use crate::pool::{MEMBER_LEASE_HEADER, MemberLeaseId, StreamProgress, format_lease_header};
 use crate::segments::Segments;
+use crate::socket_handle::{SocketHandle, SocketOwner};
 use crate::tls::ClientTls;
 use crate::trace;
-use crate::transport::{Access, Address, Socket, Token, Tuning, tuned};
-use crate::wire::{Wire, WireOwner};
+use crate::transport::{Address, ConnectionSecurity, Socket, Token, TransportOptions, configure_http2};
 
-/// Batches between an uploading caller and the connection.
-const UPLOAD_QUEUE: usize = 2;
+/// Batches that wait between an uploading caller and the connection.
+const UPLOAD_QUEUE_BATCHES: usize = 2;
 
 /// A connection to a server.
 #[derive(Clone)]
 pub struct Client {
-    requests: SendRequest<Outgoing>,
+    requests: SendRequest<RequestBody>,
     peer: String,
     token: Option<Token>,
-    tuning: Tuning,
-    wire: Wire,
-    /// What brought it here, where a pool did.
-    grant: Option<GrantId>,
+    options: TransportOptions,
+    socket_handle: SocketHandle,
+    /// The lease by which a pool directed it here.
+    lease_id: Option<MemberLeaseId>,
 }
 
-/// The body of a request: messages as they come, and what is left of one too long for one piece.
-struct Outgoing {
+/// The body of a request: queued messages, and the rest of a message too long for one frame.
+struct RequestBody {
     messages: mpsc::Receiver<Segments>,
-    rest: Segments,
+    unsent: Segments,
 }
 
-impl From<mpsc::Receiver<Segments>> for Outgoing {
+impl From<mpsc::Receiver<Segments>> for RequestBody {
     fn from(messages: mpsc::Receiver<Segments>) -> Self {
-        Self { messages, rest: Segments::default() }
+        Self { messages, unsent: Segments::default() }
     }
 }
 
-impl Body for Outgoing {
+impl Body for RequestBody {
     type Data = Segments;
     type Error = std::convert::Infallible;
 
@@ -68,13 +68,13 @@ impl Body for Outgoing {
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Segments>, Self::Error>>> {
-        let Self { messages, rest } = self.get_mut();
+        let Self { messages, unsent } = self.get_mut();
         loop {
-            if let Some(segments) = rest.take_frame() {
+            if let Some(segments) = unsent.take_frame() {
                 return Poll::Ready(Some(Ok(Frame::data(segments))));
             }
             match ready!(messages.poll_recv(context)) {
-                Some(segments) => *rest = segments,
+                Some(segments) => *unsent = segments,
                 None => return Poll::Ready(None),
             }
         }
@@ -82,70 +82,74 @@ impl Body for Outgoing {
 }
 
 impl Client {
-    /// Connects. The connection is kept up by a task of the current runtime until the last call on it ends.
+    /// Connects. A task of the current runtime drives the connection until the last call on it ends.
     ///
     /// # Errors
-    /// [`FlightError::Connect`], [`FlightError::Connection`].
-    pub async fn connect(address: &Address, access: Access<ClientTls>, tuning: Tuning) -> Result<Self, FlightError> {
-        Self::connect_until(address, access, tuning, None).await
+    /// [`FlightError::Connect`] where TCP or TLS fails, [`FlightError::Connection`] where HTTP/2 does.
+    pub async fn connect(
+        address: &Address,
+        security: ConnectionSecurity<ClientTls>,
+        options: TransportOptions,
+    ) -> Result<Self, FlightError> {
+        Self::connect_until_lost(address, security, options, None).await
     }
 
-    /// As [`Client::connect`]; the connection is given up, and all calls on it fail, once `lost` says so.
-    pub(crate) async fn connect_until(
+    /// Connects as [`Client::connect`] does; once `lost` becomes true, the connection is closed and all its calls fail.
+    pub(crate) async fn connect_until_lost(
         address: &Address,
-        access: Access<ClientTls>,
-        tuning: Tuning,
+        security: ConnectionSecurity<ClientTls>,
+        options: TransportOptions,
         lost: Option<watch::Receiver<bool>>,
     ) -> Result<Self, FlightError> {
         let peer = address.to_string();
-        let connecting = Socket::connect(address, access.tls.as_ref(), &tuning);
-        let socket = tokio::time::timeout(tuning.connect_timeout, connecting)
+        let connecting = Socket::connect(address, security.tls.as_ref(), &options);
+        let socket = tokio::time::timeout(options.connect_timeout, connecting)
             .await
             .unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()));
         let socket = socket.map_err(|source| FlightError::Connect { address: peer.clone(), source })?;
-        let owner = WireOwner::of(socket.tcp());
-        let wire = owner.wire();
-        let builder = tuned!(hyper::client::conn::http2::Builder::new(TokioExecutor::new()), tuning);
+        let owner = SocketOwner::new(socket.tcp_fd());
+        let socket_handle = owner.handle();
+        let builder = configure_http2!(hyper::client::conn::http2::Builder::new(TokioExecutor::new()), options);
         let (requests, connection) = builder
-            .handshake(TokioIo::new(socket.framed()))
+            .handshake(TokioIo::new(socket.into_framed()))
             .await
             .map_err(|source| FlightError::Connection { peer: peer.clone(), source })?;
-        // Its failure reaches every call that is open on it.
+        // An error of the connection reaches every open call on it.
         tokio::spawn(async move {
             tokio::pin!(connection);
             tokio::select! {
                 _ = connection.as_mut() => {}
-                () = is_lost(lost) => {
-                    // hyper works on the socket in a task of its own, which goes on for as long as calls are open.
+                () = wait_until_lost(lost) => {
+                    // hyper drives the socket in a task of its own, which runs as long as calls are open.
                     owner.shut_down();
                     let _ = connection.await;
                 }
             }
         });
-        Ok(Self { requests, peer, token: access.token, tuning, wire, grant: None })
+        Ok(Self { requests, peer, token: security.token, options, socket_handle, lease_id: None })
     }
 
-    /// The same connection; calls on it show what a pool granted.
-    pub(crate) fn with_grant(self, grant: GrantId) -> Self {
-        Self { grant: Some(grant), ..self }
+    /// Returns the same connection; its calls carry the lease of a pool.
+    pub(crate) fn with_lease(self, lease_id: MemberLeaseId) -> Self {
+        Self { lease_id: Some(lease_id), ..self }
     }
 
-    /// The connection itself.
-    pub fn wire(&self) -> &Wire {
-        &self.wire
+    /// Returns the handle to the TCP socket.
+    pub fn socket_handle(&self) -> &SocketHandle {
+        &self.socket_handle
     }
 
-    /// Whether calls can still be made on it, as far as is known here.
+    /// Reports whether new calls can be made, as far as this end knows.
     pub fn is_open(&self) -> bool {
         !self.requests.is_closed()
     }
 
-    /// Has the server do something, by name; its answer is a list of messages.
+    /// Runs an action of the server by its name; returns the list of its results.
     ///
     /// # Errors
-    /// [`FlightError`].
-    pub async fn act(&self, action: &str, body: impl Into<Bytes>) -> Result<Vec<Bytes>, FlightError> {
-        let mut answers = self.acting(action, body.into()).await?;
+    /// [`FlightError::Status`] where the server rejects the action; other variants where the connection fails.
+    pub async fn do_action(&self, action: &str, body: impl Into<Bytes>) -> Result<Vec<Bytes>, FlightError> {
+        let mut answers = self.start_action(action, body.into()).await?;
         let mut messages = Vec::new();
         while let Some(message) = answers.next().await? {
             messages.push(message);
@@ -153,76 +157,76 @@ impl Client {
         Ok(messages)
     }
 
-    /// The first answer to an action, which must be there and not be longer than so many bytes; nothing more is taken. For servers
-    /// that are not trusted to be brief.
-    pub(crate) async fn first_answer(
+    /// Returns the first result of an action, which must exist and is limited to `limit_bytes`; nothing more is read. For
+    /// servers that are not trusted.
+    pub(crate) async fn first_action_result(
         &self,
         action: &str,
         body: impl Into<Bytes>,
         limit_bytes: usize,
     ) -> Result<Bytes, FlightError> {
-        let mut answers = self.acting(action, body.into()).await?;
+        let mut answers = self.start_action(action, body.into()).await?;
         answers.incoming.limit_bytes = limit_bytes as u64;
         let none = FlightError::Malformed { problem: "the server did not answer" };
         answers.next().await?.ok_or(none)
     }
 
-    async fn acting(&self, action: &str, body: Bytes) -> Result<Answers, FlightError> {
+    async fn start_action(&self, action: &str, body: Bytes) -> Result<PutResults, FlightError> {
         let (sender, receiver) = mpsc::channel(1);
-        // The channel is empty and its receiver alive: this neither waits nor fails.
-        let _ = sender.try_send(frame_encoded(&Action { r#type: action.to_owned(), body }));
+        // The channel is empty and its receiver exists: this neither waits nor fails.
+        let _ = sender.try_send(encode_protobuf(&Action { r#type: action.to_owned(), body }));
         drop(sender);
-        let response = self.call("DoAction", receiver.into()).await?;
-        // A `Result` of an action has the bytes of a `PutResult`: one field of bytes, number 1.
-        Ok(Answers { incoming: self.incoming(response)? })
+        let response = self.send_request("DoAction", receiver.into()).await?;
+        // A `Result` of an action is encoded as a `PutResult` is: one field of bytes, number 1.
+        Ok(PutResults { incoming: self.response_messages(response)? })
     }
 
-    /// The tickets of a statement's rows (Flight SQL), in the order in which they are to be read.
+    /// Returns the tickets of a statement's rows (Flight SQL), in the order in which they are to be read.
     ///
     /// # Errors
-    /// [`FlightError`].
-    pub async fn ask_sql(&self, sql: &str) -> Result<Vec<Bytes>, FlightError> {
+    /// [`FlightError::Status`] where the server rejects the statement; other variants where the connection fails.
+    pub async fn statement_tickets(&self, sql: &str) -> Result<Vec<Bytes>, FlightError> {
         let query = CommandStatementQuery { query: sql.to_owned(), transaction_id: None };
         let descriptor = FlightDescriptor::new_cmd(query.as_any().encode_to_vec());
         let (sender, receiver) = mpsc::channel(1);
-        // The channel is empty and its receiver alive: this neither waits nor fails.
-        let _ = sender.try_send(frame_encoded(&descriptor));
+        // The channel is empty and its receiver exists: this neither waits nor fails.
+        let _ = sender.try_send(encode_protobuf(&descriptor));
         drop(sender);
-        let response = self.call("GetFlightInfo", receiver.into()).await?;
-        let mut incoming = self.incoming(response)?;
-        let message = incoming.message().await?.unwrap_or_default();
+        let response = self.send_request("GetFlightInfo", receiver.into()).await?;
+        let mut incoming = self.response_messages(response)?;
+        let message = incoming.next_message().await?.unwrap_or_default();
         let info =
             FlightInfo::decode(message).map_err(|_| FlightError::Malformed { problem: "it is no FlightInfo" })?;
-        // A call that fails says so behind its last message.
-        incoming.message().await?;
+        // A call that fails sends its status behind its last message.
+        incoming.next_message().await?;
         Ok(info.endpoint.into_iter().filter_map(|endpoint| Some(endpoint.ticket?.ticket)).collect())
     }
 
-    /// The other end.
+    /// Returns the address of the server.
     pub(crate) fn peer(&self) -> &str {
         &self.peer
     }
 
-    /// Downloads what a ticket stands for.
+    /// Downloads the data of a ticket.
     ///
     /// # Errors
-    /// [`FlightError`].
+    /// [`FlightError::Status`] where the server rejects the ticket; other variants where the connection fails.
     pub async fn download(&self, ticket: impl Into<Bytes>) -> Result<Batches, FlightError> {
         let (sender, receiver) = mpsc::channel(1);
-        // The channel is empty and its receiver alive: this neither waits nor fails.
-        let _ = sender.try_send(frame_encoded(&Ticket { ticket: ticket.into() }));
+        // The channel is empty and its receiver exists: this neither waits nor fails.
+        let _ = sender.try_send(encode_protobuf(&Ticket { ticket: ticket.into() }));
         drop(sender);
-        self.batches("DoGet", receiver.into()).await
+        self.start_batches("DoGet", receiver.into()).await
     }
 
-    async fn batches(&self, method: &str, body: Outgoing) -> Result<Batches, FlightError> {
-        let response = self.call(method, body).await?;
-        let assembler = Assembler::new(self.tuning.message_limit_bytes);
-        Ok(Batches { incoming: self.incoming(response)?, assembler, decoder: BatchDecoder::default() })
+    async fn start_batches(&self, method: &str, body: RequestBody) -> Result<Batches, FlightError> {
+        let response = self.send_request(method, body).await?;
+        let assembler = MessageAssembler::new(self.options.message_limit_bytes);
+        Ok(Batches { incoming: self.response_messages(response)?, assembler, decoder: BatchDecoder::default() })
     }
 
-    /// Uploads batches of one schema: the first end takes them, the second returns the server's answers, which must be
-    /// taken while batches are sent wherever the server gives many.
+    /// Uploads batches of one schema: the first value sends them, the second returns the server's results. Read these while
+    /// sending, wherever the server sends many.
     ///
     /// # Errors
     /// [`FlightError::Arrow`]: the schema cannot be sent.
@@ -230,18 +234,18 @@ impl Client {
         &self,
         descriptor: &FlightDescriptor,
         schema: &Schema,
-    ) -> Result<(Sender, impl Future<Output = Result<Answers, FlightError>> + Send + use<>), FlightError> {
-        let (sender, body) = self.sender(descriptor, schema)?;
+    ) -> Result<(BatchSender, impl Future<Output = Result<PutResults, FlightError>> + Send + use<>), FlightError> {
+        let (sender, body) = self.open_sender(descriptor, schema)?;
         let client = self.clone();
         let answers = async move {
-            let response = client.call("DoPut", body).await?;
-            Ok(Answers { incoming: client.incoming(response)? })
+            let response = client.send_request("DoPut", body).await?;
+            Ok(PutResults { incoming: client.response_messages(response)? })
         };
         Ok((sender, answers))
     }
 
-    /// Exchanges batches: the first end takes those of one schema, the second returns what the server gives for them, which
-    /// may have another schema and must be taken while batches are sent.
+    /// Exchanges batches: the first value sends batches of one schema, the second returns the server's batches, which may
+    /// have another schema and must be read while sending.
     ///
     /// # Errors
     /// [`FlightError::Arrow`]: the schema cannot be sent.
@@ -249,34 +253,38 @@ impl Client {
         &self,
         descriptor: &FlightDescriptor,
         schema: &Schema,
-    ) -> Result<(Sender, impl Future<Output = Result<Batches, FlightError>> + Send + use<>), FlightError> {
-        let (sender, body) = self.sender(descriptor, schema)?;
+    ) -> Result<(BatchSender, impl Future<Output = Result<Batches, FlightError>> + Send + use<>), FlightError> {
+        let (sender, body) = self.open_sender(descriptor, schema)?;
         let client = self.clone();
-        Ok((sender, async move { client.batches("DoExchange", body).await }))
+        Ok((sender, async move { client.start_batches("DoExchange", body).await }))
     }
 
-    fn sender(&self, descriptor: &FlightDescriptor, schema: &Schema) -> Result<(Sender, Outgoing), FlightError> {
-        let (sender, receiver) = mpsc::channel(UPLOAD_QUEUE);
+    fn open_sender(
+        &self,
+        descriptor: &FlightDescriptor,
+        schema: &Schema,
+    ) -> Result<(BatchSender, RequestBody), FlightError> {
+        let (sender, receiver) = mpsc::channel(UPLOAD_QUEUE_BATCHES);
         let encoder = BatchEncoder::new(schema)?;
-        let sender = Sender { sender, encoder, descriptor: descriptor.encode_to_vec(), peer: self.peer.clone() };
+        let sender = BatchSender { sender, encoder, descriptor: descriptor.encode_to_vec(), peer: self.peer.clone() };
         Ok((sender, receiver.into()))
     }
 
-    async fn call(&self, method: &str, body: Outgoing) -> Result<Response<Incoming>, FlightError> {
+    async fn send_request(&self, method: &str, body: RequestBody) -> Result<Response<Incoming>, FlightError> {
         let mut request = Request::builder()
             .method(Method::POST)
             .uri(format!("http://godwit/arrow.flight.protocol.FlightService/{method}"))
             .header(http::header::CONTENT_TYPE, "application/grpc")
             .header(http::header::TE, "trailers");
         if let Some(token) = &self.token {
-            request = request.header(http::header::AUTHORIZATION, token.header());
+            request = request.header(http::header::AUTHORIZATION, token.authorization_header());
         }
-        if let Some(grant) = self.grant {
-            request = request.header(GRANT_HEADER, grant_header(grant));
+        if let Some(lease_id) = self.lease_id {
+            request = request.header(MEMBER_LEASE_HEADER, format_lease_header(lease_id));
         }
         let mut request = request.body(body).expect("all parts of the request are valid");
-        if let Some(context) = trace::current() {
-            context.add_to(request.headers_mut());
+        if let Some(context) = trace::current_context() {
+            context.insert_into(request.headers_mut());
         }
         let mut requests = self.requests.clone();
         let broken = |source| FlightError::Connection { peer: self.peer.clone(), source };
@@ -284,24 +292,24 @@ impl Client {
         requests.send_request(request).await.map_err(broken)
     }
 
-    fn incoming(&self, response: Response<Incoming>) -> Result<IncomingMessages, FlightError> {
-        check(&self.peer, response.headers(), false)?;
+    fn response_messages(&self, response: Response<Incoming>) -> Result<ResponseMessages, FlightError> {
+        check_status(&self.peer, response.headers(), false)?;
         if response.status() != http::StatusCode::OK {
             let status = Status::unavailable(format!("HTTP status {}", response.status()));
             return Err(FlightError::Status { peer: self.peer.clone(), status: Box::new(status) });
         }
-        Ok(IncomingMessages {
+        Ok(ResponseMessages {
             body: response.into_body(),
-            chunk: Bytes::new(),
-            limit_bytes: self.tuning.message_limit_bytes,
+            unread: Bytes::new(),
+            limit_bytes: self.options.message_limit_bytes,
             peer: self.peer.clone(),
-            ended: false,
+            is_ended: false,
         })
     }
 }
 
-/// Waits until somebody says that the other end is lost; for ever where nobody will.
-async fn is_lost(lost: Option<watch::Receiver<bool>>) {
+/// Waits until `lost` becomes true; forever where that cannot happen.
+async fn wait_until_lost(lost: Option<watch::Receiver<bool>>) {
     if let Some(mut lost) = lost
         && lost.wait_for(|lost| *lost).await.is_ok()
     {
@@ -310,18 +318,18 @@ async fn is_lost(lost: Option<watch::Receiver<bool>>) {
     std::future::pending().await
 }
 
-/// Fails where the headers tell of a failure, or tell nothing though they must.
-fn check(peer: &str, headers: &HeaderMap, must_tell: bool) -> Result<(), FlightError> {
+/// Fails where the headers carry an error status, or lack a required status.
+fn check_status(peer: &str, headers: &HeaderMap, is_trailer: bool) -> Result<(), FlightError> {
     match status_in(headers) {
         Some(status) if status.code() != Code::Ok => {
             Err(FlightError::Status { peer: peer.to_owned(), status: Box::new(status) })
         }
-        None if must_tell => Err(FlightError::MissingStatus { peer: peer.to_owned() }),
+        None if is_trailer => Err(FlightError::MissingStatus { peer: peer.to_owned() }),
         _ => Ok(()),
     }
 }
 
-/// Reads the status in headers. tonic panics at details that are not base64, so that they are decoded here; such details are left out.
+/// Reads the status in headers. Details that are not base64, at which tonic panics, are left out.
 fn status_in(headers: &HeaderMap) -> Option<Status> {
     let Some(details) = headers.get(Status::GRPC_STATUS_DETAILS) else { return Status::from_header_map(headers) };
     let mut others = headers.clone();
@@ -332,38 +340,38 @@ fn status_in(headers: &HeaderMap) -> Option<Status> {
     Some(Status::with_details_and_metadata(status.code(), status.message(), details.into(), metadata))
 }
 
-/// Bytes of an answer, up to trailers that say how it ended.
-struct IncomingMessages {
+/// The messages of a response, up to the trailers with its status.
+struct ResponseMessages {
     body: Incoming,
-    chunk: Bytes,
+    unread: Bytes,
     limit_bytes: u64,
     peer: String,
-    ended: bool,
+    is_ended: bool,
 }
 
-impl IncomingMessages {
-    /// Gets more bytes; false when the call ended well.
-    async fn more(&mut self) -> Result<bool, FlightError> {
+impl ResponseMessages {
+    /// Reads more bytes; returns false when the call has ended without an error.
+    async fn read_more(&mut self) -> Result<bool, FlightError> {
         loop {
-            if self.ended {
+            if self.is_ended {
                 return Ok(false);
             }
             let frame = poll_fn(|context| Pin::new(&mut self.body).poll_frame(context)).await;
             match frame {
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(bytes) => {
-                        self.chunk = bytes;
+                        self.unread = bytes;
                         return Ok(true);
                     }
                     Err(frame) => {
                         let trailers = frame.into_trailers().unwrap_or_default();
-                        check(&self.peer, &trailers, true)?;
-                        self.ended = true;
+                        check_status(&self.peer, &trailers, true)?;
+                        self.is_ended = true;
                     }
                 },
                 Some(Err(source)) => return Err(FlightError::Connection { peer: self.peer.clone(), source }),
-                // A call that ends without trailers did not end well, whatever came before.
-                None => check(&self.peer, &HeaderMap::new(), true)?,
+                // A call without trailers has failed, whatever it sent before.
+                None => check_status(&self.peer, &HeaderMap::new(), true)?,
             }
         }
     }
@@ -371,37 +379,40 @@ impl IncomingMessages {
 
 /// Batches of a download, or of the server's side of an exchange.
 pub struct Batches {
-    incoming: IncomingMessages,
-    assembler: Assembler,
+    incoming: ResponseMessages,
+    assembler: MessageAssembler,
     decoder: BatchDecoder,
 }
 
 impl Batches {
-    /// The schema; known once the first batch, or the end, is here.
+    /// Returns the schema; `None` before the first batch or the end was received.
     pub fn schema(&self) -> Option<&SchemaRef> {
         self.decoder.schema()
     }
 
-    /// The next batch and what is said beside it; `None` after the last one.
+    /// Returns the next batch and its application metadata; `None` after the last one.
     ///
     /// # Errors
-    /// [`FlightError`]; a download that was cut short is one, however many batches came.
+    /// [`FlightError`]; a truncated download is an error, however many batches were received.
     pub async fn next(&mut self) -> Result<Option<(RecordBatch, Bytes)>, FlightError> {
         loop {
             match self.next_chunk().await? {
-                Some(Chunk { batch: Some(batch), app_metadata }) => return Ok(Some((batch, app_metadata))),
+                Some(FlightStreamChunk { batch: Some(batch), app_metadata }) => return Ok(Some((batch, app_metadata))),
                 Some(_) => {}
                 None => return Ok(None),
             }
         }
     }
 
-    /// As [`Batches::next`], and tells `come` of each message.
-    pub(crate) async fn next_counted(&mut self, come: &mut Come) -> Result<Option<RecordBatch>, FlightError> {
+    /// Returns the next batch as [`Batches::next`] does, and adds each message to `progress`.
+    pub(crate) async fn next_with_progress(
+        &mut self,
+        come: &mut StreamProgress,
+    ) -> Result<Option<RecordBatch>, FlightError> {
         loop {
             match self.next_message(Some(come)).await? {
-                Some(Chunk { batch: Some(batch), .. }) => {
-                    come.batch();
+                Some(FlightStreamChunk { batch: Some(batch), .. }) => {
+                    come.finish_batch();
                     return Ok(Some(batch));
                 }
                 Some(_) => {}
@@ -410,28 +421,31 @@ impl Batches {
         }
     }
 
-    /// As [`Batches::next`], with what is said beside no batch.
+    /// Returns the next message, also where it is metadata without a batch.
     ///
     /// # Errors
     /// As [`Batches::next`].
-    pub async fn next_chunk(&mut self) -> Result<Option<Chunk>, FlightError> {
+    pub async fn next_chunk(&mut self) -> Result<Option<FlightStreamChunk>, FlightError> {
         self.next_message(None).await
     }
 
-    async fn next_message(&mut self, mut come: Option<&mut Come>) -> Result<Option<Chunk>, FlightError> {
+    async fn next_message(
+        &mut self,
+        mut come: Option<&mut StreamProgress>,
+    ) -> Result<Option<FlightStreamChunk>, FlightError> {
         loop {
-            if let Some(message) = self.assembler.push(&mut self.incoming.chunk)? {
+            if let Some(message) = self.assembler.push(&mut self.incoming.unread)? {
                 let decoded = self.decoder.decode(&message)?;
-                if let (Some(come), Decoded::Batch(_) | Decoded::Dictionary) = (&mut come, &decoded) {
-                    come.message(&message.header, std::slice::from_ref(&message.body));
+                if let (Some(come), DecodedMessage::Batch(_) | DecodedMessage::Dictionary) = (&mut come, &decoded) {
+                    come.add_message(&message.header, std::slice::from_ref(&message.body));
                 }
                 let batch = match decoded {
-                    Decoded::Batch(batch) => Some(batch),
-                    Decoded::Nothing => None,
-                    Decoded::Schema | Decoded::Dictionary => continue,
+                    DecodedMessage::Batch(batch) => Some(batch),
+                    DecodedMessage::Metadata => None,
+                    DecodedMessage::Schema | DecodedMessage::Dictionary => continue,
                 };
-                return Ok(Some(Chunk { batch, app_metadata: message.app_metadata.into() }));
-            } else if !self.incoming.more().await? {
+                return Ok(Some(FlightStreamChunk { batch, app_metadata: message.app_metadata.into() }));
+            } else if !self.incoming.read_more().await? {
                 let whole = self.assembler.is_between_messages();
                 return if whole {
                     Ok(None)
@@ -443,44 +457,44 @@ impl Batches {
     }
 }
 
-/// An upload, or the client's side of an exchange, on its way out.
-pub struct Sender {
+/// The sending side of an upload or of an exchange.
+pub struct BatchSender {
     sender: mpsc::Sender<Segments>,
     encoder: BatchEncoder,
     descriptor: Vec<u8>,
     peer: String,
 }
 
-impl Sender {
+impl BatchSender {
     /// Sends a batch, when there is room for it.
     ///
     /// # Errors
-    /// [`FlightError::Arrow`]; [`FlightError::Status`] where the call has ended: its answers say why.
+    /// [`FlightError::Arrow`]; [`FlightError::Status`] where the call has ended: its results report why.
     pub async fn send(&mut self, batch: &RecordBatch, app_metadata: &[u8]) -> Result<(), FlightError> {
         let descriptor = std::mem::take(&mut self.descriptor);
         let segments = self.encoder.encode(batch, &descriptor, app_metadata)?;
-        self.push(segments).await
+        self.send_segments(segments).await
     }
 
     /// Sends metadata without a batch, when there is room for it.
     ///
     /// # Errors
-    /// As [`Sender::send`].
-    pub async fn say(&mut self, app_metadata: &[u8]) -> Result<(), FlightError> {
+    /// As [`BatchSender::send`].
+    pub async fn send_metadata(&mut self, app_metadata: &[u8]) -> Result<(), FlightError> {
         let descriptor = std::mem::take(&mut self.descriptor);
-        self.push(encode_metadata(&descriptor, app_metadata)).await
+        self.send_segments(encode_metadata(&descriptor, app_metadata)).await
     }
 
     /// Ends the upload.
     ///
     /// # Errors
-    /// As [`Sender::send`].
+    /// As [`BatchSender::send`].
     pub async fn finish(mut self) -> Result<(), FlightError> {
         let segments = self.encoder.finish(&self.descriptor)?;
-        if !segments.has_remaining() { Ok(()) } else { self.push(segments).await }
+        if !segments.has_remaining() { Ok(()) } else { self.send_segments(segments).await }
     }
 
-    async fn push(&mut self, segments: Segments) -> Result<(), FlightError> {
+    async fn send_segments(&mut self, segments: Segments) -> Result<(), FlightError> {
         self.sender.send(segments).await.map_err(|_| FlightError::Status {
             peer: self.peer.clone(),
             status: Box::new(Status::aborted("the upload was ended by the other side")),
@@ -488,18 +502,18 @@ impl Sender {
     }
 }
 
-/// The server's answers to an upload.
-pub struct Answers {
-    incoming: IncomingMessages,
+/// The server's results of an upload.
+pub struct PutResults {
+    incoming: ResponseMessages,
 }
 
-impl Answers {
-    /// The next answer; `None` when the upload is done and went well.
+impl PutResults {
+    /// Returns the next result; `None` when the upload has succeeded.
     ///
     /// # Errors
-    /// [`FlightError`].
+    /// [`FlightError::Status`] where the server rejects the upload; other variants where the connection fails.
     pub async fn next(&mut self) -> Result<Option<Bytes>, FlightError> {
-        let Some(message) = self.incoming.message().await? else { return Ok(None) };
+        let Some(message) = self.incoming.next_message().await? else { return Ok(None) };
         match PutResult::decode(message) {
             Ok(answer) => Ok(Some(answer.app_metadata)),
             Err(_) => Err(FlightError::Malformed { problem: "it is no PutResult" }),
@@ -507,24 +521,24 @@ impl Answers {
     }
 }
 
-impl IncomingMessages {
-    /// The next message of a call that carries no batches; `None` when it is done and went well.
-    async fn message(&mut self) -> Result<Option<Bytes>, FlightError> {
+impl ResponseMessages {
+    /// Returns the next message of a call without batches; `None` when the call has succeeded.
+    async fn next_message(&mut self) -> Result<Option<Bytes>, FlightError> {
         let mut bytes = Vec::new();
         loop {
-            let wanted = bytes.first_chunk::<PREFIX_BYTES>().map_or(PREFIX_BYTES, |prefix| {
-                PREFIX_BYTES + u32::from_be_bytes([prefix[1], prefix[2], prefix[3], prefix[4]]) as usize
+            let wanted = bytes.first_chunk::<GRPC_PREFIX_BYTES>().map_or(GRPC_PREFIX_BYTES, |prefix| {
+                GRPC_PREFIX_BYTES + u32::from_be_bytes([prefix[1], prefix[2], prefix[3], prefix[4]]) as usize
             });
             if wanted as u64 > self.limit_bytes {
                 return Err(FlightError::TooLarge { bytes: wanted as u64, limit_bytes: self.limit_bytes });
             }
-            let taken = self.chunk.len().min(wanted - bytes.len());
-            bytes.extend_from_slice(&self.chunk.split_to(taken));
-            // A message may have no bytes but its prefix.
-            if bytes.len() == wanted && (wanted > PREFIX_BYTES || bytes[1..] == [0; 4]) {
-                return Ok(Some(Bytes::from(bytes).slice(PREFIX_BYTES..)));
+            let taken = self.unread.len().min(wanted - bytes.len());
+            bytes.extend_from_slice(&self.unread.split_to(taken));
+            // A message may consist of its prefix only.
+            if bytes.len() == wanted && (wanted > GRPC_PREFIX_BYTES || bytes[1..] == [0; 4]) {
+                return Ok(Some(Bytes::from(bytes).slice(GRPC_PREFIX_BYTES..)));
             }
-            if bytes.len() < wanted && self.chunk.is_empty() && !self.more().await? {
+            if bytes.len() < wanted && self.unread.is_empty() && !self.read_more().await? {
                 let whole = bytes.is_empty();
                 return if whole { Ok(None) } else { Err(FlightError::Malformed { problem: "the answers end in it" }) };
             }
@@ -541,11 +555,11 @@ mod tests {
 
     #[test]
     fn a_call_that_ends_without_a_status_is_told_from_one_that_failed() {
-        assert!(matches!(check("p", &HeaderMap::new(), true), Err(FlightError::MissingStatus { .. })));
-        assert!(check("p", &HeaderMap::new(), false).is_ok());
+        assert!(matches!(check_status("p", &HeaderMap::new(), true), Err(FlightError::MissingStatus { .. })));
+        assert!(check_status("p", &HeaderMap::new(), false).is_ok());
         let mut trailers = HeaderMap::new();
         Status::unavailable("the answer broke off").add_header(&mut trailers).expect("a status fits into headers");
-        assert!(matches!(check("p", &trailers, true), Err(FlightError::Status { .. })));
+        assert!(matches!(check_status("p", &trailers, true), Err(FlightError::Status { .. })));
         let passed_on = Status::from(FlightError::MissingStatus { peer: "p".to_owned() });
         assert_eq!(passed_on.code(), Code::Unavailable);
     }

@@ -1,4 +1,4 @@
-//! Record batches into messages and back.
+//! Encoding of record batches as Flight messages, and decoding.
 
 use arrow_array::RecordBatch;
 use arrow_buffer::Buffer;
@@ -9,31 +9,31 @@ use bytes::Bytes;
 use godwit_model::ipc::{IpcDecoder, IpcMessage};
 
 use crate::error::FlightError;
-use crate::message::{Message, Outgoing, frame};
-use crate::pool::Come;
+use crate::message::{FlightDataMessage, OutgoingMessage, encode_message};
+use crate::pool::StreamProgress;
 use crate::segments::Segments;
 
-/// Mark and length before each message of an IPC stream (Arrow Columnar Format 1.5, "Encapsulated message format").
+/// Bytes before each message of an IPC stream: marker and length (Arrow Columnar Format 1.5, "Encapsulated message format").
 const IPC_PREFIX_BYTES: usize = 8;
 
-/// Encodes batches of one schema. The first batch brings the schema along.
+/// An encoder for batches of one schema. The schema is sent with the first batch.
 pub(crate) struct BatchEncoder {
     encoder: StreamEncoder,
     schema: Schema,
-    started: bool,
+    is_started: bool,
 }
 
 impl BatchEncoder {
-    /// An encoder.
+    /// Creates an encoder.
     ///
     /// # Errors
     /// [`FlightError::Arrow`]: the schema cannot be sent.
     pub(crate) fn new(schema: &Schema) -> Result<Self, FlightError> {
-        Ok(Self { encoder: StreamEncoder::try_new(schema)?, schema: schema.clone(), started: false })
+        Ok(Self { encoder: StreamEncoder::try_new(schema)?, schema: schema.clone(), is_started: false })
     }
 
-    /// The bytes of a batch, with dictionaries before it where there are any. `descriptor` goes with the first message,
-    /// `app_metadata` with the batch.
+    /// Returns the bytes of a batch, after its dictionaries where there are any. `descriptor` is added to the first message,
+    /// `app_metadata` to the batch.
     ///
     /// # Errors
     /// [`FlightError::Arrow`]: the batch does not have the schema, or is too large.
@@ -43,103 +43,107 @@ impl BatchEncoder {
         descriptor: &[u8],
         app_metadata: &[u8],
     ) -> Result<Segments, FlightError> {
-        self.started = true;
-        segments(self.encoder.encode(batch)?, descriptor, app_metadata)
+        self.is_started = true;
+        encode_stream(self.encoder.encode(batch)?, descriptor, app_metadata)
     }
 
-    /// Tells `come` of the messages that [`Self::encode`] makes of a batch, which it is in place of.
+    /// Adds the messages that [`Self::encode`] would make of a batch to `progress`, instead of encoding them.
     ///
     /// # Errors
     /// As for [`Self::encode`].
-    pub(crate) fn digest(&mut self, batch: &RecordBatch, come: &mut Come) -> Result<(), FlightError> {
-        self.started = true;
-        each_message(self.encoder.encode(batch)?, |kind, header, body| {
+    pub(crate) fn add_to_progress(
+        &mut self,
+        batch: &RecordBatch,
+        progress: &mut StreamProgress,
+    ) -> Result<(), FlightError> {
+        self.is_started = true;
+        for_each_message(self.encoder.encode(batch)?, |kind, header, body| {
             if kind != MessageHeader::Schema {
-                come.message(header, &body);
+                progress.add_message(header, &body);
             }
         })
     }
 
-    /// What is still to be sent when there are no more batches: the schema, where there was none.
+    /// Returns what is to be sent after the last batch: the schema, where there was no batch.
     ///
     /// # Errors
-    /// [`FlightError::Arrow`].
+    /// [`FlightError::Arrow`]: the schema cannot be sent.
     pub(crate) fn finish(&mut self, descriptor: &[u8]) -> Result<Segments, FlightError> {
-        if self.started {
+        if self.is_started {
             return Ok(Segments::default());
         }
-        self.started = true;
-        segments(StreamEncoder::try_new(&self.schema)?.finish()?, descriptor, &[])
+        self.is_started = true;
+        encode_stream(StreamEncoder::try_new(&self.schema)?.finish()?, descriptor, &[])
     }
 }
 
-/// The bytes of metadata without a batch.
+/// Encodes metadata without a batch.
 pub(crate) fn encode_metadata(descriptor: &[u8], app_metadata: &[u8]) -> Segments {
-    frame(Outgoing { descriptor, app_metadata, ..Outgoing::default() })
+    encode_message(OutgoingMessage { descriptor, app_metadata, ..OutgoingMessage::default() })
 }
 
-/// An IPC stream in pieces as Flight messages.
-fn segments(pieces: Vec<Buffer>, descriptor: &[u8], app_metadata: &[u8]) -> Result<Segments, FlightError> {
+/// Encodes an IPC stream in pieces as Flight messages.
+fn encode_stream(pieces: Vec<Buffer>, descriptor: &[u8], app_metadata: &[u8]) -> Result<Segments, FlightError> {
     let mut result = Segments::default();
     let mut descriptor = Some(descriptor);
-    each_message(pieces, |kind, header, body| {
+    for_each_message(pieces, |kind, header, body| {
         let app_metadata = if kind == MessageHeader::RecordBatch { app_metadata } else { &[] };
         let descriptor = descriptor.take().unwrap_or_default();
-        result.append(frame(Outgoing { descriptor, header, app_metadata, body }));
+        result.append(encode_message(OutgoingMessage { descriptor, header, app_metadata, body }));
     })?;
     Ok(result)
 }
 
-/// Takes an IPC stream in pieces apart: kind, header and body of each message.
-fn each_message(
+/// Splits an IPC stream in pieces: kind, header and body of each message.
+fn for_each_message(
     pieces: Vec<Buffer>,
     mut found: impl FnMut(MessageHeader, &[u8], Vec<Buffer>),
 ) -> Result<(), FlightError> {
-    let mut stream = Pieces { pieces: pieces.into_iter(), current: Buffer::from(Vec::<u8>::new()) };
-    while let Some(prefix) = stream.take(IPC_PREFIX_BYTES) {
+    let mut stream = BufferReader { pieces: pieces.into_iter(), current: Buffer::from(Vec::<u8>::new()) };
+    while let Some(prefix) = stream.read_bytes(IPC_PREFIX_BYTES) {
         let header_bytes = prefix.last_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes)) as usize;
-        // A length of zero ends the stream; Flight ends it otherwise.
-        let Some(header) = (header_bytes > 0).then(|| stream.take(header_bytes)).flatten() else { break };
+        // A length of zero ends an IPC stream; Flight ends its streams otherwise.
+        let Some(header) = (header_bytes > 0).then(|| stream.read_bytes(header_bytes)).flatten() else { break };
         let parsed =
             root_as_message(&header).map_err(|_| FlightError::Malformed { problem: "its header is damaged" })?;
-        let body = stream.take_pieces(parsed.bodyLength() as usize);
+        let body = stream.read_buffers(parsed.bodyLength() as usize);
         found(parsed.header_type(), &header, body);
     }
     Ok(())
 }
 
-/// Bytes in pieces.
-struct Pieces {
+/// A reader over bytes in pieces.
+struct BufferReader {
     pieces: std::vec::IntoIter<Buffer>,
     current: Buffer,
 }
 
-impl Pieces {
-    /// The next bytes that lie together, `most` at most; empty at the end.
-    fn next(&mut self, most: usize) -> Buffer {
+impl BufferReader {
+    /// Returns the next contiguous bytes, `max_bytes` at most; empty at the end.
+    fn next_contiguous(&mut self, max_bytes: usize) -> Buffer {
         while self.current.is_empty() {
             match self.pieces.next() {
                 Some(piece) => self.current = piece,
                 None => return self.current.clone(),
             }
         }
-        let bytes = most.min(self.current.len());
+        let bytes = max_bytes.min(self.current.len());
         let piece = self.current.slice_with_length(0, bytes);
         self.current = self.current.slice(bytes);
         piece
     }
 
-    /// A copy of the next bytes; `None` where fewer are left.
-    fn take(&mut self, bytes: usize) -> Option<Vec<u8>> {
-        let pieces = self.take_pieces(bytes);
+    /// Copies the next bytes; `None` where fewer are left.
+    fn read_bytes(&mut self, bytes: usize) -> Option<Vec<u8>> {
+        let pieces = self.read_buffers(bytes);
         let copied = pieces.iter().flat_map(|piece| piece.as_slice()).copied().collect::<Vec<u8>>();
         (copied.len() == bytes).then_some(copied)
     }
 
-    fn take_pieces(&mut self, mut bytes: usize) -> Vec<Buffer> {
+    fn read_buffers(&mut self, mut bytes: usize) -> Vec<Buffer> {
         let mut pieces = Vec::new();
         while bytes > 0 {
-            let piece = self.next(bytes);
+            let piece = self.next_contiguous(bytes);
             if piece.is_empty() {
                 break;
             }
@@ -150,26 +154,26 @@ impl Pieces {
     }
 }
 
-/// One message of an upload or an exchange; stock libraries say `FlightStreamChunk`.
+/// One message of an upload or an exchange; named as in Arrow's other libraries.
 #[derive(Clone, Debug)]
-pub struct Chunk {
+pub struct FlightStreamChunk {
     /// A batch; `None` where only metadata is sent.
     pub batch: Option<RecordBatch>,
-    /// What is said beside it.
+    /// Its application metadata.
     pub app_metadata: Bytes,
 }
 
-/// What a message held.
+/// The content of a decoded message.
 #[derive(Clone, Debug)]
-pub(crate) enum Decoded {
-    /// The stream's schema; comes first.
+pub(crate) enum DecodedMessage {
+    /// The stream's schema; the first message.
     Schema,
     /// A batch.
     Batch(RecordBatch),
-    /// Values that later batches refer to.
+    /// A dictionary of later batches.
     Dictionary,
     /// Metadata alone.
-    Nothing,
+    Metadata,
 }
 
 /// Decodes the messages of one stream. Batches share the memory of their message.
@@ -179,7 +183,7 @@ pub(crate) struct BatchDecoder {
 }
 
 impl BatchDecoder {
-    /// The schema, once it was there.
+    /// Returns the schema, once it was received.
     pub(crate) fn schema(&self) -> Option<&SchemaRef> {
         self.inner.schema()
     }
@@ -187,15 +191,15 @@ impl BatchDecoder {
     /// Decodes one message.
     ///
     /// # Errors
-    /// [`FlightError::Arrow`], [`FlightError::Malformed`]. Offsets and text are checked before a batch is handed out.
-    pub(crate) fn decode(&mut self, message: &Message) -> Result<Decoded, FlightError> {
+    /// [`FlightError::Arrow`], [`FlightError::Malformed`]. Offsets and text are checked before a batch is returned.
+    pub(crate) fn decode(&mut self, message: &FlightDataMessage) -> Result<DecodedMessage, FlightError> {
         if message.header.is_empty() {
-            return Ok(Decoded::Nothing);
+            return Ok(DecodedMessage::Metadata);
         }
         Ok(match self.inner.decode(&message.header, &message.body, None)? {
-            IpcMessage::Schema => Decoded::Schema,
-            IpcMessage::Batch(batch) => Decoded::Batch(batch),
-            IpcMessage::Dictionary => Decoded::Dictionary,
+            IpcMessage::Schema => DecodedMessage::Schema,
+            IpcMessage::Batch(batch) => DecodedMessage::Batch(batch),
+            IpcMessage::Dictionary => DecodedMessage::Dictionary,
         })
     }
 }
@@ -210,8 +214,8 @@ mod tests {
 
     use super::*;
 
-    /// The messages of a stream of one batch of numbers, packed or not: the schema, and the batch.
-    fn messages(packed: bool) -> Vec<Message> {
+    /// Returns the messages of a stream of one batch of numbers, compressed or not: the schema and the batch.
+    fn messages(packed: bool) -> Vec<FlightDataMessage> {
         let compression = packed.then_some(CompressionType::ZSTD);
         let options = IpcWriteOptions::default().try_with_compression(compression).unwrap();
         let numbers = Arc::new(Int64Array::from(vec![7; 100_000])) as ArrayRef;
@@ -227,31 +231,31 @@ mod tests {
             let body_start = IPC_PREFIX_BYTES + header_bytes;
             let body = Buffer::from_slice_ref(&stream[body_start..][..body_bytes]);
             stream.drain(..body_start + body_bytes);
-            messages.push(Message { header, body, ..Message::default() });
+            messages.push(FlightDataMessage { header, body, ..FlightDataMessage::default() });
         }
         messages
     }
 
-    fn decoded(messages: &[Message]) -> Result<Decoded, FlightError> {
+    fn decode_last(messages: &[FlightDataMessage]) -> Result<DecodedMessage, FlightError> {
         let mut decoder = BatchDecoder::default();
         messages.iter().map(|message| decoder.decode(message)).last().expect("there are messages")
     }
 
     #[test]
-    fn a_batch_that_says_to_be_more_than_it_can_be_is_refused_before_memory_is_taken() {
+    fn a_batch_with_impossible_sizes_is_rejected_before_memory_is_allocated() {
         for packed in [false, true] {
             let sound = messages(packed);
-            assert!(matches!(decoded(&sound), Ok(Decoded::Batch(batch)) if batch.num_rows() == 100_000));
+            assert!(matches!(decode_last(&sound), Ok(DecodedMessage::Batch(batch)) if batch.num_rows() == 100_000));
         }
         let mut bomb = messages(true);
         let mut body = bomb[1].body.to_vec();
-        // The first buffer that is there, that of the values, begins with the bytes it unpacks to.
+        // The first buffer that is not empty, that of the values, begins with its uncompressed length.
         let at = body.windows(8).position(|bytes| bytes == 800_000i64.to_le_bytes()).unwrap();
         body[at..at + 8].copy_from_slice(&(1i64 << 40).to_le_bytes());
         bomb[1].body = Buffer::from_vec(body);
-        let refused = decoded(&bomb).unwrap_err();
+        let refused = decode_last(&bomb).unwrap_err();
         assert!(refused.to_string().contains("more than 1 GiB"), "{refused}");
-        // Its number of rows stands in the header, in the batch and in its column.
+        // The number of rows is in the header, in the batch and in its column.
         let mut rows = messages(false);
         let many = (1i64 << 50).to_le_bytes();
         for at in 0..rows[1].header.len() - 8 {
@@ -259,10 +263,10 @@ mod tests {
                 rows[1].header[at..at + 8].copy_from_slice(&many);
             }
         }
-        let refused = decoded(&rows).unwrap_err();
+        let refused = decode_last(&rows).unwrap_err();
         assert!(refused.to_string().contains("more rows than data"), "{refused}");
         let mut cut = messages(false);
         cut[1].body = cut[1].body.slice_with_length(0, 1000);
-        assert!(decoded(&cut).unwrap_err().to_string().contains("outside its body"));
+        assert!(decode_last(&cut).unwrap_err().to_string().contains("outside its body"));
     }
 }

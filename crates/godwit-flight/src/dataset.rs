@@ -1,7 +1,7 @@
-//! What a server has: datasets, by name, of which parts, columns and regions can be read.
+//! The traits of datasets and catalogs: datasets by name, read by parts, columns and regions.
 //!
-//! The traits are here because everything that serves or asks knows them: files below a directory and live runs are
-//! datasets, SQL and Flight read them. How a dataset is read or kept is not known here, nor who may read what.
+//! Serving and querying crates share these traits: files below a directory and unfinished jobs are datasets; SQL and Flight
+//! read them. How a dataset is read or stored is not known here, nor what a principal may read.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -9,69 +9,69 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow_array::RecordBatch;
 use arrow_schema::{Schema, SchemaRef};
-use godwit_model::schema::{columnar, variants};
-use godwit_model::{Region, with_causes};
+use godwit_model::schema::{alignment_columns, variant_columns};
+use godwit_model::{Region, message_with_causes};
 use serde::{Deserialize, Serialize};
 
 use crate::error_reason::ErrorReason;
 
-/// Why a dataset cannot be read.
+/// The reason why a dataset cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum DatasetError {
-    /// There is none of that name, or none that may be seen.
+    /// No dataset of that name exists, or none that the principal may see.
     #[error("there is no dataset {name:?}; names are paths below the root, as a listing has them")]
     NotFound {
         /// The name.
         name: String,
     },
-    /// It cannot be asked for in this way.
+    /// The request is not valid for this dataset.
     #[error("{problem}")]
-    Refused {
-        /// What, and what to do.
+    InvalidRequest {
+        /// The problem, and what to do.
         problem: String,
     },
-    /// It may not be written, or not by who asks.
+    /// Writing is not allowed, in general or for this principal.
     #[error("{problem}")]
     Forbidden {
-        /// What, and what to do.
+        /// The problem, and what to do.
         problem: String,
     },
-    /// There is one of that name, which is not to be replaced.
+    /// A dataset of that name exists and is not to be replaced.
     #[error("there is a dataset {name} already; say that it is to be replaced or appended to, or take another name")]
-    AlreadyThere {
+    AlreadyExists {
         /// The name.
         name: String,
     },
-    /// It is not what it was when its reading was planned.
+    /// The dataset changed after its reading was planned.
     #[error("{name} has changed since this was asked for; ask again")]
     Changed {
         /// The dataset.
         name: String,
     },
-    /// Its data are damaged, or not what its name says.
+    /// Its data are damaged, or of another format than its name.
     #[error(transparent)]
     Data(Box<dyn std::error::Error + Send + Sync>),
-    /// Another machine, or the way there, keeps it from being read.
+    /// Another host, or the network, failed.
     #[error(transparent)]
     Remote(Box<dyn std::error::Error + Send + Sync>),
-    /// This machine keeps it from being read.
+    /// A failure of this host.
     #[error(transparent)]
-    Machine(Box<dyn std::error::Error + Send + Sync>),
+    Local(Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// What the rows of a dataset are.
+/// The kind of rows in a dataset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// Aligned reads ([`godwit_model::schema::columnar`]).
+pub enum DatasetKind {
+    /// Aligned reads ([`godwit_model::schema::alignment_columns`]).
     Reads,
-    /// Variants ([`godwit_model::schema::variants`]).
+    /// Variants ([`godwit_model::schema::variant_columns`]).
     Variants,
-    /// Anything else: columns as the file has them.
+    /// Anything else: the columns of the file.
     Table,
 }
 
-impl Kind {
-    /// Its name, in listings.
+impl DatasetKind {
+    /// Returns its name in listings.
     pub fn name(self) -> &'static str {
         match self {
             Self::Reads => "reads",
@@ -81,97 +81,97 @@ impl Kind {
     }
 }
 
-/// What is asked of a dataset.
+/// The columns and regions to read of a dataset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scan {
     /// Columns by their 0-based index in its schema, ascending; `None`: all.
     pub columns: Option<Vec<usize>>,
-    /// Only rows that overlap one of these, each row once; `None`: all rows. Where [`Dataset::has_regions`] is false they are
-    /// not looked at.
+    /// Only rows that overlap one of these, each row once; `None`: all rows. Ignored where [`Dataset::has_regions`] is
+    /// false.
     pub regions: Option<Vec<Region>>,
 }
 
-/// A part of a scan that can be read by itself: stretches of a file, whose meaning the dataset knows. All parts in order
-/// give the rows in the order of the dataset.
+/// A part of a scan that can be read by itself: ranges of a file, whose meaning the dataset defines. All parts in order give
+/// the rows in the order of the dataset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Part {
-    /// Start and end of each stretch.
-    pub stretches: Vec<(u64, u64)>,
+pub struct ScanPart {
+    /// Start and end of each range.
+    pub ranges: Vec<(u64, u64)>,
 }
 
-/// Batches as they are read, on the thread of whoever asks.
+/// An iterator of batches, read on the thread of its caller.
 pub type BatchReader = Box<dyn Iterator<Item = Result<RecordBatch, DatasetError>> + Send>;
 
 /// Rows of one schema.
 pub trait Dataset: std::fmt::Debug + Send + Sync {
-    /// What its rows are.
-    fn kind(&self) -> Kind;
+    /// Returns the kind of its rows.
+    fn kind(&self) -> DatasetKind;
 
-    /// All its columns, and what is known of them as metadata.
+    /// Returns all columns, with metadata.
     fn schema(&self) -> SchemaRef;
 
-    /// Number of rows, where it is known without reading them and certain.
+    /// Returns the number of rows, where it is known exactly without reading them.
     fn rows(&self) -> Option<u64> {
         None
     }
 
-    /// Bytes it takes where it lies.
+    /// Returns its size in storage, bytes.
     fn bytes(&self) -> u64;
 
-    /// The sample that it is of, where it is of one.
+    /// Returns the sample, where the dataset has exactly one.
     fn sample(&self) -> Option<&str> {
         None
     }
 
-    /// Changes whenever its content may have: not the same for two states of one dataset.
+    /// Returns a version that changes whenever the content may have changed.
     fn version(&self) -> u64;
 
-    /// Whether rows have a place on a genome, in the columns `contig`, `position` and `end_position`.
+    /// Reports whether rows have a position on a genome, in the columns `contig`, `position` and `end_position`.
     fn has_regions(&self) -> bool;
 
     /// Returns whether a contig of that name exists; `None` where the list of contigs is not known, or may lack some.
     fn has_contig(&self, name: &str) -> Option<bool> {
         let schema = self.schema();
-        let is_listed = contigs_of(&schema).any(|contig| contig == name);
+        let is_listed = contig_names(&schema).any(|contig| contig == name);
         // A SAM header lists all contigs (SAMv1 §1.3); in VCF the lines are optional (VCFv4.4 §1.4.7).
-        let is_complete = schema.metadata().contains_key(columnar::HEADER_KEY);
+        let is_complete = schema.metadata().contains_key(alignment_columns::HEADER_KEY);
         (is_listed || is_complete).then_some(is_listed)
     }
 
-    /// Columns by which rows are sorted within each part, ascending and nulls last; empty where they are not.
+    /// Returns the columns by which rows of each part are sorted, ascending, nulls last; empty where they are not.
     fn sorted_by(&self) -> &[&'static str] {
         &[]
     }
 
-    /// Parquet files that it consists of, in order, for engines with a reader of their own.
+    /// Returns the Parquet files that it consists of, in order, for engines with a Parquet reader of their own.
     fn parquet_files(&self) -> Option<&[PathBuf]> {
         None
     }
 
-    /// Their addresses, where engines read them through a store of objects that whoever opened the catalog gives them.
+    /// Returns their URLs, where engines read them through the object store of the catalog.
     fn parquet_urls(&self) -> Option<&[String]> {
         None
     }
 
-    /// Cuts a scan into as many parts, or fewer.
+    /// Splits a scan into at most `max_parts` parts.
     ///
     /// # Errors
-    /// [`DatasetError`].
-    fn parts(&self, scan: &Scan, most: usize) -> Result<Vec<Part>, DatasetError>;
+    /// [`DatasetError::Changed`] where the file changed; other variants where it cannot be read.
+    fn parts(&self, scan: &Scan, max_parts: usize) -> Result<Vec<ScanPart>, DatasetError>;
 
-    /// Reads a part: batches of the columns asked for, none of them empty.
+    /// Reads a part: batches of the requested columns, none of them empty.
     ///
     /// # Errors
-    /// [`DatasetError`].
-    fn read(&self, scan: &Scan, part: &Part) -> Result<BatchReader, DatasetError>;
+    /// [`DatasetError::Changed`] where the file changed; other variants where it cannot be read.
+    fn read(&self, scan: &Scan, part: &ScanPart) -> Result<BatchReader, DatasetError>;
 }
 
-/// Names of contigs in the SAM or VCF header that a schema has as metadata.
-pub(crate) fn contigs_of(schema: &Schema) -> impl Iterator<Item = &str> {
+/// Returns the names of contigs in the SAM or VCF header in the metadata of a schema.
+pub(crate) fn contig_names(schema: &Schema) -> impl Iterator<Item = &str> {
     contig_lines(schema).filter_map(|line| line.field("SN:", "ID="))
 }
 
-/// A line of a header that describes a contig.
+/// A header line that describes a contig.
 pub(crate) enum ContigLine<'h> {
     /// Fields of `@SQ`.
     Sam(&'h str),
@@ -180,7 +180,7 @@ pub(crate) enum ContigLine<'h> {
 }
 
 impl<'h> ContigLine<'h> {
-    /// The value of a field, by its name in SAM and in VCF.
+    /// Returns the value of a field, by its name in SAM and in VCF.
     pub(crate) fn field(&self, of_sam: &str, of_vcf: &str) -> Option<&'h str> {
         match self {
             Self::Sam(fields) => fields.split('\t').find_map(|field| field.strip_prefix(of_sam)),
@@ -189,165 +189,167 @@ impl<'h> ContigLine<'h> {
     }
 }
 
-/// Lines that describe contigs in the SAM or VCF header that a schema has as metadata.
+/// Returns the lines that describe contigs in the SAM or VCF header in the metadata of a schema.
 pub(crate) fn contig_lines(schema: &Schema) -> impl Iterator<Item = ContigLine<'_>> {
     let header = |key: &str| schema.metadata().get(key).map(String::as_str).unwrap_or_default();
-    let of_sam =
-        header(columnar::HEADER_KEY).lines().filter_map(|line| line.strip_prefix("@SQ\t")).map(ContigLine::Sam);
-    let of_vcf = header(variants::HEADER_KEY).lines();
+    let of_sam = header(alignment_columns::HEADER_KEY)
+        .lines()
+        .filter_map(|line| line.strip_prefix("@SQ\t"))
+        .map(ContigLine::Sam);
+    let of_vcf = header(variant_columns::HEADER_KEY).lines();
     let of_vcf = of_vcf.filter_map(|line| line.strip_prefix("##contig=<")?.strip_suffix('>')).map(ContigLine::Vcf);
     of_sam.chain(of_vcf)
 }
 
-/// What becomes of a dataset of the same name.
+/// The handling of an existing dataset of the same name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Existing {
-    /// There must be none.
+pub enum WriteMode {
+    /// The name must be free.
     #[default]
     Create,
-    /// The new one takes its place, at once.
+    /// The new dataset replaces it atomically.
     Replace,
-    /// Its rows come behind those that are there; without one, it is made.
+    /// The rows are appended; where no dataset exists, it is created.
     Append,
 }
 
-/// What a client wants to put.
+/// A request to write a dataset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Put {
+pub struct PutRequest {
     /// The name of the dataset.
     pub name: String,
-    /// What becomes of one of the same name.
-    pub existing: Existing,
-    /// Whether there has to be one.
+    /// Handling of an existing dataset of the same name.
+    pub write_mode: WriteMode,
+    /// True if a dataset of the name must exist.
     pub must_exist: bool,
-    /// Kept in memory, and gone with the server.
+    /// True if it is kept in memory and removed when the server stops.
     pub temporary: bool,
-    /// By which this upload is known again, 8 to 64 hexadecimal digits: one that is already kept is not kept once more.
-    pub upload: Option<String>,
+    /// Identifier of the upload, 8 to 64 hexadecimal digits: an upload that is already stored is not stored again.
+    pub upload_id: Option<String>,
 }
 
-/// What was put.
+/// A summary of what was written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Stored {
-    /// The name it has from now on.
+pub struct PutSummary {
+    /// The name of the dataset from now on.
     pub dataset: String,
-    /// Rows that were taken.
+    /// Rows that were written.
     pub rows: u64,
 }
 
-/// A dataset on its way in. Dropping it forgets it: nobody ever saw it.
+/// A writer of one dataset. Where it is dropped before the commit, nothing is stored or visible.
 pub trait DatasetWriter: Send {
-    /// Takes rows, of the schema it was begun with.
+    /// Writes rows of the schema that the writer was opened with.
     ///
     /// # Errors
-    /// [`DatasetError`].
+    /// [`DatasetError`] where they cannot be written.
     fn write(&mut self, batch: &RecordBatch) -> Result<(), DatasetError>;
 
-    /// Makes everything durable, and the dataset seen, at once.
+    /// Makes everything durable and then the dataset visible, atomically.
     ///
     /// # Errors
-    /// [`DatasetError`]: then it is as if nothing had been put.
-    fn commit(self: Box<Self>) -> Result<Stored, DatasetError>;
+    /// [`DatasetError`]: then nothing is stored.
+    fn commit(self: Box<Self>) -> Result<PutSummary, DatasetError>;
 }
 
-/// The directory that the names of datasets begin with that end with the server.
-pub const TEMPORARY: &str = "temporary";
+/// The directory in the names of datasets that are removed when the server stops.
+pub const TEMPORARY_DIRECTORY: &str = "temporary";
 
-/// A dataset that was opened, and the rule that let it be seen.
+/// A dataset that was opened, and the rule that allowed it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Touched {
+pub struct DatasetAccess {
     /// Its name.
     pub dataset: String,
     /// The name of the rule.
     pub rule: String,
 }
 
-/// What one call came to, as far as there are rules about it. Clones are the same list.
+/// The datasets that one call opened, as far as rules exist. Clones share the list.
 #[derive(Clone, Debug, Default)]
-pub struct Touches(Arc<Mutex<BTreeSet<Touched>>>);
+pub struct DatasetAccessList(Arc<Mutex<BTreeSet<DatasetAccess>>>);
 
-impl Touches {
-    fn locked(&self) -> MutexGuard<'_, BTreeSet<Touched>> {
+impl DatasetAccessList {
+    fn lock(&self) -> MutexGuard<'_, BTreeSet<DatasetAccess>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds a dataset or file.
     pub fn add(&self, dataset: &str, rule: &str) {
-        self.locked().insert(Touched { dataset: dataset.to_owned(), rule: rule.to_owned() });
+        self.lock().insert(DatasetAccess { dataset: dataset.to_owned(), rule: rule.to_owned() });
     }
 
-    /// All of them, each once.
-    pub fn all(&self) -> Vec<Touched> {
-        self.locked().iter().cloned().collect()
+    /// Returns all of them, each once.
+    pub fn to_vec(&self) -> Vec<DatasetAccess> {
+        self.lock().iter().cloned().collect()
     }
 
-    /// The same, and forgets them.
-    pub fn take(&self) -> Vec<Touched> {
-        std::mem::take(&mut *self.locked()).into_iter().collect()
+    /// Returns all of them and clears the list.
+    pub fn drain(&self) -> Vec<DatasetAccess> {
+        std::mem::take(&mut *self.lock()).into_iter().collect()
     }
 }
 
 /// Datasets by name.
 pub trait Catalog: std::fmt::Debug + Send + Sync {
-    /// All names, sorted. What cannot be read is left out.
+    /// Returns all names, sorted. Datasets that cannot be read are left out.
     ///
     /// # Errors
-    /// [`DatasetError`].
+    /// [`DatasetError`] where the storage cannot be listed.
     fn names(&self) -> Result<Vec<String>, DatasetError>;
 
-    /// The dataset of a name.
+    /// Opens the dataset of a name.
     ///
     /// # Errors
-    /// [`DatasetError`].
+    /// [`DatasetError::NotFound`] where none has this name; other variants where it cannot be read.
     fn open(&self, name: &str) -> Result<Arc<dyn Dataset>, DatasetError>;
 
-    /// The one name, of all under which [`Catalog::open`] finds a dataset, that rules are applied to. It need not be there.
+    /// Returns the one name, of all that [`Catalog::open`] accepts for a dataset, that rules apply to. It need not exist.
     ///
     /// # Errors
-    /// [`DatasetError::NotFound`] for what cannot be the name of a dataset by itself.
+    /// [`DatasetError::NotFound`] where the text cannot be the name of a dataset.
     fn canonical_name(&self, name: &str) -> Result<String, DatasetError> {
         Ok(name.to_owned())
     }
 
-    /// Whether datasets may be put and removed.
+    /// Reports whether datasets may be written and removed.
     fn is_writable(&self) -> bool {
         false
     }
 
-    /// Begins to take a dataset of a client's.
+    /// Opens a writer for a dataset of a client.
     ///
     /// # Errors
-    /// [`DatasetError`]: [`DatasetError::Forbidden`] where datasets are only read.
-    fn put(&self, _put: &Put, _schema: SchemaRef) -> Result<Box<dyn DatasetWriter>, DatasetError> {
-        Err(read_only())
+    /// [`DatasetError::Forbidden`] where the catalog is read-only.
+    fn open_writer(&self, _put: &PutRequest, _schema: SchemaRef) -> Result<Box<dyn DatasetWriter>, DatasetError> {
+        Err(read_only_error())
     }
 
-    /// Removes a dataset that a client put.
+    /// Removes a dataset that a client wrote.
     ///
     /// # Errors
-    /// [`DatasetError`]: [`DatasetError::Forbidden`] where datasets are only read, or this one is.
+    /// [`DatasetError::Forbidden`] where the catalog, or this dataset, is read-only.
     fn remove(&self, _name: &str) -> Result<(), DatasetError> {
-        Err(read_only())
+        Err(read_only_error())
     }
 }
 
-/// What is said where nothing can be put.
-pub fn read_only() -> DatasetError {
+/// Returns the error of a read-only catalog.
+pub fn read_only_error() -> DatasetError {
     DatasetError::Forbidden { problem: "datasets are only read here; start the server with --writable".to_owned() }
 }
 
 impl From<DatasetError> for tonic::Status {
     fn from(error: DatasetError) -> Self {
-        let text = with_causes(&error);
+        let text = message_with_causes(&error);
         match error {
             DatasetError::NotFound { .. } => ErrorReason::DatasetNotFound.status(tonic::Code::NotFound, text),
-            DatasetError::Refused { .. } => Self::invalid_argument(text),
+            DatasetError::InvalidRequest { .. } => Self::invalid_argument(text),
             DatasetError::Forbidden { .. } => Self::permission_denied(text),
-            DatasetError::AlreadyThere { .. } => Self::already_exists(text),
+            DatasetError::AlreadyExists { .. } => Self::already_exists(text),
             DatasetError::Changed { .. } => ErrorReason::DatasetChanged.status(tonic::Code::FailedPrecondition, text),
             DatasetError::Data(_) => Self::data_loss(text),
-            DatasetError::Machine(_) | DatasetError::Remote(_) => Self::unavailable(text),
+            DatasetError::Local(_) | DatasetError::Remote(_) => Self::unavailable(text),
         }
     }
 }

@@ -1,28 +1,28 @@
-//! Base 64 (RFC 4648), as tokens, digests and small files are written.
+//! Base64 (RFC 4648) for tokens, digests and small files.
 
 use base64::Engine as _;
 use base64::alphabet::{STANDARD, URL_SAFE};
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
-/// What is read: with or without padding.
-const LENIENT: GeneralPurposeConfig =
+/// Decoding accepts text with or without padding.
+const OPTIONAL_PADDING: GeneralPurposeConfig =
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
 
-/// As §4 has it, with padding.
+/// Encodes in the alphabet of §4, with padding.
 pub fn encode_base64(bytes: &[u8]) -> String {
     base64::engine::general_purpose::STANDARD.encode(bytes)
 }
 
-/// For names of files, digests and headers (§5), without padding.
+/// Encodes in the alphabet of §5, for names of files, digests and headers, without padding.
 pub fn encode_base64_url(bytes: &[u8]) -> String {
     base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// Either of them, with or without padding; `None` for what is neither.
+/// Decodes either alphabet, with or without padding; `None` for any other text.
 pub fn decode_base64(text: impl AsRef<[u8]>) -> Option<Vec<u8>> {
     let text = text.as_ref();
     let is_url = text.iter().any(|letter| matches!(letter, b'-' | b'_'));
-    GeneralPurpose::new(if is_url { &URL_SAFE } else { &STANDARD }, LENIENT).decode(text).ok()
+    GeneralPurpose::new(if is_url { &URL_SAFE } else { &STANDARD }, OPTIONAL_PADDING).decode(text).ok()
 }
 
 #[cfg(test)]

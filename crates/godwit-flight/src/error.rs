@@ -1,93 +1,93 @@
-//! What can go wrong on the wire.
+//! Errors of connections and calls.
 
 use arrow_schema::ArrowError;
 
 /// Failures of either end.
 #[derive(Debug, thiserror::Error)]
 pub enum FlightError {
-    /// No connection could be made.
+    /// The connection could not be established.
     #[error("cannot connect to {address}; is a server running there?")]
     Connect {
-        /// Where to.
+        /// Address of the server.
         address: String,
-        /// Why not.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
-    /// A server could not take its place.
+    /// A server could not bind its address.
     #[error("cannot listen on {address}; choose another address, or stop what uses it")]
     Listen {
-        /// Where.
+        /// The address.
         address: String,
-        /// Why not.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
-    /// The connection broke, or the other end does not speak HTTP/2.
+    /// The connection failed, or the peer does not speak HTTP/2.
     #[error("the connection to {peer} broke")]
     Connection {
-        /// The other end.
+        /// Address of the peer.
         peer: String,
-        /// How.
+        /// The cause.
         #[source]
         source: hyper::Error,
     },
-    /// The same, below HTTP/2.
+    /// The connection failed below HTTP/2.
     #[error("the connection to {peer} broke")]
-    Broken {
-        /// The other end.
+    Io {
+        /// Address of the peer.
         peer: String,
-        /// How.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
     /// The peer ended the call with an error status. The status is not a `source`: its own text repeats code and metadata.
-    #[error("{peer} answered: {}", status_text(status))]
+    #[error("{peer} answered: {}", status_message(status))]
     Status {
         /// Address of the peer.
         peer: String,
         /// The status of the call.
         status: Box<tonic::Status>,
     },
-    /// A call ended without a status: the peer, or something in between, stopped within the answer.
+    /// A call ended without a status: the peer, or a proxy, stopped within the response.
     #[error("{peer} answered: the answer broke off")]
     MissingStatus {
         /// Address of the peer.
         peer: String,
     },
-    /// Bytes that are no Flight message.
+    /// Bytes that are not a Flight message.
     #[error("a message cannot be read: {problem}")]
     Malformed {
-        /// What is wrong with it.
+        /// The defect.
         problem: &'static str,
     },
-    /// A message larger than this end takes.
+    /// A message larger than this end accepts.
     #[error("a message of {bytes} bytes is over the limit of {limit_bytes}; send smaller batches")]
     TooLarge {
-        /// Its bytes.
+        /// Size of the message, bytes.
         bytes: u64,
-        /// The most that is taken.
+        /// The limit, bytes.
         limit_bytes: u64,
     },
-    /// Data that is not what its sender made.
+    /// Data whose checksum differs from that of the sender.
     #[error(
         "what {peer} sent does not have its checksum; the network or the memory of a machine changes data, or the peer is another program"
     )]
     Checksum {
-        /// The other end.
+        /// Address of the peer.
         peer: String,
     },
-    /// Bytes that are no record batch of the stream's schema.
+    /// Bytes that are not a record batch of the stream's schema.
     #[error("a record batch cannot be read or written")]
     Arrow {
-        /// What Arrow found.
+        /// The error of Arrow.
         #[source]
         source: ArrowError,
     },
 }
 
 /// Returns the message of a status, or what its code means where the message is empty.
-fn status_text(status: &tonic::Status) -> &str {
+fn status_message(status: &tonic::Status) -> &str {
     if status.message().is_empty() { status.code().description() } else { status.message() }
 }
 
@@ -107,7 +107,7 @@ impl From<FlightError> for tonic::Status {
             FlightError::Connect { .. }
             | FlightError::Listen { .. }
             | FlightError::Connection { .. }
-            | FlightError::Broken { .. }
+            | FlightError::Io { .. }
             | FlightError::MissingStatus { .. } => Self::unavailable(error.to_string()),
         }
     }

@@ -1,69 +1,72 @@
-//! The data plane: Arrow Flight over gRPC, as any stock client speaks it, without copying what is sent.
+//! The data plane: Arrow Flight over gRPC, compatible with any stock client, without copying what is sent.
 //!
-//! Flows in and out: Arrow record batches, with a few bytes of metadata each. [`server`] answers `DoGet`, `DoPut` and `DoExchange`
-//! itself, on the HTTP/2 layer: the buffers of a batch go to the socket where they lie, behind a few bytes of framing
-//! (module `message`), in frames of 1 MiB. All other calls go to a tonic service. [`client`] is the other end: what arrives is
-//! copied once, into aligned memory. Both ends talk to stock ones; between two of ours nothing is copied twice.
+//! Flows in and out: Arrow record batches, with a few bytes of metadata each. [`server`] implements `DoGet`, `DoPut` and
+//! `DoExchange` itself, on the HTTP/2 layer: the buffers of a batch are written to the socket from their place in memory,
+//! behind a few bytes of framing (module `message`), in frames of 1 MiB. All other calls go to a tonic service. [`client`]
+//! is the other end: received data are copied once, into aligned memory. Both ends work with stock ones.
 //!
-//! What tickets mean, who may see what and where data comes from is decided by the caller's [`DataPlane`].
+//! The meaning of tickets, authorization and the source of the data are decided by the caller's [`DataPlane`].
 
-mod access;
+mod access_log;
+mod auth;
+mod authorizer;
+mod batch_split;
 pub mod client;
 mod codec;
-mod current;
-mod cut;
 mod dataset;
+mod dataset_service;
 mod encoding;
 mod error;
 mod error_reason;
-mod files;
-mod first_words;
-mod frames;
-mod gate;
+mod file_service;
+mod frame_tracker;
 mod low_water;
 pub mod measure;
 mod message;
 mod metrics;
-mod node;
 pub mod pool;
+mod protocol_detection;
 mod reflection;
-mod rules;
+mod reload_handle;
 mod segments;
 pub mod server;
+mod socket_handle;
 mod sql;
 mod tickets;
 mod tls;
 pub mod trace;
 mod transport;
 pub mod web;
-mod wire;
 
-pub use access::{AccessLog, Accessed};
+pub use access_log::{AccessLog, AccessRecord};
 pub use arrow_flight::FlightDescriptor;
-pub use client::{Answers as Answered, Batches, Client, Sender};
-pub use codec::Chunk;
-pub use current::Current;
-pub use cut::{PIECE_BYTES, cut};
-pub use dataset::{
-    BatchReader, Catalog, Dataset, DatasetError, DatasetWriter, Existing, Kind, Part, Put, Scan, Stored, TEMPORARY,
-    Touched, Touches, read_only,
+pub use auth::{
+    Authenticator, Identities, IdentityError, KeySetError, Principal, SUBJECT_CLAIM, Session, TokenIssuer, Visa,
+    VisaIssuer,
 };
+pub use authorizer::{Authorizer, FileAccess, FileAuthorization};
+pub use batch_split::{BATCH_SPLIT_BYTES, split_batch};
+pub use client::{BatchSender, Batches, Client, PutResults as Answered};
+pub use codec::FlightStreamChunk;
+pub use dataset::{
+    BatchReader, Catalog, Dataset, DatasetAccess, DatasetAccessList, DatasetError, DatasetKind, DatasetWriter,
+    PutRequest, PutSummary, Scan, ScanPart, TEMPORARY_DIRECTORY, WriteMode, read_only_error,
+};
+pub use dataset_service::{DatasetCommand, DatasetService, DatasetServiceOptions, stream_batches};
 pub use encoding::{decode_base64, encode_base64, encode_base64_url};
 pub use error::FlightError;
 pub use error_reason::ErrorReason;
-pub use files::{FILES_MARK, FileInfo, FileService};
-pub use gate::{Caller, Gate, Identities, IdentityError, Issuer, KeysError, SUBJECT, Session, Visa, VisaIssuer};
-pub use metrics::{Metrics, StatementWorkers};
-pub use node::{DatasetCommand, Node, NodeOptions, streamed};
-pub use rules::{FileUse, FileVerdict, Rules};
-pub use server::{Answers, CallerLimits, Chunks, DataPlane, Download, Server, Upload};
+pub use file_service::{FILES_PREFIX, FileInfo, FileService};
+pub use metrics::{ServerMetrics, StatementWorkers};
+pub use reload_handle::ReloadHandle;
+pub use server::{CallLimits, DataPlane, Download, ExchangeStream, PutResultStream, Server, Upload};
+pub use socket_handle::SocketHandle;
 pub use sql::{
-    Description, Pending, PlainColumns, PlainRead, Ran, SQL_CATALOG, SQL_SCHEMA, SqlEngine, server_info_batch,
-    server_info_schema, told_batch, told_columns,
+    DirectScan, DirectScanColumns, SQL_CATALOG, SQL_SCHEMA, SqlEngine, StatementDescription, StatementResult,
+    StatusFuture, advertised_batch, advertised_schema, server_info_batch, server_info_schema,
 };
 pub use tickets::FilePart;
-pub use tls::{ClientTls, ServerTls, TlsError, WARMED_FROM, make_identity};
+pub use tls::{ClientTls, ServerTls, TlsError, WARMUP_MIN_RTT, create_identity};
 pub use tonic::service::Routes;
 pub use tonic::{Code, Status};
-pub use transport::{Access, Address, Token, Tuning};
-pub use wire::Wire;
+pub use transport::{Address, ConnectionSecurity, Token, TransportOptions};

@@ -1,15 +1,15 @@
-//! `SO_RCVLOWAT`, which neither tokio nor socket2 sets.
+//! Sets `SO_RCVLOWAT`, which neither tokio nor socket2 does.
 
 use std::io;
 use std::os::fd::AsRawFd;
 
 use tokio::net::TcpStream;
 
-/// Has a reader be woken only when so many bytes are there, or nothing more will come (socket(7); for epoll since Linux 4.19).
-pub(crate) fn wake_at(stream: &TcpStream, bytes: usize) -> io::Result<()> {
+/// Has a reader woken only when so many bytes have arrived, or no more will (socket(7); for epoll since Linux 4.19).
+pub(crate) fn set_receive_low_water(stream: &TcpStream, bytes: usize) -> io::Result<()> {
     let value = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
-    // SAFETY: the descriptor is open as long as `stream` is borrowed; the option's value is one int, and its address and
-    // size are given.
+    // SAFETY: the descriptor is open as long as `stream` is borrowed; the option's value is one int, whose address and size
+    // are passed.
     let done = unsafe {
         libc::setsockopt(
             stream.as_raw_fd(),
@@ -37,9 +37,9 @@ mod tests {
         let mut sender = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (mut reader, _) = listener.accept().await.unwrap();
         let mut space = [0; 4096];
-        // Tokio takes a new socket to be readable until it has tried.
+        // Tokio assumes that a new socket is readable until the first attempt.
         assert!(reader.try_read(&mut space).is_err());
-        wake_at(&reader, 1000).unwrap();
+        set_receive_low_water(&reader, 1000).unwrap();
         sender.write_all(&[1; 999]).await.unwrap();
         let waiting = tokio::time::timeout(Duration::from_millis(100), reader.read(&mut space)).await;
         assert!(waiting.is_err(), "999 bytes woke it");
@@ -48,9 +48,9 @@ mod tests {
         sender.write_all(&[1; 10]).await.unwrap();
         let waiting = tokio::time::timeout(Duration::from_millis(100), reader.read(&mut space)).await;
         assert!(waiting.is_err(), "10 bytes woke it");
-        wake_at(&reader, 10).unwrap();
+        set_receive_low_water(&reader, 10).unwrap();
         assert_eq!(reader.read(&mut space).await.unwrap(), 10);
-        wake_at(&reader, 1000).unwrap();
+        set_receive_low_water(&reader, 1000).unwrap();
         sender.write_all(&[1; 7]).await.unwrap();
         drop(sender);
         assert_eq!(reader.read(&mut space).await.unwrap(), 7);

@@ -1,13 +1,13 @@
-//! What `godwit bench flight` measures with: data of a known shape, a [`DataPlane`] that hands it out, takes it and gives it
-//! back, and transfers of it over several connections at once.
+//! Measurements of `godwit bench flight`: data of a known shape, a [`DataPlane`] that sends, receives and echoes them, and
+//! transfers over several connections at once.
 //!
-//! All batches of a [`Workload`] are distinct and made before the clock starts, so that neither end can win by its caches
-//! and nothing but the transfer is timed. What is timed is from the first request to the last byte decoded. Batches over
-//! [`PIECE_BYTES`] are cut on their way. Module `stream` moves the same bytes without Flight: the yardstick.
+//! All batches of a [`Workload`] are distinct and made before the clock starts, so that caches do not help either end and
+//! only the transfer is timed: from the first request to the last decoded byte. Batches over [`BATCH_SPLIT_BYTES`] are split
+//! before sending. Module `bare_stream` moves the same bytes without Flight, for comparison.
 
+mod bare_stream;
 pub mod shuffle;
-mod statements;
-mod stream;
+mod statement_timing;
 mod transfer;
 
 use std::collections::HashMap;
@@ -21,43 +21,43 @@ use arrow_schema::Schema;
 use bytes::Bytes;
 use tonic::Status;
 
-pub use self::statements::{Answered, ask};
-pub use self::stream::{BareStreams, stream};
-pub use self::transfer::{Transferred, download, exchange, prepare, upload};
+pub use self::bare_stream::{BareStreamServer, receive_bare_streams};
+pub use self::statement_timing::{StatementTiming, run_statements};
+pub use self::transfer::{TransferStats, download, exchange, prepare_workload, upload};
 
-use crate::cut::{PIECE_BYTES, cut};
-use crate::gate::Caller;
-use crate::server::{Answers, Chunks, DataPlane, Download, Upload};
+use crate::auth::Principal;
+use crate::batch_split::{BATCH_SPLIT_BYTES, split_batch};
+use crate::server::{DataPlane, Download, ExchangeStream, PutResultStream, Upload};
 use crate::transport::Address;
 
-/// Bytes per row of the `alignments` shape, about.
+/// Approximate bytes per row of the `alignments` shape.
 const ALIGNMENT_ROW_BYTES: usize = 350;
 
-/// What rows look like.
+/// The shape of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Shape {
     /// This many columns of eight bytes, without nulls.
     Fixed {
-        /// Columns.
+        /// Number of columns.
         columns: usize,
     },
-    /// Aligned reads: numbers, names with nulls, and packed records.
+    /// Aligned reads: numbers, names with nulls, and packed BAM records.
     Alignments,
 }
 
-/// How much of what.
+/// The shape and size of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Workload {
-    /// What rows look like.
+    /// Shape of the rows.
     pub shape: Shape,
     /// Rows of each batch.
     pub rows_per_batch: usize,
-    /// Bytes of all batches, at least.
+    /// Least bytes of all batches together.
     pub bytes: usize,
 }
 
 impl fmt::Display for Workload {
-    /// As tickets have it.
+    /// Writes the form that tickets have.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.shape {
             Shape::Fixed { columns } => write!(f, "fixed/{columns}/")?,
@@ -93,14 +93,14 @@ impl Workload {
         }
     }
 
-    /// All batches.
+    /// Makes all batches.
     pub fn batches(&self) -> Vec<RecordBatch> {
         let count = self.bytes.div_ceil(self.row_bytes() * self.rows_per_batch).max(1);
-        let mut draw = Draw(0x9e37_79b9_7f4a_7c15);
+        let mut draw = XorShift64(0x9e37_79b9_7f4a_7c15);
         (0..count).map(|_| self.batch(&mut draw)).collect()
     }
 
-    fn batch(&self, draw: &mut Draw) -> RecordBatch {
+    fn batch(&self, draw: &mut XorShift64) -> RecordBatch {
         let rows = self.rows_per_batch;
         let columns: Vec<(String, ArrayRef, bool)> = match self.shape {
             Shape::Fixed { columns } => {
@@ -130,10 +130,10 @@ impl Workload {
     }
 }
 
-/// Numbers without a pattern (xorshift64, Marsaglia 2003).
-struct Draw(u64);
+/// A pseudorandom number generator (xorshift64, Marsaglia 2003).
+struct XorShift64(u64);
 
-impl Draw {
+impl XorShift64 {
     fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -142,26 +142,26 @@ impl Draw {
     }
 }
 
-/// What tells a client where bare streams are: the ticket, and the key in the metadata of the schema it gets.
-const BARE_STREAMS: &str = "stream";
+/// The ticket that requests the address of bare streams, and its key in the metadata of the returned schema.
+const BARE_STREAMS_TICKET: &str = "stream";
 
-/// Hands out workloads by ticket, takes uploads to count them, and gives back what is exchanged.
+/// A data plane that sends workloads by ticket, counts uploads, and echoes exchanges.
 #[derive(Clone, Default)]
-pub struct Measuring {
-    made: Arc<Mutex<HashMap<Workload, Arc<Vec<RecordBatch>>>>>,
-    bare_streams: Option<Address>,
+pub struct WorkloadDataPlane {
+    workload_batches: Arc<Mutex<HashMap<Workload, Arc<Vec<RecordBatch>>>>>,
+    bare_stream_address: Option<Address>,
 }
 
-impl Measuring {
-    /// With bare streams of the same workloads to be had at an address.
+impl WorkloadDataPlane {
+    /// Adds the address of a server of bare streams with the same workloads.
     pub fn with_bare_streams(self, at: Address) -> Self {
-        Self { bare_streams: Some(at), ..self }
+        Self { bare_stream_address: Some(at), ..self }
     }
 
-    /// The batches of a workload, made once; those of the last one are kept.
+    /// Returns the batches of a workload, made once; only those of the last workload are kept.
     async fn batches(&self, workload: Workload) -> Result<Arc<Vec<RecordBatch>>, Status> {
-        let made = self.made.clone();
-        // Making them takes seconds, in which pings must be answered.
+        let made = self.workload_batches.clone();
+        // Making them takes seconds, during which pings must be answered.
         let making = tokio::task::spawn_blocking(move || {
             let mut made = made.lock().unwrap_or_else(PoisonError::into_inner);
             if !made.contains_key(&workload) {
@@ -173,32 +173,36 @@ impl Measuring {
     }
 }
 
-/// Every n-th batch from the i-th on, in pieces.
-fn share(batches: Arc<Vec<RecordBatch>>, from: usize, step: usize) -> impl Iterator<Item = RecordBatch> + Send {
-    (from..batches.len()).step_by(step).flat_map(move |index| cut(&batches[index], PIECE_BYTES))
+/// Returns every n-th batch from the i-th on, split.
+fn batches_of_stream(
+    batches: Arc<Vec<RecordBatch>>,
+    from: usize,
+    step: usize,
+) -> impl Iterator<Item = RecordBatch> + Send {
+    (from..batches.len()).step_by(step).flat_map(move |index| split_batch(&batches[index], BATCH_SPLIT_BYTES))
 }
 
-impl DataPlane for Measuring {
-    /// Tickets are `WORKLOAD/STREAM/STREAMS`; with `0/0`, the batches are made and none is sent.
-    async fn download(&self, _: Caller, ticket: Bytes) -> Result<Download, Status> {
+impl DataPlane for WorkloadDataPlane {
+    /// Sends a workload. Tickets are `WORKLOAD/STREAM/STREAMS`; with `0/0`, the batches are made and none is sent.
+    async fn download(&self, _: Principal, ticket: Bytes) -> Result<Download, Status> {
         let text = String::from_utf8_lossy(&ticket).into_owned();
         let wrong = || Status::not_found(format!("no measurement {text}"));
-        if text == BARE_STREAMS {
-            let address = self.bare_streams.as_ref().ok_or_else(wrong)?.to_string();
-            let metadata = HashMap::from([(BARE_STREAMS.to_owned(), address)]);
+        if text == BARE_STREAMS_TICKET {
+            let address = self.bare_stream_address.as_ref().ok_or_else(wrong)?.to_string();
+            let metadata = HashMap::from([(BARE_STREAMS_TICKET.to_owned(), address)]);
             let schema = Arc::new(Schema::empty().with_metadata(metadata));
             return Ok(Download { schema, batches: Box::pin(futures_util::stream::empty()) });
         }
-        let (workload, stream, streams) = parse_share(&text)?;
+        let (workload, stream, streams) = parse_stream_ticket(&text)?;
         let batches = self.batches(workload).await?;
         let schema = batches.first().ok_or_else(wrong)?.schema();
         let (from, step) = if streams == 0 { (batches.len(), 1) } else { (stream, streams) };
-        let items = share(batches, from, step).map(|batch| Ok((batch, Bytes::new())));
+        let items = batches_of_stream(batches, from, step).map(|batch| Ok((batch, Bytes::new())));
         Ok(Download { schema, batches: Box::pin(futures_util::stream::iter(items)) })
     }
 
-    /// Answers once, at the end: the rows.
-    async fn upload(&self, _: Caller, mut upload: Upload) -> Result<Answers, Status> {
+    /// Counts the rows, and sends the number once, at the end.
+    async fn upload(&self, _: Principal, mut upload: Upload) -> Result<PutResultStream, Status> {
         let mut rows = 0;
         while let Some(chunk) = upload.next().await? {
             rows += chunk.batch.map_or(0, |batch| batch.num_rows());
@@ -206,16 +210,16 @@ impl DataPlane for Measuring {
         Ok(Box::pin(futures_util::stream::iter([Ok(Bytes::from(rows.to_string()))])))
     }
 
-    /// Gives everything back.
-    async fn exchange(&self, _: Caller, taken: Upload) -> Result<Chunks, Status> {
-        Ok(Box::pin(futures_util::stream::try_unfold(taken, |mut taken| async move {
-            Ok(taken.next().await?.map(|chunk| (chunk, taken)))
+    /// Echoes everything.
+    async fn exchange(&self, _: Principal, upload: Upload) -> Result<ExchangeStream, Status> {
+        Ok(Box::pin(futures_util::stream::try_unfold(upload, |mut upload| async move {
+            Ok(upload.next().await?.map(|chunk| (chunk, upload)))
         })))
     }
 }
 
-/// `WORKLOAD/STREAM/STREAMS`: every STREAMS-th batch, from the STREAM-th on.
-fn parse_share(text: &str) -> Result<(Workload, usize, usize), Status> {
+/// Parses `WORKLOAD/STREAM/STREAMS`: every STREAMS-th batch, from the STREAM-th on.
+fn parse_stream_ticket(text: &str) -> Result<(Workload, usize, usize), Status> {
     let wrong = || Status::not_found(format!("no measurement {text}"));
     let (rest, streams) = text.rsplit_once('/').ok_or_else(wrong)?;
     let (workload, stream) = rest.rsplit_once('/').ok_or_else(wrong)?;

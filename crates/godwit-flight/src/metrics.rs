@@ -1,8 +1,8 @@
-//! What a server counts of its calls, as Prometheus reads it.
+//! Metrics of a server's calls, for Prometheus.
 //!
-//! Flows in: calls as they begin, go on and end. Flows out: text, in the format that whoever asks wants. Names of metrics are a
-//! contract with dashboards and listed in `docs/reference/metrics.md`. Labels have few values: no name of a dataset or of somebody is in any.
-//! Counting costs an atomic addition for each batch, and a lock when a call ends.
+//! Flows in: calls as they start, progress and end. Flows out: text, in the format that the client accepts. Names of metrics
+//! are a contract with dashboards and listed in `docs/reference/metrics.md`. Labels have few values; none holds the name of
+//! a dataset or a principal. Counting costs an atomic addition for each batch, and a lock when a call ends.
 
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -17,24 +17,26 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 use tonic::Code;
 
-use crate::access::{AccessLog, Accessed, code_name};
-use crate::sql::Pending;
+use crate::access_log::{AccessLog, AccessRecord, code_name};
+use crate::sql::StatusFuture;
 use crate::trace::OpenSpan;
-use crate::web::{API, FILE_DATA, READS, REFERENCES, SEQUENCES, SITE, VARIANTS};
+use crate::web::{
+    API_PREFIX, FILE_DATA_PATH, READS_PREFIX, REFERENCES_PREFIX, SEQUENCE_PREFIX, SITE_PREFIX, VARIANTS_PREFIX,
+};
 
-/// Where metrics are told.
-pub(crate) const METRICS: &str = "/metrics";
+/// Path of the metrics.
+pub(crate) const METRICS_PATH: &str = "/metrics";
 
-/// Upper ends of the buckets of durations, seconds: from a lookup in memory to a file of hours.
-const SECONDS: [f64; 12] = [0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0, 3600.0, 14400.0];
+/// Upper bounds of the histogram buckets of durations, seconds: from a lookup in memory to a file that takes hours.
+const DURATION_BUCKETS_S: [f64; 12] = [0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0, 3600.0, 14400.0];
 
 type OneLabel = [(&'static str, &'static str); 1];
 type CallLabels = [(&'static str, String); 2];
 
-/// What is called.
+/// The type of a call: an RPC or an HTTP endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
-pub(crate) enum Verb {
+pub(crate) enum CallType {
     DoGet,
     DoPut,
     DoExchange,
@@ -46,19 +48,19 @@ pub(crate) enum Verb {
     Handshake,
     Health,
     Metrics,
-    /// Tickets of htsget, and what else it tells.
+    /// Tickets and service information of htsget.
     Htsget,
-    /// Bytes of files that those tickets are for.
+    /// Bytes of files by htsget tickets.
     HtsgetData,
     /// Sequences by their digests.
     Refget,
-    /// The page of a server, and what it asks.
+    /// The web page of a server, and its API.
     Page,
-    /// What is none of these.
+    /// Any other call.
     Other,
 }
 
-impl Verb {
+impl CallType {
     const ALL: [(Self, &str); 16] = [
         (Self::DoGet, "DoGet"),
         (Self::DoPut, "DoPut"),
@@ -78,21 +80,21 @@ impl Verb {
         (Self::Other, "Other"),
     ];
 
-    /// What a path stands for.
-    pub(crate) fn of(path: &str) -> Self {
+    /// Returns the type of the call at a path.
+    pub(crate) fn from_path(path: &str) -> Self {
         if let Some(method) = path.strip_prefix("/arrow.flight.protocol.FlightService/") {
             let found = Self::ALL[..=Self::Handshake as usize].iter().find(|(_, name)| *name == method);
-            return found.map_or(Self::Other, |(verb, _)| *verb);
+            return found.map_or(Self::Other, |(call_type, _)| *call_type);
         }
         match path {
-            METRICS => Self::Metrics,
-            FILE_DATA => Self::HtsgetData,
+            METRICS_PATH => Self::Metrics,
+            FILE_DATA_PATH => Self::HtsgetData,
             "/healthz" => Self::Health,
             health if health.starts_with("/grpc.health.v1.Health/") => Self::Health,
-            page if page.starts_with(READS) || page.starts_with(VARIANTS) => Self::Htsget,
-            page if page.starts_with(SEQUENCES) => Self::Refget,
-            page if page.starts_with(REFERENCES) => Self::Refget,
-            page if page == "/" || page.starts_with(SITE) || page.starts_with(API) => Self::Page,
+            page if page.starts_with(READS_PREFIX) || page.starts_with(VARIANTS_PREFIX) => Self::Htsget,
+            page if page.starts_with(SEQUENCE_PREFIX) => Self::Refget,
+            page if page.starts_with(REFERENCES_PREFIX) => Self::Refget,
+            page if page == "/" || page.starts_with(SITE_PREFIX) || page.starts_with(API_PREFIX) => Self::Page,
             _ => Self::Other,
         }
     }
@@ -102,46 +104,46 @@ impl Verb {
     }
 }
 
-/// What is counted of the calls of one verb.
+/// Metrics of the calls of one type.
 #[derive(Clone, Debug)]
-pub(crate) struct VerbCounts {
-    open: Gauge,
-    seconds: Histogram,
+pub(crate) struct CallMetrics {
+    open_calls: Gauge,
+    duration_s: Histogram,
     pub(crate) sent_bytes: Counter,
     pub(crate) sent_rows: Counter,
     pub(crate) received_bytes: Counter,
     pub(crate) received_rows: Counter,
 }
 
-/// Processes that run statements.
+/// The worker processes that run statements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StatementWorkers {
-    /// That run one.
+    /// Workers that run a statement.
     pub busy: usize,
-    /// That wait for one.
+    /// Workers that wait for a statement.
     pub idle: usize,
-    /// That may be busy at a time.
+    /// Most workers that may be busy at a time.
     pub limit: usize,
 }
 
-/// What a server counts.
+/// The metrics of a server.
 #[derive(Debug)]
-pub struct Metrics {
+pub struct ServerMetrics {
     registry: Registry,
-    verbs: Vec<VerbCounts>,
-    calls: Family<CallLabels, Counter>,
+    call_metrics: Vec<CallMetrics>,
+    ended_calls: Family<CallLabels, Counter>,
     connections: Gauge,
-    refused: Family<OneLabel, Counter>,
-    audit: Family<OneLabel, Counter>,
+    rejections: Family<OneLabel, Counter>,
+    audit_records: Family<OneLabel, Counter>,
     workers: Family<OneLabel, Gauge>,
     worker_limit: Gauge,
 }
 
-impl Default for Metrics {
+impl Default for ServerMetrics {
     fn default() -> Self {
         let mut registry = Registry::with_prefix("godwit");
-        let told = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
-        registry.register("build", "The program that serves", told);
+        let build_info = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
+        registry.register("build", "The program that serves", build_info);
         let started: Gauge<f64, std::sync::atomic::AtomicU64> = Gauge::default();
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         started.set(now.map_or(0.0, |since| since.as_secs_f64()));
@@ -149,82 +151,86 @@ impl Default for Metrics {
 
         let of_verb = |_| Family::<OneLabel, Counter>::default();
         let [sent_bytes, sent_rows, received_bytes, received_rows] = [(); 4].map(of_verb);
-        let (open, calls) = (Family::<OneLabel, Gauge>::default(), Family::<CallLabels, Counter>::default());
-        let seconds = Family::<OneLabel, Histogram>::new_with_constructor(|| Histogram::new(SECONDS));
-        registry.register("calls", "Calls that have ended, by what was called and what came of it", calls.clone());
+        let (open, ended_calls) = (Family::<OneLabel, Gauge>::default(), Family::<CallLabels, Counter>::default());
+        let seconds = Family::<OneLabel, Histogram>::new_with_constructor(|| Histogram::new(DURATION_BUCKETS_S));
+        registry.register(
+            "calls",
+            "Calls that have ended, by what was called and what came of it",
+            ended_calls.clone(),
+        );
         registry.register("open_calls", "Calls and streams that are open", open.clone());
         registry.register("call_seconds", "How long calls took, to the last byte, seconds", seconds.clone());
         registry.register("sent_bytes", "Bytes of answers, before encryption", sent_bytes.clone());
         registry.register("sent_rows", "Rows of answers", sent_rows.clone());
         registry.register("received_bytes", "Bytes of uploads, after decryption", received_bytes.clone());
         registry.register("received_rows", "Rows of uploads", received_rows.clone());
-        let verbs = Verb::ALL.iter().map(|(_, name)| {
+        let verbs = CallType::ALL.iter().map(|(_, name)| {
             let label = [("verb", *name)];
-            VerbCounts {
-                open: open.get_or_create_owned(&label),
-                seconds: seconds.get_or_create_owned(&label),
+            CallMetrics {
+                open_calls: open.get_or_create_owned(&label),
+                duration_s: seconds.get_or_create_owned(&label),
                 sent_bytes: sent_bytes.get_or_create_owned(&label),
                 sent_rows: sent_rows.get_or_create_owned(&label),
                 received_bytes: received_bytes.get_or_create_owned(&label),
                 received_rows: received_rows.get_or_create_owned(&label),
             }
         });
-        let verbs = verbs.collect();
+        let call_metrics = verbs.collect();
 
         let connections = Gauge::default();
         registry.register("open_connections", "Connections that are open", connections.clone());
-        let (refused, audit) = (Family::default(), Family::default());
-        registry.register("refused_callers", "Callers that were not let in, by the reason", refused.clone());
-        registry.register("audit_lines", "Accesses to be recorded, by whether they were", audit.clone());
+        let (rejections, audit_records) = (Family::default(), Family::default());
+        registry.register("refused_callers", "Callers that were not let in, by the reason", rejections.clone());
+        registry.register("audit_lines", "Accesses to be recorded, by whether they were", audit_records.clone());
         let (workers, worker_limit) = (Family::default(), Gauge::default());
         registry.register("statement_workers", "Processes for statements, by what they do", workers.clone());
         registry.register("statement_workers_limit", "Statements that may run at a time", worker_limit.clone());
-        Self { registry, verbs, calls, connections, refused, audit, workers, worker_limit }
+        Self { registry, call_metrics, ended_calls, connections, rejections, audit_records, workers, worker_limit }
     }
 }
 
-/// Why somebody is not let in.
+/// The reason why a call or connection was rejected.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum RefusedFor {
+pub(crate) enum RejectionReason {
     /// The token is missing or wrong.
     Token,
-    /// It was granted for something else.
-    Grant,
-    /// The server is called by a name that is not its own.
+    /// The call is outside the scope of the token.
+    Scope,
+    /// The host name of the request is not one of the server.
     Host,
-    /// There were too many connections.
+    /// Too many connections are open.
     Connections,
-    /// It had as many calls open as it may.
+    /// The principal has as many open calls as it may.
     Limit,
 }
 
-impl Metrics {
-    /// A call that begins.
-    pub(crate) fn begin(self: &Arc<Self>, verb: Verb) -> Call {
-        self.of(verb).open.inc();
-        Call { metrics: self.clone(), verb, begun: Instant::now(), outcome: None, span: None }
+impl ServerMetrics {
+    /// Counts a call as started.
+    pub(crate) fn start_call(self: &Arc<Self>, call_type: CallType) -> MeteredCall {
+        self.call_metrics(call_type).open_calls.inc();
+        MeteredCall { metrics: self.clone(), call_type, started: Instant::now(), status: None, span: None }
     }
 
-    /// What is counted of a verb.
-    pub(crate) fn of(&self, verb: Verb) -> &VerbCounts {
-        &self.verbs[verb as usize]
+    /// Returns the metrics of a call type.
+    pub(crate) fn call_metrics(&self, call_type: CallType) -> &CallMetrics {
+        &self.call_metrics[call_type as usize]
     }
 
-    /// A connection, until it is dropped.
-    pub(crate) fn connection(&self) -> Connected {
+    /// Counts a connection as open until the returned value is dropped.
+    pub(crate) fn count_connection(&self) -> OpenConnection {
         self.connections.inc();
-        Connected(self.connections.clone())
+        OpenConnection(self.connections.clone())
     }
 
-    pub(crate) fn refuse(&self, reason: RefusedFor) {
+    pub(crate) fn count_rejection(&self, reason: RejectionReason) {
         let reason = match reason {
-            RefusedFor::Token => "token",
-            RefusedFor::Grant => "grant",
-            RefusedFor::Host => "host",
-            RefusedFor::Connections => "connections",
-            RefusedFor::Limit => "limit",
+            RejectionReason::Token => "token",
+            RejectionReason::Scope => "grant",
+            RejectionReason::Host => "host",
+            RejectionReason::Connections => "connections",
+            RejectionReason::Limit => "limit",
         };
-        self.refused.get_or_create(&[("reason", reason)]).inc();
+        self.rejections.get_or_create(&[("reason", reason)]).inc();
     }
 
     pub(crate) fn set_workers(&self, workers: StatementWorkers) {
@@ -234,28 +240,28 @@ impl Metrics {
         self.worker_limit.set(count(workers.limit));
     }
 
-    /// All of it as text, and the type of that: OpenMetrics 1.0 for who takes it, else the older text format of Prometheus.
-    pub(crate) fn told(&self, headers: &HeaderMap) -> (&'static str, String) {
+    /// Encodes all metrics, with the media type: OpenMetrics 1.0 where the client accepts it, else the older text format.
+    pub(crate) fn encode_text(&self, headers: &HeaderMap) -> (&'static str, String) {
         let mut text = String::new();
-        // A string takes whatever is written to it.
+        // Writing to a string does not fail.
         let _ = encode(&mut text, &self.registry);
         let accepted = headers.get_all(http::header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
         if accepted.flat_map(|value| value.split(',')).any(is_open_metrics) {
             return ("application/openmetrics-text; version=1.0.0; charset=utf-8", text);
         }
-        ("text/plain; version=0.0.4; charset=utf-8", in_older_format(&text))
+        ("text/plain; version=0.0.4; charset=utf-8", to_prometheus_text(&text))
     }
 }
 
-/// Whether a member of an `Accept` header asks for OpenMetrics.
+/// Reports whether a member of an `Accept` header requests OpenMetrics.
 fn is_open_metrics(member: &str) -> bool {
     let mut words = member.split(';').map(str::trim);
     words.next() == Some("application/openmetrics-text") && !words.any(|word| word == "q=0" || word == "q=0.0")
 }
 
-/// The text format 0.0.4 of what is written as OpenMetrics: there, counters and info are named as their samples are, and nothing
-/// marks the end.
-fn in_older_format(text: &str) -> String {
+/// Converts OpenMetrics to the text format 0.0.4: there, counters and info are named as their samples are, and the text has
+/// no end marker.
+fn to_prometheus_text(text: &str) -> String {
     let mut counters = Vec::new();
     let mut infos = Vec::new();
     for line in text.lines() {
@@ -283,11 +289,11 @@ fn in_older_format(text: &str) -> String {
     older
 }
 
-/// A connection that is counted as open.
+/// A connection that is counted as open until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Connected(Gauge);
+pub(crate) struct OpenConnection(Gauge);
 
-impl Drop for Connected {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.0.dec();
     }
@@ -295,82 +301,85 @@ impl Drop for Connected {
 
 /// A call, counted as ended when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Call {
-    metrics: Arc<Metrics>,
-    verb: Verb,
-    begun: Instant,
-    outcome: Option<String>,
+pub(crate) struct MeteredCall {
+    metrics: Arc<ServerMetrics>,
+    call_type: CallType,
+    started: Instant,
+    status: Option<String>,
     span: Option<OpenSpan>,
 }
 
-impl Call {
-    /// With a span, which ends when it does.
-    pub(crate) fn traced(mut self, span: Option<OpenSpan>) -> Self {
+impl MeteredCall {
+    /// Attaches a trace span, which ends with the call.
+    pub(crate) fn with_span(mut self, span: Option<OpenSpan>) -> Self {
         self.span = span;
         self
     }
 
-    pub(crate) fn counts(&self) -> &VerbCounts {
-        self.metrics.of(self.verb)
+    pub(crate) fn call_metrics(&self) -> &CallMetrics {
+        self.metrics.call_metrics(self.call_type)
     }
 
-    /// What came of a call of gRPC, where some headers say so: those of its beginning, or of its end.
-    pub(crate) fn note_grpc(&mut self, headers: &HeaderMap) {
+    /// Records the status of a gRPC call, where these headers or trailers have one.
+    pub(crate) fn record_grpc_status(&mut self, headers: &HeaderMap) {
         if let Some(status) = headers.get("grpc-status") {
             let code = Code::from_bytes(status.as_bytes());
-            self.outcome = Some(code_name(code).to_owned());
+            self.status = Some(code_name(code).to_owned());
             if let Some(span) = &mut self.span {
-                span.note_grpc(code);
+                span.set_grpc_status(code);
             }
         }
     }
 
-    /// What came of a request that is none of gRPC.
-    pub(crate) fn note_http(&mut self, status: http::StatusCode) {
-        self.outcome = Some(status.as_str().to_owned());
+    /// Records the status of a plain HTTP request.
+    pub(crate) fn record_http_status(&mut self, status: http::StatusCode) {
+        self.status = Some(status.as_str().to_owned());
         if let Some(span) = &mut self.span {
-            span.note_http(status);
+            span.set_http_status(status);
         }
     }
 }
 
-impl Drop for Call {
+impl Drop for MeteredCall {
     fn drop(&mut self) {
-        let counts = self.counts();
-        counts.open.dec();
-        counts.seconds.observe(self.begun.elapsed().as_secs_f64());
-        // Whoever asked has gone away before it was told.
-        let outcome = self.outcome.take().unwrap_or_else(|| {
+        let counts = self.call_metrics();
+        counts.open_calls.dec();
+        counts.duration_s.observe(self.started.elapsed().as_secs_f64());
+        // The client disconnected before a status was sent.
+        let outcome = self.status.take().unwrap_or_else(|| {
             if let Some(span) = &mut self.span {
-                span.note_grpc(Code::Cancelled);
+                span.set_grpc_status(Code::Cancelled);
             }
             code_name(Code::Cancelled).to_owned()
         });
-        self.metrics.calls.get_or_create(&[("verb", self.verb.name().to_owned()), ("status", outcome)]).inc();
+        self.metrics
+            .ended_calls
+            .get_or_create(&[("verb", self.call_type.name().to_owned()), ("status", outcome)])
+            .inc();
     }
 }
 
-/// A log whose lines are counted.
+/// An access log whose lines are counted.
 #[derive(Debug)]
-pub(crate) struct CountedLog {
+pub(crate) struct MeteredAccessLog {
     pub(crate) log: Arc<dyn AccessLog>,
-    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) metrics: Arc<ServerMetrics>,
 }
 
-impl AccessLog for CountedLog {
-    fn record(&self, access: Accessed) -> Pending<'_, ()> {
+impl AccessLog for MeteredAccessLog {
+    fn record(&self, access: AccessRecord) -> StatusFuture<'_, ()> {
         Box::pin(async move {
             let recorded = self.log.record(access).await;
             let outcome = if recorded.is_ok() { "recorded" } else { "failed" };
-            self.metrics.audit.get_or_create(&[("outcome", outcome)]).inc();
+            self.metrics.audit_records.get_or_create(&[("outcome", outcome)]).inc();
             recorded
         })
     }
 
-    fn note(&self, access: Accessed) {
-        self.log.note(access);
-        // Whether it was is known to the log alone, which refuses all that comes after where it was not.
-        self.metrics.audit.get_or_create(&[("outcome", "noted")]).inc();
+    fn record_in_background(&self, access: AccessRecord) {
+        self.log.record_in_background(access);
+        // Only the log knows whether writing succeeded; after a failure it rejects all later records.
+        self.metrics.audit_records.get_or_create(&[("outcome", "noted")]).inc();
     }
 }
 
@@ -378,32 +387,32 @@ impl AccessLog for CountedLog {
 mod tests {
     use super::*;
 
-    fn told(metrics: &Metrics, accept: &str) -> (&'static str, String) {
-        metrics.told(&HeaderMap::from_iter([(http::header::ACCEPT, accept.parse().unwrap())]))
+    fn encoded_for(metrics: &ServerMetrics, accept: &str) -> (&'static str, String) {
+        metrics.encode_text(&HeaderMap::from_iter([(http::header::ACCEPT, accept.parse().unwrap())]))
     }
 
     #[test]
-    fn verbs_are_named_as_they_are_numbered() {
-        for (at, (verb, name)) in Verb::ALL.iter().enumerate() {
-            assert_eq!((*verb as usize, verb.name()), (at, *name));
+    fn call_types_are_named_in_the_order_of_their_numbers() {
+        for (at, (call_type, name)) in CallType::ALL.iter().enumerate() {
+            assert_eq!((*call_type as usize, call_type.name()), (at, *name));
         }
-        assert_eq!(Verb::of("/arrow.flight.protocol.FlightService/DoGet"), Verb::DoGet);
-        assert_eq!(Verb::of("/arrow.flight.protocol.FlightService/Metrics"), Verb::Other);
-        assert_eq!(Verb::of("/reads/a/b.bam"), Verb::Htsget);
-        assert_eq!(Verb::of("/sequence/service-info"), Verb::Refget);
-        assert_eq!(Verb::of("/x"), Verb::Other);
+        assert_eq!(CallType::from_path("/arrow.flight.protocol.FlightService/DoGet"), CallType::DoGet);
+        assert_eq!(CallType::from_path("/arrow.flight.protocol.FlightService/Metrics"), CallType::Other);
+        assert_eq!(CallType::from_path("/reads/a/b.bam"), CallType::Htsget);
+        assert_eq!(CallType::from_path("/sequence/service-info"), CallType::Refget);
+        assert_eq!(CallType::from_path("/x"), CallType::Other);
     }
 
     #[test]
-    fn a_call_is_open_until_it_is_dropped_and_then_counted_by_what_came_of_it() {
-        let metrics = Arc::new(Metrics::default());
-        let mut call = metrics.begin(Verb::DoGet);
-        call.counts().sent_rows.inc_by(7);
+    fn a_call_is_open_until_it_is_dropped_and_then_counted_by_its_status() {
+        let metrics = Arc::new(ServerMetrics::default());
+        let mut call = metrics.start_call(CallType::DoGet);
+        call.call_metrics().sent_rows.inc_by(7);
         let open = "godwit_open_calls{verb=\"DoGet\"} ";
-        assert!(told(&metrics, "*/*").1.contains(&format!("{open}1\n")));
-        call.note_grpc(&HeaderMap::from_iter([("grpc-status".parse().unwrap(), "5".parse().unwrap())]));
-        drop((call, metrics.begin(Verb::DoGet)));
-        let (_, text) = told(&metrics, "*/*");
+        assert!(encoded_for(&metrics, "*/*").1.contains(&format!("{open}1\n")));
+        call.record_grpc_status(&HeaderMap::from_iter([("grpc-status".parse().unwrap(), "5".parse().unwrap())]));
+        drop((call, metrics.start_call(CallType::DoGet)));
+        let (_, text) = encoded_for(&metrics, "*/*");
         for line in [
             &format!("{open}0"),
             "godwit_sent_rows_total{verb=\"DoGet\"} 7",
@@ -417,15 +426,16 @@ mod tests {
 
     #[test]
     fn each_format_names_its_families_as_it_wants() {
-        let metrics = Arc::new(Metrics::default());
-        metrics.refuse(RefusedFor::Token);
-        let (kind, open) = told(&metrics, "text/html, application/openmetrics-text;version=1.0.0;q=0.5,*/*;q=0.1");
+        let metrics = Arc::new(ServerMetrics::default());
+        metrics.count_rejection(RejectionReason::Token);
+        let (kind, open) =
+            encoded_for(&metrics, "text/html, application/openmetrics-text;version=1.0.0;q=0.5,*/*;q=0.1");
         assert!(kind.starts_with("application/openmetrics-text") && open.ends_with("# EOF\n"), "{kind}");
         assert!(
             open.contains("# TYPE godwit_refused_callers counter\n") && open.contains("# TYPE godwit_build info\n")
         );
         for accept in ["text/plain", "application/openmetrics-text;q=0"] {
-            let (kind, older) = told(&metrics, accept);
+            let (kind, older) = encoded_for(&metrics, accept);
             assert!(kind.starts_with("text/plain; version=0.0.4") && !older.contains("# EOF"), "{kind}");
             assert!(older.contains("# TYPE godwit_refused_callers_total counter\n"), "{older}");
             assert!(older.contains("# HELP godwit_build_info ") && older.contains("# TYPE godwit_build_info gauge\n"));

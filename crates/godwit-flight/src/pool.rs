@@ -1,31 +1,31 @@
-//! Several nodes that give the same data: which one a stream goes to, and what becomes of it when that node is lost.
+//! Several servers of the same data as one: load balancing, and failover when a pool member is lost.
 //!
-//! [`Picker`] decides: reports of nodes, requests and the time go in, a node for each request comes out. [`Membership`] is a server's
-//! side: it asks the other nodes how they are, and answers clients that ask which node to use. [`Pool`] is a client's side, and
-//! [`PooledRows`] rows that are read on from another node where one is lost.
+//! [`LoadBalancer`] decides: reports of members, requests and the time go in; a member for each request is returned.
+//! [`Membership`] is a server's side: it probes the other members, and assigns clients to members. [`Pool`] is a client's
+//! side, and [`PooledRows`] are rows whose reading continues at another member when one is lost.
 //!
-//! What nodes store, and how they come to have the same, is not known here.
+//! What members store, and how their data are kept equal, is not known here.
 
-mod machine;
+mod connection_counter;
+mod dns;
+mod host_load;
+mod load_balancer;
+mod member_lease;
 mod membership;
 mod messages;
-mod meter;
-mod names;
-mod picker;
+mod pooled_rows;
 mod resume;
-mod rows;
-mod seats;
 
+pub use connection_counter::ConnectionCounter;
+pub(crate) use connection_counter::{ConnectionUse, MEMBER_LEASE_HEADER, format_lease_header};
+pub use dns::serve_dns;
+pub use load_balancer::{BalancingPolicy, Load, LoadBalancer, MemberLeaseId};
+pub use member_lease::{MemberLease, Pool, PoolNotice, WaitOptions};
 pub use membership::{Member, Membership, MembershipOptions};
-pub(crate) use messages::{GRANT, PURPOSE, STATUS};
 pub use messages::{MemberState, PoolState};
-pub use meter::Meter;
-pub(crate) use meter::{ConnectionUse, GRANT_HEADER, grant_header};
-pub use names::answer_names;
-pub use picker::{GrantId, Load, Picker, Policy};
-pub(crate) use resume::{Come, RESUME_MARK, Resumption, resumed};
-pub use rows::PooledRows;
-pub use seats::{Pool, PoolNotice, Seat, Waiting};
+pub(crate) use messages::{POOL_LEASE_ACTION, POOL_SCOPE, POOL_STATUS_ACTION};
+pub use pooled_rows::PooledRows;
+pub(crate) use resume::{RESUME_TICKET_PREFIX, ResumePoint, StreamProgress, resume_download};
 
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,7 @@
-//! What the services of a node look like, for clients that ask it (gRPC Server Reflection, v1 and v1alpha): Arrow Flight and health.
+//! gRPC Server Reflection (v1 and v1alpha): describes the services of a server, Arrow Flight and health, to clients.
 //!
-//! The messages of Flight are written down here as the specification has them (`Flight.proto`), since what was generated from it keeps no
-//! description of itself. A test asks by them, with a client that knows nothing else.
+//! The messages of Flight are written here as in the specification (`Flight.proto`), since the generated code contains no
+//! descriptor. A test calls the server by them, with a client that knows nothing else.
 
 use arrow_flight::flight_service_server::FlightServiceServer;
 use prost_types::field_descriptor_proto::{Label, Type};
@@ -14,61 +14,61 @@ use tonic::service::Routes;
 use tonic_reflection::server::Builder;
 
 const PACKAGE: &str = "arrow.flight.protocol";
-const FILE: &str = "Flight.proto";
+const PROTO_FILE: &str = "Flight.proto";
 const TIMESTAMP_FILE: &str = "google/protobuf/timestamp.proto";
 const TIMESTAMP: &str = "google.protobuf.Timestamp";
 
 /// The type of a field.
 #[derive(Clone, Copy)]
-enum Kind {
-    Plain(Type),
+enum FieldKind {
+    Scalar(Type),
     /// A message of the package.
     Message(&'static str),
-    /// Any number of messages of the package.
-    Messages(&'static str),
-    /// Any number of words.
-    Words,
+    /// A repeated message of the package.
+    RepeatedMessage(&'static str),
+    /// A repeated string.
+    RepeatedString,
     /// An enumeration of the package.
-    Enumeration(&'static str),
+    Enum(&'static str),
     Timestamp,
-    /// A number that may be missing.
+    /// An optional double.
     OptionalDouble,
 }
 
-use Kind::{Enumeration, Message, Messages, OptionalDouble, Plain, Timestamp, Words};
+use FieldKind::{Enum, Message, OptionalDouble, RepeatedMessage, RepeatedString, Scalar, Timestamp};
 
-const BYTES: Kind = Plain(Type::Bytes);
-const TEXT: Kind = Plain(Type::String);
+const BYTES: FieldKind = Scalar(Type::Bytes);
+const STRING: FieldKind = Scalar(Type::String);
 
-type Fields = &'static [(&'static str, i32, Kind)];
+type Fields = &'static [(&'static str, i32, FieldKind)];
 
-/// The messages, and the name, number and type of each field.
+/// The messages, with name, number and type of each field.
 const MESSAGES: [(&str, Fields); 20] = [
-    ("HandshakeRequest", &[("protocol_version", 1, Plain(Type::Uint64)), ("payload", 2, BYTES)]),
-    ("HandshakeResponse", &[("protocol_version", 1, Plain(Type::Uint64)), ("payload", 2, BYTES)]),
-    ("BasicAuth", &[("username", 2, TEXT), ("password", 3, TEXT)]),
+    ("HandshakeRequest", &[("protocol_version", 1, Scalar(Type::Uint64)), ("payload", 2, BYTES)]),
+    ("HandshakeResponse", &[("protocol_version", 1, Scalar(Type::Uint64)), ("payload", 2, BYTES)]),
+    ("BasicAuth", &[("username", 2, STRING), ("password", 3, STRING)]),
     ("Empty", &[]),
-    ("ActionType", &[("type", 1, TEXT), ("description", 2, TEXT)]),
+    ("ActionType", &[("type", 1, STRING), ("description", 2, STRING)]),
     ("Criteria", &[("expression", 1, BYTES)]),
-    ("Action", &[("type", 1, TEXT), ("body", 2, BYTES)]),
+    ("Action", &[("type", 1, STRING), ("body", 2, BYTES)]),
     ("CancelFlightInfoRequest", &[("info", 1, Message("FlightInfo"))]),
     ("RenewFlightEndpointRequest", &[("endpoint", 1, Message("FlightEndpoint"))]),
     ("Result", &[("body", 1, BYTES)]),
-    ("CancelFlightInfoResult", &[("status", 1, Enumeration("CancelStatus"))]),
+    ("CancelFlightInfoResult", &[("status", 1, Enum("CancelStatus"))]),
     ("SchemaResult", &[("schema", 1, BYTES)]),
     (
         "FlightDescriptor",
-        &[("type", 1, Enumeration("FlightDescriptor.DescriptorType")), ("cmd", 2, BYTES), ("path", 3, Words)],
+        &[("type", 1, Enum("FlightDescriptor.DescriptorType")), ("cmd", 2, BYTES), ("path", 3, RepeatedString)],
     ),
     (
         "FlightInfo",
         &[
             ("schema", 1, BYTES),
             ("flight_descriptor", 2, Message("FlightDescriptor")),
-            ("endpoint", 3, Messages("FlightEndpoint")),
-            ("total_records", 4, Plain(Type::Int64)),
-            ("total_bytes", 5, Plain(Type::Int64)),
-            ("ordered", 6, Plain(Type::Bool)),
+            ("endpoint", 3, RepeatedMessage("FlightEndpoint")),
+            ("total_records", 4, Scalar(Type::Int64)),
+            ("total_bytes", 5, Scalar(Type::Int64)),
+            ("ordered", 6, Scalar(Type::Bool)),
             ("app_metadata", 7, BYTES),
         ],
     ),
@@ -85,12 +85,12 @@ const MESSAGES: [(&str, Fields); 20] = [
         "FlightEndpoint",
         &[
             ("ticket", 1, Message("Ticket")),
-            ("location", 2, Messages("Location")),
+            ("location", 2, RepeatedMessage("Location")),
             ("expiration_time", 3, Timestamp),
             ("app_metadata", 4, BYTES),
         ],
     ),
-    ("Location", &[("uri", 1, TEXT)]),
+    ("Location", &[("uri", 1, STRING)]),
     ("Ticket", &[("ticket", 1, BYTES)]),
     (
         "FlightData",
@@ -104,7 +104,7 @@ const MESSAGES: [(&str, Fields); 20] = [
     ("PutResult", &[("app_metadata", 1, BYTES)]),
 ];
 
-/// A call: its name, what is sent and what comes back, each with whether it is a stream.
+/// A method: its name, request and response, each with whether it is a stream.
 type Method = (&'static str, (&'static str, bool), (&'static str, bool));
 
 const METHODS: [Method; 10] = [
@@ -128,31 +128,31 @@ const CANCEL_STATUS: [&str; 4] = [
     "CANCEL_STATUS_NOT_CANCELLABLE",
 ];
 
-/// The same calls, and those by which a client asks what they look like.
+/// Adds the reflection services to the routes.
 pub(crate) fn with_reflection(routes: Routes) -> Routes {
     let described = || {
-        let builder = Builder::configure().register_file_descriptor_set(described());
+        let builder = Builder::configure().register_file_descriptor_set(file_descriptor_set());
         builder.register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
     let why = "what is described is whole: a test asks for it";
     routes.add_service(described().build_v1().expect(why)).add_service(described().build_v1alpha().expect(why))
 }
 
-fn described() -> FileDescriptorSet {
-    let mut messages: Vec<_> = MESSAGES.iter().map(|(name, fields)| message(name, fields)).collect();
+fn file_descriptor_set() -> FileDescriptorSet {
+    let mut messages: Vec<_> = MESSAGES.iter().map(|(name, fields)| message_descriptor(name, fields)).collect();
     for message in messages.iter_mut().filter(|message| message.name() == "FlightDescriptor") {
-        message.enum_type.push(enumeration("DescriptorType", &DESCRIPTOR_TYPES));
+        message.enum_type.push(enum_descriptor("DescriptorType", &DESCRIPTOR_TYPES));
     }
     let service = <FlightServiceServer<()> as NamedService>::NAME.rsplit('.').next().map(str::to_owned);
     let flight = FileDescriptorProto {
-        name: Some(FILE.to_owned()),
+        name: Some(PROTO_FILE.to_owned()),
         package: Some(PACKAGE.to_owned()),
         dependency: vec![TIMESTAMP_FILE.to_owned()],
         message_type: messages,
-        enum_type: vec![enumeration("CancelStatus", &CANCEL_STATUS)],
+        enum_type: vec![enum_descriptor("CancelStatus", &CANCEL_STATUS)],
         service: vec![ServiceDescriptorProto {
             name: service,
-            method: METHODS.iter().map(|(name, sent, comes)| method(name, *sent, *comes)).collect(),
+            method: METHODS.iter().map(|(name, sent, comes)| method_descriptor(name, *sent, *comes)).collect(),
             options: None,
         }],
         syntax: Some("proto3".to_owned()),
@@ -161,9 +161,9 @@ fn described() -> FileDescriptorSet {
     let timestamp = FileDescriptorProto {
         name: Some(TIMESTAMP_FILE.to_owned()),
         package: TIMESTAMP.rsplit_once('.').map(|(package, _)| package.to_owned()),
-        message_type: vec![message(
+        message_type: vec![message_descriptor(
             "Timestamp",
-            &[("seconds", 1, Plain(Type::Int64)), ("nanos", 2, Plain(Type::Int32))],
+            &[("seconds", 1, Scalar(Type::Int64)), ("nanos", 2, Scalar(Type::Int32))],
         )],
         syntax: Some("proto3".to_owned()),
         ..FileDescriptorProto::default()
@@ -171,30 +171,30 @@ fn described() -> FileDescriptorSet {
     FileDescriptorSet { file: vec![timestamp, flight] }
 }
 
-fn message(name: &str, fields: Fields) -> DescriptorProto {
+fn message_descriptor(name: &str, fields: Fields) -> DescriptorProto {
     let optional: Vec<&str> =
         fields.iter().filter(|(_, _, kind)| matches!(kind, OptionalDouble)).map(|(name, _, _)| *name).collect();
-    // A field of proto3 that may be missing is the only member of a choice of its own.
+    // An optional field of proto3 is the only member of a synthetic oneof.
     let choices =
         optional.iter().map(|name| prost_types::OneofDescriptorProto { name: Some(format!("_{name}")), options: None });
     DescriptorProto {
         name: Some(name.to_owned()),
-        field: fields.iter().map(|(name, number, kind)| field(name, *number, *kind)).collect(),
+        field: fields.iter().map(|(name, number, kind)| field_descriptor(name, *number, *kind)).collect(),
         oneof_decl: choices.collect(),
         ..DescriptorProto::default()
     }
 }
 
-fn field(name: &str, number: i32, kind: Kind) -> FieldDescriptorProto {
+fn field_descriptor(name: &str, number: i32, kind: FieldKind) -> FieldDescriptorProto {
     let (of, type_name) = match kind {
-        Plain(of) => (of, None),
-        Words => (Type::String, None),
+        Scalar(of) => (of, None),
+        RepeatedString => (Type::String, None),
         OptionalDouble => (Type::Double, None),
-        Message(name) | Messages(name) => (Type::Message, Some(format!(".{PACKAGE}.{name}"))),
-        Enumeration(name) => (Type::Enum, Some(format!(".{PACKAGE}.{name}"))),
+        Message(name) | RepeatedMessage(name) => (Type::Message, Some(format!(".{PACKAGE}.{name}"))),
+        Enum(name) => (Type::Enum, Some(format!(".{PACKAGE}.{name}"))),
         Timestamp => (Type::Message, Some(format!(".{TIMESTAMP}"))),
     };
-    let many = matches!(kind, Messages(_) | Words);
+    let many = matches!(kind, RepeatedMessage(_) | RepeatedString);
     let may_be_missing = matches!(kind, OptionalDouble);
     FieldDescriptorProto {
         name: Some(name.to_owned()),
@@ -208,7 +208,7 @@ fn field(name: &str, number: i32, kind: Kind) -> FieldDescriptorProto {
     }
 }
 
-fn enumeration(name: &str, values: &[&str]) -> EnumDescriptorProto {
+fn enum_descriptor(name: &str, values: &[&str]) -> EnumDescriptorProto {
     let value = |(number, name): (i32, &&str)| EnumValueDescriptorProto {
         name: Some((*name).to_owned()),
         number: Some(number),
@@ -221,7 +221,7 @@ fn enumeration(name: &str, values: &[&str]) -> EnumDescriptorProto {
     }
 }
 
-fn method(name: &str, sent: (&str, bool), comes: (&str, bool)) -> MethodDescriptorProto {
+fn method_descriptor(name: &str, sent: (&str, bool), comes: (&str, bool)) -> MethodDescriptorProto {
     MethodDescriptorProto {
         name: Some(name.to_owned()),
         input_type: Some(format!(".{PACKAGE}.{}", sent.0)),

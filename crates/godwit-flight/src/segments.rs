@@ -1,4 +1,4 @@
-//! Bytes to be sent, in pieces that stay where they lie.
+//! Outgoing bytes in pieces that are not copied.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -6,19 +6,19 @@ use std::io::IoSlice;
 use arrow_buffer::Buffer;
 use bytes::{Buf, Bytes};
 
-/// Most bytes that are given to HTTP/2 at once: h2 refuses more than a window can hold, 2 GiB less one.
-const GIVEN_BYTES: usize = 1 << 30;
+/// Most bytes that are passed to HTTP/2 at once: h2 rejects more than a window can hold, 2 GiB less one.
+const MAX_FRAME_DATA_BYTES: usize = 1 << 30;
 
 /// Owns an Arrow buffer on behalf of [`Bytes`].
-struct Owned(Buffer);
+struct BufferOwner(Buffer);
 
-impl AsRef<[u8]> for Owned {
+impl AsRef<[u8]> for BufferOwner {
     fn as_ref(&self) -> &[u8] {
         self.0.as_slice()
     }
 }
 
-/// Pieces in order. One HTTP/2 frame takes as many of them as fit it, in one system call.
+/// Pieces in order. One HTTP/2 frame holds as many of them as fit, in one system call.
 #[derive(Debug, Default)]
 pub struct Segments {
     pieces: VecDeque<Bytes>,
@@ -34,9 +34,9 @@ impl Segments {
         }
     }
 
-    /// Appends an Arrow buffer, where it lies.
+    /// Appends an Arrow buffer without a copy.
     pub(crate) fn push_buffer(&mut self, buffer: Buffer) {
-        self.push(Bytes::from_owner(Owned(buffer)));
+        self.push(Bytes::from_owner(BufferOwner(buffer)));
     }
 
     /// Appends all pieces of `other`.
@@ -45,15 +45,15 @@ impl Segments {
         self.pieces.append(&mut other.pieces);
     }
 
-    /// Takes the first bytes, as many as may be given to HTTP/2 at once; `None` where there are none left.
+    /// Removes the first bytes, as many as may be passed to HTTP/2 at once; `None` where none are left.
     pub(crate) fn take_frame(&mut self) -> Option<Self> {
-        if self.bytes <= GIVEN_BYTES {
+        if self.bytes <= MAX_FRAME_DATA_BYTES {
             return (self.bytes > 0).then(|| std::mem::take(self));
         }
-        Some(self.split_to(GIVEN_BYTES))
+        Some(self.split_to(MAX_FRAME_DATA_BYTES))
     }
 
-    /// Takes the first `count` bytes, of more.
+    /// Removes the first `count` bytes; there are more.
     fn split_to(&mut self, count: usize) -> Self {
         let mut first = Self::default();
         while let Some(mut piece) = self.pieces.pop_front() {

@@ -1,14 +1,14 @@
-//! The serving end.
+//! The server.
 //!
-//! `DoGet`, `DoPut` and `DoExchange` are answered here; every other call goes to the tonic service the server was given. How the
-//! server is (`grpc.health.v1.Health`) is told to everybody, before they say who they are. What is no gRPC, over HTTP/1.1 or HTTP/2,
-//! is answered by module `web`.
-//! Batches of a [`Download`] are pulled as fast as the client takes them and no faster; those of an [`Upload`] are taken as
-//! fast as the [`DataPlane`] asks for them, and HTTP/2's windows hold the client back. An exchange is both at once.
+//! `DoGet`, `DoPut` and `DoExchange` are served here; every other call goes to the given tonic service. The health of the
+//! server (`grpc.health.v1.Health`) is reported without authentication. Requests that are not gRPC, over HTTP/1.1 or HTTP/2,
+//! are served by module `web`. Batches of a [`Download`] are pulled as fast as the client reads them; those of an [`Upload`]
+//! are read as fast as the [`DataPlane`] requests them, and HTTP/2's windows hold the client back. An exchange is both at
+//! once.
 
-mod callers;
-mod pages;
-mod reply;
+mod call_limits;
+mod plain_http;
+mod response_body;
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -36,133 +36,143 @@ use tonic_health::ServingStatus;
 use tonic_health::server::{HealthReporter, health_reporter};
 use tower_service::Service;
 
-use crate::codec::{BatchDecoder, BatchEncoder, Chunk, Decoded};
+use crate::auth::{Authenticator, Principal, Session, bearer_token, request_token};
+use crate::codec::{BatchDecoder, BatchEncoder, DecodedMessage, FlightStreamChunk};
 use crate::error::FlightError;
-use crate::first_words::{Spoken, listen};
-use crate::gate::{Caller, Gate, Session, shown_bearer, shown_token};
-use crate::message::{Assembler, PREFIX_BYTES};
-use crate::metrics::{Metrics, RefusedFor, Verb, VerbCounts};
-use crate::pool::{ConnectionUse, Meter, PURPOSE};
-use crate::server::callers::{Callers, Seat};
-use crate::server::reply::{Counted, Outgoing, Reply, Source, page, refused, response, seated};
+use crate::message::{GRPC_PREFIX_BYTES, MessageAssembler};
+use crate::metrics::{CallMetrics, CallType, RejectionReason, ServerMetrics};
+use crate::pool::{ConnectionCounter, ConnectionUse, POOL_SCOPE};
+use crate::protocol_detection::{HttpVersion, detect_protocol};
+use crate::server::call_limits::{CallLimiter, CallPermit};
+use crate::server::response_body::{
+    BatchSource, BatchesBody, MeteredBody, ResponseBody, attach_permit, error_response, grpc_response, http_response,
+};
+use crate::socket_handle::{SocketHandle, SocketOwner};
 use crate::tls::ServerTls;
 use crate::trace::{self, OpenSpan, TraceContext, Tracer};
-use crate::transport::{Access, Address, Listener, Socket, Tuning, tuned};
-use crate::web::{WebBody, WebRequest, plain};
-use crate::wire::{Wire, WireOwner};
+use crate::transport::{Address, ConnectionSecurity, Listener, Socket, TransportOptions, configure_http2};
+use crate::web::{WebBody, WebRequest, text_response};
 
-pub use callers::CallerLimits;
+pub use call_limits::CallLimits;
 
-const HEALTH: &str = "/grpc.health.v1.Health/";
-const FLIGHT: &str = <FlightServiceServer<()> as NamedService>::NAME;
-const DO_GET: &str = "/arrow.flight.protocol.FlightService/DoGet";
-const DO_PUT: &str = "/arrow.flight.protocol.FlightService/DoPut";
-const DO_ACTION: &str = "/arrow.flight.protocol.FlightService/DoAction";
-const DO_EXCHANGE: &str = "/arrow.flight.protocol.FlightService/DoExchange";
-/// What callers with a purpose hear of all else.
-pub(crate) const GRANTED_ONLY: &str = "this was not granted";
-/// Largest ticket that is taken, bytes.
-const TICKET_LIMIT_BYTES: usize = 1 << 20;
+const HEALTH_PREFIX: &str = "/grpc.health.v1.Health/";
+const FLIGHT_SERVICE: &str = <FlightServiceServer<()> as NamedService>::NAME;
+const DO_GET_PATH: &str = "/arrow.flight.protocol.FlightService/DoGet";
+const DO_PUT_PATH: &str = "/arrow.flight.protocol.FlightService/DoPut";
+const DO_ACTION_PATH: &str = "/arrow.flight.protocol.FlightService/DoAction";
+const DO_EXCHANGE_PATH: &str = "/arrow.flight.protocol.FlightService/DoExchange";
+/// Message of calls that are outside the scope of a token.
+pub(crate) const OUT_OF_SCOPE: &str = "this was not granted";
+/// Largest ticket that is accepted, bytes.
+const MAX_TICKET_BYTES: usize = 1 << 20;
 
-/// A batch and what is said beside it.
-pub type Item = (RecordBatch, Bytes);
+/// A batch and its application metadata.
+pub type BatchItem = (RecordBatch, Bytes);
 
-/// What a client downloads.
+/// The data of a download.
 pub struct Download {
     /// Schema of all batches.
     pub schema: SchemaRef,
     /// The batches.
-    pub batches: Pin<Box<dyn Stream<Item = Result<Item, Status>> + Send>>,
+    pub batches: Pin<Box<dyn Stream<Item = Result<BatchItem, Status>> + Send>>,
 }
 
-/// Answers to an upload, sent as they come; the upload ends with the stream.
-pub type Answers = Pin<Box<dyn Stream<Item = Result<Bytes, Status>> + Send>>;
+/// Results of an upload, sent as they are produced; the upload ends with the stream.
+pub type PutResultStream = Pin<Box<dyn Stream<Item = Result<Bytes, Status>> + Send>>;
 
-/// The server's side of an exchange. The first batch has the schema of all; a client may wait for what is said before it.
-pub type Chunks = Pin<Box<dyn Stream<Item = Result<Chunk, Status>> + Send>>;
+/// The server's side of an exchange. The first batch has the schema of all; messages of metadata may precede it.
+pub type ExchangeStream = Pin<Box<dyn Stream<Item = Result<FlightStreamChunk, Status>> + Send>>;
 
-/// What a server does with data.
+/// The data service behind a server.
 pub trait DataPlane: Send + Sync + 'static {
-    /// The data that a ticket stands for, for who shows it.
-    fn download(&self, caller: Caller, ticket: Bytes) -> impl Future<Output = Result<Download, Status>> + Send;
+    /// Returns the data of a ticket, for the principal of the call.
+    fn download(&self, principal: Principal, ticket: Bytes) -> impl Future<Output = Result<Download, Status>> + Send;
 
-    /// Takes data; the answers go to the client's side of the upload. Whether a caller with a purpose may send them is known here only.
-    fn upload(&self, caller: Caller, upload: Upload) -> impl Future<Output = Result<Answers, Status>> + Send;
+    /// Receives data; results are sent to the client. A principal with a scope is authorized by the implementation only.
+    fn upload(
+        &self,
+        principal: Principal,
+        upload: Upload,
+    ) -> impl Future<Output = Result<PutResultStream, Status>> + Send;
 
-    /// Who shows a token that was granted for one purpose; `None` where it is no such token.
-    fn granted(&self, _token: &[u8]) -> Option<Caller> {
+    /// Returns the principal of a token that was issued for one scope; `None` for any other token.
+    fn authenticate_scoped_token(&self, _token: &[u8]) -> Option<Principal> {
         None
     }
 
-    /// The session that a token is, where it is one that was given here.
-    fn session(&self, _token: &[u8]) -> Option<Session> {
+    /// Returns the session in a token, where this server or its pool issued it.
+    fn read_session(&self, _token: &[u8]) -> Option<Session> {
         None
     }
 
-    /// What counts the connections of a server that is one of several.
-    fn meter(&self) -> Option<Arc<Meter>> {
+    /// Returns the connection counter of a pool member.
+    fn connection_counter(&self) -> Option<Arc<ConnectionCounter>> {
         None
     }
 
-    /// What is counted of a server, as it is now; `None` where nothing is.
-    fn metrics(&self) -> Option<Arc<Metrics>> {
+    /// Returns the current metrics of the server; `None` where none are kept.
+    fn metrics(&self) -> Option<Arc<ServerMetrics>> {
         None
     }
 
-    /// What makes spans of calls; `None` where nobody follows them.
+    /// Returns the source of trace spans; `None` where tracing is off.
     fn tracer(&self) -> Option<&Tracer> {
         None
     }
 
-    /// Answers what is asked over plain HTTP.
-    fn page(&self, _request: WebRequest) -> impl Future<Output = Response<WebBody>> + Send {
-        std::future::ready(plain(StatusCode::NOT_FOUND, "there is no page of that name"))
+    /// Responds to a plain HTTP request.
+    fn respond_http(&self, _request: WebRequest) -> impl Future<Output = Response<WebBody>> + Send {
+        std::future::ready(text_response(StatusCode::NOT_FOUND, "there is no page of that name"))
     }
 
-    /// Takes data and gives data for it, both as they come; refused where a server has no use for it.
-    fn exchange(&self, _caller: Caller, _taken: Upload) -> impl Future<Output = Result<Chunks, Status>> + Send {
+    /// Exchanges data, both directions at once; rejected by services without exchanges.
+    fn exchange(
+        &self,
+        _caller: Principal,
+        _upload: Upload,
+    ) -> impl Future<Output = Result<ExchangeStream, Status>> + Send {
         std::future::ready(Err(Status::unimplemented("nothing is exchanged here")))
     }
 }
 
-/// Data on its way in: an upload, or the client's side of an exchange.
+/// Incoming data: an upload, or the client's side of an exchange.
 pub struct Upload {
     body: Incoming,
-    chunk: Bytes,
-    assembler: Assembler,
+    unread: Bytes,
+    assembler: MessageAssembler,
     decoder: BatchDecoder,
     descriptor: Option<FlightDescriptor>,
-    counts: Option<VerbCounts>,
+    call_metrics: Option<CallMetrics>,
 }
 
 impl Upload {
-    fn new(body: Incoming, tuning: &Tuning, counts: Option<VerbCounts>) -> Self {
-        let assembler = Assembler::new(tuning.message_limit_bytes);
-        Self { body, chunk: Bytes::new(), assembler, decoder: BatchDecoder::default(), descriptor: None, counts }
+    fn new(body: Incoming, options: &TransportOptions, call_metrics: Option<CallMetrics>) -> Self {
+        let assembler = MessageAssembler::new(options.message_limit_bytes);
+        Self { body, unread: Bytes::new(), assembler, decoder: BatchDecoder::default(), descriptor: None, call_metrics }
     }
 
-    /// What the client says it sends; known once the first message is here.
+    /// Returns the client's descriptor; known once the first message was received.
     pub fn descriptor(&self) -> Option<&FlightDescriptor> {
         self.descriptor.as_ref()
     }
 
-    /// The schema; known once it is here, which is before the first batch.
+    /// Returns the schema; known once it was received, which is before the first batch.
     pub fn schema(&self) -> Option<&SchemaRef> {
         self.decoder.schema()
     }
 
-    /// The next message; `None` after the last one.
+    /// Returns the next message; `None` after the last one.
     ///
     /// # Errors
-    /// What the client sent wrong, or that it went away before it was done.
-    pub async fn next(&mut self) -> Result<Option<Chunk>, Status> {
+    /// A status where a message is invalid, or the client disconnected before the end.
+    pub async fn next(&mut self) -> Result<Option<FlightStreamChunk>, Status> {
         loop {
-            let Some(message) = self.assembler.push(&mut self.chunk)? else {
+            let Some(message) = self.assembler.push(&mut self.unread)? else {
                 match std::future::poll_fn(|context| Pin::new(&mut self.body).poll_frame(context)).await {
                     Some(Ok(frame)) => {
-                        self.chunk = frame.into_data().unwrap_or_default();
-                        if let Some(counts) = &self.counts {
-                            counts.received_bytes.inc_by(self.chunk.len() as u64);
+                        self.unread = frame.into_data().unwrap_or_default();
+                        if let Some(counts) = &self.call_metrics {
+                            counts.received_bytes.inc_by(self.unread.len() as u64);
                         }
                     }
                     Some(Err(error)) => return Err(Status::cancelled(format!("the upload broke off: {error}"))),
@@ -177,81 +187,82 @@ impl Upload {
                     Some(descriptor.map_err(|_| Status::invalid_argument("the descriptor cannot be read"))?);
             }
             let batch = match self.decoder.decode(&message)? {
-                Decoded::Batch(batch) => {
-                    if let Some(counts) = &self.counts {
+                DecodedMessage::Batch(batch) => {
+                    if let Some(counts) = &self.call_metrics {
                         counts.received_rows.inc_by(batch.num_rows() as u64);
                     }
                     Some(batch)
                 }
-                Decoded::Nothing => None,
-                Decoded::Schema | Decoded::Dictionary => continue,
+                DecodedMessage::Metadata => None,
+                DecodedMessage::Schema | DecodedMessage::Dictionary => continue,
             };
-            return Ok(Some(Chunk { batch, app_metadata: message.app_metadata.into() }));
+            return Ok(Some(FlightStreamChunk { batch, app_metadata: message.app_metadata.into() }));
         }
     }
 }
 
-/// A server with its place taken.
+/// A server with its address bound.
 pub struct Server<D> {
     listener: Listener,
-    plane: Arc<Plane<D>>,
+    state: Arc<ServerState<D>>,
 }
 
-/// What every connection needs.
-struct Plane<D> {
-    data: D,
-    rest: Routes,
+/// The shared state of all connections.
+struct ServerState<D> {
+    data_plane: D,
+    routes: Routes,
     health: HealthReporter,
-    gate: Gate,
+    authenticator: Authenticator,
     tls: Option<ServerTls>,
-    tuning: Tuning,
+    options: TransportOptions,
     address: Address,
-    metrics: Option<Arc<Metrics>>,
-    callers: Arc<Callers>,
+    metrics: Option<Arc<ServerMetrics>>,
+    call_limiter: Arc<CallLimiter>,
 }
 
 impl<D: DataPlane> Server<D> {
-    /// Takes a place; port 0 takes any. `rest` answers what is not answered here. Where `access` has a token,
-    /// nobody is let in without it.
+    /// Binds an address; port 0 is any free port. `rest` serves all other calls. Where `access` has a token, every call must
+    /// carry it.
     ///
     /// # Errors
-    /// [`FlightError::Listen`].
+    /// [`FlightError::Listen`] where the address cannot be bound.
     pub async fn bind(
         address: &Address,
         data: D,
         rest: Routes,
-        access: Access<ServerTls>,
-        tuning: Tuning,
+        security: ConnectionSecurity<ServerTls>,
+        options: TransportOptions,
     ) -> Result<Self, FlightError> {
-        let gate = access.token.map_or(Gate::Open, Gate::Token);
-        Self::bind_guarded(address, data, rest, gate, access.tls, tuning).await
+        let authenticator = security.token.map_or(Authenticator::Disabled, Authenticator::Token);
+        Self::bind_with_auth(address, data, rest, authenticator, security.tls, options).await
     }
 
-    /// As [`Server::bind`], where callers may be several.
+    /// Binds as [`Server::bind`] does, with any kind of authentication.
     ///
     /// # Errors
-    /// [`FlightError::Listen`].
-    pub async fn bind_guarded(
+    /// [`FlightError::Listen`] where the address cannot be bound.
+    pub async fn bind_with_auth(
         address: &Address,
-        data: D,
+        data_plane: D,
         rest: Routes,
-        gate: Gate,
+        authenticator: Authenticator,
         tls: Option<ServerTls>,
-        tuning: Tuning,
+        options: TransportOptions,
     ) -> Result<Self, FlightError> {
         let (listener, address) = Listener::bind(address).await?;
         let (health, service) = health_reporter();
-        health.set_service_status(FLIGHT, ServingStatus::Serving).await;
-        let rest = rest.add_service(service);
-        let metrics = data.metrics();
-        let callers = Arc::new(Callers::new(tuning.callers));
-        let plane = Plane { data, rest, health, gate, tls, tuning, address, metrics, callers };
-        Ok(Self { listener, plane: Arc::new(plane) })
+        health.set_service_status(FLIGHT_SERVICE, ServingStatus::Serving).await;
+        let routes = rest.add_service(service);
+        let metrics = data_plane.metrics();
+        let call_limiter = Arc::new(CallLimiter::new(options.call_limits));
+        let state =
+            ServerState { data_plane, routes, health, authenticator, tls, options, address, metrics, call_limiter };
+        Ok(Self { listener, state: Arc::new(state) })
     }
 
-    /// Where it is.
+    /// Returns its address.
     pub fn address(&self) -> &Address {
-        &self.plane.address
+        &self.state.address
     }
 
     /// Serves until the future is dropped; connections that are open then are closed.
@@ -259,28 +270,28 @@ impl<D: DataPlane> Server<D> {
         self.serve_until(std::future::pending(), Duration::ZERO).await;
     }
 
-    /// Serves until `stop`: then nobody new is let in, calls that are open may end within a while, and what is open after that is
-    /// closed. Returns how many connections were closed so.
+    /// Serves until `stop`: then new connections are rejected, open calls may end within `drain`, and the rest is closed.
+    /// Returns how many connections were closed so.
     pub async fn serve_until(self, stop: impl Future<Output = ()>, drain: Duration) -> usize {
-        let Self { listener, plane, .. } = self;
+        let Self { listener, state, .. } = self;
         let mut connections = JoinSet::new();
         let (stopping, stopped) = watch::channel(());
         tokio::pin!(stop);
         loop {
             let accepted = tokio::select! {
-                accepted = listener.accept(&plane.tuning) => accepted,
+                accepted = listener.accept(&state.options) => accepted,
                 () = &mut stop => break,
             };
             while connections.try_join_next().is_some() {}
             let Some(socket) = accepted else { continue };
-            // Who finds no place is not kept waiting.
-            if connections.len() < plane.tuning.connections {
-                connections.spawn(converse(socket, plane.clone(), stopped.clone()));
-            } else if let Some(metrics) = &plane.metrics {
-                metrics.refuse(RefusedFor::Connections);
+            // A connection above the limit is closed at once.
+            if connections.len() < state.options.max_connections {
+                connections.spawn(serve_connection(socket, state.clone(), stopped.clone()));
+            } else if let Some(metrics) = &state.metrics {
+                metrics.count_rejection(RejectionReason::Connections);
             }
         }
-        tell_of_the_end(plane.health.clone()).await;
+        report_not_serving(state.health.clone()).await;
         drop((listener, stopping, stopped));
         let ended = async { while connections.join_next().await.is_some() {} };
         let _ = tokio::time::timeout(drain, ended).await;
@@ -288,38 +299,38 @@ impl<D: DataPlane> Server<D> {
     }
 }
 
-/// Whoever watches hears that nothing more is served, and then nothing more: a watch that goes on would keep its connection open.
-async fn tell_of_the_end(mut health: HealthReporter) {
-    for service in ["", FLIGHT] {
+/// Reports NOT_SERVING to health watches and then ends them: an open watch would keep its connection open.
+async fn report_not_serving(mut health: HealthReporter) {
+    for service in ["", FLIGHT_SERVICE] {
         health.set_service_status(service, ServingStatus::NotServing).await;
         health.clear_service_status(service).await;
     }
 }
 
 /// Serves a connection until it ends, or until its calls have ended once `stopping` is dropped.
-async fn converse<D: DataPlane>(socket: Socket, plane: Arc<Plane<D>>, mut stopping: watch::Receiver<()>) {
-    let tuning = plane.tuning.clone();
-    let _counted = plane.metrics.as_ref().map(|metrics| metrics.connection());
-    let begun = async {
-        let socket = socket.accept(plane.tls.as_ref()).await?;
-        let owner = WireOwner::of(socket.tcp());
-        let (socket, spoken) = listen(socket).await?;
+async fn serve_connection<D: DataPlane>(socket: Socket, state: Arc<ServerState<D>>, mut stopping: watch::Receiver<()>) {
+    let options = state.options.clone();
+    let _counted = state.metrics.as_ref().map(|metrics| metrics.count_connection());
+    let handshake = async {
+        let socket = socket.accept(state.tls.as_ref()).await?;
+        let owner = SocketOwner::new(socket.tcp_fd());
+        let (socket, spoken) = detect_protocol(socket).await?;
         std::io::Result::Ok((owner, TokioIo::new(socket), spoken))
     };
-    let begun = tokio::select! {
-        begun = tokio::time::timeout(tuning.connect_timeout, begun) => begun,
+    let handshake = tokio::select! {
+        begun = tokio::time::timeout(options.connect_timeout, handshake) => begun,
         _ = stopping.changed() => return,
     };
-    // Who does not speak TLS, or falls silent before it has said what it speaks, has told nobody its name: there is nobody to
-    // answer. Later, HTTP/2's pings tell who is silent, and HTTP/1.1 has a time for the head of each request.
-    let Ok(Ok((owner, socket, spoken))) = begun else { return };
-    let wire = owner.wire();
-    let used = Arc::new(ConnectionUse::new(plane.data.meter()));
+    // A client that does not speak TLS, or sends no first bytes, cannot be identified or answered. Later, HTTP/2's pings
+    // find silent clients, and HTTP/1.1 limits the time for the headers of each request.
+    let Ok(Ok((owner, socket, spoken))) = handshake else { return };
+    let socket_handle = owner.handle();
+    let connection_use = Arc::new(ConnectionUse::new(state.data_plane.connection_counter()));
     let answer = hyper::service::service_fn(move |request| {
-        let (plane, wire, used) = (plane.clone(), wire.clone(), used.clone());
-        async move { Ok::<_, Infallible>(plane.answer(request, wire, &used).await) }
+        let (state, socket_handle, connection_use) = (state.clone(), socket_handle.clone(), connection_use.clone());
+        async move { Ok::<_, Infallible>(state.respond(request, socket_handle, &connection_use).await) }
     });
-    // How a connection ends is the client's business; each call on it has told its own outcome.
+    // An error of the connection is the client's matter; each call on it has reported its own outcome.
     macro_rules! until_stopped {
         ($connection:expr) => {{
             let connection = $connection;
@@ -334,152 +345,175 @@ async fn converse<D: DataPlane>(socket: Socket, plane: Arc<Plane<D>>, mut stoppi
         }};
     }
     match spoken {
-        Spoken::Http2 => {
-            let mut builder = tuned!(hyper::server::conn::http2::Builder::new(TokioExecutor::new()), tuning);
-            builder.max_concurrent_streams(tuning.calls_per_connection);
+        HttpVersion::Http2 => {
+            let mut builder = configure_http2!(hyper::server::conn::http2::Builder::new(TokioExecutor::new()), options);
+            builder.max_concurrent_streams(options.max_calls_per_connection);
             until_stopped!(builder.serve_connection(socket, answer));
         }
-        Spoken::Http1 => {
+        HttpVersion::Http1 => {
             let mut builder = hyper::server::conn::http1::Builder::new();
-            builder.timer(hyper_util::rt::TokioTimer::new()).header_read_timeout(tuning.connect_timeout);
+            builder.timer(hyper_util::rt::TokioTimer::new()).header_read_timeout(options.connect_timeout);
             until_stopped!(builder.serve_connection(socket, answer));
         }
     }
 }
 
-/// Whether a request is one of gRPC.
+/// Reports whether a request is a gRPC call.
 fn is_grpc(headers: &HeaderMap) -> bool {
     headers.get(http::header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
 }
 
-impl<D: DataPlane> Plane<D> {
-    async fn answer(&self, request: Request<Incoming>, wire: Wire, used: &ConnectionUse) -> Response<Counted> {
-        let verb = Verb::of(request.uri().path());
+impl<D: DataPlane> ServerState<D> {
+    async fn respond(
+        &self,
+        request: Request<Incoming>,
+        socket_handle: SocketHandle,
+        connection_use: &ConnectionUse,
+    ) -> Response<MeteredBody> {
+        let call_type = CallType::from_path(request.uri().path());
         let is_page = !is_grpc(request.headers());
         let (head, body) = request.into_parts();
-        let span = self.data.tracer().and_then(|tracer| tracer.call(verb, &head, !is_page));
-        // Where nobody follows what is done here, whoever is called on the way is told of the caller's span.
-        let context = span.as_ref().map(OpenSpan::context).or_else(|| TraceContext::of(&head.headers));
+        let span = self.data_plane.tracer().and_then(|tracer| tracer.start_server_span(call_type, &head, !is_page));
+        // Where tracing is off here, servers called from here receive the client's trace context.
+        let context = span.as_ref().map(OpenSpan::context).or_else(|| TraceContext::from_headers(&head.headers));
         let request = Request::from_parts(head, body);
-        let call = self.metrics.as_ref().map(|metrics| metrics.begin(verb).traced(span));
+        let call = self.metrics.as_ref().map(|metrics| metrics.start_call(call_type).with_span(span));
         if !is_page && request.version() < Version::HTTP_2 {
             let text = "gRPC is spoken over HTTP/2; this came over HTTP/1.1";
-            let answer = page(plain(StatusCode::HTTP_VERSION_NOT_SUPPORTED, text), request.method());
-            return Counted::over(answer, call, true);
+            let answer = http_response(text_response(StatusCode::HTTP_VERSION_NOT_SUPPORTED, text), request.method());
+            return MeteredBody::wrap(answer, call, true);
         }
         let answered = async {
             match is_page {
-                true => self.page(request, wire, verb).await,
-                false => self.call(request, wire, used, verb).await,
+                true => self.serve_http(request, socket_handle, call_type).await,
+                false => self.serve_grpc(request, socket_handle, connection_use, call_type).await,
             }
         };
-        Counted::over(trace::within(context, answered).await, call, is_page)
+        MeteredBody::wrap(trace::with_context(context, answered).await, call, is_page)
     }
 
-    /// What is counted of a verb.
-    fn counts(&self, verb: Verb) -> Option<VerbCounts> {
-        self.metrics.as_ref().map(|metrics| metrics.of(verb).clone())
+    /// Returns the metrics of a call type.
+    fn call_metrics(&self, call_type: CallType) -> Option<CallMetrics> {
+        self.metrics.as_ref().map(|metrics| metrics.call_metrics(call_type).clone())
     }
 
-    fn refuse(&self, reason: RefusedFor) {
+    fn count_rejection(&self, reason: RejectionReason) {
         if let Some(metrics) = &self.metrics {
-            metrics.refuse(reason);
+            metrics.count_rejection(reason);
         }
     }
 
-    /// Who shows these headers, also by what was granted here.
-    fn admit(&self, headers: &HeaderMap, wire: Wire) -> Result<Caller, Status> {
-        let granted = shown_token(headers).and_then(|token| self.data.granted(&token));
-        let session = || shown_bearer(headers).and_then(|token| self.data.session(&token));
-        let caller = match granted {
-            Some(caller) => Ok(caller),
-            None => session().map_or_else(|| self.gate.admit(headers), |session| self.gate.resume(&session)),
+    /// Authenticates a call by its headers, also by tokens and sessions that were issued here.
+    fn authenticate(&self, headers: &HeaderMap, socket_handle: SocketHandle) -> Result<Principal, Status> {
+        let granted = request_token(headers).and_then(|token| self.data_plane.authenticate_scoped_token(&token));
+        let session = || bearer_token(headers).and_then(|token| self.data_plane.read_session(&token));
+        let principal = match granted {
+            Some(principal) => Ok(principal),
+            None => session().map_or_else(
+                || self.authenticator.authenticate(headers),
+                |session| self.authenticator.authenticate_session(&session),
+            ),
         };
-        caller.map(|caller| caller.over(wire)).map_err(|status| {
-            self.refuse(RefusedFor::Token);
+        principal.map(|principal| principal.with_socket_handle(socket_handle)).map_err(|status| {
+            self.count_rejection(RejectionReason::Token);
             *status
         })
     }
 
-    /// A call of somebody begins.
-    fn enter(&self, caller: &Caller) -> Result<Option<Seat>, Box<Status>> {
-        // Nodes of a pool come for others, and are as many as there are.
-        self.enter_as(if caller.purpose() == Some(PURPOSE) { "" } else { caller.name() })
+    /// Acquires the right to one call of a principal.
+    fn acquire_permit(&self, principal: &Principal) -> Result<Option<CallPermit>, Box<Status>> {
+        // Calls of pool members are made for many clients; they are not limited.
+        self.acquire_permit_for(if principal.scope() == Some(POOL_SCOPE) { "" } else { principal.name() })
     }
 
-    fn enter_as(&self, name: &str) -> Result<Option<Seat>, Box<Status>> {
-        self.callers.enter(name).inspect_err(|_| self.refuse(RefusedFor::Limit))
+    fn acquire_permit_for(&self, name: &str) -> Result<Option<CallPermit>, Box<Status>> {
+        self.call_limiter.acquire(name).inspect_err(|_| self.count_rejection(RejectionReason::Limit))
     }
 
-    /// A call of gRPC.
-    async fn call(
+    /// Serves a gRPC call.
+    async fn serve_grpc(
         &self,
         mut request: Request<Incoming>,
-        wire: Wire,
-        used: &ConnectionUse,
-        verb: Verb,
-    ) -> Response<Reply> {
-        if request.uri().path().starts_with(HEALTH) {
-            return self.by_tonic(request).await;
+        socket_handle: SocketHandle,
+        connection_use: &ConnectionUse,
+        call_type: CallType,
+    ) -> Response<ResponseBody> {
+        if request.uri().path().starts_with(HEALTH_PREFIX) {
+            return self.forward_to_tonic(request).await;
         }
-        let caller = match self.admit(request.headers(), wire) {
-            Ok(caller) => caller,
-            Err(status) => return refused(status),
+        let principal = match self.authenticate(request.headers(), socket_handle) {
+            Ok(principal) => principal,
+            Err(status) => return error_response(status),
         };
-        if caller.purpose().is_some() && ![DO_GET, DO_ACTION, DO_PUT].contains(&request.uri().path()) {
-            self.refuse(RefusedFor::Grant);
-            return refused(Status::permission_denied(GRANTED_ONLY));
+        if principal.scope().is_some() && ![DO_GET_PATH, DO_ACTION_PATH, DO_PUT_PATH].contains(&request.uri().path()) {
+            self.count_rejection(RejectionReason::Scope);
+            return error_response(Status::permission_denied(OUT_OF_SCOPE));
         }
-        let seat = match self.enter(&caller) {
-            Ok(seat) => seat,
-            Err(status) => return refused(*status),
+        let permit = match self.acquire_permit(&principal) {
+            Ok(permit) => permit,
+            Err(status) => return error_response(*status),
         };
-        if [DO_GET, DO_PUT, DO_EXCHANGE].contains(&request.uri().path()) {
-            used.data(request.headers());
+        if [DO_GET_PATH, DO_PUT_PATH, DO_EXCHANGE_PATH].contains(&request.uri().path()) {
+            connection_use.record_data_call(request.headers());
         }
         let answered = match request.uri().path() {
-            DO_GET => self.get(caller, request.into_body(), self.counts(verb)).await,
-            DO_PUT => self.put(caller, request.into_body(), self.counts(verb)).await,
-            DO_EXCHANGE => self.exchange(caller, request.into_body(), self.counts(verb)).await,
+            DO_GET_PATH => self.do_get(principal, request.into_body(), self.call_metrics(call_type)).await,
+            DO_PUT_PATH => self.do_put(principal, request.into_body(), self.call_metrics(call_type)).await,
+            DO_EXCHANGE_PATH => self.do_exchange(principal, request.into_body(), self.call_metrics(call_type)).await,
             _ => {
-                request.extensions_mut().insert(caller);
-                return seated(self.by_tonic(request).await, seat);
+                request.extensions_mut().insert(principal);
+                return attach_permit(self.forward_to_tonic(request).await, permit);
             }
         };
-        seated(answered.map_or_else(refused, |reply| response(reply, None)), seat)
+        attach_permit(answered.map_or_else(error_response, |reply| grpc_response(reply, None)), permit)
     }
 
-    async fn by_tonic(&self, request: Request<Incoming>) -> Response<Reply> {
+    async fn forward_to_tonic(&self, request: Request<Incoming>) -> Response<ResponseBody> {
         // Routes are cloned per call, as tonic itself does; calling one cannot fail.
-        let Ok(response) = self.rest.clone().call(request).await;
-        response.map(Reply::Tonic)
+        let Ok(response) = self.routes.clone().call(request).await;
+        response.map(ResponseBody::Tonic)
     }
 
-    async fn get(&self, caller: Caller, mut body: Incoming, counts: Option<VerbCounts>) -> Result<Reply, Status> {
+    async fn do_get(
+        &self,
+        principal: Principal,
+        mut body: Incoming,
+        counts: Option<CallMetrics>,
+    ) -> Result<ResponseBody, Status> {
         let mut bytes = Vec::new();
         while let Some(frame) = std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
             let frame = frame.map_err(|error| Status::cancelled(format!("the request broke off: {error}")))?;
             bytes.extend_from_slice(&frame.into_data().unwrap_or_default());
-            if bytes.len() > TICKET_LIMIT_BYTES {
+            if bytes.len() > MAX_TICKET_BYTES {
                 return Err(Status::resource_exhausted("the ticket is over 1 MiB"));
             }
         }
-        let ticket = bytes.get(PREFIX_BYTES..).and_then(|bytes| Ticket::decode(bytes).ok());
+        let ticket = bytes.get(GRPC_PREFIX_BYTES..).and_then(|bytes| Ticket::decode(bytes).ok());
         let ticket = ticket.ok_or_else(|| Status::invalid_argument("the ticket cannot be read"))?;
-        let download = self.data.download(caller, ticket.ticket).await?;
+        let download = self.data_plane.download(principal, ticket.ticket).await?;
         let encoder = Some(Box::new(BatchEncoder::new(&download.schema)?));
         let rows = counts.map(|counts| counts.sent_rows);
-        Ok(Reply::Data(Outgoing::new(Source::Batches(download.batches), encoder, rows)))
+        Ok(ResponseBody::Batches(BatchesBody::new(BatchSource::Batches(download.batches), encoder, rows)))
     }
 
-    async fn exchange(&self, caller: Caller, body: Incoming, counts: Option<VerbCounts>) -> Result<Reply, Status> {
+    async fn do_exchange(
+        &self,
+        principal: Principal,
+        body: Incoming,
+        counts: Option<CallMetrics>,
+    ) -> Result<ResponseBody, Status> {
         let rows = counts.as_ref().map(|counts| counts.sent_rows.clone());
-        let chunks = self.data.exchange(caller, Upload::new(body, &self.tuning, counts)).await?;
-        Ok(Reply::Data(Outgoing::new(Source::Chunks(chunks), None, rows)))
+        let chunks = self.data_plane.exchange(principal, Upload::new(body, &self.options, counts)).await?;
+        Ok(ResponseBody::Batches(BatchesBody::new(BatchSource::Chunks(chunks), None, rows)))
     }
 
-    async fn put(&self, caller: Caller, body: Incoming, counts: Option<VerbCounts>) -> Result<Reply, Status> {
-        let answers = self.data.upload(caller, Upload::new(body, &self.tuning, counts)).await?;
-        Ok(Reply::Answers { answers, ended: false })
+    async fn do_put(
+        &self,
+        principal: Principal,
+        body: Incoming,
+        counts: Option<CallMetrics>,
+    ) -> Result<ResponseBody, Status> {
+        let results = self.data_plane.upload(principal, Upload::new(body, &self.options, counts)).await?;
+        Ok(ResponseBody::PutResults { results, ended: false })
     }
 }

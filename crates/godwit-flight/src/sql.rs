@@ -1,11 +1,11 @@
-//! Flight SQL (Arrow Flight SQL 1.x, `FlightSql.proto`): its commands, answered by whoever knows SQL.
+//! Flight SQL (Arrow Flight SQL 1.x, `FlightSql.proto`): its commands, run by an SQL engine.
 //!
-//! [`SqlEngine`] runs statements. What clients ask about the server itself, and about its tables, is answered here from the
-//! catalog. Updates, transactions and plans of other makes are refused in words.
+//! [`SqlEngine`] runs statements. Requests for metadata of the server and its tables are served here from the catalog.
+//! Updates, transactions and Substrait plans are rejected with a message.
 
 mod metadata;
+mod prepared_statements;
 mod server_info;
-mod statements;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,60 +15,60 @@ use arrow_schema::{Schema, SchemaRef};
 use godwit_model::Region;
 use tonic::Status;
 
-use crate::dataset::{Catalog, Dataset, Touched};
-use crate::gate::Caller;
+use crate::auth::Principal;
+use crate::dataset::{Catalog, Dataset, DatasetAccess};
 use crate::metrics::StatementWorkers;
 use crate::server::Download;
 
 pub use metadata::{SQL_CATALOG, SQL_SCHEMA, server_info_batch, server_info_schema};
 pub(crate) use metadata::{metadata_batch, metadata_schema};
-pub(crate) use statements::{Statements, random_bytes};
+pub(crate) use prepared_statements::{PreparedStatements, random_bytes};
 
-/// A future that may go to another thread.
-pub type Pending<'a, T> = Pin<Box<dyn Future<Output = Result<T, Status>> + Send + 'a>>;
+/// A boxed future of a result or a status, which may be sent to another thread.
+pub type StatusFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, Status>> + Send + 'a>>;
 
-/// What is known of a statement before it is run.
+/// The schemas of a statement, before it is run.
 #[derive(Clone, Debug)]
-pub struct Description {
+pub struct StatementDescription {
     /// Columns of its rows.
     pub schema: SchemaRef,
     /// Its parameters in order, by name and type.
     pub parameters: SchemaRef,
 }
 
-/// A statement that runs.
-pub struct Ran {
+/// A running statement.
+pub struct StatementResult {
     /// Its rows.
     pub download: Download,
-    /// The datasets that it reads, where there are rules about them.
-    pub touched: Vec<Touched>,
+    /// The datasets that it reads, where access rules exist.
+    pub datasets: Vec<DatasetAccess>,
 }
 
-/// A statement that asks for rows of one dataset as they are, or for their number: there is nothing to compute.
+/// A statement that reads rows of one dataset unchanged, or their number: there is nothing to compute.
 #[derive(Debug)]
-pub struct PlainRead {
+pub struct DirectScan {
     /// The name of the dataset.
     pub name: String,
     /// The dataset.
     pub dataset: Arc<dyn Dataset>,
-    /// What is wanted of the rows.
-    pub columns: PlainColumns,
-    /// Only rows that overlap one of these; `None`: all.
+    /// The columns of the output.
+    pub columns: DirectScanColumns,
+    /// Only rows that overlap one of these regions; `None`: all.
     pub regions: Option<Vec<Region>>,
 }
 
-/// What is wanted of rows.
+/// The columns of the output of a direct scan.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PlainColumns {
+pub enum DirectScanColumns {
     /// Columns, each once, by their 0-based index in the schema of the dataset.
-    These(Vec<usize>),
-    /// How many there are, as one row whose column has this name. Where all rows are wanted, [`Dataset::rows`] says it.
+    Projection(Vec<usize>),
+    /// The number of rows, as one row whose column has this name. Where all rows count, [`Dataset::rows`] returns it.
     Count(String),
 }
 
-/// Columns as clients of SQL are told them: without metadata, any of which may be null. What is computed without data may say
-/// less, and clients compare what comes with what they were told.
-pub fn told_columns(schema: &Schema) -> SchemaRef {
+/// Returns the columns as SQL clients see them: without metadata, all nullable. A plan computed without data may report
+/// fewer details, and clients compare received columns with advertised ones.
+pub fn advertised_schema(schema: &Schema) -> SchemaRef {
     let fields = schema
         .fields()
         .iter()
@@ -76,32 +76,37 @@ pub fn told_columns(schema: &Schema) -> SchemaRef {
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
-/// Rows with the columns that clients were told.
+/// Makes a batch with the advertised columns.
 ///
 /// # Errors
-/// Where the columns are others: a bug in godwit.
-pub fn told_batch(told: &SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch, Status> {
+/// An internal error where the columns differ: a bug in godwit.
+pub fn advertised_batch(advertised: &SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch, Status> {
     let rows = RecordBatchOptions::new().with_row_count(Some(rows));
-    RecordBatch::try_new_with_options(told.clone(), columns, &rows)
+    RecordBatch::try_new_with_options(advertised.clone(), columns, &rows)
         .map_err(|error| Status::internal(format!("a bug in godwit: {error}")))
 }
 
-/// Runs SQL.
+/// An engine that runs SQL.
 pub trait SqlEngine: Send + Sync + 'static {
-    /// Says what a statement would give.
-    fn describe(&self, caller: &Caller, sql: String) -> Pending<'_, Description>;
+    /// Returns the columns and parameters of a statement.
+    fn describe_statement(&self, principal: &Principal, sql: String) -> StatusFuture<'_, StatementDescription>;
 
-    /// The processes that run statements, where there are any.
-    fn workers(&self) -> Option<StatementWorkers> {
+    /// Returns the worker processes that run statements, where there are any.
+    fn statement_workers(&self) -> Option<StatementWorkers> {
         None
     }
 
-    /// The dataset that a statement without parameters asks for, where it asks for nothing else and what it reads may be read
-    /// without limits of a statement. It may look at files.
-    fn plain_read(&self, _catalog: Arc<dyn Catalog>, _sql: &str) -> Option<PlainRead> {
+    /// Returns the scan that a statement without parameters consists of, where it consists of nothing else and may run
+    /// without the resource limits of statements. It may access files.
+    fn direct_scan(&self, _catalog: Arc<dyn Catalog>, _sql: &str) -> Option<DirectScan> {
         None
     }
 
-    /// Runs a statement, with a row of values for its parameters where it has any. Dropping the answer ends it.
-    fn run(&self, caller: &Caller, sql: String, parameters: Option<RecordBatch>) -> Pending<'_, Ran>;
+    /// Runs a statement, with a row of values for its parameters where it has any. Dropping the result cancels it.
+    fn execute(
+        &self,
+        principal: &Principal,
+        sql: String,
+        parameters: Option<RecordBatch>,
+    ) -> StatusFuture<'_, StatementResult>;
 }

@@ -1,10 +1,10 @@
-//! Encryption: TLS 1.3 by rustls, with HTTP/2 agreed upon in the handshake, or by those who know no better HTTP/1.1.
+//! Encryption: TLS 1.3 by rustls. ALPN selects HTTP/2, or HTTP/1.1 for clients without HTTP/2.
 //!
-//! TCP sends ten packets, and twice as many after each round trip. A server would say two or three in the handshake and nothing for the round
-//! trip that follows: it fills up the ten, so that what it is asked for begins with twenty. Clients that are far away want that, and know what to
-//! leave out; nobody else is sent it.
+//! TCP sends ten packets, and twice as many after each round trip. A server would send two or three in the handshake and
+//! none in the next round trip: it fills up the ten, so that its response begins with twenty. Only far clients request this
+//! warm-up, by ALPN, and discard the zeros.
 //!
-//! Certificates and keys come as PEM files. Who a client is, beyond being signed by an authority, is not decided here.
+//! Certificates and keys are PEM files. Client certificates are checked for the signature of an authority only.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -25,54 +25,54 @@ use tokio_rustls::rustls::server::{Acceptor, WebPkiClientVerifier};
 use tokio_rustls::rustls::{self, ClientConfig, RootCertStore, ServerConfig, ServerConnection};
 use tokio_rustls::{LazyConfigAcceptor, TlsConnector, TlsStream};
 
-use crate::current::Current;
+use crate::reload_handle::ReloadHandle;
 
-/// HTTP/2 in the handshake (RFC 9113 §3.3).
-const PROTOCOL: &[u8] = b"h2";
-/// The same after [`WARMING_BYTES`] zeros that the server sends in its half of the handshake (RFC 8446 §2: before it has heard the client's).
-const WARMED_PROTOCOL: &[u8] = b"godwit-warmed-h2";
-/// With the server's certificates about as much as TCP sends before anything of it is acknowledged, ten packets (RFC 6928).
-const WARMING_BYTES: usize = 12 << 10;
-/// Connections over round trips from this on are warmed in the handshake.
-pub const WARMED_FROM: Duration = Duration::from_millis(20);
-/// HTTP/1.1 (RFC 7301 §6), which a server knows besides.
-const OLD_PROTOCOL: &[u8] = b"http/1.1";
+/// ALPN identifier of HTTP/2 (RFC 9113 §3.3).
+const HTTP2_ALPN: &[u8] = b"h2";
+/// HTTP/2 after [`WARMUP_BYTES`] zeros that the server sends in its half of the handshake (RFC 8446 §2: before the client's).
+const WARMUP_ALPN: &[u8] = b"godwit-warmed-h2";
+/// With the server's certificates about as much as TCP sends before the first acknowledgement, ten packets (RFC 6928).
+const WARMUP_BYTES: usize = 12 << 10;
+/// Connections with round trips from this on are warmed up in the handshake.
+pub const WARMUP_MIN_RTT: Duration = Duration::from_millis(20);
+/// ALPN identifier of HTTP/1.1 (RFC 7301 §6), which a server supports besides.
+const HTTP1_ALPN: &[u8] = b"http/1.1";
 
-/// Why encryption cannot be set up.
+/// The reason why encryption cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// A file holds no PEM, or cannot be read.
-    #[error("cannot read {} from {}", what, path.display())]
+    /// A file is not PEM, or cannot be read.
+    #[error("cannot read {} from {}", item, path.display())]
     File {
-        /// What was looked for.
-        what: &'static str,
-        /// Where.
+        /// The expected content.
+        item: &'static str,
+        /// Path of the file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         #[source]
         source: pem::Error,
     },
-    /// The files do not belong together, or hold what rustls does not take.
+    /// The files do not match, or hold what rustls does not accept.
     #[error("the certificates in {} cannot be used", path.display())]
-    Refused {
-        /// The certificates.
+    UnusableCertificates {
+        /// Path of the certificates.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// A certificate could not be made, or not be kept.
+    /// A certificate could not be created or stored.
     #[error("cannot make a certificate in {}", directory.display())]
-    Make {
-        /// Where.
+    CreateIdentity {
+        /// The directory.
         directory: PathBuf,
-        /// Why not.
+        /// The cause.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// A server name that no certificate can have.
+    /// A server name that a certificate cannot have.
     #[error("{name} is neither a host name nor an address")]
-    Name {
+    InvalidServerName {
         /// The name.
         name: String,
     },
@@ -81,157 +81,162 @@ pub enum TlsError {
 /// A server's certificate and key.
 #[derive(Clone)]
 pub struct ServerTls {
-    config: Current<ServerConfig>,
+    config: ReloadHandle<ServerConfig>,
 }
 
-/// Which servers a client trusts.
+/// The certificates that a client trusts.
 #[derive(Clone)]
 pub struct ClientTls {
     config: Arc<ClientConfig>,
-    /// For servers that are far away.
-    far: Arc<ClientConfig>,
-    name: ServerName<'static>,
+    /// For servers with long round trips.
+    warmup_config: Arc<ClientConfig>,
+    server_name: ServerName<'static>,
 }
 
 impl ServerTls {
-    /// From PEM files: the certificate with its chain, and its key. With `client_authority`, only clients with a
-    /// certificate signed by it are let in.
+    /// Reads PEM files: the certificate with its chain, and its key. With `client_authority`, only clients with a
+    /// certificate signed by it are accepted.
     ///
     /// # Errors
-    /// [`TlsError`].
+    /// [`TlsError::File`] where a file cannot be read, [`TlsError::UnusableCertificates`] where rustls rejects them.
     pub fn from_files(certificates: &Path, key: &Path, client_authority: Option<&Path>) -> Result<Self, TlsError> {
-        let chain = certificates_in(certificates)?;
-        let key = key_in(key)?;
-        let refused = |source| TlsError::Refused { path: certificates.to_owned(), source };
-        let builder = ServerConfig::builder_with_provider(provider());
+        let chain = read_certificates(certificates)?;
+        let key = read_private_key(key)?;
+        let refused = |source| TlsError::UnusableCertificates { path: certificates.to_owned(), source };
+        let builder = ServerConfig::builder_with_provider(crypto_provider());
         let builder =
             builder.with_protocol_versions(&[&rustls::version::TLS13]).map_err(|error| refused(error.into()))?;
         let builder = match client_authority {
             None => builder.with_no_client_auth(),
             Some(path) => {
-                let roots = Arc::new(authority_in(path)?);
-                let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider()).build();
+                let roots = Arc::new(read_authority(path)?);
+                let verifier = WebPkiClientVerifier::builder_with_provider(roots, crypto_provider()).build();
                 builder.with_client_cert_verifier(verifier.map_err(|error| refused(error.into()))?)
             }
         };
         let mut config = builder.with_single_cert(chain, key).map_err(|error| refused(error.into()))?;
-        config.alpn_protocols = vec![PROTOCOL.to_vec(), OLD_PROTOCOL.to_vec()];
+        config.alpn_protocols = vec![HTTP2_ALPN.to_vec(), HTTP1_ALPN.to_vec()];
         if client_authority.is_none() {
-            // Nothing but what warms a connection is sent to a client that has not shown its own half. One that is to show who it is would be sent
-            // it afterwards, in place of what it asks for.
-            config.alpn_protocols.insert(0, WARMED_PROTOCOL.to_vec());
+            // A client that has not sent its half yet receives nothing but the warm-up. One that must send a certificate
+            // would receive it afterwards, in place of the response.
+            config.alpn_protocols.insert(0, WARMUP_ALPN.to_vec());
             config.send_half_rtt_data = true;
         }
-        Ok(Self { config: Current::new(config) })
+        Ok(Self { config: ReloadHandle::new(config) })
     }
 
-    /// The server's side of the handshake.
+    /// Performs the server's side of the handshake.
     ///
     /// # Errors
-    /// Those of the connection, and what the client says wrong or is not trusted for.
-    pub(crate) async fn accept(&self, stream: TcpStream) -> io::Result<Encrypted> {
+    /// Those of the connection, and invalid or untrusted messages of the client.
+    pub(crate) async fn accept(&self, stream: TcpStream) -> io::Result<TlsSocket> {
         let start = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
         let config = self.config.get();
-        let is_wanted = start.client_hello().alpn().is_some_and(|mut known| known.any(|one| one == WARMED_PROTOCOL));
+        let is_wanted = start.client_hello().alpn().is_some_and(|mut known| known.any(|one| one == WARMUP_ALPN));
         let is_warmed = config.send_half_rtt_data && is_wanted;
         let mut written = Ok(());
         let warm = |connection: &mut ServerConnection| {
             if is_warmed {
-                written = connection.writer().write_all(&[0; WARMING_BYTES]);
+                written = connection.writer().write_all(&[0; WARMUP_BYTES]);
             }
         };
         let accepting = start.into_stream_with(config, warm);
         written?;
-        Ok(Encrypted { stream: accepting.await?.into(), warming: 0 })
+        Ok(TlsSocket { stream: accepting.await?.into(), warmup_bytes_left: 0 })
     }
 
-    /// Connections that are made from now on are shown what another has; those that are open stay as they are.
-    pub fn replace(&self, other: &Self) {
+    /// Uses the certificates of `other` for later connections; open ones keep theirs.
+    pub fn replace_with(&self, other: &Self) {
         self.config.set(other.config.get());
     }
 }
 
 impl ClientTls {
     /// Trusts servers called `name` whose certificate is in, or signed by one in, the PEM file `authority`. `identity` is
-    /// the client's own certificate and key, where the server asks for one.
+    /// the client's own certificate and key, where the server requests one.
     ///
     /// # Errors
-    /// [`TlsError`].
+    /// [`TlsError`], by the file or name that is wrong.
     pub fn from_files(authority: &Path, name: &str, identity: Option<(&Path, &Path)>) -> Result<Self, TlsError> {
-        let refused = |source| TlsError::Refused { path: authority.to_owned(), source };
-        let builder = ClientConfig::builder_with_provider(provider());
+        let refused = |source| TlsError::UnusableCertificates { path: authority.to_owned(), source };
+        let builder = ClientConfig::builder_with_provider(crypto_provider());
         let builder = builder
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(|error| refused(error.into()))?
-            .with_root_certificates(authority_in(authority)?);
+            .with_root_certificates(read_authority(authority)?);
         let mut config = match identity {
             None => builder.with_no_client_auth(),
-            Some((certificates, key)) => builder
-                .with_client_auth_cert(certificates_in(certificates)?, key_in(key)?)
-                .map_err(|error| TlsError::Refused { path: certificates.to_owned(), source: error.into() })?,
+            Some((certificates, key)) => {
+                builder.with_client_auth_cert(read_certificates(certificates)?, read_private_key(key)?).map_err(
+                    |error| TlsError::UnusableCertificates { path: certificates.to_owned(), source: error.into() },
+                )?
+            }
         };
-        config.alpn_protocols = vec![PROTOCOL.to_vec()];
-        let server = ServerName::try_from(name.to_owned()).map_err(|_| TlsError::Name { name: name.to_owned() })?;
+        config.alpn_protocols = vec![HTTP2_ALPN.to_vec()];
+        let server =
+            ServerName::try_from(name.to_owned()).map_err(|_| TlsError::InvalidServerName { name: name.to_owned() })?;
         let mut far = config.clone();
-        far.alpn_protocols.insert(0, WARMED_PROTOCOL.to_vec());
-        Ok(Self { config: Arc::new(config), far: Arc::new(far), name: server })
+        far.alpn_protocols.insert(0, WARMUP_ALPN.to_vec());
+        Ok(Self { config: Arc::new(config), warmup_config: Arc::new(far), server_name: server })
     }
 
-    /// The client's side of the handshake with a server, to which and back it takes so long.
+    /// Performs the client's side of the handshake, over a connection with this round trip time.
     ///
     /// # Errors
     /// Those of the connection, and of certificates that are not trusted.
-    pub(crate) async fn connect(&self, stream: TcpStream, rtt: Duration) -> io::Result<Encrypted> {
-        let config = if rtt < WARMED_FROM { &self.config } else { &self.far };
-        let stream = TlsConnector::from(config.clone()).connect(self.name.clone(), stream).await?;
-        let is_warmed = stream.get_ref().1.alpn_protocol() == Some(WARMED_PROTOCOL);
-        Ok(Encrypted { stream: stream.into(), warming: if is_warmed { WARMING_BYTES } else { 0 } })
+    pub(crate) async fn connect(&self, stream: TcpStream, rtt: Duration) -> io::Result<TlsSocket> {
+        let config = if rtt < WARMUP_MIN_RTT { &self.config } else { &self.warmup_config };
+        let stream = TlsConnector::from(config.clone()).connect(self.server_name.clone(), stream).await?;
+        let is_warmed = stream.get_ref().1.alpn_protocol() == Some(WARMUP_ALPN);
+        Ok(TlsSocket { stream: stream.into(), warmup_bytes_left: if is_warmed { WARMUP_BYTES } else { 0 } })
     }
 }
 
 /// An encrypted connection.
 #[derive(Debug)]
-pub(crate) struct Encrypted {
+pub(crate) struct TlsSocket {
     stream: TlsStream<TcpStream>,
-    /// Bytes that are still to come that mean nothing.
-    warming: usize,
+    /// Warm-up bytes that are still to be discarded.
+    warmup_bytes_left: usize,
 }
 
-impl Encrypted {
-    /// The TCP socket below.
-    pub(crate) fn tcp(&self) -> BorrowedFd<'_> {
+impl TlsSocket {
+    /// Returns the descriptor of the TCP socket.
+    pub(crate) fn tcp_fd(&self) -> BorrowedFd<'_> {
         self.stream.get_ref().0.as_fd()
     }
 
-    /// As of a socket.
+    /// Reads as a socket does, after discarding the warm-up.
     pub(crate) fn poll_read(&mut self, context: &mut Context<'_>, space: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        while self.warming > 0 {
+        while self.warmup_bytes_left > 0 {
             let mut nothing = [0; 4096];
-            let most = self.warming.min(nothing.len());
+            let most = self.warmup_bytes_left.min(nothing.len());
             let mut read = ReadBuf::new(&mut nothing[..most]);
             ready!(Pin::new(&mut self.stream).poll_read(context, &mut read))?;
             match read.filled().len() {
                 0 => return Poll::Ready(Ok(())),
-                count => self.warming -= count,
+                count => self.warmup_bytes_left -= count,
             }
         }
         Pin::new(&mut self.stream).poll_read(context, space)
     }
 
-    /// What is written to.
-    pub(crate) fn writer(&mut self) -> Pin<&mut TlsStream<TcpStream>> {
+    /// Returns the stream for writing.
+    pub(crate) fn stream_mut(&mut self) -> Pin<&mut TlsStream<TcpStream>> {
         Pin::new(&mut self.stream)
     }
 }
 
-/// Makes a certificate for `name` that signs itself, and its key: `certificate.pem` and `key.pem` in a directory, for this
-/// user alone. Whoever can read them is trusted, as server and as client. Returns their paths.
+/// Creates a self-signed certificate for `name`, and its key: `certificate.pem` and `key.pem` in a directory, readable by
+/// this user only. Any process that can read them is trusted, as server and as client. Returns their paths.
 ///
 /// # Errors
-/// [`TlsError::Make`].
-pub fn make_identity(directory: &Path, name: &str) -> Result<(PathBuf, PathBuf), TlsError> {
-    let failed =
-        |source: Box<dyn std::error::Error + Send + Sync>| TlsError::Make { directory: directory.to_owned(), source };
+/// [`TlsError::CreateIdentity`] where they cannot be made or stored.
+pub fn create_identity(directory: &Path, name: &str) -> Result<(PathBuf, PathBuf), TlsError> {
+    let failed = |source: Box<dyn std::error::Error + Send + Sync>| TlsError::CreateIdentity {
+        directory: directory.to_owned(),
+        source,
+    };
     let made = rcgen::generate_simple_self_signed(vec![name.to_owned()]).map_err(|error| failed(error.into()))?;
     let write = |file: &str, text: String| {
         let path = directory.join(file);
@@ -242,29 +247,31 @@ pub fn make_identity(directory: &Path, name: &str) -> Result<(PathBuf, PathBuf),
     Ok((write("certificate.pem", made.cert.pem())?, write("key.pem", made.signing_key.serialize_pem())?))
 }
 
-fn provider() -> Arc<CryptoProvider> {
+fn crypto_provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 
-fn certificates_in(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let failed = |source| TlsError::File { what: "a certificate", path: path.to_owned(), source };
+fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let failed = |source| TlsError::File { item: "a certificate", path: path.to_owned(), source };
     let found: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path).map_err(failed)?.collect();
     let found = found.map_err(failed)?;
     if found.is_empty() { Err(failed(pem::Error::NoItemsFound)) } else { Ok(found) }
 }
 
-fn key_in(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+fn read_private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
     PrivateKeyDer::from_pem_file(path).map_err(|source| TlsError::File {
-        what: "a private key",
+        item: "a private key",
         path: path.to_owned(),
         source,
     })
 }
 
-fn authority_in(path: &Path) -> Result<RootCertStore, TlsError> {
+fn read_authority(path: &Path) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
-    for certificate in certificates_in(path)? {
-        roots.add(certificate).map_err(|error| TlsError::Refused { path: path.to_owned(), source: error.into() })?;
+    for certificate in read_certificates(path)? {
+        roots
+            .add(certificate)
+            .map_err(|error| TlsError::UnusableCertificates { path: path.to_owned(), source: error.into() })?;
     }
     Ok(roots)
 }
@@ -277,19 +284,19 @@ mod tests {
     use super::*;
     use crate::transport::Socket;
 
-    /// A server, a client that trusts it and is known to it, and where they meet; `guarded`: the server asks for its certificate.
-    async fn ends(guarded: bool) -> (ServerTls, ClientTls, TcpListener) {
+    /// Creates a server and a client that trust each other, and a listener; `guarded`: the server requires a certificate.
+    async fn server_and_client(guarded: bool) -> (ServerTls, ClientTls, TcpListener) {
         let directory = tempfile::tempdir().unwrap();
-        let (certificate, key) = make_identity(directory.path(), "localhost").unwrap();
+        let (certificate, key) = create_identity(directory.path(), "localhost").unwrap();
         let server = ServerTls::from_files(&certificate, &key, guarded.then_some(certificate.as_path())).unwrap();
         let identity = guarded.then_some((certificate.as_path(), key.as_path()));
         let client = ClientTls::from_files(&certificate, "localhost", identity).unwrap();
         (server, client, TcpListener::bind("127.0.0.1:0").await.unwrap())
     }
 
-    /// Bytes that come before what the server says to a client that is so far away, and what it says.
-    async fn said(guarded: bool, rtt: Duration) -> (usize, Vec<u8>) {
-        let (server, client, listener) = ends(guarded).await;
+    /// Returns the number of warm-up bytes before the reply to a client with this round trip time, and the reply.
+    async fn warmup_and_reply(guarded: bool, rtt: Duration) -> (usize, Vec<u8>) {
+        let (server, client, listener) = server_and_client(guarded).await;
         let address = listener.local_addr().unwrap();
         let serving = async {
             let mut socket = Socket::Tls(Box::new(server.accept(listener.accept().await.unwrap().0).await.unwrap()));
@@ -301,7 +308,7 @@ mod tests {
         };
         let asking = async {
             let encrypted = client.connect(TcpStream::connect(address).await.unwrap(), rtt).await.unwrap();
-            let warming = encrypted.warming;
+            let warming = encrypted.warmup_bytes_left;
             let mut socket = Socket::Tls(Box::new(encrypted));
             socket.write_all(b"Hello").await.unwrap();
             let mut heard = Vec::new();
@@ -312,38 +319,39 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_warms_a_connection_is_sent_to_far_clients_and_read_by_nobody() {
-        assert_eq!(said(false, WARMED_FROM).await, (WARMING_BYTES, vec![1, 2, 3]));
-        for (guarded, rtt) in [(false, WARMED_FROM / 2), (true, WARMED_FROM), (true, WARMED_FROM / 2)] {
-            assert_eq!(said(guarded, rtt).await, (0, vec![1, 2, 3]));
+    async fn warmup_bytes_are_sent_to_distant_clients_and_not_delivered_to_the_reader() {
+        assert_eq!(warmup_and_reply(false, WARMUP_MIN_RTT).await, (WARMUP_BYTES, vec![1, 2, 3]));
+        for (guarded, rtt) in [(false, WARMUP_MIN_RTT / 2), (true, WARMUP_MIN_RTT), (true, WARMUP_MIN_RTT / 2)] {
+            assert_eq!(warmup_and_reply(guarded, rtt).await, (0, vec![1, 2, 3]));
         }
     }
 
-    /// A client that says hello and nothing more.
+    /// The client sends its hello and nothing more.
     #[tokio::test]
-    async fn a_connection_is_warmed_before_the_client_has_said_its_half_of_the_handshake() {
-        let (server, client, listener) = ends(false).await;
+    async fn warmup_bytes_are_sent_before_the_client_has_sent_its_half_of_the_handshake() {
+        let (server, client, listener) = server_and_client(false).await;
         let mut stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let mut hello = Vec::new();
-        rustls::ClientConnection::new(client.far, client.name).unwrap().write_tls(&mut hello).unwrap();
+        rustls::ClientConnection::new(client.warmup_config, client.server_name).unwrap().write_tls(&mut hello).unwrap();
         stream.write_all(&hello).await.unwrap();
-        let mut heard = vec![0; WARMING_BYTES];
+        let mut heard = vec![0; WARMUP_BYTES];
         tokio::select! {
             _ = async { server.accept(listener.accept().await.unwrap().0).await } => panic!("it is no whole handshake"),
             heard = stream.read_exact(&mut heard) => assert!(heard.is_ok()),
         }
     }
 
-    /// A server that hangs up before all of it has come.
+    /// The server closes the connection within the warm-up.
     #[tokio::test]
-    async fn a_connection_that_ends_while_it_is_warmed_has_ended() {
-        let (server, client, listener) = ends(false).await;
+    async fn a_connection_that_is_closed_during_the_warmup_ends() {
+        let (server, client, listener) = server_and_client(false).await;
         let address = listener.local_addr().unwrap();
         let serving =
-            async { server.accept(listener.accept().await.unwrap().0).await.unwrap().writer().shutdown().await };
+            async { server.accept(listener.accept().await.unwrap().0).await.unwrap().stream_mut().shutdown().await };
         let asking = async {
-            let mut encrypted = client.connect(TcpStream::connect(address).await.unwrap(), WARMED_FROM).await.unwrap();
-            encrypted.warming += 1;
+            let mut encrypted =
+                client.connect(TcpStream::connect(address).await.unwrap(), WARMUP_MIN_RTT).await.unwrap();
+            encrypted.warmup_bytes_left += 1;
             Socket::Tls(Box::new(encrypted)).read(&mut [0; 9]).await
         };
         let (ended, read) = tokio::join!(serving, asking);

@@ -1,4 +1,4 @@
-//! Both ends against each other and against stock ones.
+//! Tests of both ends against each other and against stock ones.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use arrow_flight::{
 use arrow_schema::SchemaRef;
 use bytes::Bytes;
 use futures_util::{Stream, TryStreamExt, stream};
-use godwit_flight::server::{Answers, Chunks, Item};
+use godwit_flight::server::{BatchItem, ExchangeStream, PutResultStream};
 use godwit_flight::{
-    Access, Address, Caller, Chunk, Client, ClientTls, DataPlane, Download, FlightError, Server, ServerTls, TlsError,
-    Token, Tuning, Upload,
+    Address, Client, ClientTls, ConnectionSecurity, DataPlane, Download, FlightError, FlightStreamChunk, Principal,
+    Server, ServerTls, TlsError, Token, TransportOptions, Upload,
 };
 use tonic::{Code, Request, Response, Status, Streaming};
 use tonic_health::pb::health_check_response::ServingStatus as HealthStatus;
@@ -25,7 +25,7 @@ use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 
 type Reply<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
-/// Batches with numbers, strings, nulls and a dictionary that grows.
+/// Makes batches with numbers, strings, nulls and a dictionary that grows.
 fn batches(count: usize, rows: usize) -> Vec<RecordBatch> {
     let batch = |index: usize| {
         let from = (index * rows) as i64;
@@ -45,15 +45,15 @@ fn batches(count: usize, rows: usize) -> Vec<RecordBatch> {
     (0..count).map(batch).collect()
 }
 
-/// Hands out what tickets name: `COUNTxROWS`, `empty`, `fails` (after one batch), `endless`; takes uploads and answers each
+/// Sends what tickets name: `COUNTxROWS`, `empty`, `fails` (after one batch), `endless`; receives uploads and answers each
 /// batch with its metadata and rows.
 struct Plane;
 
 impl DataPlane for Plane {
-    async fn download(&self, _: Caller, ticket: Bytes) -> Result<Download, Status> {
+    async fn download(&self, _: Principal, ticket: Bytes) -> Result<Download, Status> {
         let text = String::from_utf8_lossy(&ticket).into_owned();
         let schema: SchemaRef = batches(1, 1)[0].schema();
-        let items: Vec<Result<Item, Status>> = match (text.as_str(), text.split_once('x')) {
+        let items: Vec<Result<BatchItem, Status>> = match (text.as_str(), text.split_once('x')) {
             ("empty", _) => Vec::new(),
             ("fails", _) => {
                 vec![Ok((batches(1, 10).remove(0), Bytes::new())), Err(Status::data_loss("a block is damaged"))]
@@ -73,7 +73,7 @@ impl DataPlane for Plane {
         Ok(Download { schema, batches: Box::pin(stream::iter(items)) })
     }
 
-    async fn upload(&self, _: Caller, upload: Upload) -> Result<Answers, Status> {
+    async fn upload(&self, _: Principal, upload: Upload) -> Result<PutResultStream, Status> {
         Ok(Box::pin(stream::try_unfold(upload, |mut upload| async move {
             let Some(item) = upload.next().await? else { return Ok(None) };
             let rows = item.batch.map_or(0, |batch| batch.num_rows());
@@ -83,19 +83,19 @@ impl DataPlane for Plane {
         })))
     }
 
-    /// Gives everything back; `refuse` is an error after the first.
-    async fn exchange(&self, _: Caller, taken: Upload) -> Result<Chunks, Status> {
-        Ok(Box::pin(stream::try_unfold(taken, |mut taken| async move {
-            let Some(chunk) = taken.next().await? else { return Ok(None) };
+    /// Echoes everything; `refuse` is an error after the first.
+    async fn exchange(&self, _: Principal, upload: Upload) -> Result<ExchangeStream, Status> {
+        Ok(Box::pin(stream::try_unfold(upload, |mut upload| async move {
+            let Some(chunk) = upload.next().await? else { return Ok(None) };
             match &chunk.app_metadata[..] {
                 b"refuse" => Err(Status::failed_precondition("it was asked to")),
-                _ => Ok(Some((chunk, taken))),
+                _ => Ok(Some((chunk, upload))),
             }
         })))
     }
 }
 
-/// A stock service that has nothing but a schema, and a `DoGet` and `DoPut` as stock servers have them.
+/// A stock service that has only a schema, and `DoGet` and `DoPut` as in stock servers.
 struct Stock;
 
 #[tonic::async_trait]
@@ -114,7 +114,7 @@ impl FlightService for Stock {
     }
 
     async fn do_get(&self, request: Request<Ticket>) -> Result<Response<Self::DoGetStream>, Status> {
-        let download = Plane.download(Caller::default(), request.into_inner().ticket).await?;
+        let download = Plane.download(Principal::default(), request.into_inner().ticket).await?;
         let batches = download.batches.map_ok(|(batch, _)| batch).map_err(Into::into);
         let encoder = arrow_flight::encode::FlightDataEncoderBuilder::new().with_schema(download.schema);
         Ok(Response::new(Box::pin(encoder.build(batches).map_err(Into::into))))
@@ -163,17 +163,19 @@ impl FlightService for Stock {
 }
 
 /// Starts our server on any port, or at `address`.
-async fn serve(address: Option<Address>, access: Access<ServerTls>) -> Address {
+async fn serve(address: Option<Address>, security: ConnectionSecurity<ServerTls>) -> Address {
     let address = address.unwrap_or(Address::Tcp(([127, 0, 0, 1], 0).into()));
     let rest = tonic::service::Routes::new(FlightServiceServer::new(Stock));
-    let server = Server::bind(&address, Plane, rest, access, Tuning::default()).await.expect("a free port");
+    let server = Server::bind(&address, Plane, rest, security, TransportOptions::default()).await.expect("a free port");
     let address = server.address().clone();
     tokio::spawn(server.serve());
     address
 }
 
 async fn connect(address: &Address) -> Client {
-    Client::connect(address, Access::default(), Tuning::default()).await.expect("the server is there")
+    Client::connect(address, ConnectionSecurity::default(), TransportOptions::default())
+        .await
+        .expect("the server is there")
 }
 
 fn url(address: &Address) -> String {
@@ -209,7 +211,7 @@ async fn download(client: &Client, ticket: &str) -> Result<Vec<(RecordBatch, Byt
 async fn what_is_downloaded_is_what_was_there_over_tcp_and_unix_sockets() {
     let directory = tempfile::tempdir().unwrap();
     for address in [None, Some(Address::Unix(directory.path().join("socket")))] {
-        let client = connect(&serve(address, Access::default()).await).await;
+        let client = connect(&serve(address, ConnectionSecurity::default()).await).await;
         for (ticket, expected) in [("5x1000", batches(5, 1000)), ("2x200000", batches(2, 200_000)), ("empty", vec![])] {
             let found = download(&client, ticket).await.unwrap();
             let metadata: Vec<Bytes> = (0..expected.len()).map(|index| index.to_string().into()).collect();
@@ -222,7 +224,7 @@ async fn what_is_downloaded_is_what_was_there_over_tcp_and_unix_sockets() {
 
 #[tokio::test]
 async fn a_stock_client_downloads_uploads_and_lists() {
-    let mut client = stock_client(&serve(None, Access::default()).await).await;
+    let mut client = stock_client(&serve(None, ConnectionSecurity::default()).await).await;
     let found: Vec<RecordBatch> = client.do_get(Ticket::new("3x5000")).await.unwrap().try_collect().await.unwrap();
     assert!(found == batches(3, 5000));
     let descriptor = FlightDescriptor::new_path(vec!["a".into(), "b".into()]);
@@ -241,7 +243,7 @@ async fn our_client_talks_to_a_stock_server() {
     let client = connect(&serve_stock().await).await;
     let found = download(&client, "4x20000").await.unwrap();
     let found: Vec<RecordBatch> = found.into_iter().map(|(batch, _)| batch).collect();
-    // Stock encoders write dictionaries out; the values are the same.
+    // Stock encoders expand dictionaries; the values are the same.
     let plain = |batch: &RecordBatch| batch.project(&[0, 1, 2]).unwrap();
     assert!(found.iter().map(plain).eq(batches(4, 20_000).iter().map(plain)));
     assert!(
@@ -274,19 +276,23 @@ async fn upload(client: &Client, count: usize, rows: usize) -> Result<Vec<String
 
 #[tokio::test]
 async fn each_batch_of_an_upload_is_answered() {
-    let client = connect(&serve(None, Access::default()).await).await;
+    let client = connect(&serve(None, ConnectionSecurity::default()).await).await;
     assert_eq!(upload(&client, 3, 50_000).await.unwrap(), ["x m0 50000", "x m1 50000", "x m2 50000"]);
 }
 
-/// Sends metadata alone, then every batch with or without metadata, and takes what comes back.
-async fn exchange(client: &Client, batches: &[RecordBatch], said: &[u8]) -> Result<Vec<Chunk>, FlightError> {
+/// Sends metadata alone, then every batch with or without metadata, and returns the received messages.
+async fn exchange(
+    client: &Client,
+    batches: &[RecordBatch],
+    app_metadata: &[u8],
+) -> Result<Vec<FlightStreamChunk>, FlightError> {
     let descriptor = FlightDescriptor::new_cmd("echo");
     let (mut sender, given) = client.exchange(&descriptor, &batches[0].schema())?;
     let sending = async {
-        sender.say(said).await?;
+        sender.send_metadata(app_metadata).await?;
         for (index, batch) in batches.iter().enumerate() {
-            let said = if index % 2 == 0 { Vec::new() } else { index.to_string().into_bytes() };
-            sender.send(batch, &said).await?;
+            let app_metadata = if index % 2 == 0 { Vec::new() } else { index.to_string().into_bytes() };
+            sender.send(batch, &app_metadata).await?;
         }
         sender.finish().await
     };
@@ -303,24 +309,24 @@ async fn exchange(client: &Client, batches: &[RecordBatch], said: &[u8]) -> Resu
 }
 
 #[tokio::test]
-async fn what_is_exchanged_comes_back_with_what_is_said_beside_it_from_our_server_and_a_stock_one() {
-    let ours = serve(None, Access::default()).await;
+async fn exchanged_batches_return_with_their_metadata_from_our_server_and_a_stock_one() {
+    let ours = serve(None, ConnectionSecurity::default()).await;
     let stock = serve_stock().await;
-    // More than both directions' windows hold, so that neither end may wait until the other is done.
+    // More than the windows of both directions hold, so that neither end may wait until the other is done.
     let batches = batches(40, 20_000);
     for address in [ours, stock] {
         let chunks = exchange(&connect(&address).await, &batches, b"first").await.unwrap();
         let first = &chunks[0];
         assert!(first.batch.is_none() && first.app_metadata == b"first"[..]);
         assert!(chunks[1..].iter().map(|chunk| chunk.batch.as_ref().unwrap()).eq(&batches));
-        let said: Vec<&[u8]> = chunks[1..].iter().map(|chunk| &chunk.app_metadata[..]).collect();
-        assert_eq!(said[..4], [&b""[..], b"1", b"", b"3"]);
+        let app_metadata: Vec<&[u8]> = chunks[1..].iter().map(|chunk| &chunk.app_metadata[..]).collect();
+        assert_eq!(app_metadata[..4], [&b""[..], b"1", b"", b"3"]);
     }
 }
 
 #[tokio::test]
 async fn a_stock_client_exchanges_and_a_failure_in_an_exchange_reaches_the_client() {
-    let address = serve(None, Access::default()).await;
+    let address = serve(None, ConnectionSecurity::default()).await;
     let sent = batches(3, 5000);
     let messages = arrow_flight::encode::FlightDataEncoderBuilder::new()
         .with_flight_descriptor(Some(FlightDescriptor::new_cmd("echo")))
@@ -334,10 +340,11 @@ async fn a_stock_client_exchanges_and_a_failure_in_an_exchange_reaches_the_clien
 }
 
 #[tokio::test]
-async fn a_server_that_exchanges_nothing_says_so() {
-    let slices = godwit_flight::measure::shuffle::Slices::of(0);
+async fn a_server_without_exchange_returns_unimplemented() {
+    let slices = godwit_flight::measure::shuffle::SliceSource::new(0);
     let (rest, any) = (tonic::service::Routes::default(), Address::Tcp(([127, 0, 0, 1], 0).into()));
-    let server = Server::bind(&any, slices, rest, Access::default(), Tuning::default()).await.unwrap();
+    let server =
+        Server::bind(&any, slices, rest, ConnectionSecurity::default(), TransportOptions::default()).await.unwrap();
     let address = server.address().clone();
     tokio::spawn(server.serve());
     let refused = exchange(&connect(&address).await, &batches(1, 10), b"anything").await;
@@ -345,8 +352,8 @@ async fn a_server_that_exchanges_nothing_says_so() {
 }
 
 #[tokio::test]
-async fn failures_reach_the_client_with_code_and_words() {
-    let address = serve(None, Access::default()).await;
+async fn failures_reach_the_client_with_code_and_message() {
+    let address = serve(None, ConnectionSecurity::default()).await;
     let client = connect(&address).await;
     for (ticket, code, words) in
         [("nonsense", Code::NotFound, "ask for 3x100"), ("fails", Code::DataLoss, "a block is damaged")]
@@ -363,8 +370,8 @@ async fn failures_reach_the_client_with_code_and_words() {
 #[tokio::test]
 async fn a_refused_call_ends_with_its_headers() {
     let token = Token::new("s3cret").unwrap();
-    let open = serve(None, Access::default()).await;
-    let closed = serve(None, Access { token: Some(token), tls: None }).await;
+    let open = serve(None, ConnectionSecurity::default()).await;
+    let closed = serve(None, ConnectionSecurity { token: Some(token), tls: None }).await;
     for (address, method, code) in [(&open, "Handshake", "12"), (&open, "DoGet", "3"), (&closed, "DoGet", "16")] {
         let stream = tokio::net::TcpStream::connect(address.to_string()).await.unwrap();
         let executor = hyper_util::rt::TokioExecutor::new();
@@ -381,38 +388,44 @@ async fn a_refused_call_ends_with_its_headers() {
 }
 
 #[tokio::test]
-async fn nobody_is_let_in_without_the_token() {
+async fn calls_without_the_token_are_rejected() {
     let token = Token::new("s3cret").unwrap();
-    let address = serve(None, Access { token: Some(token.clone()), tls: None }).await;
+    let address = serve(None, ConnectionSecurity { token: Some(token.clone()), tls: None }).await;
     for wrong in [None, Token::new("s3cre"), Token::new("s3cretx")] {
-        let client = Client::connect(&address, Access { token: wrong, tls: None }, Tuning::default()).await.unwrap();
+        let client =
+            Client::connect(&address, ConnectionSecurity { token: wrong, tls: None }, TransportOptions::default())
+                .await
+                .unwrap();
         let Err(FlightError::Status { status, .. }) = download(&client, "1x1").await else { panic!("let in") };
         assert_eq!(status.code(), Code::Unauthenticated);
     }
     let mut stock = stock_client(&address).await;
     assert!(stock.list_flights(Bytes::new()).await.is_err());
-    let client = Client::connect(&address, Access { token: Some(token), tls: None }, Tuning::default()).await.unwrap();
+    let client =
+        Client::connect(&address, ConnectionSecurity { token: Some(token), tls: None }, TransportOptions::default())
+            .await
+            .unwrap();
     assert_eq!(download(&client, "1x1").await.unwrap().len(), 1);
     stock.add_header("authorization", "Bearer s3cret").unwrap();
     assert!(stock.list_flights(Bytes::new()).await.is_ok());
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_and_one_that_is_no_server_are_told_apart() {
+async fn a_missing_server_and_an_address_in_use_return_different_errors() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = Address::Tcp(listener.local_addr().unwrap());
     drop(listener);
-    let refused = Client::connect(&address, Access::default(), Tuning::default()).await;
+    let refused = Client::connect(&address, ConnectionSecurity::default(), TransportOptions::default()).await;
     assert!(matches!(refused, Err(FlightError::Connect { .. })));
-    let taken = serve(None, Access::default()).await;
+    let taken = serve(None, ConnectionSecurity::default()).await;
     let rest = tonic::service::Routes::default();
-    let second = Server::bind(&taken, Plane, rest, Access::default(), Tuning::default()).await;
+    let second = Server::bind(&taken, Plane, rest, ConnectionSecurity::default(), TransportOptions::default()).await;
     assert!(matches!(second, Err(FlightError::Listen { .. })));
 }
 
 #[tokio::test]
-async fn a_peer_that_falls_silent_is_noticed_within_seconds() {
-    // It takes connections and reads, but never says a word: what a machine without power looks like.
+async fn a_peer_that_stops_responding_is_detected_within_seconds() {
+    // It accepts connections and reads, but sends nothing: as a host without power looks.
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = Address::Tcp(listener.local_addr().unwrap());
     let silence = tokio::spawn(async move {
@@ -420,22 +433,26 @@ async fn a_peer_that_falls_silent_is_noticed_within_seconds() {
         std::future::pending::<()>().await;
         drop(held);
     });
-    let tuning = Tuning {
+    let options = TransportOptions {
         keep_alive_interval: Duration::from_millis(300),
         keep_alive_timeout: Duration::from_millis(300),
-        ..Tuning::default()
+        ..TransportOptions::default()
     };
-    let client = Client::connect(&address, Access::default(), tuning).await.unwrap();
-    let answer = tokio::time::timeout(godwit_tests::patience::PATIENCE, client.download("1x1")).await;
+    let client = Client::connect(&address, ConnectionSecurity::default(), options).await.unwrap();
+    let answer = tokio::time::timeout(godwit_tests::wait::WAIT_TIMEOUT, client.download("1x1")).await;
     assert!(matches!(answer.expect("silence is noticed"), Err(FlightError::Connection { .. })));
     silence.abort();
 }
 
-/// A server whose connections must speak at once, and which takes two of them.
-async fn impatient() -> std::net::SocketAddr {
-    let tuning = Tuning { connect_timeout: Duration::from_millis(200), connections: 2, ..Tuning::default() };
+/// Starts a server whose connections must send their first bytes soon, and which accepts two of them.
+async fn serve_with_short_limits() -> std::net::SocketAddr {
+    let options = TransportOptions {
+        connect_timeout: Duration::from_millis(200),
+        max_connections: 2,
+        ..TransportOptions::default()
+    };
     let any = Address::Tcp(([127, 0, 0, 1], 0).into());
-    let server = Server::bind(&any, Plane, tonic::service::Routes::default(), Access::default(), tuning)
+    let server = Server::bind(&any, Plane, tonic::service::Routes::default(), ConnectionSecurity::default(), options)
         .await
         .expect("a port is free");
     let Address::Tcp(address) = server.address().clone() else { panic!("a TCP server") };
@@ -447,31 +464,37 @@ async fn impatient() -> std::net::SocketAddr {
 async fn is_closed(stream: &mut tokio::net::TcpStream) -> bool {
     use tokio::io::AsyncReadExt as _;
     let mut said = Vec::new();
-    let read = tokio::time::timeout(godwit_tests::patience::PATIENCE, stream.read_to_end(&mut said)).await;
-    // What it says of itself first is its business; a reset closes as well.
+    let read = tokio::time::timeout(godwit_tests::wait::WAIT_TIMEOUT, stream.read_to_end(&mut said)).await;
+    // It may send data first; a reset closes as well.
     read.is_ok()
 }
 
 #[tokio::test]
-async fn a_connection_that_does_not_say_its_first_words_is_closed() {
+async fn a_connection_that_does_not_send_a_protocol_preface_is_closed() {
     use tokio::io::AsyncWriteExt as _;
-    let address = impatient().await;
+    let address = serve_with_short_limits().await;
     for words in [&b""[..], b"PRI * HTTP/2.0\r\n\r\nSM"] {
         let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
         stream.write_all(words).await.unwrap();
         assert!(is_closed(&mut stream).await, "{words:?}");
     }
-    let client = Client::connect(&Address::Tcp(address), Access::default(), Tuning::default()).await.unwrap();
-    // Long after its first words are said it is served.
+    let client = Client::connect(&Address::Tcp(address), ConnectionSecurity::default(), TransportOptions::default())
+        .await
+        .unwrap();
+    // A connection is served long after its first bytes.
     tokio::time::sleep(Duration::from_millis(600)).await;
     assert_eq!(download(&client, "2x10").await.unwrap().len(), 2);
 }
 
 #[tokio::test]
-async fn connections_beyond_the_most_are_closed_and_others_go_on() {
-    let address = impatient().await;
-    let first = Client::connect(&Address::Tcp(address), Access::default(), Tuning::default()).await.unwrap();
-    let second = Client::connect(&Address::Tcp(address), Access::default(), Tuning::default()).await.unwrap();
+async fn connections_beyond_the_maximum_are_closed_and_others_continue() {
+    let address = serve_with_short_limits().await;
+    let first = Client::connect(&Address::Tcp(address), ConnectionSecurity::default(), TransportOptions::default())
+        .await
+        .unwrap();
+    let second = Client::connect(&Address::Tcp(address), ConnectionSecurity::default(), TransportOptions::default())
+        .await
+        .unwrap();
     assert_eq!(download(&second, "1x10").await.unwrap().len(), 1);
     let mut third = tokio::net::TcpStream::connect(address).await.unwrap();
     assert!(is_closed(&mut third).await);
@@ -479,10 +502,11 @@ async fn connections_beyond_the_most_are_closed_and_others_go_on() {
         assert_eq!(download(client, "2x10").await.unwrap().len(), 2);
     }
     drop((first, second));
-    // A place is free once the server has seen that they are gone.
-    let deadline = std::time::Instant::now() + godwit_tests::patience::PATIENCE;
+    // A slot is free once the server has seen that they are closed.
+    let deadline = std::time::Instant::now() + godwit_tests::wait::WAIT_TIMEOUT;
     loop {
-        let again = Client::connect(&Address::Tcp(address), Access::default(), Tuning::default()).await;
+        let again =
+            Client::connect(&Address::Tcp(address), ConnectionSecurity::default(), TransportOptions::default()).await;
         if let Ok(again) = again
             && download(&again, "1x10").await.is_ok_and(|batches| batches.len() == 1)
         {
@@ -495,7 +519,7 @@ async fn connections_beyond_the_most_are_closed_and_others_go_on() {
 
 #[tokio::test]
 async fn a_download_that_is_dropped_stops_and_leaves_the_connection_fit() {
-    let client = connect(&serve(None, Access::default()).await).await;
+    let client = connect(&serve(None, ConnectionSecurity::default()).await).await;
     for _ in 0..20 {
         let mut batches = client.download("endless").await.unwrap();
         assert!(batches.next().await.unwrap().is_some());
@@ -505,15 +529,18 @@ async fn a_download_that_is_dropped_stops_and_leaves_the_connection_fit() {
 
 #[tokio::test]
 async fn a_message_over_the_limit_is_refused() {
-    let client = connect(&serve(None, Access::default()).await).await;
-    let tuning = Tuning { message_limit_bytes: 10_000, ..Tuning::default() };
-    let small = Client::connect(&serve(None, Access::default()).await, Access::default(), tuning).await.unwrap();
+    let client = connect(&serve(None, ConnectionSecurity::default()).await).await;
+    let options = TransportOptions { message_limit_bytes: 10_000, ..TransportOptions::default() };
+    let small =
+        Client::connect(&serve(None, ConnectionSecurity::default()).await, ConnectionSecurity::default(), options)
+            .await
+            .unwrap();
     assert!(matches!(download(&small, "1x100000").await, Err(FlightError::TooLarge { .. })));
     assert_eq!(download(&client, "1x100000").await.unwrap().len(), 1);
 }
 
-/// A certificate for `localhost` that signs itself, and its key.
-fn identity(directory: &std::path::Path, name: &str) -> (std::path::PathBuf, std::path::PathBuf) {
+/// Creates a self-signed certificate for `localhost`, and its key.
+fn create_identity(directory: &std::path::Path, name: &str) -> (std::path::PathBuf, std::path::PathBuf) {
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate can be made");
     let (certificate, key) = (directory.join(format!("{name}.pem")), directory.join(format!("{name}.key")));
     std::fs::write(&certificate, made.cert.pem()).expect("it can be written");
@@ -522,16 +549,18 @@ fn identity(directory: &std::path::Path, name: &str) -> (std::path::PathBuf, std
 }
 
 #[tokio::test]
-async fn encrypted_connections_carry_the_same_and_trust_only_whom_they_should() {
+async fn encrypted_connections_carry_the_same_data_and_trust_only_known_certificates() {
     let directory = tempfile::tempdir().unwrap();
     let ((certificate, key), (other, other_key)) =
-        (identity(directory.path(), "server"), identity(directory.path(), "other"));
+        (create_identity(directory.path(), "server"), create_identity(directory.path(), "other"));
     let tls = ServerTls::from_files(&certificate, &key, Some(&other)).unwrap();
-    let address = serve(None, Access { token: None, tls: Some(tls) }).await;
+    let address = serve(None, ConnectionSecurity { token: None, tls: Some(tls) }).await;
     let known = Some((other.as_path(), other_key.as_path()));
     let connect = async |authority: &std::path::Path, name: &str, identity| {
         let tls = ClientTls::from_files(authority, name, identity).unwrap();
-        let client = Client::connect(&address, Access { token: None, tls: Some(tls) }, Tuning::default()).await?;
+        let client =
+            Client::connect(&address, ConnectionSecurity { token: None, tls: Some(tls) }, TransportOptions::default())
+                .await?;
         download(&client, "3x40000").await
     };
     let found = connect(&certificate, "localhost", known).await.unwrap();
@@ -542,7 +571,7 @@ async fn encrypted_connections_carry_the_same_and_trust_only_whom_they_should() 
         let refused = connect(authority, name, identity).await;
         assert!(matches!(refused, Err(FlightError::Connect { .. } | FlightError::Connection { .. })), "{name}");
     }
-    let plain = Client::connect(&address, Access::default(), Tuning::default()).await;
+    let plain = Client::connect(&address, ConnectionSecurity::default(), TransportOptions::default()).await;
     let refused = match plain {
         Ok(client) => download(&client, "1x1").await.is_err(),
         Err(_) => true,
@@ -553,7 +582,7 @@ async fn encrypted_connections_carry_the_same_and_trust_only_whom_they_should() 
 #[test]
 fn files_that_hold_no_certificate_are_named() {
     let directory = tempfile::tempdir().unwrap();
-    let (certificate, key) = identity(directory.path(), "server");
+    let (certificate, key) = create_identity(directory.path(), "server");
     let missing = directory.path().join("missing.pem");
     for (certificate, key, named) in
         [(&missing, &key, &missing), (&key, &key, &key), (&certificate, &certificate, &certificate)]
@@ -561,18 +590,21 @@ fn files_that_hold_no_certificate_are_named() {
         let Err(TlsError::File { path, .. }) = ServerTls::from_files(certificate, key, None) else { panic!("taken") };
         assert_eq!(&path, named);
     }
-    let (_, other_key) = identity(directory.path(), "other");
-    assert!(matches!(ServerTls::from_files(&certificate, &other_key, None), Err(TlsError::Refused { .. })));
-    assert!(matches!(ClientTls::from_files(&certificate, "no name", None), Err(TlsError::Name { .. })));
+    let (_, other_key) = create_identity(directory.path(), "other");
+    assert!(matches!(
+        ServerTls::from_files(&certificate, &other_key, None),
+        Err(TlsError::UnusableCertificates { .. })
+    ));
+    assert!(matches!(ClientTls::from_files(&certificate, "no name", None), Err(TlsError::InvalidServerName { .. })));
 }
 
-/// The client is that of another crate: a stock implementation of the protocol of gRPC's health checks.
+/// The client is that of another crate: a stock implementation of gRPC's health checking protocol.
 #[tokio::test]
-async fn whoever_asks_is_told_how_the_server_is_until_it_ends() {
+async fn health_checks_are_answered_without_a_token_until_the_server_stops() {
     let any = Address::Tcp(([127, 0, 0, 1], 0).into());
-    let access = Access { token: Some(Token::new("a-token-that-is-long-enough").unwrap()), tls: None };
+    let security = ConnectionSecurity { token: Some(Token::new("a-token-that-is-long-enough").unwrap()), tls: None };
     let rest = tonic::service::Routes::new(FlightServiceServer::new(Stock));
-    let server = Server::bind(&any, Plane, rest, access, Tuning::default()).await.expect("a free port");
+    let server = Server::bind(&any, Plane, rest, security, TransportOptions::default()).await.expect("a free port");
     let address = server.address().clone();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let drained = tokio::spawn(server.serve_until(async move { drop(stopped.await) }, Duration::from_secs(60)));
@@ -584,7 +616,7 @@ async fn whoever_asks_is_told_how_the_server_is_until_it_ends() {
         assert_eq!(answer.status(), HealthStatus::Serving);
     }
     assert_eq!(health.check(of("another")).await.unwrap_err().code(), Code::NotFound);
-    // What is no question about health is not let in so.
+    // Other calls are rejected without a token.
     let refused = download(&connect(&address).await, "1x1").await.unwrap_err();
     assert!(refused.to_string().contains("token"), "{refused}");
     let mut watched = health.watch(of("")).await.unwrap().into_inner();
@@ -596,8 +628,8 @@ async fn whoever_asks_is_told_how_the_server_is_until_it_ends() {
 }
 
 #[tokio::test]
-async fn a_probe_that_knows_no_grpc_finds_a_server_that_is_up() {
-    let guarded = Access { token: Token::new("a-token"), tls: None };
+async fn an_http_health_check_succeeds_without_grpc() {
+    let guarded = ConnectionSecurity { token: Token::new("a-token"), tls: None };
     let Address::Tcp(address) = serve(None, guarded).await else { panic!("it is served over TCP") };
     let socket = tokio::net::TcpStream::connect(address).await.unwrap();
     let executor = hyper_util::rt::TokioExecutor::new();

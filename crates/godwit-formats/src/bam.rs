@@ -1,24 +1,24 @@
 //! BAM (SAMv1 §4.2): headers, and a reader of packed records.
 //!
-//! Flows in: a BAM file of any origin. Flows out: its [`Header`](crate::sam::Header) and chunks of packed records that
-//! later code may trust ([`check_record`]), or single records of places that an index tells ([`BamFile`]). Records are written through [`crate::bgzf::Writer`]; fields of records are
-//! read through [`godwit_model::RawRecord`].
+//! Flows in: a BAM file of any origin. Flows out: its [`Header`](crate::sam::Header) and buffers of packed records that
+//! later code may trust ([`check_record`]), or the records at positions from an index ([`BamFile`]).
+//! [`crate::bgzf::Writer`] writes records; [`godwit_model::RawRecord`] reads their fields.
 
-mod check;
 mod error;
 mod header;
+mod indexed_reader;
 mod reader;
-mod stretch;
+mod record_validation;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use check::fits_positions;
-pub use check::{RecordProblem, check_record};
-pub use error::{BamError, DamagedRecord};
+pub use error::{BamError, DamagedRecordError};
 pub use header::encode_header;
-pub use reader::{Reader, RecordChunk};
-pub use stretch::{BamFile, Records};
+pub use indexed_reader::{BamFile, IndexedRecords};
+pub use reader::{Reader, RecordBuffer};
+pub(crate) use record_validation::fits_bam_positions;
+pub use record_validation::{RecordProblem, check_record};
 
 /// First bytes of a BAM file, uncompressed.
 const MAGIC: [u8; 4] = *b"BAM\x01";

@@ -1,48 +1,49 @@
-//! BGZF (SAMv1 §4.1): gzip members of at most 64 KiB of data each, so that a file can be entered at any block, and
-//! several threads can work on one file.
+//! BGZF (SAMv1 §4.1): gzip members of at most 64 KiB of data each, so that reading can begin at any block, and several
+//! threads can work on one file.
 //!
 //! Flows in: bytes of records ([`Writer`], [`BlockCompressor`]), or a file on disk ([`Reader`], [`open_text`], and FASTQ).
-//! Flows out: blocks with the virtual offsets that an index needs, or the bytes again, checked. Every reader of the crate
-//! decompresses here, ahead of whoever reads: blocks in parallel and in order, gzip members and plain text on one thread,
-//! nothing but the zero padding that gzip tolerates between or after them. A file of text can be entered again at a
-//! [`Start`] that was noted when it was read before. Lookups by an index go through [`SeekReader`], on the caller's thread.
+//! Flows out: blocks with the virtual offsets that an index needs, or the decompressed bytes, verified. Every sequential
+//! reader of the crate decompresses here, ahead of its consumer: blocks in parallel and in order, gzip members and plain
+//! text on one thread. Between and after members only the zero padding that gzip tolerates is accepted. Reading of a text
+//! file can begin at a [`ResumePoint`] that was recorded in an earlier read. Lookups by an index use [`SeekReader`], on the
+//! caller's thread.
 
+mod access_point;
 mod block;
-mod blocks;
-mod cut;
-mod deflate;
+mod block_recompressor;
+mod block_table;
+mod chunk_blocks;
 mod error;
 mod gzip;
-mod inflate;
+mod indexed_reader;
 mod line;
-mod making;
-mod point;
+mod member_inflater;
+mod parallel_inflate;
+mod peek_reader;
 mod read_ahead;
 mod reader;
-mod seek;
-mod source;
-mod stretch;
+mod seek_reader;
 mod writer;
 
 #[cfg(test)]
-mod point_tests;
+mod access_point_tests;
 #[cfg(test)]
 mod tests;
 
-pub use block::{BlockCompressor, EOF_BLOCK, MAX_BLOCK_DATA};
-pub use blocks::{BgzfText, BlockTable, starts_with_block};
-pub use cut::{Cut, cut};
-pub use error::BgzfError;
-pub(crate) use error::Fault;
-pub(crate) use line::{NextLine, next_line};
-pub use making::{BlockMaker, Making, block_length};
-pub(crate) use point::Points;
+pub(crate) use access_point::AccessPointMode;
 #[cfg(test)]
-pub(crate) use point::Spacing;
-pub use point::{Coding, Point, Start, WINDOW_BYTES, WithinMember};
-pub use read_ahead::STDIN;
-pub(crate) use read_ahead::{Accept, ReadAhead};
-pub use reader::{Reader, Unpacked, open_text, open_text_of};
-pub use seek::{SeekReader, VirtualOffset};
-pub(crate) use stretch::StretchReader;
-pub use writer::{RecordPlace, Writer};
+pub(crate) use access_point::AccessPointSpacing;
+pub use access_point::{AccessPoint, AccessPointKind, DeflateState, ResumePoint, WINDOW_BYTES};
+pub use block::{BlockCompressor, EOF_BLOCK, MAX_BLOCK_DATA_BYTES};
+pub use block_recompressor::{BlockEncoding, BlockRecompressor, block_length};
+pub use block_table::{BgzfText, BlockTable, starts_with_block};
+pub use chunk_blocks::{ChunkBlocks, extract_chunk};
+pub use error::BgzfError;
+pub(crate) use error::InputError;
+pub(crate) use indexed_reader::IndexedReader;
+pub(crate) use line::{LineStatus, next_line};
+pub use read_ahead::STDIN_PATH;
+pub(crate) use read_ahead::{ExpectedFormat, ReadAhead};
+pub use reader::{BgzfBufRead, Reader, open_text, open_text_source};
+pub use seek_reader::{SeekReader, VirtualOffset};
+pub use writer::{RecordOffsets, Writer};

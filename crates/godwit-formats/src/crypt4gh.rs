@@ -1,19 +1,19 @@
-//! Crypt4GH (GA4GH, version 1.0): files for those who have a key, of any content.
+//! Crypt4GH (GA4GH, version 1.0): encrypted files of any content, for the holders of given keys.
 //!
-//! Flows in: an encrypted file and secret keys, or bytes and public keys. Flows out: the bytes at any offset ([`Decrypted`]), or an
-//! encrypted file ([`Encryptor`]). A header has the key of the data once for each who may read it, encrypted by X25519 and
-//! ChaCha20-Poly1305; the data follow in segments of 64 KiB, each encrypted and authenticated by itself, so that any of them is read
-//! alone. Lists of edits, by which a file shows parts of its data, are followed.
+//! Flows in: an encrypted file and secret keys, or bytes and public keys. Flows out: the bytes at any offset
+//! ([`DecryptedFile`]), or an encrypted file ([`Encryptor`]). A header holds the data key once for each recipient,
+//! encrypted by X25519 and ChaCha20-Poly1305. The data follow in segments of 64 KiB, each encrypted and authenticated by
+//! itself, so that each can be read alone. Data edit lists, which restrict a file to parts of its data, are applied.
 //!
-//! The format binds segments neither to their places nor to their number: that a file was cut between two of them, or that two changed
-//! places, is seen only by who knows its content. Keys of OpenSSH, and keys locked by bcrypt, are not read.
+//! The format binds segments neither to their position nor to their number: a file truncated between two of them, or two
+//! swapped segments, can be detected only by the content. OpenSSH keys, and keys locked by bcrypt, are not supported.
 
-mod decrypted;
+mod decrypted_file;
 mod encryptor;
 mod error;
 mod header;
-mod keyring;
 mod keys;
+mod process_keys;
 
 #[cfg(test)]
 mod tests;
@@ -22,19 +22,19 @@ use std::path::{Path, PathBuf};
 
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 
-pub use decrypted::Decrypted;
+pub use decrypted_file::DecryptedFile;
 pub use encryptor::Encryptor;
 pub use error::{Crypt4ghError, KeyError};
-pub(crate) use keyring::opened_if_encrypted;
-pub use keyring::{has_keys, open, use_keys};
 pub use keys::{PublicKey, SecretKey};
+pub(crate) use process_keys::open_if_encrypted;
+pub use process_keys::{has_process_keys, open_with_process_keys, set_process_keys};
 
-/// What the name of an encrypted file ends in.
-pub const ENDING: &str = ".c4gh";
+/// Suffix of the name of an encrypted file.
+pub const FILE_SUFFIX: &str = ".c4gh";
 
-/// What a file is called once it is encrypted.
-pub fn encrypted_name(path: &Path) -> PathBuf {
-    path.with_added_extension(&ENDING[1..])
+/// Returns the name of a file after encryption.
+pub fn encrypted_path(path: &Path) -> PathBuf {
+    path.with_added_extension(&FILE_SUFFIX[1..])
 }
 
 /// First bytes of an encrypted file.
@@ -44,22 +44,22 @@ pub(crate) const MAGIC: &[u8; 8] = b"crypt4gh";
 const SEGMENT_BYTES: usize = 64 << 10;
 const NONCE_BYTES: usize = 12;
 const TAG_BYTES: usize = 16;
-/// What a segment has beside its data.
-const OVERHEAD_BYTES: usize = NONCE_BYTES + TAG_BYTES;
+/// Bytes of a segment beside its data.
+const SEGMENT_OVERHEAD_BYTES: usize = NONCE_BYTES + TAG_BYTES;
 
-/// A key of ChaCha20-Poly1305.
-fn cipher(key: &[u8; 32]) -> LessSafeKey {
+/// Returns the ChaCha20-Poly1305 key of these bytes.
+fn cipher_for_key(key: &[u8; 32]) -> LessSafeKey {
     let key = UnboundKey::new(&CHACHA20_POLY1305, key);
     LessSafeKey::new(key.expect("a key of ChaCha20 has 32 bytes"))
 }
 
-/// Opens nonce, data and tag where they lie; `None` where they are not of this key, or not what was written.
-fn opened<'s>(key: &LessSafeKey, sealed: &'s mut [u8]) -> Option<&'s mut [u8]> {
+/// Decrypts nonce, data and tag in place; returns `None` where they are of another key, or were changed.
+fn open_in_place<'s>(key: &LessSafeKey, sealed: &'s mut [u8]) -> Option<&'s mut [u8]> {
     let (nonce, sealed) = sealed.split_first_chunk_mut::<NONCE_BYTES>()?;
     key.open_in_place(Nonce::assume_unique_for_key(*nonce), Aad::empty(), sealed).ok()
 }
 
-/// Appends data, sealed behind a nonce of its own.
+/// Appends sealed data, behind a nonce of its own.
 fn seal(key: &LessSafeKey, data: &[u8], out: &mut Vec<u8>) -> Result<(), std::io::Error> {
     let mut nonce = [0; NONCE_BYTES];
     getrandom::fill(&mut nonce).map_err(std::io::Error::other)?;

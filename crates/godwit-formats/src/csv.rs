@@ -1,7 +1,7 @@
-//! CSV and TSV as columns: a line of names, and rows.
+//! CSV and TSV as columns: a line of column names, and rows.
 //!
-//! Flows in: text, plain, gzip or BGZF. Flows out: record batches. What a column holds is said by its first values: whole numbers,
-//! numbers, true and false, else text. A later value that does not fit is an error that names its line, not a guess.
+//! Flows in: text, plain, gzip or BGZF. Flows out: record batches. The first values of a column decide its type: whole
+//! numbers, numbers, true and false, else text. A later value of another type is an error with its line, not a guess.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,57 +13,57 @@ use arrow_array::{
 use arrow_csv::reader::{Decoder, Format};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 
-use crate::bgzf::{BgzfError, Reader, open_text_of};
+use crate::bgzf::{BgzfError, Reader, open_text_source};
 use crate::random_access::RandomAccess;
 
-/// Rows that say what columns hold, at most.
-const SAMPLE_ROWS: usize = 1000;
-/// Text that they have, at most.
-const SAMPLE_BYTES: usize = 1 << 20;
-/// Rows of a batch.
-const BATCH_ROWS: usize = 2048;
-/// Text of a batch, at most: a quote that nothing ends would take all memory.
+/// Maximum rows that decide the types of columns.
+const MAX_INFERENCE_ROWS: usize = 1000;
+/// Maximum bytes of their text.
+const MAX_INFERENCE_BYTES: usize = 1 << 20;
+/// Maximum rows of a batch.
+const MAX_BATCH_ROWS: usize = 2048;
+/// Maximum bytes of text of a batch: a quote that is never closed would take all memory.
 const MAX_BATCH_BYTES: usize = 128 << 20;
-/// Most columns; each costs memory in every batch.
+/// Maximum number of columns; each costs memory in every batch.
 const MAX_COLUMNS: usize = 1 << 16;
 
-/// Why a file cannot be read.
+/// A reason why a file cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum CsvError {
-    /// The file, or its compression.
+    /// The file cannot be read or decompressed.
     #[error(transparent)]
     Bgzf(#[from] BgzfError),
-    /// Its names of columns.
+    /// The line of column names is invalid.
     #[error("{}, line 1: {problem}", .path.display())]
-    Names {
+    ColumnNames {
         /// The file.
         path: PathBuf,
-        /// What is wrong with them.
+        /// The problem.
         problem: String,
     },
-    /// A value that is not what those before it are.
+    /// A value has another type than the first values of its column.
     #[error(
-        "{}, {place}: {value:?} in column {column:?} is no {expected}, but the first values of the column are; write the file with \
+        "{}, {line}: {value:?} in column {column:?} is no {expected}, but the first values of the column are; write the file with \
         quotes around all of them to have text", .path.display()
     )]
     Value {
         /// The file.
         path: PathBuf,
         /// Its line.
-        place: Line,
+        line: LineNumber,
         /// The column.
         column: String,
         /// The value, or its start.
         value: String,
-        /// What its column holds.
+        /// Type of its column.
         expected: &'static str,
     },
-    /// A row that is none.
+    /// A row is invalid.
     #[error("{}: {problem}", .path.display())]
     Row {
         /// The file.
         path: PathBuf,
-        /// What is wrong, and where.
+        /// The problem, and its position.
         problem: String,
     },
     /// A batch does not fit its schema: a bug.
@@ -71,21 +71,21 @@ pub enum CsvError {
     Columns(#[from] ArrowError),
 }
 
-/// 1-based number of a line, as exactly as it is known.
+/// 1-based number of a line, exact or a lower bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct LineNumber {
     number: u64,
-    /// Whether every row so far of the batch was one line.
+    /// Whether every row of the batch so far was one line.
     is_exact: bool,
 }
 
-impl std::fmt::Display for Line {
+impl std::fmt::Display for LineNumber {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} {}", if self.is_exact { "line" } else { "at or behind line" }, self.number)
     }
 }
 
-/// What is known of a file before its rows are read.
+/// A CSV file: its columns, known before its rows are read.
 #[derive(Clone, Debug)]
 pub struct CsvFile {
     source: Arc<dyn RandomAccess>,
@@ -94,43 +94,46 @@ pub struct CsvFile {
 }
 
 impl CsvFile {
-    /// Reads the names of columns, and what their first values are.
+    /// Reads the column names, and infers the types of the columns.
     ///
     /// # Errors
     /// [`CsvError`].
     pub fn open(source: Arc<dyn RandomAccess>, delimiter: u8) -> Result<Self, CsvError> {
         let path = source.path();
-        let mut input = open_text_of(&source, 1)?;
-        let mut sample = Vec::new();
-        while sample.len() < SAMPLE_BYTES {
+        let mut input = open_text_source(&source, 1)?;
+        let mut inference_text = Vec::new();
+        while inference_text.len() < MAX_INFERENCE_BYTES {
             let data = input.data()?;
             if data.is_empty() {
                 break;
             }
-            let take = data.len().min(SAMPLE_BYTES - sample.len());
-            sample.extend_from_slice(&data[..take]);
+            let take = data.len().min(MAX_INFERENCE_BYTES - inference_text.len());
+            inference_text.extend_from_slice(&data[..take]);
             input.consume(take);
         }
-        let wrong = |problem: String| CsvError::Names { path: path.to_owned(), problem };
-        if sample.len() == SAMPLE_BYTES {
-            let Some(end) = memchr::memrchr(b'\n', &sample) else {
-                return Err(wrong("it is longer than 1 MiB; is it a table?".to_owned()));
+        let names_error = |problem: String| CsvError::ColumnNames { path: path.to_owned(), problem };
+        if inference_text.len() == MAX_INFERENCE_BYTES {
+            let Some(end) = memchr::memrchr(b'\n', &inference_text) else {
+                return Err(names_error("it is longer than 1 MiB; is it a table?".to_owned()));
             };
-            sample.truncate(end + 1);
+            inference_text.truncate(end + 1);
         }
-        // The last row of the sample may be cut within quotes.
+        // The last row of the sample may be truncated within quotes.
         let format = Format::default().with_header(true).with_delimiter(delimiter).with_truncated_rows(true);
-        let inferred = format.infer_schema(&sample[..], Some(SAMPLE_ROWS));
-        let (inferred, _) = inferred.map_err(|error| CsvError::Row { path: path.to_owned(), problem: said(&error) })?;
+        let inferred = format.infer_schema(&inference_text[..], Some(MAX_INFERENCE_ROWS));
+        let (inferred, _) =
+            inferred.map_err(|error| CsvError::Row { path: path.to_owned(), problem: arrow_error_text(&error) })?;
         let fields = inferred.fields();
         let mut names: Vec<&str> = fields.iter().map(|field| field.name().as_str()).collect();
         names.sort_unstable();
-        let twice = names.windows(2).find(|pair| pair[0] == pair[1]);
-        match (fields.len(), twice) {
-            (0, _) => return Err(wrong("the names of its columns are expected".to_owned())),
-            (count, _) if count > MAX_COLUMNS => return Err(wrong(format!("it names {count} columns, over 65536"))),
+        let duplicate = names.windows(2).find(|pair| pair[0] == pair[1]);
+        match (fields.len(), duplicate) {
+            (0, _) => return Err(names_error("the names of its columns are expected".to_owned())),
+            (count, _) if count > MAX_COLUMNS => {
+                return Err(names_error(format!("it names {count} columns, over 65536")));
+            }
             (_, Some(pair)) => {
-                return Err(wrong(format!("two columns are called {:?}; rename one", start_of(pair[0]))));
+                return Err(names_error(format!("two columns are called {:?}; rename one", excerpt(pair[0]))));
             }
             _ => {}
         }
@@ -142,55 +145,55 @@ impl CsvFile {
         Ok(Self { schema: Arc::new(Schema::new(fields)), delimiter, source })
     }
 
-    /// The columns.
+    /// Returns the columns.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
     }
 
-    /// Reads rows, and some columns, by their index in the schema, ascending.
+    /// Starts to read the rows, with all or some columns, by their index in the schema, ascending.
     ///
     /// # Errors
-    /// [`CsvError::Bgzf`].
-    pub fn rows(&self, columns: Option<&[usize]>) -> Result<CsvRows, CsvError> {
+    /// [`CsvError::Bgzf`] where reading cannot start.
+    pub fn batches(&self, columns: Option<&[usize]>) -> Result<CsvBatches, CsvError> {
         let texts = self.schema.fields().iter().map(|field| Field::new(field.name(), DataType::Utf8, true));
         let mut builder = arrow_csv::ReaderBuilder::new(Arc::new(Schema::new(texts.collect::<Vec<_>>())));
-        builder = builder.with_header(true).with_delimiter(self.delimiter).with_batch_size(BATCH_ROWS);
+        builder = builder.with_header(true).with_delimiter(self.delimiter).with_batch_size(MAX_BATCH_ROWS);
         let mut schema = self.schema.clone();
         if let Some(columns) = columns {
             builder = builder.with_projection(columns.to_vec());
             schema = Arc::new(schema.project(columns)?);
         }
-        let input = open_text_of(&self.source, 1)?;
-        Ok(CsvRows { input, schema, decoder: builder.build_decoder(), lines: 0 })
+        let input = open_text_source(&self.source, 1)?;
+        Ok(CsvBatches { input, schema, decoder: builder.build_decoder(), lines_read: 0 })
     }
 }
 
-/// Rows on their way out of a file.
+/// A stream of row batches of a file.
 #[derive(Debug)]
-pub struct CsvRows {
+pub struct CsvBatches {
     input: Reader,
-    /// Of the columns that are read.
+    /// Schema of the columns that are read.
     schema: SchemaRef,
     decoder: Decoder,
     /// Lines that were consumed.
-    lines: u64,
+    lines_read: u64,
 }
 
-impl CsvRows {
-    /// The next rows; `None` at the end of the file.
+impl CsvBatches {
+    /// Returns the next rows; `None` at the end of the file.
     ///
     /// # Errors
     /// [`CsvError`].
     pub fn next_batch(&mut self) -> Result<Option<RecordBatch>, CsvError> {
-        // The names of columns are passed over with the first rows.
-        let first_line = self.lines.max(1) + 1;
+        // The line of column names is skipped with the first rows.
+        let first_line = self.lines_read.max(1) + 1;
         let mut bytes = 0;
         let path = self.input.path().to_owned();
-        let wrong = |problem| CsvError::Row { path: path.clone(), problem };
+        let row_error = |problem| CsvError::Row { path: path.clone(), problem };
         loop {
             let data = self.input.data()?;
-            let taken = self.decoder.decode(data).map_err(|error| wrong(said(&error)))?;
-            self.lines += memchr::memchr_iter(b'\n', &data[..taken]).count() as u64;
+            let taken = self.decoder.decode(data).map_err(|error| row_error(arrow_error_text(&error)))?;
+            self.lines_read += memchr::memchr_iter(b'\n', &data[..taken]).count() as u64;
             bytes += taken;
             self.input.consume(taken);
             if taken == 0 || self.decoder.capacity() == 0 {
@@ -199,40 +202,42 @@ impl CsvRows {
             if bytes > MAX_BATCH_BYTES {
                 let problem =
                     format!("the row at line {first_line} or one behind it does not end; is a quote missing?");
-                return Err(wrong(problem));
+                return Err(row_error(problem));
             }
         }
-        let Some(texts) = self.decoder.flush().map_err(|error| wrong(said(&error)))? else { return Ok(None) };
-        let is_exact = self.lines.saturating_sub(first_line - 1).abs_diff(texts.num_rows() as u64) <= 1;
-        let line = Line { number: first_line, is_exact };
+        let Some(texts) = self.decoder.flush().map_err(|error| row_error(arrow_error_text(&error)))? else {
+            return Ok(None);
+        };
+        let is_exact = self.lines_read.saturating_sub(first_line - 1).abs_diff(texts.num_rows() as u64) <= 1;
+        let line = LineNumber { number: first_line, is_exact };
         let columns: Result<Vec<ArrayRef>, CsvError> = texts
             .columns()
             .iter()
             .zip(self.schema.fields())
-            .map(|(texts, field)| self.typed(texts, field, line))
+            .map(|(texts, field)| self.parse_column(texts, field, line))
             .collect();
         let rows = RecordBatchOptions::new().with_row_count(Some(texts.num_rows()));
         Ok(Some(RecordBatch::try_new_with_options(self.schema.clone(), columns?, &rows)?))
     }
 
-    fn typed(&self, texts: &ArrayRef, field: &Field, line: Line) -> Result<ArrayRef, CsvError> {
+    fn parse_column(&self, texts: &ArrayRef, field: &Field, line: LineNumber) -> Result<ArrayRef, CsvError> {
         let values: &StringArray = texts.as_string();
-        let wrong = |row: usize, expected| CsvError::Value {
+        let value_error = |row: usize, expected| CsvError::Value {
             path: self.input.path().to_owned(),
-            place: Line { number: line.number + row as u64, ..line },
-            column: start_of(field.name()),
-            value: start_of(values.value(row)),
+            line: LineNumber { number: line.number + row as u64, ..line },
+            column: excerpt(field.name()),
+            value: excerpt(values.value(row)),
             expected,
         };
         let texts_of_rows = || (0..values.len()).map(|row| (row, values.is_valid(row).then(|| values.value(row))));
         let whole = |(row, text): (usize, Option<&str>)| {
-            text.map(|text| text.parse().map_err(|_| wrong(row, "whole number"))).transpose()
+            text.map(|text| text.parse().map_err(|_| value_error(row, "whole number"))).transpose()
         };
         let number = |(row, text): (usize, Option<&str>)| {
-            text.map(|text| text.parse().map_err(|_| wrong(row, "number"))).transpose()
+            text.map(|text| text.parse().map_err(|_| value_error(row, "number"))).transpose()
         };
         let is_true = |(row, text): (usize, Option<&str>)| {
-            text.map(|text| truth(text).ok_or_else(|| wrong(row, "true or false"))).transpose()
+            text.map(|text| parse_bool(text).ok_or_else(|| value_error(row, "true or false"))).transpose()
         };
         Ok(match field.data_type() {
             DataType::Int64 => Arc::new(texts_of_rows().map(whole).collect::<Result<Int64Array, CsvError>>()?),
@@ -243,17 +248,17 @@ impl CsvRows {
     }
 }
 
-fn truth(text: &str) -> Option<bool> {
+fn parse_bool(text: &str) -> Option<bool> {
     [("true", true), ("false", false)].into_iter().find(|(word, _)| text.eq_ignore_ascii_case(word)).map(|(_, is)| is)
 }
 
-/// The start of a text, for messages.
-fn start_of(text: &str) -> String {
+/// Returns the start of a text, for messages.
+fn excerpt(text: &str) -> String {
     text.chars().take(40).collect()
 }
 
-/// What the parser says of a row, without its own name.
-fn said(error: &ArrowError) -> String {
+/// Returns the parser's message about a row, without its own prefix.
+fn arrow_error_text(error: &ArrowError) -> String {
     match error {
         ArrowError::CsvError(problem) | ArrowError::ParseError(problem) => problem.clone(),
         other => other.to_string(),
@@ -271,7 +276,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a.csv");
         std::fs::write(&path, text).unwrap();
-        let mut rows = CsvFile::open(Arc::new(LocalFile::open(&path).unwrap()), b',')?.rows(columns)?;
+        let mut rows = CsvFile::open(Arc::new(LocalFile::open(&path).unwrap()), b',')?.batches(columns)?;
         std::iter::from_fn(|| rows.next_batch().transpose()).collect()
     }
 
@@ -295,7 +300,7 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_named_by_line() {
         let many = |last: &str| format!("n,t\n{}{last}\n", "1,a\n".repeat(5000));
-        for (text, said) in [
+        for (text, expected) in [
             ("a,a\n1,2\n".to_owned(), "line 1: two columns"),
             (String::new(), "line 1: the names"),
             (many("x,b"), "line 5002: \"x\" in column \"n\" is no whole number"),
@@ -303,9 +308,9 @@ mod tests {
             (many("1"), "line 5002"),
         ] {
             let found = read(&text, None).map(|_| ()).unwrap_err().to_string();
-            assert!(found.contains("a.csv") && found.contains(said), "{found}");
+            assert!(found.contains("a.csv") && found.contains(expected), "{found}");
         }
-        let told = read(&format!("n,t\n{}\"1\n2\",b\n", "1,\"a\nb\"\n".repeat(3000)), None).unwrap_err().to_string();
-        assert!(told.contains("at or behind line"), "{told}");
+        let message = read(&format!("n,t\n{}\"1\n2\",b\n", "1,\"a\nb\"\n".repeat(3000)), None).unwrap_err().to_string();
+        assert!(message.contains("at or behind line"), "{message}");
     }
 }

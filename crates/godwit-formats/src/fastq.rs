@@ -1,25 +1,25 @@
 //! FASTQ files of one lane in, Arrow batches cut into blocks out.
 //!
-//! Flows in: one file (single-end, or interleaved: each read followed by its mate) or two (mates in step), each plain
-//! text, gzip or BGZF, told apart by content; or a SAM or BAM file of reads ([`crate::unaligned`]).
+//! Flows in: one file (single-end, or interleaved: each read followed by its mate) or two (mates in step), each plain text,
+//! gzip or BGZF, detected by content; or a SAM or BAM file of reads ([`crate::unaligned`]).
 //! Flows out: [`LaneEvent`]s. Record batches of [`godwit_model::schema::reads`] in the order of the input, mates
 //! interleaved, and after the last batch of each block a [`LaneEvent::BlockEnd`]. Blocks are cut as `bwa mem -K`
 //! (0.7.17, `bseq_read`) cuts its batches: a read or a pair is appended, its bases are added, and the block ends when it
 //! has at least [`LaneOptions::block_bases`] bases and an even number of reads.
 //!
-//! Names, comments and qualities are what bwa hands to its aligner: the name ends at the first white space and loses a
-//! trailing `/digit`, the comment is the rest of the line, a carriage return before the line feed is no part of a
-//! line, FASTA records and reads without bases have no qualities. Where bwa stops in silence or reads damaged text as
-//! if it were whole, this reader refuses and names the file and the record.
+//! Names, comments and qualities are those that bwa passes to its aligner: the name ends at the first white space and loses
+//! a trailing `/digit`, the comment is the rest of the line, a carriage return before the line feed does not belong to the
+//! line, FASTA records and reads without bases have no qualities. Where bwa stops silently or reads damaged text as if it
+//! were whole, this reader returns an error with the file and the record.
 //!
-//! Each file is decompressed ahead, as [`crate::bgzf`] does it. This module does not cut adapters and does not judge
-//! quality encodings other than Phred+33.
+//! Each file is decompressed ahead by [`crate::bgzf`]. This module does not trim adapters and does not support quality
+//! encodings other than Phred+33.
 
-mod columns;
+mod batch_builder;
 mod error;
-mod layout;
-mod record;
-mod text;
+mod record_layout;
+mod record_reader;
+mod text_window;
 
 #[cfg(test)]
 mod tests;
@@ -29,26 +29,26 @@ use std::path::PathBuf;
 use arrow_array::RecordBatch;
 use serde::{Deserialize, Serialize};
 
-use self::columns::ReadColumns;
-pub use self::error::{FastqError, Place};
-pub(crate) use self::layout::trimmed_name;
-use self::record::{Record, Records};
+use self::batch_builder::ReadBatchBuilder;
+pub use self::error::{FastqError, RecordLocation};
+pub(crate) use self::record_layout::trim_read_number;
+use self::record_reader::{Record, RecordReader};
 use crate::bgzf;
 use crate::unaligned::{self, Read};
 
-/// Most bytes of one record, title to qualities. It bounds memory on files that are no FASTQ at all, and two of them fit
-/// the 32-bit offsets of a batch.
+/// Maximum bytes of one record, title to qualities. It bounds memory on files that are not FASTQ, and two of them fit the
+/// 32-bit offsets of a batch.
 pub const MAX_RECORD_BYTES: usize = 512 << 20;
 
-/// How a lane is read.
+/// Options for reading a lane.
 #[derive(Clone, Debug)]
 pub struct LaneOptions {
     /// Bases at which a block ends, both mates counted: bwa's `-K`.
     pub block_bases: u64,
     /// Bytes of names, comments, sequences and qualities at which a batch ends; at most [`MAX_RECORD_BYTES`] count.
     pub batch_bytes: usize,
-    /// Threads that decompress BGZF, shared evenly by the files of the lane, at least one each. Plain text and gzip take
-    /// one thread per file whatever stands here.
+    /// Threads that decompress BGZF, shared evenly by the files of the lane, at least one each. Plain text and gzip always
+    /// take one thread per file.
     pub decompress_threads: usize,
     /// Accept a BGZF file without its empty last block, and `+` lines whose title is not that of the record. Nothing else
     /// is relaxed.
@@ -62,7 +62,7 @@ impl Default for LaneOptions {
     }
 }
 
-/// What is open to be read as a lane.
+/// The open input of a lane.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "there is one for each lane that is open")]
 pub enum LaneInput {
@@ -72,17 +72,17 @@ pub enum LaneInput {
     Pair(bgzf::Reader, bgzf::Reader),
     /// FASTQ or FASTA where each read 1 is followed by its read 2.
     Interleaved(bgzf::Reader),
-    /// SAM, BAM or CRAM, whose FLAG says what a read is.
+    /// SAM, BAM or CRAM; FLAG decides whether reads are paired.
     Unaligned(Box<unaligned::Reader>),
 }
 
-/// What a lane yields, in the order of its files.
+/// An event of a lane, in the order of its files.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LaneEvent {
-    /// Reads of the current block: schema [`godwit_model::schema::reads`], at least one row; with two files mates are
-    /// rows 2i and 2i+1 of the same batch.
+    /// Reads of the current block: schema [`godwit_model::schema::reads`], at least one row; mates of two files are rows 2i
+    /// and 2i+1 of the same batch.
     Reads(RecordBatch),
-    /// The current block is whole. Blocks are never empty.
+    /// The current block is complete. Blocks are never empty.
     BlockEnd {
         /// Reads of the block, mates counted singly.
         reads: u64,
@@ -91,29 +91,30 @@ pub enum LaneEvent {
     },
 }
 
-/// Where in a file of reads a block starts, and what is to be known to go on there as if all before had been read.
+/// The position in a file of reads at which a block starts, and the counts needed to resume there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FilePlace {
-    /// Where reading begins.
-    pub start: bgzf::Start,
-    /// Lines before.
+pub struct FastqResumePoint {
+    /// Position at which reading begins.
+    #[serde(rename = "start")]
+    pub resume_point: bgzf::ResumePoint,
+    /// Lines before it.
     pub lines: u64,
-    /// Records before.
+    /// Records before it.
     pub records: u64,
     /// First byte of titles: `@` or `>`.
     pub marker: u8,
 }
 
-impl FilePlace {
-    /// Whether its numbers can be those of a place: what is read of a journal may be anything.
-    pub fn is_sound(&self) -> bool {
-        // A record has a line at least, and a line a byte.
-        let counted = self.records <= self.lines && self.lines <= self.start.text_bytes();
-        self.start.is_sound() && counted && matches!(self.marker, b'@' | b'>')
+impl FastqResumePoint {
+    /// Reports whether the numbers can be those of a resume point; a journal may hold anything.
+    pub fn is_valid(&self) -> bool {
+        // A record has at least one line, and a line at least one byte.
+        let counted = self.records <= self.lines && self.lines <= self.resume_point.text_offset();
+        self.resume_point.is_valid() && counted && matches!(self.marker, b'@' | b'>')
     }
 }
 
-/// Reads the files of one lane. Dropping it stops its threads; a thread that waits for a pipe ends with the pipe.
+/// A reader of the files of one lane. Dropping it stops its threads; a thread that waits for a pipe ends with the pipe.
 ///
 /// ```
 /// use godwit_formats::fastq::{LaneEvent, LaneOptions, LaneReader};
@@ -129,23 +130,23 @@ impl FilePlace {
 /// ```
 #[derive(Debug)]
 pub struct LaneReader {
-    source: Source,
-    columns: ReadColumns,
+    source: LaneSource,
+    builder: ReadBatchBuilder,
     block_bases: u64,
     batch_bytes: usize,
-    reads: u64,
-    bases: u64,
-    block_end: Option<LaneEvent>,
+    block_read_count: u64,
+    block_base_count: u64,
+    pending_block_end: Option<LaneEvent>,
     finished: bool,
 }
 
-/// Where the reads of a lane come from.
+/// Source of the reads of a lane.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "there is one for a lane, and every read goes through it")]
-enum Source {
-    Single(Records),
-    Pair(Records, Records),
-    Interleaved(Records),
+enum LaneSource {
+    Single(RecordReader),
+    Pair(RecordReader, RecordReader),
+    Interleaved(RecordReader),
     Unaligned(Box<unaligned::Reader>),
 }
 
@@ -153,186 +154,193 @@ impl LaneReader {
     /// Opens one file (single-end) or two (read 1, read 2) and starts to read ahead.
     ///
     /// # Errors
-    /// [`FastqError::FileCount`], [`FastqError::Open`], [`FastqError::Thread`]. What is wrong inside a file comes from
-    /// [`LaneReader::next`].
+    /// [`FastqError::FileCount`], [`FastqError::Open`], [`FastqError::Thread`]. [`LaneReader::next`] reports errors inside
+    /// a file.
     pub fn open(files: &[PathBuf], options: &LaneOptions) -> Result<Self, FastqError> {
         let threads = options.decompress_threads.div_ceil(files.len().max(1)).max(1);
-        let open = |file: &PathBuf| Records::open(file, threads, options.lenient);
+        let open = |file: &PathBuf| RecordReader::open(file, threads, options.lenient);
         let source = match files {
-            [single] => Source::Single(open(single)?),
-            [first, second] => Source::Pair(open(first)?, open(second)?),
+            [single] => LaneSource::Single(open(single)?),
+            [first, second] => LaneSource::Pair(open(first)?, open(second)?),
             _ => return Err(FastqError::FileCount { count: files.len() }),
         };
-        Ok(Self::start(source, options))
+        Ok(Self::from_source(source, options))
     }
 
-    /// Reads what is open.
+    /// Reads open input.
     pub fn new(input: LaneInput, options: &LaneOptions) -> Self {
-        let records = |input| Records::of(input, options.lenient);
+        let records = |input| RecordReader::from_bgzf(input, options.lenient);
         let source = match input {
-            LaneInput::Single(input) => Source::Single(records(input)),
-            LaneInput::Pair(first, second) => Source::Pair(records(first), records(second)),
-            LaneInput::Interleaved(input) => Source::Interleaved(records(input)),
-            LaneInput::Unaligned(reader) => Source::Unaligned(reader),
+            LaneInput::Single(input) => LaneSource::Single(records(input)),
+            LaneInput::Pair(first, second) => LaneSource::Pair(records(first), records(second)),
+            LaneInput::Interleaved(input) => LaneSource::Interleaved(records(input)),
+            LaneInput::Unaligned(reader) => LaneSource::Unaligned(reader),
         };
-        Self::start(source, options)
+        Self::from_source(source, options)
     }
 
-    /// Reads what is open at places that [`LaneReader::places`] told, one for each file; `None` where they are not as many,
-    /// or it is no FASTQ. Blocks are cut as if all before had been read here. A file that is not as it was is
-    /// [`FastqError::Changed`], before anything else.
-    pub fn from_places(input: LaneInput, places: &[FilePlace], options: &LaneOptions) -> Option<Self> {
-        let records = |input, place| Records::from_place(input, options.lenient, place);
-        let source = match (input, places) {
-            (LaneInput::Single(input), [place]) => Source::Single(records(input, place)),
+    /// Reads open input at positions that [`LaneReader::resume_points`] returned, one for each file. Returns `None` where
+    /// their number differs, or the input is not FASTQ. Blocks are cut as if all text before had been read here. For a file
+    /// that has changed, the first read fails with [`FastqError::Changed`].
+    pub fn from_resume_points(
+        input: LaneInput,
+        resume_points: &[FastqResumePoint],
+        options: &LaneOptions,
+    ) -> Option<Self> {
+        let records = |input, place| RecordReader::from_resume_point(input, options.lenient, place);
+        let source = match (input, resume_points) {
+            (LaneInput::Single(input), [place]) => LaneSource::Single(records(input, place)),
             (LaneInput::Pair(first, second), [place1, place2]) => {
-                Source::Pair(records(first, place1), records(second, place2))
+                LaneSource::Pair(records(first, place1), records(second, place2))
             }
-            (LaneInput::Interleaved(input), [place]) => Source::Interleaved(records(input, place)),
+            (LaneInput::Interleaved(input), [place]) => LaneSource::Interleaved(records(input, place)),
             _ => return None,
         };
-        Some(Self::start(source, options))
+        Some(Self::from_source(source, options))
     }
 
-    /// Waits until there is something of every file; nothing is handed out yet.
+    /// Waits until text of every file has arrived; returns no reads.
     ///
     /// # Errors
-    /// [`FastqError::Changed`] where a place of [`LaneReader::from_places`] does not do; else as [`LaneReader::next`].
-    pub fn begin(&mut self) -> Result<(), FastqError> {
+    /// [`FastqError::Changed`] where a resume point of [`LaneReader::from_resume_points`] does not match; else as
+    /// [`LaneReader::next`].
+    pub fn wait_for_text(&mut self) -> Result<(), FastqError> {
         match &mut self.source {
-            Source::Single(records) | Source::Interleaved(records) => records.begin(),
-            Source::Pair(first, second) => first.begin().and_then(|()| second.begin()),
-            Source::Unaligned(_) => Ok(()),
+            LaneSource::Single(records) | LaneSource::Interleaved(records) => records.wait_for_text(),
+            LaneSource::Pair(first, second) => first.wait_for_text().and_then(|()| second.wait_for_text()),
+            LaneSource::Unaligned(_) => Ok(()),
         }
     }
 
-    /// After a [`LaneEvent::BlockEnd`]: where the next block starts in each file, for files that were opened by
-    /// [`bgzf::Reader::open_noting`]; `None` where one of them cannot be entered there.
-    pub fn places(&mut self) -> Option<Vec<FilePlace>> {
+    /// Returns where the next block starts in each file, after a [`LaneEvent::BlockEnd`], for files opened by
+    /// [`bgzf::Reader::open_resumable`]; `None` where reading cannot resume in one of them.
+    pub fn resume_points(&mut self) -> Option<Vec<FastqResumePoint>> {
         match &mut self.source {
-            Source::Single(records) | Source::Interleaved(records) => Some(vec![records.next_place()?]),
-            Source::Pair(first, second) => Some(vec![first.next_place()?, second.next_place()?]),
-            Source::Unaligned(_) => None,
+            LaneSource::Single(records) | LaneSource::Interleaved(records) => Some(vec![records.next_resume_point()?]),
+            LaneSource::Pair(first, second) => Some(vec![first.next_resume_point()?, second.next_resume_point()?]),
+            LaneSource::Unaligned(_) => None,
         }
     }
 
-    fn start(source: Source, options: &LaneOptions) -> Self {
+    fn from_source(source: LaneSource, options: &LaneOptions) -> Self {
         Self {
             source,
-            columns: ReadColumns::new(),
+            builder: ReadBatchBuilder::new(),
             block_bases: options.block_bases,
             batch_bytes: options.batch_bytes.min(MAX_RECORD_BYTES),
-            reads: 0,
-            bases: 0,
-            block_end: None,
+            block_read_count: 0,
+            block_base_count: 0,
+            pending_block_end: None,
             finished: false,
         }
     }
 
-    /// Whether reads come as pairs, mates next to each other.
+    /// Reports whether reads are pairs, mates next to each other.
     pub fn is_paired(&self) -> bool {
         match &self.source {
-            Source::Single(_) => false,
-            Source::Pair(..) | Source::Interleaved(_) => true,
-            Source::Unaligned(reader) => reader.is_paired(),
+            LaneSource::Single(_) => false,
+            LaneSource::Pair(..) | LaneSource::Interleaved(_) => true,
+            LaneSource::Unaligned(reader) => reader.is_paired(),
         }
     }
 
-    /// The next batch or end of block; `None` after the last block, and after an error.
+    /// Returns the next batch or end of block; `None` after the last block, and after an error.
     ///
     /// # Errors
-    /// Everything that [`FastqError`] says about the content of files. Reads before the damage may already have been
-    /// returned, the damaged record never is, nor is the end of its block.
+    /// Every variant of [`FastqError`] about the content of files. Reads before the damage may already have been returned.
+    /// The damaged record and the end of its block are never returned.
     #[expect(clippy::should_implement_trait, reason = "fallible: callers use `while let Some(..) = lane.next()?`")]
     pub fn next(&mut self) -> Result<Option<LaneEvent>, FastqError> {
-        if let Some(end) = self.block_end.take() {
+        if let Some(end) = self.pending_block_end.take() {
             return Ok(Some(end));
         }
         if self.finished {
             return Ok(None);
         }
-        let event = self.fill();
+        let event = self.fill_batch();
         self.finished |= event.is_err();
         event
     }
 
-    /// BLAKE3 of each file as it is on disk, hexadecimal; `None` for one whose end was not read yet.
+    /// Returns the BLAKE3 of each file as it is on disk, hexadecimal; `None` for a file that was not read to its end.
     pub fn checksums(&self) -> Vec<Option<String>> {
         match &self.source {
-            Source::Single(records) | Source::Interleaved(records) => vec![records.checksum()],
-            Source::Pair(first, second) => vec![first.checksum(), second.checksum()],
-            Source::Unaligned(reader) => vec![reader.checksum()],
+            LaneSource::Single(records) | LaneSource::Interleaved(records) => vec![records.checksum()],
+            LaneSource::Pair(first, second) => vec![first.checksum(), second.checksum()],
+            LaneSource::Unaligned(reader) => vec![reader.checksum()],
         }
     }
 
-    /// Bytes taken from the files so far, as they are on disk. Runs ahead of the reads returned by what is buffered.
+    /// Returns the bytes read from the files so far, as they are on disk. They exceed the reads returned by what is
+    /// buffered.
     pub fn compressed_bytes_read(&self) -> u64 {
         match &self.source {
-            Source::Single(records) | Source::Interleaved(records) => records.bytes_read(),
-            Source::Pair(first, second) => first.bytes_read() + second.bytes_read(),
-            Source::Unaligned(reader) => reader.compressed_bytes_read(),
+            LaneSource::Single(records) | LaneSource::Interleaved(records) => records.compressed_bytes_read(),
+            LaneSource::Pair(first, second) => first.compressed_bytes_read() + second.compressed_bytes_read(),
+            LaneSource::Unaligned(reader) => reader.compressed_bytes_read(),
         }
     }
 
-    /// Bytes of the files up to the reads returned so far, estimated within a chunk of text; all of them at the end.
+    /// Returns the bytes of the files up to the reads returned so far, estimated within a text buffer; all of them at the
+    /// end.
     pub fn compressed_bytes_returned(&self) -> u64 {
         match &self.source {
-            Source::Single(records) | Source::Interleaved(records) => records.bytes_passed(),
-            Source::Pair(first, second) => first.bytes_passed() + second.bytes_passed(),
-            Source::Unaligned(reader) => reader.compressed_bytes_consumed(),
+            LaneSource::Single(records) | LaneSource::Interleaved(records) => records.compressed_bytes_consumed(),
+            LaneSource::Pair(first, second) => first.compressed_bytes_consumed() + second.compressed_bytes_consumed(),
+            LaneSource::Unaligned(reader) => reader.compressed_bytes_consumed(),
         }
     }
 
-    /// Bytes of the files on disk; `None` where one is a pipe.
+    /// Returns the bytes of the files on disk; `None` where one is a pipe.
     pub fn compressed_bytes_total(&self) -> Option<u64> {
         match &self.source {
-            Source::Single(records) | Source::Interleaved(records) => records.bytes_total(),
-            Source::Pair(first, second) => Some(first.bytes_total()? + second.bytes_total()?),
-            Source::Unaligned(reader) => reader.compressed_bytes_total(),
+            LaneSource::Single(records) | LaneSource::Interleaved(records) => records.compressed_bytes_total(),
+            LaneSource::Pair(first, second) => Some(first.compressed_bytes_total()? + second.compressed_bytes_total()?),
+            LaneSource::Unaligned(reader) => reader.compressed_bytes_total(),
         }
     }
 
     /// Appends reads until a batch is full, a block is whole or the input ends.
-    fn fill(&mut self) -> Result<Option<LaneEvent>, FastqError> {
+    fn fill_batch(&mut self) -> Result<Option<LaneEvent>, FastqError> {
         loop {
-            if !self.append()? {
+            if !self.append_template()? {
                 self.finished = true;
-                let end = self.end_block();
-                if self.columns.is_empty() {
+                let end = self.take_block_end();
+                if self.builder.is_empty() {
                     return Ok(end);
                 }
-                self.block_end = end;
+                self.pending_block_end = end;
                 break;
             }
             // bwa 0.7.17 bwa.c, bseq_read: `if (size >= chunk_size && (n&1) == 0) break;` after each read or pair.
-            if self.bases >= self.block_bases && self.reads.is_multiple_of(2) {
-                self.block_end = self.end_block();
+            if self.block_base_count >= self.block_bases && self.block_read_count.is_multiple_of(2) {
+                self.pending_block_end = self.take_block_end();
                 break;
             }
-            if self.columns.bytes() >= self.batch_bytes {
+            if self.builder.value_bytes() >= self.batch_bytes {
                 break;
             }
         }
-        Ok(Some(LaneEvent::Reads(self.columns.take())))
+        Ok(Some(LaneEvent::Reads(self.builder.finish())))
     }
 
-    fn end_block(&mut self) -> Option<LaneEvent> {
-        let (reads, bases) = (std::mem::take(&mut self.reads), std::mem::take(&mut self.bases));
+    fn take_block_end(&mut self) -> Option<LaneEvent> {
+        let (reads, bases) = (std::mem::take(&mut self.block_read_count), std::mem::take(&mut self.block_base_count));
         (reads > 0).then_some(LaneEvent::BlockEnd { reads, bases })
     }
 
-    /// Appends one read or one pair; `false` at the end of the input.
-    fn append(&mut self) -> Result<bool, FastqError> {
-        let columns = &mut self.columns;
-        self.reads += match &mut self.source {
-            Source::Single(records) => {
+    /// Appends one template (a read or a pair); returns `false` at the end of the input.
+    fn append_template(&mut self) -> Result<bool, FastqError> {
+        let columns = &mut self.builder;
+        self.block_read_count += match &mut self.source {
+            LaneSource::Single(records) => {
                 if !records.advance()? {
                     return Ok(false);
                 }
-                self.bases += columns.push(&records.record());
+                self.block_base_count += columns.push(&records.record());
                 1
             }
-            Source::Pair(first, second) => {
+            LaneSource::Pair(first, second) => {
                 if !advance_both(first, second)? {
                     return Ok(false);
                 }
@@ -340,21 +348,21 @@ impl LaneReader {
                 if read1.name != read2.name {
                     return Err(FastqError::mates_out_of_step(first, second));
                 }
-                self.bases += columns.push(&read1) + columns.push(&read2);
+                self.block_base_count += columns.push(&read1) + columns.push(&read2);
                 2
             }
-            Source::Interleaved(records) => {
+            LaneSource::Interleaved(records) => {
                 if !records.advance()? {
                     return Ok(false);
                 }
-                self.bases += columns.push(&records.record());
-                self.bases += columns.push(&advance_to_mate(records, columns)?);
+                self.block_base_count += columns.push(&records.record());
+                self.block_base_count += columns.push(&advance_to_mate(records, columns)?);
                 2
             }
-            Source::Unaligned(reader) => {
+            LaneSource::Unaligned(reader) => {
                 let mut bases = 0;
                 let reads = reader.next_template(|read| bases += columns.push(&Record::from(read)))?;
-                self.bases += bases;
+                self.block_base_count += bases;
                 if reads == 0 {
                     return Ok(false);
                 }
@@ -376,8 +384,8 @@ impl<'a> From<&'a Read> for Record<'a> {
     }
 }
 
-/// Steps to the next records of two files; `false` where both end.
-fn advance_both(first: &mut Records, second: &mut Records) -> Result<bool, FastqError> {
+/// Advances to the next records of two files; returns `false` where both end.
+fn advance_both(first: &mut RecordReader, second: &mut RecordReader) -> Result<bool, FastqError> {
     match (first.advance()?, second.advance()?) {
         (true, true) => Ok(true),
         (false, false) => Ok(false),
@@ -386,8 +394,8 @@ fn advance_both(first: &mut Records, second: &mut Records) -> Result<bool, Fastq
     }
 }
 
-/// Steps to the mate of the read that was put into the columns last.
-fn advance_to_mate<'r>(records: &'r mut Records, columns: &ReadColumns) -> Result<Record<'r>, FastqError> {
+/// Advances to the mate of the read that was last appended to the columns.
+fn advance_to_mate<'r>(records: &'r mut RecordReader, columns: &ReadBatchBuilder) -> Result<Record<'r>, FastqError> {
     if !records.advance()? {
         return Err(FastqError::interleaved_odd(records, columns.last_name()));
     }

@@ -1,22 +1,22 @@
-//! BED and GFF files as columns: places with names, scores and what else a line says.
+//! BED and GFF files as columns: intervals with names, scores and the other fields of a line.
 //!
-//! Flows in: BED (UCSC, 3 to 12 columns), GFF3 or GTF; plain, gzip or BGZF. Flows out: record batches, positions 0-based and
-//! half-open in both. Attributes stay one text: what is in it differs between the makers of such files.
+//! Flows in: BED (UCSC, 3 to 12 columns), GFF3 or GTF; plain, gzip or BGZF. Flows out: record batches, positions 0-based
+//! and half-open in both. Attributes stay one text column: their content differs between the producers of such files.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::bgzf::{BgzfError, NextLine, Reader, next_line, open_text};
+use crate::bgzf::{BgzfError, LineStatus, Reader, next_line, open_text};
 use arrow_array::builder::{Float64Builder, Int32Builder, StringBuilder};
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 
-/// Longest line taken.
+/// Maximum bytes of a line.
 const MAX_LINE_BYTES: usize = 16 << 20;
 /// Rows of a batch.
 const BATCH_ROWS: usize = 8192;
 
-/// Which of the two.
+/// The format of an interval file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IntervalFormat {
     /// BED.
@@ -25,20 +25,20 @@ pub enum IntervalFormat {
     Gff,
 }
 
-/// Why a file is neither.
+/// A reason why a file is not valid BED or GFF.
 #[derive(Debug, thiserror::Error)]
 pub enum IntervalError {
-    /// The file, or its compression.
+    /// The file cannot be read or decompressed.
     #[error(transparent)]
     Bgzf(#[from] BgzfError),
-    /// A line.
+    /// A line is invalid.
     #[error("{}, line {line}: {problem}", .path.display())]
     Line {
         /// The file.
         path: PathBuf,
         /// 1-based number of the line.
         line: u64,
-        /// What is wrong with it.
+        /// The problem.
         problem: &'static str,
     },
     /// A batch does not fit its schema: a bug.
@@ -47,18 +47,18 @@ pub enum IntervalError {
 }
 
 impl IntervalFormat {
-    /// The columns. BED: `contig`, `position`, `end_position`, `name`, `score`, `strand`, and `other_columns`, those behind the
-    /// sixth as they are, tabs included. GFF: `contig`, `source`, `type`, `position`, `end_position`, `score`, `strand`,
-    /// `phase`, `attributes`. What is missing, or `.`, is null.
+    /// Returns the columns. BED: `contig`, `position`, `end_position`, `name`, `score`, `strand`, and `other_columns`, the
+    /// unparsed fields after the sixth, tabs included. GFF: `contig`, `source`, `type`, `position`, `end_position`,
+    /// `score`, `strand`, `phase`, `attributes`. A missing value, or `.`, is null.
     pub fn schema(self) -> SchemaRef {
         let text = |name: &str, nullable| Field::new(name, DataType::Utf8, nullable);
-        let place = |name: &str| Field::new(name, DataType::Int32, false);
+        let position_field = |name: &str| Field::new(name, DataType::Int32, false);
         let score = Field::new("score", DataType::Float64, true);
         Arc::new(Schema::new(match self {
             Self::Bed => vec![
                 text("contig", false),
-                place("position"),
-                place("end_position"),
+                position_field("position"),
+                position_field("end_position"),
                 text("name", true),
                 score,
                 text("strand", true),
@@ -68,8 +68,8 @@ impl IntervalFormat {
                 text("contig", false),
                 text("source", true),
                 text("type", true),
-                place("position"),
-                place("end_position"),
+                position_field("position"),
+                position_field("end_position"),
                 score,
                 text("strand", true),
                 Field::new("phase", DataType::Int32, true),
@@ -79,7 +79,7 @@ impl IntervalFormat {
     }
 }
 
-/// A line that counts.
+/// The interval of a line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval<'l> {
     /// The contig.
@@ -88,15 +88,15 @@ pub struct Interval<'l> {
     pub start: i32,
     /// One past the last base.
     pub end: i32,
-    fields: &'l str,
+    line: &'l str,
 }
 
-/// Reads such a file.
+/// A reader of BED and GFF files.
 pub struct IntervalReader {
     input: Reader,
     format: IntervalFormat,
     line: Vec<u8>,
-    number: u64,
+    line_number: u64,
     ended: bool,
 }
 
@@ -109,52 +109,52 @@ impl IntervalReader {
         Ok(Self::new(open_text(path, 1)?, format))
     }
 
-    /// As [`IntervalReader::open`] for a file that is open and of which nothing was consumed.
+    /// Reads an open file of which nothing was consumed.
     pub fn new(input: Reader, format: IntervalFormat) -> Self {
-        Self { input, format, line: Vec::new(), number: 0, ended: false }
+        Self { input, format, line: Vec::new(), line_number: 0, ended: false }
     }
 
-    /// The next lines that are `wanted`, as a batch; `None` at the end of the file.
+    /// Returns the next lines for which `predicate` is true, as a batch; `None` at the end of the file.
     ///
     /// # Errors
     /// [`IntervalError`].
-    pub fn next_batch(&mut self, wanted: impl Fn(&Interval) -> bool) -> Result<Option<RecordBatch>, IntervalError> {
-        let mut columns = Columns::default();
-        while columns.rows < BATCH_ROWS && self.next_line()? {
-            let wrong =
-                |problem| IntervalError::Line { path: self.input.path().to_owned(), line: self.number, problem };
-            let text = std::str::from_utf8(&self.line).map_err(|_| wrong("it is no UTF-8 text"))?;
-            if let Some(interval) = parse(text, self.format).map_err(wrong)?
-                && wanted(&interval)
+    pub fn next_batch(&mut self, predicate: impl Fn(&Interval) -> bool) -> Result<Option<RecordBatch>, IntervalError> {
+        let mut columns = IntervalBatchBuilder::default();
+        while columns.row_count < BATCH_ROWS && self.read_line()? {
+            let line_error =
+                |problem| IntervalError::Line { path: self.input.path().to_owned(), line: self.line_number, problem };
+            let text = std::str::from_utf8(&self.line).map_err(|_| line_error("it is no UTF-8 text"))?;
+            if let Some(interval) = parse_line(text, self.format).map_err(line_error)?
+                && predicate(&interval)
             {
                 columns.push(&interval, self.format);
             }
         }
-        if columns.rows == 0 {
+        if columns.row_count == 0 {
             return Ok(None);
         }
         Ok(Some(RecordBatch::try_new(self.format.schema(), columns.finish(self.format))?))
     }
 
-    /// Reads a line into place; false at the end, which FASTA behind GFF is too.
-    fn next_line(&mut self) -> Result<bool, IntervalError> {
+    /// Reads the next line; returns false at the end, also where FASTA follows GFF.
+    fn read_line(&mut self) -> Result<bool, IntervalError> {
         if self.ended {
             return Ok(false);
         }
         let found = next_line(&mut self.input, &mut self.line, MAX_LINE_BYTES)?;
-        self.number += 1;
-        if found == NextLine::TooLong {
-            let (path, line) = (self.input.path().to_owned(), self.number);
+        self.line_number += 1;
+        if found == LineStatus::TooLong {
+            let (path, line) = (self.input.path().to_owned(), self.line_number);
             return Err(IntervalError::Line { path, line, problem: "it is longer than 16 MiB" });
         }
         let is_fasta = self.format == IntervalFormat::Gff && self.line.starts_with(b"##FASTA");
-        self.ended = found == NextLine::End || is_fasta;
+        self.ended = found == LineStatus::End || is_fasta;
         Ok(!self.ended)
     }
 }
 
-/// The interval of a line; none for a comment, a blank line, or what is for browsers.
-fn parse(line: &str, format: IntervalFormat) -> Result<Option<Interval<'_>>, &'static str> {
+/// Returns the interval of a line; `None` for a comment, a blank line, or a `track` or `browser` line.
+fn parse_line(line: &str, format: IntervalFormat) -> Result<Option<Interval<'_>>, &'static str> {
     let line = line.strip_suffix('\r').unwrap_or(line);
     let is_for_browsers = ["track ", "browser "].iter().any(|word| line.starts_with(word)) || line == "track";
     if line.is_empty() || line.starts_with('#') || is_for_browsers {
@@ -182,62 +182,63 @@ fn parse(line: &str, format: IntervalFormat) -> Result<Option<Interval<'_>>, &'s
     if start > end {
         return Err("its start is behind its end");
     }
-    Ok(Some(Interval { contig, start, end, fields: line }))
+    Ok(Some(Interval { contig, start, end, line }))
 }
 
 #[derive(Default)]
-struct Columns {
-    rows: usize,
+struct IntervalBatchBuilder {
+    row_count: usize,
     contig: StringBuilder,
     start: Int32Builder,
     end: Int32Builder,
     name: StringBuilder,
     source: StringBuilder,
-    kind: StringBuilder,
+    feature_type: StringBuilder,
     score: Float64Builder,
     strand: StringBuilder,
     phase: Int32Builder,
-    rest: StringBuilder,
+    last_column: StringBuilder,
 }
 
-impl Columns {
+impl IntervalBatchBuilder {
     fn push(&mut self, interval: &Interval, format: IntervalFormat) {
-        self.rows += 1;
+        self.row_count += 1;
         self.contig.append_value(interval.contig);
         self.start.append_value(interval.start);
         self.end.append_value(interval.end);
-        let there = |text: Option<&'_ str>| text.filter(|text| !text.is_empty() && *text != ".").map(str::to_owned);
+        let present = |text: Option<&'_ str>| text.filter(|text| !text.is_empty() && *text != ".").map(str::to_owned);
         match format {
             IntervalFormat::Bed => {
-                let mut fields = interval.fields.splitn(7, '\t').skip(3);
-                self.name.append_option(there(fields.next()));
-                self.score.append_option(there(fields.next()).and_then(|text| text.parse().ok()));
-                self.strand.append_option(there(fields.next()));
-                self.rest.append_option(fields.next().filter(|rest| !rest.is_empty()));
+                let mut fields = interval.line.splitn(7, '\t').skip(3);
+                self.name.append_option(present(fields.next()));
+                self.score.append_option(present(fields.next()).and_then(|text| text.parse().ok()));
+                self.strand.append_option(present(fields.next()));
+                self.last_column.append_option(fields.next().filter(|rest| !rest.is_empty()));
             }
             IntervalFormat::Gff => {
-                let mut fields = interval.fields.splitn(9, '\t').skip(1);
-                self.source.append_option(there(fields.next()));
-                self.kind.append_option(there(fields.next()));
+                let mut fields = interval.line.splitn(9, '\t').skip(1);
+                self.source.append_option(present(fields.next()));
+                self.feature_type.append_option(present(fields.next()));
                 let mut fields = fields.skip(2);
-                self.score.append_option(there(fields.next()).and_then(|text| text.parse().ok()));
-                self.strand.append_option(there(fields.next()));
-                self.phase.append_option(there(fields.next()).and_then(|text| text.parse().ok()));
-                self.rest.append_option(there(fields.next()));
+                self.score.append_option(present(fields.next()).and_then(|text| text.parse().ok()));
+                self.strand.append_option(present(fields.next()));
+                self.phase.append_option(present(fields.next()).and_then(|text| text.parse().ok()));
+                self.last_column.append_option(present(fields.next()));
             }
         }
     }
 
     fn finish(&mut self, format: IntervalFormat) -> Vec<ArrayRef> {
         let contig: ArrayRef = Arc::new(self.contig.finish());
-        let places: [ArrayRef; 2] = [Arc::new(self.start.finish()), Arc::new(self.end.finish())];
+        let positions: [ArrayRef; 2] = [Arc::new(self.start.finish()), Arc::new(self.end.finish())];
         let score: ArrayRef = Arc::new(self.score.finish());
-        let (strand, rest): (ArrayRef, ArrayRef) = (Arc::new(self.strand.finish()), Arc::new(self.rest.finish()));
-        let [start, end] = places;
+        let (strand, rest): (ArrayRef, ArrayRef) =
+            (Arc::new(self.strand.finish()), Arc::new(self.last_column.finish()));
+        let [start, end] = positions;
         match format {
             IntervalFormat::Bed => vec![contig, start, end, Arc::new(self.name.finish()), score, strand, rest],
             IntervalFormat::Gff => {
-                let (source, kind) = (Arc::new(self.source.finish()), Arc::new(self.kind.finish()));
+                let (source, kind) = (Arc::new(self.source.finish()), Arc::new(self.feature_type.finish()));
                 vec![contig, source, kind, start, end, score, strand, Arc::new(self.phase.finish()), rest]
             }
         }
@@ -259,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn places_of_both_are_zero_based_and_half_open() {
+    fn positions_of_both_formats_are_zero_based_and_half_open() {
         let bed = "track name=x\nchr1\t0\t10\tn\t5.5\t+\t1\t2\r\n\n# c\nchr2\t7\t7\n";
         let batch = read(bed, IntervalFormat::Bed).unwrap().unwrap();
         assert_eq!(batch.column(1).as_primitive::<Int32Type>().values()[..], [0, 7]);
@@ -281,14 +282,14 @@ mod tests {
 
     #[test]
     fn what_is_neither_is_named_by_line() {
-        for (text, format, said) in [
+        for (text, format, expected) in [
             ("chr1\t5\n", IntervalFormat::Bed, "line 1: a contig"),
             ("chr1\t0\t1\nchr1\t9\t5\n", IntervalFormat::Bed, "line 2: its start"),
             ("chr1\tx\tgene\t0\t10\t.\t-\t.\tID=a\n", IntervalFormat::Gff, "line 1: nine fields"),
             ("chr1\tx\n", IntervalFormat::Gff, "line 1: nine fields"),
         ] {
             let found = read(text, format).unwrap_err().to_string();
-            assert!(found.contains(said), "{text:?}: {found}");
+            assert!(found.contains(expected), "{text:?}: {found}");
         }
     }
 }

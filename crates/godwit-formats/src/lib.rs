@@ -1,15 +1,15 @@
-//! Bytes on disk to batches and packed records, and back.
+//! Readers and writers of file formats: bytes on disk to batches and packed records, and back.
 
 pub mod bam;
 pub mod bed;
 pub mod bgzf;
+pub mod binning_index;
 pub mod columnar;
-pub mod content;
 pub mod crypt4gh;
 pub mod csv;
 pub mod fasta;
 pub mod fastq;
-pub mod index;
+pub mod file_format;
 pub mod intervals;
 pub mod random_access;
 pub mod sam;
@@ -17,4 +17,4 @@ pub mod unaligned;
 pub mod vcf;
 pub mod vcf_lines;
 
-pub use godwit_model::{is_system_failure, with_causes};
+pub use godwit_model::{is_system_failure, message_with_causes};

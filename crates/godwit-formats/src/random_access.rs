@@ -1,6 +1,6 @@
-//! Bytes that can be read anywhere: a file here, or an object elsewhere.
+//! Random access to bytes: a local file, or a remote object.
 //!
-//! Flows in: offsets. Flows out: bytes. What they mean is not known here; nothing is cached.
+//! Flows in: offsets. Flows out: bytes. This module does not interpret or cache them.
 
 use std::fmt::Debug;
 use std::fs::File;
@@ -9,51 +9,51 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Something of known length that can be read at any offset, by many at once.
+/// Bytes of known length that several threads can read at any offset.
 pub trait RandomAccess: Debug + Send + Sync {
-    /// Its name, for messages.
+    /// Returns the name, for messages.
     fn path(&self) -> &Path;
 
-    /// Its length, bytes.
-    fn bytes(&self) -> u64;
+    /// Returns the length, bytes.
+    fn byte_len(&self) -> u64;
 
-    /// Reads from an offset on; fewer bytes than there is space for only at the end.
+    /// Reads from an offset on; returns fewer bytes than `space` holds only at the end.
     ///
     /// # Errors
-    /// The operating system's, or the network's.
+    /// Errors of the operating system or the network.
     fn read_at(&self, space: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// Whether these are not the bytes of the file, but what they were encrypted from.
+    /// Reports whether the bytes are the decrypted content of an encrypted file.
     fn is_decrypted(&self) -> bool {
         false
     }
 
-    /// Bytes to ask for at least where all of it is read, front to back: more than a few where asking takes long.
-    fn bytes_at_a_time(&self) -> usize {
+    /// Returns the minimum bytes of a request in a sequential read of the whole; large where requests are slow.
+    fn preferred_read_bytes(&self) -> usize {
         0
     }
 }
 
-/// A regular file of this machine.
+/// A regular file of this host.
 #[derive(Debug)]
 pub struct LocalFile {
     path: PathBuf,
     file: File,
-    bytes: u64,
+    byte_len: u64,
 }
 
 impl LocalFile {
     /// Opens a file.
     ///
     /// # Errors
-    /// The operating system's; what is no regular file, such as a pipe, is `InvalidInput`.
+    /// Those of the operating system; `InvalidInput` for what is not a regular file, such as a pipe.
     pub fn open(path: &Path) -> io::Result<Self> {
         let file = File::open(path)?;
         let metadata = file.metadata()?;
         if !metadata.is_file() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
         }
-        Ok(Self { path: path.to_owned(), file, bytes: metadata.len() })
+        Ok(Self { path: path.to_owned(), file, byte_len: metadata.len() })
     }
 }
 
@@ -62,8 +62,8 @@ impl RandomAccess for LocalFile {
         &self.path
     }
 
-    fn bytes(&self) -> u64 {
-        self.bytes
+    fn byte_len(&self) -> u64 {
+        self.byte_len
     }
 
     fn read_at(&self, mut space: &mut [u8], mut offset: u64) -> io::Result<usize> {
@@ -83,25 +83,25 @@ impl RandomAccess for LocalFile {
     }
 }
 
-/// All of it, from front to back.
+/// A sequential reader of the whole.
 #[derive(Debug)]
-pub(crate) struct FrontToBack {
+pub(crate) struct SequentialReader {
     source: Arc<dyn RandomAccess>,
-    /// Where the next bytes are.
+    /// Offset of the next byte to fetch.
     offset: u64,
-    /// Bytes at hand: `ahead[ahead_start..]`, those before `offset`.
-    ahead: Vec<u8>,
-    ahead_start: usize,
+    /// Unread bytes, `buffer[buffer_start..]`, which precede `offset`.
+    buffer: Vec<u8>,
+    buffer_start: usize,
 }
 
-impl FrontToBack {
+impl SequentialReader {
     pub(crate) fn new(source: Arc<dyn RandomAccess>) -> Self {
-        Self { source, offset: 0, ahead: Vec::new(), ahead_start: 0 }
+        Self { source, offset: 0, buffer: Vec::new(), buffer_start: 0 }
     }
 
-    /// Its length, bytes.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.source.bytes()
+    /// Returns the length, bytes.
+    pub(crate) fn byte_len(&self) -> u64 {
+        self.source.byte_len()
     }
 
     pub(crate) fn is_decrypted(&self) -> bool {
@@ -109,36 +109,36 @@ impl FrontToBack {
     }
 }
 
-impl Read for FrontToBack {
+impl Read for SequentialReader {
     fn read(&mut self, space: &mut [u8]) -> io::Result<usize> {
-        let at_a_time = self.source.bytes_at_a_time();
-        if self.ahead_start == self.ahead.len() {
+        let at_a_time = self.source.preferred_read_bytes();
+        if self.buffer_start == self.buffer.len() {
             if space.len() >= at_a_time {
                 let count = self.source.read_at(space, self.offset)?;
                 self.offset += count as u64;
                 return Ok(count);
             }
-            self.ahead_start = 0;
-            self.ahead.resize(at_a_time, 0);
-            let read = self.source.read_at(&mut self.ahead, self.offset);
-            self.ahead.truncate(*read.as_ref().unwrap_or(&0));
+            self.buffer_start = 0;
+            self.buffer.resize(at_a_time, 0);
+            let read = self.source.read_at(&mut self.buffer, self.offset);
+            self.buffer.truncate(*read.as_ref().unwrap_or(&0));
             self.offset += read? as u64;
         }
-        let ahead = &self.ahead[self.ahead_start..];
+        let ahead = &self.buffer[self.buffer_start..];
         let count = ahead.len().min(space.len());
         space[..count].copy_from_slice(&ahead[..count]);
-        self.ahead_start += count;
+        self.buffer_start += count;
         Ok(count)
     }
 }
 
-impl Seek for FrontToBack {
+impl Seek for SequentialReader {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         let SeekFrom::Start(offset) = to else {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "only places from the start are gone to"));
         };
-        self.ahead.clear();
-        self.ahead_start = 0;
+        self.buffer.clear();
+        self.buffer_start = 0;
         self.offset = offset;
         Ok(offset)
     }
@@ -150,16 +150,16 @@ mod tests {
 
     use super::*;
 
-    /// Bytes, and which of them were asked for.
+    /// Bytes, and the requests for them: offset and length.
     #[derive(Debug)]
-    struct Asked(Vec<u8>, usize, Mutex<Vec<(u64, usize)>>);
+    struct RequestRecorder(Vec<u8>, usize, Mutex<Vec<(u64, usize)>>);
 
-    impl RandomAccess for Asked {
+    impl RandomAccess for RequestRecorder {
         fn path(&self) -> &Path {
             Path::new("asked")
         }
 
-        fn bytes(&self) -> u64 {
+        fn byte_len(&self) -> u64 {
             self.0.len() as u64
         }
 
@@ -171,17 +171,17 @@ mod tests {
             Ok(count)
         }
 
-        fn bytes_at_a_time(&self) -> usize {
+        fn preferred_read_bytes(&self) -> usize {
             self.1
         }
     }
 
     #[test]
-    fn all_of_it_comes_in_few_questions_from_wherever_it_is_gone_to() {
+    fn a_sequential_reader_reads_all_in_few_requests_from_any_offset() {
         let bytes: Vec<u8> = (0..100).collect();
         for (at_a_time, questions) in [(40, vec![(0, 40), (40, 40), (80, 40), (100, 40)]), (0, vec![(0, 7); 0])] {
-            let asked = Arc::new(Asked(bytes.clone(), at_a_time, Mutex::default()));
-            let mut reader = FrontToBack::new(asked.clone());
+            let recorder = Arc::new(RequestRecorder(bytes.clone(), at_a_time, Mutex::default()));
+            let mut reader = SequentialReader::new(recorder.clone());
             let mut found = Vec::new();
             let mut space = [0; 7];
             loop {
@@ -192,7 +192,7 @@ mod tests {
             }
             assert_eq!(found, bytes);
             if !questions.is_empty() {
-                assert_eq!(*asked.2.lock().unwrap(), questions);
+                assert_eq!(*recorder.2.lock().unwrap(), questions);
             }
             reader.seek(SeekFrom::Start(90)).unwrap();
             found.clear();

@@ -1,25 +1,25 @@
-//! SAM text: lines to packed records, headers, and a reader that hands out lines in chunks.
+//! SAM text: lines to packed records, headers, and a reader that returns several lines at a time.
 //!
 //! Flows in: the lines an aligner prints ([`LineEncoder`]) or a SAM file, plain or compressed ([`Reader`]). Flows out:
-//! packed records (BAM records without `block_size`) and [`Header`]s. An aligner that returns values instead of text has them
-//! packed in the same way ([`RecordValues`]). Printing records as SAM text is not done here.
+//! packed records (BAM records without `block_size`) and [`Header`]s. [`RecordValues`] packs the values of an aligner that
+//! returns them instead of text. This module does not print records as SAM text.
 
 mod bases;
-mod cursor;
-mod encode;
 mod error;
+mod field_cursor;
 mod header;
+mod line_encoder;
 mod reader;
+mod record_values;
 mod tags;
-mod values;
 
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use encode::LineEncoder;
-pub use error::{HeaderError, ReadError, SamError, UnusableHeader};
+pub use error::{FileHeaderError, HeaderError, SamError, SamReadError};
 pub use header::{Header, ReadGroup};
-pub(crate) use reader::format_of;
-pub use reader::{InputFormat, LineChunk, Reader, sniff};
-pub(crate) use tags::append_value;
-pub use values::{RecordValues, append_float_tag, append_integer_tag, append_tags, append_text_tag};
+pub use line_encoder::LineEncoder;
+pub(crate) use reader::detect_format_in_bytes;
+pub use reader::{AlignmentFormat, Reader, SamLines, detect_format};
+pub use record_values::{RecordValues, append_float_tag, append_integer_tag, append_tags, append_text_tag};
+pub(crate) use tags::append_integer_value;

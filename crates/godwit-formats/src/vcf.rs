@@ -1,32 +1,34 @@
-//! VCF and BCF files (VCFv4.4): their header, their records one by one, and columns of them ([`godwit_model::schema::variants`]).
+//! VCF and BCF files (VCFv4.4): their header, their records one by one, and columns of them
+//! ([`godwit_model::schema::variants`]).
 //!
 //! Flows in: VCF, plain, gzip or BGZF, or BCF. Flows out: the [`Header`], a [`Record`] for each line, record batches
-//! ([`Columns`]), and Parquet files of those ([`ParquetFile`]; for
-//! Arrow files see [`crate::columnar::ArrowPart::with_schema`]). Of BGZF also the records of places that an index tells ([`VcfFile`]). Headers are taken as callers write them: whatever bcftools reads is read, so a
-//! missing description, a field defined twice or an unknown line is no reason to stop. What makes a record ambiguous is
-//! refused: too few fields, no position, text that is not UTF-8. Nothing is written as VCF.
+//! ([`VariantBatchBuilder`]), and Parquet files of those ([`VariantParquetWriter`]; for Arrow files see
+//! [`crate::columnar::ArrowFileWriter::with_schema`]). For BGZF also the records at positions from an index ([`VcfFile`]).
+//! Every header that bcftools reads is accepted: a missing description, a field defined twice or an unknown line is not an
+//! error. Ambiguous records are rejected: too few fields, no position, text that is not UTF-8. This module does not write
+//! VCF.
 
+mod batch_builder;
 mod bcf;
-mod columns;
 mod error;
-mod fields;
+mod field_builder;
 mod genotype;
 mod header;
-mod layout;
-mod parquet_file;
+mod indexed_reader;
 mod reader;
 mod record;
-mod stretch;
+mod variant_layout;
+mod variant_parquet_writer;
 
 #[cfg(test)]
 mod tests;
 
-pub use columns::Columns;
+pub use batch_builder::VariantBatchBuilder;
 pub use error::VcfError;
 pub use genotype::Genotype;
 pub use header::{Header, HeaderContig};
-pub use layout::VariantLayout;
-pub use parquet_file::ParquetFile;
+pub use indexed_reader::{IndexedRecords, VcfFile};
 pub use reader::Reader;
 pub use record::Record;
-pub use stretch::{Records, VcfFile};
+pub use variant_layout::VariantLayout;
+pub use variant_parquet_writer::VariantParquetWriter;

@@ -1,7 +1,7 @@
-//! VCF by the line (VCFv4.3): which lines are header, where each record lies, and that nothing else is wrong with its shape.
+//! VCF by the line (VCFv4.3): header lines, the position of each record, and checks of the shape of every line.
 //!
-//! Flows in: the text that a variant caller wrote, in any state. Flows out: [`Header`]s that can be put together, and
-//! [`Record`]s that keep the caller's bytes. Fields beyond place and length are not read here.
+//! Flows in: the text that a variant caller wrote, in any state. Flows out: [`Header`]s that can be merged, and [`Record`]s
+//! that keep the caller's bytes. Fields beyond position and length are not parsed here.
 
 mod error;
 mod header;

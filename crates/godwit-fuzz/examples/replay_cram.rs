@@ -1,16 +1,16 @@
-//! Gives godwit what brought the library down that it decodes CRAM with: each file has to be read, or refused as damaged,
-//! in little memory and time.
+//! Runs godwit on inputs that crashed the library that decodes CRAM: each file must be read, or rejected as damaged, in
+//! little memory and time.
 //!
-//!     replay_cram GODWIT INPUT...     INPUT: what the target `cram` was given
+//!     replay_cram GODWIT INPUT...     INPUT: an input of the target `cram`
 
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
-/// Done, or bad input.
-const FINE: [i32; 2] = [0, 3];
-const SECONDS: f64 = 60.0;
-const KILOBYTES: i64 = 1 << 20;
+/// Success, or bad input.
+const ACCEPTED_EXIT_CODES: [i32; 2] = [0, 3];
+const MAX_SECONDS: f64 = 60.0;
+const MAX_MEMORY_KIB: i64 = 1 << 20;
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);
@@ -33,19 +33,19 @@ fn main() -> ExitCode {
         let output = command.stdin(Stdio::null()).output().expect("godwit can be started");
         let seconds = started.elapsed().as_secs_f64();
         (inputs, slowest) = (inputs + 1, slowest.max(seconds));
-        if !output.status.code().is_some_and(|code| FINE.contains(&code)) || seconds > SECONDS {
+        if !output.status.code().is_some_and(|code| ACCEPTED_EXIT_CODES.contains(&code)) || seconds > MAX_SECONDS {
             failures += 1;
-            let told = String::from_utf8_lossy(&output.stderr);
-            eprintln!("{}: {} after {seconds:.1} s: {}", Path::new(&input).display(), output.status, told.trim());
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            eprintln!("{}: {} after {seconds:.1} s: {}", Path::new(&input).display(), output.status, stderr.trim());
         }
     }
-    let peak = most_memory_of_children();
+    let peak = peak_memory_of_children();
     println!("replay: {inputs} inputs, {failures} failures, slowest {slowest:.2} s, most memory {} MB", peak / 1024);
-    ExitCode::from(u8::from(failures > 0 || peak > KILOBYTES))
+    ExitCode::from(u8::from(failures > 0 || peak > MAX_MEMORY_KIB))
 }
 
-/// Most memory that any process below this one had, in kilobytes.
-fn most_memory_of_children() -> i64 {
+/// Returns the highest memory of any descendant process, kilobytes.
+fn peak_memory_of_children() -> i64 {
     // SAFETY: all-zero is a valid `rusage`, and the call writes to this one only.
     unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();

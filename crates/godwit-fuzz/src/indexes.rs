@@ -5,24 +5,24 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 use godwit_engines::aligner::bwa::fm_index::{self, SampleStride};
-use godwit_engines::aligner::bwa::{IndexKind, IndexState, index_layout, index_state};
+use godwit_engines::aligner::bwa::{IndexKind, IndexState, index_files_state, index_state};
 use godwit_formats::bam::BamFile;
-use godwit_formats::fasta::{Windows, parse_fai};
-use godwit_formats::index::{DataSpread, IndexSummary, RegionIndex};
+use godwit_formats::binning_index::{DataDensity, IndexSummary, RegionIndex};
+use godwit_formats::fasta::{IndexedReader, parse_fai};
 use godwit_formats::random_access::LocalFile;
 use godwit_formats::sam::{Header, LineEncoder};
-use godwit_model::{Region, SpanSet};
+use godwit_model::{IntervalSet, Region};
 use godwit_pipeline::verify;
 
-use crate::alignments::look_at;
-use crate::file::{Scratch, bgzf, parts};
+use crate::alignment_files::read_all_record_fields;
+use crate::input_files::{ScratchDirectory, compress_bgzf, split_parts};
 
-/// Contigs of the BAM file that an index is of.
+/// Number of contigs of the indexed BAM file.
 const CONTIGS: usize = 2;
-/// Most bases of a reference whose index is laid out: the files are as large as the index says.
+/// Maximum bases of a reference whose index is created: the files are as large as the index declares.
 const MAX_BASES: u64 = 1 << 24;
 
-/// A BAM file of three records.
+/// Returns a BAM file of three records.
 fn small_bam() -> &'static [u8] {
     static BAM: OnceLock<Vec<u8>> = OnceLock::new();
     BAM.get_or_init(|| {
@@ -45,50 +45,50 @@ fn small_bam() -> &'static [u8] {
             bytes.extend((record.len() as u32).to_le_bytes());
             bytes.extend(record);
         }
-        bgzf(&bytes)
+        compress_bgzf(&bytes)
     })
 }
 
-/// `.bai`, `.csi` or `.crai`, plain or packed.
+/// Reads `.bai`, `.csi` or `.crai`, plain or compressed.
 pub(crate) fn index(bytes: &[u8]) {
-    let scratch = Scratch::get();
+    let scratch = ScratchDirectory::for_this_thread();
     scratch.write("x.bam", small_bam());
     scratch.write("x.bam.bai", bytes);
     let _ = verify(&scratch.path("x.bam"), 1, &AtomicBool::new(false));
     if let Ok(summary) = IndexSummary::read(&scratch.path("x.bam.bai"), CONTIGS) {
-        assert_eq!(summary.contigs.len(), CONTIGS);
+        assert_eq!(summary.contig_counts.len(), CONTIGS);
     }
-    look_up(&scratch);
-    if let Ok(spread) = DataSpread::read(&scratch.path("x.bam.bai"), &[1_000, 800_000_000]) {
+    query_index(&scratch);
+    if let Ok(spread) = DataDensity::read(&scratch.path("x.bam.bai"), &[1_000, 800_000_000]) {
         assert!((0..CONTIGS).all(|contig| spread.contig_bytes(contig).is_finite()));
-        assert!(spread.bytes(1, 5, u32::MAX) <= spread.contig_bytes(1) * 1.001);
+        assert!(spread.interval_bytes(1, 5, u32::MAX) <= spread.contig_bytes(1) * 1.001);
     }
 }
 
-/// Reads records where the index says they are.
-fn look_up(scratch: &Scratch) {
+/// Reads records at the offsets in the index.
+fn query_index(scratch: &ScratchDirectory) {
     let Ok(index) = RegionIndex::read(&scratch.path("x.bam.bai")) else { return };
     let source = LocalFile::open(&scratch.path("x.bam")).expect("it was written");
     let file = BamFile::open(Arc::new(source)).expect("it is a BAM file");
     for (contig, start, end) in [(0, 0, 1000), (0, 6, 7), (1, 0, Region::OPEN_END), (2, 0, 1)] {
         let chunks = index.chunks(contig, start, end);
         assert!(chunks.is_sorted_by(|one, next| one.1 < next.0), "stretches lie apart, in order");
-        let spans = SpanSet::new([(contig as u32, start, end)]);
-        let mut records = file.records(chunks).overlapping(spans, true);
+        let spans = IntervalSet::new([(contig as u32, start, end)]);
+        let mut records = file.records_in_chunks(chunks).with_intervals(spans, true);
         while let Ok(Some(record)) = records.next_record() {
             assert_eq!(record.contig(), contig as i32);
-            look_at(record);
+            read_all_record_fields(record);
         }
     }
-    let cuts = index.cuts(file.first_record(), file.bytes(), 3);
+    let cuts = index.split_offsets(file.first_record_offset(), file.byte_len(), 3);
     assert!(cuts.len() <= 2 && cuts.is_sorted());
-    let _ = (index.records(), index.last_offset());
+    let _ = (index.record_count(), index.last_compressed_offset());
 }
 
-/// A reference and its `.fai`, `.ann`, `.amb` and `.alt`. The other files of bwa's index get the sizes that go with them.
+/// Reads a reference and its `.fai`, `.ann`, `.amb` and `.alt`. The other files of bwa's index get matching sizes.
 pub(crate) fn reference_index(bytes: &[u8]) {
-    let [fasta, fai, annotation, ambiguity, alternates] = parts(bytes);
-    let scratch = Scratch::get();
+    let [fasta, fai, annotation, ambiguity, alternates] = split_parts(bytes);
+    let scratch = ScratchDirectory::for_this_thread();
     let reference = scratch.write("r.fa", fasta);
     scratch.write("r.fa.ann", annotation);
     scratch.write("r.fa.amb", ambiguity);
@@ -96,14 +96,14 @@ pub(crate) fn reference_index(bytes: &[u8]) {
     let first_field = annotation.split(|byte| *byte == b' ').next().unwrap_or_default();
     let bases = std::str::from_utf8(first_field).ok().and_then(|field| field.parse::<u64>().ok()).unwrap_or_default();
     if bases <= MAX_BASES {
-        lay_out_bulk(&scratch, bases);
+        write_index_files(&scratch, bases);
     }
-    if let Ok(IndexState::Current { genome }) = index_layout(&reference, IndexKind::Bwa) {
+    if let Ok(IndexState::Current { genome }) = index_files_state(&reference, IndexKind::Bwa) {
         let all: u64 = genome.contigs().iter().map(|contig| u64::from(contig.length)).sum();
         assert_eq!(all, bases);
     }
-    let _ = index_layout(&reference, IndexKind::BwaMem3);
-    let _ = fm_index::convert(&reference, SampleStride::EVERY_8, 1, std::io::sink());
+    let _ = index_files_state(&reference, IndexKind::BwaMem3);
+    let _ = fm_index::convert_bwa_index(&reference, SampleStride::EVERY_8, 1, std::io::sink());
     let _ = index_state(&reference, IndexKind::Bwa);
     if let Some(records) = std::str::from_utf8(fai).ok().and_then(parse_fai) {
         let asked = records.iter().enumerate().flat_map(|(at, record)| {
@@ -111,17 +111,17 @@ pub(crate) fn reference_index(bytes: &[u8]) {
             [(at, 0, 3), (at, last / 2, last / 2 + 9), (at, last, record.bases)]
         });
         let asked: Vec<_> = asked.take(100).collect();
-        let Ok(mut windows) = Windows::open(&reference, records.into()) else { return };
+        let Ok(mut windows) = IndexedReader::open(&reference, records.into()) else { return };
         for (contig, start, end) in asked {
-            if let Ok(codes) = windows.codes(contig, start, end) {
+            if let Ok(codes) = windows.base_codes(contig, start, end) {
                 assert!(codes.len() as u64 <= end - start);
             }
         }
     }
 }
 
-/// `.pac`, `.bwt` and `.sa` as bwa 0.7.17 would size them, and bwa-mem3's. All that is in them besides is zeros.
-fn lay_out_bulk(scratch: &Scratch, bases: u64) {
+/// Writes `.pac`, `.bwt` and `.sa` with the sizes of bwa 0.7.17, and bwa-mem3's. Everything else in them is zeros.
+fn write_index_files(scratch: &ScratchDirectory, bases: u64) {
     let both = 2 * bases;
     let words = |numbers: &[u64]| numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>();
     let sized = |name: &str, head: &[u8], bytes: u64| {

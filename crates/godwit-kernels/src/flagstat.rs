@@ -6,27 +6,27 @@ use godwit_model::{RawRecord, flags};
 use serde::{Deserialize, Serialize};
 
 /// Counts of records that passed (index 0) and failed (index 1) the vendor's quality checks.
-type Counts = [u64; 2];
+type PassFailCounts = [u64; 2];
 
 /// The counts of `samtools flagstat`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Flagstat {
-    total: Counts,
-    primary: Counts,
-    secondary: Counts,
-    supplementary: Counts,
-    duplicates: Counts,
-    primary_duplicates: Counts,
-    mapped: Counts,
-    primary_mapped: Counts,
-    paired: Counts,
-    read1: Counts,
-    read2: Counts,
-    properly_paired: Counts,
-    both_mapped: Counts,
-    singletons: Counts,
-    other_contig: Counts,
-    other_contig_mapq5: Counts,
+    total: PassFailCounts,
+    primary: PassFailCounts,
+    secondary: PassFailCounts,
+    supplementary: PassFailCounts,
+    duplicates: PassFailCounts,
+    primary_duplicates: PassFailCounts,
+    mapped: PassFailCounts,
+    primary_mapped: PassFailCounts,
+    paired: PassFailCounts,
+    read1: PassFailCounts,
+    read2: PassFailCounts,
+    properly_paired: PassFailCounts,
+    both_mapped: PassFailCounts,
+    singletons: PassFailCounts,
+    other_contig: PassFailCounts,
+    other_contig_mapq5: PassFailCounts,
 }
 
 impl Flagstat {
@@ -68,14 +68,14 @@ impl Flagstat {
 
     /// Adds the counts of another part of the file.
     pub fn merge(&mut self, other: &Self) {
-        let mut mine = self.all_mut();
-        for (mine, theirs) in mine.iter_mut().zip(other.clone().all_mut()) {
+        let mut mine = self.counts_mut();
+        for (mine, theirs) in mine.iter_mut().zip(other.clone().counts_mut()) {
             mine[0] += theirs[0];
             mine[1] += theirs[1];
         }
     }
 
-    fn all_mut(&mut self) -> [&mut Counts; 16] {
+    fn counts_mut(&mut self) -> [&mut PassFailCounts; 16] {
         [
             &mut self.total,
             &mut self.primary,
@@ -96,25 +96,25 @@ impl Flagstat {
         ]
     }
 
-    /// Records counted.
+    /// Returns the number of records.
     pub fn records(&self) -> u64 {
         self.total[0] + self.total[1]
     }
 
-    /// Records marked as duplicates.
+    /// Returns the number of records marked as duplicates.
     pub fn duplicates(&self) -> u64 {
         self.duplicates[0] + self.duplicates[1]
     }
 }
 
-/// A count as a percentage of another, `N/A` of nothing.
+/// Formats a count as a percentage of another one; `N/A` if the other one is 0.
 fn percent(part: u64, whole: u64) -> String {
     if whole == 0 { "N/A".into() } else { format!("{:.2}%", f64::from(part as f32 / whole as f32) * 100.0) }
 }
 
 impl fmt::Display for Flagstat {
     fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
-        let mut line = |counts: &Counts, text: &str, of: Option<&Counts>| {
+        let mut line = |counts: &PassFailCounts, text: &str, of: Option<&PassFailCounts>| {
             write!(out, "{} + {} {text}", counts[0], counts[1])?;
             match of {
                 Some(whole) => {

@@ -1,9 +1,9 @@
-//! What can go wrong in such a program. Errors of the library itself end the process inside it.
+//! Errors of the alignment programs. Errors of the library itself end the process inside it.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use godwit_engines::aligner::protocol::{EXIT_USAGE, ProtocolError, error_line};
+use godwit_engines::aligner::stream_metadata::{EXIT_USAGE, ProtocolError, error_line};
 use godwit_engines::stream::StreamError;
 use godwit_formats::sam::SamError;
 use godwit_model::{BlockId, GenomeError};
@@ -11,117 +11,117 @@ use godwit_model::{BlockId, GenomeError};
 /// An error that ends the program.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The command line is wrong.
+    /// The command line is invalid.
     #[error("{message}")]
     Usage {
-        /// What is wrong and what is right.
+        /// The defect and the correct form.
         message: String,
     },
-    /// The processor lacks what the library needs.
+    /// The processor lacks a feature that the library needs.
     #[error("{problem}")]
-    Machine {
+    UnsupportedProcessor {
         /// The missing feature and the alternative.
         problem: String,
     },
     /// The index cannot be loaded.
     #[error("cannot load the index of {}: {problem}", .reference.display())]
-    Load {
-        /// The reference.
+    LoadIndex {
+        /// Path of the reference.
         reference: PathBuf,
         /// The defect of the index.
         problem: String,
     },
     /// The library could not align a block.
     #[error("block {} of lane {} cannot be aligned: {problem}", .id.ordinal, .id.lane)]
-    Align {
-        /// The block.
+    AlignBlock {
+        /// Id of the block.
         id: BlockId,
         /// The library's message.
         problem: String,
     },
-    /// The input is no stream of reads.
+    /// The input is not a stream of reads.
     #[error("the input on stdin is broken: {source}")]
     Input {
-        /// What is wrong.
+        /// The defect.
         #[from]
         source: StreamError,
     },
-    /// A stream says something that makes no sense.
+    /// The metadata of a stream are invalid.
     #[error("the input on stdin is broken: {source}")]
     Protocol {
-        /// What is wrong.
+        /// The defect.
         #[from]
         source: ProtocolError,
     },
-    /// A read that the library cannot take.
+    /// A read that the library cannot process.
     #[error("read {index} of a block cannot be aligned: {problem}")]
-    Read {
+    InvalidRead {
         /// 0-based index within the block.
         index: usize,
-        /// What is wrong with it.
+        /// The defect.
         problem: &'static str,
     },
-    /// A block that the library cannot take.
+    /// A block that the library cannot process.
     #[error("block {} of lane {} cannot be aligned: {problem}", .id.ordinal, .id.lane)]
-    Block {
-        /// The block.
+    InvalidBlock {
+        /// Id of the block.
         id: BlockId,
-        /// What is wrong with it.
+        /// The defect.
         problem: &'static str,
     },
-    /// An answer of the engine's that is no record.
+    /// The engine returned an invalid record.
     #[error("the engine's answer for read {index} of block {} of lane {} is not a BAM record: {source}", .id.ordinal, .id.lane)]
-    Record {
-        /// The block.
+    InvalidRecord {
+        /// Id of the block.
         id: BlockId,
         /// 0-based index of the read within it.
         index: usize,
-        /// Why not.
+        /// The defect.
         #[source]
         source: SamError,
     },
-    /// The contigs of the index make no genome.
+    /// The contigs of the index are not a valid genome.
     #[error(transparent)]
     Genome(#[from] GenomeError),
     /// The reference cannot be read.
     #[error("cannot read {}: {source}", .path.display())]
     Reference {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The error of the system.
+        /// The I/O error.
         #[source]
         source: std::io::Error,
     },
     /// The library could not write the index, and printed the reason.
     #[error("{engine} could not write an index of {} (status {status})", .reference.display())]
-    Index {
-        /// The engine.
+    BuildIndex {
+        /// Name of the engine.
         engine: &'static str,
-        /// The reference.
+        /// Path of the reference.
         reference: PathBuf,
         /// Status that the library returned.
         status: i32,
     },
-    /// Nobody reads the answers any more, or the pipe failed.
+    /// The reader of the records has exited, or the pipe failed.
     #[error("cannot write to stdout: {source}")]
     Output {
-        /// The system's answer.
+        /// The I/O error.
         #[from]
         source: std::io::Error,
     },
 }
 
 impl Error {
-    /// Says it on stderr, unless whoever would care has gone, and tells the exit code: 2 for wrong usage, else 1.
+    /// Prints the error on stderr, except for a closed stdout, and returns the exit code: 2 for wrong usage, else 1.
     pub fn report(&self, program: &str) -> u8 {
-        let reader_gone = matches!(self, Self::Output { source } if source.kind() == std::io::ErrorKind::BrokenPipe);
-        if !reader_gone {
+        let is_broken_pipe = matches!(self, Self::Output { source } if source.kind() == std::io::ErrorKind::BrokenPipe);
+        if !is_broken_pipe {
             eprintln!("{}", error_line(program, &self.to_string()));
         }
         if matches!(self, Self::Usage { .. }) { EXIT_USAGE } else { 1 }
     }
 
-    /// As [`report`](Self::report), for `main`.
+    /// Does the same as [`report`](Self::report), for `main`.
     pub fn exit_code(&self, program: &str) -> ExitCode {
         ExitCode::from(self.report(program))
     }

@@ -1,96 +1,98 @@
-//! The options of `bwa mem` 0.7.17, read as its `main_mem` (fastmap.c) reads them; every program takes the same.
+//! The options of `bwa mem` 0.7.17, parsed as its `main_mem` (fastmap.c) does; every program accepts the same.
 //!
-//! Two differences: a number that is none is refused where bwa takes what `atoi` makes of it, and what godwit sets itself is
-//! refused with a word of where to set it.
+//! Two differences: an invalid number is rejected where bwa takes the result of `atoi`, and options that godwit sets itself
+//! are rejected with the godwit option to use.
 
+use crate::bwa_structs::{BwaMemOptions, InsertSizeDistribution, mem_flags};
 use crate::error::Error;
-use crate::layout::{InsertSizes, MemOptions, mem_flags};
 
-/// How to align.
+/// The options of an alignment.
 #[derive(Clone, Debug)]
 pub struct AlignmentOptions {
-    /// What `mem_process_seqs` takes; `MEM_F_PE` is set per block.
-    pub mem: MemOptions,
-    /// `-I`: insert sizes of FF, FR, RF and RR given instead of inferred.
-    pub insert_sizes: Option<[InsertSizes; 4]>,
+    /// The options for `mem_process_seqs`; `MEM_F_PE` is set per block.
+    pub mem: BwaMemOptions,
+    /// `-I`: insert sizes of FF, FR, RF and RR, if given and not inferred.
+    pub insert_sizes: Option<[InsertSizeDistribution; 4]>,
     /// `-C`: append the comment of the read to its lines.
     pub keep_comments: bool,
-    /// `-x`, applied already.
+    /// `-x`, already applied.
     pub preset: Option<String>,
-    /// `-j`: treat alternate contigs as all others.
+    /// `-j`: treat alternate contigs as primary ones.
     pub ignore_alternates: bool,
 }
 
-/// Which options were given, of those that presets (`-x`) and scaling (`-A`) leave alone then.
+/// The explicitly given options among those that presets (`-x`) and scaling (`-A`) change otherwise.
 #[derive(Default)]
-struct Given {
+struct ExplicitOptions {
     preset: Option<String>,
-    letters: Vec<u8>,
+    option_letters: Vec<u8>,
 }
 
-impl Given {
-    fn has(&self, letter: u8) -> bool {
-        self.letters.contains(&letter)
+impl ExplicitOptions {
+    fn contains(&self, letter: u8) -> bool {
+        self.option_letters.contains(&letter)
     }
 }
 
-/// Letters that stand alone.
-const FLAGS: &[u8] = b"5qaMCSPVYj";
+/// Letters without a value.
+const FLAG_LETTERS: &[u8] = b"5qaMCSPVYj";
 /// Letters with a value.
-const VALUES: &[u8] = b"kcsrABOEUwLdTQDmINWxGhyX";
+const VALUE_LETTERS: &[u8] = b"kcsrABOEUwLdTQDmINWxGhyX";
 
 impl AlignmentOptions {
-    /// Threads that align, at least 1.
+    /// Returns the number of aligning threads, at least 1.
     pub fn threads(&self) -> usize {
         usize::try_from(self.mem.n_threads).unwrap_or(1).max(1)
     }
 
-    /// Options from arguments as `["-M", "-k", "19"]`; letters may be joined and values attached, as getopt has it.
+    /// Parses arguments as `["-M", "-k", "19"]`; letters may be joined and values attached, as in getopt.
     ///
     /// # Errors
-    /// [`Error::Usage`] naming the argument.
+    /// [`Error::Usage`] with the argument.
     pub fn parse(arguments: &[String], threads: usize) -> Result<Self, Error> {
         let mut options = Self {
-            mem: MemOptions::default(),
+            mem: BwaMemOptions::default(),
             insert_sizes: None,
             keep_comments: false,
             preset: None,
             ignore_alternates: false,
         };
         options.mem.n_threads = i32::try_from(threads).unwrap_or(i32::MAX).max(1);
-        let mut given = Given::default();
+        let mut explicit = ExplicitOptions::default();
         let mut arguments = arguments.iter();
         while let Some(argument) = arguments.next() {
             let letters = argument.strip_prefix('-').filter(|letters| !letters.is_empty() && *letters != "-");
             let Some(letters) = letters else {
-                return Err(usage(format!("{argument:?} is not an option of bwa mem; the reads are given by --reads")));
+                return Err(usage_error(format!(
+                    "{argument:?} is not an option of bwa mem; the reads are given by --reads"
+                )));
             };
             for (at, letter) in letters.char_indices() {
                 let letter = u8::try_from(letter).unwrap_or_default();
-                if FLAGS.contains(&letter) {
+                if FLAG_LETTERS.contains(&letter) {
                     options.set_flag(letter);
                     continue;
                 }
-                if !VALUES.contains(&letter) {
-                    return Err(refusal(argument, letter));
+                if !VALUE_LETTERS.contains(&letter) {
+                    return Err(unsupported_option_error(argument, letter));
                 }
                 let attached = &letters[at + 1..];
                 let value = if attached.is_empty() { arguments.next().map(String::as_str) } else { Some(attached) };
                 let Some(value) = value else {
-                    return Err(usage(format!("bwa mem option -{} needs a value", char::from(letter))));
+                    return Err(usage_error(format!("bwa mem option -{} needs a value", char::from(letter))));
                 };
-                options.set_value(letter, value, &mut given)?;
-                given.letters.push(letter);
+                options.set_value(letter, value, &mut explicit)?;
+                explicit.option_letters.push(letter);
                 break;
             }
         }
-        match &given.preset {
-            Some(preset) => options.apply_preset(preset, &given)?,
-            None if given.has(b'A') => options.scale(&given),
+        match &explicit.preset {
+            Some(preset) => options.apply_preset(preset, &explicit)?,
+            None if explicit.contains(b'A') => options.scale_scores(&explicit),
             None => {}
         }
         options.mem.fill_matrix();
-        options.preset = given.preset;
+        options.preset = explicit.preset;
         Ok(options)
     }
 
@@ -113,11 +115,11 @@ impl AlignmentOptions {
         };
     }
 
-    fn set_value(&mut self, letter: u8, value: &str, given: &mut Given) -> Result<(), Error> {
+    fn set_value(&mut self, letter: u8, value: &str, explicit: &mut ExplicitOptions) -> Result<(), Error> {
         let mem = &mut self.mem;
-        let int = || number::<i32>(letter, value);
-        // bwa reads a double and keeps a float.
-        let float = || number::<f64>(letter, value).map(|number| number as f32);
+        let int = || parse_number::<i32>(letter, value);
+        // bwa parses a double and stores a float.
+        let float = || parse_number::<f64>(letter, value).map(|number| number as f32);
         match letter {
             b'k' => mem.min_seed_len = int()?,
             b'w' => mem.w = int()?,
@@ -132,7 +134,7 @@ impl AlignmentOptions {
             b'G' => mem.max_chain_gap = int()?,
             b'N' => mem.max_chain_extend = int()?,
             b'W' => mem.min_chain_weight = int()?,
-            b'y' => mem.max_mem_intv = number::<i64>(letter, value)? as u64,
+            b'y' => mem.max_mem_intv = parse_number::<i64>(letter, value)? as u64,
             b'r' => mem.split_factor = float()?,
             b'D' => mem.drop_ratio = float()?,
             b'X' => mem.mask_level = float()?,
@@ -141,21 +143,21 @@ impl AlignmentOptions {
                 mem.mapq_coef_len = length as f32;
                 mem.mapq_coef_fac = if length > 0 { f64::from(mem.mapq_coef_len).ln() as i32 } else { 0 };
             }
-            b'h' => (mem.max_xa_hits, mem.max_xa_hits_alt) = pair(letter, value)?,
-            b'O' => (mem.o_del, mem.o_ins) = pair(letter, value)?,
-            b'E' => (mem.e_del, mem.e_ins) = pair(letter, value)?,
-            b'L' => (mem.pen_clip5, mem.pen_clip3) = pair(letter, value)?,
-            b'I' => self.insert_sizes = Some(insert_sizes(value)?),
-            _ => given.preset = Some(value.to_owned()),
+            b'h' => (mem.max_xa_hits, mem.max_xa_hits_alt) = parse_integer_pair(letter, value)?,
+            b'O' => (mem.o_del, mem.o_ins) = parse_integer_pair(letter, value)?,
+            b'E' => (mem.e_del, mem.e_ins) = parse_integer_pair(letter, value)?,
+            b'L' => (mem.pen_clip5, mem.pen_clip3) = parse_integer_pair(letter, value)?,
+            b'I' => self.insert_sizes = Some(parse_insert_sizes(value)?),
+            _ => explicit.preset = Some(value.to_owned()),
         }
         Ok(())
     }
 
-    /// `-x`: settings for a kind of reads, where not given themselves. Scaling by `-A` is off then.
-    fn apply_preset(&mut self, preset: &str, given: &Given) -> Result<(), Error> {
+    /// Applies `-x`: settings for a kind of reads, except explicit ones. Scaling by `-A` is then off.
+    fn apply_preset(&mut self, preset: &str, explicit: &ExplicitOptions) -> Result<(), Error> {
         let mem = &mut self.mem;
         let unless = |letter: u8, field: &mut i32, value: i32| {
-            if !given.has(letter) {
+            if !explicit.contains(letter) {
                 *field = value;
             }
         };
@@ -164,7 +166,7 @@ impl AlignmentOptions {
             "pacbio" | "pbref" | "ont2d" => (1, Some(1), 1, 0),
             _ => {
                 let message = format!("bwa mem option -x {preset:?} is not one of pacbio, ont2d and intractg");
-                return Err(usage(message));
+                return Err(usage_error(message));
             }
         };
         unless(b'O', &mut mem.o_del, open);
@@ -175,7 +177,7 @@ impl AlignmentOptions {
         let Some(extend) = extend else { return Ok(()) };
         unless(b'E', &mut mem.e_del, extend);
         unless(b'E', &mut mem.e_ins, extend);
-        if !given.has(b'r') {
+        if !explicit.contains(b'r') {
             mem.split_factor = 10.0;
         }
         let (chain_weight, seed) = if preset == "ont2d" { (20, 14) } else { (40, 17) };
@@ -184,8 +186,8 @@ impl AlignmentOptions {
         Ok(())
     }
 
-    /// `-A`: scales the other scores with the match score, where not given themselves (`update_a`).
-    fn scale(&mut self, given: &Given) {
+    /// Applies `-A`: scales the other scores with the match score, except explicit ones (`update_a`).
+    fn scale_scores(&mut self, explicit: &ExplicitOptions) {
         let mem = &mut self.mem;
         let factor = mem.a;
         let fields = [
@@ -201,18 +203,18 @@ impl AlignmentOptions {
             (b'U', &mut mem.pen_unpaired),
         ];
         for (letter, field) in fields {
-            if !given.has(letter) {
+            if !explicit.contains(letter) {
                 *field = field.saturating_mul(factor);
             }
         }
     }
 }
 
-fn usage(message: String) -> Error {
+fn usage_error(message: String) -> Error {
     Error::Usage { message }
 }
 
-fn refusal(argument: &str, letter: u8) -> Error {
+fn unsupported_option_error(argument: &str, letter: u8) -> Error {
     let instead = match letter {
         b't' => "threads are set by --threads",
         b'K' => "batches are set by --block-bases",
@@ -222,28 +224,31 @@ fn refusal(argument: &str, letter: u8) -> Error {
         b'o' | b'f' => "the output is set by --out",
         b'v' => "godwit keeps bwa's warnings and errors",
         b'1' => "reading and writing have threads of their own",
-        _ => return usage(format!("bwa mem has no option {argument:?}")),
+        _ => return usage_error(format!("bwa mem has no option {argument:?}")),
     };
-    usage(format!("bwa mem option -{} cannot be passed on: {instead}", char::from(letter)))
+    usage_error(format!("bwa mem option -{} cannot be passed on: {instead}", char::from(letter)))
 }
 
-fn number<T: std::str::FromStr>(letter: u8, value: &str) -> Result<T, Error> {
+fn parse_number<T: std::str::FromStr>(letter: u8, value: &str) -> Result<T, Error> {
     let bad = || {
-        usage(format!("bwa mem option -{} has the value {value:?}, which is not a number in range", char::from(letter)))
+        usage_error(format!(
+            "bwa mem option -{} has the value {value:?}, which is not a number in range",
+            char::from(letter)
+        ))
     };
     value.trim_start().parse().map_err(|_| bad())
 }
 
-/// `INT[,INT]`: the second is the first where absent. As bwa, any punctuation separates them.
-fn pair(letter: u8, value: &str) -> Result<(i32, i32), Error> {
-    let values = list(letter, value, 2)?;
-    let first = number(letter, values[0])?;
-    let second = values.get(1).map_or(Ok(first), |second| number(letter, second))?;
+/// Parses `INT[,INT]`: the second defaults to the first. As in bwa, any punctuation separates them.
+fn parse_integer_pair(letter: u8, value: &str) -> Result<(i32, i32), Error> {
+    let values = split_values(letter, value, 2)?;
+    let first = parse_number(letter, values[0])?;
+    let second = values.get(1).map_or(Ok(first), |second| parse_number(letter, second))?;
     Ok((first, second))
 }
 
-/// Values separated by a punctuation mark before a digit, as in `300.5,20`: a point followed by a digit belongs to its number.
-fn list(letter: u8, value: &str, most: usize) -> Result<Vec<&str>, Error> {
+/// Splits values at a punctuation mark before a digit, as in `300.5,20`: a point followed by a digit belongs to its number.
+fn split_values(letter: u8, value: &str, max_values: usize) -> Result<Vec<&str>, Error> {
     let separator = |at: &(usize, u8)| {
         let next_is_digit = value.as_bytes().get(at.0 + 1).is_some_and(u8::is_ascii_digit);
         at.0 > 0 && at.1.is_ascii_punctuation() && at.1 != b'.' && next_is_digit
@@ -255,26 +260,28 @@ fn list(letter: u8, value: &str, most: usize) -> Result<Vec<&str>, Error> {
         start = at + 1;
     }
     values.push(&value[start..]);
-    if values.len() > most {
-        return Err(usage(format!(
-            "bwa mem option -{} takes at most {most} values, not {value:?}",
+    if values.len() > max_values {
+        return Err(usage_error(format!(
+            "bwa mem option -{} takes at most {max_values} values, not {value:?}",
             char::from(letter)
         )));
     }
     Ok(values)
 }
 
-/// `-I MEAN[,DEVIATION[,MAX[,MIN]]]`: forward-reverse pairs only.
-fn insert_sizes(value: &str) -> Result<[InsertSizes; 4], Error> {
-    let values =
-        list(b'I', value, 4)?.into_iter().map(|value| number::<f64>(b'I', value)).collect::<Result<Vec<_>, _>>()?;
+/// Parses `-I MEAN[,DEVIATION[,MAX[,MIN]]]`: forward-reverse pairs only.
+fn parse_insert_sizes(value: &str) -> Result<[InsertSizeDistribution; 4], Error> {
+    let values = split_values(b'I', value, 4)?
+        .into_iter()
+        .map(|value| parse_number::<f64>(b'I', value))
+        .collect::<Result<Vec<_>, _>>()?;
     let mean = values[0];
-    let deviation = values.get(1).copied().unwrap_or(mean * 0.1);
+    let standard_deviation = values.get(1).copied().unwrap_or(mean * 0.1);
     let round = |length: f64| (length + 0.499) as i32;
-    let low = values.get(3).map_or(((mean - 4.0 * deviation + 0.499) as i32).max(1), |low| round(*low));
-    let high = values.get(2).map_or((mean + 4.0 * deviation + 0.499) as i32, |high| round(*high));
-    let none = InsertSizes { low: 0, high: 0, failed: 1, mean: 0.0, deviation: 0.0 };
-    Ok([none, InsertSizes { low, high, failed: 0, mean, deviation }, none, none])
+    let low = values.get(3).map_or(((mean - 4.0 * standard_deviation + 0.499) as i32).max(1), |low| round(*low));
+    let high = values.get(2).map_or((mean + 4.0 * standard_deviation + 0.499) as i32, |high| round(*high));
+    let none = InsertSizeDistribution { low: 0, high: 0, failed: 1, mean: 0.0, standard_deviation: 0.0 };
+    Ok([none, InsertSizeDistribution { low, high, failed: 0, mean, standard_deviation }, none, none])
 }
 
 #[cfg(test)]

@@ -1,25 +1,25 @@
-//! The command line of such a program.
+//! The command line of the alignment programs.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::error::Error;
-use crate::{MemLibrary, align, c_path, options};
+use crate::{MemLibrary, align_command, options, path_to_c_string};
 
-/// The program: `index`, `align`, `check`, `--version`, `--help`. All of `main`.
+/// Runs the program: `index`, `align`, `check`, `--version`, `--help`. It is all of `main`.
 pub fn run_program<L: MemLibrary>() -> ExitCode {
     let arguments: Vec<String> = match std::env::args_os().skip(1).map(|word| word.into_string()).collect() {
         Ok(arguments) => arguments,
-        Err(word) => return usage(format!("the argument {word:?} is not UTF-8")).exit_code(L::PROGRAM),
+        Err(word) => return usage_error(format!("the argument {word:?} is not UTF-8")).exit_code(L::PROGRAM),
     };
-    match run::<L>(&arguments) {
+    match run_subcommand::<L>(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => error.exit_code(L::PROGRAM),
     }
 }
 
-fn help<L: MemLibrary>() -> String {
+fn help_text<L: MemLibrary>() -> String {
     let (program, engine) = (L::PROGRAM, L::ENGINE);
     let index = if L::BUILD_INDEX.is_some() {
         format!(
@@ -45,8 +45,8 @@ example:
     )
 }
 
-fn run<L: MemLibrary>(arguments: &[String]) -> Result<(), Error> {
-    L::prepare().map_err(|problem| Error::Machine { problem })?;
+fn run_subcommand<L: MemLibrary>(arguments: &[String]) -> Result<(), Error> {
+    L::prepare_process().map_err(|problem| Error::UnsupportedProcessor { problem })?;
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words[..] {
         ["--version" | "-V"] => {
@@ -54,54 +54,58 @@ fn run<L: MemLibrary>(arguments: &[String]) -> Result<(), Error> {
             Ok(())
         }
         ["--help" | "-h" | "help"] => {
-            println!("{}", help::<L>());
+            println!("{}", help_text::<L>());
             Ok(())
         }
         ["index", reference, prefix] => build_index::<L>(reference.as_ref(), prefix.as_ref()),
-        ["check", "--", ..] => check::<L>(&arguments[2..]),
-        ["align", ..] => align::run::<L>(&align_arguments::<L>(&arguments[1..])?),
-        _ => Err(usage(format!("expected a command that {} --help lists", L::PROGRAM))),
+        ["check", "--", ..] => check_options::<L>(&arguments[2..]),
+        ["align", ..] => align_command::run_align::<L>(&parse_align_arguments::<L>(&arguments[1..])?),
+        _ => Err(usage_error(format!("expected a command that {} --help lists", L::PROGRAM))),
     }
 }
 
 fn build_index<L: MemLibrary>(reference: &Path, prefix: &Path) -> Result<(), Error> {
-    let build = L::BUILD_INDEX.ok_or_else(|| usage(format!("{} makes no index; run godwit index", L::PROGRAM)))?;
+    let build =
+        L::BUILD_INDEX.ok_or_else(|| usage_error(format!("{} makes no index; run godwit index", L::PROGRAM)))?;
     File::open(reference).map_err(|source| Error::Reference { path: reference.to_owned(), source })?;
-    let problem = |status| Error::Index { engine: L::ENGINE, reference: reference.to_owned(), status };
-    build(&c_path(reference)?, &c_path(prefix)?).map_err(problem)
+    let problem = |status| Error::BuildIndex { engine: L::ENGINE, reference: reference.to_owned(), status };
+    build(&path_to_c_string(reference)?, &path_to_c_string(prefix)?).map_err(problem)
 }
 
-fn align_arguments<L: MemLibrary>(arguments: &[String]) -> Result<align::Arguments, Error> {
+fn parse_align_arguments<L: MemLibrary>(arguments: &[String]) -> Result<align_command::AlignArguments, Error> {
     let (mut reference, mut threads, mut share_index, mut mem_options) = (None, 1, false, Vec::new());
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
-        let mut value = || words.next().ok_or_else(|| usage(format!("{word} needs a value")));
+        let mut value = || words.next().ok_or_else(|| usage_error(format!("{word} needs a value")));
         match word.as_str() {
             "--reference" => reference = Some(PathBuf::from(value()?)),
             "--threads" => {
                 let count = value()?;
                 let parsed = count.parse().ok().filter(|threads| *threads > 0);
-                threads = parsed.ok_or_else(|| usage(format!("--threads is {count:?}, not a positive number")))?;
+                threads =
+                    parsed.ok_or_else(|| usage_error(format!("--threads is {count:?}, not a positive number")))?;
             }
             "--share-index" => share_index = true,
             "--" => {
                 mem_options = words.as_slice().to_vec();
                 break;
             }
-            other => return Err(usage(format!("unexpected argument {other:?}; options of bwa mem come after --"))),
+            other => {
+                return Err(usage_error(format!("unexpected argument {other:?}; options of bwa mem come after --")));
+            }
         }
     }
-    let reference = reference.ok_or_else(|| usage("align needs --reference".into()))?;
+    let reference = reference.ok_or_else(|| usage_error("align needs --reference".into()))?;
     let options = options::AlignmentOptions::parse(&mem_options, threads)?;
-    L::check(&options).map_err(usage)?;
-    Ok(align::Arguments { reference, share_index, options })
+    L::check_options(&options).map_err(usage_error)?;
+    Ok(align_command::AlignArguments { reference, share_index, options })
 }
 
-fn check<L: MemLibrary>(mem_options: &[String]) -> Result<(), Error> {
+fn check_options<L: MemLibrary>(mem_options: &[String]) -> Result<(), Error> {
     let options = options::AlignmentOptions::parse(mem_options, 1)?;
-    L::check(&options).map_err(usage)
+    L::check_options(&options).map_err(usage_error)
 }
 
-fn usage(message: String) -> Error {
+fn usage_error(message: String) -> Error {
     Error::Usage { message }
 }

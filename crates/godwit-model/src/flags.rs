@@ -24,5 +24,5 @@ pub const QC_FAIL: u16 = 0x200;
 pub const DUPLICATE: u16 = 0x400;
 /// A supplementary alignment.
 pub const SUPPLEMENTARY: u16 = 0x800;
-/// Neither secondary nor supplementary marks a record as the primary one of its read.
+/// Both bits that a primary record has unset.
 pub const NOT_PRIMARY: u16 = SECONDARY | SUPPLEMENTARY;

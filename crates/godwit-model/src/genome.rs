@@ -11,7 +11,7 @@ pub struct Contig {
     pub name: String,
     /// `LN`, bases.
     pub length: u32,
-    /// Listed in the reference's `.alt` file: bwa treats it as an alternate haplotype (`AH:*`).
+    /// True if the contig is in the reference's `.alt` file: bwa treats it as an alternate haplotype (`AH:*`).
     pub alternate: bool,
 }
 
@@ -22,19 +22,19 @@ pub struct Genome {
     by_name: HashMap<String, u32>,
 }
 
-/// Why a list of contigs is not a genome.
+/// An invalid list of contigs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GenomeError {
-    /// Two contigs share a name, so records could not be told apart.
+    /// Two contigs share a name, so their records would be indistinguishable.
     #[error("contig name {name} appears twice in the reference; rename one of them")]
     DuplicateContig {
-        /// The name.
+        /// The shared name.
         name: String,
     },
 }
 
 impl Genome {
-    /// A genome from contigs in order.
+    /// Creates a genome from contigs in `@SQ` order.
     ///
     /// # Errors
     /// [`GenomeError::DuplicateContig`] when two contigs share a name.
@@ -48,23 +48,23 @@ impl Genome {
         Ok(Self { contigs, by_name })
     }
 
-    /// All contigs in order.
+    /// Returns all contigs in order.
     pub fn contigs(&self) -> &[Contig] {
         &self.contigs
     }
 
-    /// The contig of that name.
-    pub fn find(&self, name: &str) -> Option<ContigId> {
+    /// Returns the id of the contig with this name.
+    pub fn contig_id(&self, name: &str) -> Option<ContigId> {
         self.by_name.get(name).copied().map(ContigId)
     }
 
-    /// The contig with that index.
+    /// Returns the contig with this id.
     pub fn contig(&self, id: ContigId) -> Option<&Contig> {
         self.contigs.get(id.0 as usize)
     }
 
-    /// Number of bases of all contigs together.
-    pub fn bases(&self) -> u64 {
+    /// Returns the total number of bases of all contigs.
+    pub fn total_bases(&self) -> u64 {
         self.contigs.iter().map(|contig| u64::from(contig.length)).sum()
     }
 }
@@ -86,8 +86,8 @@ mod tests {
     #[test]
     fn contigs_are_found_by_name() {
         let genome = Genome::new(vec![contig("a"), contig("b")]).unwrap();
-        assert_eq!(genome.find("b"), Some(ContigId(1)));
-        assert_eq!(genome.find("c"), None);
-        assert_eq!(genome.bases(), 20);
+        assert_eq!(genome.contig_id("b"), Some(ContigId(1)));
+        assert_eq!(genome.contig_id("c"), None);
+        assert_eq!(genome.total_bases(), 20);
     }
 }

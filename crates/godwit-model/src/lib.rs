@@ -1,14 +1,14 @@
-//! The nouns of godwit and every Arrow schema that crosses a process or crate border.
+//! The data model of godwit, and every Arrow schema that crosses a process or crate border.
 //!
 //! No I/O, no async, no threads: everything here is a value. Positions are 0-based and half-open
-//! ([`Locus`], [`Span`]); 1-based numbers exist only where text is read or printed.
+//! ([`Locus`], [`Interval`]); 1-based numbers exist only where text is read or printed.
 
 mod block;
-mod causes;
+mod error_causes;
 pub mod flags;
 mod genome;
+mod interval;
 pub mod ipc;
-mod nearest;
 pub mod panics;
 mod partition;
 mod pattern;
@@ -18,18 +18,18 @@ mod region;
 pub mod region_grid;
 pub mod schema;
 mod signature;
-mod span;
+mod suggestion;
 
 pub use block::{BlockId, RecordId};
-pub use causes::{is_system_failure, with_causes};
+pub use error_causes::{is_system_failure, message_with_causes};
 pub use genome::{Contig, Genome, GenomeError};
-pub use nearest::{nearest, suggestion};
+pub use interval::{ContigId, Interval, Locus};
 pub use partition::{PartitionId, PartitionPlan};
-pub use pattern::{Pattern, PatternError};
+pub use pattern::{GlobPattern, GlobPatternError};
 pub use ploidy::{PloidyError, PloidyTable};
-pub use record::{BASE_LETTERS, CigarOp, RawRecord, RecordError, SortKey, Tag, packed_tags, reg2bin};
-pub use region::{Region, RegionError, SpanSet};
+pub use record::{BASE_LETTERS, CigarOp, RawRecord, RecordError, SortKey, Tag, iter_packed_tags, reg2bin};
+pub use region::{IntervalSet, Region, RegionError};
 pub use signature::{
     DuplicateCounts, EndSignature, NO_READ_GROUP, Orientation, PairSignature, ReadLocation, end_flags, pair_flags,
 };
-pub use span::{ContigId, Locus, Span};
+pub use suggestion::{did_you_mean, nearest_name};

@@ -1,41 +1,41 @@
-//! Panics of decoders of foreign bytes, which are answers and no bugs.
+//! Panics of decoders of untrusted bytes, turned into errors.
 //!
-//! Libraries that read Arrow and Parquet give up on some malformed input by a panic. Whoever runs them here gets an error of it; a program's
-//! hook for panics asks [`is_caught`], and says nothing of those.
+//! Libraries that read Arrow and Parquet panic on some malformed input. Callers of [`catch_panic`] return an error for it; a
+//! program's panic hook calls [`is_catching_panics`] and does not report these panics.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 thread_local! {
-    /// How many decoders this thread is in.
-    static CAUGHT: Cell<usize> = const { Cell::new(0) };
+    /// Depth of nested calls of [`catch_panic`] in this thread.
+    static CATCH_DEPTH: Cell<usize> = const { Cell::new(0) };
 }
 
-/// While it lives, panics of this thread are caught.
-struct Guard;
+/// A guard: while it exists, panics of this thread are caught.
+struct CatchGuard;
 
-impl Guard {
+impl CatchGuard {
     fn new() -> Self {
-        CAUGHT.set(CAUGHT.get() + 1);
+        CATCH_DEPTH.set(CATCH_DEPTH.get() + 1);
         Self
     }
 }
 
-impl Drop for Guard {
+impl Drop for CatchGuard {
     fn drop(&mut self) {
-        CAUGHT.set(CAUGHT.get() - 1);
+        CATCH_DEPTH.set(CATCH_DEPTH.get() - 1);
     }
 }
 
-/// Runs a decoder; `None` where it panics. Nothing that it holds is to be used after that.
-pub fn unless_it_panics<T>(decode: impl FnOnce() -> T) -> Option<T> {
-    let _guard = Guard::new();
+/// Runs a decoder; returns `None` if it panics. The caller must not use the decoder's state after a panic.
+pub fn catch_panic<T>(decode: impl FnOnce() -> T) -> Option<T> {
+    let _guard = CatchGuard::new();
     catch_unwind(AssertUnwindSafe(decode)).ok()
 }
 
-/// Whether a panic of this thread would be caught by [`unless_it_panics`].
-pub fn is_caught() -> bool {
-    CAUGHT.get() > 0
+/// Reports whether [`catch_panic`] would catch a panic of this thread.
+pub fn is_catching_panics() -> bool {
+    CATCH_DEPTH.get() > 0
 }
 
 #[cfg(test)]
@@ -44,13 +44,13 @@ mod tests {
 
     #[test]
     fn a_panic_is_caught_within_and_no_longer_after_it() {
-        assert!(!is_caught());
-        let outcome = unless_it_panics(|| {
-            assert_eq!(unless_it_panics(|| u8::try_from(300_u16).expect("a panic on purpose")), None);
-            is_caught()
+        assert!(!is_catching_panics());
+        let outcome = catch_panic(|| {
+            assert_eq!(catch_panic(|| u8::try_from(300_u16).expect("a panic on purpose")), None);
+            is_catching_panics()
         });
         assert_eq!(outcome, Some(true));
-        assert!(!is_caught());
-        assert!(!std::thread::spawn(is_caught).join().unwrap());
+        assert!(!is_catching_panics());
+        assert!(!std::thread::spawn(is_catching_panics).join().unwrap());
     }
 }

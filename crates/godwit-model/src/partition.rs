@@ -6,26 +6,26 @@ use crate::SortKey;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PartitionId(pub u32);
 
-/// Cuts of the genome into partitions. Partition `i` holds the keys in `[starts[i], starts[i + 1])`; the first starts at
-/// the smallest key, and records without a position always have the last partition for themselves.
+/// The partition borders of a genome. Partition `i` holds the keys in `[starts[i], starts[i + 1])`; the first one starts at
+/// the smallest key, and the last one holds only records without a position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartitionPlan {
     starts: Vec<SortKey>,
 }
 
 impl PartitionPlan {
-    /// A plan of at most `partitions` mapped partitions, each with about the same number of the sampled records, plus
-    /// one for records without a position.
+    /// Creates a plan of at most `partitions` mapped partitions, each with about the same number of the sampled records,
+    /// plus one for records without a position.
     ///
-    /// `sorted_sample`: sort keys in ascending order, usually those of a run's first block. Cuts fall between
-    /// positions, never inside one, so a single deep position stays whole and fewer partitions may come out.
+    /// `sorted_sample`: sort keys in ascending order, usually those of a job's first block. Cuts fall between positions, so
+    /// a single deep position stays whole, and there may be fewer partitions.
     pub fn from_sample(sorted_sample: &[SortKey], partitions: u32) -> Self {
         let mapped = &sorted_sample[..sorted_sample.partition_point(|key| *key < SortKey::UNPLACED)];
         let partitions = partitions.max(1) as usize;
-        let mut starts = vec![SortKey::FIRST];
+        let mut starts = vec![SortKey::MIN];
         for cut in 1..partitions {
             let Some(key) = mapped.get(mapped.len() * cut / partitions) else { break };
-            let start = key.forward_of_position();
+            let start = key.forward_strand();
             if start > starts[starts.len() - 1] {
                 starts.push(start);
             }
@@ -34,24 +34,24 @@ impl PartitionPlan {
         Self { starts }
     }
 
-    /// A plan whose [`PartitionPlan::starts`] were kept; `None` where they are no plan.
+    /// Restores a plan from the stored [`PartitionPlan::starts`]; returns `None` if they are not a valid plan.
     pub fn from_starts(starts: Vec<SortKey>) -> Option<Self> {
         let ascending = starts.windows(2).all(|pair| pair[0] < pair[1]);
-        let whole = starts.len() > 1 && starts.first() == Some(&SortKey::FIRST);
-        (ascending && whole && starts.last() == Some(&SortKey::UNPLACED)).then_some(Self { starts })
+        let starts_at_first_key = starts.len() > 1 && starts.first() == Some(&SortKey::MIN);
+        (ascending && starts_at_first_key && starts.last() == Some(&SortKey::UNPLACED)).then_some(Self { starts })
     }
 
-    /// Number of partitions, the one without positions included.
-    pub fn partitions(&self) -> usize {
+    /// Returns the number of partitions, including the one without positions.
+    pub fn partition_count(&self) -> usize {
         self.starts.len()
     }
 
-    /// Smallest key of each partition, ascending.
+    /// Returns the smallest key of each partition, ascending.
     pub fn starts(&self) -> &[SortKey] {
         &self.starts
     }
 
-    /// The partition that holds a key.
+    /// Returns the partition that holds a key.
     pub fn partition_of(&self, key: SortKey) -> PartitionId {
         PartitionId(self.starts.partition_point(|start| *start <= key) as u32 - 1)
     }
@@ -65,10 +65,10 @@ mod tests {
     fn unplaced_records_are_alone_in_the_last_partition() {
         let keys: Vec<SortKey> = (0..100).map(|position| SortKey::new(0, position, false)).collect();
         let plan = PartitionPlan::from_sample(&keys, 4);
-        assert_eq!(plan.partitions(), 5);
+        assert_eq!(plan.partition_count(), 5);
         assert_eq!(plan.partition_of(SortKey::new(-1, -1, false)), PartitionId(4));
         assert_eq!(plan.partition_of(SortKey::new(9, 0, false)), PartitionId(3));
-        assert_eq!(plan.partition_of(SortKey::FIRST), PartitionId(0));
+        assert_eq!(plan.partition_of(SortKey::MIN), PartitionId(0));
         assert_eq!(PartitionPlan::from_starts(plan.starts().to_vec()).as_ref(), Some(&plan));
         assert_eq!(PartitionPlan::from_starts(plan.starts()[1..].to_vec()), None);
     }
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn one_deep_position_is_not_cut() {
         let keys = vec![SortKey::new(3, 7, false); 1000];
-        assert_eq!(PartitionPlan::from_sample(&keys, 128).partitions(), 3);
-        assert_eq!(PartitionPlan::from_sample(&[], 128).partitions(), 2);
+        assert_eq!(PartitionPlan::from_sample(&keys, 128).partition_count(), 3);
+        assert_eq!(PartitionPlan::from_sample(&[], 128).partition_count(), 2);
     }
 }

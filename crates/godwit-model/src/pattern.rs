@@ -1,54 +1,54 @@
-//! Glob patterns of names and paths.
+//! Glob patterns for names and paths.
 //!
-//! A pattern is matched in time that grows with the product of its length and that of the name, whatever it is: it may come
-//! from a client, and the name from somebody else.
+//! Matching takes time in proportion to the product of the lengths of pattern and name, for any pattern: the pattern may
+//! come from a client, and the name from another client.
 
-/// A glob pattern. `*` matches any characters but `/`, `?` one of them, and everything else itself.
+/// A glob pattern. `*` matches any characters except `/`, `?` matches one of them, and every other character matches itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pattern {
+pub struct GlobPattern {
     text: String,
-    tokens: Vec<Token>,
+    tokens: Vec<GlobToken>,
 }
 
 /// An invalid pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not a pattern: {problem}")]
-pub struct PatternError {
-    /// The text.
+pub struct GlobPatternError {
+    /// The text of the pattern.
     pub text: String,
     /// The defect.
     pub problem: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Token {
+enum GlobToken {
     Literal(char),
-    /// One character but `/`.
-    One,
-    /// One character but `/` that is in one of these ranges, or in none of them.
-    Class {
+    /// One character except `/`.
+    AnyChar,
+    /// One character except `/` that is in one of these ranges, or in none of them if negated.
+    CharClass {
         negated: bool,
         ranges: Vec<(char, char)>,
     },
-    /// Any characters but `/`.
-    Any,
+    /// Any characters except `/`.
+    AnyChars,
     /// Any characters.
-    AnyPath,
-    /// Any number of directories, each with the `/` behind it.
+    AnyPathChars,
+    /// Any number of directories, each with its trailing `/`.
     Directories,
 }
 
-impl Token {
+impl GlobToken {
     fn is_repeated(&self) -> bool {
-        matches!(self, Self::Any | Self::AnyPath | Self::Directories)
+        matches!(self, Self::AnyChars | Self::AnyPathChars | Self::Directories)
     }
 
-    fn takes(&self, character: char) -> bool {
+    fn matches_char(&self, character: char) -> bool {
         match self {
             Self::Literal(literal) => *literal == character,
-            Self::AnyPath | Self::Directories => true,
-            Self::One | Self::Any => character != '/',
-            Self::Class { negated, ranges } => {
+            Self::AnyPathChars | Self::Directories => true,
+            Self::AnyChar | Self::AnyChars => character != '/',
+            Self::CharClass { negated, ranges } => {
                 let is_in = ranges.iter().any(|(first, last)| (*first..=*last).contains(&character));
                 character != '/' && is_in != *negated
             }
@@ -56,97 +56,97 @@ impl Token {
     }
 }
 
-impl Pattern {
-    /// A pattern of names of datasets, in which `**` matches any characters, `/` too.
-    pub fn of_names(text: &str) -> Self {
+impl GlobPattern {
+    /// Parses a pattern for names of datasets, in which `**` matches any characters including `/`.
+    pub fn for_dataset_names(text: &str) -> Self {
         let mut tokens = Vec::new();
         let mut rest = text.chars().peekable();
         while let Some(character) = rest.next() {
             tokens.push(match character {
-                '*' if rest.next_if_eq(&'*').is_some() => Token::AnyPath,
-                '*' => Token::Any,
-                '?' => Token::One,
-                literal => Token::Literal(literal),
+                '*' if rest.next_if_eq(&'*').is_some() => GlobToken::AnyPathChars,
+                '*' => GlobToken::AnyChars,
+                '?' => GlobToken::AnyChar,
+                literal => GlobToken::Literal(literal),
             });
         }
         Self { text: text.to_owned(), tokens }
     }
 
-    /// A pattern of paths of files, as shells with `globstar` have it: `**` is a whole part of a path and matches any number of
-    /// directories, none too; `[a-z]` and `[!a-z]` match one character.
+    /// Parses a pattern for paths of files, as shells with `globstar` do: `**` is a whole path component and matches zero or
+    /// more directories; `[a-z]` and `[!a-z]` match one character.
     ///
     /// # Errors
-    /// [`PatternError`] for a bracket that is not closed, and for `**` beside other characters.
-    pub fn of_paths(text: &str) -> Result<Self, PatternError> {
-        let wrong = |problem| PatternError { text: text.to_owned(), problem };
+    /// [`GlobPatternError`] for an unclosed bracket, and for `**` beside other characters.
+    pub fn for_file_paths(text: &str) -> Result<Self, GlobPatternError> {
+        let wrong = |problem| GlobPatternError { text: text.to_owned(), problem };
         let mut tokens = Vec::new();
         let parts: Vec<&str> = text.split('/').collect();
         for (at, part) in parts.iter().enumerate() {
             let is_last = at + 1 == parts.len();
             match *part {
-                "**" if is_last => tokens.push(Token::AnyPath),
-                "**" => tokens.push(Token::Directories),
+                "**" if is_last => tokens.push(GlobToken::AnyPathChars),
+                "**" => tokens.push(GlobToken::Directories),
                 part if part.contains("**") => return Err(wrong("** has to be a whole part of a path")),
                 part => {
-                    of_part(part, &mut tokens)
+                    tokenize_path_part(part, &mut tokens)
                         .ok_or_else(|| wrong("a [ is not closed; write [[] for one by itself"))?;
-                    tokens.extend((!is_last).then_some(Token::Literal('/')));
+                    tokens.extend((!is_last).then_some(GlobToken::Literal('/')));
                 }
             }
         }
         Ok(Self { text: text.to_owned(), tokens })
     }
 
-    /// The pattern as it was written.
+    /// Returns the pattern as it was written.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
     /// Returns whether the pattern matches a name.
     pub fn matches(&self, name: &str) -> bool {
-        // Whether what came so far may be followed by what these tokens match.
+        // For each token: true if the tokens before it match the characters read so far.
         let mut reached = vec![false; self.tokens.len() + 1];
         reached[0] = true;
-        self.skip_repeated(&mut reached, '/');
+        self.follow_empty_matches(&mut reached, '/');
         let mut next = reached.clone();
         for character in name.chars() {
             next.fill(false);
             for (at, token) in
-                self.tokens.iter().enumerate().filter(|(at, token)| reached[*at] && token.takes(character))
+                self.tokens.iter().enumerate().filter(|(at, token)| reached[*at] && token.matches_char(character))
             {
                 next[if token.is_repeated() { at } else { at + 1 }] = true;
             }
-            self.skip_repeated(&mut next, character);
+            self.follow_empty_matches(&mut next, character);
             std::mem::swap(&mut reached, &mut next);
         }
         reached[self.tokens.len()]
     }
 
-    /// Goes on behind tokens that match nothing more; `last` is the character before.
-    fn skip_repeated(&self, reached: &mut [bool], last: char) {
+    /// Marks the tokens that can be reached through tokens that match nothing; `last` is the previous character.
+    fn follow_empty_matches(&self, reached: &mut [bool], last: char) {
         for (at, token) in self.tokens.iter().enumerate() {
-            let may_end = *token != Token::Directories || last == '/';
+            let may_end = *token != GlobToken::Directories || last == '/';
             reached[at + 1] |= reached[at] && token.is_repeated() && may_end;
         }
     }
 }
 
-/// The tokens of a part of a path; `None` where a bracket is not closed.
-fn of_part(part: &str, tokens: &mut Vec<Token>) -> Option<()> {
+/// Appends the tokens of a path component; returns `None` for an unclosed bracket.
+fn tokenize_path_part(part: &str, tokens: &mut Vec<GlobToken>) -> Option<()> {
     let mut rest = part.chars();
     while let Some(character) = rest.next() {
         tokens.push(match character {
-            '*' => Token::Any,
-            '?' => Token::One,
-            '[' => class_of(&mut rest)?,
-            literal => Token::Literal(literal),
+            '*' => GlobToken::AnyChars,
+            '?' => GlobToken::AnyChar,
+            '[' => parse_char_class(&mut rest)?,
+            literal => GlobToken::Literal(literal),
         });
     }
     Some(())
 }
 
-/// The class behind an opening bracket. A closing bracket that comes first belongs to the class.
-fn class_of(rest: &mut std::str::Chars) -> Option<Token> {
+/// Parses the character class behind an opening bracket. A closing bracket in the first position belongs to the class.
+fn parse_char_class(rest: &mut std::str::Chars) -> Option<GlobToken> {
     let negated = rest.as_str().starts_with(['!', '^']);
     let body = if negated { &rest.as_str()[1..] } else { rest.as_str() };
     let first = body.chars().next()?.len_utf8();
@@ -166,7 +166,7 @@ fn class_of(rest: &mut std::str::Chars) -> Option<Token> {
             }
         }
     }
-    Some(Token::Class { negated, ranges })
+    Some(GlobToken::CharClass { negated, ranges })
 }
 
 #[cfg(test)]
@@ -187,7 +187,7 @@ mod tests {
             ("", "", true),
             ("a", "", false),
         ] {
-            assert_eq!(Pattern::of_names(pattern).matches(name), fitting, "{pattern} {name}");
+            assert_eq!(GlobPattern::for_dataset_names(pattern).matches(name), fitting, "{pattern} {name}");
         }
     }
 
@@ -208,21 +208,21 @@ mod tests {
             ("a[-z]", "a-", true),
             ("*", "a/b", false),
         ] {
-            assert_eq!(Pattern::of_paths(pattern).unwrap().matches(path), fitting, "{pattern} {path}");
+            assert_eq!(GlobPattern::for_file_paths(pattern).unwrap().matches(path), fitting, "{pattern} {path}");
         }
         for pattern in ["[", "[]", "a**", "x/[a"] {
-            assert!(Pattern::of_paths(pattern).is_err(), "{pattern}");
+            assert!(GlobPattern::for_file_paths(pattern).is_err(), "{pattern}");
         }
     }
 
     #[test]
     fn many_stars_do_not_multiply() {
-        // Without a bound, these would take longer than anybody waits.
+        // Without the bound, matching would take exponential time.
         let (name, stars) = ("a".repeat(60), "*a".repeat(50));
-        assert!(!Pattern::of_names(&format!("{stars}*b.bam")).matches(&format!("{name}.bam")));
-        assert!(!Pattern::of_names(&"**a".repeat(50)).matches(&"/".repeat(60)));
-        assert!(!Pattern::of_paths(&format!("{stars}*b/x")).unwrap().matches(&format!("{name}/x")));
-        assert!(!Pattern::of_paths(&format!("{}b", "**/".repeat(50))).unwrap().matches(&"a/".repeat(60)));
-        assert!(Pattern::of_names(&format!("{stars}*")).matches(&name));
+        assert!(!GlobPattern::for_dataset_names(&format!("{stars}*b.bam")).matches(&format!("{name}.bam")));
+        assert!(!GlobPattern::for_dataset_names(&"**a".repeat(50)).matches(&"/".repeat(60)));
+        assert!(!GlobPattern::for_file_paths(&format!("{stars}*b/x")).unwrap().matches(&format!("{name}/x")));
+        assert!(!GlobPattern::for_file_paths(&format!("{}b", "**/".repeat(50))).unwrap().matches(&"a/".repeat(60)));
+        assert!(GlobPattern::for_dataset_names(&format!("{stars}*")).matches(&name));
     }
 }

@@ -1,12 +1,12 @@
-//! How many copies of a place a sample has: the rules of bcftools' `--ploidy-file`.
+//! Ploidy by contig, position and sex: the rules of bcftools' `--ploidy-file`.
 //!
-//! Flows in: the text of such a file, or the name of one that bcftools has built in. Flows out: the ploidy at a place for a
-//! sex, and where on a contig it changes.
+//! Input: the text of such a file, or the name of a table that bcftools has built in. Output: the ploidy at a position for a
+//! sex, and the positions on a contig where it changes.
 
 use std::collections::BTreeSet;
 
-/// Names of tables that are built in, and their text, as `bcftools call --ploidy NAME?` of bcftools 1.16 prints it.
-const NAMED: [(&str, &str); 6] = [
+/// Names and text of the built-in tables, as `bcftools call --ploidy NAME?` of bcftools 1.16 prints them.
+const BUILT_IN_TABLES: [(&str, &str); 6] = [
     ("1", "* * * * 1\n"),
     ("2", "* * * * 2\n"),
     ("X", "* * * M 1\n* * * F 2\n"),
@@ -24,21 +24,21 @@ const NAMED: [(&str, &str); 6] = [
          chrM 1 16569 F 1\n* * * M 2\n* * * F 2\n",
     ),
 ];
-/// Ploidy where no rule says anything.
-const OTHERWISE: u8 = 2;
-/// What stands for any contig, place or sex.
-const ANY: &str = "*";
+/// Ploidy where no rule applies.
+const DEFAULT_PLOIDY: u8 = 2;
+/// The text of a rule that matches any contig, position or sex.
+const WILDCARD: &str = "*";
 
-/// The rules.
+/// A table of ploidy rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PloidyTable {
-    rules: Vec<Rule>,
+    rules: Vec<PloidyRule>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Rule {
-    /// `None`: wherever no other rule says anything.
-    place: Option<Place>,
+struct PloidyRule {
+    /// `None`: applies wherever no other rule does.
+    region: Option<RuleRegion>,
     /// `None`: any sex.
     sex: Option<String>,
     ploidy: u8,
@@ -46,47 +46,47 @@ struct Rule {
 
 /// Part of a contig, `[start, end)`, 0-based.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Place {
+struct RuleRegion {
     contig: String,
     start: u32,
     end: u32,
 }
 
-/// Why text is no table.
+/// An invalid ploidy table, or a sex that it does not contain.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PloidyError {
-    /// A line that is no rule.
+    /// A line that is not a rule.
     #[error(
         "line {line} is {text:?}, but a rule is a contig, first and last position (1-based), sex and ploidy, or * * * SEX PLOIDY"
     )]
-    Line {
-        /// 1-based number.
+    InvalidRule {
+        /// 1-based line number.
         line: usize,
-        /// The line.
+        /// Text of the line.
         text: String,
     },
     /// A sex that no rule names.
-    #[error("no rule is for the sex {sex}; the rules are for {known}")]
-    Sex {
+    #[error("no rule is for the sex {sex}; the rules are for {listed_sexes}")]
+    UnknownSex {
         /// The sex.
         sex: String,
-        /// Those that are named.
-        known: String,
+        /// The sexes that rules name.
+        listed_sexes: String,
     },
 }
 
 impl PloidyTable {
-    /// The built-in table of that name: `1`, `2`, `X`, `Y`, `GRCh37` or `GRCh38`.
-    pub fn named(name: &str) -> Option<Self> {
-        let (_, text) = NAMED.iter().find(|(known, _)| *known == name)?;
+    /// Returns the built-in table with this name: `1`, `2`, `X`, `Y`, `GRCh37` or `GRCh38`.
+    pub fn built_in(name: &str) -> Option<Self> {
+        let (_, text) = BUILT_IN_TABLES.iter().find(|(known, _)| *known == name)?;
         Self::parse(text).ok()
     }
 
-    /// Reads the text of a file: lines of contig, first and last position (1-based), sex and ploidy; `* * * SEX PLOIDY`
-    /// holds wherever no other line does; `#` starts a comment.
+    /// Parses the text of a file: lines of contig, first and last position (1-based), sex and ploidy; `* * * SEX PLOIDY`
+    /// applies wherever no other line does; `#` starts a comment.
     ///
     /// # Errors
-    /// [`PloidyError::Line`].
+    /// [`PloidyError::InvalidRule`] for a line that is not a rule.
     pub fn parse(text: &str) -> Result<Self, PloidyError> {
         let mut rules = Vec::new();
         for (index, line) in text.lines().enumerate() {
@@ -94,80 +94,84 @@ impl PloidyTable {
             if rule.trim().is_empty() {
                 continue;
             }
-            let wrong = || PloidyError::Line { line: index + 1, text: line.to_owned() };
-            rules.push(Rule::parse(rule).ok_or_else(wrong)?);
+            let wrong = || PloidyError::InvalidRule { line: index + 1, text: line.to_owned() };
+            rules.push(PloidyRule::parse(rule).ok_or_else(wrong)?);
         }
         Ok(Self { rules })
     }
 
-    /// Writes the text that fingerprints of runs contain. Files on disk hold hashes of it: the text is independent of the names of
-    /// types and fields, and changing it makes stopped runs start over.
+    /// Writes the text that job fingerprints contain. Files on disk hold hashes of it: the text is independent of the names
+    /// of types and fields, and changing it makes stopped jobs start over.
     pub fn fingerprint_text(&self) -> String {
-        let rules: Vec<String> = self.rules.iter().map(Rule::fingerprint_text).collect();
+        let rules: Vec<String> = self.rules.iter().map(PloidyRule::fingerprint_text).collect();
         format!("PloidyTable {{ rules: [{}] }}", rules.join(", "))
     }
 
-    /// Refuses a sex of which the table knows nothing.
+    /// Rejects a sex that no rule names.
     ///
     /// # Errors
-    /// [`PloidyError::Sex`].
+    /// [`PloidyError::UnknownSex`] for such a sex.
     pub fn check_sex(&self, sex: &str) -> Result<(), PloidyError> {
         let known: BTreeSet<&str> = self.rules.iter().filter_map(|rule| rule.sex.as_deref()).collect();
         if known.is_empty() || known.contains(sex) {
             return Ok(());
         }
-        let known = known.into_iter().collect::<Vec<_>>().join(" and ");
-        Err(PloidyError::Sex { sex: sex.to_owned(), known })
+        let listed_sexes = known.into_iter().collect::<Vec<_>>().join(" and ");
+        Err(PloidyError::UnknownSex { sex: sex.to_owned(), listed_sexes })
     }
 
-    /// Copies at a 0-based position of a contig. Without a sex the most that any has there, so that no call is lost.
+    /// Returns the ploidy at a 0-based position. Without a sex, it is the highest of all, so that no call is lost.
     pub fn ploidy(&self, contig: &str, position: u32, sex: Option<&str>) -> u8 {
         let of_sex = |sex: Option<&str>| {
-            let fits = |rule: &&Rule| sex.is_none() || rule.sex.is_none() || rule.sex.as_deref() == sex;
+            let fits = |rule: &&PloidyRule| sex.is_none() || rule.sex.is_none() || rule.sex.as_deref() == sex;
             let mut rules = self.rules.iter().filter(fits);
-            let here = |rule: &Rule| rule.place.as_ref().is_some_and(|place| place.holds(contig, position));
+            let here = |rule: &PloidyRule| rule.region.as_ref().is_some_and(|place| place.contains(contig, position));
             let special = rules.clone().find(|rule| here(rule));
-            special.or_else(|| rules.find(|rule| rule.place.is_none())).map(|rule| rule.ploidy)
+            special.or_else(|| rules.find(|rule| rule.region.is_none())).map(|rule| rule.ploidy)
         };
         let sexes: BTreeSet<&str> = self.rules.iter().filter_map(|rule| rule.sex.as_deref()).collect();
         match sex {
             None if !sexes.is_empty() => sexes.into_iter().filter_map(|sex| of_sex(Some(sex))).max(),
             sex => of_sex(sex),
         }
-        .unwrap_or(OTHERWISE)
+        .unwrap_or(DEFAULT_PLOIDY)
     }
 
-    /// Positions where the ploidy may change, ascending, each the first of a new stretch, 0-based.
-    pub fn borders(&self, contig: &str, bases: u32, sex: Option<&str>) -> Vec<u32> {
-        let places = self.rules.iter().filter_map(|rule| rule.place.as_ref()).filter(|place| place.contig == contig);
+    /// Returns the 0-based positions where the ploidy may change, ascending, each the first base of a new interval.
+    pub fn ploidy_changes(&self, contig: &str, bases: u32, sex: Option<&str>) -> Vec<u32> {
+        let places = self.rules.iter().filter_map(|rule| rule.region.as_ref()).filter(|place| place.contig == contig);
         let edges: BTreeSet<u32> = places.flat_map(|place| [place.start, place.end]).collect();
         let changes = |edge: &u32| self.ploidy(contig, edge - 1, sex) != self.ploidy(contig, *edge, sex);
         edges.into_iter().filter(|edge| *edge > 0 && *edge < bases).filter(changes).collect()
     }
 }
 
-impl Rule {
+impl PloidyRule {
     fn parse(line: &str) -> Option<Self> {
         let [contig, first, last, sex, ploidy] = line.split_whitespace().collect::<Vec<_>>()[..] else { return None };
         let ploidy = ploidy.parse().ok()?;
-        let sex = Some(sex).filter(|sex| *sex != ANY).map(str::to_owned);
-        if contig == ANY {
-            return (first == ANY && last == ANY).then_some(Self { place: None, sex, ploidy });
+        let sex = Some(sex).filter(|sex| *sex != WILDCARD).map(str::to_owned);
+        if contig == WILDCARD {
+            return (first == WILDCARD && last == WILDCARD).then_some(Self { region: None, sex, ploidy });
         }
         let (first_1based, end): (u32, u32) = match (first, last) {
-            (ANY, ANY) => (1, u32::MAX),
+            (WILDCARD, WILDCARD) => (1, u32::MAX),
             (first, last) => (first.parse().ok()?, last.parse().ok()?),
         };
         let start = first_1based.checked_sub(1)?;
-        (start < end).then_some(Self { place: Some(Place { contig: contig.to_owned(), start, end }), sex, ploidy })
+        (start < end).then_some(Self {
+            region: Some(RuleRegion { contig: contig.to_owned(), start, end }),
+            sex,
+            ploidy,
+        })
     }
 }
 
-impl Rule {
+impl PloidyRule {
     fn fingerprint_text(&self) -> String {
-        let Self { place, sex, ploidy } = self;
-        let place = match place {
-            Some(Place { contig, start, end }) => {
+        let Self { region, sex, ploidy } = self;
+        let place = match region {
+            Some(RuleRegion { contig, start, end }) => {
                 format!("Some(Place {{ contig: {contig:?}, start: {start}, end: {end} }})")
             }
             None => "None".to_owned(),
@@ -176,8 +180,8 @@ impl Rule {
     }
 }
 
-impl Place {
-    fn holds(&self, contig: &str, position: u32) -> bool {
+impl RuleRegion {
+    fn contains(&self, contig: &str, position: u32) -> bool {
         self.contig == contig && (self.start..self.end).contains(&position)
     }
 }
@@ -187,18 +191,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn men_have_one_x_but_for_its_shared_ends() {
-        let table = PloidyTable::named("GRCh38").unwrap();
+    fn male_samples_have_one_x_outside_its_pseudoautosomal_regions() {
+        let table = PloidyTable::built_in("GRCh38").unwrap();
         let male = |position| table.ploidy("chrX", position, Some("M"));
         assert_eq!([0, 9_998, 9_999, 2_781_478, 2_781_479, 155_701_380, 155_701_381].map(male), [1, 1, 2, 2, 1, 1, 2]);
-        assert_eq!(table.borders("chrX", 156_040_895, Some("M")), [9_999, 2_781_479, 155_701_381]);
-        assert!(table.borders("chrX", 156_040_895, Some("F")).is_empty());
+        assert_eq!(table.ploidy_changes("chrX", 156_040_895, Some("M")), [9_999, 2_781_479, 155_701_381]);
+        assert!(table.ploidy_changes("chrX", 156_040_895, Some("F")).is_empty());
         assert_eq!(table.ploidy("chrM", 5, Some("F")), 1);
         assert_eq!(["F", "M"].map(|sex| table.ploidy("chrY", 5, Some(sex))), [0, 1]);
         assert_eq!(table.ploidy("chr1", 5, Some("F")), 2);
-        // Without a sex no call is lost.
+        // Without a sex, no call is lost.
         assert_eq!(table.ploidy("chrY", 5, None), 1);
-        assert!(table.borders("chrX", 156_040_895, None).is_empty());
+        assert!(table.ploidy_changes("chrX", 156_040_895, None).is_empty());
     }
 
     #[test]
@@ -217,14 +221,16 @@ mod tests {
     fn files_are_read_and_refused_by_line() {
         let table = PloidyTable::parse("# fungus\n\nm1 * * * 1\nb 11 20 * 4 # part\n").unwrap();
         assert_eq!(["m1", "b", "c"].map(|contig| table.ploidy(contig, 15, None)), [1, 4, 2]);
-        assert_eq!(table.borders("b", 100, None), [10, 20]);
-        assert_eq!(table.borders("b", 15, None), [10]);
+        assert_eq!(table.ploidy_changes("b", 100, None), [10, 20]);
+        assert_eq!(table.ploidy_changes("b", 15, None), [10]);
         for line in ["x 1 2 M", "x 0 5 M 1", "x 5 4 M 1", "* 1 5 M 1", "x 1 2 M two", "x 1 2 M 1 1"] {
             let refused = PloidyTable::parse(&format!("* * * M 2\n{line}\n"));
-            assert_eq!(refused, Err(PloidyError::Line { line: 2, text: line.to_owned() }));
+            assert_eq!(refused, Err(PloidyError::InvalidRule { line: 2, text: line.to_owned() }));
         }
-        assert!(PloidyTable::named("GRCh39").is_none());
-        assert!(PloidyTable::named("GRCh38").unwrap().check_sex("male").unwrap_err().to_string().contains("F and M"));
+        assert!(PloidyTable::built_in("GRCh39").is_none());
+        assert!(
+            PloidyTable::built_in("GRCh38").unwrap().check_sex("male").unwrap_err().to_string().contains("F and M")
+        );
         assert_eq!(table.check_sex("male"), Ok(()));
     }
 }

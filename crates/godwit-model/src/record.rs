@@ -1,6 +1,6 @@
 //! The packed record: one BAM record (SAMv1 §4.2, 2023-05-24) without its leading `block_size`.
 //!
-//! Sort, marking and writing look at a few fields and carry the rest; [`RawRecord`] reads those fields where they lie.
+//! Sorting, marking and writing read a few fields and copy the rest; [`RawRecord`] reads those fields in place.
 
 use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
@@ -13,40 +13,40 @@ use crate::flags;
 /// Bytes before the read name in a BAM record.
 const FIXED_BYTES: usize = 32;
 
-/// Coordinate order of records as one integer: contig (unplaced last), position, strand. It is the order of
-/// `samtools sort` 1.16, which looks at FLAG 0x10 on unmapped reads too; ties keep the order of the input.
+/// Coordinate order of records as one integer: contig (unplaced last), position, strand. It is the order of `samtools sort`
+/// 1.16, which also reads FLAG 0x10 of unmapped reads; ties keep the order of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Pod, Zeroable, Serialize, Deserialize)]
 #[repr(transparent)]
 pub struct SortKey(pub u64);
 
 impl SortKey {
-    /// Not above any key.
-    pub const FIRST: Self = Self(0);
-    /// Not above any key of a record without a contig, and above every other key.
+    /// The lowest possible key.
+    pub const MIN: Self = Self(0);
+    /// The lowest key of a record without a contig, above all keys with a contig.
     pub const UNPLACED: Self = Self((u32::MAX as u64) << 32);
 
-    /// The key of a record at a 0-based position (-1: none) of a contig (-1: none).
+    /// Returns the key of a record at a 0-based position (-1: none) of a contig (-1: none).
     #[inline]
     pub fn new(contig: i32, position: i32, reverse: bool) -> Self {
-        let place = (position.wrapping_add(1) as u32) << 1 | u32::from(reverse);
-        Self(u64::from(contig as u32) << 32 | u64::from(place))
+        let position_and_strand = (position.wrapping_add(1) as u32) << 1 | u32::from(reverse);
+        Self(u64::from(contig as u32) << 32 | u64::from(position_and_strand))
     }
 
-    /// The contig, -1 for none.
+    /// Returns the contig index, -1 for none.
     #[inline]
     pub fn contig(self) -> i32 {
         (self.0 >> 32) as u32 as i32
     }
 
-    /// The 0-based position, -1 for none.
+    /// Returns the 0-based position, -1 for none.
     #[inline]
     pub fn position(self) -> i32 {
         ((self.0 as u32 >> 1) as i32).wrapping_sub(1)
     }
 
-    /// The smallest key at the same position.
+    /// Returns the lowest key at the same position.
     #[inline]
-    pub fn forward_of_position(self) -> Self {
+    pub fn forward_strand(self) -> Self {
         Self(self.0 & !1)
     }
 }
@@ -56,57 +56,57 @@ impl SortKey {
 pub struct CigarOp(pub u32);
 
 impl CigarOp {
-    /// Number of bases.
+    /// Returns the number of bases.
     #[inline]
     pub fn bases(self) -> u32 {
         self.0 >> 4
     }
 
-    /// The operation, an index into `MIDNSHP=X`.
+    /// Returns the operation code, an index into `MIDNSHP=X`.
     #[inline]
     pub fn code(self) -> u8 {
         (self.0 & 0xf) as u8
     }
 
-    /// Consumes reference: M, D, N, = and X.
+    /// Reports whether the operation consumes reference bases: M, D, N, = and X.
     #[inline]
     pub fn consumes_reference(self) -> bool {
         0b1_1000_1101 >> self.code() & 1 == 1
     }
 
-    /// Consumes the read: M, I, S, = and X.
+    /// Reports whether the operation consumes read bases: M, I, S, = and X.
     #[inline]
     pub fn consumes_read(self) -> bool {
         0b1_1001_0011 >> self.code() & 1 == 1
     }
 
-    /// Soft or hard clip.
+    /// Reports whether the operation is a soft or hard clip.
     #[inline]
     pub fn is_clip(self) -> bool {
         matches!(self.code(), 4 | 5)
     }
 }
 
-/// One tag of a record.
+/// A tag of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag<'a> {
-    /// Its two letters.
+    /// The two letters of its name.
     pub name: [u8; 2],
-    /// Its type: one of `AcCsSiIfdZHB`; `d` is htslib's, for a number of 64 bits.
-    pub kind: u8,
-    /// Its value, as [`RawRecord::tag`] gives it.
+    /// Type code: one of `AcCsSiIfdZHB`; `d` is htslib's code for a 64-bit float.
+    pub type_code: u8,
+    /// Value, as [`RawRecord::tag`] returns it.
     pub value: &'a [u8],
-    /// Where the tag starts in the record's bytes.
+    /// Byte offset in the record of the first byte of the tag.
     pub start: usize,
-    /// Where it ends.
+    /// Byte offset in the record of the end of the tag, exclusive.
     pub end: usize,
 }
 
 impl<'a> Tag<'a> {
-    /// The number of a tag of type `c`, `C`, `s`, `S`, `i` or `I`.
+    /// Returns the number of a tag of type `c`, `C`, `s`, `S`, `i` or `I`.
     #[inline]
     pub fn integer(&self) -> Option<i64> {
-        Some(match (self.kind, self.value) {
+        Some(match (self.type_code, self.value) {
             (b'c', [a]) => i64::from(*a as i8),
             (b'C', [a]) => i64::from(*a),
             (b's', [a, b]) => i64::from(i16::from_le_bytes([*a, *b])),
@@ -117,41 +117,41 @@ impl<'a> Tag<'a> {
         })
     }
 
-    /// The number of a tag of type `f` or `d`, or of an integer.
+    /// Returns the number of a tag of type `f` or `d`, or of an integer type.
     pub fn float(&self) -> Option<f64> {
-        match (self.kind, self.value) {
+        match (self.type_code, self.value) {
             (b'f', [a, b, c, d]) => Some(f64::from(f32::from_le_bytes([*a, *b, *c, *d]))),
             (b'd', value) => value.try_into().ok().map(f64::from_le_bytes),
             _ => self.integer().map(|number| number as f64),
         }
     }
 
-    /// The text of a tag of type `Z`, `H` or `A` that is UTF-8.
+    /// Returns the text of a tag of type `Z`, `H` or `A` that is valid UTF-8.
     pub fn text(&self) -> Option<&'a str> {
-        matches!(self.kind, b'Z' | b'H' | b'A').then(|| std::str::from_utf8(self.value).ok()).flatten()
+        matches!(self.type_code, b'Z' | b'H' | b'A').then(|| std::str::from_utf8(self.value).ok()).flatten()
     }
 }
 
-/// Why bytes are not a BAM record.
+/// An invalid BAM record.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
-    /// Shorter than its fixed fields or than the lengths in them say.
+    /// The record is shorter than its fixed fields, or than the lengths in them require.
     #[error("a BAM record of {bytes} bytes is too short for its fields, which take {needed}")]
     Truncated {
-        /// Bytes there are.
+        /// Length of the record, bytes.
         bytes: usize,
-        /// Bytes its fields take.
+        /// Length that its fields take, bytes.
         needed: usize,
     },
-    /// The read name is empty or not ended by NUL.
+    /// The read name is empty or does not end with NUL.
     #[error("the read name of a BAM record is not ended by NUL")]
-    Name,
-    /// A contig index outside the header.
+    InvalidName,
+    /// A contig index is outside the header.
     #[error("a BAM record is on contig {contig}, but the header has {contigs}")]
-    Contig {
-        /// The index in the record.
+    ContigOutOfRange {
+        /// The contig index in the record.
         contig: i32,
-        /// Contigs in the header.
+        /// Number of contigs in the header.
         contigs: usize,
     },
 }
@@ -161,11 +161,11 @@ pub enum RecordError {
 pub struct RawRecord<'a>(&'a [u8]);
 
 impl<'a> RawRecord<'a> {
-    /// A view after checking that every length in the record fits its bytes and every contig is one of `contigs`.
+    /// Creates a view and checks that every length in the record fits its bytes and every contig index is below `contigs`.
     ///
     /// # Errors
-    /// [`RecordError`] naming what does not fit.
-    pub fn checked(bytes: &'a [u8], contigs: usize) -> Result<Self, RecordError> {
+    /// [`RecordError`] for the field that does not fit.
+    pub fn from_bytes(bytes: &'a [u8], contigs: usize) -> Result<Self, RecordError> {
         if bytes.len() < FIXED_BYTES {
             return Err(RecordError::Truncated { bytes: bytes.len(), needed: FIXED_BYTES });
         }
@@ -174,21 +174,21 @@ impl<'a> RawRecord<'a> {
         if needed > bytes.len() {
             return Err(RecordError::Truncated { bytes: bytes.len(), needed });
         }
-        let name_end = FIXED_BYTES + record.name_bytes();
-        if record.name_bytes() == 0 || bytes[name_end - 1] != 0 {
-            return Err(RecordError::Name);
+        let name_end = FIXED_BYTES + record.name_length();
+        if record.name_length() == 0 || bytes[name_end - 1] != 0 {
+            return Err(RecordError::InvalidName);
         }
         for contig in [record.contig(), record.mate_contig()] {
             if contig < -1 || contig >= contigs as i32 {
-                return Err(RecordError::Contig { contig, contigs });
+                return Err(RecordError::ContigOutOfRange { contig, contigs });
             }
         }
         Ok(record)
     }
 
-    /// A view of bytes that were checked before, or that godwit encoded itself.
+    /// Creates a view of bytes that were checked before, or that godwit encoded itself.
     #[inline]
-    pub fn trusted(bytes: &'a [u8]) -> Self {
+    pub fn from_trusted_bytes(bytes: &'a [u8]) -> Self {
         debug_assert!(bytes.len() >= FIXED_BYTES);
         Self(bytes)
     }
@@ -204,72 +204,72 @@ impl<'a> RawRecord<'a> {
         i32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
     }
 
-    /// The packed bytes.
+    /// Returns the bytes of the record.
     #[inline]
     pub fn bytes(self) -> &'a [u8] {
         self.0
     }
 
-    /// Contig index, -1 for none.
+    /// Returns the contig index, -1 for none.
     #[inline]
     pub fn contig(self) -> i32 {
         self.i32_at(0)
     }
 
-    /// 0-based leftmost position, -1 for none. Old programs wrote other negative numbers for none.
+    /// Returns the 0-based leftmost position, -1 for none. Old programs wrote other negative numbers for none.
     #[inline]
     pub fn position(self) -> i32 {
         self.i32_at(4).max(-1)
     }
 
-    /// Mapping quality.
+    /// Returns MAPQ.
     #[inline]
     pub fn mapping_quality(self) -> u8 {
         self.0[9]
     }
 
-    /// FLAG.
+    /// Returns FLAG.
     #[inline]
     pub fn flag(self) -> u16 {
         self.u16_at(14)
     }
 
-    /// The mate's contig index, -1 for none.
+    /// Returns the mate's contig index, -1 for none.
     #[inline]
     pub fn mate_contig(self) -> i32 {
         self.i32_at(20)
     }
 
-    /// The mate's 0-based position, -1 for none. Old programs wrote other negative numbers for none.
+    /// Returns the mate's 0-based position, -1 for none. Old programs wrote other negative numbers for none.
     #[inline]
     pub fn mate_position(self) -> i32 {
         self.i32_at(24).max(-1)
     }
 
-    /// TLEN, signed.
+    /// Returns TLEN, signed.
     #[inline]
     pub fn template_length(self) -> i32 {
         self.i32_at(28)
     }
 
-    /// Operations of the CIGAR field; 2 for one that is in the `CG` tag.
+    /// Returns the number of operations in the CIGAR field; 2 if the CIGAR is in the `CG` tag.
     #[inline]
-    pub fn cigar_operations(self) -> usize {
+    pub fn cigar_operation_count(self) -> usize {
         usize::from(self.u16_at(12))
     }
 
-    /// Number of bases in SEQ.
+    /// Returns the number of bases in SEQ.
     #[inline]
-    pub fn bases(self) -> usize {
+    pub fn sequence_length(self) -> usize {
         self.i32_at(16).max(0) as usize
     }
 
-    fn name_bytes(self) -> usize {
+    fn name_length(self) -> usize {
         usize::from(self.0[8])
     }
 
     fn cigar_offset(self) -> usize {
-        FIXED_BYTES + self.name_bytes()
+        FIXED_BYTES + self.name_length()
     }
 
     fn sequence_offset(self) -> usize {
@@ -277,52 +277,52 @@ impl<'a> RawRecord<'a> {
     }
 
     fn quality_offset(self) -> usize {
-        self.sequence_offset() + self.bases().div_ceil(2)
+        self.sequence_offset() + self.sequence_length().div_ceil(2)
     }
 
     fn tags_offset(self) -> usize {
-        self.quality_offset() + self.bases()
+        self.quality_offset() + self.sequence_length()
     }
 
-    /// The read name, without its NUL.
+    /// Returns the read name without its NUL.
     #[inline]
     pub fn name(self) -> &'a [u8] {
-        &self.0[FIXED_BYTES..FIXED_BYTES + self.name_bytes() - 1]
+        &self.0[FIXED_BYTES..FIXED_BYTES + self.name_length() - 1]
     }
 
-    /// SEQ as BAM packs it: two bases a byte, high nibble first; [`BASE_LETTERS`] has their letters (SAMv1 §4.2.3).
+    /// Returns SEQ as BAM packs it: two bases a byte, high nibble first; [`BASE_LETTERS`] has their letters (SAMv1 §4.2.3).
     #[inline]
     pub fn packed_bases(self) -> &'a [u8] {
         &self.0[self.sequence_offset()..self.quality_offset()]
     }
 
-    /// Base qualities (no offset); a first byte of 0xff means there are none.
+    /// Returns the base qualities (no offset); a first byte of 0xff means that there are none.
     #[inline]
     pub fn qualities(self) -> &'a [u8] {
         &self.0[self.quality_offset()..self.tags_offset()]
     }
 
-    /// The tags, packed.
+    /// Returns the tags in BAM encoding.
     #[inline]
-    pub fn tags(self) -> &'a [u8] {
+    pub fn tag_bytes(self) -> &'a [u8] {
         &self.0[self.tags_offset()..]
     }
 
-    /// The CIGAR; one of more than 65,535 operations is read from its `CG` tag (SAMv1 §4.2.2).
+    /// Returns the CIGAR; one of more than 65,535 operations is read from its `CG` tag (SAMv1 §4.2.2).
     #[inline]
     pub fn cigar(self) -> impl DoubleEndedIterator<Item = CigarOp> + 'a {
         self.cigar_bytes().chunks_exact(4).map(|op| CigarOp(u32::from_le_bytes([op[0], op[1], op[2], op[3]])))
     }
 
-    /// Whether the CIGAR was too long for its place and is in the `CG` tag.
+    /// Reports whether the CIGAR was too long for its field and is in the `CG` tag.
     #[inline]
     pub fn has_cigar_in_tag(self) -> bool {
         self.sequence_offset() - self.cigar_offset() == 8
             && self.cigar_bytes().as_ptr() != self.0[self.cigar_offset()..].as_ptr()
     }
 
-    /// One past the last 0-based position that the record covers: one base where it is unmapped or its CIGAR covers
-    /// none, as in `samtools view` with a region (htslib 1.16 `bam_endpos`).
+    /// Returns the position one past the last 0-based position that the record covers. A record that is unmapped or whose
+    /// CIGAR covers no base counts as one base, as in `samtools view` with a region (htslib 1.16 `bam_endpos`).
     #[inline]
     pub fn end_position(self, flag: u16) -> i32 {
         let mapped = flag & flags::UNMAPPED == 0;
@@ -335,9 +335,10 @@ impl<'a> RawRecord<'a> {
         let inline = &self.0[self.cigar_offset()..self.sequence_offset()];
         if inline.len() == 8 {
             let op = |at: usize| CigarOp(self.i32_at(self.cigar_offset() + at) as u32);
-            let placeholder = op(0).code() == 4 && op(0).bases() as usize == self.bases() && op(4).code() == 3;
-            // `CG:B,I`: type and subtype, four bytes of count, then the operations. htslib 1.16 (`bam_tag2cigar`) leaves
-            // a tag alone that has fewer operations than the placeholder.
+            let placeholder =
+                op(0).code() == 4 && op(0).bases() as usize == self.sequence_length() && op(4).code() == 3;
+            // `CG:B,I`: type and subtype, four bytes of count, then the operations. htslib 1.16 (`bam_tag2cigar`) ignores a
+            // tag that has fewer operations than the placeholder.
             if placeholder
                 && let Some((b'B', value)) = self.tag(*b"CG")
                 && value.first() == Some(&b'I')
@@ -349,32 +350,32 @@ impl<'a> RawRecord<'a> {
         inline
     }
 
-    /// Type and value of a tag; the value of a `Z` or `H` tag comes without its NUL, of a `B` tag with its subtype and
-    /// count in front. `None` where there is no such tag or the tags are malformed before it.
+    /// Returns type and value of a tag: the value of a `Z` or `H` tag without its NUL, of a `B` tag with its subtype and
+    /// count in front. Returns `None` if there is no such tag or a tag before it is malformed.
     pub fn tag(self, name: [u8; 2]) -> Option<(u8, &'a [u8])> {
-        self.each_tag().find(|tag| tag.name == name).map(|tag| (tag.kind, tag.value))
+        self.iter_tags().find(|tag| tag.name == name).map(|tag| (tag.type_code, tag.value))
     }
 
-    /// The tags in order; ends early where one is malformed.
+    /// Iterates over the tags in order; ends early at a malformed tag.
     #[inline]
-    pub fn each_tag(self) -> impl Iterator<Item = Tag<'a>> {
-        tags_from(self.0, self.tags_offset())
+    pub fn iter_tags(self) -> impl Iterator<Item = Tag<'a>> {
+        iter_tags_at(self.0, self.tags_offset())
     }
 
-    /// The read group: the value of the `RG:Z` tag.
+    /// Returns the read group: the value of the `RG:Z` tag.
     #[inline]
     pub fn read_group(self) -> Option<&'a [u8]> {
         self.tag(*b"RG").filter(|(kind, _)| *kind == b'Z').map(|(_, value)| value)
     }
 
-    /// Reference bases the alignment spans, 0 without a CIGAR.
+    /// Returns the number of reference bases that the alignment covers, 0 without a CIGAR.
     #[inline]
     pub fn reference_bases(self) -> u32 {
         self.cigar().filter(|op| op.consumes_reference()).fold(0u32, |sum, op| sum.wrapping_add(op.bases()))
     }
 
-    /// 0-based position of the 5' end with soft and hard clips undone: the first base of a forward read, the last base
-    /// of a reverse one (htsjdk 4.2.0 `getUnclippedStart`, `getUnclippedEnd`). Negative before the contig's start.
+    /// Returns the 0-based position of the unclipped 5' end: the first base of a forward read, the last base of a reverse
+    /// one (htsjdk 4.2.0 `getUnclippedStart`, `getUnclippedEnd`). Negative before the contig's start.
     #[inline]
     pub fn unclipped_five_prime(self) -> i32 {
         if self.flag() & flags::REVERSE == 0 {
@@ -386,32 +387,32 @@ impl<'a> RawRecord<'a> {
         }
     }
 
-    /// Place in coordinate order.
+    /// Returns the key of the record in coordinate order.
     #[inline]
     pub fn sort_key(self) -> SortKey {
         SortKey::new(self.contig(), self.position(), self.flag() & flags::REVERSE != 0)
     }
 }
 
-/// Tags packed one behind the other, as a record has them; ends early where one is malformed.
-pub fn packed_tags(packed: &[u8]) -> impl Iterator<Item = Tag<'_>> {
-    tags_from(packed, 0)
+/// Iterates over tags in BAM encoding; ends early at a malformed tag.
+pub fn iter_packed_tags(packed: &[u8]) -> impl Iterator<Item = Tag<'_>> {
+    iter_tags_at(packed, 0)
 }
 
 #[inline]
-fn tags_from(bytes: &[u8], mut at: usize) -> impl Iterator<Item = Tag<'_>> {
+fn iter_tags_at(bytes: &[u8], mut at: usize) -> impl Iterator<Item = Tag<'_>> {
     std::iter::from_fn(move || {
         let [a, b, kind, value @ ..] = bytes.get(at..)? else { return None };
-        let stored = tag_value_bytes(*kind, value)?;
+        let stored = tag_value_length(*kind, value)?;
         let text = matches!(kind, b'Z' | b'H');
         let start = at;
         at += 3 + stored;
-        Some(Tag { name: [*a, *b], kind: *kind, value: &value[..stored - usize::from(text)], start, end: at })
+        Some(Tag { name: [*a, *b], type_code: *kind, value: &value[..stored - usize::from(text)], start, end: at })
     })
 }
 
-/// Bytes a tag value of this type takes, its NUL or array header included.
-fn tag_value_bytes(kind: u8, value: &[u8]) -> Option<usize> {
+/// Returns the number of bytes that a tag value of this type takes, including its NUL or array header.
+fn tag_value_length(kind: u8, value: &[u8]) -> Option<usize> {
     let bytes = match kind {
         b'A' | b'c' | b'C' => 1,
         b's' | b'S' => 2,
@@ -433,7 +434,7 @@ fn tag_value_bytes(kind: u8, value: &[u8]) -> Option<usize> {
     (bytes <= value.len()).then_some(bytes)
 }
 
-/// The smallest index bin that holds `[start, end)`, 0-based (SAMv1 §5.3, `reg2bin`).
+/// Returns the smallest index bin that contains `[start, end)`, 0-based (SAMv1 §5.3, `reg2bin`).
 #[inline]
 pub fn reg2bin(start: i64, end: i64) -> u16 {
     let end = end - 1;

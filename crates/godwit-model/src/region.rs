@@ -1,87 +1,87 @@
-//! Region strings by the rules of samtools, and sets of spans to look records up in.
+//! Region strings by the rules of samtools, and sets of intervals for overlap queries.
 
 use std::fmt;
 
-/// A region of a contig that is known by name, `[start, end)`, 0-based.
+/// A region of a contig that is identified by name, `[start, end)`, 0-based.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Region {
     /// The contig.
     pub contig: String,
     /// First base, 0-based.
     pub start: u32,
-    /// One past the last base; [`Region::OPEN_END`] for that of the contig.
+    /// One past the last base; [`Region::OPEN_END`] for the end of the contig.
     pub end: u32,
 }
 
 /// An invalid region string.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegionError {
-    /// It is not written as a region.
+    /// The text does not have the syntax of a region.
     #[error("{text:?} is not a region: {problem}; write it like chr20, chr20:1000001 or chr20:1,000,001-1,010,000")]
     Syntax {
-        /// The text.
+        /// The region string.
         text: String,
         /// The defect.
         problem: &'static str,
     },
-    /// It names a contig that does not exist.
-    #[error("there is no contig {contig:?}{}", or_whole(.contig, .text))]
-    NoContig {
-        /// The contig, without the range where the text has one.
+    /// The region names a contig that does not exist.
+    #[error("there is no contig {contig:?}{}", whole_name_hint(.contig, .text))]
+    UnknownContig {
+        /// Name of the contig, without the range if the text has one.
         contig: String,
-        /// The text.
+        /// The region string.
         text: String,
     },
-    /// It is the name of a contig, and also a range of another contig.
+    /// The text is the name of a contig, and also a range of another contig.
     #[error(
         "{text:?} is ambiguous: a contig has this name, and it is also a range of contig {contig:?}; write {{{text}}} for \
          the contig, or {{{contig}}}:{range} for the range"
     )]
     Ambiguous {
-        /// The text.
+        /// The region string.
         text: String,
         /// The contig of the range.
         contig: String,
         /// The range.
         range: String,
     },
-    /// It is one region with a thousands separator, and also a list of several.
+    /// The text is one region with a thousands separator, and also a list of several regions.
     #[error(
         "{text:?} is ambiguous: the comma may separate thousands or two regions; write the number without commas, or give \
          each region by itself"
     )]
     AmbiguousList {
-        /// The text.
+        /// The text of the list.
         text: String,
     },
 }
 
-/// The second name that a missing contig may have been meant by.
-fn or_whole(contig: &str, text: &str) -> String {
+/// Returns the alternative contig name that the text may have meant, as a suffix of the message.
+fn whole_name_hint(contig: &str, text: &str) -> String {
     if contig == text { String::new() } else { format!(", and none named {text:?}") }
 }
 
 impl Region {
-    /// Behind every base that a contig can have (SAMv1 §1.3: lengths below 2^31).
+    /// The end of a region without an end: at or above every contig length (SAMv1 §1.3: lengths below 2^31).
     pub const OPEN_END: u32 = i32::MAX as u32;
 
-    /// Writes the text that fingerprints of runs contain. Files on disk hold hashes of it: the text is independent of the names of
-    /// types and fields, and changing it makes stopped runs start over.
+    /// Writes the text that job fingerprints contain. Files on disk hold hashes of it: the text is independent of the names
+    /// of types and fields, and changing it makes stopped jobs start over.
     pub fn fingerprint_text(&self) -> String {
         let Self { contig, start, end } = self;
         format!("Region {{ contig: {contig:?}, start: {start}, end: {end} }}")
     }
 
-    /// Reads a region string by the rules of samtools ("REGIONS" in `samtools-view(1)`; `hts_parse_region` of htslib 1.16):
+    /// Parses a region string by the rules of samtools ("REGIONS" in `samtools-view(1)`; `hts_parse_region` of htslib 1.16):
     /// `NAME`, `NAME:FIRST`, `NAME:FIRST-`, `NAME:FIRST-LAST` and `NAME:-LAST`, 1-based and closed, with or without
-    /// thousands separators. The whole text is tried as the name of a contig first, because names may contain colons. Braces
+    /// thousands separators. The whole text is tried first as the name of a contig, because names may contain colons. Braces
     /// quote a name: `{HLA-A*01:01:01:01}:1-100`.
     ///
-    /// `has_contig` says whether a contig exists; `None` where the list of contigs is not known. Where neither reading names
-    /// a known contig, the text is a range if it is written as one, and a name otherwise.
+    /// `has_contig` reports whether a contig exists; `None` if the list of contigs is not known. If neither reading names a
+    /// known contig, the text is a range if it has the syntax of one, and a name otherwise.
     ///
     /// # Errors
-    /// [`RegionError::Syntax`], [`RegionError::NoContig`]; [`RegionError::Ambiguous`] where both readings name a contig.
+    /// [`RegionError::Syntax`], [`RegionError::UnknownContig`]; [`RegionError::Ambiguous`] if both readings name a contig.
     ///
     /// ```
     /// use godwit_model::Region;
@@ -94,12 +94,12 @@ impl Region {
     /// ```
     pub fn parse(text: &str, has_contig: impl Fn(&str) -> Option<bool>) -> Result<Self, RegionError> {
         let syntax = |problem| RegionError::Syntax { text: text.to_owned(), problem };
-        let no_contig = |contig: &str| RegionError::NoContig { contig: contig.to_owned(), text: text.to_owned() };
+        let no_contig = |contig: &str| RegionError::UnknownContig { contig: contig.to_owned(), text: text.to_owned() };
         let of = |contig: &str, (start, end)| Self { contig: contig.to_owned(), start, end };
         if let Some(quoted) = text.strip_prefix('{') {
             let (name, rest) = quoted.rsplit_once('}').ok_or_else(|| syntax("its brace is not closed"))?;
             let range = match rest.strip_prefix(':') {
-                Some(range) => range_of(range).map_err(syntax)?,
+                Some(range) => parse_range(range).map_err(syntax)?,
                 None if rest.is_empty() => (0, Self::OPEN_END),
                 None => return Err(syntax("a colon is expected behind the brace")),
             };
@@ -124,23 +124,23 @@ impl Region {
             }
             (Some(true), _) => Ok(whole),
             _ if contig.is_empty() => Err(syntax("it names no contig")),
-            (_, Some(true)) => range_of(range).map(|range| of(contig, range)).map_err(syntax),
-            // What is not known of either name is decided by how the text is written.
+            (_, Some(true)) => parse_range(range).map(|range| of(contig, range)).map_err(syntax),
+            // If neither name is known to exist, the syntax of the text decides.
             (Some(false), Some(false)) => Err(no_contig(contig)),
-            (None, known) if known == Some(false) || !looks_like_range(range) => Ok(whole),
-            _ => range_of(range).map(|range| of(contig, range)).map_err(syntax),
+            (None, known) if known == Some(false) || !is_range_syntax(range) => Ok(whole),
+            _ => parse_range(range).map(|range| of(contig, range)).map_err(syntax),
         }
     }
 
-    /// Reads a list of regions: one region, or several separated by commas as for `bcftools --regions`. Commas within braces
-    /// belong to a name.
+    /// Parses a list of regions: one region, or several separated by commas as for `bcftools --regions`. Commas within
+    /// braces belong to a name.
     ///
     /// # Errors
-    /// As for [`Region::parse`]; [`RegionError::AmbiguousList`] where the text is one region with a thousands separator and
+    /// As for [`Region::parse`]; [`RegionError::AmbiguousList`] if the text is one region with a thousands separator and
     /// also several.
     pub fn parse_list(text: &str, has_contig: impl Fn(&str) -> Option<bool>) -> Result<Vec<Self>, RegionError> {
         let one = Self::parse(text, &has_contig);
-        let items = items_of(text);
+        let items = split_region_list(text);
         if items.len() == 1 {
             return Ok(vec![one?]);
         }
@@ -153,8 +153,8 @@ impl Region {
     }
 }
 
-/// The items of a list that is separated by commas outside braces.
-fn items_of(text: &str) -> Vec<&str> {
+/// Splits a list at the commas outside braces.
+fn split_region_list(text: &str) -> Vec<&str> {
     let mut is_quoted = false;
     let is_separator = |letter: char| {
         match letter {
@@ -167,19 +167,19 @@ fn items_of(text: &str) -> Vec<&str> {
     text.split(is_separator).collect()
 }
 
-/// Returns whether a text consists of the characters of a range only.
-fn looks_like_range(text: &str) -> bool {
+/// Reports whether a text consists only of the characters of a range.
+fn is_range_syntax(text: &str) -> bool {
     text.chars().all(|letter| letter.is_ascii_digit() || letter == ',' || letter == '-')
 }
 
-/// `FIRST`, `FIRST-`, `FIRST-LAST` or `-LAST`, 1-based and closed, as `[start, end)`, 0-based. The error is what is wrong with it.
-fn range_of(text: &str) -> Result<(u32, u32), &'static str> {
+/// Parses `FIRST`, `FIRST-`, `FIRST-LAST` or `-LAST` (1-based, closed) as `[start, end)`, 0-based. The error is the defect.
+fn parse_range(text: &str) -> Result<(u32, u32), &'static str> {
     let (first, last) = text.split_once('-').unwrap_or((text, ""));
     if first.is_empty() && last.is_empty() {
         return Err("it has a colon but no bases");
     }
-    let number = |text: &str, without: u32| if text.is_empty() { Some(without) } else { position(text) };
-    // The last base, 1-based, is one past the last, 0-based.
+    let number = |text: &str, without: u32| if text.is_empty() { Some(without) } else { parse_position_1based(text) };
+    // The last base, 1-based, equals the 0-based end of the half-open interval.
     let start = number(first, 1).ok_or("its first base is not a number from 1 on")? - 1;
     let end = number(last, Region::OPEN_END).ok_or("its last base is not a number from 1 on")?;
     if start >= end {
@@ -188,8 +188,8 @@ fn range_of(text: &str) -> Result<(u32, u32), &'static str> {
     Ok((start, end))
 }
 
-/// A 1-based position with or without commas; what no contig is long enough for is [`Region::OPEN_END`].
-fn position(text: &str) -> Option<u32> {
+/// Parses a 1-based position with or without commas; a position above any contig length becomes [`Region::OPEN_END`].
+fn parse_position_1based(text: &str) -> Option<u32> {
     let is_number = text.bytes().all(|letter| letter.is_ascii_digit() || letter == b',');
     let digits: String = text.chars().filter(char::is_ascii_digit).collect();
     let position_1based = digits
@@ -200,26 +200,26 @@ fn position(text: &str) -> Option<u32> {
 }
 
 impl Region {
-    /// The region as a title: as it is displayed, but without braces around the name.
+    /// Returns the region as a title: as it is displayed, but without braces around the name.
     pub fn title(&self) -> String {
-        format!("{}{}", self.contig, Range(self))
+        format!("{}{}", self.contig, RangeSuffix(self))
     }
 }
 
 impl fmt::Display for Region {
-    /// Writes a text that [`Region::parse`] reads as this region where no list of contigs is known.
+    /// Writes a text that [`Region::parse`] reads as this region if the list of contigs is not known.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.contig.contains(':') || self.contig.starts_with('{') {
-            true => write!(f, "{{{}}}{}", self.contig, Range(self)),
-            false => write!(f, "{}{}", self.contig, Range(self)),
+            true => write!(f, "{{{}}}{}", self.contig, RangeSuffix(self)),
+            false => write!(f, "{}{}", self.contig, RangeSuffix(self)),
         }
     }
 }
 
-/// Displays the range of a region, with the colon before it; nothing for a whole contig.
-struct Range<'r>(&'r Region);
+/// A displayable range of a region, with the colon before it; empty for a whole contig.
+struct RangeSuffix<'r>(&'r Region);
 
-impl fmt::Display for Range<'_> {
+impl fmt::Display for RangeSuffix<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.0.start, self.0.end) {
             (0, Region::OPEN_END) => Ok(()),
@@ -229,49 +229,49 @@ impl fmt::Display for Range<'_> {
     }
 }
 
-/// Spans of numbered contigs: sorted, and joined where they touch.
+/// A set of intervals on numbered contigs: sorted, and merged where they touch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SpanSet {
-    /// Contig, start, end.
-    spans: Vec<(u32, u32, u32)>,
+pub struct IntervalSet {
+    /// Contig index, start and end, 0-based and half-open.
+    intervals: Vec<(u32, u32, u32)>,
 }
 
-impl SpanSet {
-    /// A set of `(contig, start, end)`, 0-based and half-open, in any order. Empty spans are left out.
+impl IntervalSet {
+    /// Creates a set of `(contig, start, end)`, 0-based and half-open, from any order. Empty intervals are dropped.
     pub fn new(spans: impl IntoIterator<Item = (u32, u32, u32)>) -> Self {
-        let mut spans: Vec<_> = spans.into_iter().filter(|(_, start, end)| start < end).collect();
-        spans.sort_unstable();
-        spans.dedup_by(|next, span| {
+        let mut intervals: Vec<_> = spans.into_iter().filter(|(_, start, end)| start < end).collect();
+        intervals.sort_unstable();
+        intervals.dedup_by(|next, span| {
             let joined = next.0 == span.0 && next.1 <= span.2;
             if joined {
                 span.2 = span.2.max(next.2);
             }
             joined
         });
-        Self { spans }
+        Self { intervals }
     }
 
-    /// Whether one of them has a base in common with `[start, end)` of a contig. What is empty is taken as one base.
+    /// Reports whether an interval of the set overlaps `[start, end)` of a contig. An empty query counts as one base.
     #[inline]
     pub fn overlaps(&self, contig: u32, start: u32, end: u32) -> bool {
-        let at = self.spans.partition_point(|span| (span.0, span.2) <= (contig, start));
-        self.spans.get(at).is_some_and(|span| span.0 == contig && span.1 < end.max(start.saturating_add(1)))
+        let at = self.intervals.partition_point(|span| (span.0, span.2) <= (contig, start));
+        self.intervals.get(at).is_some_and(|span| span.0 == contig && span.1 < end.max(start.saturating_add(1)))
     }
 
-    /// Whether all of them lie before a base: nothing that starts there or behind can overlap one.
+    /// Reports whether all intervals end before a position: no record that starts at or after it can overlap one.
     #[inline]
-    pub fn end_before(&self, contig: u32, position: u32) -> bool {
-        self.spans.last().is_none_or(|span| (span.0, span.2) <= (contig, position))
+    pub fn all_end_before(&self, contig: u32, position: u32) -> bool {
+        self.intervals.last().is_none_or(|span| (span.0, span.2) <= (contig, position))
     }
 
-    /// The spans in order: contig, start, end.
+    /// Iterates over the intervals in order: contig, start, end.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (u32, u32, u32)> {
-        self.spans.iter().copied()
+        self.intervals.iter().copied()
     }
 
-    /// True where there is none.
+    /// Reports whether the set is empty.
     pub fn is_empty(&self) -> bool {
-        self.spans.is_empty()
+        self.intervals.is_empty()
     }
 }
 
@@ -284,11 +284,11 @@ mod tests {
 
     const CONTIGS: [&str; 6] = ["chr1", "chr1:100-200", "HLA-A*01:01:01:01", "a,b", "1", "200"];
 
-    fn known(name: &str) -> Option<bool> {
+    fn has_contig(name: &str) -> Option<bool> {
         Some(CONTIGS.contains(&name))
     }
 
-    fn shown(region: Result<Region, RegionError>) -> Result<(String, u32, u32), RegionError> {
+    fn region_fields(region: Result<Region, RegionError>) -> Result<(String, u32, u32), RegionError> {
         region.map(|region| (region.contig, region.start, region.end))
     }
 
@@ -310,28 +310,28 @@ mod tests {
             ("{HLA-A*01:01:01:01}:7-7", "HLA-A*01:01:01:01", 6, 7),
             ("a,b:1-2", "a,b", 0, 2),
         ] {
-            let region = Region::parse(text, known).unwrap();
-            assert_eq!(shown(Ok(region.clone())).unwrap(), (contig.to_owned(), start, end), "{text}");
-            // What is displayed is read back where no list of contigs is asked.
+            let region = Region::parse(text, has_contig).unwrap();
+            assert_eq!(region_fields(Ok(region.clone())).unwrap(), (contig.to_owned(), start, end), "{text}");
+            // The displayed text is parsed back without a list of contigs.
             assert_eq!(Region::parse(&region.to_string(), |_| None), Ok(region), "{text}");
         }
     }
 
     #[test]
     fn a_text_with_two_readings_is_refused_and_both_are_named() {
-        let error = Region::parse("chr1:100-200", known).unwrap_err().to_string();
+        let error = Region::parse("chr1:100-200", has_contig).unwrap_err().to_string();
         assert!(error.contains("{chr1:100-200}") && error.contains("{chr1}:100-200"), "{error}");
-        let error = Region::parse_list("1:100,200", known).unwrap_err();
+        let error = Region::parse_list("1:100,200", has_contig).unwrap_err();
         assert!(matches!(error, RegionError::AmbiguousList { .. }), "{error}");
     }
 
     #[test]
-    fn what_is_wrong_with_a_region_is_said() {
+    fn errors_of_region_strings_name_the_defect() {
         for text in [
             "", ":1-2", "chr1:", "chr1:-", "chr1:0-5", "chr1:9-3", "chr1:x", "chr1:1-y", "{chr1:1", "{chr1}1", "{}",
             "chr1:+1",
         ] {
-            let error = Region::parse(text, known).unwrap_err();
+            let error = Region::parse(text, has_contig).unwrap_err();
             assert!(matches!(error, RegionError::Syntax { .. }), "{text}: {error}");
         }
         for (text, said) in [
@@ -339,7 +339,7 @@ mod tests {
             ("chr9", "there is no contig \"chr9\""),
             ("{chr1:1-2}", "there is no contig \"chr1:1-2\""),
         ] {
-            let error = Region::parse(text, known).unwrap_err().to_string();
+            let error = Region::parse(text, has_contig).unwrap_err().to_string();
             assert!(error.contains(said), "{text}: {error}");
         }
     }
@@ -351,7 +351,7 @@ mod tests {
         {
             assert_eq!(Region::parse(text, |_| None).ok().map(|region| region.contig).as_deref(), contig, "{text}");
         }
-        // A contig that is known is preferred to one that may exist.
+        // A known contig takes precedence over one that may exist.
         let some = |name: &str| (name == "chr1").then_some(true);
         assert_eq!(Region::parse("chr1:5-6", some).unwrap().contig, "chr1");
     }
@@ -385,7 +385,7 @@ mod tests {
     #[test]
     fn lists_are_separated_by_commas_outside_braces() {
         let names = |text| {
-            let regions = Region::parse_list(text, known)?;
+            let regions = Region::parse_list(text, has_contig)?;
             Ok::<_, RegionError>(regions.iter().map(ToString::to_string).collect::<Vec<_>>())
         };
         for (text, regions) in [
@@ -400,8 +400,8 @@ mod tests {
     }
 
     #[test]
-    fn spans_are_joined_and_found() {
-        let set = SpanSet::new([(1, 50, 60), (0, 10, 20), (0, 15, 30), (0, 30, 31), (2, 5, 5)]);
+    fn intervals_are_joined_and_found() {
+        let set = IntervalSet::new([(1, 50, 60), (0, 10, 20), (0, 15, 30), (0, 30, 31), (2, 5, 5)]);
         assert_eq!(set.iter().collect::<Vec<_>>(), [(0, 10, 31), (1, 50, 60)]);
         for (contig, start, end, found) in [
             (0, 0, 10, false),
@@ -411,12 +411,12 @@ mod tests {
             (1, 0, 100, true),
             (1, 60, 61, false),
             (2, 5, 6, false),
-            // Empty: the one base at its start.
+            // Empty: counts as the one base at its start.
             (0, 10, 10, true),
             (0, 9, 9, false),
         ] {
             assert_eq!(set.overlaps(contig, start, end), found, "{contig} {start} {end}");
         }
-        assert!(set.end_before(1, 60) && !set.end_before(1, 59) && set.end_before(2, 0));
+        assert!(set.all_end_before(1, 60) && !set.all_end_before(1, 59) && set.all_end_before(2, 0));
     }
 }

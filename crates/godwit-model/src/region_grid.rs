@@ -1,85 +1,88 @@
-//! The fixed grid: regions of the genome in which variants are called independently.
+//! The fixed grid: calling regions of the genome in which variants are called independently.
 //!
-//! Flows in: contigs, what of them is to be called, and stretches without bases. Flows out: regions, in the order of the
-//! genome, that together own every position to be called exactly once. Nothing else decides where cuts are: not reads,
-//! not threads or nodes, not time. A record belongs to the region in which it starts; what a caller is shown
-//! reaches beyond that by the padding, so that it sees at a border what it would see in the middle.
+//! Input: contigs, their targets, and assembly gaps. Output: calling regions, in the order of the genome, that together own
+//! every target position exactly once. Cuts depend on nothing else: not on reads, threads, workers or time. A record belongs
+//! to the region in which it starts; the padding shows a caller the bases around a region, so that it finds at a border what
+//! it would find without the border.
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ContigId, Span};
+use crate::{ContigId, Interval};
 
-/// How to cut.
+/// Options for cutting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GridOptions {
-    /// Most bases of a region, stretches without bases not counted; at least 1.
+    /// Maximum number of bases of a region, assembly gaps not counted; at least 1.
     pub window_bases: u32,
-    /// Bases that a caller sees on either side of what its region owns.
+    /// Number of bases that a caller sees on either side of the positions that its region owns.
     pub padding_bases: u32,
 }
 
-/// A contig that is to be cut.
+/// A contig to cut.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GridContig {
-    /// Which.
+    /// Id of the contig.
     pub id: ContigId,
-    /// Its bases.
+    /// Length of the contig, bases.
     pub bases: u32,
-    /// What is to be called of it, `[start, end)`, 0-based, in any order, overlapping or not; `None`: all of it.
+    /// Targets, `[start, end)`, 0-based, in any order, overlapping or not; `None`: the whole contig.
     pub targets: Option<Vec<(u32, u32)>>,
-    /// Stretches of N, ascending.
-    pub gaps: Vec<(u32, u32)>,
-    /// Positions where there has to be a cut, ascending.
-    pub borders: Vec<u32>,
+    /// Assembly gaps (intervals of N), `[start, end)`, 0-based, ascending.
+    pub assembly_gaps: Vec<(u32, u32)>,
+    /// 0-based positions where a cut is required, ascending.
+    pub required_cuts: Vec<u32>,
 }
 
-/// Part of a contig, or some small contigs as a whole, that are called by themselves.
+/// A unit of calling: part of a contig, or several small contigs as a whole.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallingRegion {
-    /// The positions that it owns, ascending, apart from each other.
-    pub targets: Vec<Span>,
-    /// What a caller is shown: the targets with their padding, ascending, apart from each other.
-    pub stretches: Vec<Span>,
+    /// The intervals that the region owns, ascending and disjoint.
+    pub targets: Vec<Interval>,
+    /// The intervals that a caller sees: the targets with their padding, ascending and disjoint.
+    #[serde(rename = "stretches")]
+    pub padded_targets: Vec<Interval>,
 }
 
 impl CallingRegion {
-    /// From the first to the last position that it owns on its first contig and on its last one, with those in between that
-    /// it does not. Mostly that is one contig.
-    pub fn extents(&self) -> [Span; 2] {
+    /// Returns the intervals from the first to the last owned position on the first contig and on the last one, including
+    /// positions in between that the region does not own. Usually both are the same contig.
+    pub fn bounding_intervals(&self) -> [Interval; 2] {
         let (first, last) = (self.targets[0], self.targets[self.targets.len() - 1]);
         let on = |contig: ContigId| self.targets.iter().filter(move |target| target.contig == contig);
         [
-            Span { end: on(first.contig).next_back().map_or(first.end, |target| target.end), ..first },
-            Span { start: on(last.contig).next().map_or(last.start, |target| target.start), ..last },
+            Interval { end: on(first.contig).next_back().map_or(first.end, |target| target.end), ..first },
+            Interval { start: on(last.contig).next().map_or(last.start, |target| target.start), ..last },
         ]
     }
 
-    /// Whether a record that starts at this position, 0-based, is the region's.
-    pub fn owns(&self, contig: ContigId, position: u32) -> bool {
+    /// Reports whether the region owns a record that starts at this 0-based position.
+    pub fn owns_position(&self, contig: ContigId, position: u32) -> bool {
         let next = self.targets.partition_point(|target| (target.contig, target.end) <= (contig, position));
         self.targets.get(next).is_some_and(|target| target.contig == contig && target.start <= position)
     }
 
-    /// Takes over what another region, of a later contig, has.
+    /// Appends the intervals of another region, which is on a later contig.
     pub fn extend(&mut self, other: Self) {
         self.targets.extend(other.targets);
-        self.stretches.extend(other.stretches);
+        self.padded_targets.extend(other.padded_targets);
     }
 
-    /// Bases of its targets.
+    /// Returns the number of bases of the targets.
     pub fn bases(&self) -> u64 {
         self.targets.iter().map(|target| u64::from(target.bases())).sum()
     }
 }
 
-/// Cuts a contig. Regions end in stretches of N and between targets where they can: at the last such gap before
-/// the window is full, if it is at least half full there.
-pub fn cut(contig: &GridContig, options: GridOptions) -> Vec<CallingRegion> {
+/// Cuts a contig. Regions end in assembly gaps and between targets if they can: at the last such gap before the window is
+/// full, if the window is at least half full there.
+pub fn cut_contig(contig: &GridContig, options: GridOptions) -> Vec<CallingRegion> {
     let targets = match &contig.targets {
-        Some(targets) => merged(targets.iter().map(|(start, end)| (*start, (*end).min(contig.bases))).collect()),
-        None => merged(vec![(0, contig.bases)]),
+        Some(targets) => {
+            merge_overlapping(targets.iter().map(|(start, end)| (*start, (*end).min(contig.bases))).collect())
+        }
+        None => merge_overlapping(vec![(0, contig.bases)]),
     };
-    let cuts = cuts(&targets, contig, options.window_bases.max(1));
+    let cuts = cut_positions(&targets, contig, options.window_bases.max(1));
     let edges: Vec<u32> = [0].into_iter().chain(cuts).chain([contig.bases]).collect();
     let region = |edge: &[u32]| {
         let within = |(start, end): &(u32, u32)| ((*start).max(edge[0]), (*end).min(edge[1]));
@@ -89,16 +92,17 @@ pub fn cut(contig: &GridContig, options: GridOptions) -> Vec<CallingRegion> {
             .iter()
             .map(|(start, end)| (start.saturating_sub(padding), end.saturating_add(padding).min(contig.bases)));
         let spans = |stretches: Vec<(u32, u32)>| {
-            stretches.into_iter().map(|(start, end)| Span { contig: contig.id, start, end }).collect::<Vec<_>>()
+            stretches.into_iter().map(|(start, end)| Interval { contig: contig.id, start, end }).collect::<Vec<_>>()
         };
-        let region = CallingRegion { stretches: spans(merged(padded.collect())), targets: spans(owned) };
+        let region =
+            CallingRegion { padded_targets: spans(merge_overlapping(padded.collect())), targets: spans(owned) };
         Some(region).filter(|region| !region.targets.is_empty())
     };
     edges.windows(2).filter_map(region).collect()
 }
 
-/// Ascending, without overlaps and empty ones.
-fn merged(mut stretches: Vec<(u32, u32)>) -> Vec<(u32, u32)> {
+/// Sorts intervals, merges overlapping ones, and drops empty ones.
+fn merge_overlapping(mut stretches: Vec<(u32, u32)>) -> Vec<(u32, u32)> {
     stretches.retain(|(start, end)| start < end);
     stretches.sort_unstable();
     let mut whole: Vec<(u32, u32)> = Vec::with_capacity(stretches.len());
@@ -111,8 +115,8 @@ fn merged(mut stretches: Vec<(u32, u32)>) -> Vec<(u32, u32)> {
     whole
 }
 
-/// What is left of stretches without `gaps`, both ascending.
-fn without(stretches: &[(u32, u32)], gaps: &[(u32, u32)]) -> Vec<(u32, u32)> {
+/// Subtracts `gaps` from intervals, both ascending.
+fn subtract_gaps(stretches: &[(u32, u32)], gaps: &[(u32, u32)]) -> Vec<(u32, u32)> {
     let (mut left, mut next) = (Vec::new(), 0);
     for (start, end) in stretches {
         let mut from = *start;
@@ -129,16 +133,16 @@ fn without(stretches: &[(u32, u32)], gaps: &[(u32, u32)]) -> Vec<(u32, u32)> {
     left
 }
 
-/// A place where a region may end, and how full the window is there.
-struct Gap {
-    middle: u32,
-    filled: u64,
+/// A position where a region may end, and how full the window is there.
+struct CutCandidate {
+    position: u32,
+    window_bases: u64,
 }
 
-fn cuts(targets: &[(u32, u32)], contig: &GridContig, window_bases: u32) -> Vec<u32> {
+fn cut_positions(targets: &[(u32, u32)], contig: &GridContig, window_bases: u32) -> Vec<u32> {
     let window = u64::from(window_bases);
     let mut cuts = Vec::new();
-    let edges: Vec<u32> = [0].into_iter().chain(contig.borders.iter().copied()).chain([contig.bases]).collect();
+    let edges: Vec<u32> = [0].into_iter().chain(contig.required_cuts.iter().copied()).chain([contig.bases]).collect();
     for edge in edges.windows(2) {
         if edge[0] > 0 {
             cuts.push(edge[0]);
@@ -148,25 +152,25 @@ fn cuts(targets: &[(u32, u32)], contig: &GridContig, window_bases: u32) -> Vec<u
             .map(|(start, end)| ((*start).max(edge[0]), (*end).min(edge[1])))
             .filter(|(start, end)| start < end)
             .collect();
-        let (mut filled, mut gap, mut last_end) = (0, None::<Gap>, None);
-        for (mut start, end) in without(&within, &contig.gaps) {
-            if let Some(last_end) = last_end.filter(|_| filled >= window.div_ceil(2)) {
-                gap = Some(Gap { middle: last_end + (start - last_end) / 2, filled });
+        let (mut window_bases, mut gap, mut last_end) = (0, None::<CutCandidate>, None);
+        for (mut start, end) in subtract_gaps(&within, &contig.assembly_gaps) {
+            if let Some(last_end) = last_end.filter(|_| window_bases >= window.div_ceil(2)) {
+                gap = Some(CutCandidate { position: last_end + (start - last_end) / 2, window_bases });
             }
-            while filled + u64::from(end - start) > window {
+            while window_bases + u64::from(end - start) > window {
                 match gap.take() {
-                    Some(Gap { middle, filled: before }) => {
-                        cuts.push(middle);
-                        filled -= before;
+                    Some(CutCandidate { position, window_bases: before }) => {
+                        cuts.push(position);
+                        window_bases -= before;
                     }
                     None => {
-                        start += (window - filled) as u32;
+                        start += (window - window_bases) as u32;
                         cuts.push(start);
-                        filled = 0;
+                        window_bases = 0;
                     }
                 }
             }
-            filled += u64::from(end - start);
+            window_bases += u64::from(end - start);
             last_end = Some(end);
         }
     }
@@ -180,52 +184,57 @@ mod tests {
     use super::*;
 
     fn contig(bases: u32, gaps: &[(u32, u32)]) -> GridContig {
-        GridContig { id: ContigId(3), bases, targets: None, gaps: gaps.to_vec(), borders: Vec::new() }
+        GridContig { id: ContigId(3), bases, targets: None, assembly_gaps: gaps.to_vec(), required_cuts: Vec::new() }
     }
 
-    fn extent(region: &CallingRegion) -> (u32, u32) {
-        let [first, last] = region.extents();
+    fn outer_bounds(region: &CallingRegion) -> (u32, u32) {
+        let [first, last] = region.bounding_intervals();
         (first.start, last.end)
     }
 
-    fn extents(contig: &GridContig, window_bases: u32) -> Vec<(u32, u32)> {
-        let regions = cut(contig, GridOptions { window_bases, padding_bases: 10 });
-        regions.iter().map(extent).collect()
+    fn all_outer_bounds(contig: &GridContig, window_bases: u32) -> Vec<(u32, u32)> {
+        let regions = cut_contig(contig, GridOptions { window_bases, padding_bases: 10 });
+        regions.iter().map(outer_bounds).collect()
     }
 
     #[test]
     fn without_gaps_windows_follow_each_other() {
-        assert_eq!(extents(&contig(250, &[]), 100), [(0, 100), (100, 200), (200, 250)]);
-        assert_eq!(extents(&contig(200, &[]), 100), [(0, 100), (100, 200)]);
-        assert_eq!(extents(&contig(99, &[]), 100), [(0, 99)]);
-        assert_eq!(extents(&contig(0, &[]), 100), []);
+        assert_eq!(all_outer_bounds(&contig(250, &[]), 100), [(0, 100), (100, 200), (200, 250)]);
+        assert_eq!(all_outer_bounds(&contig(200, &[]), 100), [(0, 100), (100, 200)]);
+        assert_eq!(all_outer_bounds(&contig(99, &[]), 100), [(0, 99)]);
+        assert_eq!(all_outer_bounds(&contig(0, &[]), 100), []);
     }
 
     #[test]
     fn cuts_fall_in_the_last_gap_that_leaves_at_least_half_a_window() {
-        assert_eq!(extents(&contig(300, &[(60, 80), (90, 94)]), 100), [(0, 92), (92, 194), (194, 294), (294, 300)]);
+        assert_eq!(
+            all_outer_bounds(&contig(300, &[(60, 80), (90, 94)]), 100),
+            [(0, 92), (92, 194), (194, 294), (294, 300)]
+        );
         // Too early in the window.
-        assert_eq!(extents(&contig(300, &[(30, 40)]), 100), [(0, 110), (110, 210), (210, 300)]);
-        // Stretches of N fill no window, wherever they are.
-        assert_eq!(extents(&contig(1100, &[(0, 500), (550, 1050)]), 100), [(0, 1100)]);
-        assert_eq!(extents(&contig(50, &[(0, 50)]), 100), [(0, 50)]);
+        assert_eq!(all_outer_bounds(&contig(300, &[(30, 40)]), 100), [(0, 110), (110, 210), (210, 300)]);
+        // Assembly gaps do not fill the window, wherever they are.
+        assert_eq!(all_outer_bounds(&contig(1100, &[(0, 500), (550, 1050)]), 100), [(0, 1100)]);
+        assert_eq!(all_outer_bounds(&contig(50, &[(0, 50)]), 100), [(0, 50)]);
     }
 
     #[test]
     fn targets_are_joined_and_cut_between() {
         let targets = Some(vec![(50, 80), (10, 20), (15, 30), (75, 90), (200, 400), (390, 9_000)]);
-        let regions =
-            cut(&GridContig { targets, ..contig(500, &[]) }, GridOptions { window_bases: 90, padding_bases: 10 });
-        let spans = |spans: &[Span]| spans.iter().map(|span| (span.start, span.end)).collect::<Vec<_>>();
+        let regions = cut_contig(
+            &GridContig { targets, ..contig(500, &[]) },
+            GridOptions { window_bases: 90, padding_bases: 10 },
+        );
+        let spans = |spans: &[Interval]| spans.iter().map(|span| (span.start, span.end)).collect::<Vec<_>>();
         assert_eq!(spans(&regions[0].targets), [(10, 30), (50, 90)]);
-        assert_eq!(spans(&regions[0].stretches), [(0, 100)]);
+        assert_eq!(spans(&regions[0].padded_targets), [(0, 100)]);
         assert_eq!(spans(&regions[1].targets), [(200, 290)]);
-        assert_eq!(spans(&regions[1].stretches), [(190, 300)]);
-        assert_eq!(extent(regions.last().unwrap()).1, 500);
-        let owns = |position| regions[0].owns(ContigId(3), position);
+        assert_eq!(spans(&regions[1].padded_targets), [(190, 300)]);
+        assert_eq!(outer_bounds(regions.last().unwrap()).1, 500);
+        let owns = |position| regions[0].owns_position(ContigId(3), position);
         assert!(owns(10) && owns(89) && !owns(30) && !owns(90));
         assert!(
-            cut(
+            cut_contig(
                 &GridContig { targets: Some(Vec::new()), ..contig(500, &[]) },
                 GridOptions { window_bases: 90, padding_bases: 10 }
             )
@@ -235,21 +244,21 @@ mod tests {
 
     #[test]
     fn borders_are_cuts_and_start_a_new_window() {
-        let contig = GridContig { borders: vec![30, 250], ..contig(300, &[]) };
-        assert_eq!(extents(&contig, 100), [(0, 30), (30, 130), (130, 230), (230, 250), (250, 300)]);
+        let contig = GridContig { required_cuts: vec![30, 250], ..contig(300, &[]) };
+        assert_eq!(all_outer_bounds(&contig, 100), [(0, 30), (30, 130), (130, 230), (230, 250), (250, 300)]);
     }
 
     #[test]
     fn regions_of_several_contigs_own_what_their_parts_own() {
         let part = |id: u32, targets: &[(u32, u32)]| {
             let contig = GridContig { id: ContigId(id), targets: Some(targets.to_vec()), ..contig(500, &[]) };
-            cut(&contig, GridOptions { window_bases: 1000, padding_bases: 10 }).remove(0)
+            cut_contig(&contig, GridOptions { window_bases: 1000, padding_bases: 10 }).remove(0)
         };
         let mut region = part(3, &[(20, 40), (100, 150)]);
         region.extend(part(4, &[(0, 30)]));
         region.extend(part(7, &[(60, 70), (200, 300)]));
-        let span = |contig, start, end| Span { contig: ContigId(contig), start, end };
-        assert_eq!(region.extents(), [span(3, 20, 150), span(7, 60, 300)]);
+        let span = |contig, start, end| Interval { contig: ContigId(contig), start, end };
+        assert_eq!(region.bounding_intervals(), [span(3, 20, 150), span(7, 60, 300)]);
         assert_eq!(region.bases(), 210);
         for (contig, position, owned) in [
             (3, 19, false),
@@ -264,11 +273,11 @@ mod tests {
             (7, 299, true),
             (8, 0, false),
         ] {
-            assert_eq!(region.owns(ContigId(contig), position), owned, "{contig}:{position}");
+            assert_eq!(region.owns_position(ContigId(contig), position), owned, "{contig}:{position}");
         }
     }
 
-    fn stretches() -> impl Strategy<Value = Vec<(u32, u32)>> {
+    fn arbitrary_ranges() -> impl Strategy<Value = Vec<(u32, u32)>> {
         prop::collection::vec((0..2000u32, 0..300u32), 0..12)
             .prop_map(|stretches| stretches.into_iter().map(|(start, bases)| (start, start + bases)).collect())
     }
@@ -277,30 +286,30 @@ mod tests {
         #[test]
         fn every_position_to_be_called_has_one_owner(
             bases in 0..2000u32,
-            targets in prop::option::of(stretches()),
-            gaps in stretches(),
+            targets in prop::option::of(arbitrary_ranges()),
+            gaps in arbitrary_ranges(),
             borders in prop::collection::btree_set(1..2000u32, 0..4),
             window_bases in 1..400u32,
             padding_bases in 0..50u32,
         ) {
-            let borders = borders.into_iter().filter(|border| *border < bases).collect();
-            let contig = GridContig { targets, gaps: merged(gaps), borders, ..contig(bases, &[]) };
-            let regions = cut(&contig, GridOptions { window_bases, padding_bases });
+            let required_cuts = borders.into_iter().filter(|border| *border < bases).collect();
+            let contig = GridContig { targets, assembly_gaps: merge_overlapping(gaps), required_cuts, ..contig(bases, &[]) };
+            let regions = cut_contig(&contig, GridOptions { window_bases, padding_bases });
             for position in 0..2500 {
                 let asked = position < bases
                     && contig.targets.as_ref().is_none_or(|targets| targets.iter().any(|(s, e)| (*s..*e).contains(&position)));
-                let owners: Vec<&CallingRegion> = regions.iter().filter(|region| region.owns(ContigId(3), position)).collect();
+                let owners: Vec<&CallingRegion> = regions.iter().filter(|region| region.owns_position(ContigId(3), position)).collect();
                 prop_assert_eq!(owners.len(), usize::from(asked));
                 for region in owners {
-                    let shown = |at: u32| region.stretches.iter().any(|stretch| (stretch.start..stretch.end).contains(&at));
+                    let shown = |at: u32| region.padded_targets.iter().any(|stretch| (stretch.start..stretch.end).contains(&at));
                     prop_assert!(shown(position) && shown(position.saturating_sub(padding_bases)));
                     prop_assert!(shown((position + padding_bases).min(bases - 1)));
                 }
             }
-            prop_assert!(regions.windows(2).all(|pair| extent(&pair[0]).1 <= extent(&pair[1]).0));
+            prop_assert!(regions.windows(2).all(|pair| outer_bounds(&pair[0]).1 <= outer_bounds(&pair[1]).0));
             let solid = |region: &CallingRegion| {
                 let owned: Vec<(u32, u32)> = region.targets.iter().map(|target| (target.start, target.end)).collect();
-                without(&owned, &contig.gaps).iter().map(|(start, end)| end - start).sum::<u32>()
+                subtract_gaps(&owned, &contig.assembly_gaps).iter().map(|(start, end)| end - start).sum::<u32>()
             };
             prop_assert!(regions.iter().all(|region| solid(region) <= window_bases));
         }

@@ -1,11 +1,11 @@
 //! Every Arrow schema that crosses a process border.
 //!
-//! A block crosses a pipe as one Arrow IPC stream per kind. What belongs to the whole block stands in the schema's
-//! metadata under the keys in [`metadata`].
+//! A block crosses a pipe as one Arrow IPC stream per kind. Values of the whole block are in the schema's metadata under the
+//! keys in [`metadata`].
 
-pub mod columnar;
-pub mod hits;
-pub mod variants;
+pub mod alignment_columns;
+pub mod hit_columns;
+pub mod variant_columns;
 
 use std::sync::Arc;
 
@@ -15,16 +15,16 @@ use crate::{EndSignature, PairSignature};
 
 /// Keys of schema metadata.
 pub mod metadata {
-    /// What the stream holds: [`super::HELLO`], [`super::READS`], [`super::ALIGNMENTS`], [`super::PAIRS`],
-    /// [`super::ENDS`] or [`super::BLOCK_END`].
+    /// Kind of the stream: [`super::HELLO`], [`super::READS`], [`super::ALIGNMENTS`], [`super::PAIRS`], [`super::ENDS`] or
+    /// [`super::BLOCK_END`].
     pub const KIND: &str = "godwit.kind";
     /// 0-based index of the lane, decimal.
     pub const LANE: &str = "godwit.lane";
     /// 0-based index of the block within its lane, decimal.
     pub const BLOCK: &str = "godwit.block";
-    /// Reads of the lane before this block, decimal: `n_processed` of bwa.
+    /// Number of reads of the lane before this block, decimal: `n_processed` of bwa.
     pub const FIRST_ORDINAL: &str = "godwit.first_ordinal";
-    /// `1` where reads come in pairs (rows 2i and 2i+1 are mates), else `0`.
+    /// `1` if reads are paired (rows 2i and 2i+1 are mates), else `0`.
     pub const PAIRED: &str = "godwit.paired";
     /// `ID` of the read group of the lane; absent for none.
     pub const READ_GROUP: &str = "godwit.read_group";
@@ -32,15 +32,15 @@ pub mod metadata {
     pub const READ_GROUP_INDEX: &str = "godwit.read_group_index";
     /// Index of the library of that read group, decimal.
     pub const LIBRARY_INDEX: &str = "godwit.library_index";
-    /// Version of godwit that the program belongs to.
+    /// Version of the godwit release that the program belongs to.
     pub const GODWIT_VERSION: &str = "godwit.version";
     /// Version of the linked aligner.
     pub const ENGINE_VERSION: &str = "godwit.engine_version";
     /// `@SQ` lines as the aligner prints them, newline-ended.
     pub const SQ_LINES: &str = "godwit.sq_lines";
-    /// Reads in the block, decimal.
+    /// Number of reads in the block, decimal.
     pub const READS: &str = "godwit.reads";
-    /// Records in the block, decimal.
+    /// Number of records in the block, decimal.
     pub const RECORDS: &str = "godwit.records";
     /// Counts of the block for the duplicate metrics: `unpaired,paired,not_primary,unmapped`, decimal.
     pub const DUPLICATE_COUNTS: &str = "godwit.duplicate_counts";
@@ -56,13 +56,13 @@ pub const ALIGNMENTS: &str = "alignments";
 pub const PAIRS: &str = "pairs";
 /// [`EndSignature`]s.
 pub const ENDS: &str = "ends";
-/// Closes a block: counts, no columns.
+/// End of a block: counts, no columns.
 pub const BLOCK_END: &str = "block_end";
 
-/// Reads of a block, in the order of the input; mates are neighbours (read 1, read 2).
+/// Returns the schema of reads of a block, in the order of the input; mates are neighbours (read 1, read 2).
 ///
-/// `name`: up to the first white space, without a trailing `/1` or `/2`. `comment`: the rest of the title line, null
-/// where there is none. `sequence`: bases as in the file. `quality`: same length, Phred+33, null for FASTA input.
+/// `name`: up to the first white space, without a trailing `/1` or `/2`. `comment`: the rest of the title line, or null.
+/// `sequence`: bases as in the file. `quality`: same length, Phred+33, null for FASTA input.
 pub fn reads() -> SchemaRef {
     Arc::new(Schema::new(vec![
         Field::new("name", DataType::Binary, false),
@@ -72,11 +72,11 @@ pub fn reads() -> SchemaRef {
     ]))
 }
 
-/// Aligned records of a block in the aligner's order: key columns and the packed record.
+/// Returns the schema of aligned records of a block in the aligner's order: key columns and the packed record.
 ///
-/// `contig`: index, -1 none. `position`: 0-based POS, -1 none. `flag`: FLAG. `five_prime`: 0-based unclipped 5'
-/// position, of use only on mapped records. `order`: 0-based index within the block. `record`: BAM record without its
-/// leading `block_size`.
+/// `contig`: index, -1 none. `position`: 0-based POS, -1 none. `flag`: FLAG. `five_prime`: 0-based unclipped 5' position,
+/// valid only on mapped records. `order`: 0-based index within the block. `record`: BAM record without its leading
+/// `block_size`.
 pub fn alignments() -> SchemaRef {
     Arc::new(Schema::new(vec![
         Field::new("contig", DataType::Int32, false),
@@ -88,21 +88,21 @@ pub fn alignments() -> SchemaRef {
     ]))
 }
 
-/// [`PairSignature`]s as bytes, unsorted.
+/// Returns the schema of [`PairSignature`]s as bytes, unsorted.
 pub fn pairs() -> SchemaRef {
-    packed("pair", size_of::<PairSignature>())
+    fixed_size_schema("pair", size_of::<PairSignature>())
 }
 
-/// [`EndSignature`]s as bytes, unsorted.
+/// Returns the schema of [`EndSignature`]s as bytes, unsorted.
 pub fn ends() -> SchemaRef {
-    packed("end", size_of::<EndSignature>())
+    fixed_size_schema("end", size_of::<EndSignature>())
 }
 
-/// No columns: a message made of metadata alone.
-pub fn message() -> SchemaRef {
+/// Returns a schema without columns, for messages that consist of metadata.
+pub fn empty_schema() -> SchemaRef {
     Arc::new(Schema::empty())
 }
 
-fn packed(name: &str, bytes: usize) -> SchemaRef {
+fn fixed_size_schema(name: &str, bytes: usize) -> SchemaRef {
     Arc::new(Schema::new(vec![Field::new(name, DataType::FixedSizeBinary(bytes as i32), false)]))
 }

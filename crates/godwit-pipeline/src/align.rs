@@ -1,14 +1,14 @@
-//! The main job: FASTQ lanes in, one sorted and marked BAM out, in one process beside the aligner's.
+//! The alignment job: FASTQ lanes in, one sorted and marked BAM out, in one process beside the aligner's.
 
-mod engine;
+pub(crate) mod align_plan;
+mod aligner;
+mod cluster;
 mod feed;
+mod fingerprint;
 mod header;
-mod identity;
 mod lanes;
-pub(crate) mod plan;
 mod read_names;
 mod resume;
-mod spread;
 mod trim;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -27,47 +27,47 @@ use godwit_formats::sam::Header;
 use godwit_kernels::markdup::BlockSignatures;
 use godwit_model::{DuplicateCounts, Genome, SortKey, flags};
 
-use crate::aligner_selection::{Place, SelectedAligner};
+use crate::aligner_selection::{AlignerLocation, SelectedAligner};
+use crate::cluster::ClusterOptions;
 use crate::error::PipelineError;
 use crate::job::JobOptions;
-use crate::journal::Fact;
+use crate::job_directory::JobDirectory;
+use crate::job_report::{InputFile, JobReport, ReportDestination, ResumedWork, Stage, check_distinct_files};
+use crate::journal::FingerprintEntry;
 use crate::memory::MemoryPlan;
 use crate::observer::{Event, Observer};
+use crate::python_step::PythonStep;
 use crate::read_groups::ReadGroups;
-use crate::reduce::{Collector, Follower, Format, Opened, Outputs, Reduced, Watched};
+use crate::reduce::{BamTail, Collector, Format, JobMonitor, OutputFiles, Outputs, UnpublishedOutputs};
 use crate::reference;
-use crate::run_directory::RunDirectory;
-use crate::run_report::{InputFile, Publication, ResumedWork, RunReport, Stage, check_distinct};
 use crate::scratch::create_private_directory;
-use crate::spread::Spread;
-use crate::step::Step;
 
-use engine::{Engine, FoundEngine};
+use aligner::{InstalledAligner, RunningAligner};
+pub use cluster::ExchangeReport;
+use cluster::{AlignHead, ClusterAlignJob};
 use feed::{FeedLane, FeedReport, Feeder};
-use header::LaneGroups;
+use header::LaneReadGroups;
 use lanes::Lane;
 pub use lanes::ReadsOptions;
-pub use spread::ExchangeReport;
-use spread::{HeadOfRun, SpreadJob};
 
-/// What to align and how.
+/// Inputs, outputs and options of an alignment.
 #[derive(Clone, Debug)]
 pub struct AlignOptions {
     /// The reference, with its index beside it.
     pub reference: PathBuf,
-    /// Files of each lane: one, or read 1 and read 2. Standard input has the name [`godwit_formats::bgzf::STDIN`].
+    /// Files of each lane: one, or read 1 and read 2. Standard input has the name [`godwit_formats::bgzf::STDIN_PATH`].
     pub lanes: Vec<Vec<PathBuf>>,
-    /// How reads come.
+    /// Options for reading and trimming reads.
     pub reads: ReadsOptions,
-    /// `@RG` lines: none, one for all lanes, or one for each. `\t` stands for a tab.
+    /// `@RG` lines: none, one for all lanes, or one for each. The two characters `\t` mean a tab.
     pub read_groups: Vec<String>,
-    /// Names the output and fills `SM` of read groups that are made.
+    /// Names the output and fills `SM` of generated read groups.
     pub sample: String,
-    /// Output directory; made where it is missing.
+    /// Output directory; created if it is missing.
     pub out: PathBuf,
     /// Formats of the records, at least one.
     pub formats: Vec<Format>,
-    /// What `markdup` has too.
+    /// Options in common with `markdup`.
     pub job: JobOptions,
     /// Bases per block: bwa's `-K`.
     pub block_bases: u64,
@@ -77,211 +77,251 @@ pub struct AlignOptions {
     pub aligner_args: Vec<String>,
     /// Relax the FASTQ reader.
     pub lenient: bool,
-    /// Go on with a run that was stopped.
+    /// Resume a stopped job.
     pub resume: bool,
 }
 
-/// Runs the main job and returns its report, which is also in `run.json`. With `spread` other processes align and write.
+/// Runs an alignment and returns its report, which is also in `run.json`. With `cluster`, workers align and write.
 ///
-/// What it does is kept in a run directory until the outputs have their names, so that another run with
-/// [`AlignOptions::resume`] can go on after whatever stopped this one.
+/// Its checkpoints stay in a job directory until the outputs have their names, so that a later call with
+/// [`AlignOptions::resume`] can resume after any stop.
 ///
 /// # Errors
 /// [`PipelineError`]; no output has its name then.
 pub fn align(
     options: &AlignOptions,
-    spread: Option<&Spread>,
+    cluster: Option<&ClusterOptions>,
     observer: &dyn Observer,
     cancelled: &Arc<AtomicBool>,
-) -> Result<RunReport, PipelineError> {
-    align_followed(options, spread, None, observer, cancelled)
+) -> Result<JobReport, PipelineError> {
+    align_with_tail(options, cluster, None, observer, cancelled)
 }
 
-/// As [`align`], with someone who works on the BAM while it is written.
-pub(crate) fn align_followed(
+/// Aligns as [`align`], with a reader of the BAM while it is written.
+pub(crate) fn align_with_tail(
     options: &AlignOptions,
-    spread: Option<&Spread>,
-    follower: Option<&dyn Follower>,
+    cluster: Option<&ClusterOptions>,
+    bam_tail: Option<&dyn BamTail>,
     observer: &dyn Observer,
     cancelled: &Arc<AtomicBool>,
-) -> Result<RunReport, PipelineError> {
-    let started = Instant::now();
+) -> Result<JobReport, PipelineError> {
+    let started_at = Instant::now();
     options.job.check()?;
-    if spread.is_some() {
-        spread::check(options)?;
+    if cluster.is_some() {
+        cluster::check_cluster_support(options)?;
     }
     let memory = MemoryPlan::for_align(options.job.memory_bytes, options.block_bases)?;
-    let (inputs, outputs) = checked_inputs(options)?;
+    let (inputs, outputs) = check_inputs_and_outputs(options)?;
     observer.event(&Event::Stage { name: "checking the index" });
-    let place = match spread {
-        None => Place::Here { processes: 1 },
-        Some(spread) if spread.one_machine => Place::Here { processes: u64::from(spread.nodes) },
-        Some(_) => Place::Elsewhere,
+    let place = match cluster {
+        None => AlignerLocation::Local { processes: 1 },
+        Some(spread) if spread.single_host => AlignerLocation::Local { processes: u64::from(spread.workers) },
+        Some(_) => AlignerLocation::Remote,
     };
-    let engine = FoundEngine::find(options, place)?;
-    // Workers select for themselves, and `run.json` has what each of them used.
-    let selected = engine.selected().filter(|_| spread.is_none()).and_then(SelectedAligner::note);
-    for message in engine::note(&options.aligner).into_iter().chain(selected) {
+    let aligner = InstalledAligner::find_installed(options, place)?;
+    // Each worker selects its own program, and `run.json` names all of them.
+    let selected = aligner.selected().filter(|_| cluster.is_none()).and_then(SelectedAligner::fallback_note);
+    for message in aligner::aligner_note(&options.aligner).into_iter().chain(selected) {
         observer.event(&Event::Warning { message });
     }
-    let checked = Instant::now();
-    let trimmer = trim::checked_version(&options.reads)?;
-    let planned = lanes::plan(options, cancelled)?;
-    let groups = LaneGroups::new(options, &planned)?;
+    let checked_at = Instant::now();
+    let trimmer_version = trim::check_fastp(&options.reads)?;
+    let lanes = lanes::plan_lanes(options, cancelled)?;
+    let groups = LaneReadGroups::new(options, &lanes)?;
     for message in groups.warnings() {
         observer.event(&Event::Warning { message: message.clone() });
     }
-    let step = Step::of(&options.job, spread.is_none(), cancelled)?;
-    let facts = identity::facts(options, &groups, trimmer.as_deref(), step.as_ref(), &engine)?;
-    let lanes = PlannedLanes { planned, groups, trimmer, step };
+    let python_step = PythonStep::for_job(&options.job, cluster.is_none(), cancelled)?;
+    let fingerprint =
+        fingerprint::align_fingerprint(options, &groups, trimmer_version.as_deref(), python_step.as_ref(), &aligner)?;
+    let input = AlignInput { lanes, groups, trimmer_version, python_step };
     let temp = options.job.temp.as_ref().unwrap_or(&options.out);
     for directory in [&options.out, temp] {
         create_private_directory(directory).map_err(PipelineError::file("create", directory))?;
     }
-    let run = match resume::open(options, &outputs, &facts, spread.map(spread::over_nodes).transpose()?, observer)? {
-        resume::Found::Work(run) => Arc::from(run),
-        resume::Found::Complete(report) => return Ok(*report),
+    let job_directory = match resume::open_job_directory(
+        options,
+        &outputs,
+        &fingerprint,
+        cluster.map(cluster::new_cluster_run).transpose()?,
+        observer,
+    )? {
+        resume::ResumeState::Unfinished(run) => Arc::from(run),
+        resume::ResumeState::Complete(report) => return Ok(*report),
     };
     let outputs = &outputs;
     let job = AlignJob {
         options,
-        spread,
-        follower,
+        cluster,
+        bam_tail,
         inputs,
         outputs,
-        lanes,
-        engine,
-        facts,
+        input,
+        aligner,
+        fingerprint,
         observer,
         cancelled,
-        started,
-        checked,
+        started_at,
+        checked_at,
     };
-    let outcome = job.run(memory, temp, &run);
-    resume::close(outcome, run, outputs, observer)
+    let outcome = job.run(memory, temp, &job_directory);
+    resume::close_job_directory(outcome, job_directory, outputs, observer)
 }
 
-/// What is read, as it was found before anything was aligned.
-struct PlannedLanes {
-    planned: Vec<Lane>,
-    groups: LaneGroups,
+/// The input, as inspected before the alignment.
+struct AlignInput {
+    lanes: Vec<Lane>,
+    groups: LaneReadGroups,
     /// Version of the trimmer, where there is one.
-    trimmer: Option<String>,
-    /// What looks at records before they are written.
-    step: Option<Step>,
+    trimmer_version: Option<String>,
+    /// The Python step, which processes records before they are written.
+    python_step: Option<PythonStep>,
 }
 
-impl PlannedLanes {
-    /// Lanes that can be read but once.
-    fn read_once(&self) -> BTreeSet<u16> {
-        let lanes = self.planned.iter().enumerate();
+impl AlignInput {
+    /// Returns the lanes that can be read only once.
+    fn read_once_lanes(&self) -> BTreeSet<u16> {
+        let lanes = self.lanes.iter().enumerate();
         lanes.filter(|(_, lane)| lane.is_read_once()).map(|(number, _)| number as u16).collect()
     }
 }
 
-/// What is to be done, once it is known to make sense.
+/// An alignment whose options are checked.
 struct AlignJob<'r> {
     options: &'r AlignOptions,
-    spread: Option<&'r Spread<'r>>,
-    follower: Option<&'r dyn Follower>,
+    cluster: Option<&'r ClusterOptions<'r>>,
+    bam_tail: Option<&'r dyn BamTail>,
     inputs: Vec<InputFile>,
     outputs: &'r Outputs,
-    lanes: PlannedLanes,
-    engine: FoundEngine,
-    facts: Vec<Fact>,
+    input: AlignInput,
+    aligner: InstalledAligner,
+    fingerprint: Vec<FingerprintEntry>,
     observer: &'r dyn Observer,
     cancelled: &'r Arc<AtomicBool>,
-    started: Instant,
-    checked: Instant,
+    started_at: Instant,
+    checked_at: Instant,
 }
 
 impl AlignJob<'_> {
-    fn run(self, memory: MemoryPlan, temp: &Path, run: &Arc<RunDirectory>) -> Result<RunReport, PipelineError> {
-        let Self { options, follower, mut inputs, outputs, lanes, engine, facts, observer, .. } = self;
-        let (cancelled, started, checked) = (self.cancelled, self.started, self.checked);
-        let mut opened = outputs.open(self.spread.is_none())?;
+    fn run(
+        self,
+        memory: MemoryPlan,
+        temp: &Path,
+        job_directory: &Arc<JobDirectory>,
+    ) -> Result<JobReport, PipelineError> {
+        let Self { options, bam_tail, mut inputs, outputs, input, aligner, fingerprint, observer, .. } = self;
+        let (cancelled, started, checked) = (self.cancelled, self.started_at, self.checked_at);
+        let mut opened = outputs.create_files(self.cluster.is_none())?;
         observer.event(&Event::Stage { name: "aligning" });
-        let mut head = match self.spread {
-            Some(spread) => Some(HeadOfRun::open(spread, options, &lanes, run, observer, cancelled)?),
+        let mut head = match self.cluster {
+            Some(spread) => Some(AlignHead::open(spread, options, &input, job_directory, observer, cancelled)?),
             None => None,
         };
-        let PlannedLanes { planned, groups, trimmer, step } = lanes;
+        let AlignInput { lanes, groups, trimmer_version, python_step } = input;
         let mut engine = match &mut head {
-            Some(head) => engine.elsewhere(head.first_hello()?),
-            None => engine.open(options)?,
+            Some(head) => aligner.into_remote(head.wait_for_first_hello()?),
+            None => aligner.start(options)?,
         };
-        let header = header::of_run(&engine, &groups, options, trimmer.as_deref())?;
-        opened.prepare(outputs, &header, options.job.compared_with(Some(&options.reference)), temp)?;
-        let stem = outputs.stem.file_name().unwrap_or_default().to_string_lossy();
-        run.show(&stem, &header).map_err(PipelineError::file("write into the run directory in", &options.out))?;
+        let header = header::build_header(&engine, &groups, options, trimmer_version.as_deref())?;
+        opened.prepare(outputs, &header, options.job.metrics_reference(Some(&options.reference)), temp)?;
+        write_header_file(options, outputs, &header, job_directory)?;
         let read_groups =
-            ReadGroups::new(&header.read_groups().map_err(|source| header::invalid("the read groups", source))?)?;
-        let reduce_options = options.job.reduce_options(memory, temp, Some(&options.reference), step.clone());
-        let collector = Collector::new(reduce_options, &read_groups, cancelled, Some(run.clone()))?;
-        let lanes = groups.feed_lanes(planned, &read_groups);
-        let lane_libraries = lanes.iter().map(|lane| lane.membership.library).collect();
-        let progress = SharedProgress::default();
-        progress.bytes_total.store(feed::input_bytes(&lanes, options), Ordering::Relaxed);
+            ReadGroups::new(&header.read_groups().map_err(|source| header::header_error("the read groups", source))?)?;
+        let reduce_options = options.job.reduce_options(memory, temp, Some(&options.reference), python_step.clone());
+        let collector = Collector::new(reduce_options, &read_groups, cancelled, Some(job_directory.clone()))?;
+        let lanes = groups.feed_lanes(lanes, &read_groups);
+        let lane_libraries = lanes.iter().map(|lane| lane.read_group_indexes.library).collect();
+        let progress = FeedProgress::default();
+        progress.bytes_total.store(feed::total_input_bytes(&lanes, options), Ordering::Relaxed);
         let (groups, read_groups, genome) = (&groups, &read_groups, &engine.hello().genome.clone());
-        let watched = Watched { follower, observer, cancelled };
-        let given =
-            Given { options, groups, read_groups, header: &header, genome, outputs, run, watched, observer, cancelled };
-        let worked = match head {
+        let monitor = JobMonitor { bam_tail, observer, cancelled };
+        let context = AlignContext {
+            options,
+            groups,
+            read_groups,
+            header: &header,
+            genome,
+            outputs,
+            job_directory,
+            monitor,
+            observer,
+            cancelled,
+        };
+        let result = match head {
             Some(head) => {
-                let job = SpreadJob { given, spool: &head.spool(), lane_libraries, progress };
+                let job = ClusterAlignJob { context, spool: &head.spool(), lane_libraries, progress };
                 job.run(head, lanes, collector, opened)?
             }
             None => {
-                let aligning = AlignRun { given, collector, lane_libraries, progress };
+                let aligning = LocalAlignJob { context, collector, lane_libraries, progress };
                 aligning.run(lanes, &mut engine, opened)?
             }
         };
-        let Worked { mut fed, mut reduced, aligned, exchange } = worked;
+        let AlignResult { mut feed_report, outputs: mut reduced, aligned_at, exchange } = result;
         for input in &mut inputs {
-            input.blake3 = fed.checksums.remove(&input.path);
-            input.read_from = fed.read_from.remove(&input.path);
+            input.blake3 = feed_report.checksums.remove(&input.path);
+            input.read_from_offset = feed_report.start_offsets.remove(&input.path);
         }
-        reduced.staged.append(std::mem::take(&mut fed.reports));
-        let resumed = ResumedWork { blocks: fed.blocks_before, partitions: reduced.kept_partitions };
-        let stages = stages(&fed, &reduced, (checked - started).as_secs_f64(), (aligned - checked).as_secs_f64());
-        let aligner = engine.report(options, exchange.as_ref());
-        let report = RunReport::new("align", &options.job.command, (&aligner.name, &aligner.version))
-            .aligner(aligner.clone())
-            .engine("fastp", trimmer.as_deref())
-            .stepped(step.as_ref(), reduced.dropped)
-            .inputs(inputs)
-            .stages(stages)
-            .reduced(&reduced, started.elapsed())
-            .ran(options.job.threads, resumed, started.elapsed())
-            .exchanged(exchange);
-        follower.map_or(Ok(()), |follower| follower.written(&reduced.staged))?;
-        report.publish(
-            reduced,
-            &Publication {
-                outputs,
-                json: options.out.join("run.json"),
-                page: options.out.join("report.html"),
-                sample: options.sample.clone(),
-                reference: Some(&options.reference),
-                identity: &facts,
-                run: Some(run),
-            },
-        )
+        reduced.files.append(std::mem::take(&mut feed_report.trim_reports));
+        let resumed = ResumedWork { blocks: feed_report.resumed_blocks, partitions: reduced.resumed_partitions };
+        let (checking_s, aligning_s) = ((checked - started).as_secs_f64(), (aligned_at - checked).as_secs_f64());
+        let stages = stage_reports(&feed_report, &reduced, checking_s, aligning_s);
+        let aligner = engine.to_report(options, exchange.as_ref());
+        let report = JobReport::new("align", &options.job.command, (&aligner.name, &aligner.version))
+            .with_aligner(aligner.clone())
+            .with_program("fastp", trimmer_version.as_deref())
+            .with_python_step(python_step.as_ref(), reduced.dropped_by_step)
+            .with_inputs(inputs)
+            .with_stages(stages)
+            .with_outputs(&reduced, started.elapsed())
+            .with_resumed_work(options.job.threads, resumed, started.elapsed())
+            .with_exchange(exchange);
+        bam_tail.map_or(Ok(()), |follower| follower.finish(&reduced.files))?;
+        report.publish(reduced, &report_destination(options, outputs, &fingerprint, job_directory))
     }
 }
 
-/// What is read and what is to be written, checked against each other.
-fn checked_inputs(options: &AlignOptions) -> Result<(Vec<InputFile>, Outputs), PipelineError> {
-    let inputs = input_files(options)?;
+/// Writes the header of the outputs into the job directory, where readers of an unfinished job look for it.
+fn write_header_file(
+    options: &AlignOptions,
+    outputs: &Outputs,
+    header: &Header,
+    job_directory: &JobDirectory,
+) -> Result<(), PipelineError> {
+    let stem = outputs.stem.file_name().unwrap_or_default().to_string_lossy();
+    let written = job_directory.write_header_file(&stem, header);
+    written.map_err(PipelineError::file("write into the run directory in", &options.out))
+}
+
+fn report_destination<'a>(
+    options: &'a AlignOptions,
+    outputs: &'a Outputs,
+    fingerprint: &'a [FingerprintEntry],
+    job_directory: &'a Arc<JobDirectory>,
+) -> ReportDestination<'a> {
+    ReportDestination {
+        outputs,
+        json_path: options.out.join("run.json"),
+        html_path: options.out.join("report.html"),
+        sample: options.sample.clone(),
+        reference: Some(&options.reference),
+        fingerprint,
+        job_directory: Some(job_directory),
+    }
+}
+
+/// Returns inputs and outputs, checked against each other.
+fn check_inputs_and_outputs(options: &AlignOptions) -> Result<(Vec<InputFile>, Outputs), PipelineError> {
+    let inputs = inspect_inputs(options)?;
     let outputs = Outputs {
         stem: options.out.join(&options.sample),
         formats: options.formats.clone(),
         reference: Some(options.reference.clone()),
-        step: options.job.step.is_some(),
+        has_step_directory: options.job.python_step.is_some(),
         recipients: options.job.recipients.clone(),
     };
     outputs.check_recipients()?;
-    check_distinct(&inputs, &outputs.paths())?;
+    check_distinct_files(&inputs, &outputs.paths())?;
     outputs.check_names(&[options.out.join("run.json"), options.out.join("report.html")])?;
     if options.job.metrics || options.formats.contains(&Format::Cram) {
         reference::check_access(&options.reference)?;
@@ -289,15 +329,20 @@ fn checked_inputs(options: &AlignOptions) -> Result<(Vec<InputFile>, Outputs), P
     Ok((inputs, outputs))
 }
 
-fn input_files(options: &AlignOptions) -> Result<Vec<InputFile>, PipelineError> {
-    let mut inputs = vec![InputFile::of("the reference", &options.reference)?];
+fn inspect_inputs(options: &AlignOptions) -> Result<Vec<InputFile>, PipelineError> {
+    let mut inputs = vec![InputFile::inspect("the reference", &options.reference)?];
     for file in options.lanes.iter().flatten() {
-        inputs.push(InputFile::of("the reads", file)?);
+        inputs.push(InputFile::inspect("the reads", file)?);
     }
     Ok(inputs)
 }
 
-fn stages(fed: &FeedReport, reduced: &Reduced, checking_seconds: f64, aligning_seconds: f64) -> Vec<Stage> {
+fn stage_reports(
+    fed: &FeedReport,
+    reduced: &UnpublishedOutputs,
+    checking_seconds: f64,
+    aligning_seconds: f64,
+) -> Vec<Stage> {
     vec![
         Stage { name: "check index", seconds: checking_seconds, rows: 0, bytes: 0 },
         Stage { name: "read", seconds: fed.seconds, rows: fed.reads, bytes: fed.bytes },
@@ -307,27 +352,27 @@ fn stages(fed: &FeedReport, reduced: &Reduced, checking_seconds: f64, aligning_s
     ]
 }
 
-/// What the feeding thread tells the one that takes answers, for progress.
+/// Progress of the feeding thread, for the thread that receives records.
 #[derive(Default)]
-struct SharedProgress {
+struct FeedProgress {
     bytes_total: AtomicU64,
-    /// Bytes of input up to the end of each block that was fed and has not come back, oldest first. What takes the blocks bounds it.
-    block_ends: Mutex<VecDeque<u64>>,
+    /// Input bytes up to the end of each block that was fed and not returned, oldest first. The aligner's queue bounds it.
+    block_end_bytes: Mutex<VecDeque<u64>>,
     feeding_done: AtomicBool,
 }
 
-impl SharedProgress {
-    /// The share of the input that is aligned now that one more block came back, where it is known. Where blocks come back
-    /// in another order than they were fed, it is that of as many in order.
+impl FeedProgress {
+    /// Returns the fraction of the input that is aligned after one more block, where it is known. Where blocks are returned
+    /// out of order, it is the fraction of as many blocks in order.
     fn fraction_after_block(&self) -> Option<f64> {
         let total = self.bytes_total.load(Ordering::Relaxed);
-        let end = self.block_ends.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        let end = self.block_end_bytes.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
         end.filter(|_| total > 0).map(|end| (end as f64 / total as f64).min(1.0))
     }
 }
 
 impl AlignOptions {
-    /// How files of reads are read.
+    /// Returns the options for reading lanes.
     fn lane_options(&self) -> LaneOptions {
         LaneOptions {
             block_bases: self.block_bases,
@@ -338,52 +383,57 @@ impl AlignOptions {
     }
 }
 
-/// What is settled before the first read is aligned.
+/// The inputs and options that are known before the first read is aligned.
 #[derive(Clone, Copy)]
-struct Given<'r> {
+struct AlignContext<'r> {
     options: &'r AlignOptions,
-    groups: &'r LaneGroups,
+    groups: &'r LaneReadGroups,
     read_groups: &'r ReadGroups,
     header: &'r Header,
     genome: &'r Genome,
     outputs: &'r Outputs,
-    run: &'r RunDirectory,
-    watched: Watched<'r>,
+    job_directory: &'r JobDirectory,
+    monitor: JobMonitor<'r>,
     observer: &'r dyn Observer,
     cancelled: &'r Arc<AtomicBool>,
 }
 
-/// What came of a run; the files still lack their names.
-struct Worked {
-    fed: FeedReport,
-    reduced: Reduced,
-    /// When the last block was aligned.
-    aligned: Instant,
-    /// Where nodes did it.
+/// The result of an alignment; the files do not have their names yet.
+struct AlignResult {
+    feed_report: FeedReport,
+    outputs: UnpublishedOutputs,
+    /// Time at which the last block was aligned.
+    aligned_at: Instant,
+    /// Report of a cluster run.
     exchange: Option<ExchangeReport>,
 }
 
-struct AlignRun<'r> {
-    given: Given<'r>,
+struct LocalAlignJob<'r> {
+    context: AlignContext<'r>,
     collector: Collector,
     /// Index of the library of each lane.
     lane_libraries: Vec<u16>,
-    progress: SharedProgress,
+    progress: FeedProgress,
 }
 
-impl AlignRun<'_> {
+impl LocalAlignJob<'_> {
     /// Aligns everything and writes the files.
-    fn run(self, lanes: Vec<FeedLane>, engine: &mut Engine, opened: Opened) -> Result<Worked, PipelineError> {
-        let fed = self.all_lanes(lanes, engine)?;
-        let aligned = Instant::now();
-        let Given { header, genome, outputs, watched, .. } = self.given;
-        let reduced = self.collector.write(header, genome, outputs, opened, watched)?;
-        Ok(Worked { fed, reduced, aligned, exchange: None })
+    fn run(
+        self,
+        lanes: Vec<FeedLane>,
+        engine: &mut RunningAligner,
+        opened: OutputFiles,
+    ) -> Result<AlignResult, PipelineError> {
+        let feed_report = self.align_lanes(lanes, engine)?;
+        let aligned_at = Instant::now();
+        let AlignContext { header, genome, outputs, monitor, .. } = self.context;
+        let outputs = self.collector.write(header, genome, outputs, opened, monitor)?;
+        Ok(AlignResult { feed_report, outputs, aligned_at, exchange: None })
     }
 
-    /// Aligns all lanes, by one process or by one for each.
-    fn all_lanes(&self, lanes: Vec<FeedLane>, engine: &mut Engine) -> Result<FeedReport, PipelineError> {
-        let Given { options, groups, run, .. } = self.given;
+    /// Aligns all lanes, with one process or with one for each.
+    fn align_lanes(&self, lanes: Vec<FeedLane>, engine: &mut RunningAligner) -> Result<FeedReport, PipelineError> {
+        let AlignContext { options, groups, job_directory, .. } = self.context;
         let lane_options = options.lane_options();
         let mut fed = FeedReport::default();
         let mut lanes = lanes.into_iter().enumerate();
@@ -391,34 +441,41 @@ impl AlignRun<'_> {
         loop {
             let some: Vec<(usize, FeedLane)> = lanes.by_ref().take(lanes_at_once).collect();
             let Some((first, lane)) = some.first() else { break };
-            let (writer, reader, child) = engine.start(options, groups, *first, &lane.lane)?;
-            let feeder = Feeder { lanes: some, lane_options: lane_options.clone(), writer, options, run, before: fed };
-            fed = self.exchange(feeder, reader, &child)?;
+            let (sink, reader, child) = engine.start_lane_process(options, groups, *first, &lane.lane)?;
+            let feeder = Feeder {
+                lanes: some,
+                lane_options: lane_options.clone(),
+                sink,
+                options,
+                job_directory,
+                previous_report: fed,
+            };
+            fed = self.run_aligner_process(feeder, reader, &child)?;
         }
-        feed::check_kept(&fed, run)?;
+        feed::check_resumed_blocks(&fed, job_directory)?;
         Ok(fed)
     }
 
-    /// Feeds and takes at the same time, until both ends are done. The first failure stops the child, which ends the
-    /// other side; it is the one reported.
-    fn exchange(
+    /// Feeds the aligner and receives its records at the same time, until both ends are done. The first failure stops the
+    /// child, which stops the other side; that failure is returned.
+    fn run_aligner_process(
         &self,
         feeder: Feeder<'_, BlockWriter>,
         reader: BlockReader,
         child: &godwit_engines::ChildHandle,
     ) -> Result<FeedReport, PipelineError> {
-        let returned_before = feeder.before.reads - feeder.before.reads_before;
+        let returned_before = feeder.previous_report.reads - feeder.previous_report.resumed_reads;
         self.progress.feeding_done.store(false, Ordering::Release);
         let (fed, taken) = std::thread::scope(|scope| {
             let feeding = scope.spawn(|| {
-                let fed = feeder.run(&self.progress, self.given.cancelled);
+                let fed = feeder.run(&self.progress, self.context.cancelled);
                 if fed.is_err() {
                     child.kill();
                 }
                 fed
             });
             let watching = scope.spawn(|| self.kill_when_cancelled(child));
-            let taken = self.take_blocks(reader, returned_before);
+            let taken = self.collect_blocks(reader, returned_before);
             if taken.is_err() {
                 child.kill();
             }
@@ -427,7 +484,7 @@ impl AlignRun<'_> {
             watching.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             (fed, taken)
         });
-        if self.given.cancelled.load(Ordering::Relaxed) {
+        if self.context.cancelled.load(Ordering::Relaxed) {
             return Err(PipelineError::Interrupted);
         }
         let (mut fed, returned) = match (fed, taken) {
@@ -436,18 +493,18 @@ impl AlignRun<'_> {
             (Ok(fed), Ok(returned)) => (fed, returned),
         };
         child.wait()?;
-        let due = fed.reads - fed.reads_before;
+        let due = fed.reads - fed.resumed_reads;
         if returned != due {
-            return Err(PipelineError::Lost { what: "reads", taken: due, written: returned });
+            return Err(PipelineError::CountMismatch { items: "reads", expected: due, actual: returned });
         }
         fed.records = self.collector.records();
         Ok(fed)
     }
 
-    /// A child that is busy aligning does not notice a signal to its parent; this thread does.
+    /// Kills the child when the job is cancelled: a child that is aligning does not notice a signal to its parent.
     fn kill_when_cancelled(&self, child: &godwit_engines::ChildHandle) {
         while !self.progress.feeding_done.load(Ordering::Acquire) {
-            if self.given.cancelled.load(Ordering::Relaxed) {
+            if self.context.cancelled.load(Ordering::Relaxed) {
                 child.kill();
                 return;
             }
@@ -455,19 +512,19 @@ impl AlignRun<'_> {
         }
     }
 
-    /// Returns the number of reads that came back, those of earlier processes included.
-    fn take_blocks(&self, mut reader: BlockReader, mut reads: u64) -> Result<u64, PipelineError> {
+    /// Returns the number of returned reads, those of earlier processes included.
+    fn collect_blocks(&self, mut reader: BlockReader, mut reads: u64) -> Result<u64, PipelineError> {
         while let Some(block) = reader.next_block()? {
             reads += block.reads;
             let id = block.id;
-            self.take_block(block)?;
+            self.collect_block(block)?;
             let fraction = self.progress.fraction_after_block();
-            self.given.observer.event(&Event::Aligned { lane: id.lane, block: id.ordinal, reads, fraction });
+            self.context.observer.event(&Event::Aligned { lane: id.lane, block: id.ordinal, reads, fraction });
         }
         Ok(reads)
     }
 
-    fn take_block(&self, block: AlignedBlock) -> Result<(), PipelineError> {
+    fn collect_block(&self, block: AlignedBlock) -> Result<(), PipelineError> {
         let library = usize::from(self.lane_libraries[usize::from(block.id.lane)]);
         let mut counts = vec![DuplicateCounts::default(); library + 1];
         counts[library] = block.counts;
@@ -477,12 +534,12 @@ impl AlignRun<'_> {
     }
 }
 
-/// The packed records of a block in the aligner's order, and their sort keys.
+/// Returns the packed records of a block in the aligner's order, and their sort keys.
 pub(crate) fn records_and_keys(batches: Vec<RecordBatch>, records: u64) -> (Vec<BinaryArray>, Vec<SortKey>) {
     let mut keys = Vec::with_capacity(records as usize);
     let mut chunks: Vec<BinaryArray> = Vec::with_capacity(batches.len());
     for batch in batches {
-        // Columns as `schema::alignments` has them; the engine checked every batch against it.
+        // Columns of `schema::alignments`; the engine checked every batch against it.
         let (contigs, positions) =
             (batch.column(0).as_primitive::<Int32Type>(), batch.column(1).as_primitive::<Int32Type>());
         let flag = batch.column(2).as_primitive::<UInt16Type>();
@@ -495,14 +552,14 @@ pub(crate) fn records_and_keys(batches: Vec<RecordBatch>, records: u64) -> (Vec<
     (chunks, keys)
 }
 
-/// Of the failures of both sides, the one that came first: whatever is not the engine's led godwit to stop the engine.
+/// Returns the first of the failures of both sides: a failure that is not the engine's made godwit stop the engine.
 pub(crate) fn root_cause(feeding: PipelineError, taking: PipelineError) -> PipelineError {
-    let stopped = |error: &PipelineError| matches!(error, PipelineError::Engine(error) if error.was_stopped());
+    let stopped = |error: &PipelineError| matches!(error, PipelineError::Engine(error) if error.is_stopped_by_godwit());
     match (&feeding, &taking) {
         _ if stopped(&feeding) => taking,
         _ if stopped(&taking) => feeding,
-        (PipelineError::Engine(_), PipelineError::Engine(EngineError::Died { .. })) => taking,
-        (PipelineError::Engine(EngineError::Died { .. }), PipelineError::Engine(_)) => feeding,
+        (PipelineError::Engine(_), PipelineError::Engine(EngineError::Exited { .. })) => taking,
+        (PipelineError::Engine(EngineError::Exited { .. }), PipelineError::Engine(_)) => feeding,
         (PipelineError::Engine(_), _) => taking,
         _ => feeding,
     }

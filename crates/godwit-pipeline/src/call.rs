@@ -1,23 +1,23 @@
 //! Calling variants by region: aligned reads in, one bgzipped VCF with its index out, the same at any number of workers.
 //!
-//! The genome is cut by a [fixed grid](godwit_model::region_grid); a caller is started on each region, the most expensive
-//! first; of what it writes those records count that start in the region; they are put together in the order of the
-//! genome. A finished region is kept, so that another process can go on.
+//! The genome is cut by a [fixed grid](godwit_model::region_grid). A caller is started on each region, the most expensive
+//! first. Of its output, the records that start in the region count, and are put together in the order of the genome. A
+//! finished region has a checkpoint, so that another process can resume.
 
-mod attempts;
-mod identity;
-mod kept;
-mod live;
-pub(crate) mod node;
-mod output;
-mod plan;
-mod reads;
+mod call_inputs;
+mod checkpoint;
+mod cluster_head;
+pub(crate) mod cluster_worker;
+mod concurrent_calling;
+mod fingerprint;
 mod recalibrate;
-mod reference;
+mod region_calling;
+mod region_plan;
 mod report;
-mod spread;
+mod retry;
+mod scanned_reference;
 mod targets;
-mod work;
+mod vcf_assembly;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -30,94 +30,94 @@ use godwit_formats::crypt4gh::PublicKey;
 use godwit_model::PloidyTable;
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Blame, PipelineError};
+use crate::atomic_files::{AtomicFileSet, check_available};
+use crate::cluster::ClusterOptions;
+use crate::error::{ErrorKind, PipelineError};
 use crate::fingerprint::FingerprintKey;
+use crate::host_resources;
 use crate::job::JobOptions;
-use crate::journal::Fact;
-use crate::machine;
-use crate::manifest::{self, Manifest, whole};
+use crate::job_directory::check_fingerprint;
+use crate::job_report::{InputFile, Stage, check_distinct_files};
+use crate::journal::FingerprintEntry;
+use crate::manifest::{self, Manifest, checksummed_entry};
 use crate::observer::{Event, Observer};
-use crate::run_directory::compare;
-use crate::run_report::{InputFile, Stage, check_distinct};
 use crate::scratch::create_private_directory;
-use crate::spread::Spread;
-use crate::staging::{Staged, check_available};
 
-pub(crate) use identity::contents;
-pub use kept::is_call_busy;
-use kept::{CallRun, KeptRegion, Opened};
-pub(crate) use live::{EndOfWriting, LiveCalling, check as check_caller};
-pub(crate) use node::CallWork;
-use output::Assembly;
-pub(crate) use output::stage_json;
-use plan::PlannedRegion;
-use reads::CallInputs;
-pub(crate) use reads::index_of;
+use call_inputs::CallInputs;
+pub(crate) use call_inputs::find_index;
+pub use checkpoint::is_call_running;
+use checkpoint::{CallDirectoryState, CallJobDirectory, RegionCheckpoint};
+pub(crate) use cluster_worker::CallTask;
+pub(crate) use concurrent_calling::{ConcurrentCalling, StopCallingGuard, check_caller_setup as check_caller};
+pub(crate) use fingerprint::sizes_and_checksums;
 pub use recalibrate::{RecalibrateOptions, RecalibrationReport, SLICE_RECORDS, recalibrate};
-pub use reference::ScannedReference;
-pub(crate) use reference::write_gzi;
-pub use report::{CallReport, CalledRegionReport, CallingNode, Cutting};
+use region_calling::{LocalCalling, RegionCaller};
+use region_plan::PlannedRegion;
+pub use report::{CallReport, CallWorkerReport, GridReport, RegionReport};
+pub use scanned_reference::ScannedReference;
+pub(crate) use scanned_reference::write_gzi;
 use targets::Targets;
-pub(crate) use targets::files as region_files;
-use work::{Calling, RegionCaller};
+pub(crate) use targets::bed_files as region_files;
+use vcf_assembly::VcfAssembly;
+pub(crate) use vcf_assembly::add_json_file;
 
-/// The option that says how much memory one caller takes.
+/// The option for the memory of one caller.
 const CALLER_MEMORY: &str = "--caller-memory";
 
-/// What to call and how.
+/// Inputs, output and options of variant calling.
 #[derive(Clone, Debug)]
 pub struct CallOptions {
     /// The reference.
     pub reference: PathBuf,
     /// BAM or CRAM with its index, or the output directory of `align`, of each sample; they are called together. GVCFs with
-    /// their indexes for a caller that takes those.
+    /// their indexes for a caller that reads GVCFs.
     pub reads: Vec<PathBuf>,
-    /// Reads of the normal beside a tumour, which `reads` then are of.
+    /// Reads of the normal, if `reads` are of a tumour.
     pub normal: Option<PathBuf>,
     /// The VCF, ending in `.vcf.gz`.
     pub out: PathBuf,
-    /// Who may read the VCF, which has `.c4gh` behind its name then; it is not encrypted where there is nobody.
+    /// Public keys of those who may read the VCF, whose name then ends in `.c4gh`; it is not encrypted if this is empty.
     pub recipients: Vec<PublicKey>,
     /// The caller.
     pub caller: CallerChoice,
     /// Options of a named caller that change records.
     pub caller_args: String,
-    /// BED files and region strings of what is to be called; everything where there are none.
+    /// BED files and region strings to call; the whole genome where empty.
     pub regions: Vec<OsString>,
-    /// Copies of each contig, and what users know the table by; the caller's own idea where `None`.
+    /// Ploidy of each contig; the caller's default where `None`.
     pub ploidy: Option<PloidyTable>,
-    /// Name or path of that table.
+    /// Name or path of that table, as the user gave it.
     pub ploidy_name: Option<String>,
-    /// Sex of the sample, as the table of ploidies has it.
+    /// Sex of the sample, as named in the ploidy table.
     pub sex: Option<String>,
     /// Bases of a region.
     pub window_bases: u32,
-    /// Bases shown to the caller on either side; what it needs where `None`.
+    /// Bases that the caller reads on either side; its default where `None`.
     pub padding_bases: Option<u32>,
-    /// Threads, of all callers together.
+    /// Threads of all callers together.
     pub threads: usize,
     /// Threads of each caller.
     pub caller_threads: usize,
-    /// Memory, of all callers together; half the machine's where `None`.
+    /// Memory of all callers together, bytes; half of the host's memory where `None`.
     pub memory_bytes: Option<u64>,
-    /// Memory of each caller; what it usually takes where `None`.
+    /// Memory of each caller, bytes; its usual memory where `None`.
     pub caller_memory_bytes: Option<u64>,
-    /// Where callers put scratch files; beside the output where `None`.
+    /// Directory of the callers' scratch files; beside the output where `None`.
     pub temp: Option<PathBuf>,
-    /// Go on with a run that was stopped.
+    /// Resume a stopped job.
     pub resume: bool,
     /// The godwit program, which decodes CRAM in a process of its own.
-    pub program: PathBuf,
+    pub godwit_program: PathBuf,
     /// The command line, for the report.
     pub command: Vec<String>,
-    /// The reference, where it was read before.
-    pub scanned: Option<Arc<ScannedReference>>,
+    /// The reference, where it was scanned before.
+    pub scanned_reference: Option<Arc<ScannedReference>>,
 }
 
 impl CallOptions {
-    /// To call all of these reads with bcftools, as a job is told that goes before it; what else there is to say is left to the
-    /// caller.
-    pub fn after(job: &JobOptions, reference: &Path, reads: Vec<PathBuf>, out: &Path, window_bases: u32) -> Self {
+    /// Returns options to call all of these reads with bcftools, with the settings of the job that runs before; all other
+    /// options have their defaults.
+    pub fn from_job(job: &JobOptions, reference: &Path, reads: Vec<PathBuf>, out: &Path, window_bases: u32) -> Self {
         Self {
             reference: reference.to_owned(),
             reads,
@@ -138,119 +138,129 @@ impl CallOptions {
             caller_memory_bytes: None,
             temp: job.temp.clone(),
             resume: false,
-            program: job.program.clone(),
+            godwit_program: job.godwit_program.clone(),
             command: job.command.clone(),
-            scanned: None,
+            scanned_reference: None,
         }
     }
 }
 
-/// Calls variants and returns the report, which is also in `OUT.run.json`. With `spread` other processes call.
+/// Calls variants and returns the report, which is also in `OUT.run.json`. With `cluster`, workers call.
 ///
 /// # Errors
 /// [`PipelineError`]; no output has its name then.
 pub fn call(
     options: &CallOptions,
-    spread: Option<&Spread>,
+    cluster: Option<&ClusterOptions>,
     observer: &dyn Observer,
     cancelled: &AtomicBool,
 ) -> Result<CallReport, PipelineError> {
-    call_rest(options, 0, spread, observer, cancelled)
+    call_remaining(options, 0, cluster, observer, cancelled)
 }
 
-/// As [`call`], where that many regions were called by this process while the reads were being written.
-pub(crate) fn call_rest(
+/// Calls as [`call`], after this process has called `regions_called_while_writing` regions while the reads were written.
+pub(crate) fn call_remaining(
     options: &CallOptions,
-    called_live: usize,
-    spread: Option<&Spread>,
+    regions_called_while_writing: usize,
+    cluster: Option<&ClusterOptions>,
     observer: &dyn Observer,
     cancelled: &AtomicBool,
 ) -> Result<CallReport, PipelineError> {
-    let started = Instant::now();
-    let caller = options.caller.find(&options.caller_args)?;
-    let workers = Workers::new(&Budget::of(options), caller.habits().memory_bytes, (caller.name(), CALLER_MEMORY))?;
+    let started_at = Instant::now();
+    let caller = options.caller.find_caller(&options.caller_args)?;
+    let caller_slots = CallerSlots::new(
+        &CallerBudget::from_options(options),
+        caller.capabilities().memory_bytes,
+        (caller.name(), CALLER_MEMORY),
+    )?;
     observer.event(&Event::Stage { name: "checking reads and reference" });
-    let reads = CallInputs::open(&options.reads, options.normal.as_deref(), &options.program, &*caller)?;
-    let inputs = inputs(options, &reads)?;
-    let reference = ScannedReference::of_reads(&options.reference, options.scanned.as_ref(), reads.headers())?;
+    let reads = CallInputs::open(&options.reads, options.normal.as_deref(), &options.godwit_program, &*caller)?;
+    let inputs = inspect_inputs(options, &reads)?;
+    let reference =
+        ScannedReference::scan_for_headers(&options.reference, options.scanned_reference.as_ref(), reads.headers())?;
     let targets = Targets::read(&options.regions, reads.genome())?;
     if let Some(targets) = &targets {
-        targets.warn(observer);
+        targets.warn_clipped(observer);
     }
-    let regions = plan::regions(options, &caller.habits(), &reads.to_plan(), &reference, targets.as_ref())?;
-    reference.check_for(&options.reference, &*caller)?;
-    check_output(&options.out)?;
-    reference.prepare(&options.reference, caller.habits().needs_dictionary)?;
-    let mut facts = identity::facts(options, &*caller, &reference, targets.as_ref());
-    facts.extend(identity::of_reads(&reads)?);
-    // What else there is, was told when the first of them was called.
-    let own = if called_live > 0 { usize::MAX } else { 0 };
-    let whose = Whose { resume: options.resume, own };
-    let run = match open(&options.out, options.temp.as_deref(), whose, &facts, observer)? {
-        Found::Work(run) => *run,
-        Found::Complete { records } => {
-            return Ok(CallReport { records, already_complete: true, ..CallReport::default() });
-        }
-    };
-    let resumed = run.finished.len().saturating_sub(called_live);
+    let regions =
+        region_plan::plan_regions(options, &caller.capabilities(), &reads.grid_input(), &reference, targets.as_ref())?;
+    reference.check_caller_support(&options.reference, &*caller)?;
+    check_output_available(&options.out)?;
+    reference.write_indexes(&options.reference, caller.capabilities().needs_dictionary)?;
+    let mut fingerprint = fingerprint::call_fingerprint(options, &*caller, &reference, targets.as_ref());
+    fingerprint.extend(fingerprint::reads_fingerprint(&reads)?);
+    // Resumed regions were reported when this process called its first region.
+    let own_regions = if regions_called_while_writing > 0 { usize::MAX } else { 0 };
+    let resume_options = ResumeOptions { resume: options.resume, own_regions };
+    let job_directory =
+        match open_call_directory(&options.out, options.temp.as_deref(), resume_options, &fingerprint, observer)? {
+            CallResumeState::Unfinished(run) => *run,
+            CallResumeState::Complete { records } => {
+                return Ok(CallReport { records, already_complete: true, ..CallReport::default() });
+            }
+        };
+    let resumed_regions = job_directory.finished_regions.len().saturating_sub(regions_called_while_writing);
     let caller = &*caller;
     let job = CallJob {
         options,
-        spread,
+        cluster,
         caller,
-        workers,
+        caller_slots,
         reads,
         inputs,
         regions,
-        facts,
-        resumed,
-        called_live,
+        fingerprint,
+        resumed_regions,
+        regions_called_while_writing,
         observer,
         cancelled,
-        started,
+        started_at,
     };
-    let outcome = job.run(&run);
-    close(outcome, run, &options.out, observer)
+    let outcome = job.run(&job_directory);
+    close_call_directory(outcome, job_directory, &options.out, observer)
 }
 
-/// Threads and memory of all programs of a process together, and of each.
+/// Threads and memory of all programs of a process together, and of each program.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-struct Budget {
+struct CallerBudget {
     threads: usize,
-    threads_each: usize,
-    /// Half the machine's where `None`.
+    #[serde(rename = "threads_each")]
+    threads_per_caller: usize,
+    /// Half of the host's memory where `None`.
     memory_bytes: Option<u64>,
-    /// What it usually takes where `None`.
-    memory_each: Option<u64>,
-    /// Processes that share the machine.
-    shared_by: u32,
+    /// The usual memory of the program where `None`.
+    #[serde(rename = "memory_each")]
+    memory_per_caller_bytes: Option<u64>,
+    /// Processes that share the host.
+    #[serde(rename = "shared_by")]
+    host_processes: u32,
 }
 
-impl Budget {
-    fn of(options: &CallOptions) -> Self {
+impl CallerBudget {
+    fn from_options(options: &CallOptions) -> Self {
         Self {
             threads: options.threads,
-            threads_each: options.caller_threads,
+            threads_per_caller: options.caller_threads,
             memory_bytes: options.memory_bytes,
-            memory_each: options.caller_memory_bytes,
-            shared_by: 1,
+            memory_per_caller_bytes: options.caller_memory_bytes,
+            host_processes: 1,
         }
     }
 }
 
-/// How many programs run at a time.
+/// Number and memory of concurrent programs.
 #[derive(Clone, Copy)]
-struct Workers {
+struct CallerSlots {
     count: usize,
-    memory_per_caller: u64,
+    memory_per_caller_bytes: u64,
 }
 
-impl Workers {
-    /// `usual_bytes`: memory of one program where the budget does not say; then what it is called, and the option that says
-    /// how much one takes.
-    fn new(budget: &Budget, usual_bytes: u64, (name, option): (&str, &str)) -> Result<Self, PipelineError> {
-        let memory_each = budget.memory_each.unwrap_or(usual_bytes);
-        let by_threads = (budget.threads / budget.threads_each.max(1)).max(1);
+impl CallerSlots {
+    /// Returns the slots of a budget. `usual_bytes`: memory of one program where the budget has none; then its name, and the
+    /// option for its memory.
+    fn new(budget: &CallerBudget, usual_bytes: u64, (name, option): (&str, &str)) -> Result<Self, PipelineError> {
+        let memory_each = budget.memory_per_caller_bytes.unwrap_or(usual_bytes);
+        let by_threads = (budget.threads / budget.threads_per_caller.max(1)).max(1);
         let memory = match budget.memory_bytes {
             Some(bytes) if bytes < memory_each => {
                 let least = memory_each.div_ceil(1 << 20);
@@ -259,51 +269,55 @@ impl Workers {
                 return Err(PipelineError::Options { problem });
             }
             Some(bytes) => bytes,
-            // One runs in any case: whether it fits is known only when it has tried.
-            None => machine::memory_bytes().unwrap_or(u64::MAX) / 2 / u64::from(budget.shared_by.max(1)),
+            // One program always runs: only running it shows whether its memory suffices.
+            None => host_resources::memory_bytes().unwrap_or(u64::MAX) / 2 / u64::from(budget.host_processes.max(1)),
         };
         let by_memory = usize::try_from(memory / memory_each.max(1)).unwrap_or(usize::MAX).max(1);
-        Ok(Self { count: by_threads.min(by_memory), memory_per_caller: memory_each })
+        Ok(Self { count: by_threads.min(by_memory), memory_per_caller_bytes: memory_each })
     }
 }
 
-fn inputs(options: &CallOptions, reads: &CallInputs) -> Result<Vec<InputFile>, PipelineError> {
-    let mut inputs = vec![InputFile::of("the reference", &options.reference)?];
+fn inspect_inputs(options: &CallOptions, reads: &CallInputs) -> Result<Vec<InputFile>, PipelineError> {
+    let mut inputs = vec![InputFile::inspect("the reference", &options.reference)?];
     for file in &reads.files {
-        inputs.push(InputFile::of("the reads", &file.path)?);
-        inputs.push(InputFile::of("the index", &file.index)?);
+        inputs.push(InputFile::inspect("the reads", &file.path)?);
+        inputs.push(InputFile::inspect("the index", &file.index)?);
     }
-    for bed in targets::files(&options.regions) {
-        inputs.push(InputFile::of("the regions", bed)?);
+    for bed in targets::bed_files(&options.regions) {
+        inputs.push(InputFile::inspect("the regions", bed)?);
     }
-    check_distinct(&inputs, std::slice::from_ref(&options.out))?;
+    check_distinct_files(&inputs, std::slice::from_ref(&options.out))?;
     Ok(inputs)
 }
 
 fn manifest_path(out: &Path) -> PathBuf {
-    PathBuf::from(format!("{}{}", out.display(), manifest::SUFFIX))
+    PathBuf::from(format!("{}{}", out.display(), manifest::MANIFEST_SUFFIX))
 }
 
-/// Where the report of a job lies that writes one file.
+/// Returns the path of the report of a job that writes one file.
 pub(crate) fn report_path(out: &Path) -> PathBuf {
     PathBuf::from(format!("{}.run.json", out.display()))
 }
 
-/// Checks that the names of an output and of the files beside it can be given, before hours of work.
+/// Checks that an output and the files beside it can have their names, before hours of work.
 ///
 /// # Errors
-/// [`PipelineError::File`] where a directory has one of these names, or another run writes it.
-pub(crate) fn check_output(out: &Path) -> Result<(), PipelineError> {
-    for suffix in ["", ".tbi", ".csi", ".bai", ".run.json", manifest::SUFFIX] {
+/// [`PipelineError::File`] where a directory has one of these names, or another process writes it.
+pub(crate) fn check_output_available(out: &Path) -> Result<(), PipelineError> {
+    for suffix in ["", ".tbi", ".csi", ".bai", ".run.json", manifest::MANIFEST_SUFFIX] {
         let path = PathBuf::from(format!("{}{suffix}", out.display()));
         check_available(&path).map_err(PipelineError::file("write", &path))?;
     }
     Ok(())
 }
 
-/// The manifest of outputs that are all there and are those of this command, where a run is to be gone on with.
-pub(crate) fn complete(out: &Path, resume: bool, facts: &[Fact]) -> Result<Option<Manifest>, PipelineError> {
-    if !resume || CallRun::path_of(out).join("journal").exists() {
+/// Returns the manifest if all outputs exist and are those of this command, where a job is to be resumed.
+pub(crate) fn complete_manifest(
+    out: &Path,
+    resume: bool,
+    fingerprint: &[FingerprintEntry],
+) -> Result<Option<Manifest>, PipelineError> {
+    if !resume || CallJobDirectory::path_of(out).join("journal").exists() {
         return Ok(None);
     }
     let path = manifest_path(out);
@@ -314,32 +328,32 @@ pub(crate) fn complete(out: &Path, resume: bool, facts: &[Fact]) -> Result<Optio
     };
     let directory = path.parent().unwrap_or(Path::new(""));
     let Some(manifest) = manifest.filter(|manifest| manifest.is_complete(directory)) else { return Ok(None) };
-    compare(directory, &manifest.identity, facts)?;
+    check_fingerprint(directory, &manifest.fingerprint, fingerprint)?;
     Ok(Some(manifest))
 }
 
-/// What an earlier process left.
-enum Found {
-    /// Work, perhaps all of it.
-    Work(Box<CallRun>),
-    /// None: the outputs are there.
+/// The state that an earlier process left.
+enum CallResumeState {
+    /// Checkpoints, possibly of all regions.
+    Unfinished(Box<CallJobDirectory>),
+    /// No work: the outputs exist.
     Complete {
-        /// Records in them.
+        /// Records in the output.
         records: u64,
     },
 }
 
-/// Whose work is gone on with.
+/// The source of checkpoints that may be used.
 #[derive(Clone, Copy)]
-struct Whose {
-    /// That of a run that was stopped.
+struct ResumeOptions {
+    /// Use those of a stopped job.
     resume: bool,
-    /// Pieces that this process did itself, or told of.
-    own: usize,
+    /// Regions that this process called itself, or has reported already.
+    own_regions: usize,
 }
 
-/// Makes the directories of an output and of scratch files.
-fn make_directories(out: &Path, temp: Option<&Path>) -> Result<(), PipelineError> {
+/// Creates the directories of an output and of scratch files.
+fn create_directories(out: &Path, temp: Option<&Path>) -> Result<(), PipelineError> {
     let directory = out.parent().filter(|parent| !parent.as_os_str().is_empty());
     for directory in directory.into_iter().chain(temp) {
         create_private_directory(directory).map_err(PipelineError::file("create", directory))?;
@@ -347,55 +361,56 @@ fn make_directories(out: &Path, temp: Option<&Path>) -> Result<(), PipelineError
     Ok(())
 }
 
-/// Makes the directories of an output and of scratch files, finds out what there is to do, and says what an earlier run left.
-fn open(
+/// Creates the directories of an output and of scratch files, opens the job directory and reports its checkpoints.
+fn open_call_directory(
     out: &Path,
     temp: Option<&Path>,
-    Whose { resume, own }: Whose,
-    facts: &[Fact],
+    ResumeOptions { resume, own_regions }: ResumeOptions,
+    facts: &[FingerprintEntry],
     observer: &dyn Observer,
-) -> Result<Found, PipelineError> {
-    make_directories(out, temp)?;
-    if let Some(Manifest { records, .. }) = complete(out, resume, facts)? {
-        return Ok(Found::Complete { records });
+) -> Result<CallResumeState, PipelineError> {
+    create_directories(out, temp)?;
+    if let Some(Manifest { records, .. }) = complete_manifest(out, resume, facts)? {
+        return Ok(CallResumeState::Complete { records });
     }
-    let run = match CallRun::open(out, facts, resume)? {
-        Opened::Run(run) => run,
-        Opened::Complete => {
-            let lost = PipelineError::Lost { what: "files", taken: 1, written: 0 };
-            return complete(out, resume, facts)?
-                .map_or(Err(lost), |done| Ok(Found::Complete { records: done.records }));
+    let job_directory = match CallJobDirectory::open(out, facts, resume)? {
+        CallDirectoryState::Open(run) => run,
+        CallDirectoryState::Complete => {
+            let lost = PipelineError::CountMismatch { items: "files", expected: 1, actual: 0 };
+            return complete_manifest(out, resume, facts)?
+                .map_or(Err(lost), |done| Ok(CallResumeState::Complete { records: done.records }));
         }
     };
     if !resume {
-        tell_dropped(&run, "with --resume they would have been kept", observer);
+        warn_dropped_regions(&job_directory, "with --resume they would have been kept", observer);
     }
-    let before = run.finished.len().saturating_sub(own);
+    let before = job_directory.finished_regions.len().saturating_sub(own_regions);
     if before > 0 {
         observer.event(&Event::CallResumed { regions: before });
     }
-    Ok(Found::Work(run))
+    Ok(CallResumeState::Unfinished(job_directory))
 }
 
-/// Says that regions of an earlier process are not gone on with, and why.
-fn tell_dropped(run: &CallRun, why: &str, observer: &dyn Observer) {
-    if run.dropped > 0 {
-        let message = format!("{} called regions of a run that was stopped are dropped; {why}", run.dropped);
+/// Warns that regions of an earlier process are dropped, and why.
+fn warn_dropped_regions(job_directory: &CallJobDirectory, why: &str, observer: &dyn Observer) {
+    if job_directory.dropped_regions > 0 {
+        let message =
+            format!("{} called regions of a run that was stopped are dropped; {why}", job_directory.dropped_regions);
         observer.event(&Event::Warning { message });
     }
 }
 
-/// Removes the directory of a run that is whole, or that left nothing; keeps all others and says so.
-fn close<R>(
+/// Removes the directory of a job that is complete or has no checkpoints; keeps all others and reports them to the user.
+fn close_call_directory<R>(
     outcome: Result<R, PipelineError>,
-    run: CallRun,
+    job_directory: CallJobDirectory,
     out: &Path,
     observer: &dyn Observer,
 ) -> Result<R, PipelineError> {
-    let path = CallRun::path_of(out);
+    let path = CallJobDirectory::path_of(out);
     match outcome {
-        Err(error) if error.blame() != Blame::Bug && run.has_work() => match error {
-            PipelineError::Interrupted => Err(PipelineError::Paused { run: path }),
+        Err(error) if error.kind() != ErrorKind::Bug && job_directory.has_checkpoints() => match error {
+            PipelineError::Interrupted => Err(PipelineError::InterruptedResumable { job_directory: path }),
             error => {
                 let message =
                     format!("what was done is kept in {}: add --resume to the same command to go on", path.display());
@@ -404,132 +419,145 @@ fn close<R>(
             }
         },
         outcome => {
-            run.remove();
+            job_directory.remove();
             outcome
         }
     }
 }
 
-/// Writes the manifest of files that are whole. `records`: those of the output itself.
-pub(crate) fn stage_manifest(
+/// Writes the manifest of complete files. `records`: those of the output itself.
+pub(crate) fn add_manifest(
     verb: &str,
     out: &Path,
     records: u64,
-    facts: &[Fact],
-    staged: &mut Staged,
+    fingerprint: &[FingerprintEntry],
+    staged: &mut AtomicFileSet,
 ) -> Result<(), PipelineError> {
     let mut files = Vec::new();
     for file in staged.files() {
-        let mut entry = whole(file).map_err(PipelineError::file("read", file.path()))?;
+        let mut entry = checksummed_entry(file).map_err(PipelineError::file("read", file.path()))?;
         entry.records = (file.path() == out).then_some(records);
         files.push(entry);
     }
     let manifest = Manifest {
         godwit: env!("CARGO_PKG_VERSION").into(),
         verb: verb.into(),
-        identity: facts.to_vec(),
+        fingerprint: fingerprint.to_vec(),
         records,
         files,
         ..Manifest::default()
     };
-    stage_json(staged, &manifest_path(out), &manifest)
+    add_json_file(staged, &manifest_path(out), &manifest)
 }
 
 /// Writes the report, and gives all files their names.
-fn publish(run: &CallRun, out: &Path, mut staged: Staged, report: &impl serde::Serialize) -> Result<(), PipelineError> {
-    stage_json(&mut staged, &report_path(out), report)?;
-    run.publishing(&mut staged).map_err(PipelineError::file("write the journal of", out))?;
+fn publish_outputs(
+    job_directory: &CallJobDirectory,
+    out: &Path,
+    mut staged: AtomicFileSet,
+    report: &impl serde::Serialize,
+) -> Result<(), PipelineError> {
+    add_json_file(&mut staged, &report_path(out), report)?;
+    job_directory.record_publish(&mut staged).map_err(PipelineError::file("write the journal of", out))?;
     staged.publish().map_err(|(path, source)| PipelineError::File { action: "name", path, source })
 }
 
-/// What is to be done, once it is known to make sense.
+/// A call whose options are checked.
 struct CallJob<'r> {
     options: &'r CallOptions,
-    spread: Option<&'r Spread<'r>>,
+    cluster: Option<&'r ClusterOptions<'r>>,
     caller: &'r dyn Caller,
-    workers: Workers,
+    caller_slots: CallerSlots,
     reads: CallInputs,
     inputs: Vec<InputFile>,
     regions: Vec<PlannedRegion>,
-    facts: Vec<Fact>,
-    /// Regions that an earlier process had called.
-    resumed: usize,
-    /// Regions that were called while the reads were being written.
-    called_live: usize,
+    fingerprint: Vec<FingerprintEntry>,
+    /// Number of regions that an earlier process had called.
+    resumed_regions: usize,
+    /// Number of regions that were called while the reads were being written.
+    regions_called_while_writing: usize,
     observer: &'r dyn Observer,
     cancelled: &'r AtomicBool,
-    started: Instant,
+    started_at: Instant,
 }
 
-/// What came of all regions, and who called them.
-struct Called {
-    kept: Vec<KeptRegion>,
-    /// Callers that ran at a time, at most.
-    workers: usize,
-    /// Names of the nodes that were part of it, where there were any.
-    nodes: Vec<String>,
-    /// How many were lost on the way.
-    lost_nodes: Option<usize>,
+/// The checkpoints of all regions, and the workers that called them.
+struct CalledRegions {
+    checkpoints: Vec<RegionCheckpoint>,
+    /// Maximum number of concurrent callers.
+    concurrent_callers: usize,
+    /// Names of the workers of a cluster run.
+    worker_names: Vec<String>,
+    /// Number of lost workers, in a cluster run.
+    lost_workers: Option<usize>,
 }
 
 impl CallJob<'_> {
-    fn run(self, run: &CallRun) -> Result<CallReport, PipelineError> {
+    fn run(self, job_directory: &CallJobDirectory) -> Result<CallReport, PipelineError> {
         let options = self.options;
         let planned = Instant::now();
         self.observer.event(&Event::Stage { name: "calling" });
-        let called = match self.spread {
-            Some(spread) => spread::call_on_nodes(&self, spread, run)?,
-            None => self.call_here(run)?,
+        let called = match self.cluster {
+            Some(spread) => cluster_head::call_on_workers(&self, spread, job_directory)?,
+            None => self.call_locally(job_directory)?,
         };
         let written = Instant::now();
         self.observer.event(&Event::Stage { name: "writing" });
-        let mut staged = Staged::default();
+        let mut staged = AtomicFileSet::default();
         let provenance = self.provenance();
         let (out, genome, regions) = (&options.out, self.reads.genome(), &self.regions);
-        let assembly = Assembly { out, genome, regions, kept: &called.kept, run, provenance };
-        let records = assembly.write(&mut staged)?;
-        let taken = called.kept.iter().map(|region| region.records).sum();
-        if records != taken {
-            return Err(PipelineError::Lost { what: "records", taken, written: records });
+        let assembly =
+            VcfAssembly { out, genome, regions, checkpoints: &called.checkpoints, job_directory, provenance };
+        let records = assembly.write_vcf_and_index(&mut staged)?;
+        let expected = called.checkpoints.iter().map(|region| region.records).sum();
+        if records != expected {
+            return Err(PipelineError::CountMismatch { items: "records", expected, actual: records });
         }
         let seconds = |from: Instant, until: Instant| (until - from).as_secs_f64();
         let bytes = staged.sizes().map(|(_, bytes)| bytes).sum();
         let stages = vec![
-            Stage { name: "check", seconds: seconds(self.started, planned), rows: 0, bytes: 0 },
+            Stage { name: "check", seconds: seconds(self.started_at, planned), rows: 0, bytes: 0 },
             Stage { name: "call", seconds: seconds(planned, written), rows: regions.len() as u64, bytes: 0 },
             Stage { name: "write", seconds: written.elapsed().as_secs_f64(), rows: records, bytes },
         ];
-        self.spread.map_or(Ok(()), Spread::check_current)?;
-        self.publish(run, staged, records, &called, stages)
+        self.cluster.map_or(Ok(()), ClusterOptions::check_current)?;
+        self.publish(job_directory, staged, records, &called, stages)
     }
 
     /// Calls all regions in this process.
-    fn call_here(&self, run: &CallRun) -> Result<Called, PipelineError> {
-        let Self { options, workers, .. } = self;
-        let scratch = run.scratch(options.temp.as_deref());
-        let scratch = scratch.map_err(PipelineError::file("create", CallRun::path_of(&options.out)))?;
+    fn call_locally(&self, job_directory: &CallJobDirectory) -> Result<CalledRegions, PipelineError> {
+        let Self { options, caller_slots, .. } = self;
+        let scratch = job_directory.create_scratch_directory(options.temp.as_deref());
+        let scratch = scratch.map_err(PipelineError::file("create", CallJobDirectory::path_of(&options.out)))?;
         let reads = self.reads.paths();
-        let on = RegionCaller {
+        let region_caller = RegionCaller {
             caller: self.caller,
             reference: &options.reference,
             reads: &reads,
             normal: self.reads.normal(),
             genome: self.reads.genome(),
             threads_per_caller: options.caller_threads,
-            memory_per_caller: workers.memory_per_caller,
+            memory_per_caller: caller_slots.memory_per_caller_bytes,
         };
         let (regions, observer, cancelled) = (&self.regions, self.observer, self.cancelled);
-        let calling = Calling { on, regions, run, scratch: scratch.path(), observer, cancelled };
-        let kept = calling.work(&plan::order(regions), workers.count)?;
-        Ok(Called { kept, workers: workers.count, nodes: Vec::new(), lost_nodes: None })
+        let calling =
+            LocalCalling { region_caller, regions, job_directory, scratch: scratch.path(), observer, cancelled };
+        let checkpoints = calling.call_regions(&region_plan::order_by_cost(regions), caller_slots.count)?;
+        Ok(CalledRegions {
+            checkpoints,
+            concurrent_callers: caller_slots.count,
+            worker_names: Vec::new(),
+            lost_workers: None,
+        })
     }
 
-    /// How the records came to be: what changes them, and nothing else, so that equal records are equal files.
+    /// Returns header lines with the origin of the records: only what changes them, so that equal records are equal files.
     fn provenance(&self) -> Vec<String> {
         let Self { options, caller, .. } = self;
         let mut command = format!("call --caller '{}'", caller.command_line());
-        let fact =
-            |key: FingerprintKey<'_>| self.facts.iter().find(|fact| key.is_of(fact)).map_or("", |fact| &fact.value);
+        let fact = |key: FingerprintKey<'_>| {
+            self.fingerprint.iter().find(|fact| key.is_of(fact)).map_or("", |fact| &fact.value)
+        };
         if let Some(name) = &options.ploidy_name {
             command += &format!(" --ploidy {name}");
         }
@@ -539,7 +567,7 @@ impl CallJob<'_> {
         if !options.regions.is_empty() {
             command += &format!(" --regions {}", fact(FingerprintKey::Regions));
         }
-        if caller.habits().depends_on_grid {
+        if caller.capabilities().depends_on_grid {
             command +=
                 &format!(" --grid-size {} --padding {}", fact(FingerprintKey::GridSize), fact(FingerprintKey::Padding));
         }
@@ -552,17 +580,17 @@ impl CallJob<'_> {
 
     fn publish(
         &self,
-        run: &CallRun,
-        mut staged: Staged,
+        job_directory: &CallJobDirectory,
+        mut staged: AtomicFileSet,
         records: u64,
-        called: &Called,
+        called: &CalledRegions,
         stages: Vec<Stage>,
     ) -> Result<CallReport, PipelineError> {
         let out = &self.options.out;
         staged.encrypt(std::slice::from_ref(out), &self.options.recipients)?;
-        stage_manifest("call", out, records, &self.facts, &mut staged)?;
+        add_manifest("call", out, records, &self.fingerprint, &mut staged)?;
         let report = CallReport::new(self, called, records, stages, &staged);
-        publish(run, out, staged, &report)?;
+        publish_outputs(job_directory, out, staged, &report)?;
         Ok(report)
     }
 }

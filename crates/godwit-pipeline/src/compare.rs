@@ -1,15 +1,15 @@
-//! Call sets against a truth set: what was found, what was missed, what is false.
+//! Compares call sets with a truth set: found, missed and false alleles.
 //!
-//! Flows in: VCF files of one sample each, or one named. Flows out: counts for SNPs and indels ([`Comparison`]). What is
-//! compared is one alternate allele at a time: place, reference and alternate bases after `bcftools norm` has taken compound changes apart
-//! and moved indels to the left, and how many copies of it the genotype has. A haplotype written in a way that this does
-//! not make the same counts as missed and as false; see `docs/guide/compare.md`.
+//! Flows in: VCF files of one sample each, or a named one. Flows out: counts for SNPs and indels ([`Comparison`]). The unit
+//! of comparison is one alternate allele: position, reference and alternate bases after `bcftools norm` has split compound
+//! changes and left-aligned indels, and the number of copies in the genotype. Two representations of a haplotype that this
+//! does not make equal count as missed and as false; see `docs/guide/compare.md`.
 
+mod accuracy;
 mod call_set;
+mod confident_regions;
+mod indexed_reference;
 mod normalize;
-mod reference;
-mod regions;
-mod tally;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -17,84 +17,84 @@ use std::sync::atomic::AtomicBool;
 
 use serde::Serialize;
 
-pub use call_set::Records;
-pub use tally::{Accuracy, Changes, Classes};
+pub use accuracy::{Accuracy, BaselineChanges, PerVariantType};
+pub use call_set::VcfRecordCounts;
 
 use crate::error::PipelineError;
 use call_set::CallSet;
-use reference::IndexedReference;
-use regions::Regions;
+use confident_regions::ConfidentRegions;
+use indexed_reference::IndexedReference;
 
-/// What to compare, and how.
+/// Inputs and options of a comparison.
 #[derive(Clone, Debug, Default)]
 pub struct CompareOptions {
-    /// The call set to judge.
+    /// The call set to compare.
     pub calls: PathBuf,
     /// The truth.
     pub truth: PathBuf,
-    /// Another call set, to tell what the first one gained and lost against it.
+    /// Another call set, to count what the first one gained and lost against it.
     pub baseline: Option<PathBuf>,
-    /// BED: only what lies in one of its regions counts.
+    /// BED: only alleles in one of its regions count.
     pub confident: Option<PathBuf>,
-    /// FASTA: indels are moved to the left on it.
+    /// FASTA: indels are left-aligned on it.
     pub reference: Option<PathBuf>,
     /// The sample in files that have several.
     pub sample: Option<String>,
-    /// Compare records that a filter failed, too.
+    /// Also compare records that a filter failed.
     pub all_records: bool,
-    /// An allele is found whatever its genotype; files may have no samples.
+    /// True: genotypes are not compared, and files may have no samples.
     pub ignore_genotypes: bool,
-    /// Directory for files of a moment; `None`: the system's.
+    /// Directory of temporary files; `None`: the system's.
     pub temp: Option<PathBuf>,
-    /// Threads that decompress.
+    /// Decompression threads.
     pub threads: usize,
 }
 
-/// The outcome.
+/// The result of a comparison.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
     /// The call set.
-    pub calls: Judged,
-    /// The other call set.
+    pub calls: CallSetAccuracy,
+    /// The baseline.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub baseline: Option<Judged>,
-    /// What the first has and the other has not, and the other way round.
+    pub baseline: Option<CallSetAccuracy>,
+    /// Differences between the call set and the baseline.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub changes: Option<Classes<Changes>>,
+    pub changes: Option<PerVariantType<BaselineChanges>>,
     /// The truth.
-    pub truth: Source,
-    /// Whether any genotype was right.
+    pub truth: ComparedFile,
+    /// True if genotypes were not compared.
     pub genotypes_ignored: bool,
-    /// Whether indels were moved to the left: a reference was given.
+    /// True if indels were left-aligned: a reference was given.
     pub left_aligned: bool,
-    /// Bases of the confident regions, overlaps once.
+    /// Bases of the confident regions; overlaps count once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confident_bases: Option<u64>,
     /// Version of bcftools.
     pub bcftools: String,
 }
 
-/// A file and what was read of it.
+/// A file, and counts of its records.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Source {
+pub struct ComparedFile {
     /// The file.
     pub file: PathBuf,
     /// The sample; `None` where the file has none.
     pub sample: Option<String>,
-    /// Records by what became of them.
+    /// Counts of its records.
     #[serde(flatten)]
-    pub records: Records,
+    pub records: VcfRecordCounts,
 }
 
-/// A call set with its counts.
+/// A call set with its accuracy.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Judged {
+pub struct CallSetAccuracy {
     /// The file.
     #[serde(flatten)]
-    pub source: Source,
-    /// What is right and wrong.
+    pub source: ComparedFile,
+    /// Its accuracy.
     #[serde(flatten)]
-    pub accuracy: Classes<Accuracy>,
+    pub accuracy: PerVariantType<Accuracy>,
 }
 
 /// Names of contigs, shared by all files of a comparison.
@@ -123,9 +123,9 @@ impl ContigNames {
 /// Compares one or two call sets with a truth set.
 ///
 /// # Errors
-/// [`PipelineError::Vcf`], [`PipelineError::Bed`], [`PipelineError::Fasta`]; [`PipelineError::Incomparable`] where the files speak of different
-/// contigs or nothing is left to compare; [`PipelineError::Options`] for a sample that is not there;
-/// [`PipelineError::Engine`] from bcftools.
+/// [`PipelineError::Vcf`], [`PipelineError::Bed`], [`PipelineError::Fasta`]; [`PipelineError::Incomparable`] where the files
+/// have different contigs or nothing is left to compare; [`PipelineError::Options`] for a sample that does not exist;
+/// [`PipelineError::Engine`] for an error of bcftools.
 pub fn compare(options: &CompareOptions, cancelled: &AtomicBool) -> Result<Comparison, PipelineError> {
     let mut contigs = ContigNames::default();
     let mut read = |path: &Path| CallSet::read(path, options, &mut contigs, cancelled);
@@ -136,7 +136,7 @@ pub fn compare(options: &CompareOptions, cancelled: &AtomicBool) -> Result<Compa
         check_contigs(set, &truth, &contigs)?;
     }
     let regions = match &options.confident {
-        Some(path) => Some(Regions::read(path, &mut contigs)?),
+        Some(path) => Some(ConfidentRegions::read(path, &mut contigs)?),
         None => None,
     };
     if let Some(regions) = &regions {
@@ -151,7 +151,7 @@ pub fn compare(options: &CompareOptions, cancelled: &AtomicBool) -> Result<Compa
         let (mut set, version) = normalize::normalize(set, &contigs, reference.as_ref(), cancelled)?;
         versions.push(version);
         if let Some(regions) = &regions {
-            set.keep(|allele| regions.contain(allele));
+            set.retain(|allele| regions.contains(allele));
         }
         Ok::<_, PipelineError>(set)
     };
@@ -163,8 +163,9 @@ pub fn compare(options: &CompareOptions, cancelled: &AtomicBool) -> Result<Compa
             format!("{problem} has a variant in the regions of {}; are they of the same genome?", path.display());
         return Err(PipelineError::Incomparable { problem });
     }
-    let changes = baseline.as_ref().map(|baseline| tally::changes(&calls, baseline, &truth));
-    let judged = |set: CallSet| Judged { accuracy: tally::accuracy(&set, &truth), source: set.into_source() };
+    let changes = baseline.as_ref().map(|baseline| accuracy::count_changes(&calls, baseline, &truth));
+    let judged =
+        |set: CallSet| CallSetAccuracy { accuracy: accuracy::count_accuracy(&set, &truth), source: set.into_source() };
     Ok(Comparison {
         calls: judged(calls),
         baseline: baseline.map(judged),
@@ -177,7 +178,7 @@ pub fn compare(options: &CompareOptions, cancelled: &AtomicBool) -> Result<Compa
     })
 }
 
-/// Refuses files that have not one contig in common.
+/// Rejects files without a common contig.
 fn check_contigs(calls: &CallSet, truth: &CallSet, contigs: &ContigNames) -> Result<(), PipelineError> {
     let (found, expected) = (calls.contigs(), truth.contigs());
     if found.is_empty() || expected.is_empty() || found.iter().any(|contig| expected.contains(contig)) {

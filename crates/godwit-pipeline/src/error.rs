@@ -1,4 +1,4 @@
-//! What can end a job, and whose turn it is to act.
+//! The errors that end a job, and their kinds, which decide the exit code.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,19 +15,19 @@ use godwit_formats::columnar::ColumnarError;
 use godwit_formats::fasta::FastaError;
 use godwit_formats::fastq::FastqError;
 use godwit_formats::is_system_failure;
-use godwit_formats::sam::{HeaderError, ReadError, SamError};
+use godwit_formats::sam::{HeaderError, SamError, SamReadError};
 use godwit_formats::vcf::VcfError;
-use godwit_kernels::markdup::{BarcodeError, MarkError};
+use godwit_kernels::markdup::{BarcodeError, MarkDuplicatesError};
 use godwit_model::{ContigId, Genome};
 use serde::{Deserialize, Serialize};
 
 use crate::memory::MemoryTooSmall;
-use crate::step::StepError;
+use crate::python_step::PythonStepError;
 
-/// Who can do something about a failure.
+/// The class of an error, which decides the exit code: the cause that has to change before the job can succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Blame {
+pub enum ErrorKind {
     /// The command line.
     Usage,
     /// The input data.
@@ -38,17 +38,17 @@ pub enum Blame {
     Engine,
     /// Another machine, or the network.
     Remote,
-    /// Whoever stopped the run.
+    /// A stop by the user or by a signal.
     Interrupted,
-    /// godwit.
+    /// A bug in godwit.
     Bug,
 }
 
-impl Blame {
+impl ErrorKind {
     const ALL: [Self; 7] =
         [Self::Usage, Self::Input, Self::Machine, Self::Engine, Self::Remote, Self::Interrupted, Self::Bug];
 
-    /// Returns the exit code of a process that fails so.
+    /// Returns the exit code of a process that fails with this kind.
     pub fn exit_code(self) -> i32 {
         match self {
             Self::Bug => 1,
@@ -61,7 +61,7 @@ impl Blame {
         }
     }
 
-    /// Returns what another godwit failed for, by its exit code. A process without one, or with another, is lost with its machine.
+    /// Returns the error kind of another godwit process by its exit code; without a known one, its machine was lost.
     pub fn of_exit_code(code: Option<i32>) -> Self {
         Self::ALL.into_iter().find(|blame| Some(blame.exit_code()) == code).unwrap_or(Self::Remote)
     }
@@ -80,55 +80,55 @@ impl Blame {
     }
 }
 
-/// Why a job failed.
+/// An error that ends a job.
 #[derive(Debug, thiserror::Error)]
 pub enum PipelineError {
     /// The memory limit cannot hold one block.
     #[error(transparent)]
     Memory(#[from] MemoryTooSmall),
-    /// Options that do not go together.
+    /// Options that contradict each other.
     #[error("{problem}")]
     Options {
-        /// What, and what to do.
+        /// The problem and its remedy.
         problem: String,
     },
-    /// A FASTQ file.
+    /// An error of a FASTQ file.
     #[error(transparent)]
     Fastq(#[from] FastqError),
-    /// Aligned input.
+    /// Aligned input that cannot be used.
     #[error("cannot use {}", .path.display())]
     Alignments {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         #[source]
         source: AlignmentsError,
     },
-    /// A header or read group line.
+    /// A header or read group line that is wrong.
     #[error("the header of {origin} is wrong")]
     Header {
-        /// Where it is from.
+        /// The source of the header, as named in the message.
         origin: String,
-        /// What is wrong with it.
+        /// The reason.
         #[source]
         source: HeaderError,
     },
-    /// A file that is needed and not there.
-    #[error("{what} {} is missing; {remedy}", .path.display())]
+    /// A required file does not exist.
+    #[error("{description} {} is missing; {remedy}", .path.display())]
     Missing {
-        /// What it is.
-        what: &'static str,
+        /// The kind of file, for the message.
+        description: &'static str,
         /// The file.
         path: PathBuf,
-        /// What to do.
+        /// The remedy.
         remedy: String,
     },
-    /// A file that is not what it should be.
+    /// A file with wrong content.
     #[error("{} is corrupt: {problem}", .path.display())]
     Corrupt {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
     /// An index that does not belong to its reference.
@@ -136,15 +136,15 @@ pub enum PipelineError {
     StaleIndex {
         /// The reference.
         reference: PathBuf,
-        /// What differs.
+        /// The difference.
         reason: StaleReason,
     },
-    /// The reference is no clean FASTA.
+    /// The reference is not valid FASTA.
     #[error("cannot use the reference {}", .path.display())]
     Fasta {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         #[source]
         source: FastaError,
     },
@@ -153,70 +153,70 @@ pub enum PipelineError {
     Index {
         /// The reference.
         reference: PathBuf,
-        /// What is wrong.
+        /// The reason.
         #[source]
         source: IndexError,
     },
-    /// The aligner.
+    /// An error of the aligner.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// A program failed on one region or slice, again.
-    #[error("{doing} {region} failed {attempts} times")]
-    Region {
-        /// What was done to it, as `calling`.
-        doing: &'static str,
-        /// The region, as `chr1:1-1000`, 1-based, or which records.
+    /// A program failed repeatedly on one region or slice.
+    #[error("{action} {region} failed {attempts} times")]
+    RegionFailed {
+        /// The action, as `calling`.
+        action: &'static str,
+        /// The region, as `chr1:1-1000`, 1-based, or the records.
         region: String,
-        /// How often it was tried.
+        /// Number of attempts.
         attempts: u32,
-        /// How it failed the last time.
+        /// The last failure.
         #[source]
         source: Box<EngineError>,
     },
-    /// A caller failed on one region, again, on a node.
-    #[error("calling {region} failed {attempts} times, the last time on {node}: {message}")]
-    RegionOnNode {
+    /// A caller failed repeatedly on one region, on a worker.
+    #[error("calling {region} failed {attempts} times, the last time on {worker}: {message}")]
+    RegionFailedOnWorker {
         /// The region, as `chr1:1-1000`, 1-based.
         region: String,
-        /// How often it was tried.
+        /// Number of attempts.
         attempts: u32,
-        /// Machine and process.
-        node: String,
-        /// How it failed the last time, with the command and its last words.
+        /// Host and process of the last attempt.
+        worker: String,
+        /// The last failure, with the command and the end of its error output.
         message: String,
     },
-    /// What a caller wrote cannot be put together.
+    /// The output of a caller cannot be merged.
     #[error("what was called in {region} {problem}")]
-    Called {
+    CallerOutput {
         /// The region, as `chr1:1-1000`, 1-based.
         region: String,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
-    /// The program that reads come through before they are aligned.
+    /// An error of the program that trims the reads before alignment.
     #[error(transparent)]
     Trimmer(EngineError),
-    /// A file or directory could not be made, written or read.
+    /// A file or directory could not be created, written or read.
     #[error("cannot {action} {}", .path.display())]
     File {
         /// `create`, `write`, `read`.
         action: &'static str,
-        /// Which.
+        /// Its path.
         path: PathBuf,
-        /// The system's answer.
+        /// The error of the system.
         #[source]
         source: io::Error,
     },
-    /// A barcode.
+    /// An error of a barcode.
     #[error(transparent)]
     Barcode(#[from] BarcodeError),
-    /// fastp did not take all reads.
-    #[error("fastp took {seen} of {reads} reads; trim the files by hand to see why, and align what it makes")]
-    Untrimmed {
+    /// fastp did not read all reads.
+    #[error("fastp took {trimmed_reads} of {reads} reads; trim the files by hand to see why, and align what it makes")]
+    TrimmedReadCount {
         /// Reads in the files.
         reads: u64,
-        /// Reads that fastp says it took.
-        seen: u64,
+        /// Reads that fastp reports as read.
+        trimmed_reads: u64,
     },
     /// CRAM that cannot be written: its reference, or a record.
     #[error("cannot write CRAM")]
@@ -224,106 +224,106 @@ pub enum PipelineError {
     /// Columns that cannot be written.
     #[error("cannot write columns")]
     Columns(#[source] ColumnarError),
-    /// Names that do not tell reads apart.
+    /// Read names that are not unique.
     #[error(
-        "several pairs of one read group share a name: more than one read, the last of them at {place}, has its mate on \
+        "several pairs of one read group share a name: more than one read, the last of them at {position}, has its mate on \
          {mate_contig}; was the same file given twice? give reads unique names"
     )]
     RepeatedName {
-        /// Where one of the reads is, `contig:position`, 1-based.
-        place: String,
-        /// The contig where several mates are looked for.
+        /// Position of one of the reads, `contig:position`, 1-based.
+        position: String,
+        /// The contig with several candidates for its mate.
         mate_contig: String,
     },
-    /// Fewer or more reads or records came out than went in: a bug, and no output was named.
-    #[error("a bug in godwit: {written} of {taken} {what} came through; please report it")]
-    Lost {
-        /// Of what.
-        what: &'static str,
-        /// Taken in, less those left out on purpose.
-        taken: u64,
-        /// Come out.
-        written: u64,
+    /// Fewer or more reads or records were written than read. This is a bug; no output was published.
+    #[error("a bug in godwit: {actual} of {expected} {items} came through; please report it")]
+    CountMismatch {
+        /// The items that were counted.
+        items: &'static str,
+        /// Items read, less those left out on purpose.
+        expected: u64,
+        /// Items written.
+        actual: u64,
     },
-    /// A sheet of samples.
-    #[error("{}, {place}: {problem}", .path.display())]
+    /// An error in a sample sheet.
+    #[error("{}, {position}: {problem}", .path.display())]
     Sheet {
         /// The file.
         path: PathBuf,
-        /// Line, and column where that is known; from 1.
-        place: String,
-        /// What is wrong.
+        /// Line, and column where known; both 1-based.
+        position: String,
+        /// The problem.
         problem: String,
     },
-    /// Reads that lie elsewhere did not come, or what is to lie elsewhere could not be brought there.
+    /// Remote reads could not be downloaded, or outputs could not be uploaded.
     #[error("cannot copy between here and {address}: {message}")]
-    Fetch {
-        /// Where they lie.
+    Transfer {
+        /// The remote address.
         address: String,
-        /// Why not, and what to do.
+        /// The reason and the remedy.
         message: String,
-        /// Who can do something about it.
-        blame: Blame,
+        /// The kind of the error.
+        kind: ErrorKind,
     },
     /// Some samples of several failed.
-    #[error("{}", samples(failed, *of))]
+    #[error("{}", failed_samples_message(failed, *total))]
     Samples {
-        /// Which, and why.
+        /// Names of the failed samples, with the reasons.
         failed: Vec<(String, String)>,
-        /// Samples in all.
-        of: usize,
-        /// Who can do something about the first failure.
-        blame: Blame,
+        /// Number of all samples.
+        total: usize,
+        /// The kind of the first failure.
+        kind: ErrorKind,
     },
-    /// A file of variants.
+    /// An error of a VCF file.
     #[error(transparent)]
     Vcf(#[from] VcfError),
-    /// A file of regions.
+    /// An error of a BED file.
     #[error(transparent)]
     Bed(#[from] BedError),
-    /// Files that have nothing to do with each other.
+    /// Files that cannot be compared with each other.
     #[error("{problem}")]
     Incomparable {
-        /// Which, how that was seen, and what to do.
+        /// The files, the evidence and the remedy.
         problem: String,
     },
-    /// A user's function between marking and writing.
+    /// An error of a Python step.
     #[error(transparent)]
-    Step(#[from] StepError),
-    /// The network between the nodes of a run.
+    PythonStep(#[from] PythonStepError),
+    /// An error of the network between the workers of a job.
     #[error(transparent)]
     Exchange(Box<ExchangeError>),
-    /// Finding or starting the nodes of a run.
+    /// An error while workers are started or connect.
     #[error(transparent)]
     Fleet(Box<FleetError>),
-    /// No node is left to work.
-    #[error("no node is left to go on: {last}")]
-    NoNodes {
-        /// What the last one that left said.
-        last: String,
+    /// All workers are lost.
+    #[error("no node is left to go on: {last_error}")]
+    NoWorkers {
+        /// The last failure that a worker reported, or else the first loss.
+        last_error: String,
     },
-    /// A node found something wrong that all others would find too.
-    #[error("{message} (on {node})")]
-    Node {
-        /// Its name.
-        node: String,
-        /// What, where and what to do.
+    /// A worker failed with an error that all other workers would have too.
+    #[error("{message} (on {worker})")]
+    Worker {
+        /// Name of the worker.
+        worker: String,
+        /// The problem, its location and the remedy.
         message: String,
-        /// Who can do something about it.
-        blame: Blame,
+        /// The kind of the error.
+        kind: ErrorKind,
     },
-    /// Stopped from outside.
+    /// The job was cancelled.
     #[error("interrupted; nothing was left behind")]
     Interrupted,
-    /// Stopped from outside, with work that can be gone on with.
-    #[error("interrupted; what was done is kept in {}: add --resume to the same command to go on", .run.display())]
-    Paused {
-        /// The run directory.
-        run: PathBuf,
+    /// The job was cancelled, and its work can be resumed.
+    #[error("interrupted; what was done is kept in {}: add --resume to the same command to go on", .job_directory.display())]
+    InterruptedResumable {
+        /// The job directory.
+        job_directory: PathBuf,
     },
 }
 
-/// What is wrong with a file of aligned reads.
+/// The reason why a file of aligned reads cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum AlignmentsError {
     /// CRAM from a pipe.
@@ -332,51 +332,51 @@ pub enum AlignmentsError {
     /// CRAM that is encrypted.
     #[error("it is encrypted CRAM, which is not read: decrypt it first, or encrypt BAM")]
     CramEncrypted,
-    /// A file without a byte, or compressed without a byte of text.
+    /// A file of 0 bytes, or one that decompresses to 0 bytes.
     #[error("it is empty; was the program that wrote it stopped? A file without reads still has a header")]
     Empty,
-    /// None of the formats that are read.
+    /// A file in none of the supported formats.
     #[error("it is neither SAM, BAM nor CRAM; convert it first, as with `samtools view -b`")]
     Format,
-    /// A line of SAM.
+    /// A wrong line of SAM.
     #[error("line {line}")]
     Line {
         /// 1-based number of the line.
         line: u64,
-        /// What is wrong with it.
+        /// The reason.
         #[source]
         source: SamError,
     },
-    /// The text of a SAM file.
+    /// An error in the text of a SAM file.
     #[error(transparent)]
-    Sam(#[from] ReadError),
-    /// A BAM file.
+    Sam(#[from] SamReadError),
+    /// An error of a BAM file.
     #[error(transparent)]
     Bam(#[from] BamError),
-    /// A CRAM file.
+    /// An error of a CRAM file.
     #[error(transparent)]
     Cram(#[from] CramError),
 }
 
-/// An error of the system that names its file, for code that works on several files and returns [`io::Error`].
+/// An I/O error that names its file, for code that works on several files and returns [`io::Error`].
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {action} {}", path.display())]
-struct FileFailure {
+struct FileError {
     action: &'static str,
     path: PathBuf,
     #[source]
     source: io::Error,
 }
 
-/// Names the file that an error is about. An interruption stays one.
-pub(crate) fn named(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> io::Error {
+/// Adds the file to an I/O error. An interruption is returned unchanged.
+pub(crate) fn with_file(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> io::Error {
     move |source| match source.kind() {
         io::ErrorKind::Interrupted => source,
-        kind => io::Error::new(kind, FileFailure { action, path: path.to_owned(), source }),
+        kind => io::Error::new(kind, FileError { action, path: path.to_owned(), source }),
     }
 }
 
-fn samples(failed: &[(String, String)], of: usize) -> String {
+fn failed_samples_message(failed: &[(String, String)], of: usize) -> String {
     let reasons: Vec<String> = failed.iter().map(|(name, reason)| format!("{name} ({reason})")).collect();
     let (count, reasons) = (failed.len(), reasons.join("; "));
     format!(
@@ -400,95 +400,98 @@ impl From<FleetError> for PipelineError {
 }
 
 impl PipelineError {
-    /// Whose turn it is.
-    pub fn blame(&self) -> Blame {
+    /// Returns the kind of the error.
+    pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Memory(_) | Self::Options { .. } => Blame::Usage,
+            Self::Memory(_) | Self::Options { .. } => ErrorKind::Usage,
             Self::Fastq(FastqError::Open { .. } | FastqError::Read { .. } | FastqError::Thread { .. }) => {
-                Blame::Machine
+                ErrorKind::Machine
             }
-            Self::Fastq(FastqError::Unaligned(source)) if is_system_failure(source) => Blame::Machine,
-            Self::Alignments { source, .. } if is_system_failure(source) => Blame::Machine,
-            Self::Index { source, .. } if is_system_failure(source) => Blame::Machine,
-            Self::Fasta { source, .. } if is_system_failure(source) => Blame::Machine,
-            Self::Cram(source) if is_system_failure(source) => Blame::Machine,
-            Self::Columns(source) if is_system_failure(source) => Blame::Machine,
-            Self::Vcf(source) if is_system_failure(source) => Blame::Machine,
-            Self::Bed(source) if is_system_failure(source) => Blame::Machine,
-            Self::Vcf(_) | Self::Bed(_) | Self::Incomparable { .. } => Blame::Input,
-            Self::Cram(_) | Self::Columns(_) => Blame::Input,
-            Self::Fastq(_) | Self::Alignments { .. } | Self::Header { .. } | Self::RepeatedName { .. } => Blame::Input,
-            Self::Samples { blame, .. } => *blame,
-            Self::Sheet { .. } => Blame::Input,
-            Self::Corrupt { .. } | Self::StaleIndex { .. } | Self::Index { .. } => Blame::Input,
-            Self::Fasta { .. } | Self::Barcode(_) => Blame::Input,
-            Self::Missing { .. } | Self::File { .. } => Blame::Machine,
+            Self::Fastq(FastqError::Unaligned(source)) if is_system_failure(source) => ErrorKind::Machine,
+            Self::Alignments { source, .. } if is_system_failure(source) => ErrorKind::Machine,
+            Self::Index { source, .. } if is_system_failure(source) => ErrorKind::Machine,
+            Self::Fasta { source, .. } if is_system_failure(source) => ErrorKind::Machine,
+            Self::Cram(source) if is_system_failure(source) => ErrorKind::Machine,
+            Self::Columns(source) if is_system_failure(source) => ErrorKind::Machine,
+            Self::Vcf(source) if is_system_failure(source) => ErrorKind::Machine,
+            Self::Bed(source) if is_system_failure(source) => ErrorKind::Machine,
+            Self::Vcf(_) | Self::Bed(_) | Self::Incomparable { .. } => ErrorKind::Input,
+            Self::Cram(_) | Self::Columns(_) => ErrorKind::Input,
+            Self::Fastq(_) | Self::Alignments { .. } | Self::Header { .. } | Self::RepeatedName { .. } => {
+                ErrorKind::Input
+            }
+            Self::Samples { kind: blame, .. } => *blame,
+            Self::Sheet { .. } => ErrorKind::Input,
+            Self::Corrupt { .. } | Self::StaleIndex { .. } | Self::Index { .. } => ErrorKind::Input,
+            Self::Fasta { .. } | Self::Barcode(_) => ErrorKind::Input,
+            Self::Missing { .. } | Self::File { .. } => ErrorKind::Machine,
             Self::Engine(error) | Self::Trimmer(error) => match error {
                 EngineError::NotFound { .. }
                 | EngineError::NotInstalled { .. }
                 | EngineError::VersionMismatch { .. }
                 | EngineError::Processor { .. }
                 | EngineError::Memory { .. }
-                | EngineError::MissingIndex { .. } => Blame::Machine,
-                EngineError::Usage { .. } | EngineError::Arguments { .. } => Blame::Usage,
-                EngineError::Reference { source, .. } if is_system_failure(source) => Blame::Machine,
-                EngineError::WrongIndex { .. } | EngineError::Reference { .. } => Blame::Input,
-                _ => Blame::Engine,
+                | EngineError::MissingIndex { .. } => ErrorKind::Machine,
+                EngineError::Usage { .. } | EngineError::Arguments { .. } => ErrorKind::Usage,
+                EngineError::Reference { source, .. } if is_system_failure(source) => ErrorKind::Machine,
+                EngineError::WrongIndex { .. } | EngineError::Reference { .. } => ErrorKind::Input,
+                _ => ErrorKind::Engine,
             },
-            Self::Step(error) => error.blame(),
-            Self::Exchange(_) | Self::NoNodes { .. } => Blame::Remote,
+            Self::PythonStep(error) => error.kind(),
+            Self::Exchange(_) | Self::NoWorkers { .. } => ErrorKind::Remote,
             Self::Fleet(error) => match **error {
-                FleetError::Unusable { .. } | FleetError::TooFewSlots { .. } => Blame::Usage,
-                _ => Blame::Machine,
+                FleetError::InvalidValue { .. } | FleetError::TooFewSlots { .. } => ErrorKind::Usage,
+                _ => ErrorKind::Machine,
             },
-            Self::Node { blame, .. } | Self::Fetch { blame, .. } => *blame,
-            Self::Untrimmed { .. } | Self::Region { .. } | Self::RegionOnNode { .. } | Self::Called { .. } => {
-                Blame::Engine
-            }
-            Self::Lost { .. } => Blame::Bug,
-            Self::Interrupted | Self::Paused { .. } => Blame::Interrupted,
+            Self::Worker { kind, .. } | Self::Transfer { kind, .. } => *kind,
+            Self::TrimmedReadCount { .. }
+            | Self::RegionFailed { .. }
+            | Self::RegionFailedOnWorker { .. }
+            | Self::CallerOutput { .. } => ErrorKind::Engine,
+            Self::CountMismatch { .. } => ErrorKind::Bug,
+            Self::Interrupted | Self::InterruptedResumable { .. } => ErrorKind::Interrupted,
         }
     }
 
-    /// Whether a node that fails so would not be alone with it.
-    pub(crate) fn is_everywhere(&self) -> bool {
+    /// Reports whether all workers would fail in the same way.
+    pub(crate) fn affects_all_workers(&self) -> bool {
         match self {
-            Self::Step(error) if error.is_everywhere() => true,
-            error => matches!(error.blame(), Blame::Usage | Blame::Input | Blame::Bug),
+            Self::PythonStep(error) if error.affects_all_workers() => true,
+            error => matches!(error.kind(), ErrorKind::Usage | ErrorKind::Input | ErrorKind::Bug),
         }
     }
 
-    /// This failure, or the interruption that led to it.
-    pub(crate) fn unless_cancelled(self, cancelled: &AtomicBool) -> Self {
+    /// Returns this error, or [`Self::Interrupted`] if the job was cancelled.
+    pub(crate) fn or_interrupted(self, cancelled: &AtomicBool) -> Self {
         if cancelled.load(Ordering::Relaxed) { Self::Interrupted } else { self }
     }
 
-    /// An error of the system about a file: that which the error names itself ([`named`]), else this one.
+    /// Makes an error of an I/O error. A file that the error names itself ([`with_file`]) replaces this one.
     pub(crate) fn file(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
-        move |source| match source.downcast::<FileFailure>() {
-            Ok(FileFailure { action, path, source }) => Self::File { action, path, source },
+        move |source| match source.downcast::<FileError>() {
+            Ok(FileError { action, path, source }) => Self::File { action, path, source },
             Err(source) => Self::File { action, path, source },
         }
     }
 
-    /// Something about a file of aligned reads.
+    /// Makes an error of a file of aligned reads.
     pub(crate) fn alignments(path: &Path, source: AlignmentsError) -> Self {
         Self::Alignments { path: path.to_owned(), source }
     }
 
-    /// Marking failed: scratch space in `temp`, or names.
-    pub(crate) fn marking(error: MarkError, temp: PathBuf, genome: &Genome) -> Self {
+    /// Makes an error of a failed duplicate marking; `temp` is the directory of its scratch space.
+    pub(crate) fn from_marking(error: MarkDuplicatesError, temp: PathBuf, genome: &Genome) -> Self {
         match error {
-            MarkError::Spill(source) if source.kind() == io::ErrorKind::Interrupted => Self::Interrupted,
-            MarkError::Spill(source) => Self::file("use scratch space in", temp)(source),
-            MarkError::RepeatedName(error) => {
+            MarkDuplicatesError::Spill(source) if source.kind() == io::ErrorKind::Interrupted => Self::Interrupted,
+            MarkDuplicatesError::Spill(source) => Self::file("use scratch space in", temp)(source),
+            MarkDuplicatesError::RepeatedName(error) => {
                 let named = |contig: i32| {
                     let contig = u32::try_from(contig).ok().and_then(|id| genome.contig(ContigId(id)));
                     contig.map_or("no contig", |contig| contig.name.as_str())
                 };
-                let place = format!("{}:{}", named(error.end.contig), i64::from(error.end.position) + 1);
-                Self::RepeatedName { place, mate_contig: named(error.mate_contig).to_owned() }
+                let position = format!("{}:{}", named(error.end.contig), i64::from(error.end.position) + 1);
+                Self::RepeatedName { position, mate_contig: named(error.mate_contig).to_owned() }
             }
         }
     }
@@ -500,18 +503,18 @@ mod tests {
 
     #[test]
     fn exit_codes_say_what_a_process_failed_for() {
-        assert_eq!(Blame::ALL.map(Blame::exit_code), [2, 3, 4, 5, 6, 130, 1]);
-        for blame in Blame::ALL {
-            assert_eq!(Blame::of_exit_code(Some(blame.exit_code())), blame);
+        assert_eq!(ErrorKind::ALL.map(ErrorKind::exit_code), [2, 3, 4, 5, 6, 130, 1]);
+        for blame in ErrorKind::ALL {
+            assert_eq!(ErrorKind::of_exit_code(Some(blame.exit_code())), blame);
         }
         for code in [None, Some(0), Some(137)] {
-            assert_eq!(Blame::of_exit_code(code), Blame::Remote);
+            assert_eq!(ErrorKind::of_exit_code(code), ErrorKind::Remote);
         }
     }
 
     #[test]
     fn texts_in_outcome_files_are_those_of_earlier_versions() {
-        let texts = Blame::ALL.map(Blame::outcome_text);
+        let texts = ErrorKind::ALL.map(ErrorKind::outcome_text);
         assert_eq!(texts, ["Usage", "Input", "Machine", "Engine", "Remote", "Interrupted", "Bug"]);
     }
 }

@@ -1,4 +1,4 @@
-//! What is done with joint variants: GATK's recalibration, or its hard filters where there is too little to learn from.
+//! Filtering of joint variants: GATK's recalibration, or its hard filters if there are too few variants to learn from.
 
 use std::fs::File;
 use std::io::{self, BufReader};
@@ -7,30 +7,31 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use godwit_engines::gatk::{MEMORY_BYTES, Toolkit};
-use godwit_engines::variant_filter::{self as gatk, FilterWork, HARD_FILTERS, Kind, Resource};
-use godwit_engines::{Chain, EngineError};
+use godwit_engines::gatk::{DEFAULT_MEMORY_BYTES, GatkToolkit};
+use godwit_engines::variant_filter::{self as gatk, FilterInvocation, HARD_FILTERS, TrainingResource, VariantKind};
+use godwit_engines::{EngineError, ProcessPipeline};
 use godwit_formats::bgzf;
+use godwit_formats::message_with_causes;
 use godwit_formats::vcf_lines::Reader;
-use godwit_formats::with_causes;
 use serde::Serialize;
 
+use crate::atomic_files::{AtomicFile, AtomicFileSet};
 use crate::call::{
-    ScannedReference, check_output, complete, contents, index_of, report_path, stage_json, stage_manifest,
+    ScannedReference, add_json_file, add_manifest, check_output_available, complete_manifest, find_index, report_path,
+    sizes_and_checksums,
 };
 use crate::error::PipelineError;
 use crate::fingerprint::FingerprintKey;
-use crate::journal::Fact;
-use crate::observer::{Event, Observer, seconds};
-use crate::run_report::{InputFile, OutputFile, check_distinct};
-use crate::scratch::{ScratchDirectory, unique};
-use crate::staging::{Staged, StagedFile};
+use crate::job_report::{InputFile, OutputFile, check_distinct_files};
+use crate::journal::FingerprintEntry;
+use crate::observer::{Event, Observer, rounded_seconds};
+use crate::scratch::{ScratchDirectory, unique_name};
 
-/// SNPs, and other variants, below which recalibration has too little to learn from. GATK's documentation asks for a whole
-/// genome or thirty exomes; VariantRecalibrator itself wants a thousand bad variants.
-const ENOUGH: [u64; 2] = [10_000, 2_000];
+/// Minimum numbers of SNPs and of other variants for recalibration. GATK's documentation recommends a whole genome or thirty
+/// exomes; VariantRecalibrator itself requires a thousand bad variants.
+const MIN_TRAINING_VARIANTS: [u64; 2] = [10_000, 2_000];
 
-/// What to filter and how.
+/// Options of [`filter`].
 #[derive(Clone, Debug)]
 pub struct FilterOptions {
     /// The reference.
@@ -39,18 +40,18 @@ pub struct FilterOptions {
     pub variants: PathBuf,
     /// The VCF to write.
     pub out: PathBuf,
-    /// Known SNPs to learn from.
-    pub snp_resources: Vec<Resource>,
-    /// Known indels to learn from.
-    pub indel_resources: Vec<Resource>,
-    /// Memory of GATK; 4 GiB where `None`.
+    /// Known SNPs as training resources.
+    pub snp_resources: Vec<TrainingResource>,
+    /// Known indels as training resources.
+    pub indel_resources: Vec<TrainingResource>,
+    /// Memory of GATK, bytes; `None`: 4 GiB.
     pub gatk_memory_bytes: Option<u64>,
-    /// Do nothing where the output is there and is of the same input.
+    /// Do nothing if the output exists and belongs to the same input.
     pub resume: bool,
     /// The command line, for the report.
     pub command: Vec<String>,
-    /// The reference, where it was read before.
-    pub scanned: Option<Arc<ScannedReference>>,
+    /// The scanned reference, if it was scanned before.
+    pub scanned_reference: Option<Arc<ScannedReference>>,
 }
 
 /// The report of a `filter`.
@@ -64,19 +65,20 @@ pub struct FilterReport {
     pub command: Vec<String>,
     /// Version of GATK.
     pub gatk_version: String,
-    /// How the variants were judged, and why so.
-    pub how: String,
+    /// The method of filtering, with the reason for it.
+    #[serde(rename = "how")]
+    pub method: String,
     /// Files read.
     pub inputs: Vec<InputFile>,
     /// Files written.
     pub outputs: Vec<OutputFile>,
-    /// Records written: all that were read.
+    /// Number of records, the same in input and output.
     pub records: u64,
     /// SNPs among them.
     pub snps: u64,
     /// Wall time, seconds.
     pub seconds: f64,
-    /// The outputs were there already; nothing ran.
+    /// True if the outputs existed already, so that nothing ran.
     #[serde(skip)]
     pub already_complete: bool,
 }
@@ -84,92 +86,101 @@ pub struct FilterReport {
 /// Writes variants with their filters and returns the report, which is also in `OUT.run.json`.
 ///
 /// # Errors
-/// [`PipelineError`]; the output has no name then.
+/// [`PipelineError`]; no output is published then.
 pub fn filter(
     options: &FilterOptions,
     observer: &dyn Observer,
     cancelled: &AtomicBool,
 ) -> Result<FilterReport, PipelineError> {
-    let started = Instant::now();
-    let toolkit = Toolkit::find()?;
-    let inputs = inputs(options)?;
-    check_output(&options.out)?;
-    ScannedReference::of_reads(&options.reference, options.scanned.as_ref(), std::iter::empty())?
-        .prepare(&options.reference, true)?;
+    let started_at = Instant::now();
+    let toolkit = GatkToolkit::find_installed()?;
+    let inputs = inspect_inputs(options)?;
+    check_output_available(&options.out)?;
+    ScannedReference::scan_for_headers(&options.reference, options.scanned_reference.as_ref(), std::iter::empty())?
+        .write_indexes(&options.reference, true)?;
     let corrupt = |problem| PipelineError::Corrupt { path: options.variants.clone(), problem };
-    let counts = Counts::of(&options.variants).map_err(corrupt)?;
+    let counts = VariantCounts::read_vcf(&options.variants).map_err(corrupt)?;
     let method = counts.method(options);
-    let learns = method.learns();
+    let recalibrates = method.learns();
     let how = method.to_string();
-    let facts = facts(options, &toolkit, method)?;
-    // Outputs of another input are made anew.
-    if let Ok(Some(manifest)) = complete(&options.out, options.resume, &facts) {
-        return Ok(FilterReport { how, records: manifest.records, already_complete: true, ..FilterReport::default() });
+    let fingerprint = filter_fingerprint(options, &toolkit, method)?;
+    // Outputs of another input are written again.
+    if let Ok(Some(manifest)) = complete_manifest(&options.out, options.resume, &fingerprint) {
+        return Ok(FilterReport {
+            method: how,
+            records: manifest.records,
+            already_complete: true,
+            ..FilterReport::default()
+        });
     }
-    observer.event(&Event::Stage { name: if learns { "recalibrating variants" } else { "filtering variants" } });
-    let scratch = options.out.with_file_name(format!(".godwit-filter-{}", unique()));
+    observer.event(&Event::Stage { name: if recalibrates { "recalibrating variants" } else { "filtering variants" } });
+    let scratch = options.out.with_file_name(format!(".godwit-filter-{}", unique_name()));
     let scratch = ScratchDirectory::create(&scratch).map_err(PipelineError::file("create", &scratch))?;
     let report = FilterReport {
         godwit: env!("CARGO_PKG_VERSION").into(),
         verb: "filter",
         command: options.command.clone(),
         gatk_version: toolkit.version().to_owned(),
-        how,
+        method: how,
         inputs,
         records: counts.records,
         snps: counts.snps,
         ..FilterReport::default()
     };
-    let job = Filtering { options, toolkit, learns, counts, facts, cancelled, started };
+    let job = FilterJob { options, toolkit, recalibrates, counts, fingerprint, cancelled, started_at };
     job.run(scratch.path(), report)
 }
 
-fn inputs(options: &FilterOptions) -> Result<Vec<InputFile>, PipelineError> {
-    let mut inputs = vec![InputFile::of("the reference", &options.reference)?];
-    inputs.push(InputFile::of("the variants", &options.variants)?);
-    index_of(&options.variants, &["tbi", "csi"], "tabix -p vcf")?;
-    // One file may be of both kinds.
+fn inspect_inputs(options: &FilterOptions) -> Result<Vec<InputFile>, PipelineError> {
+    let mut inputs = vec![InputFile::inspect("the reference", &options.reference)?];
+    inputs.push(InputFile::inspect("the variants", &options.variants)?);
+    find_index(&options.variants, &["tbi", "csi"], "tabix -p vcf")?;
+    // One file may be a resource of both kinds.
     let mut resources: Vec<&Path> =
         options.snp_resources.iter().chain(&options.indel_resources).map(|resource| &*resource.path).collect();
     resources.sort_unstable();
     resources.dedup();
     for resource in resources {
-        inputs.push(InputFile::of("the resource", resource)?);
-        index_of(resource, &["tbi", "csi", "idx"], "tabix -p vcf")?;
+        inputs.push(InputFile::inspect("the resource", resource)?);
+        find_index(resource, &["tbi", "csi", "idx"], "tabix -p vcf")?;
     }
-    check_distinct(&inputs, std::slice::from_ref(&options.out))?;
+    check_distinct_files(&inputs, std::slice::from_ref(&options.out))?;
     Ok(inputs)
 }
 
-fn facts(options: &FilterOptions, toolkit: &Toolkit, method: FilterMethod) -> Result<Vec<Fact>, PipelineError> {
-    let resources = |resources: &[Resource]| -> Result<String, PipelineError> {
+fn filter_fingerprint(
+    options: &FilterOptions,
+    toolkit: &GatkToolkit,
+    method: FilterMethod,
+) -> Result<Vec<FingerprintEntry>, PipelineError> {
+    let resources = |resources: &[TrainingResource]| -> Result<String, PipelineError> {
         let tags: Vec<&str> = resources.iter().map(|resource| resource.tags.as_str()).collect();
-        let files = contents(resources.iter().map(|resource| (&*resource.path, u64::MAX)))?;
+        let files = sizes_and_checksums(resources.iter().map(|resource| (&*resource.path, u64::MAX)))?;
         Ok(format!("{}: {files}", tags.join("; ")))
     };
     let filters = HARD_FILTERS.map(|(name, expression)| format!("{name}: {expression}")).join("; ");
-    let facts = [
+    let entries = [
         (FingerprintKey::GatkVersion, toolkit.version().to_owned()),
-        (FingerprintKey::Variants, contents([(&*options.variants, u64::MAX)].into_iter())?),
+        (FingerprintKey::Variants, sizes_and_checksums([(&*options.variants, u64::MAX)].into_iter())?),
         (FingerprintKey::SnpResource, resources(&options.snp_resources)?),
         (FingerprintKey::IndelResource, resources(&options.indel_resources)?),
         (FingerprintKey::HardFilters, filters),
         (FingerprintKey::FiltersUsed, method.fingerprint_text()),
     ];
-    Ok(facts.into_iter().map(|(key, value)| key.fact(value)).collect())
+    Ok(entries.into_iter().map(|(key, value)| key.fact(value)).collect())
 }
 
-/// Records of a VCF.
+/// Numbers of records of a VCF.
 #[derive(Clone, Copy, Default)]
-struct Counts {
+struct VariantCounts {
     records: u64,
     snps: u64,
 }
 
-impl Counts {
-    /// Reads a VCF to its end, every line of it checked.
-    fn of(path: &Path) -> Result<Self, String> {
-        let text = |error: &dyn std::error::Error| with_causes(error);
+impl VariantCounts {
+    /// Reads a VCF to its end and checks every line.
+    fn read_vcf(path: &Path) -> Result<Self, String> {
+        let text = |error: &dyn std::error::Error| message_with_causes(error);
         let input = bgzf::Reader::open(path, 1).map_err(|error| text(&error))?;
         let mut reader = Reader::new(BufReader::new(input)).map_err(|error| text(&error))?;
         let mut counts = Self::default();
@@ -183,13 +194,13 @@ impl Counts {
         Ok(counts)
     }
 
-    /// Chooses the method for them.
+    /// Selects the method for these variants.
     fn method(self, options: &FilterOptions) -> FilterMethod {
         let (snps, others) = (self.snps, self.records - self.snps);
         match (options.snp_resources.is_empty(), options.indel_resources.is_empty()) {
             (true, true) => FilterMethod::HardFilters(HardFilterReason::NoResources),
             (true, _) | (_, true) => FilterMethod::HardFilters(HardFilterReason::OneResourceKind),
-            _ if snps < ENOUGH[0] || others < ENOUGH[1] => {
+            _ if snps < MIN_TRAINING_VARIANTS[0] || others < MIN_TRAINING_VARIANTS[1] => {
                 FilterMethod::HardFilters(HardFilterReason::TooFewVariants { snps, others })
             }
             _ => FilterMethod::Recalibration { snps, others },
@@ -197,20 +208,20 @@ impl Counts {
     }
 }
 
-/// The method by which variants are judged.
+/// The method by which variants are filtered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FilterMethod {
-    /// GATK's recalibration, which learns from so many variants.
+    /// GATK's recalibration, with the numbers of variants it learns from.
     Recalibration { snps: u64, others: u64 },
     /// GATK's hard filters.
     HardFilters(HardFilterReason),
 }
 
-/// A reason not to use recalibration.
+/// A reason for hard filters instead of recalibration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HardFilterReason {
     NoResources,
-    /// There are resources of SNPs or of indels, not of both.
+    /// There are resources for SNPs or for indels only.
     OneResourceKind,
     TooFewVariants {
         snps: u64,
@@ -223,7 +234,7 @@ impl FilterMethod {
         matches!(self, Self::Recalibration { .. })
     }
 
-    /// Writes the text that fingerprints contain, which is that of earlier versions. It is independent of the sentence for users.
+    /// Returns the text in fingerprints, which is that of earlier versions and independent of the sentence for users.
     fn fingerprint_text(self) -> String {
         let why = match self {
             Self::Recalibration { snps, others } => {
@@ -235,7 +246,7 @@ impl FilterMethod {
             }
             Self::HardFilters(HardFilterReason::TooFewVariants { snps, others }) => format!(
                 "{snps} SNPs and {others} other variants are too few to learn from, which takes {} and {}",
-                ENOUGH[0], ENOUGH[1]
+                MIN_TRAINING_VARIANTS[0], MIN_TRAINING_VARIANTS[1]
             ),
         };
         format!("GATK's hard filters, not variant recalibration: {why}")
@@ -254,66 +265,66 @@ impl std::fmt::Display for FilterMethod {
             }
             Self::HardFilters(HardFilterReason::TooFewVariants { snps, others }) => format!(
                 "{snps} SNPs and {others} other variants are too few to learn from, which takes {} and {}",
-                ENOUGH[0], ENOUGH[1]
+                MIN_TRAINING_VARIANTS[0], MIN_TRAINING_VARIANTS[1]
             ),
         };
         write!(formatter, "GATK's hard filters, not variant recalibration: {why}")
     }
 }
 
-/// What is to be done, once it is known to make sense.
-struct Filtering<'f> {
+/// A filter job after all checks.
+struct FilterJob<'f> {
     options: &'f FilterOptions,
-    toolkit: Toolkit,
-    learns: bool,
-    counts: Counts,
-    facts: Vec<Fact>,
+    toolkit: GatkToolkit,
+    recalibrates: bool,
+    counts: VariantCounts,
+    fingerprint: Vec<FingerprintEntry>,
     cancelled: &'f AtomicBool,
-    started: Instant,
+    started_at: Instant,
 }
 
-impl Filtering<'_> {
+impl FilterJob<'_> {
     fn run(&self, scratch: &Path, mut report: FilterReport) -> Result<FilterReport, PipelineError> {
         let out = &self.options.out;
         let scratch = scratch.canonicalize().map_err(PipelineError::file("use", scratch))?;
         let aside = scratch.join("filtered.vcf.gz");
-        let chain = self.judge(&scratch, &aside)?;
-        let wrong = |problem: String| PipelineError::from(chain.wrong_output(format!("what it wrote: {problem}")));
-        let (records, taken) = (Counts::of(&aside).map_err(wrong)?.records, self.counts.records);
+        let chain = self.run_gatk(&scratch, &aside)?;
+        let wrong = |problem: String| PipelineError::from(chain.output_error(format!("what it wrote: {problem}")));
+        let (records, taken) = (VariantCounts::read_vcf(&aside).map_err(wrong)?.records, self.counts.records);
         if records != taken {
             return Err(wrong(format!("{records} of {taken} records came through")));
         }
         let index = |vcf: &Path| PathBuf::from(format!("{}.tbi", vcf.display()));
-        let mut staged = Staged::default();
-        copy(&aside, out, &mut staged).map_err(PipelineError::file("write", out))?;
+        let mut staged = AtomicFileSet::default();
+        copy_to_output(&aside, out, &mut staged).map_err(PipelineError::file("write", out))?;
         let name = index(out);
-        copy(&index(&aside), &name, &mut staged).map_err(PipelineError::file("write", &name))?;
-        stage_manifest("filter", out, records, &self.facts, &mut staged)?;
-        report.outputs = OutputFile::of(&staged);
-        report.seconds = seconds(self.started.elapsed());
-        stage_json(&mut staged, &report_path(out), &report)?;
+        copy_to_output(&index(&aside), &name, &mut staged).map_err(PipelineError::file("write", &name))?;
+        add_manifest("filter", out, records, &self.fingerprint, &mut staged)?;
+        report.outputs = OutputFile::from_files(&staged);
+        report.seconds = rounded_seconds(self.started_at.elapsed());
+        add_json_file(&mut staged, &report_path(out), &report)?;
         staged.publish().map_err(|(path, source)| PipelineError::File { action: "name", path, source })?;
         Ok(report)
     }
 
-    /// Has GATK write the variants with their filters; returns the program that did, which has ended.
-    fn judge(&self, scratch: &Path, out: &Path) -> Result<Chain, PipelineError> {
+    /// Runs GATK, which writes the filtered variants. Returns the program, which has ended.
+    fn run_gatk(&self, scratch: &Path, out: &Path) -> Result<ProcessPipeline, PipelineError> {
         let Self { options, toolkit, .. } = self;
-        let memory_bytes = options.gatk_memory_bytes.unwrap_or(MEMORY_BYTES);
-        let work = FilterWork { reference: &options.reference, directory: scratch, memory_bytes };
-        if !self.learns {
-            return self.finished(gatk::hard(toolkit, &work, &options.variants, out));
+        let memory_bytes = options.gatk_memory_bytes.unwrap_or(DEFAULT_MEMORY_BYTES);
+        let work = FilterInvocation { reference: &options.reference, directory: scratch, memory_bytes };
+        if !self.recalibrates {
+            return self.wait_for_chain(gatk::start_hard_filtering(toolkit, &work, &options.variants, out));
         }
-        let kinds = [(Kind::Indel, &options.indel_resources), (Kind::Snp, &options.snp_resources)];
+        let kinds = [(VariantKind::Indel, &options.indel_resources), (VariantKind::Snp, &options.snp_resources)];
         for (kind, resources) in kinds {
-            self.finished(gatk::learn(toolkit, &work, kind, &options.variants, resources))?;
+            self.wait_for_chain(gatk::start_variant_recalibrator(toolkit, &work, kind, &options.variants, resources))?;
         }
         let between = scratch.join("indels.vcf.gz");
-        self.finished(gatk::apply(toolkit, &work, Kind::Indel, &options.variants, &between))?;
-        self.finished(gatk::apply(toolkit, &work, Kind::Snp, &between, out))
+        self.wait_for_chain(gatk::start_apply_vqsr(toolkit, &work, VariantKind::Indel, &options.variants, &between))?;
+        self.wait_for_chain(gatk::start_apply_vqsr(toolkit, &work, VariantKind::Snp, &between, out))
     }
 
-    fn finished(&self, started: Result<Chain, EngineError>) -> Result<Chain, PipelineError> {
+    fn wait_for_chain(&self, started: Result<ProcessPipeline, EngineError>) -> Result<ProcessPipeline, PipelineError> {
         let stop = || self.cancelled.load(Ordering::Relaxed);
         let chain = started?;
         chain.wait(stop).map_err(|error| if stop() { PipelineError::Interrupted } else { error.into() })?;
@@ -321,8 +332,8 @@ impl Filtering<'_> {
     }
 }
 
-fn copy(from: &Path, to: &Path, staged: &mut Staged) -> io::Result<()> {
-    let file = StagedFile::create(to)?;
+fn copy_to_output(from: &Path, to: &Path, staged: &mut AtomicFileSet) -> io::Result<()> {
+    let file = AtomicFile::create(to)?;
     io::copy(&mut File::open(from)?, &mut file.file())?;
     file.file().sync_all()?;
     staged.add(file);

@@ -1,15 +1,15 @@
-//! Texts that fingerprints of runs hash, and that files on disk hold.
+//! Texts that are hashed into fingerprints of jobs and stored in files.
 //!
-//! Each function writes the bytes that earlier versions wrote. Names of types and fields may change; these texts may not, because a
-//! run that was stopped is resumed only with an equal text. Only texts of the standard library are formatted with `{:?}`.
+//! Each function writes the bytes that earlier versions wrote. Names of types and fields may change; these texts may not: a
+//! stopped job is resumed only with an equal text. Only texts of the standard library are formatted with `{:?}`.
 
 use std::collections::BTreeMap;
 
 use godwit_model::{BlockId, Region};
 
-use crate::journal::Fact;
+use crate::journal::FingerprintEntry;
 
-/// The subject of an entry of a fingerprint. Entries are found and compared by it.
+/// The subject of a fingerprint entry. Entries are found and compared by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FingerprintKey<'k> {
     /// Version of this aligner.
@@ -33,11 +33,11 @@ pub enum FingerprintKey<'k> {
     Command,
     /// Name of the sample.
     Sample,
-    /// Partitions of the genome.
+    /// Number of partitions of the genome.
     Partitions,
-    /// Formats of the output.
+    /// Formats of the outputs.
     Format,
-    /// Readers that the output is encrypted for.
+    /// Public keys for which the outputs are encrypted.
     Recipients,
     /// Read groups of the header.
     ReadGroups,
@@ -49,25 +49,25 @@ pub enum FingerprintKey<'k> {
     Input,
     /// Intervals to call.
     Regions,
-    /// Copies of each contig.
+    /// Number of copies of each contig.
     Ploidy,
     /// Sex of the sample.
     Sex,
-    /// Bases of a calling region.
+    /// Size of a calling region, bases.
     GridSize,
-    /// Bases around a calling region.
+    /// Padding around a calling region, bases.
     Padding,
     /// The reference.
     Reference,
     /// Aligned reads.
     Reads,
-    /// The sample that is the normal.
+    /// The normal sample.
     Normal,
     /// The index of aligned reads.
     ReadsIndex,
     /// Known variants for recalibration.
     KnownSites,
-    /// Records of a slice in recalibration.
+    /// Number of records of a slice in recalibration.
     SliceRecords,
     /// Variants to filter.
     Variants,
@@ -120,35 +120,36 @@ impl FingerprintKey<'_> {
         name.to_owned()
     }
 
-    /// Returns an entry of a fingerprint.
-    pub fn fact(self, value: String) -> Fact {
-        Fact { name: self.name(), value }
+    /// Returns the fingerprint entry with a value.
+    pub fn fact(self, value: String) -> FingerprintEntry {
+        FingerprintEntry { name: self.name(), value }
     }
 
-    /// Returns whether an entry is about this.
-    pub fn is_of(self, fact: &Fact) -> bool {
+    /// Reports whether an entry has this subject.
+    pub fn is_of(self, fact: &FingerprintEntry) -> bool {
         fact.name == self.name()
     }
 }
 
-/// Writes the text of facts, in their order.
-pub fn facts_text(facts: &[Fact]) -> String {
-    let text = |Fact { name, value }: &Fact| format!("Fact {{ name: {name:?}, value: {value:?} }}");
+/// Returns the text of fingerprint entries, in their order.
+pub fn facts_text(facts: &[FingerprintEntry]) -> String {
+    let text =
+        |FingerprintEntry { name, value }: &FingerprintEntry| format!("Fact {{ name: {name:?}, value: {value:?} }}");
     list_text(facts.iter().map(text))
 }
 
-/// Writes the text of the reads of blocks, in the order of the blocks.
+/// Returns the text of the read checksums of blocks, in the order of the blocks.
 pub fn blocks_text(contents: &BTreeMap<BlockId, String>) -> String {
     let text = |(id, content): (&BlockId, &String)| format!("{}: {content:?}", id.fingerprint_text());
     format!("{{{}}}", contents.iter().map(text).collect::<Vec<_>>().join(", "))
 }
 
-/// Writes the text of regions, in their order.
+/// Returns the text of regions, in their order.
 pub fn regions_text(regions: &[Region]) -> String {
     list_text(regions.iter().map(Region::fingerprint_text))
 }
 
-/// Writes the text of a value that may be absent. `text`: that of the value itself.
+/// Returns the text of an optional value. `text`: that of the value itself.
 pub fn option_text(text: Option<String>) -> String {
     text.map_or_else(|| "None".to_owned(), |text| format!("Some({text})"))
 }
@@ -205,7 +206,7 @@ mod tests {
 
     #[test]
     fn texts_have_the_bytes_of_earlier_versions() {
-        let fact = |name: &str, value: &str| Fact { name: name.to_owned(), value: value.to_owned() };
+        let fact = |name: &str, value: &str| FingerprintEntry { name: name.to_owned(), value: value.to_owned() };
         let facts = [fact("--regions", "none"), fact("the command", "a \"b\"\tc")];
         let expected =
             r#"[Fact { name: "--regions", value: "none" }, Fact { name: "the command", value: "a \"b\"\tc" }]"#;

@@ -1,8 +1,8 @@
-//! The journal of a run: what is finished and durable, one line each, in the order it became so.
+//! The journal of a job: one line for each finished and durable item, in the order of completion.
 //!
-//! A line is a checksum and JSON. Data is made durable before its line is appended, so a line that is there can be
-//! trusted; one that was being written when the machine stopped is recognised by its checksum and dropped. The open
-//! journal is locked: two processes never work on one run.
+//! A line is a checksum and JSON. Data are made durable before their line is appended, so a complete line can be trusted. A
+//! line that was being written when the machine stopped has a wrong checksum and is dropped. The open journal is locked: two
+//! processes never work on one job.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -13,114 +13,121 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use godwit_formats::fastq::FilePlace;
+use godwit_formats::fastq::FastqResumePoint;
 use godwit_model::{BlockId, DuplicateCounts};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::partitioned_file::PartPlace;
-use crate::staging::is_within;
+use crate::atomic_files::is_relative_descendant;
+use crate::partitioned_file::PartLocation;
 
-/// What the name of a directory of data starts with, where that lies elsewhere.
-pub const DATA_PREFIX: &[u8] = b".godwit-";
+/// Prefix of the name of a data directory outside of the job directory.
+pub const DATA_DIRECTORY_PREFIX: &[u8] = b".godwit-";
 /// Hexadecimal digits of the checksum before each line.
 const CHECKSUM_DIGITS: usize = 16;
 
-/// Something that decides what a run writes, and its value.
+/// A value that decides the output of a job, with its name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Fact {
-    /// What users know it by, as `--block-bases` or `the reference`.
+pub struct FingerprintEntry {
+    /// The name that users know, as `--block-bases` or `the reference`.
     pub name: String,
     /// Its value, or a checksum of it.
     pub value: String,
 }
 
-/// One line.
+/// A line of the journal of `align`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "entry", rename_all = "snake_case")]
-pub enum Entry {
-    /// A run began.
+pub enum AlignJournalEntry {
+    /// A job started.
     Start {
-        /// What it is a run of.
-        facts: Vec<Fact>,
-        /// Names of files in the output directory that lie aside until the run is whole.
-        aside: Vec<String>,
-        /// Where its data lies, as bytes of a path; beside the journal where `None`.
-        data: Option<Vec<u8>>,
-        /// Where nodes do the work.
+        /// The fingerprint of the job.
+        #[serde(rename = "facts")]
+        fingerprint: Vec<FingerprintEntry>,
+        /// Temporary names, in the output directory, of files that are published when the job is complete.
+        #[serde(rename = "aside")]
+        temporary_names: Vec<String>,
+        /// The data directory, as bytes of a path; `None`: the directory of the journal.
+        #[serde(rename = "data")]
+        data_directory: Option<Vec<u8>>,
+        /// The cluster run, if workers run the job.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        over_nodes: Option<OverNodes>,
+        #[serde(rename = "over_nodes")]
+        cluster_run: Option<ClusterRun>,
     },
-    /// The first block cut the genome: smallest key of each partition.
+    /// The first block split the genome: smallest key of each partition.
     Plan {
-        /// As `PartitionPlan::starts` has them.
+        /// As in `PartitionPlan::starts`.
         starts: Vec<u64>,
     },
-    /// A block is aligned, sorted and kept.
+    /// A block is aligned, sorted and stored.
     Block(BlockEntry),
-    /// Where a block starts in the files of its lane.
+    /// The start of a block in the files of its lane.
     BlockStart(BlockStartEntry),
-    /// A partition is compressed and kept.
+    /// A partition is compressed and stored.
     Partition(PartitionEntry),
-    /// All files are whole and durable, and are about to get their names.
+    /// All files are complete and durable, and will be renamed next.
     Publish {
-        /// Where each lies and the name it gets, both within the output directory.
+        /// Temporary and final name of each, both within the output directory.
         names: Vec<(String, String)>,
     },
 }
 
-/// What all starts of one run over nodes have in common.
+/// Properties of a cluster run that stay when its head restarts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OverNodes {
-    /// Tells it from all other runs.
-    pub run: String,
-    /// Shares that the genome is cut into.
-    pub shares: u16,
+pub struct ClusterRun {
+    /// A unique identifier.
+    #[serde(rename = "run")]
+    pub id: String,
+    /// Number of shards of the genome.
+    #[serde(rename = "shares")]
+    pub shards: u16,
 }
 
-/// A block in the data: its frames, its pairs, its ends and the table of its frames, one behind the other.
+/// A block in the data: frames, pairs, ends and frame table, contiguous.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockEntry {
     /// The block.
     pub id: BlockId,
-    /// Reads that went into it.
+    /// Number of input reads.
     pub reads: u64,
     /// BLAKE3 of these reads, hexadecimal.
-    pub content: String,
-    /// Records that came out.
+    #[serde(rename = "content")]
+    pub reads_checksum: String,
+    /// Number of output records.
     pub records: u64,
-    /// Reference bases from the first to the last of a record, at most; where nobody counted, as many as there can be.
-    #[serde(default = "any_length")]
+    /// Maximum reference length of a record, bases; `u32::MAX` if an earlier version did not count it.
+    #[serde(default = "unknown_longest_bases")]
     pub longest_bases: u32,
-    /// Records per library, as the duplicate metrics count them.
+    /// Record counts per library, for the duplicate metrics.
     pub counts: Vec<DuplicateCounts>,
-    /// First byte in the data.
+    /// Offset in the data, bytes.
     pub offset: u64,
-    /// Bytes of frames.
+    /// Size of the frames, bytes.
     pub frame_bytes: u64,
-    /// Bytes of pairs.
+    /// Size of the pairs, bytes.
     pub pair_bytes: u64,
-    /// Bytes of ends.
+    /// Size of the ends, bytes.
     pub end_bytes: u64,
-    /// Bytes of the table.
+    /// Size of the frame table, bytes.
     pub table_bytes: u64,
-    /// Bytes of templates, where the records are on nodes.
+    /// Size of the templates, bytes, if workers hold the records.
     #[serde(default)]
     pub template_bytes: u64,
-    /// Bytes of barcodes, where the records are on nodes.
+    /// Size of the barcodes, bytes, if workers hold the records.
     #[serde(default)]
     pub barcode_bytes: u64,
-    /// BLAKE3 of all of it, hexadecimal.
+    /// BLAKE3 of the whole block, hexadecimal.
     pub checksum: String,
 }
 
-fn any_length() -> u32 {
+fn unknown_longest_bases() -> u32 {
     u32::MAX
 }
 
 impl BlockEntry {
-    /// Bytes in the data.
-    pub fn bytes(&self) -> u64 {
+    /// Returns the size in the data, bytes.
+    pub fn total_bytes(&self) -> u64 {
         self.sizes().into_iter().sum()
     }
 
@@ -128,84 +135,89 @@ impl BlockEntry {
         [self.frame_bytes, self.pair_bytes, self.end_bytes, self.table_bytes, self.template_bytes, self.barcode_bytes]
     }
 
-    /// Whether no sum of its numbers is beyond all files.
+    /// Reports whether no sum of its numbers overflows.
     fn is_sound(&self) -> bool {
         self.sizes().iter().try_fold(self.offset, |end, bytes| end.checked_add(*bytes)).is_some()
     }
 }
 
-/// Where a block starts in the files of its lane, so that what lies before need not be read again.
+/// The start of a block in the files of its lane, so that a resumed job does not read the bytes before it again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockStartEntry {
     /// The block; not the first of its lane.
     pub id: BlockId,
-    /// Reads of the lane before it.
+    /// Number of reads of the lane before the block.
     pub first_ordinal: u64,
-    /// Where it starts in each file, without the windows.
-    pub places: Vec<FilePlace>,
-    /// First byte of the windows, one behind the other, in their file.
+    /// Position in each file, without the windows.
+    #[serde(rename = "places")]
+    pub file_positions: Vec<FastqResumePoint>,
+    /// Offset of the contiguous windows in their file, bytes.
     pub window_offset: u64,
-    /// Bytes of the window of each file.
+    /// Size of the window of each file, bytes.
     pub window_bytes: Vec<u32>,
     /// BLAKE3 of all windows, hexadecimal.
     pub window_checksum: String,
 }
 
-/// A partition that is done.
+/// A finished partition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartitionEntry {
-    /// Its place among all of them.
+    /// 0-based number of the partition.
     pub index: usize,
-    /// Where its compressed bytes are.
-    pub place: PartPlace,
-    /// First byte of its summary among the kept parts.
+    /// Location of its compressed bytes.
+    #[serde(rename = "place")]
+    pub location: PartLocation,
+    /// Offset of its summary in the parts file, bytes.
     pub summary_offset: u64,
-    /// Bytes of its summary.
+    /// Size of its summary, bytes.
     pub summary_bytes: u64,
     /// BLAKE3 of its summary, hexadecimal.
     pub summary_checksum: String,
 }
 
-/// Why a journal cannot be opened while another process has it.
-pub const BUSY: &str = "another godwit works there; wait for it to end";
+/// Message for a journal that another process has locked.
+pub const BUSY_MESSAGE: &str = "another godwit works there; wait for it to end";
 
 impl PartitionEntry {
-    /// One past the last of its bytes among the kept parts.
+    /// Returns the end of its bytes in the parts file.
     pub fn parts_end(&self) -> u64 {
-        let pieces = match &self.place {
-            PartPlace::Spill(pieces) => &pieces[..],
-            PartPlace::File { .. } => &[],
+        let pieces = match &self.location {
+            PartLocation::Spill(pieces) => &pieces[..],
+            PartLocation::File { .. } => &[],
         };
         let end = pieces.iter().map(|(offset, bytes)| offset + bytes).max().unwrap_or(0);
         end.max(self.summary_offset + self.summary_bytes)
     }
 
-    /// Whether no sum of its numbers is beyond all files.
+    /// Reports whether no sum of its numbers overflows.
     fn is_sound(&self) -> bool {
         let ends = |offset: &u64, bytes: &u64| offset.checked_add(*bytes).is_some();
         ends(&self.summary_offset, &self.summary_bytes)
-            && match &self.place {
-                PartPlace::Spill(pieces) => pieces.iter().all(|(offset, bytes)| ends(offset, bytes)),
-                PartPlace::File { offset, bytes } => ends(offset, bytes),
+            && match &self.location {
+                PartLocation::Spill(pieces) => pieces.iter().all(|(offset, bytes)| ends(offset, bytes)),
+                PartLocation::File { offset, bytes } => ends(offset, bytes),
             }
     }
 }
 
-/// What a line of a journal can be.
-pub trait Line: Serialize + DeserializeOwned {
-    /// Whether it can be of a run: an output directory of unknown origin must not lead anywhere else.
+/// The line type of a journal.
+pub trait JournalEntry: Serialize + DeserializeOwned {
+    /// Reports whether a job can have written the line: a directory of unknown origin must not refer to other places.
     fn is_sound(&self) -> bool;
 }
 
-impl Line for Entry {
+impl JournalEntry for AlignJournalEntry {
     fn is_sound(&self) -> bool {
         match self {
-            Self::Start { aside, data, .. } => {
-                let name = data.as_deref().map(|data| Path::new(OsStr::from_bytes(data)).file_name());
-                let is_ours = |name: Option<&OsStr>| name.is_some_and(|name| name.as_bytes().starts_with(DATA_PREFIX));
-                aside.iter().all(|name| is_within(name)) && name.is_none_or(is_ours)
+            Self::Start { temporary_names, data_directory, .. } => {
+                let name = data_directory.as_deref().map(|data| Path::new(OsStr::from_bytes(data)).file_name());
+                let is_ours =
+                    |name: Option<&OsStr>| name.is_some_and(|name| name.as_bytes().starts_with(DATA_DIRECTORY_PREFIX));
+                temporary_names.iter().all(|name| is_relative_descendant(name)) && name.is_none_or(is_ours)
             }
-            Self::Publish { names } => names.iter().all(|(aside, name)| is_within(aside) && is_within(name)),
+            Self::Publish { names } => {
+                names.iter().all(|(aside, name)| is_relative_descendant(aside) && is_relative_descendant(name))
+            }
             Self::Block(block) => block.is_sound(),
             Self::BlockStart(start) => start.is_sound(),
             Self::Partition(partition) => partition.is_sound(),
@@ -214,58 +226,58 @@ impl Line for Entry {
     }
 }
 
-/// An open, locked journal.
-pub struct Journal<L = Entry> {
+/// An open and locked journal.
+pub struct Journal<L = AlignJournalEntry> {
     file: Mutex<File>,
-    lines: PhantomData<fn(L)>,
+    entry_type: PhantomData<fn(L)>,
 }
 
-impl<L: Line> Journal<L> {
-    /// Opens a journal, made where it is missing, locks it and reads its lines; a torn end is dropped.
+impl<L: JournalEntry> Journal<L> {
+    /// Opens or creates a journal, locks it and reads its lines; an incomplete end is dropped.
     ///
     /// # Errors
-    /// What the file system reports; [`io::ErrorKind::ResourceBusy`] while another process has it.
+    /// The I/O error of the file system; [`io::ErrorKind::ResourceBusy`] if another process has locked it.
     pub fn open(path: &Path) -> io::Result<(Self, Vec<L>)> {
         let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
-        let busy = || io::Error::new(io::ErrorKind::ResourceBusy, BUSY);
+        let busy = || io::Error::new(io::ErrorKind::ResourceBusy, BUSY_MESSAGE);
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(busy()),
             Err(TryLockError::Error(error)) => return Err(error),
         }
-        // The other process may have ended and removed what was opened, between opening and locking.
+        // Between opening and locking, the other process may have ended and removed the file.
         let (ours, named) = (file.metadata()?, fs::metadata(path));
         if !named.is_ok_and(|named| (named.dev(), named.ino()) == (ours.dev(), ours.ino())) {
             return Err(busy());
         }
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
-        let (entries, whole) = intact(&bytes);
+        let (entries, whole) = parse_intact_lines(&bytes);
         file.set_len(whole as u64)?;
         file.seek(SeekFrom::Start(whole as u64))?;
-        Ok((Self { file: Mutex::new(file), lines: PhantomData }, entries))
+        Ok((Self { file: Mutex::new(file), entry_type: PhantomData }, entries))
     }
 
     /// Appends a line and makes it durable.
     ///
     /// # Errors
-    /// What the file system reports. The line may be there in part then, which the next to open it drops.
+    /// The I/O error of the file system. A part of the line may be written then; the next [`Journal::open`] drops it.
     pub fn append(&self, entry: &L) -> io::Result<()> {
-        self.note(entry)?;
+        self.append_unsynced(entry)?;
         self.sync()
     }
 
-    /// Appends a line that may be lost where the machine stops: what it says is checked by whoever reads it.
+    /// Appends a line that may be lost when the machine stops: its reader checks the content.
     ///
     /// # Errors
     /// As for [`Journal::append`].
-    pub fn note(&self, entry: &L) -> io::Result<()> {
+    pub fn append_unsynced(&self, entry: &L) -> io::Result<()> {
         let text = serde_json::to_string(entry).map_err(io::Error::other)?;
-        let line = format!("{} {text}\n", checksum(text.as_bytes()));
+        let line = format!("{} {text}\n", line_checksum(text.as_bytes()));
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let end = file.stream_position()?;
         file.write_all(line.as_bytes()).inspect_err(|_| {
-            // Best effort: another thread may append behind it, and a torn line would hide that one.
+            // Best effort: another thread may append behind it, and an incomplete line would hide the next one.
             let _ = file.set_len(end).and_then(|()| file.seek(SeekFrom::Start(end)));
         })
     }
@@ -274,10 +286,10 @@ impl<L: Line> Journal<L> {
         self.file.lock().unwrap_or_else(PoisonError::into_inner).sync_data()
     }
 
-    /// Drops all lines.
+    /// Removes all lines.
     ///
     /// # Errors
-    /// What the file system reports.
+    /// The I/O error of the file system.
     pub fn clear(&self) -> io::Result<()> {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         file.set_len(0)?;
@@ -286,36 +298,36 @@ impl<L: Line> Journal<L> {
     }
 }
 
-/// The lines of a journal that another process may be writing; an end that is torn is left out.
+/// Reads the lines of a journal that another process may be writing, without an incomplete end.
 ///
 /// # Errors
-/// What the file system reports.
-pub fn read<L: Line>(path: &Path) -> io::Result<Vec<L>> {
-    Ok(intact(&fs::read(path)?).0)
+/// The I/O error of the file system.
+pub fn read<L: JournalEntry>(path: &Path) -> io::Result<Vec<L>> {
+    Ok(parse_intact_lines(&fs::read(path)?).0)
 }
 
-/// Lines up to the first that is not whole, and their bytes.
-fn intact<L: Line>(bytes: &[u8]) -> (Vec<L>, usize) {
+/// Returns the lines before the first incomplete one, and their size in bytes.
+fn parse_intact_lines<L: JournalEntry>(bytes: &[u8]) -> (Vec<L>, usize) {
     let (mut entries, mut whole) = (Vec::new(), 0);
     for line in bytes.split_inclusive(|byte| *byte == b'\n') {
-        let Some(entry) = parse(line) else { break };
+        let Some(entry) = parse_line(line) else { break };
         entries.push(entry);
         whole += line.len();
     }
     (entries, whole)
 }
 
-fn parse<L: Line>(line: &[u8]) -> Option<L> {
+fn parse_line<L: JournalEntry>(line: &[u8]) -> Option<L> {
     let (digits, text) = line.strip_suffix(b"\n")?.split_at_checked(CHECKSUM_DIGITS)?;
     let text = text.strip_prefix(b" ")?;
-    if checksum(text).as_bytes() != digits {
+    if line_checksum(text).as_bytes() != digits {
         return None;
     }
     serde_json::from_slice(text).ok().filter(L::is_sound)
 }
 
-/// What stands before a line.
-pub fn checksum(text: &[u8]) -> String {
+/// Returns the checksum that precedes a line.
+pub fn line_checksum(text: &[u8]) -> String {
     blake3::hash(text).to_hex()[..CHECKSUM_DIGITS].to_owned()
 }
 
@@ -323,12 +335,12 @@ pub fn checksum(text: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    fn plans(count: u64) -> Vec<Entry> {
-        (0..count).map(|start| Entry::Plan { starts: vec![start, u64::MAX] }).collect()
+    fn plans(count: u64) -> Vec<AlignJournalEntry> {
+        (0..count).map(|start| AlignJournalEntry::Plan { starts: vec![start, u64::MAX] }).collect()
     }
 
-    fn written(path: &Path, entries: &[Entry]) {
-        let (journal, _) = Journal::<Entry>::open(path).unwrap();
+    fn write_journal(path: &Path, entries: &[AlignJournalEntry]) {
+        let (journal, _) = Journal::<AlignJournalEntry>::open(path).unwrap();
         entries.iter().for_each(|entry| journal.append(entry).unwrap());
     }
 
@@ -337,14 +349,14 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("journal");
         let entries = plans(3);
-        written(&path, &entries);
+        write_journal(&path, &entries);
         let whole = fs::read(&path).unwrap();
         for cut in 0..=whole.len() {
             fs::write(&path, &whole[..cut]).unwrap();
             let lines = whole[..cut].iter().filter(|byte| **byte == b'\n').count();
-            assert_eq!(Journal::<Entry>::open(&path).unwrap().1, entries[..lines]);
-            // What is appended next stands behind the last whole line.
-            written(&path, &entries[lines..]);
+            assert_eq!(Journal::<AlignJournalEntry>::open(&path).unwrap().1, entries[..lines]);
+            // The next line is appended after the last complete one.
+            write_journal(&path, &entries[lines..]);
             assert!(fs::read(&path).unwrap() == whole);
         }
     }
@@ -353,38 +365,45 @@ mod tests {
     fn a_changed_line_and_those_behind_it_do_not_count() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("journal");
-        written(&path, &plans(3));
+        write_journal(&path, &plans(3));
         let whole = fs::read(&path).unwrap();
         let first_line = whole.iter().position(|byte| *byte == b'\n').unwrap();
         let mut changed = whole.clone();
         changed[first_line + 30] ^= 1;
         fs::write(&path, changed).unwrap();
-        assert_eq!(Journal::<Entry>::open(&path).unwrap().1, plans(1));
+        assert_eq!(Journal::<AlignJournalEntry>::open(&path).unwrap().1, plans(1));
     }
 
     #[test]
     fn entries_that_lead_out_of_the_run_do_not_count() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("journal");
-        let start = |aside: &str, data: Option<&str>| Entry::Start {
-            facts: Vec::new(),
-            aside: vec![aside.to_owned()],
-            data: data.map(|data| data.as_bytes().to_vec()),
-            over_nodes: None,
+        let start = |aside: &str, data: Option<&str>| AlignJournalEntry::Start {
+            fingerprint: Vec::new(),
+            temporary_names: vec![aside.to_owned()],
+            data_directory: data.map(|data| data.as_bytes().to_vec()),
+            cluster_run: None,
         };
-        let publish = |aside: &str, name: &str| Entry::Publish { names: vec![(aside.to_owned(), name.to_owned())] };
-        let place = PartPlace::Spill(vec![(u64::MAX, 1)]);
-        let partition = |place, summary_bytes| {
+        let publish =
+            |aside: &str, name: &str| AlignJournalEntry::Publish { names: vec![(aside.to_owned(), name.to_owned())] };
+        let place = PartLocation::Spill(vec![(u64::MAX, 1)]);
+        let partition = |location, summary_bytes| {
             let (summary_offset, summary_checksum) = (1, String::new());
-            Entry::Partition(PartitionEntry { index: 0, place, summary_offset, summary_bytes, summary_checksum })
+            AlignJournalEntry::Partition(PartitionEntry {
+                index: 0,
+                location,
+                summary_offset,
+                summary_bytes,
+                summary_checksum,
+            })
         };
         let sound = [
             start(".a.bam.part", Some("/scratch/.godwit-0123")),
             publish(".a.bam.part", "a.bam"),
-            partition(PartPlace::File { offset: 1, bytes: 1 }, 1),
+            partition(PartLocation::File { offset: 1, bytes: 1 }, 1),
         ];
-        written(&path, &sound);
-        assert_eq!(Journal::<Entry>::open(&path).unwrap().1, sound);
+        write_journal(&path, &sound);
+        assert_eq!(Journal::<AlignJournalEntry>::open(&path).unwrap().1, sound);
         let unsound = [
             start("/etc", None),
             start("../x", None),
@@ -393,13 +412,13 @@ mod tests {
             publish("x", "../y"),
             publish("", "y"),
             partition(place, 1),
-            partition(PartPlace::File { offset: 2, bytes: u64::MAX - 1 }, 1),
-            partition(PartPlace::File { offset: 1, bytes: 1 }, u64::MAX),
+            partition(PartLocation::File { offset: 2, bytes: u64::MAX - 1 }, 1),
+            partition(PartLocation::File { offset: 1, bytes: 1 }, u64::MAX),
         ];
         for entry in unsound {
             fs::remove_file(&path).unwrap();
-            written(&path, std::slice::from_ref(&entry));
-            assert_eq!(Journal::<Entry>::open(&path).unwrap().1, [], "{entry:?}");
+            write_journal(&path, std::slice::from_ref(&entry));
+            assert_eq!(Journal::<AlignJournalEntry>::open(&path).unwrap().1, [], "{entry:?}");
         }
     }
 
@@ -407,9 +426,12 @@ mod tests {
     fn two_processes_never_have_one_journal() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("journal");
-        let first = Journal::<Entry>::open(&path).unwrap();
-        assert_eq!(Journal::<Entry>::open(&path).err().map(|error| error.kind()), Some(io::ErrorKind::ResourceBusy));
+        let first = Journal::<AlignJournalEntry>::open(&path).unwrap();
+        assert_eq!(
+            Journal::<AlignJournalEntry>::open(&path).err().map(|error| error.kind()),
+            Some(io::ErrorKind::ResourceBusy)
+        );
         drop(first);
-        assert!(Journal::<Entry>::open(&path).is_ok());
+        assert!(Journal::<AlignJournalEntry>::open(&path).is_ok());
     }
 }

@@ -1,11 +1,11 @@
-//! The numbers of a run that people ask for first, for `run.json` and the report page alike.
+//! The most requested numbers of a job, for `run.json` and the report page alike.
 
-use godwit_kernels::markdup::Metrics;
+use godwit_kernels::markdup::DuplicationMetrics;
 use serde::Serialize;
 
 use crate::reduce::Qc;
 
-/// Percentages are 0 to 100. What was not looked for, or has no value, is `None`.
+/// The most requested numbers. Percentages are 0 to 100; `None`: not measured, or without a value.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct KeyNumbers {
     /// Reads in the BAM: records that are neither secondary nor supplementary.
@@ -20,25 +20,25 @@ pub struct KeyNumbers {
     pub duplicate_percent: Option<f64>,
     /// Pairs that are optical duplicates.
     pub optical_duplicate_pairs: Option<u64>,
-    /// Picard's estimate of distinct molecules, summed over libraries; `None` where a library has none.
+    /// Picard's estimate of distinct molecules, summed over libraries; `None` if a library has no estimate.
     pub estimated_library_size: Option<u64>,
     /// Median insert size of the most frequent orientation, bases.
     pub median_insert: Option<f64>,
-    /// Aligned bases that differ from the reference, percent; `None` where they were not compared.
+    /// Aligned bases that differ from the reference, percent; `None` if they were not compared.
     pub mismatch_percent: Option<f64>,
-    /// Mean coverage of the genome: duplicates left out, mates that overlap counted once.
+    /// Mean coverage of the genome, without duplicates; overlapping mates count once.
     pub mean_coverage: Option<f64>,
-    /// Share of the genome covered at least 10, 20 and 30 times, percent.
+    /// Fraction of the genome covered at least 10, 20 and 30 times, percent.
     pub covered_percent: Option<[f64; 3]>,
 }
 
 impl KeyNumbers {
-    /// Of a file that was written.
-    pub(crate) fn new(qc: &Qc, duplication: Option<&Metrics>) -> Self {
+    /// Computes the numbers of a written file.
+    pub(crate) fn new(qc: &Qc, duplication: Option<&DuplicationMetrics>) -> Self {
         let stats = &qc.counts.stats;
         let (paired, proper) = stats.paired();
         let (mismatches, aligned) = qc.counts.summary.mismatches();
-        let rows = qc.counts.inserts.rows();
+        let rows = qc.counts.insert_sizes.rows();
         let main = rows.iter().max_by_key(|row| row.pairs);
         let mosdepth = qc.coverage.mosdepth.as_ref();
         Self {
@@ -50,15 +50,15 @@ impl KeyNumbers {
             optical_duplicate_pairs: duplication.map(|found| found.libraries.iter().map(|one| one.optical_pairs).sum()),
             estimated_library_size: duplication.and_then(library_size),
             median_insert: main.map(|row| row.median),
-            mismatch_percent: (qc.compared && aligned > 0).then(|| percent(mismatches, aligned)),
+            mismatch_percent: (qc.is_reference_compared && aligned > 0).then(|| percent(mismatches, aligned)),
             mean_coverage: mosdepth.map(|depth| rounded(depth.mean())),
             covered_percent: mosdepth
-                .map(|depth| [10, 20, 30].map(|least| rounded(100.0 * depth.share_at_least(least)))),
+                .map(|depth| [10, 20, 30].map(|least| rounded(100.0 * depth.fraction_at_least(least)))),
         }
     }
 }
 
-fn duplicate_percent(found: &Metrics) -> f64 {
+fn duplicate_percent(found: &DuplicationMetrics) -> f64 {
     let sum = |number: fn(&godwit_kernels::markdup::LibraryMetrics) -> u64| -> u64 {
         found.libraries.iter().map(number).sum()
     };
@@ -66,8 +66,8 @@ fn duplicate_percent(found: &Metrics) -> f64 {
     percent(duplicates, sum(|one| one.counts.unpaired_reads + 2 * one.pairs()))
 }
 
-/// Of the libraries that have reads.
-fn library_size(found: &Metrics) -> Option<u64> {
+/// Sums the estimates over the libraries that have reads.
+fn library_size(found: &DuplicationMetrics) -> Option<u64> {
     let with_reads = found.libraries.iter().filter(|one| one.pairs() + one.counts.unpaired_reads > 0);
     let sizes: Option<Vec<u64>> = with_reads.map(|one| one.estimated_library_size()).collect();
     sizes.filter(|sizes| !sizes.is_empty()).map(|sizes| sizes.iter().sum())
@@ -77,7 +77,7 @@ fn percent(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { rounded(part as f64 * 100.0 / whole as f64) }
 }
 
-/// To four decimals.
+/// Rounds to four decimals.
 fn rounded(value: f64) -> f64 {
     (value * 10_000.0).round() / 10_000.0
 }

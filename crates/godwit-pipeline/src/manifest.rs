@@ -1,7 +1,7 @@
-//! The manifest beside the outputs: what was written, how long each file is, and checksums of all its bytes.
+//! The manifest beside the outputs: names, sizes and checksums of all written files.
 //!
-//! `NAME.manifest.json` names files relative to itself, so that it stays true when all of them are moved together. What
-//! cannot be seen in a file alone is in it: a BAM cut between two blocks, with its end mark put back, is a valid BAM.
+//! `NAME.manifest.json` names files relative to itself, so that it stays valid when all of them are moved together. It
+//! detects what a file alone cannot show: a BAM cut between two blocks, with its end mark appended, is a valid BAM.
 
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -9,92 +9,99 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::journal::Fact;
-use crate::reduce::{Reduced, Segment};
-use crate::staging::{StagedDirectory, StagedFile, is_within};
+use crate::atomic_files::{AtomicDirectory, AtomicFile, is_relative_descendant};
+use crate::journal::FingerprintEntry;
+use crate::reduce::{Segment, UnpublishedOutputs};
 
-/// What a manifest's name ends in.
-pub const SUFFIX: &str = ".manifest.json";
+/// Suffix of the name of a manifest.
+pub const MANIFEST_SUFFIX: &str = ".manifest.json";
 /// Bytes read at a time.
 const READ_BYTES: usize = 1 << 20;
 
-/// The files of one run.
+/// The files of one job.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
     /// Version of godwit that wrote the files.
     pub godwit: String,
     /// The verb.
     pub verb: String,
-    /// What decided the content of the files.
-    pub identity: Vec<Fact>,
+    /// The values that decided the content of the files.
+    #[serde(rename = "identity")]
+    pub fingerprint: Vec<FingerprintEntry>,
     /// Records written.
     pub records: u64,
     /// Records that are duplicates, written or left out.
     pub duplicates: u64,
     /// Duplicates left out.
-    pub removed: u64,
-    /// Every file but this one and the report of the run.
+    #[serde(rename = "removed")]
+    pub removed_duplicates: u64,
+    /// Every file except the manifest and the report of the job.
     pub files: Vec<ManifestFile>,
 }
 
-/// A file.
+/// A file of a manifest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ManifestFile {
     /// Path relative to the manifest.
     pub name: String,
-    /// Size.
+    /// Size, bytes.
     pub bytes: u64,
-    /// BLAKE3 of all of it, hexadecimal; a file with segments has those of its segments instead.
+    /// BLAKE3 of the file, hexadecimal; `None` for a file with segments, which have their own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blake3: Option<String>,
-    /// Records in it, where it holds any.
+    /// Number of records, where it holds any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub records: Option<u64>,
-    /// Stretches that together are the whole file, in order. Each can be checked, decompressed and counted by itself.
+    /// Byte ranges that together are the whole file, in order. Each can be checked, decompressed and counted by itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub segments: Vec<Segment>,
 }
 
 impl Manifest {
-    /// The manifest of a job's files, before they have their names.
+    /// Makes the manifest of a job's files before they are published.
     ///
     /// # Errors
-    /// What the file system reports, for the file that it names.
-    pub fn of(verb: &str, identity: &[Fact], reduced: &Reduced, bam: &Path) -> Result<Self, (PathBuf, io::Error)> {
-        let describe = |file: &StagedFile| {
-            let described = if file.path() == bam { segmented(file, reduced) } else { whole(file) };
+    /// The I/O error of the file system, with the path of its file.
+    pub fn from_outputs(
+        verb: &str,
+        identity: &[FingerprintEntry],
+        reduced: &UnpublishedOutputs,
+        bam: &Path,
+    ) -> Result<Self, (PathBuf, io::Error)> {
+        let describe = |file: &AtomicFile| {
+            let described = if file.path() == bam { segmented_entry(file, reduced) } else { checksummed_entry(file) };
             described.map_err(|error| (file.path().to_owned(), error))
         };
-        let mut files: Vec<ManifestFile> = reduced.staged.files().iter().map(describe).collect::<Result<_, _>>()?;
-        for directory in reduced.staged.directories() {
-            files.extend(within(directory).map_err(|error| (directory.path().to_owned(), error))?);
+        let mut files: Vec<ManifestFile> = reduced.files.files().iter().map(describe).collect::<Result<_, _>>()?;
+        for directory in reduced.files.directories() {
+            files.extend(directory_entries(directory).map_err(|error| (directory.path().to_owned(), error))?);
         }
         Ok(Self {
             godwit: env!("CARGO_PKG_VERSION").into(),
             verb: verb.into(),
-            identity: identity.to_vec(),
+            fingerprint: identity.to_vec(),
             records: reduced.records,
             duplicates: reduced.duplicates,
-            removed: reduced.removed,
+            removed_duplicates: reduced.removed_duplicates,
             files,
         })
     }
 
-    /// Reads a manifest; `None` where the file is none, or names files that do not lie beside or below it.
+    /// Reads a manifest. Returns `None` if the file is not a manifest, or names files outside of its directory.
     ///
     /// # Errors
-    /// What the file system reports.
+    /// The I/O error of the file system.
     pub fn read(path: &Path) -> io::Result<Option<Self>> {
         let manifest: Option<Self> = serde_json::from_slice(&std::fs::read(path)?).ok();
-        Ok(manifest.filter(|manifest| manifest.files.iter().all(|file| is_within(&file.name))))
+        Ok(manifest.filter(|manifest| manifest.files.iter().all(|file| is_relative_descendant(&file.name))))
     }
 
-    /// The entry of a file.
-    pub fn file(&self, name: &str) -> Option<&ManifestFile> {
+    /// Returns the entry of a file.
+    pub fn entry(&self, name: &str) -> Option<&ManifestFile> {
         self.files.iter().find(|file| file.name == name)
     }
 
-    /// Whether every file is there with its size, beside a manifest in `directory`.
+    /// Reports whether every file exists with its size, relative to `directory`.
     pub fn is_complete(&self, directory: &Path) -> bool {
         let there = |file: &ManifestFile| {
             std::fs::metadata(directory.join(&file.name))
@@ -104,41 +111,41 @@ impl Manifest {
     }
 }
 
-fn name_of(file: &StagedFile) -> String {
+fn file_name(file: &AtomicFile) -> String {
     file.path().file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The files of a directory, in the order of their names.
-fn within(directory: &StagedDirectory) -> io::Result<Vec<ManifestFile>> {
+/// Returns the entries of the files of a directory, in the order of their names.
+fn directory_entries(directory: &AtomicDirectory) -> io::Result<Vec<ManifestFile>> {
     let name = directory.path().file_name().unwrap_or_default().to_string_lossy();
     let mut files = Vec::new();
     for path in directory.files()? {
         let file = std::fs::File::open(&path)?;
         let bytes = file.metadata()?.len();
-        let blake3 = Some(checksum(&file, 0, bytes)?);
+        let blake3 = Some(range_checksum(&file, 0, bytes)?);
         let name = format!("{name}/{}", path.file_name().unwrap_or_default().to_string_lossy());
         files.push(ManifestFile { name, bytes, blake3, records: None, segments: Vec::new() });
     }
     Ok(files)
 }
 
-/// A file that is checked as a whole.
+/// Returns the entry of a file that is hashed as a whole.
 ///
 /// # Errors
-/// What the file system reports.
-pub fn whole(file: &StagedFile) -> io::Result<ManifestFile> {
+/// The I/O error of the file system.
+pub fn checksummed_entry(file: &AtomicFile) -> io::Result<ManifestFile> {
     let bytes = file.file().metadata()?.len();
-    let blake3 = Some(checksum(file.file(), 0, bytes)?);
-    Ok(ManifestFile { name: name_of(file), bytes, blake3, records: None, segments: Vec::new() })
+    let blake3 = Some(range_checksum(file.file(), 0, bytes)?);
+    Ok(ManifestFile { name: file_name(file), bytes, blake3, records: None, segments: Vec::new() })
 }
 
-/// The BAM: its partitions were hashed as they were compressed; its header and its end mark are hashed here.
-fn segmented(file: &StagedFile, reduced: &Reduced) -> io::Result<ManifestFile> {
+/// Returns the entry of the BAM. Its partitions are hashed during compression; header and end mark are hashed here.
+fn segmented_entry(file: &AtomicFile, reduced: &UnpublishedOutputs) -> io::Result<ManifestFile> {
     let bytes = file.file().metadata()?.len();
     let (mut segments, mut at) = (Vec::new(), 0);
     let fill = |segments: &mut Vec<Segment>, from: u64, until: u64| -> io::Result<()> {
         if from < until {
-            let blake3 = checksum(file.file(), from, until - from)?;
+            let blake3 = range_checksum(file.file(), from, until - from)?;
             segments.push(Segment { offset: from, bytes: until - from, records: 0, blake3 });
         }
         Ok(())
@@ -149,14 +156,14 @@ fn segmented(file: &StagedFile, reduced: &Reduced) -> io::Result<ManifestFile> {
         segments.push(segment.clone());
     }
     fill(&mut segments, at, bytes)?;
-    Ok(ManifestFile { name: name_of(file), bytes, blake3: None, records: Some(reduced.records), segments })
+    Ok(ManifestFile { name: file_name(file), bytes, blake3: None, records: Some(reduced.records), segments })
 }
 
-/// BLAKE3 of a stretch of a file, hexadecimal.
+/// Returns the BLAKE3 of a byte range of a file, hexadecimal.
 ///
 /// # Errors
-/// What the file system reports; a file that ends early is [`io::ErrorKind::UnexpectedEof`].
-pub fn checksum(file: &std::fs::File, offset: u64, bytes: u64) -> io::Result<String> {
+/// The I/O error of the file system; [`io::ErrorKind::UnexpectedEof`] if the file is too short.
+pub fn range_checksum(file: &std::fs::File, offset: u64, bytes: u64) -> io::Result<String> {
     let mut hasher = blake3::Hasher::new();
     let mut buffer = vec![0; READ_BYTES.min(bytes as usize)];
     let mut done = 0;

@@ -1,8 +1,7 @@
-//! Sorting and marking reads that were aligned elsewhere: SAM, BAM or CRAM in any order in, the
-//! same reduce half as `align`.
+//! Sorts and marks reads that were aligned elsewhere: SAM, BAM or CRAM in any order in, the same reduce half as `align`.
 
-pub(crate) mod plan;
-mod source;
+mod alignment_reader;
+pub(crate) mod markdup_plan;
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -13,7 +12,7 @@ use std::time::Instant;
 
 use arrow_array::BinaryArray;
 use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
-use godwit_formats::crypt4gh::ENDING;
+use godwit_formats::crypt4gh::FILE_SUFFIX;
 use godwit_formats::sam::Header;
 use godwit_kernels::markdup::{BlockSignatures, DuplicateMode, SignatureBuilder};
 use godwit_model::{BlockId, Genome, RawRecord, SortKey};
@@ -22,32 +21,32 @@ use crate::call::ScannedReference;
 use crate::error::PipelineError;
 use crate::fingerprint::FingerprintKey;
 use crate::job::JobOptions;
+use crate::job_report::{InputFile, JobReport, ReportDestination, ResumedWork, Stage, check_distinct_files};
 use crate::memory::MemoryPlan;
 use crate::observer::{Event, Observer};
-use crate::read_groups::{Membership, ReadGroups, refused_later};
-use crate::reduce::{Collector, DuplicatePolicy, Format, Outputs, Watched};
+use crate::read_groups::{ReadGroupIndexes, ReadGroups, compatibility_warnings};
+use crate::reduce::{Collector, DuplicatePolicy, Format, JobMonitor, Outputs};
 use crate::reference;
-use crate::run_report::{InputFile, Publication, ResumedWork, RunReport, Stage, check_distinct};
 use crate::scratch::create_private_directory;
 
-use source::{Chunk, Encoder, OpenOptions, Source};
+use alignment_reader::{AlignmentReader, AlignmentReaderOptions, InputBlock, RecordEncoder};
 
 /// Bytes of input per block. A block is sorted as one run, so this is what a thread holds; it does not depend on the
 /// memory limit, so that the output does not.
 const BLOCK_BYTES: usize = 32 << 20;
 
-/// What to mark and how.
+/// Input, outputs and options of `markdup`.
 #[derive(Clone, Debug)]
 pub struct MarkdupOptions {
-    /// SAM, BAM or CRAM; standard input under its name, [`godwit_formats::bgzf::STDIN`].
+    /// SAM, BAM or CRAM; [`godwit_formats::bgzf::STDIN`] is the name of standard input.
     pub input: PathBuf,
-    /// What to write, in the format its ending says; what goes beside it takes its name without the ending.
+    /// The output; its extension decides the format, and the files beside it take its name without the extension.
     pub out: PathBuf,
-    /// Formats to write beside that one.
+    /// Formats to write in addition.
     pub formats: Vec<Format>,
-    /// The reference that CRAM needs, in or out, and some metrics.
+    /// The reference for CRAM, as input or output, and for some metrics.
     pub reference: Option<PathBuf>,
-    /// What `align` has too.
+    /// Options in common with `align`.
     pub job: JobOptions,
 }
 
@@ -59,31 +58,31 @@ pub fn markdup(
     options: &MarkdupOptions,
     observer: &dyn Observer,
     cancelled: &Arc<AtomicBool>,
-) -> Result<RunReport, PipelineError> {
+) -> Result<JobReport, PipelineError> {
     let started = Instant::now();
-    let Checked { memory, mut input, outputs, directory } = Checked::of(options)?;
+    let MarkdupSetup { memory, mut input, outputs, directory } = MarkdupSetup::check(options)?;
     observer.event(&Event::Stage { name: "reading and sorting" });
     let temp = options.job.temp.as_deref().unwrap_or(&directory);
     create_private_directory(temp).map_err(PipelineError::file("create", temp))?;
-    let mut written = outputs.open(false)?;
+    let mut written = outputs.create_files(false)?;
     let reference = options.reference.as_deref().map(|reference| (reference, temp));
-    let how = OpenOptions { program: &options.job.program, reference, threads: options.job.threads };
-    let opened = Source::open(&options.input, how, cancelled);
-    let (mut source, mut header) = opened.map_err(|error| error.unless_cancelled(cancelled))?;
+    let how = AlignmentReaderOptions { program: &options.job.godwit_program, reference, threads: options.job.threads };
+    let opened = AlignmentReader::open(&options.input, how, cancelled);
+    let (mut source, mut header) = opened.map_err(|error| error.or_interrupted(cancelled))?;
     let genome = header.genome().map_err(|error| source.header_error(error))?;
     if options.job.marking.mode == DuplicateMode::Query && header.is_coordinate_sorted() {
-        return Err(not_grouped(&options.input));
+        return Err(not_grouped_error(&options.input));
     }
-    let read_groups = read_groups_of(&header, &source, observer)?;
-    mark_header(&mut header, options);
+    let read_groups = read_header_groups(&header, &source, observer)?;
+    update_header(&mut header, options);
     if let (Some(reference), true) = (&options.reference, options.job.metrics) {
-        // CRAM compares by itself.
-        ScannedReference::compare(reference, &options.input, &header)?;
+        // CRAM is compared with its reference when it is decoded.
+        ScannedReference::check_header_md5(reference, &options.input, &header)?;
     }
-    written.prepare(&outputs, &header, options.job.compared_with(options.reference.as_deref()), temp)?;
+    written.prepare(&outputs, &header, options.job.metrics_reference(options.reference.as_deref()), temp)?;
     let reduce_options = options.job.reduce_options(memory, temp, options.reference.as_deref(), None);
     let collector = Collector::new(reduce_options, &read_groups, cancelled, None)?;
-    let job = Job {
+    let job = MarkdupJob {
         collector: &collector,
         genome: &genome,
         read_groups: &read_groups,
@@ -91,52 +90,56 @@ pub fn markdup(
         observer,
         cancelled,
     };
-    let collected = job.collect(&mut source, options.job.threads);
-    let bytes = collected.map_err(|error| error.unless_cancelled(cancelled))?;
+    let collected = job.collect_records(&mut source, options.job.threads);
+    let bytes = collected.map_err(|error| error.or_interrupted(cancelled))?;
     input.blake3 = source.checksum();
     drop(source);
     let sorted = Instant::now();
     let records = collector.records();
-    let watched = Watched { follower: None, observer, cancelled };
+    let watched = JobMonitor { bam_tail: None, observer, cancelled };
     let reduced = collector.write(&header, &genome, &outputs, written, watched)?;
     let stages = vec![
         Stage { name: "read and sort", seconds: (sorted - started).as_secs_f64(), rows: records, bytes },
         Stage { name: "decide duplicates", seconds: reduced.deciding_seconds, rows: records, bytes: 0 },
         Stage { name: "write", seconds: reduced.writing_seconds, rows: reduced.records, bytes: reduced.written_bytes },
     ];
-    let report = RunReport::new("markdup", &options.job.command, ("", ""));
-    let report = report.inputs(vec![input]).stages(stages).reduced(&reduced, started.elapsed());
-    let report = report.ran(options.job.threads, ResumedWork::default(), started.elapsed());
+    let report = JobReport::new("markdup", &options.job.command, ("", ""));
+    let report = report.with_inputs(vec![input]).with_stages(stages).with_outputs(&reduced, started.elapsed());
+    let report = report.with_resumed_work(options.job.threads, ResumedWork::default(), started.elapsed());
     let identity = [
         FingerprintKey::Input.fact(report.inputs[0].blake3.clone().unwrap_or_default()),
         FingerprintKey::Command.fact(command_line(options)),
     ];
-    let [json, page] = reports(&outputs);
+    let [json_path, html_path] = report_paths(&outputs);
     report.publish(
         reduced,
-        &Publication {
+        &ReportDestination {
             outputs: &outputs,
-            json,
-            page,
+            json_path,
+            html_path,
             sample: outputs.stem.file_name().unwrap_or_default().to_string_lossy().into_owned(),
             reference: options.reference.as_deref(),
-            identity: &identity,
-            run: None,
+            fingerprint: &identity,
+            job_directory: None,
         },
     )
 }
 
-/// The read groups of the input, with warnings about those that other tools refuse.
-fn read_groups_of(header: &Header, source: &Source, observer: &dyn Observer) -> Result<ReadGroups, PipelineError> {
+/// Returns the read groups of the input, after warnings about those that other tools reject.
+fn read_header_groups(
+    header: &Header,
+    source: &AlignmentReader,
+    observer: &dyn Observer,
+) -> Result<ReadGroups, PipelineError> {
     let groups = header.read_groups().map_err(|error| source.header_error(error))?;
-    for message in refused_later(groups.iter().map(|group| group.line.as_str())) {
+    for message in compatibility_warnings(groups.iter().map(|group| group.line.as_str())) {
         observer.event(&Event::Warning { message });
     }
     ReadGroups::new(&groups)
 }
 
-/// What is known before anything is read.
-struct Checked {
+/// The inputs and outputs, checked before any record is read.
+struct MarkdupSetup {
     memory: MemoryPlan,
     input: InputFile,
     outputs: Outputs,
@@ -144,19 +147,23 @@ struct Checked {
     directory: PathBuf,
 }
 
-impl Checked {
-    fn of(options: &MarkdupOptions) -> Result<Self, PipelineError> {
+impl MarkdupSetup {
+    fn check(options: &MarkdupOptions) -> Result<Self, PipelineError> {
         options.job.check()?;
         let memory = MemoryPlan::for_markdup(options.job.memory_bytes, BLOCK_BYTES, options.job.threads)?;
-        let outputs = outputs(options)?;
-        let input = InputFile::of("the input", &options.input)?;
-        check_distinct(std::slice::from_ref(&input), &outputs.paths())?;
+        let outputs = parse_outputs(options)?;
+        let input = InputFile::inspect("the input", &options.input)?;
+        check_distinct_files(std::slice::from_ref(&input), &outputs.paths())?;
         let directory = options.out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         if !directory.is_dir() {
             let remedy = "make it, or choose another --out".to_owned();
-            return Err(PipelineError::Missing { what: "the output directory", path: directory.to_owned(), remedy });
+            return Err(PipelineError::Missing {
+                description: "the output directory",
+                path: directory.to_owned(),
+                remedy,
+            });
         }
-        outputs.check_names(&reports(&outputs))?;
+        outputs.check_names(&report_paths(&outputs))?;
         outputs.check_reference()?;
         let is_read = options.job.metrics || outputs.formats.contains(&Format::Cram);
         if let Some(reference) = options.reference.as_deref().filter(|_| is_read) {
@@ -166,15 +173,15 @@ impl Checked {
     }
 }
 
-/// The report and its page.
-fn reports(outputs: &Outputs) -> [PathBuf; 2] {
-    [outputs.beside(".run.json"), outputs.beside(".report.html")]
+/// Returns the paths of the report and its page.
+fn report_paths(outputs: &Outputs) -> [PathBuf; 2] {
+    [outputs.path_with_suffix(".run.json"), outputs.path_with_suffix(".report.html")]
 }
 
-/// The output's format, which its ending says, and its path without that.
-fn outputs(options: &MarkdupOptions) -> Result<Outputs, PipelineError> {
-    // What is encrypted says so behind the format.
-    let encrypted = options.out.to_str().and_then(|name| name.strip_suffix(ENDING));
+/// Returns the outputs: the extension of `--out` decides the format, and the stem is the path without it.
+fn parse_outputs(options: &MarkdupOptions) -> Result<Outputs, PipelineError> {
+    // An encrypted file has a further suffix after the format.
+    let encrypted = options.out.to_str().and_then(|name| name.strip_suffix(FILE_SUFFIX));
     let out = match (encrypted, options.job.recipients.is_empty()) {
         (Some(_), true) => {
             let problem =
@@ -193,12 +200,12 @@ fn outputs(options: &MarkdupOptions) -> Result<Outputs, PipelineError> {
     let mut formats = options.formats.clone();
     formats.push(format);
     let (reference, recipients) = (options.reference.clone(), options.job.recipients.clone());
-    let outputs = Outputs { stem: out.with_extension(""), formats, reference, step: false, recipients };
+    let outputs = Outputs { stem: out.with_extension(""), formats, reference, has_step_directory: false, recipients };
     outputs.check_recipients()?;
     Ok(outputs)
 }
 
-fn not_grouped(input: &Path) -> PipelineError {
+fn not_grouped_error(input: &Path) -> PipelineError {
     let problem = format!(
         "--duplicate-mode query needs records of a name as neighbours, but {} is sorted by coordinate (SO:coordinate); \
          group it, as with samtools collate, or use --duplicate-mode coordinate",
@@ -207,30 +214,30 @@ fn not_grouped(input: &Path) -> PipelineError {
     PipelineError::Options { problem }
 }
 
-fn mark_header(header: &mut Header, options: &MarkdupOptions) {
+fn update_header(header: &mut Header, options: &MarkdupOptions) {
     header.set_coordinate_sorted();
     header.add_program("godwit", &[("VN", env!("CARGO_PKG_VERSION")), ("CL", &command_line(options))]);
 }
 
-/// Only what changes records.
+/// Returns only the options that change records.
 fn command_line(options: &MarkdupOptions) -> String {
     format!("godwit markdup {}", options.job.marking_command_line())
 }
 
-/// The input as numbered blocks.
+/// A reader of the input as numbered blocks.
 struct BlockReader<'s> {
-    source: &'s mut Source,
-    /// Memory of blocks that are done with.
-    returned: mpsc::Receiver<Vec<u8>>,
+    source: &'s mut AlignmentReader,
+    /// Memory of blocks that were processed.
+    recycled_buffers: mpsc::Receiver<Vec<u8>>,
     next_ordinal: u32,
     bytes: u64,
 }
 
 impl BlockReader<'_> {
-    fn next(&mut self) -> Result<Option<(u32, Chunk)>, PipelineError> {
-        self.returned.try_iter().for_each(|memory| self.source.recycle(memory));
-        let Some(chunk) = self.source.next_chunk(BLOCK_BYTES)? else { return Ok(None) };
-        self.bytes += chunk.bytes() as u64;
+    fn next_block(&mut self) -> Result<Option<(u32, InputBlock)>, PipelineError> {
+        self.recycled_buffers.try_iter().for_each(|memory| self.source.recycle(memory));
+        let Some(chunk) = self.source.next_block(BLOCK_BYTES)? else { return Ok(None) };
+        self.bytes += chunk.size_bytes() as u64;
         let ordinal = self.next_ordinal;
         self.next_ordinal += 1;
         if ordinal == BlockId::MAX_BLOCKS {
@@ -240,33 +247,33 @@ impl BlockReader<'_> {
     }
 }
 
-/// The failure that comes first in the input, whoever met it.
+/// The failure that is first in the input, of all threads.
 #[derive(Default)]
 struct FirstFailure {
-    noted: AtomicBool,
-    failure: Mutex<Option<(u32, PipelineError)>>,
+    is_set: AtomicBool,
+    first: Mutex<Option<(u32, PipelineError)>>,
 }
 
 impl FirstFailure {
-    fn note(&self, ordinal: u32, error: PipelineError) {
-        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+    fn record(&self, ordinal: u32, error: PipelineError) {
+        let mut failure = self.first.lock().unwrap_or_else(PoisonError::into_inner);
         if failure.as_ref().is_none_or(|(first, _)| ordinal < *first) {
             *failure = Some((ordinal, error));
         }
-        self.noted.store(true, Ordering::Relaxed);
+        self.is_set.store(true, Ordering::Relaxed);
     }
 
-    fn is_noted(&self) -> bool {
-        self.noted.load(Ordering::Relaxed)
+    fn is_set(&self) -> bool {
+        self.is_set.load(Ordering::Relaxed)
     }
 
     fn into_result(self) -> Result<(), PipelineError> {
-        let failure = self.failure.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let failure = self.first.into_inner().unwrap_or_else(PoisonError::into_inner);
         failure.map_or(Ok(()), |(_, error)| Err(error))
     }
 }
 
-struct Job<'j> {
+struct MarkdupJob<'j> {
     collector: &'j Collector,
     genome: &'j Genome,
     read_groups: &'j ReadGroups,
@@ -275,104 +282,117 @@ struct Job<'j> {
     cancelled: &'j AtomicBool,
 }
 
-impl Job<'_> {
-    /// Reads everything: this thread cuts the input into blocks, the others turn them into sorted runs. Returns the
-    /// bytes of all blocks.
-    fn collect(&self, source: &mut Source, threads: usize) -> Result<u64, PipelineError> {
-        let (done_with, returned) = mpsc::channel();
-        let mut blocks = BlockReader { source, returned, next_ordinal: 0, bytes: 0 };
-        // The first block decides the partitions, so nobody else may come before it.
+impl MarkdupJob<'_> {
+    /// Reads the input: this thread cuts it into blocks, the others turn them into sorted runs. Returns the bytes of all
+    /// blocks.
+    fn collect_records(&self, source: &mut AlignmentReader, threads: usize) -> Result<u64, PipelineError> {
+        let (done_with, recycled_buffers) = mpsc::channel();
+        let mut blocks = BlockReader { source, recycled_buffers, next_ordinal: 0, bytes: 0 };
+        // The first block decides the partitions, so it is added before the threads start.
         let path = blocks.source.path().to_owned();
-        if let Some((ordinal, chunk)) = blocks.next()? {
-            self.add_chunk(&mut Encoder::new(self.genome, done_with.clone()), ordinal, chunk, &path)?;
-            self.tell(&blocks);
+        if let Some((ordinal, chunk)) = blocks.next_block()? {
+            self.add_block(&mut RecordEncoder::new(self.genome, done_with.clone()), ordinal, chunk, &path)?;
+            self.report_progress(&blocks);
         }
-        let (sender, receiver) = mpsc::sync_channel::<(u32, Chunk)>(1);
+        let (sender, receiver) = mpsc::sync_channel::<(u32, InputBlock)>(1);
         let receiver = Mutex::new(receiver);
         let failure = FirstFailure::default();
         std::thread::scope(|scope| {
             for _ in 0..threads {
                 let (receiver, path, failure, done_with) = (&receiver, &path, &failure, done_with.clone());
                 scope.spawn(move || {
-                    let mut encoder = Encoder::new(self.genome, done_with);
+                    let mut encoder = RecordEncoder::new(self.genome, done_with);
                     loop {
                         let next = receiver.lock().unwrap_or_else(PoisonError::into_inner).recv();
                         let Ok((ordinal, chunk)) = next else { return };
-                        if let Err(error) = self.add_chunk(&mut encoder, ordinal, chunk, path) {
-                            failure.note(ordinal, error);
+                        if let Err(error) = self.add_block(&mut encoder, ordinal, chunk, path) {
+                            failure.record(ordinal, error);
                         }
                     }
                 });
             }
-            while !failure.is_noted() {
+            while !failure.is_set() {
                 if self.cancelled.load(Ordering::Relaxed) {
-                    failure.note(0, PipelineError::Interrupted);
+                    failure.record(0, PipelineError::Interrupted);
                     break;
                 }
-                match blocks.next() {
+                match blocks.next_block() {
                     Ok(None) => break,
                     Ok(Some(block)) => {
                         if sender.send(block).is_err() {
                             break;
                         }
                     }
-                    Err(error) => failure.note(blocks.next_ordinal, error),
+                    Err(error) => failure.record(blocks.next_ordinal, error),
                 }
-                self.tell(&blocks);
+                self.report_progress(&blocks);
             }
             drop(sender);
         });
         failure.into_result().map(|()| blocks.bytes)
     }
 
-    fn tell(&self, blocks: &BlockReader<'_>) {
+    fn report_progress(&self, blocks: &BlockReader<'_>) {
         let (bytes, total_bytes) = (blocks.bytes, blocks.source.plain_bytes());
         self.observer.event(&Event::Reading { bytes, total_bytes, reads: self.collector.records() });
     }
 
     /// Turns a block of input into a sorted run and its signatures.
-    fn add_chunk(&self, encoder: &mut Encoder, ordinal: u32, chunk: Chunk, path: &Path) -> Result<(), PipelineError> {
+    fn add_block(
+        &self,
+        encoder: &mut RecordEncoder,
+        ordinal: u32,
+        chunk: InputBlock,
+        path: &Path,
+    ) -> Result<(), PipelineError> {
         let id = BlockId { lane: 0, ordinal };
-        let mut signer = Signer::new(self.read_groups, id, self.policy != DuplicatePolicy::None);
-        let (data, offsets) = encoder.packed(chunk, path, |record| signer.push(record))?;
+        let mut signer = SignatureCollector::new(self.read_groups, id, self.policy != DuplicatePolicy::None);
+        let (data, offsets) = encoder.encode_block(chunk, path, |record| signer.push(record))?;
         let array = BinaryArray::new(OffsetBuffer::new(ScalarBuffer::from(offsets)), Buffer::from_vec(data), None);
         let (keys, signatures) = signer.finish();
         self.collector.add_block(id, vec![array], &keys, &signatures)
     }
 }
 
-/// Looks at each record once, right after it was packed and while it is in the cache.
-struct Signer<'j> {
+/// A collector of keys and signatures of each record, right after it was packed and while it is in the cache.
+struct SignatureCollector<'j> {
     read_groups: &'j ReadGroups,
     block: BlockId,
     clear_duplicate_types: bool,
     builder: SignatureBuilder,
     keys: Vec<SortKey>,
-    /// The read group of the last record, which mostly is that of the next.
-    last: (Vec<u8>, Membership),
+    /// The read group of the last record, which is usually that of the next one.
+    last_read_group: (Vec<u8>, ReadGroupIndexes),
 }
 
-impl<'j> Signer<'j> {
+impl<'j> SignatureCollector<'j> {
     fn new(read_groups: &'j ReadGroups, block: BlockId, clear_duplicate_types: bool) -> Self {
-        let last = (Vec::new(), read_groups.membership(None));
-        Self { read_groups, block, clear_duplicate_types, builder: SignatureBuilder::new(), keys: Vec::new(), last }
+        let last_read_group = (Vec::new(), read_groups.indexes_of(None));
+        Self {
+            read_groups,
+            block,
+            clear_duplicate_types,
+            builder: SignatureBuilder::new(),
+            keys: Vec::new(),
+            last_read_group,
+        }
     }
 
-    /// Returns where a `DT` tag lies in the record, which is to be taken out: Picard clears what an earlier marking said.
+    /// Returns the range of a `DT` tag in the record, which is removed: Picard clears the tags of an earlier marking.
     fn push(&mut self, record: RawRecord) -> Option<Range<usize>> {
         let (mut read_group, mut duplicate_type) = (None, None);
-        for tag in record.each_tag() {
-            match (&tag.name, tag.kind) {
+        for tag in record.iter_tags() {
+            match (&tag.name, tag.type_code) {
                 (b"RG", b'Z') if read_group.is_none() => read_group = Some(tag.value),
                 (b"DT", _) => duplicate_type = Some(tag.start..tag.end),
                 _ => {}
             }
         }
         let id = read_group.unwrap_or_default();
-        if id != self.last.0 {
-            self.last = (id.to_vec(), self.read_groups.membership(read_group));
+        if id != self.last_read_group.0 {
+            self.last_read_group = (id.to_vec(), self.read_groups.indexes_of(read_group));
         }
-        let Membership { read_group, library } = self.last.1;
+        let ReadGroupIndexes { read_group, library } = self.last_read_group.1;
         self.builder.push(self.block.record(self.keys.len() as u32), record, read_group, library, id);
         self.keys.push(record.sort_key());
         duplicate_type.filter(|_| self.clear_duplicate_types)

@@ -1,4 +1,4 @@
-//! How duplicates are marked beyond the default, in Picard's terms.
+//! Options of duplicate marking beyond the default, in Picard's terms.
 
 use arrow_array::BinaryArray;
 use godwit_kernels::markdup::{BarcodeError, BarcodeTags, BlockDetails, DuplicateMode};
@@ -8,25 +8,25 @@ use serde::{Deserialize, Serialize};
 use crate::error::PipelineError;
 use crate::reduce::DuplicatePolicy;
 
-/// Which duplicates get a `DT` tag: `LB` for those of the library, `SQ` for optical ones.
+/// Duplicates that get a `DT` tag: `LB` for those of the library, `SQ` for optical ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TaggingPolicy {
-    /// None (`TAGGING_POLICY=DontTag`).
+    /// No duplicates (`TAGGING_POLICY=DontTag`).
     #[default]
     None,
-    /// Optical ones (`OpticalOnly`).
+    /// Optical duplicates (`OpticalOnly`).
     Optical,
-    /// All (`All`).
+    /// All duplicates (`All`).
     All,
 }
 
 /// Options of duplicate marking that are off by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MarkingOptions {
-    /// What is marked: reads or whole templates.
+    /// Unit of marking: reads or whole templates.
     pub mode: DuplicateMode,
-    /// Who gets a `DT` tag.
+    /// Duplicates that get a `DT` tag.
     pub tagging: TaggingPolicy,
     /// Tag members of duplicate sets with `DI` and `DS`.
     pub tag_set_members: bool,
@@ -37,7 +37,7 @@ pub struct MarkingOptions {
 }
 
 impl MarkingOptions {
-    /// Checks that the options go together.
+    /// Checks that the options are compatible.
     pub(crate) fn check(&self, policy: DuplicatePolicy) -> Result<(), PipelineError> {
         let problem = if policy == DuplicatePolicy::None && *self != Self::default() {
             "--duplicates none looks for no duplicates, so options on how to mark them have no effect; leave them out"
@@ -49,7 +49,7 @@ impl MarkingOptions {
         Err(PipelineError::Options { problem: problem.to_owned() })
     }
 
-    /// The options that are not the default, as on the command line: empty, or led by a space.
+    /// Returns the options that are not the default, as on the command line: empty, or starting with a space.
     pub(crate) fn command_line(&self) -> String {
         let mut line = String::new();
         if self.mode == DuplicateMode::Query {
@@ -79,36 +79,40 @@ impl MarkingOptions {
         line
     }
 
-    /// Whether optical duplicates have to be told from others.
-    pub(crate) fn tells_optical(&self, policy: DuplicatePolicy) -> bool {
+    /// Reports whether optical duplicates have to be distinguished from others.
+    pub(crate) fn separates_optical(&self, policy: DuplicatePolicy) -> bool {
         self.tagging != TaggingPolicy::None || policy == DuplicatePolicy::RemoveOptical
     }
 
-    /// Whether signatures are not enough.
-    pub(crate) fn wants_details(&self) -> bool {
-        self.mode == DuplicateMode::Query || self.barcodes.is_any()
+    /// Reports whether marking needs more than signatures.
+    pub(crate) fn needs_details(&self) -> bool {
+        self.mode == DuplicateMode::Query || self.barcodes.has_any()
     }
 
-    /// Whether details are of so many records, as far as these options need them.
-    pub(crate) fn fits(&self, details: &BlockDetails, records: u64) -> bool {
-        let templates = self.mode != DuplicateMode::Query || u64::from(details.templates.records()) == records;
-        templates && (!self.barcodes.is_any() || details.barcodes.len() as u64 == records)
+    /// Reports whether details are of `records` records, as far as these options need them.
+    pub(crate) fn matches_details(&self, details: &BlockDetails, records: u64) -> bool {
+        let templates = self.mode != DuplicateMode::Query || u64::from(details.templates.record_count()) == records;
+        templates && (!self.barcodes.has_any() || details.barcodes.len() as u64 == records)
     }
 
-    /// What these options need to know of the records of a block; nothing where they are the default.
-    pub(crate) fn details(&self, chunks: &[BinaryArray]) -> Result<BlockDetails, BarcodeError> {
+    /// Returns the details that these options need of the records of a block; empty where they are the default.
+    pub(crate) fn block_details(&self, chunks: &[BinaryArray]) -> Result<BlockDetails, BarcodeError> {
         let mut details = BlockDetails::default();
-        if !self.wants_details() {
+        if !self.needs_details() {
             return Ok(details);
         }
-        let (by_template, barcodes) = (self.mode == DuplicateMode::Query, self.barcodes.is_any());
-        for record in chunks.iter().flat_map(|chunk| chunk.iter().flatten()).map(RawRecord::trusted) {
+        let (by_template, barcodes) = (self.mode == DuplicateMode::Query, self.barcodes.has_any());
+        for record in chunks.iter().flat_map(|chunk| chunk.iter().flatten()).map(RawRecord::from_trusted_bytes) {
             if by_template {
                 details.templates.push(record);
             }
             if barcodes {
                 let judged = record.flag() & (flags::UNMAPPED | flags::NOT_PRIMARY) == 0;
-                details.barcodes.push(if judged { self.barcodes.of(record)? } else { Default::default() });
+                details.barcodes.push(if judged {
+                    self.barcodes.barcodes_of_record(record)?
+                } else {
+                    Default::default()
+                });
             }
         }
         Ok(details)

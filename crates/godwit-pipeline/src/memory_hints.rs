@@ -1,30 +1,30 @@
-//! Hints to the processor and the kernel about memory. They change nothing but time.
+//! Hints to the processor and the kernel about memory. They change only the speed.
 
 /// Bytes of a cache line.
-const CACHE_LINE: usize = 64;
+const CACHE_LINE_BYTES: usize = 64;
 /// Smallest buffer worth a huge page of 2 MiB.
-const HUGE_PAGE: usize = 2 << 20;
+const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// Asks for bytes that will be read soon.
+/// Prefetches bytes that will be read soon.
 #[inline]
 pub(crate) fn prefetch(bytes: &[u8]) {
     #[cfg(target_arch = "x86_64")]
-    for line in bytes.chunks(CACHE_LINE) {
+    for line in bytes.chunks(CACHE_LINE_BYTES) {
         // SAFETY: the address is that of a live slice, and a prefetch neither faults nor changes memory.
         unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(line.as_ptr().cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = (bytes, CACHE_LINE);
+    let _ = (bytes, CACHE_LINE_BYTES);
 }
 
-/// A buffer for `capacity` bytes, on huge pages where the kernel grants them: one page fault instead of 512.
+/// Returns a buffer for `capacity` bytes, on huge pages where the kernel grants them: one page fault instead of 512.
 pub(crate) fn large_buffer(capacity: usize) -> Vec<u8> {
     let buffer: Vec<u8> = Vec::with_capacity(capacity);
-    let start = (buffer.as_ptr() as usize).next_multiple_of(HUGE_PAGE);
-    let end = (buffer.as_ptr() as usize + buffer.capacity()) / HUGE_PAGE * HUGE_PAGE;
+    let start = (buffer.as_ptr() as usize).next_multiple_of(HUGE_PAGE_BYTES);
+    let end = (buffer.as_ptr() as usize + buffer.capacity()) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
     if start < end {
-        // SAFETY: the range is page-aligned and lies within the allocation; MADV_HUGEPAGE keeps its content. A refusal
-        // is of no consequence.
+        // SAFETY: the range is page-aligned and within the allocation; MADV_HUGEPAGE keeps its content. A failure has no
+        // effect.
         unsafe { libc::madvise(start as *mut libc::c_void, end - start, libc::MADV_HUGEPAGE) };
     }
     buffer
@@ -36,7 +36,7 @@ mod tests {
 
     #[test]
     fn hints_leave_memory_as_it_is() {
-        for capacity in [0, 1, HUGE_PAGE, 5 * HUGE_PAGE + 17] {
+        for capacity in [0, 1, HUGE_PAGE_BYTES, 5 * HUGE_PAGE_BYTES + 17] {
             let mut buffer = large_buffer(capacity);
             let mut plain = Vec::with_capacity(capacity);
             for byte in (0..capacity).map(|at| at as u8) {

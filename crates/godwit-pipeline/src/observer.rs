@@ -1,10 +1,10 @@
-//! What a running job tells whoever watches it.
+//! The events that a running job reports.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Of whom a step is that all samples go through together.
+/// The sample name of steps that process all samples together.
 pub const ALL_SAMPLES: &str = "all samples";
 
 /// A step of a workflow. Its name is in events, reports and files of outcomes.
@@ -51,7 +51,7 @@ pub enum SampleState {
     Started,
     /// All its steps are done.
     Done,
-    /// A step failed, and the sample is not tried again.
+    /// A step failed, and the sample is not retried.
     Failed,
 }
 
@@ -66,7 +66,7 @@ impl SampleState {
     }
 }
 
-/// One thing that happened. Serialised as the events of `--json`.
+/// An event of a job. Serialised as the events of `--json`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
@@ -81,10 +81,10 @@ pub enum Event {
         bytes: u64,
         /// Bytes of all input files, where known.
         total_bytes: Option<u64>,
-        /// Reads handed on so far.
+        /// Reads passed on so far.
         reads: u64,
     },
-    /// A block came back from the aligner.
+    /// A block was aligned.
     Aligned {
         /// 0-based lane.
         lane: u16,
@@ -92,10 +92,10 @@ pub enum Event {
         block: u32,
         /// Reads aligned so far, over all lanes.
         reads: u64,
-        /// Share of the input that is aligned, 0 to 1, where known.
+        /// Fraction of the input that is aligned, 0 to 1, where known.
         fraction: Option<f64>,
     },
-    /// The run goes on where an earlier process was stopped.
+    /// The job resumes the work of an earlier process.
     Resumed {
         /// Blocks that are not aligned again.
         blocks: usize,
@@ -107,78 +107,82 @@ pub enum Event {
         /// Partitions written so far.
         partitions: usize,
         /// Partitions in all.
-        of: usize,
+        #[serde(rename = "of")]
+        total: usize,
     },
-    /// Calling goes on where an earlier process was stopped.
+    /// Calling resumes the work of an earlier process.
     CallResumed {
         /// Regions that are not called again.
         regions: usize,
     },
     /// A region was called.
     Called {
-        /// Regions called so far, by an earlier process too.
+        /// Regions called so far, including those of an earlier process.
         regions: usize,
         /// Regions in all.
-        of: usize,
-        /// Records in them.
+        #[serde(rename = "of")]
+        total: usize,
+        /// Variant records in the called regions.
         records: u64,
     },
     /// A step of a workflow began.
     Step {
         /// The sample, or [`ALL_SAMPLES`].
         sample: String,
-        /// Which step.
+        /// The step.
         step: WorkflowStep,
     },
     /// A step of a workflow was finished.
     StepDone {
         /// The sample, or [`ALL_SAMPLES`].
         sample: String,
-        /// Which step.
+        /// The step.
         step: WorkflowStep,
-        /// Wall time, of an earlier start where it was done then.
+        /// Wall time, seconds; that of an earlier process if the step finished there.
         seconds: f64,
     },
     /// The work on a sample began or ended.
     Sample {
         /// Its name, or [`ALL_SAMPLES`].
         sample: String,
-        /// Its state. The reason of one that failed is a warning beside it.
+        /// Its state. The reason of a failure is reported as a warning.
         state: SampleState,
-        /// On which node; `None`: in this process.
-        node: Option<String>,
+        /// The host; `None`: this process.
+        #[serde(rename = "node")]
+        host: Option<String>,
     },
-    /// A slice of the reads went through a step of recalibration.
+    /// A slice of the reads went through a pass of recalibration.
     Recalibrated {
-        /// 1: its qualities were counted; 2: they were changed.
-        step: u8,
-        /// Slices that went through this step so far, by an earlier process too.
+        /// 1: qualities were counted; 2: qualities were changed.
+        #[serde(rename = "step")]
+        pass: u8,
+        /// Slices that finished this pass so far, including those of an earlier process.
         slices: usize,
-        /// Records in them.
+        /// Records in these slices.
         records: u64,
     },
-    /// Something the user should know.
+    /// A warning for the user.
     Warning {
-        /// What.
+        /// The text.
         message: String,
     },
 }
 
-/// Watches a job. Called from several threads.
+/// A receiver of events. Called from several threads.
 pub trait Observer: Sync {
-    /// Takes an event.
+    /// Receives an event.
     fn event(&self, event: &Event);
 }
 
-/// Watches nothing.
-pub struct Silent;
+/// An observer that ignores all events.
+pub struct NullObserver;
 
-impl Observer for Silent {
+impl Observer for NullObserver {
     fn event(&self, _: &Event) {}
 }
 
-/// Seconds with milliseconds, as numbers in reports.
-pub(crate) fn seconds(duration: Duration) -> f64 {
+/// Returns seconds, rounded to milliseconds, for reports.
+pub(crate) fn rounded_seconds(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1000.0).round() / 1000.0
 }
 
@@ -205,7 +209,7 @@ mod tests {
         {
             assert_eq!((state.name(), serde_json::to_value(state).unwrap()), (name, name.into()));
         }
-        let event = Event::Sample { sample: "a".to_owned(), state: SampleState::Done, node: None };
+        let event = Event::Sample { sample: "a".to_owned(), state: SampleState::Done, host: None };
         let text = serde_json::to_string(&event).unwrap();
         assert_eq!(text, r#"{"event":"sample","sample":"a","state":"done","node":null}"#);
     }

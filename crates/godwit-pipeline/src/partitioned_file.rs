@@ -1,8 +1,8 @@
-//! One file written by many workers, each its own part, at offsets that are known only as the parts before it end.
+//! A file that many threads or processes write in parts, at offsets that are known only when the parts before are complete.
 //!
-//! The part whose turn it is goes straight to the file. Others wait in memory within a shared limit, then in the spill.
-//! Whoever completes a part also places those behind it that are complete, so no worker ever waits for another. A part that
-//! an earlier process sealed is completed where it lies.
+//! The next part in order is written directly to the file. Others wait in memory up to a shared limit, then in the spill
+//! file. The writer that completes a part also writes the complete parts behind it, so no writer waits for another. A part
+//! that an earlier process sealed is completed at its location.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -14,86 +14,86 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use godwit_kernels::sort::Spill;
 use serde::{Deserialize, Serialize};
 
+use crate::atomic_files::AtomicFile;
 use crate::scratch::SpillFile;
-use crate::staging::StagedFile;
 
-/// Bytes a part gathers before they are handed on.
-const HANDOVER_BYTES: usize = 1 << 20;
-/// Bytes of a page, or a multiple: what a client of a network file system writes back as one.
+/// Bytes that a part buffers before they are written.
+const PART_BUFFER_BYTES: usize = 1 << 20;
+/// Bytes of a page or a multiple: the unit in which clients of network file systems write back.
 const PAGE_BYTES: u64 = 64 << 10;
 
-/// A file in parts. Dropping it removes what is there.
+/// A file that is written in parts. Dropping it removes an unfinished file.
 pub struct PartitionedFile<'s> {
-    /// None where parts are only made, for a file that another process puts together.
-    staged: Option<StagedFile>,
+    /// `None` if parts are only built here, for a file that another process assembles.
+    atomic_file: Option<AtomicFile>,
     spill: &'s SpillFile,
     /// Bytes of waiting parts that may stay in memory.
-    waiting_budget: usize,
+    waiting_budget_bytes: usize,
     waiting_bytes: AtomicUsize,
-    /// The part whose turn it is; equals `state.turn`, readable without the lock.
-    turn: AtomicUsize,
-    state: Mutex<State>,
+    /// The next part in order; equals `state.next_part`, readable without the lock.
+    next_part: AtomicUsize,
+    state: Mutex<PartitionedFileState>,
 }
 
 #[derive(Default)]
-struct State {
-    turn: usize,
-    /// Where the part whose turn it is starts.
-    offset: u64,
-    complete: BTreeMap<usize, Part>,
+struct PartitionedFileState {
+    next_part: usize,
+    /// Offset of the next part in order, bytes.
+    next_offset: u64,
+    complete_parts: BTreeMap<usize, BufferedPart>,
     extents: Vec<PartExtent>,
-    /// Parts whose bytes are in the file, without those that `landed` counts.
-    apart: BTreeSet<usize>,
-    /// Parts from the first on whose bytes are all in the file.
-    landed: usize,
+    /// Parts written to the file, apart from those that `written_prefix_parts` counts.
+    written_out_of_order: BTreeSet<usize>,
+    /// Number of contiguous parts, from the first on, that are written to the file.
+    written_prefix_parts: usize,
 }
 
-/// Where a part ended up.
+/// The location of a part in the finished file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartExtent {
-    /// First byte in the file.
+    /// Offset in the file, bytes.
     pub offset: u64,
     /// Number of bytes.
     pub bytes: u64,
 }
 
-/// Bytes of a part not yet in the file.
+/// Bytes of a part that are not yet in the file.
 #[derive(Default)]
-struct Part {
+struct BufferedPart {
     bytes: u64,
-    pieces: Vec<Piece>,
+    buffers: Vec<BufferedBytes>,
 }
 
-enum Piece {
+enum BufferedBytes {
     Memory(Vec<u8>),
     Spilled {
         offset: u64,
         bytes: usize,
     },
-    /// In the file, put there by an earlier process.
-    Placed {
+    /// In the file, written by an earlier process.
+    InFile {
         offset: u64,
         bytes: u64,
     },
 }
 
-/// Where the bytes of a sealed part are.
+/// The location of the bytes of a sealed part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum PartPlace {
+pub enum PartLocation {
     /// In the file itself.
     File {
-        /// First byte.
+        /// Offset, bytes.
         offset: u64,
         /// Number of bytes.
         bytes: u64,
     },
-    /// In the spill, as pieces: first byte and number of bytes.
+    /// In the spill file, as pieces: offset and number of bytes.
     Spill(Vec<(u64, u64)>),
 }
 
-impl PartPlace {
-    /// Number of bytes.
+impl PartLocation {
+    /// Returns the number of bytes.
     pub fn bytes(&self) -> u64 {
         match self {
             Self::File { bytes, .. } => *bytes,
@@ -103,123 +103,125 @@ impl PartPlace {
 }
 
 impl<'s> PartitionedFile<'s> {
-    /// Parts of an empty file.
-    pub fn new(staged: StagedFile, spill: &'s SpillFile, waiting_budget: usize) -> Self {
+    /// Makes an empty file in parts.
+    pub fn new(staged: AtomicFile, spill: &'s SpillFile, waiting_budget_bytes: usize) -> Self {
         Self {
-            staged: Some(staged),
+            atomic_file: Some(staged),
             spill,
-            waiting_budget,
+            waiting_budget_bytes,
             waiting_bytes: AtomicUsize::new(0),
-            turn: AtomicUsize::new(0),
+            next_part: AtomicUsize::new(0),
             state: Mutex::default(),
         }
     }
 
-    /// Parts for a file that another process puts together: all of them are sealed in the spill, none has its turn.
-    pub fn apart(spill: &'s SpillFile) -> Self {
-        let turn = usize::MAX;
+    /// Makes parts for a file that another process assembles: all of them are sealed in the spill file.
+    pub fn detached(spill: &'s SpillFile) -> Self {
+        let next_part = usize::MAX;
         Self {
-            staged: None,
+            atomic_file: None,
             spill,
-            waiting_budget: 0,
+            waiting_budget_bytes: 0,
             waiting_bytes: AtomicUsize::new(0),
-            turn: AtomicUsize::new(turn),
-            state: Mutex::new(State { turn, ..State::default() }),
+            next_part: AtomicUsize::new(next_part),
+            state: Mutex::new(PartitionedFileState { next_part, ..PartitionedFileState::default() }),
         }
     }
 
-    /// A writer of part `index`. Every part from 0 on must be written exactly once, in any order.
-    pub fn part(&self, index: usize) -> PartWriter<'_> {
-        PartWriter { file: self, index, buffer: Vec::new(), part: Part::default(), written: 0 }
+    /// Returns a writer of part `index`. Every part from 0 on must be written exactly once, in any order.
+    pub fn part_writer(&self, index: usize) -> PartWriter<'_> {
+        PartWriter { file: self, index, buffer: Vec::new(), part: BufferedPart::default(), written_bytes: 0 }
     }
 
-    /// The file as it is so far.
-    pub fn staged(&self) -> &StagedFile {
-        self.staged.as_ref().expect("where parts are made apart, none of them gets to the file")
+    /// Returns the unfinished file.
+    pub fn atomic_file(&self) -> &AtomicFile {
+        self.atomic_file.as_ref().expect("where parts are made apart, none of them gets to the file")
     }
 
-    /// Completes a part that another process put where it belongs.
+    /// Completes a part that another process wrote to its final offset.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidData`] where it does not follow the part before it.
-    pub fn placed(&self, index: usize, extent: PartExtent) -> io::Result<()> {
-        self.restore(index, &PartPlace::File { offset: extent.offset, bytes: extent.bytes })
+    /// [`io::ErrorKind::InvalidData`] if it does not follow the part before it.
+    pub fn add_written_part(&self, index: usize, extent: PartExtent) -> io::Result<()> {
+        self.restore_part(index, &PartLocation::File { offset: extent.offset, bytes: extent.bytes })
     }
 
-    /// Bytes of the parts whose places are known.
-    pub fn placed_bytes(&self) -> u64 {
-        self.lock().offset
+    /// Returns the size of the parts whose offsets are known, bytes.
+    pub fn contiguous_bytes(&self) -> u64 {
+        self.lock_state().next_offset
     }
 
     /// Completes a part that an earlier process sealed, instead of writing it.
     ///
     /// # Errors
-    /// What the file system reports; [`io::ErrorKind::InvalidData`] where it does not follow the part before it.
-    pub fn restore(&self, index: usize, place: &PartPlace) -> io::Result<()> {
-        let pieces: Vec<Piece> = match place {
-            PartPlace::File { offset, bytes } => vec![Piece::Placed { offset: *offset, bytes: *bytes }],
-            PartPlace::Spill(pieces) => pieces
+    /// The I/O error of the file system; [`io::ErrorKind::InvalidData`] if it does not follow the part before it.
+    pub fn restore_part(&self, index: usize, place: &PartLocation) -> io::Result<()> {
+        let buffers: Vec<BufferedBytes> = match place {
+            PartLocation::File { offset, bytes } => vec![BufferedBytes::InFile { offset: *offset, bytes: *bytes }],
+            PartLocation::Spill(pieces) => pieces
                 .iter()
-                .map(|(offset, bytes)| Piece::Spilled { offset: *offset, bytes: *bytes as usize })
+                .map(|(offset, bytes)| BufferedBytes::Spilled { offset: *offset, bytes: *bytes as usize })
                 .collect(),
         };
-        self.complete(index, Part { bytes: pieces.iter().map(Piece::bytes).sum(), pieces })
+        self.complete_part(index, BufferedPart { bytes: buffers.iter().map(BufferedBytes::bytes).sum(), buffers })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // A panicking worker ends the run, so the state behind a poisoned lock is only ever dropped.
+    fn lock_state(&self) -> MutexGuard<'_, PartitionedFileState> {
+        // A panicking thread ends the job, so the state behind a poisoned lock is only dropped.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Places a complete part, and those behind it that waited for it.
-    fn complete(&self, index: usize, part: Part) -> io::Result<()> {
-        let mut state = self.lock();
-        state.complete.insert(index, part);
+    /// Writes a complete part, and those behind it that waited for it.
+    fn complete_part(&self, index: usize, part: BufferedPart) -> io::Result<()> {
+        let mut state = self.lock_state();
+        state.complete_parts.insert(index, part);
         let mut placed = Vec::new();
         while let Some(part) = {
-            let turn = state.turn;
-            state.complete.remove(&turn)
+            let turn = state.next_part;
+            state.complete_parts.remove(&turn)
         } {
-            let extent = PartExtent { offset: state.offset, bytes: part.bytes };
+            let extent = PartExtent { offset: state.next_offset, bytes: part.bytes };
             state.extents.push(extent);
-            state.offset += part.bytes;
-            state.turn += 1;
-            placed.push((state.turn - 1, extent, part));
+            state.next_offset += part.bytes;
+            state.next_part += 1;
+            placed.push((state.next_part - 1, extent, part));
         }
-        self.turn.store(state.turn, Ordering::Release);
+        self.next_part.store(state.next_part, Ordering::Release);
         drop(state);
         for (index, extent, part) in placed {
-            self.place(extent.offset + extent.bytes, part)?;
-            let mut state = self.lock();
-            state.apart.insert(index);
-            while let Some(index) = Some(state.landed).filter(|index| state.apart.contains(index)) {
-                state.apart.remove(&index);
-                state.landed += 1;
+            self.write_part(extent.offset + extent.bytes, part)?;
+            let mut state = self.lock_state();
+            state.written_out_of_order.insert(index);
+            while let Some(index) =
+                Some(state.written_prefix_parts).filter(|index| state.written_out_of_order.contains(index))
+            {
+                state.written_out_of_order.remove(&index);
+                state.written_prefix_parts += 1;
             }
         }
         Ok(())
     }
 
-    /// Where the parts lie whose bytes are in the file, from the first on without a gap: so much of it can be read.
-    pub fn landed(&self) -> Vec<PartExtent> {
-        let state = self.lock();
-        state.extents[..state.landed].to_vec()
+    /// Returns the locations of the contiguous parts, from the first on, that are written: this prefix can be read.
+    pub fn written_prefix(&self) -> Vec<PartExtent> {
+        let state = self.lock_state();
+        state.extents[..state.written_prefix_parts].to_vec()
     }
 
-    /// Writes the pieces of a part so that they end at `end`: what came before them is in the file already.
-    fn place(&self, end: u64, part: Part) -> io::Result<()> {
-        let waiting: u64 = part.pieces.iter().map(Piece::bytes).sum();
+    /// Writes the buffers of a part so that they end at `end`: earlier bytes of the part are in the file already.
+    fn write_part(&self, end: u64, part: BufferedPart) -> io::Result<()> {
+        let waiting: u64 = part.buffers.iter().map(BufferedBytes::bytes).sum();
         let mut offset = end - waiting;
-        for piece in part.pieces {
+        for piece in part.buffers {
             let bytes = piece.bytes();
             match piece {
-                Piece::Memory(data) => {
-                    self.staged().file().write_all_at(&data, offset)?;
+                BufferedBytes::Memory(data) => {
+                    self.atomic_file().file().write_all_at(&data, offset)?;
                     self.waiting_bytes.fetch_sub(bytes as usize, Ordering::Relaxed);
                 }
-                Piece::Spilled { offset: from, bytes } => self.copy_from_spill(from, offset, bytes)?,
-                Piece::Placed { offset: at, .. } if at == offset => {}
-                Piece::Placed { offset: at, .. } => {
+                BufferedBytes::Spilled { offset: from, bytes } => self.copy_from_spill(from, offset, bytes)?,
+                BufferedBytes::InFile { offset: at, .. } if at == offset => {}
+                BufferedBytes::InFile { offset: at, .. } => {
                     let message = format!("a part kept at byte {at} belongs at {offset}; run again without --resume");
                     return Err(io::Error::new(io::ErrorKind::InvalidData, message));
                 }
@@ -230,11 +232,11 @@ impl<'s> PartitionedFile<'s> {
     }
 
     fn copy_from_spill(&self, mut from: u64, mut to: u64, mut bytes: usize) -> io::Result<()> {
-        let mut buffer = vec![0; HANDOVER_BYTES.min(bytes)];
+        let mut buffer = vec![0; PART_BUFFER_BYTES.min(bytes)];
         while bytes > 0 {
             let chunk = buffer.len().min(bytes);
             self.spill.read_at(from, &mut buffer[..chunk])?;
-            self.staged().file().write_all_at(&buffer[..chunk], to)?;
+            self.atomic_file().file().write_all_at(&buffer[..chunk], to)?;
             from += chunk as u64;
             to += chunk as u64;
             bytes -= chunk;
@@ -242,62 +244,62 @@ impl<'s> PartitionedFile<'s> {
         Ok(())
     }
 
-    /// Appends the last bytes behind all parts and makes the file durable; it still lacks its name. Returns where each
-    /// of the `parts` parts lies.
+    /// Appends the last bytes behind all parts and makes the file durable, but does not publish it. Returns the locations of
+    /// all `parts` parts.
     ///
     /// # Errors
-    /// What the file system reports; a missing part is [`io::ErrorKind::InvalidData`].
-    pub fn seal(&self, parts: usize, last_bytes: &[u8]) -> io::Result<Vec<PartExtent>> {
+    /// The I/O error of the file system; [`io::ErrorKind::InvalidData`] if a part is missing.
+    pub fn finish_file(&self, parts: usize, last_bytes: &[u8]) -> io::Result<Vec<PartExtent>> {
         let (extents, end) = {
-            let mut state = self.lock();
-            (std::mem::take(&mut state.extents), state.offset)
+            let mut state = self.lock_state();
+            (std::mem::take(&mut state.extents), state.next_offset)
         };
         if extents.len() != parts {
             let message =
-                format!("{} of {parts} parts of {} were written", extents.len(), self.staged().path().display());
+                format!("{} of {parts} parts of {} were written", extents.len(), self.atomic_file().path().display());
             return Err(io::Error::new(io::ErrorKind::InvalidData, message));
         }
-        let file = self.staged().file();
+        let file = self.atomic_file().file();
         file.write_all_at(last_bytes, end)?;
         file.set_len(end + last_bytes.len() as u64)?;
         file.sync_all()?;
         Ok(extents)
     }
 
-    /// A sealed file, to be published with others.
-    pub fn into_staged(self) -> StagedFile {
-        self.staged.expect("where parts are made apart, there is no file to seal")
+    /// Returns the sealed file, to be published with others.
+    pub fn into_atomic_file(self) -> AtomicFile {
+        self.atomic_file.expect("where parts are made apart, there is no file to seal")
     }
 }
 
-/// What a part has in pages of the file that it shares with its neighbours.
+/// Bytes of a part in pages of the file that it shares with its neighbours.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartEdges {
-    /// Bytes before the first page that is the part's alone; the whole part where there is none.
+    /// Bytes before the first page that is the part's alone; the whole part if there is no such page.
     pub first: Vec<u8>,
     /// Bytes behind the last such page.
     pub last: Vec<u8>,
 }
 
-/// Copies a part that was made apart into the file, as far as it has pages to itself: on network file systems two
-/// machines that write one page undo each other's work. Returns what is left for the one who puts the file together.
+/// Copies a separately built part into the file, as far as no other part shares its pages: on network file systems, two
+/// hosts that write one page overwrite each other's bytes. Returns the rest for the process that assembles the file.
 ///
 /// # Errors
-/// What the file system reports.
-pub fn copy_part(spill: &SpillFile, place: &PartPlace, file: &File, offset: u64) -> io::Result<PartEdges> {
+/// The I/O error of the file system.
+pub fn copy_part(spill: &SpillFile, place: &PartLocation, file: &File, offset: u64) -> io::Result<PartEdges> {
     let pieces = match place {
-        PartPlace::Spill(pieces) => &pieces[..],
-        PartPlace::File { .. } => return Err(io::Error::other("the part is in a file already")),
+        PartLocation::Spill(pieces) => &pieces[..],
+        PartLocation::File { .. } => return Err(io::Error::other("the part is in a file already")),
     };
     let end = offset + place.bytes();
     let own = offset.next_multiple_of(PAGE_BYTES)..end / PAGE_BYTES * PAGE_BYTES;
     let mut edges = PartEdges::default();
-    let mut buffer = vec![0; HANDOVER_BYTES];
+    let mut buffer = vec![0; PART_BUFFER_BYTES];
     let mut at = offset;
     for (from, bytes) in pieces {
         let mut done = 0;
         while done < *bytes {
-            let chunk = &mut buffer[..HANDOVER_BYTES.min((bytes - done) as usize)];
+            let chunk = &mut buffer[..PART_BUFFER_BYTES.min((bytes - done) as usize)];
             spill.read_at(from + done, chunk)?;
             let within = |position: u64| position.clamp(at, at + chunk.len() as u64) - at;
             let (start, stop) = match own.is_empty() {
@@ -314,87 +316,89 @@ pub fn copy_part(spill: &SpillFile, place: &PartPlace, file: &File, offset: u64)
     Ok(edges)
 }
 
-impl Piece {
+impl BufferedBytes {
     fn bytes(&self) -> u64 {
         match self {
             Self::Memory(data) => data.len() as u64,
             Self::Spilled { bytes, .. } => *bytes as u64,
-            Self::Placed { bytes, .. } => *bytes,
+            Self::InFile { bytes, .. } => *bytes,
         }
     }
 }
 
-/// Writes one part. [`PartWriter::finish`] completes it; a dropped writer leaves the part missing, and the file cannot be
-/// sealed.
+/// A writer of one part. [`PartWriter::finish`] completes it; if it is dropped before, the part is missing, and the file
+/// cannot be finished.
 pub struct PartWriter<'f> {
     file: &'f PartitionedFile<'f>,
     index: usize,
     buffer: Vec<u8>,
-    part: Part,
-    /// Bytes of this part that are in the file.
-    written: u64,
+    part: BufferedPart,
+    /// Bytes of this part in the file.
+    written_bytes: u64,
 }
 
 impl PartWriter<'_> {
-    /// Hands over the last bytes. Without room for waiting parts in memory, what is sealed is in the file or in the
-    /// spill, and stays there when the part ends; returns where.
+    /// Flushes the last bytes and returns the location of the part. Without memory for waiting parts, it is in the file or
+    /// in the spill file, and stays there.
     ///
     /// # Errors
-    /// What the file system reports.
-    pub fn seal(&mut self) -> io::Result<PartPlace> {
-        self.hand_over()?;
-        if self.written > 0 {
-            return Ok(PartPlace::File { offset: self.file.lock().offset, bytes: self.written });
+    /// The I/O error of the file system.
+    pub fn flush_for_checkpoint(&mut self) -> io::Result<PartLocation> {
+        self.flush_buffer()?;
+        if self.written_bytes > 0 {
+            return Ok(PartLocation::File { offset: self.file.lock_state().next_offset, bytes: self.written_bytes });
         }
-        let spilled = |piece: &Piece| match piece {
-            Piece::Spilled { offset, bytes } => Ok((*offset, *bytes as u64)),
-            Piece::Memory(_) | Piece::Placed { .. } => Err(io::Error::other("a part to keep is in memory")),
+        let spilled = |piece: &BufferedBytes| match piece {
+            BufferedBytes::Spilled { offset, bytes } => Ok((*offset, *bytes as u64)),
+            BufferedBytes::Memory(_) | BufferedBytes::InFile { .. } => {
+                Err(io::Error::other("a part to keep is in memory"))
+            }
         };
-        self.part.pieces.iter().map(spilled).collect::<io::Result<_>>().map(PartPlace::Spill)
+        self.part.buffers.iter().map(spilled).collect::<io::Result<_>>().map(PartLocation::Spill)
     }
 
-    /// Ends the part.
+    /// Completes the part.
     ///
     /// # Errors
-    /// What the file system reports.
+    /// The I/O error of the file system.
     pub fn finish(mut self) -> io::Result<()> {
-        self.hand_over()?;
+        self.flush_buffer()?;
         let mut part = std::mem::take(&mut self.part);
-        part.bytes += self.written;
-        self.file.complete(self.index, part)
+        part.bytes += self.written_bytes;
+        self.file.complete_part(self.index, part)
     }
 
-    fn hand_over(&mut self) -> io::Result<()> {
+    fn flush_buffer(&mut self) -> io::Result<()> {
         if self.buffer.is_empty() {
             return Ok(());
         }
-        if self.file.turn.load(Ordering::Acquire) == self.index {
+        if self.file.next_part.load(Ordering::Acquire) == self.index {
             return self.write_through();
         }
         let bytes = self.buffer.len();
         let waiting = self.file.waiting_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        let piece = if waiting <= self.file.waiting_budget {
-            Piece::Memory(std::mem::take(&mut self.buffer))
+        let piece = if waiting <= self.file.waiting_budget_bytes {
+            BufferedBytes::Memory(std::mem::take(&mut self.buffer))
         } else {
             self.file.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
             let offset = self.file.spill.append(&self.buffer)?;
             self.buffer.clear();
-            Piece::Spilled { offset, bytes }
+            BufferedBytes::Spilled { offset, bytes }
         };
         self.part.bytes += bytes as u64;
-        self.part.pieces.push(piece);
+        self.part.buffers.push(piece);
         Ok(())
     }
 
     fn write_through(&mut self) -> io::Result<()> {
-        let start = self.file.lock().offset;
+        let start = self.file.lock_state().next_offset;
         let waiting = std::mem::take(&mut self.part);
         if waiting.bytes > 0 {
-            self.written += waiting.bytes;
-            self.file.place(start + self.written, waiting)?;
+            self.written_bytes += waiting.bytes;
+            self.file.write_part(start + self.written_bytes, waiting)?;
         }
-        self.file.staged().file().write_all_at(&self.buffer, start + self.written)?;
-        self.written += self.buffer.len() as u64;
+        self.file.atomic_file().file().write_all_at(&self.buffer, start + self.written_bytes)?;
+        self.written_bytes += self.buffer.len() as u64;
         self.buffer.clear();
         Ok(())
     }
@@ -403,8 +407,8 @@ impl PartWriter<'_> {
 impl io::Write for PartWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.buffer.extend_from_slice(bytes);
-        if self.buffer.len() >= HANDOVER_BYTES {
-            self.hand_over()?;
+        if self.buffer.len() >= PART_BUFFER_BYTES {
+            self.flush_buffer()?;
         }
         Ok(bytes.len())
     }
@@ -421,11 +425,11 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::staging::Staged;
+    use crate::atomic_files::AtomicFileSet;
 
     fn publish(file: PartitionedFile) {
-        let mut staged = Staged::default();
-        staged.add(file.into_staged());
+        let mut staged = AtomicFileSet::default();
+        staged.add(file.into_atomic_file());
         staged.publish().unwrap();
     }
 
@@ -433,15 +437,15 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let spill = SpillFile::create(directory.path(), Arc::default()).unwrap();
         let path = directory.path().join("whole");
-        let file = PartitionedFile::new(StagedFile::create(&path).unwrap(), &spill, waiting_budget);
+        let file = PartitionedFile::new(AtomicFile::create(&path).unwrap(), &spill, waiting_budget);
         for index in order {
-            let mut part = file.part(*index);
-            let bytes = vec![b'a' + *index as u8; HANDOVER_BYTES / 2 * (index + 1) + index];
+            let mut part = file.part_writer(*index);
+            let bytes = vec![b'a' + *index as u8; PART_BUFFER_BYTES / 2 * (index + 1) + index];
             bytes.chunks(300_000).for_each(|chunk| part.write_all(chunk).unwrap());
             assert!(!path.exists());
             part.finish().unwrap();
         }
-        let extents = file.seal(order.len(), b"end").unwrap();
+        let extents = file.finish_file(order.len(), b"end").unwrap();
         publish(file);
         (fs::read(&path).unwrap(), extents)
     }
@@ -452,7 +456,7 @@ mod tests {
         assert!(expected.ends_with(b"eeend"));
         assert_eq!(extents[1].offset, extents[0].bytes);
         for order in [[4, 3, 2, 1, 0], [1, 0, 4, 2, 3], [2, 0, 1, 4, 3]] {
-            for budget in [0, HANDOVER_BYTES, usize::MAX] {
+            for budget in [0, PART_BUFFER_BYTES, usize::MAX] {
                 assert_eq!(write_parts(&order, budget), (expected.clone(), extents.clone()));
             }
         }
@@ -465,12 +469,12 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         let sizes = [10, 300_000, PAGE_BYTES as usize, 0, 5_000_000, 70_000, 1];
         let (mut offset, mut expected) = (7, vec![0; 7]);
-        let parts = PartitionedFile::apart(&spill);
+        let parts = PartitionedFile::detached(&spill);
         for (index, bytes) in sizes.into_iter().enumerate() {
             let content: Vec<u8> = (0..bytes).map(|at| (at % 251) as u8 ^ index as u8).collect();
-            let mut part = parts.part(index);
+            let mut part = parts.part_writer(index);
             content.chunks(999_999).for_each(|chunk| part.write_all(chunk).unwrap());
-            let place = part.seal().unwrap();
+            let place = part.flush_for_checkpoint().unwrap();
             let edges = copy_part(&spill, &place, &file, offset).unwrap();
             file.write_all_at(&edges.first, offset).unwrap();
             offset += bytes as u64;
@@ -488,9 +492,9 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let spill = SpillFile::create(directory.path(), Arc::default()).unwrap();
         let path = directory.path().join("whole");
-        let file = PartitionedFile::new(StagedFile::create(&path).unwrap(), &spill, 0);
-        file.part(1).finish().unwrap();
-        assert!(file.seal(2, b"").is_err());
+        let file = PartitionedFile::new(AtomicFile::create(&path).unwrap(), &spill, 0);
+        file.part_writer(1).finish().unwrap();
+        assert!(file.finish_file(2, b"").is_err());
         drop(file);
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
     }
@@ -500,13 +504,13 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let spill = SpillFile::create(directory.path(), Arc::default()).unwrap();
         let path = directory.path().join("whole");
-        let file = PartitionedFile::new(StagedFile::create(&path).unwrap(), &spill, HANDOVER_BYTES);
+        let file = PartitionedFile::new(AtomicFile::create(&path).unwrap(), &spill, PART_BUFFER_BYTES);
         std::thread::scope(|scope| {
             for worker in 0..3 {
                 let file = &file;
                 scope.spawn(move || {
                     for index in (worker..30).step_by(3) {
-                        let mut part = file.part(index);
+                        let mut part = file.part_writer(index);
                         for _ in 0..40 {
                             part.write_all(&vec![index as u8; 50_000]).unwrap();
                         }
@@ -515,7 +519,7 @@ mod tests {
                 });
             }
         });
-        file.seal(30, b"").unwrap();
+        file.finish_file(30, b"").unwrap();
         publish(file);
         let bytes = fs::read(&path).unwrap();
         assert_eq!(bytes.len(), 30 * 2_000_000);

@@ -1,4 +1,4 @@
-//! Read groups and libraries as numbers, and what of them makes later tools refuse a file.
+//! Read groups and libraries as numbers, and warnings about read groups that later tools reject.
 
 use std::collections::HashMap;
 
@@ -11,15 +11,15 @@ use crate::error::PipelineError;
 /// The read groups of a header, by ID, and the libraries they belong to.
 #[derive(Clone, Debug)]
 pub struct ReadGroups {
-    by_id: HashMap<Vec<u8>, Membership>,
+    by_id: HashMap<Vec<u8>, ReadGroupIndexes>,
     libraries: Vec<String>,
     header_libraries: usize,
     unknown_library: u16,
 }
 
-/// What a record's read group makes it part of.
+/// The read group and library of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Membership {
+pub struct ReadGroupIndexes {
     /// Index of the read group in the header, [`NO_READ_GROUP`] for none.
     pub read_group: u16,
     /// Index of the library.
@@ -27,9 +27,9 @@ pub struct Membership {
 }
 
 impl ReadGroups {
-    /// Numbers for the read groups of a header, in its order.
+    /// Numbers the read groups of a header, in its order.
     ///
-    /// A read group without `LB` belongs to Picard's "Unknown Library", as a record without a read group does.
+    /// A read group without `LB` belongs to Picard's "Unknown Library", as does a record without a read group.
     ///
     /// # Errors
     /// [`PipelineError::Options`] for more than 65,534 read groups.
@@ -47,7 +47,7 @@ impl ReadGroups {
                 libraries.push(name.to_owned());
                 libraries.len() as u16 - 1
             });
-            by_id.insert(group.id.clone().into_bytes(), Membership { read_group: index as u16, library });
+            by_id.insert(group.id.clone().into_bytes(), ReadGroupIndexes { read_group: index as u16, library });
         }
         let named_unknown = by_id.is_empty() || !libraries.iter().any(|library| library == UNKNOWN_LIBRARY);
         let header_libraries = libraries.len();
@@ -58,24 +58,24 @@ impl ReadGroups {
         Ok(Self { by_id, libraries, header_libraries, unknown_library })
     }
 
-    /// What a record with this `RG` value is part of.
-    pub fn membership(&self, id: Option<&[u8]>) -> Membership {
-        let unknown = Membership { read_group: NO_READ_GROUP, library: self.unknown_library };
+    /// Returns the read group and library of a record with this `RG` value.
+    pub fn indexes_of(&self, id: Option<&[u8]>) -> ReadGroupIndexes {
+        let unknown = ReadGroupIndexes { read_group: NO_READ_GROUP, library: self.unknown_library };
         id.and_then(|id| self.by_id.get(id).copied()).unwrap_or(unknown)
     }
 
-    /// Names of the libraries by index.
+    /// Returns the names of the libraries, by index.
     pub fn libraries(&self) -> &[String] {
         &self.libraries
     }
 
-    /// Libraries that the header names; those behind them are only reported where a record belongs to them.
+    /// Returns the number of libraries in the header; those behind them are reported only if a record belongs to them.
     pub fn header_libraries(&self) -> usize {
         self.header_libraries
     }
 }
 
-/// Platforms of SAMv1 §1.3 (2024-11-06); htsjdk 4.2.0 compares them without case.
+/// Platforms of SAMv1 §1.3 (2024-11-06); htsjdk 4.2.0 ignores their case.
 const PLATFORMS: [&str; 12] = [
     "CAPILLARY",
     "DNBSEQ",
@@ -91,23 +91,23 @@ const PLATFORMS: [&str; 12] = [
     "ULTIMA",
 ];
 
-/// The value of a tag of a header line.
-pub(crate) fn tag<'l>(line: &'l str, name: &str) -> Option<&'l str> {
+/// Returns the value of a tag of a header line.
+pub(crate) fn header_tag<'l>(line: &'l str, name: &str) -> Option<&'l str> {
     line.split('\t').skip(1).find_map(|field| field.strip_prefix(name)?.strip_prefix(':'))
 }
 
 /// Returns a sentence for each defect of `@RG` lines for which GATK or Picard reject the file later.
-pub(crate) fn refused_later<'l>(lines: impl Iterator<Item = &'l str>) -> Vec<String> {
+pub(crate) fn compatibility_warnings<'l>(lines: impl Iterator<Item = &'l str>) -> Vec<String> {
     let mut warnings = Vec::new();
     for line in lines {
-        let id = tag(line, "ID").unwrap_or_default();
-        if tag(line, "SM").is_none_or(str::is_empty) {
+        let id = header_tag(line, "ID").unwrap_or_default();
+        if header_tag(line, "SM").is_none_or(str::is_empty) {
             warnings.push(format!(
                 "read group {id} has no sample (SM): GATK refuses the file; add one with \
                  `samtools addreplacerg -r '@RG\\tID:{id}\\tSM:NAME'`"
             ));
         }
-        if let Some(platform) = tag(line, "PL").filter(|platform| !is_platform(platform)) {
+        if let Some(platform) = header_tag(line, "PL").filter(|platform| !is_platform(platform)) {
             warnings.push(format!(
                 "read group {id} has PL:{platform}, which is not a platform of the SAM specification: GATK's base \
                  recalibration refuses it; use one of {}",

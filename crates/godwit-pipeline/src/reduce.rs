@@ -1,51 +1,53 @@
-//! The reduce half: runs and signatures in, sorted and marked records out, in every format asked for, with
-//! indexes and statistics.
+//! The reduce half: runs and signatures in, sorted and marked records out, in every requested format, with indexes and
+//! statistics.
 //!
-//! `align` and `markdup` share it. Blocks go in as they come; nothing is written before every block is in, because the
-//! best pair of a duplicate set may be in the last one.
+//! `align` and `markdup` share it. Blocks are added in any order; nothing is written before the last block, because the best
+//! pair of a duplicate set may be in it.
 
 mod annotate;
-mod apart;
-mod by_partition;
+mod bam_tail;
 mod collector;
-mod follow;
+mod distributed_output;
+mod file_completion;
 mod outputs;
+mod parallel_partitions;
 mod partition;
 mod qc;
 mod ranks;
-mod seal;
 mod sink;
-mod stepped;
+mod step_partition;
 mod write;
 
-pub(crate) use apart::{Gathering, MadePart, PartMaker, PartMakerOptions, PartPlaces, Places};
-pub use collector::{BlockElsewhere, Collector, ReduceOptions, WritingOptions};
-pub(crate) use follow::{BegunBam, Follower};
-pub use outputs::{Format, Opened, Outputs};
+pub(crate) use bam_tail::{BamTail, UnfinishedBam};
+pub use collector::{Collector, ReduceOptions, RemoteBlock, WritingOptions};
+pub(crate) use distributed_output::{
+    CompressedPart, OutputAssembler, OutputPaths, PartBuilder, PartBuilderOptions, PartLocations,
+};
+pub use outputs::{Format, OutputFiles, Outputs};
 pub use qc::Qc;
-pub(crate) use qc::check_compared;
-pub(crate) use ranks::{RankedPart, places, ranks};
-pub(crate) use write::{Decided, Watched};
-pub use write::{Reduced, Segment};
+pub(crate) use qc::check_metrics_reference;
+pub(crate) use ranks::{RankedPart, file_ranks, rank_wanted_records};
+pub(crate) use write::{JobMonitor, MarkedRuns};
+pub use write::{Segment, UnpublishedOutputs};
 
 use serde::{Deserialize, Serialize};
 
-/// What becomes of duplicates.
+/// The treatment of duplicates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DuplicatePolicy {
-    /// FLAG 0x400 is set on them and cleared on all others.
+    /// FLAG 0x400 is set on duplicates and cleared on all other records.
     Mark,
-    /// They are left out.
+    /// Duplicates are removed.
     Remove,
-    /// Optical duplicates are left out, others marked (`REMOVE_SEQUENCING_DUPLICATES`).
+    /// Optical duplicates are removed, others marked (`REMOVE_SEQUENCING_DUPLICATES`).
     RemoveOptical,
-    /// They are not looked for; FLAG stays as it is.
+    /// Duplicates are not searched; FLAG stays as it is.
     None,
 }
 
 impl DuplicatePolicy {
-    /// As on the command line.
+    /// Returns the name of the policy on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Mark => "mark",

@@ -1,4 +1,4 @@
-//! The reference and its index.
+//! The reference and its index: checks, and the verb `index`.
 
 mod fm_index;
 
@@ -11,58 +11,58 @@ use godwit_engines::aligner::minimap2::Minimap2;
 use godwit_formats::fasta;
 use godwit_model::Genome;
 
+use crate::atomic_files::write_atomically;
 use crate::call::write_gzi;
 use crate::error::PipelineError;
 use crate::observer::{Event, Observer};
-use crate::staging::write_whole;
 
-/// The contigs of a reference whose index for bwa or bwa-mem3 is there and belongs to it.
+/// Returns the contigs of a reference whose index for bwa or bwa-mem3 exists and matches it.
 ///
 /// # Errors
 /// [`PipelineError::Missing`], [`PipelineError::StaleIndex`] and [`PipelineError::Index`].
 pub fn current_index(reference: &Path, kind: IndexKind) -> Result<Genome, PipelineError> {
-    refuse_absent(reference, state_of(reference, kind)?)
+    require_current_index(reference, read_index_state(reference, kind)?)
 }
 
-/// The contigs of an index that is there.
+/// Returns the contigs of a current index.
 ///
 /// # Errors
-/// [`PipelineError::Missing`] and [`PipelineError::StaleIndex`].
-pub(crate) fn refuse_absent(reference: &Path, state: IndexState) -> Result<Genome, PipelineError> {
+/// [`PipelineError::Missing`] without an index, and [`PipelineError::StaleIndex`] if it does not match the reference.
+pub(crate) fn require_current_index(reference: &Path, state: IndexState) -> Result<Genome, PipelineError> {
     match state {
         IndexState::Current { genome } => Ok(genome),
         IndexState::Missing { files } => {
             let path = files.first().map_or(reference, PathBuf::as_path).to_owned();
             let remedy = format!("run `godwit index {}`", reference.display());
-            Err(PipelineError::Missing { what: "the index file", path, remedy })
+            Err(PipelineError::Missing { description: "the index file", path, remedy })
         }
         IndexState::Stale { reason } => Err(PipelineError::StaleIndex { reference: reference.to_owned(), reason }),
     }
 }
 
-/// Whether the reference is there.
+/// Checks that the reference exists.
 ///
 /// # Errors
-/// [`PipelineError::Missing`].
-fn must_exist(reference: &Path) -> Result<(), PipelineError> {
+/// [`PipelineError::Missing`] if it does not exist.
+fn require_file(reference: &Path) -> Result<(), PipelineError> {
     if !reference.exists() {
         let remedy = "check its path".to_owned();
-        return Err(PipelineError::Missing { what: "the reference", path: reference.to_owned(), remedy });
+        return Err(PipelineError::Missing { description: "the reference", path: reference.to_owned(), remedy });
     }
     Ok(())
 }
 
-/// Checks that bases of a reference can be read at any place, as metrics, CRAM and callers do.
+/// Checks that bases of a reference can be read at any position, as metrics, CRAM and callers do.
 ///
 /// # Errors
 /// [`PipelineError::Missing`], [`PipelineError::Fasta`].
 pub(crate) fn check_access(reference: &Path) -> Result<(), PipelineError> {
-    must_exist(reference)?;
-    fasta::check_access(reference).map_err(|source| PipelineError::Fasta { path: reference.to_owned(), source })
+    require_file(reference)?;
+    fasta::check_random_access(reference).map_err(|source| PipelineError::Fasta { path: reference.to_owned(), source })
 }
 
-fn state_of(reference: &Path, kind: IndexKind) -> Result<IndexState, PipelineError> {
-    must_exist(reference)?;
+fn read_index_state(reference: &Path, kind: IndexKind) -> Result<IndexState, PipelineError> {
+    require_file(reference)?;
     index_state(reference, kind).map_err(|source| PipelineError::Index { reference: reference.to_owned(), source })
 }
 
@@ -70,21 +70,21 @@ fn state_of(reference: &Path, kind: IndexKind) -> Result<IndexState, PipelineErr
 pub struct IndexOptions<'a> {
     /// The reference, FASTA.
     pub reference: &'a Path,
-    /// The aligner. `auto`: bwa and bwa-mem3.
+    /// The aligner. `auto`: the indexes of bwa and bwa-mem3.
     pub aligner: &'a AlignerChoice,
-    /// Options of minimap2, whose index depends on its preset.
+    /// Options of minimap2; its index depends on its preset.
     pub arguments: &'a [String],
-    /// Bytes of memory that the index of bwa-mem3 may take when it is loaded.
+    /// Maximum memory of the loaded index of bwa-mem3, bytes.
     pub memory_bytes: Option<u64>,
     /// Threads, at least 1.
     pub threads: usize,
 }
 
-/// Makes everything the aligner and other tools need beside a reference: the aligner's index, the `.fai`, and the `.gzi` of
-/// a reference that is compressed with bgzip. Returns whether anything had to be made.
+/// Writes the files that the aligner and other tools need beside a reference: the aligner's index, the `.fai`, and the
+/// `.gzi` for a reference in BGZF. Returns whether anything had to be written.
 ///
 /// # Errors
-/// [`PipelineError`]; a file has its name only when it is whole.
+/// [`PipelineError`]; only complete files are published.
 pub fn build_index(options: &IndexOptions<'_>, observer: &dyn Observer) -> Result<bool, PipelineError> {
     let reference = options.reference;
     observer.event(&Event::Stage { name: "checking the reference" });
@@ -95,13 +95,13 @@ pub fn build_index(options: &IndexOptions<'_>, observer: &dyn Observer) -> Resul
         return Err(PipelineError::Options { problem });
     }
     match options.aligner {
-        AlignerChoice::Auto | AlignerChoice::BwaMem3 | AlignerChoice::BwaMem2 => build_all(options, observer),
-        AlignerChoice::Bwa => build_own(reference, IndexKind::Bwa, observer),
+        AlignerChoice::Auto | AlignerChoice::BwaMem3 | AlignerChoice::BwaMem2 => build_bwa_indexes(options, observer),
+        AlignerChoice::Bwa => build_bundled_index(reference, IndexKind::Bwa, observer),
         AlignerChoice::Minimap2 => build_minimap2_index(reference, options.arguments, options.threads, observer),
         AlignerChoice::Template(template) => {
             let problem = format!(
                 "godwit does not know how {} makes its index; make it with its own tool beside {}",
-                template.name(),
+                template.program_name(),
                 reference.display()
             );
             Err(PipelineError::Options { problem })
@@ -109,28 +109,28 @@ pub fn build_index(options: &IndexOptions<'_>, observer: &dyn Observer) -> Resul
     }
 }
 
-/// The indexes of bwa and bwa-mem3.
-fn build_all(options: &IndexOptions<'_>, observer: &dyn Observer) -> Result<bool, PipelineError> {
+/// Builds the indexes of bwa and bwa-mem3.
+fn build_bwa_indexes(options: &IndexOptions<'_>, observer: &dyn Observer) -> Result<bool, PipelineError> {
     let reference = options.reference;
-    must_exist(reference)?;
-    let stride = options.memory_bytes.map(|bytes| fm_index::stride_within(reference, bytes)).transpose()?;
-    let bwa_built = build_own(reference, IndexKind::Bwa, observer)?;
-    let converted = fm_index::build(reference, stride, options.threads, observer)?;
+    require_file(reference)?;
+    let stride = options.memory_bytes.map(|bytes| fm_index::smallest_stride_within(reference, bytes)).transpose()?;
+    let bwa_built = build_bundled_index(reference, IndexKind::Bwa, observer)?;
+    let converted = fm_index::build_bwa_mem3_index(reference, stride, options.threads, observer)?;
     Ok(bwa_built || converted)
 }
 
-/// The index that one of godwit's programs makes.
-fn build_own(reference: &Path, kind: IndexKind, observer: &dyn Observer) -> Result<bool, PipelineError> {
-    let current = matches!(state_of(reference, kind)?, IndexState::Current { .. });
-    let fai_written = write_fai(reference)?;
+/// Builds an index with one of godwit's own programs, unless it is current.
+fn build_bundled_index(reference: &Path, kind: IndexKind, observer: &dyn Observer) -> Result<bool, PipelineError> {
+    let current = matches!(read_index_state(reference, kind)?, IndexState::Current { .. });
+    let fai_written = write_fai_and_gzi(reference)?;
     if !current {
-        make_own(reference, kind, observer)?;
+        rebuild_bundled_index(reference, kind, observer)?;
     }
     Ok(fai_written || !current)
 }
 
-/// As [`build_own`], whatever is there.
-fn make_own(reference: &Path, kind: IndexKind, observer: &dyn Observer) -> Result<(), PipelineError> {
+/// Builds an index like [`build_bundled_index`], but always.
+fn rebuild_bundled_index(reference: &Path, kind: IndexKind, observer: &dyn Observer) -> Result<(), PipelineError> {
     observer.event(&Event::Stage { name: "indexing" });
     bwa::build_index(reference, kind, None)?;
     current_index(reference, kind)?;
@@ -143,14 +143,14 @@ fn build_minimap2_index(
     threads: usize,
     observer: &dyn Observer,
 ) -> Result<bool, PipelineError> {
-    must_exist(reference)?;
-    let minimap2 = Minimap2::find(arguments)?;
+    require_file(reference)?;
+    let minimap2 = Minimap2::find_installed(arguments)?;
     let current = match minimap2.check_index(reference) {
         Ok(_) => true,
         Err(EngineError::MissingIndex { .. } | EngineError::WrongIndex { .. }) => false,
         Err(error) => return Err(error.into()),
     };
-    let fai_written = write_fai(reference)?;
+    let fai_written = write_fai_and_gzi(reference)?;
     if !current {
         observer.event(&Event::Stage { name: "indexing" });
         minimap2.build_index(reference, threads)?;
@@ -159,11 +159,11 @@ fn build_minimap2_index(
     Ok(fai_written || !current)
 }
 
-/// Writes `REF.fa.fai`, and `REF.fa.gz.gzi` for BGZF, unless they say the same already.
-fn write_fai(reference: &Path) -> Result<bool, PipelineError> {
+/// Writes `REF.fa.fai`, and `REF.fa.gz.gzi` for BGZF, unless they are current.
+fn write_fai_and_gzi(reference: &Path) -> Result<bool, PipelineError> {
     let failed = |source| PipelineError::Fasta { path: reference.to_owned(), source };
-    let blocks = fasta::block_table(reference).map_err(failed)?;
-    let contigs = fasta::index(reference).map_err(failed)?;
+    let blocks = fasta::read_block_table(reference).map_err(failed)?;
+    let contigs = fasta::build_fai(reference).map_err(failed)?;
     let gzi_written = match blocks {
         Some(blocks) => write_gzi(&blocks, &reference.with_added_extension("gzi"))?,
         None => false,
@@ -174,6 +174,6 @@ fn write_fai(reference: &Path) -> Result<bool, PipelineError> {
     if std::fs::read(&path).is_ok_and(|present| present == text) {
         return Ok(gzi_written);
     }
-    write_whole(&path, &text).map_err(PipelineError::file("write", &path))?;
+    write_atomically(&path, &text).map_err(PipelineError::file("write", &path))?;
     Ok(true)
 }

@@ -1,81 +1,84 @@
-//! `report.html`: one page about a run, with plots, that needs nothing but itself.
+//! `report.html`: a self-contained page about a job, with plots.
 //!
-//! In: the report of the run and the metrics it came with. Out: HTML with inline CSS and SVG; no script, no request to
-//! anywhere, which the page's own content security policy enforces. Everything that came from input is escaped. Only
-//! times and paths differ between runs with equal results.
+//! In: the report of the job and its metrics. Out: HTML with inline CSS and SVG, without scripts and requests, which the
+//! page's content security policy enforces. All values from inputs are escaped. Jobs with equal results have pages that
+//! differ only in times and paths.
 
 mod calling_section;
 mod figures;
 mod html;
 mod plot;
-mod tables;
+mod report_tables;
 mod workflow_page;
 
-use godwit_kernels::markdup::Metrics;
+use godwit_kernels::markdup::DuplicationMetrics;
 
+use crate::job_report::JobReport;
 use crate::key_numbers::KeyNumbers;
 use crate::reduce::Qc;
-use crate::run_report::RunReport;
-pub(crate) use calling_section::with_calling;
-use html::{escaped, grouped};
+pub(crate) use calling_section::add_calling_section;
+use html::{escape_html, format_thousands};
 pub(crate) use workflow_page::WorkflowPage;
 
 const STYLE: &str = include_str!("report_page/style.css");
 
-/// What the page is about.
+/// The data of the page.
 pub(crate) struct ReportPage<'p> {
-    /// The name of the sample, or of the file.
+    /// Name of the sample, or of the file.
     pub(crate) sample: &'p str,
-    /// The reference, where one was given.
+    /// The reference, if given.
     pub(crate) reference: Option<&'p str>,
-    /// The run.
-    pub(crate) run: &'p RunReport,
-    /// Its numbers.
-    pub(crate) numbers: &'p KeyNumbers,
+    /// The report of the job.
+    pub(crate) report: &'p JobReport,
+    /// Its key numbers.
+    pub(crate) key_numbers: &'p KeyNumbers,
     /// Its metrics.
     pub(crate) qc: &'p Qc,
-    /// What marking found.
-    pub(crate) duplication: Option<&'p Metrics>,
+    /// The metrics of duplicate marking.
+    pub(crate) duplicate_metrics: Option<&'p DuplicationMetrics>,
 }
 
 impl ReportPage<'_> {
-    /// The page.
+    /// Returns the page as HTML.
     pub(crate) fn to_html(&self) -> String {
         let mut page = String::new();
         page += &self.key_numbers();
-        page += &section("Reads", &[self.qualities(), self.gc_by_cycle(), self.gc_content(), self.mapping_qualities()]);
-        page += &section("Library", &[self.insert_sizes(), self.duplicate_sets(), self.libraries()]);
-        page += &section("Coverage", &[self.coverage(), self.contigs()]);
-        page += &section("Run", &[self.stages(), self.facts()]);
-        document(self.sample, "Sequencing report", &self.lead(), &page, &self.run.godwit)
+        page += &section_html(
+            "Reads",
+            &[self.qualities(), self.gc_by_cycle(), self.gc_content(), self.mapping_qualities()],
+        );
+        page += &section_html("Library", &[self.insert_sizes(), self.duplicate_sets(), self.libraries()]);
+        page += &section_html("Coverage", &[self.coverage(), self.contigs()]);
+        page += &section_html("Run", &[self.stages(), self.origin_table()]);
+        document_html(self.sample, "Sequencing report", &self.lead_paragraph(), &page, &self.report.godwit)
     }
 
-    fn lead(&self) -> String {
-        let numbers = self.numbers;
+    fn lead_paragraph(&self) -> String {
+        let numbers = self.key_numbers;
         let against = self.reference.map(|path| {
             let name = path.rsplit('/').next().unwrap_or(path);
-            format!(" against <b>{}</b>", escaped(name))
+            format!(" against <b>{}</b>", escape_html(name))
         });
         let coverage = numbers.mean_coverage.map(|mean| format!(", {mean:.1}× mean coverage"));
         format!(
             "{} reads, {} bases{}{}.",
-            grouped(numbers.reads),
-            grouped(numbers.bases),
+            format_thousands(numbers.reads),
+            format_thousands(numbers.bases),
             against.unwrap_or_default(),
             coverage.unwrap_or_default()
         )
     }
 
     fn key_numbers(&self) -> String {
-        let numbers = self.numbers;
+        let numbers = self.key_numbers;
         let share = |value: f64| format!("{value:.2}<small> %</small>");
         let mut cells = vec![
-            ("Reads", Some(grouped(numbers.reads))),
+            ("Reads", Some(format_thousands(numbers.reads))),
             ("Mapped", Some(share(numbers.mapped_percent))),
             ("Properly paired", numbers.properly_paired_percent.map(share)),
             ("Duplicates", numbers.duplicate_percent.map(share)),
-            ("Optical duplicate pairs", numbers.optical_duplicate_pairs.map(grouped)),
-            ("Estimated library size", numbers.estimated_library_size.map(grouped)),
+            ("Optical duplicate pairs", numbers.optical_duplicate_pairs.map(format_thousands)),
+            ("Estimated library size", numbers.estimated_library_size.map(format_thousands)),
             ("Median insert size", numbers.median_insert.map(|size| format!("{size}<small> bp</small>"))),
             ("Mismatches", numbers.mismatch_percent.map(|value| format!("{value:.3}<small> %</small>"))),
             ("Mean coverage", numbers.mean_coverage.map(|mean| format!("{mean:.2}<small> ×</small>"))),
@@ -97,7 +100,7 @@ impl ReportPage<'_> {
     }
 }
 
-fn section(title: &str, figures: &[String]) -> String {
+fn section_html(title: &str, figures: &[String]) -> String {
     let content = figures.concat();
     if content.is_empty() {
         return content;
@@ -105,9 +108,9 @@ fn section(title: &str, figures: &[String]) -> String {
     format!("<section>\n<h2>{title}</h2>\n<div class=\"figures\">\n{content}</div>\n</section>\n")
 }
 
-/// A whole page. `lead` and `content` are HTML, the others text.
-fn document(name: &str, kicker: &str, lead: &str, content: &str, version: &str) -> String {
-    let [name, kicker, version] = [name, kicker, version].map(escaped);
+/// Returns a complete page. `lead` and `content` are HTML, the others plain text.
+fn document_html(name: &str, kicker: &str, lead: &str, content: &str, version: &str) -> String {
+    let [name, kicker, version] = [name, kicker, version].map(escape_html);
     let (title, mut page) = (kicker.to_lowercase(), String::new());
     page += &format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\

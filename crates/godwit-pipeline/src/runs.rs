@@ -1,22 +1,22 @@
 //! Sorted runs of records between alignment and writing, in memory or spilled.
 //!
-//! One run per block. A run is a sequence of frames; a frame holds whole records and never crosses a partition. Frames
-//! are cut by the records alone, so that partitions split along frame borders are the same at any memory limit. In
-//! memory a frame is a stretch of the block's order; spilled it is one LZ4 block.
+//! One run per block. A run is a sequence of frames; a frame holds whole records and never crosses a partition. Only the
+//! records decide where frames end, so that partitions split along frame borders are the same at any memory limit. In memory
+//! a frame is a range of the block's order; in the spill it is one LZ4 block.
 
 mod cursor;
+mod run_table;
 mod slices;
 mod store;
-mod table;
 
 pub use cursor::Cursor;
-pub use slices::{Shares, SlicePlace, SliceStore};
+pub use run_table::{FrameLocation, RunTable};
+pub use slices::{ShardPlan, SliceLocation, SliceStore};
 pub use store::{FinishedRuns, RunStore, SortedBlock, SplitPartition};
-pub use table::{FramePlace, RunTable};
 
 use std::io;
 
-use godwit_formats::bam::RecordChunk;
+use godwit_formats::bam::RecordBuffer;
 use godwit_model::{BlockId, RawRecord, SortKey};
 
 #[cfg(test)]
@@ -26,30 +26,31 @@ mod tests;
 /// that LZ4 and system calls cost little.
 pub const FRAME_BYTES: usize = 64 << 10;
 /// Bytes before each record in a frame: its length and its index in the block.
-const ENTRY_HEADER: usize = 8;
+const ENTRY_HEADER_BYTES: usize = 8;
 
-/// Unpacks a frame into records, each of which is checked: whoever reads another process's spill does not know what it is.
+/// Decompresses a frame into records, and checks each of them: the spill may be that of another process.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidData`].
-pub fn unpack_frame(packed: &[u8], plain_bytes: u32, contigs: usize, chunk: &mut RecordChunk) -> io::Result<()> {
+/// [`io::ErrorKind::InvalidData`] for damaged or replaced frames.
+pub fn unpack_frame(packed: &[u8], plain_bytes: u32, contigs: usize, chunk: &mut RecordBuffer) -> io::Result<()> {
     let damaged = || io::Error::new(io::ErrorKind::InvalidData, "the records of the run are damaged, or begun anew");
-    // LZ4 makes 255 bytes of one at most.
+    // LZ4 expands one byte to 255 at most.
     if u64::from(plain_bytes) > 255 * packed.len() as u64 + 64 {
         return Err(damaged());
     }
     let plain = lz4_flex::block::decompress(packed, plain_bytes as usize).map_err(|_| damaged())?;
     chunk.data.clear();
-    chunk.ends.clear();
+    chunk.end_offsets.clear();
     let mut rest = &plain[..];
     while !rest.is_empty() {
         let (length, after) = rest.split_first_chunk().ok_or_else(damaged)?;
-        let record = after.get(ENTRY_HEADER - 4..).and_then(|after| after.get(..u32::from_le_bytes(*length) as usize));
+        let record =
+            after.get(ENTRY_HEADER_BYTES - 4..).and_then(|after| after.get(..u32::from_le_bytes(*length) as usize));
         let record = record.ok_or_else(damaged)?;
-        RawRecord::checked(record, contigs).map_err(|_| damaged())?;
+        RawRecord::from_bytes(record, contigs).map_err(|_| damaged())?;
         chunk.data.extend_from_slice(record);
-        chunk.ends.push(chunk.data.len());
-        rest = &rest[ENTRY_HEADER + record.len()..];
+        chunk.end_offsets.push(chunk.data.len());
+        rest = &rest[ENTRY_HEADER_BYTES + record.len()..];
     }
     Ok(())
 }
@@ -64,9 +65,9 @@ struct Run {
     bytes: RunBytes,
 }
 
-/// Where the records of a run are.
+/// The records of a run.
 enum RunBytes {
-    /// As they came, with their order: nothing is copied.
+    /// The block as it was added, with its order: nothing is copied.
     Memory(SortedBlock),
     Spilled,
 }
@@ -77,10 +78,10 @@ struct Frame {
     first_key: SortKey,
     /// Index of its first record in the order of the block.
     first_item: u32,
-    /// Offset in the spill, where it is there.
+    /// Offset in the spill, where it is spilled.
     offset: u64,
     /// Bytes in the spill.
     stored_bytes: u32,
-    /// Bytes as plain records.
+    /// Bytes when decompressed.
     plain_bytes: u32,
 }

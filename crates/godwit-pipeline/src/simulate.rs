@@ -1,13 +1,13 @@
 //! Simulated genomes and reads with a known truth, for `godwit demo`, the benchmarks and the tests.
 //!
-//! In: options, or a reference FASTA to take the place of a simulated genome. Out: a FASTA ([`write_genome`]), the variants of
-//! a diploid sample of it as VCF ([`Sample::write_vcf`]), and FASTQ files by lane with a table of where each template came
-//! from and which one it is a duplicate of ([`write_reads`]). The same options always give the same bytes: every template is a
-//! function of the seed and its own number, so nothing has to be remembered and a run needs memory for the genome only.
+//! In: options, or a reference FASTA instead of a simulated genome. Out: a FASTA ([`write_genome`]), the variants of a
+//! diploid sample as VCF ([`Sample::write_vcf`]), and FASTQ files by lane with a table of the origin of each template and of
+//! the template that it duplicates ([`write_reads`]). The same options always give the same bytes. Every template is a
+//! function of the seed and its own number, so a simulation needs memory for the genome only.
 //!
-//! It does *not* model library chemistry, GC bias or coverage; it makes the cases an aligner and a duplicate marker must get
-//! right: repeats, indels, pairs that overlap or read through into the adapter, chimeras, split reads, mates that do not
-//! align, PCR duplicates on other tiles and optical ones next door.
+//! It does *not* model library chemistry, GC bias or coverage. It produces the cases that an aligner and a duplicate marker
+//! must handle: repeats, indels, pairs that overlap or read through into the adapter, chimeras, split reads, mates that do
+//! not align, PCR duplicates on other tiles and optical duplicates nearby.
 //!
 //! ```no_run
 //! use godwit_pipeline::simulate::{GenomeOptions, ReadOptions, Sample, SampleOptions, write_genome, write_reads};
@@ -26,9 +26,9 @@ use std::io;
 use std::path::PathBuf;
 
 mod assembly;
-mod output;
+mod atomic_text_file;
 mod quality;
-mod reads;
+mod read_pairs;
 mod repeats;
 mod rng;
 mod sample;
@@ -38,14 +38,14 @@ mod tests;
 
 pub use assembly::{Assembly, AssemblyContig, ContigOptions, GenomeOptions, write_genome};
 pub use quality::QualityProfile;
-pub use reads::{ReadOptions, ReadsWritten, write_reads};
+pub use read_pairs::{ReadOptions, ReadsWritten, write_reads};
 pub use sample::{Sample, SampleOptions, Variant};
 pub use template::DuplicateKind;
 
 use godwit_formats::bgzf::BgzfError;
 use godwit_formats::fasta::FastaError;
 
-/// Why a simulation could not be made.
+/// An error of a simulation.
 #[derive(Debug, thiserror::Error)]
 pub enum SimulateError {
     /// A file could not be read.
@@ -53,7 +53,7 @@ pub enum SimulateError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: io::Error,
     },
@@ -62,44 +62,44 @@ pub enum SimulateError {
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: io::Error,
     },
-    /// A file is no clean FASTA.
+    /// A file is not valid FASTA.
     #[error(transparent)]
     NotFasta(FastaError),
-    /// A genome without a contig.
+    /// A genome without contigs.
     #[error("the genome has no contig; give at least one")]
     EmptyGenome,
-    /// A contig longer than SAM can place reads on.
+    /// A contig longer than the positions of SAM allow.
     #[error("contig {contig} is longer than 2^31 - 1 bases, which SAM cannot place reads on; split it")]
     ContigTooLong {
-        /// Its name.
+        /// Name of the contig.
         contig: String,
     },
     /// An option out of its range.
-    #[error("{option} is {given}; it must be {allowed}")]
+    #[error("{option} is {value}; it must be {allowed}")]
     Option {
         /// Name of the field.
         option: &'static str,
-        /// The value that was given.
-        given: String,
-        /// What is allowed.
+        /// The given value.
+        value: String,
+        /// The allowed values.
         allowed: &'static str,
     },
-    /// No contig is long enough for the templates asked for.
+    /// No contig is long enough for the requested templates.
     #[error(
         "found no place without N for a template of about {insert_mean} bases; use longer contigs or shorter templates"
     )]
-    NoPlace {
-        /// Mean template length asked for, bases.
+    NoPosition {
+        /// Requested mean template length, bases.
         insert_mean: u32,
     },
 }
 
 impl SimulateError {
-    /// Tells a file that cannot be read from one that says nothing sensible.
+    /// Separates a file that cannot be read from one that is not valid FASTA.
     fn fasta(error: FastaError) -> Self {
         match error {
             FastaError::Bgzf(BgzfError::Io { path, source, .. }) => Self::Read { path, source },

@@ -1,14 +1,14 @@
-//! Many samples from FASTQ to variants: the jobs of this crate one after the other, for each sample of a sheet. Samples are worked on one
-//! after the other here, or several at a time on nodes ([`SampleNodes`]).
+//! Workflows of many samples from FASTQ to variants: the jobs of this crate in sequence, for each sample of a sheet. Samples
+//! run one after the other in this process, or several at a time on hosts ([`SampleHosts`]).
 //!
-//! A sample's files lie in a directory of its own, as the jobs write them. A sample that fails does not keep the others
-//! from being done; what is done of the cohort needs all of them. Each job can be gone on with, and so can the whole.
+//! The files of a sample are in its own directory, as the jobs write them. A failed sample does not stop the others, but
+//! steps of the cohort need all samples. Each job can be resumed, and so can the whole workflow.
 
-mod fetch;
-mod nodes;
+mod remote_files;
 mod report;
-mod sheet;
-mod storage;
+mod sample_hosts;
+mod sample_sheet;
+mod storage_monitor;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,48 +17,48 @@ use std::time::{Instant, SystemTime};
 
 use godwit_engines::aligner::AlignerChoice;
 use godwit_engines::caller::CallerChoice;
-use godwit_engines::gatk::Toolkit;
-use godwit_engines::variant_filter::Resource;
-use godwit_formats::with_causes;
+use godwit_engines::gatk::GatkToolkit;
+use godwit_engines::variant_filter::TrainingResource;
+use godwit_formats::message_with_causes;
 use godwit_model::PloidyTable;
 
 use crate::align::{AlignOptions, ReadsOptions, align};
-use crate::align_and_call::{align_first, tell};
+use crate::align_and_call::{add_calling_report, align_with_calling};
+use crate::atomic_files::check_available;
 use crate::call::{
-    CallOptions, RecalibrateOptions, SLICE_RECORDS, ScannedReference, call, index_of, recalibrate, report_path,
+    CallOptions, RecalibrateOptions, SLICE_RECORDS, ScannedReference, call, find_index, recalibrate, report_path,
 };
-use crate::error::{Blame, PipelineError};
+use crate::error::{ErrorKind, PipelineError};
 use crate::filtering::{FilterOptions, filter};
+use crate::host_resources;
 use crate::job::JobOptions;
-use crate::machine;
+use crate::job_report::{JobReport, format_utc};
 use crate::observer::{ALL_SAMPLES, Event, Observer, SampleState, WorkflowStep};
 use crate::reduce::Format;
-use crate::run_report::{RunReport, utc};
 use crate::scratch::create_private_directory;
-use crate::staging::check_available;
 
-pub use fetch::{FetchReads, PRIVATE};
-pub use nodes::{JobEnd, SampleJob, SampleNodes, run_sample};
-pub use report::{SampleOutcome, StepHours, StepTime, Try, WorkflowReport};
-pub use sheet::sample_name_problem;
-use sheet::{SheetSample, read_sheet};
-pub use storage::{StorageMoment, StorageNode, WatchStorage};
+pub use remote_files::{PRIVATE_FILE_PATTERN, RemoteFiles};
+pub use report::{FailedAttempt, SampleOutcome, StepHours, StepTime, WorkflowReport};
+pub use sample_hosts::{JobExit, SampleHosts, SampleJob, run_sample};
+pub use sample_sheet::sample_name_problem;
+use sample_sheet::{SheetSample, read_sample_sheet};
+pub use storage_monitor::{StorageMonitor, StoragePoolMember, StorageSnapshot};
 
-/// Options of HaplotypeCaller for what is genotyped together later.
-const GVCF: &str = "-ERC GVCF";
+/// Options of HaplotypeCaller for GVCFs that are genotyped together later.
+const GVCF_ARGUMENTS: &str = "-ERC GVCF";
 
-/// What is done with each sample.
+/// The steps for each sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Workflow {
-    /// Aligned, then called.
+    /// Alignment, then calling.
     #[default]
     Default,
-    /// As the Broad Institute's best practices for germline short variants.
+    /// The best practices of the Broad Institute for germline short variants.
     Gatk,
 }
 
 impl Workflow {
-    /// The word for it.
+    /// Returns the name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Default => "default",
@@ -66,7 +66,7 @@ impl Workflow {
         }
     }
 
-    /// The text in what a finished sample is recognised by. Files on disk hold it: it is independent of the names of variants.
+    /// Returns the text in fingerprints of samples. Files on disk hold it: it is independent of the names of variants.
     fn fingerprint_text(self) -> &'static str {
         match self {
             Self::Default => "Default",
@@ -75,18 +75,18 @@ impl Workflow {
     }
 }
 
-/// What to run on which samples.
+/// Options of a workflow.
 #[derive(Clone, Debug)]
 pub struct WorkflowOptions {
     /// The reference, with the aligner's index beside it.
     pub reference: PathBuf,
-    /// The sheet of samples.
-    pub sheet: PathBuf,
-    /// Output directory; made where it is missing.
+    /// The sample sheet.
+    pub sample_sheet: PathBuf,
+    /// Output directory; created if it is missing.
     pub out: PathBuf,
-    /// What is done.
+    /// The steps.
     pub workflow: Workflow,
-    /// What `align` is told; its memory is that of godwit itself.
+    /// Options of `align`; their memory limit is that of godwit itself.
     pub job: JobOptions,
     /// Bases per block of the aligner.
     pub block_bases: u64,
@@ -96,69 +96,69 @@ pub struct WorkflowOptions {
     pub caller: CallerChoice,
     /// Options of that caller that change records.
     pub caller_args: String,
-    /// Copies of each contig, from which each sample's sex in the sheet chooses; the caller's own idea where `None`.
+    /// Copies of each contig, selected by the sex of each sample in the sheet; `None`: the defaults of the caller.
     pub ploidy: Option<PloidyTable>,
     /// Name or path of that table.
     pub ploidy_name: Option<String>,
     /// VCFs of known variants, for recalibration.
     pub known_sites: Vec<PathBuf>,
-    /// Known SNPs that recalibration of variants learns from.
-    pub snp_resources: Vec<Resource>,
-    /// Known indels that it learns from.
-    pub indel_resources: Vec<Resource>,
-    /// Bases of a region.
+    /// Known SNPs as training resources of variant recalibration.
+    pub snp_resources: Vec<TrainingResource>,
+    /// Known indels as training resources of variant recalibration.
+    pub indel_resources: Vec<TrainingResource>,
+    /// Size of a calling region, bases.
     pub window_bases: u32,
-    /// Memory of each caller, and of each GATK; what it usually takes where `None`.
+    /// Memory of each caller process and each GATK process, bytes; `None`: its default.
     pub caller_memory_bytes: Option<u64>,
-    /// Go on with a run that was stopped.
+    /// Resume a stopped job.
     pub resume: bool,
-    /// Who brings reads that the sheet names by addresses, and takes away what is to be stored.
-    pub fetch: Option<Arc<dyn FetchReads>>,
-    /// A directory on a server that what is written is copied to, sample by sample.
-    pub store: Option<String>,
-    /// Who looks after the storage that is read from and stored to.
-    pub storage: Option<Arc<dyn WatchStorage>>,
+    /// Downloads reads that the sheet names by address, and uploads outputs.
+    pub remote_files: Option<Arc<dyn RemoteFiles>>,
+    /// A directory on a server to which outputs are copied, sample by sample.
+    pub store_address: Option<String>,
+    /// Monitors the storage that reads come from and outputs go to.
+    pub storage_monitor: Option<Arc<dyn StorageMonitor>>,
 }
 
 /// Runs a workflow and returns its report, which is also in `OUT/run.json`, and for people in `OUT/report.html`.
 ///
 /// # Errors
-/// [`PipelineError::Samples`] where some samples failed: what could be done is done then, and the report is written.
-/// [`PipelineError`] for what keeps all samples from being done.
+/// [`PipelineError::Samples`] if some samples failed: the others are finished, and the report is written. [`PipelineError`]
+/// if the workflow as a whole cannot run.
 pub fn run_workflow(
     options: &WorkflowOptions,
-    nodes: Option<&dyn SampleNodes>,
+    nodes: Option<&dyn SampleHosts>,
     observer: &dyn Observer,
     cancelled: &Arc<AtomicBool>,
 ) -> Result<WorkflowReport, PipelineError> {
     let started = Instant::now();
-    let samples = samples_of(options)?;
-    for (sample, missing) in samples.iter().filter_map(|sample| Some((&sample.name, sample.missing.as_ref()?))) {
+    let samples = read_samples(options)?;
+    for (sample, missing) in samples.iter().filter_map(|sample| Some((&sample.name, sample.missing_file.as_ref()?))) {
         let message = format!("the sample {sample} will fail: {missing}; the other samples are run");
         observer.event(&Event::Warning { message });
     }
-    let mut run = WorkflowRun::new(options, &samples, observer, cancelled)?;
-    run.all(nodes)?;
-    run.report.finish(nodes.map(|nodes| (nodes.nodes(), nodes.each())), started.elapsed());
-    run.report.storage = options.storage.as_ref().map(|storage| storage.moments()).unwrap_or_default();
+    let mut run = WorkflowJob::new(options, &samples, observer, cancelled)?;
+    run.run_all_samples(nodes)?;
+    run.report.compute_totals(nodes.map(|nodes| (nodes.host_count(), nodes.samples_per_host())), started.elapsed());
+    run.report.storage = options.storage_monitor.as_ref().map(|storage| storage.snapshots()).unwrap_or_default();
     run.report.write(&options.out, &options.reference)?;
     let stored = run.store_cohort();
-    let WorkflowRun { report, blame, .. } = run;
-    match blame {
+    let WorkflowJob { report, first_error_kind, .. } = run;
+    match first_error_kind {
         None => stored.map(|()| report),
-        // What failed first is told last.
+        // The first failure is reported last.
         Some(_) if matches!(stored, Err(PipelineError::Interrupted)) => Err(PipelineError::Interrupted),
-        Some(blame) => Err(PipelineError::Samples { failed: report.failures(), of: samples.len(), blame }),
+        Some(kind) => Err(PipelineError::Samples { failed: report.failures(), total: samples.len(), kind }),
     }
 }
 
-/// The samples, where they and the options are such that they can be begun with.
-fn samples_of(options: &WorkflowOptions) -> Result<Vec<SheetSample>, PipelineError> {
-    let samples = read_sheet(&options.sheet, options.ploidy.as_ref(), &options.reference)?;
-    fetch::check_addresses(options, &samples)?;
-    check(options)?;
+/// Reads the sample sheet and checks the options and the output directory.
+fn read_samples(options: &WorkflowOptions) -> Result<Vec<SheetSample>, PipelineError> {
+    let samples = read_sample_sheet(&options.sample_sheet, options.ploidy.as_ref(), &options.reference)?;
+    remote_files::check_addresses(options, &samples)?;
+    check_options(options)?;
     create_private_directory(&options.out).map_err(PipelineError::file("create", &options.out))?;
-    machine::check_writable(&options.out).map_err(PipelineError::file("create files in", &options.out))?;
+    host_resources::check_writable(&options.out).map_err(PipelineError::file("create files in", &options.out))?;
     for name in ["run.json", "report.html"] {
         let path = options.out.join(name);
         check_available(&path).map_err(PipelineError::file("write", &path))?;
@@ -166,13 +166,13 @@ fn samples_of(options: &WorkflowOptions) -> Result<Vec<SheetSample>, PipelineErr
     Ok(samples)
 }
 
-/// A failure and its causes, in one line.
-fn in_one_line(error: &PipelineError) -> String {
-    with_causes(error).replace('\n', " | ")
+/// Returns an error and its causes in one line.
+fn one_line_message(error: &PipelineError) -> String {
+    message_with_causes(error).replace('\n', " | ")
 }
 
-/// What can be known to go wrong for every sample.
-fn check(options: &WorkflowOptions) -> Result<(), PipelineError> {
+/// Checks the options for errors that every sample would have.
+fn check_options(options: &WorkflowOptions) -> Result<(), PipelineError> {
     let refused = |problem: &str| Err(PipelineError::Options { problem: problem.to_owned() });
     match options.workflow {
         Workflow::Default if !options.known_sites.is_empty() => {
@@ -181,7 +181,7 @@ fn check(options: &WorkflowOptions) -> Result<(), PipelineError> {
         Workflow::Default if !(options.snp_resources.is_empty() && options.indel_resources.is_empty()) => {
             return refused("resources are for variant recalibration, which is part of --workflow gatk");
         }
-        Workflow::Default => drop(options.caller.find(&options.caller_args)?),
+        Workflow::Default => drop(options.caller.find_caller(&options.caller_args)?),
         Workflow::Gatk if !matches!(options.caller, CallerChoice::Bcftools | CallerChoice::Gatk) => {
             return refused("--workflow gatk calls by HaplotypeCaller; --caller is for --workflow default");
         }
@@ -190,10 +190,10 @@ fn check(options: &WorkflowOptions) -> Result<(), PipelineError> {
                 "--workflow gatk has its own options of HaplotypeCaller; --caller-args is for --workflow default",
             );
         }
-        Workflow::Gatk => drop(Toolkit::find()?),
+        Workflow::Gatk => drop(GatkToolkit::find_installed()?),
     }
     let mut names = [("--reference", &options.reference), ("--out", &options.out)].into_iter();
-    if let Some((option, path)) = names.find(|(_, path)| fetch::is_address(path)) {
+    if let Some((option, path)) = names.find(|(_, path)| remote_files::is_address(path)) {
         let (path, copy) = (path.display(), "godwit copy");
         let problem = match option {
             "--out" => {
@@ -205,36 +205,36 @@ fn check(options: &WorkflowOptions) -> Result<(), PipelineError> {
     }
     let resources = options.snp_resources.iter().chain(&options.indel_resources).map(|resource| &resource.path);
     for variants in options.known_sites.iter().chain(resources) {
-        index_of(variants, &["tbi", "csi", "idx"], "tabix -p vcf")?;
+        find_index(variants, &["tbi", "csi", "idx"], "tabix -p vcf")?;
     }
     if !options.reference.is_file() {
         let (path, remedy) = (options.reference.clone(), "check its path".to_owned());
-        return Err(PipelineError::Missing { what: "the reference", path, remedy });
+        return Err(PipelineError::Missing { description: "the reference", path, remedy });
     }
     Ok(())
 }
 
-/// A run under way.
-struct WorkflowRun<'w> {
+/// A running workflow.
+struct WorkflowJob<'w> {
     options: &'w WorkflowOptions,
-    scanned: Arc<ScannedReference>,
+    scanned_reference: Arc<ScannedReference>,
     samples: &'w [SheetSample],
     observer: &'w dyn Observer,
     cancelled: &'w Arc<AtomicBool>,
     report: WorkflowReport,
-    /// Of the first failure.
-    blame: Option<Blame>,
+    /// The kind of the first failure.
+    first_error_kind: Option<ErrorKind>,
 }
 
-/// What a job says of itself.
-struct JobDone {
+/// The result of a step.
+struct StepSummary {
     records: u64,
     already_complete: bool,
-    /// Files that it read and wrote, the reference apart.
+    /// Files that it read and wrote, without the reference.
     files: Vec<PathBuf>,
 }
 
-impl<'w> WorkflowRun<'w> {
+impl<'w> WorkflowJob<'w> {
     fn new(
         options: &'w WorkflowOptions,
         samples: &'w [SheetSample],
@@ -245,134 +245,135 @@ impl<'w> WorkflowRun<'w> {
             godwit: env!("CARGO_PKG_VERSION").into(),
             verb: "run",
             command: options.job.command.clone(),
-            started: utc(SystemTime::now()),
+            started_at: format_utc(SystemTime::now()),
             workflow: options.workflow.name(),
             threads: options.job.threads,
             ..WorkflowReport::default()
         };
-        // Once for all steps of all samples.
-        let scanned = Arc::new(ScannedReference::scan(&options.reference)?);
+        // Scanned once for all steps of all samples.
+        let scanned_reference = Arc::new(ScannedReference::scan(&options.reference)?);
         if options.workflow == Workflow::Default {
-            scanned.check_for(&options.reference, &*options.caller.find(&options.caller_args)?)?;
+            scanned_reference
+                .check_caller_support(&options.reference, &*options.caller.find_caller(&options.caller_args)?)?;
         }
-        Ok(Self { options, scanned, samples, observer, cancelled, report, blame: None })
+        Ok(Self { options, scanned_reference, samples, observer, cancelled, report, first_error_kind: None })
     }
 
-    fn all(&mut self, nodes: Option<&dyn SampleNodes>) -> Result<(), PipelineError> {
+    fn run_all_samples(&mut self, nodes: Option<&dyn SampleHosts>) -> Result<(), PipelineError> {
         if let Some(nodes) = nodes {
-            self.samples_on(nodes)?;
+            self.run_on_hosts(nodes)?;
         }
         let here = if nodes.is_none() { self.samples } else { &[] };
         for sample in here {
-            let mut outcome = SampleOutcome::of(sample);
-            let done = self.sample_fetched(sample, &mut outcome);
-            outcome.error = self.failed((&sample.name, &sample.name), done)?;
+            let mut outcome = SampleOutcome::new(sample);
+            let done = self.run_sample(sample, &mut outcome);
+            outcome.error = self.record_failure((&sample.name, &sample.name), done)?;
             if outcome.error.is_none() {
-                self.tell(&sample.name, SampleState::Done, None);
+                self.report_sample_state(&sample.name, SampleState::Done, None);
             }
             self.report.samples.push(outcome);
         }
         if self.options.workflow == Workflow::Gatk {
             if self.options.known_sites.is_empty() {
-                self.leave_out("base quality recalibration is left out: no --known-sites were given");
+                self.record_skipped_step("base quality recalibration is left out: no --known-sites were given");
             }
-            if self.blame.is_some() {
-                self.leave_out("joint genotyping is left out: it needs every sample");
+            if self.first_error_kind.is_some() {
+                self.record_skipped_step("joint genotyping is left out: it needs every sample");
                 return Ok(());
             }
             let mut steps = Vec::new();
             let mut filters = None;
-            let done = self.cohort(&mut steps, &mut filters);
-            self.report.filters = filters;
+            let done = self.run_cohort_steps(&mut steps, &mut filters);
+            self.report.filter_method = filters;
             self.report.cohort = steps;
-            self.report.cohort_error = self.failed((ALL_SAMPLES, "the cohort"), done)?;
+            self.report.cohort_error = self.record_failure((ALL_SAMPLES, "the cohort"), done)?;
             if self.report.cohort_error.is_none() {
-                self.tell(ALL_SAMPLES, SampleState::Done, None);
+                self.report_sample_state(ALL_SAMPLES, SampleState::Done, None);
             }
         }
         Ok(())
     }
 
-    /// The message of a failure, which is told and does not end the run; one that does, as an interruption, is returned. `words`: what
-    /// the message calls the sample.
-    fn failed(
+    /// Reports a failure and returns its message; `words` names the sample in it. An error that ends the workflow, as an
+    /// interruption, is returned as error.
+    fn record_failure(
         &mut self,
         (sample, words): (&str, &str),
         done: Result<(), PipelineError>,
     ) -> Result<Option<String>, PipelineError> {
         let Err(error) = done else { return Ok(None) };
-        if matches!(error.blame(), Blame::Interrupted | Blame::Bug) {
+        if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::Bug) {
             return Err(error);
         }
-        let message = in_one_line(&error);
+        let message = one_line_message(&error);
         self.observer.event(&Event::Warning { message: format!("{words} failed: {message}") });
-        self.tell(sample, SampleState::Failed, None);
-        self.blame.get_or_insert(error.blame());
+        self.report_sample_state(sample, SampleState::Failed, None);
+        self.first_error_kind.get_or_insert(error.kind());
         Ok(Some(message))
     }
 
-    fn leave_out(&mut self, message: &str) {
+    fn record_skipped_step(&mut self, message: &str) {
         self.observer.event(&Event::Warning { message: message.to_owned() });
-        self.report.left_out.push(message.to_owned());
+        self.report.skipped_steps.push(message.to_owned());
     }
 
-    /// Does one step, timed. `report`: where the job's own report lies, which tells how long it took where it was done before.
-    fn step(
+    /// Runs and times a step. `report`: the job's own report, which holds the time if an earlier process finished the job.
+    fn run_step(
         &self,
         of: &str,
         step: WorkflowStep,
         report: &Path,
         steps: &mut Vec<StepTime>,
-        job: impl FnOnce() -> Result<JobDone, PipelineError>,
+        job: impl FnOnce() -> Result<StepSummary, PipelineError>,
     ) -> Result<(), PipelineError> {
         self.observer.event(&Event::Step { sample: of.to_owned(), step });
         let started = Instant::now();
-        let JobDone { records, already_complete, files } = job()?;
+        let StepSummary { records, already_complete, files } = job()?;
         let seconds = match already_complete {
-            true => report::seconds_in(report).unwrap_or(0.0),
-            false => crate::observer::seconds(started.elapsed()),
+            true => report::read_seconds(report).unwrap_or(0.0),
+            false => crate::observer::rounded_seconds(started.elapsed()),
         };
-        // Pipes have no size, and what was removed since has none either.
+        // Pipes and removed files have no size.
         let file_bytes = files.iter().filter_map(|file| file.metadata().ok()).map(|file| file.len()).sum();
-        let done = StepTime { step, seconds, records, file_bytes, done_before: already_complete };
-        self.tell_step(of, &done);
+        let done = StepTime { step, seconds, records, file_bytes, is_resumed: already_complete };
+        self.report_step(of, &done);
         steps.push(done);
         Ok(())
     }
 
-    fn tell_step(&self, of: &str, done: &StepTime) {
+    fn report_step(&self, of: &str, done: &StepTime) {
         self.observer.event(&Event::StepDone { sample: of.to_owned(), step: done.step, seconds: done.seconds });
     }
 
-    fn directory(&self, sample: &SheetSample) -> PathBuf {
+    fn sample_directory(&self, sample: &SheetSample) -> PathBuf {
         self.options.out.join(&sample.name)
     }
 
-    fn sample(&self, sample: &SheetSample, steps: &mut Vec<StepTime>) -> Result<(), PipelineError> {
-        let (options, name, directory) = (self.options, &sample.name, self.directory(sample));
+    fn run_sample_steps(&self, sample: &SheetSample, steps: &mut Vec<StepTime>) -> Result<(), PipelineError> {
+        let (options, name, directory) = (self.options, &sample.name, self.sample_directory(sample));
         let (align_report, align_options) = (directory.join("run.json"), self.align_options(sample));
         if options.known_sites.is_empty() {
-            return self.align_and_call(sample, (&align_options, self.aligned_files(sample)), steps);
+            return self.align_and_call(sample, (&align_options, self.alignment_files(sample)), steps);
         }
-        self.step(name, WorkflowStep::Align, &align_report, steps, || {
+        self.run_step(name, WorkflowStep::Align, &align_report, steps, || {
             let report = align(&align_options, None, self.observer, self.cancelled)?;
-            let files = self.aligned_files(sample);
-            Ok(JobDone { records: report.records, already_complete: report.already_complete, files })
+            let files = self.alignment_files(sample);
+            Ok(StepSummary { records: report.records, already_complete: report.already_complete, files })
         })?;
         let out = directory.join(format!("{name}.recal.bam"));
-        let aligned = self.aligned(sample);
+        let aligned = self.bam_path(sample);
         let recalibration = self.recalibrate_options(aligned.clone(), out.clone());
-        self.step(name, WorkflowStep::Recalibrate, &report_path(&out), steps, || {
+        self.run_step(name, WorkflowStep::Recalibrate, &report_path(&out), steps, || {
             let report = recalibrate(&recalibration, self.observer, self.cancelled)?;
-            // It is read twice: to learn from and to change.
+            // The BAM is read twice: to count qualities, and to change them.
             let files = vec![aligned.clone(), aligned, out.clone()];
-            Ok(JobDone { records: report.records, already_complete: report.already_complete, files })
+            Ok(StepSummary { records: report.records, already_complete: report.already_complete, files })
         })?;
-        let calling = self.call_options(vec![out], (CallerChoice::Gatk, GVCF), &self.gvcf(sample));
-        self.call(name, WorkflowStep::Call, &self.with_ploidy(calling, sample), steps)
+        let calling = self.call_options(vec![out], (CallerChoice::Gatk, GVCF_ARGUMENTS), &self.gvcf_path(sample));
+        self.run_call_step(name, WorkflowStep::Call, &self.with_ploidy(calling, sample), steps)
     }
 
-    /// Aligns a sample, and calls from what is aligned.
+    /// Aligns a sample, and calls its variants.
     fn align_and_call(
         &self,
         sample: &SheetSample,
@@ -382,47 +383,47 @@ impl<'w> WorkflowRun<'w> {
         let (options, of) = (self.options, &*sample.name);
         let caller = match options.workflow {
             Workflow::Default => (options.caller.clone(), &*options.caller_args),
-            Workflow::Gatk => (CallerChoice::Gatk, GVCF),
+            Workflow::Gatk => (CallerChoice::Gatk, GVCF_ARGUMENTS),
         };
-        // What is read and written is known to the alignment.
+        // The alignment sets the paths of reads and output.
         let calling = self.with_ploidy(self.call_options(Vec::new(), caller, Path::new("")), sample);
         let mut rest = None;
-        self.step(of, WorkflowStep::Align, &align.out.join("run.json"), steps, || {
-            let aligned = align_first(align, &calling, None, self.observer, self.cancelled)?;
-            rest = Some(aligned.rest);
-            let RunReport { records, already_complete, .. } = aligned.report;
-            Ok(JobDone { records, already_complete, files })
+        self.run_step(of, WorkflowStep::Align, &align.out.join("run.json"), steps, || {
+            let aligned = align_with_calling(align, &calling, None, self.observer, self.cancelled)?;
+            rest = Some(aligned.remaining_calling);
+            let JobReport { records, already_complete, .. } = aligned.report;
+            Ok(StepSummary { records, already_complete, files })
         })?;
         let Some(rest) = rest else { return Ok(()) };
-        self.step(of, WorkflowStep::Call, &report_path(rest.out()), steps, || {
+        self.run_step(of, WorkflowStep::Call, &report_path(rest.vcf_path()), steps, || {
             let report = rest.call(None, self.observer, self.cancelled)?;
-            tell(&align.out, rest.out())?;
-            let files = vec![self.aligned(sample), rest.out().to_owned()];
-            Ok(JobDone { records: report.records, already_complete: report.already_complete, files })
+            add_calling_report(&align.out, rest.vcf_path())?;
+            let files = vec![self.bam_path(sample), rest.vcf_path().to_owned()];
+            Ok(StepSummary { records: report.records, already_complete: report.already_complete, files })
         })
     }
 
-    fn aligned(&self, sample: &SheetSample) -> PathBuf {
-        self.directory(sample).join(format!("{}.bam", sample.name))
+    fn bam_path(&self, sample: &SheetSample) -> PathBuf {
+        self.sample_directory(sample).join(format!("{}.bam", sample.name))
     }
 
-    /// What aligning a sample reads and writes.
-    fn aligned_files(&self, sample: &SheetSample) -> Vec<PathBuf> {
+    /// Returns the files that the alignment of a sample reads and writes.
+    fn alignment_files(&self, sample: &SheetSample) -> Vec<PathBuf> {
         let reads = sample.lanes.iter().flat_map(|lane| lane.files.iter().cloned());
-        reads.chain([self.aligned(sample)]).collect()
+        reads.chain([self.bam_path(sample)]).collect()
     }
 
-    fn gvcf(&self, sample: &SheetSample) -> PathBuf {
-        self.directory(sample).join(format!("{}.g.vcf.gz", sample.name))
+    fn gvcf_path(&self, sample: &SheetSample) -> PathBuf {
+        self.sample_directory(sample).join(format!("{}.g.vcf.gz", sample.name))
     }
 
-    fn cohort(&self, steps: &mut Vec<StepTime>, filters: &mut Option<String>) -> Result<(), PipelineError> {
+    fn run_cohort_steps(&self, steps: &mut Vec<StepTime>, filters: &mut Option<String>) -> Result<(), PipelineError> {
         let options = self.options;
         let joint = options.out.join("joint.vcf.gz");
-        let gvcfs = self.samples.iter().map(|sample| self.gvcf(sample)).collect();
-        // How many copies each sample has, its GVCF says.
+        let gvcfs = self.samples.iter().map(|sample| self.gvcf_path(sample)).collect();
+        // The GVCF of each sample defines its ploidy.
         let genotyping = self.call_options(gvcfs, (CallerChoice::GatkJoint, ""), &joint);
-        self.call(ALL_SAMPLES, WorkflowStep::Genotype, &genotyping, steps)?;
+        self.run_call_step(ALL_SAMPLES, WorkflowStep::Genotype, &genotyping, steps)?;
         let out = options.out.join("joint.filtered.vcf.gz");
         let filtering = FilterOptions {
             reference: options.reference.clone(),
@@ -433,27 +434,27 @@ impl<'w> WorkflowRun<'w> {
             gatk_memory_bytes: options.caller_memory_bytes,
             resume: options.resume,
             command: options.job.command.clone(),
-            scanned: Some(self.scanned.clone()),
+            scanned_reference: Some(self.scanned_reference.clone()),
         };
-        self.step(ALL_SAMPLES, WorkflowStep::Filter, &report_path(&filtering.out), steps, || {
+        self.run_step(ALL_SAMPLES, WorkflowStep::Filter, &report_path(&filtering.out), steps, || {
             let report = filter(&filtering, self.observer, self.cancelled)?;
-            *filters = Some(report.how);
+            *filters = Some(report.method);
             let files = vec![filtering.variants.clone(), filtering.out.clone()];
-            Ok(JobDone { records: report.records, already_complete: report.already_complete, files })
+            Ok(StepSummary { records: report.records, already_complete: report.already_complete, files })
         })
     }
 
-    fn call(
+    fn run_call_step(
         &self,
         of: &str,
         step: WorkflowStep,
         options: &CallOptions,
         steps: &mut Vec<StepTime>,
     ) -> Result<(), PipelineError> {
-        self.step(of, step, &report_path(&options.out), steps, || {
+        self.run_step(of, step, &report_path(&options.out), steps, || {
             let report = call(options, None, self.observer, self.cancelled)?;
             let files = options.reads.iter().chain([&options.out]).cloned().collect();
-            Ok(JobDone { records: report.records, already_complete: report.already_complete, files })
+            Ok(StepSummary { records: report.records, already_complete: report.already_complete, files })
         })
     }
 
@@ -464,12 +465,12 @@ impl<'w> WorkflowRun<'w> {
             caller_args: args.to_owned(),
             caller_memory_bytes: *caller_memory_bytes,
             resume: *resume,
-            scanned: Some(self.scanned.clone()),
-            ..CallOptions::after(job, reference, reads, out, *window_bases)
+            scanned_reference: Some(self.scanned_reference.clone()),
+            ..CallOptions::from_job(job, reference, reads, out, *window_bases)
         }
     }
 
-    /// The same for one sample, with as many copies of each contig as it has.
+    /// Adds the ploidy table and the sex of a sample.
     fn with_ploidy(&self, calling: CallOptions, sample: &SheetSample) -> CallOptions {
         let WorkflowOptions { ploidy, ploidy_name, .. } = self.options;
         CallOptions { ploidy: ploidy.clone(), ploidy_name: ploidy_name.clone(), sex: sample.sex.clone(), ..calling }
@@ -483,7 +484,7 @@ impl<'w> WorkflowRun<'w> {
             reads: ReadsOptions::default(),
             read_groups: sample.lanes.iter().map(|lane| lane.read_group.clone()).collect(),
             sample: sample.name.clone(),
-            out: self.directory(sample),
+            out: self.sample_directory(sample),
             formats: vec![Format::Bam],
             job: options.job.clone(),
             block_bases: options.block_bases,
@@ -507,9 +508,9 @@ impl<'w> WorkflowRun<'w> {
             gatk_memory_bytes: options.caller_memory_bytes,
             temp: options.job.temp.clone(),
             resume: options.resume,
-            program: options.job.program.clone(),
+            godwit_program: options.job.godwit_program.clone(),
             command: options.job.command.clone(),
-            scanned: Some(self.scanned.clone()),
+            scanned_reference: Some(self.scanned_reference.clone()),
         }
     }
 }

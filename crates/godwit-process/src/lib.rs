@@ -1,18 +1,18 @@
-//! Processes that this one starts: they end with it, however it ends; they are signalled with all they have started; and it is seen
-//! that they ended before anybody takes note of it, so that no number is another process's by then.
+//! Child processes. They end with this process, however it ends. They are signalled together with their own children. Their
+//! exit can be observed before they are waited for, so that their ids are not reused by then.
 //!
-//! Flows in: commands that are about to be started, and the numbers of children. Flows out: signals, and whether a child has ended.
-//! When a signal stops the process, all its descendants are ended and its temporary files and directories are removed.
-//! What a child is for, its pipes, and how long it may take is its owner's business: `godwit-engines` for the programs of a run,
-//! `godwit-fleet` for the nodes of one.
+//! Input: commands before their start, and ids of children. Output: signals, and whether a child has exited. If a signal
+//! stops the process, all its descendants are terminated and its temporary files and directories are removed.
+//! The purpose of a child, its pipes and its timeouts belong to its owner: `godwit-engines` for the programs of a job,
+//! `godwit-fleet` for the workers of a cluster run.
 
+mod child_processes;
 mod descendants;
-mod system;
-mod temporary;
+mod temporary_paths;
 
-pub use descendants::end_descendants;
-pub use system::{Signal, await_exit, die_with_parent, has_ended, signal_group};
-pub use temporary::{
-    ResumablePaths, Temporary, TemporaryPath, close_temporary_paths, discard_resumable_work, record_resumable_work,
-    remove_temporary_paths, resumable_work,
+pub use child_processes::{Signal, has_exited, set_parent_death_signal, signal_group, wait_for_exit};
+pub use descendants::terminate_descendants;
+pub use temporary_paths::{
+    ResumablePaths, TemporaryItem, TemporaryPath, discard_resumable_work, remove_and_block_temporary_paths,
+    remove_temporary_paths, resume_instruction, set_resume_instruction,
 };

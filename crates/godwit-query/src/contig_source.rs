@@ -1,4 +1,4 @@
-//! The datasets that the values of a column come from, so that a region string is read by the contigs that they have.
+//! The datasets that the values of a column come from; their contigs decide how a region string is parsed.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use godwit_flight::Dataset;
 
-use crate::interval_functions::table_of_pair;
-use crate::table::dataset_of;
+use crate::dataset_table::dataset_of_table;
+use crate::interval_functions::source_table_of_column;
 
-/// The datasets of a column of contigs.
+/// The datasets that a column of contigs is read from.
 #[derive(Debug, Default)]
 pub(crate) struct ContigSource {
     datasets: Vec<Arc<dyn Dataset>>,
@@ -19,18 +19,18 @@ pub(crate) struct ContigSource {
 }
 
 impl ContigSource {
-    /// The datasets from which a plan takes a column that its expressions name.
-    pub(crate) fn of_input(plan: &LogicalPlan, column: &Column) -> Self {
+    /// Finds the datasets from which a plan takes a column that its expressions name.
+    pub(crate) fn from_plan(plan: &LogicalPlan, column: &Column) -> Self {
         let mut source = Self::default();
         match plan {
             // The conditions of a scan are about its own columns.
-            LogicalPlan::TableScan(_) => source.follow(plan, column),
-            _ => source.follow_inputs(plan, column),
+            LogicalPlan::TableScan(_) => source.follow_column(plan, column),
+            _ => source.follow_column_into_inputs(plan, column),
         }
         source
     }
 
-    /// Returns whether a contig of that name exists; `None` if that is not known.
+    /// Reports whether a contig of that name exists; `None` if that is not known.
     pub(crate) fn has_contig(&self, name: &str) -> Option<bool> {
         let known: Vec<Option<bool>> = self.datasets.iter().map(|dataset| dataset.has_contig(name)).collect();
         match known.contains(&Some(true)) {
@@ -40,22 +40,22 @@ impl ContigSource {
         }
     }
 
-    fn follow_inputs(&mut self, plan: &LogicalPlan, column: &Column) {
+    fn follow_column_into_inputs(&mut self, plan: &LogicalPlan, column: &Column) {
         match plan.inputs().into_iter().find(|input| input.schema().has_column(column)) {
-            Some(input) => self.follow(input, column),
+            Some(input) => self.follow_column(input, column),
             None => self.is_partial = true,
         }
     }
 
     /// Follows a column of a plan's output to the tables.
-    fn follow(&mut self, plan: &LogicalPlan, column: &Column) {
+    fn follow_column(&mut self, plan: &LogicalPlan, column: &Column) {
         let at = plan.schema().maybe_index_of_column(column);
         let input_column = |input: &LogicalPlan| Some(Column::from(input.schema().qualified_field(at?)));
         match plan {
             LogicalPlan::TableScan(scan) => {
                 let table = source_as_provider(&scan.source).ok();
-                let table = table.map(|table| table_of_pair(&table, &column.name).unwrap_or(table));
-                match table.as_deref().and_then(dataset_of) {
+                let table = table.map(|table| source_table_of_column(&table, &column.name).unwrap_or(table));
+                match table.as_deref().and_then(dataset_of_table) {
                     Some(dataset) => self.datasets.push(dataset.clone()),
                     None => self.is_partial = true,
                 }
@@ -63,18 +63,18 @@ impl ContigSource {
             LogicalPlan::SubqueryAlias(_) | LogicalPlan::Union(_) => {
                 for input in plan.inputs() {
                     match input_column(input) {
-                        Some(column) => self.follow(input, &column),
+                        Some(column) => self.follow_column(input, &column),
                         None => self.is_partial = true,
                     }
                 }
             }
             LogicalPlan::Projection(projection) => {
                 match at.and_then(|at| projection.expr.get(at)).map(|expr| expr.clone().unalias_nested().data) {
-                    Some(Expr::Column(column)) => self.follow(&projection.input, &column),
+                    Some(Expr::Column(column)) => self.follow_column(&projection.input, &column),
                     _ => self.is_partial = true,
                 }
             }
-            _ => self.follow_inputs(plan, column),
+            _ => self.follow_column_into_inputs(plan, column),
         }
     }
 }

@@ -1,9 +1,9 @@
-//! `coverage('x.bam')` and `coverage('x.bam', 'chr20:1-1000')`: how many reads cover each base, in stretches of one depth.
+//! `coverage('x.bam')` and `coverage('x.bam', 'chr20:1-1000')`: depth of coverage, as intervals of equal depth.
 //!
-//! What counts is what counts for `samtools depth` (1.16): reads that are not unmapped, secondary, duplicates or of bad quality,
-//! and of those the bases that are aligned to one of the reference (M, =, X). Bases without reads are left out. Flows in: reads
-//! in their order. Flows out: rows `[position, end_position)`, each apart from the next or of another depth. Memory goes by
-//! how far the reads reach that cover one base.
+//! Counts as `samtools depth` (1.16) does: reads that are not unmapped, secondary, duplicates or QC failures, and of those
+//! the bases aligned to a reference base (M, =, X). Bases without reads are left out. Flows in: reads sorted by position.
+//! Flows out: rows `[position, end_position)`, each apart from the next or of another depth. Memory grows with the extent
+//! of the reads that cover one base.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -15,65 +15,71 @@ use datafusion::arrow::error::ArrowError;
 use datafusion::catalog::{TableFunctionArgs, TableFunctionImpl, TableProvider};
 use datafusion::common::{Result, plan_err};
 use datafusion::error::DataFusionError;
-use godwit_flight::{BatchReader, Dataset, DatasetError, Kind, Part, Scan};
+use godwit_flight::{BatchReader, Dataset, DatasetError, DatasetKind, Scan, ScanPart};
 use godwit_model::{Region, flags};
 
-use crate::table::{Tables, provider};
-use crate::table_functions::{external, literal_text};
+use crate::dataset_table::{TableCatalog, table_provider};
+use crate::table_functions::{literal_text, to_datafusion_error};
 
-/// The function.
-pub(crate) const NAME: &str = "coverage";
-/// What is read of reads.
-const COLUMNS: [&str; 4] = ["flags", "contig", "position", "cigar"];
+/// Name of the table function.
+pub(crate) const FUNCTION_NAME: &str = "coverage";
+/// Columns of reads that the depth is computed from.
+const READ_COLUMNS: [&str; 4] = ["flags", "contig", "position", "cigar"];
 /// Reads that do not count (samtools 1.16, `depth --help`, "-G").
-const LEFT_OUT: u16 = flags::UNMAPPED | flags::SECONDARY | flags::QC_FAIL | flags::DUPLICATE;
-/// Rows of a batch.
+const EXCLUDED_FLAGS: u16 = flags::UNMAPPED | flags::SECONDARY | flags::QC_FAIL | flags::DUPLICATE;
+/// Rows of an output batch.
 const BATCH_ROWS: usize = 8192;
 
-/// The function that gives a table.
+/// The table function `coverage`.
 #[derive(Debug)]
-pub(crate) struct CoverageOf {
-    pub(crate) tables: Tables,
+pub(crate) struct CoverageFunction {
+    pub(crate) tables: TableCatalog,
 }
 
-impl TableFunctionImpl for CoverageOf {
+impl TableFunctionImpl for CoverageFunction {
     fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
         let texts: Option<Vec<&str>> = args.exprs().iter().map(literal_text).collect();
         let (name, region) = match texts.as_deref() {
             Some([name]) => (*name, None),
             Some([name, region]) => (*name, Some(*region)),
-            _ => return plan_err!("{NAME}() takes the name of a table of reads, and a region, each in single quotes"),
+            _ => {
+                return plan_err!(
+                    "{FUNCTION_NAME}() takes the name of a table of reads, and a region, each in single quotes"
+                );
+            }
         };
-        let (name, reads) = self.tables.find(name).map_err(external)?;
-        if reads.kind() != Kind::Reads {
+        let (name, reads) = self.tables.find_dataset(name).map_err(to_datafusion_error)?;
+        if reads.kind() != DatasetKind::Reads {
             return plan_err!("{name} holds no reads, so nothing is covered");
         }
         if reads.sorted_by().is_empty() {
-            return plan_err!("{name} is not sorted by place, as {NAME}() needs it; sort it, as with `samtools sort`");
+            return plan_err!(
+                "{name} is not sorted by place, as {FUNCTION_NAME}() needs it; sort it, as with `samtools sort`"
+            );
         }
         let region = region.map(|text| Region::parse(text, |contig| reads.has_contig(contig))).transpose();
         let region = region.map_err(|error| DataFusionError::Plan(format!("{name}: {error}")))?;
-        let coverage = Coverage::new(&name, reads, region).map_err(external)?;
-        provider(&format!("{NAME}({name})"), Arc::new(coverage))
+        let coverage = CoverageDataset::new(&name, reads, region).map_err(to_datafusion_error)?;
+        table_provider(&format!("{FUNCTION_NAME}({name})"), Arc::new(coverage))
     }
 }
 
-/// Depths as a dataset.
+/// Depths of coverage as a dataset.
 #[derive(Debug)]
-struct Coverage {
+struct CoverageDataset {
     name: String,
     reads: Arc<dyn Dataset>,
-    /// Indices of [`COLUMNS`].
+    /// Indices of [`READ_COLUMNS`].
     columns: Vec<usize>,
     region: Option<Region>,
     schema: SchemaRef,
 }
 
-impl Coverage {
+impl CoverageDataset {
     fn new(name: &str, reads: Arc<dyn Dataset>, region: Option<Region>) -> Result<Self, DatasetError> {
         let of_reads = reads.schema();
         let index = |column: &str| of_reads.index_of(column).map_err(|error| DatasetError::Data(error.into()));
-        let mut columns = COLUMNS.into_iter().map(index).collect::<Result<Vec<usize>, _>>()?;
+        let mut columns = READ_COLUMNS.into_iter().map(index).collect::<Result<Vec<usize>, _>>()?;
         columns.sort_unstable();
         let field = |name: &str, data_type| Field::new(name, data_type, false);
         let schema = Schema::new(vec![
@@ -85,9 +91,9 @@ impl Coverage {
         Ok(Self { name: name.to_owned(), reads, columns, region, schema: Arc::new(schema) })
     }
 
-    /// The reads that are looked at. A stretch of one depth may reach beyond a region that is asked for, so conditions choose whole
-    /// contigs only.
-    fn scan_of_reads(&self, scan: &Scan) -> Scan {
+    /// Returns the scan of the reads. An interval of equal depth may reach beyond a requested region, so conditions only
+    /// choose whole contigs.
+    fn reads_scan(&self, scan: &Scan) -> Scan {
         let whole = |region: &Region| Region { contig: region.contig.clone(), start: 0, end: Region::OPEN_END };
         let regions = match (&self.region, &scan.regions) {
             (Some(region), _) => Some(vec![region.clone()]),
@@ -103,9 +109,9 @@ impl Coverage {
     }
 }
 
-impl Dataset for Coverage {
-    fn kind(&self) -> Kind {
-        Kind::Table
+impl Dataset for CoverageDataset {
+    fn kind(&self) -> DatasetKind {
+        DatasetKind::Table
     }
 
     fn schema(&self) -> SchemaRef {
@@ -124,55 +130,56 @@ impl Dataset for Coverage {
         true
     }
 
-    fn parts(&self, _scan: &Scan, _most: usize) -> Result<Vec<Part>, DatasetError> {
-        Ok(vec![Part { stretches: vec![(0, u64::MAX)] }])
+    fn parts(&self, _scan: &Scan, _most: usize) -> Result<Vec<ScanPart>, DatasetError> {
+        Ok(vec![ScanPart { ranges: vec![(0, u64::MAX)] }])
     }
 
-    fn read(&self, scan: &Scan, part: &Part) -> Result<BatchReader, DatasetError> {
-        if part.stretches.is_empty() {
+    fn read(&self, scan: &Scan, part: &ScanPart) -> Result<BatchReader, DatasetError> {
+        if part.ranges.is_empty() {
             return Ok(Box::new(std::iter::empty()));
         }
-        let of_reads = self.scan_of_reads(scan);
+        let of_reads = self.reads_scan(scan);
         let mut parts = self.reads.parts(&of_reads, 1)?;
         parts.reverse();
-        let reading = Reading {
+        let reading = CoverageReader {
             reads: self.reads.clone(),
             scan: of_reads,
             parts,
             batches: None,
-            sweep: Sweep::new(self.region.clone()),
+            sweep: DepthSweep::new(self.region.clone()),
             schema: self.schema.clone(),
             columns: scan.columns.clone(),
             name: self.name.clone(),
-            is_over: false,
+            is_finished: false,
         };
         Ok(Box::new(reading))
     }
 }
 
-/// Depths on their way out of reads.
-struct Reading {
+/// An iterator of batches of depths, computed from batches of reads.
+struct CoverageReader {
     reads: Arc<dyn Dataset>,
     scan: Scan,
-    /// Parts that are still to be read, last first.
-    parts: Vec<Part>,
+    /// Parts that remain to be read, last first.
+    parts: Vec<ScanPart>,
     batches: Option<BatchReader>,
-    sweep: Sweep,
+    sweep: DepthSweep,
     schema: SchemaRef,
     columns: Option<Vec<usize>>,
     name: String,
-    is_over: bool,
+    is_finished: bool,
 }
 
-impl Iterator for Reading {
+impl Iterator for CoverageReader {
     type Item = Result<RecordBatch, DatasetError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.is_over && self.sweep.runs.rows == 0 {
+        if self.is_finished && self.sweep.builder.row_count == 0 {
             return None;
         }
-        let filled = self.fill().and_then(|()| {
-            let batch = self.sweep.runs.take(&self.schema).map_err(|error| DatasetError::Data(error.into()))?;
+        let filled = self.fill_rows().and_then(|()| {
+            let batch =
+                self.sweep.builder.finish_batch(&self.schema).map_err(|error| DatasetError::Data(error.into()))?;
             match &self.columns {
                 Some(columns) => batch.project(columns).map_err(|error| DatasetError::Data(error.into())),
                 None => Ok(batch),
@@ -182,22 +189,22 @@ impl Iterator for Reading {
             Ok(batch) if batch.num_rows() == 0 => None,
             Ok(batch) => Some(Ok(batch)),
             Err(error) => {
-                self.is_over = true;
-                self.sweep.runs = Runs::default();
+                self.is_finished = true;
+                self.sweep.builder = CoverageBuilder::default();
                 Some(Err(error))
             }
         }
     }
 }
 
-impl Reading {
-    /// Reads until there are enough rows, or no more reads.
-    fn fill(&mut self) -> Result<(), DatasetError> {
-        while !self.is_over && self.sweep.runs.rows < BATCH_ROWS {
+impl CoverageReader {
+    /// Reads until a batch of rows is complete, or the reads end.
+    fn fill_rows(&mut self) -> Result<(), DatasetError> {
+        while !self.is_finished && self.sweep.builder.row_count < BATCH_ROWS {
             let next = self.batches.as_mut().and_then(Iterator::next);
             match (next, self.parts.is_empty()) {
                 (Some(batch), _) => {
-                    let taken = self.sweep.take(&batch?);
+                    let taken = self.sweep.add_batch(&batch?);
                     taken.map_err(|problem| DatasetError::Data(format!("{}: {problem}", self.name).into()))?;
                 }
                 (None, false) => {
@@ -205,8 +212,8 @@ impl Reading {
                     self.batches = Some(self.reads.read(&self.scan, &part)?);
                 }
                 (None, true) => {
-                    self.sweep.end_contig();
-                    self.is_over = true;
+                    self.sweep.finish_contig();
+                    self.is_finished = true;
                 }
             }
         }
@@ -214,27 +221,27 @@ impl Reading {
     }
 }
 
-/// Rows in the making.
+/// Columns of the batch that is being built.
 #[derive(Default)]
-struct Runs {
-    rows: usize,
+struct CoverageBuilder {
+    row_count: usize,
     contigs: StringBuilder,
     starts: Int32Builder,
     ends: Int32Builder,
     depths: Int64Builder,
 }
 
-impl Runs {
+impl CoverageBuilder {
     fn push(&mut self, contig: &str, start: i32, end: i32, depth: i64) {
-        self.rows += 1;
+        self.row_count += 1;
         self.contigs.append_value(contig);
         self.starts.append_value(start);
         self.ends.append_value(end);
         self.depths.append_value(depth);
     }
 
-    fn take(&mut self, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
-        self.rows = 0;
+    fn finish_batch(&mut self, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
+        self.row_count = 0;
         let columns: Vec<ArrayRef> = vec![
             Arc::new(self.contigs.finish()),
             Arc::new(self.starts.finish()),
@@ -245,30 +252,30 @@ impl Runs {
     }
 }
 
-/// Goes along the genome.
+/// A sweep along the genome that computes the depth.
 #[derive(Default)]
-struct Sweep {
+struct DepthSweep {
     region: Option<Region>,
     contig: String,
-    /// Contigs that are behind.
-    seen: HashSet<String>,
-    /// Where the last read began.
-    position: i32,
-    /// By how much the depth changes where, from here on.
-    changes: BTreeMap<i32, i64>,
+    /// Contigs that the sweep has passed.
+    finished_contigs: HashSet<String>,
+    /// Position of the last read, 0-based.
+    last_position: i32,
+    /// Changes of the depth by position, from here on.
+    depth_changes: BTreeMap<i32, i64>,
     depth: i64,
-    /// Since where it is that.
-    since: i32,
-    runs: Runs,
+    /// Position from which `depth` holds, 0-based.
+    depth_start: i32,
+    builder: CoverageBuilder,
 }
 
-impl Sweep {
+impl DepthSweep {
     fn new(region: Option<Region>) -> Self {
         Self { region, ..Self::default() }
     }
 
-    /// Takes reads. The error is what is wrong with them.
-    fn take(&mut self, reads: &RecordBatch) -> Result<(), String> {
+    /// Adds reads. The error describes what is wrong with them.
+    fn add_batch(&mut self, reads: &RecordBatch) -> Result<(), String> {
         // Names of contigs are dictionaries in some files.
         let column = |name: &str, data_type| {
             let found = reads.column_by_name(name).ok_or_else(|| format!("it has no column {name}"))?;
@@ -280,40 +287,40 @@ impl Sweep {
         let (contigs, cigars) = (contigs.as_string::<i32>(), cigars.as_string::<i32>());
         for row in 0..reads.num_rows() {
             let is_placed = contigs.is_valid(row) && positions.is_valid(row) && cigars.is_valid(row);
-            if !is_placed || flags.value(row) as u16 & LEFT_OUT != 0 {
+            if !is_placed || flags.value(row) as u16 & EXCLUDED_FLAGS != 0 {
                 continue;
             }
-            self.go_to(contigs.value(row), positions.value(row))?;
-            self.add(positions.value(row), cigars.value(row))?;
+            self.advance_to(contigs.value(row), positions.value(row))?;
+            self.add_read(positions.value(row), cigars.value(row))?;
         }
         Ok(())
     }
 
-    /// Gives what no later read can change.
-    fn go_to(&mut self, contig: &str, position: i32) -> Result<(), String> {
+    /// Emits the rows that no later read can change.
+    fn advance_to(&mut self, contig: &str, position: i32) -> Result<(), String> {
         let unsorted = || format!("its reads are not sorted at {contig}:{}, whatever its header says", position + 1);
         if contig != self.contig {
-            self.end_contig();
-            if !self.seen.insert(contig.to_owned()) {
+            self.finish_contig();
+            if !self.finished_contigs.insert(contig.to_owned()) {
                 return Err(unsorted());
             }
             contig.clone_into(&mut self.contig);
-            self.position = 0;
+            self.last_position = 0;
         }
-        if position < self.position {
+        if position < self.last_position {
             return Err(unsorted());
         }
-        self.position = position;
-        self.give_before(position);
+        self.last_position = position;
+        self.emit_before(position);
         Ok(())
     }
 
-    fn end_contig(&mut self) {
-        self.give_before(i32::MAX);
+    fn finish_contig(&mut self) {
+        self.emit_before(i32::MAX);
     }
 
-    fn give_before(&mut self, position: i32) {
-        while let Some(change) = self.changes.first_entry().filter(|change| *change.key() < position) {
+    fn emit_before(&mut self, position: i32) {
+        while let Some(change) = self.depth_changes.first_entry().filter(|change| *change.key() < position) {
             let (at, by) = change.remove_entry();
             if by == 0 {
                 continue;
@@ -321,20 +328,20 @@ impl Sweep {
             if self.depth > 0 {
                 let (start, end) = match &self.region {
                     Some(region) => {
-                        (self.since.max(region.start as i32), at.min(region.end.min(i32::MAX as u32) as i32))
+                        (self.depth_start.max(region.start as i32), at.min(region.end.min(i32::MAX as u32) as i32))
                     }
-                    None => (self.since, at),
+                    None => (self.depth_start, at),
                 };
                 if start < end {
-                    self.runs.push(&self.contig, start, end, self.depth);
+                    self.builder.push(&self.contig, start, end, self.depth);
                 }
             }
-            (self.depth, self.since) = (self.depth + by, at);
+            (self.depth, self.depth_start) = (self.depth + by, at);
         }
     }
 
     /// Adds the aligned bases of a read.
-    fn add(&mut self, position: i32, cigar: &str) -> Result<(), String> {
+    fn add_read(&mut self, position: i32, cigar: &str) -> Result<(), String> {
         let mut start = i64::from(position);
         let mut length = 0i64;
         for letter in cigar.bytes() {
@@ -348,8 +355,8 @@ impl Sweep {
             let too_far = |_| format!("a read at {}:{} reaches beyond base 2147483647", self.contig, position + 1);
             let (from, to) = (i32::try_from(start).map_err(too_far)?, i32::try_from(end).map_err(too_far)?);
             if covers && from < to {
-                *self.changes.entry(from).or_default() += 1;
-                *self.changes.entry(to).or_default() -= 1;
+                *self.depth_changes.entry(from).or_default() += 1;
+                *self.depth_changes.entry(to).or_default() -= 1;
             }
             start = end;
         }

@@ -1,4 +1,4 @@
-//! Statements, from text to rows.
+//! Execution of SQL statements: from text to rows.
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -27,85 +27,85 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::parser::{DFParserBuilder, Statement};
 use datafusion::sql::sqlparser::ast;
 use futures_util::StreamExt as _;
-use godwit_flight::{Catalog, DatasetError, Kind, SQL_CATALOG, SQL_SCHEMA, Touched, Touches};
-use godwit_model::suggestion;
-use godwit_process::Temporary;
+use godwit_flight::{Catalog, DatasetAccess, DatasetAccessList, DatasetError, DatasetKind, SQL_CATALOG, SQL_SCHEMA};
+use godwit_model::did_you_mean;
+use godwit_process::TemporaryItem;
 
-use crate::coverage::{self, CoverageOf};
+use crate::coverage::{self, CoverageFunction};
+use crate::dataset_table::TableCatalog;
 use crate::error::QueryError;
+use crate::error_messages::name_list;
 use crate::functions;
-use crate::interval_functions::{Pairing, PairsOf};
-use crate::messages::listed;
-use crate::overlap_rule::{self, OverlapJoins};
-use crate::table::Tables;
-use crate::table_functions::DatasetsOf;
+use crate::interval_functions::{IntervalPairFunction, PairKind};
+use crate::interval_join_rule::{self, IntervalJoinRule};
+use crate::table_functions::DatasetFunction;
 
-/// What a statement may have.
+/// Limits of a statement.
 #[derive(Clone, Debug)]
-pub struct Limits {
-    /// Bytes that sorting, grouping and joining hold, before they go to scratch space or give up.
+pub struct QueryResources {
+    /// Bytes that sorting, grouping and joining may hold before they spill to scratch space or fail.
     pub memory_bytes: usize,
     /// Threads.
     pub threads: usize,
-    /// Where scratch files go; `None`: there are none.
-    pub scratch: Option<PathBuf>,
+    /// Directory for scratch files; `None` disables them.
+    pub scratch_directory: Option<PathBuf>,
 }
 
-/// Rows of a batch where rows are grouped: finding the groups of a batch costs less a row the more rows there are, up to this many
+/// Rows of a batch where rows are grouped: the cost of grouping a row falls with the size of the batch, up to this size
 /// (70,000 groups of 10 million rows: 223 ms by batches of 8,192, 179 ms by these; no better beyond).
-const GROUPED_ROWS: usize = 65_536;
+const GROUPING_BATCH_ROWS: usize = 65_536;
 
-/// Consumers of memory that an error names.
-const CONSUMERS_NAMED: usize = 3;
+/// Consumers of memory that an error message names.
+const MAX_CONSUMERS_SHOWN: usize = 3;
 
-/// Runs statements over the datasets of a catalog.
-pub struct Engine {
+/// An SQL engine over the datasets of a catalog.
+pub struct QueryEngine {
     context: SessionContext,
-    tables: Tables,
-    touches: Touches,
-    scratch: Option<Arc<ScratchDirectory>>,
+    tables: TableCatalog,
+    dataset_accesses: DatasetAccessList,
+    scratch_directory: Option<Arc<ScratchDirectory>>,
 }
 
-/// A directory of this engine for spilled data. The SQL engine removes its own only when its last thread has ended, and a
+/// A directory of this engine for spilled data. DataFusion removes its own only when its last thread has ended, and a
 /// process may end before that.
-type ScratchDirectory = Temporary<tempfile::TempDir>;
+type ScratchDirectory = TemporaryItem<tempfile::TempDir>;
 
-impl std::fmt::Debug for Engine {
+impl std::fmt::Debug for QueryEngine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Engine").finish_non_exhaustive()
+        f.debug_struct("QueryEngine").finish_non_exhaustive()
     }
 }
 
-/// The rows of a statement, as they are computed.
+/// The rows of a statement, computed as they are read.
 pub struct Rows {
     schema: SchemaRef,
     batches: SendableRecordBatchStream,
-    /// Kept for data that the statement spills.
+    /// Keeps the directory of spilled data until the rows are dropped.
     _scratch: Option<Arc<ScratchDirectory>>,
 }
 
 impl Rows {
-    /// Their columns.
+    /// Returns the columns of the rows.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
     }
 
-    /// The next batch.
+    /// Returns the next batch; `None` at the end.
     ///
     /// # Errors
-    /// [`QueryError`].
+    /// [`QueryError`] if computing the rows fails.
     pub async fn next(&mut self) -> Result<Option<RecordBatch>, QueryError> {
         Ok(self.batches.next().await.transpose()?)
     }
 }
 
-impl Engine {
-    /// An engine.
+impl QueryEngine {
+    /// Creates an engine over a catalog.
     ///
     /// # Errors
-    /// [`QueryError::Execution`] where scratch space cannot be had.
-    pub fn new(catalog: Arc<dyn Catalog>, limits: &Limits) -> Result<Self, QueryError> {
-        let tables = Tables(catalog);
+    /// [`QueryError::Execution`] if the scratch directory cannot be created.
+    pub fn new(catalog: Arc<dyn Catalog>, limits: &QueryResources) -> Result<Self, QueryError> {
+        let tables = TableCatalog(catalog);
         let catalogs = Arc::new(MemoryCatalogProviderList::new());
         catalogs.register_catalog(SQL_CATALOG.to_owned(), Arc::new(tables.clone()));
         let mut config = SessionConfig::new()
@@ -114,22 +114,23 @@ impl Engine {
             .with_create_default_catalog_and_schema(false);
         let options = config.options_mut();
         options.execution.use_row_number_estimates_to_optimize_partitioning = true;
-        // Names of columns and files are what they are: tag_NM, info_DP, NA12878.
+        // Names of columns and files keep their case: tag_NM, info_DP, NA12878.
         options.sql_parser.enable_ident_normalization = false;
         options.execution.parquet.pushdown_filters = true;
-        // What clients get is what files say, not a type that only some of them know.
+        // Clients receive the types that files have, not view types, which only some clients know.
         options.execution.parquet.schema_force_view_types = false;
         options.sql_parser.map_string_types_to_utf8view = false;
         let make = |parent: &PathBuf| {
             ScratchDirectory::create(|| tempfile::Builder::new().prefix("godwit-query-").tempdir_in(parent))
                 .map(Arc::new)
         };
-        let scratch = limits.scratch.as_ref().map(make).transpose().map_err(DataFusionError::IoError)?;
-        let disk = scratch.as_ref().map_or(DiskManagerMode::Disabled, |directory| {
+        let scratch_directory =
+            limits.scratch_directory.as_ref().map(make).transpose().map_err(DataFusionError::IoError)?;
+        let disk = scratch_directory.as_ref().map_or(DiskManagerMode::Disabled, |directory| {
             DiskManagerMode::Directories(vec![directory.path().to_owned()])
         });
         let pool = FairSpillPool::new(limits.memory_bytes);
-        let pool = TrackConsumersPool::new(pool, const { std::num::NonZeroUsize::new(CONSUMERS_NAMED).unwrap() });
+        let pool = TrackConsumersPool::new(pool, const { std::num::NonZeroUsize::new(MAX_CONSUMERS_SHOWN).unwrap() });
         let runtime = RuntimeEnvBuilder::new()
             .with_memory_pool(Arc::new(pool))
             .with_disk_manager_builder(DiskManagerBuilder::default().with_mode(disk))
@@ -142,35 +143,40 @@ impl Engine {
             .with_analyzer_rules(analyzer_rules())
             .with_physical_optimizer_rules(optimizer_rules())
             .build();
-        for function in functions::all() {
+        for function in functions::scalar_functions() {
             state.register_udf(Arc::new(function))?;
         }
-        for kind in [Kind::Reads, Kind::Variants] {
-            state.register_udtf(kind.name(), Arc::new(DatasetsOf { kind, tables: tables.clone() }));
+        for kind in [DatasetKind::Reads, DatasetKind::Variants] {
+            state.register_udtf(kind.name(), Arc::new(DatasetFunction { kind, tables: tables.clone() }));
         }
-        for pairing in [Pairing::Overlaps, Pairing::Nearest] {
-            state.register_udtf(pairing.name(), Arc::new(PairsOf { pairing, tables: tables.clone() }));
+        for pair_kind in [PairKind::Overlaps, PairKind::Nearest] {
+            state.register_udtf(pair_kind.name(), Arc::new(IntervalPairFunction { pair_kind, tables: tables.clone() }));
         }
-        state.register_udtf(coverage::NAME, Arc::new(CoverageOf { tables: tables.clone() }));
-        Ok(Self { context: SessionContext::new_with_state(state), tables, touches: Touches::default(), scratch })
+        state.register_udtf(coverage::FUNCTION_NAME, Arc::new(CoverageFunction { tables: tables.clone() }));
+        Ok(Self {
+            context: SessionContext::new_with_state(state),
+            tables,
+            dataset_accesses: DatasetAccessList::default(),
+            scratch_directory,
+        })
     }
 
-    /// With the list of what the catalog adds of the datasets that were opened, for [`Engine::touched`].
+    /// Sets the list to which the catalog adds each opened dataset, for [`QueryEngine::take_dataset_accesses`].
     #[must_use]
-    pub fn with_touches(self, touches: Touches) -> Self {
-        Self { touches, ..self }
+    pub fn with_dataset_accesses(self, dataset_accesses: DatasetAccessList) -> Self {
+        Self { dataset_accesses, ..self }
     }
 
-    /// What was opened since this was last asked, where there are rules.
-    pub(crate) fn touched(&self) -> Vec<Touched> {
-        self.touches.take()
+    /// Returns the datasets opened since the last call; empty without a policy.
+    pub(crate) fn take_dataset_accesses(&self) -> Vec<DatasetAccess> {
+        self.dataset_accesses.drain()
     }
 
-    /// With what files are read through whose addresses begin with `start`; where there is nothing of the kind, none are.
+    /// Sets the object store for URLs that begin with `start`; without one, no objects are read.
     ///
     /// # Errors
-    /// [`QueryError::Execution`] where that is no start of an address.
-    pub fn with_objects(self, objects: Option<(&str, Arc<dyn ObjectStore>)>) -> Result<Self, QueryError> {
+    /// [`QueryError::Execution`] if `start` is not the start of a URL.
+    pub fn with_object_store(self, objects: Option<(&str, Arc<dyn ObjectStore>)>) -> Result<Self, QueryError> {
         if let Some((start, store)) = objects {
             let start = ObjectStoreUrl::parse(start)?;
             self.context.runtime_env().register_object_store(start.as_ref(), store);
@@ -178,56 +184,60 @@ impl Engine {
         Ok(self)
     }
 
-    /// Runs a statement. Nothing but a query is run.
+    /// Runs a statement. Only queries run.
     ///
     /// # Errors
-    /// [`QueryError`].
+    /// [`QueryError`] if the statement is not a query, or cannot be planned or started.
     pub async fn query(&self, sql: &str) -> Result<Rows, QueryError> {
         let plan = self.plan(sql).await?;
-        self.rows(plan).await
+        self.execute_plan(plan).await
     }
 
-    pub(crate) async fn rows(&self, plan: LogicalPlan) -> Result<Rows, QueryError> {
+    pub(crate) async fn execute_plan(&self, plan: LogicalPlan) -> Result<Rows, QueryError> {
         let mut state = self.context.state();
-        if groups(&plan) {
-            state.config_mut().options_mut().execution.batch_size = ConfigNonZeroUsize::try_new(GROUPED_ROWS)?;
+        if has_grouping(&plan) {
+            state.config_mut().options_mut().execution.batch_size = ConfigNonZeroUsize::try_new(GROUPING_BATCH_ROWS)?;
         }
         let batches = DataFrame::new(state, plan).execute_stream().await?;
-        Ok(Rows { schema: batches.schema(), batches, _scratch: self.scratch.clone() })
+        Ok(Rows { schema: batches.schema(), batches, _scratch: self.scratch_directory.clone() })
     }
 
-    /// The plan of a statement, with values for its parameters, `$1` and so on.
-    pub(crate) async fn plan_with(&self, sql: &str, values: Vec<ScalarValue>) -> Result<LogicalPlan, QueryError> {
+    /// Plans a statement, with values for its parameters, `$1` and so on.
+    pub(crate) async fn plan_with_parameters(
+        &self,
+        sql: &str,
+        values: Vec<ScalarValue>,
+    ) -> Result<LogicalPlan, QueryError> {
         let plan = self.plan(sql).await?;
         if values.is_empty() { Ok(plan) } else { Ok(plan.with_param_values(ParamValues::from(values))?) }
     }
 
-    /// Says which tables there are where a statement names one that does not exist.
-    fn with_tables(&self, error: QueryError) -> QueryError {
+    /// Adds the names of the existing tables to the error about a missing table.
+    fn name_known_tables(&self, error: QueryError) -> QueryError {
         let name = match error {
-            QueryError::NoTable { name, .. } | QueryError::Dataset(DatasetError::NotFound { name }) => name,
+            QueryError::TableNotFound { name, .. } | QueryError::Dataset(DatasetError::NotFound { name }) => name,
             error => return error,
         };
         let names = self.tables.0.names().unwrap_or_default();
-        let nearest = suggestion(&name, names.iter().map(String::as_str));
+        let nearest = did_you_mean(&name, names.iter().map(String::as_str));
         let listed = match names.is_empty() {
             true => "; there are none here".to_owned(),
             false => format!(
                 "{} the tables are {}",
                 if nearest.is_empty() { ";" } else { "" },
-                listed(names.iter().map(String::as_str))
+                name_list(names.iter().map(String::as_str))
             ),
         };
-        QueryError::NoTable { name, known: format!("{nearest}{listed}") }
+        QueryError::TableNotFound { name, hint: format!("{nearest}{listed}") }
     }
 
     pub(crate) async fn plan(&self, sql: &str) -> Result<LogicalPlan, QueryError> {
-        let statement = parse(sql)?;
+        let statement = parse_query(sql)?;
         let plan = self.context.state().statement_to_plan(statement).await;
-        let plan = plan.map_err(|error| self.with_tables(error.into()))?;
+        let plan = plan.map_err(|error| self.name_known_tables(error.into()))?;
         match plan {
             LogicalPlan::Ddl(_) | LogicalPlan::Dml(_) | LogicalPlan::Copy(_) | LogicalPlan::Statement(_) => {
-                Err(QueryError::Refused { what: "this".to_owned() })
+                Err(QueryError::NotAQuery { statement: "this".to_owned() })
             }
             LogicalPlan::Explain(Explain { .. }) | LogicalPlan::Analyze(_) => Ok(plan),
             plan => Ok(plan),
@@ -235,29 +245,30 @@ impl Engine {
     }
 }
 
-/// Whether rows are grouped anywhere in a plan.
-fn groups(plan: &LogicalPlan) -> bool {
+/// Reports whether a plan groups rows anywhere.
+fn has_grouping(plan: &LogicalPlan) -> bool {
     let is_grouping = |node: &LogicalPlan| Ok(matches!(node, LogicalPlan::Aggregate(of) if !of.group_expr.is_empty()));
     plan.exists(is_grouping).unwrap_or_default()
 }
 
-/// The rule that rewrites functions, and behind it the engine's own.
+/// Returns the rule that rewrites functions, followed by DataFusion's own rules.
 fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
-    let mut rules: Vec<Arc<dyn AnalyzerRule + Send + Sync>> = vec![Arc::new(functions::Rewriter)];
+    let mut rules: Vec<Arc<dyn AnalyzerRule + Send + Sync>> = vec![Arc::new(functions::MacroExpander)];
     rules.extend(Analyzer::new().rules);
     rules
 }
 
-/// The engine's own rules, and that which finds joins of intervals.
+/// Returns DataFusion's own rules, with [`IntervalJoinRule`] inserted.
 fn optimizer_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut rules = PhysicalOptimizer::new().rules;
-    let behind = rules.iter().position(|rule| rule.name() == overlap_rule::BEHIND).map_or(0, |at| at + 1);
-    rules.insert(behind, Arc::new(OverlapJoins));
+    let behind =
+        rules.iter().position(|rule| rule.name() == interval_join_rule::PREDECESSOR_RULE).map_or(0, |at| at + 1);
+    rules.insert(behind, Arc::new(IntervalJoinRule));
     rules
 }
 
-/// The one query of a text.
-pub(crate) fn parse(sql: &str) -> Result<Statement, QueryError> {
+/// Parses a text that holds exactly one query.
+pub(crate) fn parse_query(sql: &str) -> Result<Statement, QueryError> {
     let mut statements = DFParserBuilder::new(sql).build()?.parse_statements()?;
     let problem = match statements.len() {
         1 => None,
@@ -265,9 +276,10 @@ pub(crate) fn parse(sql: &str) -> Result<Statement, QueryError> {
         _ => Some("there is more than one statement; send them one by one"),
     };
     if let Some(problem) = problem {
-        return Err(QueryError::Statement { problem: problem.to_owned() });
+        return Err(QueryError::InvalidStatement { problem: problem.to_owned() });
     }
-    let mut statement = statements.pop_front().ok_or_else(|| QueryError::Statement { problem: String::new() })?;
+    let mut statement =
+        statements.pop_front().ok_or_else(|| QueryError::InvalidStatement { problem: String::new() })?;
     if is_query(&statement) {
         if let Statement::Statement(statement) = &mut statement {
             number_placeholders(statement);
@@ -276,10 +288,10 @@ pub(crate) fn parse(sql: &str) -> Result<Statement, QueryError> {
     }
     let text = statement.to_string();
     let words: Vec<&str> = text.split_whitespace().take(2).collect();
-    Err(QueryError::Refused { what: words.join(" ") })
+    Err(QueryError::NotAQuery { statement: words.join(" ") })
 }
 
-/// JDBC and ODBC write `?` for each parameter, the engine knows `$1` and so on.
+/// Replaces each `?`, which JDBC and ODBC write for a parameter, by `$1` and so on, which DataFusion knows.
 fn number_placeholders(statement: &mut ast::Statement) {
     let mut last = 0;
     let _ = ast::visit_expressions_mut(statement, |expr| {
@@ -296,31 +308,31 @@ fn number_placeholders(statement: &mut ast::Statement) {
 
 fn is_query(statement: &Statement) -> bool {
     match statement {
-        Statement::Statement(statement) => is_plain_query(statement),
+        Statement::Statement(statement) => is_query_statement(statement),
         Statement::Explain(explain) => is_query(&explain.statement),
         _ => false,
     }
 }
 
-fn is_plain_query(statement: &ast::Statement) -> bool {
+fn is_query_statement(statement: &ast::Statement) -> bool {
     match statement {
-        ast::Statement::Query(query) => query_reads_only(query),
+        ast::Statement::Query(query) => is_read_only_query(query),
         ast::Statement::ExplainTable { .. } => true,
-        ast::Statement::Explain { statement, .. } => is_plain_query(statement),
+        ast::Statement::Explain { statement, .. } => is_query_statement(statement),
         _ => false,
     }
 }
 
-/// A query may have an `INSERT` or its like where a `SELECT` would be.
-fn query_reads_only(query: &ast::Query) -> bool {
-    fn reads_only(body: &ast::SetExpr) -> bool {
+/// Reports whether a query only reads. A query may hold an `INSERT` or similar in the position of a `SELECT`.
+fn is_read_only_query(query: &ast::Query) -> bool {
+    fn is_read_only(body: &ast::SetExpr) -> bool {
         match body {
             ast::SetExpr::Select(select) => select.into.is_none(),
-            ast::SetExpr::Query(query) => query_reads_only(query),
-            ast::SetExpr::SetOperation { left, right, .. } => reads_only(left) && reads_only(right),
+            ast::SetExpr::Query(query) => is_read_only_query(query),
+            ast::SetExpr::SetOperation { left, right, .. } => is_read_only(left) && is_read_only(right),
             ast::SetExpr::Values(_) | ast::SetExpr::Table(_) => true,
             _ => false,
         }
     }
-    reads_only(&query.body)
+    is_read_only(&query.body)
 }

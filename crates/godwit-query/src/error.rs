@@ -1,85 +1,93 @@
-//! What can be wrong with a statement.
+//! Errors of SQL statements.
 
 use datafusion::error::DataFusionError;
 use godwit_flight::DatasetError;
 
-use crate::messages;
+use crate::error_messages;
 
-/// Why a statement has no rows to give.
+/// An error of a statement.
 #[derive(Debug, thiserror::Error)]
 pub enum QueryError {
-    /// It is no SQL, or names what is not there.
+    /// The text is not SQL, or names something that does not exist.
     #[error("{problem}")]
-    Statement {
-        /// What is wrong.
+    InvalidStatement {
+        /// Description of the error.
         problem: String,
     },
-    /// It names a table that does not exist.
-    #[error("there is no table {name:?}{known}")]
-    NoTable {
-        /// The name.
+    /// The statement names a table that does not exist.
+    #[error("there is no table {name:?}{hint}")]
+    TableNotFound {
+        /// Name of the table.
         name: String,
-        /// The nearest name, and those that exist; empty where they are not known.
-        known: String,
+        /// The most similar name, and the existing names; empty if they are not known.
+        hint: String,
     },
-    /// It is SQL that is not run here.
-    #[error("{what} is not run here: the data are only read; ask with SELECT")]
-    Refused {
-        /// Its kind.
-        what: String,
+    /// The statement is valid SQL but not a query.
+    #[error("{statement} is not run here: the data are only read; ask with SELECT")]
+    NotAQuery {
+        /// Kind of the statement.
+        statement: String,
     },
-    /// It needs more than it may have.
+    /// The statement exceeds its memory limit.
     #[error(
         "the statement needs more memory than it may have: {problem}; ask for fewer rows or columns, or raise --memory"
     )]
-    Memory {
-        /// Which part of it.
+    MemoryLimit {
+        /// The operator that exceeded it.
         problem: String,
     },
-    /// A dataset.
+    /// An error of a dataset.
     #[error(transparent)]
     Dataset(DatasetError),
     /// Rows could not be computed from the data.
     #[error("the statement failed: {problem}")]
     Execution {
-        /// Why.
+        /// Description of the error.
         problem: String,
     },
     /// Rows could not be written.
     #[error("the rows cannot be written: {problem}")]
     Output {
-        /// Why not.
+        /// Description of the error.
         problem: String,
     },
 }
 
 impl From<DataFusionError> for QueryError {
     fn from(error: DataFusionError) -> Self {
-        if let Some(found) = dataset_error_of(&error) {
-            return Self::Dataset(again(found));
+        if let Some(found) = find_dataset_error(&error) {
+            return Self::Dataset(clone_dataset_error(found));
         }
         match error.find_root() {
-            DataFusionError::SchemaError(error, _) => Self::Statement { problem: messages::of_schema(error) },
-            DataFusionError::SQL(error, _) => Self::Statement { problem: messages::of_parser(error) },
-            DataFusionError::Plan(text) => match messages::missing_table(text) {
-                Some(name) => Self::NoTable { name: name.to_owned(), known: String::new() },
-                None => Self::Statement { problem: messages::of_plan(text) },
+            DataFusionError::SchemaError(error, _) => {
+                Self::InvalidStatement { problem: error_messages::schema_error_message(error) }
+            }
+            DataFusionError::SQL(error, _) => {
+                Self::InvalidStatement { problem: error_messages::parser_error_message(error) }
+            }
+            DataFusionError::Plan(text) => match error_messages::missing_table_name(text) {
+                Some(name) => Self::TableNotFound { name: name.to_owned(), hint: String::new() },
+                None => Self::InvalidStatement { problem: error_messages::plan_error_message(text) },
             },
-            DataFusionError::NotImplemented(text) => {
-                Self::Statement { problem: format!("this is not supported: {}", messages::in_words(text)) }
+            DataFusionError::NotImplemented(text) => Self::InvalidStatement {
+                problem: format!("this is not supported: {}", error_messages::user_message(text)),
+            },
+            DataFusionError::ResourcesExhausted(text) => {
+                Self::MemoryLimit { problem: error_messages::user_message(text) }
             }
-            DataFusionError::ResourcesExhausted(text) => Self::Memory { problem: messages::in_words(text) },
-            DataFusionError::ArrowError(error, _) => Self::Execution { problem: messages::of_arrow(error) },
-            DataFusionError::Internal(text) => {
-                Self::Execution { problem: format!("the SQL engine has a fault: {}", messages::in_words(text)) }
+            DataFusionError::ArrowError(error, _) => {
+                Self::Execution { problem: error_messages::arrow_error_message(error) }
             }
-            root => Self::Execution { problem: messages::in_words(&root.strip_backtrace()) },
+            DataFusionError::Internal(text) => Self::Execution {
+                problem: format!("the SQL engine has a fault: {}", error_messages::user_message(text)),
+            },
+            root => Self::Execution { problem: error_messages::user_message(&root.strip_backtrace()) },
         }
     }
 }
 
-/// The error of a dataset among the causes of another: tables and stores of objects say what is wrong as such.
-fn dataset_error_of(error: &DataFusionError) -> Option<&DatasetError> {
+/// Finds the error of a dataset among the causes of another error: tables and object stores wrap it.
+fn find_dataset_error(error: &DataFusionError) -> Option<&DatasetError> {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(error) = cause {
         if let Some(found) = error.downcast_ref() {
@@ -90,17 +98,17 @@ fn dataset_error_of(error: &DataFusionError) -> Option<&DatasetError> {
     None
 }
 
-/// The error once more: the engine gives a view of it only.
-fn again(error: &DatasetError) -> DatasetError {
-    let text = || godwit_model::with_causes(error).into();
+/// Copies an error, because DataFusion only lends it.
+fn clone_dataset_error(error: &DatasetError) -> DatasetError {
+    let text = || godwit_model::message_with_causes(error).into();
     match error {
         DatasetError::NotFound { name } => DatasetError::NotFound { name: name.clone() },
-        DatasetError::Refused { problem } => DatasetError::Refused { problem: problem.clone() },
+        DatasetError::InvalidRequest { problem } => DatasetError::InvalidRequest { problem: problem.clone() },
         DatasetError::Forbidden { problem } => DatasetError::Forbidden { problem: problem.clone() },
-        DatasetError::AlreadyThere { name } => DatasetError::AlreadyThere { name: name.clone() },
+        DatasetError::AlreadyExists { name } => DatasetError::AlreadyExists { name: name.clone() },
         DatasetError::Changed { name } => DatasetError::Changed { name: name.clone() },
         DatasetError::Data(_) => DatasetError::Data(text()),
         DatasetError::Remote(_) => DatasetError::Remote(text()),
-        DatasetError::Machine(_) => DatasetError::Machine(text()),
+        DatasetError::Local(_) => DatasetError::Local(text()),
     }
 }

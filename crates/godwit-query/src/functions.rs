@@ -1,7 +1,7 @@
-//! Functions of the field: places, flags, tags.
+//! SQL functions of genomics: regions, flags, tags.
 //!
-//! `region(..)` and the tests of flags are rewritten before a plan is made, into comparisons of columns, which the engine
-//! optimises and looks up as if the user had written them. Tags are read where BAM has packed them.
+//! `region(..)` and the tests of flags are rewritten before planning into comparisons of columns, which DataFusion
+//! optimizes and looks up as if the user had written them. Tags are read from the packed form of BAM.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use godwit_model::{Region, flags};
 
 use crate::contig_source::ContigSource;
 
-/// Tests of FLAG (SAMv1 §1.4), by their name.
+/// Tests of FLAG bits (SAMv1 §1.4), by function name.
 const FLAG_TESTS: [(&str, u16); 12] = [
     ("is_paired", flags::PAIRED),
     ("is_proper_pair", flags::PROPER_PAIR),
@@ -39,16 +39,16 @@ const FLAG_TESTS: [(&str, u16); 12] = [
     ("is_duplicate", flags::DUPLICATE),
     ("is_supplementary", flags::SUPPLEMENTARY),
 ];
-/// The row overlaps a region.
-pub(crate) const REGION: &str = "region";
-/// What says of a run that is not over which reads are duplicates: nobody knows yet, so it is null.
-const DUPLICATE: &str = "duplicate";
+/// The function that tests whether a row overlaps a region.
+pub(crate) const REGION_FUNCTION: &str = "region";
+/// The column that marks duplicates of an unfinished job; null, because duplicates are not decided yet.
+const DUPLICATE_COLUMN: &str = "duplicate";
 
-/// All of them.
-pub(crate) fn all() -> Vec<ScalarUDF> {
-    let rewritten = |name: &'static str, signature| ScalarUDF::from(Rewritten { name, signature });
+/// Returns all scalar functions.
+pub(crate) fn scalar_functions() -> Vec<ScalarUDF> {
+    let rewritten = |name: &'static str, signature| ScalarUDF::from(MacroFunction { name, signature });
     let texts = TypeSignature::OneOf(vec![TypeSignature::Exact(vec![DataType::Utf8]), TypeSignature::Any(2)]);
-    let mut functions = vec![rewritten(REGION, Signature::new(texts, Volatility::Immutable))];
+    let mut functions = vec![rewritten(REGION_FUNCTION, Signature::new(texts, Volatility::Immutable))];
     for (name, _) in FLAG_TESTS {
         let signature = TypeSignature::OneOf(vec![TypeSignature::Nullary, TypeSignature::Any(1)]);
         functions.push(rewritten(name, Signature::new(signature, Volatility::Immutable)));
@@ -60,14 +60,14 @@ pub(crate) fn all() -> Vec<ScalarUDF> {
     functions
 }
 
-/// A function that no plan has any more when it is run.
+/// A function that [`MacroExpander`] replaces before a plan runs.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Rewritten {
+struct MacroFunction {
     name: &'static str,
     signature: Signature,
 }
 
-impl ScalarUDFImpl for Rewritten {
+impl ScalarUDFImpl for MacroFunction {
     fn name(&self) -> &str {
         self.name
     }
@@ -85,23 +85,24 @@ impl ScalarUDFImpl for Rewritten {
     }
 }
 
-/// Makes comparisons of [`Rewritten`] functions. It runs before types are coerced.
+/// The analyzer rule that replaces [`MacroFunction`] calls by comparisons. It runs before types are coerced.
 #[derive(Debug)]
-pub(crate) struct Rewriter;
+pub(crate) struct MacroExpander;
 
-impl AnalyzerRule for Rewriter {
+impl AnalyzerRule for MacroExpander {
     fn name(&self) -> &str {
         "godwit_functions"
     }
 
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
-        plan.transform_up_with_subqueries(rewrite).map(|rewritten| rewritten.data)
+        plan.transform_up_with_subqueries(expand_plan).map(|rewritten| rewritten.data)
     }
 }
 
 /// Rewrites the expressions of one node of a plan.
-fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-    let is_rewritten = |expr: &Expr| Ok(matches!(expr, Expr::ScalarFunction(of) if of.func.inner().is::<Rewritten>()));
+fn expand_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    let is_rewritten =
+        |expr: &Expr| Ok(matches!(expr, Expr::ScalarFunction(of) if of.func.inner().is::<MacroFunction>()));
     let mut names_one = false;
     plan.apply_expressions(|expr| {
         names_one |= expr.exists(is_rewritten)?;
@@ -119,24 +120,24 @@ fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let (names, before) = (NamePreserver::new(&plan), plan.clone());
     plan.map_expressions(|expr| {
         let name = names.save(&expr);
-        let rewritten = expr.transform_up(|expr| rewritten(expr, &before, &schema))?;
+        let rewritten = expr.transform_up(|expr| expand_call(expr, &before, &schema))?;
         Ok(rewritten.update_data(|expr| name.restore(expr)))
     })
 }
 
-fn rewritten(expr: Expr, plan: &LogicalPlan, schema: &DFSchema) -> Result<Transformed<Expr>> {
+fn expand_call(expr: Expr, plan: &LogicalPlan, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let Expr::ScalarFunction(ScalarFunction { func, args }) = &expr else { return Ok(Transformed::no(expr)) };
-    if func.name() == REGION {
-        return overlaps(args, plan, schema).map(Transformed::yes);
+    if func.name() == REGION_FUNCTION {
+        return region_condition(args, plan, schema).map(Transformed::yes);
     }
     match FLAG_TESTS.iter().find(|(name, _)| *name == func.name()) {
-        Some((name, mask)) => has_flag(name, *mask, args, schema).map(Transformed::yes),
+        Some((name, mask)) => flag_condition(name, *mask, args, schema).map(Transformed::yes),
         None => Ok(Transformed::no(expr)),
     }
 }
 
-/// `region('chr20:1-100')` or, where several tables have places, `region(x.contig, 'chr20:1-100')`: the row overlaps it.
-fn overlaps(arguments: &[Expr], plan: &LogicalPlan, schema: &DFSchema) -> Result<Expr> {
+/// Expands `region('chr20:1-100')` or, with several tables that have positions, `region(x.contig, 'chr20:1-100')`.
+fn region_condition(arguments: &[Expr], plan: &LogicalPlan, schema: &DFSchema) -> Result<Expr> {
     let (table, text) = match arguments {
         [Expr::Literal(text, _)] => (None, text),
         [Expr::Column(column), Expr::Literal(text, _)] => (column.relation.clone(), text),
@@ -145,10 +146,10 @@ fn overlaps(arguments: &[Expr], plan: &LogicalPlan, schema: &DFSchema) -> Result
     let text = text.try_as_str().flatten().unwrap_or_default();
     let column = |name: &str| match &table {
         Some(table) => Ok(Column::new(Some(table.clone()), name)),
-        None => only(name, REGION, schema),
+        None => unique_column(name, REGION_FUNCTION, schema),
     };
     let contig = column("contig")?;
-    let contigs = ContigSource::of_input(plan, &contig);
+    let contigs = ContigSource::from_plan(plan, &contig);
     let region = Region::parse(text, |name| contigs.has_contig(name));
     let region = region.map_err(|error| DataFusionError::Plan(error.to_string()))?;
     let column = |name: &str| column(name).map(Expr::Column);
@@ -157,8 +158,8 @@ fn overlaps(arguments: &[Expr], plan: &LogicalPlan, schema: &DFSchema) -> Result
     Ok(Expr::Column(contig).eq(lit(region.contig)).and(starts).and(ends))
 }
 
-/// The one column of a name.
-fn only(name: &str, function: &str, schema: &DFSchema) -> Result<Column> {
+/// Returns the only column of a name.
+fn unique_column(name: &str, function: &str, schema: &DFSchema) -> Result<Column> {
     match schema.qualified_fields_with_unqualified_name(name)[..] {
         [(table, field)] => Ok(Column::new(table.cloned(), field.name())),
         [] => plan_err!("{function}() is for tables with places on a genome; this one has no column {name}"),
@@ -168,23 +169,23 @@ fn only(name: &str, function: &str, schema: &DFSchema) -> Result<Column> {
     }
 }
 
-fn has_flag(function: &str, mask: u16, arguments: &[Expr], schema: &DFSchema) -> Result<Expr> {
+fn flag_condition(function: &str, mask: u16, arguments: &[Expr], schema: &DFSchema) -> Result<Expr> {
     let column = match arguments {
-        [] => Expr::Column(only("flags", function, schema)?),
+        [] => Expr::Column(unique_column("flags", function, schema)?),
         [column] => column.clone(),
         _ => return plan_err!("{function}() takes the column flags"),
     };
     if mask == flags::DUPLICATE
         && let Expr::Column(flags) = &column
-        && schema.has_column(&Column::new(flags.relation.clone(), DUPLICATE))
+        && schema.has_column(&Column::new(flags.relation.clone(), DUPLICATE_COLUMN))
     {
-        return Ok(Expr::Column(Column::new(flags.relation.clone(), DUPLICATE)));
+        return Ok(Expr::Column(Column::new(flags.relation.clone(), DUPLICATE_COLUMN)));
     }
     let masked = binary_expr(column, datafusion::logical_expr::Operator::BitwiseAnd, lit(i64::from(mask)));
     Ok(masked.not_eq(lit(0i64)))
 }
 
-/// What a tag is to be.
+/// Type of a tag's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum TagKind {
     Text,
@@ -192,7 +193,7 @@ enum TagKind {
     Float,
 }
 
-/// `tag_text(other_tags, 'BX')` and its like: the value of a tag among those that have no column, null where there is none.
+/// `tag_text(other_tags, 'BX')` and similar: the value of a tag that has no column of its own; null if the tag is absent.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct TagFunction {
     kind: TagKind,
@@ -231,7 +232,7 @@ impl ScalarUDFImpl for TagFunction {
         let tags = tags.as_binary::<i32>();
         let found = (0..tags.len()).map(|row| {
             let packed = if tags.is_null(row) { &[][..] } else { tags.value(row) };
-            godwit_model::packed_tags(packed).find(|tag| tag.name == name)
+            godwit_model::iter_packed_tags(packed).find(|tag| tag.name == name)
         });
         let array: ArrayRef = match self.kind {
             TagKind::Text => {

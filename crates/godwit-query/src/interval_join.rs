@@ -1,8 +1,8 @@
-//! Joins of intervals: one side is held, indexed by its keys and bounds; the other passes by.
+//! Interval joins: one side (build) is kept in memory, indexed by its keys and bounds; the other (probe) is streamed.
 //!
-//! Two rows meet where their keys are equal, `held.low < passing.high` and `passing.low < held.high`; or, where the nearest are
-//! asked for, where nothing of the same keys is nearer. Memory goes by the side that is held, and is taken from the pool of
-//! the statement, which refuses what is too much.
+//! Two rows match if their keys are equal, `build.low < probe.high` and `probe.low < build.high`; in a nearest join, if no
+//! row with the same keys is nearer. Memory grows with the build side. It is reserved from the memory pool of the
+//! statement, which rejects what exceeds the limit.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -28,69 +28,69 @@ use datafusion::physical_plan::{
 use futures_util::{TryStreamExt as _, stream};
 use tokio::sync::OnceCell;
 
-use crate::intervals::{BYTES_PER_ENTRY, Entry, IntervalIndex};
+use crate::interval_index::{BYTES_PER_ENTRY, IntervalEntry, IntervalIndex};
 
-/// What is evaluated on the rows of one side.
+/// Expressions that are evaluated on the rows of one side.
 #[derive(Clone, Debug)]
-pub(crate) struct Side {
-    /// Equal for rows that meet; null meets nothing.
+pub(crate) struct SideExpressions {
+    /// Equal for rows that match; a null key matches nothing.
     pub(crate) keys: Vec<Arc<dyn PhysicalExpr>>,
     pub(crate) low: Arc<dyn PhysicalExpr>,
     pub(crate) high: Arc<dyn PhysicalExpr>,
-    /// Added to the bounds: comparisons that include them are made ones that do not.
-    pub(crate) shift: (i64, i64),
+    /// Added to the bounds: turns inclusive comparisons into exclusive ones.
+    pub(crate) bound_offsets: (i64, i64),
 }
 
-/// Which side a column is of.
+/// The side that an output column comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum From {
-    Held(usize),
-    Passing(usize),
-    /// How far the two rows are from each other.
+pub(crate) enum JoinColumn {
+    Build(usize),
+    Probe(usize),
+    /// Distance between the two rows, in bases.
     Distance,
 }
 
-/// What becomes of rows of the passing side.
+/// Output of the join for rows of the probe side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Emit {
-    /// Each with each row that it meets.
-    Pairs,
-    /// The same, and once alone where it meets none.
-    PairsAndLone,
-    /// Once, if it meets any.
-    Met,
-    /// Once, if it meets none.
-    Lone,
-    /// With each of those that are nearest, and once alone where there are none.
+pub(crate) enum IntervalJoinType {
+    /// Each row with each row that it matches.
+    Inner,
+    /// As `Inner`, and once without a partner if it matches none.
+    Outer,
+    /// Each row once, if it matches any.
+    Semi,
+    /// Each row once, if it matches none.
+    Anti,
+    /// Each row with each of the nearest rows, and once without a partner if there are none.
     Nearest,
 }
 
-/// Further conditions, on some columns of both sides.
+/// The remaining conditions of the join, on some columns of both sides.
 #[derive(Clone, Debug)]
-pub(crate) struct Condition {
+pub(crate) struct ResidualFilter {
     pub(crate) expression: Arc<dyn PhysicalExpr>,
-    pub(crate) columns: Vec<From>,
+    pub(crate) columns: Vec<JoinColumn>,
     pub(crate) schema: SchemaRef,
 }
 
-/// A join as it is asked for.
+/// Description of an interval join.
 #[derive(Clone, Debug)]
 pub(crate) struct IntervalJoin {
-    pub(crate) held: Side,
-    pub(crate) passing: Side,
-    pub(crate) condition: Option<Condition>,
-    pub(crate) emit: Emit,
-    pub(crate) columns: Vec<From>,
+    pub(crate) build: SideExpressions,
+    pub(crate) probe: SideExpressions,
+    pub(crate) residual_filter: Option<ResidualFilter>,
+    pub(crate) join_type: IntervalJoinType,
+    pub(crate) columns: Vec<JoinColumn>,
     pub(crate) schema: SchemaRef,
 }
 
-/// Carries a join out.
+/// The execution plan of an interval join.
 #[derive(Debug)]
 pub(crate) struct IntervalJoinExec {
     join: Arc<IntervalJoin>,
-    /// The side that is held, and the other.
+    /// The build side, then the probe side.
     inputs: [Arc<dyn ExecutionPlan>; 2],
-    held: Arc<OnceCell<Arc<Held>>>,
+    build_side: Arc<OnceCell<Arc<BuildSide>>>,
     properties: Arc<PlanProperties>,
 }
 
@@ -100,17 +100,17 @@ impl IntervalJoinExec {
         let equivalences = EquivalenceProperties::new(join.schema.clone());
         let properties =
             PlanProperties::new(equivalences, partitioning, EmissionType::Incremental, Boundedness::Bounded);
-        Self { join, inputs: [held, passing], held: Arc::default(), properties: Arc::new(properties) }
+        Self { join, inputs: [held, passing], build_side: Arc::default(), properties: Arc::new(properties) }
     }
 }
 
 impl DisplayAs for IntervalJoinExec {
     fn fmt_as(&self, _format: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
-        let Side { keys, low, high, .. } = &self.join.held;
-        write!(f, "IntervalJoinExec: {:?}, held=[{low}, {high})", self.join.emit)?;
+        let SideExpressions { keys, low, high, .. } = &self.join.build;
+        write!(f, "IntervalJoinExec: {:?}, held=[{low}, {high})", self.join.join_type)?;
         let keys: Vec<_> = keys.iter().map(ToString::to_string).collect();
-        write!(f, ", passing=[{}, {}), keys=[{}]", self.join.passing.low, self.join.passing.high, keys.join(", "))?;
-        match &self.join.condition {
+        write!(f, ", passing=[{}, {}), keys=[{}]", self.join.probe.low, self.join.probe.high, keys.join(", "))?;
+        match &self.join.residual_filter {
             Some(condition) => write!(f, ", filter={}", condition.expression),
             None => Ok(()),
         }
@@ -138,9 +138,9 @@ impl ExecutionPlan for IntervalJoinExec {
         &self,
         visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
-        let sides = [&self.join.held, &self.join.passing];
+        let sides = [&self.join.build, &self.join.probe];
         let of_sides = sides.into_iter().flat_map(|side| side.keys.iter().chain([&side.low, &side.high]));
-        for expression in of_sides.chain(self.join.condition.as_ref().map(|condition| &condition.expression)) {
+        for expression in of_sides.chain(self.join.residual_filter.as_ref().map(|condition| &condition.expression)) {
             if visit(expression)? == TreeNodeRecursion::Stop {
                 return Ok(TreeNodeRecursion::Stop);
             }
@@ -159,78 +159,85 @@ impl ExecutionPlan for IntervalJoinExec {
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let [held, passing] = &self.inputs;
         let reservation = MemoryConsumer::new("IntervalJoinExec").register(context.memory_pool());
-        let most = context.session_config().batch_size();
-        let (held, cell, join) = (held.clone(), self.held.clone(), self.join.clone());
+        let max_batch_rows = context.session_config().batch_size();
+        let (held, cell, join) = (held.clone(), self.build_side.clone(), self.join.clone());
         let input = passing.execute(partition, context.clone())?;
         let start = async move {
-            let filled = cell.get_or_try_init(|| async { Held::collect(&join, &held, context, reservation).await });
-            let held = filled.await?.clone();
-            let keys = Keys::new(&join.passing, &input.schema())?;
-            Ok::<_, datafusion::error::DataFusionError>(Joining { join, held, keys, input, current: None, most })
+            let filled =
+                cell.get_or_try_init(|| async { BuildSide::collect(&join, &held, context, reservation).await });
+            let build_side = filled.await?.clone();
+            let key_converter = KeyConverter::new(&join.probe, &input.schema())?;
+            Ok::<_, datafusion::error::DataFusionError>(IntervalJoinStream {
+                join,
+                build_side,
+                key_converter,
+                input,
+                probe_batch: None,
+                max_batch_rows,
+            })
         };
         let batches = stream::once(start).map_ok(|joining| {
-            stream::try_unfold(
-                joining,
-                |mut joining| async move { Ok(joining.next().await?.map(|batch| (batch, joining))) },
-            )
+            stream::try_unfold(joining, |mut joining| async move {
+                Ok(joining.next_batch().await?.map(|batch| (batch, joining)))
+            })
         });
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), batches.try_flatten())))
     }
 }
 
-/// Turns keys into bytes that are equal where the keys are.
-struct Keys {
+/// Converts keys into bytes that are equal exactly where the keys are.
+struct KeyConverter {
     converter: RowConverter,
 }
 
-/// What is known of the rows of a batch.
-struct Evaluated {
+/// Evaluated keys and bounds of the rows of a batch.
+struct BatchIntervals {
     keys: KeyRows,
-    /// Whether any of the keys is null.
-    nulls: Vec<bool>,
+    /// True for rows with a null key.
+    has_null_key: Vec<bool>,
     low: Int64Array,
     high: Int64Array,
 }
 
-impl Keys {
-    fn new(side: &Side, schema: &SchemaRef) -> Result<Self> {
+impl KeyConverter {
+    fn new(side: &SideExpressions, schema: &SchemaRef) -> Result<Self> {
         let fields: Result<Vec<SortField>> =
             side.keys.iter().map(|key| Ok(SortField::new(key.data_type(schema)?))).collect();
         Ok(Self { converter: RowConverter::new(fields?)? })
     }
 
-    fn evaluate(&mut self, side: &Side, batch: &RecordBatch) -> Result<Evaluated> {
+    fn evaluate(&mut self, side: &SideExpressions, batch: &RecordBatch) -> Result<BatchIntervals> {
         let array = |expression: &Arc<dyn PhysicalExpr>| expression.evaluate(batch)?.into_array(batch.num_rows());
         let keys = side.keys.iter().map(array).collect::<Result<Vec<ArrayRef>>>()?;
-        let nulls = (0..batch.num_rows()).map(|row| keys.iter().any(|key| key.is_null(row))).collect();
+        let has_null_key = (0..batch.num_rows()).map(|row| keys.iter().any(|key| key.is_null(row))).collect();
         let bound = |expression, shift: i64| -> Result<Int64Array> {
             let values = cast(&array(expression)?, &DataType::Int64)?;
             let values = values.as_primitive::<Int64Type>();
             Ok(if shift == 0 { values.clone() } else { values.unary(|value| value.saturating_add(shift)) })
         };
-        let (low, high) = (bound(&side.low, side.shift.0)?, bound(&side.high, side.shift.1)?);
-        Ok(Evaluated { keys: self.converter.convert_columns(&keys)?, nulls, low, high })
+        let (low, high) = (bound(&side.low, side.bound_offsets.0)?, bound(&side.high, side.bound_offsets.1)?);
+        Ok(BatchIntervals { keys: self.converter.convert_columns(&keys)?, has_null_key, low, high })
     }
 }
 
-impl Evaluated {
-    /// The bounds of a row that may meet others.
+impl BatchIntervals {
+    /// Returns the bounds of a row; `None` if the row can match nothing.
     fn bounds(&self, row: usize) -> Option<(i64, i64)> {
-        let is_null = self.nulls[row] || self.low.is_null(row) || self.high.is_null(row);
+        let is_null = self.has_null_key[row] || self.low.is_null(row) || self.high.is_null(row);
         (!is_null).then(|| (self.low.value(row), self.high.value(row)))
     }
 }
 
-/// The side that is held.
+/// The build side, collected and indexed.
 #[derive(Debug)]
-struct Held {
+struct BuildSide {
     rows: RecordBatch,
-    by_key: HashMap<Box<[u8]>, IntervalIndex>,
-    /// Given back with it.
+    indexes_by_key: HashMap<Box<[u8]>, IntervalIndex>,
+    /// Released when the side is dropped.
     _reservation: MemoryReservation,
 }
 
-impl Held {
+impl BuildSide {
     async fn collect(
         join: &IntervalJoin,
         input: &Arc<dyn ExecutionPlan>,
@@ -251,17 +258,17 @@ impl Held {
                 "a join of intervals holds 4294967295 rows at most, and one of its tables has {rows}"
             );
         }
-        // For a moment the batches are there twice.
+        // Both the batches and their concatenation are in memory for a moment.
         reservation.try_grow(bytes)?;
         let rows = concat_batches(&input.schema(), &batches)?;
         drop(batches);
         reservation.shrink(bytes);
-        let evaluated = Keys::new(&join.held, &input.schema())?.evaluate(&join.held, &rows)?;
-        let mut entries: HashMap<Box<[u8]>, Vec<Entry>> = HashMap::new();
+        let evaluated = KeyConverter::new(&join.build, &input.schema())?.evaluate(&join.build, &rows)?;
+        let mut entries: HashMap<Box<[u8]>, Vec<IntervalEntry>> = HashMap::new();
         for row in 0..rows.num_rows() {
             let Some((low, high)) = evaluated.bounds(row) else { continue };
             let key = evaluated.keys.row(row);
-            let entry = Entry { low, high, row: row as u32 };
+            let entry = IntervalEntry { low, high, row: row as u32 };
             match entries.get_mut(key.as_ref()) {
                 Some(of_key) => of_key.push(entry),
                 None => {
@@ -269,66 +276,86 @@ impl Held {
                 }
             }
         }
-        let index = |(key, entries)| (key, IntervalIndex::new(entries, join.emit == Emit::Nearest));
-        Ok(Arc::new(Self { rows, by_key: entries.into_iter().map(index).collect(), _reservation: reservation }))
+        let index = |(key, entries)| (key, IntervalIndex::new(entries, join.join_type == IntervalJoinType::Nearest));
+        Ok(Arc::new(Self { rows, indexes_by_key: entries.into_iter().map(index).collect(), _reservation: reservation }))
     }
 }
 
-/// A batch of the passing side, and how far it got.
-struct Passing {
+/// A batch of the probe side, and the progress in it.
+struct ProbeBatch {
     batch: RecordBatch,
-    evaluated: Evaluated,
-    /// The row that is next.
-    row: usize,
-    /// Rows that the one before it meets and that were not given yet, last first; and their distance.
-    ahead: Vec<u32>,
-    distance: i64,
-    /// Rows that met another.
-    met: Vec<bool>,
+    intervals: BatchIntervals,
+    /// Next row to look up.
+    next_row: usize,
+    /// Matches of the row before `next_row` that are not emitted yet, last first; and their distance.
+    pending_build_rows: Vec<u32>,
+    pending_distance: i64,
+    /// True for rows that matched another.
+    is_matched: Vec<bool>,
 }
 
-/// Rows of both sides that meet.
+/// Matched pairs of rows.
 #[derive(Default)]
-struct Pairs {
-    held: Vec<Option<u32>>,
-    passing: Vec<u32>,
+struct RowPairs {
+    build_rows: Vec<Option<u32>>,
+    probe_rows: Vec<u32>,
     distances: Vec<Option<i64>>,
 }
 
-struct Joining {
+struct IntervalJoinStream {
     join: Arc<IntervalJoin>,
-    held: Arc<Held>,
-    keys: Keys,
+    build_side: Arc<BuildSide>,
+    key_converter: KeyConverter,
     input: SendableRecordBatchStream,
-    current: Option<Passing>,
-    /// Rows of a batch, at most.
-    most: usize,
+    probe_batch: Option<ProbeBatch>,
+    /// Rows of an output batch, at most.
+    max_batch_rows: usize,
 }
 
-impl Joining {
-    /// The next rows; `None` at the end.
-    async fn next(&mut self) -> Result<Option<RecordBatch>> {
+impl IntervalJoinStream {
+    /// Returns the next rows; `None` at the end.
+    async fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         loop {
-            let Some(current) = &mut self.current else {
+            let Some(current) = &mut self.probe_batch else {
                 let Some(batch) = self.input.try_next().await? else { return Ok(None) };
-                let evaluated = self.keys.evaluate(&self.join.passing, &batch)?;
-                let met = vec![false; batch.num_rows()];
-                self.current = Some(Passing { batch, evaluated, row: 0, ahead: Vec::new(), distance: 0, met });
+                let intervals = self.key_converter.evaluate(&self.join.probe, &batch)?;
+                let is_matched = vec![false; batch.num_rows()];
+                self.probe_batch = Some(ProbeBatch {
+                    batch,
+                    intervals,
+                    next_row: 0,
+                    pending_build_rows: Vec::new(),
+                    pending_distance: 0,
+                    is_matched,
+                });
                 continue;
             };
-            let pairs = current.advance(&self.join, &self.held, self.most);
-            let (pairs, is_over) = if pairs.passing.is_empty() {
-                (current.at_end(self.join.emit), true)
+            let pairs = current.next_pairs(&self.join, &self.build_side, self.max_batch_rows);
+            let (pairs, is_over) = if pairs.probe_rows.is_empty() {
+                (current.remaining_pairs(self.join.join_type), true)
             } else {
-                let pairs = self.join.met(pairs, &self.held.rows, &current.batch)?;
-                pairs.passing.iter().for_each(|row| current.met[*row as usize] = true);
-                (if matches!(self.join.emit, Emit::Met | Emit::Lone) { Pairs::default() } else { pairs }, false)
+                let pairs = self.join.apply_residual_filter(pairs, &self.build_side.rows, &current.batch)?;
+                pairs.probe_rows.iter().for_each(|row| current.is_matched[*row as usize] = true);
+                (
+                    if matches!(self.join.join_type, IntervalJoinType::Semi | IntervalJoinType::Anti) {
+                        RowPairs::default()
+                    } else {
+                        pairs
+                    },
+                    false,
+                )
             };
-            let rows = (!pairs.passing.is_empty()).then(|| {
-                self.join.rows(&pairs, &self.join.columns, &self.join.schema, &self.held.rows, &current.batch)
+            let rows = (!pairs.probe_rows.is_empty()).then(|| {
+                self.join.gather_columns(
+                    &pairs,
+                    &self.join.columns,
+                    &self.join.schema,
+                    &self.build_side.rows,
+                    &current.batch,
+                )
             });
             if is_over {
-                self.current = None;
+                self.probe_batch = None;
             }
             if let Some(rows) = rows {
                 return rows.map(Some);
@@ -337,86 +364,88 @@ impl Joining {
     }
 }
 
-impl Passing {
-    /// The next pairs, before further conditions; none at the end of the batch.
-    fn advance(&mut self, join: &IntervalJoin, held: &Held, most: usize) -> Pairs {
-        let mut pairs = Pairs::default();
-        // One that meets another is all that is asked, where nothing else is to be looked at.
-        let first_is_enough = matches!(join.emit, Emit::Met | Emit::Lone) && join.condition.is_none();
-        while pairs.passing.len() < most {
-            if let Some(row) = self.ahead.pop() {
-                pairs.held.push(Some(row));
-                pairs.passing.push(self.row as u32 - 1);
-                pairs.distances.push(Some(self.distance));
+impl ProbeBatch {
+    /// Returns the next pairs, before the residual filter; none at the end of the batch.
+    fn next_pairs(&mut self, join: &IntervalJoin, held: &BuildSide, most: usize) -> RowPairs {
+        let mut pairs = RowPairs::default();
+        // One match decides these joins if there is no residual filter.
+        let first_is_enough =
+            matches!(join.join_type, IntervalJoinType::Semi | IntervalJoinType::Anti) && join.residual_filter.is_none();
+        while pairs.probe_rows.len() < most {
+            if let Some(row) = self.pending_build_rows.pop() {
+                pairs.build_rows.push(Some(row));
+                pairs.probe_rows.push(self.next_row as u32 - 1);
+                pairs.distances.push(Some(self.pending_distance));
                 continue;
             }
-            if self.row == self.batch.num_rows() {
+            if self.next_row == self.batch.num_rows() {
                 break;
             }
-            let row = self.row;
-            self.row += 1;
-            let Some((low, high)) = self.evaluated.bounds(row) else { continue };
-            let Some(index) = held.by_key.get(self.evaluated.keys.row(row).as_ref()) else { continue };
-            if join.emit == Emit::Nearest {
-                self.distance = index.nearest(low, high, &mut self.ahead).unwrap_or_default();
+            let row = self.next_row;
+            self.next_row += 1;
+            let Some((low, high)) = self.intervals.bounds(row) else { continue };
+            let Some(index) = held.indexes_by_key.get(self.intervals.keys.row(row).as_ref()) else { continue };
+            if join.join_type == IntervalJoinType::Nearest {
+                self.pending_distance = index.nearest(low, high, &mut self.pending_build_rows).unwrap_or_default();
             } else {
-                index.overlapping(low, high, |row| {
-                    self.ahead.push(row);
+                index.for_each_overlap(low, high, |row| {
+                    self.pending_build_rows.push(row);
                     if first_is_enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
                 });
             }
-            // Those that come first are given first.
-            self.ahead.reverse();
+            // The entries found first are emitted first.
+            self.pending_build_rows.reverse();
         }
         pairs
     }
 
-    /// What is to be given of the batch when all pairs are known.
-    fn at_end(&self, emit: Emit) -> Pairs {
+    /// Returns the rows that are emitted when all pairs of the batch are known.
+    fn remaining_pairs(&self, emit: IntervalJoinType) -> RowPairs {
         let wanted = match emit {
-            Emit::Pairs => return Pairs::default(),
-            Emit::Met => true,
-            Emit::PairsAndLone | Emit::Lone | Emit::Nearest => false,
+            IntervalJoinType::Inner => return RowPairs::default(),
+            IntervalJoinType::Semi => true,
+            IntervalJoinType::Outer | IntervalJoinType::Anti | IntervalJoinType::Nearest => false,
         };
-        let rows: Vec<u32> = (0..).zip(&self.met).filter(|(_, met)| **met == wanted).map(|(row, _)| row).collect();
-        Pairs { held: vec![None; rows.len()], distances: vec![None; rows.len()], passing: rows }
+        let rows: Vec<u32> =
+            (0..).zip(&self.is_matched).filter(|(_, met)| **met == wanted).map(|(row, _)| row).collect();
+        RowPairs { build_rows: vec![None; rows.len()], distances: vec![None; rows.len()], probe_rows: rows }
     }
 }
 
 impl IntervalJoin {
-    /// Those of some pairs that meet the further conditions, too.
-    fn met(&self, pairs: Pairs, held: &RecordBatch, passing: &RecordBatch) -> Result<Pairs> {
-        let Some(condition) = &self.condition else { return Ok(pairs) };
-        let rows = self.rows(&pairs, &condition.columns, &condition.schema, held, passing)?;
+    /// Keeps the pairs that meet the residual filter.
+    fn apply_residual_filter(&self, pairs: RowPairs, held: &RecordBatch, passing: &RecordBatch) -> Result<RowPairs> {
+        let Some(condition) = &self.residual_filter else { return Ok(pairs) };
+        let rows = self.gather_columns(&pairs, &condition.columns, &condition.schema, held, passing)?;
         let is_met = condition.expression.evaluate(&rows)?.into_array(rows.num_rows())?;
         let is_met: &BooleanArray = is_met.as_boolean();
         let keep = |at: &usize| is_met.is_valid(*at) && is_met.value(*at);
         let kept: Vec<usize> = (0..rows.num_rows()).filter(keep).collect();
-        Ok(Pairs {
-            held: kept.iter().map(|at| pairs.held[*at]).collect(),
-            passing: kept.iter().map(|at| pairs.passing[*at]).collect(),
+        Ok(RowPairs {
+            build_rows: kept.iter().map(|at| pairs.build_rows[*at]).collect(),
+            probe_rows: kept.iter().map(|at| pairs.probe_rows[*at]).collect(),
             distances: kept.iter().map(|at| pairs.distances[*at]).collect(),
         })
     }
 
-    /// Columns of pairs.
-    fn rows(
+    /// Gathers columns of pairs.
+    fn gather_columns(
         &self,
-        pairs: &Pairs,
-        columns: &[From],
+        pairs: &RowPairs,
+        columns: &[JoinColumn],
         schema: &SchemaRef,
         held: &RecordBatch,
         passing: &RecordBatch,
     ) -> Result<RecordBatch> {
-        let of_held = UInt32Array::from(pairs.held.clone());
-        let of_passing = UInt32Array::from(pairs.passing.clone());
+        let of_held = UInt32Array::from(pairs.build_rows.clone());
+        let of_passing = UInt32Array::from(pairs.probe_rows.clone());
         let arrays = columns.iter().map(|column| match *column {
-            From::Held(at) => Ok(take(held.column(at), &of_held, None)?),
-            From::Passing(at) => Ok(take(passing.column(at), &of_passing, None)?),
-            From::Distance => Ok(Arc::new(Int64Array::from(pairs.distances.clone())) as ArrayRef),
+            JoinColumn::Build(at) => Ok(take(held.column(at), &of_held, None)?),
+            JoinColumn::Probe(at) => Ok(take(passing.column(at), &of_passing, None)?),
+            JoinColumn::Distance => Ok(Arc::new(Int64Array::from(pairs.distances.clone())) as ArrayRef),
         });
         let arrays = arrays.collect::<Result<Vec<ArrayRef>>>()?;
-        let rows = RecordBatchOptions::new().with_row_count(Some(pairs.passing.len()));
+        let rows = RecordBatchOptions::new().with_row_count(Some(pairs.probe_rows.len()));
         Ok(RecordBatch::try_new_with_options(schema.clone(), arrays, &rows)?)
     }
 }

@@ -1,4 +1,4 @@
-//! A dataset read by the engine: its parts are partitions, each read on a thread for work that blocks.
+//! The scan of a dataset as an execution plan: each part is a partition, read on a blocking thread.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,30 +17,30 @@ use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
-use godwit_flight::{Dataset, Part, Scan};
+use godwit_flight::{Dataset, Scan, ScanPart};
 
-/// Batches between the thread that reads and whoever takes them.
-const BATCHES_AHEAD: usize = 2;
-/// Bytes that a row takes where it lies, more or less: so that a join holds the smaller of two tables of unknown rows.
+/// Batches queued between the reading thread and the stream, at most.
+const MAX_QUEUED_BATCHES: usize = 2;
+/// Estimated bytes of a row in a file: used to make the smaller of two tables with unknown row counts the build side.
 const TYPICAL_ROW_BYTES: usize = 64;
-/// Rows of regions that are one part, more or less. The engine shares what has more than a batch of its own, 8192 rows.
-const ROWS_OF_A_PART: usize = 4096;
+/// Estimated rows of regions that form one part. DataFusion repartitions anything above its batch size of 8192 rows.
+const ESTIMATED_PART_ROWS: usize = 4096;
 
-/// Reads a dataset.
+/// The execution plan of a scan.
 #[derive(Debug)]
 pub(crate) struct DatasetExec {
     dataset: Arc<dyn Dataset>,
     name: String,
     scan: Scan,
-    /// Where each column of the result is among those read.
-    order: Vec<usize>,
-    parts: Vec<Part>,
+    /// For each output column, its index among the columns that are read.
+    column_order: Vec<usize>,
+    parts: Vec<ScanPart>,
     rows: Precision<usize>,
     properties: Arc<PlanProperties>,
 }
 
 impl DatasetExec {
-    /// Reads columns by their index, in any order, of rows in regions.
+    /// Plans reading of columns, by index in any order, and of rows in regions.
     pub(crate) fn new(
         dataset: Arc<dyn Dataset>,
         name: &str,
@@ -52,23 +52,23 @@ impl DatasetExec {
         ascending.sort_unstable();
         ascending.dedup();
         let place = |column: &usize| ascending.binary_search(column).unwrap_or_default();
-        let order = columns.iter().map(place).collect();
+        let column_order = columns.iter().map(place).collect();
         let scan = Scan { columns: Some(ascending), regions };
         let mut parts = dataset.parts(&scan, partitions).map_err(|error| DataFusionError::External(error.into()))?;
         let guessed = dataset.rows().map_or(dataset.bytes() as usize / TYPICAL_ROW_BYTES + 1, |rows| rows as usize);
         let rows = match dataset.rows() {
             Some(rows) if scan.regions.is_none() => Precision::Exact(rows as usize),
-            // Regions that are not worth a second part are not worth sharing among threads either.
+            // Regions that fill one part only are not worth repartitioning.
             _ if scan.regions.is_some() && partitions > 1 && parts.len() < 2 => {
-                Precision::Inexact(guessed.min(ROWS_OF_A_PART))
+                Precision::Inexact(guessed.min(ESTIMATED_PART_ROWS))
             }
-            // Who sees some rows is not told how much there is.
+            // A principal that sees only some rows must not learn the size of the dataset.
             _ if dataset.bytes() == 0 => Precision::Absent,
             _ => Precision::Inexact(guessed),
         };
         if parts.is_empty() {
-            // The engine wants at least one partition; this one has no rows.
-            parts.push(Part::default());
+            // DataFusion requires at least one partition; this one has no rows.
+            parts.push(ScanPart::default());
         }
         let schema = Arc::new(without_metadata(&dataset.schema()).project(columns)?);
         let mut equivalences = EquivalenceProperties::new(schema.clone());
@@ -78,11 +78,11 @@ impl DatasetExec {
         let partitioning = Partitioning::UnknownPartitioning(parts.len());
         let properties =
             PlanProperties::new(equivalences, partitioning, EmissionType::Incremental, Boundedness::Bounded);
-        Ok(Self { dataset, name: name.to_owned(), scan, order, parts, rows, properties: Arc::new(properties) })
+        Ok(Self { dataset, name: name.to_owned(), scan, column_order, parts, rows, properties: Arc::new(properties) })
     }
 }
 
-/// The order of rows, as far as the columns are there.
+/// Returns the sort order of the rows, as far as its columns are read.
 fn ordering(schema: &SchemaRef, sorted_by: &[&str]) -> Option<LexOrdering> {
     let options = SortOptions { descending: false, nulls_first: false };
     let column = |name: &&str| schema.index_of(name).ok().map(|at| Arc::new(Column::new(name, at)) as _);
@@ -128,11 +128,11 @@ impl ExecutionPlan for DatasetExec {
     }
 
     fn execute(&self, partition: usize, _context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let mut builder = RecordBatchReceiverStreamBuilder::new(self.schema(), BATCHES_AHEAD);
+        let mut builder = RecordBatchReceiverStreamBuilder::new(self.schema(), MAX_QUEUED_BATCHES);
         let (sender, schema) = (builder.tx(), self.schema());
         let (dataset, scan, part) = (self.dataset.clone(), self.scan.clone(), self.parts[partition].clone());
-        let in_order = self.order.iter().copied().eq(0..self.order.len());
-        let order = self.order.clone();
+        let in_order = self.column_order.iter().copied().eq(0..self.column_order.len());
+        let order = self.column_order.clone();
         builder.spawn_blocking(move || {
             let external = |error: godwit_flight::DatasetError| DataFusionError::External(error.into());
             for batch in dataset.read(&scan, &part).map_err(external)? {
@@ -140,7 +140,7 @@ impl ExecutionPlan for DatasetExec {
                 let batch = if in_order { batch } else { batch.project(&order)? };
                 let rows = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
                 let batch = RecordBatch::try_new_with_options(schema.clone(), batch.columns().to_vec(), &rows)?;
-                // Nobody wants more: a limit is reached, or the statement was given up.
+                // The receiver is gone: a limit is reached, or the statement was cancelled.
                 if sender.blocking_send(Ok(batch)).is_err() {
                     break;
                 }
@@ -159,7 +159,7 @@ impl ExecutionPlan for DatasetExec {
     }
 }
 
-/// A schema without what is known of it as metadata, which would be sent with every answer.
+/// Returns a schema without its metadata, which would be sent with every response.
 pub(crate) fn without_metadata(schema: &Schema) -> SchemaRef {
     Arc::new(Schema::new(schema.fields().clone()))
 }

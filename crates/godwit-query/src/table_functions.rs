@@ -7,22 +7,22 @@ use datafusion::common::{Result, ScalarValue, plan_err};
 use datafusion::datasource::{ViewTable, provider_as_source};
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{Expr, LogicalPlanBuilder, col, lit};
-use godwit_flight::{Dataset, DatasetError, Kind};
-use godwit_model::Pattern;
+use godwit_flight::{Dataset, DatasetError, DatasetKind};
+use godwit_model::GlobPattern;
 
-use crate::table::{Tables, provider};
+use crate::dataset_table::{TableCatalog, table_provider};
 
-/// The column that tells the files of a pattern apart.
-const SAMPLE: &str = "sample";
+/// The column that distinguishes the files of a pattern.
+const SAMPLE_COLUMN: &str = "sample";
 
-/// A function that gives a table of datasets of one kind.
+/// A table function over datasets of one kind.
 #[derive(Debug)]
-pub(crate) struct DatasetsOf {
-    pub(crate) kind: Kind,
-    pub(crate) tables: Tables,
+pub(crate) struct DatasetFunction {
+    pub(crate) kind: DatasetKind,
+    pub(crate) tables: TableCatalog,
 }
 
-impl TableFunctionImpl for DatasetsOf {
+impl TableFunctionImpl for DatasetFunction {
     fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
         let function = self.kind.name();
         let name = match args.exprs() {
@@ -33,15 +33,15 @@ impl TableFunctionImpl for DatasetsOf {
             return plan_err!("{function}() takes the name of a dataset, or a pattern, in single quotes");
         };
         if name.contains(['*', '?']) {
-            return self.several(name);
+            return self.union_of_matches(name);
         }
-        let (name, dataset) = self.tables.find(name).map_err(external)?;
-        self.check(&name, &*dataset)?;
-        provider(&name, dataset)
+        let (name, dataset) = self.tables.find_dataset(name).map_err(to_datafusion_error)?;
+        self.check_kind(&name, &*dataset)?;
+        table_provider(&name, dataset)
     }
 }
 
-/// The text of an argument that is one.
+/// Returns the text of an argument that is a text literal.
 pub(crate) fn literal_text(argument: &Expr) -> Option<&str> {
     match argument {
         Expr::Literal(value, _) => value.try_as_str().flatten(),
@@ -49,33 +49,33 @@ pub(crate) fn literal_text(argument: &Expr) -> Option<&str> {
     }
 }
 
-pub(crate) fn external(error: DatasetError) -> DataFusionError {
+pub(crate) fn to_datafusion_error(error: DatasetError) -> DataFusionError {
     DataFusionError::External(error.into())
 }
 
-impl DatasetsOf {
-    fn check(&self, name: &str, dataset: &dyn Dataset) -> Result<()> {
+impl DatasetFunction {
+    fn check_kind(&self, name: &str, dataset: &dyn Dataset) -> Result<()> {
         if dataset.kind() == self.kind {
             return Ok(());
         }
         plan_err!("{name} holds no {}; ask it as \"{name}\"", self.kind.name())
     }
 
-    /// All datasets that a pattern fits, one below the other, each row with its sample. Columns are those of all of them.
-    fn several(&self, pattern: &str) -> Result<Arc<dyn TableProvider>> {
-        let names = self.tables.0.names().map_err(external)?;
-        let fitting = Pattern::of_names(pattern);
+    /// Returns the union of all datasets that match a pattern, each row with its sample, with the columns of all of them.
+    fn union_of_matches(&self, pattern: &str) -> Result<Arc<dyn TableProvider>> {
+        let names = self.tables.0.names().map_err(to_datafusion_error)?;
+        let fitting = GlobPattern::for_dataset_names(pattern);
         let mut whole: Option<LogicalPlanBuilder> = None;
         for name in names.iter().filter(|name| fitting.matches(name)) {
-            let dataset = self.tables.0.open(name).map_err(external)?;
+            let dataset = self.tables.0.open(name).map_err(to_datafusion_error)?;
             if dataset.kind() != self.kind {
                 continue;
             }
             let sample = dataset.sample().map_or_else(|| ScalarValue::from(name.as_str()), ScalarValue::from);
-            let columns: Vec<Expr> = dataset.schema().fields().iter().map(|field| quoted(field.name())).collect();
-            let source = provider_as_source(provider(name, dataset)?);
+            let columns: Vec<Expr> = dataset.schema().fields().iter().map(|field| exact_column(field.name())).collect();
+            let source = provider_as_source(table_provider(name, dataset)?);
             let table = LogicalPlanBuilder::scan("one", source, None)?;
-            let one = table.project([lit(sample).alias(SAMPLE)].into_iter().chain(columns))?;
+            let one = table.project([lit(sample).alias(SAMPLE_COLUMN)].into_iter().chain(columns))?;
             whole = Some(match whole {
                 Some(whole) => whole.union_by_name(one.build()?)?,
                 None => one,
@@ -88,7 +88,7 @@ impl DatasetsOf {
     }
 }
 
-/// A column whose name is taken as it is.
-fn quoted(name: &str) -> Expr {
+/// Refers to a column by its exact name.
+fn exact_column(name: &str) -> Expr {
     col(datafusion::common::Column::from_name(name))
 }

@@ -1,13 +1,13 @@
-//! The record of accesses: a line of JSON for each, which says what the lines before it were.
+//! The audit log: one line of JSON for each access, chained by hashes.
 //!
-//! The last field of a line, `chain`, is the BLAKE3 of the line without it behind the chain of the line before: whoever changes, moves or
-//! removes a line breaks those that follow. Lines at the end can still be cut off, and the whole be written anew, by who may
-//! write the file; who notes the last chain elsewhere finds that out, too.
+//! The last field of a line, `chain`, is the BLAKE3 of the line without it behind the chain of the line before: changing, moving
+//! or removing a line breaks all that follow. A writer of the file can still truncate or rewrite it; comparing with a chain noted
+//! elsewhere detects that.
 //!
-//! A line is on the disk before [`Audit`] says so. One that a stop cut short stays as it is, and a line behind it says so.
+//! [`AuditLog`] acknowledges a line when it is on the disk. A line torn by a stop stays as it is; the line behind it records that.
 
-mod chain;
-mod writer;
+mod audit_log;
+mod hash_chain;
 
-pub use chain::{Verified, verify};
-pub use writer::Audit;
+pub use audit_log::AuditLog;
+pub use hash_chain::{AuditSummary, verify_audit};

@@ -1,70 +1,70 @@
-//! What can be wrong with a policy, and with the record of accesses.
+//! Errors of policies and audit logs.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Why a file is no policy.
+/// The reason why a policy cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyError {
-    /// It cannot be read.
+    /// A file cannot be read.
     #[error("cannot read {}", path.display())]
     File {
         /// The policy, or its key.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// It is not written as policies are.
+    /// The syntax of the policy is wrong.
     #[error("{}: {problem}", path.display())]
-    Text {
+    Syntax {
         /// The policy.
         path: PathBuf,
-        /// What is wrong, and where.
+        /// The problem, and its position.
         problem: String,
     },
-    /// A rule says what cannot be done.
+    /// A rule is invalid.
     #[error("{}: rule {number}, {name:?}: {problem}", path.display())]
     Rule {
         /// The policy.
         path: PathBuf,
-        /// Which, counted from 1.
+        /// 1-based number of the rule.
         number: usize,
         /// Its name.
         name: String,
-        /// What, and what to do.
+        /// The problem, and what to do.
         problem: String,
     },
 }
 
-/// Why accesses cannot be recorded, or what is wrong with a record of them.
+/// An error of the audit log.
 #[derive(Debug, thiserror::Error)]
 pub enum AuditError {
     /// The file cannot be read or written.
-    #[error("cannot {doing} {}", path.display())]
+    #[error("cannot {action} {}", path.display())]
     File {
-        /// What was being done.
-        doing: &'static str,
+        /// The operation.
+        action: &'static str,
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         #[source]
         source: io::Error,
     },
     /// Another process writes to it.
     #[error("{} is written by another process; give each server a file of its own", path.display())]
-    Busy {
+    Locked {
         /// The file.
         path: PathBuf,
     },
-    /// A line is not what the lines before it say it has to be.
+    /// A line does not match the chain of the lines before it.
     #[error("{}: line {line} is broken: {problem}", path.display())]
     Broken {
         /// The file.
         path: PathBuf,
-        /// Which, counted from 1.
+        /// 1-based number of the line.
         line: u64,
-        /// How.
+        /// The defect.
         problem: String,
     },
 }

@@ -1,20 +1,20 @@
-//! The rules of a policy that are about one caller, in their order.
+//! The rules of a policy that are about one principal, in their order.
 
 use std::sync::Arc;
 
 use godwit_flight::Dataset;
 use serde::{Deserialize, Serialize};
 
-use crate::pseudonyms::Key;
+use crate::pseudonyms::PseudonymKey;
 use crate::rule::Rule;
-use crate::samples::fits_samples;
+use crate::samples::covers_samples;
 
-/// What one caller may see. It goes to processes that read datasets for the caller, which so know no rules about others.
+/// The grants of one principal. Processes that read datasets for it receive these, and know no other rules.
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub struct Grants {
     pub(crate) rules: Vec<Arc<Rule>>,
-    /// Of pseudonyms; where there is none, no rule makes any.
-    pub(crate) key: Option<Key>,
+    /// The key of pseudonyms; without one, no rule makes any.
+    pub(crate) key: Option<PseudonymKey>,
 }
 
 impl std::fmt::Debug for Grants {
@@ -24,29 +24,29 @@ impl std::fmt::Debug for Grants {
 }
 
 impl Grants {
-    /// As bytes, for [`Grants::from_bytes`].
+    /// Encodes the grants, for [`Grants::from_bytes`].
     pub fn to_bytes(&self) -> Vec<u8> {
-        // Maps of texts, numbers and lists: nothing that JSON has no words for.
+        // Maps of strings, numbers and lists can always be encoded as JSON.
         serde_json::to_vec(self).expect("rules are JSON")
     }
 
-    /// What [`Grants::to_bytes`] gave; `None` for other bytes.
+    /// Decodes what [`Grants::to_bytes`] returned; `None` for other bytes.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         serde_json::from_slice(bytes).ok()
     }
 
-    /// The one rule that decides about a dataset: the first that is about it. `open` opens it where its samples decide. `None`
-    /// where no rule is about it, where that says that nothing is seen, or where it cannot be told.
-    pub(crate) fn decide(&self, name: &str, open: &dyn Fn() -> Option<Arc<dyn Dataset>>) -> Option<&Arc<Rule>> {
+    /// Returns the one rule that decides about a dataset: the first that covers it. `open` opens it where its samples
+    /// decide. `None` where no rule covers it, where that rule denies it, or where its samples are unknown.
+    pub(crate) fn deciding_rule(&self, name: &str, open: &dyn Fn() -> Option<Arc<dyn Dataset>>) -> Option<&Arc<Rule>> {
         for rule in self.rules.iter().filter(|rule| rule.covers(name)) {
-            if !rule.asks_for_samples() || fits_samples(rule, &*open()?) {
+            if !rule.depends_on_samples() || covers_samples(rule, &*open()?) {
                 return Some(rule).filter(|rule| !rule.deny);
             }
         }
         None
     }
 
-    /// The first rule whose patterns fit, whatever else it asks.
+    /// Returns the first rule whose patterns match, whatever its other conditions.
     pub(crate) fn first_covering(&self, name: &str) -> Option<&Arc<Rule>> {
         self.rules.iter().find(|rule| rule.covers(name))
     }

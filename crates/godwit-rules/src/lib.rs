@@ -1,32 +1,32 @@
-//! Who may see which rows and columns of which datasets, and the record of who saw what.
+//! Authorization of principals for rows and columns of datasets, and the audit log of accesses.
 //!
-//! A [`Policy`] is a file of rules. For each caller it gives [`Grants`], and those turn a catalog into one of what the caller may
-//! see ([`GrantedCatalog`]): rows are left out and columns are masked where datasets are read, so that whatever is asked of
-//! them (regions, SQL, statistics, plans) is asked of what is left. Files as they are cannot be masked: who may see a part of one only is refused its
-//! bytes. A [`Rulebook`] is a policy that changes while a server runs. [`Audit`] keeps what was accessed in a file that tells
-//! when it was changed.
+//! A [`Policy`] is a file of rules. For each principal it gives [`Grants`], which turn a catalog into one of visible data
+//! ([`AuthorizedCatalog`]): rows are removed and columns are masked where datasets are read, so that every query (regions,
+//! SQL, statistics, plans) sees only what is left. Whole files cannot be masked: a principal that may see a part of one only
+//! cannot read its bytes. A [`PolicyStore`] is a policy that changes while a server runs. [`AuditLog`] records accesses in a
+//! file that reveals later changes.
 //!
-//! Who somebody is, is not known here, nor how datasets are read.
+//! Authentication and the reading of datasets are not part of this crate.
 
 mod audit;
-mod catalog;
-mod cells;
+mod authorized_catalog;
+mod dataset_view;
 mod error;
 mod explain;
 mod grants;
-mod groups;
+mod grouping;
+mod masks;
 mod policy;
+mod policy_store;
 mod pseudonyms;
-mod rows;
+mod row_filter;
 mod rule;
-mod rulebook;
 mod samples;
-mod view;
 
-pub use audit::{Audit, Verified, verify};
-pub use catalog::GrantedCatalog;
+pub use audit::{AuditLog, AuditSummary, verify_audit};
+pub use authorized_catalog::AuthorizedCatalog;
 pub use error::{AuditError, PolicyError};
-pub use explain::{Explained, Question, explain};
+pub use explain::{ExplainRequest, Explanation, explain};
 pub use grants::Grants;
 pub use policy::Policy;
-pub use rulebook::Rulebook;
+pub use policy_store::PolicyStore;

@@ -1,67 +1,67 @@
 //! A policy: a file of rules, and the key of its pseudonyms.
 //!
-//! For each caller and dataset one rule decides alone: the first in the file that is about both. Rules are never added up, so that
-//! what a rule shows is what it says. Where no rule is about a dataset, it is not there.
+//! For each principal and dataset one rule decides alone: the first in the file that is about both. Rules are never
+//! combined, so that each rule shows exactly what it contains. A dataset without a rule is hidden.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use godwit_flight::{Caller, Visa};
+use godwit_flight::{Principal, Visa};
 use godwit_model::Region;
 use serde::Deserialize;
 
 use crate::error::PolicyError;
 use crate::grants::Grants;
-use crate::pseudonyms::{Key, key_of};
-use crate::rule::{Condition, Groups, Mask, Rule};
+use crate::pseudonyms::{PseudonymKey, derive_key};
+use crate::rule::{Condition, Grouping, Mask, Rule};
 
-/// What the name of a group begins with, where a caller could stand.
-const GROUP: &str = "group:";
-/// What the name of a visa begins with.
-const VISA: &str = "visa:";
-/// Whoever is let in.
-const ANYBODY: &str = "*";
-/// Bytes of a secret that nobody guesses.
-const SECRET_BYTES: usize = 32;
-/// Bytes of a policy. The rules about a caller go with each statement to the process that runs it.
-const POLICY_BYTES: usize = 512 << 10;
+/// Prefix of the names of groups, in the place of a principal.
+const GROUP_PREFIX: &str = "group:";
+/// Prefix of the names of visas.
+const VISA_PREFIX: &str = "visa:";
+/// Any authenticated principal.
+const ANY_PRINCIPAL: &str = "*";
+/// Least length of a secret, bytes.
+const MIN_SECRET_BYTES: usize = 32;
+/// Largest policy, bytes. The rules about a principal are sent with each statement to the process that runs it.
+const MAX_POLICY_BYTES: usize = 512 << 10;
 
-/// A policy as it stands in its file.
+/// The content of a policy file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
-    /// A file with the secret that pseudonyms are made with; beside the policy, where it is no absolute path.
+struct PolicyFile {
+    /// Path of the file with the secret of pseudonyms; relative to the policy, where it is not absolute.
     #[serde(default)]
     key: Option<PathBuf>,
     #[serde(default)]
     groups: BTreeMap<String, Vec<String>>,
     #[serde(default)]
-    visas: BTreeMap<String, WantedVisa>,
+    visas: BTreeMap<String, VisaRequirement>,
     #[serde(default, rename = "rule")]
     rules: Vec<Rule>,
 }
 
-/// What a visa of a passport has to say (GA4GH Passport 1.2, "Visa Fields"); all of it is compared letter by letter.
+/// The required fields of a visa (GA4GH Passport 1.2, "Visa Fields"); all are compared exactly.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WantedVisa {
+struct VisaRequirement {
     #[serde(rename = "type")]
     kind: String,
     value: String,
-    /// The organization whose word it has to be.
+    /// The organization that asserts it.
     source: String,
-    /// By whose authority; where nothing is said, anybody's.
+    /// The accepted authorities; absent: any.
     #[serde(default)]
     by: Option<Vec<String>>,
-    /// Who has to have signed it; where nothing is said, any issuer that the server takes visas of.
+    /// The issuer that signed it; absent: any issuer that the server accepts visas of.
     #[serde(default)]
     issuer: Option<String>,
 }
 
-impl WantedVisa {
-    fn is(&self, visa: &Visa) -> bool {
+impl VisaRequirement {
+    fn matches(&self, visa: &Visa) -> bool {
         let by = |wanted: &Vec<String>| visa.by.as_ref().is_some_and(|by| wanted.contains(by));
         (&self.kind, &self.value, &self.source) == (&visa.kind, &visa.value, &visa.source)
             && self.by.as_ref().is_none_or(by)
@@ -69,13 +69,13 @@ impl WantedVisa {
     }
 }
 
-/// Rules about who may see what.
+/// Rules of authorization.
 #[derive(Clone)]
 pub struct Policy {
     groups: BTreeMap<String, Vec<String>>,
-    visas: BTreeMap<String, WantedVisa>,
+    visas: BTreeMap<String, VisaRequirement>,
     rules: Vec<Arc<Rule>>,
-    key: Option<Key>,
+    key: Option<PseudonymKey>,
     digest: blake3::Hash,
 }
 
@@ -89,26 +89,26 @@ impl Policy {
     /// Reads a policy, and its key.
     ///
     /// # Errors
-    /// [`PolicyError`].
+    /// [`PolicyError::File`], [`PolicyError::Syntax`], [`PolicyError::Rule`].
     pub fn read(path: &Path) -> Result<Self, PolicyError> {
         let failed = |path: &Path| {
             let path = path.to_owned();
             move |source| PolicyError::File { path, source }
         };
         let text = fs::read_to_string(path).map_err(failed(path))?;
-        let wrong = |problem: String| PolicyError::Text { path: path.to_owned(), problem };
-        if text.len() > POLICY_BYTES {
-            return Err(wrong(format!("it has {} bytes, more than {POLICY_BYTES}", text.len())));
+        let wrong = |problem: String| PolicyError::Syntax { path: path.to_owned(), problem };
+        if text.len() > MAX_POLICY_BYTES {
+            return Err(wrong(format!("it has {} bytes, more than {MAX_POLICY_BYTES}", text.len())));
         }
-        let written: Written = toml::from_str(&text).map_err(|error| wrong(error.to_string().trim().to_owned()))?;
+        let written: PolicyFile = toml::from_str(&text).map_err(|error| wrong(error.to_string().trim().to_owned()))?;
         let secret = match &written.key {
             Some(key) => {
-                let place = path.parent().unwrap_or(Path::new(".")).join(key);
-                let secret = fs::read(&place).map_err(failed(&place))?;
-                if secret.len() < SECRET_BYTES {
+                let key_path = path.parent().unwrap_or(Path::new(".")).join(key);
+                let secret = fs::read(&key_path).map_err(failed(&key_path))?;
+                if secret.len() < MIN_SECRET_BYTES {
                     let problem = format!(
-                        "{} has {} bytes, and a secret has {SECRET_BYTES} or more that nobody guesses: `head -c 32 /dev/urandom > {0}`",
-                        place.display(),
+                        "{} has {} bytes, and a secret has {MIN_SECRET_BYTES} or more that nobody guesses: `head -c 32 /dev/urandom > {0}`",
+                        key_path.display(),
                         secret.len()
                     );
                     return Err(wrong(problem));
@@ -117,18 +117,18 @@ impl Policy {
             }
             None => None,
         };
-        Self::checked(path, &text, written, secret.as_deref())
+        Self::validate(path, &text, written, secret.as_deref())
     }
 
-    fn checked(path: &Path, text: &str, written: Written, secret: Option<&[u8]>) -> Result<Self, PolicyError> {
-        let Written { groups, visas, rules, .. } = written;
-        let key = secret.map(key_of);
+    fn validate(path: &Path, text: &str, written: PolicyFile, secret: Option<&[u8]>) -> Result<Self, PolicyError> {
+        let PolicyFile { groups, visas, rules, .. } = written;
+        let key = secret.map(derive_key);
         let mut names: Vec<&str> = Vec::new();
         for (at, rule) in rules.iter().enumerate() {
             let twice = names.contains(&rule.name.as_str());
             let problem = match twice {
                 true => Some("there is a rule of that name before it; decisions are told by name".to_owned()),
-                false => problem_of(rule, &groups, &visas, key.is_some()),
+                false => rule_problem(rule, &groups, &visas, key.is_some()),
             };
             if let Some(problem) = problem {
                 let (path, name) = (path.to_owned(), rule.name.clone());
@@ -142,25 +142,29 @@ impl Policy {
         Ok(Self { groups, visas, rules: rules.into_iter().map(Arc::new).collect(), key, digest: hasher.finalize() })
     }
 
-    /// The rules about somebody of that name who shows no visas; it is empty for who was not asked.
-    pub fn grants(&self, name: &str) -> Grants {
-        self.grants_of(&Caller::named(name))
+    /// Returns the rules about a principal of that name without visas; the name of an unauthenticated one is empty.
+    pub fn grants_by_name(&self, name: &str) -> Grants {
+        self.grants_for(&Principal::named(name))
     }
 
-    /// The rules about one caller.
-    pub fn grants_of(&self, caller: &Caller) -> Grants {
-        let shows = |wanted: &WantedVisa| caller.visas().iter().any(|visa| wanted.is(visa));
-        self.grants_where(caller.name(), &|visa| self.visas.get(visa).is_some_and(shows))
+    /// Returns the rules about one principal.
+    pub fn grants_for(&self, principal: &Principal) -> Grants {
+        let shows = |wanted: &VisaRequirement| principal.visas().iter().any(|visa| wanted.matches(visa));
+        self.grants_with_visas(principal.name(), &|visa| self.visas.get(visa).is_some_and(shows))
     }
 
-    /// The rules about somebody who shows the visas, by their names here, of which `shows` is true.
-    pub(crate) fn grants_where(&self, caller: &str, shows: &dyn Fn(&str) -> bool) -> Grants {
+    /// Returns the rules about a principal with those visas, by their names in the policy, for which `shows` returns true.
+    pub(crate) fn grants_with_visas(&self, principal: &str, shows: &dyn Fn(&str) -> bool) -> Grants {
         let is_about = |rule: &&Arc<Rule>| {
-            // Whoever is called like a group or a visa, as issuers of tokens may call somebody, is not in it by that.
-            rule.who.iter().any(|who| match (who.strip_prefix(GROUP), who.strip_prefix(VISA)) {
-                (Some(group), _) => self.groups.get(group).is_some_and(|members| members.iter().any(|it| it == caller)),
-                (None, Some(visa)) => shows(visa),
-                (None, None) => who == ANYBODY || (!caller.is_empty() && who == caller),
+            // A principal whose name, given by a token issuer, looks like a group or visa does not match by that.
+            rule.principals.iter().any(|entry| {
+                match (entry.strip_prefix(GROUP_PREFIX), entry.strip_prefix(VISA_PREFIX)) {
+                    (Some(group), _) => {
+                        self.groups.get(group).is_some_and(|members| members.iter().any(|it| it == principal))
+                    }
+                    (None, Some(visa)) => shows(visa),
+                    (None, None) => entry == ANY_PRINCIPAL || (!principal.is_empty() && entry == principal),
+                }
             })
         };
         let rules: Vec<Arc<Rule>> = self.rules.iter().filter(is_about).cloned().collect();
@@ -168,53 +172,59 @@ impl Policy {
         Grants { rules, key: self.key.filter(|_| hashes) }
     }
 
-    /// Whether it names such a visa.
+    /// Reports whether the policy defines such a visa.
     pub fn has_visa(&self, name: &str) -> bool {
         self.visas.contains_key(name)
     }
 
-    /// How many rules it has.
+    /// Returns the number of rules.
     pub fn len(&self) -> usize {
         self.rules.len()
     }
 
-    /// Whether nobody may see anything.
+    /// Reports whether there are no rules, so that everything is hidden.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// Tells it from any other, its key included.
+    /// Returns a digest of the policy and its key.
     pub fn digest(&self) -> String {
         self.digest.to_hex().to_string()
     }
 
-    /// Which rule, counted from 1, has a name.
-    pub(crate) fn number_of(&self, name: &str) -> usize {
+    /// Returns the 1-based number of the rule of a name.
+    pub(crate) fn rule_number(&self, name: &str) -> usize {
         self.rules.iter().position(|rule| rule.name == name).map_or(0, |at| at + 1)
     }
 }
 
-/// What is wrong with a rule.
-fn problem_of(
+/// Returns the problem of a rule.
+fn rule_problem(
     rule: &Rule,
     groups: &BTreeMap<String, Vec<String>>,
-    visas: &BTreeMap<String, WantedVisa>,
+    visas: &BTreeMap<String, VisaRequirement>,
     has_key: bool,
 ) -> Option<String> {
     if rule.name.trim().is_empty() {
         return Some("it has no name".to_owned());
     }
-    if rule.who.is_empty() || rule.datasets.is_empty() {
+    if rule.principals.is_empty() || rule.datasets.is_empty() {
         return Some(
             "`who` and `datasets` have to name somebody and something; `*` and `**` are everybody and everything"
                 .to_owned(),
         );
     }
-    let unknown = rule.who.iter().find(|who| who.strip_prefix(GROUP).is_some_and(|group| !groups.contains_key(group)));
+    let unknown = rule
+        .principals
+        .iter()
+        .find(|entry| entry.strip_prefix(GROUP_PREFIX).is_some_and(|group| !groups.contains_key(group)));
     if let Some(unknown) = unknown {
         return Some(format!("there is no {unknown} in [groups]"));
     }
-    let unknown = rule.who.iter().find_map(|who| who.strip_prefix(VISA).filter(|visa| !visas.contains_key(*visa)));
+    let unknown = rule
+        .principals
+        .iter()
+        .find_map(|entry| entry.strip_prefix(VISA_PREFIX).filter(|visa| !visas.contains_key(*visa)));
     if let Some(unknown) = unknown {
         return Some(format!("there is no [visas.{unknown}]"));
     }
@@ -226,7 +236,7 @@ fn problem_of(
     if rule.deny && (rule.write || !rule.shows_everything()) {
         return Some("it denies, so there is nothing to write, to choose or to mask".to_owned());
     }
-    if rule.write && (!rule.shows_everything() || rule.asks_for_samples()) {
+    if rule.write && (!rule.shows_everything() || rule.depends_on_samples()) {
         return Some("who sees a part only cannot write; make it two rules, for other names".to_owned());
     }
     for text in rule.regions.iter().flatten() {
@@ -236,13 +246,13 @@ fn problem_of(
     }
     rule.conditions
         .iter()
-        .find_map(problem_of_condition)
-        .or_else(|| problem_of_masks(rule, has_key))
-        .or_else(|| problem_of_groups(rule, rule.groups.as_ref()?))
+        .find_map(condition_problem)
+        .or_else(|| mask_problem(rule, has_key))
+        .or_else(|| grouping_problem(rule, rule.grouping.as_ref()?))
 }
 
-fn problem_of_groups(rule: &Rule, groups: &Groups) -> Option<String> {
-    if groups.by.is_empty() || groups.at_least < 2 {
+fn grouping_problem(rule: &Rule, groups: &Grouping) -> Option<String> {
+    if groups.by.is_empty() || groups.min_members < 2 {
         return Some("groups are `by` some columns, and have `at_least` 2: a group of one is somebody".to_owned());
     }
     if rule.show.is_some() {
@@ -256,10 +266,10 @@ fn problem_of_groups(rule: &Rule, groups: &Groups) -> Option<String> {
     if let Some(column) = groups.columns().find(|column| !exact(column)) {
         return Some(format!("its groups name {column}; they name columns as they are called"));
     }
-    if let Some(column) = groups.by.iter().find(|column| rule.mask_of(column) == Some(Mask::Drop)) {
+    if let Some(column) = groups.by.iter().find(|column| rule.column_mask(column) == Some(Mask::Drop)) {
         return Some(format!("its groups are by column {column}, which is dropped"));
     }
-    let masked = groups.means.iter().chain(&groups.of).find(|column| rule.mask.contains_key(*column));
+    let masked = groups.mean_columns.iter().chain(&groups.member_column).find(|column| rule.mask.contains_key(*column));
     masked.map(|column| {
         format!(
             "column {column} is not shown where there are groups, so there is nothing to mask; leave it out of `mask`"
@@ -267,13 +277,13 @@ fn problem_of_groups(rule: &Rule, groups: &Groups) -> Option<String> {
     })
 }
 
-fn problem_of_condition(condition: &Condition) -> Option<String> {
+fn condition_problem(condition: &Condition) -> Option<String> {
     let Condition { column, one_of, not_in, at_least, at_most } = condition;
     let asks = one_of.is_some() || not_in.is_some() || at_least.is_some() || at_most.is_some();
     (!asks).then(|| format!("`where` asks nothing of column {column}; give `in`, `not_in`, `at_least` or `at_most`"))
 }
 
-fn problem_of_masks(rule: &Rule, has_key: bool) -> Option<String> {
+fn mask_problem(rule: &Rule, has_key: bool) -> Option<String> {
     rule.mask.iter().find_map(|(column, mask)| match mask {
         Mask::Hash if !has_key => {
             Some(format!("column {column} is hashed, and there is no `key = \"FILE\"` to do it with"))
@@ -303,27 +313,31 @@ mod tests {
     }
 
     #[test]
-    fn callers_get_the_rules_about_them_in_their_order() {
+    fn principals_receive_the_rules_about_them_in_order() {
         let text = "[groups]\ndac = ['bob']\n".to_owned()
             + &rule("")
             + "[[rule]]\nname = 'all'\nwho = ['*']\ndatasets = ['**']\ndeny = true\n";
         let policy = read(&text).unwrap();
-        let names = |who: &str| policy.grants(who).rules.iter().map(|rule| rule.name.clone()).collect::<Vec<_>>();
+        let names = |principal: &str| {
+            policy.grants_by_name(principal).rules.iter().map(|rule| rule.name.clone()).collect::<Vec<_>>()
+        };
         assert_eq!(names("alice"), ["r", "all"]);
         assert_eq!(names("bob"), ["r", "all"]);
         assert_eq!(names("group:dac"), ["all"]);
         assert_eq!(names(""), ["all"]);
         let none = || -> Option<Arc<dyn godwit_flight::Dataset>> { None };
-        let decided = |who: &str, name: &str| policy.grants(who).decide(name, &none).map(|rule| rule.name.clone());
+        let decided = |principal: &str, name: &str| {
+            policy.grants_by_name(principal).deciding_rule(name, &none).map(|rule| rule.name.clone())
+        };
         assert_eq!(decided("alice", "a/x.bam").as_deref(), Some("r"));
         assert_eq!(decided("alice", "b/x.bam"), None);
         assert_eq!(decided("carol", "a/x.bam"), None);
-        let back = Grants::from_bytes(&policy.grants("alice").to_bytes()).unwrap();
-        assert_eq!(back.rules, policy.grants("alice").rules);
+        let back = Grants::from_bytes(&policy.grants_by_name("alice").to_bytes()).unwrap();
+        assert_eq!(back.rules, policy.grants_by_name("alice").rules);
     }
 
     #[test]
-    fn a_visa_has_to_say_all_that_is_asked_of_it() {
+    fn a_visa_must_match_every_field_of_the_requirement() {
         let text = "[visas.study]\ntype = 'ControlledAccessGrants'\nvalue = 'https://d'\nsource = 'https://dac'\nby = ['dac']\n\
             issuer = 'https://i'\n[[rule]]\nname = 'r'\nwho = ['visa:study']\ndatasets = ['**']\n";
         let policy = read(text).unwrap();
@@ -334,10 +348,10 @@ mod tests {
                 value: "https://d".to_owned(),
                 source: "https://dac".to_owned(),
                 by: Some("dac".to_owned()),
-                until_unix_s: u64::MAX,
+                expires_unix_s: u64::MAX,
             };
             change(&mut visa);
-            policy.grants_of(&Caller::named("bob").with_visas(vec![visa])).rules.len()
+            policy.grants_for(&Principal::named("bob").with_visas(vec![visa])).rules.len()
         };
         assert_eq!(visa(&|_| ()), 1);
         assert_eq!(visa(&|visa| visa.kind = "ResearcherStatus".to_owned()), 0);
@@ -346,7 +360,7 @@ mod tests {
         assert_eq!(visa(&|visa| visa.by = None), 0);
         assert_eq!(visa(&|visa| visa.by = Some("self".to_owned())), 0);
         assert_eq!(visa(&|visa| visa.issuer = "https://j".to_owned()), 0);
-        assert_eq!(policy.grants("visa:study").rules.len(), 0, "nobody has a visa by their name");
+        assert_eq!(policy.grants_by_name("visa:study").rules.len(), 0, "nobody has a visa by their name");
         assert!(read(&text.replace("visa:study", "visa:other")).unwrap_err().contains("[visas.other]"));
         assert!(read(&text.replace("source = 'https://dac'\n", "")).unwrap_err().contains("source"));
     }
@@ -355,14 +369,14 @@ mod tests {
     fn the_key_goes_only_where_pseudonyms_are_made() {
         let text = "key = 'key'\n[groups]\ndac = []\n".to_owned() + &rule("[rule.mask]\nname = 'hash'\n");
         let policy = read(&text).unwrap();
-        assert!(policy.grants("alice").key.is_some() && policy.grants("bob").key.is_none());
-        let shown = format!("{policy:?}{:?}", policy.grants("alice"));
+        assert!(policy.grants_by_name("alice").key.is_some() && policy.grants_by_name("bob").key.is_none());
+        let shown = format!("{policy:?}{:?}", policy.grants_by_name("alice"));
         assert!(!shown.contains("key"), "{shown}");
     }
 
     #[test]
-    fn mistakes_are_told_with_their_rule() {
-        for (rest, told) in [
+    fn mistakes_are_reported_with_their_rule() {
+        for (rest, expected) in [
             ("regions = ['chr1:9-3']", "chr1:9-3"),
             ("regions = []", "deny = true"),
             ("where = [{ column = 'x' }]", "at_least"),
@@ -384,7 +398,7 @@ mod tests {
         ] {
             let text = "[groups]\ndac = []\n".to_owned() + &rule(rest);
             let problem = read(&text).unwrap_err();
-            assert!(problem.contains(told) && problem.contains("policy.toml"), "{rest}: {problem}");
+            assert!(problem.contains(expected) && problem.contains("policy.toml"), "{rest}: {problem}");
         }
         assert!(read(&rule("")).unwrap_err().contains("group:dac"));
         let twice = "[groups]\ndac = []\n".to_owned() + &rule("") + &rule("");

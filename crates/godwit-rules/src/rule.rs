@@ -1,24 +1,25 @@
-//! A rule: whom it is about, which datasets, and what may be seen of them.
+//! A rule: its principals, its datasets, and what it shows of them.
 
 use std::collections::BTreeMap;
 
-use godwit_model::{Pattern, Region, RegionError};
+use godwit_model::{GlobPattern, Region, RegionError};
 use serde::{Deserialize, Serialize};
 
-/// Fields of a rule, as they stand in a policy.
+/// The fields of a rule in a policy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Rule {
-    /// What it is called, where decisions are told.
+    /// Its name, for explanations of decisions.
     pub(crate) name: String,
-    /// Names of callers, `group:NAME`, or `*` for whoever is let in.
-    pub(crate) who: Vec<String>,
+    /// Names of principals, `group:NAME`, or `*` for any authenticated one.
+    #[serde(rename = "who")]
+    pub(crate) principals: Vec<String>,
     /// Patterns of names of datasets and files.
     pub(crate) datasets: Vec<String>,
-    /// Nothing of them is seen.
+    /// True if all of them are hidden.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) deny: bool,
-    /// They may be put, replaced and removed.
+    /// True if they may be written, replaced and removed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) write: bool,
     /// Only these samples.
@@ -33,91 +34,96 @@ pub(crate) struct Rule {
     /// Only rows that meet all of these.
     #[serde(default, rename = "where", skip_serializing_if = "Vec::is_empty")]
     pub(crate) conditions: Vec<Condition>,
-    /// Only these columns, and those that are masked.
+    /// Only these columns, and masked ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) show: Option<Vec<String>>,
-    /// What is shown in place of the values of a column.
+    /// The masks of columns.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) mask: BTreeMap<String, Mask>,
-    /// Rows are seen only as members of groups.
+    /// Rows are visible only as members of groups.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) groups: Option<Groups>,
+    #[serde(rename = "groups")]
+    pub(crate) grouping: Option<Grouping>,
 }
 
-/// What is seen in place of rows.
+/// The groups that replace rows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Groups {
-    /// Columns whose values, as they are shown, are the same in a group.
+pub(crate) struct Grouping {
+    /// Columns by whose shown values rows are grouped.
     pub(crate) by: Vec<String>,
-    /// How many are in a group that is seen.
-    pub(crate) at_least: u64,
-    /// The column that says whom a row is about; where there is none, each is about somebody else.
+    /// Least number of members of a visible group.
+    #[serde(rename = "at_least")]
+    pub(crate) min_members: u64,
+    /// The column that identifies the individual of a row; absent: each row is about another individual.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) of: Option<String>,
-    /// Columns of numbers whose mean in its group is seen.
+    #[serde(rename = "of")]
+    pub(crate) member_column: Option<String>,
+    /// Numeric columns whose mean in the group is shown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) means: Vec<String>,
+    #[serde(rename = "means")]
+    pub(crate) mean_columns: Vec<String>,
 }
 
-impl Groups {
-    /// All columns that it names.
+impl Grouping {
+    /// Returns all columns that it names.
     pub(crate) fn columns(&self) -> impl Iterator<Item = &String> {
-        self.by.iter().chain(&self.means).chain(&self.of)
+        self.by.iter().chain(&self.mean_columns).chain(&self.member_column)
     }
 }
 
-/// What the value of a column has to be in rows that are seen. A row without a value is not seen.
+/// A condition on the value of a column in visible rows. A row without a value is hidden.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Condition {
     pub(crate) column: String,
     /// One of these.
     #[serde(default, rename = "in", skip_serializing_if = "Option::is_none")]
-    pub(crate) one_of: Option<Vec<Value>>,
+    pub(crate) one_of: Option<Vec<ConditionValue>>,
     /// None of these.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) not_in: Option<Vec<Value>>,
+    pub(crate) not_in: Option<Vec<ConditionValue>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) at_least: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) at_most: Option<f64>,
 }
 
-/// A value as it is written, compared as text.
+/// A value as written, compared as text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub(crate) enum Value {
-    Truth(bool),
+pub(crate) enum ConditionValue {
+    Boolean(bool),
     Number(i64),
     Text(String),
 }
 
-impl Value {
+impl ConditionValue {
     pub(crate) fn text(&self) -> String {
         match self {
-            Self::Truth(truth) => truth.to_string(),
+            Self::Boolean(truth) => truth.to_string(),
             Self::Number(number) => number.to_string(),
             Self::Text(text) => text.clone(),
         }
     }
 }
 
-/// What becomes of the values of a column.
+/// A mask of the values of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Mask {
-    /// The column is not there.
+    /// The column is hidden.
     Drop,
-    /// It is there, and has no values.
+    /// All values are null.
     Redact,
-    /// A pseudonym: the same for the same value, everywhere, and told by nobody without the key.
+    /// A pseudonym: the same for the same value everywhere, and not reversible without the key.
     Hash,
-    /// Numbers: the largest multiple of this that is not above them.
+    /// Numbers: the largest multiple of this width that is not above them.
     Bin(f64),
-    /// Texts: so many characters of their beginning.
-    Keep(usize),
-    /// Times and dates: no more than that.
+    /// Texts: their first characters, this many.
+    #[serde(rename = "keep")]
+    Prefix(usize),
+    /// Times and dates: truncated to this precision.
     Date(DatePart),
 }
 
@@ -130,7 +136,7 @@ pub(crate) enum DatePart {
 }
 
 impl DatePart {
-    /// Characters of ISO 8601 that are left.
+    /// Returns the number of characters of ISO 8601 that are kept.
     pub(crate) fn characters(self) -> usize {
         match self {
             Self::Year => 4,
@@ -141,43 +147,43 @@ impl DatePart {
 }
 
 impl Rule {
-    /// Whether it is about datasets of that name. What else it asks of them is another question.
+    /// Reports whether its patterns match a name, whatever its other conditions.
     pub(crate) fn covers(&self, name: &str) -> bool {
-        self.datasets.iter().any(|pattern| Pattern::of_names(pattern).matches(name))
+        self.datasets.iter().any(|pattern| GlobPattern::for_dataset_names(pattern).matches(name))
     }
 
-    /// Whether it asks for samples, so that the name of a dataset does not tell whether it is about it.
-    pub(crate) fn asks_for_samples(&self) -> bool {
+    /// Reports whether it depends on samples, so that the name of a dataset does not decide.
+    pub(crate) fn depends_on_samples(&self) -> bool {
         self.samples.is_some() || !self.without_samples.is_empty()
     }
 
-    pub(crate) fn wants_sample(&self, sample: &str) -> bool {
+    pub(crate) fn selects_sample(&self, sample: &str) -> bool {
         self.samples.as_ref().is_none_or(|wanted| wanted.iter().any(|wanted| wanted == sample))
             && !self.without_samples.iter().any(|unwanted| unwanted == sample)
     }
 
-    /// Whether what it is about is seen as it is, but for samples.
+    /// Reports whether it shows everything unchanged, apart from samples.
     pub(crate) fn shows_everything(&self) -> bool {
-        !self.hides_rows() && self.show.is_none() && self.mask.is_empty() && self.groups.is_none()
+        !self.hides_rows() && self.show.is_none() && self.mask.is_empty() && self.grouping.is_none()
     }
 
-    /// Whether rows of what it is about may not be seen.
+    /// Reports whether it may hide rows.
     pub(crate) fn hides_rows(&self) -> bool {
         self.regions.is_some() || !self.conditions.is_empty()
     }
 
-    /// The rule for the rows that its groups are made of: what they are by as it is shown, and the other columns as they are.
-    pub(crate) fn of_rows(&self, groups: &Groups) -> Self {
-        let mask = groups.by.iter().filter_map(|column| Some((column.clone(), self.mask_of(column)?))).collect();
+    /// Returns the rule for the rows that groups are made of: the grouping columns as shown, and the other columns unmasked.
+    pub(crate) fn for_member_rows(&self, groups: &Grouping) -> Self {
+        let mask = groups.by.iter().filter_map(|column| Some((column.clone(), self.column_mask(column)?))).collect();
         let show = Some(groups.columns().cloned().collect());
-        Self { groups: None, show, mask, ..self.clone() }
+        Self { grouping: None, show, mask, ..self.clone() }
     }
 
-    /// Its regions on the contigs of a dataset; those on other contigs are left out.
+    /// Returns its regions on the contigs of a dataset; those on other contigs are left out.
     ///
     /// # Errors
-    /// [`RegionError`] for one that is ambiguous among these contigs, or is not written as a region.
-    pub(crate) fn regions_among(
+    /// [`RegionError`] for a region that is ambiguous among these contigs, or malformed.
+    pub(crate) fn regions_on_contigs(
         &self,
         has_contig: impl Fn(&str) -> Option<bool>,
     ) -> Result<Option<Vec<Region>>, RegionError> {
@@ -186,25 +192,25 @@ impl Rule {
         for text in texts {
             match Region::parse(text, &has_contig) {
                 Ok(region) => regions.push(region),
-                Err(RegionError::NoContig { .. }) => {}
+                Err(RegionError::UnknownContig { .. }) => {}
                 Err(error) => return Err(error),
             }
         }
         Ok(Some(regions))
     }
 
-    /// What becomes of a column: `None` where it is shown as it is.
-    pub(crate) fn mask_of(&self, column: &str) -> Option<Mask> {
-        if self.groups.as_ref().is_some_and(|groups| !groups.by.iter().any(|by| by == column)) {
+    /// Returns the mask of a column: `None` where it is shown unchanged.
+    pub(crate) fn column_mask(&self, column: &str) -> Option<Mask> {
+        if self.grouping.as_ref().is_some_and(|groups| !groups.by.iter().any(|by| by == column)) {
             return Some(Mask::Drop);
         }
-        if let Some((_, mask)) = self.mask.iter().find(|(name, _)| plain_name(name) == Some(column)) {
+        if let Some((_, mask)) = self.mask.iter().find(|(name, _)| exact_column_name(name) == Some(column)) {
             return Some(*mask);
         }
-        // Of several patterns the longest says most.
-        let fitting = self.mask.iter().filter(|(pattern, _)| fits_column(pattern, column));
+        // Of several matching patterns the longest decides.
+        let fitting = self.mask.iter().filter(|(pattern, _)| matches_column(pattern, column));
         let longest = fitting.max_by_key(|(pattern, _)| (pattern.len(), *pattern));
-        let is_shown = || self.show.as_ref().is_none_or(|show| show.iter().any(|name| fits_column(name, column)));
+        let is_shown = || self.show.as_ref().is_none_or(|show| show.iter().any(|name| matches_column(name, column)));
         match longest {
             Some((_, mask)) => Some(*mask),
             None if is_shown() => None,
@@ -212,24 +218,24 @@ impl Rule {
         }
     }
 
-    /// Columns that it names and that have to be there.
-    pub(crate) fn named_columns(&self) -> impl Iterator<Item = &str> {
+    /// Returns the columns that it names and that must exist.
+    pub(crate) fn required_columns(&self) -> impl Iterator<Item = &str> {
         let listed = self.show.iter().flatten().chain(self.mask.keys());
-        let listed = listed.filter(|name| !name.ends_with('?')).filter_map(|name| plain_name(name));
+        let listed = listed.filter(|name| !name.ends_with('?')).filter_map(|name| exact_column_name(name));
         listed.chain(self.conditions.iter().map(|condition| condition.column.as_str()))
     }
 }
 
-/// The column that a name stands for, where it is no pattern. One behind which there is a question mark need not be there.
-fn plain_name(name: &str) -> Option<&str> {
+/// Returns the column of a name that is not a pattern. A name with a question mark at its end is optional.
+fn exact_column_name(name: &str) -> Option<&str> {
     (!name.contains('*')).then(|| name.strip_suffix('?').unwrap_or(name))
 }
 
-fn fits_column(pattern: &str, column: &str) -> bool {
-    match plain_name(pattern) {
+fn matches_column(pattern: &str, column: &str) -> bool {
+    match exact_column_name(pattern) {
         Some(name) => name == column,
-        // Names of columns are no paths.
-        None => Pattern::of_names(&pattern.replace('*', "**")).matches(column),
+        // Names of columns are not paths.
+        None => GlobPattern::for_dataset_names(&pattern.replace('*', "**")).matches(column),
     }
 }
 
@@ -242,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_exact_name_says_what_becomes_of_a_column() {
+    fn the_most_exact_name_determines_the_mask_of_a_column() {
         let of = rule(
             "[mask]\nname = 'hash'\n'tag_*' = 'drop'\n'tag_N*' = 'redact'\n'a/*' = { keep = 2 }\n'gone?' = 'drop'",
         );
@@ -250,24 +256,24 @@ mod tests {
             ("name", Some(Mask::Hash)),
             ("tag_NM", Some(Mask::Redact)),
             ("tag_RG", Some(Mask::Drop)),
-            ("a/b/c", Some(Mask::Keep(2))),
+            ("a/b/c", Some(Mask::Prefix(2))),
             ("gone", Some(Mask::Drop)),
             ("Name", None),
         ];
         for (column, mask) in expected {
-            assert_eq!(of.mask_of(column), mask, "{column}");
+            assert_eq!(of.column_mask(column), mask, "{column}");
         }
-        assert_eq!(of.named_columns().collect::<Vec<_>>(), ["name"]);
+        assert_eq!(of.required_columns().collect::<Vec<_>>(), ["name"]);
     }
 
     #[test]
     fn what_is_not_on_a_list_of_columns_is_dropped() {
         let of =
             rule("show = ['contig', 'info_*']\nwhere = [{ column = 'use', in = ['GRU'] }]\n[mask]\nage = { bin = 5 }");
-        assert_eq!(of.mask_of("contig"), None);
-        assert_eq!(of.mask_of("info_DP"), None);
-        assert_eq!(of.mask_of("age"), Some(Mask::Bin(5.0)));
-        assert_eq!(of.mask_of("sample"), Some(Mask::Drop));
-        assert_eq!(of.named_columns().collect::<Vec<_>>(), ["contig", "age", "use"]);
+        assert_eq!(of.column_mask("contig"), None);
+        assert_eq!(of.column_mask("info_DP"), None);
+        assert_eq!(of.column_mask("age"), Some(Mask::Bin(5.0)));
+        assert_eq!(of.column_mask("sample"), Some(Mask::Drop));
+        assert_eq!(of.required_columns().collect::<Vec<_>>(), ["contig", "age", "use"]);
     }
 }

@@ -1,14 +1,14 @@
-//! The command line of a program: what of it is ours, what the engine's, and what is refused.
+//! Parses the command line of a search program: godwit's options, the engine's, and the rejected ones.
 
 use std::path::PathBuf;
 
 use crate::SearchError;
-use crate::bulk::{self, BulkSearch};
-use crate::worker::Engine;
+use crate::tool_search::{self, ToolSearch};
+use crate::worker_process::WorkerSpec;
 
-/// A program that searches.
+/// A search program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Program {
+pub enum SearchProgram {
     /// Proteins in proteins.
     Blastp,
     /// Nucleotides in nucleotides: megablast, dc-megablast, blastn, blastn-short.
@@ -25,11 +25,11 @@ pub enum Program {
     Mmseqs,
 }
 
-impl Program {
-    /// Those of BLAST+.
-    pub const BLAST: [Self; 5] = [Self::Blastp, Self::Blastn, Self::Blastx, Self::Tblastn, Self::Tblastx];
+impl SearchProgram {
+    /// The programs of BLAST+.
+    pub const BLAST_PROGRAMS: [Self; 5] = [Self::Blastp, Self::Blastn, Self::Blastx, Self::Tblastn, Self::Tblastx];
 
-    /// What it is called.
+    /// Returns the name of the program.
     pub fn name(self) -> &'static str {
         match self {
             Self::Blastp => "blastp",
@@ -43,25 +43,25 @@ impl Program {
     }
 }
 
-/// A command line, looked through.
+/// A parsed command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SearchCommand {
     /// The program.
-    pub program: Program,
-    /// As it was typed, from the program's name on.
+    pub program: SearchProgram,
+    /// All words as typed, from the program's name on.
     pub words: Vec<String>,
-    /// Options for the engine: what was typed without output, query and threads.
+    /// Options for the engine: all but output, query and threads.
     pub arguments: Vec<String>,
     /// `-query`; `None`: standard input.
-    pub query: Option<PathBuf>,
+    pub query_path: Option<PathBuf>,
     /// `-out`; `None`: standard output.
-    pub out: Option<PathBuf>,
+    pub output_path: Option<PathBuf>,
     /// `-num_threads`.
     pub threads: Option<usize>,
-    /// The number that `-outfmt` begins with.
+    /// The number at the start of `-outfmt`.
     pub format: u32,
-    /// Where pieces of the queries are searched by a tool of their own.
-    pub bulk: Option<BulkSearch>,
+    /// The search by an external tool over pieces of the queries, if there is one.
+    pub tool_search: Option<ToolSearch>,
 }
 
 /// Options without a value. All others have one.
@@ -82,8 +82,8 @@ const FLAGS: [&str; 14] = [
     "verbose",
 ];
 
-/// Options that no partitioned search does, and why.
-const REFUSED: [(&str, &str); 10] = [
+/// Options that a partitioned search does not support, and the reason.
+const REFUSED_OPTIONS: [(&str, &str); 10] = [
     ("remote", "the search would run at NCBI; leave it out, or run the program without godwit"),
     (
         "subject",
@@ -99,22 +99,22 @@ const REFUSED: [(&str, &str); 10] = [
     ("html", "the pages number what they show through the whole report; use another format"),
 ];
 
-/// Formats that are refused, and why.
+/// Rejected formats, and the reason.
 const REFUSED_FORMATS: [(u32, &str); 3] = [
     (13, "it is one file for each query; 15 is the same in one file"),
     (14, "it is one file for each query; 16 is the same in one file"),
     (18, "it is of all queries at once; use 6 or 7 with staxids"),
 ];
 
-/// The highest format there is.
-const LAST_FORMAT: u32 = 17;
+/// The highest format number.
+const MAX_FORMAT: u32 = 17;
 
 impl SearchCommand {
-    /// Looks through the words of a command line, from the program's name on.
+    /// Parses the words of a command line, from the program's name on.
     ///
     /// # Errors
-    /// [`SearchError::Unsupported`] for a program, an option or a format that is not searched in parts;
-    /// [`SearchError::Options`] for an option without its value, or a number that is none.
+    /// [`SearchError::Unsupported`] for a program, an option or a format that cannot be searched in parts;
+    /// [`SearchError::Options`] for an option without its value, or an invalid number.
     pub fn parse(words: &[String]) -> Result<Self, SearchError> {
         let unknown = || SearchError::Unsupported {
             option: format!("the program {:?}", words.first().map_or("", String::as_str)),
@@ -123,50 +123,51 @@ impl SearchCommand {
         let (name, rest) = words.split_first().ok_or_else(unknown)?;
         let base = name.rsplit('/').next().unwrap_or(name);
         match base {
-            "diamond" => return bulk::parse_diamond(rest),
-            "mmseqs" => return bulk::parse_mmseqs(rest),
+            "diamond" => return tool_search::parse_diamond(rest),
+            "mmseqs" => return tool_search::parse_mmseqs(rest),
             _ => {}
         }
-        let program = Program::BLAST.into_iter().find(|program| program.name() == base).ok_or_else(unknown)?;
+        let program =
+            SearchProgram::BLAST_PROGRAMS.into_iter().find(|program| program.name() == base).ok_or_else(unknown)?;
         let words = std::iter::once(program.name().to_owned()).chain(rest.iter().cloned());
-        let mut command = Self::of(program, words);
+        let mut command = Self::from_words(program, words);
         let mut rest = rest.iter();
         while let Some(word) = rest.next() {
-            command.take(word, &mut rest)?;
+            command.parse_option(word, &mut rest)?;
         }
         Ok(command)
     }
 
-    /// A command line of which nothing but its words is known.
-    pub(crate) fn of(program: Program, words: impl Iterator<Item = String>) -> Self {
+    /// Creates a command line with only its words set.
+    pub(crate) fn from_words(program: SearchProgram, words: impl Iterator<Item = String>) -> Self {
         Self {
             program,
             words: words.collect(),
             arguments: Vec::new(),
-            query: None,
-            out: None,
+            query_path: None,
+            output_path: None,
             threads: None,
             format: 0,
-            bulk: None,
+            tool_search: None,
         }
     }
 
-    /// What workers are started with, for the queries of this file.
-    pub fn engine(&self, query: PathBuf) -> Engine {
+    /// Returns the start parameters of workers for the queries of this file.
+    pub fn worker_spec(&self, query_path: PathBuf) -> WorkerSpec {
         let (program, arguments) = (self.program.name().to_owned(), self.arguments.clone());
-        Engine { program, arguments, query, bulk: self.bulk.clone() }
+        WorkerSpec { program, arguments, query_path, tool_search: self.tool_search.clone() }
     }
 
-    fn take(&mut self, word: &str, rest: &mut std::slice::Iter<'_, String>) -> Result<(), SearchError> {
+    fn parse_option(&mut self, word: &str, rest: &mut std::slice::Iter<'_, String>) -> Result<(), SearchError> {
         let (name, inline) = match word.strip_prefix('-') {
-            // Words that are no options are for the engine to refuse.
+            // The engine rejects words that are not options.
             None => {
                 self.arguments.push(word.to_owned());
                 return Ok(());
             }
             Some(name) => name.split_once('=').map_or((name, None), |(name, value)| (name, Some(value.to_owned()))),
         };
-        if let Some((_, problem)) = REFUSED.iter().find(|(refused, _)| *refused == name) {
+        if let Some((_, problem)) = REFUSED_OPTIONS.iter().find(|(refused, _)| *refused == name) {
             return Err(SearchError::Unsupported { option: format!("-{name}"), problem });
         }
         if ["help", "h", "version"].contains(&name) {
@@ -177,21 +178,21 @@ impl SearchCommand {
             self.arguments.push(word.to_owned());
             return Ok(());
         }
-        let missing = || self.wrong(format!("-{name} has no value"));
+        let missing = || self.options_error(format!("-{name} has no value"));
         let value = inline.map_or_else(|| rest.next().cloned().ok_or_else(missing), Ok)?;
         match name {
-            "out" => self.out = Some(value).filter(|out| out != "-").map(PathBuf::from),
-            "query" => self.query = Some(value).filter(|query| query != "-").map(PathBuf::from),
+            "out" => self.output_path = Some(value).filter(|out| out != "-").map(PathBuf::from),
+            "query" => self.query_path = Some(value).filter(|query| query != "-").map(PathBuf::from),
             "num_threads" => {
                 let number = value.parse().ok().filter(|threads| *threads > 0);
-                let wrong = || self.wrong(format!("-num_threads {value} is no number of threads"));
+                let wrong = || self.options_error(format!("-num_threads {value} is no number of threads"));
                 self.threads = Some(number.ok_or_else(wrong)?);
             }
-            // How the program would share work among its threads.
+            // Sets how the program would divide work among its threads.
             "mt_mode" => {}
             _ => {
                 if name == "outfmt" {
-                    self.format = self.format_of(&value)?;
+                    self.format = self.parse_format(&value)?;
                 }
                 self.arguments.extend([format!("-{name}"), value]);
             }
@@ -199,17 +200,18 @@ impl SearchCommand {
         Ok(())
     }
 
-    fn format_of(&self, value: &str) -> Result<u32, SearchError> {
+    fn parse_format(&self, value: &str) -> Result<u32, SearchError> {
         let number = value.split_whitespace().next().and_then(|number| number.parse().ok());
-        let number = number.filter(|number| *number <= LAST_FORMAT + 1);
-        let number = number.ok_or_else(|| self.wrong(format!("-outfmt {value} begins with no number of a format")))?;
+        let number = number.filter(|number| *number <= MAX_FORMAT + 1);
+        let number =
+            number.ok_or_else(|| self.options_error(format!("-outfmt {value} begins with no number of a format")))?;
         match REFUSED_FORMATS.iter().find(|(refused, _)| *refused == number) {
             Some((_, problem)) => Err(SearchError::Unsupported { option: format!("-outfmt {number}"), problem }),
             None => Ok(number),
         }
     }
 
-    fn wrong(&self, message: String) -> SearchError {
+    fn options_error(&self, message: String) -> SearchError {
         SearchError::Options { program: self.program.name(), message }
     }
 }
@@ -226,9 +228,9 @@ mod tests {
     fn what_is_ours_is_taken_out_and_the_rest_passes_through() {
         let command =
             parse("blastn -query q.fa -penalty -3 -out o.txt -ungapped -num_threads=4 -mt_mode 1 -db nt").unwrap();
-        assert_eq!(command.program, Program::Blastn);
-        assert_eq!(command.query, Some("q.fa".into()));
-        assert_eq!(command.out, Some("o.txt".into()));
+        assert_eq!(command.program, SearchProgram::Blastn);
+        assert_eq!(command.query_path, Some("q.fa".into()));
+        assert_eq!(command.output_path, Some("o.txt".into()));
         assert_eq!(command.threads, Some(4));
         assert_eq!(command.arguments, ["-penalty", "-3", "-ungapped", "-db", "nt"]);
     }
@@ -236,7 +238,7 @@ mod tests {
     #[test]
     fn a_minus_is_a_standard_stream() {
         let command = parse("/usr/bin/blastp -query - -out - -db nr").unwrap();
-        assert_eq!((command.query, command.out), (None, None));
+        assert_eq!((command.query_path, command.output_path), (None, None));
         assert_eq!(command.words[0], "blastp");
     }
 

@@ -1,166 +1,168 @@
-//! What can go wrong with a search, one variant per thing the caller can act on.
+//! Errors of a search, one variant for each case that the caller can handle.
 
 use std::path::PathBuf;
 
 use godwit_engines::EngineError;
 use godwit_formats::columnar::ColumnarError;
 
-/// A search that cannot be done, or was not.
+/// A search that is not possible, or that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SearchError {
-    /// A command line that this does not do, or nobody would.
+    /// A command line that is not supported or not meaningful.
     #[error("{option} is not supported: {problem}")]
     Unsupported {
         /// The option or program.
         option: String,
-        /// Why, and what to do.
+        /// The reason and the alternative.
         problem: &'static str,
     },
-    /// The program itself does not accept its options.
+    /// The program itself rejects its options.
     #[error("{program} does not accept its options: {message}")]
     Options {
         /// Name of the program.
         program: &'static str,
-        /// What it said.
+        /// Its message.
         message: String,
     },
-    /// Queries that cannot be read.
+    /// The queries cannot be read.
     #[error("the queries of {program} cannot be searched: {message}")]
     Queries {
         /// Name of the program.
         program: &'static str,
-        /// What it said.
+        /// Its message.
         message: String,
     },
-    /// A database that cannot be read, or is none.
+    /// The database cannot be read, or is not a database.
     #[error("the database cannot be searched: {message}")]
     Database {
-        /// What the engine said.
+        /// Message of the engine.
         message: String,
     },
     /// The database was written to while it was searched.
     #[error("{} changed while it was searched, so the results would be of no one database; run the search again", .path.display())]
     DatabaseChanged {
-        /// The first file found changed.
+        /// Path of the first changed file.
         path: PathBuf,
     },
-    /// Workers do not see the same database, or the same queries.
+    /// Workers do not have the same database, or the same queries.
     #[error(
         "workers see different databases or queries under the same name; all nodes have to see the same files, none of which may \
          change while they are searched"
     )]
-    OtherDatabase,
-    /// Workers cannot be had where they were to run.
+    DatabaseMismatch,
+    /// Workers cannot be started on their hosts.
     #[error(transparent)]
-    Place(Box<dyn std::error::Error + Send + Sync>),
-    /// The engine is not on this machine, or is another's.
+    WorkersUnavailable(Box<dyn std::error::Error + Send + Sync>),
+    /// The engine is not installed, or has the wrong version.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// A worker ended, and so did those that took its place.
-    #[error("the worker {ending} {times} times over the same work ({what}); its last words were: {last_words}")]
-    Died {
-        /// How it ended: `was killed by signal 9`.
-        ending: String,
-        /// How often.
-        times: u32,
-        /// What it worked on.
-        what: String,
-        /// The end of its stderr.
-        last_words: String,
+    /// A worker exited, and so did its replacements.
+    #[error(
+        "the worker {exit_description} {attempts} times over the same work ({work}); its last words were: {stderr_tail}"
+    )]
+    WorkerFailed {
+        /// The reason of the exit: `was killed by signal 9`.
+        exit_description: String,
+        /// Number of attempts.
+        attempts: u32,
+        /// The work item.
+        work: String,
+        /// The last lines of its stderr.
+        stderr_tail: String,
     },
-    /// The engine said that it failed.
+    /// The engine reported a failure.
     #[error("the search engine failed: {message}")]
-    Failed {
-        /// What it said.
+    EngineFailed {
+        /// Its message.
         message: String,
     },
-    /// A worker said what was not asked for.
+    /// A worker sent an unexpected response.
     #[error("a worker broke the protocol: {problem}; this is a bug in godwit")]
     Protocol {
-        /// What was wrong.
+        /// The violation.
         problem: String,
     },
-    /// A file that cannot be read or written.
+    /// A file cannot be read or written.
     #[error("cannot {action} {}: {source}", .path.display())]
     File {
-        /// `read`, `write`.
+        /// The action that failed: `read`, `write`.
         action: &'static str,
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The system's answer.
+        /// The I/O error.
         #[source]
         source: std::io::Error,
     },
     /// Hits cannot be written as columns.
     #[error("cannot write the table of hits")]
-    Columns(#[from] ColumnarError),
-    /// What a stopped search has left is of another one.
+    HitsTable(#[from] ColumnarError),
+    /// The checkpoint of a stopped search belongs to another search.
     #[error(
         "cannot resume: {difference}; what the stopped search has finished is in {}; leave out --resume to begin anew",
         .directory.display()
     )]
     Resume {
-        /// Where it is.
+        /// Path of the checkpoint.
         directory: PathBuf,
-        /// What is different.
+        /// The difference.
         difference: String,
     },
-    /// The user has had enough.
-    #[error("interrupted; {}", if *.kept { "add --resume to the same command to go on" } else { "nothing was kept" })]
+    /// The user interrupted the search.
+    #[error("interrupted; {}", if *.is_resumable { "add --resume to the same command to go on" } else { "nothing was kept" })]
     Interrupted {
-        /// Whether a later search can go on with what was done.
-        kept: bool,
+        /// True if a later search can resume.
+        is_resumable: bool,
     },
 }
 
-/// Who has to act.
+/// The cause of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Blame {
-    /// Whoever typed the command line.
+pub enum ErrorKind {
+    /// The command line.
     Usage,
-    /// Whoever made the input.
+    /// The input.
     Input,
-    /// Whoever keeps the machine.
+    /// The machine.
     Machine,
     /// The engine.
     Engine,
-    /// Other machines.
+    /// Other hosts.
     Remote,
-    /// Nobody: it was stopped.
+    /// None: the search was stopped.
     Interrupted,
-    /// Us.
+    /// A bug in godwit.
     Bug,
 }
 
 impl SearchError {
-    /// Whether the same search may do better, with what this one has finished.
-    pub(crate) fn may_be_resumed(&self) -> bool {
+    /// Reports whether the same search may succeed later, from what this one has finished.
+    pub(crate) fn is_resumable(&self) -> bool {
         matches!(
             self,
             Self::Interrupted { .. }
-                | Self::Place(_)
-                | Self::Died { .. }
-                | Self::Failed { .. }
+                | Self::WorkersUnavailable(_)
+                | Self::WorkerFailed { .. }
+                | Self::EngineFailed { .. }
                 | Self::Engine(_)
                 | Self::File { .. }
-                | Self::Columns(_)
+                | Self::HitsTable(_)
         )
     }
 
-    /// Who has to act.
-    pub fn blame(&self) -> Blame {
+    /// Returns the kind, which decides the exit code.
+    pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Unsupported { .. } | Self::Options { .. } | Self::Resume { .. } => Blame::Usage,
-            Self::Queries { .. } | Self::Database { .. } => Blame::Input,
+            Self::Unsupported { .. } | Self::Options { .. } | Self::Resume { .. } => ErrorKind::Usage,
+            Self::Queries { .. } | Self::Database { .. } => ErrorKind::Input,
             Self::DatabaseChanged { .. }
-            | Self::OtherDatabase
+            | Self::DatabaseMismatch
             | Self::File { .. }
             | Self::Engine(_)
-            | Self::Columns(_) => Blame::Machine,
-            Self::Died { .. } | Self::Failed { .. } => Blame::Engine,
-            Self::Place(_) => Blame::Remote,
-            Self::Protocol { .. } => Blame::Bug,
-            Self::Interrupted { .. } => Blame::Interrupted,
+            | Self::HitsTable(_) => ErrorKind::Machine,
+            Self::WorkerFailed { .. } | Self::EngineFailed { .. } => ErrorKind::Engine,
+            Self::WorkersUnavailable(_) => ErrorKind::Remote,
+            Self::Protocol { .. } => ErrorKind::Bug,
+            Self::Interrupted { .. } => ErrorKind::Interrupted,
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Hits as columns: what owners of queries say of the alignments they print, as one Parquet or Arrow file.
+//! Hits as columns: rows from owners of queries about their printed alignments, in one Parquet or Arrow file.
 //!
-//! In: rows of pieces of the output, in any order. Out: a table in the order of the pieces, written aside until it is whole. Rows wait in
-//! a log on disk, so that memory does not grow with them.
+//! Input: rows of pieces of the output, in any order. Output: a table in the order of the pieces, under a temporary name
+//! until it is complete. Early rows are stored in a log on disk, so that memory does not grow with them.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -13,236 +13,240 @@ use std::sync::Arc;
 use arrow_array::builder::{Float64Builder, Int32Builder, Int64Builder, StringBuilder};
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{DataType, Schema, SchemaRef};
-use godwit_formats::columnar::{ColumnarError, TableFile, TableFormat};
-use godwit_model::schema::hits;
+use godwit_formats::columnar::{ColumnarError, TableFileWriter, TableFormat};
+use godwit_model::schema::hit_columns;
 
 use crate::SearchError;
-use crate::aside::Aside;
-use crate::journal::Kept;
-use crate::protocol::Fields;
+use crate::atomic_file::AtomicFile;
+use crate::search_checkpoint::FileExtent;
+use crate::worker_protocol::FieldReader;
 
-/// What separates the fields of a row, and is in none: a control character that no line of FASTA has.
-const SEPARATOR: char = '\x1f';
-/// What BLAST+ prints for what there is not.
-const ABSENT: &str = "N/A";
-/// Rows of a batch, all but the last.
-const ROWS: usize = 64 << 10;
+/// The separator of the fields of a row: a control character that no line of FASTA contains.
+const FIELD_SEPARATOR: char = '\x1f';
+/// The value that BLAST+ prints for missing data.
+const MISSING_VALUE: &str = "N/A";
+/// Number of rows of a batch, except the last.
+const BATCH_ROWS: usize = 64 << 10;
 
-/// The fields that workers are asked for, as `-outfmt` names them.
-pub(crate) fn fields() -> String {
-    hits::TABLE_FIELDS.map(|(name, _)| name).join(" ")
+/// Returns the fields that workers are requested to print, by their names in `-outfmt`.
+pub(crate) fn row_field_names() -> String {
+    hit_columns::TABLE_FIELDS.map(|(name, _)| name).join(" ")
 }
 
-/// The format that such a file has.
+/// Returns the format of a file by its name.
 ///
 /// # Errors
-/// [`SearchError::Unsupported`] where its name says none.
-pub(crate) fn format_of(path: &Path) -> Result<TableFormat, SearchError> {
-    TableFormat::of(path).ok_or_else(|| SearchError::Unsupported {
+/// [`SearchError::Unsupported`] for another extension.
+pub(crate) fn table_format(path: &Path) -> Result<TableFormat, SearchError> {
+    TableFormat::from_path(path).ok_or_else(|| SearchError::Unsupported {
         option: format!("--hits {}", path.display()),
         problem: "name the format by its ending, .parquet or .arrow",
     })
 }
 
-/// A table of hits in the making.
+/// A table of hits that is being written.
 pub(crate) struct HitsFile {
-    aside: Aside,
-    table: TableFile<BufWriter<File>>,
-    columns: Columns,
+    file: AtomicFile,
+    table: TableFileWriter<BufWriter<File>>,
+    columns: HitColumns,
     log: RowLog,
-    /// The piece that is written next.
-    next: u64,
+    /// The next piece to write.
+    next_piece: u64,
     rows: u64,
 }
 
 impl HitsFile {
-    /// Starts the file, beside its place.
+    /// Creates the file under a temporary name.
     pub(crate) fn create(path: &Path, log: RowLog, program: &str, engine: &str) -> Result<Self, SearchError> {
-        let format = format_of(path)?;
-        let aside = Aside::create(Some(path), Path::new("."), Some("hits"))?;
-        let file = File::options().write(true).open(aside.path());
+        let format = table_format(path)?;
+        let aside = AtomicFile::create(Some(path), Path::new("."), Some("hits"))?;
+        let file = File::options().write(true).open(aside.temporary_path());
         let file = file.map_err(|source| SearchError::File { action: "write", path: path.to_owned(), source })?;
-        let keys = [(hits::VERSION_KEY, hits::VERSION), (hits::PROGRAM_KEY, program), (hits::ENGINE_KEY, engine)];
+        let keys = [
+            (hit_columns::VERSION_KEY, hit_columns::VERSION),
+            (hit_columns::PROGRAM_KEY, program),
+            (hit_columns::ENGINE_KEY, engine),
+        ];
         let metadata = keys.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
-        let schema = Arc::new(Schema::new_with_metadata(hits::hits().fields().clone(), metadata));
-        let table = TableFile::new(format, schema.clone(), BufWriter::new(file))?;
-        Ok(Self { aside, table, columns: Columns::new(schema), log, next: 0, rows: 0 })
+        let schema = Arc::new(Schema::new_with_metadata(hit_columns::hits().fields().clone(), metadata));
+        let table = TableFileWriter::new(format, schema.clone(), BufWriter::new(file))?;
+        Ok(Self { file: aside, table, columns: HitColumns::new(schema), log, next_piece: 0, rows: 0 })
     }
 
-    /// Takes the rows of a piece, and says where they are in the log. Those of a piece that was made again are the same, and left out.
-    pub(crate) fn put(&mut self, piece: u64, rows: &[u8]) -> Result<Option<Kept>, SearchError> {
-        if piece < self.next || self.log.places.contains_key(&piece) {
+    /// Adds the rows of a piece and returns their extent in the log. Rows of a piece that was made again are equal, and ignored.
+    pub(crate) fn add_rows(&mut self, piece: u64, rows: &[u8]) -> Result<Option<FileExtent>, SearchError> {
+        if piece < self.next_piece || self.log.pending_rows.contains_key(&piece) {
             return Ok(None);
         }
-        let kept = self.log.append(piece, rows)?;
-        self.advance()?;
+        let kept = self.log.append_rows(piece, rows)?;
+        self.write_ready_rows()?;
         Ok(Some(kept))
     }
 
-    /// Takes the rows of a piece that are in the log, from an earlier search.
-    pub(crate) fn restore(&mut self, piece: u64, rows: Kept) -> Result<(), SearchError> {
-        self.log.places.insert(piece, (rows.offset, rows.bytes));
-        self.advance()
+    /// Adds the rows of a piece that an earlier search left in the log.
+    pub(crate) fn restore_rows(&mut self, piece: u64, rows: FileExtent) -> Result<(), SearchError> {
+        self.log.pending_rows.insert(piece, (rows.offset, rows.bytes));
+        self.write_ready_rows()
     }
 
-    /// Writes what is next, as far as it is there.
-    fn advance(&mut self) -> Result<(), SearchError> {
-        while let Some(rows) = self.log.take(self.next)? {
-            self.next += 1;
-            let mut fields = Fields::new(&rows);
+    /// Writes the next pieces, as far as their rows have arrived.
+    fn write_ready_rows(&mut self) -> Result<(), SearchError> {
+        while let Some(rows) = self.log.take_rows(self.next_piece)? {
+            self.next_piece += 1;
+            let mut fields = FieldReader::new(&rows);
             while !fields.is_empty() {
-                let row = fields.row().and_then(|row| self.columns.push(row));
+                let row = fields.read_hit_row().and_then(|row| self.columns.push_row(row));
                 row.ok_or_else(|| SearchError::Protocol { problem: "a row of hits cannot be read".into() })?;
                 self.rows += 1;
-                if self.columns.rows >= ROWS {
-                    self.table.write(&self.columns.take()?)?;
+                if self.columns.rows >= BATCH_ROWS {
+                    self.table.write(&self.columns.take_batch()?)?;
                 }
             }
         }
         Ok(())
     }
 
-    /// Ends the file, which waits for its name.
-    pub(crate) fn finish(mut self) -> Result<WholeHits, SearchError> {
-        if !self.log.places.is_empty() {
+    /// Closes the file, still under its temporary name.
+    pub(crate) fn finish(mut self) -> Result<UncommittedHits, SearchError> {
+        if !self.log.pending_rows.is_empty() {
             return Err(SearchError::Protocol { problem: "rows of hits are missing before others".into() });
         }
         if self.columns.rows > 0 {
-            self.table.write(&self.columns.take()?)?;
+            self.table.write(&self.columns.take_batch()?)?;
         }
         let mut out = self.table.finish()?;
         let bytes = out.flush().and_then(|()| out.get_ref().metadata()).map(|metadata| metadata.len());
-        let wrong = |source| SearchError::File { action: "write", path: self.aside.path().to_owned(), source };
+        let wrong = |source| SearchError::File { action: "write", path: self.file.temporary_path().to_owned(), source };
         let bytes = bytes.map_err(wrong)?;
-        Ok(WholeHits { aside: self.aside, bytes, rows: self.rows })
+        Ok(UncommittedHits { file: self.file, bytes, rows: self.rows })
     }
 }
 
-/// A whole table that has no name yet.
-pub(crate) struct WholeHits {
-    aside: Aside,
+/// A complete table under its temporary name.
+pub(crate) struct UncommittedHits {
+    file: AtomicFile,
     bytes: u64,
     pub(crate) rows: u64,
 }
 
-impl WholeHits {
-    /// Gives it its name.
+impl UncommittedHits {
+    /// Renames the table to its final name.
     pub(crate) fn commit(self) -> Result<(), SearchError> {
-        self.aside.commit(self.bytes)
+        self.file.commit(self.bytes)
     }
 }
 
-/// Rows on disk until it is their turn.
+/// Rows on disk until all earlier pieces are written.
 pub(crate) struct RowLog {
     file: File,
     path: PathBuf,
     end: u64,
-    /// Of pieces that wait: offset and bytes.
-    places: BTreeMap<u64, (u64, u64)>,
+    /// Offset and bytes of pieces that cannot be written yet.
+    pending_rows: BTreeMap<u64, (u64, u64)>,
 }
 
 impl RowLog {
-    /// A log without a name, in that directory.
-    pub(crate) fn unnamed(scratch: &Path) -> Result<Self, SearchError> {
+    /// Creates a log without a name in that directory.
+    pub(crate) fn create_unnamed(scratch: &Path) -> Result<Self, SearchError> {
         let path = scratch.to_owned();
         let wrong = |source| SearchError::File { action: "make a scratch file in", path: path.clone(), source };
         let file = tempfile::tempfile_in(scratch).map_err(wrong)?;
-        Ok(Self { file, path, end: 0, places: BTreeMap::new() })
+        Ok(Self { file, path, end: 0, pending_rows: BTreeMap::new() })
     }
 
-    /// A log that is kept, and goes on where it ends.
-    pub(crate) fn named(path: &Path) -> Result<Self, SearchError> {
+    /// Opens a log that is kept, and appends to it.
+    pub(crate) fn open_named(path: &Path) -> Result<Self, SearchError> {
         let wrong = |source| SearchError::File { action: "write", path: path.to_owned(), source };
         let file = File::options().read(true).write(true).create(true).truncate(false).open(path).map_err(wrong)?;
         let end = file.metadata().map_err(wrong)?.len();
-        Ok(Self { file, path: path.to_owned(), end, places: BTreeMap::new() })
+        Ok(Self { file, path: path.to_owned(), end, pending_rows: BTreeMap::new() })
     }
 
-    fn append(&mut self, piece: u64, rows: &[u8]) -> Result<Kept, SearchError> {
-        self.file.write_all_at(rows, self.end).map_err(|source| self.wrong("write", source))?;
-        let kept = Kept { offset: self.end, bytes: rows.len() as u64, checksum: libdeflater::crc32(rows) };
-        self.places.insert(piece, (kept.offset, kept.bytes));
+    fn append_rows(&mut self, piece: u64, rows: &[u8]) -> Result<FileExtent, SearchError> {
+        self.file.write_all_at(rows, self.end).map_err(|source| self.file_error("write", source))?;
+        let kept = FileExtent { offset: self.end, bytes: rows.len() as u64, checksum: libdeflater::crc32(rows) };
+        self.pending_rows.insert(piece, (kept.offset, kept.bytes));
         self.end += kept.bytes;
         Ok(kept)
     }
 
-    fn take(&mut self, piece: u64) -> Result<Option<Vec<u8>>, SearchError> {
-        let Some((offset, length)) = self.places.remove(&piece) else { return Ok(None) };
+    fn take_rows(&mut self, piece: u64) -> Result<Option<Vec<u8>>, SearchError> {
+        let Some((offset, length)) = self.pending_rows.remove(&piece) else { return Ok(None) };
         let mut rows = vec![0; length as usize];
-        self.file.read_exact_at(&mut rows, offset).map_err(|source| self.wrong("read", source))?;
+        self.file.read_exact_at(&mut rows, offset).map_err(|source| self.file_error("read", source))?;
         Ok(Some(rows))
     }
 
-    fn wrong(&self, action: &'static str, source: std::io::Error) -> SearchError {
+    fn file_error(&self, action: &'static str, source: std::io::Error) -> SearchError {
         SearchError::File { action, path: self.path.clone(), source }
     }
 }
 
-/// What a worker says of an alignment.
-pub(crate) struct Row {
-    /// Place of the query among all, from 0.
+/// The row of an alignment from a worker.
+pub(crate) struct HitRow {
+    /// 0-based index of the query.
     pub(crate) query: u64,
-    /// Not rounded.
+    /// E-value, not rounded.
     pub(crate) evalue: f64,
     pub(crate) bitscore: f64,
-    /// The fields as they are printed.
+    /// The fields as printed.
     pub(crate) printed: String,
 }
 
-/// A batch in the making.
-struct Columns {
+/// The columns of a batch that is being filled.
+struct HitColumns {
     schema: SchemaRef,
     queries: Int64Builder,
-    fields: Vec<(&'static str, Column)>,
+    fields: Vec<(&'static str, HitColumn)>,
     rows: usize,
 }
 
-enum Column {
-    Number(Int32Builder),
-    Real(Float64Builder),
-    Text(StringBuilder),
+enum HitColumn {
+    Int32(Int32Builder),
+    Float64(Float64Builder),
+    Utf8(StringBuilder),
 }
 
-impl Columns {
+impl HitColumns {
     fn new(schema: SchemaRef) -> Self {
-        let fields = hits::TABLE_FIELDS.map(|(name, data_type)| {
+        let fields = hit_columns::TABLE_FIELDS.map(|(name, data_type)| {
             let column = match data_type {
-                DataType::Int32 => Column::Number(Int32Builder::new()),
-                DataType::Float64 => Column::Real(Float64Builder::new()),
-                _ => Column::Text(StringBuilder::new()),
+                DataType::Int32 => HitColumn::Int32(Int32Builder::new()),
+                DataType::Float64 => HitColumn::Float64(Float64Builder::new()),
+                _ => HitColumn::Utf8(StringBuilder::new()),
             };
             (name, column)
         });
         Self { schema, queries: Int64Builder::new(), fields: fields.into(), rows: 0 }
     }
 
-    /// Appends a row; `None` where it is no row of these fields.
-    fn push(&mut self, row: Row) -> Option<()> {
-        let mut printed = row.printed.split(SEPARATOR);
+    /// Appends a row; returns `None` if its fields are invalid.
+    fn push_row(&mut self, row: HitRow) -> Option<()> {
+        let mut printed = row.printed.split(FIELD_SEPARATOR);
         self.queries.append_value(i64::try_from(row.query).ok()?);
         for (name, column) in &mut self.fields {
-            let value = Some(printed.next()?).filter(|value| *value != ABSENT);
+            let value = Some(printed.next()?).filter(|value| *value != MISSING_VALUE);
             match column {
-                Column::Number(numbers) => numbers.append_option(value.map(str::parse).transpose().ok()?),
-                Column::Real(numbers) => numbers.append_value(match *name {
+                HitColumn::Int32(numbers) => numbers.append_option(value.map(str::parse).transpose().ok()?),
+                HitColumn::Float64(numbers) => numbers.append_value(match *name {
                     "evalue" => row.evalue,
                     "bitscore" => row.bitscore,
                     _ => value?.parse().ok()?,
                 }),
-                Column::Text(texts) => texts.append_option(value),
+                HitColumn::Utf8(texts) => texts.append_option(value),
             }
         }
         self.rows += 1;
         printed.next().is_none().then_some(())
     }
 
-    fn take(&mut self) -> Result<RecordBatch, SearchError> {
+    fn take_batch(&mut self) -> Result<RecordBatch, SearchError> {
         let mut arrays: Vec<ArrayRef> = vec![Arc::new(self.queries.finish())];
         arrays.extend(self.fields.iter_mut().map(|(_, column)| -> ArrayRef {
             match column {
-                Column::Number(numbers) => Arc::new(numbers.finish()),
-                Column::Real(numbers) => Arc::new(numbers.finish()),
-                Column::Text(texts) => Arc::new(texts.finish()),
+                HitColumn::Int32(numbers) => Arc::new(numbers.finish()),
+                HitColumn::Float64(numbers) => Arc::new(numbers.finish()),
+                HitColumn::Utf8(texts) => Arc::new(texts.finish()),
             }
         }));
         self.rows = 0;
@@ -255,25 +259,25 @@ mod tests {
     use arrow_array::cast::AsArray;
 
     use super::*;
-    use crate::protocol::Request;
+    use crate::worker_protocol::ProtocolFrame;
 
-    fn body(request: Request) -> Vec<u8> {
-        request.body()
+    fn body(request: ProtocolFrame) -> Vec<u8> {
+        request.into_body()
     }
 
     fn row(query: u64, name: &str) -> Vec<u8> {
-        let values = hits::TABLE_FIELDS.map(|(field, data_type)| match (field, data_type) {
+        let values = hit_columns::TABLE_FIELDS.map(|(field, data_type)| match (field, data_type) {
             ("qaccver", _) => name.to_owned(),
-            ("staxid", _) => ABSENT.to_owned(),
+            ("staxid", _) => MISSING_VALUE.to_owned(),
             (_, DataType::Utf8) => "text, with \"quotes\"".to_owned(),
             _ => "7".to_owned(),
         });
         body(
-            Request::new(b' ')
-                .u64(query)
-                .u64(1e-200_f64.to_bits())
-                .u64(51.25_f64.to_bits())
-                .text(values.join("\x1f").as_bytes()),
+            ProtocolFrame::new(b' ')
+                .with_u64(query)
+                .with_u64(1e-200_f64.to_bits())
+                .with_u64(51.25_f64.to_bits())
+                .with_text(values.join("\x1f").as_bytes()),
         )
     }
 
@@ -281,10 +285,10 @@ mod tests {
     fn rows_are_in_the_order_of_their_pieces_whatever_order_these_come_in() {
         let directory = tempfile::tempdir().expect("scratch");
         let path = directory.path().join("hits.arrow");
-        let log = RowLog::unnamed(directory.path()).expect("a log");
+        let log = RowLog::create_unnamed(directory.path()).expect("a log");
         let mut file = HitsFile::create(&path, log, "blastp", "BLAST 2").expect("a file");
         for (piece, names) in [(2, ["e", "f"]), (0, ["a", "b"]), (2, ["x", "y"]), (1, ["c", "d"]), (0, ["x", "y"])] {
-            file.put(piece, &names.map(|name| row(piece, name)).concat()).expect("rows");
+            file.add_rows(piece, &names.map(|name| row(piece, name)).concat()).expect("rows");
         }
         assert!(!path.exists());
         let whole = file.finish().expect("all pieces are there");
@@ -292,7 +296,7 @@ mod tests {
         whole.commit().expect("it can be named");
         let file = File::open(&path).expect("it has its name");
         let read = arrow_ipc::reader::FileReader::try_new(file, None).expect("an Arrow file");
-        assert_eq!(read.schema().metadata()[hits::PROGRAM_KEY], "blastp");
+        assert_eq!(read.schema().metadata()[hit_columns::PROGRAM_KEY], "blastp");
         let mut names = Vec::new();
         for batch in read {
             let batch = batch.expect("a batch");
@@ -307,16 +311,16 @@ mod tests {
     fn rows_that_are_none_and_pieces_that_are_missing_are_errors() {
         let directory = tempfile::tempdir().expect("scratch");
         let create = || {
-            let log = RowLog::unnamed(directory.path()).expect("a log");
+            let log = RowLog::create_unnamed(directory.path()).expect("a log");
             HitsFile::create(&directory.path().join("hits.parquet"), log, "blastp", "BLAST 2").expect("a file")
         };
         let cut = &row(0, "a")[..40];
-        assert!(matches!(create().put(0, cut), Err(SearchError::Protocol { .. })));
-        let few = body(Request::new(b' ').u64(0).u64(0).u64(0).text(b"a\x1fb"));
-        assert!(matches!(create().put(0, &few), Err(SearchError::Protocol { .. })));
+        assert!(matches!(create().add_rows(0, cut), Err(SearchError::Protocol { .. })));
+        let few = body(ProtocolFrame::new(b' ').with_u64(0).with_u64(0).with_u64(0).with_text(b"a\x1fb"));
+        assert!(matches!(create().add_rows(0, &few), Err(SearchError::Protocol { .. })));
         let mut file = create();
-        file.put(1, &row(0, "a")).expect("rows");
+        file.add_rows(1, &row(0, "a")).expect("rows");
         assert!(matches!(file.finish(), Err(SearchError::Protocol { .. })));
-        assert!(matches!(format_of("hits.tsv".as_ref()), Err(SearchError::Unsupported { .. })));
+        assert!(matches!(table_format("hits.tsv".as_ref()), Err(SearchError::Unsupported { .. })));
     }
 }

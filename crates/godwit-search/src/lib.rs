@@ -1,37 +1,37 @@
 //! Sequence search over virtual partitions of a database, with the bytes of the unpartitioned program.
 //!
-//! In: the command line of a BLAST+ program. Out: the file that this program would have written, made by several workers. A
-//! [`Search`] cuts the database into ranges of sequences, none of which is copied, hands them to workers, each of which is a
-//! process with the NCBI engine (`worker/`), routes the hits of the preliminary search to the owners of queries, and lets the
-//! owners write their reports to their places in one file. Owners also say what they print as rows, of which a table is made. Why the result is the same is told in
-//! `docs/decisions/0016-partition-blast-before-the-traceback.md`.
+//! Input: the command line of a BLAST+ program. Output: the file that this program would write, made by several workers. A
+//! [`Search`] cuts the database into ranges of sequences without copying them and leases them to workers, each of which is a
+//! process with the NCBI engine (`worker/`). It routes the hits of the preliminary search to the owners of queries, and the
+//! owners write their reports at their offsets in one file. Owners also return the rows of the optional table of hits.
+//! `docs/decisions/0016-partition-blast-before-the-traceback.md` explains why the result is the same.
 //!
-//! For DIAMOND and MMseqs2 workers take pieces of the queries instead (`bulk`).
+//! For DIAMOND and MMseqs2, workers search pieces of the queries instead (`tool_search`).
 //!
-//! It does *not* align anything itself, and reads neither databases nor reports.
+//! It does *not* align sequences itself, and does not parse databases or BLAST+ reports.
 
-mod aside;
-mod bulk;
+mod atomic_file;
 mod command_line;
-mod coordinator;
 mod error;
 mod hits;
-mod jobs;
-mod journal;
-mod layout;
-mod place;
-mod plan;
-mod protocol;
+mod output_offsets;
+mod search_checkpoint;
+mod search_plan;
+mod search_worker_pool;
+mod sequence_search;
 mod summary;
 mod thresholds;
-mod work;
-mod worker;
+mod tool_search;
+mod work_items;
+mod worker_backend;
+mod worker_process;
+mod worker_protocol;
 
-pub use bulk::{BulkSearch, Prepared, Tool, serve};
-pub use command_line::{Program, SearchCommand};
-pub use coordinator::{Search, SearchOptions, Step};
-pub use error::{Blame, SearchError};
-pub use place::{LocalPlace, Place, Said};
-pub use plan::Plan;
-pub use summary::{CpuSeconds, Summary, WallSeconds};
-pub use worker::{Ending, Engine, WorkerProcess};
+pub use command_line::{SearchCommand, SearchProgram};
+pub use error::{ErrorKind, SearchError};
+pub use search_plan::SearchPlan;
+pub use sequence_search::{Search, SearchOptions, SearchProgress};
+pub use summary::{CpuSeconds, SearchSummary, WallSeconds};
+pub use tool_search::{SearchScratch, SearchTool, ToolSearch, serve_tool_worker};
+pub use worker_backend::{LocalBackend, WorkerBackend, WorkerFrame};
+pub use worker_process::{WorkerExit, WorkerProcess, WorkerSpec};

@@ -94,7 +94,7 @@ public:
     std::string Epilog(uint32_t queries);
     /// Moves out the SAM header lines of the last report: for each sequence, its name and its line.
     std::string TakeHeaderLines();
-    /// Moves out the alignments of the last report as rows (src/protocol.rs); empty if no row fields were requested.
+    /// Moves out the alignments of the last report as rows (src/worker_protocol.rs); empty if no row fields were requested.
     std::string TakeRows();
     /// Returns the SAM header with these lines.
     std::string Header(const std::string& lines);

@@ -1,5 +1,5 @@
 // The frames between a worker and the head, over two file descriptors. A frame has one byte for its kind, eight bytes for
-// the length of its body, and the body. Numbers are little-endian. src/protocol.rs is the head's end and documents every
+// the length of its body, and the body. Numbers are little-endian. src/worker_protocol.rs is the head's end and documents every
 // frame.
 #pragma once
 

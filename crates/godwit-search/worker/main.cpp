@@ -2,7 +2,7 @@
 //
 //     godwit-blast PROGRAM [arguments of PROGRAM, without -out]
 //
-// The worker exchanges frames over standard input and output (frames.hpp; src/protocol.rs documents each frame). Only godwit
+// The worker exchanges frames over standard input and output (frames.hpp; src/worker_protocol.rs documents each frame). Only godwit
 // starts it. `godwit-blast --version` prints the version of the BLAST+ engine that it links.
 #include <ncbi_pch.hpp>
 
@@ -127,7 +127,7 @@ private:
         SetupArgDescriptions(options);
     }
 
-    // Each kind of failure has a letter, as in src/protocol.rs: u usage, i input, d database, e engine.
+    // Each kind of failure has a letter, as in src/worker_protocol.rs: u usage, i input, d database, e engine.
     int Run() override {
         try {
             Serve();

@@ -1,42 +1,43 @@
-//! htsget 1.3 (GA4GH, <https://samtools.github.io/hts-specs/htsget.html>): BAM, CRAM, VCF and BCF files as they are, by regions.
+//! htsget 1.3 (GA4GH, <https://samtools.github.io/hts-specs/htsget.html>): BAM, CRAM, VCF and BCF by regions.
 //!
-//! Flows in: requests over plain HTTP, with who asks. Flows out: tickets, which say where the bytes are, and those bytes. Bytes are had at
-//! this server, each part by a token that is signed, for one caller and one state of the file, and good for a while. Bytes cannot be masked:
-//! who may see a part of a dataset by the rules gets none of them. `fields`, `tags` and `notags` are checked and leave nothing out.
+//! Flows in: HTTP requests with their principals. Flows out: tickets, which hold the URLs of data blocks, and those bytes.
+//! A signed token, limited to a principal, a state of the file and a time, gives access to a block. Bytes cannot be masked:
+//! restricted principals get none. `fields`, `tags` and `notags` are checked but omit nothing.
 
-mod data;
+mod byte_stream;
 mod error;
-mod layout;
-mod question;
+mod file_layout;
+mod request;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use godwit_flight::web::{FILE_DATA, FileTickets, READS, VARIANTS, WebBody, WebRequest};
+use godwit_flight::web::{FILE_DATA_PATH, FileTickets, READS_PREFIX, VARIANTS_PREFIX, WebBody, WebRequest};
 use godwit_flight::{
-    Accessed, Caller, Catalog as _, DatasetError, FilePart, FileUse, FileVerdict, Rules, encode_base64,
+    AccessRecord, Authorizer, Catalog as _, DatasetError, FileAccess, FileAuthorization, FilePart, Principal,
+    encode_base64,
 };
-use godwit_formats::bgzf::{Cut, cut};
+use godwit_formats::bgzf::{ChunkBlocks, extract_chunk};
 use http::header::{AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderValue, Method, Response, StatusCode};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-pub(crate) use self::data::streamed;
+pub(crate) use self::byte_stream::stream_bytes;
 use self::error::HtsgetError;
-use self::layout::{Layout, Plan, Stretch};
-use self::question::Question;
-pub(crate) use self::question::percent_decoded;
-use crate::batches::blamed;
-use crate::pages::{accessed, blocking, described};
-use crate::root::{FileKind, OneFile, Root};
+use self::file_layout::{DataBlock, FileLayout, TicketPlan};
+use self::request::HtsgetRequest;
+pub(crate) use self::request::percent_decode;
+use crate::batch_reader::dataset_error;
+use crate::dataset_root::{DatasetRoot, HtsgetFile, HtsgetFormat};
+use crate::http_service::{access_record, request_description, run_blocking};
 
-/// The version that is spoken, as the type of answers says it.
-const JSON: &str = "application/vnd.ga4gh.htsget.v1.3.0+json; charset=utf-8";
-/// Files of which it is known where things are in them, at most.
-const MOST_KNOWN: usize = 64;
-/// The reads and variants of a root, by htsget. Clones are the same.
+/// Content type of responses, with the protocol version.
+const JSON_CONTENT_TYPE: &str = "application/vnd.ga4gh.htsget.v1.3.0+json; charset=utf-8";
+/// Cached layouts of files, at most.
+const MAX_CACHED_LAYOUTS: usize = 64;
+/// The htsget service over the reads and variants of a root. Clones share their state.
 #[derive(Clone, Debug)]
 pub(crate) struct Htsget {
     inner: Arc<Inner>,
@@ -44,15 +45,15 @@ pub(crate) struct Htsget {
 
 #[derive(Debug)]
 struct Inner {
-    root: Arc<Root>,
-    /// Who may see what; `None`: whoever is let in sees everything.
-    rules: Option<Arc<dyn Rules>>,
-    /// Where clients find this server; `None`: where they found it.
+    root: Arc<DatasetRoot>,
+    /// The policy; `None`: every authenticated principal sees everything.
+    rules: Option<Arc<dyn Authorizer>>,
+    /// URL under which clients reach this server; `None`: the host of the request.
     public_url: Option<String>,
-    known: Mutex<HashMap<String, Arc<Layout>>>,
+    layouts: Mutex<HashMap<String, Arc<FileLayout>>>,
 }
 
-/// What is asked about.
+/// Data type of an htsget endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Datatype {
     Reads,
@@ -67,7 +68,7 @@ impl Datatype {
         }
     }
 
-    /// The formats of its files; the first is meant where none is named.
+    /// Returns the formats of the data type; the first is the default.
     fn formats(self) -> [&'static str; 2] {
         match self {
             Self::Reads => ["BAM", "CRAM"],
@@ -75,23 +76,23 @@ impl Datatype {
         }
     }
 
-    fn has(self, kind: FileKind) -> bool {
+    fn includes(self, kind: HtsgetFormat) -> bool {
         match self {
-            Self::Reads => matches!(kind, FileKind::Bam | FileKind::Cram),
-            Self::Variants => kind == FileKind::Vcf,
+            Self::Reads => matches!(kind, HtsgetFormat::Bam | HtsgetFormat::Cram),
+            Self::Variants => kind == HtsgetFormat::Vcf,
         }
     }
 }
 
-/// A ticket.
+/// Content of an htsget ticket.
 #[derive(Debug, Serialize)]
 struct Ticket {
     format: &'static str,
-    urls: Vec<Url>,
+    urls: Vec<TicketUrl>,
 }
 
 #[derive(Debug, Serialize)]
-struct Url {
+struct TicketUrl {
     url: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     headers: Option<Value>,
@@ -99,71 +100,76 @@ struct Url {
     class: Option<&'static str>,
 }
 
-type Answered = Result<Response<WebBody>, HtsgetError>;
+type HtsgetResult = Result<Response<WebBody>, HtsgetError>;
 
 impl Htsget {
-    /// The files of a root.
-    pub(crate) fn new(root: Arc<Root>, rules: Option<Arc<dyn Rules>>, public_url: Option<String>) -> Self {
-        Self { inner: Arc::new(Inner { root, rules, public_url, known: Mutex::default() }) }
+    /// Creates the service over a root.
+    pub(crate) fn new(root: Arc<DatasetRoot>, rules: Option<Arc<dyn Authorizer>>, public_url: Option<String>) -> Self {
+        Self { inner: Arc::new(Inner { root, rules, public_url, layouts: Mutex::default() }) }
     }
 
-    /// A ticket, data, or what the service is.
-    pub(crate) async fn answer(
+    /// Handles a request for a ticket, data, or service info.
+    pub(crate) async fn handle_request(
         &self,
         request: WebRequest,
         tickets: FileTickets,
-    ) -> (Response<WebBody>, Option<Accessed>) {
+    ) -> (Response<WebBody>, Option<AccessRecord>) {
         match &*request.path {
-            FILE_DATA => self.data(&request, &tickets).await,
-            _ => self.ticket(request, tickets).await,
+            FILE_DATA_PATH => self.handle_data_request(&request, &tickets).await,
+            _ => self.handle_ticket_request(request, tickets).await,
         }
     }
 
-    /// A ticket, or what the service is.
-    async fn ticket(&self, request: WebRequest, tickets: FileTickets) -> (Response<WebBody>, Option<Accessed>) {
-        let caller = match &request.caller {
+    /// Handles a request for a ticket or service info.
+    async fn handle_ticket_request(
+        &self,
+        request: WebRequest,
+        tickets: FileTickets,
+    ) -> (Response<WebBody>, Option<AccessRecord>) {
+        let principal = match &request.principal {
             Ok(caller) => caller.clone(),
-            Err(status) => return (shown_error(&unknown(status)), None),
+            Err(status) => return (error_response(&authentication_error(status)), None),
         };
-        let what = described(&request);
-        let answered = self.answer_ticket(caller.clone(), request, tickets).await;
-        finished(&caller, "Htsget", what, answered)
+        let what = request_description(&request);
+        let answered = self.ticket_response(principal.clone(), request, tickets).await;
+        response_and_record(&principal, "Htsget", what, answered)
     }
 
-    async fn answer_ticket(&self, caller: Caller, request: WebRequest, tickets: FileTickets) -> Answered {
-        let (datatype, id) = if let Some(id) = request.path.strip_prefix(READS) {
+    async fn ticket_response(&self, principal: Principal, request: WebRequest, tickets: FileTickets) -> HtsgetResult {
+        let (datatype, id) = if let Some(id) = request.path.strip_prefix(READS_PREFIX) {
             (Datatype::Reads, id)
-        } else if let Some(id) = request.path.strip_prefix(VARIANTS) {
+        } else if let Some(id) = request.path.strip_prefix(VARIANTS_PREFIX) {
             (Datatype::Variants, id)
         } else {
             return Err(HtsgetError::NotFound { problem: format!("there is no page {}", request.path) });
         };
         let question = match request.method {
             Method::GET | Method::HEAD if id == "service-info" => {
-                return Ok(json_answer(&service_info(datatype, &request.origin)));
+                return Ok(json_response(&service_info(datatype, &request.origin)));
             }
-            Method::GET | Method::HEAD => Question::of_query(request.query.as_deref().unwrap_or_default())?,
+            Method::GET | Method::HEAD => HtsgetRequest::from_query(request.query.as_deref().unwrap_or_default())?,
             Method::POST if request.query.is_some_and(|query| !query.is_empty()) => {
-                return Err(HtsgetError::input("POST has its parameters in its body, and none behind a question mark"));
+                return Err(HtsgetError::invalid_input(
+                    "POST has its parameters in its body, and none behind a question mark",
+                ));
             }
             Method::POST => {
                 let too_large = || HtsgetError::PayloadTooLarge { problem: "the body is over 1 MiB".to_owned() };
-                Question::of_body(&request.body.ok_or_else(too_large)?)?
+                HtsgetRequest::from_body(&request.body.ok_or_else(too_large)?)?
             }
             ref other => {
-                return Err(HtsgetError::input(format!("tickets are had with GET and POST, not with {other}")));
+                return Err(HtsgetError::invalid_input(format!("tickets are had with GET and POST, not with {other}")));
             }
         };
-        let name =
-            percent_decoded(id).ok_or_else(|| HtsgetError::NotFound { problem: format!("{id:?} is no name") })?;
+        let name = percent_decode(id).ok_or_else(|| HtsgetError::NotFound { problem: format!("{id:?} is no name") })?;
         let this = self.clone();
-        let asker = caller.clone();
-        let (file, layout) = blocking(move || {
-            let file = this.seen_by(&asker, &name)?;
-            if !datatype.has(file.kind) {
+        let lookup_principal = principal.clone();
+        let (file, layout) = run_blocking(move || {
+            let file = this.authorized_file(&lookup_principal, &name)?;
+            if !datatype.includes(file.format) {
                 return Err(DatasetError::NotFound { name }.into());
             }
-            let layout = this.layout(&file)?;
+            let layout = this.cached_layout(&file)?;
             Ok::<_, HtsgetError>((file, layout))
         })
         .await??;
@@ -172,87 +178,96 @@ impl Htsget {
             let problem = format!("{} is {}; ask with format={1}", file.name, layout.format);
             return Err(HtsgetError::UnsupportedFormat { problem });
         }
-        let plan = layout.plan(&question, &file.name)?;
-        let asked_at = tickets.place().unwrap_or(&request.origin);
+        let plan = layout.plan_ticket(&question, &file.name)?;
+        let asked_at = tickets.origin().unwrap_or(&request.origin);
         let found_at = self.inner.public_url.as_deref().unwrap_or(asked_at).trim_end_matches('/');
-        let url = format!("{found_at}{FILE_DATA}");
-        let ticket = ticket_of(&plan, &layout, &url, question.header_only, |stretch| {
-            let Stretch { start, end, cut, .. } = *stretch;
-            tickets.token(&caller, FilePart { name: file.name.clone(), version: layout.version, start, end, cut })
+        let url = format!("{found_at}{FILE_DATA_PATH}");
+        let ticket = build_ticket(&plan, &layout, &url, question.header_only, |stretch| {
+            let DataBlock { start, end, has_virtual_offsets: recompress_ends, .. } = *stretch;
+            tickets.issue_token(
+                &principal,
+                FilePart { name: file.name.clone(), version: layout.version, start, end, recompress_ends },
+            )
         });
-        Ok(json_answer(&json!({ "htsget": ticket })))
+        Ok(json_response(&json!({ "htsget": ticket })))
     }
 
-    /// The bytes of a part.
-    async fn data(&self, request: &WebRequest, tickets: &FileTickets) -> (Response<WebBody>, Option<Accessed>) {
+    /// Handles a request for the bytes of a data block.
+    async fn handle_data_request(
+        &self,
+        request: &WebRequest,
+        tickets: &FileTickets,
+    ) -> (Response<WebBody>, Option<AccessRecord>) {
         if !request.headers.contains_key(AUTHORIZATION) {
             let problem = "data are had with the headers that their ticket has".to_owned();
-            return (shown_error(&HtsgetError::InvalidAuthentication { problem }), None);
+            return (error_response(&HtsgetError::InvalidAuthentication { problem }), None);
         }
         if !matches!(request.method, Method::GET | Method::HEAD) {
-            return (shown_error(&HtsgetError::input("data are had with GET")), None);
+            return (error_response(&HtsgetError::invalid_input("data are had with GET")), None);
         }
-        let (caller, part) = match tickets.read(&request.headers) {
+        let (principal, part) = match tickets.verify_token(&request.headers) {
             Ok(read) => read,
             Err(status) => {
                 let problem = status.message().to_owned();
-                return (shown_error(&HtsgetError::PermissionDenied { problem }), None);
+                return (error_response(&HtsgetError::PermissionDenied { problem }), None);
             }
         };
         let what = format!("{} {}-{}", part.name, part.start, part.end);
-        let answered = self.answer_data(caller.clone(), part).await;
-        finished(&caller, "HtsgetData", what, answered)
+        let answered = self.data_response(principal.clone(), part).await;
+        response_and_record(&principal, "HtsgetData", what, answered)
     }
 
-    async fn answer_data(&self, caller: Caller, part: FilePart) -> Answered {
+    async fn data_response(&self, principal: Principal, part: FilePart) -> HtsgetResult {
         let this = self.clone();
-        let (source, cut) = blocking(move || {
-            // Rules may have changed, and so may the file.
+        let (source, cut) = run_blocking(move || {
+            // The policy or the file may have changed.
             let gone = |_| HtsgetError::PermissionDenied {
                 problem: format!("{} is not had with this ticket any more; ask for a new one", part.name),
             };
-            let file = this.seen_by(&caller, &part.name).map_err(gone)?;
-            if file.seen.version != part.version {
+            let file = this.authorized_file(&principal, &part.name).map_err(gone)?;
+            if file.snapshot.version != part.version {
                 return Err(gone(HtsgetError::from(DatasetError::Changed { name: part.name.clone() })));
             }
-            let source = this.inner.root.store().open(file.seen.file()?)?;
-            let cut = match part.cut {
-                true => cut(&source, part.start, part.end).map_err(blamed)?,
-                false => Cut { whole: part.start..part.end.min(source.bytes()), ..Cut::default() },
+            let source = this.inner.root.store().open(file.snapshot.single_file()?)?;
+            let cut = match part.recompress_ends {
+                true => extract_chunk(&source, part.start, part.end).map_err(dataset_error)?,
+                false => {
+                    ChunkBlocks { block_range: part.start..part.end.min(source.byte_len()), ..ChunkBlocks::default() }
+                }
             };
             Ok::<_, HtsgetError>((source, cut))
         })
         .await??;
-        let body = WebBody::Stream { bytes: cut.bytes(), stream: streamed(source, cut) };
+        let body = WebBody::Stream { content_length: cut.byte_len(), stream: stream_bytes(source, cut) };
         let mut response = Response::new(body);
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
         Ok(response)
     }
 
-    /// The file of a name, as it is now, where a caller may see all of it.
-    fn seen_by(&self, caller: &Caller, name: &str) -> Result<OneFile, HtsgetError> {
+    /// Returns the current file of a name if the principal may see all of it.
+    fn authorized_file(&self, principal: &Principal, name: &str) -> Result<HtsgetFile, HtsgetError> {
         let Inner { root, rules, .. } = &*self.inner;
         let hidden = || DatasetError::NotFound { name: name.to_owned() };
         if let Some(rules) = rules {
             let canonical = root.canonical_name(name).map_err(|_| hidden())?;
-            match rules.file(caller, &canonical, FileUse::Read) {
-                FileVerdict::Allowed(rule) => caller.touches().add(&canonical, &rule),
-                FileVerdict::Hidden => return Err(hidden().into()),
-                FileVerdict::Refused { problem } => return Err(HtsgetError::PermissionDenied { problem }),
+            match rules.authorize_file(principal, &canonical, FileAccess::Read) {
+                FileAuthorization::Allowed(rule) => principal.accesses().add(&canonical, &rule),
+                FileAuthorization::Hidden => return Err(hidden().into()),
+                FileAuthorization::Denied { problem } => return Err(HtsgetError::PermissionDenied { problem }),
             }
         }
-        Ok(root.one_file(name)?)
+        Ok(root.htsget_file(name)?)
     }
 
-    /// Where things are in a file, which is looked up once for each state of it.
-    fn layout(&self, file: &OneFile) -> Result<Arc<Layout>, HtsgetError> {
-        let known = || self.inner.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(found) = known().get(&file.name).filter(|found| found.version == file.seen.version) {
+    /// Returns the layout of a file, which is read once for each state of it.
+    fn cached_layout(&self, file: &HtsgetFile) -> Result<Arc<FileLayout>, HtsgetError> {
+        let known = || self.inner.layouts.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = known().get(&file.name).filter(|found| found.version == file.snapshot.version) {
             return Ok(found.clone());
         }
-        let layout = Arc::new(Layout::open(&self.inner.root, file)?);
+        let layout = Arc::new(FileLayout::open(&self.inner.root, file)?);
         let mut known = known();
-        if known.len() >= MOST_KNOWN {
+        if known.len() >= MAX_CACHED_LAYOUTS {
             known.clear();
         }
         known.insert(file.name.clone(), layout.clone());
@@ -260,35 +275,41 @@ impl Htsget {
     }
 }
 
-/// The answer, and what is recorded of it.
-fn finished(caller: &Caller, call: &str, what: String, answered: Answered) -> (Response<WebBody>, Option<Accessed>) {
-    let problem = answered.as_ref().err().map(|error| format!("{}: {error}", error.kind().0));
-    let response = answered.unwrap_or_else(|error| shown_error(&error));
-    let access = accessed(caller, call, what, problem, &response);
+/// Returns the response and its access record.
+fn response_and_record(
+    principal: &Principal,
+    call: &str,
+    what: String,
+    answered: HtsgetResult,
+) -> (Response<WebBody>, Option<AccessRecord>) {
+    let problem = answered.as_ref().err().map(|error| format!("{}: {error}", error.name_and_status().0));
+    let response = answered.unwrap_or_else(|error| error_response(&error));
+    let access = access_record(principal, call, what, problem, &response);
     (response, Some(access))
 }
 
-fn ticket_of(
-    plan: &Plan,
-    layout: &Layout,
+fn build_ticket(
+    plan: &TicketPlan,
+    layout: &FileLayout,
     url: &str,
     header_only: bool,
-    mut token: impl FnMut(&Stretch) -> String,
+    mut token: impl FnMut(&DataBlock) -> String,
 ) -> Ticket {
-    let mut part = |stretch: &Stretch, class| Url {
+    let mut part = |stretch: &DataBlock, class| TicketUrl {
         url: url.to_owned(),
         headers: Some(json!({ "Authorization": format!("Bearer {}", token(stretch)) })),
         class,
     };
     let urls = match plan {
-        Plan::Whole(stretch) => vec![part(stretch, None)],
-        Plan::Parts(stretches, ending) => {
+        TicketPlan::Whole(stretch) => vec![part(stretch, None)],
+        TicketPlan::Blocks(stretches, ending) => {
             let class = |is_header: bool| Some(if is_header { "header" } else { "body" });
-            let mut urls: Vec<Url> = stretches.iter().map(|stretch| part(stretch, class(stretch.is_header))).collect();
+            let mut urls: Vec<TicketUrl> =
+                stretches.iter().map(|stretch| part(stretch, class(stretch.is_header))).collect();
             let kind = layout.format.to_ascii_lowercase();
             let ending = format!("data:application/vnd.ga4gh.{kind};base64,{}", encode_base64(ending));
-            // A file of a header alone ends with it.
-            urls.push(Url { url: ending, headers: None, class: class(header_only) });
+            // In a header-only file the end-of-file block belongs to the header.
+            urls.push(TicketUrl { url: ending, headers: None, class: class(header_only) });
             urls
         }
     };
@@ -312,17 +333,17 @@ fn service_info(datatype: Datatype, origin: &str) -> Value {
     })
 }
 
-fn json_answer(value: &Value) -> Response<WebBody> {
-    let mut response = Response::new(WebBody::Whole(Bytes::from(value.to_string())));
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
-    // A ticket is for whoever asked for it, and ends.
+fn json_response(value: &Value) -> Response<WebBody> {
+    let mut response = Response::new(WebBody::Full(Bytes::from(value.to_string())));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(JSON_CONTENT_TYPE));
+    // A ticket is for one principal, and expires.
     response.headers_mut().insert(http::header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }
 
-fn shown_error(error: &HtsgetError) -> Response<WebBody> {
-    let (name, status) = error.kind();
-    let mut response = json_answer(&json!({ "htsget": { "error": name, "message": error.to_string() } }));
+fn error_response(error: &HtsgetError) -> Response<WebBody> {
+    let (name, status) = error.name_and_status();
+    let mut response = json_response(&json!({ "htsget": { "error": name, "message": error.to_string() } }));
     *response.status_mut() = status;
     if status == StatusCode::UNAUTHORIZED {
         response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
@@ -330,8 +351,8 @@ fn shown_error(error: &HtsgetError) -> Response<WebBody> {
     response
 }
 
-/// Nobody is let in who asks so.
-fn unknown(status: &godwit_flight::Status) -> HtsgetError {
+/// Converts a failed authentication.
+fn authentication_error(status: &godwit_flight::Status) -> HtsgetError {
     let problem = status.message().to_owned();
     match status.code() {
         godwit_flight::Code::PermissionDenied => HtsgetError::PermissionDenied { problem },

@@ -1,32 +1,32 @@
-//! Datasets below a directory or in a bucket: what files are there, and their rows as Arrow batches.
+//! Datasets below a directory or in a bucket: which files exist, and their rows as Arrow batches.
 //!
-//! [`Root`] is the [`Catalog`](godwit_flight::Catalog) of a directory or a bucket. Names are paths below it. Which file is what goes by
-//! its name, as users see it; what is in it is looked at when it is opened. What clients put is kept beside it, as Parquet; no
-//! other file is written. Nothing is asked of who reads or puts. [`Pages`] gives out the files of reads and variants as they are, sequences,
-//! and a page for browsers, over plain HTTP.
+//! [`DatasetRoot`] is the [`Catalog`](godwit_flight::Catalog) of a directory or a bucket. Names are paths below it. The
+//! file name decides the type; the content is read when a dataset is opened. Datasets that clients put are stored beside it
+//! as Parquet; no other file is written. Access is not checked here. [`HttpService`] serves files of reads and variants
+//! unchanged, sequences, and a web page, over plain HTTP.
 
-mod batches;
+mod bam_dataset;
+mod batch_reader;
 mod bucket;
+mod dataset_root;
+mod file_index;
+mod file_store;
+mod gwp_dataset;
 mod htsget;
+mod http_service;
 mod listing;
-mod live;
-mod packed;
-mod pages;
 mod puts;
-mod reads;
 mod refget;
-mod region_lookup;
-mod root;
+mod sam_cram_dataset;
 mod site;
-mod store;
-mod streamed_reads;
-mod tables;
-mod variants;
-mod whole_files;
+mod table_datasets;
+mod unfinished_job_dataset;
+mod unindexed_dataset;
+mod vcf_dataset;
 
+pub use dataset_root::DatasetRoot;
+pub use http_service::{HttpService, HttpServiceOptions};
 pub use listing::SkippedEntry;
-pub use live::{LiveReads, LiveRuns};
-pub use pages::{Pages, PagesOptions};
-pub use puts::Temporary;
-pub use root::Root;
-pub use streamed_reads::CramAccess;
+pub use puts::TemporaryDatasets;
+pub use sam_cram_dataset::CramOptions;
+pub use unfinished_job_dataset::{UnfinishedJobReads, UnfinishedJobs};

@@ -1,6 +1,6 @@
 //! The datasets below a directory, and the entries that look like datasets and cannot be served.
 //!
-//! An entry that cannot be served keeps no other one from being listed: an unreadable directory, a symbolic link that leads nowhere or back
+//! An entry that cannot be served does not stop the listing: an unreadable directory, a symbolic link to a missing file or
 //! to a directory above it, a FIFO with the name of a dataset, a name that is not UTF-8.
 
 use std::fs::{self, Metadata};
@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// Directories below each other that are listed.
+/// Depth of nested directories that are listed.
 pub(crate) const MAX_DEPTH: usize = 32;
 
 /// An entry below the root that is not served.
@@ -30,21 +30,21 @@ pub(crate) struct Listing {
 }
 
 /// Properties of the entries that the walk needs.
-pub(crate) trait Entries {
-    /// Returns whether a file name is that of a dataset; `Some(true)` where the dataset may also be a directory.
-    fn dataset(&self, name: &str) -> Option<bool>;
+pub(crate) trait EntryClassifier {
+    /// Reports whether a file name is that of a dataset; `Some(true)` if the dataset may also be a directory.
+    fn classify_name(&self, name: &str) -> Option<bool>;
 
-    /// The name of a dataset that a directory itself is beside its entries.
-    fn name_in(&self, directory: &Path) -> Option<String>;
+    /// Returns the name of the dataset that a directory itself is, besides its entries.
+    fn directory_dataset_name(&self, directory: &Path) -> Option<String>;
 }
 
-/// A directory that is to be listed.
-struct OpenDirectory {
+/// A directory that remains to be listed.
+struct PendingDirectory {
     path: PathBuf,
-    /// The name of each of its entries begins with it.
+    /// Prefix of the names of its entries.
     prefix: String,
     /// Device and inode of the directories above it.
-    above: Vec<(u64, u64)>,
+    ancestors: Vec<(u64, u64)>,
 }
 
 impl Listing {
@@ -52,90 +52,98 @@ impl Listing {
     ///
     /// # Errors
     /// The I/O error if the directory itself cannot be read.
-    pub(crate) fn add(&mut self, root: &Path, prefix: String, entries: &dyn Entries) -> io::Result<()> {
+    pub(crate) fn walk(&mut self, root: &Path, prefix: String, entries: &dyn EntryClassifier) -> io::Result<()> {
         let found = fs::metadata(root)?;
         fs::read_dir(root)?;
-        let mut directories = vec![OpenDirectory { path: root.to_owned(), prefix, above: vec![identity(&found)] }];
+        let mut directories =
+            vec![PendingDirectory { path: root.to_owned(), prefix, ancestors: vec![device_and_inode(&found)] }];
         while let Some(directory) = directories.pop() {
             let listed = match fs::read_dir(&directory.path) {
                 Ok(listed) => listed,
                 Err(error) => {
-                    self.skip(&directory.path, error.to_string());
+                    self.add_skipped(&directory.path, error.to_string());
                     continue;
                 }
             };
-            self.names.extend(entries.name_in(&directory.path).map(|name| format!("{}{name}", directory.prefix)));
+            self.names.extend(
+                entries.directory_dataset_name(&directory.path).map(|name| format!("{}{name}", directory.prefix)),
+            );
             for entry in listed {
                 match entry {
-                    Ok(entry) => directories.extend(self.entry(&directory, &entry.path(), entries)),
-                    Err(error) => self.skip(&directory.path, error.to_string()),
+                    Ok(entry) => directories.extend(self.add_entry(&directory, &entry.path(), entries)),
+                    Err(error) => self.add_skipped(&directory.path, error.to_string()),
                 }
             }
         }
         Ok(())
     }
 
-    fn skip(&mut self, path: &Path, reason: impl Into<String>) {
+    fn add_skipped(&mut self, path: &Path, reason: impl Into<String>) {
         self.skipped.push(SkippedEntry { path: path.to_owned(), reason: reason.into() });
     }
 
     /// Adds an entry, or returns it as a directory that is to be listed.
-    fn entry(&mut self, within: &OpenDirectory, path: &Path, entries: &dyn Entries) -> Option<OpenDirectory> {
+    fn add_entry(
+        &mut self,
+        within: &PendingDirectory,
+        path: &Path,
+        entries: &dyn EntryClassifier,
+    ) -> Option<PendingDirectory> {
         let file_name = path.file_name()?;
         let shown = file_name.to_string_lossy();
         if shown.starts_with('.') {
             return None;
         }
-        let dataset = entries.dataset(&shown);
+        let dataset = entries.classify_name(&shown);
         let found = match fs::metadata(path) {
             Ok(found) => found,
-            // A file that was removed since the directory was read is not below the root; a link that leads nowhere is.
+            // A missing entry was removed since the directory was read; a dangling link is still an entry.
             Err(_) if fs::symlink_metadata(path).is_err() => return None,
             Err(error) => {
                 if dataset.is_some() || error.kind() != io::ErrorKind::NotFound {
-                    self.skip(path, error.to_string());
+                    self.add_skipped(path, error.to_string());
                 }
                 return None;
             }
         };
         let Some(name) = file_name.to_str() else {
             if dataset.is_some() || found.is_dir() {
-                self.skip(path, "its name is not UTF-8");
+                self.add_skipped(path, "its name is not UTF-8");
             }
             return None;
         };
         let whole = format!("{}{name}", within.prefix);
         match dataset {
             Some(may_be_directory) if found.is_file() || (found.is_dir() && may_be_directory) => self.names.push(whole),
-            _ if found.is_dir() => return self.directory(within, path, whole, &found),
-            Some(_) => self.skip(path, "it is neither a file nor a directory"),
+            _ if found.is_dir() => return self.pending_directory(within, path, whole, &found),
+            Some(_) => self.add_skipped(path, "it is neither a file nor a directory"),
             None => {}
         }
         None
     }
 
-    fn directory(
+    fn pending_directory(
         &mut self,
-        within: &OpenDirectory,
+        within: &PendingDirectory,
         path: &Path,
         name: String,
         found: &Metadata,
-    ) -> Option<OpenDirectory> {
-        let own = identity(found);
-        if within.above.contains(&own) {
-            self.skip(path, "it is a symbolic link to a directory above it");
+    ) -> Option<PendingDirectory> {
+        let own = device_and_inode(found);
+        if within.ancestors.contains(&own) {
+            self.add_skipped(path, "it is a symbolic link to a directory above it");
             return None;
         }
-        if within.above.len() > MAX_DEPTH {
-            self.skip(path, format!("it lies more than {MAX_DEPTH} directories below the root"));
+        if within.ancestors.len() > MAX_DEPTH {
+            self.add_skipped(path, format!("it lies more than {MAX_DEPTH} directories below the root"));
             return None;
         }
-        let above = within.above.iter().copied().chain([own]).collect();
-        Some(OpenDirectory { path: path.to_owned(), prefix: name + "/", above })
+        let ancestors = within.ancestors.iter().copied().chain([own]).collect();
+        Some(PendingDirectory { path: path.to_owned(), prefix: name + "/", ancestors })
     }
 }
 
-fn identity(found: &Metadata) -> (u64, u64) {
+fn device_and_inode(found: &Metadata) -> (u64, u64) {
     (found.dev(), found.ino())
 }
 
@@ -148,12 +156,12 @@ mod tests {
 
     struct Beds;
 
-    impl Entries for Beds {
-        fn dataset(&self, name: &str) -> Option<bool> {
+    impl EntryClassifier for Beds {
+        fn classify_name(&self, name: &str) -> Option<bool> {
             name.ends_with(".bed").then_some(false)
         }
 
-        fn name_in(&self, _directory: &Path) -> Option<String> {
+        fn directory_dataset_name(&self, _directory: &Path) -> Option<String> {
             None
         }
     }
@@ -174,12 +182,12 @@ mod tests {
         fs::write(&odd, "").unwrap();
         let _socket = std::os::unix::net::UnixListener::bind(path("s.bed")).unwrap();
         let mut listing = Listing::default();
-        listing.add(root.path(), String::new(), &Beds).unwrap();
+        listing.walk(root.path(), String::new(), &Beds).unwrap();
         listing.names.sort();
         assert_eq!(listing.names, ["a/b/x.bed", "y.bed"]);
         let mut skipped: Vec<PathBuf> = listing.skipped.into_iter().map(|entry| entry.path).collect();
         skipped.sort();
         assert_eq!(skipped, [path("a/b/up"), path("gone.bed"), path("s.bed"), path("self"), odd]);
-        assert!(Listing::default().add(&path("none"), String::new(), &Beds).is_err());
+        assert!(Listing::default().walk(&path("none"), String::new(), &Beds).is_err());
     }
 }

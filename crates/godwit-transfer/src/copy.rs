@@ -1,16 +1,16 @@
-//! A copy from beginning to end: what is to be copied, what is there, the session and its connections, and the end of it.
+//! A copy from start to end: the list of entries, the state of the destination, the session and its connections, completion.
 
-pub(crate) mod ahead;
-mod checks;
-mod climb;
-pub(crate) mod connecting;
-mod ending;
-mod events;
-mod packed;
-mod proof;
-mod runner;
-mod sources;
-mod through;
+mod completion;
+mod concurrency_controller;
+mod copy_events;
+mod delta_copy;
+mod file_verification;
+mod mirrors;
+pub(crate) mod prefetch;
+mod preflight_checks;
+mod relay_route;
+mod session_driver;
+pub(crate) mod speculative_connections;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -18,79 +18,79 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use crate::ahead::Shares;
-use crate::control::{Control, Credentials, told};
+use crate::blake3_tree::{block_byte_range, block_count};
+use crate::block_reader::BlockHashCache;
+use crate::checksum_lists::{ChecksumLists, ExpectedChecksum};
+use crate::control_client::{ControlClient, Credentials, error_from_status};
+use crate::copy_plan::{CopyItem, CopyPlan, DestinationNaming, common_server, destination_naming};
+use crate::copy_protocol::ReceiverState;
+use crate::delta_transfer::reference_store::ReferenceStore;
 use crate::error::TransferError;
-use crate::genomes::references::References;
-use crate::inbox::{CopyInbox, Inbox, wait_for_ended_copies};
-use crate::manifest::{Entry, EntryFailure, Links};
-use crate::names::{path_of, printable, shown, text_of};
-use crate::place::Place;
-use crate::plan::{Item, Naming, Plan, naming_of, server_of};
-use crate::protocol::Have;
+use crate::file_listing::{Entry, EntryFailure, LinkPolicy};
+use crate::file_receiver::{CopyReceiver, FileReceiver, wait_for_ended_copies};
+use crate::file_service::run_blocking;
+use crate::location::Location;
+use crate::path_text::{escape_for_display, escape_invalid_bytes, path_to_text, text_to_path};
+use crate::prefetch_plan::PrefetchPlan;
 use crate::ranges::RangeSet;
-use crate::select::Selection;
-use crate::service::blocking;
-use crate::session::{FileWork, SessionOptions, Sources, Span};
-use crate::source::Hashes;
-use crate::streams::Direction;
-use crate::sums::{Sum, Sums};
-use crate::third_party;
-use crate::tree::{block_count, block_span};
-use crate::tune::{self, CopyMode, Manner};
-use ahead::Guess;
-use checks::{check_has_no_list, check_has_no_relay, check_is_plain, check_is_possible, check_pools};
-use climb::Climb;
-use connecting::{Connecting, Early, connect_more};
-pub(crate) use ending::CopyOutcome;
-pub use events::{CopyEvent, CopyObserver, CopySummary, PlannedAction};
-use packed::Packed;
-use runner::Runner;
-use sources::Mirror;
-use through::RelayWay;
+use crate::selection::Selection;
+use crate::stream_task::Direction;
+use crate::tcp_tuning::{self, CopyMode, SendOptions};
+use crate::third_party_copy;
+use crate::transfer_session::{BlockRange, FileWork, SessionOptions, SourceSet};
+pub(crate) use completion::CopyOutcome;
+use concurrency_controller::ConcurrencyController;
+pub use copy_events::{CopyEvent, CopyObserver, CopySummary, PlannedAction};
+use delta_copy::DeltaSummary;
+use mirrors::Mirror;
+use prefetch::Prefetch;
+use preflight_checks::{check_endpoints, check_no_checksum_lists, check_no_mirrors, check_no_relay, check_pools};
+use relay_route::RelayRoute;
+use session_driver::SessionDriver;
+use speculative_connections::{PendingConnections, SpeculativeConnections, connect_remaining_streams};
 
-/// How files are copied.
+/// Options of a copy.
 #[derive(Clone, Debug)]
 pub struct CopyOptions {
-    /// To others on the way.
+    /// Behaviour towards other traffic.
     pub mode: CopyMode,
-    /// Bits a second, at most.
+    /// Rate limit, bits per second.
     pub bits_per_s: Option<u64>,
-    /// Connections; `None` for what the path needs.
+    /// Number of connections; `None` selects it by the path.
     pub streams: Option<u32>,
-    /// What becomes of data on the way.
-    pub compress: Compression,
-    /// Only files that fit one of these; all where there are none.
+    /// Compression of data in transit.
+    pub compression: Compression,
+    /// Globs of files to copy; all files if empty.
     pub include: Vec<String>,
-    /// No file or directory that fits one of these.
+    /// Globs of files and directories that are not copied.
     pub exclude: Vec<String>,
-    /// Removes at the destination what the source does not have.
+    /// Removes entries at the destination that the source lacks.
     pub sync: bool,
-    /// Only tells what would be done.
+    /// Only reports what a copy would do.
     pub dry_run: bool,
-    /// How long nothing may arrive before the copy ends.
-    pub patience: Duration,
-    /// Refuses names that begin with a dot.
-    pub strict: bool,
-    /// Other servers that have what the only source has.
-    pub also_from: Vec<Place>,
-    /// A server in between that blocks come through.
-    pub relay: Option<Place>,
-    /// Lists of checksums that files have to have.
-    pub check: Vec<PathBuf>,
-    /// The treatment of symbolic links at the source.
-    pub links: Links,
+    /// Time without received data after which the copy fails.
+    pub idle_timeout: Duration,
+    /// Rejects names that begin with a dot.
+    pub reject_hidden: bool,
+    /// Other servers that have the files of the only source.
+    pub mirrors: Vec<Location>,
+    /// A server that forwards the blocks.
+    pub relay: Option<Location>,
+    /// Checksum lists that files must match.
+    pub checksum_lists: Vec<PathBuf>,
+    /// Treatment of symbolic links at the source.
+    pub link_policy: LinkPolicy,
 }
 
-/// What becomes of data on the way.
+/// Compression of data in transit.
 #[derive(Clone, Debug)]
 pub enum Compression {
-    /// Nothing.
+    /// No compression.
     None,
-    /// Blocks are compressed where that makes them smaller.
+    /// zstd, for blocks that become smaller.
     Zstd,
-    /// Genomes are sent as what differs from one of these references, where the other end has it too; all else as it is.
-    Delta(Arc<References>),
+    /// Delta compression of genomes against one of these references, if the other end has it; other files are sent unchanged.
+    Delta(Arc<ReferenceStore>),
 }
 
 impl Compression {
@@ -103,62 +103,72 @@ impl Compression {
     }
 }
 
-/// A copy that is being prepared.
-struct Copy<'c> {
+/// A copy in preparation.
+struct CopyOperation<'c> {
     options: &'c CopyOptions,
     observer: &'c dyn CopyObserver,
-    control: Arc<Control>,
+    control: Arc<ControlClient>,
     /// Other servers that files are fetched from.
     mirrors: Vec<Mirror>,
-    /// Which server they come through, where it is not their own.
-    relay: Option<RelayWay>,
-    plan: Plan,
-    /// The destination: a path here, or below the server's root.
-    base: String,
-    downloads: bool,
-    /// The destination of downloads, once the list of entries is known. It is released with the copy.
-    inbox: Option<CopyInbox>,
-    /// Checksums that files have to have, by their paths below the destination.
-    sums: HashMap<String, Sum>,
-    /// What came before it.
-    packed: Packed,
-    /// Entries that cannot be copied, besides those of the plan.
+    /// The relay that forwards the blocks, if any.
+    relay_route: Option<RelayRoute>,
+    plan: CopyPlan,
+    /// The destination: a path on this host, or a path below the server's root.
+    destination_path: String,
+    is_download: bool,
+    /// The receiver of downloads, once the list of entries is known. It is released with the copy.
+    receiver: Option<CopyReceiver>,
+    /// Required checksums, by path below the destination.
+    expected_checksums: HashMap<String, ExpectedChecksum>,
+    /// Counts of the delta copies that ran before.
+    delta_summary: DeltaSummary,
+    /// Failed entries, besides those of the plan.
     failures: Vec<EntryFailure>,
 }
 
 /// The work on an entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Work {
-    /// Blocks of it are to be copied.
+enum EntryWork {
+    /// Blocks are to be copied.
     Copy,
-    /// The file is there.
-    Same,
-    /// Nothing besides its beginning and its end: it is a directory or a link, or it cannot be copied.
-    Nothing,
+    /// The file is up to date.
+    UpToDate,
+    /// Nothing besides start and completion: the entry is a directory or a link, or it cannot be copied.
+    NoData,
 }
 
-/// Copies files from this machine to a server, from a server to this machine, or has a server fetch them from another. What is there from an earlier run that was stopped is
-/// kept; every block is verified before it is written; no file has its name before it is whole. A file that cannot be copied keeps no other from being copied.
+/// Copies files from this host to a server, from a server to this host, or from one server to another. Data of an earlier,
+/// interrupted run are kept. Every block is verified before it is written, and a file gets its name when it is complete. The
+/// failure of a file does not stop the others.
 ///
 /// # Errors
-/// [`TransferError::Some`] where some files could not be copied, of which [`CopyEvent::NotCopied`] tells; what is wrong with it where there is one file only. Any
-/// other [`TransferError`] ends the copy; what has arrived by then is kept.
+/// [`TransferError::PartialFailure`] if some of several files could not be copied; each is reported as
+/// [`CopyEvent::NotCopied`]. The error of the file if there is only one. Any other [`TransferError`] ends the copy; received
+/// data are kept.
 pub async fn copy(
-    sources: &[Place],
-    destination: &Place,
+    sources: &[Location],
+    destination: &Location,
     credentials: &Credentials,
     options: &CopyOptions,
     observer: &dyn CopyObserver,
     cancelled: &AtomicBool,
 ) -> Result<CopySummary, TransferError> {
-    let outcome = copy_each(sources, destination, credentials, options, observer, cancelled).await?;
-    outcome.report(observer)
+    let outcome = copy_collecting_failures(sources, destination, credentials, options, observer, cancelled).await?;
+    outcome.report_failures(observer)
 }
 
-/// As [`copy`]; what could not be copied is in the answer.
-pub(crate) async fn copy_each(
-    sources: &[Place],
-    destination: &Place,
+/// Connects to the relay that the options name.
+async fn connect_relay(credentials: &Credentials, options: &CopyOptions) -> Result<Option<RelayRoute>, TransferError> {
+    match &options.relay {
+        Some(relay) => RelayRoute::connect(relay, credentials, options.idle_timeout).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+/// Copies as [`copy`] does; returns the failures with the summary.
+pub(crate) async fn copy_collecting_failures(
+    sources: &[Location],
+    destination: &Location,
     credentials: &Credentials,
     options: &CopyOptions,
     observer: &dyn CopyObserver,
@@ -166,314 +176,337 @@ pub(crate) async fn copy_each(
 ) -> Result<CopyOutcome, TransferError> {
     let started = Instant::now();
     let selection = Selection::new(&options.include, &options.exclude)?;
-    let downloads = matches!(destination, Place::Here(_));
+    let is_download = matches!(destination, Location::Local(_));
     check_pools(sources, destination, options)?;
-    if let Place::There(remote) = destination
-        && sources.iter().any(|source| matches!(source, Place::There(_)))
+    if let Location::Remote(remote) = destination
+        && sources.iter().any(|source| matches!(source, Location::Remote(_)))
     {
-        check_is_plain(options)?;
-        check_has_no_list(options)?;
-        check_has_no_relay(options)?;
-        let (mut summary, failures) = third_party::delegate(sources, remote, credentials, options, observer).await?;
+        check_no_mirrors(options)?;
+        check_no_checksum_lists(options)?;
+        check_no_relay(options)?;
+        let (mut summary, failures) =
+            third_party_copy::request_third_party_copy(sources, remote, credentials, options, observer).await?;
         summary.seconds = started.elapsed().as_secs_f64();
         return Ok(CopyOutcome { summary, failures });
     }
-    check_is_possible(sources, downloads, options)?;
-    let sums = Sums::read(&options.check)?;
-    let naming = naming_of(sources, destination);
-    let Found { place, control, mut mirrors, early } =
-        connect(sources, destination, naming, credentials, options, observer).await?;
-    let sources = place.as_ref().map_or(sources, std::slice::from_ref);
+    check_endpoints(sources, is_download, options)?;
+    let sums = ChecksumLists::read(&options.checksum_lists)?;
+    let naming = destination_naming(sources, destination);
+    let CopyServers { lead_location, control, mut mirrors, speculative: early } =
+        connect_servers(sources, destination, naming, credentials, options, observer).await?;
+    let sources = lead_location.as_ref().map_or(sources, std::slice::from_ref);
     let rtt = control.rtt();
-    // From each server comes something.
-    let streams = weight_of(options, rtt, observer).max(1 + mirrors.len() as u32);
-    let relay = match &options.relay {
-        Some(relay) => {
-            let way = RelayWay::connect(relay, credentials, options.patience).await?;
-            if downloads {
-                way.let_read(sources, &control, &mirrors).await?;
-            }
-            Some(way)
-        }
-        None => None,
-    };
-    let (early, guess) = early.of(streams, rtt);
-    let connecting = connect_more(streams, &control, &mirrors, relay.as_ref(), early);
-    let plan = Plan::of(sources, Some(&control), &selection, naming, options.links).await?;
-    let base = base_of(destination);
-    if let Some(Place::There(lead)) = sources.first().filter(|_| !mirrors.is_empty()) {
+    // At least one connection goes to each server.
+    let streams = allowed_stream_count(options, rtt, observer).max(1 + mirrors.len() as u32);
+    let relay_route = connect_relay(credentials, options).await?;
+    if let Some(route) = relay_route.as_ref().filter(|_| is_download) {
+        route.request_read_tokens(sources, &control, &mirrors).await?;
+    }
+    let (pending, prefetch) = early.into_pending(streams, rtt);
+    let connecting = connect_remaining_streams(streams, &control, &mirrors, relay_route.as_ref(), pending);
+    let plan = CopyPlan::from_sources(sources, Some(&control), &selection, naming, options.link_policy).await?;
+    let destination_path = destination_text(destination);
+    if let Some(Location::Remote(lead)) = sources.first().filter(|_| !mirrors.is_empty()) {
         for mirror in &mut mirrors {
-            mirror.look(&plan.items, lead.path.trim_matches('/'), options.links).await?;
+            mirror.match_files(&plan.items, lead.path.trim_matches('/'), options.link_policy).await?;
         }
     }
-    let sums = if options.check.is_empty() { HashMap::new() } else { sums_of(&plan, &sums, observer)? };
-    let (packed, inbox, failures) = (Packed::default(), None, Vec::new());
-    let mut copy =
-        Copy { options, observer, control, mirrors, relay, plan, base, downloads, inbox, sums, packed, failures };
-    if !downloads {
+    let expected_checksums =
+        if options.checksum_lists.is_empty() { HashMap::new() } else { match_checksums(&plan, &sums, observer)? };
+    let (delta_summary, receiver, failures) = (DeltaSummary::default(), None, Vec::new());
+    let mut copy = CopyOperation {
+        options,
+        observer,
+        control,
+        mirrors,
+        relay_route,
+        plan,
+        destination_path,
+        is_download,
+        receiver,
+        expected_checksums,
+        delta_summary,
+        failures,
+    };
+    if !is_download {
         copy.prepare_upload().await?;
     }
-    if let (Compression::Delta(references), false) = (&options.compress, options.dry_run) {
-        copy.packed = copy.send_packed(references, cancelled).await?;
+    if let (Compression::Delta(references), false) = (&options.compression, options.dry_run) {
+        copy.delta_summary = copy.copy_genomes(references, cancelled).await?;
     }
     let mut summary = match copy.plan.items.is_empty() {
         true => CopySummary::default(),
-        false => copy.run(streams, rtt, connecting, guess, cancelled).await?,
+        false => copy.copy_files(streams, rtt, connecting, prefetch, cancelled).await?,
     };
-    copy.add_packed(&mut summary);
+    copy.add_delta_counts(&mut summary);
     summary.skipped_links = copy.plan.skipped_links.len();
     summary.seconds = started.elapsed().as_secs_f64();
     let failures = std::mem::take(&mut copy.plan.failures).into_iter().chain(copy.failures).collect();
     Ok(CopyOutcome { summary, failures })
 }
 
-/// Connections that a copy may have in its mode; that it has fewer than somebody wanted is told.
-fn weight_of(options: &CopyOptions, rtt: Duration, observer: &dyn CopyObserver) -> u32 {
-    let weight = tune::streams(options.mode, options.streams, rtt);
+/// Returns the number of connections that the mode allows; warns if it is below the requested number.
+fn allowed_stream_count(options: &CopyOptions, rtt: Duration, observer: &dyn CopyObserver) -> u32 {
+    let weight = tcp_tuning::stream_count(options.mode, options.streams, rtt);
     if let Some(wanted) = options.streams.filter(|wanted| *wanted > weight) {
         let message = format!(
             "{wanted} streams would weigh more than two ordinary flows: {weight} are used; --mode fast uses all"
         );
-        observer.event(&CopyEvent::Warning { message });
+        observer.on_event(&CopyEvent::Warning { message });
     }
     weight
 }
 
-/// The destination as text: a path here, or below the server's root.
-fn base_of(destination: &Place) -> String {
+/// Returns the destination as text: a path on this host, or a path below the server's root.
+fn destination_text(destination: &Location) -> String {
     match destination {
-        Place::Here(path) => text_of(path),
-        Place::There(remote) => remote.path.trim_matches('/').to_owned(),
+        Location::Local(path) => path_to_text(path),
+        Location::Remote(remote) => remote.path.trim_matches('/').to_owned(),
     }
 }
 
-/// Checksums by the paths of files below the destination; files without one are told.
-fn sums_of(plan: &Plan, sums: &Sums, observer: &dyn CopyObserver) -> Result<HashMap<String, Sum>, TransferError> {
-    let files: Vec<&Item> = plan.items.iter().filter(|item| item.entry.is_file()).collect();
-    let found = sums.of(&files.iter().map(|item| item.origin.as_str()).collect::<Vec<_>>())?;
+/// Returns the checksums by path below the destination; warns of files without one.
+fn match_checksums(
+    plan: &CopyPlan,
+    sums: &ChecksumLists,
+    observer: &dyn CopyObserver,
+) -> Result<HashMap<String, ExpectedChecksum>, TransferError> {
+    let files: Vec<&CopyItem> = plan.items.iter().filter(|item| item.entry.is_file()).collect();
+    let found = sums.match_files(&files.iter().map(|item| item.source_path.as_str()).collect::<Vec<_>>())?;
     let without = found.iter().filter(|sum| sum.is_none()).count();
     if let Some((item, _)) = files.iter().zip(&found).find(|(_, sum)| sum.is_none()) {
         let others = if without > 1 { format!(" and {} more", without - 1) } else { String::new() };
-        let message = format!("no checksum is listed for {}{others}", shown(&item.origin));
-        observer.event(&CopyEvent::Warning { message });
+        let message = format!("no checksum is listed for {}{others}", escape_for_display(&item.source_path));
+        observer.on_event(&CopyEvent::Warning { message });
     }
     Ok(files.iter().zip(found).filter_map(|(item, sum)| Some((item.entry.path.clone(), sum?))).collect())
 }
 
-/// Servers of a copy.
-struct Found {
-    /// The source, where one of several was chosen.
-    place: Option<Place>,
-    control: Arc<Control>,
+/// The servers of a copy.
+struct CopyServers {
+    /// The source that was chosen from several.
+    lead_location: Option<Location>,
+    control: Arc<ControlClient>,
     mirrors: Vec<Mirror>,
-    early: Early,
+    speculative: SpeculativeConnections,
 }
 
 /// Connects to the servers of a copy.
-async fn connect(
-    sources: &[Place],
-    destination: &Place,
-    naming: Naming,
+async fn connect_servers(
+    sources: &[Location],
+    destination: &Location,
+    naming: DestinationNaming,
     credentials: &Credentials,
     options: &CopyOptions,
     observer: &dyn CopyObserver,
-) -> Result<Found, TransferError> {
-    if matches!(destination, Place::There(_)) {
-        check_is_plain(options)?;
+) -> Result<CopyServers, TransferError> {
+    if matches!(destination, Location::Remote(_)) {
+        check_no_mirrors(options)?;
     }
-    if options.also_from.is_empty() {
-        let places: Vec<&Place> = sources.iter().chain([destination]).collect();
-        let control = server_of(&places, credentials, options.patience)?;
-        let control = control.ok_or_else(|| TransferError::refused("nothing is to be copied"))?;
+    if options.mirrors.is_empty() {
+        let places: Vec<&Location> = sources.iter().chain([destination]).collect();
+        let control = common_server(&places, credentials, options.idle_timeout)?;
+        let control = control.ok_or_else(|| TransferError::rejected("nothing is to be copied"))?;
         if options.mode == CopyMode::Fast {
-            control.share(tune::streams(options.mode, options.streams, tune::FAR));
+            control.set_stream_count(tcp_tuning::stream_count(options.mode, options.streams, tcp_tuning::MAX_RTT));
         }
-        let mut early = Early::begin(&control, options, Guess::of(sources, destination, naming, options));
+        let mut speculative =
+            SpeculativeConnections::start(&control, options, Prefetch::for_copy(sources, destination, naming, options));
         control.open().await?;
-        early.first(&control, control.rtt());
-        return Ok(Found { place: None, control, mirrors: Vec::new(), early });
+        speculative.add_first_connection(&control, control.rtt());
+        return Ok(CopyServers { lead_location: None, control, mirrors: Vec::new(), speculative });
     }
     let (place, control, mirrors) =
-        sources::find(sources, naming == Naming::Below, credentials, options, observer).await?;
-    Ok(Found { place: Some(place), control, mirrors, early: Early::default() })
+        mirrors::connect_mirrors(sources, naming == DestinationNaming::IntoDirectory, credentials, options, observer)
+            .await?;
+    Ok(CopyServers { lead_location: Some(place), control, mirrors, speculative: SpeculativeConnections::default() })
 }
 
-impl Copy<'_> {
-    async fn run(
+impl CopyOperation<'_> {
+    async fn copy_files(
         &mut self,
         streams: u32,
         rtt: Duration,
-        connecting: Connecting,
-        guess: Option<Guess>,
+        connecting: PendingConnections,
+        prefetch: Option<Prefetch>,
         cancelled: &AtomicBool,
     ) -> Result<CopySummary, TransferError> {
         let entries: Vec<Entry> = self.plan.items.iter().map(|item| item.entry.clone()).collect();
-        let surplus = if self.options.sync { self.surplus().await? } else { Vec::new() };
-        let (direction, have) = self.begin(&entries).await?;
+        let surplus = if self.options.sync { self.extraneous_paths().await? } else { Vec::new() };
+        let (direction, have) = self.begin_files(&entries).await?;
         if self.options.dry_run {
-            return Ok(self.tell_plan(have, &surplus));
+            return Ok(self.report_plan(have, &surplus));
         }
         let hashes = match &direction {
-            Direction::Upload { hashes, .. } => hashes.clone(),
+            Direction::Upload { block_hashes, .. } => block_hashes.clone(),
             Direction::Download { .. } => Arc::default(),
         };
         let (mut work, mut links) = (Vec::new(), 0);
         for (file, (entry, have)) in (0..).zip(entries.iter().zip(have)) {
-            links += usize::from(entry.link.is_some() && matches!(have, Ok(Have::Nothing)));
+            links += usize::from(entry.link_target.is_some() && matches!(have, Ok(ReceiverState::Absent)));
             let wanted = match have {
-                Ok(have) => self.wanted(file, have, &direction, &hashes).await,
+                Ok(have) => self.missing_blocks(file, have, &direction, &hashes).await,
                 Err(why) => Err(why),
             };
             let (state, missing) = match wanted {
-                Err(why) if why.is_of_one_file() => {
-                    self.failures.push(EntryFailure { path: entry.path.clone(), why });
-                    (Work::Nothing, RangeSet::default())
+                Err(error) if error.concerns_one_file() => {
+                    self.failures.push(EntryFailure { path: entry.path.clone(), error });
+                    (EntryWork::NoData, RangeSet::default())
                 }
                 wanted => wanted?,
             };
-            work.push((FileWork { size_bytes: entry.size_bytes, missing, sources: self.sources_of(file) }, state));
+            work.push((FileWork { size_bytes: entry.size_bytes, missing, sources: self.file_sources(file) }, state));
         }
-        let mut summary = self.tell_start(&entries, &work, streams, rtt);
+        let mut summary = self.report_start(&entries, &work, streams, rtt);
         summary.files += links;
         let sources = 1 + self.mirrors.len() as u32;
-        let ahead = self.ahead(guess.as_ref(), &entries, &work);
-        let patience = self.options.patience;
-        let horizon = (2 * rtt).max(tune::LEAST_HORIZON);
-        let options = SessionOptions { streams, sources, ahead, horizon, patience, ..SessionOptions::default() };
-        let manner = Manner {
+        let prefetched = self.prefetched_ranges(prefetch.as_ref(), &entries, &work);
+        let idle_timeout = self.options.idle_timeout;
+        let horizon = (2 * rtt).max(tcp_tuning::MIN_HORIZON);
+        let options =
+            SessionOptions { streams, sources, prefetched, horizon, idle_timeout, ..SessionOptions::default() };
+        let manner = SendOptions {
             mode: self.options.mode,
             bytes_per_s: self.options.bits_per_s.map(|bits| (bits / 8 / u64::from(streams.max(1))).max(1)),
-            compress: self.options.compress.is_zstd(),
+            compress: self.options.compression.is_zstd(),
         };
-        // With several sources each has connections of its own; a limit is shared among those that there are.
-        let climbs = self.options.mode == CopyMode::Fast && self.options.streams.is_none() && !tune::is_near(rtt);
-        let climb = (climbs && manner.bytes_per_s.is_none() && sources == 1).then(|| Climb::new(streams, rtt));
-        let mut runner = Runner::new(self, direction, hashes, manner, summary, connecting, climb);
+        // With several sources each has its own connections, which share a rate limit.
+        let climbs =
+            self.options.mode == CopyMode::Fast && self.options.streams.is_none() && !tcp_tuning::is_near_path(rtt);
+        let climb =
+            (climbs && manner.bytes_per_s.is_none() && sources == 1).then(|| ConcurrencyController::new(streams, rtt));
+        let mut runner = SessionDriver::new(self, direction, hashes, manner, summary, connecting, climb);
         let work = work.into_iter().map(|(work, state)| match state {
-            Work::Copy => work,
-            // Nothing is missing of it.
-            Work::Same | Work::Nothing => FileWork { size_bytes: 0, ..work },
+            EntryWork::Copy => work,
+            // It has no missing blocks.
+            EntryWork::UpToDate | EntryWork::NoData => FileWork { size_bytes: 0, ..work },
         });
-        let outcome = runner.run(work.collect(), options, cancelled).await;
-        let (summary, direction, failures) = runner.finished();
+        let outcome = runner.run_session(work.collect(), options, cancelled).await;
+        let (summary, direction, failures) = runner.into_result();
         outcome?;
         self.failures.extend(failures);
-        self.end(direction, surplus, summary).await
+        self.finish_copy(direction, surplus, summary).await
     }
 
-    /// What each connection was asked for ahead, where all of it is to be copied.
-    fn ahead(&self, guess: Option<&Guess>, entries: &[Entry], work: &[(FileWork, Work)]) -> Vec<Vec<Span>> {
-        let Some(guess) = guess else { return Vec::new() };
-        let is_missing = |(work, state): &(FileWork, Work)| {
-            *state == Work::Copy && work.missing == RangeSet::of(0, block_count(work.size_bytes))
+    /// Returns the prefetched ranges of each connection, if all of them are to be copied.
+    fn prefetched_ranges(
+        &self,
+        prefetch: Option<&Prefetch>,
+        entries: &[Entry],
+        work: &[(FileWork, EntryWork)],
+    ) -> Vec<Vec<BlockRange>> {
+        let Some(guess) = prefetch else { return Vec::new() };
+        let is_missing = |(work, state): &(FileWork, EntryWork)| {
+            *state == EntryWork::Copy && work.missing == RangeSet::from_range(0, block_count(work.size_bytes))
         };
-        let shares = Shares::of(entries, guess.streams());
-        let spans: Vec<_> = (0..guess.streams()).map(|stream| shares.spans(entries, stream)).collect();
+        let shares = PrefetchPlan::for_entries(entries, guess.streams());
+        let spans: Vec<_> = (0..guess.streams()).map(|stream| shares.stream_ranges(entries, stream)).collect();
         let all = spans.iter().flatten().all(|span| work.get(span.file as usize).is_some_and(is_missing));
         if all { spans } else { Vec::new() }
     }
 
-    /// The server of a source, 0-based.
-    fn control_of(&self, source: u32) -> &Arc<Control> {
+    /// Returns the server of a source, 0-based.
+    fn source_server(&self, source: u32) -> &Arc<ControlClient> {
         let mirror = source.checked_sub(1).and_then(|mirror| self.mirrors.get(mirror as usize));
         mirror.map_or(&self.control, |mirror| &mirror.control)
     }
 
-    /// The server that blocks of a source come from.
-    fn way_to(&self, source: u32) -> &Arc<Control> {
-        self.relay.as_ref().map_or_else(|| self.control_of(source), |relay| &relay.control)
+    /// Returns the server that sends the blocks of a source: the relay, if any.
+    fn data_server(&self, source: u32) -> &Arc<ControlClient> {
+        self.relay_route.as_ref().map_or_else(|| self.source_server(source), |relay| &relay.control)
     }
 
-    /// Path and state of a file at a source.
-    fn origin_of(&self, source: u32, file: u32) -> Option<(&str, u64)> {
+    /// Returns path and version of a file at a source.
+    fn source_file(&self, source: u32, file: u32) -> Option<(&str, u64)> {
         if source > 0 {
-            return self.mirrors.get(source as usize - 1)?.origin(file);
+            return self.mirrors.get(source as usize - 1)?.source_file(file);
         }
-        self.plan.items.get(file as usize).map(|item| (item.origin.as_str(), item.entry.version))
+        self.plan.items.get(file as usize).map(|item| (item.source_path.as_str(), item.entry.version))
     }
 
-    /// Sources that have a file.
-    fn sources_of(&self, file: u32) -> Sources {
-        let others = (1..).zip(&self.mirrors).filter(|(_, mirror)| mirror.origin(file).is_some());
-        others.fold(Sources::only(0), |sources, (source, _)| sources.and(source))
+    /// Returns the sources that have a file.
+    fn file_sources(&self, file: u32) -> SourceSet {
+        let others = (1..).zip(&self.mirrors).filter(|(_, mirror)| mirror.source_file(file).is_some());
+        others.fold(SourceSet::only(0), |sources, (source, _)| sources.with_source(source))
     }
 
-    /// State of each file at the destination, or the reason why it cannot be written there.
-    async fn begin(
+    /// Starts all files at the destination; returns the state of each, or the reason why it cannot be written.
+    async fn begin_files(
         &mut self,
         entries: &[Entry],
-    ) -> Result<(Direction, Vec<Result<Have, TransferError>>), TransferError> {
+    ) -> Result<(Direction, Vec<Result<ReceiverState, TransferError>>), TransferError> {
         let dry_run = self.options.dry_run;
-        if !self.downloads {
-            let (session, have) = self.control.begin(&self.base, entries, dry_run).await?;
+        if !self.is_download {
+            let (session, have) = self.control.begin_files(&self.destination_path, entries, dry_run).await?;
             if !dry_run {
-                self.let_relay_write(&session).await?;
+                self.request_relay_write_token(&session).await?;
             }
-            return Ok((Direction::Upload { hashes: Arc::new(Hashes::default()), session }, have));
+            return Ok((Direction::Upload { block_hashes: Arc::new(BlockHashCache::default()), session }, have));
         }
-        let inbox = Inbox::new(&self.directory(), self.options.strict).expecting(self.sums.clone());
-        let inbox = self.inbox.insert(CopyInbox::new(inbox)).share();
-        let (keeper, entries) = (inbox.clone(), entries.to_vec());
-        let have = blocking(move || {
+        let inbox = FileReceiver::new(&self.destination_directory(), self.options.reject_hidden)
+            .with_checksums(self.expected_checksums.clone());
+        let receiver = self.receiver.insert(CopyReceiver::new(inbox)).share_receiver();
+        let (keeper, entries) = (receiver.clone(), entries.to_vec());
+        let have = run_blocking(move || {
             wait_for_ended_copies();
             let begun = (0..).zip(entries).map(|(file, entry)| {
                 let is_base = entry.path.is_empty();
-                let have = if dry_run { keeper.look(&entry) } else { keeper.begin(file, entry) };
+                let have = if dry_run { keeper.receiver_state(&entry) } else { keeper.start_file(file, entry) };
                 match have {
-                    Err(why) if is_base || !why.is_of_one_file() => Err(why),
+                    Err(why) if is_base || !why.concerns_one_file() => Err(why),
                     have => Ok(have),
                 }
             });
             begun.collect::<Result<Vec<_>, _>>()
         });
-        Ok((Direction::Download { inbox }, have.await?))
+        Ok((Direction::Download { receiver }, have.await?))
     }
 
-    /// The destination, where that is on this machine.
-    fn directory(&self) -> PathBuf {
-        path_of(&self.base).unwrap_or_else(|| PathBuf::from(&self.base))
+    /// Returns the destination directory, if the destination is on this host.
+    fn destination_directory(&self) -> PathBuf {
+        text_to_path(&self.destination_path).unwrap_or_else(|| PathBuf::from(&self.destination_path))
     }
 
     /// Returns the work on a file and its missing blocks.
-    async fn wanted(
+    async fn missing_blocks(
         &self,
         file: u32,
-        have: Have,
+        have: ReceiverState,
         direction: &Direction,
-        hashes: &Arc<Hashes>,
-    ) -> Result<(Work, RangeSet), TransferError> {
-        let Item { entry, origin } = &self.plan.items[file as usize];
+        hashes: &Arc<BlockHashCache>,
+    ) -> Result<(EntryWork, RangeSet), TransferError> {
+        let CopyItem { entry, source_path } = &self.plan.items[file as usize];
         let missing = match have {
-            _ if !entry.is_file() => return Ok((Work::Nothing, RangeSet::default())),
-            Have::All => return Ok((Work::Same, RangeSet::default())),
-            Have::Refused(why) => return Err(why.into_error(&shown(origin))),
-            Have::Nothing => RangeSet::of(0, block_count(entry.size_bytes)),
-            Have::Part(blocks) => blocks.gaps(block_count(entry.size_bytes)),
-            Have::Stale(blocks) => self.still_missing(file, blocks, direction, hashes).await?,
+            _ if !entry.is_file() => return Ok((EntryWork::NoData, RangeSet::default())),
+            ReceiverState::Complete => return Ok((EntryWork::UpToDate, RangeSet::default())),
+            ReceiverState::Rejected(why) => return Err(why.into_error(&escape_for_display(source_path))),
+            ReceiverState::Absent => RangeSet::from_range(0, block_count(entry.size_bytes)),
+            ReceiverState::Partial(blocks) => blocks.gaps(block_count(entry.size_bytes)),
+            ReceiverState::Stale(blocks) => self.stale_file_missing_blocks(file, blocks, direction, hashes).await?,
         };
-        Ok((Work::Copy, missing))
+        Ok((EntryWork::Copy, missing))
     }
 
-    /// Blocks to be fetched of a file of which an earlier state is there.
-    async fn still_missing(
+    /// Returns the blocks to fetch of a file of which an earlier version is at the destination.
+    async fn stale_file_missing_blocks(
         &self,
         file: u32,
         there: RangeSet,
         direction: &Direction,
-        hashes: &Arc<Hashes>,
+        hashes: &Arc<BlockHashCache>,
     ) -> Result<RangeSet, TransferError> {
         let item = &self.plan.items[file as usize];
-        let Item { entry, origin } = item;
-        let changed = || TransferError::Changed { place: shown(origin) };
+        let CopyItem { entry, source_path } = item;
+        let changed = || TransferError::SourceChanged { location: escape_for_display(source_path) };
         let wrong = match direction {
-            Direction::Download { inbox } => {
-                let tree = self.control.tree(origin, entry.version).await?.ok_or_else(changed)?;
-                inbox.prove(file, &tree, true)?
+            Direction::Download { receiver } => {
+                let tree = self.control.block_hashes(source_path, entry.version).await?.ok_or_else(changed)?;
+                receiver.verify_file(file, &tree, true)?
             }
             Direction::Upload { session, .. } => {
-                let (hashes, path, version) = (hashes.clone(), item.path(), entry.version);
-                let tree = blocking(move || hashes.all(&path, version)).await?;
-                self.control.finish(session, file, &tree, true).await.map_err(told)?
+                let (hashes, path, version) = (hashes.clone(), item.local_path(), entry.version);
+                let tree = run_blocking(move || hashes.block_hashes(&path, version)).await?;
+                self.control.finish_file(session, file, &tree, true).await.map_err(error_from_status)?
             }
         };
         let mut kept = there;
@@ -483,54 +516,59 @@ impl Copy<'_> {
         Ok(kept.gaps(block_count(entry.size_bytes)))
     }
 
-    fn tell_plan(&mut self, have: Vec<Result<Have, TransferError>>, surplus: &[String]) -> CopySummary {
+    fn report_plan(&mut self, have: Vec<Result<ReceiverState, TransferError>>, surplus: &[String]) -> CopySummary {
         let mut summary = CopySummary::default();
         for (item, have) in self.plan.items.iter().zip(have) {
-            let what = match have {
-                Err(why) => {
-                    self.failures.push(EntryFailure { path: item.entry.path.clone(), why });
+            let action = match have {
+                Err(error) => {
+                    self.failures.push(EntryFailure { path: item.entry.path.clone(), error });
                     continue;
                 }
-                Ok(Have::All) => {
-                    summary.same += usize::from(!item.entry.directory);
+                Ok(ReceiverState::Complete) => {
+                    summary.up_to_date_files += usize::from(!item.entry.is_directory);
                     continue;
                 }
-                Ok(_) if item.entry.directory => PlannedAction::Make,
-                Ok(Have::Nothing | Have::Refused(_)) => PlannedAction::Copy,
-                Ok(Have::Part(_) | Have::Stale(_)) => PlannedAction::Resume,
+                Ok(_) if item.entry.is_directory => PlannedAction::Make,
+                Ok(ReceiverState::Absent | ReceiverState::Rejected(_)) => PlannedAction::Copy,
+                Ok(ReceiverState::Partial(_) | ReceiverState::Stale(_)) => PlannedAction::Resume,
             };
-            let (path, bytes) = (printable(&item.entry.path), item.entry.size_bytes);
-            self.observer.event(&CopyEvent::Would { what, path, bytes });
+            let (path, bytes) = (escape_invalid_bytes(&item.entry.path), item.entry.size_bytes);
+            self.observer.on_event(&CopyEvent::DryRunAction { action, path, bytes });
         }
         for path in surplus {
-            let path = printable(path);
-            self.observer.event(&CopyEvent::Would { what: PlannedAction::Remove, path, bytes: 0 });
+            let path = escape_invalid_bytes(path);
+            self.observer.on_event(&CopyEvent::DryRunAction { action: PlannedAction::Remove, path, bytes: 0 });
         }
         summary
     }
 
-    fn tell_start(&self, entries: &[Entry], work: &[(FileWork, Work)], streams: u32, rtt: Duration) -> CopySummary {
+    fn report_start(
+        &self,
+        entries: &[Entry],
+        work: &[(FileWork, EntryWork)],
+        streams: u32,
+        rtt: Duration,
+    ) -> CopySummary {
         let mut summary = CopySummary::default();
         let mut total = 0;
         for (entry, (work, state)) in entries.iter().zip(work) {
-            if *state != Work::Copy {
-                let is_same = *state == Work::Same && !self.packed.landed.contains(&entry.path);
-                summary.same += usize::from(is_same);
+            if *state != EntryWork::Copy {
+                let is_same = *state == EntryWork::UpToDate && !self.delta_summary.copied_paths.contains(&entry.path);
+                summary.up_to_date_files += usize::from(is_same);
                 continue;
             }
             summary.files += 1;
             total += entry.size_bytes;
-            let missing = work
-                .missing
-                .iter()
-                .map(|(start, end)| block_span(end - 1, entry.size_bytes).1 - block_span(start, entry.size_bytes).0);
-            summary.kept_bytes += entry.size_bytes - missing.sum::<u64>();
+            let missing = work.missing.iter().map(|(start, end)| {
+                block_byte_range(end - 1, entry.size_bytes).1 - block_byte_range(start, entry.size_bytes).0
+            });
+            summary.resumed_bytes += entry.size_bytes - missing.sum::<u64>();
         }
-        self.observer.event(&CopyEvent::Started {
+        self.observer.on_event(&CopyEvent::Started {
             files: summary.files,
-            same: summary.same,
+            up_to_date_files: summary.up_to_date_files,
             bytes: total,
-            kept_bytes: summary.kept_bytes,
+            resumed_bytes: summary.resumed_bytes,
             streams,
             servers: 1 + self.mirrors.len(),
             rtt_ms: rtt.as_secs_f64() * 1e3,
@@ -539,16 +577,16 @@ impl Copy<'_> {
         summary
     }
 
-    /// Counts and tells what came as what differs from a reference.
-    fn add_packed(&self, summary: &mut CopySummary) {
-        let Packed { landed, bytes, sent_bytes } = &self.packed;
-        let (files, bytes, sent_bytes) = (landed.len(), *bytes, *sent_bytes);
+    /// Adds the counts of delta copies to the summary and reports them.
+    fn add_delta_counts(&self, summary: &mut CopySummary) {
+        let DeltaSummary { copied_paths, bytes, sent_bytes } = &self.delta_summary;
+        let (files, bytes, sent_bytes) = (copied_paths.len(), *bytes, *sent_bytes);
         summary.files += files;
         summary.bytes += bytes;
-        (summary.packed_files, summary.packed_bytes, summary.packed_sent_bytes) = (files, bytes, sent_bytes);
+        (summary.delta_files, summary.delta_bytes, summary.delta_sent_bytes) = (files, bytes, sent_bytes);
         if files > 0 {
             let saved_bytes = bytes.saturating_sub(sent_bytes);
-            self.observer.event(&CopyEvent::Saved { files, bytes, sent_bytes, saved_bytes });
+            self.observer.on_event(&CopyEvent::DeltaSavings { files, bytes, sent_bytes, saved_bytes });
         }
     }
 }

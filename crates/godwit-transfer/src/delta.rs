@@ -1,27 +1,27 @@
-//! Genomes as what differs from a reference: a few bytes for each variant.
+//! Delta compression of genomes against a reference: a few bytes for each variant.
 //!
-//! Flows in: the text of a FASTA file, or any bytes, and a [`Reference`]. Flows out: a packed file (`.gwp`, `docs/formats/gwp.md`)
-//! from which, with the same reference, the same bytes come back ([`pack`], [`unpack`]), or a region of them
-//! ([`PackedGenome`]). What is not like the reference is packed as well as zstd does it at its best. [`Collection`] is many genomes
-//! against one reference. Nothing here compresses reads, which CRAM does well.
+//! Input: the text of a FASTA file, or any bytes, and a [`Reference`]. Output: a packed file (`.gwp`, `docs/formats/gwp.md`)
+//! that yields the same bytes with the same reference ([`pack`], [`unpack`]), or a region of them ([`GwpReader`]). Text
+//! unlike the reference is packed as small as by zstd at its best level. [`Collection`] holds many genomes against one
+//! reference. Reads are not compressed here; CRAM serves for them.
 
-mod align;
-mod anchors;
 mod bases;
-mod chunk;
 mod collection;
+mod copy_source;
+mod edit_script;
+mod edit_script_builder;
 mod error;
-mod file;
-mod layout;
-mod marks;
+mod fasta_layout;
+mod gwp_chunk;
+mod gwp_file;
+mod gwp_reader;
+mod kmer_index;
+mod letter_masks;
 mod mutate;
-mod ordered;
+mod ordered_workers;
 mod pack;
-mod place;
 mod range_coder;
 mod reference;
-mod region;
-mod script;
 mod segment;
 mod unpack;
 mod varint;
@@ -30,13 +30,13 @@ mod zstd_bytes;
 #[cfg(test)]
 mod tests;
 
-pub use anchors::Anchors;
-pub use collection::{Collection, Member};
+pub use collection::{Collection, CollectionMember};
 pub use error::DeltaError;
-pub use file::PackedFile;
-pub use mutate::{Mutations, mutate};
+pub use gwp_file::GwpFile;
+pub use gwp_reader::{GwpReader, GwpSequence};
+pub use kmer_index::KmerIndex;
+pub use mutate::{MutationRates, mutate_fasta};
 pub use pack::{PackOptions, PackSummary, pack};
-pub use reference::{Digest, Keep, Reference, ReferenceContig};
-pub use region::{PackedGenome, PackedSequence};
+pub use reference::{Digest, Reference, ReferenceCachePolicy, ReferenceContig};
 pub use unpack::{UnpackSummary, unpack};
-pub(crate) use varint::{Cursor, put_varint};
+pub(crate) use varint::{VarintReader, append_varint};

@@ -1,4 +1,4 @@
-//! What can go wrong when files are copied.
+//! Errors of file copies.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -7,134 +7,134 @@ use crate::copy::CopySummary;
 use crate::delta::DeltaError;
 use godwit_flight::{Code, ErrorReason, FlightError, Status};
 
-/// Failures of a copy.
+/// The error of a copy.
 #[derive(Debug, thiserror::Error)]
 pub enum TransferError {
-    /// A file or directory is not there.
-    #[error("there is no {place}; look at its spelling, and at what the server's root is")]
+    /// A file or directory does not exist.
+    #[error("there is no {location}; look at its spelling, and at what the server's root is")]
     NotFound {
-        /// Which.
-        place: String,
+        /// Path or URL of the file.
+        location: String,
     },
-    /// What was asked for cannot be done in this way.
+    /// The request cannot be carried out.
     #[error("{problem}")]
-    Refused {
-        /// The kind, and the remedy.
+    Rejected {
+        /// The problem and the remedy.
         problem: String,
     },
-    /// The source is of a kind that is not copied.
+    /// The type of the source is not supported.
     #[error("{problem}")]
     Unsupported {
-        /// The kind, and the remedy.
+        /// The type and the remedy.
         problem: String,
     },
-    /// A file of this machine cannot be read or written.
-    #[error("cannot {doing} {}", path.display())]
-    File {
-        /// What was being done.
-        doing: &'static str,
-        /// With what.
+    /// A file on this host cannot be read or written.
+    #[error("cannot {operation} {}", path.display())]
+    Io {
+        /// The operation that failed, as a verb.
+        operation: &'static str,
+        /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// A source is not what it was when the copy began.
-    #[error("{place} changed while it was copied; run the same command again, what did not change is kept")]
-    Changed {
-        /// Which.
-        place: String,
+    /// A source changed after the copy began.
+    #[error("{location} changed while it was copied; run the same command again, what did not change is kept")]
+    SourceChanged {
+        /// Path or URL of the source.
+        location: String,
     },
-    /// A file came damaged each time.
+    /// Every copy of a block that was received was damaged.
     #[error(
-        "{place} came damaged again and again; the network or the memory of a machine changes data: encrypt (grpc+tls), or look for it"
+        "{location} came damaged again and again; the network or the memory of a machine changes data: encrypt (grpc+tls), or look for it"
     )]
     Damaged {
-        /// Which.
-        place: String,
+        /// Path or URL of the file.
+        location: String,
     },
-    /// A file has another checksum than a list says, or the list is none.
+    /// The checksum of a file differs from the listed one, or a checksum list is invalid.
     #[error("{problem}")]
-    Unlike {
-        /// Which, and what to do.
+    ChecksumMismatch {
+        /// The file or list and the remedy.
         problem: String,
     },
-    /// The other end has a problem with its files.
+    /// The other end reports a problem with its files.
     #[error("{problem}")]
-    Elsewhere {
-        /// Which, in its words.
+    RemoteFailure {
+        /// The message of the other end.
         problem: String,
     },
-    /// This server has no upload session of that name: it was restarted, or the session was idle for too long.
+    /// This server has no upload session of that name: the server was restarted, or the session was idle for too long.
     // Clients of versions before `ErrorReason` look for this text.
     #[error("this session is not known here")]
     UnknownSession,
-    /// Another process or another copy writes to the same place.
-    #[error("{place} is being written by another copy; wait for it, or end it")]
+    /// Another process or another copy writes to the same file.
+    #[error("{location} is being written by another copy; wait for it, or end it")]
     Busy {
-        /// Where.
-        place: String,
+        /// Path of the file.
+        location: String,
     },
-    /// Nothing arrived for too long.
+    /// No data arrived within the idle timeout.
     #[error("nothing arrived for {seconds} s; what is here is kept, run the same command again to go on")]
-    Silent {
-        /// For how long.
+    Timeout {
+        /// The idle timeout, s.
         seconds: u64,
-        /// The last thing that went wrong.
+        /// The last error.
         #[source]
         source: Option<Box<TransferError>>,
     },
-    /// Some files could not be copied. All others are.
-    #[error("{failed} of {files} files were not copied; the first of them")]
-    Some {
+    /// Some entries were not copied; all others were.
+    #[error("{failed_files} of {files} files were not copied; the first of them")]
+    PartialFailure {
         /// Number of entries that were not copied.
-        failed: usize,
+        failed_files: usize,
         /// Number of all entries that are not directories, and of directories that were not copied.
         files: usize,
-        /// The reason of the first of them.
+        /// The first failure.
         #[source]
-        first: Box<TransferError>,
-        /// The work done.
+        first_failure: Box<TransferError>,
+        /// Counts of the copy.
         summary: Box<CopySummary>,
     },
-    /// Packing, unpacking, or reading a reference.
-    #[error("{place}")]
-    Packing {
-        /// The file.
-        place: String,
-        /// What is wrong with it.
+    /// A file cannot be packed or unpacked, or a reference cannot be read.
+    #[error("{location}")]
+    Delta {
+        /// Path or URL of the file.
+        location: String,
+        /// The cause.
         #[source]
         source: DeltaError,
     },
-    /// The other end, or the way there.
+    /// The connection or the other end failed.
     #[error(transparent)]
     Flight(#[from] FlightError),
-    /// Somebody wants it to end.
+    /// The copy was cancelled.
     #[error("interrupted; what is here is kept, run the same command again to go on")]
     Interrupted,
-    /// A bug.
+    /// A bug in godwit.
     #[error("a bug in godwit: {problem}")]
-    Bug {
-        /// What.
+    Internal {
+        /// The violated assumption.
         problem: String,
     },
 }
 
 impl TransferError {
-    pub(crate) fn file(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn io_error(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
-        move |source| Self::File { doing, path, source }
+        move |source| Self::Io { operation, path, source }
     }
 
-    pub(crate) fn refused(problem: impl Into<String>) -> Self {
-        Self::Refused { problem: problem.into() }
+    pub(crate) fn rejected(problem: impl Into<String>) -> Self {
+        Self::Rejected { problem: problem.into() }
     }
 
-    /// Returns whether the error concerns one file and no others.
-    pub(crate) fn is_of_one_file(&self) -> bool {
+    /// Reports whether the error concerns one file only.
+    pub(crate) fn concerns_one_file(&self) -> bool {
         match self {
-            // A disk that is full, or that fails, is so for all files.
-            Self::File { source, .. } => {
+            // A disk that is full or broken affects all files.
+            Self::Io { source, .. } => {
                 let is_full = matches!(
                     source.kind(),
                     ErrorKind::StorageFull
@@ -146,35 +146,39 @@ impl TransferError {
                 !is_full && !fails
             }
             Self::NotFound { .. }
-            | Self::Refused { .. }
+            | Self::Rejected { .. }
             | Self::Unsupported { .. }
-            | Self::Changed { .. }
+            | Self::SourceChanged { .. }
             | Self::Damaged { .. }
-            | Self::Unlike { .. }
-            | Self::Elsewhere { .. }
+            | Self::ChecksumMismatch { .. }
+            | Self::RemoteFailure { .. }
             | Self::UnknownSession
             | Self::Busy { .. }
-            | Self::Packing { .. } => true,
-            Self::Silent { .. } | Self::Some { .. } | Self::Flight(_) | Self::Interrupted | Self::Bug { .. } => false,
+            | Self::Delta { .. } => true,
+            Self::Timeout { .. }
+            | Self::PartialFailure { .. }
+            | Self::Flight(_)
+            | Self::Interrupted
+            | Self::Internal { .. } => false,
         }
     }
 }
 
 impl From<TransferError> for Status {
     fn from(error: TransferError) -> Self {
-        let text = godwit_model::with_causes(&error);
+        let text = godwit_model::message_with_causes(&error);
         match error {
             TransferError::NotFound { .. } => Self::not_found(text),
-            TransferError::Refused { .. } | TransferError::Unsupported { .. } => Self::permission_denied(text),
-            TransferError::Changed { .. } => Self::failed_precondition(text),
+            TransferError::Rejected { .. } | TransferError::Unsupported { .. } => Self::permission_denied(text),
+            TransferError::SourceChanged { .. } => Self::failed_precondition(text),
             TransferError::Busy { .. } => Self::aborted(text),
-            TransferError::Damaged { .. } | TransferError::Unlike { .. } => Self::data_loss(text),
-            TransferError::Packing { .. } => Self::failed_precondition(text),
-            TransferError::File { .. } | TransferError::Elsewhere { .. } => Self::resource_exhausted(text),
+            TransferError::Damaged { .. } | TransferError::ChecksumMismatch { .. } => Self::data_loss(text),
+            TransferError::Delta { .. } => Self::failed_precondition(text),
+            TransferError::Io { .. } | TransferError::RemoteFailure { .. } => Self::resource_exhausted(text),
             TransferError::UnknownSession => ErrorReason::UnknownSession.status(Code::ResourceExhausted, text),
             TransferError::Flight(error) => error.into(),
-            TransferError::Silent { .. } | TransferError::Interrupted => Self::unavailable(text),
-            TransferError::Some { .. } | TransferError::Bug { .. } => Self::internal(text),
+            TransferError::Timeout { .. } | TransferError::Interrupted => Self::unavailable(text),
+            TransferError::PartialFailure { .. } | TransferError::Internal { .. } => Self::internal(text),
         }
     }
 }

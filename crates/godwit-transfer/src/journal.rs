@@ -1,9 +1,10 @@
-//! What is there of a file that is not whole yet: a line that says of which file, and a record for each block.
+//! The journal of an incomplete file: a header that identifies the file, and a record for each written block.
 //!
-//! Data is written before its record. A process that is killed leaves both in the kernel's hands; after a restart of the machine
-//! either may be missing, so blocks of an earlier boot are read and hashed before they count.
+//! Data are written before their record. After the death of a process the kernel still writes both; after a restart of the
+//! host either may be missing, so blocks of an earlier boot are hashed before they count.
 //!
-//! Room for all records is reserved before the first block is written: a disk that is full has room for what says what is on it.
+//! Space for all records is reserved before the first block is written, so that a full disk does not prevent records of the
+//! blocks on it.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
@@ -13,43 +14,45 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FallocateFlags, fallocate};
 use serde::{Deserialize, Serialize};
 
+use crate::blake3_tree::{BlockHash, block_count};
 use crate::error::TransferError;
-use crate::manifest::NEW_ENDING;
-use crate::tree::{BlockHash, block_count};
+use crate::file_listing::NEW_JOURNAL_SUFFIX;
 
-/// Of journals; the first one counted blocks of 1 MiB.
-const FORMAT: u32 = 2;
+/// Version of the format; version 1 had blocks of 1 MiB.
+const FORMAT_VERSION: u32 = 2;
 
-/// Which file is being written. The first line of a journal, as JSON.
+/// The identity of the file that is written: the first line of a journal, as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Header {
-    /// Of this file format.
-    godwit_journal: u32,
+pub(crate) struct JournalHeader {
+    /// Version of the journal format.
+    #[serde(rename = "godwit_journal")]
+    format_version: u32,
     pub(crate) size_bytes: u64,
     pub(crate) version: u64,
-    /// The kernel's name for the time since it started.
-    pub(crate) boot: String,
+    /// Random identifier of the boot, from the kernel.
+    #[serde(rename = "boot")]
+    pub(crate) boot_id: String,
 }
 
-impl Header {
+impl JournalHeader {
     pub(crate) fn new(size_bytes: u64, version: u64) -> Self {
-        Self { godwit_journal: FORMAT, size_bytes, version, boot: boot() }
+        Self { format_version: FORMAT_VERSION, size_bytes, version, boot_id: read_boot_id() }
     }
 
-    /// Whether it was written since this machine started.
-    pub(crate) fn is_of_this_boot(&self) -> bool {
-        !self.boot.is_empty() && self.boot == boot()
+    /// Reports whether it was written since the host started.
+    pub(crate) fn is_from_this_boot(&self) -> bool {
+        !self.boot_id.is_empty() && self.boot_id == read_boot_id()
     }
 }
 
-fn boot() -> String {
+fn read_boot_id() -> String {
     std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 
-/// Number of the block, its hash (zeros: it is not there any more), and the first bytes of the hash of both.
+/// Size of a record, bytes: number of the block, its hash (zeros: block discarded), and the first bytes of the hash of both.
 const RECORD_BYTES: usize = 8 + blake3::OUT_LEN + 8;
 
-fn record(block: u64, hash: &BlockHash) -> [u8; RECORD_BYTES] {
+fn encode_record(block: u64, hash: &BlockHash) -> [u8; RECORD_BYTES] {
     let mut bytes = [0; RECORD_BYTES];
     bytes[..8].copy_from_slice(&block.to_le_bytes());
     bytes[8..8 + blake3::OUT_LEN].copy_from_slice(hash);
@@ -58,73 +61,73 @@ fn record(block: u64, hash: &BlockHash) -> [u8; RECORD_BYTES] {
     bytes
 }
 
-/// A journal that is being written. The lock on it keeps other processes away from its file.
+/// A journal that is being written. Its lock excludes other processes from the file.
 #[derive(Debug)]
 pub(crate) struct Journal {
     file: File,
     path: PathBuf,
-    /// Where the next record goes. A record that could not be written whole is written over.
-    end: u64,
+    /// Offset of the next record, bytes. It overwrites a record that was written in part.
+    end_offset: u64,
 }
 
-/// Opens a file of ours and locks it.
-fn locked(path: &Path, empty: bool) -> Result<File, TransferError> {
+/// Opens a journal file and locks it.
+fn open_locked(path: &Path, empty: bool) -> Result<File, TransferError> {
     let opened = OpenOptions::new().read(true).write(true).create(true).truncate(empty).mode(0o600).open(path);
-    let file = opened.map_err(TransferError::file("open", path))?;
+    let file = opened.map_err(TransferError::io_error("open", path))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(TransferError::Busy { place: path.display().to_string() }),
-        Err(TryLockError::Error(source)) => Err(TransferError::File { doing: "lock", path: path.to_owned(), source }),
+        Err(TryLockError::WouldBlock) => Err(TransferError::Busy { location: path.display().to_string() }),
+        Err(TryLockError::Error(source)) => Err(TransferError::Io { operation: "lock", path: path.to_owned(), source }),
     }
 }
 
-/// Takes room for a record of each block. File systems that cannot do so have room later, or not.
-fn reserve(file: &File, from: u64, header: &Header) {
-    // A header is shorter than the block of a file system that it begins in.
+/// Reserves space for a record of each block. If a file system cannot do so, space may be missing later.
+fn reserve_space(file: &File, from: u64, header: &JournalHeader) {
+    // A header is shorter than one block of the file system.
     let _ =
         fallocate(file, FallocateFlags::KEEP_SIZE, from, 4096 + block_count(header.size_bytes) * RECORD_BYTES as u64);
 }
 
-/// Whether a file is still what has that name: who held its lock before may have renamed another over it, or removed it.
-pub(crate) fn has_name(file: &File, path: &Path) -> io::Result<bool> {
+/// Reports whether the path still names the file: an earlier holder of the lock may have replaced or removed it.
+pub(crate) fn is_file_at_path(file: &File, path: &Path) -> io::Result<bool> {
     let (held, named) = (file.metadata()?, std::fs::metadata(path));
     Ok(named.is_ok_and(|named| (named.dev(), named.ino()) == (held.dev(), held.ino())))
 }
 
-/// Blocks by their number; `None` where one is not there.
-pub(crate) type Known = Vec<Option<BlockHash>>;
+/// Hashes of the blocks of a file, by block; `None` for missing blocks.
+pub(crate) type BlockHashes = Vec<Option<BlockHash>>;
 
 impl Journal {
-    /// Opens the journal at `path`, which need not exist; with what it says where it says something.
+    /// Opens or creates the journal at `path`; returns its contents if it has any.
     ///
     /// # Errors
-    /// [`TransferError::Busy`], [`TransferError::File`].
-    pub(crate) fn open(path: &Path) -> Result<(Self, Option<(Header, Known)>), TransferError> {
-        let file = locked(path, false)?;
-        if !has_name(&file, path).map_err(TransferError::file("open", path))? {
-            return Err(TransferError::Busy { place: path.display().to_string() });
+    /// [`TransferError::Busy`] if another copy has locked it, [`TransferError::Io`] if it cannot be opened or read.
+    pub(crate) fn open(path: &Path) -> Result<(Self, Option<(JournalHeader, BlockHashes)>), TransferError> {
+        let file = open_locked(path, false)?;
+        if !is_file_at_path(&file, path).map_err(TransferError::io_error("open", path))? {
+            return Err(TransferError::Busy { location: path.display().to_string() });
         }
-        let (end, found) = read(&file).map_err(TransferError::file("read", path))?;
-        // What comes behind a record that is not whole says nothing any more.
-        if file.metadata().is_ok_and(|metadata| metadata.len() != end) {
-            file.set_len(end).map_err(TransferError::file("write", path))?;
+        let (end_offset, found) = read_records(&file).map_err(TransferError::io_error("read", path))?;
+        // Data after an incomplete record are invalid.
+        if file.metadata().is_ok_and(|metadata| metadata.len() != end_offset) {
+            file.set_len(end_offset).map_err(TransferError::io_error("write", path))?;
         }
         if let Some((header, _)) = &found {
-            reserve(&file, end, header);
+            reserve_space(&file, end_offset, header);
         }
-        Ok((Self { file, path: path.to_owned(), end }, found))
+        Ok((Self { file, path: path.to_owned(), end_offset }, found))
     }
 
-    /// As [`Self::open`], from another process that has it open and that nobody hears from any more. What that one writes to it from now
-    /// on is written to a file without a name.
+    /// Opens as [`Self::open`], but takes the journal over from a process that is not reachable any more. That process then
+    /// writes to a file without a name.
     ///
     /// # Errors
-    /// As [`Self::open`].
-    pub(crate) fn seize(path: &Path) -> Result<(Self, Option<(Header, Known)>), TransferError> {
-        let found = Self::look(path);
+    /// As for [`Self::open`].
+    pub(crate) fn take_over(path: &Path) -> Result<(Self, Option<(JournalHeader, BlockHashes)>), TransferError> {
+        let found = Self::read_unlocked(path);
         match std::fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(TransferError::file("remove", path)(error));
+                return Err(TransferError::io_error("remove", path)(error));
             }
             _ => {}
         }
@@ -132,66 +135,67 @@ impl Journal {
         Ok((journal, found))
     }
 
-    /// What a journal says, without taking it over.
-    pub(crate) fn look(path: &Path) -> Option<(Header, Known)> {
-        read(&File::open(path).ok()?).ok()?.1
+    /// Reads a journal without locking it.
+    pub(crate) fn read_unlocked(path: &Path) -> Option<(JournalHeader, BlockHashes)> {
+        read_records(&File::open(path).ok()?).ok()?.1
     }
 
-    /// Begins it anew. What it said before counts until all of the new one is written.
-    pub(crate) fn start(&mut self, header: &Header, known: &Known) -> Result<(), TransferError> {
+    /// Rewrites the journal. Its earlier contents are valid until the new ones are complete.
+    pub(crate) fn rewrite(&mut self, header: &JournalHeader, known: &BlockHashes) -> Result<(), TransferError> {
         let mut bytes =
-            serde_json::to_vec(header).map_err(|error| TransferError::Bug { problem: error.to_string() })?;
+            serde_json::to_vec(header).map_err(|error| TransferError::Internal { problem: error.to_string() })?;
         bytes.push(b'\n');
         for (block, hash) in (0..).zip(known) {
-            bytes.extend(hash.iter().flat_map(|hash| record(block, hash)));
+            bytes.extend(hash.iter().flat_map(|hash| encode_record(block, hash)));
         }
-        let mut aside = self.path.clone().into_os_string();
-        aside.push(NEW_ENDING);
-        // Whoever holds the lock of the journal is alone here.
-        let aside = PathBuf::from(aside);
-        let file = locked(&aside, true)?;
-        reserve(&file, 0, header);
-        file.write_all_at(&bytes, 0).map_err(TransferError::file("write", &aside))?;
-        std::fs::rename(&aside, &self.path).map_err(TransferError::file("name", &self.path))?;
-        (self.file, self.end) = (file, bytes.len() as u64);
+        let mut new_path = self.path.clone().into_os_string();
+        new_path.push(NEW_JOURNAL_SUFFIX);
+        // Only the holder of the journal's lock writes here.
+        let new_path = PathBuf::from(new_path);
+        let file = open_locked(&new_path, true)?;
+        reserve_space(&file, 0, header);
+        file.write_all_at(&bytes, 0).map_err(TransferError::io_error("write", &new_path))?;
+        std::fs::rename(&new_path, &self.path).map_err(TransferError::io_error("name", &self.path))?;
+        (self.file, self.end_offset) = (file, bytes.len() as u64);
         Ok(())
     }
 
-    /// Adds a block; `None`: it is not there any more.
-    pub(crate) fn add(&mut self, block: u64, hash: Option<&BlockHash>) -> Result<(), TransferError> {
-        let bytes = record(block, hash.unwrap_or(&[0; blake3::OUT_LEN]));
-        self.file.write_all_at(&bytes, self.end).map_err(TransferError::file("write", &self.path))?;
-        self.end += RECORD_BYTES as u64;
+    /// Appends the record of a block; `None` records that the block is discarded.
+    pub(crate) fn append(&mut self, block: u64, hash: Option<&BlockHash>) -> Result<(), TransferError> {
+        let bytes = encode_record(block, hash.unwrap_or(&[0; blake3::OUT_LEN]));
+        self.file.write_all_at(&bytes, self.end_offset).map_err(TransferError::io_error("write", &self.path))?;
+        self.end_offset += RECORD_BYTES as u64;
         Ok(())
     }
 
-    /// Takes it away.
+    /// Removes the journal.
     pub(crate) fn remove(self) -> Result<(), TransferError> {
-        // One that another process took has another file of that name.
-        if !has_name(&self.file, &self.path).map_err(TransferError::file("look at", &self.path))? {
+        // If another process took it over, the path names another file.
+        if !is_file_at_path(&self.file, &self.path).map_err(TransferError::io_error("look at", &self.path))? {
             return Ok(());
         }
-        std::fs::remove_file(&self.path).map_err(TransferError::file("remove", &self.path))
+        std::fs::remove_file(&self.path).map_err(TransferError::io_error("remove", &self.path))
     }
 }
 
-/// Reads up to the first record that is not whole; where that is, and what is said before it.
-fn read(mut file: &File) -> io::Result<(u64, Option<(Header, Known)>)> {
+/// Reads up to the first incomplete record; returns its offset and the contents before it.
+fn read_records(mut file: &File) -> io::Result<(u64, Option<(JournalHeader, BlockHashes)>)> {
     file.seek(SeekFrom::Start(0))?;
     let mut reader = BufReader::new(file);
     let mut line = Vec::new();
-    // A header is shorter than this; what is not one need not be read to its end.
+    // A header is shorter than this; other files need not be read to their end.
     let length = reader.by_ref().take(4096).read_until(b'\n', &mut line)?;
-    let header = serde_json::from_slice::<Header>(&line).ok().filter(|header| header.godwit_journal == FORMAT);
+    let header =
+        serde_json::from_slice::<JournalHeader>(&line).ok().filter(|header| header.format_version == FORMAT_VERSION);
     let Some(header) = header.filter(|_| line.ends_with(b"\n")) else { return Ok((0, None)) };
     let blocks = block_count(header.size_bytes);
-    // Each record of a block takes room in the file, so that a header cannot make this reserve more than there is.
-    let mut known: Known = Vec::new();
+    // Every record takes space in the file, so that a header alone cannot cause a large allocation.
+    let mut known: BlockHashes = Vec::new();
     let (mut bytes, mut whole) = ([0; RECORD_BYTES], length as u64);
     while reader.read_exact(&mut bytes).is_ok() {
         let (block, hash) = (u64::from_le_bytes(*bytes.first_chunk().unwrap_or(&[0; 8])), &bytes[8..]);
         let hash: BlockHash = *hash.first_chunk().unwrap_or(&[0; blake3::OUT_LEN]);
-        if block >= blocks || record(block, &hash) != bytes {
+        if block >= blocks || encode_record(block, &hash) != bytes {
             break;
         }
         if known.len() <= block as usize {
@@ -209,27 +213,27 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::tree::BLOCK_BYTES;
+    use crate::blake3_tree::BLOCK_BYTES;
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn a_journal_that_was_cut_or_damaged_tells_of_blocks_that_were_there_and_goes_on(
+        fn a_truncated_or_damaged_journal_reports_blocks_of_before_and_is_appended_to(
             blocks in proptest::collection::vec((0u64..9, any::<bool>()), 0..20),
             cut in 0usize..1200,
             damaged in proptest::option::of((0usize..1200, 1u8..)),
         ) {
             let directory = tempfile::tempdir().unwrap();
             let path = directory.path().join("journal");
-            let header = Header::new(9 * BLOCK_BYTES, 77);
+            let header = JournalHeader::new(9 * BLOCK_BYTES, 77);
             let (mut journal, found) = Journal::open(&path).unwrap();
             let is_busy = matches!(Journal::open(&path), Err(TransferError::Busy { .. }));
             prop_assert!(found.is_none() && is_busy);
-            journal.start(&header, &vec![None; 9]).unwrap();
+            journal.rewrite(&header, &vec![None; 9]).unwrap();
             let mut states = vec![vec![None; 9]];
             for (number, (block, there)) in (1u8..).zip(&blocks) {
                 let hash = there.then_some([number; blake3::OUT_LEN]);
-                journal.add(*block, hash.as_ref()).unwrap();
+                journal.append(*block, hash.as_ref()).unwrap();
                 let mut state = states.last().cloned().unwrap();
                 state[*block as usize] = hash;
                 states.push(state);
@@ -250,11 +254,11 @@ mod tests {
             let kept = (whole - start) / RECORD_BYTES;
             prop_assert_eq!(&read, &header);
             prop_assert_eq!(&known, &states[kept]);
-            journal.add(3, Some(&[99; blake3::OUT_LEN])).unwrap();
+            journal.append(3, Some(&[99; blake3::OUT_LEN])).unwrap();
             drop(journal);
             let mut expected = states[kept].clone();
             expected[3] = Some([99; blake3::OUT_LEN]);
-            prop_assert_eq!(Journal::look(&path).unwrap().1, expected);
+            prop_assert_eq!(Journal::read_unlocked(&path).unwrap().1, expected);
         }
     }
 }

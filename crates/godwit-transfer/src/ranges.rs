@@ -1,14 +1,14 @@
-//! Sets of blocks, as ranges.
+//! Sets of blocks as ranges.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// A set of numbers, kept as ranges `[start, end)` that neither touch nor overlap.
+/// A set of numbers as ranges `[start, end)` that neither touch nor overlap.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Vec<(u64, u64)>", into = "Vec<(u64, u64)>")]
 pub struct RangeSet {
-    /// End by start.
+    /// End of each range by its start.
     ranges: BTreeMap<u64, u64>,
     count: u64,
 }
@@ -30,32 +30,32 @@ impl From<RangeSet> for Vec<(u64, u64)> {
 }
 
 impl RangeSet {
-    /// The numbers of `[start, end)`.
-    pub fn of(start: u64, end: u64) -> Self {
+    /// Returns the numbers of `[start, end)`.
+    pub fn from_range(start: u64, end: u64) -> Self {
         Self::from(vec![(start, end)])
     }
 
-    /// How many numbers are in it.
+    /// Returns the number of elements.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// True where none is.
+    /// Reports whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Its ranges, ascending.
+    /// Returns the ranges in ascending order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, u64)> + '_ {
         self.ranges.iter().map(|(start, end)| (*start, *end))
     }
 
-    /// Whether a number is in it.
+    /// Reports whether a number is in the set.
     pub fn contains(&self, number: u64) -> bool {
         self.ranges.range(..=number).next_back().is_some_and(|(_, end)| number < *end)
     }
 
-    /// Adds the numbers of `[start, end)`; those that are there already stay.
+    /// Inserts the numbers of `[start, end)`, some of which may be present.
     pub fn insert(&mut self, mut start: u64, mut end: u64) {
         if start >= end {
             return;
@@ -72,7 +72,7 @@ impl RangeSet {
         self.count += end - start;
     }
 
-    /// Takes the numbers of `[start, end)` out.
+    /// Removes the numbers of `[start, end)`.
     pub fn remove(&mut self, start: u64, end: u64) {
         if start >= end {
             return;
@@ -92,17 +92,17 @@ impl RangeSet {
         }
     }
 
-    /// Takes out the first numbers that lie together, `most` at most.
-    pub fn take(&mut self, most: u64) -> Option<(u64, u64)> {
+    /// Removes and returns the first contiguous numbers, at most `limit`.
+    pub fn take_first(&mut self, limit: u64) -> Option<(u64, u64)> {
         let (&start, &end) = self.ranges.first_key_value()?;
-        let end = end.min(start + most.max(1));
+        let end = end.min(start + limit.max(1));
         self.remove(start, end);
         Some((start, end))
     }
 
-    /// The numbers below `limit` that are not in it.
+    /// Returns the numbers below `limit` that are not in the set.
     pub fn gaps(&self, limit: u64) -> Self {
-        let mut gaps = Self::of(0, limit);
+        let mut gaps = Self::from_range(0, limit);
         for (start, end) in self.iter() {
             gaps.remove(start, end);
         }
@@ -135,7 +135,7 @@ mod tests {
                         model.retain(|number| !(start..start + length).contains(number));
                     }
                     _ => {
-                        let taken = set.take(length);
+                        let taken = set.take_first(length);
                         let first = model.first().copied();
                         prop_assert_eq!(taken.map(|taken| taken.0), first);
                         if let Some((from, to)) = taken {

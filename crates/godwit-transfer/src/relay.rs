@@ -1,13 +1,13 @@
-//! A server in between: it takes blocks from one side and sends them on to the other as they come, so that a long path is two shorter ones.
+//! A relay: receives blocks from one side and forwards them to the other, so that two short paths replace a long one.
 //!
-//! Each half has its own connections, which fill sooner and make good for losses sooner than one over the whole path. Blocks come with
-//! their hashes, which whoever writes them checks, and the other server lets in whom it gave the grant that is shown to it. A relay that
-//! was given a directory keeps blocks on the way ([`cache`]), so that several who want one file have it cross the other half once.
+//! Each side has its own connections, which reach their rate and recover from losses sooner than one over the whole path.
+//! Blocks have hashes, which the writer verifies; the upstream server authenticates by the delegation token that it issued. A
+//! relay with a directory caches blocks ([`cache`]), so that a file for several clients crosses the upstream path once.
 
 mod cache;
-mod cached;
-mod flights;
-mod recency;
+mod cached_download;
+mod lru;
+mod pending_fetches;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -16,169 +16,183 @@ use std::time::{Duration, Instant};
 
 use futures_util::{Stream, stream};
 use godwit_flight::{
-    Answered, Answers, Caller, Chunk, Client, Code, Download, ErrorReason, FlightDescriptor, FlightError, Sender,
-    Status, Token, Upload,
+    Answered, BatchSender, Client, Code, Download, ErrorReason, FlightDescriptor, FlightError, FlightStreamChunk,
+    Principal, PutResultStream, Status, Token, Upload,
 };
 
-use crate::control::{Credentials, GRANT_ENDED, client, is_passing};
+use crate::abort_on_drop::AbortOnDropTask;
+use crate::block_reader::block_schema;
+use crate::control_client::{Credentials, UNKNOWN_TOKEN_MESSAGE, connect_with_full_window, is_transient};
+use crate::copy_protocol::{BLOCK_SCHEMA, READ_TICKET, RelayRequest, RelayWriteCommand, WRITE_COMMAND, encode_message};
 use crate::error::TransferError;
-use crate::place::{Place, Remote};
-use crate::protocol::{READ, RelayRequest, RelayWriteCommand, SCHEMA, WRITE, marked};
-use crate::source::schema;
-use crate::task::Task;
-use crate::tune;
+use crate::location::{Location, RemoteLocation};
+use crate::tcp_tuning;
 
-pub use cache::{RELAY_CACHE_LEAST_BYTES, RelayCache};
-use cached::{Serving, is_for_cache};
-use flights::Flights;
+pub use cache::{RELAY_CACHE_MIN_BYTES, RelayCache};
+use cached_download::{CachedDownload, is_cacheable};
+use pending_fetches::PendingFetches;
 
-/// Connections that nobody has used for so long are closed when another is made.
-const IDLE: Duration = Duration::from_secs(60);
-/// Connections to other servers, at most.
-const LANES: usize = 4096;
+/// Idle time after which a connection is closed when another is made.
+const CONNECTION_IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+/// Largest number of connections to other servers.
+const MAX_CONNECTIONS: usize = 4096;
 
-/// Connections to other servers.
+/// The connections of a relay to other servers, and its cache.
 #[derive(Debug)]
 pub(crate) struct Relay {
-    authority: Option<PathBuf>,
-    lanes: Mutex<HashMap<String, Lane>>,
+    ca_certificates: Option<PathBuf>,
+    connections: Mutex<HashMap<String, UpstreamConnection>>,
     cache: Option<Arc<RelayCache>>,
-    flights: Arc<Flights>,
+    pending_fetches: Arc<PendingFetches>,
 }
 
-/// A connection on which the requests of one connection of a caller go on.
-struct Lane {
+/// A connection that forwards the requests of one connection of a client.
+struct UpstreamConnection {
     client: Client,
-    used: Instant,
+    last_used: Instant,
 }
 
-impl std::fmt::Debug for Lane {
+impl std::fmt::Debug for UpstreamConnection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Lane").field("used", &self.used).finish_non_exhaustive()
+        f.debug_struct("UpstreamConnection").field("last_used", &self.last_used).finish_non_exhaustive()
     }
 }
 
-/// What went wrong on the other half, as the caller is told it.
-fn on_other_half(error: FlightError, server: &str) -> TransferError {
-    let said =
+/// Converts an upstream error for the client.
+fn upstream_error(error: FlightError, server: &str) -> TransferError {
+    let status_error =
         |status| TransferError::Flight(FlightError::Status { peer: server.to_owned(), status: Box::new(status) });
     match &error {
         FlightError::Status { status, .. } if status.code() == Code::Unauthenticated => {
-            let message = format!("{server}: {GRANT_ENDED}: {}", status.message());
-            said(ErrorReason::GrantRejected.status(Code::FailedPrecondition, message))
+            let message = format!("{server}: {UNKNOWN_TOKEN_MESSAGE}: {}", status.message());
+            status_error(ErrorReason::GrantRejected.status(Code::FailedPrecondition, message))
         }
         FlightError::Status { .. } => error.into(),
-        // Bits that flipped there are no reason to give up here.
-        error if is_passing(error) => said(Status::unavailable(godwit_model::with_causes(error))),
+        // Flipped bits on that connection do not fail the call here.
+        error if is_transient(error) => status_error(Status::unavailable(godwit_model::message_with_causes(error))),
         _ => error.into(),
     }
 }
 
-/// A server by its address.
-fn server_of(address: &str) -> Result<Remote, TransferError> {
-    match Place::parse(address)? {
-        Place::There(remote) if !remote.pool => Ok(remote),
-        _ => Err(TransferError::refused(format!("{address} is no server"))),
+/// Parses the URI of a server.
+fn parse_server(address: &str) -> Result<RemoteLocation, TransferError> {
+    match Location::parse(address)? {
+        Location::Remote(remote) if !remote.is_pool => Ok(remote),
+        _ => Err(TransferError::rejected(format!("{address} is no server"))),
     }
 }
 
 impl Relay {
-    /// One that trusts servers of these authorities, PEM; those of the system's list where none are named.
-    pub(crate) fn new(authority: Option<PathBuf>, cache: Option<Arc<RelayCache>>) -> Self {
-        Self { authority, lanes: Mutex::default(), cache, flights: Arc::default() }
+    /// Returns a relay that trusts these certificate authorities, PEM; `None` for the system's list.
+    pub(crate) fn new(ca_certificates: Option<PathBuf>, cache: Option<Arc<RelayCache>>) -> Self {
+        Self { ca_certificates, connections: Mutex::default(), cache, pending_fetches: Arc::default() }
     }
 
-    fn lanes(&self) -> std::sync::MutexGuard<'_, HashMap<String, Lane>> {
-        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_connections(&self) -> std::sync::MutexGuard<'_, HashMap<String, UpstreamConnection>> {
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends on what another server sends, or what is kept of that.
+    /// Forwards the blocks of another server, or those of the cache.
     ///
     /// # Errors
-    /// Where the other server is not there, or refuses.
-    pub(crate) async fn send(&self, caller: &Caller, request: RelayRequest) -> Result<Download, TransferError> {
-        tune::steer(caller.wire(), request.read.manner);
-        let remote = server_of(&request.from)?;
-        let server = remote.server();
-        let lane = [caller.name(), &server, &request.token, &request.lane].join("\n");
-        let client = self.lane(&lane, &remote, &request.token).await?;
+    /// [`TransferError::Flight`] if the other server is unreachable or rejects the request.
+    pub(crate) async fn relay_download(
+        &self,
+        principal: &Principal,
+        request: RelayRequest,
+    ) -> Result<Download, TransferError> {
+        tcp_tuning::apply_send_options(principal.socket_handle(), request.read_request.send_options);
+        let remote = parse_server(&request.server)?;
+        let server = remote.server_uri();
+        let lane = [principal.name(), &server, &request.token, &request.connection_name].join("\n");
+        let client = self.upstream_connection(&lane, &remote, &request.token).await?;
         let started = match &self.cache {
-            Some(cache) if is_for_cache(&request.read) => {
-                let kept = (cache.clone(), self.flights.clone());
-                Serving::begin(kept, (client, &server), request.read).await
+            Some(cache) if is_cacheable(&request.read_request) => {
+                let kept = (cache.clone(), self.pending_fetches.clone());
+                CachedDownload::start(kept, (client, &server), request.read_request).await
             }
-            _ => passed_on(client, server.clone(), &request).await,
+            _ => forward_download(client, server.clone(), &request).await,
         };
         started.map_err(|error| match error {
             TransferError::Flight(error) => {
                 if !matches!(error, FlightError::Status { .. }) {
-                    self.lanes().remove(&lane);
+                    self.lock_connections().remove(&lane);
                 }
-                on_other_half(error, &server)
+                upstream_error(error, &server)
             }
             error => error,
         })
     }
 
-    /// Has another server take what a caller sends; what it answers goes back.
+    /// Forwards the upload of a client to another server, and its responses to the client.
     ///
     /// # Errors
-    /// Where the other server is not there.
-    pub(crate) async fn take(
+    /// [`TransferError::Flight`] if the other server is unreachable.
+    pub(crate) async fn relay_upload(
         &self,
-        caller: &Caller,
+        principal: &Principal,
         command: RelayWriteCommand,
-        first: Option<Chunk>,
+        first: Option<FlightStreamChunk>,
         upload: Upload,
-    ) -> Result<Answers, TransferError> {
-        let remote = server_of(&command.to)?;
-        let server = remote.server();
-        let lane = [caller.name(), &server, &command.token, &command.lane].join("\n");
-        let connected = self.lane(&lane, &remote, &command.token).await;
+    ) -> Result<PutResultStream, TransferError> {
+        let remote = parse_server(&command.server)?;
+        let server = remote.server_uri();
+        let lane = [principal.name(), &server, &command.token, &command.connection_name].join("\n");
+        let connected = self.upstream_connection(&lane, &remote, &command.token).await;
         let client = connected.map_err(|error| match error {
-            TransferError::Flight(error) => on_other_half(error, &server),
+            TransferError::Flight(error) => upstream_error(error, &server),
             error => error,
         })?;
-        tune::steer(client.wire(), command.manner);
-        let described = FlightDescriptor::new_cmd(marked(WRITE, &command.write)?);
-        let (sender, answers) = client.upload(&described, &SCHEMA)?;
-        let forwarding = Task::spawn(forward(sender, first, upload));
-        Ok(Box::pin(answered(answers, server, forwarding)))
+        tcp_tuning::apply_send_options(client.socket_handle(), command.send_options);
+        let described = FlightDescriptor::new_cmd(encode_message(WRITE_COMMAND, &command.write_command)?);
+        let (sender, answers) = client.upload(&described, &BLOCK_SCHEMA)?;
+        let forwarding = AbortOnDropTask::spawn(forward_upload(sender, first, upload));
+        Ok(Box::pin(forward_responses(answers, server, forwarding)))
     }
 
-    /// The connection of that name, which may have to be made.
-    async fn lane(&self, name: &str, remote: &Remote, token: &str) -> Result<Client, TransferError> {
-        if let Some(lane) = self.lanes().get_mut(name).filter(|lane| lane.client.is_open()) {
-            lane.used = Instant::now();
+    /// Returns the connection of that name; opens it if necessary.
+    async fn upstream_connection(
+        &self,
+        name: &str,
+        remote: &RemoteLocation,
+        token: &str,
+    ) -> Result<Client, TransferError> {
+        if let Some(lane) = self.lock_connections().get_mut(name).filter(|lane| lane.client.is_open()) {
+            lane.last_used = Instant::now();
             return Ok(lane.client.clone());
         }
-        let credentials =
-            Credentials { token: Token::new(token), authority: self.authority.clone(), ..Credentials::default() };
-        let client = client(remote, &credentials.access(remote)?).await?;
-        let mut lanes = self.lanes();
-        lanes.retain(|_, lane| lane.used.elapsed() < IDLE && lane.client.is_open());
-        if lanes.len() >= LANES {
-            return Err(TransferError::Elsewhere { problem: "this server sends on to too many at a time".to_owned() });
+        let credentials = Credentials {
+            token: Token::new(token),
+            ca_certificates: self.ca_certificates.clone(),
+            ..Credentials::default()
+        };
+        let client = connect_with_full_window(remote, &credentials.server_access(remote)?).await?;
+        let mut lanes = self.lock_connections();
+        lanes.retain(|_, lane| lane.last_used.elapsed() < CONNECTION_IDLE_TIMEOUT && lane.client.is_open());
+        if lanes.len() >= MAX_CONNECTIONS {
+            return Err(TransferError::RemoteFailure {
+                problem: "this server sends on to too many at a time".to_owned(),
+            });
         }
-        lanes.insert(name.to_owned(), Lane { client: client.clone(), used: Instant::now() });
+        lanes.insert(name.to_owned(), UpstreamConnection { client: client.clone(), last_used: Instant::now() });
         Ok(client)
     }
 }
 
-/// What another server sends, as it is.
-async fn passed_on(client: Client, server: String, request: &RelayRequest) -> Result<Download, TransferError> {
-    let batches = client.download(marked(READ, &request.read)?).await?;
+/// Forwards the batches of another server unchanged.
+async fn forward_download(client: Client, server: String, request: &RelayRequest) -> Result<Download, TransferError> {
+    let batches = client.download(encode_message(READ_TICKET, &request.read_request)?).await?;
     let forwarded = stream::try_unfold((batches, server), |(mut batches, server)| async move {
-        let next = batches.next().await.map_err(|error| Status::from(on_other_half(error, &server)))?;
+        let next = batches.next().await.map_err(|error| Status::from(upstream_error(error, &server)))?;
         Ok(next.map(|item| (item, (batches, server))))
     });
-    Ok(Download { schema: schema(), batches: Box::pin(forwarded) })
+    Ok(Download { schema: block_schema(), batches: Box::pin(forwarded) })
 }
 
-/// Sends on the batches of an upload, each when there is room for it.
-async fn forward(mut sender: Sender, first: Option<Chunk>, mut upload: Upload) {
-    // The other server answers nothing before it has heard something; why it wants no more is in its answers.
-    if sender.say(&[]).await.is_err() {
+/// Forwards the batches of an upload as the upstream connection accepts them.
+async fn forward_upload(mut sender: BatchSender, first: Option<FlightStreamChunk>, mut upload: Upload) {
+    // The other server does not respond before it has received something; its responses state why it stops.
+    if sender.send_metadata(&[]).await.is_err() {
         return;
     }
     let mut next = first;
@@ -188,25 +202,25 @@ async fn forward(mut sender: Sender, first: Option<Chunk>, mut upload: Upload) {
             None => match upload.next().await {
                 Ok(Some(chunk)) => chunk,
                 Ok(None) => break,
-                // Who sends it is gone: nobody waits for answers.
+                // The client has disconnected: nothing waits for responses.
                 Err(_) => return,
             },
         };
         let Some(batch) = chunk.batch else { continue };
-        if batch.schema().fields() != SCHEMA.fields() || sender.send(&batch, &[]).await.is_err() {
+        if batch.schema().fields() != BLOCK_SCHEMA.fields() || sender.send(&batch, &[]).await.is_err() {
             return;
         }
     }
     let _ = sender.finish().await;
 }
 
-/// Answers of the other server, as they come. What is kept until then is kept.
-fn answered(
+/// Returns the responses of the other server as they arrive. `kept` is dropped at their end.
+fn forward_responses(
     answers: impl Future<Output = Result<Answered, FlightError>> + Send + 'static,
     server: String,
-    kept: Task<()>,
+    kept: AbortOnDropTask<()>,
 ) -> impl Stream<Item = Result<bytes::Bytes, Status>> + Send {
-    let failed = |error, server: &str| Status::from(on_other_half(error, server));
+    let failed = |error, server: &str| Status::from(upstream_error(error, server));
     let opened = async move {
         let answers = answers.await.map_err(|error| failed(error, &server))?;
         Ok::<_, Status>(stream::try_unfold((answers, server, kept), move |(mut answers, server, kept)| async move {
@@ -223,7 +237,7 @@ mod tests {
 
     fn passed_on(status: Status) -> Status {
         let error = FlightError::Status { peer: "behind".to_owned(), status: Box::new(status) };
-        on_other_half(error, "grpc://behind").into()
+        upstream_error(error, "grpc://behind").into()
     }
 
     #[test]

@@ -1,46 +1,46 @@
-//! Options of TCP sockets that neither tokio nor socket2 has.
+//! Options of TCP sockets that neither tokio nor socket2 provides.
 
 use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 
 use socket2::SockRef;
 
-/// What the kernel knows of a connection, of `struct tcp_info` (linux/tcp.h, 5.15).
+/// Statistics of a connection from `struct tcp_info` (linux/tcp.h, 5.15).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpInfo {
     /// Smoothed round-trip time, microseconds.
     pub rtt_us: u32,
-    /// How far round trips are from that, on average, microseconds.
+    /// Mean deviation of the round-trip time, microseconds.
     pub rtt_deviation_us: u32,
-    /// The least that was seen in a while, microseconds; 0 where nothing was.
+    /// Recent minimum of the round-trip time, microseconds; 0 if there is none.
     pub min_rtt_us: u32,
-    /// Segments that were sent again.
+    /// Number of retransmitted segments.
     pub retransmits: u32,
-    /// Segments under way, at most.
-    pub window_segments: u32,
-    /// Bytes of a segment.
-    pub segment_bytes: u32,
-    /// Bytes that the other end has.
+    /// Congestion window, segments.
+    pub congestion_window_segments: u32,
+    /// Size of a segment, bytes.
+    pub max_segment_bytes: u32,
+    /// Bytes that the other end has acknowledged.
     pub acknowledged_bytes: u64,
-    /// Bytes that came from it.
+    /// Bytes received.
     pub received_bytes: u64,
-    /// Bytes a second that arrived lately.
+    /// Recent delivery rate, bytes per second.
     pub delivery_bytes_per_s: u64,
 }
 
-/// The congestion control that really runs.
+/// Returns the congestion control that is in use.
 ///
 /// # Errors
-/// Where the socket is none of TCP.
+/// [`io::Error`] if the socket is not a TCP socket.
 pub fn congestion_control(socket: BorrowedFd<'_>) -> io::Result<String> {
     let name = SockRef::from(&socket).tcp_congestion()?;
     Ok(String::from_utf8_lossy(name.split(|byte| *byte == 0).next().unwrap_or_default()).into_owned())
 }
 
-/// Limits the rate that the kernel sends with; `u64::MAX` for none. Without root.
+/// Limits the send rate of the kernel; `u64::MAX` for no limit. Does not require root.
 ///
 /// # Errors
-/// Where the kernel does not pace.
+/// [`io::Error`] if the kernel does not support pacing.
 pub fn set_pacing_rate(socket: BorrowedFd<'_>, bytes_per_s: u64) -> io::Result<()> {
     let value = bytes_per_s.to_ne_bytes();
     // SAFETY: the descriptor is open as long as it is borrowed; address and length are those of `value`, which is only read.
@@ -56,12 +56,12 @@ pub fn set_pacing_rate(socket: BorrowedFd<'_>, bytes_per_s: u64) -> io::Result<(
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// What the kernel knows of a connection.
+/// Returns the kernel's statistics of a connection.
 ///
 /// # Errors
-/// Where the socket is none of TCP.
+/// [`io::Error`] if the socket is not a TCP socket.
 pub fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<TcpInfo> {
-    // An older kernel fills less: zeros stand for what it does not know.
+    // An older kernel fills less: unknown values are zero.
     let mut bytes = [0_u8; 232];
     let mut length = bytes.len() as libc::socklen_t;
     // SAFETY: the descriptor is open as long as it is borrowed; the kernel writes at most `length` bytes, which `bytes` has.
@@ -80,10 +80,10 @@ pub fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<TcpInfo> {
     let four = |at: usize| bytes[at..].first_chunk().map_or(0, |chunk| u32::from_ne_bytes(*chunk));
     let eight = |at: usize| bytes[at..].first_chunk().map_or(0, |chunk| u64::from_ne_bytes(*chunk));
     Ok(TcpInfo {
-        segment_bytes: four(16),
+        max_segment_bytes: four(16),
         rtt_us: four(68),
         rtt_deviation_us: four(72),
-        window_segments: four(80),
+        congestion_window_segments: four(80),
         retransmits: four(100),
         acknowledged_bytes: eight(120),
         received_bytes: eight(128),
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_connection_tells_what_went_over_it() {
+    fn tcp_info_reports_what_a_connection_carried() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut receiver, _) = listener.accept().unwrap();
@@ -113,7 +113,7 @@ mod tests {
         receiver.write_all(b"!").unwrap();
         sender.read_exact(&mut heard[..1]).unwrap();
         let info = tcp_info(sender.as_fd()).unwrap();
-        assert!(info.acknowledged_bytes >= 100_000 && info.rtt_us > 0 && info.segment_bytes > 500, "{info:?}");
+        assert!(info.acknowledged_bytes >= 100_000 && info.rtt_us > 0 && info.max_segment_bytes > 500, "{info:?}");
         let runs = congestion_control(sender.as_fd()).unwrap();
         SockRef::from(&sender).set_tcp_congestion(b"reno").unwrap();
         assert_eq!(info.received_bytes, 1);

@@ -3,34 +3,35 @@
 mod access;
 mod align;
 mod bench;
+mod bench_flight;
 mod bench_path;
 mod bench_query;
+mod bench_shuffle;
 mod call;
 mod calling;
+mod cluster;
+mod cohort_plan;
 mod compare;
 mod copy;
 mod decode_cram;
 mod encryption;
 mod filter;
-mod flight;
 mod marking;
-mod nodes;
 mod pack;
-mod plan;
+mod policy_audit;
 #[cfg(feature = "sql")]
 mod query;
 mod recalibrate;
-mod rules;
 mod run;
 #[cfg(feature = "sql")]
 mod score;
 mod search;
 mod serve;
-mod shuffle;
 #[cfg(feature = "sql")]
 mod sql_worker;
-mod values;
-mod variants;
+mod value_parsers;
+mod variant_columns;
+mod verb_groups;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -40,73 +41,79 @@ use clap::{ArgGroup, Args, CommandFactory, FromArgMatches, Parser, Subcommand, V
 use godwit_engines::aligner::AlignerChoice;
 use godwit_pipeline::Format;
 
-use crate::config::{Config, THIS_RUN, is_configurable};
+use crate::config::{Config, THIS_RUN_HEADING, is_configurable};
 use crate::failure::Failure;
 pub use marking::MarkingArgs;
-pub use values::parse_rate;
-use values::{parse_aligner, parse_milliseconds, parse_size};
+pub use value_parsers::parse_rate;
+use value_parsers::{parse_aligner, parse_milliseconds, parse_size};
 
 pub use access::AccessArgs;
 pub use align::{AlignArgs, TrimmerName};
 pub use bench::{BenchVerb, TableFormat};
+pub use bench_flight::{BenchFlightArgs, BenchMethod, BenchShape, BenchSocket};
 pub use bench_path::{BenchPathArgs, PathEmulatorArgs};
 pub use bench_query::BenchQueryArgs;
+pub use bench_shuffle::BenchShuffleArgs;
 pub use call::CallArgs;
 pub use calling::CallingArgs;
+pub use cluster::{ClusterArgs, LauncherName, WorkerArgs};
+pub use cohort_plan::{BalancePolicy, PlanArgs};
 pub use compare::CompareArgs;
 pub use copy::{CompressionName, CopyArgs};
 pub use decode_cram::DecodeCramArgs;
 pub use encryption::{KeyArgs, RecipientArgs};
 pub use filter::{FilterArgs, ResourceArgs};
-pub use flight::{BenchFlightArgs, BenchMethod, BenchShape, BenchSocket};
-pub use nodes::{NodeArgs, Place, PlaceArgs};
 pub use pack::{
     CollectionAddArgs, CollectionExtractArgs, CollectionRegionArgs, CollectionVerb, MutateArgs, PackArgs, UnpackArgs,
 };
-pub use plan::{BalancePolicy, PlanArgs};
+pub use policy_audit::{AuditVerb, AuditVerifyArgs, PolicyTestArgs, PolicyVerb};
 #[cfg(feature = "sql")]
 pub use query::QueryArgs;
 pub use recalibrate::RecalibrateArgs;
-pub use rules::{AuditVerb, AuditVerifyArgs, PolicyTestArgs, PolicyVerb};
 pub use run::RunArgs;
 #[cfg(feature = "sql")]
 pub use score::ScoreArgs;
 pub use search::{SearchArgs, SearchEngine, SearchWorkerArgs};
-pub use serve::{KeysAt, ServeArgs, TokenArgs};
-pub use shuffle::BenchShuffleArgs;
+pub use serve::{KeySource, ServeArgs, TokenArgs};
 #[cfg(feature = "sql")]
 pub use sql_worker::SqlWorkerArgs;
-pub use variants::VariantsArgs;
+pub use variant_columns::VariantsArgs;
 
-/// From sequencer to answer: align, sort and mark reads with the results of bwa, samtools and Picard.
+/// From sequencer to results: align, sort and mark reads with the results of bwa, samtools and Picard.
 #[derive(Parser)]
-#[command(name = "godwit", version, propagate_version = true, subcommand_required = true)]
+#[command(
+    name = "godwit",
+    version,
+    propagate_version = true,
+    subcommand_required = true,
+    help_template = verb_groups::help_template()
+)]
 pub struct Cli {
     #[command(subcommand)]
     pub verb: Verb,
-    /// Read this configuration file in place of the user's and the project's
-    #[arg(long, global = true, value_name = "FILE", help_heading = THIS_RUN, conflicts_with = "no_config")]
+    /// Read this configuration file instead of those of the user and the project
+    #[arg(long, global = true, value_name = "FILE", help_heading = THIS_RUN_HEADING, conflicts_with = "no_config")]
     pub config: Option<PathBuf>,
     /// Read no configuration file
-    #[arg(long, global = true, help_heading = THIS_RUN)]
+    #[arg(long, global = true, help_heading = THIS_RUN_HEADING)]
     pub no_config: bool,
 }
 
-/// Why there is nothing to run.
-pub enum Stop {
-    /// What clap found wrong, or a request for help.
+/// An error before a verb can run.
+pub enum StartupError {
+    /// An error or a request for help from clap.
     CommandLine(clap::Error),
-    /// A configuration that cannot be used.
+    /// An invalid configuration.
     Config(Failure),
 }
 
-impl From<clap::Error> for Stop {
+impl From<clap::Error> for StartupError {
     fn from(error: clap::Error) -> Self {
         Self::CommandLine(error)
     }
 }
 
-impl From<Failure> for Stop {
+impl From<Failure> for StartupError {
     fn from(failure: Failure) -> Self {
         Self::Config(failure)
     }
@@ -116,13 +123,13 @@ impl Cli {
     /// Parses the arguments of the process on top of configuration files and the environment.
     ///
     /// # Errors
-    /// [`Stop`].
-    pub fn from_environment() -> Result<Self, Stop> {
-        // What is required may stand in a file; which files count stands on the command line. Help and what is wrong
-        // whatever the files say come from the true definition.
+    /// [`StartupError::CommandLine`] for invalid arguments or help, [`StartupError::Config`] for an invalid configuration.
+    pub fn from_environment() -> Result<Self, StartupError> {
+        // Required options may be in a file, and the command line decides which files are read. Help, and errors that do
+        // not depend on files, use the strict definition.
         let relaxed = Self::command().mut_subcommands(|verb| verb.mut_args(|arg| arg.required(false)));
         let matches = relaxed.clone().try_get_matches().or_else(|error| match error.kind() {
-            // What an option requires may stand in a file too.
+            // An option that another one requires may be in a file too.
             ErrorKind::MissingRequiredArgument => relaxed.ignore_errors(true).try_get_matches(),
             _ => Self::command().try_get_matches(),
         })?;
@@ -130,8 +137,11 @@ impl Cli {
         let (matches, configured) = if is_configurable(&Self::command(), verb) {
             let given = verb_matches.get_one::<PathBuf>("config").map(PathBuf::as_path);
             let config = Config::load(&Self::command(), given, verb_matches.get_flag("no_config"))?;
-            let configured = config.words(&Self::command(), verb, verb_matches)?;
-            (Self::command().try_get_matches_from(with_words(std::env::args_os().collect(), &configured))?, configured)
+            let configured = config.arguments(&Self::command(), verb, verb_matches)?;
+            (
+                Self::command().try_get_matches_from(with_arguments(std::env::args_os().collect(), &configured))?,
+                configured,
+            )
         } else {
             (Self::command().try_get_matches()?, Vec::new())
         };
@@ -141,13 +151,13 @@ impl Cli {
             args.lanes = lanes.map(|files| files.cloned().collect()).collect();
         }
         if let Some(common) = cli.common_mut() {
-            common.configured = configured.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+            common.configured_flags = configured.iter().map(|word| word.to_string_lossy().into_owned()).collect();
         }
         Ok(cli)
     }
 
-    /// The common options of the verb, where it has them.
-    pub fn common(&self) -> Option<&Common> {
+    /// Returns the common options of the verb, if it has them.
+    pub fn common(&self) -> Option<&CommonArgs> {
         match &self.verb {
             Verb::Index(args) => Some(&args.common),
             Verb::Align(args) => Some(&args.common),
@@ -173,15 +183,15 @@ impl Cli {
         }
     }
 
-    /// Whether stderr is for programs: events as JSON lines.
-    pub fn tells_events(&self) -> bool {
+    /// Reports whether stderr holds events as JSON lines.
+    pub fn emits_events(&self) -> bool {
         match &self.verb {
-            Verb::Bench(verb) => verb.tells_events(),
+            Verb::Bench(verb) => verb.emits_events(),
             _ => self.common().is_some_and(|common| common.json),
         }
     }
 
-    fn common_mut(&mut self) -> Option<&mut Common> {
+    fn common_mut(&mut self) -> Option<&mut CommonArgs> {
         match &mut self.verb {
             Verb::Index(args) => Some(&mut args.common),
             Verb::Align(args) => Some(&mut args.common),
@@ -208,8 +218,8 @@ impl Cli {
     }
 }
 
-/// A command line and more options: after those that are there, before what `--` says are none.
-pub(crate) fn with_words(mut line: Vec<OsString>, words: &[OsString]) -> Vec<OsString> {
+/// Inserts options into a command line: after its own, before a `--`.
+pub(crate) fn with_arguments(mut line: Vec<OsString>, words: &[OsString]) -> Vec<OsString> {
     let end = line.iter().position(|word| word == "--").unwrap_or(line.len());
     line.splice(end..end, words.iter().cloned());
     line
@@ -217,7 +227,7 @@ pub(crate) fn with_words(mut line: Vec<OsString>, words: &[OsString]) -> Vec<OsS
 
 #[derive(Subcommand)]
 pub enum Verb {
-    /// Make what the aligner needs beside a reference
+    /// Build the index files of the aligner for a reference
     #[command(after_help = "Example:\n  godwit index ref.fa")]
     Index(IndexArgs),
     /// FASTQ to sorted, duplicate-marked BAM, CRAM, Parquet or Arrow
@@ -225,21 +235,21 @@ pub enum Verb {
         after_help = "Example:\n  godwit align --reference ref.fa --reads s_R1.fq.gz s_R2.fq.gz --sample S --out out"
     )]
     Align(Box<AlignArgs>),
-    /// Sort and mark duplicates in reads aligned elsewhere
+    /// Sort and mark duplicates in aligned reads of any origin
     #[command(after_help = "Example:\n  godwit markdup aligned.sam --out marked.bam")]
     Markdup(MarkdupArgs),
     /// Many samples from FASTQ to variants
     #[command(after_help = "Example:\n  godwit run --reference ref.fa --samples sheet.csv --out out")]
     Run(Box<RunArgs>),
-    /// Call variants by region, with the records of one run over everything
+    /// Call variants by region, with the records of a single run of the caller
     #[command(after_help = "Example:\n  godwit call --reference ref.fa --reads out --out S.vcf.gz")]
     Call(Box<CallArgs>),
-    /// Recalibrate base qualities by GATK, with the table and the qualities of one run over everything
+    /// Recalibrate base qualities with GATK, with the table and qualities of a single run of GATK
     #[command(
         after_help = "Example:\n  godwit recalibrate --reference ref.fa --reads out --known-sites known.vcf.gz --out S.bam"
     )]
     Recalibrate(RecalibrateArgs),
-    /// Judge variants by GATK: recalibration (VQSR), or hard filters where there are too few to learn from
+    /// Filter variants with GATK: recalibration (VQSR), or hard filters if there are too few training variants
     #[command(
         after_help = "Example:\n  godwit filter --reference ref.fa --variants joint.vcf.gz --out joint.filtered.vcf.gz"
     )]
@@ -247,7 +257,7 @@ pub enum Verb {
     /// Check files against their manifest: sizes, checksums, record counts
     #[command(after_help = "Example:\n  godwit verify out/S.bam")]
     Verify(VerifyArgs),
-    /// Judge called variants by a truth set: recall, precision and F1 of SNPs and indels
+    /// Compare called variants with a truth set: recall, precision and F1 of SNPs and indels
     #[command(
         after_help = "Example:\n  godwit compare calls.vcf.gz truth.vcf.gz --confident truth.bed --reference ref.fa"
     )]
@@ -255,19 +265,19 @@ pub enum Verb {
     /// VCF to Parquet or Arrow
     #[command(after_help = "Example:\n  godwit variants calls.vcf.gz --out calls.parquet")]
     Variants(VariantsArgs),
-    /// Ask reads, variants and tables with SQL
+    /// Query reads, variants and tables with SQL
     #[cfg(feature = "sql")]
     #[command(
         after_help = "Example:\n  godwit query \"SELECT count(*) FROM reads('S.bam') WHERE region('chr20:1-100000')\" --data out"
     )]
     Query(QueryArgs),
-    /// Have a service for scoring score rows of a file, or of a statement
+    /// Score rows of a file or a statement with a scoring service
     #[cfg(feature = "sql")]
     #[command(
         after_help = "Example:\n  godwit score --model filter --at grpc+tcp://127.0.0.1:8816 calls.parquet --out scored.parquet"
     )]
     Score(Box<ScoreArgs>),
-    /// Search sequences with BLAST+, shared among workers: the same bytes as the program alone
+    /// Search sequences with BLAST+ on several workers: the output equals that of the program alone
     #[command(
         after_help = "Example:\n  godwit search --workers 4 -- blastp -db swissprot -query proteins.fa -outfmt 6 -out hits.tsv"
     )]
@@ -275,43 +285,43 @@ pub enum Verb {
     /// Serve reads, variants and tables over Arrow Flight, with SQL
     #[command(after_help = "Example:\n  godwit serve --root out")]
     Serve(Box<ServeArgs>),
-    /// Copy files from or to a server, verified, and resumed where it stopped
+    /// Copy files from or to a server, verified, and resumed after an interruption
     #[command(after_help = "Example:\n  godwit copy grpc+tls://data.example.org/run7/S.bam .")]
     Copy(Box<CopyArgs>),
-    /// Make a token that lets somebody in to a server
+    /// Make a token that authenticates a client to a server
     #[command(after_help = "Example:\n  godwit token alice --tokens tokens.txt")]
     Token(TokenArgs),
-    /// Say what rules let somebody see
+    /// Show what a policy permits a principal to see
     #[command(
         subcommand,
         after_help = "Example:\n  godwit policy test --policy policy.toml --as alice --dataset cohort/S.bam --data out"
     )]
     Policy(PolicyVerb),
-    /// Check the record of who accessed what
+    /// Verify the audit log of data accesses
     #[command(subcommand, after_help = "Example:\n  godwit audit verify audit.jsonl")]
     Audit(AuditVerb),
-    /// A genome as what differs from a reference: kilobytes in place of gigabytes
+    /// Compress a genome against a reference: kilobytes instead of gigabytes
     #[command(after_help = "Example:\n  godwit pack --reference ref.fa sample.fa sample.gwp")]
     Pack(PackArgs),
-    /// Unpack a genome, byte by byte as it was, or a region of it
+    /// Unpack a genome, byte-identical, or a region of it
     #[command(after_help = "Example:\n  godwit unpack --reference ref.fa sample.gwp sample.fa")]
     Unpack(UnpackArgs),
-    /// Many packed genomes of one reference
+    /// Collections of genomes packed against one reference
     #[command(subcommand, after_help = "Example:\n  godwit collection add genomes sample.fa --reference ref.fa")]
     Collection(CollectionVerb),
-    /// Make another individual of a genome, from a seed
+    /// Make a mutated individual of a genome, from a seed
     #[command(hide = true, after_help = "Example:\n  godwit mutate ref.fa other.fa --seed 1")]
     Mutate(MutateArgs),
-    /// Hours and genomes per day of a cohort on a facility, by simulation
+    /// Predict hours and genomes per day of a cohort on a facility, by simulation
     #[command(after_help = "Example:\n  godwit plan --samples 120 --nodes 40 --storage-nodes 3 --balance round-robin")]
     Plan(PlanArgs),
-    /// Make a small genome and reads, run the main job, compare with the truth
+    /// Make a small genome and reads, run the main job, and compare the calls with the truth
     #[command(after_help = "Example:\n  godwit demo --out demo")]
     Demo(DemoArgs),
-    /// What is installed, allowed and possible on this machine, and how to mend what is not
+    /// Check the installation, permissions and limits of this host, with advice on problems
     #[command(after_help = "Example:\n  godwit doctor --reference ref.fa --bandwidth 10G --rtt 40")]
     Doctor(DoctorArgs),
-    /// Show where options come from
+    /// Show the sources of option values
     #[command(after_help = "Example:\n  godwit config show")]
     Config(ConfigArgs),
     /// Make reads from a diploid copy of a reference, with known variants and duplicates
@@ -320,16 +330,16 @@ pub enum Verb {
     /// Measure a network or a server
     #[command(subcommand, after_help = "Example:\n  godwit bench flight --streams 1,2,4")]
     Bench(BenchVerb),
-    /// Work for a run over many nodes; started by verbs with --on, not by people
+    /// Run as a worker of a cluster run; started by verbs with --on, not by users
     #[command(hide = true, after_help = "Example:\n  godwit node --meeting out/.godwit/nodes")]
-    Node(NodeArgs),
-    /// Decode a CRAM file for the process behind stdout; started by other verbs, not by people
+    Node(WorkerArgs),
+    /// Decode a CRAM file to stdout for a parent process; started by other verbs, not by users
     #[command(hide = true, after_help = "Example:\n  godwit decode-cram --input in.cram --threads 2 > messages")]
     DecodeCram(DecodeCramArgs),
-    /// Search pieces of queries; started by `godwit search`, not by people
+    /// Search pieces of queries; started by `godwit search`, not by users
     #[command(hide = true, after_help = "Example:\n  godwit search-worker '{..}' queries.fa")]
     SearchWorker(SearchWorkerArgs),
-    /// Run statements for a server; started by `godwit serve`, not by people
+    /// Run statements for a server; started by `godwit serve`, not by users
     #[cfg(feature = "sql")]
     #[command(
         hide = true,
@@ -344,13 +354,13 @@ pub enum Verb {
     Man(ManArgs),
 }
 
-/// Options of every verb that works for a while.
+/// Options of every verb that runs for a while.
 #[derive(Args, Clone)]
-pub struct Common {
+pub struct CommonArgs {
     /// Threads [default: all cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: Option<u32>,
-    /// Memory of godwit itself, the aligner apart (512M, 8G) [default: 8G or half the machine; align: 512M or what its blocks need]
+    /// Memory of godwit itself, without the aligner (512M, 8G) [default: 8G or half of the host's; align: 512M or what its blocks need]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub memory: Option<u64>,
     /// Directory for scratch files [default: beside the output]
@@ -359,25 +369,25 @@ pub struct Common {
     /// Print events as JSON lines on stderr
     #[arg(long)]
     pub json: bool,
-    /// How to show progress
+    /// Display of progress
     #[arg(long, value_enum, default_value_t = ProgressMode::Auto, value_name = "MODE")]
     pub progress: ProgressMode,
     /// Print nothing but errors
     #[arg(long)]
     pub quiet: bool,
-    /// What to log
+    /// Log level
     #[arg(long, value_enum, default_value_t = LogLevel::Info, value_name = "LEVEL")]
     pub log: LogLevel,
     /// Flags that files and the environment add, filled by [`Cli::from_environment`].
     #[arg(skip)]
-    pub configured: Vec<String>,
+    pub configured_flags: Vec<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ProgressMode {
-    /// A bar on a terminal, else plain
+    /// A progress bar on a terminal, else plain
     Auto,
-    /// A line now and then
+    /// A line from time to time
     Plain,
     /// Nothing
     None,
@@ -387,11 +397,11 @@ pub enum ProgressMode {
 pub enum LogLevel {
     /// Errors only
     Error,
-    /// And warnings
+    /// Errors and warnings
     Warn,
-    /// And the outcome
+    /// Also the outcome
     Info,
-    /// And every stage
+    /// Also every stage
     Debug,
 }
 
@@ -403,14 +413,14 @@ pub struct IndexArgs {
     /// The aligner to index for: bwa, bwa-mem3 or minimap2; "auto" makes the indexes of bwa and bwa-mem3
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = parse_aligner)]
     pub aligner: AlignerChoice,
-    /// Memory that the loaded index of bwa-mem3 may take: it decides how many samples it has [default: one in 8 rows]
+    /// Memory of the loaded bwa-mem3 index: determines its suffix array sampling [default: one in 8 rows]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub index_memory: Option<u64>,
     /// Options of minimap2: the index depends on its preset, as in "-x map-ont"
     #[arg(long, value_name = "ARGS", default_value = "", hide_default_value = true, allow_hyphen_values = true)]
     pub aligner_args: String,
     #[command(flatten)]
-    pub common: Common,
+    pub common: CommonArgs,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -449,20 +459,20 @@ pub struct MarkdupArgs {
     /// SAM, BAM or CRAM, in any order; - is stdin
     #[arg(value_name = "IN")]
     pub input: PathBuf,
-    /// What to write, in the format its ending says: .bam, .cram, .parquet or .arrow
-    #[arg(long, value_name = "OUT.bam", help_heading = THIS_RUN)]
+    /// Output file; its extension selects the format: .bam, .cram, .parquet or .arrow
+    #[arg(long, value_name = "OUT.bam", help_heading = THIS_RUN_HEADING)]
     pub out: PathBuf,
-    /// Formats to write beside that one, in the same pass
+    /// Further output formats, written in the same pass
     #[arg(long, value_enum, value_delimiter = ',', value_name = "FORMATS")]
     pub format: Vec<FormatName>,
-    /// Take metrics of what is written and make OUT.report.html
+    /// Compute metrics of the output and write OUT.report.html
     #[arg(long)]
     pub metrics: bool,
     /// The reference, FASTA: CRAM needs it, in or out, and with it metrics count mismatches
     #[arg(long, value_name = "REF.fa")]
     pub reference: Option<PathBuf>,
-    /// Check what can be checked, print what a run would need, and write nothing
-    #[arg(long, help_heading = THIS_RUN)]
+    /// Check the inputs, print the resources that a run would need, and write nothing
+    #[arg(long, help_heading = THIS_RUN_HEADING)]
     pub dry_run: bool,
     #[command(flatten)]
     pub marking: MarkingArgs,
@@ -471,7 +481,7 @@ pub struct MarkdupArgs {
     #[command(flatten)]
     pub recipients: RecipientArgs,
     #[command(flatten)]
-    pub common: Common,
+    pub common: CommonArgs,
 }
 
 #[derive(Args)]
@@ -480,39 +490,39 @@ pub struct VerifyArgs {
     #[arg(value_name = "FILE|DIR")]
     pub path: PathBuf,
     #[command(flatten)]
-    pub common: Common,
+    pub common: CommonArgs,
 }
 
 #[derive(Args)]
 pub struct DemoArgs {
-    /// Where to put everything
-    #[arg(long, value_name = "DIR", default_value = "godwit-demo", help_heading = THIS_RUN)]
+    /// Output directory
+    #[arg(long, value_name = "DIR", default_value = "godwit-demo", help_heading = THIS_RUN_HEADING)]
     pub out: PathBuf,
-    /// Read pairs to make; 70,000 cover the genome 30 times
+    /// Read pairs to simulate; 70,000 are 30x coverage of the genome
     #[arg(long, value_name = "N", default_value_t = 70_000, value_parser = clap::value_parser!(u64).range(100..=100_000_000))]
     pub pairs: u64,
-    /// Seed of everything that is drawn
+    /// Seed of the random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     #[command(flatten)]
-    pub common: Common,
+    pub common: CommonArgs,
 }
 
 #[derive(Args)]
 pub struct SimulateArgs {
-    /// Reference to draw from, FASTA
+    /// Reference to simulate reads from, FASTA
     #[arg(long, value_name = "REF.fa")]
     pub reference: PathBuf,
-    /// Read pairs to make
+    /// Read pairs to simulate
     #[arg(long, value_name = "N")]
     pub pairs: u64,
     /// Bases per read
     #[arg(long, value_name = "N", default_value_t = 148)]
     pub read_bases: u32,
-    /// Lanes, each with files of its own
+    /// Lanes, each in separate files
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub lanes: u32,
-    /// Seed of everything that is drawn
+    /// Seed of the random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     /// Write gzip
@@ -540,18 +550,18 @@ pub struct DoctorArgs {
     #[arg(long, value_name = "DIR")]
     pub temp: Option<PathBuf>,
     /// Output directory, to check [default: the working directory]
-    #[arg(long, value_name = "DIR", help_heading = THIS_RUN)]
+    #[arg(long, value_name = "DIR", help_heading = THIS_RUN_HEADING)]
     pub out: Option<PathBuf>,
-    /// Check this server too: that it answers, lets you in, and what it is
-    #[arg(long, value_name = "URL", help_heading = THIS_RUN)]
+    /// Also check this server: whether it responds, accepts the credentials, and its version
+    #[arg(long, value_name = "URL", help_heading = THIS_RUN_HEADING)]
     pub at: Option<String>,
     #[command(flatten)]
     pub access: AccessArgs,
-    /// Bandwidth of a network path in bits a second (10G, 500M), for advice on TCP
-    #[arg(long, visible_alias = "rate", value_name = "RATE", value_parser = parse_rate, requires = "round_trip", help_heading = THIS_RUN)]
+    /// Bandwidth of a network path in bits per second (10G, 500M), for advice on TCP
+    #[arg(long, visible_alias = "rate", value_name = "RATE", value_parser = parse_rate, requires = "round_trip", help_heading = THIS_RUN_HEADING)]
     pub bandwidth: Option<u64>,
-    /// Round-trip time of the path, milliseconds [default: as measured to the server of --at]
-    #[arg(long, value_name = "MS", value_parser = parse_milliseconds, requires = "bandwidth", help_heading = THIS_RUN)]
+    /// Round-trip time of the path, milliseconds [default: measured to the server of --at]
+    #[arg(long, value_name = "MS", value_parser = parse_milliseconds, requires = "bandwidth", help_heading = THIS_RUN_HEADING)]
     pub rtt: Option<f64>,
     /// Print JSON
     #[arg(long)]
@@ -566,7 +576,7 @@ pub struct ConfigArgs {
 
 #[derive(Subcommand)]
 pub enum ConfigAction {
-    /// Print every value that counts and where it is from, as a configuration file
+    /// Print every effective value and its source, as a configuration file
     #[command(after_help = "Example:\n  godwit config show > godwit.toml")]
     Show {
         /// Print JSON
@@ -577,11 +587,11 @@ pub enum ConfigAction {
 
 #[derive(Args)]
 pub struct ManArgs {
-    /// Write a page for each verb into this directory [default: print that of godwit]
-    #[arg(long, value_name = "DIR", help_heading = THIS_RUN)]
+    /// Write a page for each verb into this directory [default: print the page of godwit]
+    #[arg(long, value_name = "DIR", help_heading = THIS_RUN_HEADING)]
     pub out: Option<PathBuf>,
     /// Print the reference as Markdown instead
-    #[arg(long, conflicts_with = "out", help_heading = THIS_RUN)]
+    #[arg(long, conflicts_with = "out", help_heading = THIS_RUN_HEADING)]
     pub markdown: bool,
 }
 

@@ -1,7 +1,8 @@
-//! A page about a run that is under way, for a browser on this machine.
+//! The dashboard of a running workflow: a web page for browsers on this host.
 //!
-//! `/` is the page, `/events` what it shows, as server-sent events (HTML Standard §9.2): the whole state each time it changes. Only this machine
-//! reaches the port, and only under names of this machine: a page of somebody else whose name was made to point here is refused.
+//! `/` is the page, `/events` its data as server-sent events (HTML Standard §9.2): the whole state after each change. The
+//! port is on the loopback interface, and only host names of this host are accepted: a foreign page under a name that
+//! resolves to this host is rejected (DNS rebinding).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -10,62 +11,63 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use godwit_pipeline::{ALL_SAMPLES, Event, Observer, SampleState, StorageNode, WorkflowStep};
+use godwit_pipeline::{ALL_SAMPLES, Event, Observer, SampleState, StoragePoolMember, WorkflowStep};
 use serde::Serialize;
 
 use crate::failure::{Exit, Failure};
 use crate::progress::Progress;
-use crate::verbs::storage_watch::StorageWatch;
+use crate::verbs::storage_pool_monitor::StoragePoolMonitor;
 
-const PAGE: &str = include_str!("dashboard/page.html");
+const PAGE_HTML: &str = include_str!("dashboard/page.html");
 /// Connections at a time; others are closed.
-const MOST_CONNECTIONS: usize = 32;
+const MAX_CONNECTIONS: usize = 32;
 /// Bytes of a request that are read.
-const REQUEST_BYTES: u64 = 8 << 10;
-/// How long a request may take to come, and an answer to be taken.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// How often the state is sent where it does not change: hours go on.
-const INTERVAL: Duration = Duration::from_secs(5);
-/// Where what this process does is done.
-const HERE: &str = "here";
-/// Changes within so long are sent together.
-const TOGETHER: Duration = Duration::from_millis(200);
-/// Notes that are shown; the oldest go first.
-const MOST_NOTES: usize = 100;
+const MAX_REQUEST_BYTES: u64 = 8 << 10;
+/// Longest wait for a request, and for sending a response.
+const IO_TIMEOUT: Duration = Duration::from_secs(10);
+/// Interval of updates without a change: the elapsed time still advances.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(5);
+/// Name shown for work of this process.
+const LOCAL_WORKER_NAME: &str = "here";
+/// Changes within this time are sent together.
+const UPDATE_INTERVAL: Duration = Duration::from_millis(200);
+/// Notes that are shown; the oldest are dropped first.
+const MAX_NOTES: usize = 100;
 
-/// Shows the events of a run to whoever looks, and to its progress.
+/// An observer that shows the events of a run on the dashboard and in its progress.
 pub struct Dashboard<'p> {
     progress: &'p Progress,
-    shared: Arc<Shared>,
+    server: Arc<DashboardServer>,
 }
 
-struct Shared {
-    state: Mutex<State>,
+struct DashboardServer {
+    state: Mutex<JobState>,
     changed: Condvar,
-    started: Instant,
-    connections: AtomicUsize,
-    storage: Option<Arc<StorageWatch>>,
+    start: Instant,
+    connection_count: AtomicUsize,
+    storage: Option<Arc<StoragePoolMonitor>>,
 }
 
 #[derive(Default)]
-struct State {
+struct JobState {
     version: u64,
-    over: bool,
-    samples: Vec<Sample>,
-    /// What all samples go through together.
-    together: Option<Sample>,
-    /// Steps in the order in which they were first finished.
+    is_finished: bool,
+    samples: Vec<SampleProgress>,
+    /// Progress of the joint steps of all samples.
+    cohort: Option<SampleProgress>,
+    /// Steps in the order in which they first finished.
     steps: Vec<WorkflowStep>,
     notes: VecDeque<String>,
-    again: usize,
+    retries: usize,
 }
 
 #[derive(Clone, Serialize)]
-struct Sample {
+struct SampleProgress {
     sample: String,
     state: Activity,
-    node: String,
-    /// Wall time of each step that was finished.
+    #[serde(rename = "node")]
+    worker: String,
+    /// Wall time of each finished step, in seconds.
     seconds: BTreeMap<&'static str, f64>,
 }
 
@@ -77,25 +79,28 @@ enum Activity {
     Step(WorkflowStep),
 }
 
-/// What is sent.
+/// An update that is sent to browsers.
 #[derive(Serialize)]
-struct Shown<'s> {
+struct DashboardUpdate<'s> {
     elapsed_s: f64,
-    over: bool,
+    #[serde(rename = "over")]
+    is_finished: bool,
     done: usize,
     failed: usize,
     working: usize,
-    again: usize,
-    samples: &'s [Sample],
-    together: Option<&'s Sample>,
+    #[serde(rename = "again")]
+    retries: usize,
+    samples: &'s [SampleProgress],
+    #[serde(rename = "together")]
+    cohort: Option<&'s SampleProgress>,
     steps: &'s [WorkflowStep],
     notes: &'s VecDeque<String>,
-    storage: Vec<StorageNode>,
+    storage: Vec<StoragePoolMember>,
 }
 
 impl<'p> Dashboard<'p> {
-    /// Shows a run at a port, any where it is 0, and the storage that it uses.
-    pub fn open(port: u16, progress: &'p Progress, storage: Option<Arc<StorageWatch>>) -> Result<Self, Failure> {
+    /// Starts the dashboard of a run at a port (0: any free one), with the pool members that it stores to.
+    pub fn open(port: u16, progress: &'p Progress, storage: Option<Arc<StoragePoolMonitor>>) -> Result<Self, Failure> {
         let failed = |error| {
             let problem = format!(
                 "cannot listen on port {port} of this machine: {error}; choose another --dashboard PORT, or 0 for any"
@@ -104,37 +109,47 @@ impl<'p> Dashboard<'p> {
         };
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let shared = Arc::new(Shared {
+        let server = Arc::new(DashboardServer {
             state: Mutex::default(),
             changed: Condvar::new(),
-            started: Instant::now(),
-            connections: AtomicUsize::new(0),
+            start: Instant::now(),
+            connection_count: AtomicUsize::new(0),
             storage,
         });
-        let serving = shared.clone();
-        std::thread::spawn(move || serve(&listener, &serving));
-        progress.say(&format!("the run is shown at http://{address}/"));
-        Ok(Self { progress, shared })
+        let serving = server.clone();
+        std::thread::spawn(move || accept_connections(&listener, &serving));
+        progress.report(&format!("the run is shown at http://{address}/"));
+        Ok(Self { progress, server })
     }
 
-    fn change(&self, change: impl FnOnce(&mut State)) {
-        let mut state = self.shared.state();
+    fn update(&self, change: impl FnOnce(&mut JobState)) {
+        let mut state = self.server.lock_state();
         change(&mut state);
         state.version += 1;
         drop(state);
-        self.shared.changed.notify_all();
+        self.server.changed.notify_all();
     }
 }
 
 impl Observer for Dashboard<'_> {
     fn event(&self, event: &Event) {
         match event {
-            Event::Sample { sample, state, node } => {
-                self.change(|shown| shown.set(sample, Activity::State(*state), node.as_deref().unwrap_or(HERE)));
+            Event::Sample { sample, state, host } => {
+                self.update(|shown| {
+                    shown.set_sample_state(
+                        sample,
+                        Activity::State(*state),
+                        host.as_deref().unwrap_or(LOCAL_WORKER_NAME),
+                    )
+                });
             }
-            Event::Step { sample, step } => self.change(|shown| shown.set(sample, Activity::Step(*step), HERE)),
-            Event::StepDone { sample, step, seconds } => self.change(|shown| shown.took(sample, *step, *seconds)),
-            Event::Warning { message } => self.change(|shown| shown.note(message)),
+            Event::Step { sample, step } => {
+                self.update(|shown| shown.set_sample_state(sample, Activity::Step(*step), LOCAL_WORKER_NAME))
+            }
+            Event::StepDone { sample, step, seconds } => {
+                self.update(|shown| shown.record_step(sample, *step, *seconds))
+            }
+            Event::Warning { message } => self.update(|shown| shown.add_note(message)),
             _ => {}
         }
         self.progress.event(event);
@@ -143,41 +158,45 @@ impl Observer for Dashboard<'_> {
 
 impl Drop for Dashboard<'_> {
     fn drop(&mut self) {
-        self.change(|shown| shown.over = true);
-        // Whoever looks is told of the end.
+        self.update(|shown| shown.is_finished = true);
+        // Open connections receive the final state.
         let until = Instant::now() + Duration::from_secs(1);
-        while self.shared.connections.load(Ordering::Relaxed) > 0 && Instant::now() < until {
+        while self.server.connection_count.load(Ordering::Relaxed) > 0 && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
 }
 
-impl State {
-    fn set(&mut self, sample: &str, state: Activity, node: &str) {
-        match self.find(sample) {
+impl JobState {
+    fn set_sample_state(&mut self, sample: &str, state: Activity, node: &str) {
+        match self.find_sample(sample) {
             Some(known) => {
                 let started = Activity::State(SampleState::Started);
                 let again = state == started && known.state == started;
-                (known.state, known.node) = (state, node.to_owned());
-                self.again += usize::from(again);
+                (known.state, known.worker) = (state, node.to_owned());
+                self.retries += usize::from(again);
             }
             None => {
-                let new =
-                    Sample { sample: sample.to_owned(), state, node: node.to_owned(), seconds: BTreeMap::default() };
+                let new = SampleProgress {
+                    sample: sample.to_owned(),
+                    state,
+                    worker: node.to_owned(),
+                    seconds: BTreeMap::default(),
+                };
                 match sample == ALL_SAMPLES {
-                    true => self.together = Some(new),
+                    true => self.cohort = Some(new),
                     false => self.samples.push(new),
                 }
             }
         }
     }
 
-    fn find(&mut self, sample: &str) -> Option<&mut Sample> {
-        self.samples.iter_mut().chain(&mut self.together).find(|known| known.sample == sample)
+    fn find_sample(&mut self, sample: &str) -> Option<&mut SampleProgress> {
+        self.samples.iter_mut().chain(&mut self.cohort).find(|known| known.sample == sample)
     }
 
-    fn took(&mut self, sample: &str, step: WorkflowStep, seconds: f64) {
-        if let Some(known) = self.find(sample) {
+    fn record_step(&mut self, sample: &str, step: WorkflowStep, seconds: f64) {
+        if let Some(known) = self.find_sample(sample) {
             known.seconds.insert(step.name(), seconds);
         }
         if !self.steps.contains(&step) {
@@ -185,85 +204,85 @@ impl State {
         }
     }
 
-    fn note(&mut self, message: &str) {
-        if self.notes.len() >= MOST_NOTES {
+    fn add_note(&mut self, message: &str) {
+        if self.notes.len() >= MAX_NOTES {
             self.notes.pop_front();
         }
         self.notes.push_back(message.to_owned());
     }
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl DashboardServer {
+    fn lock_state(&self) -> MutexGuard<'_, JobState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn shown(&self, state: &State) -> String {
+    fn update_json(&self, state: &JobState) -> String {
         let count =
             |wanted: SampleState| state.samples.iter().filter(|sample| sample.state == Activity::State(wanted)).count();
         let (done, failed) = (count(SampleState::Done), count(SampleState::Failed));
-        let shown = Shown {
-            elapsed_s: self.started.elapsed().as_secs_f64(),
-            over: state.over,
+        let shown = DashboardUpdate {
+            elapsed_s: self.start.elapsed().as_secs_f64(),
+            is_finished: state.is_finished,
             done,
             failed,
-            working: if state.over { 0 } else { state.samples.len() - done - failed },
-            again: state.again,
+            working: if state.is_finished { 0 } else { state.samples.len() - done - failed },
+            retries: state.retries,
             samples: &state.samples,
-            together: state.together.as_ref(),
+            cohort: state.cohort.as_ref(),
             steps: &state.steps,
             notes: &state.notes,
-            storage: self.storage.as_ref().map(|storage| storage.last()).unwrap_or_default(),
+            storage: self.storage.as_ref().map(|storage| storage.latest_nodes()).unwrap_or_default(),
         };
         serde_json::to_string(&shown).unwrap_or_default()
     }
 
-    /// Sends the state each time it changes, until the run or the connection ends.
+    /// Sends the state after each change, until the run or the connection ends.
     fn send_events(&self, out: &mut impl Write) -> std::io::Result<()> {
         let mut sent = None;
         loop {
-            let mut state = self.state();
+            let mut state = self.lock_state();
             if sent == Some(state.version) {
-                state = self.changed.wait_timeout(state, INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
+                state = self.changed.wait_timeout(state, KEEP_ALIVE_INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
             }
             sent = Some(state.version);
-            let (shown, over) = (self.shown(&state), state.over);
+            let (shown, over) = (self.update_json(&state), state.is_finished);
             drop(state);
             write!(out, "data: {shown}\n\n")?;
             out.flush()?;
             if over {
                 return Ok(());
             }
-            std::thread::sleep(TOGETHER);
+            std::thread::sleep(UPDATE_INTERVAL);
         }
     }
 }
 
-fn serve(listener: &TcpListener, shared: &Arc<Shared>) {
+fn accept_connections(listener: &TcpListener, shared: &Arc<DashboardServer>) {
     for connection in listener.incoming().flatten() {
-        if shared.connections.fetch_add(1, Ordering::Relaxed) >= MOST_CONNECTIONS {
-            shared.connections.fetch_sub(1, Ordering::Relaxed);
+        if shared.connection_count.fetch_add(1, Ordering::Relaxed) >= MAX_CONNECTIONS {
+            shared.connection_count.fetch_sub(1, Ordering::Relaxed);
             continue;
         }
         let shared = shared.clone();
         std::thread::spawn(move || {
-            // A browser that went away is no failure.
-            let _ = answer(connection, &shared);
-            shared.connections.fetch_sub(1, Ordering::Relaxed);
+            // A closed browser is not a failure.
+            let _ = handle_connection(connection, &shared);
+            shared.connection_count.fetch_sub(1, Ordering::Relaxed);
         });
     }
 }
 
-fn answer(mut connection: TcpStream, shared: &Shared) -> std::io::Result<()> {
-    connection.set_read_timeout(Some(PATIENCE))?;
-    connection.set_write_timeout(Some(PATIENCE))?;
+fn handle_connection(mut connection: TcpStream, shared: &DashboardServer) -> std::io::Result<()> {
+    connection.set_read_timeout(Some(IO_TIMEOUT))?;
+    connection.set_write_timeout(Some(IO_TIMEOUT))?;
     let own_port = connection.local_addr()?.port();
-    let (path, host) = request(connection.try_clone()?)?;
+    let (path, host) = read_request(connection.try_clone()?)?;
     if !["127.0.0.1", "localhost"].iter().any(|name| host == format!("{name}:{own_port}")) {
-        return respond(&mut connection, "403 Forbidden", "text/plain", "this page is for this machine only\n");
+        return write_response(&mut connection, "403 Forbidden", "text/plain", "this page is for this machine only\n");
     }
     match path.as_str() {
-        "/" => respond(&mut connection, "200 OK", "text/html; charset=utf-8", PAGE),
+        "/" => write_response(&mut connection, "200 OK", "text/html; charset=utf-8", PAGE_HTML),
         "/events" => {
             write!(
                 connection,
@@ -271,13 +290,13 @@ fn answer(mut connection: TcpStream, shared: &Shared) -> std::io::Result<()> {
             )?;
             shared.send_events(&mut connection)
         }
-        _ => respond(&mut connection, "404 Not Found", "text/plain", "there is / and /events\n"),
+        _ => write_response(&mut connection, "404 Not Found", "text/plain", "there is / and /events\n"),
     }
 }
 
-/// Path and host of a request; empty where it is none of GET.
-fn request(connection: TcpStream) -> std::io::Result<(String, String)> {
-    let mut lines = BufReader::new(connection.take(REQUEST_BYTES)).lines();
+/// Reads path and host of a request; both are empty unless it is a GET.
+fn read_request(connection: TcpStream) -> std::io::Result<(String, String)> {
+    let mut lines = BufReader::new(connection.take(MAX_REQUEST_BYTES)).lines();
     let first = lines.next().transpose()?.unwrap_or_default();
     let path = first.strip_prefix("GET ").and_then(|rest| rest.split(' ').next()).unwrap_or_default();
     let mut host = String::new();
@@ -295,7 +314,7 @@ fn request(connection: TcpStream) -> std::io::Result<(String, String)> {
     Ok((path.to_owned(), host))
 }
 
-fn respond(out: &mut impl Write, status: &str, kind: &str, body: &str) -> std::io::Result<()> {
+fn write_response(out: &mut impl Write, status: &str, kind: &str, body: &str) -> std::io::Result<()> {
     write!(
         out,
         "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nContent-Security-Policy: default-src 'self' 'unsafe-inline'\r\nConnection: close\r\n\r\n{body}",
@@ -310,26 +329,26 @@ mod tests {
 
     #[test]
     fn a_sample_failed_by_its_state_whatever_the_warnings_are() {
-        let mut shown = State::default();
+        let mut shown = JobState::default();
         for sample in ["a", "b"] {
-            shown.set(sample, Activity::State(SampleState::Started), "n1");
+            shown.set_sample_state(sample, Activity::State(SampleState::Started), "n1");
         }
-        shown.set("a", Activity::Step(WorkflowStep::Align), HERE);
-        shown.note("b failed: a warning that is none of a failure");
+        shown.set_sample_state("a", Activity::Step(WorkflowStep::Align), LOCAL_WORKER_NAME);
+        shown.add_note("b failed: a warning that is none of a failure");
         assert!(shown.samples.iter().all(|sample| sample.state != Activity::State(SampleState::Failed)));
-        shown.set("a", Activity::State(SampleState::Failed), "n1");
-        shown.note("reworded");
+        shown.set_sample_state("a", Activity::State(SampleState::Failed), "n1");
+        shown.add_note("reworded");
         let text = serde_json::to_value(&shown.samples).unwrap();
         assert_eq!((&text[0]["state"], &text[1]["state"]), (&"failed".into(), &"started".into()));
     }
 
     #[test]
     fn a_second_start_counts_as_one_that_is_tried_again() {
-        let mut shown = State::default();
-        shown.set("a", Activity::State(SampleState::Started), "n1");
-        shown.set("a", Activity::State(SampleState::Started), "n2");
-        shown.took("a", WorkflowStep::Call, 1.5);
-        assert_eq!((shown.again, shown.steps.as_slice()), (1, &[WorkflowStep::Call][..]));
+        let mut shown = JobState::default();
+        shown.set_sample_state("a", Activity::State(SampleState::Started), "n1");
+        shown.set_sample_state("a", Activity::State(SampleState::Started), "n2");
+        shown.record_step("a", WorkflowStep::Call, 1.5);
+        assert_eq!((shown.retries, shown.steps.as_slice()), (1, &[WorkflowStep::Call][..]));
         assert_eq!(serde_json::to_value(&shown.samples[0].seconds).unwrap(), serde_json::json!({ "call": 1.5 }));
     }
 }

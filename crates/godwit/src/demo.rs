@@ -1,7 +1,7 @@
-//! What `godwit demo` compares its output with.
+//! Comparisons of the output of `godwit demo`.
 
-mod tools;
-mod truth;
+mod tool_comparison;
+mod truth_comparison;
 
-pub use tools::{ToolComparison, compare_with_tools, picard_jar};
-pub use truth::{TruthComparison, compare_with_truth};
+pub use tool_comparison::{ToolComparison, compare_with_tools, picard_jar};
+pub use truth_comparison::{TruthComparison, compare_with_truth};

@@ -1,36 +1,36 @@
-//! What `godwit doctor` looks at: each check is a finding with what it means and, where something is wrong, what to do.
+//! Checks of `godwit doctor`: each yields a finding with its meaning and, if something is wrong, a remedy.
 
 mod engines;
-mod feeder;
-mod index;
+mod input_rate;
 mod machine;
 mod network;
+mod reference_index;
 mod server;
 
 use serde::Serialize;
 
 pub use engines::engines;
-pub use feeder::feeder;
-pub use index::indexes;
+pub use input_rate::input_rate;
 pub use machine::machine;
-pub use network::{Path, network};
+pub use network::{NetworkPath, network};
+pub use reference_index::indexes;
 pub use server::server;
 
-/// How a check came out.
+/// Result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum State {
-    /// As it should be.
+pub enum FindingState {
+    /// No problem.
     Fine,
-    /// Good to know.
+    /// Information.
     Note,
-    /// Works, but could be better.
+    /// Works, but could be improved.
     Warning,
     /// Something essential is missing: runs will fail.
     Missing,
 }
 
-/// A part of the system.
+/// Part of the system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Area {
@@ -42,7 +42,7 @@ pub enum Area {
     Machine,
     /// Scratch and output space.
     Disk,
-    /// The network of this machine.
+    /// The network of this host.
     Network,
     /// A server.
     Server,
@@ -65,27 +65,29 @@ impl Area {
     }
 }
 
-/// One thing looked at.
+/// Finding of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// The part of the system that it belongs to.
+    /// Part of the system that was checked.
     pub area: Area,
-    /// What was looked at.
-    pub what: String,
-    /// How it came out.
-    pub state: State,
-    /// What was found.
-    pub found: String,
-    /// What to do, where something is to be done.
+    /// Subject of the check.
+    #[serde(rename = "what")]
+    pub subject: String,
+    /// Result of the check.
+    pub state: FindingState,
+    /// Details of the result.
+    #[serde(rename = "found")]
+    pub details: String,
+    /// Remedy, if there is a problem.
     pub remedy: Option<String>,
 }
 
 impl Finding {
-    fn new(area: Area, what: impl Into<String>, state: State, found: impl Into<String>) -> Self {
-        Self { area, what: what.into(), state, found: found.into(), remedy: None }
+    fn new(area: Area, what: impl Into<String>, state: FindingState, found: impl Into<String>) -> Self {
+        Self { area, subject: what.into(), state, details: found.into(), remedy: None }
     }
 
-    fn remedy(mut self, remedy: impl Into<String>) -> Self {
+    fn with_remedy(mut self, remedy: impl Into<String>) -> Self {
         self.remedy = Some(remedy.into());
         self
     }

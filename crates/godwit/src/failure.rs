@@ -1,14 +1,14 @@
-//! Failures as users see them: one line and an exit code.
+//! Failures of verbs: one line and an exit code.
 
-use std::io::{ErrorKind, Write};
+use std::io::{self, Write};
 use std::sync::OnceLock;
 
 use godwit_flight::{DatasetError, FlightError};
-use godwit_formats::with_causes;
-use godwit_pipeline::{Blame, PipelineError};
+use godwit_formats::message_with_causes;
+use godwit_pipeline::{ErrorKind, PipelineError};
 use serde_json::json;
 
-use crate::cli::{Common, LogLevel};
+use crate::cli::{CommonArgs, LogLevel};
 
 /// Exit codes; `docs/reference/exit-codes.md` documents them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,38 +19,38 @@ pub enum Exit {
     Usage = 2,
     /// Bad input data.
     Input = 3,
-    /// Something missing or refused on this machine.
+    /// Something is missing or denied on this host.
     Machine = 4,
     /// An engine failed.
     Engine = 5,
-    /// A remote or the network failed.
+    /// A server or the network failed.
     Remote = 6,
     /// Interrupted.
     Interrupted = 130,
 }
 
 impl Exit {
-    /// What another godwit meant by the code it ended with.
-    pub fn of_code(code: Option<i32>) -> Self {
-        Blame::of_exit_code(code).into()
+    /// Converts the exit code of another godwit process.
+    pub fn from_code(code: Option<i32>) -> Self {
+        ErrorKind::of_exit_code(code).into()
     }
 }
 
-impl From<Blame> for Exit {
-    fn from(blame: Blame) -> Self {
+impl From<ErrorKind> for Exit {
+    fn from(blame: ErrorKind) -> Self {
         match blame {
-            Blame::Usage => Self::Usage,
-            Blame::Input => Self::Input,
-            Blame::Machine => Self::Machine,
-            Blame::Engine => Self::Engine,
-            Blame::Remote => Self::Remote,
-            Blame::Interrupted => Self::Interrupted,
-            Blame::Bug => Self::Bug,
+            ErrorKind::Usage => Self::Usage,
+            ErrorKind::Input => Self::Input,
+            ErrorKind::Machine => Self::Machine,
+            ErrorKind::Engine => Self::Engine,
+            ErrorKind::Remote => Self::Remote,
+            ErrorKind::Interrupted => Self::Interrupted,
+            ErrorKind::Bug => Self::Bug,
         }
     }
 }
 
-impl From<Exit> for Blame {
+impl From<Exit> for ErrorKind {
     fn from(exit: Exit) -> Self {
         match exit {
             Exit::Usage => Self::Usage,
@@ -64,30 +64,30 @@ impl From<Exit> for Blame {
     }
 }
 
-/// Why a verb failed.
+/// The failure of a verb.
 #[derive(Debug)]
 pub struct Failure {
     /// The exit code.
     pub exit: Exit,
-    /// What, where and what to do.
+    /// Problem, location and remedy.
     pub message: String,
 }
 
 impl Failure {
-    /// A failure with its message.
+    /// Creates a failure.
     pub fn new(exit: Exit, message: String) -> Self {
         Self { exit, message }
     }
 
-    /// The message on one line.
-    pub fn line(&self) -> String {
+    /// Returns the message on one line.
+    pub fn single_line(&self) -> String {
         self.message.trim().replace('\n', " | ")
     }
 }
 
 impl From<PipelineError> for Failure {
     fn from(error: PipelineError) -> Self {
-        Self::new(error.blame().into(), with_causes(&error))
+        Self::new(error.kind().into(), message_with_causes(&error))
     }
 }
 
@@ -97,28 +97,28 @@ impl From<FlightError> for Failure {
             FlightError::Listen { .. } => Exit::Machine,
             _ => Exit::Remote,
         };
-        Self::new(exit, with_causes(&error))
+        Self::new(exit, message_with_causes(&error))
     }
 }
 
 impl From<DatasetError> for Failure {
     fn from(error: DatasetError) -> Self {
         let exit = match error {
-            DatasetError::NotFound { .. } | DatasetError::Refused { .. } => Exit::Usage,
+            DatasetError::NotFound { .. } | DatasetError::InvalidRequest { .. } => Exit::Usage,
             DatasetError::Changed { .. }
             | DatasetError::Forbidden { .. }
-            | DatasetError::AlreadyThere { .. }
-            | DatasetError::Machine(_) => Exit::Machine,
+            | DatasetError::AlreadyExists { .. }
+            | DatasetError::Local(_) => Exit::Machine,
             DatasetError::Data(_) => Exit::Input,
             DatasetError::Remote(_) => Exit::Remote,
         };
-        Self::new(exit, with_causes(&error))
+        Self::new(exit, message_with_causes(&error))
     }
 }
 
-/// Help and version go to stdout and are no failure; anything else is wrong usage. With `events` stderr takes only what
-/// programs can read.
-pub fn of_command_line(error: &clap::Error, events: bool) -> Result<(), Failure> {
+/// Prints help or version on stdout, which is not a failure; any other clap error is wrong usage. With `events` stderr only
+/// receives JSON.
+pub fn command_line_outcome(error: &clap::Error, events: bool) -> Result<(), Failure> {
     let text = error.render().to_string();
     if !error.use_stderr() {
         return print(&text);
@@ -126,7 +126,7 @@ pub fn of_command_line(error: &clap::Error, events: bool) -> Result<(), Failure>
     if !events {
         log_plain(text.trim_end());
     }
-    Err(Failure::new(Exit::Usage, summary(&text)))
+    Err(Failure::new(Exit::Usage, clap_summary(&text)))
 }
 
 /// Prints a result on stdout as JSON.
@@ -136,19 +136,19 @@ pub fn print_json(result: &impl serde::Serialize) -> Result<(), Failure> {
     print(&(text + "\n"))
 }
 
-/// Prints results on stdout. A reader that has seen enough (`| head`) is no failure.
+/// Prints results on stdout. A reader that closes the pipe (`| head`) is not a failure.
 pub fn print(text: &str) -> Result<(), Failure> {
     let mut stdout = std::io::stdout();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(Failure::new(Exit::Machine, format!("cannot write to stdout: {error}")))
         }
         _ => Ok(()),
     }
 }
 
-/// What clap says before its usage lines, on one line.
-fn summary(text: &str) -> String {
+/// Returns clap's message without its usage lines, on one line.
+fn clap_summary(text: &str) -> String {
     let told =
         text.lines().map_while(|line| (!line.starts_with("Usage:") && !line.starts_with("For more")).then_some(line));
     let told: Vec<&str> = told.map(str::trim).filter(|line| !line.is_empty()).collect();
@@ -163,11 +163,11 @@ fn summary(text: &str) -> String {
 enum Line<'l> {
     /// The outcome of a failure.
     Error(&'l str),
-    /// Something that may be wrong.
+    /// A possible problem.
     Warning(&'l str),
-    /// Anything else that the user should know.
+    /// Other information for the user.
     Message(&'l str),
-    /// Text of another program part, which has its own beginning.
+    /// Text of another component, with its own prefix.
     Plain(&'l str),
     /// An event, in JSON.
     Event(&'l str),
@@ -184,20 +184,20 @@ impl std::fmt::Display for Line<'_> {
     }
 }
 
-/// The beginning of the line on the outcome of a failure. Another godwit reads that line in the log of a process.
+/// Prefix of the line that reports a failure. The parent process of a worker searches its log for it.
 pub const ERROR_PREFIX: &str = "godwit: error: ";
 
-/// How a server speaks: whether in events, and of what.
-static VOICE: OnceLock<(bool, LogLevel)> = OnceLock::new();
+/// Log format of a server: whether lines are events, and the log level.
+static SERVER_LOG_FORMAT: OnceLock<(bool, LogLevel)> = OnceLock::new();
 
-/// Has this process, a server, say what it says from now on as `--json`, `--quiet` and `--log` want it: it has no outcome that would be
-/// told otherwise.
-pub fn speak_as(options: &Common) {
+/// Applies `--json`, `--quiet` and `--log` to the log lines of this process, which is a server: a server reports no outcome
+/// in another way.
+pub fn set_server_log(options: &CommonArgs) {
     let level = if options.quiet { LogLevel::Error } else { options.log };
-    let _ = VOICE.set((options.json, level));
+    let _ = SERVER_LOG_FORMAT.set((options.json, level));
 }
 
-/// Prints the line on the outcome of a failure on stderr.
+/// Prints the line that reports a failure on stderr.
 pub fn log_error(text: &str) {
     log(Line::Error(text));
 }
@@ -212,7 +212,7 @@ pub fn log_message(text: &str) {
     log(Line::Message(text));
 }
 
-/// Prints text on stderr that has its own beginning.
+/// Prints text with its own prefix on stderr.
 pub fn log_plain(text: &str) {
     log(Line::Plain(text));
 }
@@ -222,17 +222,19 @@ pub fn log_event(text: &str) {
     log(Line::Event(text));
 }
 
-/// Prints a line on stderr. Where that is closed or full, nothing is left to tell it to.
+/// Prints a line on stderr; errors are ignored, because there is no other output for them.
 fn log(line: Line<'_>) {
-    if let Some(line) = VOICE.get().map_or(Some(line.to_string()), |(events, level)| spoken(line, *events, *level)) {
+    if let Some(line) =
+        SERVER_LOG_FORMAT.get().map_or(Some(line.to_string()), |(events, level)| format_log_line(line, *events, *level))
+    {
         let _ = writeln!(std::io::stderr(), "{line}");
     }
 }
 
-/// A line as it is told, where it is.
-fn spoken(line: Line<'_>, events: bool, level: LogLevel) -> Option<String> {
+/// Formats a log line; `None` if the level suppresses it.
+fn format_log_line(line: Line<'_>, events: bool, level: LogLevel) -> Option<String> {
     let (event, of, text) = match line {
-        // The last line of a failure is what it is for everybody; what is an event already was asked for.
+        // The last line of a failure is never suppressed or converted; events were requested.
         Line::Error(_) | Line::Event(_) => return Some(line.to_string()),
         Line::Warning(text) => ("warning", LogLevel::Warn, text),
         Line::Message(text) | Line::Plain(text) => ("message", LogLevel::Info, text),
@@ -246,24 +248,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_says_what_is_asked_for_in_the_form_that_is_asked_for() {
+    fn a_server_logs_the_levels_and_the_format_that_options_select() {
         let (warning, message) = (Line::Warning("x \"y\""), Line::Message("z"));
-        assert_eq!(spoken(warning, false, LogLevel::Warn).as_deref(), Some("godwit: warning: x \"y\""));
-        let told = spoken(warning, true, LogLevel::Warn).unwrap();
+        assert_eq!(format_log_line(warning, false, LogLevel::Warn).as_deref(), Some("godwit: warning: x \"y\""));
+        let told = format_log_line(warning, true, LogLevel::Warn).unwrap();
         assert_eq!(told, r#"{"event":"warning","message":"x \"y\""}"#);
-        assert_eq!(spoken(message, true, LogLevel::Debug).as_deref(), Some(r#"{"event":"message","message":"z"}"#));
-        assert_eq!((spoken(message, true, LogLevel::Warn), spoken(warning, false, LogLevel::Error)), (None, None));
-        assert_eq!(spoken(Line::Error("x"), true, LogLevel::Error).as_deref(), Some("godwit: error: x"));
+        assert_eq!(
+            format_log_line(message, true, LogLevel::Debug).as_deref(),
+            Some(r#"{"event":"message","message":"z"}"#)
+        );
+        assert_eq!(
+            (format_log_line(message, true, LogLevel::Warn), format_log_line(warning, false, LogLevel::Error)),
+            (None, None)
+        );
+        assert_eq!(format_log_line(Line::Error("x"), true, LogLevel::Error).as_deref(), Some("godwit: error: x"));
     }
 
     #[test]
     fn the_level_of_a_line_does_not_depend_on_its_text() {
         for text in ["godwit: warning: x", "godwit: error: x", "{x", "godwit: x"] {
-            assert_eq!(spoken(Line::Message(text), false, LogLevel::Warn), None);
-            assert_eq!(spoken(Line::Plain(text), false, LogLevel::Info).as_deref(), Some(text));
-            assert!(spoken(Line::Warning(text), false, LogLevel::Error).is_none());
+            assert_eq!(format_log_line(Line::Message(text), false, LogLevel::Warn), None);
+            assert_eq!(format_log_line(Line::Plain(text), false, LogLevel::Info).as_deref(), Some(text));
+            assert!(format_log_line(Line::Warning(text), false, LogLevel::Error).is_none());
         }
-        let event = spoken(Line::Event("{}"), true, LogLevel::Error);
+        let event = format_log_line(Line::Event("{}"), true, LogLevel::Error);
         assert_eq!(event.as_deref(), Some("{}"));
     }
 
@@ -271,9 +279,9 @@ mod tests {
     fn exit_codes_are_those_that_other_processes_are_understood_by() {
         for exit in [Exit::Bug, Exit::Usage, Exit::Input, Exit::Machine, Exit::Engine, Exit::Remote, Exit::Interrupted]
         {
-            assert_eq!((Blame::from(exit).exit_code(), Exit::of_code(Some(exit as i32))), (exit as i32, exit));
+            assert_eq!((ErrorKind::from(exit).exit_code(), Exit::from_code(Some(exit as i32))), (exit as i32, exit));
         }
-        assert_eq!(Exit::of_code(None), Exit::Remote);
+        assert_eq!(Exit::from_code(None), Exit::Remote);
     }
 
     #[test]
@@ -281,6 +289,6 @@ mod tests {
         let text = "error: the following required arguments were not provided:\n  --out <DIR>\n  --sample <NAME>\n\nUsage: x\n";
         let expected =
             "the following required arguments were not provided: --out <DIR> --sample <NAME>; see godwit --help";
-        assert_eq!(summary(text), expected);
+        assert_eq!(clap_summary(text), expected);
     }
 }

@@ -1,29 +1,32 @@
 //! Stops by SIGINT, SIGTERM and a lost terminal: every verb ends within two seconds, with exit code 130.
 //!
-//! The first signal sets a flag. A verb that reads the flag ends by itself, with its own message and its destructors. A verb that does
-//! not read it, or whose threads are blocked (a FIFO without a writer, a name server that does not answer, a full pipe, a lock), is
-//! ended by the thread of this module: it ends all descendants, removes the temporary files and directories of the process, reports
-//! the interruption and exits. A second signal does that at once. Outputs are renamed when they are whole, and run directories and
-//! journals are written for a process that may be killed at any moment, so both stay usable.
+//! The first signal sets a flag. A verb that reads the flag ends by itself, with its own message and its destructors. A
+//! verb that does not read it, or whose threads are blocked (a FIFO without a writer, a DNS server that does not respond, a
+//! full pipe, a lock), is ended by the thread of this module: it ends all descendants, removes the temporary files and
+//! directories of the process, reports the interruption and exits. A second signal does that at once. Outputs are renamed
+//! when they are complete, and job directories and journals are written for a process that may be killed at any moment, so
+//! both stay usable.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, mpsc};
 use std::time::{Duration, Instant};
 
-use godwit_process::{close_temporary_paths, end_descendants, remove_temporary_paths, resumable_work};
+use godwit_process::{
+    remove_and_block_temporary_paths, remove_temporary_paths, resume_instruction, terminate_descendants,
+};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 
 use crate::failure::{self, Exit, Failure};
 use crate::progress;
 
-/// Time that a verb that reads the flag has to end by itself.
-const GRACE: Duration = Duration::from_millis(1000);
-/// Time that descendants have to end after SIGTERM.
+/// Time for a verb that reads the flag to end by itself.
+const GRACE_PERIOD: Duration = Duration::from_millis(1000);
+/// Time for descendants to end after SIGTERM.
 const DESCENDANTS_TIMEOUT: Duration = Duration::from_millis(250);
-/// Time that the verb has to notice that its children have ended, or to report its own outcome.
+/// Time for the verb to notice that its children have ended, or to report its own outcome.
 const OUTCOME_TIMEOUT: Duration = Duration::from_millis(250);
-/// Limit of the time for the report, because stderr may not be read.
+/// Longest wait for the report, because stderr may not be read.
 const REPORT_TIMEOUT: Duration = Duration::from_millis(100);
 /// Stack of the threads of this module: statements run in processes whose memory is limited.
 const STACK_BYTES: usize = 128 << 10;
@@ -33,36 +36,36 @@ static INTERRUPTION: OnceLock<Interruption> = OnceLock::new();
 struct Interruption {
     started: Instant,
     /// Set by the first signal, within the signal handler.
-    requested: Arc<AtomicBool>,
-    /// Time that the verb has to end by itself, in milliseconds. 0 until it reads the flag.
+    is_requested: Arc<AtomicBool>,
+    /// Time for the verb to end by itself, in milliseconds; 0 until it reads the flag.
     grace_ms: AtomicU64,
-    /// Whether the outcome is being reported, by the main thread or by the thread that ends the process.
-    reported: AtomicBool,
-    /// Whether a thread ends the process.
-    ending: AtomicBool,
-    /// Whether the outcome is also reported as an event.
-    events: AtomicBool,
+    /// True once the outcome is being reported, by the main thread or by the thread that ends the process.
+    is_reported: AtomicBool,
+    /// True once a thread ends the process.
+    is_ending: AtomicBool,
+    /// True if the outcome is also reported as an event.
+    reports_event: AtomicBool,
     handle: Handle,
 }
 
 /// Handles SIGINT and SIGTERM from here on.
 ///
 /// # Errors
-/// [`Exit::Machine`] where the handlers or the thread cannot be set up.
+/// [`Exit::Machine`] if the handlers or the thread cannot be set up.
 pub fn install() -> Result<(), Failure> {
     let failed = |error| Failure::new(Exit::Machine, format!("cannot handle signals: {error}"));
-    let requested = Arc::new(AtomicBool::new(false));
+    let is_requested = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, requested.clone()).map_err(failed)?;
+        signal_hook::flag::register(signal, is_requested.clone()).map_err(failed)?;
     }
     let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(failed)?;
     let interruption = Interruption {
         started: Instant::now(),
-        requested,
+        is_requested,
         grace_ms: AtomicU64::new(0),
-        reported: AtomicBool::new(false),
-        ending: AtomicBool::new(false),
-        events: AtomicBool::new(false),
+        is_reported: AtomicBool::new(false),
+        is_ending: AtomicBool::new(false),
+        reports_event: AtomicBool::new(false),
         handle: signals.handle(),
     };
     let interruption = INTERRUPTION.get_or_init(|| interruption);
@@ -73,10 +76,10 @@ pub fn install() -> Result<(), Failure> {
 /// Handles SIGHUP, which a lost terminal sends, as the other signals. A process that was started to ignore it (nohup(1)) does so.
 ///
 /// # Errors
-/// [`Exit::Machine`] where the handler cannot be set up.
-pub fn end_with_the_terminal() -> Result<(), Failure> {
+/// [`Exit::Machine`] if the handler cannot be set up.
+pub fn end_on_hang_up() -> Result<(), Failure> {
     let Some(interruption) = INTERRUPTION.get().filter(|_| !ignores_hang_up()) else { return Ok(()) };
-    let registered = signal_hook::flag::register(SIGHUP, interruption.requested.clone());
+    let registered = signal_hook::flag::register(SIGHUP, interruption.is_requested.clone());
     let registered = registered.and_then(|_| interruption.handle.add_signal(SIGHUP));
     registered.map_err(|error| Failure::new(Exit::Machine, format!("cannot handle signals: {error}")))
 }
@@ -89,51 +92,51 @@ fn ignores_hang_up() -> bool {
     }
 }
 
-/// The flag that the first signal sets. The caller reads it often and ends the verb once it is set.
+/// Returns the flag that the first signal sets. The caller reads it often and ends the verb once it is set.
 pub fn flag() -> Arc<AtomicBool> {
     flag_with_grace(Duration::ZERO)
 }
 
-/// The same for a verb that may take `longer` to end by itself.
+/// Returns the flag for a verb that may take `longer` to end by itself.
 pub fn flag_with_grace(longer: Duration) -> Arc<AtomicBool> {
     let Some(interruption) = INTERRUPTION.get() else { return Arc::default() };
-    let grace_ms = u64::try_from((GRACE + longer).as_millis()).unwrap_or(u64::MAX);
+    let grace_ms = u64::try_from((GRACE_PERIOD + longer).as_millis()).unwrap_or(u64::MAX);
     interruption.grace_ms.store(grace_ms, Ordering::Relaxed);
-    interruption.requested.clone()
+    interruption.is_requested.clone()
 }
 
-/// Whether the outcome is also reported as an event.
+/// Sets whether the outcome is also reported as an event.
 pub fn report_as_event(events: bool) {
     if let Some(interruption) = INTERRUPTION.get() {
-        interruption.events.store(events, Ordering::Relaxed);
+        interruption.reports_event.store(events, Ordering::Relaxed);
     }
 }
 
-/// The outcome that the main thread is to report. A failure after a signal is the interruption: a child that the same Ctrl-C ended, for
-/// example. Where another thread reports and ends the process already, this function does not return.
-pub fn settled(outcome: Result<(), Failure>) -> Result<(), Failure> {
+/// Returns the outcome for the main thread to report. A failure after a signal becomes the interruption: for example, the
+/// same Ctrl-C ended a child. If another thread is ending the process, this function does not return.
+pub fn final_outcome(outcome: Result<(), Failure>) -> Result<(), Failure> {
     let Some(interruption) = INTERRUPTION.get() else { return outcome };
-    if interruption.reported.swap(true, Ordering::SeqCst) {
+    if interruption.is_reported.swap(true, Ordering::SeqCst) {
         loop {
             std::thread::park();
         }
     }
-    // Those of threads that were left behind.
+    // Temporary paths of threads that are still running.
     remove_temporary_paths();
     match outcome {
         Err(failure)
-            if interruption.requested.load(Ordering::Relaxed)
+            if interruption.is_requested.load(Ordering::Relaxed)
                 && !matches!(failure.exit, Exit::Interrupted | Exit::Bug) =>
         {
-            Err(interrupted())
+            Err(interruption_failure())
         }
         outcome => outcome,
     }
 }
 
-/// The failure of a verb that did not end by itself.
-fn interrupted() -> Failure {
-    let how = resumable_work().unwrap_or("nothing was left behind");
+/// Returns the failure of a verb that did not end by itself.
+fn interruption_failure() -> Failure {
+    let how = resume_instruction().unwrap_or("nothing was left behind");
     Failure::new(Exit::Interrupted, format!("interrupted; {how}"))
 }
 
@@ -142,7 +145,7 @@ fn thread() -> std::thread::Builder {
 }
 
 impl Interruption {
-    /// Ends the process after the time that the verb may take; at once on a second signal.
+    /// Ends the process after the grace period of the verb; at once on a second signal.
     fn end_after_grace(&'static self) {
         let grace_ms = self.grace_ms.swap(0, Ordering::Relaxed);
         let end = move || {
@@ -154,34 +157,34 @@ impl Interruption {
         }
     }
 
-    /// Ends the process; returns where another thread does so already.
+    /// Ends the process; returns if another thread is ending it.
     fn end(&'static self) {
-        if self.ending.swap(true, Ordering::SeqCst) {
+        if self.is_ending.swap(true, Ordering::SeqCst) {
             return;
         }
-        if end_descendants(DESCENDANTS_TIMEOUT) {
+        if terminate_descendants(DESCENDANTS_TIMEOUT) {
             std::thread::sleep(OUTCOME_TIMEOUT);
         }
-        if self.reported.swap(true, Ordering::SeqCst) {
+        if self.is_reported.swap(true, Ordering::SeqCst) {
             std::thread::sleep(OUTCOME_TIMEOUT);
-            close_temporary_paths();
+            remove_and_block_temporary_paths();
         } else {
-            close_temporary_paths();
+            remove_and_block_temporary_paths();
             self.report();
         }
         signal_hook::low_level::exit(Exit::Interrupted as i32);
     }
 
-    /// Reports the interruption from a thread of its own: another one may be blocked while it holds stderr. No thread writes to
-    /// stderr afterwards, so that the report is the last line.
+    /// Reports the interruption from a separate thread: another one may be blocked while it holds stderr. No thread writes
+    /// to stderr afterwards, so that the report is the last line.
     fn report(&'static self) {
         let (done, reported) = mpsc::channel();
         let report = move || {
             let stderr = std::io::stderr().lock();
-            let failure = interrupted();
-            let line = failure.line();
-            if self.events.load(Ordering::Relaxed) {
-                progress::tell_end(&Err(failure), self.started.elapsed());
+            let failure = interruption_failure();
+            let line = failure.single_line();
+            if self.reports_event.load(Ordering::Relaxed) {
+                progress::report_end_event(&Err(failure), self.started.elapsed());
             }
             failure::log_error(&line);
             std::mem::forget(stderr);

@@ -9,56 +9,56 @@ mod failure;
 mod interruption;
 mod pool_file;
 mod progress;
-mod table;
+mod text_table;
+mod text_wrap;
 mod verbs;
-mod wrap;
 
 use std::cell::Cell;
 use std::panic::AssertUnwindSafe;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use crate::cli::{Cli, Stop};
+use crate::cli::{Cli, StartupError};
 use crate::failure::{Exit, Failure};
 
 fn main() -> ExitCode {
     std::panic::set_hook(Box::new(|panic| {
-        // What a decoder of foreign bytes gives up on is told as an error, by whoever runs it.
-        if !godwit_model::panics::is_caught() {
+        // Caught panics of decoders are reported as errors by their callers.
+        if !godwit_model::panics::is_catching_panics() {
             failure::log_plain(&panic.to_string());
         }
     }));
     let started = Instant::now();
-    // Until options are known, the bare word must do.
+    // Until options are parsed, the bare argument decides.
     let events = Cell::new(std::env::args_os().any(|word| word == "--json"));
     let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| {
         interruption::install()?;
         match Cli::from_environment() {
             Ok(cli) => {
-                events.set(cli.tells_events());
+                events.set(cli.emits_events());
                 interruption::report_as_event(events.get());
                 verbs::run(cli)
             }
-            Err(Stop::CommandLine(error)) => {
-                let outcome = failure::of_command_line(&error, events.get());
+            Err(StartupError::CommandLine(error)) => {
+                let outcome = failure::command_line_outcome(&error, events.get());
                 events.set(events.get() && outcome.is_err());
                 outcome
             }
-            Err(Stop::Config(failure)) => Err(failure),
+            Err(StartupError::Config(failure)) => Err(failure),
         }
     }));
     let outcome = outcome.unwrap_or_else(|_| {
         Err(Failure::new(Exit::Bug, "a bug in godwit, see above; please report it with the command line".into()))
     });
-    let outcome = interruption::settled(outcome);
+    let outcome = interruption::final_outcome(outcome);
     if events.get() {
-        progress::tell_end(&outcome, started.elapsed());
+        progress::report_end_event(&outcome, started.elapsed());
     }
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            // The last line of a failure is always this one, so line breaks within the message are folded.
-            failure::log_error(&failure.line());
+            // The last line of a failure is always this one, so line breaks in the message are folded.
+            failure::log_error(&failure.single_line());
             ExitCode::from(failure.exit as u8)
         }
     }

@@ -1,4 +1,4 @@
-//! Pools of servers, as a file or a name of the network describes them.
+//! Pools of servers, described by a file or a DNS name.
 //!
 //! ```toml
 //! name = "storage"
@@ -18,37 +18,37 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use godwit_flight::Address;
-use godwit_flight::pool::{Member, Policy};
+use godwit_flight::pool::{BalancingPolicy, Member};
 use godwit_transfer::Credentials;
-use godwit_transfer::place::{Place, Remote};
+use godwit_transfer::location::{Location, RemoteLocation};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::cli::parse_rate;
 use crate::failure::{Exit, Failure};
 
-/// Nodes of a pool, at most: each asks each other how it is.
-const MOST_NODES: usize = 256;
+/// Members of a pool, at most: each member probes all others.
+const MAX_POOL_MEMBERS: usize = 256;
 
 /// A pool of servers.
 #[derive(Debug)]
 pub struct PoolFile {
-    /// What clients call it.
+    /// Name of the pool in URLs.
     pub name: String,
-    /// By what nodes are chosen.
-    pub policy: Policy,
-    /// At least one.
-    pub nodes: Vec<PoolNode>,
+    /// Policy of the load balancer.
+    pub policy: BalancingPolicy,
+    /// At least one member.
+    pub members: Vec<PoolMember>,
 }
 
 /// A server of a pool.
 #[derive(Debug)]
-pub struct PoolNode {
-    /// Without a path.
-    pub remote: Remote,
-    /// What it is to have in comparison with others.
+pub struct PoolMember {
+    /// Location without a path.
+    pub remote: RemoteLocation,
+    /// Weight relative to other members.
     pub weight: u32,
-    /// What its network carries, bytes a second, where somebody said.
+    /// Network bandwidth in bytes per second, if configured.
     pub capacity: Option<f64>,
 }
 
@@ -57,30 +57,30 @@ impl PoolFile {
     pub fn read(path: &Path) -> Result<Self, Failure> {
         let text = std::fs::read_to_string(path)
             .map_err(|error| Failure::new(Exit::Machine, format!("cannot read {}: {error}", path.display())))?;
-        let file = File { path: path.to_owned(), text };
+        let file = PoolFileParser { path: path.to_owned(), text };
         let table = DeTable::parse(&file.text).map_err(|error| {
             let at = error.span().unwrap_or_default();
-            file.wrong(&at, &format!("not TOML: {}", error.message().replace('\n', ", ")))
+            file.parse_error(&at, &format!("not TOML: {}", error.message().replace('\n', ", ")))
         })?;
-        file.pool(table.get_ref())
+        file.parse_pool(table.get_ref())
     }
 
-    /// The pool of all addresses that a name has.
-    pub fn of_name(remote: &Remote) -> Self {
-        let node = PoolNode {
-            remote: Remote { pool: false, path: String::new(), ..remote.clone() },
+    /// Makes a pool of all addresses of a host name.
+    pub fn from_host_name(remote: &RemoteLocation) -> Self {
+        let node = PoolMember {
+            remote: RemoteLocation { is_pool: false, path: String::new(), ..remote.clone() },
             weight: 1,
             capacity: None,
         };
-        Self { name: remote.host.clone(), policy: Policy::RoundRobin, nodes: vec![node] }
+        Self { name: remote.host.clone(), policy: BalancingPolicy::RoundRobin, members: vec![node] }
     }
 
-    /// Its nodes, as whoever has these credentials reaches them. A name that has several addresses is several nodes; names are
-    /// looked up now and not again.
-    pub fn members(&self, credentials: &Credentials) -> Result<Vec<Member>, Failure> {
+    /// Resolves the members for a client with these credentials. A host name with several addresses yields several members;
+    /// names are resolved only once.
+    pub fn resolve_members(&self, credentials: &Credentials) -> Result<Vec<Member>, Failure> {
         let mut members = Vec::new();
-        for node in &self.nodes {
-            let server = node.remote.server();
+        for node in &self.members {
+            let server = node.remote.server_uri();
             let unknown = |problem: String| {
                 Failure::new(Exit::Remote, format!("cannot find {server}: {problem}; check the name"))
             };
@@ -91,21 +91,21 @@ impl PoolFile {
             if found.is_empty() {
                 return Err(unknown("no address has that name".to_owned()));
             }
-            let access = credentials.access(&node.remote)?;
+            let access = credentials.server_access(&node.remote)?;
             let alone = found.len() == 1;
             for address in found {
-                // Of several addresses, each is a location of its own; certificates are still those of the name.
+                // Each of several addresses is a location; certificates are still verified for the name.
                 let location = match alone {
                     true => server.clone(),
-                    false => Remote { host: address.ip().to_string(), ..node.remote.clone() }.server(),
+                    false => RemoteLocation { host: address.ip().to_string(), ..node.remote.clone() }.server_uri(),
                 };
-                let (weight, capacity) = (node.weight, node.capacity);
+                let (weight, capacity_bytes_per_s) = (node.weight, node.capacity);
                 members.push(Member {
                     location,
                     address: Address::Tcp(address),
-                    access: access.clone(),
+                    security: access.clone(),
                     weight,
-                    capacity,
+                    capacity_bytes_per_s,
                 });
             }
         }
@@ -113,106 +113,108 @@ impl PoolFile {
     }
 }
 
-struct File {
+struct PoolFileParser {
     path: PathBuf,
     text: String,
 }
 
-type Entry<'t> = (&'t Spanned<std::borrow::Cow<'t, str>>, &'t Spanned<DeValue<'t>>);
+type TomlEntry<'t> = (&'t Spanned<std::borrow::Cow<'t, str>>, &'t Spanned<DeValue<'t>>);
 
-impl File {
-    fn wrong(&self, span: &Range<usize>, problem: &str) -> Failure {
+impl PoolFileParser {
+    fn parse_error(&self, span: &Range<usize>, problem: &str) -> Failure {
         let before = &self.text.as_bytes()[..span.start.min(self.text.len())];
         let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
         Failure::new(Exit::Usage, format!("{}, line {line}: {problem}", self.path.display()))
     }
 
-    fn pool(&self, table: &DeTable<'_>) -> Result<PoolFile, Failure> {
-        let (mut name, mut policy, mut nodes) = (None, Policy::Connections, Vec::new());
+    fn parse_pool(&self, table: &DeTable<'_>) -> Result<PoolFile, Failure> {
+        let (mut name, mut policy, mut members) = (None, BalancingPolicy::Connections, Vec::new());
         for (key, value) in table {
             let span = value.span();
             match (key.get_ref().as_ref(), value.get_ref()) {
-                ("name", DeValue::String(text)) => name = Some(self.name(&span, text)?),
+                ("name", DeValue::String(text)) => name = Some(self.parse_name(&span, text)?),
                 ("policy", DeValue::String(text)) => {
-                    let names: Vec<&str> = Policy::ALL.into_iter().map(Policy::name).collect();
+                    let names: Vec<&str> = BalancingPolicy::ALL.into_iter().map(BalancingPolicy::name).collect();
                     let problem = || format!("there is no policy {text:?}; there are {}", names.join(", "));
-                    policy = Policy::of(text).ok_or_else(|| self.wrong(&span, &problem()))?;
+                    policy = BalancingPolicy::from_name(text).ok_or_else(|| self.parse_error(&span, &problem()))?;
                 }
                 ("node", DeValue::Array(list)) => {
                     for node in list {
-                        nodes.push(self.node(node)?);
+                        members.push(self.parse_member(node)?);
                     }
                 }
                 (key, value) => {
                     let problem =
                         format!("{key} cannot be a {} here; a pool has name, policy and [[node]]", value.type_str());
-                    return Err(self.wrong(&span, &problem));
+                    return Err(self.parse_error(&span, &problem));
                 }
             }
         }
         let missing = |what: &str| Failure::new(Exit::Usage, format!("{} has no {what}", self.path.display()));
         let name = name.ok_or_else(|| missing("name"))?;
-        if nodes.is_empty() || nodes.len() > MOST_NODES {
-            return Err(missing(&format!("[[node]], of which a pool has 1 to {MOST_NODES}")));
+        if members.is_empty() || members.len() > MAX_POOL_MEMBERS {
+            return Err(missing(&format!("[[node]], of which a pool has 1 to {MAX_POOL_MEMBERS}")));
         }
-        Ok(PoolFile { name, policy, nodes })
+        Ok(PoolFile { name, policy, members })
     }
 
-    fn name(&self, span: &Range<usize>, text: &str) -> Result<String, Failure> {
+    fn parse_name(&self, span: &Range<usize>, text: &str) -> Result<String, Failure> {
         let fine = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
         if !text.is_empty() && text.len() <= 200 && text.chars().all(fine) {
             return Ok(text.to_owned());
         }
-        Err(self.wrong(
+        Err(self.parse_error(
             span,
             &format!("the name {text:?} must have letters, digits, '.', '_' and '-' only: it stands in URLs"),
         ))
     }
 
-    fn node(&self, node: &Spanned<DeValue<'_>>) -> Result<PoolNode, Failure> {
+    fn parse_member(&self, node: &Spanned<DeValue<'_>>) -> Result<PoolMember, Failure> {
         let DeValue::Table(table) = node.get_ref() else {
-            return Err(self.wrong(&node.span(), "a node is a table: [[node]], then url = \"grpc+tls://HOST:PORT\""));
+            return Err(
+                self.parse_error(&node.span(), "a node is a table: [[node]], then url = \"grpc+tls://HOST:PORT\"")
+            );
         };
         let (mut remote, mut weight, mut capacity) = (None, 1, None);
         for entry in table {
-            self.node_entry(entry, &mut remote, &mut weight, &mut capacity)?;
+            self.parse_member_entry(entry, &mut remote, &mut weight, &mut capacity)?;
         }
-        let remote = remote.ok_or_else(|| self.wrong(&node.span(), "this node has no url"))?;
-        Ok(PoolNode { remote, weight, capacity })
+        let remote = remote.ok_or_else(|| self.parse_error(&node.span(), "this node has no url"))?;
+        Ok(PoolMember { remote, weight, capacity })
     }
 
-    fn node_entry(
+    fn parse_member_entry(
         &self,
-        (key, value): Entry<'_>,
-        remote: &mut Option<Remote>,
+        (key, value): TomlEntry<'_>,
+        remote: &mut Option<RemoteLocation>,
         weight: &mut u32,
         capacity: &mut Option<f64>,
     ) -> Result<(), Failure> {
         let span = value.span();
         match (key.get_ref().as_ref(), value.get_ref()) {
             ("url", DeValue::String(text)) => {
-                let place = Place::parse(text).map_err(|error| self.wrong(&span, &error.to_string()))?;
-                let Place::There(found) = place else {
-                    return Err(self.wrong(&span, &format!("{text:?} is no server; write grpc+tls://HOST:PORT")));
+                let place = Location::parse(text).map_err(|error| self.parse_error(&span, &error.to_string()))?;
+                let Location::Remote(found) = place else {
+                    return Err(self.parse_error(&span, &format!("{text:?} is no server; write grpc+tls://HOST:PORT")));
                 };
-                if found.pool || !found.path.is_empty() {
-                    return Err(self.wrong(&span, "a node is one server, without a path: grpc+tls://HOST:PORT"));
+                if found.is_pool || !found.path.is_empty() {
+                    return Err(self.parse_error(&span, "a node is one server, without a path: grpc+tls://HOST:PORT"));
                 }
                 *remote = Some(found);
             }
             ("weight", DeValue::Integer(number)) => {
                 let read = u32::from_str_radix(number.as_str(), number.radix()).ok();
                 let fine = read.filter(|weight| (1..=1000).contains(weight));
-                *weight = fine.ok_or_else(|| self.wrong(&span, "a weight is a number from 1 to 1000"))?;
+                *weight = fine.ok_or_else(|| self.parse_error(&span, "a weight is a number from 1 to 1000"))?;
             }
             ("capacity", DeValue::String(text)) => {
-                let bits = parse_rate(text).map_err(|problem| self.wrong(&span, &problem))?;
+                let bits = parse_rate(text).map_err(|problem| self.parse_error(&span, &problem))?;
                 *capacity = Some((bits as f64 / 8.0).max(1.0));
             }
             (key, value) => {
                 let problem =
                     format!("{key} cannot be a {} here; a node has url, weight and capacity", value.type_str());
-                return Err(self.wrong(&span, &problem));
+                return Err(self.parse_error(&span, &problem));
             }
         }
         Ok(())
@@ -227,19 +229,21 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("pool.toml");
         std::fs::write(&path, text).unwrap();
-        PoolFile::read(&path).map_err(|failure| failure.line())
+        PoolFile::read(&path).map_err(|failure| failure.single_line())
     }
 
     #[test]
-    fn a_pool_is_a_name_a_policy_and_nodes() {
+    fn a_pool_is_a_name_a_policy_and_members() {
         let pool = read(
             "name = \"s\"\npolicy = \"throughput\"\n[[node]]\nurl = \"grpc+tcp://127.0.0.1:7\"\n[[node]]\nurl = \"grpc+tcp://127.0.0.2:8\"\nweight = 3\ncapacity = \"8gbit\"\n",
         );
         let pool = pool.unwrap();
-        assert_eq!((pool.name.as_str(), pool.policy, pool.nodes.len()), ("s", Policy::Throughput, 2));
-        let members = pool.members(&Credentials::default()).unwrap();
-        let found: Vec<_> =
-            members.iter().map(|member| (member.location.as_str(), member.weight, member.capacity)).collect();
+        assert_eq!((pool.name.as_str(), pool.policy, pool.members.len()), ("s", BalancingPolicy::Throughput, 2));
+        let members = pool.resolve_members(&Credentials::default()).unwrap();
+        let found: Vec<_> = members
+            .iter()
+            .map(|member| (member.location.as_str(), member.weight, member.capacity_bytes_per_s))
+            .collect();
         assert_eq!(found, [("grpc+tcp://127.0.0.1:7", 1, None), ("grpc+tcp://127.0.0.2:8", 3, Some(1e9))]);
     }
 

@@ -1,6 +1,6 @@
-//! Progress as users see it: a bar on a terminal, plain lines elsewhere, JSON lines for programs.
+//! Display of progress: a bar on a terminal, plain lines elsewhere, JSON lines for programs.
 
-mod copying;
+mod copy_progress;
 
 use std::io::IsTerminal;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,7 @@ use godwit_pipeline::{Event, Observer, SampleState};
 use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 use serde_json::json;
 
-use crate::cli::{Common, LogLevel, ProgressMode};
+use crate::cli::{CommonArgs, LogLevel, ProgressMode};
 use crate::failure::{Failure, log_event, log_message, log_warning};
 
 /// Time between plain lines.
@@ -18,77 +18,77 @@ const PLAIN_INTERVAL: Duration = Duration::from_secs(30);
 /// Steps of a bar whose input size is known.
 const BAR_STEPS: u64 = 10_000;
 
-/// Shows the events of a job on stderr.
+/// The display of a job's events on stderr.
 pub struct Progress {
-    display: Display,
+    display: ProgressDisplay,
     log: LogLevel,
     started: Instant,
-    beside: Mutex<Beside>,
+    concurrent: Mutex<ConcurrentProgress>,
 }
 
-/// What goes on at the same time.
+/// Progress of stages that run concurrently.
 #[derive(Default)]
-struct Beside {
-    /// How far writing is, until it is done.
-    written: Option<(f64, String)>,
-    /// How far calling is.
-    called: Option<String>,
+struct ConcurrentProgress {
+    /// Fraction and text of writing, until it is finished.
+    writing_progress: Option<(f64, String)>,
+    /// Text of calling.
+    calling_progress: Option<String>,
 }
 
-enum Display {
+enum ProgressDisplay {
     Bar(ProgressBar),
-    /// When the last line was printed, or the job started.
+    /// Time of the last line, or the start of the job.
     Plain(Mutex<Instant>),
     Json {
-        /// Whether how far the job is belongs to it.
-        steps: bool,
+        /// True if progress events are included.
+        shows_progress: bool,
     },
     None,
 }
 
 impl Progress {
-    /// Progress as the common options ask for it.
-    pub fn new(options: &Common) -> Self {
+    /// Creates the display that the common options select.
+    pub fn new(options: &CommonArgs) -> Self {
         let started = Instant::now();
         let shows_steps = !options.quiet && options.progress != ProgressMode::None;
         let display = if options.json {
-            Display::Json { steps: shows_steps }
+            ProgressDisplay::Json { shows_progress: shows_steps }
         } else if !shows_steps {
-            Display::None
+            ProgressDisplay::None
         } else {
             match options.progress {
                 ProgressMode::Auto if std::io::stderr().is_terminal() => {
-                    // A job that fails leaves no bar behind.
-                    Display::Bar(ProgressBar::new(BAR_STEPS).with_finish(ProgressFinish::AndClear))
+                    // The bar is cleared if the job fails.
+                    ProgressDisplay::Bar(ProgressBar::new(BAR_STEPS).with_finish(ProgressFinish::AndClear))
                 }
-                _ => Display::Plain(Mutex::new(started)),
+                _ => ProgressDisplay::Plain(Mutex::new(started)),
             }
         };
         let log = if options.quiet { LogLevel::Error } else { options.log };
-        Self { display, log, started, beside: Mutex::default() }
+        Self { display, log, started, concurrent: Mutex::default() }
     }
 
-    /// Takes the bar off the terminal.
+    /// Clears the bar from the terminal.
     pub fn clear(&self) {
-        if let Display::Bar(bar) = &self.display {
+        if let ProgressDisplay::Bar(bar) = &self.display {
             bar.finish_and_clear();
         }
     }
 
     /// Prints a line about the outcome.
-    pub fn say(&self, line: &str) {
+    pub fn report(&self, line: &str) {
         self.clear();
         match self.display {
             _ if self.log < LogLevel::Info => {}
-            Display::Json { .. } => log_event(&json!({"event": "message", "message": line}).to_string()),
+            ProgressDisplay::Json { .. } => log_event(&json!({"event": "message", "message": line}).to_string()),
             _ => log_message(line),
         }
     }
 
-    fn stage(&self, name: &'static str) {
+    fn show_stage(&self, name: &'static str) {
         match &self.display {
-            Display::Bar(bar) => {
-                bar.set_style(style());
+            ProgressDisplay::Bar(bar) => {
+                bar.set_style(bar_style());
                 bar.set_position(0);
                 bar.set_message(name);
                 if self.log >= LogLevel::Debug {
@@ -102,15 +102,15 @@ impl Progress {
         }
     }
 
-    fn step(&self, fraction: Option<f64>, text: String) {
+    fn show_progress(&self, fraction: Option<f64>, text: String) {
         match &self.display {
-            Display::Bar(bar) => {
+            ProgressDisplay::Bar(bar) => {
                 if let Some(fraction) = fraction {
                     bar.set_position((fraction.clamp(0.0, 1.0) * BAR_STEPS as f64) as u64);
                 }
                 bar.set_message(text);
             }
-            Display::Plain(last) => {
+            ProgressDisplay::Plain(last) => {
                 // A poisoned lock means that another thread is ending the process with its panic.
                 let Ok(mut last) = last.lock() else { return };
                 let now = Instant::now();
@@ -120,88 +120,90 @@ impl Progress {
                     log_message(&format!("{percent}{text}, {} s", self.started.elapsed().as_secs()));
                 }
             }
-            Display::Json { .. } | Display::None => {}
+            ProgressDisplay::Json { .. } | ProgressDisplay::None => {}
         }
     }
 
-    fn beside(&self) -> MutexGuard<'_, Beside> {
-        self.beside.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_concurrent(&self) -> MutexGuard<'_, ConcurrentProgress> {
+        self.concurrent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn rate(&self, count: u64) -> u64 {
+    fn per_second(&self, count: u64) -> u64 {
         (count as f64 / self.started.elapsed().as_secs_f64().max(0.001)) as u64
     }
 }
 
-/// Whether a plain line is printed: the first one an interval after the start, and none when the work is done, because the
-/// line about the outcome follows.
+/// Reports whether a plain line is due: the first one an interval after the start, and none when the work is done, because
+/// the line about the outcome follows.
 fn is_line_due(last: Instant, now: Instant, fraction: Option<f64>) -> bool {
     now.duration_since(last) >= PLAIN_INTERVAL && fraction.is_none_or(|fraction| fraction < 1.0)
 }
 
 impl Observer for Progress {
     fn event(&self, event: &Event) {
-        if let Display::Json { steps } = self.display {
-            let told = match event {
+        if let ProgressDisplay::Json { shows_progress } = self.display {
+            let is_shown = match event {
                 Event::Warning { .. } => self.log >= LogLevel::Warn,
-                _ => steps,
+                _ => shows_progress,
             };
-            if told {
-                log_event(&serde_json::to_string(event).unwrap_or_else(|error| warning(&error)));
+            if is_shown {
+                log_event(&serde_json::to_string(event).unwrap_or_else(|error| warning_event(&error)));
             }
             return;
         }
         match event {
-            Event::Stage { name } => self.stage(name),
+            Event::Stage { name } => self.show_stage(name),
             Event::Reading { reads, bytes, total_bytes } => {
                 let fraction = total_bytes.map(|total| *bytes as f64 / total.max(1) as f64);
-                self.step(fraction, format!("{reads} reads read, {} a second", self.rate(*reads)));
+                self.show_progress(fraction, format!("{reads} reads read, {} a second", self.per_second(*reads)));
             }
             Event::Aligned { reads, fraction, .. } => {
-                self.step(*fraction, format!("{reads} reads aligned, {} a second", self.rate(*reads)));
+                self.show_progress(*fraction, format!("{reads} reads aligned, {} a second", self.per_second(*reads)));
             }
             Event::Resumed { blocks, partitions } => {
-                self.say(&format!("going on after {blocks} aligned blocks and {partitions} written partitions"));
+                self.report(&format!("going on after {blocks} aligned blocks and {partitions} written partitions"));
             }
-            Event::Written { partitions, of } => {
-                let fraction = *partitions as f64 / (*of).max(1) as f64;
-                let text = format!("{partitions} of {of} partitions written");
+            Event::Written { partitions, total } => {
+                let fraction = *partitions as f64 / (*total).max(1) as f64;
+                let text = format!("{partitions} of {total} partitions written");
                 let called = {
-                    let mut beside = self.beside();
-                    beside.written = (partitions < of).then(|| (fraction, text.clone()));
-                    beside.called.clone()
+                    let mut beside = self.lock_concurrent();
+                    beside.writing_progress = (partitions < total).then(|| (fraction, text.clone()));
+                    beside.calling_progress.clone()
                 };
-                self.step(Some(fraction), called.map_or(text.clone(), |called| format!("{text}, {called}")));
+                self.show_progress(Some(fraction), called.map_or(text.clone(), |called| format!("{text}, {called}")));
             }
-            Event::CallResumed { regions } => self.say(&format!("going on after {regions} finished regions or slices")),
-            Event::Called { regions, of, records } => {
+            Event::CallResumed { regions } => {
+                self.report(&format!("going on after {regions} finished regions or slices"))
+            }
+            Event::Called { regions, total: of, records } => {
                 let fraction = *regions as f64 / (*of).max(1) as f64;
                 let text = format!("{regions} of {of} regions called, {records} records");
                 let written = {
-                    let mut beside = self.beside();
-                    beside.called = Some(text.clone());
-                    beside.written.clone()
+                    let mut beside = self.lock_concurrent();
+                    beside.calling_progress = Some(text.clone());
+                    beside.writing_progress.clone()
                 };
                 match written {
-                    Some((fraction, written)) => self.step(Some(fraction), format!("{written}, {text}")),
-                    None => self.step(Some(fraction), text),
+                    Some((fraction, written)) => self.show_progress(Some(fraction), format!("{written}, {text}")),
+                    None => self.show_progress(Some(fraction), text),
                 }
             }
             Event::Step { sample, step } => {
-                *self.beside() = Beside::default();
-                self.say(&format!("{sample}: {}", step.name()));
+                *self.lock_concurrent() = ConcurrentProgress::default();
+                self.report(&format!("{sample}: {}", step.name()));
             }
-            Event::Sample { sample, state: state @ (SampleState::Started | SampleState::Done), node: Some(node) } => {
-                self.say(&format!("{sample}: {} on {node}", state.name()));
+            Event::Sample { sample, state: state @ (SampleState::Started | SampleState::Done), host: Some(node) } => {
+                self.report(&format!("{sample}: {} on {node}", state.name()));
             }
-            // A warning gives the reason of one that failed.
+            // A warning gives the reason of a failed sample.
             Event::Sample { .. } | Event::StepDone { .. } => {}
-            Event::Recalibrated { step, records, .. } => {
-                let done = if *step == 1 { "counted" } else { "changed" };
-                self.step(None, format!("qualities of {records} records {done}"));
+            Event::Recalibrated { pass, records, .. } => {
+                let done = if *pass == 1 { "counted" } else { "changed" };
+                self.show_progress(None, format!("qualities of {records} records {done}"));
             }
             Event::Warning { message } if self.log >= LogLevel::Warn => match &self.display {
-                Display::Bar(bar) => bar.println(format!("godwit: warning: {message}")),
+                ProgressDisplay::Bar(bar) => bar.println(format!("godwit: warning: {message}")),
                 _ => log_warning(message),
             },
             Event::Warning { .. } => {}
@@ -209,24 +211,24 @@ impl Observer for Progress {
     }
 }
 
-/// An event that could not be written as one.
-fn warning(error: &serde_json::Error) -> String {
+/// Returns a warning in place of an event that could not be serialized.
+fn warning_event(error: &serde_json::Error) -> String {
     json!({"event": "warning", "message": error.to_string()}).to_string()
 }
 
-/// The last event of every run with `--json`.
-pub fn tell_end(outcome: &Result<(), Failure>, elapsed: Duration) {
+/// Prints the last event of every run with `--json`.
+pub fn report_end_event(outcome: &Result<(), Failure>, elapsed: Duration) {
     let seconds = (elapsed.as_secs_f64() * 1000.0).round() / 1000.0;
     let event = match outcome {
         Ok(()) => json!({"event": "done", "exit": 0, "seconds": seconds}),
         Err(failure) => {
-            json!({"event": "error", "exit": failure.exit as u8, "message": failure.line(), "seconds": seconds})
+            json!({"event": "error", "exit": failure.exit as u8, "message": failure.single_line(), "seconds": seconds})
         }
     };
     log_event(&event.to_string());
 }
 
-fn style() -> ProgressStyle {
+fn bar_style() -> ProgressStyle {
     ProgressStyle::with_template("{bar:30} {percent:>3}% {msg} [{elapsed}, ETA {eta}]")
         .unwrap_or_else(|_| ProgressStyle::default_bar())
 }

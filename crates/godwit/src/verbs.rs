@@ -1,47 +1,47 @@
-//! What each verb does. No algorithms: options in, a job run, its outcome told.
+//! Implementations of the verbs, without algorithms: options are converted, a job runs, its outcome is reported.
 
-pub mod access;
 mod align;
 mod bench;
+mod build_index;
 mod call;
+mod cluster_run;
+mod cluster_worker;
+mod cohort_plan;
 mod compare;
 mod completions;
 mod config;
 mod copy;
+pub mod credentials;
 mod decode_cram;
+mod decrypted_files;
 mod demo;
 mod doctor;
 mod dry_run;
 mod encryption;
-mod fetching;
 mod filter;
-mod in_the_clear;
-mod index;
-mod live;
 mod man;
 mod markdup;
-mod node;
 mod pack;
-mod plan;
+mod policy_audit;
 #[cfg(feature = "sql")]
 mod query;
 mod recalibrate;
+mod remote_file_transfer;
 #[cfg(feature = "sql")]
-mod rows;
-mod rules;
+mod row_output;
 mod run;
-mod run_nodes;
+mod sample_jobs;
 #[cfg(feature = "sql")]
 mod score;
 mod search;
 mod serve;
 mod simulate;
 mod slurm_job;
-mod spread;
 #[cfg(feature = "sql")]
 mod sql_worker;
-pub mod storage_watch;
-mod variants;
+pub mod storage_pool_monitor;
+mod unfinished_jobs;
+mod variant_columns;
 mod verify;
 
 use std::io::Read;
@@ -49,36 +49,36 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use godwit_flight::trace::{TraceContext, continue_from};
-use godwit_formats::bgzf::STDIN;
+use godwit_flight::trace::{TraceContext, set_process_context};
+use godwit_formats::bgzf::STDIN_PATH;
 use godwit_pipeline::JobOptions;
-use godwit_serve::{CramAccess, Root};
-use godwit_transfer::References;
+use godwit_serve::{CramOptions, DatasetRoot};
+use godwit_transfer::ReferenceStore;
 use signal_hook::consts::SIGXFSZ;
 
-use crate::cli::{Cli, Common, MarkingArgs, Verb};
+use crate::cli::{Cli, CommonArgs, MarkingArgs, Verb};
 use crate::failure::{Exit, Failure, print, print_json};
 use crate::interruption;
 
-/// The variable in which programs that start others tell them what they belong to, as the header of W3C Trace Context does.
-const TRACE_PARENT: &str = "TRACEPARENT";
+/// Variable in which a parent process passes its trace context, as the header of W3C Trace Context does.
+const TRACE_PARENT_VARIABLE: &str = "TRACEPARENT";
 
 /// Runs the verb.
 pub fn run(cli: Cli) -> Result<(), Failure> {
-    survive_file_size_limit()?;
-    // A server decides itself what SIGHUP does.
+    ignore_file_size_signal()?;
+    // A server handles SIGHUP itself.
     if !matches!(cli.verb, Verb::Serve(_)) {
-        interruption::end_with_the_terminal()?;
+        interruption::end_on_hang_up()?;
     }
-    // Whoever started this process may follow what it asks of servers.
-    if let Some(context) = std::env::var(TRACE_PARENT).ok().and_then(|text| TraceContext::parse(&text)) {
-        continue_from(context);
+    // Requests to servers belong to the trace of the parent process.
+    if let Some(context) = std::env::var(TRACE_PARENT_VARIABLE).ok().and_then(|text| TraceContext::parse(&text)) {
+        set_process_context(context);
     }
     match cli.verb {
         Verb::Doctor(args) => doctor::run(&args),
         Verb::Config(args) => config::run(&args, cli.config.as_deref(), cli.no_config),
         Verb::Man(args) => man::run(&args),
-        Verb::Index(args) => index::run(&args),
+        Verb::Index(args) => build_index::run(&args),
         Verb::Align(args) => align::run(&args),
         Verb::Markdup(args) => markdup::run(&args),
         Verb::Run(args) => run::run(&args),
@@ -87,27 +87,27 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Verb::Recalibrate(args) => recalibrate::run(&args),
         Verb::Verify(args) => verify::run(&args),
         Verb::Compare(args) => compare::run(&args),
-        Verb::Variants(args) => variants::run(&args),
+        Verb::Variants(args) => variant_columns::run(&args),
         #[cfg(feature = "sql")]
         Verb::Query(args) => query::run(&args),
         #[cfg(feature = "sql")]
         Verb::Score(args) => score::run(&args),
         Verb::Search(args) => search::run(&args),
-        Verb::SearchWorker(args) => search::work(&args),
+        Verb::SearchWorker(args) => search::run_worker(&args),
         Verb::Serve(args) => serve::run(&args),
         Verb::Copy(args) => copy::run(&args),
-        Verb::Token(args) => serve::make_token(&args),
-        Verb::Policy(verb) => rules::policy(&verb),
-        Verb::Audit(verb) => rules::audit(&verb),
-        Verb::Plan(args) => plan::run(&args),
+        Verb::Token(args) => serve::create_token(&args),
+        Verb::Policy(verb) => policy_audit::run_policy(&verb),
+        Verb::Audit(verb) => policy_audit::run_audit(&verb),
+        Verb::Plan(args) => cohort_plan::run(&args),
         Verb::Pack(args) => pack::pack_file(&args),
         Verb::Unpack(args) => pack::unpack_file(&args),
-        Verb::Collection(verb) => pack::collection(&verb),
+        Verb::Collection(verb) => pack::run_collection(&verb),
         Verb::Mutate(args) => pack::mutate_file(&args),
         Verb::Demo(args) => demo::run(&args),
         Verb::Simulate(args) => simulate::run(&args),
         Verb::Bench(verb) => bench::run(&verb),
-        Verb::Node(args) => node::run(&args),
+        Verb::Node(args) => cluster_worker::run(&args),
         Verb::DecodeCram(args) => decode_cram::run(&args),
         #[cfg(feature = "sql")]
         Verb::SqlWorker(args) => sql_worker::run(&args),
@@ -115,20 +115,20 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
     }
 }
 
-/// `-` is standard input, under the name that the system has for it.
-fn or_stdin(path: &Path) -> PathBuf {
-    if path.as_os_str() == "-" { STDIN.into() } else { path.to_owned() }
+/// Replaces `-` by the path of standard input.
+fn input_path(path: &Path) -> PathBuf {
+    if path.as_os_str() == "-" { STDIN_PATH.into() } else { path.to_owned() }
 }
 
-/// A file that grows past `ulimit -f` is an error to report, not a signal to die from.
-fn survive_file_size_limit() -> Result<(), Failure> {
+/// Ignores SIGXFSZ: a file that grows past `ulimit -f` is an error to report, not a reason to die.
+fn ignore_file_size_signal() -> Result<(), Failure> {
     let ignored = Arc::new(AtomicBool::new(false));
     let registered = signal_hook::flag::register(SIGXFSZ, ignored);
     registered.map(drop).map_err(|error| Failure::new(Exit::Machine, format!("cannot handle signals: {error}")))
 }
 
-impl Common {
-    /// Threads asked for, else all cores.
+impl CommonArgs {
+    /// Returns the requested threads, or else the number of cores.
     fn thread_count(&self) -> usize {
         match self.threads {
             Some(threads) => threads as usize,
@@ -136,8 +136,8 @@ impl Common {
         }
     }
 
-    /// Options of a job.
-    fn job(&self, marking: &MarkingArgs, metrics: bool) -> JobOptions {
+    /// Converts the options to those of a job.
+    fn job_options(&self, marking: &MarkingArgs, metrics: bool) -> JobOptions {
         JobOptions {
             threads: self.thread_count(),
             memory_bytes: self.memory,
@@ -145,44 +145,44 @@ impl Common {
             partitions: marking.partitions,
             duplicates: marking.duplicates.into(),
             optical_distance: marking.optical_distance,
-            marking: marking.marking(),
-            step: None,
+            marking: marking.marking_options(),
+            python_step: None,
             recipients: Vec::new(),
             metrics,
-            command: command_line(&self.configured),
-            // Also where the file that it was started from is gone or another by now.
-            program: "/proc/self/exe".into(),
+            command: command_line(&self.configured_flags),
+            // Also works if the file of this program was removed or replaced.
+            godwit_program: "/proc/self/exe".into(),
         }
     }
 }
 
-/// Where scratch files of statements go.
-fn scratch_of(common: &Common) -> PathBuf {
+/// Returns the directory for scratch files of statements.
+fn scratch_directory(common: &CommonArgs) -> PathBuf {
     common.temp.clone().unwrap_or_else(std::env::temp_dir)
 }
 
-/// Waits until stdin is closed, or, where it need not be, for ever.
-async fn closed(until_stdin_closes: bool) {
+/// Waits until stdin is closed if `until_stdin_closes`; otherwise forever.
+async fn wait_for_stdin_close(until_stdin_closes: bool) {
     match until_stdin_closes {
         true => drop(tokio::task::spawn_blocking(|| std::io::stdin().read(&mut [0])).await),
         false => std::future::pending().await,
     }
 }
 
-/// The datasets below a directory; CRAM is decoded by the reference, where one is given.
-fn root_of(directory: &Path, reference: Option<&Path>, common: &Common) -> Result<Root, Failure> {
-    let root = Root::new(directory, cram_access(reference, &scratch_of(common)))?;
-    let references = References::new(reference.map(Path::to_owned).into_iter().collect(), common.thread_count());
-    Ok(root.with_runs(Arc::new(live::OfPipeline)).with_references(references))
+/// Opens the datasets below a directory; CRAM is decoded with the reference, if one is given.
+fn open_root(directory: &Path, reference: Option<&Path>, common: &CommonArgs) -> Result<DatasetRoot, Failure> {
+    let root = DatasetRoot::new(directory, cram_options(reference, &scratch_directory(common)))?;
+    let references = ReferenceStore::new(reference.map(Path::to_owned).into_iter().collect(), common.thread_count());
+    Ok(root.with_unfinished_jobs(Arc::new(unfinished_jobs::PipelineJobs)).with_references(references))
 }
 
-/// How CRAM is decoded: by this program, also where the file that it was started from is gone or another by now.
-fn cram_access(reference: Option<&Path>, scratch: &Path) -> CramAccess {
+/// Returns the options of CRAM decoding: by this program, even if its file was removed or replaced.
+fn cram_options(reference: Option<&Path>, scratch: &Path) -> CramOptions {
     let reference = reference.map(|reference| (reference.to_owned(), scratch.to_owned()));
-    CramAccess { program: "/proc/self/exe".into(), reference }
+    CramOptions { program: "/proc/self/exe".into(), reference }
 }
 
-/// The command line, for reports, with what files and the environment add to it.
+/// Returns the command line, for reports, with the options of files and environment.
 fn command_line(configured: &[String]) -> Vec<String> {
     let given = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned());
     given.chain(configured.iter().cloned()).collect()

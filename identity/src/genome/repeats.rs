@@ -2,17 +2,17 @@
 
 use crate::random::{Random, reverse_complement};
 
-/// Bases of the consensus of a short family, without its tail.
+/// The number of bases of the consensus of a short family, without its tail.
 const SHORT_BASES: usize = 280;
-/// Bases of the consensus of a long family.
+/// The number of bases of the consensus of a long family.
 const LONG_BASES: usize = 6000;
-/// Bases of a satellite's monomer, as of human alpha satellites.
+/// The number of bases of a satellite's monomer, as of human alpha satellites.
 const MONOMER_BASES: usize = 171;
-/// Ages of the short families: the divergence of a copy from the consensus.
+/// The ages of the short families: the divergence of a copy from the consensus.
 const SHORT_AGES: [f64; 8] = [0.01, 0.03, 0.05, 0.08, 0.12, 0.16, 0.20, 0.25];
-/// Ages of the long families.
+/// The ages of the long families.
 const LONG_AGES: [f64; 6] = [0.01, 0.04, 0.08, 0.14, 0.20, 0.25];
-/// Divergence of a subfamily from the ancestor of all families of its kind.
+/// The divergence of a subfamily from the ancestor of all families of its kind.
 const SUBFAMILY_DIVERGENCE: f64 = 0.06;
 
 /// The consensus sequences of all families, each with its age.

@@ -29,7 +29,7 @@ fn repeats_cover_the_promised_share_of_the_genome() {
     assert!((0.35..0.60).contains(&share(masked)), "{masked}");
 }
 
-/// The label of a repeat proves nothing: the sequence has to repeat.
+/// The label of a repeat is not sufficient: the sequence has to repeat.
 #[test]
 fn many_words_of_twenty_bases_occur_more_than_once() {
     let genome = generate(SPEC);

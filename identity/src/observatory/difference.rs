@@ -1,4 +1,4 @@
-//! The smallest set of reads that shows a difference, and the directory that keeps it.
+//! The smallest set of reads that shows a difference, and the directory that stores it.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -12,10 +12,10 @@ use crate::reduction::{Placeholders, Reduction, Start, Subset, reduce};
 use crate::scenario::{Scenario, split_words};
 use crate::simulator::ReadSimulator;
 
-/// Templates whose records are written to `differences.txt`.
+/// The maximum number of templates whose records are written to `differences.txt`.
 const MAX_SHOWN: usize = 50;
 
-/// A comparison that was not without differences.
+/// A comparison with differences or with a failure of godwit.
 pub(super) struct Case<'a> {
     pub(super) scenario: &'a Scenario,
     pub(super) simulator: &'a ReadSimulator<'a>,
@@ -36,7 +36,8 @@ impl Case<'_> {
         suspects
     }
 
-    /// Returns the option with the insert sizes that bwa estimated in the whole round; `None` where the round gives them or has single reads.
+    /// Returns the option with the insert sizes that bwa estimated in the whole round; `None` where the scenario sets
+    /// them or has single reads.
     fn insert_sizes(&self, scratch: &Path) -> Option<String> {
         let is_given = self.scenario.options.iter().any(|option| option.starts_with("-I"));
         let text = fs::read(oracle_stderr(&scratch.join(EXPECTED))).unwrap_or_default();
@@ -47,7 +48,7 @@ impl Case<'_> {
     fn task_of(&self, subset: &Subset, options: &[String], directory: &Path) -> Result<AlignTask> {
         let (reads, bases) = fastq::write_subset(self.simulator, self.scenario, subset, directory)?;
         let block_bases = match subset.placeholders {
-            // More bases than there are make one block of all reads.
+            // A block size above the number of bases makes one block of all reads.
             Placeholders::OneBase => bases + 1,
             Placeholders::SameBases | Placeholders::None => self.task.block_bases,
         };
@@ -62,8 +63,8 @@ impl Case<'_> {
     }
 }
 
-/// Finds the smallest set of reads that still differs, and writes it to a directory of its own below `differences/` of the work
-/// directory. Returns that directory.
+/// Finds the smallest set of reads that still differs, and writes it to a directory of its own below `differences/` of
+/// the work directory. Returns that directory.
 pub(super) fn reduce_and_keep(case: &Case<'_>, settings: &Settings, scratch: &Path) -> Result<PathBuf> {
     let trial = scratch.join("trial");
     let blocks = fastq::blocks(case.simulator, case.scenario);
@@ -81,7 +82,7 @@ pub(super) fn reduce_and_keep(case: &Case<'_>, settings: &Settings, scratch: &Pa
         fs::create_dir_all(&trial).map_err(Error::file("create", &trial))?;
         let task = case.task_of(subset, options, &trial)?;
         match case.judge(settings, &task, &trial) {
-            // A failure of bwa is not the difference that is looked for.
+            // A failure of bwa is not the difference that is searched for.
             Err(Error::Program { .. }) => Ok(false),
             verdict => verdict.map(|verdict| !verdict.is_same()),
         }
@@ -103,7 +104,7 @@ pub(super) fn reduce_and_keep(case: &Case<'_>, settings: &Settings, scratch: &Pa
     Ok(directory)
 }
 
-/// Returns `-I MEAN,DEVIATION,MOST,LEAST` of the first estimate for pairs that face each other, as bwa prints it on standard error.
+/// Returns `-I MEAN,DEVIATION,MAX,MIN` of the first estimate for FR pairs, as bwa prints it on standard error.
 fn insert_size_option(text: &str) -> Option<String> {
     let (_, estimate) = text.split_once("insert size distribution for orientation FR...")?;
     let numbers = |title: &str| -> Option<(&str, &str)> {
@@ -115,7 +116,7 @@ fn insert_size_option(text: &str) -> Option<String> {
     Some(format!("-I {mean},{deviation},{most},{least}"))
 }
 
-/// The part of a directory's name that names the genome and the seed.
+/// The part of a directory's name that identifies the genome and the seed.
 struct GenomeName(String);
 
 impl GenomeName {
@@ -146,7 +147,7 @@ fn description(case: &Case<'_>, reduction: &Reduction, verdict: &Verdict) -> Str
     text
 }
 
-/// Returns a script that shows the difference again, in its own directory.
+/// Returns a script that reproduces the difference in its own directory.
 fn script(case: &Case<'_>, settings: &Settings, task: &AlignTask) -> String {
     let reads = task.reads.iter().filter_map(|path| path.file_name().map(PathBuf::from)).collect();
     let task = AlignTask { reads, ..task.clone() };

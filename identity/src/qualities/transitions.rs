@@ -1,16 +1,17 @@
-//! Transitions of base qualities, in thousandths, for the case in which no file of real reads is given.
+//! Transitions of base qualities, in thousandths, used when no file of real reads is given.
 //!
-//! Counted in 25,839 pairs of 2x101 bases of NA12878 (Illumina HiSeq, the reads of chr20:10.0-10.1 Mb in the test data of DeepVariant):
-//! how often a quality of one level follows another, for each mate and each quarter of the read. A level that occurred fewer than 20
-//! times in a quarter keeps its value.
+//! Counted in 25,839 pairs of 2x101 bases of NA12878 (Illumina HiSeq, the reads of chr20:10.0-10.1 Mb in the test data of
+//! DeepVariant): the frequency of each level after a quality of each level, for each mate and each quarter of the read. A
+//! level that occurred fewer than 20 times in a quarter keeps its value.
 
 /// The quality at the middle of each level.
 pub(super) const LEVELS: [u8; 10] = [2, 7, 12, 17, 22, 26, 30, 33, 36, 39];
 
-/// The level of the first base, for each mate.
+/// The probabilities of the levels of the first base, for each mate.
 pub(super) const FIRST: [[u16; 10]; 2] = [[0, 0, 0, 2, 2, 24, 311, 661, 0, 0], [0, 0, 8, 9, 5, 40, 304, 634, 0, 0]];
 
-/// The level of a base (last index) after a base of a level, in a quarter of the read of a mate (first index).
+/// The probabilities of the level of a base (last index) after a base of a level, in a quarter of the read of a mate
+/// (first index).
 #[rustfmt::skip]
 pub(super) const NEXT: [[[[u16; 10]; 10]; 4]; 2] = [
     [

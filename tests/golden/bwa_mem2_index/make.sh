@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes expected.md5 anew with the real tool, bwa-mem2 2.2.1: MD5 sums of what `bwa-mem2 index` writes for each reference here.
+# Regenerates expected.md5 with the real tool, bwa-mem2 2.2.1: MD5 sums of the output of `bwa-mem2 index` for each reference here.
 set -eu
 cd "$(dirname "$0")"
 folder=$(mktemp -d)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the index files of ref.fa anew.
+# Regenerates the index files of ref.fa.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 "${GODWIT:-godwit}" index ref.fa

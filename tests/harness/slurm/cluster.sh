@@ -1,30 +1,30 @@
 #!/usr/bin/env bash
 # A real SLURM cluster with N compute nodes on this machine, for tests: slurmctld, munged and N slurmd of its own.
 #
-#   cluster.sh up N [OPTIONS]      start it; one that runs is left alone, dead nodes of it are started again
-#   cluster.sh down                end all of it, jobs too, and remove its directory
+#   cluster.sh up N [OPTIONS]      start it; if it runs already, start its dead nodes again
+#   cluster.sh down                stop all of it, jobs too, and remove its directory
 #   cluster.sh guard               wait until standard input closes, then do as `down` (for owners that may be killed)
-#   cluster.sh env                 lines for eval: SLURM_CONF and where the cluster is
+#   cluster.sh env                 lines for eval: SLURM_CONF and the cluster's directory and mode
 #   cluster.sh status              one line for each daemon, and sinfo; fails unless every node is usable
 #   cluster.sh exec NODE -- CMD..  run CMD inside a node (netns mode)
 #
-# What can happen to a node (NODE may be `head`, where slurmctld runs, for kill, start, pause, cont, cut and heal):
-#   kill NODE, start NODE          power loss: every process of it killed, the cable gone; and booting again
-#   crash NODE                     its slurmd dies, its jobs live on
+# Faults of a node (NODE may be `head`, where slurmctld runs, for kill, start, pause, cont, cut and heal):
+#   kill NODE, start NODE          power loss: its processes are killed, its link is removed; and booting again
+#   crash NODE                     its slurmd is killed, its jobs continue
 #   pause NODE, cont NODE          all its processes are frozen, and thawed
-#   slow NODE PERCENT|off          its jobs run only so much of the time
-#   cut NODE, heal NODE            its network cable is pulled, and plugged in again
-#   rate NODE RATE|off             its network takes RATE both ways, as tc(8) writes it: 100mbit
+#   slow NODE PERCENT|off          its jobs run for PERCENT of the time
+#   cut NODE, heal NODE            its network link is down, and up again
+#   rate NODE RATE|off             its network is limited to RATE both ways, as tc(8) writes it: 100mbit
 #   fill NODE, unfill NODE         its scratch disk is full (needs --scratch), and empty again
 #
-# Options: --dir D (all of them; the cluster's directory, which tells clusters apart)
+# Options: --dir D (for all verbs; the cluster's directory, which identifies the cluster)
 #          --mode auto|netns|ports  --cpus C  --memory MB  --scratch SIZE  --rate RATE
 #
 # In netns mode, which needs root, each node has pid, network, host name, mount and IPC namespaces of its own: own address, own
-# /dev/shm, own scratch. In ports mode, which needs nothing, nodes are slurmd processes with a port each; what happens to nodes
-# is limited to kill, start and crash. Nothing needs systemd or cgroups.
+# /dev/shm, own scratch. In ports mode, which needs no privileges, nodes are slurmd processes with a port each; the only
+# faults are kill, start and crash. Neither mode needs systemd or cgroups.
 
-# No `set -e`: taking a broken cluster down means going on where something is gone already. What must succeed says so.
+# No `set -e`: stopping a broken cluster must continue where a part is missing already. Commands that must succeed call fail.
 set -u -o pipefail
 export PATH="$PATH:/usr/sbin:/sbin" LC_ALL=C
 
@@ -40,9 +40,9 @@ usage() {
 
 self=$(readlink -f "$0")
 dir='' mode=auto cpus=4 memory=4000 scratch='' rate='' nodes=0
-# Set when the cluster is made, and kept in its directory.
+# Set when the cluster is created, and stored in its directory.
 subnet='' base_port=''
-# SLURM waits that long for nodes to be usable.
+# The longest wait for usable nodes, in seconds.
 patience_s=30
 
 verb=${1:-}
@@ -65,13 +65,13 @@ dir=$(readlink -m "$dir")
 munge_socket=$dir/run/munge.sock
 # The path of a Unix socket has 108 bytes at most (unix(7)).
 [ ${#munge_socket} -lt 100 ] || fail "$dir is too long for the path of a socket"
-# Network devices are named by this, for their names have 15 bytes at most.
+# The id is a part of the names of network devices, which have 15 bytes at most.
 id=$(printf %s "$dir" | md5sum | cut -c1-4)
 export SLURM_CONF=$dir/etc/slurm.conf
 
 # ---- Processes ----
-# run/NAME.process holds a pid and its start time, for a number may be another process's by now. A zombie counts as dead: in a
-# container, nobody may be there to wait for it.
+# run/NAME.process holds a pid and its start time, because the kernel reuses pids. A zombie counts as dead: in a container no
+# process may wait for it.
 
 start_time() {
     local stat
@@ -139,8 +139,8 @@ address_of() {
 write_slurm_conf() {
     local controller="$1" own=$2 all="gw[1-$nodes]" number
     [ "$nodes" -gt 1 ] || all=gw1
-    # Jobs are looked at as soon as they come; daemons that vanish are missed in seconds; requeued jobs wait no longer than
-    # their old credentials live. Finished jobs are remembered, for tests to look at.
+    # Jobs are scheduled as soon as they are submitted; lost daemons are detected in seconds; requeued jobs wait no longer than
+    # their old credentials are valid. Finished jobs are kept, so that tests can query them.
     cat <<EOF
 ClusterName=godwit$id
 SlurmctldHost=$controller
@@ -217,13 +217,13 @@ write_configuration() {
     else
         write_slurm_conf "$(hostname -s)(127.0.0.1)" no >"$SLURM_CONF"
     fi
-    # Last, because it is what says that the rest is there.
+    # Last, because this file marks the configuration as complete.
     cat >"$dir/etc/cluster.env" <<EOF
 mode=$mode nodes=$nodes cpus=$cpus memory=$memory scratch='$scratch' rate='$rate' subnet='$subnet' base_port='$base_port'
 EOF
 }
 
-# Whether a port is free, without a listener's help: 0A is the state LISTEN (Linux, include/net/tcp_states.h).
+# Reports whether a port is free, without connecting to it: 0A is the state LISTEN (Linux, include/net/tcp_states.h).
 is_free_port() {
     ! grep -qiE "^ *[0-9]+: [0-9A-F]+:$(printf %04X "$1") [0-9A-F:]+ 0A " /proc/net/tcp /proc/net/tcp6 2>/dev/null
 }
@@ -256,7 +256,7 @@ has_namespaces() {
 }
 
 # ---- Nodes in namespaces ----
-# A node is a process that is number 1 of its namespaces: with it, everything in the node dies.
+# A node is the process with pid 1 of its namespaces: all processes of the node die with it.
 
 boot() {
     local node=$1 outer pid=
@@ -269,7 +269,7 @@ boot() {
     outer=$!
     disown
     for _ in $(seq 250); do
-        # The file has no line end, which `read` takes for a failure.
+        # The file has no line end, for which `read` returns a failure.
         { read -r pid _ <"/proc/$outer/task/$outer/children"; } 2>/dev/null
         [ -z "$pid" ] || break
         sleep 0.02
@@ -290,7 +290,7 @@ init() {
     hostname "$node"
     mount --make-rprivate /
     mount --bind "$dir/etc/hosts" /etc/hosts
-    # There is no name server: it is better to be told so at once than to wait for one.
+    # There is no name server: lookups must fail at once instead of waiting for one.
     printf 'nameserver 127.0.0.1\noptions timeout:1 attempts:1\n' >"$dir/etc/resolv.$node"
     [ ! -e /etc/resolv.conf ] || mount --bind "$dir/etc/resolv.$node" "$(readlink -f /etc/resolv.conf)"
     mount -t tmpfs -o mode=1777 shm /dev/shm
@@ -316,12 +316,12 @@ power_off() {
     local pid
     ! pid=$(pid_of "$1") || kill -KILL "$pid"
     rm -f "$dir/run/$1.process" "$dir/run/$1.cable" "$dir/run/slurmd.$1.pid"
-    # It may have gone with the node.
+    # It may have been removed with the node.
     ip link del "gw$id-$1" 2>/dev/null
     return 0
 }
 
-# The node's processes but the first, by their numbers outside.
+# Prints the node's processes except the first, by their pids outside the namespace.
 pids_in() {
     local first namespace process
     first=$(pid_of "$1") || return 0
@@ -339,7 +339,7 @@ signal_all() {
     return 0
 }
 
-# A cap, not a delay: not every kernel has netem, all have htb.
+# Limits the rate and adds no delay: not every kernel has netem, all have htb.
 set_rate() {
     local inside=(nsenter -t "$(pid_of "$1")" -n)
     shape() {
@@ -351,7 +351,7 @@ set_rate() {
     shape eth0 "$2" "${inside[@]}" || fail "cannot limit the rate of $1"
 }
 
-# Freezes and thaws a node's jobs, in turns of a fifth of a second. Ends with the node.
+# Freezes and thaws a node's jobs, in periods of a fifth of a second. Ends with the node.
 keep_slow() {
     local node=$1 run_ms=$(($2 * 2)) pid pids
     while is_alive "$node"; do
@@ -415,7 +415,7 @@ up() {
         [ "$nodes" = "$wanted" ] || fail "$dir holds a cluster of $nodes nodes; take it down first"
     else
         [ -z "$(ls -A "$dir" 2>/dev/null)" ] || fail "$dir holds something that is no cluster"
-        # Clusters are made one after the other, or two of them would find the same ports or addresses free.
+        # Clusters are created one at a time, otherwise two of them would find the same ports or addresses free.
         { exec 8</tmp && flock 8; } || fail "cannot lock /tmp"
         nodes=$wanted
         if [ "$mode" = auto ]; then
@@ -442,7 +442,7 @@ up() {
     fail "the nodes are not usable after $patience_s s"
 }
 
-# Processes of jobs whose slurmd is gone, in ports mode. They are known by their environment.
+# Kills the processes of jobs whose slurmd has ended, in ports mode. They are identified by their environment.
 kill_strays() {
     local process
     for process in /proc/[0-9]*; do
@@ -466,7 +466,7 @@ down() {
         done
         ip link del "gwbr$id" 2>/dev/null
     else
-        # Jobs end while there is somebody to end them.
+        # Cancel jobs while the daemons that end them still run.
         timeout 5 scancel --user="$(id -un)" 2>/dev/null
         for _ in $(seq 80); do
             [ -n "$(timeout 2 squeue --noheader 2>/dev/null)" ] || break
@@ -490,7 +490,7 @@ status() {
     [ "$(count_usable)" -ge "$nodes" ] && return "$result"
 }
 
-# Runs alone with the cluster's directory.
+# Runs a command with a lock on the cluster's directory.
 locked() {
     { mkdir -p "$(dirname "$dir")" && exec 9>"$dir.lock" && flock 9; } || fail "cannot lock $dir.lock"
     "$@"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prints the path of the oracle of the search tests (reference.cpp); compiles it first where it is missing or of another source.
+# Prints the path of the oracle of the search tests (reference.cpp); compiles it first if it is missing or its source has changed.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

@@ -1,5 +1,5 @@
-// The oracle of the search tests, and nothing else: one search program as NCBI's own applications run it, on the libraries
-// that the worker links. One process, one pass over the whole database, CLocalBlast, CBlastFormat. Nothing of godwit's is in it.
+// The oracle of the search tests: one search program as NCBI's own applications run it, on the libraries that the worker
+// links. One process, one pass over the whole database, CLocalBlast, CBlastFormat. It contains no code of godwit.
 //
 //     reference PROGRAM [the arguments of PROGRAM]
 #include <ncbi_pch.hpp>

@@ -1,4 +1,4 @@
-// Preloaded: the wall clock jumps by a day, ahead and back, every third time it is looked at. Other clocks go on as they do.
+// A library to preload: the wall clock jumps a day forward or back every third time it is read. Other clocks do not change.
 
 #define _GNU_SOURCE
 #include <dlfcn.h>

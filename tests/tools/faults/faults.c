@@ -1,9 +1,9 @@
-/* Makes the n-th call that changes files below a directory fail, or ends the process there.
+/* Makes the n-th call that changes files below a directory fail, or kills the process at it.
  *
  * Loaded with LD_PRELOAD. FAULT_BELOW: the directory, without a slash at its end. FAULT_AT: the number of the call, from 1;
  * 0 for none. FAULT_KIND: "kill" (half of the bytes are written, then SIGKILL), "eio" (this call fails), "enospc" (this
- * write and all later ones fail, as on a full disk). FAULT_COUNT: a file that gets the number of calls when the process
- * ends by itself. */
+ * write and all later ones fail, as on a full disk). FAULT_COUNT: the file that receives the number of calls when the
+ * process exits. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -57,7 +57,7 @@ static int fd_is_below(int fd) {
     return is_below(path);
 }
 
-/* Whether this call is to fail. */
+/* Reports whether this call must fail. */
 static int strikes(int takes_space) {
     int before = errno;
     long call = atomic_fetch_add(&calls, 1) + 1;

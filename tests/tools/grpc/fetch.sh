@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prints the directory with grpcurl and ghz; builds them first where they are missing.
+# Prints the directory with grpcurl and ghz; builds them first if they are missing.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/../go-programs.sh"
 

@@ -6,7 +6,7 @@ import java.sql.ResultSet;
 import java.sql.SQLException;
 import java.util.Properties;
 
-/** Asks a server through the Arrow Flight SQL JDBC driver, as any JDBC program does, and prints what it found. */
+/** Queries a server through the Arrow Flight SQL JDBC driver, as any JDBC program does, and prints the results. */
 public class Ask {
     public static void main(String[] words) throws Exception {
         Properties properties = new Properties();

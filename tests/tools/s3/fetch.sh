@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prints the directory with versitygw, an S3 server that keeps objects as files; builds it first where it is missing.
+# Prints the directory with versitygw, an S3 server that stores objects as files; builds it first if it is missing.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/../go-programs.sh"
 

@@ -1,20 +1,20 @@
-//! Just enough of Rust's grammar to count lines: comments and literals are blanked, braces are matched.
+//! The part of Rust's grammar that is needed to count lines: comments and literals are blanked, braces are matched.
 //!
-//! In: the text of a Rust file. Out: the same text with every comment and literal replaced by spaces, line for line; and from
-//! that the functions with their lengths, and how many lines belong to inline test modules.
+//! In: the text of a Rust file. Out: the same text with every comment and literal replaced by spaces, line by line; and
+//! from that the functions with their lengths, and the number of lines in inline test modules.
 
-/// A function and how long it is.
+/// A function and its length.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Function {
     pub name: String,
-    /// 1-based line of its `fn`.
+    /// The 1-based line of its `fn`.
     pub line: usize,
-    /// Lines between the braces of its body.
+    /// The number of lines between the braces of its body.
     pub body_lines: usize,
 }
 
-/// The text with comments, strings and character literals blanked; line breaks stay.
-pub fn blank(text: &str) -> String {
+/// Returns the text with comments, strings and character literals blanked; line breaks stay.
+pub fn blank_comments_and_literals(text: &str) -> String {
     let characters: Vec<char> = text.chars().collect();
     let mut out = String::with_capacity(text.len());
     let mut at = 0;
@@ -31,11 +31,11 @@ pub fn blank(text: &str) -> String {
     out
 }
 
-/// End of the comment or literal that starts at `at`; `at` itself if none does.
+/// Returns the end of the comment or literal that starts at `at`; `at` itself if none does.
 fn literal_end(text: &[char], at: usize) -> usize {
     let starts = |prefix: &str| text[at..].iter().copied().take(prefix.len()).eq(prefix.chars());
     if starts("//") {
-        return find(text, at, |rest| rest[0] == '\n').unwrap_or(text.len());
+        return find_from(text, at, |rest| rest[0] == '\n').unwrap_or(text.len());
     }
     if starts("/*") {
         return block_comment_end(text, at);
@@ -57,14 +57,14 @@ fn literal_end(text: &[char], at: usize) -> usize {
     }
     let closes =
         |rest: &[char]| rest[0] == '"' && rest[1..].iter().take(hashes).filter(|&&c| c == '#').count() == hashes;
-    find(text, open + 1, closes).map_or(text.len(), |quote| quote + 1 + hashes)
+    find_from(text, open + 1, closes).map_or(text.len(), |quote| quote + 1 + hashes)
 }
 
-fn find(text: &[char], from: usize, is_here: impl Fn(&[char]) -> bool) -> Option<usize> {
+fn find_from(text: &[char], from: usize, is_here: impl Fn(&[char]) -> bool) -> Option<usize> {
     (from..text.len()).find(|&at| is_here(&text[at..]))
 }
 
-/// Block comments nest.
+/// Returns the end of a block comment. Block comments nest.
 fn block_comment_end(text: &[char], start: usize) -> usize {
     let (mut at, mut depth) = (start, 0);
     while at + 1 < text.len() {
@@ -80,10 +80,11 @@ fn block_comment_end(text: &[char], start: usize) -> usize {
     text.len()
 }
 
-/// A quote opens a character if one character or an escape and another quote follow; otherwise it is a lifetime.
+/// Returns the end of a character literal. A quote opens one if one character or an escape and another quote follow;
+/// otherwise it is a lifetime.
 fn character_end(text: &[char], at: usize) -> usize {
     match text.get(at + 1) {
-        Some('\\') => find(text, at + 3, |rest| rest[0] == '\'').map_or(text.len(), |quote| quote + 1),
+        Some('\\') => find_from(text, at + 3, |rest| rest[0] == '\'').map_or(text.len(), |quote| quote + 1),
         Some(_) if text.get(at + 2) == Some(&'\'') => at + 3,
         _ => at,
     }
@@ -100,7 +101,7 @@ fn string_end(text: &[char], mut at: usize) -> usize {
     text.len()
 }
 
-/// The functions with a body in blanked text, nested ones too.
+/// Returns the functions with a body in blanked text, nested ones too.
 pub fn functions(blanked: &str) -> Vec<Function> {
     let mut found = Vec::new();
     for (at, _) in blanked.match_indices("fn ") {
@@ -110,7 +111,7 @@ pub fn functions(blanked: &str) -> Vec<Function> {
         if !starts_word || name.is_empty() {
             continue; // The end of a longer word, or a macro's `fn $name`.
         }
-        if let Some((open, close)) = body(blanked, at) {
+        if let Some((open, close)) = function_body(blanked, at) {
             let line = 1 + line_breaks(&blanked[..at]);
             let body_lines = line_breaks(&blanked[open..close]).saturating_sub(1);
             found.push(Function { name, line, body_lines });
@@ -119,8 +120,8 @@ pub fn functions(blanked: &str) -> Vec<Function> {
     found
 }
 
-/// The braces of the first body after `from`; none if a `;` ends the item first.
-fn body(blanked: &str, from: usize) -> Option<(usize, usize)> {
+/// Returns the braces of the first body after `from`; `None` if a `;` ends the item first.
+fn function_body(blanked: &str, from: usize) -> Option<(usize, usize)> {
     let mut depth = 0;
     for (at, byte) in blanked.bytes().enumerate().skip(from) {
         match byte {
@@ -149,14 +150,14 @@ fn closing_brace(blanked: &str, open: usize) -> Option<usize> {
     None
 }
 
-/// Lines of `#[cfg(test)] mod .. { .. }` blocks in blanked text.
+/// Returns the number of lines of `#[cfg(test)] mod .. { .. }` blocks in blanked text.
 pub fn test_module_lines(blanked: &str) -> usize {
     const ATTRIBUTE: &str = "#[cfg(test)]";
     let mut lines = 0;
     for (at, _) in blanked.match_indices(ATTRIBUTE) {
         let item = blanked[at + ATTRIBUTE.len()..].trim_start();
         if item.starts_with("mod ")
-            && let Some((_, close)) = body(blanked, at + ATTRIBUTE.len())
+            && let Some((_, close)) = function_body(blanked, at + ATTRIBUTE.len())
         {
             lines += 1 + line_breaks(&blanked[at..close]);
         }
@@ -172,20 +173,23 @@ fn line_breaks(text: &str) -> usize {
 mod tests {
     use super::*;
 
-    fn lengths(text: &str) -> Vec<(String, usize, usize)> {
-        functions(&blank(text)).into_iter().map(|found| (found.name, found.line, found.body_lines)).collect()
+    fn function_lengths(text: &str) -> Vec<(String, usize, usize)> {
+        functions(&blank_comments_and_literals(text))
+            .into_iter()
+            .map(|found| (found.name, found.line, found.body_lines))
+            .collect()
     }
 
     #[test]
     fn braces_in_comments_and_literals_do_not_count() {
         let text = "fn a() {\n    let s = \"}\"; // }\n    /* } /* } */ } */\n    let c = ('}', '\\'', b'{', '\\u{7d}');\n    r#\"}\"}\"#;\n}\nfn b() {}\n";
-        assert_eq!(lengths(text), [("a".to_owned(), 1, 4), ("b".to_owned(), 7, 0)]);
+        assert_eq!(function_lengths(text), [("a".to_owned(), 1, 4), ("b".to_owned(), 7, 0)]);
     }
 
     #[test]
     fn blanking_keeps_every_line_and_column() {
         let text = "let a = \"x\ny\\\"\"; // é\nlet 'a: loop { break 'a; }\n";
-        let blanked = blank(text);
+        let blanked = blank_comments_and_literals(text);
         assert_eq!(blanked.chars().count(), text.chars().count());
         assert_eq!(line_breaks(&blanked), line_breaks(text));
         assert!(blanked.contains("let 'a: loop { break 'a; }"));
@@ -195,32 +199,32 @@ mod tests {
     #[test]
     fn lifetimes_and_raw_names_are_code() {
         let text = "fn a<'a>(r#type: &'a str) -> &'a str {\n    r#type\n}\n";
-        assert_eq!(blank(text), text);
-        assert_eq!(lengths(text), [("a".to_owned(), 1, 1)]);
+        assert_eq!(blank_comments_and_literals(text), text);
+        assert_eq!(function_lengths(text), [("a".to_owned(), 1, 1)]);
     }
 
     #[test]
     fn a_body_starts_after_the_signature_however_long() {
         let text = "fn a(\n    b: [u8; { 4 }],\n) -> u8\nwhere\n    u8: Copy,\n{\n    b[0]\n}\n";
-        assert_eq!(lengths(text), [("a".to_owned(), 1, 1)]);
+        assert_eq!(function_lengths(text), [("a".to_owned(), 1, 1)]);
     }
 
     #[test]
     fn declarations_and_function_pointers_have_no_body() {
         let text = "trait T { fn a(&self); }\ntype F = fn(u8) -> u8;\nstruct S { f: fn(u8) }\n";
-        assert_eq!(lengths(text), []);
+        assert_eq!(function_lengths(text), []);
     }
 
     #[test]
     fn nested_functions_count_in_both() {
         let text = "fn a() {\n    fn b() {\n        1;\n    }\n}\n";
-        assert_eq!(lengths(text), [("a".to_owned(), 1, 3), ("b".to_owned(), 2, 1)]);
+        assert_eq!(function_lengths(text), [("a".to_owned(), 1, 3), ("b".to_owned(), 2, 1)]);
     }
 
     #[test]
     fn inline_test_modules_are_measured_whole() {
         let text = "fn a() {}\n#[cfg(test)]\nmod tests {\n    fn b() { \"}\"; }\n}\n#[cfg(test)]\nmod apart;\n";
-        assert_eq!(test_module_lines(&blank(text)), 4);
+        assert_eq!(test_module_lines(&blank_comments_and_literals(text)), 4);
     }
 
     #[test]
@@ -228,8 +232,8 @@ mod tests {
         for text in
             ["\"", "'", "'\\", "\"\\", "/*", "/", "r#\"", "br", "fn ", "fn a(", "fn a() {", "#[cfg(test)] mod a {"]
         {
-            functions(&blank(text));
-            test_module_lines(&blank(text));
+            functions(&blank_comments_and_literals(text));
+            test_module_lines(&blank_comments_and_literals(text));
         }
     }
 }

@@ -1,30 +1,30 @@
-//! The word for `--aligner`.
+//! The value of `--aligner`.
 
 use std::str::FromStr;
 
-use super::Identity;
-use super::template::CommandTemplate;
+use super::BlockDependence;
+use super::template::AlignerTemplate;
 use crate::EngineError;
 
-/// Which aligner.
+/// An aligner that the user can choose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AlignerChoice {
     /// The fastest aligner with the records of bwa for which the machine has processor, memory and index.
     Auto,
     /// bwa mem 0.7.17.
     Bwa,
-    /// bwa-mem3, which gives the records of bwa.
+    /// bwa-mem3, which yields the records of bwa.
     BwaMem3,
     /// Another name for bwa-mem3, which loads the index of bwa-mem2.
     BwaMem2,
-    /// minimap2, the program.
+    /// minimap2, as a program.
     Minimap2,
-    /// Any program, by a command line with open places.
-    Template(CommandTemplate),
+    /// Any program, by a command line with placeholders.
+    Template(AlignerTemplate),
 }
 
 impl AlignerChoice {
-    /// Its name: the word itself, or the template's program.
+    /// Returns the name: the option value itself, or the template's program.
     pub fn name(&self) -> &str {
         match self {
             Self::Auto => "auto",
@@ -32,33 +32,33 @@ impl AlignerChoice {
             Self::BwaMem3 => "bwa-mem3",
             Self::BwaMem2 => "bwa-mem2",
             Self::Minimap2 => "minimap2",
-            Self::Template(template) => template.name(),
+            Self::Template(template) => template.program_name(),
         }
     }
 
-    /// As `--aligner` takes it.
-    pub fn text(&self) -> &str {
+    /// Returns the value that `--aligner` accepts.
+    pub fn option_value(&self) -> &str {
         match self {
             Self::Template(template) => template.text(),
             named => named.name(),
         }
     }
 
-    /// Returns whether the records equal those of bwa mem 0.7.17.
-    pub fn has_records_of_bwa(&self) -> bool {
+    /// Reports whether the records equal those of bwa mem 0.7.17.
+    pub fn matches_bwa_records(&self) -> bool {
         matches!(self, Self::Auto | Self::Bwa | Self::BwaMem3 | Self::BwaMem2)
     }
 
-    /// The name that stands for its records: `bwa` for all that have those, else [`text`](Self::text).
-    pub fn records_text(&self) -> &str {
-        if self.has_records_of_bwa() { Self::Bwa.name() } else { self.text() }
+    /// Returns the name of its kind of records: `bwa` for all with those records, else [`option_value`](Self::option_value).
+    pub fn records_name(&self) -> &str {
+        if self.matches_bwa_records() { Self::Bwa.name() } else { self.option_value() }
     }
 
-    /// What it may keep from read to read. Of a template nothing is known.
-    pub fn identity(&self) -> Identity {
+    /// Returns whether it may carry state from read to read. Templates count as dependent.
+    pub fn block_dependence(&self) -> BlockDependence {
         match self {
-            Self::Template(_) => Identity::SingleStream,
-            _ => Identity::AcrossBlocks,
+            Self::Template(_) => BlockDependence::Dependent,
+            _ => BlockDependence::Independent,
         }
     }
 }
@@ -66,7 +66,7 @@ impl AlignerChoice {
 impl FromStr for AlignerChoice {
     type Err = EngineError;
 
-    /// A word alone is a name; anything with a space or a brace is a template.
+    /// Parses a value: a text with a space or a brace is a template, any other text is a name.
     fn from_str(text: &str) -> Result<Self, EngineError> {
         match text {
             "auto" => Ok(Self::Auto),
@@ -74,7 +74,7 @@ impl FromStr for AlignerChoice {
             "bwa-mem3" => Ok(Self::BwaMem3),
             "bwa-mem2" => Ok(Self::BwaMem2),
             "minimap2" => Ok(Self::Minimap2),
-            _ if text.contains([' ', '{']) => CommandTemplate::parse(text).map(Self::Template),
+            _ if text.contains([' ', '{']) => AlignerTemplate::parse(text).map(Self::Template),
             _ => Err(EngineError::Arguments {
                 message: format!(
                     "{text:?} is none of auto, bwa, bwa-mem3 and minimap2, and not a command line such as 'bowtie2 -x \

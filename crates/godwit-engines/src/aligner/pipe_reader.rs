@@ -1,4 +1,4 @@
-//! The end of an aligner that gives aligned blocks.
+//! The reader of aligned blocks from the pipe protocol.
 
 use std::io::BufReader;
 use std::process::ChildStdout;
@@ -9,13 +9,13 @@ use bytemuck::Pod;
 use godwit_model::{BlockId, EndSignature, PairSignature, RawRecord, schema};
 
 use super::AlignedBlock;
-use super::protocol::{self, BlockEnd, ProtocolError};
-use super::session::Unanswered;
+use super::pipe_session::PendingBlocks;
+use super::stream_metadata::{self, BlockEnd, ProtocolError};
 use crate::EngineError;
 use crate::child::ChildState;
 use crate::stream::{StreamError, StreamReader};
 
-/// One piece of an aligned block, in the order they come: alignments, pairs, ends, end.
+/// A part of an aligned block. Parts arrive in this order: alignments, pairs, ends, end.
 #[derive(Debug)]
 pub enum BlockPart {
     /// A batch of `schema::alignments`, about 4 MiB; every record in it was checked.
@@ -24,50 +24,50 @@ pub enum BlockPart {
     Pairs(Vec<PairSignature>),
     /// All ends of the block, or some of them.
     Ends(Vec<EndSignature>),
-    /// The block is whole.
+    /// The block is complete.
     End(BlockEnd),
 }
 
-/// Takes the answers of an aligner, block by block or piece by piece.
+/// A reader of an aligner's output, by block or by part.
 pub struct PipeReader {
     state: Arc<ChildState>,
     streams: StreamReader<BufReader<ChildStdout>>,
-    unanswered: Unanswered,
+    pending_blocks: PendingBlocks,
     contigs: usize,
-    stage: Stage,
-    /// Records of the current block so far.
-    records: u64,
+    read_state: ReadState,
+    /// Number of records of the current block so far.
+    block_records: u64,
 }
 
-/// What is being read.
+/// The kind of stream that is being read.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum ReadState {
     BetweenBlocks,
     Alignments(BlockId),
     Pairs(BlockId),
     Ends(BlockId),
 }
 
-/// The child's error where a stream could not be read: its death, or bytes that make no sense.
-pub(super) fn stream_failed(state: &ChildState, error: StreamError) -> EngineError {
+/// Returns the child's error for an unreadable stream: its exit, or the malformed bytes.
+pub(super) fn stream_error(state: &ChildState, error: StreamError) -> EngineError {
     let truncated = matches!(error, StreamError::Truncated { .. });
     let program = state.program().clone();
     let failure = EngineError::Protocol { program, problem: error.to_string(), source: Some(error) };
-    // Only a child that closed its output can be on its way out; one that talks nonsense may go on forever.
-    if truncated { state.explain(failure) } else { failure }
+    // Only a child that closed its output may be exiting; one that writes malformed bytes may run forever.
+    if truncated { state.exit_error_or(failure) } else { failure }
 }
 
 impl PipeReader {
     pub(super) fn new(
         state: Arc<ChildState>,
         streams: StreamReader<BufReader<ChildStdout>>,
-        unanswered: Unanswered,
+        pending_blocks: PendingBlocks,
         contigs: usize,
     ) -> Self {
-        Self { state, streams, unanswered, contigs, stage: Stage::BetweenBlocks, records: 0 }
+        Self { state, streams, pending_blocks, contigs, read_state: ReadState::BetweenBlocks, block_records: 0 }
     }
 
-    /// The next aligned block, in the order they were fed; `None` when the input was finished and all is answered.
+    /// Returns the next aligned block, in input order; `None` after the last block of a finished input.
     ///
     /// # Errors
     /// As for [`next_part`](Self::next_part).
@@ -86,60 +86,61 @@ impl PipeReader {
         }
     }
 
-    /// The next piece, so that a block need not be held whole; nothing of a block counts before its
-    /// [`BlockPart::End`]. `None` when the input was finished and all is answered.
+    /// Returns the next part, so that a block need not be in memory as a whole; parts of a block are valid only after its
+    /// [`BlockPart::End`]. Returns `None` after the last block of a finished input.
     ///
     /// # Errors
-    /// [`EngineError::Died`] when the child is gone before its work was done, [`EngineError::Protocol`] when an answer is
-    /// not what it should be: wrong order, wrong counts, records that are none.
+    /// [`EngineError::Exited`] if the child exited too early, [`EngineError::Protocol`] for invalid output: wrong order,
+    /// wrong counts, invalid records.
     pub fn next_part(&mut self) -> Result<Option<BlockPart>, EngineError> {
         loop {
-            if self.stage != Stage::BetweenBlocks {
-                let batch = self.streams.next_batch().map_err(|error| stream_failed(&self.state, error))?;
+            if self.read_state != ReadState::BetweenBlocks {
+                let batch = self.streams.next_batch().map_err(|error| stream_error(&self.state, error))?;
                 if let Some(batch) = batch {
-                    return self.part(batch).map(Some);
+                    return self.decode_part(batch).map(Some);
                 }
             }
-            let stream = self.streams.next_stream().map_err(|error| stream_failed(&self.state, error))?;
-            let Some(schema) = stream else { return self.output_ended().map(|()| None) };
-            if let Some(end) = self.enter(schema.metadata())? {
+            let stream = self.streams.next_stream().map_err(|error| stream_error(&self.state, error))?;
+            let Some(schema) = stream else { return self.check_end_of_output().map(|()| None) };
+            if let Some(end) = self.start_stream(schema.metadata())? {
                 return Ok(Some(BlockPart::End(end)));
             }
         }
     }
 
-    /// Takes the start of a stream; the block's end is a stream of its own.
-    fn enter(&mut self, metadata: &protocol::Metadata) -> Result<Option<BlockEnd>, EngineError> {
-        let refused = |problem: ProtocolError| self.state.protocol(problem);
-        let id = protocol::block_id(metadata).map_err(refused)?;
-        let out_of_order =
-            |expected| refused(ProtocolError::Kind { found: protocol::kind(metadata).to_owned(), expected });
-        self.stage = match (self.stage, protocol::kind(metadata)) {
-            (Stage::BetweenBlocks, schema::ALIGNMENTS) => Stage::Alignments(id),
-            (Stage::BetweenBlocks, _) => return Err(out_of_order(schema::ALIGNMENTS)),
-            (Stage::Alignments(block), schema::PAIRS) if block == id => Stage::Pairs(id),
-            (Stage::Alignments(_), _) => return Err(out_of_order("pairs of the same block")),
-            (Stage::Pairs(block), schema::ENDS) if block == id => Stage::Ends(id),
-            (Stage::Pairs(_), _) => return Err(out_of_order("ends of the same block")),
-            (Stage::Ends(block), schema::BLOCK_END) if block == id => {
+    /// Processes the start of a stream; the block's end is a stream of its own.
+    fn start_stream(&mut self, metadata: &stream_metadata::StreamMetadata) -> Result<Option<BlockEnd>, EngineError> {
+        let refused = |problem: ProtocolError| self.state.protocol_error(problem);
+        let id = stream_metadata::parse_block_id(metadata).map_err(refused)?;
+        let out_of_order = |expected| {
+            refused(ProtocolError::Kind { found: stream_metadata::stream_kind(metadata).to_owned(), expected })
+        };
+        self.read_state = match (self.read_state, stream_metadata::stream_kind(metadata)) {
+            (ReadState::BetweenBlocks, schema::ALIGNMENTS) => ReadState::Alignments(id),
+            (ReadState::BetweenBlocks, _) => return Err(out_of_order(schema::ALIGNMENTS)),
+            (ReadState::Alignments(block), schema::PAIRS) if block == id => ReadState::Pairs(id),
+            (ReadState::Alignments(_), _) => return Err(out_of_order("pairs of the same block")),
+            (ReadState::Pairs(block), schema::ENDS) if block == id => ReadState::Ends(id),
+            (ReadState::Pairs(_), _) => return Err(out_of_order("ends of the same block")),
+            (ReadState::Ends(block), schema::BLOCK_END) if block == id => {
                 let end = BlockEnd::from_metadata(metadata).map_err(refused)?;
-                self.check_end(&end)?;
-                self.stage = Stage::BetweenBlocks;
-                self.records = 0;
+                self.check_block_end(&end)?;
+                self.read_state = ReadState::BetweenBlocks;
+                self.block_records = 0;
                 return Ok(Some(end));
             }
-            (Stage::Ends(_), _) => return Err(out_of_order("the end of the same block")),
+            (ReadState::Ends(_), _) => return Err(out_of_order("the end of the same block")),
         };
         Ok(None)
     }
 
-    fn part(&mut self, batch: RecordBatch) -> Result<BlockPart, EngineError> {
-        match self.stage {
-            Stage::Pairs(_) => Ok(BlockPart::Pairs(self.signatures(&batch)?)),
-            Stage::Ends(_) => Ok(BlockPart::Ends(self.signatures(&batch)?)),
-            Stage::Alignments(_) | Stage::BetweenBlocks => {
+    fn decode_part(&mut self, batch: RecordBatch) -> Result<BlockPart, EngineError> {
+        match self.read_state {
+            ReadState::Pairs(_) => Ok(BlockPart::Pairs(self.decode_signatures(&batch)?)),
+            ReadState::Ends(_) => Ok(BlockPart::Ends(self.decode_signatures(&batch)?)),
+            ReadState::Alignments(_) | ReadState::BetweenBlocks => {
                 self.check_records(&batch)?;
-                self.records += batch.num_rows() as u64;
+                self.block_records += batch.num_rows() as u64;
                 Ok(BlockPart::Alignments(batch))
             }
         }
@@ -147,40 +148,41 @@ impl PipeReader {
 
     fn check_records(&self, batch: &RecordBatch) -> Result<(), EngineError> {
         let records = batch.column_by_name("record").and_then(|column| column.as_any().downcast_ref::<BinaryArray>());
-        let Some(records) = records else { return Err(self.state.protocol("a batch has no records")) };
+        let Some(records) = records else { return Err(self.state.protocol_error("a batch has no records")) };
         for index in 0..records.len() {
-            RawRecord::checked(records.value(index), self.contigs).map_err(|error| self.state.protocol(error))?;
+            RawRecord::from_bytes(records.value(index), self.contigs)
+                .map_err(|error| self.state.protocol_error(error))?;
         }
         Ok(())
     }
 
-    fn signatures<T: Pod>(&self, batch: &RecordBatch) -> Result<Vec<T>, EngineError> {
+    fn decode_signatures<T: Pod>(&self, batch: &RecordBatch) -> Result<Vec<T>, EngineError> {
         let column = batch.column(0).as_any().downcast_ref::<FixedSizeBinaryArray>();
         let bytes = column.map(|column| column.value_data()).unwrap_or_default();
         if bytes.len() != batch.num_rows() * size_of::<T>() {
-            return Err(self.state.protocol("signatures are cut short"));
+            return Err(self.state.protocol_error("signatures are cut short"));
         }
         Ok(bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned).collect())
     }
 
-    fn check_end(&self, end: &BlockEnd) -> Result<(), EngineError> {
-        let due = self.unanswered.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+    fn check_block_end(&self, end: &BlockEnd) -> Result<(), EngineError> {
+        let due = self.pending_blocks.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
         if due != Some((end.id, end.reads)) {
             let problem = format!("it answered {:?} with {} reads, but {due:?} was due", end.id, end.reads);
-            return Err(self.state.protocol(problem));
+            return Err(self.state.protocol_error(problem));
         }
-        if end.records != self.records {
-            let problem = format!("it counts {} records in {:?}, but {} came", end.records, end.id, self.records);
-            return Err(self.state.protocol(problem));
+        if end.records != self.block_records {
+            let problem = format!("it counts {} records in {:?}, but {} came", end.records, end.id, self.block_records);
+            return Err(self.state.protocol_error(problem));
         }
         Ok(())
     }
 
-    fn output_ended(&self) -> Result<(), EngineError> {
-        let all_answered = self.unanswered.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
-        if all_answered && self.stage == Stage::BetweenBlocks {
+    fn check_end_of_output(&self) -> Result<(), EngineError> {
+        let all_answered = self.pending_blocks.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
+        if all_answered && self.read_state == ReadState::BetweenBlocks {
             return self.state.expect_success();
         }
-        Err(self.state.explain(self.state.protocol("it closed its output within a block")))
+        Err(self.state.exit_error_or(self.state.protocol_error("it closed its output within a block")))
     }
 }

@@ -1,4 +1,4 @@
-//! The end of an aligner that takes blocks of reads.
+//! The writer of blocks of reads for the pipe protocol.
 
 use std::io::BufWriter;
 use std::process::ChildStdin;
@@ -7,22 +7,22 @@ use std::sync::{Arc, PoisonError};
 use arrow_array::RecordBatch;
 use godwit_model::{BlockId, schema};
 
-use super::protocol::BlockHeader;
-use super::session::Unanswered;
+use super::pipe_session::PendingBlocks;
+use super::stream_metadata::BlockHeader;
 use crate::EngineError;
 use crate::child::ChildState;
 use crate::stream::StreamWriter;
 
-/// Feeds an aligner: [`start_block`](Self::start_block), [`write`](Self::write) as often as needed,
+/// A writer of reads to an aligner: [`start_block`](Self::start_block), [`write`](Self::write) as often as needed,
 /// [`end_block`](Self::end_block), and [`finish`](Self::finish) after the last block.
 ///
-/// Every call may wait: the child takes the next block while it aligns one, but no more.
+/// Every call may block: the child reads the next block while it aligns one, but no more.
 pub struct PipeWriter {
     state: Arc<ChildState>,
-    /// The pipe between blocks.
+    /// The pipe, while no block is open.
     pipe: Option<BufWriter<ChildStdin>>,
-    open: Option<OpenBlock>,
-    unanswered: Unanswered,
+    open_block: Option<OpenBlock>,
+    pending_blocks: PendingBlocks,
 }
 
 struct OpenBlock {
@@ -33,70 +33,70 @@ struct OpenBlock {
 }
 
 impl PipeWriter {
-    pub(super) fn new(state: Arc<ChildState>, pipe: BufWriter<ChildStdin>, unanswered: Unanswered) -> Self {
-        Self { state, pipe: Some(pipe), open: None, unanswered }
+    pub(super) fn new(state: Arc<ChildState>, pipe: BufWriter<ChildStdin>, pending_blocks: PendingBlocks) -> Self {
+        Self { state, pipe: Some(pipe), open_block: None, pending_blocks }
     }
 
     /// Starts a block.
     ///
     /// # Errors
-    /// [`EngineError::Died`] when the child is gone, [`EngineError::Io`] when the pipe failed,
-    /// [`EngineError::Protocol`] when a block is open.
+    /// [`EngineError::Exited`] if the child has exited, [`EngineError::Io`] if the pipe failed, [`EngineError::Protocol`] if
+    /// a block is open.
     pub fn start_block(&mut self, header: &BlockHeader) -> Result<(), EngineError> {
         let Some(pipe) = self.pipe.take() else {
-            return Err(self.state.protocol("a block was started in another one"));
+            return Err(self.state.protocol_error("a block was started in another one"));
         };
         let stream = StreamWriter::start(pipe, &schema::reads(), header.to_metadata());
-        let stream = stream.map_err(|error| self.failed(error))?;
-        self.open = Some(OpenBlock { id: header.id, reads: 0, paired: header.paired, stream });
+        let stream = stream.map_err(|error| self.write_error(error))?;
+        self.open_block = Some(OpenBlock { id: header.id, reads: 0, paired: header.paired, stream });
         Ok(())
     }
 
-    /// Writes reads of the open block: a batch of `schema::reads`. Where reads are paired, mates may be in two batches.
+    /// Writes reads of the open block: a batch of `schema::reads`. Mates of paired reads may be in two batches.
     ///
     /// # Errors
-    /// As for [`start_block`](Self::start_block), [`EngineError::Protocol`] when no block is open.
+    /// As for [`start_block`](Self::start_block), [`EngineError::Protocol`] if no block is open.
     pub fn write(&mut self, batch: &RecordBatch) -> Result<(), EngineError> {
-        let Some(open) = &mut self.open else {
-            return Err(self.state.protocol("reads were written outside of a block"));
+        let Some(open) = &mut self.open_block else {
+            return Err(self.state.protocol_error("reads were written outside of a block"));
         };
         open.reads += batch.num_rows() as u64;
         let written = open.stream.write(batch);
-        written.map_err(|error| self.failed(error))
+        written.map_err(|error| self.write_error(error))
     }
 
-    /// Ends the open block; the child can align it now.
+    /// Ends the open block; the child can then align it.
     ///
     /// # Errors
-    /// As for [`write`](Self::write), and [`EngineError::Protocol`] when a paired block has an odd number of reads.
+    /// As for [`write`](Self::write), and [`EngineError::Protocol`] if a paired block has an odd number of reads.
     pub fn end_block(&mut self) -> Result<(), EngineError> {
-        let Some(open) = self.open.take() else {
-            return Err(self.state.protocol("a block was ended that was not started"));
+        let Some(open) = self.open_block.take() else {
+            return Err(self.state.protocol_error("a block was ended that was not started"));
         };
         if open.paired && open.reads % 2 == 1 {
-            return Err(self.state.protocol(format!("a block of pairs has {} reads", open.reads)));
+            return Err(self.state.protocol_error(format!("a block of pairs has {} reads", open.reads)));
         }
-        // Before its end mark is out, so that the answer can never come first.
-        self.unanswered.lock().unwrap_or_else(PoisonError::into_inner).push_back((open.id, open.reads));
-        self.pipe = Some(open.stream.finish().map_err(|error| self.failed(error))?);
+        // Before its end mark is sent, so that the response cannot arrive first.
+        self.pending_blocks.lock().unwrap_or_else(PoisonError::into_inner).push_back((open.id, open.reads));
+        self.pipe = Some(open.stream.finish().map_err(|error| self.write_error(error))?);
         Ok(())
     }
 
-    /// Closes the child's input: it answers what it has and ends. Dropping the writer does the same, but a block left
-    /// open then makes the child fail.
+    /// Closes the child's input: the child aligns the remaining reads and exits. Dropping the writer does the same, but an
+    /// open block then makes the child fail.
     ///
     /// # Errors
-    /// [`EngineError::Protocol`] when a block is open.
+    /// [`EngineError::Protocol`] if a block is open.
     pub fn finish(self) -> Result<(), EngineError> {
-        match self.open {
+        match self.open_block {
             None => Ok(()),
-            Some(_) => Err(self.state.protocol("the input was finished within a block")),
+            Some(_) => Err(self.state.protocol_error("the input was finished within a block")),
         }
     }
 
-    fn failed(&self, error: std::io::Error) -> EngineError {
+    fn write_error(&self, error: std::io::Error) -> EngineError {
         let broken = error.kind() == std::io::ErrorKind::BrokenPipe;
-        let failure = self.state.io("write to", error);
-        if broken { self.state.explain(failure) } else { failure }
+        let failure = self.state.io_error("write to", error);
+        if broken { self.state.exit_error_or(failure) } else { failure }
     }
 }

@@ -1,13 +1,13 @@
-//! Any aligner that reads FASTQ and prints SAM, by a command line with places left open.
+//! Aligners given as a command line with placeholders: any program that reads FASTQ and prints SAM.
 
 use std::path::{Path, PathBuf};
 
-use super::Identity;
-use super::foreign::{FIRST_INPUT, Invocation, SECOND_INPUT, find_program, version_of};
+use super::BlockDependence;
+use super::sam_program::{AlignerInvocation, FIRST_INPUT_PATH, SECOND_INPUT_PATH, find_program, query_program_version};
 use crate::EngineError;
-use crate::words::Words;
+use crate::command_template::CommandTemplate;
 
-/// What may stand between braces, and what it becomes.
+/// The placeholders and their values.
 pub const PLACEHOLDERS: [(&str, &str); 9] = [
     ("reference", "path of the reference"),
     ("index", "the same path, which indexes are named after"),
@@ -20,94 +20,99 @@ pub const PLACEHOLDERS: [(&str, &str); 9] = [
     ("sample", "the sample's name"),
 ];
 
-/// A command line with open places.
+/// A command line of an aligner with placeholders.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CommandTemplate(Words);
+pub struct AlignerTemplate(CommandTemplate);
 
-/// What the open places become for a lane.
+/// The values of the placeholders for a lane.
 #[derive(Clone, Copy, Debug)]
 pub struct LaneValues<'a> {
-    /// The reference.
+    /// Path of the reference.
     pub reference: &'a Path,
-    /// Threads.
+    /// Number of threads.
     pub threads: usize,
     /// The `@RG` line, with tabs.
     pub read_group: &'a str,
-    /// Its `ID`.
+    /// `ID` of the read group.
     pub read_group_id: &'a str,
-    /// The sample.
+    /// Name of the sample.
     pub sample: &'a str,
-    /// Reads come in pairs.
+    /// True if reads are paired.
     pub paired: bool,
 }
 
-/// A line with tabs and backslashes escaped, as programs take it on their command line.
-pub fn escaped(line: &str) -> String {
+/// Returns a line with tabs and backslashes escaped, as programs expect it on their command line.
+pub fn escape_tabs(line: &str) -> String {
     line.replace('\\', "\\\\").replace('\t', "\\t")
 }
 
-fn wrong(message: String) -> EngineError {
+fn arguments_error(message: String) -> EngineError {
     EngineError::Arguments { message }
 }
 
-impl CommandTemplate {
-    /// Reads a template.
+impl AlignerTemplate {
+    /// Parses a template.
     ///
     /// # Errors
-    /// [`EngineError::Arguments`] for an open quote, an unknown place, or inputs that do not go together.
+    /// [`EngineError::Arguments`] for an unclosed quote, an unknown placeholder, or inputs that do not match.
     pub fn parse(text: &str) -> Result<Self, EngineError> {
-        let template = Self(Words::parse("aligner", text, &PLACEHOLDERS)?);
-        let [reads, one, two] = ["reads", "reads1", "reads2"].map(|name| template.0.uses(name));
+        let template = Self(CommandTemplate::parse("aligner", text, &PLACEHOLDERS)?);
+        let [reads, one, two] = ["reads", "reads1", "reads2"].map(|name| template.0.uses_placeholder(name));
         if one != two || reads && one {
             let message = format!(
                 "the aligner {text:?} must take its reads from {{reads}} or from both {{reads1}} and {{reads2}}"
             );
-            return Err(wrong(message));
+            return Err(arguments_error(message));
         }
         Ok(template)
     }
 
-    /// The template as it was given.
+    /// Returns the template as it was given.
     pub fn text(&self) -> &str {
         self.0.text()
     }
 
-    /// The program's name without its folder.
-    pub fn name(&self) -> &str {
-        self.0.name()
+    /// Returns the program's file name without its directory.
+    pub fn program_name(&self) -> &str {
+        self.0.program_name()
     }
 
-    /// Finds the program: its path, and its version where it tells one.
+    /// Finds the program: returns its path, and its version if it reports one.
     ///
     /// # Errors
-    /// [`EngineError::NotInstalled`].
-    pub fn find(&self) -> Result<(PathBuf, Option<String>), EngineError> {
-        let remedy = crate::survey::remedy(self.name());
+    /// [`EngineError::NotInstalled`] if there is no such program.
+    pub fn find_program(&self) -> Result<(PathBuf, Option<String>), EngineError> {
+        let remedy = crate::aligner_installations::install_remedy(self.program_name());
         let program = find_program(self.0.program(), remedy)?;
-        let version = version_of(&program);
+        let version = query_program_version(&program);
         Ok((program, version))
     }
 
-    /// The command line for a lane.
+    /// Returns the command line for a lane.
     ///
     /// # Errors
-    /// [`EngineError::Arguments`] where the template takes pairs and the lane is of single reads.
-    pub fn invocation(&self, program: &Path, lane: &LaneValues) -> Result<Invocation, EngineError> {
-        let two_inputs = self.0.uses("reads2");
+    /// [`EngineError::Arguments`] if the template needs pairs and the lane has single reads.
+    pub fn invocation(&self, program: &Path, lane: &LaneValues) -> Result<AlignerInvocation, EngineError> {
+        let two_inputs = self.0.uses_placeholder("reads2");
         if two_inputs && !lane.paired {
             let message = format!("the aligner {:?} takes pairs, but a lane has one file; use {{reads}}", self.text());
-            return Err(wrong(message));
+            return Err(arguments_error(message));
         }
-        let arguments = self.0.arguments(|place| match place {
+        let arguments = self.0.fill_arguments(|place| match place {
             "reference" | "index" => lane.reference.display().to_string(),
-            "reads" | "reads1" => FIRST_INPUT.into(),
-            "reads2" => SECOND_INPUT.into(),
+            "reads" | "reads1" => FIRST_INPUT_PATH.into(),
+            "reads2" => SECOND_INPUT_PATH.into(),
             "threads" => lane.threads.to_string(),
-            "read_group" => escaped(lane.read_group),
+            "read_group" => escape_tabs(lane.read_group),
             "read_group_id" => lane.read_group_id.into(),
             _ => lane.sample.into(),
         });
-        Ok(Invocation { program: program.to_owned(), arguments, two_inputs, identity: Identity::SingleStream })
+        Ok(AlignerInvocation {
+            program: program.to_owned(),
+            arguments,
+            two_inputs,
+            block_dependence: BlockDependence::Dependent,
+        })
     }
 }
 
@@ -124,15 +129,15 @@ mod tests {
             sample: "s",
             paired: true,
         };
-        CommandTemplate::parse(text).unwrap().invocation(Path::new("/p"), &lane).unwrap().arguments
+        AlignerTemplate::parse(text).unwrap().invocation(Path::new("/p"), &lane).unwrap().arguments
     }
 
     fn refusal(text: &str) -> String {
-        CommandTemplate::parse(text).unwrap_err().to_string()
+        AlignerTemplate::parse(text).unwrap_err().to_string()
     }
 
     #[test]
-    fn places_are_filled_and_words_stay_words() {
+    fn placeholders_are_filled_and_arguments_stay_separate() {
         let found = arguments("bowtie2 -x {index} -p {threads} --rg 'SM:{sample} x' -R {read_group} {reads}");
         let expected = ["-x", "/ref dir/r.fa", "-p", "3", "--rg", "SM:s x", "-R", "@RG\\tID:a", "/dev/stdin"];
         assert_eq!(found, expected);

@@ -1,39 +1,39 @@
-//! `bcftools mpileup | bcftools call`.
+//! bcftools, as `bcftools mpileup | bcftools call`.
 //!
-//! Each position is judged by the reads that cover it. What a read says there may depend on positions before, within its
-//! own span (mpileup realigns a read where it first meets an insertion or deletion in the pileup), so a region needs the
-//! length of a read before it, and records are then those of one run over everything.
+//! Calls at a position depend on the reads that cover it. A read may depend on earlier positions within its own alignment
+//! (mpileup realigns a read where it first meets an insertion or deletion in the pileup). With the length of a read as
+//! padding before a region, the records equal those of one run over everything.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use super::region::Told;
-use super::{Caller, Habits, RegionWork, output_file, words};
-use crate::aligner::foreign::version_of;
-use crate::locate::locate;
+use super::region_argument::RegionArgument;
+use super::{Caller, CallerInvocation, Capabilities, create_output_file, split_caller_options};
+use crate::aligner::sam_program::query_program_version;
 use crate::normalizer::bcftools::PROGRAM_VARIABLE;
-use crate::{Chain, EngineError, Link, is_at_least};
+use crate::program_lookup::locate_program;
+use crate::{EngineError, PipelineCommand, ProcessPipeline, is_version_at_least};
 
 /// Name of the program.
 pub const PROGRAM: &str = "bcftools";
-/// How to install it.
+/// Installation instructions.
 pub const REMEDY: &str =
     "install bcftools 1.13 or later (Debian and Ubuntu: apt-get install bcftools; bioconda: bcftools)";
-/// Since then mpileup realigns where it needs to, and not everywhere.
-const OLDEST: [u32; 2] = [1, 13];
-/// What `call` does where nothing else is said: variants only, by the multiallelic caller.
-const CALL: [&str; 1] = ["-mv"];
-/// What it can count to.
+/// Since this version mpileup realigns only where it needs to.
+const MIN_VERSION: [u32; 2] = [1, 13];
+/// Default arguments of `call`: variants only, by the multiallelic caller.
+const DEFAULT_CALL_ARGUMENTS: [&str; 1] = ["-mv"];
+/// The highest ploidy that it supports.
 const MAX_PLOIDY: u8 = 2;
 
-const SET_HERE: &str = "it is set by godwit call";
-const BLOCKS: &str = "its blocks without variants would end where regions do";
-/// What neither command takes from the user.
-const REFUSED: [(&str, &str); 15] = [
-    ("-o", SET_HERE),
-    ("--output", SET_HERE),
-    ("-O", SET_HERE),
-    ("--output-type", SET_HERE),
+const SET_BY_GODWIT: &str = "it is set by godwit call";
+const GVCF_REFUSAL_REASON: &str = "its blocks without variants would end where regions do";
+/// Options that the user cannot pass to either command.
+const REFUSED_OPTIONS: [(&str, &str); 15] = [
+    ("-o", SET_BY_GODWIT),
+    ("--output", SET_BY_GODWIT),
+    ("-O", SET_BY_GODWIT),
+    ("--output-type", SET_BY_GODWIT),
     ("--threads", "regions are called at the same time instead"),
     ("-r", "use --regions"),
     ("--regions", "use --regions of godwit call"),
@@ -43,51 +43,52 @@ const REFUSED: [(&str, &str); 15] = [
     ("--targets", "use --regions of godwit call"),
     ("-T", "use --regions"),
     ("--targets-file", "use --regions of godwit call"),
-    ("-g", BLOCKS),
-    ("--gvcf", BLOCKS),
+    ("-g", GVCF_REFUSAL_REASON),
+    ("--gvcf", GVCF_REFUSAL_REASON),
 ];
-const REFUSED_MPILEUP: [(&str, &str); 5] = [
-    ("-b", SET_HERE),
-    ("--bam-list", SET_HERE),
-    ("-f", SET_HERE),
-    ("--fasta-ref", SET_HERE),
-    ("--no-reference", SET_HERE),
+const REFUSED_MPILEUP_OPTIONS: [(&str, &str); 5] = [
+    ("-b", SET_BY_GODWIT),
+    ("--bam-list", SET_BY_GODWIT),
+    ("-f", SET_BY_GODWIT),
+    ("--fasta-ref", SET_BY_GODWIT),
+    ("--no-reference", SET_BY_GODWIT),
 ];
-const REFUSED_CALL: [(&str, &str); 2] =
+const REFUSED_CALL_OPTIONS: [(&str, &str); 2] =
     [("--ploidy", "use --ploidy of godwit call"), ("--ploidy-file", "use --ploidy of godwit call")];
 
-/// bcftools, found, with its options.
+/// An installed bcftools with its options.
 #[derive(Clone, Debug)]
 pub struct Bcftools {
     program: PathBuf,
     version: String,
-    mpileup: Vec<String>,
-    call: Vec<String>,
+    mpileup_arguments: Vec<String>,
+    call_arguments: Vec<String>,
 }
 
 impl Bcftools {
-    /// Finds the program and reads options: those of `mpileup`, and behind a `|` those of `call`, as in
-    /// `-q 20 -a AD | -mv -A`.
+    /// Finds the program and parses options: those of `mpileup`, and after a `|` those of `call`, as in `-q 20 -a AD | -mv
+    /// -A`.
     ///
     /// # Errors
     /// [`EngineError::NotFound`], [`EngineError::VersionMismatch`], [`EngineError::Arguments`].
-    pub fn find(arguments: &str) -> Result<Self, EngineError> {
+    pub fn find_installed(arguments: &str) -> Result<Self, EngineError> {
         let (mpileup, call) = match arguments.split_once('|') {
             Some((mpileup, call)) => (mpileup, Some(call)),
             None => (arguments, None),
         };
-        let mpileup = words("bcftools mpileup", mpileup, &[&REFUSED, &REFUSED_MPILEUP])?;
-        let call = match call {
-            Some(call) => words("bcftools call", call, &[&REFUSED, &REFUSED_CALL])?,
-            None => CALL.map(str::to_owned).into(),
+        let mpileup_arguments =
+            split_caller_options("bcftools mpileup", mpileup, &[&REFUSED_OPTIONS, &REFUSED_MPILEUP_OPTIONS])?;
+        let call_arguments = match call {
+            Some(call) => split_caller_options("bcftools call", call, &[&REFUSED_OPTIONS, &REFUSED_CALL_OPTIONS])?,
+            None => DEFAULT_CALL_ARGUMENTS.map(str::to_owned).into(),
         };
-        let program = locate(PROGRAM, PROGRAM_VARIABLE)?;
-        let version = version_of(&program).unwrap_or_default();
-        if !is_at_least(&version, OLDEST) {
-            let expected = format!("{}.{} or later", OLDEST[0], OLDEST[1]);
+        let program = locate_program(PROGRAM, PROGRAM_VARIABLE)?;
+        let version = query_program_version(&program).unwrap_or_default();
+        if !is_version_at_least(&version, MIN_VERSION) {
+            let expected = format!("{}.{} or later", MIN_VERSION[0], MIN_VERSION[1]);
             return Err(EngineError::VersionMismatch { program, component: PROGRAM, expected, found: version });
         }
-        Ok(Self { program, version, mpileup, call })
+        Ok(Self { program, version, mpileup_arguments, call_arguments })
     }
 }
 
@@ -102,21 +103,26 @@ impl Caller for Bcftools {
 
     fn command_line(&self) -> String {
         let joined = |name: &str, words: &[String]| [&["bcftools".into(), name.to_owned()], words].concat().join(" ");
-        format!("{} | {}", joined("mpileup", &self.mpileup), joined("call", &self.call))
+        format!("{} | {}", joined("mpileup", &self.mpileup_arguments), joined("call", &self.call_arguments))
     }
 
-    fn habits(&self) -> Habits {
-        Habits { memory_bytes: 512 << 20, depends_on_grid: false, region_alone: true, ..Habits::USUAL }
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            memory_bytes: 512 << 20,
+            depends_on_grid: false,
+            depends_on_region_only: true,
+            ..Capabilities::DEFAULT
+        }
     }
 
-    fn start(&self, work: &RegionWork) -> Result<Chain, EngineError> {
+    fn start(&self, work: &CallerInvocation) -> Result<ProcessPipeline, EngineError> {
         let mut mpileup = Command::new(&self.program);
         mpileup.args(["mpileup", "-Ou", "-f"]).arg(work.reference);
-        match work.told()? {
-            Told::Words(region) => mpileup.args(["-r", &region.title()]),
-            Told::Bed(path) => mpileup.arg("-R").arg(path),
+        match work.region_argument()? {
+            RegionArgument::Text(region) => mpileup.args(["-r", &region.title()]),
+            RegionArgument::Bed(path) => mpileup.arg("-R").arg(path),
         };
-        mpileup.args(&self.mpileup).args(work.reads);
+        mpileup.args(&self.mpileup_arguments).args(work.reads);
         let mut call = Command::new(&self.program);
         call.args(["call", "-Ov"]);
         if let Some(ploidy) = work.ploidy {
@@ -126,9 +132,9 @@ impl Caller for Bcftools {
             }
             call.args(["--ploidy", &ploidy.to_string()]);
         }
-        call.args(&self.call);
-        let link = |command| Link { program: self.program.clone(), version: self.version.clone(), command };
-        Chain::start(vec![link(mpileup), link(call)], Stdio::from(output_file(work)?))
+        call.args(&self.call_arguments);
+        let link = |command| PipelineCommand { program: self.program.clone(), version: self.version.clone(), command };
+        ProcessPipeline::start(vec![link(mpileup), link(call)], Stdio::from(create_output_file(work)?))
     }
 }
 
@@ -140,7 +146,7 @@ mod tests {
     fn options_that_are_not_the_users_are_refused() {
         for line in ["-r chr1:1-2", "-fx.fa", "-g 5", "-q 20 | -mv --ploidy 1", "| -mvOz -Oz", "--threads=3", "-a 'AD"]
         {
-            assert!(matches!(Bcftools::find(line), Err(EngineError::Arguments { .. })), "{line}");
+            assert!(matches!(Bcftools::find_installed(line), Err(EngineError::Arguments { .. })), "{line}");
         }
     }
     #[test]
@@ -152,7 +158,7 @@ mod tests {
                 return;
             };
             let text = String::from_utf8([said.stdout, said.stderr].concat()).unwrap();
-            assert_eq!(PloidyTable::named(name), Some(PloidyTable::parse(&text).unwrap()), "{name}");
+            assert_eq!(PloidyTable::built_in(name), Some(PloidyTable::parse(&text).unwrap()), "{name}");
         }
     }
 }

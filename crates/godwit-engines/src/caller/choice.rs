@@ -1,4 +1,4 @@
-//! The word for `--caller`.
+//! The value of `--caller`.
 
 use std::str::FromStr;
 
@@ -8,10 +8,10 @@ use super::freebayes::{self, Freebayes};
 use super::gatk::Gatk;
 use super::joint::{self, JointGatk};
 use super::mutect2::{self, Mutect2};
-use super::template::CallTemplate;
+use super::template::CallerTemplate;
 use crate::{EngineError, gatk};
 
-/// Which caller.
+/// A caller that the user can choose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallerChoice {
     /// bcftools mpileup and call.
@@ -24,13 +24,13 @@ pub enum CallerChoice {
     GatkJoint,
     /// GATK Mutect2.
     Mutect2,
-    /// Any program, by a command line with open places.
-    Template(CallTemplate),
+    /// Any program, by a command line with placeholders.
+    Template(CallerTemplate),
 }
 
 impl CallerChoice {
-    /// As `--caller` takes it.
-    pub fn text(&self) -> &str {
+    /// Returns the value that `--caller` accepts.
+    pub fn option_value(&self) -> &str {
         match self {
             Self::Bcftools => bcftools::PROGRAM,
             Self::Freebayes => freebayes::PROGRAM,
@@ -41,8 +41,8 @@ impl CallerChoice {
         }
     }
 
-    /// Writes the text that fingerprints of runs contain. Files on disk hold it: the text is independent of the names of types and
-    /// variants, and changing it makes samples start over.
+    /// Writes the text that job fingerprints contain. Files on disk hold it: the text is independent of the names of types
+    /// and variants, and changing it makes samples start over.
     pub fn fingerprint_text(&self) -> String {
         match self {
             Self::Bcftools => "Bcftools".to_owned(),
@@ -54,22 +54,22 @@ impl CallerChoice {
         }
     }
 
-    /// Finds the caller. `arguments`: further options of a named one.
+    /// Finds the caller. `arguments`: further options of a named caller.
     ///
     /// # Errors
     /// [`EngineError::NotInstalled`], [`EngineError::VersionMismatch`], [`EngineError::Arguments`].
-    pub fn find(&self, arguments: &str) -> Result<Box<dyn Caller>, EngineError> {
+    pub fn find_caller(&self, arguments: &str) -> Result<Box<dyn Caller>, EngineError> {
         match self {
-            Self::Bcftools => Ok(Box::new(Bcftools::find(arguments)?)),
-            Self::Freebayes => Ok(Box::new(Freebayes::find(arguments)?)),
-            Self::Gatk => Ok(Box::new(Gatk::find(arguments)?)),
-            Self::GatkJoint => Ok(Box::new(JointGatk::find(arguments)?)),
-            Self::Mutect2 => Ok(Box::new(Mutect2::find(arguments)?)),
+            Self::Bcftools => Ok(Box::new(Bcftools::find_installed(arguments)?)),
+            Self::Freebayes => Ok(Box::new(Freebayes::find_installed(arguments)?)),
+            Self::Gatk => Ok(Box::new(Gatk::find_installed(arguments)?)),
+            Self::GatkJoint => Ok(Box::new(JointGatk::find_installed(arguments)?)),
+            Self::Mutect2 => Ok(Box::new(Mutect2::find_installed(arguments)?)),
             Self::Template(_) if !arguments.trim().is_empty() => {
                 let message = "options of a caller given as a command line belong into it".to_owned();
                 Err(EngineError::Arguments { message })
             }
-            Self::Template(template) => Ok(Box::new(template.find()?)),
+            Self::Template(template) => Ok(Box::new(template.find_program()?)),
         }
     }
 }
@@ -77,7 +77,7 @@ impl CallerChoice {
 impl FromStr for CallerChoice {
     type Err = EngineError;
 
-    /// A word alone is a name; anything with a space or a brace is a template.
+    /// Parses a value: a text with a space or a brace is a template, any other text is a name.
     fn from_str(text: &str) -> Result<Self, EngineError> {
         match text {
             bcftools::PROGRAM => Ok(Self::Bcftools),
@@ -85,7 +85,7 @@ impl FromStr for CallerChoice {
             gatk::PROGRAM => Ok(Self::Gatk),
             joint::NAME => Ok(Self::GatkJoint),
             mutect2::NAME => Ok(Self::Mutect2),
-            _ if text.contains([' ', '{']) => CallTemplate::parse(text).map(Self::Template),
+            _ if text.contains([' ', '{']) => CallerTemplate::parse(text).map(Self::Template),
             _ => Err(EngineError::Arguments {
                 message: format!(
                     "{text:?} is none of bcftools, freebayes, gatk and mutect2, and no command line such as 'octopus -R {{reference}} \

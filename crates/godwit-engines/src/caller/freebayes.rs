@@ -1,36 +1,36 @@
-//! freebayes.
+//! freebayes as a caller.
 //!
-//! It joins neighbouring variants into one record and carries numbers along from site to site, so some of them depend on
-//! where it starts; sites and genotypes do not, given some bases on either side.
+//! It joins neighbouring variants into one record and carries state from site to site, so some numbers depend on its start
+//! position; with some padding on either side, sites and genotypes do not.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use super::region::Told;
-use super::{Caller, Habits, RegionWork, output_file, words};
-use crate::aligner::foreign::{find_program, version_of};
-use crate::{Chain, EngineError, Link, is_at_least};
+use super::region_argument::RegionArgument;
+use super::{Caller, CallerInvocation, Capabilities, create_output_file, split_caller_options};
+use crate::aligner::sam_program::{find_program, query_program_version};
+use crate::{EngineError, PipelineCommand, ProcessPipeline, is_version_at_least};
 
 /// Name of the program.
 pub const PROGRAM: &str = "freebayes";
-/// How to install it.
+/// Installation instructions.
 pub const REMEDY: &str =
     "install freebayes 1.3 or later (Debian and Ubuntu: apt-get install freebayes; bioconda: freebayes)";
-/// Since then it reads CRAM and names regions as it does now.
-const OLDEST: [u32; 2] = [1, 3];
+/// Since this version it reads CRAM and has the current syntax of regions.
+const MIN_VERSION: [u32; 2] = [1, 3];
 
-const SET_HERE: &str = "it is set by godwit call";
-const REFUSED: [(&str, &str); 20] = [
-    ("-b", SET_HERE),
-    ("--bam", SET_HERE),
-    ("-L", SET_HERE),
-    ("--bam-list", SET_HERE),
-    ("-c", SET_HERE),
-    ("--stdin", SET_HERE),
-    ("-f", SET_HERE),
-    ("--fasta-reference", SET_HERE),
-    ("-v", SET_HERE),
-    ("--vcf", SET_HERE),
+const SET_BY_GODWIT: &str = "it is set by godwit call";
+const REFUSED_OPTIONS: [(&str, &str); 20] = [
+    ("-b", SET_BY_GODWIT),
+    ("--bam", SET_BY_GODWIT),
+    ("-L", SET_BY_GODWIT),
+    ("--bam-list", SET_BY_GODWIT),
+    ("-c", SET_BY_GODWIT),
+    ("--stdin", SET_BY_GODWIT),
+    ("-f", SET_BY_GODWIT),
+    ("--fasta-reference", SET_BY_GODWIT),
+    ("-v", SET_BY_GODWIT),
+    ("--vcf", SET_BY_GODWIT),
     ("-r", "use --regions"),
     ("--region", "use --regions"),
     ("-t", "use --regions"),
@@ -38,12 +38,12 @@ const REFUSED: [(&str, &str); 20] = [
     ("-p", "use --ploidy"),
     ("--ploidy", "use --ploidy of godwit call"),
     ("--gvcf", "its blocks without variants would end where regions do"),
-    ("--trace", SET_HERE),
-    ("--failed-alleles", SET_HERE),
+    ("--trace", SET_BY_GODWIT),
+    ("--failed-alleles", SET_BY_GODWIT),
     ("--cnv-map", "use --ploidy"),
 ];
 
-/// freebayes, found, with its options.
+/// An installed freebayes with its options.
 #[derive(Clone, Debug)]
 pub struct Freebayes {
     program: PathBuf,
@@ -52,16 +52,16 @@ pub struct Freebayes {
 }
 
 impl Freebayes {
-    /// Finds the program and reads its options.
+    /// Finds the program and parses its options.
     ///
     /// # Errors
     /// [`EngineError::NotInstalled`], [`EngineError::VersionMismatch`], [`EngineError::Arguments`].
-    pub fn find(arguments: &str) -> Result<Self, EngineError> {
-        let arguments = words(PROGRAM, arguments, &[&REFUSED])?;
+    pub fn find_installed(arguments: &str) -> Result<Self, EngineError> {
+        let arguments = split_caller_options(PROGRAM, arguments, &[&REFUSED_OPTIONS])?;
         let program = find_program(PROGRAM, REMEDY)?;
-        let version = version_of(&program).unwrap_or_default();
-        if !is_at_least(&version, OLDEST) {
-            let expected = format!("{}.{} or later", OLDEST[0], OLDEST[1]);
+        let version = query_program_version(&program).unwrap_or_default();
+        if !is_version_at_least(&version, MIN_VERSION) {
+            let expected = format!("{}.{} or later", MIN_VERSION[0], MIN_VERSION[1]);
             return Err(EngineError::VersionMismatch { program, component: PROGRAM, expected, found: version });
         }
         Ok(Self { program, version, arguments })
@@ -81,23 +81,25 @@ impl Caller for Freebayes {
         [&[PROGRAM.to_owned()], &self.arguments[..]].concat().join(" ")
     }
 
-    fn habits(&self) -> Habits {
-        // 1.3.6 tells that the reference is compressed only when it has started.
-        Habits { memory_bytes: 1 << 30, reads_bgzf_reference: false, ..Habits::USUAL }
+    fn capabilities(&self) -> Capabilities {
+        // 1.3.6 reports a compressed reference only after its start.
+        Capabilities { memory_bytes: 1 << 30, reads_bgzf_reference: false, ..Capabilities::DEFAULT }
     }
 
-    fn start(&self, work: &RegionWork) -> Result<Chain, EngineError> {
+    fn start(&self, work: &CallerInvocation) -> Result<ProcessPipeline, EngineError> {
         let mut command = Command::new(&self.program);
         command.arg("-f").arg(work.reference);
-        match work.told()? {
-            Told::Words(region) => command.args(["-r", &format!("{}:{}-{}", region.contig, region.start, region.end)]),
-            Told::Bed(path) => command.arg("-t").arg(path),
+        match work.region_argument()? {
+            RegionArgument::Text(region) => {
+                command.args(["-r", &format!("{}:{}-{}", region.contig, region.start, region.end)])
+            }
+            RegionArgument::Bed(path) => command.arg("-t").arg(path),
         };
         if let Some(ploidy) = work.ploidy {
             command.args(["-p", &ploidy.to_string()]);
         }
         command.args(&self.arguments).args(work.reads);
-        let link = Link { program: self.program.clone(), version: self.version.clone(), command };
-        Chain::start(vec![link], Stdio::from(output_file(work)?))
+        let link = PipelineCommand { program: self.program.clone(), version: self.version.clone(), command };
+        ProcessPipeline::start(vec![link], Stdio::from(create_output_file(work)?))
     }
 }

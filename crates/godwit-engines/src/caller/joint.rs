@@ -1,47 +1,48 @@
-//! GATK's joint genotyping: GVCFs of many samples in, the variants of all of them out.
+//! GATK's joint genotyping. Input: GVCFs of many samples. Output: the variants of all samples.
 //!
-//! A region of all GVCFs is gathered by GenomicsDBImport into a database of the region's own, and judged by GenotypeGVCFs.
-//! What it says of a site depends on the samples' records there, and on deletions that begin before it and reach over it,
-//! so a region needs as many bases before it as the longest deletion has.
+//! GenomicsDBImport collects a region of all GVCFs in a database of this region, and GenotypeGVCFs calls from it. Calls at a
+//! site depend on the samples' records there, and on earlier deletions that reach over it, so the padding before a region
+//! must be as long as the longest deletion.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
-use super::gatk::{REFUSED, tell};
-use super::{Caller, Habits, RegionWork, words};
-use crate::gatk::Toolkit;
-use crate::{Chain, EngineError};
+use super::gatk::{REFUSED_GATK_OPTIONS, add_region_arguments};
+use super::{Caller, CallerInvocation, Capabilities, split_caller_options};
+use crate::gatk::GatkToolkit;
+use crate::{EngineError, ProcessPipeline};
 
-/// The word for it.
+/// Value of `--caller`.
 pub const NAME: &str = "gatk-joint";
-/// GVCFs that are open at a time.
-const BATCH: &str = "50";
-/// The database, within the region's directory.
-const DATABASE: &str = "genomicsdb";
+/// Maximum number of GVCFs that are open at a time.
+const IMPORT_BATCH_SIZE: &str = "50";
+/// Name of the database in the region's directory.
+const DATABASE_DIRECTORY: &str = "genomicsdb";
 
-const SET_HERE: &str = "it is set by godwit call";
-const REFUSED_TOO: [(&str, &str); 3] =
-    [("-V", "use --gvcfs"), ("--variant", "use --gvcfs"), ("--only-output-calls-starting-in-intervals", SET_HERE)];
+const SET_BY_GODWIT: &str = "it is set by godwit call";
+const REFUSED_JOINT_OPTIONS: [(&str, &str); 3] =
+    [("-V", "use --gvcfs"), ("--variant", "use --gvcfs"), ("--only-output-calls-starting-in-intervals", SET_BY_GODWIT)];
 
-/// GATK, found, with options of GenotypeGVCFs.
+/// An installed GATK with options of GenotypeGVCFs.
 #[derive(Clone, Debug)]
 pub struct JointGatk {
-    toolkit: Toolkit,
+    toolkit: GatkToolkit,
     arguments: Vec<String>,
 }
 
 impl JointGatk {
-    /// Finds GATK and Java and reads options of GenotypeGVCFs.
+    /// Finds GATK and Java and parses options of GenotypeGVCFs.
     ///
     /// # Errors
     /// [`EngineError::NotInstalled`], [`EngineError::VersionMismatch`], [`EngineError::Arguments`].
-    pub fn find(arguments: &str) -> Result<Self, EngineError> {
-        let arguments = words("GenotypeGVCFs", arguments, &[&REFUSED, &REFUSED_TOO])?;
-        Ok(Self { toolkit: Toolkit::find()?, arguments })
+    pub fn find_installed(arguments: &str) -> Result<Self, EngineError> {
+        let arguments =
+            split_caller_options("GenotypeGVCFs", arguments, &[&REFUSED_GATK_OPTIONS, &REFUSED_JOINT_OPTIONS])?;
+        Ok(Self { toolkit: GatkToolkit::find_installed()?, arguments })
     }
 
-    fn database(work: &RegionWork) -> PathBuf {
-        work.directory.join(DATABASE)
+    fn database_path(work: &CallerInvocation) -> PathBuf {
+        work.directory.join(DATABASE_DIRECTORY)
     }
 }
 
@@ -59,29 +60,29 @@ impl Caller for JointGatk {
         [&words, &self.arguments[..]].concat().join(" ")
     }
 
-    fn habits(&self) -> Habits {
-        Habits { gvcfs: true, ..Toolkit::HABITS }
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { takes_gvcfs: true, ..GatkToolkit::CAPABILITIES }
     }
 
-    fn prepare(&self, work: &RegionWork) -> Result<Option<Chain>, EngineError> {
+    fn prepare(&self, work: &CallerInvocation) -> Result<Option<ProcessPipeline>, EngineError> {
         if work.ploidy.is_some() {
             let message = "the GVCFs say how many copies there are; leave --ploidy out".to_owned();
             return Err(EngineError::Arguments { message });
         }
-        let mut command = self.toolkit.command("GenomicsDBImport", work.memory_bytes, work.directory);
+        let mut command = self.toolkit.tool_command("GenomicsDBImport", work.memory_bytes, work.directory);
         command.args(work.reads.iter().flat_map(|input| [OsStr::new("-V"), input.as_os_str()]));
-        tell(&mut command, work)?;
-        // One database for all stretches, not one each.
+        add_region_arguments(&mut command, work)?;
+        // One database for all intervals, not one for each.
         command.args(["--merge-input-intervals", "true"]);
-        command.args(["--batch-size", BATCH, "--genomicsdb-workspace-path"]).arg(Self::database(work));
-        self.toolkit.start(command).map(Some)
+        command.args(["--batch-size", IMPORT_BATCH_SIZE, "--genomicsdb-workspace-path"]).arg(Self::database_path(work));
+        self.toolkit.start_tool(command).map(Some)
     }
 
-    fn start(&self, work: &RegionWork) -> Result<Chain, EngineError> {
-        let mut command = self.toolkit.command("GenotypeGVCFs", work.memory_bytes, work.directory);
-        command.arg("-V").arg(format!("gendb://{}", Self::database(work).display()));
-        tell(&mut command, work)?;
+    fn start(&self, work: &CallerInvocation) -> Result<ProcessPipeline, EngineError> {
+        let mut command = self.toolkit.tool_command("GenotypeGVCFs", work.memory_bytes, work.directory);
+        command.arg("-V").arg(format!("gendb://{}", Self::database_path(work).display()));
+        add_region_arguments(&mut command, work)?;
         command.args(&self.arguments).arg("-O").arg(work.output);
-        self.toolkit.start(command)
+        self.toolkit.start_tool(command)
     }
 }

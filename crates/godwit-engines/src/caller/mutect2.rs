@@ -1,34 +1,38 @@
-//! GATK Mutect2: somatic variants of a tumour, beside the normal tissue of the same person where there is some.
+//! GATK Mutect2: somatic variants of a tumour, optionally with a matched normal.
 //!
-//! What it writes is what it found, unfiltered: FilterMutectCalls looks at a whole run.
+//! Its records are unfiltered: FilterMutectCalls needs the records of all regions.
 
 use std::ffi::OsStr;
 
-use super::gatk::{REFUSED, REFUSED_WITH_READS, tell};
-use super::{Caller, Habits, RegionWork, words};
-use crate::gatk::Toolkit;
-use crate::{Chain, EngineError};
+use super::gatk::{REFUSED_GATK_OPTIONS, REFUSED_READ_OPTIONS, add_region_arguments};
+use super::{Caller, CallerInvocation, Capabilities, split_caller_options};
+use crate::gatk::GatkToolkit;
+use crate::{EngineError, ProcessPipeline};
 
-/// The word for it.
+/// Value of `--caller`.
 pub const NAME: &str = "mutect2";
-/// What it is told by [`RegionWork`], beyond what HaplotypeCaller is.
-const REFUSED_TOO: [(&str, &str); 2] = [("-normal", "use --normal"), ("--normal-sample", "use --normal")];
+/// Options that [`CallerInvocation`] sets, besides those of HaplotypeCaller.
+const REFUSED_MUTECT2_OPTIONS: [(&str, &str); 2] = [("-normal", "use --normal"), ("--normal-sample", "use --normal")];
 
-/// GATK, found, with options of Mutect2.
+/// An installed GATK with options of Mutect2.
 #[derive(Clone, Debug)]
 pub struct Mutect2 {
-    toolkit: Toolkit,
+    toolkit: GatkToolkit,
     arguments: Vec<String>,
 }
 
 impl Mutect2 {
-    /// Finds GATK and Java and reads options of Mutect2.
+    /// Finds GATK and Java and parses options of Mutect2.
     ///
     /// # Errors
     /// [`EngineError::NotInstalled`], [`EngineError::VersionMismatch`], [`EngineError::Arguments`].
-    pub fn find(arguments: &str) -> Result<Self, EngineError> {
-        let arguments = words("Mutect2", arguments, &[&REFUSED, &REFUSED_WITH_READS, &REFUSED_TOO])?;
-        Ok(Self { toolkit: Toolkit::find()?, arguments })
+    pub fn find_installed(arguments: &str) -> Result<Self, EngineError> {
+        let arguments = split_caller_options(
+            "Mutect2",
+            arguments,
+            &[&REFUSED_GATK_OPTIONS, &REFUSED_READ_OPTIONS, &REFUSED_MUTECT2_OPTIONS],
+        )?;
+        Ok(Self { toolkit: GatkToolkit::find_installed()?, arguments })
     }
 }
 
@@ -45,23 +49,23 @@ impl Caller for Mutect2 {
         [&["gatk".to_owned(), "Mutect2".to_owned()], &self.arguments[..]].concat().join(" ")
     }
 
-    fn habits(&self) -> Habits {
-        Habits { pairs: true, ..Toolkit::HABITS }
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { takes_tumor_normal_pairs: true, ..GatkToolkit::CAPABILITIES }
     }
 
-    fn start(&self, work: &RegionWork) -> Result<Chain, EngineError> {
+    fn start(&self, work: &CallerInvocation) -> Result<ProcessPipeline, EngineError> {
         if work.ploidy.is_some() {
             let message = "Mutect2 takes no ploidy: tumours have any; leave --ploidy out".to_owned();
             return Err(EngineError::Arguments { message });
         }
-        let mut command = self.toolkit.command("Mutect2", work.memory_bytes, work.directory);
+        let mut command = self.toolkit.tool_command("Mutect2", work.memory_bytes, work.directory);
         command.args(work.reads.iter().flat_map(|input| [OsStr::new("-I"), input.as_os_str()]));
-        if let Some(normal) = work.normal {
+        if let Some(normal) = work.normal_reads {
             command.arg("-I").arg(normal.reads).args(["-normal", normal.sample]);
         }
-        tell(&mut command, work)?;
+        add_region_arguments(&mut command, work)?;
         command.args(["--native-pair-hmm-threads", &work.threads.to_string()]);
         command.args(&self.arguments).arg("-O").arg(work.output);
-        self.toolkit.start(command)
+        self.toolkit.start_tool(command)
     }
 }

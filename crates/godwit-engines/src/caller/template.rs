@@ -1,14 +1,14 @@
-//! Any caller that takes a region and writes VCF, by a command line with places left open.
+//! Callers given as a command line with placeholders: any program that takes a region and writes VCF.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use super::{Caller, Habits, RegionWork, output_file};
-use crate::aligner::foreign::{find_program, version_of};
-use crate::words::Words;
-use crate::{Chain, EngineError, Link};
+use super::{Caller, CallerInvocation, Capabilities, create_output_file};
+use crate::aligner::sam_program::{find_program, query_program_version};
+use crate::command_template::CommandTemplate;
+use crate::{EngineError, PipelineCommand, ProcessPipeline};
 
-/// What may stand between braces, and what it becomes.
+/// The placeholders and their values.
 pub const PLACEHOLDERS: [(&str, &str); 11] = [
     ("reference", "path of the reference"),
     ("bam", "path of the BAM or CRAM"),
@@ -22,21 +22,21 @@ pub const PLACEHOLDERS: [(&str, &str); 11] = [
     ("threads", "number of threads"),
     ("temp", "an empty directory of the region's own"),
 ];
-/// Copies where nothing is said.
-const DIPLOID: u8 = 2;
+/// The default ploidy.
+const DEFAULT_PLOIDY: u8 = 2;
 
-/// A command line with open places.
+/// A command line of a caller with placeholders.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CallTemplate(Words);
+pub struct CallerTemplate(CommandTemplate);
 
-impl CallTemplate {
-    /// Reads a template.
+impl CallerTemplate {
+    /// Parses a template.
     ///
     /// # Errors
-    /// [`EngineError::Arguments`] for an open quote, an unknown place, or one without reads or region.
+    /// [`EngineError::Arguments`] for an unclosed quote, an unknown placeholder, or a template without reads or region.
     pub fn parse(text: &str) -> Result<Self, EngineError> {
-        let template = Self(Words::parse("caller", text, &PLACEHOLDERS)?);
-        let uses = |place| template.0.uses(place);
+        let template = Self(CommandTemplate::parse("caller", text, &PLACEHOLDERS)?);
+        let uses = |place| template.0.uses_placeholder(place);
         if !(uses("bam") || uses("bams") || uses("tumor")) || !(uses("region") || uses("bed")) {
             let message = format!(
                 "the caller {text:?} must be told the reads by {{bam}}, {{bams}} or {{tumor}} and the region by {{region}} or {{bed}}"
@@ -46,43 +46,43 @@ impl CallTemplate {
         Ok(template)
     }
 
-    /// The template as it was given.
+    /// Returns the template as it was given.
     pub fn text(&self) -> &str {
         self.0.text()
     }
 
-    /// Writes the text that fingerprints of runs contain, independent of the names of types and fields.
+    /// Writes the text that job fingerprints contain, independent of the names of types and fields.
     pub(super) fn fingerprint_text(&self) -> String {
         format!("CallTemplate({})", self.0.fingerprint_text())
     }
 
-    /// The program's name without its folder.
-    pub fn name(&self) -> &str {
-        self.0.name()
+    /// Returns the program's file name without its directory.
+    pub fn program_name(&self) -> &str {
+        self.0.program_name()
     }
 
     /// Finds the program.
     ///
     /// # Errors
-    /// [`EngineError::NotInstalled`].
-    pub fn find(&self) -> Result<TemplateCaller, EngineError> {
+    /// [`EngineError::NotInstalled`] if there is no such program.
+    pub fn find_program(&self) -> Result<TemplateCaller, EngineError> {
         let program = find_program(self.0.program(), "install it, or give its path")?;
-        let version = version_of(&program).unwrap_or_default();
+        let version = query_program_version(&program).unwrap_or_default();
         Ok(TemplateCaller { template: self.clone(), program, version })
     }
 }
 
-/// A template whose program was found.
+/// A template with the path of its program.
 #[derive(Clone, Debug)]
 pub struct TemplateCaller {
-    template: CallTemplate,
+    template: CallerTemplate,
     program: PathBuf,
     version: String,
 }
 
 impl Caller for TemplateCaller {
     fn name(&self) -> &str {
-        self.template.name()
+        self.template.program_name()
     }
 
     fn version(&self) -> &str {
@@ -93,46 +93,54 @@ impl Caller for TemplateCaller {
         self.template.text().to_owned()
     }
 
-    fn habits(&self) -> Habits {
-        // A region in words is one stretch of one contig.
-        let lists = !self.template.0.uses("region");
-        Habits { pairs: self.template.0.uses("normal"), lists, ..Habits::USUAL }
+    fn capabilities(&self) -> Capabilities {
+        // A region as text is one interval of one contig.
+        let takes_region_lists = !self.template.0.uses_placeholder("region");
+        Capabilities {
+            takes_tumor_normal_pairs: self.template.0.uses_placeholder("normal"),
+            takes_region_lists,
+            ..Capabilities::DEFAULT
+        }
     }
 
-    fn start(&self, work: &RegionWork) -> Result<Chain, EngineError> {
-        let uses = |place| self.template.0.uses(place);
+    fn start(&self, work: &CallerInvocation) -> Result<ProcessPipeline, EngineError> {
+        let uses = |place| self.template.0.uses_placeholder(place);
         let wrong = |message: &str| Err(EngineError::Arguments { message: message.to_owned() });
         if (uses("bam") || uses("tumor")) && work.reads.len() > 1 {
             return wrong("{bam} and {tumor} are one file, and there are reads of several; use {bams}");
         }
-        if uses("normal") && work.normal.is_none() {
+        if uses("normal") && work.normal_reads.is_none() {
             return wrong("the caller asks for {normal}: name its reads with --normal");
         }
-        let bed = if uses("bed") { work.bed()? } else { PathBuf::new() };
-        let bams = if uses("bams") { list(work)? } else { PathBuf::new() };
+        let bed = if uses("bed") { work.write_bed()? } else { PathBuf::new() };
+        let bams = if uses("bams") { write_reads_list(work)? } else { PathBuf::new() };
         let show = |path: &std::path::Path| path.display().to_string();
-        let arguments = self.template.0.arguments(|place| match place {
+        let arguments = self.template.0.fill_arguments(|place| match place {
             "reference" => show(work.reference),
-            "normal" => work.normal.map(|normal| show(normal.reads)).unwrap_or_default(),
+            "normal" => work.normal_reads.map(|normal| show(normal.reads)).unwrap_or_default(),
             "bam" | "tumor" => work.reads.first().map(|reads| show(reads)).unwrap_or_default(),
             "bams" => show(&bams),
-            "region" => work.extent().title(),
+            "region" => work.spanning_region().title(),
             "bed" => show(&bed),
             "out" => show(work.output),
-            "ploidy" => work.ploidy.unwrap_or(DIPLOID).to_string(),
+            "ploidy" => work.ploidy.unwrap_or(DEFAULT_PLOIDY).to_string(),
             "threads" => work.threads.to_string(),
             _ => show(work.directory),
         });
         let mut command = Command::new(&self.program);
         command.args(arguments);
-        let printed = if self.template.0.uses("out") { Stdio::null() } else { Stdio::from(output_file(work)?) };
-        let link = Link { program: self.program.clone(), version: self.version.clone(), command };
-        Chain::start(vec![link], printed)
+        let printed = if self.template.0.uses_placeholder("out") {
+            Stdio::null()
+        } else {
+            Stdio::from(create_output_file(work)?)
+        };
+        let link = PipelineCommand { program: self.program.clone(), version: self.version.clone(), command };
+        ProcessPipeline::start(vec![link], printed)
     }
 }
 
-/// Writes the list of files of reads.
-fn list(work: &RegionWork) -> Result<PathBuf, EngineError> {
+/// Writes the list of the read files.
+fn write_reads_list(work: &CallerInvocation) -> Result<PathBuf, EngineError> {
     let path = work.directory.join("reads.list");
     let lines: String = work.reads.iter().map(|reads| format!("{}\n", reads.display())).collect();
     let written = std::fs::write(&path, lines);
@@ -146,11 +154,11 @@ mod tests {
 
     #[test]
     fn templates_that_cannot_work_are_refused() {
-        let refusal = |text: &str| CallTemplate::parse(text).unwrap_err().to_string();
+        let refusal = |text: &str| CallerTemplate::parse(text).unwrap_err().to_string();
         assert!(refusal("octopus -R {reference} -T {region}").contains("{bam}"));
         assert!(refusal("octopus -R {reference} -I {bam}").contains("{region}"));
         assert!(refusal("octopus -I {bam} -T {place}").contains("{region}"));
         assert!(refusal("{bam} {region}").contains("program"));
-        assert_eq!(CallTemplate::parse("/opt/octopus -I {bam} -t {bed}").unwrap().name(), "octopus");
+        assert_eq!(CallerTemplate::parse("/opt/octopus -I {bam} -t {bed}").unwrap().program_name(), "octopus");
     }
 }

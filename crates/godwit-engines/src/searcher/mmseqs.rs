@@ -1,4 +1,4 @@
-//! MMseqs2: proteins and nucleotides, by k-mers.
+//! MMseqs2: searches proteins and nucleotides, by k-mers.
 
 use std::path::PathBuf;
 
@@ -6,13 +6,13 @@ use crate::EngineError;
 
 /// Name of the program.
 pub const PROGRAM: &str = "mmseqs";
-/// How to get it.
+/// Installation instructions.
 pub const REMEDY: &str = "install MMseqs2 (Debian and Ubuntu: apt-get install mmseqs2; bioconda: mmseqs2)";
 
-/// The program and its version, such as `14-7e284`.
+/// Finds the program; returns its path and version, such as `14-7e284`.
 ///
 /// # Errors
-/// [`EngineError::NotInstalled`] when it is not on PATH.
-pub fn find() -> Result<(PathBuf, String), EngineError> {
-    super::on_path(PROGRAM, "version", REMEDY)
+/// [`EngineError::NotInstalled`] if it is not on PATH.
+pub fn find_program_version() -> Result<(PathBuf, String), EngineError> {
+    super::find_program_version(PROGRAM, "version", REMEDY)
 }

@@ -13,13 +13,13 @@ fn reads(names: &[&[u8]]) -> RecordBatch {
     RecordBatch::try_new(schema::reads(), vec![column(), column(), column(), column()]).unwrap()
 }
 
-/// Two streams back to back: reads in two batches, then a message.
+/// Two streams one after another: reads in two batches, then a message.
 fn sample() -> Vec<u8> {
     let mut writer = StreamWriter::start(Vec::new(), &schema::reads(), kind(schema::READS)).unwrap();
     writer.write(&reads(&[b"a", b"bb"])).unwrap();
     writer.write(&reads(&[b"ccc"])).unwrap();
     let bytes = writer.finish().unwrap();
-    StreamWriter::start(bytes, &schema::message(), kind(schema::BLOCK_END)).unwrap().finish().unwrap()
+    StreamWriter::start(bytes, &schema::empty_schema(), kind(schema::BLOCK_END)).unwrap().finish().unwrap()
 }
 
 fn read_all(bytes: &[u8]) -> Result<Vec<(String, usize)>, StreamError> {
@@ -83,7 +83,7 @@ fn text_instead_of_streams_is_an_error() {
 
 #[test]
 fn lengths_out_of_bounds_take_no_memory() {
-    let mut huge = CONTINUATION.to_vec();
+    let mut huge = CONTINUATION_MARKER.to_vec();
     huge.extend_from_slice(&u32::MAX.to_le_bytes());
     read_all(&huge).unwrap_err();
 }

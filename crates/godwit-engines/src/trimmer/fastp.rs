@@ -1,29 +1,29 @@
-//! fastp, as a child that reads the files of a lane and writes what is left of them into pipes.
+//! fastp, as a child that reads the files of a lane and writes the trimmed reads into pipes.
 //!
-//! Flows in: paths of files, which fastp opens itself, twice: it looks for adapters first. Flows out: a pipe for each
-//! mate, with FASTQ in the order of the input. That order needs one output per mate: `--stdout` of fastp 0.23.2 mixes up
-//! chunks of pairs with more than one thread. Whether what goes in is sound is not judged here, and hardly by fastp.
+//! Input: paths of files, which fastp opens itself, twice: it detects adapters first. Output: a pipe for each mate, with
+//! FASTQ in the order of the input. That order needs one output per mate: with more than one thread, `--stdout` of fastp
+//! 0.23.2 reorders chunks of pairs. This module does not validate the input, and fastp hardly does.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::child;
-use crate::locate::locate;
+use crate::program_lookup::locate_program;
 use crate::{ChildHandle, EngineError};
 
 /// Name of the program.
 pub const PROGRAM: &str = "fastp";
 /// Environment variable that names the program's path.
 pub const PROGRAM_VARIABLE: &str = "GODWIT_FASTP";
-/// The oldest version whose output has the order of its input, as major and minor.
-const OLDEST: [u32; 2] = [0, 23];
-/// Most threads that fastp takes; it lowers more to this with a warning.
+/// The oldest version whose output is in input order, as major and minor.
+const MIN_VERSION: [u32; 2] = [0, 23];
+/// Maximum number of threads of fastp; it lowers higher numbers with a warning.
 const MAX_THREADS: usize = 16;
 
-/// Options that say where reads come from or go to, or leave some out unseen: those are set here, or would break what
-/// the lane is read as.
-const REFUSED_LONG: [&str; 24] = [
+/// Options that set inputs or outputs, or that drop reads silently: godwit sets them, or they would change how the lane is
+/// read.
+const REFUSED_LONG_OPTIONS: [&str; 24] = [
     "--in1",
     "--in2",
     "--out1",
@@ -49,69 +49,69 @@ const REFUSED_LONG: [&str; 24] = [
     "--help",
     "--version",
 ];
-/// The short forms of those.
-const REFUSED_SHORT: &[u8] = b"iIoOmjhwsSd?v";
+/// The short forms of these options.
+const REFUSED_SHORT_OPTIONS: &[u8] = b"iIoOmjhwsSd?v";
 
-/// How to trim a lane.
+/// Options for trimming a lane.
 #[derive(Clone, Debug)]
 pub struct FastpOptions {
     /// Path of the program; `None`: `GODWIT_FASTP`, else beside this executable, else on PATH.
     pub program: Option<PathBuf>,
-    /// One file, or read 1 and read 2.
+    /// Paths of one file, or of read 1 and read 2.
     pub files: Vec<PathBuf>,
-    /// The one file has both mates.
+    /// True if the one file has both mates.
     pub interleaved: bool,
-    /// Threads; they change nothing but time.
+    /// Number of threads; it affects only the time.
     pub threads: usize,
-    /// Further words, checked by [`check_arguments`].
+    /// Further arguments, checked by [`first_refused_argument`].
     pub arguments: Vec<String>,
-    /// Where the report goes, as JSON.
-    pub json: PathBuf,
-    /// And as a page.
-    pub html: PathBuf,
+    /// Path of the report, JSON.
+    pub json_report: PathBuf,
+    /// Path of the report, HTML.
+    pub html_report: PathBuf,
 }
 
-/// A fastp at work.
-pub struct Fastp {
-    /// One pipe, or those of read 1 and read 2. They end when the program does.
+/// A running fastp.
+pub struct FastpProcess {
+    /// One pipe, or those of read 1 and read 2. They end when the program exits.
     pub outputs: Vec<File>,
-    /// The program.
+    /// Handle of the process.
     pub child: ChildHandle,
 }
 
-/// The version of the program that would be run.
+/// Returns the version of the program that would be started.
 ///
 /// # Errors
-/// [`EngineError::NotFound`], [`EngineError::Io`], and [`EngineError::VersionMismatch`] for one that is too old or says
-/// no version.
-pub fn version(program: Option<&Path>) -> Result<String, EngineError> {
-    let program = find(program)?;
+/// [`EngineError::NotFound`], [`EngineError::Io`], and [`EngineError::VersionMismatch`] for a program that is too old or
+/// reports no version.
+pub fn query_version(program: Option<&Path>) -> Result<String, EngineError> {
+    let program = find_program(program)?;
     let output = Command::new(&program).arg("--version").stdin(Stdio::null()).output();
     let output = output.map_err(|source| EngineError::Io { program: program.clone(), action: "start", source })?;
-    // It says so on stderr.
+    // fastp prints its version on stderr.
     let said = [output.stderr, output.stdout].concat();
     let said = String::from_utf8_lossy(&said);
     let found = said.lines().find_map(|line| line.trim().strip_prefix("fastp ")).unwrap_or("an unknown version");
-    if is_recent(found) {
+    if is_supported_version(found) {
         return Ok(found.to_owned());
     }
-    let expected = format!("{}.{} or later", OLDEST[0], OLDEST[1]);
+    let expected = format!("{}.{} or later", MIN_VERSION[0], MIN_VERSION[1]);
     Err(EngineError::VersionMismatch { program, component: "fastp", expected, found: found.to_owned() })
 }
 
-fn is_recent(version: &str) -> bool {
+fn is_supported_version(version: &str) -> bool {
     let mut numbers = version.split('.').map(|number| number.parse::<u32>().ok());
     match (numbers.next().flatten(), numbers.next().flatten()) {
-        (Some(major), Some(minor)) => [major, minor] >= OLDEST,
+        (Some(major), Some(minor)) => [major, minor] >= MIN_VERSION,
         _ => false,
     }
 }
 
-/// The first word that cannot be passed to fastp here.
-pub fn check_arguments(arguments: &[String]) -> Option<&str> {
+/// Returns the first argument that cannot be passed to fastp.
+pub fn first_refused_argument(arguments: &[String]) -> Option<&str> {
     let refused = |word: &&String| match word.strip_prefix("--") {
-        Some(_) => REFUSED_LONG.contains(&word.split('=').next().unwrap_or_default()),
-        None => matches!(word.as_bytes(), [b'-', letter, ..] if REFUSED_SHORT.contains(letter)),
+        Some(_) => REFUSED_LONG_OPTIONS.contains(&word.split('=').next().unwrap_or_default()),
+        None => matches!(word.as_bytes(), [b'-', letter, ..] if REFUSED_SHORT_OPTIONS.contains(letter)),
     };
     arguments.iter().find(refused).map(String::as_str)
 }
@@ -120,10 +120,10 @@ impl FastpOptions {
     /// Starts the program.
     ///
     /// # Errors
-    /// Those of [`version`].
-    pub fn start(&self) -> Result<Fastp, EngineError> {
-        let version = version(self.program.as_deref())?;
-        let program = find(self.program.as_deref())?;
+    /// Those of [`query_version`].
+    pub fn start(&self) -> Result<FastpProcess, EngineError> {
+        let version = query_version(self.program.as_deref())?;
+        let program = find_program(self.program.as_deref())?;
         let mut command = Command::new(&program);
         for (option, file) in ["--in1", "--in2"].iter().zip(&self.files) {
             command.arg(option).arg(file);
@@ -132,28 +132,30 @@ impl FastpOptions {
             command.arg("--interleaved_in");
         }
         let mates = if self.interleaved { 2 } else { self.files.len() };
-        let pipes = child::output_pipes(&mut command, mates);
+        let pipes = child::create_output_pipes(&mut command, mates);
         let pipes = pipes.map_err(|source| EngineError::Io { program: program.clone(), action: "start", source })?;
         let mut outputs = Vec::new();
         for (option, (output, path)) in ["--out1", "--out2"].iter().zip(pipes) {
             command.arg(option).arg(path);
             outputs.push(output);
         }
-        command.arg("--json").arg(&self.json).arg("--html").arg(&self.html);
+        command.arg("--json").arg(&self.json_report).arg("--html").arg(&self.html_report);
         command.args(["--thread", &self.threads.clamp(1, MAX_THREADS).to_string()]).args(&self.arguments);
-        let started = child::start(program, command)?;
+        let started = child::start_piped(program, command)?;
         started.state.set_version(&version);
-        Ok(Fastp { outputs, child: ChildHandle::new(started.state) })
+        Ok(FastpProcess { outputs, child: ChildHandle::new(started.state) })
     }
 }
 
-fn find(given: Option<&Path>) -> Result<PathBuf, EngineError> {
-    match given {
+fn find_program(program_path: Option<&Path>) -> Result<PathBuf, EngineError> {
+    match program_path {
         Some(path) if path.is_file() => Ok(path.to_owned()),
-        Some(path) => {
-            Err(EngineError::NotFound { program: PROGRAM, tried: vec![path.to_owned()], variable: PROGRAM_VARIABLE })
-        }
-        None => locate(PROGRAM, PROGRAM_VARIABLE),
+        Some(path) => Err(EngineError::NotFound {
+            program: PROGRAM,
+            searched_paths: vec![path.to_owned()],
+            variable: PROGRAM_VARIABLE,
+        }),
+        None => locate_program(PROGRAM, PROGRAM_VARIABLE),
     }
 }
 
@@ -166,7 +168,7 @@ mod tests {
         for (version, recent) in
             [("0.23.2", true), ("0.24.0", true), ("1.0.1", true), ("0.22.0", false), ("0.9", false), ("x", false)]
         {
-            assert_eq!(is_recent(version), recent, "{version}");
+            assert_eq!(is_supported_version(version), recent, "{version}");
         }
     }
 
@@ -174,7 +176,7 @@ mod tests {
     fn options_about_files_are_refused_however_they_are_written() {
         let first = |words: &str| {
             let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
-            check_arguments(&words).map(str::to_owned)
+            first_refused_argument(&words).map(str::to_owned)
         };
         for word in ["--out1=x", "--json", "-ox", "-i", "--merge", "--reads_to_process=5", "-w8"] {
             assert_eq!(first(&format!("-q 20 {word}")).as_deref(), Some(word));

@@ -1,81 +1,83 @@
-//! Processes on this machine.
+//! A launcher of processes on this host.
 
 use std::process::Command;
 
-use super::children::{Children, Planned, Request};
-use super::{JobHandle, JobSpec, JobStatus, Launcher, prepare};
-use crate::quote::{command_line, shell_word};
-use crate::{FleetError, attempts, private};
+use super::child_jobs::{ChildJobs, ProcessSpec, StopMethod};
+use super::{JobHandle, JobSpec, JobStatus, Launcher, prepare_job_directory};
+use crate::shell_quoting::{quote_command_line, quote_word};
+use crate::{FleetError, attempts, private_files};
 
-/// The launcher's name in handles and messages.
-const NAME: &str = "local";
+/// Name of the launcher in handles and messages.
+const LAUNCHER_NAME: &str = "local";
 
-/// Starts one process per node on this machine, each in a process group of its own. They end with this value, and with
+/// Starts one process per worker on this host, each in a process group of its own. They are ended with this value, and with
 /// the process that holds it, however that ends.
 #[derive(Default)]
-pub struct Local {
-    children: Children,
+pub struct LocalLauncher {
+    children: ChildJobs,
 }
 
-impl Local {
-    /// A launcher with no jobs.
+impl LocalLauncher {
+    /// Creates a launcher without jobs.
     pub fn new() -> Self {
         Self::default()
     }
 }
 
-impl Launcher for Local {
-    fn render(&self, job: &JobSpec) -> Result<String, FleetError> {
-        render(job, attempts::next(&job.job_directory)?)
+impl Launcher for LocalLauncher {
+    fn render_script(&self, job: &JobSpec) -> Result<String, FleetError> {
+        render_attempt(job, attempts::next_attempt(&job.job_directory)?)
     }
 
     fn submit(&self, job: &JobSpec) -> Result<JobHandle, FleetError> {
-        // What cannot be run must leave no number behind.
-        let script = self.render(job)?;
-        prepare(job, &script)?;
-        let attempt = attempts::claim(&job.job_directory)?;
-        prepare(job, &render(job, attempt)?)?;
-        let planned = (0..job.nodes).map(|node| plan(job, node, attempt)).collect::<Result<_, _>>()?;
-        self.children.start(NAME, job, planned, Request::Terminate)
+        // A job that cannot be run must not use up an attempt.
+        let script = self.render_script(job)?;
+        prepare_job_directory(job, &script)?;
+        let attempt = attempts::claim_attempt(&job.job_directory)?;
+        prepare_job_directory(job, &render_attempt(job, attempt)?)?;
+        let planned = (0..job.workers).map(|node| process_spec(job, node, attempt)).collect::<Result<_, _>>()?;
+        self.children.start_job(LAUNCHER_NAME, job, planned, StopMethod::Terminate)
     }
 
     fn status(&self, handle: &JobHandle) -> Result<JobStatus, FleetError> {
-        self.children.status(NAME, handle)
+        self.children.job_status(LAUNCHER_NAME, handle)
     }
 
     fn cancel(&self, handle: &JobHandle) -> Result<(), FleetError> {
-        self.children.cancel(NAME, handle)
+        self.children.cancel_job(LAUNCHER_NAME, handle)
     }
 }
 
-fn plan(job: &JobSpec, node: u32, attempt: u64) -> Result<Planned, FleetError> {
-    let checked = job.check()?;
+fn process_spec(job: &JobSpec, node: u32, attempt: u64) -> Result<ProcessSpec, FleetError> {
+    let checked = job.validate()?;
     let mut command = Command::new(checked.command[0]);
     command.args(&checked.command[1..]).current_dir(&job.working_directory);
-    command.envs(job.variables(Some(node), attempt));
-    command.stdout(private::appended(&job.output_path(node))?).stderr(private::appended(&job.error_path(node))?);
-    Ok(Planned { name: format!("node {node}"), command, shown: command_line(checked.command) })
+    command.envs(job.environment_variables(Some(node), attempt));
+    command
+        .stdout(private_files::open_for_append(&job.stdout_path(node))?)
+        .stderr(private_files::open_for_append(&job.stderr_path(node))?);
+    Ok(ProcessSpec { name: format!("node {node}"), command, command_line: quote_command_line(checked.command) })
 }
 
-fn render(job: &JobSpec, attempt: u64) -> Result<String, FleetError> {
-    let checked = job.check()?;
+fn render_attempt(job: &JobSpec, attempt: u64) -> Result<String, FleetError> {
+    let checked = job.validate()?;
     let mut script = format!(
         "#!/bin/sh\n# Job {} of godwit {}: {} processes on this machine. Standard input of each is empty.\ncd {} || exit 4\n",
         job.name,
         crate::VERSION,
-        job.nodes,
-        shell_word(checked.working_directory)
+        job.workers,
+        quote_word(checked.working_directory)
     );
-    for (name, value) in job.variables(None, attempt) {
-        script += &format!("export {name}={}\n", shell_word(&value));
+    for (name, value) in job.environment_variables(None, attempt) {
+        script += &format!("export {name}={}\n", quote_word(&value));
     }
-    let command = command_line(checked.command.iter().copied());
-    for node in 0..job.nodes {
-        let (output, error) = (job.output_path(node), job.error_path(node));
+    let command = quote_command_line(checked.command.iter().copied());
+    for node in 0..job.workers {
+        let (output, error) = (job.stdout_path(node), job.stderr_path(node));
         script += &format!(
             "GODWIT_NODE={node} {command} </dev/null >>{} 2>>{} &\n",
-            shell_word(&output.to_string_lossy()),
-            shell_word(&error.to_string_lossy())
+            quote_word(&output.to_string_lossy()),
+            quote_word(&error.to_string_lossy())
         );
     }
     script += "wait\n";

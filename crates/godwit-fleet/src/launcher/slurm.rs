@@ -1,158 +1,161 @@
-//! Jobs of SLURM: a script for `sbatch`, asked after with `squeue`, and marks of its own for how it ended.
+//! Jobs of SLURM: a script for `sbatch`, its status by `squeue`, and its outcome by marks of the script.
 //!
-//! SLURM's accounting is not asked: many sites have none. What SLURM says of a job counts for whether it lives; for
-//! success, only the mark counts that the script leaves at its very end. A job that SLURM does not know and that left no
-//! mark is *unknown*: a controller that dies soon after `sbatch` forgets jobs that run.
+//! SLURM's accounting is not used: many sites have none. SLURM decides whether a job is alive; success counts only with the mark
+//! that the script writes at its very end. A job that SLURM does not know and that wrote no mark is *unknown*: a controller that
+//! fails soon after `sbatch` forgets running jobs.
 //!
-//! Losing a node does not end the job (`--no-kill`). When it is the node of the script, SLURM lets the other tasks run on
-//! for ever and tells nobody (seen with 22.05): that is [`JobStatus::Running`] with `headless`, and [`Slurm::requeue`]
-//! starts the job again, as the next attempt. Whoever notices first may do so, a worker too.
+//! The loss of a host does not end the job (`--no-kill`). Where it is the host of the script, SLURM lets the other tasks run on
+//! forever and does not report it (seen with 22.05): that is [`JobStatus::Running`] with `is_batch_host_lost`, and
+//! [`SlurmLauncher::requeue`] starts the job again, as the next attempt. Any process that notices first may do so, also a worker.
 
+mod batch_script;
+mod commands;
 mod profile;
-mod queue;
-mod script;
 
-use super::{Ending, JobHandle, JobSpec, JobStatus, Launcher, prepare};
-use crate::attempts::{self, AttemptStage, EndMark};
-use crate::{FleetError, private};
+use super::{JobHandle, JobOutcome, JobSpec, JobStatus, Launcher, prepare_job_directory};
+use crate::attempts::{self, AttemptExit, AttemptStage};
+use crate::{FleetError, private_files};
 
 pub use profile::{MemoryRequest, SlurmProfile};
 
-/// The launcher's name in handles and messages.
-const NAME: &str = "slurm";
+/// Name of the launcher in handles and messages.
+const LAUNCHER_NAME: &str = "slurm";
 
-/// Submits jobs to SLURM.
+/// A launcher that submits jobs to SLURM.
 #[derive(Clone, Debug, Default)]
-pub struct Slurm {
+pub struct SlurmLauncher {
     profile: SlurmProfile,
 }
 
-impl Slurm {
-    /// A launcher for a site.
+impl SlurmLauncher {
+    /// Creates a launcher for a site.
     pub fn new(profile: SlurmProfile) -> Self {
         Self { profile }
     }
 
-    /// Has a job that runs, headless or not, start again as its next attempt, once its processes were ended.
+    /// Requeues a running job: it starts again as its next attempt, after its processes were ended.
     ///
     /// # Errors
-    /// When SLURM refuses or does not answer; [`FleetError::Foreign`] where its number is another job's by now.
+    /// [`FleetError::ForeignJob`] where its number belongs to another job by now; others where SLURM rejects it.
     pub fn requeue(&self, handle: &JobHandle) -> Result<(), FleetError> {
-        handle.expect_of(NAME)?;
-        if self.own(handle)?.is_none() {
-            return Err(FleetError::Foreign { id: handle.id.clone(), launcher: NAME });
+        handle.check_launcher(LAUNCHER_NAME)?;
+        if self.find_own_job(handle)?.is_none() {
+            return Err(FleetError::ForeignJob { id: handle.id.clone(), launcher: LAUNCHER_NAME });
         }
-        queue::requeue(&self.profile, &handle.id)
+        commands::requeue_job(&self.profile, &handle.id)
     }
 
-    /// The job as SLURM sees it, if the one of that number is ours: a controller that lost its state counts anew.
-    fn own(&self, handle: &JobHandle) -> Result<Option<queue::Queued>, FleetError> {
+    /// Returns the job in SLURM's queue, if the one of that number is ours: a controller that lost its state reuses numbers.
+    fn find_own_job(&self, handle: &JobHandle) -> Result<Option<commands::QueueEntry>, FleetError> {
         let script = handle.directory.join("script.sh");
-        let found = queue::look(&self.profile, &handle.id)?;
+        let found = commands::query_job(&self.profile, &handle.id)?;
         Ok(found.filter(|queued| queued.script == script.to_string_lossy()))
     }
 
-    fn running(&self, queued: &queue::Queued) -> Result<JobStatus, FleetError> {
-        let nodes = queue::expand(&self.profile, &queued.nodes)?;
-        let headless = !nodes.is_empty() && !nodes.contains(&queued.script_node);
-        Ok(JobStatus::Running { nodes, indexes: None, headless })
+    fn running_status(&self, queued: &commands::QueueEntry) -> Result<JobStatus, FleetError> {
+        let workers = commands::expand_host_list(&self.profile, &queued.host_list)?;
+        let is_batch_host_lost = !workers.is_empty() && !workers.contains(&queued.batch_host);
+        Ok(JobStatus::Running { workers, indexes: None, is_batch_host_lost })
     }
 }
 
-impl Launcher for Slurm {
-    fn render(&self, job: &JobSpec) -> Result<String, FleetError> {
-        script::render(job, &self.profile)
+impl Launcher for SlurmLauncher {
+    fn render_script(&self, job: &JobSpec) -> Result<String, FleetError> {
+        batch_script::render_script(job, &self.profile)
     }
 
     fn submit(&self, job: &JobSpec) -> Result<JobHandle, FleetError> {
-        let script = self.render(job)?;
-        let path = prepare(job, &script)?;
-        // SLURM would make it, readable by all.
-        private::appended(&job.job_directory.join("job.log"))?;
-        let id = queue::submit(&self.profile, &path, &script)?;
-        let handle = JobHandle { launcher: NAME.to_owned(), id: id.clone(), directory: job.job_directory.clone() };
+        let script = self.render_script(job)?;
+        let path = prepare_job_directory(job, &script)?;
+        // SLURM would create it readable by all.
+        private_files::open_for_append(&job.job_directory.join("job.log"))?;
+        let id = commands::submit_script(&self.profile, &path, &script)?;
+        let handle =
+            JobHandle { launcher: LAUNCHER_NAME.to_owned(), id: id.clone(), directory: job.job_directory.clone() };
         handle.save().map(|()| handle).inspect_err(|_| {
-            // Nobody could ask after it. That the file system refused is what is told, whatever SLURM says to this.
-            let _ = queue::cancel(&self.profile, &id);
+            // A job without a handle cannot be queried. The error that is returned is that of the file system.
+            let _ = commands::cancel_job(&self.profile, &id);
         })
     }
 
     fn status(&self, handle: &JobHandle) -> Result<JobStatus, FleetError> {
-        handle.expect_of(NAME)?;
-        let queued = self.own(handle)?;
-        let last = attempts::last_of(&handle.directory, &handle.id)?;
+        handle.check_launcher(LAUNCHER_NAME)?;
+        let queued = self.find_own_job(handle)?;
+        let last = attempts::last_attempt(&handle.directory, &handle.id)?;
         let mark = last.and_then(|(_, mark)| mark);
         let Some(queued) = queued else {
             let why = "SLURM knows no such job, and it left no mark of its end; it may run on all the same";
-            return Ok(settled(None, mark.as_ref(), why));
+            return Ok(final_status(None, mark.as_ref(), why));
         };
-        let done = mark.as_ref().is_some_and(EndMark::is_success);
+        let done = mark.as_ref().is_some_and(AttemptExit::is_success);
         match queued.state.as_str() {
             "PENDING" | "REQUEUED" | "REQUEUE_HOLD" | "REQUEUE_FED" | "RESV_DEL_HOLD" | "SPECIAL_EXIT" => {
                 Ok(JobStatus::Pending { reason: queued.reason })
             }
             "CONFIGURING" => Ok(JobStatus::Pending { reason: "its nodes are being made ready".to_owned() }),
-            "RUNNING" | "SUSPENDED" | "STOPPED" | "SIGNALING" | "STAGE_OUT" | "RESIZING" => self.running(&queued),
-            "COMPLETING" if !done => self.running(&queued),
+            "RUNNING" | "SUSPENDED" | "STOPPED" | "SIGNALING" | "STAGE_OUT" | "RESIZING" => {
+                self.running_status(&queued)
+            }
+            "COMPLETING" if !done => self.running_status(&queued),
             "FAILED" if mark.is_none() => {
-                let what = "SLURM says that it failed; it left no mark of how".to_owned();
-                Ok(JobStatus::Ended { how: Ending::Failed { what, exit_code: None } })
+                let description = "SLURM says that it failed; it left no mark of how".to_owned();
+                Ok(JobStatus::Ended { outcome: JobOutcome::Failed { description, exit_code: None } })
             }
             state => {
                 let why = format!("SLURM says {state}, but the job left no mark of its end");
-                Ok(settled(ending_by_state(state), mark.as_ref(), &why))
+                Ok(final_status(outcome_of_state(state), mark.as_ref(), &why))
             }
         }
     }
 
     fn cancel(&self, handle: &JobHandle) -> Result<(), FleetError> {
-        handle.expect_of(NAME)?;
-        match self.own(handle)? {
-            Some(_) => queue::cancel(&self.profile, &handle.id),
+        handle.check_launcher(LAUNCHER_NAME)?;
+        match self.find_own_job(handle)? {
+            Some(_) => commands::cancel_job(&self.profile, &handle.id),
             None => Ok(()),
         }
     }
 }
 
-impl EndMark {
+impl AttemptExit {
     fn is_success(&self) -> bool {
         self.stage == AttemptStage::Work && self.status == 0
     }
 
-    fn ending(&self) -> Ending {
+    fn outcome(&self) -> JobOutcome {
         let status = self.status;
         let what = match self.stage {
-            AttemptStage::Work if status == 0 => return Ending::Succeeded,
+            AttemptStage::Work if status == 0 => return JobOutcome::Succeeded,
             AttemptStage::Work => format!("the workers ended with status {status}"),
-            AttemptStage::Limit => return Ending::TimeLimit,
+            AttemptStage::Limit => return JobOutcome::TimeLimit,
             AttemptStage::Setup => format!("the script ended with status {status} before the workers were started"),
         };
-        Ending::Failed { what: format!("{what}; the logs say why"), exit_code: Some(status) }
+        JobOutcome::Failed { description: format!("{what}; the logs say why"), exit_code: Some(status) }
     }
 }
 
-/// The end of a job that runs no more: its own mark where that says success, then SLURM's word, then its own again.
-fn settled(by_state: Option<Ending>, mark: Option<&EndMark>, why: &str) -> JobStatus {
-    let by_mark = mark.map(EndMark::ending);
+/// Returns the status of a job that has ended: by its own mark if that is success, then by SLURM's state, then by its mark.
+fn final_status(by_state: Option<JobOutcome>, mark: Option<&AttemptExit>, why: &str) -> JobStatus {
+    let by_mark = mark.map(AttemptExit::outcome);
     match (by_state, by_mark) {
-        (_, Some(Ending::Succeeded)) => JobStatus::Ended { how: Ending::Succeeded },
-        (Some(how), _) | (None, Some(how)) => JobStatus::Ended { how },
-        (None, None) => JobStatus::Unknown { why: why.to_owned() },
+        (_, Some(JobOutcome::Succeeded)) => JobStatus::Ended { outcome: JobOutcome::Succeeded },
+        (Some(outcome), _) | (None, Some(outcome)) => JobStatus::Ended { outcome },
+        (None, None) => JobStatus::Unknown { reason: why.to_owned() },
     }
 }
 
-/// What SLURM's word for a job that is over means, where it says more than the job's own mark.
-fn ending_by_state(state: &str) -> Option<Ending> {
+/// Returns the outcome that a final state of SLURM means, where it tells more than the job's own mark.
+fn outcome_of_state(state: &str) -> Option<JobOutcome> {
     match state {
-        "CANCELLED" => Some(Ending::Cancelled),
-        "TIMEOUT" | "DEADLINE" => Some(Ending::TimeLimit),
-        "NODE_FAIL" | "BOOT_FAIL" => Some(Ending::NodeLost),
-        "PREEMPTED" | "REVOKED" => Some(Ending::Preempted),
+        "CANCELLED" => Some(JobOutcome::Cancelled),
+        "TIMEOUT" | "DEADLINE" => Some(JobOutcome::TimeLimit),
+        "NODE_FAIL" | "BOOT_FAIL" => Some(JobOutcome::HostLost),
+        "PREEMPTED" | "REVOKED" => Some(JobOutcome::Preempted),
         "OUT_OF_MEMORY" => {
-            let what = "it used more memory than it had asked for; ask for more".to_owned();
-            Some(Ending::Failed { what, exit_code: None })
+            let description = "it used more memory than it had asked for; ask for more".to_owned();
+            Some(JobOutcome::Failed { description, exit_code: None })
         }
-        // COMPLETED and FAILED say what the script's status said, of which the mark knows more; and success needs the mark.
+        // COMPLETED and FAILED repeat the script's exit status, of which the mark tells more; success needs the mark.
         _ => None,
     }
 }

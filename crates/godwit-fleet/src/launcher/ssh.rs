@@ -1,88 +1,89 @@
-//! Processes on machines that ssh reaches without asking anything.
+//! A launcher of processes on hosts that ssh reaches without prompts.
 //!
-//! The far process ends when the connection does: a shell around it reads the connection, and when that closes, because the
-//! launcher closed it, died, or was cut off, the shell sends TERM to the process's group, and KILL five seconds later. A
-//! machine that vanishes without closing anything is noticed on this side after 15 s. On the far side that is up to its
-//! sshd (`ClientAliveInterval`), so a process that must not run on unseen has to listen for its peers by itself.
+//! The remote process ends with the connection: a shell around it reads the connection. When that closes, because the launcher
+//! closed it, ended or was cut off, the shell sends TERM to the process's group, and KILL five seconds later. On this side, a
+//! host that vanishes without closing anything is noticed after 15 s. On the remote side that is up to its sshd
+//! (`ClientAliveInterval`), so a process that must not run on unattended has to check the connection to its peers itself.
 //!
-//! Logs come back over the connection. The job's directory has to be seen by all hosts only for what the processes do there.
+//! Logs are sent back over the connection. The job's directory has to be shared by all hosts only for the processes themselves.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::children::{Children, Planned, Request};
-use super::{JobHandle, JobSpec, JobStatus, Launcher, prepare};
-use crate::quote::{command_line, shell_word};
-use crate::{FleetError, attempts, private};
+use super::child_jobs::{ChildJobs, ProcessSpec, StopMethod};
+use super::{JobHandle, JobSpec, JobStatus, Launcher, prepare_job_directory};
+use crate::shell_quoting::{quote_command_line, quote_word};
+use crate::{FleetError, attempts, private_files};
 
-/// The launcher's name in handles and messages.
-const NAME: &str = "ssh";
+/// Name of the launcher in handles and messages.
+const LAUNCHER_NAME: &str = "ssh";
 
-/// What runs on the far side: `sh -c THIS sh DIRECTORY env NAME=VALUE.. COMMAND..`, in one line, for shells that do not
-/// take line breaks between quotes.
+/// The remote command: `sh -c THIS sh DIRECTORY env NAME=VALUE.. COMMAND..`, in one line, for shells that do not accept line
+/// breaks between quotes.
 ///
-/// sshd gives every session a process group, so group 0 is the session's. The shell survives its own TERM to tell how the
+/// sshd gives every session a process group, so group 0 is the session's. The shell survives its own TERM to report how the
 /// process ended; the reader of the connection survives it to send KILL.
-const KEEP: &str = concat!(
+const REMOTE_SCRIPT: &str = concat!(
     r#"cd "$1" || exit 4; shift; exec 3<&0; trap : TERM; "#,
     r#""$@" 3<&- </dev/null & worker=$!; "#,
     r#"{ trap "" TERM; cat <&3; kill -TERM 0; sleep 5; kill -KILL 0; } >/dev/null 2>&1 & "#,
     r#"exec 3<&-; wait "$worker"; status=$?; kill -TERM 0; exit "$status""#
 );
 
-/// A machine and how many processes it takes.
+/// A host and its number of slots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Host {
-    /// What ssh is told: a name, an address, an alias of its configuration, `user@name`.
+    /// The argument of ssh: a name, an address, an alias of its configuration, `user@name`.
     pub name: String,
-    /// Processes it takes.
+    /// Processes that it may run.
     pub slots: u32,
 }
 
-/// Starts one process per node on the hosts of a file, filling each host's slots before going on to the next one.
-pub struct Ssh {
-    hosts: PathBuf,
-    options: Vec<String>,
-    /// The place of the first node among those of the file.
-    first: usize,
-    children: Children,
+/// A launcher of one process per worker on the hosts of a file, which fills each host's slots before the next host.
+pub struct SshLauncher {
+    hosts_file: PathBuf,
+    ssh_options: Vec<String>,
+    /// 0-based index of the first worker's slot among those of the file.
+    first_slot: usize,
+    children: ChildJobs,
 }
 
-impl Ssh {
-    /// A launcher for the hosts in a file, one to a line: `host [slots=N]`, with `#` before comments. `options` go to ssh
-    /// before the host, as in `-F FILE`.
-    pub fn new(hosts: impl Into<PathBuf>, options: Vec<String>) -> Self {
-        Self { hosts: hosts.into(), options, first: 0, children: Children::default() }
+impl SshLauncher {
+    /// Creates a launcher for the hosts in a file, one to a line: `host [slots=N]`, with `#` before comments. `ssh_options`
+    /// are passed to ssh before the host, such as `-F FILE`.
+    pub fn new(hosts: impl Into<PathBuf>, ssh_options: Vec<String>) -> Self {
+        Self { hosts_file: hosts.into(), ssh_options, first_slot: 0, children: ChildJobs::default() }
     }
 
-    /// The same, where the first `first` places of the file are left out: a launcher for each node of a run starts jobs of one node there.
-    pub fn from_place(self, first: usize) -> Self {
-        Self { first, ..self }
+    /// Skips the first `first_slot` slots of the file: a workflow starts jobs of one worker on each slot.
+    pub fn with_first_slot(self, first_slot: usize) -> Self {
+        Self { first_slot, ..self }
     }
 
-    /// The host of each node.
-    fn places(&self, nodes: u32) -> Result<Vec<String>, FleetError> {
-        let text = std::fs::read_to_string(&self.hosts).map_err(FleetError::file("read", &self.hosts))?;
-        let hosts = parse_hosts(&text, &self.hosts)?;
+    /// Returns the host of each worker.
+    fn slot_hosts(&self, nodes: u32) -> Result<Vec<String>, FleetError> {
+        let text =
+            std::fs::read_to_string(&self.hosts_file).map_err(FleetError::file_error("read", &self.hosts_file))?;
+        let hosts = parse_hosts(&text, &self.hosts_file)?;
         let slots = hosts.iter().map(|host| u64::from(host.slots)).sum();
-        let last = u64::from(nodes) + self.first as u64;
+        let last = u64::from(nodes) + self.first_slot as u64;
         if slots < last {
-            return Err(FleetError::TooFewSlots { path: self.hosts.clone(), slots, nodes: last as u32 });
+            return Err(FleetError::TooFewSlots { path: self.hosts_file.clone(), slots, workers: last as u32 });
         }
         let places = hosts.into_iter().flat_map(|host| std::iter::repeat_n(host.name, host.slots as usize));
-        Ok(places.skip(self.first).take(nodes as usize).collect())
+        Ok(places.skip(self.first_slot).take(nodes as usize).collect())
     }
 
-    /// ssh's words for each node.
-    fn command_lines(&self, job: &JobSpec, attempt: u64) -> Result<Vec<(String, Vec<String>)>, FleetError> {
-        let places = self.places(job.nodes)?;
+    /// Returns name and ssh arguments of each worker.
+    fn ssh_arguments(&self, job: &JobSpec, attempt: u64) -> Result<Vec<(String, Vec<String>)>, FleetError> {
+        let places = self.slot_hosts(job.workers)?;
         let lines = places.into_iter().zip(0..).map(|(host, node)| {
             let mut words: Vec<String> =
                 ["-T", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3"]
                     .map(str::to_owned)
                     .into();
-            words.extend(self.options.iter().cloned());
-            let far = far_command(job, node, attempt)?;
+            words.extend(self.ssh_options.iter().cloned());
+            let far = remote_command(job, node, attempt)?;
             words.extend(["--".to_owned(), host.clone(), far]);
             Ok((format!("node {node} on {host}"), words))
         });
@@ -90,20 +91,20 @@ impl Ssh {
     }
 
     fn render_attempt(&self, job: &JobSpec, attempt: u64) -> Result<String, FleetError> {
-        job.check()?;
+        job.validate()?;
         let mut script = format!(
             "#!/bin/sh\n# Job {} of godwit {}: {} processes by ssh. Each one's standard input stays open as long as godwit\n\
              # wants it to run: when it closes, the far shell ends what it started.\n",
             job.name,
             crate::VERSION,
-            job.nodes
+            job.workers
         );
-        for ((_, words), node) in self.command_lines(job, attempt)?.into_iter().zip(0..) {
+        for ((_, words), node) in self.ssh_arguments(job, attempt)?.into_iter().zip(0..) {
             script += &format!(
                 "tail -f /dev/null | ssh {} >>{} 2>>{} &\n",
-                command_line(words.iter().map(String::as_str)),
-                shell_word(&job.output_path(node).to_string_lossy()),
-                shell_word(&job.error_path(node).to_string_lossy())
+                quote_command_line(words.iter().map(String::as_str)),
+                quote_word(&job.stdout_path(node).to_string_lossy()),
+                quote_word(&job.stderr_path(node).to_string_lossy())
             );
         }
         script += "wait\n";
@@ -111,52 +112,55 @@ impl Ssh {
     }
 }
 
-impl Launcher for Ssh {
-    fn render(&self, job: &JobSpec) -> Result<String, FleetError> {
-        self.render_attempt(job, attempts::next(&job.job_directory)?)
+impl Launcher for SshLauncher {
+    fn render_script(&self, job: &JobSpec) -> Result<String, FleetError> {
+        self.render_attempt(job, attempts::next_attempt(&job.job_directory)?)
     }
 
     fn submit(&self, job: &JobSpec) -> Result<JobHandle, FleetError> {
-        // What cannot be run must leave no number behind.
-        let script = self.render(job)?;
-        prepare(job, &script)?;
-        let attempt = attempts::claim(&job.job_directory)?;
-        prepare(job, &self.render_attempt(job, attempt)?)?;
+        // A job that cannot be run must not use up an attempt.
+        let script = self.render_script(job)?;
+        prepare_job_directory(job, &script)?;
+        let attempt = attempts::claim_attempt(&job.job_directory)?;
+        prepare_job_directory(job, &self.render_attempt(job, attempt)?)?;
         let mut planned = Vec::new();
-        for ((name, words), node) in self.command_lines(job, attempt)?.into_iter().zip(0..) {
+        for ((name, words), node) in self.ssh_arguments(job, attempt)?.into_iter().zip(0..) {
             let mut command = Command::new("ssh");
             command.args(&words);
-            command.stdout(private::appended(&job.output_path(node))?);
-            command.stderr(private::appended(&job.error_path(node))?);
-            let shown = format!("ssh {}", command_line(words.iter().map(String::as_str)));
-            planned.push(Planned { name, command, shown });
+            command.stdout(private_files::open_for_append(&job.stdout_path(node))?);
+            command.stderr(private_files::open_for_append(&job.stderr_path(node))?);
+            let shown = format!("ssh {}", quote_command_line(words.iter().map(String::as_str)));
+            planned.push(ProcessSpec { name, command, command_line: shown });
         }
-        self.children.start(NAME, job, planned, Request::CloseInput)
+        self.children.start_job(LAUNCHER_NAME, job, planned, StopMethod::CloseInput)
     }
 
     fn status(&self, handle: &JobHandle) -> Result<JobStatus, FleetError> {
-        self.children.status(NAME, handle)
+        self.children.job_status(LAUNCHER_NAME, handle)
     }
 
     fn cancel(&self, handle: &JobHandle) -> Result<(), FleetError> {
-        self.children.cancel(NAME, handle)
+        self.children.cancel_job(LAUNCHER_NAME, handle)
     }
 }
 
-/// The one word that ssh hands to the login shell of the far side, which has to be a POSIX one (or fish).
-fn far_command(job: &JobSpec, node: u32, attempt: u64) -> Result<String, FleetError> {
-    let checked = job.check()?;
-    let variables: Vec<String> =
-        job.variables(Some(node), attempt).into_iter().map(|(name, value)| format!("{name}={value}")).collect();
-    let words = ["sh", "-c", KEEP, "sh", checked.working_directory, "env"].into_iter();
+/// Returns the one word that ssh passes to the login shell of the host, which has to be a POSIX one (or fish).
+fn remote_command(job: &JobSpec, node: u32, attempt: u64) -> Result<String, FleetError> {
+    let checked = job.validate()?;
+    let variables: Vec<String> = job
+        .environment_variables(Some(node), attempt)
+        .into_iter()
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+    let words = ["sh", "-c", REMOTE_SCRIPT, "sh", checked.working_directory, "env"].into_iter();
     let words = words.chain(variables.iter().map(String::as_str)).chain(checked.command);
-    Ok(format!("exec {}", command_line(words)))
+    Ok(format!("exec {}", quote_command_line(words)))
 }
 
-/// Hosts of a file's text. `path` is for messages.
+/// Parses the text of a host file. `path` is for messages.
 ///
 /// # Errors
-/// [`FleetError::Unusable`] with the line that is not `host [slots=N]`.
+/// [`FleetError::InvalidValue`] with the line that is not `host [slots=N]`.
 pub fn parse_hosts(text: &str, path: &Path) -> Result<Vec<Host>, FleetError> {
     let mut hosts = Vec::new();
     for (line, number) in text.lines().zip(1..) {
@@ -164,9 +168,9 @@ pub fn parse_hosts(text: &str, path: &Path) -> Result<Vec<Host>, FleetError> {
         let mut words = content.split_whitespace();
         let Some(name) = words.next() else { continue };
         let refuse = |problem: &str| {
-            Err(FleetError::unusable(format!("line {number} of {}", path.display()), content.trim(), problem))
+            Err(FleetError::invalid_value(format!("line {number} of {}", path.display()), content.trim(), problem))
         };
-        // ssh would take it for an option; a slash or a control character is in no name.
+        // ssh would parse it as an option; names contain no slashes or control characters.
         if name.starts_with('-') || name.contains('/') || name.chars().any(char::is_control) {
             return refuse("a host's name comes first");
         }
@@ -200,14 +204,14 @@ mod tests {
     }
 
     #[test]
-    fn slots_are_filled_in_the_order_of_the_file_and_too_few_are_told() {
+    fn slots_are_filled_in_the_order_of_the_file_and_too_few_are_reported() {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("hosts");
         std::fs::write(&path, "a slots=2\nb\n").unwrap();
-        let ssh = Ssh::new(&path, Vec::new());
-        assert_eq!(ssh.places(3).unwrap(), ["a", "a", "b"]);
-        assert_eq!(ssh.places(1).unwrap(), ["a"]);
-        let error = ssh.places(4).unwrap_err().to_string();
+        let ssh = SshLauncher::new(&path, Vec::new());
+        assert_eq!(ssh.slot_hosts(3).unwrap(), ["a", "a", "b"]);
+        assert_eq!(ssh.slot_hosts(1).unwrap(), ["a"]);
+        let error = ssh.slot_hosts(4).unwrap_err().to_string();
         assert!(error.contains("has room for 3 processes, but 4 are asked for"), "{error}");
     }
 }

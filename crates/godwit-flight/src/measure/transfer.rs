@@ -6,64 +6,64 @@ use std::time::{Duration, Instant};
 use arrow_array::RecordBatch;
 use arrow_flight::FlightDescriptor;
 
-use super::{Workload, share};
+use super::{Workload, batches_of_stream};
+use crate::batch_split::batch_bytes;
 use crate::client::Client;
-use crate::cut::data_bytes;
 use crate::error::FlightError;
 
-/// What a transfer came to.
+/// The size and duration of a transfer.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Transferred {
-    /// Rows that arrived.
+pub struct TransferStats {
+    /// Rows that were received.
     pub rows: u64,
     /// Bytes of their buffers.
     pub bytes: u64,
-    /// How long it took.
+    /// Its duration.
     pub duration: Duration,
 }
 
 /// Has the server make the batches of a workload, so that no download waits for it.
 ///
 /// # Errors
-/// [`FlightError`].
-pub async fn prepare(client: &Client, workload: Workload) -> Result<(), FlightError> {
+/// [`FlightError`] where the server rejects it or the connection fails.
+pub async fn prepare_workload(client: &Client, workload: Workload) -> Result<(), FlightError> {
     let mut prepared = client.download(format!("{workload}/0/0")).await?;
     while prepared.next().await?.is_some() {}
     Ok(())
 }
 
-/// Downloads the workload over all clients at once, a share each.
+/// Downloads the workload over all clients at once, an equal part each.
 ///
 /// # Errors
-/// [`FlightError`].
-pub async fn download(clients: &[Client], workload: Workload) -> Result<Transferred, FlightError> {
+/// [`FlightError`] where the server rejects it or a connection fails.
+pub async fn download(clients: &[Client], workload: Workload) -> Result<TransferStats, FlightError> {
     let streams = clients.len();
-    over_all(clients.iter().cloned(), |stream, client| async move {
+    run_transfers(clients.iter().cloned(), |stream, client| async move {
         let mut batches = client.download(format!("{workload}/{stream}/{streams}")).await?;
-        let mut transferred = Transferred::default();
+        let mut transferred = TransferStats::default();
         while let Some((batch, _)) = batches.next().await? {
-            transferred.add(&batch);
+            transferred.add_batch(&batch);
         }
         Ok(transferred)
     })
     .await
 }
 
-/// Uploads batches of one schema over all clients at once, a share each.
+/// Uploads batches of one schema over all clients at once, an equal part each.
 ///
 /// # Errors
-/// [`FlightError`].
-pub async fn upload(clients: &[Client], batches: &Arc<Vec<RecordBatch>>) -> Result<Transferred, FlightError> {
+/// [`FlightError`] where the server rejects it or a connection fails.
+pub async fn upload(clients: &[Client], batches: &Arc<Vec<RecordBatch>>) -> Result<TransferStats, FlightError> {
     let streams = clients.len();
-    over_all(clients.iter().cloned(), |stream, client| {
+    run_transfers(clients.iter().cloned(), |stream, client| {
         let batches = batches.clone();
         async move {
-            let (mut sender, answers) = client.upload(&descriptor(), &batches[0].schema())?;
+            let (mut sender, answers) = client.upload(&bench_descriptor(), &batches[0].schema())?;
             let sending = async {
-                let mut transferred = Transferred::default();
-                for batch in share(batches, stream, streams) {
+                let mut transferred = TransferStats::default();
+                for batch in batches_of_stream(batches, stream, streams) {
                     sender.send(&batch, &[]).await?;
-                    transferred.add(&batch);
+                    transferred.add_batch(&batch);
                 }
                 sender.finish().await?;
                 Ok::<_, FlightError>(transferred)
@@ -80,28 +80,28 @@ pub async fn upload(clients: &[Client], batches: &Arc<Vec<RecordBatch>>) -> Resu
     .await
 }
 
-/// Exchanges batches of one schema over all clients at once, a share each, with a server that gives them back. The bytes are
-/// those that came back: as many went out.
+/// Exchanges batches of one schema over all clients at once, an equal part each, with a server that echoes them. The bytes
+/// are those received: as many were sent.
 ///
 /// # Errors
-/// [`FlightError`].
-pub async fn exchange(clients: &[Client], batches: &Arc<Vec<RecordBatch>>) -> Result<Transferred, FlightError> {
+/// [`FlightError`] where the server rejects it or a connection fails.
+pub async fn exchange(clients: &[Client], batches: &Arc<Vec<RecordBatch>>) -> Result<TransferStats, FlightError> {
     let streams = clients.len();
-    over_all(clients.iter().cloned(), |stream, client| {
+    run_transfers(clients.iter().cloned(), |stream, client| {
         let batches = batches.clone();
         async move {
-            let (mut sender, given) = client.exchange(&descriptor(), &batches[0].schema())?;
+            let (mut sender, given) = client.exchange(&bench_descriptor(), &batches[0].schema())?;
             let sending = async {
-                for batch in share(batches, stream, streams) {
+                for batch in batches_of_stream(batches, stream, streams) {
                     sender.send(&batch, &[]).await?;
                 }
                 sender.finish().await
             };
             let taking = async {
                 let mut given = given.await?;
-                let mut transferred = Transferred::default();
+                let mut transferred = TransferStats::default();
                 while let Some((batch, _)) = given.next().await? {
-                    transferred.add(&batch);
+                    transferred.add_batch(&batch);
                 }
                 Ok::<_, FlightError>(transferred)
             };
@@ -112,24 +112,24 @@ pub async fn exchange(clients: &[Client], batches: &Arc<Vec<RecordBatch>>) -> Re
     .await
 }
 
-fn descriptor() -> FlightDescriptor {
+fn bench_descriptor() -> FlightDescriptor {
     FlightDescriptor::new_path(vec!["bench".into()])
 }
 
-/// Has all ends transfer at once, each told its 0-based number, and adds up what they did.
-pub(super) async fn over_all<C, F>(
+/// Runs all transfers at once, each with its 0-based number, and adds up their results.
+pub(super) async fn run_transfers<C, F>(
     ends: impl IntoIterator<Item = C>,
     transfer: impl Fn(usize, C) -> F,
-) -> Result<Transferred, FlightError>
+) -> Result<TransferStats, FlightError>
 where
-    F: Future<Output = Result<Transferred, FlightError>> + Send + 'static,
+    F: Future<Output = Result<TransferStats, FlightError>> + Send + 'static,
 {
     let started = Instant::now();
     let mut tasks = tokio::task::JoinSet::new();
     for (stream, end) in ends.into_iter().enumerate() {
         tasks.spawn(transfer(stream, end));
     }
-    let mut total = Transferred::default();
+    let mut total = TransferStats::default();
     while let Some(done) = tasks.join_next().await {
         let part = done.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))?;
         total.rows += part.rows;
@@ -139,9 +139,9 @@ where
     Ok(total)
 }
 
-impl Transferred {
-    pub(super) fn add(&mut self, batch: &RecordBatch) {
+impl TransferStats {
+    pub(super) fn add_batch(&mut self, batch: &RecordBatch) {
         self.rows += batch.num_rows() as u64;
-        self.bytes += data_bytes(batch) as u64;
+        self.bytes += batch_bytes(batch) as u64;
     }
 }

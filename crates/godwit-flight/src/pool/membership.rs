@@ -1,7 +1,7 @@
-//! A node's side of a pool: how the others are, and which of them a client is to use.
+//! A member's side of a pool: the health of the others, and the assignment of clients.
 //!
-//! Nodes ask each other a few times a second. The first node of the file that answers gives out the grants, for clients that ask any
-//! other node as well, so that one picker counts them all; where it does not answer, the node that was asked decides by itself.
+//! Members probe each other a few times a second. The first of the file that answers (the lead) assigns all leases, also for
+//! clients of other members, so that one balancer counts them; where it does not answer, the requested member decides.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,68 +11,71 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tonic::Status;
 
-use super::machine::Machine;
-use super::messages::{GRANT, GrantRequest, Granted, MESSAGE_LIMIT_BYTES, MemberState, NodeStatus, PoolState, STATUS};
-use super::meter::{Meter, grant_header};
-use super::picker::{GrantId, Picker, Policy};
+use super::connection_counter::{ConnectionCounter, format_lease_header};
+use super::host_load::HostLoad;
+use super::load_balancer::{BalancingPolicy, LoadBalancer, MemberLeaseId};
+use super::messages::{
+    MAX_MESSAGE_BYTES, MemberLeaseRequest, MemberLeaseResponse, MemberState, MemberStatus, POOL_LEASE_ACTION,
+    POOL_STATUS_ACTION, PoolState,
+};
 use crate::client::Client;
 use crate::error::FlightError;
 use crate::sql::random_bytes;
 use crate::tls::ClientTls;
-use crate::transport::{Access, Address, Token, Tuning};
+use crate::transport::{Address, ConnectionSecurity, Token, TransportOptions};
 
-/// How often a node is asked how it is.
-const ASK_INTERVAL: Duration = Duration::from_millis(400);
-/// How long it may take to be reached and to answer.
-const ANSWER_WITHIN: Duration = Duration::from_millis(900);
-/// Answers in a row that a node may be late with: one that has much to do is not lost.
-const LATE_AT_MOST: u32 = 1;
-/// How long the node that gives out grants may take before another decides: little less than clients wait, since two that decide count
-/// each for itself.
-const LEAD_WITHIN: Duration = Duration::from_millis(1200);
+/// Interval of the probes of a member.
+const PROBE_INTERVAL: Duration = Duration::from_millis(400);
+/// Time limit to connect and answer.
+const PROBE_TIMEOUT: Duration = Duration::from_millis(900);
+/// Consecutive probes that may be late: a busy member is not lost.
+const MAX_LATE_PROBES: u32 = 1;
+/// Time limit of the lead before another member decides: little less than clients wait, since two that decide count
+/// separately.
+const LEAD_TIMEOUT: Duration = Duration::from_millis(1200);
 
-/// A node of a pool, as clients and other nodes reach it.
+/// A pool member, as clients and other members reach it.
 #[derive(Clone)]
 pub struct Member {
-    /// Its URI in Arrow Flight.
+    /// Its Flight location, a URI.
     pub location: String,
-    /// Where it is.
+    /// Its address.
     pub address: Address,
-    /// What lets whoever asks in.
-    pub access: Access<ClientTls>,
-    /// What it is to have in comparison with others.
+    /// The credentials for connecting to it.
+    pub security: ConnectionSecurity<ClientTls>,
+    /// Its weight, relative to others.
     pub weight: u32,
-    /// What its network carries, bytes a second, where somebody said.
-    pub capacity: Option<f64>,
+    /// Capacity of its network, bytes a second, where it is configured.
+    pub capacity_bytes_per_s: Option<f64>,
 }
 
-/// What a node is told of its pool.
+/// Options of a member's side of a pool.
 pub struct MembershipOptions {
     /// The pool's name.
     pub name: String,
-    /// By what nodes are chosen.
-    pub policy: Policy,
-    /// All nodes, this one included, in the order of the pool's file.
+    /// The policy by which members are chosen.
+    pub policy: BalancingPolicy,
+    /// All members, this one included, in the order of the pool's file.
     pub members: Vec<Member>,
-    /// What all nodes of the pool know and nobody else does.
+    /// Secret that only the members know.
     pub secret: Option<Vec<u8>>,
-    /// Is told which nodes are lost, and which are back.
-    pub notice: Arc<dyn Fn(&str) + Send + Sync>,
+    /// Is called with a message when a member is lost or is back.
+    pub notify: Arc<dyn Fn(&str) + Send + Sync>,
 }
 
-/// A node's part in a pool.
+/// A server's membership in a pool.
 pub struct Membership {
     options: MembershipOptions,
-    /// What other nodes show to be let in.
+    /// The token by which members authenticate to each other.
     token: Option<Token>,
     instance: String,
     started: Instant,
-    meter: Arc<Meter>,
-    machine: Mutex<Machine>,
-    picker: Mutex<Picker>,
-    peers: Vec<Mutex<Option<Client>>>,
-    /// Which of the members this is, once it has met itself.
-    own: OnceLock<usize>,
+    connection_counter: Arc<ConnectionCounter>,
+    host_load: Mutex<HostLoad>,
+    load_balancer: Mutex<LoadBalancer>,
+    clients: Vec<Mutex<Option<Client>>>,
+    /// Index of this member, once its probe has reached itself.
+    own_member: OnceLock<usize>,
     draining: AtomicBool,
 }
 
@@ -81,39 +84,39 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Membership {
-    /// A node's part in a pool of nodes, of which none is known to be there yet.
+    /// Creates a membership in a pool of which no member is known to be healthy yet.
     ///
     /// # Panics
     /// If there is no member.
     pub fn new(mut options: MembershipOptions) -> Self {
         let weights: Vec<u32> = options.members.iter().map(|member| member.weight).collect();
-        let mut picker = Picker::weighted(options.policy, &weights, 0);
-        (0..weights.len()).for_each(|node| picker.lost(node));
-        let token = options.secret.as_ref().map(|secret| Self::token_of(secret)).and_then(|text| Token::new(&text));
+        let mut balancer = LoadBalancer::with_weights(options.policy, &weights, 0);
+        (0..weights.len()).for_each(|member| balancer.mark_lost(member));
+        let token = options.secret.as_ref().map(|secret| Self::derive_token(secret)).and_then(|text| Token::new(&text));
         for member in &mut options.members {
-            member.access.token = token.clone();
+            member.security.token = token.clone();
         }
-        let peers = options.members.iter().map(|_| Mutex::new(None)).collect();
+        let clients = options.members.iter().map(|_| Mutex::new(None)).collect();
         Self {
             token,
             instance: blake3::Hash::from_bytes(random_bytes()).to_hex()[..16].to_owned(),
             started: Instant::now(),
-            meter: Arc::default(),
-            machine: Mutex::new(Machine::new(None)),
-            picker: Mutex::new(picker),
-            peers,
-            own: OnceLock::new(),
+            connection_counter: Arc::default(),
+            host_load: Mutex::new(HostLoad::new(None)),
+            load_balancer: Mutex::new(balancer),
+            clients,
+            own_member: OnceLock::new(),
             draining: AtomicBool::new(false),
             options,
         }
     }
 
-    fn token_of(secret: &[u8]) -> String {
+    fn derive_token(secret: &[u8]) -> String {
         blake3::Hash::from_bytes(blake3::derive_key("godwit 2026-11 nodes of a pool", secret)).to_hex().to_string()
     }
 
-    /// What tickets of all nodes are signed with. Without a secret everybody can make it: then servers let everybody in, and a ticket
-    /// says nothing that whoever shows it could not ask for.
+    /// Returns the secret that signs the tickets of all members. Without one it is guessable: then servers do not
+    /// authenticate, and a ticket allows nothing that its holder could not request.
     pub(crate) fn ticket_secret(&self) -> Vec<u8> {
         match &self.options.secret {
             Some(secret) => secret.clone(),
@@ -121,71 +124,71 @@ impl Membership {
         }
     }
 
-    /// Whether another node shows this token.
-    pub(crate) fn lets_in(&self, token: &[u8]) -> bool {
-        self.token.as_ref().is_some_and(|own| own.is_in(&[b"Bearer ", token].concat()))
+    /// Reports whether a token is that of the pool's members.
+    pub(crate) fn accepts_token(&self, token: &[u8]) -> bool {
+        self.token.as_ref().is_some_and(|own| own.matches_header(&[b"Bearer ", token].concat()))
     }
 
-    /// What is counted of this server.
-    pub fn meter(&self) -> &Arc<Meter> {
-        &self.meter
+    /// Returns the connection counter of this server.
+    pub fn connection_counter(&self) -> &Arc<ConnectionCounter> {
+        &self.connection_counter
     }
 
-    /// Nothing new is to come here any more.
+    /// Marks this member as draining: it receives no new streams.
     pub fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
     }
 
-    /// Asks all nodes how they are, again and again. Tasks of the current runtime do so until it ends.
-    pub fn watch(self: &Arc<Self>) {
+    /// Probes all members periodically, by tasks of the current runtime, until it ends.
+    pub fn watch_members(self: &Arc<Self>) {
         for member in 0..self.options.members.len() {
-            tokio::spawn(self.clone().watch_one(member));
+            tokio::spawn(self.clone().watch_member(member));
         }
     }
 
-    async fn watch_one(self: Arc<Self>, member: usize) {
+    async fn watch_member(self: Arc<Self>, member: usize) {
         let location = &self.options.members[member].location;
         let (mut was_healthy, mut late) = (None, 0);
         loop {
-            let status = match tokio::time::timeout(ANSWER_WITHIN, self.ask(member)).await {
-                Err(_) if late < LATE_AT_MOST => {
+            let status = match tokio::time::timeout(PROBE_TIMEOUT, self.request_status(member)).await {
+                Err(_) if late < MAX_LATE_PROBES => {
                     late += 1;
                     continue;
                 }
                 answered => answered.ok().flatten(),
             };
             late = 0;
-            let problem = self.take(member, status);
+            let problem = self.apply_status(member, status);
             let healthy = problem.is_none();
             if was_healthy.replace(healthy).is_some_and(|was| was != healthy) {
                 let name = &self.options.name;
-                let told =
+                let change =
                     problem.map_or_else(|| "is back".to_owned(), |problem| format!("gets nothing new: {problem}"));
-                (self.options.notice)(&format!("pool {name}: {location} {told}"));
+                (self.options.notify)(&format!("pool {name}: {location} {change}"));
             }
-            tokio::time::sleep(ASK_INTERVAL).await;
+            tokio::time::sleep(PROBE_INTERVAL).await;
         }
     }
 
-    async fn ask(&self, member: usize) -> Option<NodeStatus> {
-        let client = self.peer(member).await.ok()?;
-        let answer = client.first_answer(STATUS, Bytes::new(), MESSAGE_LIMIT_BYTES).await.ok()?;
-        NodeStatus::read(&answer)
+    async fn request_status(&self, member: usize) -> Option<MemberStatus> {
+        let client = self.client_for(member).await.ok()?;
+        let answer = client.first_action_result(POOL_STATUS_ACTION, Bytes::new(), MAX_MESSAGE_BYTES).await.ok()?;
+        MemberStatus::parse(&answer)
     }
 
-    async fn peer(&self, member: usize) -> Result<Client, FlightError> {
-        if let Some(client) = lock(&self.peers[member]).clone().filter(Client::is_open) {
+    async fn client_for(&self, member: usize) -> Result<Client, FlightError> {
+        if let Some(client) = lock(&self.clients[member]).clone().filter(Client::is_open) {
             return Ok(client);
         }
-        let Member { address, access, .. } = &self.options.members[member];
-        let tuning = Tuning { connect_timeout: ANSWER_WITHIN, ..Tuning::default() };
-        let client = Client::connect(address, access.clone(), tuning).await?;
-        *lock(&self.peers[member]) = Some(client.clone());
+        let Member { address, security, .. } = &self.options.members[member];
+        let options = TransportOptions { connect_timeout: PROBE_TIMEOUT, ..TransportOptions::default() };
+        let client = Client::connect(address, security.clone(), options).await?;
+        *lock(&self.clients[member]) = Some(client.clone());
         Ok(client)
     }
 
-    /// Takes what a node said; why it is not to be used, where it is not.
-    fn take(&self, member: usize, status: Option<NodeStatus>) -> Option<String> {
+    /// Applies the answer of a member; returns why it is not used, where it is not.
+    fn apply_status(&self, member: usize, status: Option<MemberStatus>) -> Option<String> {
         let problem = match &status {
             None => Some("it does not answer".to_owned()),
             Some(status) if status.pool != self.options.name => Some(format!("it is in the pool {:?}", status.pool)),
@@ -195,141 +198,142 @@ impl Membership {
             Some(status) if status.draining => Some("it is ending".to_owned()),
             Some(_) => None,
         };
-        let mut picker = lock(&self.picker);
+        let mut balancer = lock(&self.load_balancer);
         match status.filter(|_| problem.is_none()) {
             Some(status) => {
                 if status.instance == self.instance {
-                    self.own.get_or_init(|| member);
+                    self.own_member.get_or_init(|| member);
                 }
                 let mut load = status.load();
-                load.capacity = self.options.members[member].capacity.unwrap_or(load.capacity);
-                picker.report(member, load, &status.come());
+                load.capacity_bytes_per_s =
+                    self.options.members[member].capacity_bytes_per_s.unwrap_or(load.capacity_bytes_per_s);
+                balancer.record_report(member, load, &status.arrived_leases());
             }
             None => {
-                picker.lost(member);
-                // What hangs is not waited for again.
-                *lock(&self.peers[member]) = None;
+                balancer.mark_lost(member);
+                // A connection that hangs is not used again.
+                *lock(&self.clients[member]) = None;
             }
         }
         problem
     }
 
-    /// How this node is, for others; `whole`: with the grants that have come, which only nodes want to know.
-    pub(crate) fn status(&self, whole: bool) -> Result<Vec<u8>, Status> {
-        let (cpu, throughput, capacity) = {
-            let mut machine = lock(&self.machine);
+    /// Returns the status of this member; `with_leases`: with the leases that arrived, which only members need.
+    pub(crate) fn encode_status(&self, with_leases: bool) -> Result<Vec<u8>, Status> {
+        let (cpu, bytes_per_s, capacity_bytes_per_s) = {
+            let mut machine = lock(&self.host_load);
             let (cpu, throughput) = machine.rates();
-            (cpu, throughput, machine.capacity())
+            (cpu, throughput, machine.capacity_bytes_per_s())
         };
-        let (connections, come) = self.meter.counts();
-        let status = NodeStatus {
+        let (connections, arrived_leases) = self.connection_counter.connections_and_leases();
+        let status = MemberStatus {
             instance: self.instance.clone(),
             pool: self.options.name.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             draining: self.draining.load(Ordering::Relaxed),
             connections,
             cpu,
-            throughput,
-            capacity,
-            come: come.into_iter().filter(|_| whole).map(grant_header).collect(),
+            bytes_per_s,
+            capacity_bytes_per_s,
+            arrived_leases: arrived_leases.into_iter().filter(|_| with_leases).map(format_lease_header).collect(),
         };
-        json(&status)
+        encode_json(&status)
     }
 
-    /// Answers a client, or a node on behalf of one, which node to use.
-    pub(crate) async fn grant(&self, body: &[u8]) -> Result<Vec<u8>, Status> {
+    /// Answers a lease request of a client, or of a member on behalf of one.
+    pub(crate) async fn encode_lease(&self, body: &[u8]) -> Result<Vec<u8>, Status> {
         let wrong = || Status::invalid_argument("the request for a node of the pool cannot be read");
-        let (id, request) = GrantRequest::read(body).ok_or_else(wrong)?;
-        let locations = self.locations(id, &request).await;
-        json(&Granted { pool: self.options.name.clone(), locations })
+        let (id, request) = MemberLeaseRequest::parse(body).ok_or_else(wrong)?;
+        let locations = self.choose_locations(id, &request).await;
+        encode_json(&MemberLeaseResponse { pool: self.options.name.clone(), locations })
     }
 
-    /// Where a client goes that does not know of the pool; the grant is known by `id` when it comes.
-    pub(crate) async fn locations_for(&self, id: GrantId) -> Vec<String> {
-        let request = GrantRequest { id: grant_header(id), avoid: Vec::new(), forwarded: false };
-        self.locations(id, &request).await
+    /// Returns the locations for a client that does not know pools; the lease is counted as `id`.
+    pub(crate) async fn lease_locations(&self, id: MemberLeaseId) -> Vec<String> {
+        let request = MemberLeaseRequest { id: format_lease_header(id), avoid: Vec::new(), forwarded: false };
+        self.choose_locations(id, &request).await
     }
 
-    /// Its name.
+    /// Returns its name.
     pub(super) fn name(&self) -> &str {
         &self.options.name
     }
 
-    /// Addresses of nodes, the one that is granted first.
-    pub(super) async fn addresses_for(&self, id: GrantId) -> Vec<IpAddr> {
+    /// Returns the addresses of members, the assigned one first.
+    pub(super) async fn lease_addresses(&self, id: MemberLeaseId) -> Vec<IpAddr> {
         let member_at = |location| self.options.members.iter().find(|member| member.location == location);
         let address = |location: String| match &member_at(location)?.address {
             Address::Tcp(address) => Some(address.ip()),
             Address::Unix(_) => None,
         };
-        self.locations_for(id).await.into_iter().filter_map(address).collect()
+        self.lease_locations(id).await.into_iter().filter_map(address).collect()
     }
 
-    /// Where a client goes that was sent here: it stays, and the others are named behind this node.
-    pub(crate) fn locations_from_here(&self) -> Vec<String> {
-        let Some(own) = self.own.get() else { return Vec::new() };
-        let order = lock(&self.picker).order(*own, &[]);
-        self.named(&order)
+    /// Returns the locations for a client that was assigned to this member: this one first, then the others.
+    pub(crate) fn locations_from_self(&self) -> Vec<String> {
+        let Some(own) = self.own_member.get() else { return Vec::new() };
+        let order = lock(&self.load_balancer).order_from(*own, &[]);
+        self.member_locations(&order)
     }
 
-    async fn locations(&self, id: GrantId, request: &GrantRequest) -> Vec<String> {
+    async fn choose_locations(&self, id: MemberLeaseId, request: &MemberLeaseRequest) -> Vec<String> {
         if !request.forwarded
-            && let Some(locations) = self.ask_lead(request).await
+            && let Some(locations) = self.request_from_lead(request).await
         {
             return locations;
         }
         let members = &self.options.members;
         let avoid: Vec<usize> =
             (0..members.len()).filter(|member| request.avoid.contains(&members[*member].location)).collect();
-        let order = lock(&self.picker).grant(self.started.elapsed(), id, &avoid);
-        self.named(&order.unwrap_or_default())
+        let order = lock(&self.load_balancer).lease_member(self.started.elapsed(), id, &avoid);
+        self.member_locations(&order.unwrap_or_default())
     }
 
-    async fn ask_lead(&self, request: &GrantRequest) -> Option<Vec<String>> {
+    async fn request_from_lead(&self, request: &MemberLeaseRequest) -> Option<Vec<String>> {
         let members = &self.options.members;
         let lead = {
-            let picker = lock(&self.picker);
+            let balancer = lock(&self.load_balancer);
             (0..members.len())
-                .find(|member| picker.is_healthy(*member) && !request.avoid.contains(&members[*member].location))?
+                .find(|member| balancer.is_healthy(*member) && !request.avoid.contains(&members[*member].location))?
         };
-        if self.own.get() == Some(&lead) {
+        if self.own_member.get() == Some(&lead) {
             return None;
         }
-        let forwarded = serde_json::to_vec(&GrantRequest { forwarded: true, ..request.clone() }).ok()?;
+        let forwarded = serde_json::to_vec(&MemberLeaseRequest { forwarded: true, ..request.clone() }).ok()?;
         let asked = async {
-            let client = self.peer(lead).await.ok()?;
-            client.first_answer(GRANT, forwarded, MESSAGE_LIMIT_BYTES).await.ok()
+            let client = self.client_for(lead).await.ok()?;
+            client.first_action_result(POOL_LEASE_ACTION, forwarded, MAX_MESSAGE_BYTES).await.ok()
         };
-        let answer = tokio::time::timeout(LEAD_WITHIN, asked).await.ok()??;
-        let granted: Granted = super::messages::within(&answer)?;
+        let answer = tokio::time::timeout(LEAD_TIMEOUT, asked).await.ok()??;
+        let granted: MemberLeaseResponse = super::messages::parse_message(&answer)?;
         let known = |location: &String| members.iter().any(|member| member.location == *location);
         let locations: Vec<String> = granted.locations.into_iter().filter(known).collect();
         (!locations.is_empty()).then_some(locations)
     }
 
-    fn named(&self, order: &[usize]) -> Vec<String> {
+    fn member_locations(&self, order: &[usize]) -> Vec<String> {
         order.iter().map(|member| self.options.members[*member].location.clone()).collect()
     }
 
-    /// The pool as this node sees it.
-    pub fn state(&self) -> PoolState {
-        let picker = lock(&self.picker);
-        let nodes = self.options.members.iter().enumerate().map(|(node, member)| {
-            let load = picker.load(node);
+    /// Returns the state of the pool as this member sees it.
+    pub fn pool_state(&self) -> PoolState {
+        let balancer = lock(&self.load_balancer);
+        let nodes = self.options.members.iter().enumerate().map(|(index, member)| {
+            let load = balancer.load(index);
             MemberState {
                 location: member.location.clone(),
-                healthy: picker.is_healthy(node),
+                healthy: balancer.is_healthy(index),
                 connections: load.connections,
-                pending: picker.unreported(node),
+                unreported_leases: balancer.unreported_leases(index),
                 cpu: load.cpu,
-                bytes_per_s: load.throughput,
+                bytes_per_s: load.bytes_per_s,
             }
         });
-        let nodes = nodes.collect();
-        PoolState { name: self.options.name.clone(), policy: self.options.policy.name(), nodes }
+        let members = nodes.collect();
+        PoolState { name: self.options.name.clone(), policy: self.options.policy.name(), members }
     }
 }
 
-fn json(message: &impl serde::Serialize) -> Result<Vec<u8>, Status> {
+fn encode_json(message: &impl serde::Serialize) -> Result<Vec<u8>, Status> {
     serde_json::to_vec(message).map_err(|error| Status::internal(format!("a bug in godwit: {error}")))
 }

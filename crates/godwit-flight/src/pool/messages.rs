@@ -1,121 +1,126 @@
-//! What nodes of a pool and their clients say to each other: small messages of JSON, each checked before it counts.
+//! Messages between members of a pool and their clients: JSON, validated before use.
 
 use serde::{Deserialize, Serialize};
 
-use super::meter::MOST_TOLD;
-use super::picker::{GrantId, Load};
+use super::connection_counter::MAX_REPORTED_ARRIVALS;
+use super::load_balancer::{Load, MemberLeaseId};
 
-/// The action that tells a node's load.
-pub(crate) const STATUS: &str = "PoolStatus";
-/// The action that asks which node to use.
-pub(crate) const GRANT: &str = "PoolGrant";
-/// What a node may do at another that lets it in by the pool's secret. No path is like it, which other purposes are.
-pub(crate) const PURPOSE: &str = "\0pool";
+/// The action that returns a member's load.
+pub(crate) const POOL_STATUS_ACTION: &str = "PoolStatus";
+/// The action that requests a lease.
+pub(crate) const POOL_LEASE_ACTION: &str = "PoolGrant";
+/// The scope of members that are authenticated by the pool's secret. It differs from other scopes, which are paths.
+pub(crate) const POOL_SCOPE: &str = "\0pool";
 
-/// Bytes of such a message, at most.
-pub(crate) const MESSAGE_LIMIT_BYTES: usize = 256 << 10;
-/// Nodes that a request names to be avoided, at most.
-const MOST_AVOIDED: usize = 256;
+/// Most bytes of such a message.
+pub(crate) const MAX_MESSAGE_BYTES: usize = 256 << 10;
+/// Most members that a request may avoid.
+const MAX_AVOIDED_MEMBERS: usize = 256;
 
-/// How a node is.
+/// The status of a member.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct NodeStatus {
-    /// Drawn when the server started, as text: JSON's numbers end at 2^53 for some who read them.
+pub(crate) struct MemberStatus {
+    /// Random number of the server process, as text: some JSON readers limit numbers to 2^53.
     pub(crate) instance: String,
     pub(crate) pool: String,
     pub(crate) version: String,
-    /// It is ending, and takes nothing new.
+    /// True if it is shutting down, and accepts nothing new.
     pub(crate) draining: bool,
     pub(crate) connections: u32,
     pub(crate) cpu: f64,
-    pub(crate) throughput: f64,
-    pub(crate) capacity: f64,
-    /// Grants that have come lately, 16 hexadecimal digits each.
-    pub(crate) come: Vec<String>,
+    #[serde(rename = "throughput")]
+    pub(crate) bytes_per_s: f64,
+    #[serde(rename = "capacity")]
+    pub(crate) capacity_bytes_per_s: f64,
+    /// Leases that arrived recently, 16 hexadecimal digits each.
+    #[serde(rename = "come")]
+    pub(crate) arrived_leases: Vec<String>,
 }
 
-impl NodeStatus {
-    /// Reads what another node says; `None` where it is not what a node can be like.
-    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
-        let status: Self = within(bytes)?;
-        let fine = status.come.len() <= MOST_TOLD
+impl MemberStatus {
+    /// Parses the status of another member; `None` where a value is impossible.
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
+        let status: Self = parse_message(bytes)?;
+        let fine = status.arrived_leases.len() <= MAX_REPORTED_ARRIVALS
             && status.instance.len() <= 64
             && status.pool.len() <= 256
             && (0.0..=1.0).contains(&status.cpu)
-            && (0.0..=1e15).contains(&status.throughput)
-            && (1.0..=1e15).contains(&status.capacity);
+            && (0.0..=1e15).contains(&status.bytes_per_s)
+            && (1.0..=1e15).contains(&status.capacity_bytes_per_s);
         fine.then_some(status)
     }
 
     pub(crate) fn load(&self) -> Load {
-        let Self { connections, cpu, throughput, capacity, .. } = *self;
-        Load { connections, cpu, throughput, capacity }
+        let Self { connections, cpu, bytes_per_s, capacity_bytes_per_s, .. } = *self;
+        Load { connections, cpu, bytes_per_s, capacity_bytes_per_s }
     }
 
-    pub(crate) fn come(&self) -> Vec<GrantId> {
-        self.come.iter().filter_map(|text| GrantId::from_str_radix(text, 16).ok()).collect()
+    pub(crate) fn arrived_leases(&self) -> Vec<MemberLeaseId> {
+        self.arrived_leases.iter().filter_map(|text| MemberLeaseId::from_str_radix(text, 16).ok()).collect()
     }
 }
 
-/// Asks which node to use.
+/// A request for a lease.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct GrantRequest {
+pub(crate) struct MemberLeaseRequest {
     /// 16 hexadecimal digits.
     pub(crate) id: String,
-    /// Nodes that were not there for who asks.
+    /// Members that the client could not reach.
     #[serde(default)]
     pub(crate) avoid: Vec<String>,
-    /// Another node asks for its client.
+    /// True if another member forwards the request of its client.
     #[serde(default)]
     pub(crate) forwarded: bool,
 }
 
-impl GrantRequest {
-    pub(crate) fn read(bytes: &[u8]) -> Option<(GrantId, Self)> {
-        let request: Self = within(bytes)?;
-        let id = GrantId::from_str_radix(&request.id, 16).ok()?;
-        (request.avoid.len() <= MOST_AVOIDED).then_some((id, request))
+impl MemberLeaseRequest {
+    pub(crate) fn parse(bytes: &[u8]) -> Option<(MemberLeaseId, Self)> {
+        let request: Self = parse_message(bytes)?;
+        let id = MemberLeaseId::from_str_radix(&request.id, 16).ok()?;
+        (request.avoid.len() <= MAX_AVOIDED_MEMBERS).then_some((id, request))
     }
 }
 
-/// Which node to use, and which after it.
+/// The assigned member, and the next ones in order.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Granted {
+pub(crate) struct MemberLeaseResponse {
     pub(crate) pool: String,
     pub(crate) locations: Vec<String>,
 }
 
-/// A message, where it is one and not too long.
-pub(crate) fn within<'m, T: Deserialize<'m>>(bytes: &'m [u8]) -> Option<T> {
-    (bytes.len() <= MESSAGE_LIMIT_BYTES).then(|| serde_json::from_slice(bytes).ok()).flatten()
+/// Parses a message of limited length; `None` where it is malformed.
+pub(crate) fn parse_message<'m, T: Deserialize<'m>>(bytes: &'m [u8]) -> Option<T> {
+    (bytes.len() <= MAX_MESSAGE_BYTES).then(|| serde_json::from_slice(bytes).ok()).flatten()
 }
 
-/// A pool as one of its nodes sees it.
+/// The state of a pool, as one of its members sees it.
 #[derive(Clone, Debug, Serialize)]
 pub struct PoolState {
     /// Its name.
     pub name: String,
-    /// By what nodes are chosen.
+    /// The policy by which members are chosen.
     pub policy: &'static str,
-    /// Its nodes, in the order of its file.
-    pub nodes: Vec<MemberState>,
+    /// Its members, in the order of its file.
+    #[serde(rename = "nodes")]
+    pub members: Vec<MemberState>,
 }
 
-/// A node of a pool as another sees it.
+/// The state of a member, as another sees it.
 #[derive(Clone, Debug, Serialize)]
 pub struct MemberState {
-    /// Where it is.
+    /// Its location.
     pub location: String,
-    /// Whether it answers.
+    /// True if it answers.
     pub healthy: bool,
-    /// Connections over which it gives or takes data.
+    /// Connections that carry data.
     pub connections: u32,
-    /// Grants of which it has not told that they came.
-    pub pending: u32,
-    /// Share of its processors that is busy.
+    /// Leases whose arrival it has not reported.
+    #[serde(rename = "pending")]
+    pub unreported_leases: u32,
+    /// Busy fraction of its processors, 0 to 1.
     pub cpu: f64,
-    /// What it sends or receives, bytes a second.
+    /// Bytes a second that it sends or receives.
     pub bytes_per_s: f64,
 }
 
@@ -123,46 +128,46 @@ pub struct MemberState {
 mod tests {
     use super::*;
 
-    fn status(change: impl FnOnce(&mut NodeStatus)) -> Vec<u8> {
-        let mut status = NodeStatus {
+    fn status(change: impl FnOnce(&mut MemberStatus)) -> Vec<u8> {
+        let mut status = MemberStatus {
             instance: "a".into(),
             pool: "p".into(),
             version: "1".into(),
             draining: false,
             connections: 3,
             cpu: 0.5,
-            throughput: 1e9,
-            capacity: 2e9,
-            come: vec!["00000000000000ff".into(), "zz".into()],
+            bytes_per_s: 1e9,
+            capacity_bytes_per_s: 2e9,
+            arrived_leases: vec!["00000000000000ff".into(), "zz".into()],
         };
         change(&mut status);
         serde_json::to_vec(&status).unwrap()
     }
 
     #[test]
-    fn what_no_node_can_be_like_is_no_status() {
-        let read = NodeStatus::read(&status(|_| {})).unwrap();
-        assert_eq!((read.come(), read.load().connections), (vec![255], 3));
-        let wrong: [fn(&mut NodeStatus); 6] = [
+    fn a_status_with_impossible_values_is_rejected() {
+        let read = MemberStatus::parse(&status(|_| {})).unwrap();
+        assert_eq!((read.arrived_leases(), read.load().connections), (vec![255], 3));
+        let wrong: [fn(&mut MemberStatus); 6] = [
             |status| status.cpu = -0.1,
             |status| status.cpu = 1.5,
-            |status| status.throughput = f64::NAN,
-            |status| status.capacity = 0.0,
-            |status| status.come = vec!["0".into(); MOST_TOLD + 1],
+            |status| status.bytes_per_s = f64::NAN,
+            |status| status.capacity_bytes_per_s = 0.0,
+            |status| status.arrived_leases = vec!["0".into(); MAX_REPORTED_ARRIVALS + 1],
             |status| status.pool = "p".repeat(1000),
         ];
         for change in wrong {
-            assert!(NodeStatus::read(&status(change)).is_none());
+            assert!(MemberStatus::parse(&status(change)).is_none());
         }
-        assert!(NodeStatus::read(&vec![b' '; MESSAGE_LIMIT_BYTES + 1]).is_none());
-        assert!(NodeStatus::read(b"{}").is_none());
+        assert!(MemberStatus::parse(&vec![b' '; MAX_MESSAGE_BYTES + 1]).is_none());
+        assert!(MemberStatus::parse(b"{}").is_none());
     }
 
     #[test]
     fn requests_that_name_too_much_or_no_number_are_refused() {
-        let read = |text: &str| GrantRequest::read(text.as_bytes()).map(|(id, _)| id);
+        let read = |text: &str| MemberLeaseRequest::parse(text.as_bytes()).map(|(id, _)| id);
         assert_eq!(read(r#"{"id":"10"}"#), Some(16));
         assert_eq!(read(r#"{"id":"x"}"#), None);
-        assert_eq!(read(&format!(r#"{{"id":"1","avoid":{:?}}}"#, vec!["n"; MOST_AVOIDED + 1])), None);
+        assert_eq!(read(&format!(r#"{{"id":"1","avoid":{:?}}}"#, vec!["n"; MAX_AVOIDED_MEMBERS + 1])), None);
     }
 }

@@ -1,8 +1,8 @@
-//! A stream that goes on at another node: a ticket says how many batches have come and what they were, and the node that is shown it
-//! sends those behind them, where it finds the same batches before.
+//! Streams that resume at another member: a ticket contains the number of received batches and their hash; the member sends
+//! the batches behind them, if its own preceding batches are equal.
 //!
-//! What batches were is the BLAKE3 of their Arrow IPC messages as they were sent. A node makes them again to compare, and sends
-//! none of them: rows are not counted twice, left out, or mixed with those of another state of the data.
+//! The hash is the BLAKE3 of the Arrow IPC messages as they were sent. A member makes these batches again to compare, and
+//! sends none of them: rows are not duplicated, lost, or mixed with those of another version of the data.
 
 use std::pin::Pin;
 
@@ -12,66 +12,66 @@ use futures_util::{Stream, StreamExt as _, stream};
 use tonic::Status;
 
 use crate::codec::BatchEncoder;
-use crate::server::{Download, Item};
+use crate::server::{BatchItem, Download};
 
-/// What such tickets begin with.
-pub(crate) const RESUME_MARK: &[u8] = b"gwr1.";
+/// Prefix of resume tickets.
+pub(crate) const RESUME_TICKET_PREFIX: &[u8] = b"gwr1.";
 
-type Incoming = Pin<Box<dyn Stream<Item = Result<Item, Status>> + Send>>;
+type BatchItemStream = Pin<Box<dyn Stream<Item = Result<BatchItem, Status>> + Send>>;
 
-/// What has come of a stream.
+/// The received part of a stream.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Come {
+pub(crate) struct StreamProgress {
     batches: u64,
-    /// Of these batches.
-    messages: blake3::Hasher,
-    /// The same, with messages of a batch that is not whole yet.
-    begun: blake3::Hasher,
+    /// Hash of these batches.
+    hasher: blake3::Hasher,
+    /// The same, including messages of an incomplete batch.
+    partial_hasher: blake3::Hasher,
 }
 
-impl Come {
-    /// A message of a batch, or of values that batches refer to.
-    pub(crate) fn message(&mut self, header: &[u8], body: &[Buffer]) {
-        self.begun.update(&(header.len() as u64).to_le_bytes());
-        self.begun.update(header);
+impl StreamProgress {
+    /// Adds a message of a batch or a dictionary.
+    pub(crate) fn add_message(&mut self, header: &[u8], body: &[Buffer]) {
+        self.partial_hasher.update(&(header.len() as u64).to_le_bytes());
+        self.partial_hasher.update(header);
         for piece in body {
-            self.begun.update(piece.as_slice());
+            self.partial_hasher.update(piece.as_slice());
         }
     }
 
-    /// A batch is whole.
-    pub(crate) fn batch(&mut self) {
+    /// Marks a batch as complete.
+    pub(crate) fn finish_batch(&mut self) {
         self.batches += 1;
-        self.messages = self.begun.clone();
+        self.hasher = self.partial_hasher.clone();
     }
 
-    /// The ticket for what comes next. What was begun of it comes again.
-    pub(crate) fn ticket(&mut self, ticket: &Bytes) -> Bytes {
-        self.begun = self.messages.clone();
+    /// Returns the ticket for the rest. An incomplete batch is sent again.
+    pub(crate) fn resume_ticket(&mut self, ticket: &Bytes) -> Bytes {
+        self.partial_hasher = self.hasher.clone();
         if self.batches == 0 {
             return ticket.clone();
         }
-        let (batches, digest) = (self.batches.to_le_bytes(), self.messages.finalize());
-        [RESUME_MARK, &batches, digest.as_bytes(), ticket].concat().into()
+        let (batches, digest) = (self.batches.to_le_bytes(), self.hasher.finalize());
+        [RESUME_TICKET_PREFIX, &batches, digest.as_bytes(), ticket].concat().into()
     }
 }
 
-/// What a ticket of [`Come::ticket`] says.
+/// The content of a ticket of [`StreamProgress::resume_ticket`].
 #[derive(Debug, PartialEq)]
-pub(crate) struct Resumption {
+pub(crate) struct ResumePoint {
     batches: u64,
     digest: blake3::Hash,
 }
 
-impl Resumption {
-    /// It, and the ticket of the whole stream.
-    pub(crate) fn read(ticket: &Bytes) -> Result<(Self, Bytes), Status> {
+impl ResumePoint {
+    /// Parses it; also returns the ticket of the whole stream.
+    pub(crate) fn parse(ticket: &Bytes) -> Result<(Self, Bytes), Status> {
         let wrong = || Status::invalid_argument("the ticket of a stream to be gone on with cannot be read");
-        let rest = ticket.strip_prefix(RESUME_MARK).ok_or_else(wrong)?;
+        let rest = ticket.strip_prefix(RESUME_TICKET_PREFIX).ok_or_else(wrong)?;
         let (batches, rest) = rest.split_first_chunk().ok_or_else(wrong)?;
         let (digest, whole) = rest.split_first_chunk().ok_or_else(wrong)?;
-        // One within another would be unwrapped for as long as there are any.
-        if whole.starts_with(RESUME_MARK) {
+        // Nested tickets would be unwrapped without limit.
+        if whole.starts_with(RESUME_TICKET_PREFIX) {
             return Err(wrong());
         }
         let resumption = Self { batches: u64::from_le_bytes(*batches), digest: blake3::Hash::from_bytes(*digest) };
@@ -79,14 +79,19 @@ impl Resumption {
     }
 }
 
-/// What is left of a download.
-pub(crate) fn resumed(download: Download, resumption: Resumption) -> Result<Download, Status> {
+/// Returns the rest of a download.
+pub(crate) fn resume_download(download: Download, resumption: ResumePoint) -> Result<Download, Status> {
     let encoder = BatchEncoder::new(&download.schema)?;
-    let before = Before { left: resumption.batches, digest: resumption.digest, encoder, come: Come::default() };
+    let before = SkippedBatches {
+        remaining_batches: resumption.batches,
+        digest: resumption.digest,
+        encoder,
+        progress: StreamProgress::default(),
+    };
     let state = (download.batches, Some(before));
     let batches = stream::unfold(state, |(mut batches, mut before)| async move {
         if let Some(before) = before.take()
-            && let Err(status) = before.pass(&mut batches).await
+            && let Err(status) = before.skip_and_verify(&mut batches).await
         {
             return Some((Err(status), (stream::empty().boxed(), None)));
         }
@@ -96,28 +101,28 @@ pub(crate) fn resumed(download: Download, resumption: Resumption) -> Result<Down
     Ok(Download { schema: download.schema, batches: Box::pin(batches) })
 }
 
-/// What comes before the part that is sent.
-struct Before {
-    left: u64,
+/// The batches that are compared and not sent.
+struct SkippedBatches {
+    remaining_batches: u64,
     digest: blake3::Hash,
     encoder: BatchEncoder,
-    come: Come,
+    progress: StreamProgress,
 }
 
-impl Before {
-    async fn pass(mut self, batches: &mut Incoming) -> Result<(), Status> {
+impl SkippedBatches {
+    async fn skip_and_verify(mut self, batches: &mut BatchItemStream) -> Result<(), Status> {
         let other = || {
             Status::data_loss(
                 "the rows are not, or not in the same order, those that came before the node was lost; ask again, with ORDER BY where it is a statement",
             )
         };
-        while self.left > 0 {
+        while self.remaining_batches > 0 {
             let (batch, _) = batches.next().await.ok_or_else(other)??;
-            self.encoder.digest(&batch, &mut self.come)?;
-            self.come.batch();
-            self.left -= 1;
+            self.encoder.add_to_progress(&batch, &mut self.progress)?;
+            self.progress.finish_batch();
+            self.remaining_batches -= 1;
         }
-        if self.come.messages.finalize() == self.digest { Ok(()) } else { Err(other()) }
+        if self.progress.hasher.finalize() == self.digest { Ok(()) } else { Err(other()) }
     }
 }
 
@@ -138,45 +143,45 @@ mod tests {
         Download { schema: batch(0).schema(), batches: Box::pin(batches) }
     }
 
-    /// What a client has read of a stream of numbers.
-    fn come(numbers: std::ops::Range<i64>) -> Come {
-        let mut come = Come::default();
+    /// Returns the progress of a client that has read a stream of numbers.
+    fn progress_after(numbers: std::ops::Range<i64>) -> StreamProgress {
+        let mut progress = StreamProgress::default();
         let mut encoder = BatchEncoder::new(&batch(0).schema()).unwrap();
         for number in numbers {
-            encoder.digest(&batch(number), &mut come).unwrap();
-            come.batch();
+            encoder.add_to_progress(&batch(number), &mut progress).unwrap();
+            progress.finish_batch();
         }
-        come
+        progress
     }
 
-    async fn rest(mut come: Come, of: Download) -> Result<Vec<RecordBatch>, Status> {
-        let ticket = come.ticket(&Bytes::from_static(b"whole"));
-        let (resumption, whole) = Resumption::read(&ticket).unwrap();
+    async fn resume_and_collect(mut progress: StreamProgress, of: Download) -> Result<Vec<RecordBatch>, Status> {
+        let ticket = progress.resume_ticket(&Bytes::from_static(b"whole"));
+        let (resumption, whole) = ResumePoint::parse(&ticket).unwrap();
         assert_eq!(&whole[..], b"whole");
-        let batches: Vec<_> = resumed(of, resumption).unwrap().batches.collect().await;
+        let batches: Vec<_> = resume_download(of, resumption).unwrap().batches.collect().await;
         batches.into_iter().map(|item| item.map(|(batch, _)| batch)).collect()
     }
 
     #[tokio::test]
-    async fn what_follows_is_sent_where_what_came_before_is_the_same() {
-        let left = rest(come(0..4), download(0..7)).await.unwrap();
+    async fn a_download_is_resumed_only_behind_the_same_batches() {
+        let left = resume_and_collect(progress_after(0..4), download(0..7)).await.unwrap();
         assert_eq!(left, [batch(4), batch(5), batch(6)]);
-        assert!(rest(come(0..7), download(0..7)).await.unwrap().is_empty());
+        assert!(resume_and_collect(progress_after(0..7), download(0..7)).await.unwrap().is_empty());
         for (before, now) in [(0..4, 1..7), (0..4, 0..3), (2..4, 0..4)] {
-            let refused = rest(come(before), download(now)).await.unwrap_err();
+            let refused = resume_and_collect(progress_after(before), download(now)).await.unwrap_err();
             assert_eq!(refused.code(), tonic::Code::DataLoss, "{refused}");
         }
     }
 
     #[test]
     fn tickets_that_are_cut_or_nested_are_refused() {
-        let whole = come(0..1).ticket(&Bytes::from_static(b"x"));
+        let whole = progress_after(0..1).resume_ticket(&Bytes::from_static(b"x"));
         for end in 0..whole.len() - 1 {
-            assert!(Resumption::read(&whole.slice(..end)).is_err(), "{end}");
+            assert!(ResumePoint::parse(&whole.slice(..end)).is_err(), "{end}");
         }
-        let nested = come(0..1).ticket(&whole);
-        assert!(Resumption::read(&nested).is_err());
-        // Nothing has come: the ticket is as it was.
-        assert_eq!(Come::default().ticket(&whole), whole);
+        let nested = progress_after(0..1).resume_ticket(&whole);
+        assert!(ResumePoint::parse(&nested).is_err());
+        // Nothing was received: the ticket is unchanged.
+        assert_eq!(StreamProgress::default().resume_ticket(&whole), whole);
     }
 }

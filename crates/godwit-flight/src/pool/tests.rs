@@ -6,118 +6,122 @@ use super::*;
 
 const START: Duration = Duration::ZERO;
 
-/// Streams that each node gets of a burst, before anyone reports.
-fn burst(picker: &mut Picker, nodes: usize, streams: usize) -> Vec<usize> {
+/// Returns the streams that each member receives of a burst before any report.
+fn burst(balancer: &mut LoadBalancer, nodes: usize, streams: usize) -> Vec<usize> {
     let mut each = vec![0; nodes];
     for _ in 0..streams {
-        each[picker.pick().expect("some are healthy")] += 1;
+        each[balancer.open_stream().expect("some are healthy")] += 1;
     }
     each
 }
 
-/// Shares that are no whole numbers come out so but for one.
+/// Fractions that are not whole numbers are met up to one.
 fn is_near(each: &[usize], expected: &[usize]) -> bool {
     each.iter().zip(expected).all(|(found, expected)| found.abs_diff(*expected) <= 1)
 }
 
-fn spread(each: &[usize]) -> usize {
+fn imbalance(each: &[usize]) -> usize {
     each.iter().max().unwrap() - each.iter().min().unwrap()
 }
 
 #[test]
-fn a_burst_spreads_over_nodes_that_all_report_nothing_to_do() {
-    for policy in Policy::ALL {
+fn a_burst_is_distributed_over_members_that_all_report_no_load() {
+    for policy in BalancingPolicy::ALL {
         for nodes in [1, 3, 7] {
-            let each = burst(&mut Picker::new(policy, nodes, 2), nodes, 120);
-            assert!(spread(&each) <= 1, "{policy:?}: {each:?}");
+            let each = burst(&mut LoadBalancer::new(policy, nodes, 2), nodes, 120);
+            assert!(imbalance(&each) <= 1, "{policy:?}: {each:?}");
         }
     }
 }
 
 #[test]
-fn heavy_nodes_get_as_much_more_as_they_weigh() {
-    for policy in Policy::ALL {
-        let each = burst(&mut Picker::weighted(policy, &[1, 2, 1], 0), 3, 120);
+fn members_receive_streams_in_proportion_to_their_weight() {
+    for policy in BalancingPolicy::ALL {
+        let each = burst(&mut LoadBalancer::with_weights(policy, &[1, 2, 1], 0), 3, 120);
         assert!(is_near(&each, &[30, 60, 30]), "{policy:?}: {each:?}");
     }
 }
 
 #[test]
-fn a_busy_node_gets_less_than_a_quarter() {
-    let mut by_cpu = Picker::new(Policy::Cpu, 3, 0);
-    by_cpu.report(1, Load { cpu: 0.9, ..Load::UNKNOWN }, &[]);
+fn a_busy_member_receives_less_than_a_quarter() {
+    let mut by_cpu = LoadBalancer::new(BalancingPolicy::Cpu, 3, 0);
+    by_cpu.record_report(1, Load { cpu: 0.9, ..Load::UNKNOWN }, &[]);
     assert!(is_near(&burst(&mut by_cpu, 3, 210), &[100, 10, 100]));
-    let mut by_network = Picker::new(Policy::Throughput, 3, 0);
-    for node in 0..3 {
-        by_network.report(node, Load { capacity: if node == 2 { 5e8 } else { 1e9 }, ..Load::UNKNOWN }, &[]);
+    let mut by_network = LoadBalancer::new(BalancingPolicy::Throughput, 3, 0);
+    for member in 0..3 {
+        by_network.record_report(
+            member,
+            Load { capacity_bytes_per_s: if member == 2 { 5e8 } else { 1e9 }, ..Load::UNKNOWN },
+            &[],
+        );
     }
     assert!(is_near(&burst(&mut by_network, 3, 100), &[40, 40, 20]));
 }
 
 #[test]
-fn streams_that_others_opened_count() {
-    let mut picker = Picker::new(Policy::Connections, 3, 0);
-    picker.report(0, Load { connections: 10, ..Load::UNKNOWN }, &[]);
-    assert_eq!(burst(&mut picker, 3, 20), [0, 10, 10]);
-    assert_eq!(burst(&mut picker, 3, 3), [1, 1, 1]);
+fn reported_connections_count_as_load() {
+    let mut balancer = LoadBalancer::new(BalancingPolicy::Connections, 3, 0);
+    balancer.record_report(0, Load { connections: 10, ..Load::UNKNOWN }, &[]);
+    assert_eq!(burst(&mut balancer, 3, 20), [0, 10, 10]);
+    assert_eq!(burst(&mut balancer, 3, 3), [1, 1, 1]);
 }
 
 #[test]
-fn a_node_that_was_lost_comes_back_when_it_reports() {
-    for policy in Policy::ALL {
-        let mut picker = Picker::new(policy, 3, 0);
-        picker.lost(0);
-        assert_eq!(burst(&mut picker, 3, 6), [0, 3, 3], "{policy:?}");
-        picker.lost(1);
-        picker.lost(2);
-        assert_eq!((picker.pick(), picker.grant(START, 1, &[])), (None, None));
-        picker.report(0, Load::UNKNOWN, &[]);
-        assert_eq!(picker.grant(START, 1, &[]), Some(vec![0]), "{policy:?}");
-        // It does not get all that it missed.
-        for node in [1, 2] {
-            picker.report(node, Load { connections: 1, ..Load::UNKNOWN }, &[]);
+fn a_lost_member_is_used_again_when_it_reports() {
+    for policy in BalancingPolicy::ALL {
+        let mut balancer = LoadBalancer::new(policy, 3, 0);
+        balancer.mark_lost(0);
+        assert_eq!(burst(&mut balancer, 3, 6), [0, 3, 3], "{policy:?}");
+        balancer.mark_lost(1);
+        balancer.mark_lost(2);
+        assert_eq!((balancer.open_stream(), balancer.lease_member(START, 1, &[])), (None, None));
+        balancer.record_report(0, Load::UNKNOWN, &[]);
+        assert_eq!(balancer.lease_member(START, 1, &[]), Some(vec![0]), "{policy:?}");
+        // It does not receive all that it missed.
+        for member in [1, 2] {
+            balancer.record_report(member, Load { connections: 1, ..Load::UNKNOWN }, &[]);
         }
-        let again = burst(&mut Picker::clone(&picker), 3, 30);
+        let again = burst(&mut LoadBalancer::clone(&balancer), 3, 30);
         assert!(again[0] <= 13, "{policy:?}: {again:?}");
     }
 }
 
 #[test]
-fn a_request_that_is_made_again_has_the_same_answer_and_counts_once() {
-    for policy in Policy::ALL {
-        let mut picker = Picker::new(policy, 3, 0);
-        let first = picker.grant(START, 7, &[]).unwrap();
+fn a_repeated_request_returns_the_same_lease_and_counts_once() {
+    for policy in BalancingPolicy::ALL {
+        let mut balancer = LoadBalancer::new(policy, 3, 0);
+        let first = balancer.lease_member(START, 7, &[]).unwrap();
         assert_eq!(first.len(), 3);
         for _ in 0..5 {
-            assert_eq!(picker.grant(START, 7, &[]).unwrap()[0], first[0]);
+            assert_eq!(balancer.lease_member(START, 7, &[]).unwrap()[0], first[0]);
         }
-        assert_eq!((0..3).map(|node| picker.unreported(node)).sum::<u32>(), 1);
-        // Whoever did not find the node gets another one, and the first is not counted any more.
-        let other = picker.grant(START, 7, &[first[0]]).unwrap();
+        assert_eq!((0..3).map(|member| balancer.unreported_leases(member)).sum::<u32>(), 1);
+        // A client that did not reach the member is assigned another one, and the first is not counted any more.
+        let other = balancer.lease_member(START, 7, &[first[0]]).unwrap();
         assert!(!other.contains(&first[0]));
-        assert_eq!((picker.unreported(first[0]), picker.unreported(other[0])), (0, 1), "{policy:?}");
+        assert_eq!((balancer.unreported_leases(first[0]), balancer.unreported_leases(other[0])), (0, 1), "{policy:?}");
     }
 }
 
 #[test]
-fn grants_count_until_they_are_reported_or_old() {
-    let mut picker = Picker::new(Policy::Connections, 2, 0);
+fn leases_count_until_they_are_reported_or_expired() {
+    let mut balancer = LoadBalancer::new(BalancingPolicy::Connections, 2, 0);
     for id in 0..10 {
-        picker.grant(START, id, &[]).unwrap();
+        balancer.lease_member(START, id, &[]).unwrap();
     }
-    assert_eq!((picker.unreported(0), picker.unreported(1)), (5, 5));
-    // Three of its five have come; one of them is told twice, and one is another node's.
-    picker.report(0, Load { connections: 3, ..Load::UNKNOWN }, &[0, 2, 4, 4, 1]);
-    assert_eq!((picker.unreported(0), picker.unreported(1)), (2, 5));
+    assert_eq!((balancer.unreported_leases(0), balancer.unreported_leases(1)), (5, 5));
+    // Three of its five arrived; one of them is reported twice, and one belongs to another member.
+    balancer.record_report(0, Load { connections: 3, ..Load::UNKNOWN }, &[0, 2, 4, 4, 1]);
+    assert_eq!((balancer.unreported_leases(0), balancer.unreported_leases(1)), (2, 5));
     let later = Duration::from_secs(11);
-    picker.grant(later, 99, &[1]).unwrap();
-    assert_eq!((picker.unreported(0), picker.unreported(1)), (1, 0));
+    balancer.lease_member(later, 99, &[1]).unwrap();
+    assert_eq!((balancer.unreported_leases(0), balancer.unreported_leases(1)), (1, 0));
 }
 
-/// Numbers from a seed (splitmix64).
-struct Numbers(u64);
+/// A pseudorandom number generator (splitmix64).
+struct SplitMix64(u64);
 
-impl Numbers {
+impl SplitMix64 {
     fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -125,53 +129,53 @@ impl Numbers {
     }
 }
 
-/// What happens in a world of clients and nodes, at a millisecond.
+/// An event in the simulation of clients and members; its time is in milliseconds.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Happens {
-    /// A client asks.
-    Asks(u64),
-    /// It asks again: its answer was slow.
-    AsksAgain(u64),
-    /// Its connection is made at the node that it was granted.
-    Comes(u64, usize),
-    /// A node looks at itself, and its report is on its way.
-    Looks(usize),
-    /// What it saw arrives.
-    Reports(usize, u32, Vec<u64>),
-    /// A node is lost: its clients ask again.
-    Dies(usize),
-    /// It is back.
-    Returns(usize),
+enum SimulationEvent {
+    /// A client requests a lease.
+    Request(u64),
+    /// It repeats the request: its response was slow.
+    RepeatedRequest(u64),
+    /// It connects to its member.
+    Connection(u64, usize),
+    /// A member samples its load, and sends its report.
+    Sample(usize),
+    /// The report arrives.
+    Report(usize, u32, Vec<u64>),
+    /// A member is lost: its clients request again.
+    Failure(usize),
+    /// The member is back.
+    Recovery(usize),
 }
 
-struct World {
-    numbers: Numbers,
-    picker: Picker,
-    pending: BinaryHeap<Reverse<(u64, Happens)>>,
-    /// Who is connected to each node.
+struct SimulatedPool {
+    numbers: SplitMix64,
+    picker: LoadBalancer,
+    pending: BinaryHeap<Reverse<(u64, SimulationEvent)>>,
+    /// The clients that are connected to each member.
     connected: Vec<Vec<u64>>,
     alive: Vec<bool>,
 }
 
-impl World {
-    fn new(seed: u64, policy: Policy, nodes: usize) -> Self {
-        let (picker, numbers) = (Picker::new(policy, nodes, 0), Numbers(seed));
+impl SimulatedPool {
+    fn new(seed: u64, policy: BalancingPolicy, nodes: usize) -> Self {
+        let (balancer, numbers) = (LoadBalancer::new(policy, nodes, 0), SplitMix64(seed));
         let mut world = Self {
             numbers,
-            picker,
+            picker: balancer,
             pending: BinaryHeap::new(),
             connected: vec![Vec::new(); nodes],
             alive: vec![true; nodes],
         };
-        for node in 0..nodes {
+        for member in 0..nodes {
             let at = world.numbers.below(400);
-            world.at(at, Happens::Looks(node));
+            world.schedule(at, SimulationEvent::Sample(member));
         }
         world
     }
 
-    fn at(&mut self, when: u64, what: Happens) {
-        self.pending.push(Reverse((when, what)));
+    fn schedule(&mut self, when: u64, event: SimulationEvent) {
+        self.pending.push(Reverse((when, event)));
     }
 
     fn run(&mut self, until: u64, load: impl Fn(usize) -> Load) {
@@ -179,47 +183,48 @@ impl World {
             if now > until {
                 return;
             }
-            self.happens(now, what, &load);
+            self.handle(now, what, &load);
         }
     }
 
-    fn happens(&mut self, now: u64, what: Happens, load: &impl Fn(usize) -> Load) {
-        match what {
-            Happens::Asks(client) => {
-                let dead: Vec<usize> = (0..self.alive.len()).filter(|node| !self.alive[*node]).collect();
-                let granted = self.picker.grant(Duration::from_millis(now), client, &dead).expect("one is alive")[0];
+    fn handle(&mut self, now: u64, event: SimulationEvent, load: &impl Fn(usize) -> Load) {
+        match event {
+            SimulationEvent::Request(client) => {
+                let dead: Vec<usize> = (0..self.alive.len()).filter(|member| !self.alive[*member]).collect();
+                let granted =
+                    self.picker.lease_member(Duration::from_millis(now), client, &dead).expect("one is alive")[0];
                 let slow = self.numbers.below(700);
-                self.at(now + 5 + slow, Happens::Comes(client, granted));
+                self.schedule(now + 5 + slow, SimulationEvent::Connection(client, granted));
                 if slow.is_multiple_of(5) {
-                    self.at(now + 1 + slow % 3, Happens::AsksAgain(client));
+                    self.schedule(now + 1 + slow % 3, SimulationEvent::RepeatedRequest(client));
                 }
             }
-            Happens::AsksAgain(client) => {
-                self.picker.grant(Duration::from_millis(now), client, &[]);
+            SimulationEvent::RepeatedRequest(client) => {
+                self.picker.lease_member(Duration::from_millis(now), client, &[]);
             }
-            Happens::Comes(client, node) if self.alive[node] => self.connected[node].push(client),
-            Happens::Comes(client, _) => self.at(now + 2, Happens::Asks(client)),
-            Happens::Looks(node) => {
+            SimulationEvent::Connection(client, node) if self.alive[node] => self.connected[node].push(client),
+            SimulationEvent::Connection(client, _) => self.schedule(now + 2, SimulationEvent::Request(client)),
+            SimulationEvent::Sample(node) => {
                 if self.alive[node] {
-                    let (count, come) = (self.connected[node].len() as u32, self.connected[node].clone());
+                    let (count, arrived_leases) = (self.connected[node].len() as u32, self.connected[node].clone());
                     let slow = self.numbers.below(60);
-                    self.at(now + slow, Happens::Reports(node, count, come));
+                    self.schedule(now + slow, SimulationEvent::Report(node, count, arrived_leases));
                 }
-                self.at(now + 400, Happens::Looks(node));
+                self.schedule(now + 400, SimulationEvent::Sample(node));
             }
-            Happens::Reports(node, connections, come) => {
+            SimulationEvent::Report(node, connections, come) => {
                 if self.alive[node] {
-                    self.picker.report(node, Load { connections, ..load(node) }, &come);
+                    self.picker.record_report(node, Load { connections, ..load(node) }, &come);
                 }
             }
-            Happens::Dies(node) => {
+            SimulationEvent::Failure(node) => {
                 self.alive[node] = false;
-                self.picker.lost(node);
+                self.picker.mark_lost(node);
                 for client in std::mem::take(&mut self.connected[node]) {
-                    self.at(now + 1, Happens::Asks(client));
+                    self.schedule(now + 1, SimulationEvent::Request(client));
                 }
             }
-            Happens::Returns(node) => self.alive[node] = true,
+            SimulationEvent::Recovery(node) => self.alive[node] = true,
         }
     }
 
@@ -229,33 +234,33 @@ impl World {
 }
 
 #[test]
-fn bursts_of_clients_are_within_one_of_each_other_whenever_reports_come() {
-    for policy in [Policy::RoundRobin, Policy::Connections] {
+fn bursts_of_clients_are_balanced_within_one_whenever_reports_arrive() {
+    for policy in [BalancingPolicy::RoundRobin, BalancingPolicy::Connections] {
         for seed in 0..200 {
-            let mut world = World::new(seed, policy, 3);
+            let mut world = SimulatedPool::new(seed, policy, 3);
             for client in 0..120 {
                 let at = 1000 + world.numbers.below(900);
-                world.at(at, Happens::Asks(client));
+                world.schedule(at, SimulationEvent::Request(client));
             }
             world.run(4000, |_| Load::UNKNOWN);
             let counts = world.counts();
             assert_eq!(counts.iter().sum::<usize>(), 120);
-            assert!(spread(&counts) <= 1, "{policy:?}, seed {seed}: {counts:?}");
+            assert!(imbalance(&counts) <= 1, "{policy:?}, seed {seed}: {counts:?}");
         }
     }
 }
 
 #[test]
-fn no_client_is_left_out_when_a_node_dies_and_new_ones_go_to_it_when_it_is_back() {
-    for policy in Policy::ALL {
+fn every_client_is_served_when_a_member_fails_and_new_clients_use_it_after_recovery() {
+    for policy in BalancingPolicy::ALL {
         for seed in 0..100 {
-            let mut world = World::new(seed, policy, 3);
+            let mut world = SimulatedPool::new(seed, policy, 3);
             for client in 0..120 {
                 let at = 500 + world.numbers.below(6000);
-                world.at(at, Happens::Asks(client));
+                world.schedule(at, SimulationEvent::Request(client));
             }
-            world.at(2000, Happens::Dies(1));
-            world.at(4000, Happens::Returns(1));
+            world.schedule(2000, SimulationEvent::Failure(1));
+            world.schedule(4000, SimulationEvent::Recovery(1));
             world.run(9000, |_| Load::UNKNOWN);
             let counts = world.counts();
             assert_eq!(counts.iter().sum::<usize>(), 120, "{policy:?}, seed {seed}: {counts:?}");
@@ -265,15 +270,18 @@ fn no_client_is_left_out_when_a_node_dies_and_new_ones_go_to_it_when_it_is_back(
 }
 
 #[test]
-fn a_burdened_node_gets_less_than_a_quarter_of_a_burst_whenever_reports_come() {
-    let busy = |node: usize| Load { cpu: if node == 1 { 0.9 } else { 0.1 }, ..Load::UNKNOWN };
-    let narrow = |node: usize| Load { capacity: if node == 1 { 6.25e8 } else { 1.25e9 }, ..Load::UNKNOWN };
+fn a_busy_member_receives_less_than_a_quarter_of_a_burst_whenever_reports_arrive() {
+    let busy = |member: usize| Load { cpu: if member == 1 { 0.9 } else { 0.1 }, ..Load::UNKNOWN };
+    let narrow =
+        |member: usize| Load { capacity_bytes_per_s: if member == 1 { 6.25e8 } else { 1.25e9 }, ..Load::UNKNOWN };
     for seed in 0..200 {
-        for (policy, load) in [(Policy::Cpu, &busy as &dyn Fn(usize) -> Load), (Policy::Throughput, &narrow)] {
-            let mut world = World::new(seed, policy, 3);
+        for (policy, load) in
+            [(BalancingPolicy::Cpu, &busy as &dyn Fn(usize) -> Load), (BalancingPolicy::Throughput, &narrow)]
+        {
+            let mut world = SimulatedPool::new(seed, policy, 3);
             for client in 0..120 {
                 let at = 1000 + world.numbers.below(900);
-                world.at(at, Happens::Asks(client));
+                world.schedule(at, SimulationEvent::Request(client));
             }
             world.run(4000, load);
             let counts = world.counts();

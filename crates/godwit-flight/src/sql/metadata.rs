@@ -1,4 +1,4 @@
-//! What clients ask about tables: batches of the shapes that the specification says.
+//! Metadata of tables, in the schemas of the Flight SQL specification.
 
 use std::sync::Arc;
 
@@ -9,21 +9,21 @@ use arrow_flight::sql::{Command, CommandGetSqlInfo};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef, UnionFields};
 use tonic::Status;
 
-use super::server_info::{TYPES, server};
+use super::server_info::{XDBC_TYPES, sql_info};
 use crate::dataset::Catalog;
 
-/// The one catalog that all tables are in.
+/// The only SQL catalog.
 pub const SQL_CATALOG: &str = "godwit";
-/// The one schema in it.
+/// The only schema in it.
 pub const SQL_SCHEMA: &str = "data";
-/// What tables are.
+/// The type of all tables.
 const TABLE_TYPE: &str = "TABLE";
 
-fn failed(error: arrow_flight::error::FlightError) -> Box<Status> {
+fn internal_error(error: arrow_flight::error::FlightError) -> Box<Status> {
     Box::new(Status::internal(format!("a bug in godwit: {error}")))
 }
 
-/// The columns of the answer to a command that asks for metadata; `None` for any other command.
+/// Returns the columns for a metadata command; `None` for any other command.
 pub(crate) fn metadata_schema(command: &Command) -> Option<SchemaRef> {
     Some(match command {
         Command::CommandGetCatalogs(command) => command.into_builder().schema(),
@@ -31,38 +31,38 @@ pub(crate) fn metadata_schema(command: &Command) -> Option<SchemaRef> {
         Command::CommandGetTables(command) => command.clone().into_builder().schema(),
         Command::CommandGetTableTypes(command) => command.into_builder().schema(),
         Command::CommandGetSqlInfo(_) => server_info_schema(),
-        Command::CommandGetXdbcTypeInfo(command) => command.into_builder(&TYPES).schema(),
-        Command::CommandGetPrimaryKeys(_) => primary_keys(),
+        Command::CommandGetXdbcTypeInfo(command) => command.into_builder(&XDBC_TYPES).schema(),
+        Command::CommandGetPrimaryKeys(_) => primary_keys_schema(),
         Command::CommandGetExportedKeys(_)
         | Command::CommandGetImportedKeys(_)
-        | Command::CommandGetCrossReference(_) => foreign_keys(),
+        | Command::CommandGetCrossReference(_) => foreign_keys_schema(),
         _ => return None,
     })
 }
 
-/// The columns of what a server says of itself, to the letter of the specification's other implementations: no member of the
-/// union may be null, as arrow-go 18 has it, where arrow-flight 59 lets two of them be.
+/// Returns the columns of the server's description, equal to those of other implementations: no member of the union is
+/// nullable, as in arrow-go 18, while arrow-flight 59 has two nullable ones.
 pub fn server_info_schema() -> SchemaRef {
-    let built = CommandGetSqlInfo::default().into_builder(server(false)).schema();
+    let built = CommandGetSqlInfo::default().into_builder(sql_info(false)).schema();
     let fields = built.fields().iter().map(|field| match field.data_type() {
         DataType::Union(members, mode) => {
-            Arc::new(field.as_ref().clone().with_data_type(DataType::Union(never_null(members), *mode)))
+            Arc::new(field.as_ref().clone().with_data_type(DataType::Union(non_nullable(members), *mode)))
         }
         _ => field.clone(),
     });
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
-fn never_null(members: &UnionFields) -> UnionFields {
+fn non_nullable(members: &UnionFields) -> UnionFields {
     members.iter().map(|(id, field)| (id, Arc::new(field.as_ref().clone().with_nullable(false)))).collect()
 }
 
-/// What a server says of itself, as far as it is asked for it.
+/// Returns the requested parts of the server's description.
 ///
 /// # Errors
-/// A status where the description is none.
+/// A status where the description is malformed.
 pub fn server_info_batch(command: CommandGetSqlInfo, info: &SqlInfoData) -> Result<RecordBatch, Box<Status>> {
-    let built = command.into_builder(info).build().map_err(failed)?;
+    let built = command.into_builder(info).build().map_err(internal_error)?;
     let schema = server_info_schema();
     let bug = |error: ArrowError| Box::new(Status::internal(format!("a bug in godwit: {error}")));
     let columns = built.columns().iter().zip(schema.fields()).map(|(column, field)| match field.data_type() {
@@ -76,8 +76,8 @@ pub fn server_info_batch(command: CommandGetSqlInfo, info: &SqlInfoData) -> Resu
     RecordBatch::try_new(schema.clone(), columns).map_err(bug)
 }
 
-/// The answer to a command that asks for metadata. Files are opened where their columns are asked for; one that cannot be
-/// opened has none.
+/// Returns the rows for a metadata command. Files are opened only where columns are requested; one that cannot be opened has
+/// none.
 pub(crate) fn metadata_batch(command: Command, catalog: &dyn Catalog) -> Result<RecordBatch, Box<Status>> {
     match command {
         Command::CommandGetCatalogs(_) => {
@@ -101,7 +101,7 @@ pub(crate) fn metadata_batch(command: Command, catalog: &dyn Catalog) -> Result<
                 }
                 let schema = opened.map_or_else(|| Arc::new(Schema::empty()), |dataset| dataset.schema());
                 let columns = Schema::new(schema.fields().clone());
-                tables.append(SQL_CATALOG, SQL_SCHEMA, &name, TABLE_TYPE, &columns).map_err(failed)?;
+                tables.append(SQL_CATALOG, SQL_SCHEMA, &name, TABLE_TYPE, &columns).map_err(internal_error)?;
             }
             tables.build()
         }
@@ -111,50 +111,50 @@ pub(crate) fn metadata_batch(command: Command, catalog: &dyn Catalog) -> Result<
             types.build()
         }
         Command::CommandGetSqlInfo(command) => {
-            return server_info_batch(command, server(catalog.is_writable()));
+            return server_info_batch(command, sql_info(catalog.is_writable()));
         }
-        Command::CommandGetXdbcTypeInfo(command) => command.into_builder(&TYPES).build(),
-        Command::CommandGetPrimaryKeys(_) => return Ok(RecordBatch::new_empty(primary_keys())),
+        Command::CommandGetXdbcTypeInfo(command) => command.into_builder(&XDBC_TYPES).build(),
+        Command::CommandGetPrimaryKeys(_) => return Ok(RecordBatch::new_empty(primary_keys_schema())),
         Command::CommandGetExportedKeys(_)
         | Command::CommandGetImportedKeys(_)
         | Command::CommandGetCrossReference(_) => {
-            return Ok(RecordBatch::new_empty(foreign_keys()));
+            return Ok(RecordBatch::new_empty(foreign_keys_schema()));
         }
         other => return Err(Box::new(Status::unimplemented(format!("{} is not answered here", other.type_url())))),
     }
-    .map_err(failed)
+    .map_err(internal_error)
 }
 
-fn text(name: &str, nullable: bool) -> Field {
+fn text_field(name: &str, nullable: bool) -> Field {
     Field::new(name, DataType::Utf8, nullable)
 }
 
-/// Columns of `CommandGetPrimaryKeys`. Files have no keys.
-fn primary_keys() -> SchemaRef {
+/// Returns the columns of `CommandGetPrimaryKeys`. Files have no keys.
+fn primary_keys_schema() -> SchemaRef {
     Arc::new(Schema::new(vec![
-        text("catalog_name", true),
-        text("db_schema_name", true),
-        text("table_name", false),
-        text("column_name", false),
-        text("key_name", true),
+        text_field("catalog_name", true),
+        text_field("db_schema_name", true),
+        text_field("table_name", false),
+        text_field("column_name", false),
+        text_field("key_name", true),
         Field::new("key_sequence", DataType::Int32, false),
     ]))
 }
 
-/// Columns of `CommandGetImportedKeys` and its like.
-fn foreign_keys() -> SchemaRef {
+/// Returns the columns of `CommandGetImportedKeys` and similar commands.
+fn foreign_keys_schema() -> SchemaRef {
     Arc::new(Schema::new(vec![
-        text("pk_catalog_name", true),
-        text("pk_db_schema_name", true),
-        text("pk_table_name", false),
-        text("pk_column_name", false),
-        text("fk_catalog_name", true),
-        text("fk_db_schema_name", true),
-        text("fk_table_name", false),
-        text("fk_column_name", false),
+        text_field("pk_catalog_name", true),
+        text_field("pk_db_schema_name", true),
+        text_field("pk_table_name", false),
+        text_field("pk_column_name", false),
+        text_field("fk_catalog_name", true),
+        text_field("fk_db_schema_name", true),
+        text_field("fk_table_name", false),
+        text_field("fk_column_name", false),
         Field::new("key_sequence", DataType::Int32, false),
-        text("fk_key_name", true),
-        text("pk_key_name", true),
+        text_field("fk_key_name", true),
+        text_field("pk_key_name", true),
         Field::new("update_rule", DataType::UInt8, false),
         Field::new("delete_rule", DataType::UInt8, false),
     ]))

@@ -1,4 +1,4 @@
-//! What the server says of itself (`CommandGetSqlInfo`), and of its types (`CommandGetXdbcTypeInfo`).
+//! The server's description (`CommandGetSqlInfo`), and its types (`CommandGetXdbcTypeInfo`).
 
 use std::sync::LazyLock;
 
@@ -9,14 +9,14 @@ use arrow_flight::sql::{
     Nullable, Searchable, SqlInfo, SqlNullOrdering, SqlSupportedCaseSensitivity, SqlSupportedTransaction, XdbcDataType,
 };
 
-/// The server's own description, where datasets may be put and where they may not.
-pub(super) fn server(is_writable: bool) -> &'static SqlInfoData {
-    static READ_ONLY: LazyLock<SqlInfoData> = LazyLock::new(|| described(false));
-    static WRITABLE: LazyLock<SqlInfoData> = LazyLock::new(|| described(true));
+/// Returns the description of a server with writable or read-only datasets.
+pub(super) fn sql_info(is_writable: bool) -> &'static SqlInfoData {
+    static READ_ONLY: LazyLock<SqlInfoData> = LazyLock::new(|| build_sql_info(false));
+    static WRITABLE: LazyLock<SqlInfoData> = LazyLock::new(|| build_sql_info(true));
     if is_writable { &WRITABLE } else { &READ_ONLY }
 }
 
-fn described(is_writable: bool) -> SqlInfoData {
+fn build_sql_info(is_writable: bool) -> SqlInfoData {
     let mut info = SqlInfoDataBuilder::new();
     info.append(SqlInfo::FlightSqlServerName, "godwit");
     info.append(SqlInfo::FlightSqlServerVersion, env!("CARGO_PKG_VERSION"));
@@ -33,7 +33,7 @@ fn described(is_writable: bool) -> SqlInfoData {
     info.append(SqlInfo::SqlDdlCatalog, false);
     info.append(SqlInfo::SqlDdlSchema, false);
     info.append(SqlInfo::SqlDdlTable, false);
-    // Names are what they are, quoted or not; the specification has no word for that.
+    // Names keep their case, quoted or not; the specification has no value for that.
     info.append(SqlInfo::SqlIdentifierCase, SqlSupportedCaseSensitivity::SqlCaseSensitivityUnknown as i32);
     info.append(SqlInfo::SqlQuotedIdentifierCase, SqlSupportedCaseSensitivity::SqlCaseSensitivityUnknown as i32);
     info.append(SqlInfo::SqlIdentifierQuoteChar, "\"");
@@ -52,7 +52,7 @@ fn described(is_writable: bool) -> SqlInfoData {
 }
 
 /// The types of columns (values of JDBC's `java.sql.Types`).
-pub(super) static TYPES: LazyLock<XdbcTypeInfoData> = LazyLock::new(|| {
+pub(super) static XDBC_TYPES: LazyLock<XdbcTypeInfoData> = LazyLock::new(|| {
     let mut types = XdbcTypeInfoDataBuilder::new();
     for (name, data_type, size, quote) in [
         ("BOOLEAN", XdbcDataType::XdbcBit, 1, None),

@@ -10,14 +10,14 @@ use arrow_flight::{
 };
 use bytes::Bytes;
 use futures_util::TryStreamExt;
-use godwit_flight::{Access, Address, Client, FlightError, Tuning};
+use godwit_flight::{Address, Client, ConnectionSecurity, FlightError, TransportOptions};
 use prost::Message;
 use tonic::metadata::MetadataValue;
 use tonic::{Code, Request};
 
 use crate::data;
-use crate::server::{AUTH_HEADER, HEADER, PASSWORD, REUSE, USER, numbered, ordered};
-use crate::session::{self, CloseResult, OptionValue, Options, SetResult, Texts, Value};
+use crate::server::{AUTH_HEADER, MIDDLEWARE_HEADER, PASSWORD, REUSE_CONNECTION, USER, numbered_batch, ordered_batch};
+use crate::session_messages::{self, CloseResult, OptionValue, Options, SetResult, Texts, Value};
 
 /// Both clients of one server.
 pub struct Clients {
@@ -25,14 +25,16 @@ pub struct Clients {
     pub stock: FlightClient,
 }
 
-/// Plays the client's part of a scenario.
+/// Runs the client's part of a scenario.
 ///
 /// # Panics
-/// When the server does not do as it says.
-pub async fn play(scenario: &str, address: &Address) {
+/// If the server does not behave as specified.
+pub async fn run_scenario(scenario: &str, address: &Address) {
     let endpoint = tonic::transport::Endpoint::new(format!("http://{address}")).expect("an address");
     let channel = endpoint.connect().await.expect("the server is there");
-    let ours = Client::connect(address, Access::default(), Tuning::default()).await.expect("the server is there");
+    let ours = Client::connect(address, ConnectionSecurity::default(), TransportOptions::default())
+        .await
+        .expect("the server is there");
     let mut clients = Clients { ours, stock: FlightClient::new(channel) };
     match scenario {
         "" => clients.round_trip().await,
@@ -46,15 +48,15 @@ pub async fn play(scenario: &str, address: &Address) {
         "location:reuse_connection" => clients.reuse_connection().await,
         "poll_flight_info" => clients.poll().await,
         "app_metadata_flight_info_endpoint" => clients.read_metadata().await,
-        "flight_sql" => clients.play_sql().await,
-        "flight_sql:extension" => clients.play_extensions().await,
+        "flight_sql" => clients.run_sql_scenario().await,
+        "flight_sql:extension" => clients.run_extension_scenario().await,
         "flight_sql:ingestion" => clients.ingest().await,
         "session_options" => clients.set_options().await,
         other => panic!("no scenario {other}"),
     }
 }
 
-/// Batches and what was said beside them.
+/// Downloads batches and their metadata.
 pub async fn download(client: &Client, ticket: &Ticket) -> Result<Vec<(RecordBatch, Bytes)>, FlightError> {
     let mut batches = client.download(ticket.ticket.clone()).await?;
     let mut found = Vec::new();
@@ -68,7 +70,7 @@ pub fn ticket(endpoint: &FlightEndpoint) -> &Ticket {
     endpoint.ticket.as_ref().expect("an endpoint has a ticket")
 }
 
-fn expires(endpoint: &FlightEndpoint) -> Option<SystemTime> {
+fn expiration_time(endpoint: &FlightEndpoint) -> Option<SystemTime> {
     endpoint
         .expiration_time
         .map(|time| SystemTime::UNIX_EPOCH + Duration::new(time.seconds.unsigned_abs(), time.nanos.unsigned_abs()))
@@ -79,16 +81,16 @@ impl Clients {
         self.stock.get_flight_info(FlightDescriptor::new_cmd(command)).await.expect("there is information")
     }
 
-    async fn act(&mut self, name: &str, body: Vec<u8>) -> Bytes {
+    async fn run_action(&mut self, name: &str, body: Vec<u8>) -> Bytes {
         let answers = self.stock.do_action(Action::new(name, body)).await.expect("the action is taken");
         let answers: Vec<Bytes> = answers.try_collect().await.expect("the action is answered");
         assert_eq!(answers.len(), 1, "{name}");
         answers[0].clone()
     }
 
-    /// Uploads, asks, and downloads again.
+    /// Uploads, requests flight info, and downloads again.
     async fn round_trip(&mut self) {
-        for (name, batches) in [("types", data::batches(&[7, 0, 500])), ("growing", data::growing(5))] {
+        for (name, batches) in [("types", data::batches(&[7, 0, 500])), ("growing", data::growing_dictionary(5))] {
             let descriptor = FlightDescriptor::new_path(vec![name.into()]);
             let (mut sender, answers) = self.ours.upload(&descriptor, &batches[0].schema()).expect("a schema");
             let sending = async {
@@ -127,20 +129,20 @@ impl Clients {
         let who = BasicAuth { username: USER.into(), password: PASSWORD.into() };
         let token = self.stock.handshake(who.encode_to_vec()).await.expect("the password is right");
         self.stock.metadata_mut().insert_bin(AUTH_HEADER, MetadataValue::from_bytes(&token));
-        assert_eq!(self.act("", Vec::new()).await, USER);
+        assert_eq!(self.run_action("", Vec::new()).await, USER);
     }
 
     async fn send_headers(&mut self) {
         let request = |command: &'static str| {
             let mut request = Request::new(FlightDescriptor::new_cmd(command));
-            request.metadata_mut().insert(HEADER, MetadataValue::from_static("expected value"));
+            request.metadata_mut().insert(MIDDLEWARE_HEADER, MetadataValue::from_static("expected value"));
             request
         };
         let client = self.stock.inner_mut();
         let refused = client.get_flight_info(request("")).await.expect_err("it must fail");
-        assert_eq!(refused.metadata().get(HEADER).expect("the header comes back"), "expected value");
+        assert_eq!(refused.metadata().get(MIDDLEWARE_HEADER).expect("the header comes back"), "expected value");
         let answered = client.get_flight_info(request("success")).await.expect("it must succeed");
-        assert_eq!(answered.metadata().get(HEADER).expect("the header comes back"), "expected value");
+        assert_eq!(answered.metadata().get(MIDDLEWARE_HEADER).expect("the header comes back"), "expected value");
     }
 
     async fn read_in_order(&mut self) {
@@ -152,18 +154,18 @@ impl Clients {
             found.extend(download(&self.ours, ticket(endpoint)).await.expect("it can be had"));
         }
         let found: Vec<Vec<_>> = found.iter().map(|(batch, _)| batch.columns().to_vec()).collect();
-        let expected = ["1", "2", "3"].map(|ticket| ordered(ticket).expect("there is one").columns().to_vec());
+        let expected = ["1", "2", "3"].map(|ticket| ordered_batch(ticket).expect("there is one").columns().to_vec());
         assert_eq!(found, expected);
     }
 
     async fn read_expiring(&mut self) {
         let info = self.info("expiration_time").await;
-        let expiring: Vec<bool> = info.endpoint.iter().map(|endpoint| expires(endpoint).is_some()).collect();
+        let expiring: Vec<bool> = info.endpoint.iter().map(|endpoint| expiration_time(endpoint).is_some()).collect();
         assert_eq!(expiring, [false, true, true]);
         for (index, endpoint) in info.endpoint.iter().enumerate() {
             let found = download(&self.ours, ticket(endpoint)).await.expect("it is in time");
             assert_eq!(found.len(), 1);
-            assert_eq!(found[0].0.columns(), numbered(index as u32).columns());
+            assert_eq!(found[0].0.columns(), numbered_batch(index as u32).columns());
         }
         let again = download(&self.ours, ticket(&info.endpoint[0])).await;
         assert!(matches!(again, Err(FlightError::Status { .. })), "what does not expire can be had once");
@@ -191,7 +193,7 @@ impl Clients {
         let info = self.info("expiration_time").await;
         for endpoint in info.endpoint.iter().filter(|endpoint| endpoint.expiration_time.is_some()) {
             let renewed = self.stock.renew_flight_endpoint(RenewFlightEndpointRequest::new(endpoint.clone())).await;
-            assert!(expires(&renewed.expect("it can be renewed")) > expires(endpoint));
+            assert!(expiration_time(&renewed.expect("it can be renewed")) > expiration_time(endpoint));
         }
     }
 
@@ -203,7 +205,7 @@ impl Clients {
             .flat_map(|endpoint| &endpoint.location)
             .map(|location| location.uri.as_str())
             .collect();
-        assert_eq!((info.endpoint.len(), locations), (1, vec![REUSE]));
+        assert_eq!((info.endpoint.len(), locations), (1, vec![REUSE_CONNECTION]));
     }
 
     async fn poll(&mut self) {
@@ -224,7 +226,7 @@ impl Clients {
     }
 
     async fn set_options(&mut self) {
-        // The first answer names the session.
+        // The first response names the session.
         let first = self.stock.inner_mut().do_action(Action::new("GetSessionOptions", "")).await.expect("it is taken");
         let cookie = first.metadata().get("set-cookie").expect("a session is begun").to_str().expect("text").to_owned();
         let answers: Vec<arrow_flight::Result> = first.into_inner().try_collect().await.expect("it is answered");
@@ -241,19 +243,22 @@ impl Clients {
         let mut wanted = kept.clone();
         wanted.insert("lol_invalid".into(), option(Some(Value::Bool(true))));
         wanted.insert("wrong".into(), option(Some(Value::Text("lol_invalid".into()))));
-        let answer = self.act("SetSessionOptions", Options { options: wanted }.encode_to_vec()).await;
+        let answer = self.run_action("SetSessionOptions", Options { options: wanted }.encode_to_vec()).await;
         let errors = SetResult::decode(answer).expect("a result").errors;
         let mut errors: Vec<(&str, i32)> = errors.iter().map(|(name, error)| (name.as_str(), error.value)).collect();
         errors.sort_unstable();
-        assert_eq!(errors, [("lol_invalid", session::INVALID_NAME), ("wrong", session::INVALID_VALUE)]);
-        let answer = self.act("GetSessionOptions", Vec::new()).await;
+        assert_eq!(
+            errors,
+            [("lol_invalid", session_messages::INVALID_NAME), ("wrong", session_messages::INVALID_VALUE)]
+        );
+        let answer = self.run_action("GetSessionOptions", Vec::new()).await;
         assert_eq!(Options::decode(answer).expect("options").options, kept);
         let none = HashMap::from([("int".to_owned(), option(None))]);
-        self.act("SetSessionOptions", Options { options: none }.encode_to_vec()).await;
-        let answer = self.act("GetSessionOptions", Vec::new()).await;
+        self.run_action("SetSessionOptions", Options { options: none }.encode_to_vec()).await;
+        let answer = self.run_action("GetSessionOptions", Vec::new()).await;
         let left = Options::decode(answer).expect("options").options;
         assert!(left.len() == 2 && !left.contains_key("int"), "{left:?}");
-        let answer = self.act("CloseSession", Vec::new()).await;
-        assert_eq!(CloseResult::decode(answer).expect("a result").status, session::CLOSED);
+        let answer = self.run_action("CloseSession", Vec::new()).await;
+        assert_eq!(CloseResult::decode(answer).expect("a result").status, session_messages::CLOSED);
     }
 }

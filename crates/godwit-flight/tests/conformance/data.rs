@@ -14,9 +14,9 @@ use arrow_array::{
 };
 use arrow_ipc::writer::FileWriter;
 use arrow_schema::{DataType, Field};
-use godwit_tests::tool::succeed;
+use godwit_tests::tool::run_checked;
 
-/// Batches of one schema, of the given rows each; a quarter of the values are null where they may be.
+/// Makes batches of one schema, of the given rows each; a quarter of the values of nullable columns are null.
 pub fn batches(rows: &[usize]) -> Vec<RecordBatch> {
     rows.iter().enumerate().map(|(index, rows)| batch(index, *rows)).collect()
 }
@@ -39,7 +39,7 @@ fn batch(index: usize, rows: usize) -> RecordBatch {
             Arc::new(BooleanArray::from_iter((0..rows).map(|row| Some(row % 3 == 0)))) as ArrayRef,
         ),
     ]);
-    // Every batch has the same values of the dictionaries: Go's writer of JSON takes no others.
+    // Every batch has the same dictionary values: Go's JSON writer requires it.
     let values = Arc::new(StringArray::from(vec!["chr1", "chr2", "chrM"]));
     let groups: ArrayRef = Arc::new(DictionaryArray::<Int8Type>::new(
         Int8Array::from_iter((0..rows).map(|row| some(row).then_some((row % 3) as i8))),
@@ -80,8 +80,8 @@ fn batch(index: usize, rows: usize) -> RecordBatch {
     RecordBatch::try_from_iter_with_nullable(columns).expect("columns of one length")
 }
 
-/// A dictionary whose values differ from batch to batch.
-pub fn growing(count: usize) -> Vec<RecordBatch> {
+/// Makes batches with a dictionary whose values differ from batch to batch.
+pub fn growing_dictionary(count: usize) -> Vec<RecordBatch> {
     let batch = |index: usize| {
         let groups: DictionaryArray<Int32Type> =
             (0..50).map(|row| ["a", "b", "c", "d"][(row + index) % (1 + index % 4)]).collect();
@@ -92,13 +92,13 @@ pub fn growing(count: usize) -> Vec<RecordBatch> {
 }
 
 /// Writes the batches as JSON by way of an Arrow file, which a program of the Go implementation translates.
-pub fn json(batches: &[RecordBatch], translator: &Path, directory: &Path) -> PathBuf {
+pub fn write_json(batches: &[RecordBatch], translator: &Path, directory: &Path) -> PathBuf {
     let (arrow, json) = (directory.join("batches.arrow"), directory.join("batches.json"));
     let file = File::create(&arrow).expect("it can be created");
     let mut writer = FileWriter::try_new(file, &batches[0].schema()).expect("the schema can be written");
     batches.iter().for_each(|batch| writer.write(batch).expect("the batch can be written"));
     writer.finish().expect("it can be finished");
     let mut command = Command::new(translator);
-    succeed(command.args(["-mode", "ARROW_TO_JSON", "-arrow"]).arg(&arrow).arg("-json").arg(&json));
+    run_checked(command.args(["-mode", "ARROW_TO_JSON", "-arrow"]).arg(&arrow).arg("-json").arg(&json));
     json
 }

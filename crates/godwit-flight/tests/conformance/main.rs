@@ -1,13 +1,13 @@
 //! Arrow's own integration scenarios for Flight, against the Go implementation, each way round.
 //!
-//! `cargo xtask conformance` builds the Go programs and runs this; without them it says that it is skipped. The scenarios
-//! are those of `arrow-flight-integration-client` 18.8; `""` is the round trip of a JSON file. `DoExchange`, which Go's
-//! programs have no scenario for, is held against a stock server and client in `tests/flight.rs`.
+//! `cargo xtask conformance` builds the Go programs and runs this; without them it reports that it is skipped. The scenarios
+//! are those of `arrow-flight-integration-client` 18.8; `""` is the round trip of a JSON file. `DoExchange`, for which Go's
+//! programs have no scenario, is tested against a stock server and client in `tests/flight.rs`.
 
 mod client;
 mod data;
 mod server;
-mod session;
+mod session_messages;
 mod sql;
 mod sql_client;
 
@@ -37,7 +37,7 @@ const SCENARIOS: [&str; 15] = [
     "flight_sql:ingestion",
 ];
 
-/// Where `tests/tools/arrow-go/fetch.sh` puts a program.
+/// Returns the path where `tests/tools/arrow-go/fetch.sh` puts a program.
 fn go_program(name: &str) -> PathBuf {
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = cache.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache"))).unwrap_or_default();
@@ -49,14 +49,14 @@ fn runtime() -> Runtime {
 }
 
 #[test]
-fn the_go_client_is_content_with_our_server_in_every_scenario() {
+fn the_go_client_passes_every_scenario_with_our_server() {
     let program = go_program("arrow-flight-integration-client");
     if !program.exists() {
         skip!("arrow-go", "no {}; cargo xtask conformance makes it", program.display());
     }
     let directory = scratch::directory("conformance-server");
     let sent = data::batches(&[7, 0, 500]);
-    let json = data::json(&sent, &go_program("arrow-json-integration-test"), &directory);
+    let json = data::write_json(&sent, &go_program("arrow-json-integration-test"), &directory);
     let runtime = runtime();
     for scenario in SCENARIOS {
         let (address, state) = runtime.block_on(server::serve(scenario));
@@ -67,7 +67,7 @@ fn the_go_client_is_content_with_our_server_in_every_scenario() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{scenario}: {said}");
         if scenario.is_empty() {
-            // Go's client does not look at what it gets back in this scenario (`ordered` does): look at what it uploaded.
+            // Go's client does not check the received data in this scenario (`ordered` does): the uploaded data are checked.
             let name = json.display().to_string();
             assert!(state.uploaded(&name).expect("it is uploaded") == sent, "what came is not what was in the file");
         }
@@ -75,7 +75,7 @@ fn the_go_client_is_content_with_our_server_in_every_scenario() {
 }
 
 #[test]
-fn our_client_is_content_with_the_go_server_in_every_scenario() {
+fn our_client_passes_every_scenario_with_the_go_server() {
     let program = go_program("arrow-flight-integration-server");
     if !program.exists() {
         skip!("arrow-go", "no {}; cargo xtask conformance makes it", program.display());
@@ -83,20 +83,20 @@ fn our_client_is_content_with_the_go_server_in_every_scenario() {
     let runtime = runtime();
     for scenario in SCENARIOS {
         let server = GoServer::start(&program, scenario);
-        runtime.block_on(client::play(scenario, &server.address));
+        runtime.block_on(client::run_scenario(scenario, &server.address));
     }
 }
 
 #[test]
-fn our_client_and_our_server_are_content_with_each_other_in_every_scenario() {
+fn our_client_and_our_server_pass_every_scenario_together() {
     let runtime = runtime();
     for scenario in SCENARIOS {
         let (address, _) = runtime.block_on(server::serve(scenario));
-        runtime.block_on(client::play(scenario, &address));
+        runtime.block_on(client::run_scenario(scenario, &address));
     }
 }
 
-/// A server of the Go implementation; ends with the value.
+/// A server of the Go implementation; dropping the value ends it.
 struct GoServer {
     child: Child,
     address: Address,

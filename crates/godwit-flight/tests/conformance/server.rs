@@ -17,26 +17,29 @@ use arrow_flight::{
 use arrow_schema::{Schema, SchemaRef};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt, stream};
-use godwit_flight::{Access, Address, Answers, Caller, DataPlane, Download, Routes, Server, Tuning, Upload};
+use godwit_flight::{
+    Address, ConnectionSecurity, DataPlane, Download, Principal, PutResultStream, Routes, Server, TransportOptions,
+    Upload,
+};
 use prost::Message;
 use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::{Code, Request, Response, Status, Streaming};
 
-use crate::session::{self, CloseResult, OptionValue, Options, SetError, SetResult, Value};
+use crate::session_messages::{self, CloseResult, OptionValue, Options, SetError, SetResult, Value};
 use crate::sql;
 
 pub const USER: &str = "arrow";
 pub const PASSWORD: &str = "flight";
-/// Tells a client to stay with its connection (Flight.proto, `Location`).
-pub const REUSE: &str = "arrow-flight-reuse-connection://?";
-/// The header that the middleware scenario wants back.
-pub const HEADER: &str = "x-middleware";
-/// Where the token of a handshake goes (Arrow's C++, Go and Java clients).
+/// Instructs a client to reuse its connection (Flight.proto, `Location`).
+pub const REUSE_CONNECTION: &str = "arrow-flight-reuse-connection://?";
+/// The header that the middleware scenario expects back.
+pub const MIDDLEWARE_HEADER: &str = "x-middleware";
+/// The header of a handshake's token (Arrow's C++, Go and Java clients).
 pub const AUTH_HEADER: &str = "auth-token-bin";
 
 type Reply<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
-/// What a server knows.
+/// The state of a server.
 pub struct State {
     scenario: &'static str,
     address: Mutex<String>,
@@ -61,7 +64,7 @@ impl State {
         self.scenario.starts_with("flight_sql")
     }
 
-    /// What was uploaded by a name.
+    /// Returns the upload of a name.
     pub fn uploaded(&self, name: &str) -> Option<Vec<RecordBatch>> {
         lock(&self.uploads).get(name).map(|(_, batches)| batches.clone())
     }
@@ -76,9 +79,10 @@ pub async fn serve(scenario: &'static str) -> (Address, Arc<State>) {
         endpoints: Mutex::default(),
         sessions: Mutex::default(),
     });
-    let rest = Routes::new(FlightServiceServer::new(Rest(state.clone())));
+    let rest = Routes::new(FlightServiceServer::new(StockService(state.clone())));
     let any = Address::Tcp(([127, 0, 0, 1], 0).into());
-    let server = Server::bind(&any, Plane(state.clone()), rest, Access::default(), Tuning::default());
+    let server =
+        Server::bind(&any, Plane(state.clone()), rest, ConnectionSecurity::default(), TransportOptions::default());
     let server = server.await.expect("a port is free");
     let address = server.address().clone();
     *lock(&state.address) = format!("grpc+tcp://{address}");
@@ -89,15 +93,15 @@ pub async fn serve(scenario: &'static str) -> (Address, Arc<State>) {
 struct Plane(Arc<State>);
 
 impl DataPlane for Plane {
-    async fn download(&self, _: Caller, ticket: Bytes) -> Result<Download, Status> {
+    async fn download(&self, _: Principal, ticket: Bytes) -> Result<Download, Status> {
         if self.0.is_sql() {
             return sql::download(&ticket);
         }
         let ticket = String::from_utf8_lossy(&ticket).into_owned();
         let batches = match self.0.scenario {
             "" => lock(&self.0.uploads).get(&ticket).map(|(_, batches)| batches.clone()),
-            "ordered" => ordered(&ticket).map(|batch| vec![batch]),
-            _ => Some(vec![self.0.expiring(&ticket)?]),
+            "ordered" => ordered_batch(&ticket).map(|batch| vec![batch]),
+            _ => Some(vec![self.0.read_expiring(&ticket)?]),
         };
         let batches = batches.ok_or_else(|| Status::not_found(format!("no flight {ticket}")))?;
         let uploaded = lock(&self.0.uploads).get(&ticket).map(|(schema, _)| schema.clone());
@@ -109,15 +113,15 @@ impl DataPlane for Plane {
         Ok(Download { schema, batches: Box::pin(stream::iter(items)) })
     }
 
-    async fn upload(&self, _: Caller, upload: Upload) -> Result<Answers, Status> {
+    async fn upload(&self, _: Principal, upload: Upload) -> Result<PutResultStream, Status> {
         if self.0.is_sql() {
             return sql::upload(upload).await;
         }
-        let taking = Taking { state: self.0.clone(), upload, batches: Vec::new() };
+        let taking = PendingUpload { state: self.0.clone(), upload, batches: Vec::new() };
         Ok(Box::pin(stream::try_unfold(taking, |mut taking| async move {
             loop {
                 let Some(chunk) = taking.upload.next().await? else {
-                    taking.keep()?;
+                    taking.store()?;
                     return Ok(None);
                 };
                 taking.batches.extend(chunk.batch);
@@ -129,15 +133,15 @@ impl DataPlane for Plane {
     }
 }
 
-/// An upload on its way in.
-struct Taking {
+/// An unfinished upload.
+struct PendingUpload {
     state: Arc<State>,
     upload: Upload,
     batches: Vec<RecordBatch>,
 }
 
-impl Taking {
-    fn keep(&mut self) -> Result<(), Status> {
+impl PendingUpload {
+    fn store(&mut self) -> Result<(), Status> {
         let name = self.upload.descriptor().and_then(|descriptor| descriptor.path.first());
         let name = name.ok_or_else(|| Status::invalid_argument("it must have a path"))?.clone();
         let schema = self.upload.schema().ok_or_else(|| Status::invalid_argument("it must have a schema"))?.clone();
@@ -146,8 +150,8 @@ impl Taking {
     }
 }
 
-/// What a ticket of the scenario `ordered` stands for.
-pub fn ordered(ticket: &str) -> Option<RecordBatch> {
+/// Returns the batch of a ticket in the scenario `ordered`.
+pub fn ordered_batch(ticket: &str) -> Option<RecordBatch> {
     let unit = match ticket {
         "1" => 1,
         "2" => 10,
@@ -158,8 +162,8 @@ pub fn ordered(ticket: &str) -> Option<RecordBatch> {
     RecordBatch::try_from_iter_with_nullable([("number", numbers, false)]).ok()
 }
 
-/// What the n-th ticket of the scenarios `expiration_time` stands for.
-pub fn numbered(number: u32) -> RecordBatch {
+/// Returns the batch of the n-th ticket in the scenarios `expiration_time`.
+pub fn numbered_batch(number: u32) -> RecordBatch {
     let numbers: ArrayRef = Arc::new(UInt32Array::from(vec![number]));
     RecordBatch::try_from_iter_with_nullable([("number", numbers, false)]).expect("one column")
 }
@@ -169,7 +173,7 @@ fn timestamp(time: SystemTime) -> prost_types::Timestamp {
 }
 
 impl State {
-    fn expiring(&self, ticket: &str) -> Result<RecordBatch, Status> {
+    fn read_expiring(&self, ticket: &str) -> Result<RecordBatch, Status> {
         let index = index_of(ticket)?;
         let mut endpoints = lock(&self.endpoints);
         let endpoint = endpoints.get_mut(index).ok_or_else(|| Status::not_found("no such ticket"))?;
@@ -180,7 +184,7 @@ impl State {
             return Err(Status::invalid_argument("the ticket can be used once"));
         }
         endpoint.is_read = true;
-        Ok(numbered(index as u32))
+        Ok(numbered_batch(index as u32))
     }
 
     fn info(&self, descriptor: FlightDescriptor) -> Result<FlightInfo, Status> {
@@ -200,14 +204,15 @@ impl State {
                 Ok(info(schema)?.with_endpoint(endpoint).with_total_records(rows as i64))
             }
             "ordered" => {
-                let schema = ordered("1").map(|batch| batch.schema()).unwrap_or_else(|| Arc::new(Schema::empty()));
+                let schema =
+                    ordered_batch("1").map(|batch| batch.schema()).unwrap_or_else(|| Arc::new(Schema::empty()));
                 let is_ordered = descriptor.r#type() == DescriptorType::Cmd && descriptor.cmd[..] == *b"ordered";
                 Ok(info(&schema)?.with_endpoints(["1", "2", "3"].map(endpoint).to_vec()).with_ordered(is_ordered))
             }
             "middleware" if descriptor.cmd[..] != *b"success" => Err(Status::unknown("unknown")),
             "middleware" => Ok(info(&Schema::empty())?.with_endpoint(endpoint("foo"))),
             "location:reuse_connection" => {
-                Ok(info(&Schema::empty())?.with_endpoint(endpoint("reuse").with_location(REUSE)))
+                Ok(info(&Schema::empty())?.with_endpoint(endpoint("reuse").with_location(REUSE_CONNECTION)))
             }
             "app_metadata_flight_info_endpoint" => {
                 let said = descriptor.cmd.clone();
@@ -225,13 +230,13 @@ impl State {
                     endpoint.expiration_time = expires.map(timestamp);
                     told.push(endpoint);
                 }
-                Ok(info(&numbered(0).schema())?.with_endpoints(told))
+                Ok(info(&numbered_batch(0).schema())?.with_endpoints(told))
             }
         }
     }
 
-    /// Done by sessions, cancelling and renewing.
-    fn act(&self, action: &Action, session: &str) -> Result<Vec<u8>, Status> {
+    /// Runs the actions of sessions, cancelling and renewing.
+    fn run_action(&self, action: &Action, session: &str) -> Result<Vec<u8>, Status> {
         let unreadable = |error: prost::DecodeError| Status::invalid_argument(error.to_string());
         match action.r#type.as_str() {
             "CancelFlightInfo" => {
@@ -261,7 +266,7 @@ impl State {
             }
             "CloseSession" => {
                 lock(&self.sessions).remove(session);
-                Ok(CloseResult { status: session::CLOSED }.encode_to_vec())
+                Ok(CloseResult { status: session_messages::CLOSED }.encode_to_vec())
             }
             other => Err(Status::invalid_argument(format!("no action {other}"))),
         }
@@ -287,10 +292,10 @@ impl State {
         for (name, option) in wanted {
             match &option.value {
                 _ if name == "lol_invalid" => {
-                    errors.insert(name, SetError { value: session::INVALID_NAME });
+                    errors.insert(name, SetError { value: session_messages::INVALID_NAME });
                 }
                 Some(Value::Text(text)) if text == "lol_invalid" => {
-                    errors.insert(name, SetError { value: session::INVALID_VALUE });
+                    errors.insert(name, SetError { value: session_messages::INVALID_VALUE });
                 }
                 None => {
                     options.remove(&name);
@@ -315,20 +320,21 @@ fn index_of(ticket: &str) -> Result<usize, Status> {
 }
 
 /// All calls but those of the data plane.
-struct Rest(Arc<State>);
+struct StockService(Arc<State>);
 
-impl Rest {
-    /// The name of the caller's session, and the header that starts one where there is none.
+impl StockService {
+    /// Returns the name of the client's session, and the header that starts one where there is none.
     fn session(&self, metadata: &MetadataMap) -> (String, Option<String>) {
         let cookies = metadata.get("cookie").and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let named = cookies.split("; ").find_map(|cookie| cookie.strip_prefix(session::COOKIE)?.strip_prefix('='));
+        let named =
+            cookies.split("; ").find_map(|cookie| cookie.strip_prefix(session_messages::COOKIE)?.strip_prefix('='));
         if let Some(name) = named {
             return (name.trim_matches('"').to_owned(), None);
         }
         let mut sessions = lock(&self.0.sessions);
         let name = format!("session{}", sessions.len());
         sessions.insert(name.clone(), HashMap::new());
-        (name.clone(), Some(format!("{}={name}", session::COOKIE)))
+        (name.clone(), Some(format!("{}={name}", session_messages::COOKIE)))
     }
 
     fn user(&self, metadata: &MetadataMap) -> Result<Bytes, Status> {
@@ -341,7 +347,7 @@ impl Rest {
 }
 
 #[tonic::async_trait]
-impl FlightService for Rest {
+impl FlightService for StockService {
     type HandshakeStream = Reply<HandshakeResponse>;
     type ListFlightsStream = Reply<FlightInfo>;
     type DoGetStream = Reply<FlightData>;
@@ -364,15 +370,16 @@ impl FlightService for Rest {
     }
 
     async fn get_flight_info(&self, request: Request<FlightDescriptor>) -> Result<Response<FlightInfo>, Status> {
-        let given = request.metadata().get(HEADER).cloned().unwrap_or_else(|| MetadataValue::from_static(""));
+        let given =
+            request.metadata().get(MIDDLEWARE_HEADER).cloned().unwrap_or_else(|| MetadataValue::from_static(""));
         match self.0.info(request.into_inner()) {
             Ok(info) => {
                 let mut response = Response::new(info);
-                response.metadata_mut().insert(HEADER, given);
+                response.metadata_mut().insert(MIDDLEWARE_HEADER, given);
                 Ok(response)
             }
             Err(mut status) => {
-                status.metadata_mut().insert(HEADER, given);
+                status.metadata_mut().insert(MIDDLEWARE_HEADER, given);
                 Err(status)
             }
         }
@@ -381,7 +388,7 @@ impl FlightService for Rest {
     async fn poll_flight_info(&self, request: Request<FlightDescriptor>) -> Result<Response<PollInfo>, Status> {
         let descriptor = request.into_inner();
         let is_done = descriptor.cmd[..] == *b"poll";
-        let info = FlightInfo::new().with_descriptor(descriptor).try_with_schema(&numbered(0).schema());
+        let info = FlightInfo::new().with_descriptor(descriptor).try_with_schema(&numbered_batch(0).schema());
         let info = info.map_err(|error| Status::internal(error.to_string()))?;
         let info = info.with_endpoint(FlightEndpoint::new().with_ticket(Ticket::new("long-running query")));
         let poll = PollInfo { info: Some(info), progress: Some(1.0), ..PollInfo::default() };
@@ -395,14 +402,14 @@ impl FlightService for Rest {
 
     async fn do_action(&self, request: Request<Action>) -> Result<Response<Self::DoActionStream>, Status> {
         if self.0.is_sql() {
-            let body = sql::act(request.get_ref())?.map(Bytes::from);
+            let body = sql::run_action(request.get_ref())?.map(Bytes::from);
             let answers = body.into_iter().map(|body| Ok(arrow_flight::Result { body }));
             return Ok(Response::new(Box::pin(stream::iter(answers.collect::<Vec<_>>()))));
         }
         let (session, cookie) = self.session(request.metadata());
         let body = match self.0.scenario {
             "auth:basic_proto" => self.user(request.metadata())?,
-            _ => self.0.act(request.get_ref(), &session)?.into(),
+            _ => self.0.run_action(request.get_ref(), &session)?.into(),
         };
         let answers: Self::DoActionStream = Box::pin(stream::iter([Ok(arrow_flight::Result { body })]));
         let mut response = Response::new(answers);
@@ -427,19 +434,19 @@ impl FlightService for Rest {
     }
 
     async fn do_get(&self, _: Request<Ticket>) -> Result<Response<Self::DoGetStream>, Status> {
-        Err(passed_by())
+        Err(data_call_error())
     }
 
     async fn do_put(&self, _: Request<Streaming<FlightData>>) -> Result<Response<Self::DoPutStream>, Status> {
-        Err(passed_by())
+        Err(data_call_error())
     }
 
     async fn do_exchange(&self, _: Request<Streaming<FlightData>>) -> Result<Response<Self::DoExchangeStream>, Status> {
-        Err(passed_by())
+        Err(data_call_error())
     }
 }
 
-/// The data plane must have answered.
-fn passed_by() -> Status {
+/// Returns the error of calls that the data plane must serve.
+fn data_call_error() -> Status {
     Status::new(Code::Internal, "a call for data reached the stock service")
 }

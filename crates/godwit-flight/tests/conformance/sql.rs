@@ -1,5 +1,5 @@
-//! The scenarios of Flight SQL, those with updates, transactions, plans and bulk ingestion: a server that answers as Arrow's own
-//! servers for these tests do, on godwit's data plane, and what client and server expect of each other.
+//! The scenarios of Flight SQL, including updates, transactions, plans and bulk ingestion: a server that responds as Arrow's
+//! own servers for these tests do, on godwit's data plane, and the expectations of client and server.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use arrow_ipc::writer::IpcWriteOptions;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use bytes::Bytes;
 use futures_util::stream;
-use godwit_flight::{Answers, Download, Upload, server_info_batch, server_info_schema};
+use godwit_flight::{Download, PutResultStream, Upload, server_info_batch, server_info_schema};
 use prost::Message;
 use tonic::Status;
 
@@ -31,15 +31,15 @@ pub const TRANSACTION: &[u8] = b"transaction_id";
 pub const SAVEPOINT: &[u8] = b"savepoint_id";
 pub const SAVEPOINT_NAME: &str = "savepoint_name";
 pub const INGESTED_ROWS: i64 = 3;
-/// What an update changes: a statement or one that is prepared, outside of a transaction or in one.
+/// Rows that an update changes: by a plain or prepared statement, outside of a transaction or in one.
 pub const UPDATED: [[i64; 2]; 2] = [[10_000, 15_000], [20_000, 25_000]];
 
-pub fn plan() -> SubstraitPlan {
+pub fn substrait_plan() -> SubstraitPlan {
     SubstraitPlan { plan: Bytes::from_static(b"plan"), version: "version".to_owned() }
 }
 
-/// Columns of a query, outside of a transaction or in one.
-pub fn columns(in_transaction: bool) -> SchemaRef {
+/// Returns the columns of a query, outside of a transaction or in one.
+pub fn query_schema(in_transaction: bool) -> SchemaRef {
     let (name, kind) = if in_transaction { ("pkey", DataType::Int32) } else { ("id", DataType::Int64) };
     let said = [
         ("TABLE_NAME", "test"),
@@ -56,7 +56,7 @@ pub fn columns(in_transaction: bool) -> SchemaRef {
     Arc::new(Schema::new(vec![Field::new(name, kind, true).with_metadata(said.into())]))
 }
 
-/// What the server says of itself where it is asked for all of it.
+/// Returns the server's complete description.
 pub fn server_info() -> SqlInfoData {
     let mut info = SqlInfoDataBuilder::new();
     info.append(SqlInfo::FlightSqlServerSql, false);
@@ -70,8 +70,8 @@ pub fn server_info() -> SqlInfoData {
     info.build().expect("each is there once")
 }
 
-/// What is asked of it in the scenario of extensions.
-pub fn extensions() -> Vec<u32> {
+/// Returns the codes that the scenario of extensions requests.
+pub fn extension_info_codes() -> Vec<u32> {
     let asked = [
         SqlInfo::FlightSqlServerSql,
         SqlInfo::FlightSqlServerSubstrait,
@@ -85,8 +85,8 @@ pub fn extensions() -> Vec<u32> {
     asked.map(|info| info as u32).to_vec()
 }
 
-/// What is ingested, and how.
-pub fn ingestion() -> CommandStatementIngest {
+/// Returns the command of the bulk ingestion.
+pub fn ingest_command() -> CommandStatementIngest {
     let mut options = TableDefinitionOptions::default();
     options.set_if_not_exist(TableNotExistOption::Create);
     options.set_if_exists(TableExistsOption::Replace);
@@ -101,11 +101,11 @@ pub fn ingestion() -> CommandStatementIngest {
     }
 }
 
-pub fn ingested_columns() -> SchemaRef {
+pub fn ingested_schema() -> SchemaRef {
     Arc::new(Schema::new(vec![Field::new("test_field", DataType::Int64, true)]))
 }
 
-fn keys(names: &[(&str, bool)]) -> SchemaRef {
+fn keys_schema(names: &[(&str, bool)]) -> SchemaRef {
     let field = |(name, nullable): &(&str, bool)| {
         let kind = match *name {
             "key_sequence" => DataType::Int32,
@@ -118,7 +118,7 @@ fn keys(names: &[(&str, bool)]) -> SchemaRef {
 }
 
 pub fn primary_keys() -> SchemaRef {
-    keys(&[
+    keys_schema(&[
         ("catalog_name", true),
         ("db_schema_name", true),
         ("table_name", false),
@@ -129,7 +129,7 @@ pub fn primary_keys() -> SchemaRef {
 }
 
 pub fn foreign_keys() -> SchemaRef {
-    keys(&[
+    keys_schema(&[
         ("pk_catalog_name", true),
         ("pk_db_schema_name", true),
         ("pk_table_name", false),
@@ -146,7 +146,7 @@ pub fn foreign_keys() -> SchemaRef {
     ])
 }
 
-fn expect<T: PartialEq + std::fmt::Debug>(given: T, expected: T) -> Result<(), Status> {
+fn expect_equal<T: PartialEq + std::fmt::Debug>(given: T, expected: T) -> Result<(), Status> {
     let wrong = || Status::invalid_argument(format!("expected {expected:?}, got {given:?}"));
     (given == expected).then_some(()).ok_or_else(wrong)
 }
@@ -158,13 +158,13 @@ fn command(bytes: &[u8]) -> Result<Command, Status> {
 
 fn in_transaction(id: Option<&Bytes>) -> Result<bool, Status> {
     match id.filter(|id| !id.is_empty()) {
-        Some(id) => expect(&id[..], TRANSACTION).map(|()| true),
+        Some(id) => expect_equal(&id[..], TRANSACTION).map(|()| true),
         None => Ok(false),
     }
 }
 
-/// Whether a handle of a prepared statement is of a transaction; it must be one of those given out.
-fn of_transaction(handle: &[u8], prepared: &str) -> Result<bool, Status> {
+/// Reports whether a handle of a prepared statement belongs to a transaction; it must be one of the issued handles.
+fn is_transaction_handle(handle: &[u8], prepared: &str) -> Result<bool, Status> {
     let handle = String::from_utf8_lossy(handle);
     let known = [format!("{prepared} HANDLE"), "PLAN HANDLE".to_owned()];
     let known_in = [format!("{prepared} WITH TXN HANDLE"), "PLAN WITH TXN HANDLE".to_owned()];
@@ -176,29 +176,29 @@ fn of_transaction(handle: &[u8], prepared: &str) -> Result<bool, Status> {
     }
 }
 
-fn handle(what: &str, in_transaction: bool) -> String {
+fn statement_handle(what: &str, in_transaction: bool) -> String {
     format!("{what}{} HANDLE", if in_transaction { " WITH TXN" } else { "" })
 }
 
-/// Filters of the listing of tables, which must be the scenario's.
+/// Checks the filters of the listing of tables against the scenario.
 fn expect_tables(command: &CommandGetTables) -> Result<(), Status> {
     let patterns = [&command.catalog, &command.db_schema_filter_pattern, &command.table_name_filter_pattern];
     let expected = ["catalog", "db_schema_filter_pattern", "table_filter_pattern"];
-    expect(patterns.map(Option::as_deref), expected.map(Some))?;
-    expect((&command.table_types[..], command.include_schema), (&["table".into(), "view".into()][..], true))
+    expect_equal(patterns.map(Option::as_deref), expected.map(Some))?;
+    expect_equal((&command.table_types[..], command.include_schema), (&["table".into(), "view".into()][..], true))
 }
 
-/// Columns of what a command asks for, which must ask as the scenario says where it is asked for flight info.
-fn schema_of(command: &Command, is_info: bool) -> Result<SchemaRef, Status> {
+/// Returns the columns of a command's result; requests for flight info must be those of the scenario.
+fn command_schema(command: &Command, is_info: bool) -> Result<SchemaRef, Status> {
     let table = |catalog: &Option<String>, schema: &Option<String>, table: &str| {
-        expect((catalog.as_deref(), schema.as_deref(), table), (Some("catalog"), Some("db_schema"), "table"))
+        expect_equal((catalog.as_deref(), schema.as_deref(), table), (Some("catalog"), Some("db_schema"), "table"))
     };
     Ok(match command {
         Command::CommandGetCatalogs(command) => command.into_builder().schema(),
         Command::CommandGetDbSchemas(command) => {
             if is_info {
                 let given = (command.catalog.as_deref(), command.db_schema_filter_pattern.as_deref());
-                expect(given, (Some("catalog"), Some("db_schema_filter_pattern")))?;
+                expect_equal(given, (Some("catalog"), Some("db_schema_filter_pattern")))?;
             }
             command.clone().into_builder().schema()
         }
@@ -231,8 +231,8 @@ fn schema_of(command: &Command, is_info: bool) -> Result<SchemaRef, Status> {
             if is_info {
                 let given = [&command.pk_catalog, &command.pk_db_schema, &command.fk_catalog, &command.fk_db_schema];
                 let expected = ["pk_catalog", "pk_db_schema", "fk_catalog", "fk_db_schema"];
-                expect(given.map(Option::as_deref), expected.map(Some))?;
-                expect([&command.pk_table, &command.fk_table].map(String::as_str), ["pk_table", "fk_table"])?;
+                expect_equal(given.map(Option::as_deref), expected.map(Some))?;
+                expect_equal([&command.pk_table, &command.fk_table].map(String::as_str), ["pk_table", "fk_table"])?;
             }
             foreign_keys()
         }
@@ -241,28 +241,28 @@ fn schema_of(command: &Command, is_info: bool) -> Result<SchemaRef, Status> {
         }
         Command::CommandGetSqlInfo(_) => server_info_schema(),
         Command::CommandStatementQuery(query) => {
-            expect(query.query.as_str(), SELECT)?;
-            columns(in_transaction(query.transaction_id.as_ref())?)
+            expect_equal(query.query.as_str(), SELECT)?;
+            query_schema(in_transaction(query.transaction_id.as_ref())?)
         }
         Command::CommandStatementSubstraitPlan(query) => {
-            expect(query.plan.clone().unwrap_or_default(), plan())?;
-            columns(in_transaction(query.transaction_id.as_ref())?)
+            expect_equal(query.plan.clone().unwrap_or_default(), substrait_plan())?;
+            query_schema(in_transaction(query.transaction_id.as_ref())?)
         }
         Command::CommandPreparedStatementQuery(query) => {
-            columns(of_transaction(&query.prepared_statement_handle, PREPARED_SELECT)?)
+            query_schema(is_transaction_handle(&query.prepared_statement_handle, PREPARED_SELECT)?)
         }
-        Command::TicketStatementQuery(ticket) => columns(of_transaction(&ticket.statement_handle, SELECT)?),
+        Command::TicketStatementQuery(ticket) => query_schema(is_transaction_handle(&ticket.statement_handle, SELECT)?),
         other => return Err(Status::unimplemented(other.type_url())),
     })
 }
 
-/// Flight info for a command.
+/// Returns flight info for a command.
 pub fn info(descriptor: FlightDescriptor) -> Result<FlightInfo, Status> {
     let command = command(&descriptor.cmd)?;
-    let schema = schema_of(&command, true)?;
+    let schema = command_schema(&command, true)?;
     let ticket = match &command {
-        Command::CommandStatementQuery(query) => handle(SELECT, query.transaction_id.is_some()),
-        Command::CommandStatementSubstraitPlan(query) => handle("PLAN", query.transaction_id.is_some()),
+        Command::CommandStatementQuery(query) => statement_handle(SELECT, query.transaction_id.is_some()),
+        Command::CommandStatementSubstraitPlan(query) => statement_handle("PLAN", query.transaction_id.is_some()),
         _ => String::new(),
     };
     let ticket = match ticket.is_empty() {
@@ -273,9 +273,9 @@ pub fn info(descriptor: FlightDescriptor) -> Result<FlightInfo, Status> {
     Ok(info.with_descriptor(descriptor).with_endpoint(FlightEndpoint::new().with_ticket(Ticket::new(ticket))))
 }
 
-/// The columns of what a command asks for, as a message.
+/// Returns the columns of a command's result, as a message.
 pub fn schema(descriptor: &FlightDescriptor) -> Result<Bytes, Status> {
-    schema_bytes(&*schema_of(&command(&descriptor.cmd)?, false)?)
+    schema_bytes(&*command_schema(&command(&descriptor.cmd)?, false)?)
 }
 
 fn schema_bytes(schema: &Schema) -> Result<Bytes, Status> {
@@ -283,10 +283,10 @@ fn schema_bytes(schema: &Schema) -> Result<Bytes, Status> {
     message.map(|message| message.0).map_err(|error| Status::internal(error.to_string()))
 }
 
-/// The rows of a ticket: none, but what the server says of itself.
+/// Returns the rows of a ticket: none, except for the server's description.
 pub fn download(ticket: &[u8]) -> Result<Download, Status> {
     let command = command(ticket)?;
-    let schema = schema_of(&command, false)?;
+    let schema = command_schema(&command, false)?;
     let batches: Vec<RecordBatch> = match command {
         Command::CommandGetSqlInfo(command) if command.info.len() > 2 => {
             vec![server_info_batch(command, &server_info()).map_err(|status| *status)?]
@@ -297,8 +297,8 @@ pub fn download(ticket: &[u8]) -> Result<Download, Status> {
     Ok(Download { schema, batches: Box::pin(stream::iter(batches.collect::<Vec<_>>())) })
 }
 
-/// Updates, values of parameters, and tables.
-pub async fn upload(mut upload: Upload) -> Result<Answers, Status> {
+/// Receives updates, values of parameters, and tables.
+pub async fn upload(mut upload: Upload) -> Result<PutResultStream, Status> {
     let mut rows = 0;
     while let Some(chunk) = upload.next().await? {
         rows += chunk.batch.map_or(0, |batch| batch.num_rows() as i64);
@@ -309,25 +309,25 @@ pub async fn upload(mut upload: Upload) -> Result<Answers, Status> {
     };
     let answer = match command(&descriptor.cmd)? {
         Command::CommandStatementUpdate(update) => {
-            expect(update.query.as_str(), UPDATE)?;
+            expect_equal(update.query.as_str(), UPDATE)?;
             updated(0, in_transaction(update.transaction_id.as_ref())?)
         }
         Command::CommandStatementSubstraitPlan(update) => {
-            expect(update.plan.unwrap_or_default(), plan())?;
+            expect_equal(update.plan.unwrap_or_default(), substrait_plan())?;
             updated(0, in_transaction(update.transaction_id.as_ref())?)
         }
         Command::CommandPreparedStatementUpdate(update) => {
-            updated(1, of_transaction(&update.prepared_statement_handle, PREPARED_UPDATE)?)
+            updated(1, is_transaction_handle(&update.prepared_statement_handle, PREPARED_UPDATE)?)
         }
         Command::CommandPreparedStatementQuery(query) => {
-            of_transaction(&query.prepared_statement_handle, PREPARED_SELECT)?;
-            expect(upload.schema(), Some(&columns(false)))?;
+            is_transaction_handle(&query.prepared_statement_handle, PREPARED_SELECT)?;
+            expect_equal(upload.schema(), Some(&query_schema(false)))?;
             let prepared_statement_handle = Some(query.prepared_statement_handle);
             DoPutPreparedStatementResult { prepared_statement_handle }.encode_to_vec()
         }
         Command::CommandStatementIngest(given) => {
-            expect(given, ingestion())?;
-            expect(upload.schema(), Some(&ingested_columns()))?;
+            expect_equal(given, ingest_command())?;
+            expect_equal(upload.schema(), Some(&ingested_schema()))?;
             DoPutUpdateResult { record_count: rows }.encode_to_vec()
         }
         other => return Err(Status::unimplemented(other.type_url())),
@@ -335,63 +335,64 @@ pub async fn upload(mut upload: Upload) -> Result<Answers, Status> {
     Ok(Box::pin(stream::iter([Ok(Bytes::from(answer))])))
 }
 
-fn unpacked<M: ProstMessageExt>(action: &Action) -> Result<M, Status> {
+fn unpack_request<M: ProstMessageExt>(action: &Action) -> Result<M, Status> {
     let wrong = || Status::invalid_argument(format!("no {}", M::type_url()));
     Any::decode(&action.body[..]).map_err(|_| wrong())?.unpack().ok().flatten().ok_or_else(wrong)
 }
 
-fn prepared(what: &str, in_transaction: bool) -> Vec<u8> {
-    let prepared_statement_handle = handle(what, in_transaction).into();
+fn prepared_statement_result(what: &str, in_transaction: bool) -> Vec<u8> {
+    let prepared_statement_handle = statement_handle(what, in_transaction).into();
     let result = ActionCreatePreparedStatementResult { prepared_statement_handle, ..Default::default() };
     result.as_any().encode_to_vec()
 }
 
-/// Statements, transactions and savepoints; `None` where nothing is answered.
-pub fn act(action: &Action) -> Result<Option<Vec<u8>>, Status> {
+/// Runs the actions of statements, transactions and savepoints; `None` where there is no response.
+pub fn run_action(action: &Action) -> Result<Option<Vec<u8>>, Status> {
     let body = match action.r#type.as_str() {
         "CreatePreparedStatement" => {
-            let request: ActionCreatePreparedStatementRequest = unpacked(action)?;
-            expect([PREPARED_SELECT, PREPARED_UPDATE].contains(&request.query.as_str()), true)?;
-            prepared(&request.query, in_transaction(request.transaction_id.as_ref())?)
+            let request: ActionCreatePreparedStatementRequest = unpack_request(action)?;
+            expect_equal([PREPARED_SELECT, PREPARED_UPDATE].contains(&request.query.as_str()), true)?;
+            prepared_statement_result(&request.query, in_transaction(request.transaction_id.as_ref())?)
         }
         "CreatePreparedSubstraitPlan" => {
-            let request: ActionCreatePreparedSubstraitPlanRequest = unpacked(action)?;
-            expect(request.plan.unwrap_or_default(), plan())?;
-            prepared("PLAN", in_transaction(request.transaction_id.as_ref())?)
+            let request: ActionCreatePreparedSubstraitPlanRequest = unpack_request(action)?;
+            expect_equal(request.plan.unwrap_or_default(), substrait_plan())?;
+            prepared_statement_result("PLAN", in_transaction(request.transaction_id.as_ref())?)
         }
         "ClosePreparedStatement" => {
-            let request: ActionClosePreparedStatementRequest = unpacked(action)?;
+            let request: ActionClosePreparedStatementRequest = unpack_request(action)?;
             let handle = &request.prepared_statement_handle;
-            of_transaction(handle, PREPARED_SELECT).or_else(|_| of_transaction(handle, PREPARED_UPDATE))?;
+            is_transaction_handle(handle, PREPARED_SELECT)
+                .or_else(|_| is_transaction_handle(handle, PREPARED_UPDATE))?;
             return Ok(None);
         }
         "BeginTransaction" => {
-            unpacked::<ActionBeginTransactionRequest>(action)?;
+            unpack_request::<ActionBeginTransactionRequest>(action)?;
             ActionBeginTransactionResult { transaction_id: Bytes::from_static(TRANSACTION) }.as_any().encode_to_vec()
         }
         "EndTransaction" => {
-            let request: ActionEndTransactionRequest = unpacked(action)?;
-            expect(&request.transaction_id[..], TRANSACTION)?;
+            let request: ActionEndTransactionRequest = unpack_request(action)?;
+            expect_equal(&request.transaction_id[..], TRANSACTION)?;
             return Ok(None);
         }
         "BeginSavepoint" => {
-            let request: ActionBeginSavepointRequest = unpacked(action)?;
-            expect((&request.transaction_id[..], request.name.as_str()), (TRANSACTION, SAVEPOINT_NAME))?;
+            let request: ActionBeginSavepointRequest = unpack_request(action)?;
+            expect_equal((&request.transaction_id[..], request.name.as_str()), (TRANSACTION, SAVEPOINT_NAME))?;
             ActionBeginSavepointResult { savepoint_id: Bytes::from_static(SAVEPOINT) }.as_any().encode_to_vec()
         }
         "EndSavepoint" => {
-            let request: ActionEndSavepointRequest = unpacked(action)?;
-            expect(&request.savepoint_id[..], SAVEPOINT)?;
+            let request: ActionEndSavepointRequest = unpack_request(action)?;
+            expect_equal(&request.savepoint_id[..], SAVEPOINT)?;
             return Ok(None);
         }
         "CancelQuery" => {
-            let request: ActionCancelQueryRequest = unpacked(action)?;
+            let request: ActionCancelQueryRequest = unpack_request(action)?;
             let info = FlightInfo::decode(request.info).map_err(|error| Status::invalid_argument(error.to_string()))?;
             let ticket = info.endpoint.first().and_then(|endpoint| endpoint.ticket.clone()).unwrap_or_default();
             let Command::TicketStatementQuery(ticket) = command(&ticket.ticket)? else {
                 return Err(Status::invalid_argument("no ticket of a statement"));
             };
-            expect(&ticket.statement_handle[..], b"PLAN HANDLE")?;
+            expect_equal(&ticket.statement_handle[..], b"PLAN HANDLE")?;
             // CANCEL_RESULT_CANCELLED (FlightSql.proto, ActionCancelQueryResult).
             ActionCancelQueryResult { result: 1 }.as_any().encode_to_vec()
         }
@@ -400,12 +401,12 @@ pub fn act(action: &Action) -> Result<Option<Vec<u8>>, Status> {
     Ok(Some(body))
 }
 
-/// A command as a descriptor.
-pub fn asks(command: &impl ProstMessageExt) -> FlightDescriptor {
+/// Wraps a command in a descriptor.
+pub fn command_descriptor(command: &impl ProstMessageExt) -> FlightDescriptor {
     FlightDescriptor::new_cmd(command.as_any().encode_to_vec())
 }
 
-/// The actions that end a transaction or a savepoint: what becomes of it (FlightSql.proto).
-pub const KEEP: i32 = sql::EndTransaction::Commit as i32;
-/// It is undone.
-pub const UNDO: i32 = sql::EndTransaction::Rollback as i32;
+/// The actions that end a transaction or a savepoint: commit (FlightSql.proto).
+pub const COMMIT: i32 = sql::EndTransaction::Commit as i32;
+/// Roll back.
+pub const ROLLBACK: i32 = sql::EndTransaction::Rollback as i32;

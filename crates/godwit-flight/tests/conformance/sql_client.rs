@@ -24,18 +24,18 @@ use prost::Message as _;
 
 use crate::client::{Clients, download, ticket};
 use crate::sql::{
-    INGESTED_ROWS, KEEP, PREPARED_SELECT, PREPARED_UPDATE, SAVEPOINT, SAVEPOINT_NAME, SELECT, TRANSACTION, UNDO,
-    UPDATE, UPDATED, asks, columns, extensions, foreign_keys, ingested_columns, ingestion, plan, primary_keys,
-    server_info,
+    COMMIT, INGESTED_ROWS, PREPARED_SELECT, PREPARED_UPDATE, ROLLBACK, SAVEPOINT, SAVEPOINT_NAME, SELECT, TRANSACTION,
+    UPDATE, UPDATED, command_descriptor, extension_info_codes, foreign_keys, ingest_command, ingested_schema,
+    primary_keys, query_schema, server_info, substrait_plan,
 };
 
 fn text(text: &str) -> Option<String> {
     Some(text.to_owned())
 }
 
-/// Columns of the same names, types, nulls and metadata. What lies within a map or a list may have other names: Arrow leaves them open
-/// (Columnar Format 1.5, "Map Layout").
-fn assert_alike(told: &Schema, expected: &Schema) {
+/// Checks that columns have the same names, types, nullability and metadata. Fields within a map or a list may have other
+/// names: Arrow does not fix them (Columnar Format 1.5, "Map Layout").
+fn assert_same_schema(told: &Schema, expected: &Schema) {
     assert_eq!(told.fields().len(), expected.fields().len(), "{told:?}, not {expected:?}");
     for (one, other) in told.fields().iter().zip(expected.fields()) {
         assert_eq!((one.name(), one.is_nullable()), (other.name(), other.is_nullable()));
@@ -61,22 +61,22 @@ fn transaction(is_in: bool) -> Option<Bytes> {
 
 impl Clients {
     async fn info_of(&mut self, command: &impl ProstMessageExt) -> FlightInfo {
-        self.stock.get_flight_info(asks(command)).await.expect("there is information")
+        self.stock.get_flight_info(command_descriptor(command)).await.expect("there is information")
     }
 
-    /// The columns of what a command gives, in its schema and in its rows.
-    async fn gives(&mut self, command: &impl ProstMessageExt, expected: &SchemaRef) {
+    /// Checks the columns of a command's result, in its schema and in its rows.
+    async fn expect_schema(&mut self, command: &impl ProstMessageExt, expected: &SchemaRef) {
         let info = self.info_of(command).await;
         let mut batches = self.ours.download(ticket(&info.endpoint[0]).ticket.clone()).await.expect("it can be had");
         while batches.next().await.expect("it can be read").is_some() {}
-        assert_alike(batches.schema().expect("rows have columns"), expected);
-        let told = self.stock.get_schema(asks(command)).await.expect("it has a schema");
-        assert_alike(&told, expected);
+        assert_same_schema(batches.schema().expect("rows have columns"), expected);
+        let told = self.stock.get_schema(command_descriptor(command)).await.expect("it has a schema");
+        assert_same_schema(&told, expected);
     }
 
-    /// An upload, and what is answered to it.
+    /// Uploads a batch, and returns the response.
     async fn put(&mut self, command: &impl ProstMessageExt, batch: &RecordBatch) -> Bytes {
-        let (mut sender, answers) = self.ours.upload(&asks(command), &batch.schema()).expect("a schema");
+        let (mut sender, answers) = self.ours.upload(&command_descriptor(command), &batch.schema()).expect("a schema");
         let sending = async {
             sender.send(batch, &[]).await?;
             sender.finish().await
@@ -93,40 +93,44 @@ impl Clients {
         said
     }
 
-    async fn updates(&mut self, command: &impl ProstMessageExt, expected: i64) {
-        let said = self.put(command, &RecordBatch::new_empty(columns(false))).await;
+    async fn expect_update_count(&mut self, command: &impl ProstMessageExt, expected: i64) {
+        let said = self.put(command, &RecordBatch::new_empty(query_schema(false))).await;
         assert_eq!(DoPutUpdateResult::decode(said).expect("a number of rows").record_count, expected);
     }
 
-    async fn acts(&mut self, name: &str, request: &impl ProstMessageExt) -> Option<Any> {
+    async fn run_sql_action(&mut self, name: &str, request: &impl ProstMessageExt) -> Option<Any> {
         let action = Action::new(name, request.as_any().encode_to_vec());
         let answers = self.stock.do_action(action).await.expect("the action is taken");
         let answers: Vec<Bytes> = answers.try_collect().await.expect("the action is answered");
         answers.into_iter().next().map(|answer| Any::decode(answer).expect("a message"))
     }
 
-    async fn acts_for<M: ProstMessageExt>(&mut self, name: &str, request: &impl ProstMessageExt) -> M {
-        let answer = self.acts(name, request).await.expect("there is an answer");
+    async fn run_sql_action_for<M: ProstMessageExt>(&mut self, name: &str, request: &impl ProstMessageExt) -> M {
+        let answer = self.run_sql_action(name, request).await.expect("there is an answer");
         answer.unpack().expect("it can be read").expect("it is of the right kind")
     }
 
-    pub async fn play_sql(&mut self) {
-        self.ask_about_tables().await;
-        self.ask_about_keys().await;
-        self.gives(&CommandStatementQuery { query: SELECT.to_owned(), transaction_id: None }, &columns(false)).await;
+    pub async fn run_sql_scenario(&mut self) {
+        self.check_table_metadata().await;
+        self.check_key_metadata().await;
+        self.expect_schema(
+            &CommandStatementQuery { query: SELECT.to_owned(), transaction_id: None },
+            &query_schema(false),
+        )
+        .await;
         let update = CommandStatementUpdate { query: UPDATE.to_owned(), transaction_id: None };
-        self.updates(&update, UPDATED[0][0]).await;
-        self.prepare(false, false).await;
+        self.expect_update_count(&update, UPDATED[0][0]).await;
+        self.run_prepared_statements(false, false).await;
     }
 
-    async fn ask_about_tables(&mut self) {
+    async fn check_table_metadata(&mut self) {
         let catalogs = CommandGetCatalogs {};
-        self.gives(&catalogs, &catalogs.into_builder().schema()).await;
+        self.expect_schema(&catalogs, &catalogs.into_builder().schema()).await;
         let schemas = CommandGetDbSchemas {
             catalog: text("catalog"),
             db_schema_filter_pattern: text("db_schema_filter_pattern"),
         };
-        self.gives(&schemas, &schemas.clone().into_builder().schema()).await;
+        self.expect_schema(&schemas, &schemas.clone().into_builder().schema()).await;
         let tables = CommandGetTables {
             catalog: text("catalog"),
             db_schema_filter_pattern: text("db_schema_filter_pattern"),
@@ -134,26 +138,26 @@ impl Clients {
             table_types: vec!["table".to_owned(), "view".to_owned()],
             include_schema: true,
         };
-        self.gives(&tables, &tables.clone().into_builder().schema()).await;
+        self.expect_schema(&tables, &tables.clone().into_builder().schema()).await;
         let types = CommandGetTableTypes {};
-        self.gives(&types, &types.into_builder().schema()).await;
+        self.expect_schema(&types, &types.into_builder().schema()).await;
         let types = CommandGetXdbcTypeInfo { data_type: None };
         let none = arrow_flight::sql::metadata::XdbcTypeInfoDataBuilder::new().build().expect("none is one");
-        self.gives(&types, &types.into_builder(&none).schema()).await;
+        self.expect_schema(&types, &types.into_builder(&none).schema()).await;
         let info = [SqlInfo::FlightSqlServerName, SqlInfo::FlightSqlServerReadOnly].map(|info| info as u32).to_vec();
         let info = CommandGetSqlInfo { info };
-        self.gives(&info, &server_info_schema()).await;
+        self.expect_schema(&info, &server_info_schema()).await;
     }
 
-    async fn ask_about_keys(&mut self) {
+    async fn check_key_metadata(&mut self) {
         let (catalog, db_schema, table) = (text("catalog"), text("db_schema"), "table".to_owned());
         let keys =
             CommandGetPrimaryKeys { catalog: catalog.clone(), db_schema: db_schema.clone(), table: table.clone() };
-        self.gives(&keys, &primary_keys()).await;
+        self.expect_schema(&keys, &primary_keys()).await;
         let keys =
             CommandGetExportedKeys { catalog: catalog.clone(), db_schema: db_schema.clone(), table: table.clone() };
-        self.gives(&keys, &foreign_keys()).await;
-        self.gives(&CommandGetImportedKeys { catalog, db_schema, table }, &foreign_keys()).await;
+        self.expect_schema(&keys, &foreign_keys()).await;
+        self.expect_schema(&CommandGetImportedKeys { catalog, db_schema, table }, &foreign_keys()).await;
         let keys = CommandGetCrossReference {
             pk_catalog: text("pk_catalog"),
             pk_db_schema: text("pk_db_schema"),
@@ -162,67 +166,73 @@ impl Clients {
             fk_db_schema: text("fk_db_schema"),
             fk_table: "fk_table".to_owned(),
         };
-        self.gives(&keys, &foreign_keys()).await;
+        self.expect_schema(&keys, &foreign_keys()).await;
     }
 
-    async fn prepared(&mut self, query: Option<&str>, in_transaction: bool) -> Bytes {
+    async fn create_prepared_statement(&mut self, query: Option<&str>, in_transaction: bool) -> Bytes {
         let transaction_id = transaction(in_transaction);
         let result: ActionCreatePreparedStatementResult = match query {
             Some(query) => {
                 let request = ActionCreatePreparedStatementRequest { query: query.to_owned(), transaction_id };
-                self.acts_for("CreatePreparedStatement", &request).await
+                self.run_sql_action_for("CreatePreparedStatement", &request).await
             }
             None => {
-                let request = ActionCreatePreparedSubstraitPlanRequest { plan: Some(plan()), transaction_id };
-                self.acts_for("CreatePreparedSubstraitPlan", &request).await
+                let request = ActionCreatePreparedSubstraitPlanRequest { plan: Some(substrait_plan()), transaction_id };
+                self.run_sql_action_for("CreatePreparedSubstraitPlan", &request).await
             }
         };
         result.prepared_statement_handle
     }
 
-    async fn close(&mut self, prepared_statement_handle: Bytes) {
-        self.acts("ClosePreparedStatement", &ActionClosePreparedStatementRequest { prepared_statement_handle }).await;
+    async fn close_prepared_statement(&mut self, prepared_statement_handle: Bytes) {
+        self.run_sql_action(
+            "ClosePreparedStatement",
+            &ActionClosePreparedStatementRequest { prepared_statement_handle },
+        )
+        .await;
     }
 
-    /// A query and an update, prepared from text or from a plan, with a parameter and without.
-    async fn prepare(&mut self, from_plan: bool, in_transaction: bool) {
+    /// Runs a query and an update, prepared from text or from a plan, with a parameter and without.
+    async fn run_prepared_statements(&mut self, from_plan: bool, in_transaction: bool) {
         let from = |text: &'static str| (!from_plan).then_some(text);
-        let handle = self.prepared(from(PREPARED_SELECT), in_transaction).await;
+        let handle = self.create_prepared_statement(from(PREPARED_SELECT), in_transaction).await;
         let query = CommandPreparedStatementQuery { prepared_statement_handle: handle.clone() };
         let one: ArrayRef = Arc::new(Int64Array::from(vec![1]));
-        let values = RecordBatch::try_new(columns(false), vec![one]).expect("one column");
+        let values = RecordBatch::try_new(query_schema(false), vec![one]).expect("one column");
         let said = DoPutPreparedStatementResult::decode(self.put(&query, &values).await).expect("a handle");
-        // Servers before Arrow 17 answer nothing.
+        // Servers before Arrow 17 return nothing.
         assert!(said.prepared_statement_handle.is_none_or(|told| told == handle));
-        self.gives(&query, &columns(in_transaction)).await;
-        self.close(handle).await;
-        let handle = self.prepared(from(PREPARED_UPDATE), in_transaction).await;
+        self.expect_schema(&query, &query_schema(in_transaction)).await;
+        self.close_prepared_statement(handle).await;
+        let handle = self.create_prepared_statement(from(PREPARED_UPDATE), in_transaction).await;
         let update = CommandPreparedStatementUpdate { prepared_statement_handle: handle.clone() };
-        self.updates(&update, UPDATED[1][usize::from(in_transaction)]).await;
-        self.close(handle).await;
+        self.expect_update_count(&update, UPDATED[1][usize::from(in_transaction)]).await;
+        self.close_prepared_statement(handle).await;
     }
 
-    pub async fn play_extensions(&mut self) {
+    pub async fn run_extension_scenario(&mut self) {
         self.read_server_info().await;
-        let query = CommandStatementSubstraitPlan { plan: Some(plan()), transaction_id: None };
-        self.gives(&query, &columns(false)).await;
+        let query = CommandStatementSubstraitPlan { plan: Some(substrait_plan()), transaction_id: None };
+        self.expect_schema(&query, &query_schema(false)).await;
         let info = self.info_of(&query).await.encode_to_vec().into();
-        let result: ActionCancelQueryResult = self.acts_for("CancelQuery", &ActionCancelQueryRequest { info }).await;
+        let result: ActionCancelQueryResult =
+            self.run_sql_action_for("CancelQuery", &ActionCancelQueryRequest { info }).await;
         assert_eq!(result.result, 1);
-        self.updates(&query, UPDATED[0][0]).await;
-        self.prepare(true, false).await;
-        self.play_transactions().await;
+        self.expect_update_count(&query, UPDATED[0][0]).await;
+        self.run_prepared_statements(true, false).await;
+        self.run_transaction_scenario().await;
     }
 
     async fn read_server_info(&mut self) {
-        let info = self.info_of(&CommandGetSqlInfo { info: extensions() }).await;
+        let info = self.info_of(&CommandGetSqlInfo { info: extension_info_codes() }).await;
         let found = download(&self.ours, ticket(&info.endpoint[0])).await.expect("it can be had");
         let [(batch, _)] = &found[..] else { panic!("one batch, not {}", found.len()) };
         let names = batch.column(0).as_primitive::<arrow_array::types::UInt32Type>();
         let values = batch.column(1).as_union();
         let told: Vec<(u32, String)> =
             (0..batch.num_rows()).map(|row| (names.value(row), format!("{:?}", values.value(row)))).collect();
-        let expected = server_info_batch(CommandGetSqlInfo { info: extensions() }, &server_info()).expect("a batch");
+        let expected =
+            server_info_batch(CommandGetSqlInfo { info: extension_info_codes() }, &server_info()).expect("a batch");
         let (names, values) =
             (expected.column(0).as_primitive::<arrow_array::types::UInt32Type>(), expected.column(1).as_union());
         let mut told = told;
@@ -233,55 +243,56 @@ impl Clients {
         assert_eq!(told, expected);
     }
 
-    async fn begin(&mut self) {
+    async fn begin_transaction(&mut self) {
         let result: ActionBeginTransactionResult =
-            self.acts_for("BeginTransaction", &ActionBeginTransactionRequest {}).await;
+            self.run_sql_action_for("BeginTransaction", &ActionBeginTransactionRequest {}).await;
         assert_eq!(&result.transaction_id[..], TRANSACTION);
     }
 
     async fn begin_savepoint(&mut self) {
         let (transaction_id, name) = (Bytes::from_static(TRANSACTION), SAVEPOINT_NAME.to_owned());
         let result: ActionBeginSavepointResult =
-            self.acts_for("BeginSavepoint", &ActionBeginSavepointRequest { transaction_id, name }).await;
+            self.run_sql_action_for("BeginSavepoint", &ActionBeginSavepointRequest { transaction_id, name }).await;
         assert_eq!(&result.savepoint_id[..], SAVEPOINT);
     }
 
-    async fn end(&mut self, action: i32) {
+    async fn end_transaction(&mut self, action: i32) {
         let transaction_id = Bytes::from_static(TRANSACTION);
-        self.acts("EndTransaction", &ActionEndTransactionRequest { transaction_id, action }).await;
+        self.run_sql_action("EndTransaction", &ActionEndTransactionRequest { transaction_id, action }).await;
     }
 
     async fn end_savepoint(&mut self, action: i32) {
         let savepoint_id = Bytes::from_static(SAVEPOINT);
-        self.acts("EndSavepoint", &ActionEndSavepointRequest { savepoint_id, action }).await;
+        self.run_sql_action("EndSavepoint", &ActionEndSavepointRequest { savepoint_id, action }).await;
     }
 
-    async fn play_transactions(&mut self) {
-        self.begin().await;
+    async fn run_transaction_scenario(&mut self) {
+        self.begin_transaction().await;
         self.begin_savepoint().await;
         let transaction_id = transaction(true);
         let query = CommandStatementQuery { query: SELECT.to_owned(), transaction_id: transaction_id.clone() };
-        self.gives(&query, &columns(true)).await;
-        let by_plan = CommandStatementSubstraitPlan { plan: Some(plan()), transaction_id: transaction_id.clone() };
-        self.gives(&by_plan, &columns(true)).await;
+        self.expect_schema(&query, &query_schema(true)).await;
+        let by_plan =
+            CommandStatementSubstraitPlan { plan: Some(substrait_plan()), transaction_id: transaction_id.clone() };
+        self.expect_schema(&by_plan, &query_schema(true)).await;
         let update = CommandStatementUpdate { query: UPDATE.to_owned(), transaction_id };
-        self.updates(&update, UPDATED[0][1]).await;
-        self.updates(&by_plan, UPDATED[0][1]).await;
-        self.prepare(false, true).await;
-        self.prepare(true, true).await;
-        self.end_savepoint(UNDO).await;
+        self.expect_update_count(&update, UPDATED[0][1]).await;
+        self.expect_update_count(&by_plan, UPDATED[0][1]).await;
+        self.run_prepared_statements(false, true).await;
+        self.run_prepared_statements(true, true).await;
+        self.end_savepoint(ROLLBACK).await;
         self.begin_savepoint().await;
-        self.end_savepoint(KEEP).await;
-        self.end(KEEP).await;
-        self.begin().await;
-        self.end(UNDO).await;
+        self.end_savepoint(COMMIT).await;
+        self.end_transaction(COMMIT).await;
+        self.begin_transaction().await;
+        self.end_transaction(ROLLBACK).await;
     }
 
     pub async fn ingest(&mut self) {
         let rows = new_null_array(&DataType::Int64, INGESTED_ROWS as usize);
         assert_eq!(rows.null_count(), INGESTED_ROWS as usize);
-        let batch = RecordBatch::try_new(ingested_columns(), vec![rows]).expect("one column");
-        let said = self.put(&ingestion(), &batch).await;
+        let batch = RecordBatch::try_new(ingested_schema(), vec![rows]).expect("one column");
+        let said = self.put(&ingest_command(), &batch).await;
         assert_eq!(DoPutUpdateResult::decode(said).expect("a number of rows").record_count, INGESTED_ROWS);
     }
 }

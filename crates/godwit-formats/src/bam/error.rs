@@ -1,15 +1,15 @@
-//! What can be wrong with a BAM file.
+//! Errors of BAM files.
 
 use std::path::PathBuf;
 
-use super::check::RecordProblem;
+use super::record_validation::RecordProblem;
 use crate::bgzf::BgzfError;
-use crate::sam::UnusableHeader;
+use crate::sam::FileHeaderError;
 
-/// Why a BAM file cannot be read. Records are numbered from 1.
+/// A reason why a BAM file cannot be read. Records are numbered from 1.
 #[derive(Debug, thiserror::Error)]
 pub enum BamError {
-    /// The compressed file is damaged, cut short or no BGZF.
+    /// The compressed file is damaged, truncated or not BGZF.
     #[error(transparent)]
     Bgzf(#[from] BgzfError),
     /// It is BGZF, but not BAM.
@@ -24,15 +24,15 @@ pub enum BamError {
         /// The file.
         path: PathBuf,
     },
-    /// The text of the header is not one.
+    /// The text of the header is invalid.
     #[error(transparent)]
-    Header(#[from] UnusableHeader),
-    /// A number or name of the binary header is impossible.
+    Header(#[from] FileHeaderError),
+    /// A number or name of the binary header is invalid.
     #[error("{} has a damaged header: {detail}", path.display())]
     BinaryHeader {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The problem.
         detail: &'static str,
     },
     /// The `@SQ` lines and the binary list of contigs differ.
@@ -53,8 +53,8 @@ pub enum BamError {
     },
     /// A record is damaged.
     #[error(transparent)]
-    Record(#[from] DamagedRecord),
-    /// The file ends within a record whose number is not known.
+    Record(#[from] DamagedRecordError),
+    /// The file ends within a record whose number is unknown.
     #[error("{} is truncated: it ends within the record at virtual offset {offset}; fetch or make it again", path.display())]
     TruncatedAt {
         /// The file.
@@ -62,28 +62,28 @@ pub enum BamError {
         /// Virtual offset of the record.
         offset: u64,
     },
-    /// A record is damaged whose number is not known; or no record is there, and the index is of another file.
+    /// A record whose number is unknown is damaged; or no record starts there, and the index belongs to another file.
     #[error("{} has no sound record at virtual offset {offset}; is its index older than the file? Index it again", path.display())]
     DamagedAt {
         /// The file.
         path: PathBuf,
         /// Virtual offset of the record.
         offset: u64,
-        /// What is wrong.
+        /// The problem.
         #[source]
         source: RecordProblem,
     },
 }
 
-/// A record of BAM, or one decoded from CRAM, that is not one.
+/// A damaged record of BAM, or one decoded from CRAM.
 #[derive(Debug, thiserror::Error)]
 #[error("record {record} of {} is damaged", path.display())]
-pub struct DamagedRecord {
+pub struct DamagedRecordError {
     /// The file.
     pub path: PathBuf,
     /// 1-based number of the record.
     pub record: u64,
-    /// What is wrong.
+    /// The problem.
     #[source]
     pub source: RecordProblem,
 }

@@ -6,13 +6,13 @@ use godwit_model::Genome;
 
 use super::MAGIC;
 use super::error::BamError;
-use crate::bgzf::Unpacked;
-use crate::sam::{Header, HeaderError, UnusableHeader};
+use crate::bgzf::BgzfBufRead;
+use crate::sam::{FileHeaderError, Header, HeaderError};
 
-/// Appends magic, text and the binary list of contigs of the `@SQ` lines: what a BAM file holds before its records.
+/// Appends magic, text and the binary list of contigs of the `@SQ` lines: the bytes of a BAM file before its records.
 ///
 /// # Errors
-/// [`HeaderError`] where the `@SQ` lines are no genome.
+/// [`HeaderError`] where the `@SQ` lines are not a valid genome.
 ///
 /// ```
 /// use godwit_formats::{bam::encode_header, sam::Header};
@@ -37,44 +37,44 @@ pub fn encode_header(header: &Header, out: &mut Vec<u8>) -> Result<(), HeaderErr
     Ok(())
 }
 
-/// Reads header and contigs of a file that nothing was read of. Where the text lacks `@SQ` lines at its end, or all of them,
-/// they are made from the binary list.
+/// Reads header and contigs from the start of a file. Where the text lacks all `@SQ` lines, or those at its end, they are
+/// made from the binary list.
 ///
 /// # Errors
 /// [`BamError`] about the file or its header.
-pub(super) fn read_header(input: &mut impl Unpacked) -> Result<(Header, Genome), BamError> {
+pub(super) fn read_header(input: &mut impl BgzfBufRead) -> Result<(Header, Genome), BamError> {
     let path = input.path().to_owned();
-    HeaderReader { input, path: &path }.read()
+    HeaderReader { input, path: &path }.read_header()
 }
 
-/// Reads the binary header.
+/// A reader of the binary header.
 struct HeaderReader<'a, I> {
     input: &'a mut I,
     path: &'a Path,
 }
 
-impl<I: Unpacked> HeaderReader<'_, I> {
-    fn read(mut self) -> Result<(Header, Genome), BamError> {
+impl<I: BgzfBufRead> HeaderReader<'_, I> {
+    fn read_header(mut self) -> Result<(Header, Genome), BamError> {
         let mut magic = Vec::new();
         self.input.append_to(&mut magic, MAGIC.len())?;
         if magic != MAGIC {
             return Err(BamError::NotBam { path: self.path.to_owned() });
         }
-        let text_bytes = self.length("its text has an impossible length", 0)?;
-        let text = self.bytes(text_bytes)?;
-        // Some writers pad the text with NUL; what is behind the first one is not text (htslib 1.16 `sam_hdr_sanitise`).
+        let text_bytes = self.read_length("its text has an impossible length", 0)?;
+        let text = self.read_bytes(text_bytes)?;
+        // Some writers pad the text with NUL; bytes after the first NUL are not text (htslib 1.16 `sam_hdr_sanitise`).
         let text_end = memchr::memchr(0, &text).unwrap_or(text.len());
         let path = self.path;
-        let unusable = |source| UnusableHeader { path: path.to_owned(), source };
-        let mut header = Header::parse(&text[..text_end]).map_err(unusable)?;
-        let mut genome = header.genome().map_err(unusable)?;
-        let contigs = self.length("it has an impossible number of contigs", 0)?;
+        let header_file_error = |source| FileHeaderError { path: path.to_owned(), source };
+        let mut header = Header::parse(&text[..text_end]).map_err(header_file_error)?;
+        let mut genome = header.genome().map_err(header_file_error)?;
+        let contigs = self.read_length("it has an impossible number of contigs", 0)?;
         for index in 0..contigs.max(genome.contigs().len()) {
-            let listed = if index < contigs { Some(self.contig()?) } else { None };
-            let same = match (&listed, genome.contigs().get(index)) {
+            let binary_contig = if index < contigs { Some(self.read_contig()?) } else { None };
+            let same = match (&binary_contig, genome.contigs().get(index)) {
                 (Some((name, bases)), None) => {
                     let line = [b"@SQ\tSN:", name.as_slice(), format!("\tLN:{bases}").as_bytes()].concat();
-                    header.push_line(&line).map_err(unusable)?;
+                    header.push_line(&line).map_err(header_file_error)?;
                     true
                 }
                 (Some((name, bases)), Some(contig)) => name == contig.name.as_bytes() && *bases == contig.length,
@@ -85,31 +85,34 @@ impl<I: Unpacked> HeaderReader<'_, I> {
             }
         }
         if contigs > genome.contigs().len() {
-            genome = header.genome().map_err(unusable)?;
+            genome = header.genome().map_err(header_file_error)?;
         }
         Ok((header, genome))
     }
 
-    /// A name without its NUL, and a length.
-    fn contig(&mut self) -> Result<(Vec<u8>, u32), BamError> {
-        let name_bytes = self.length("a contig's name has an impossible length", 1)?;
-        let mut name = self.bytes(name_bytes)?;
+    /// Reads a name, without its NUL, and a length.
+    fn read_contig(&mut self) -> Result<(Vec<u8>, u32), BamError> {
+        let name_bytes = self.read_length("a contig's name has an impossible length", 1)?;
+        let mut name = self.read_bytes(name_bytes)?;
         if name.pop() != Some(0) {
-            return Err(self.damaged("a contig's name is not ended by NUL"));
+            return Err(self.header_error("a contig's name is not ended by NUL"));
         }
-        let bases = self.length("a contig has an impossible length", 0)?;
+        let bases = self.read_length("a contig has an impossible length", 0)?;
         Ok((name, bases as u32))
     }
 
-    /// A 32-bit length of at least `least`.
-    fn length(&mut self, detail: &'static str, least: i32) -> Result<usize, BamError> {
-        let bytes = self.bytes(4)?;
+    /// Reads a 32-bit length of at least `minimum`.
+    fn read_length(&mut self, detail: &'static str, minimum: i32) -> Result<usize, BamError> {
+        let bytes = self.read_bytes(4)?;
         let length = bytes.first_chunk().map(|bytes| i32::from_le_bytes(*bytes));
-        length.filter(|length| *length >= least).map(|length| length as usize).ok_or_else(|| self.damaged(detail))
+        length
+            .filter(|length| *length >= minimum)
+            .map(|length| length as usize)
+            .ok_or_else(|| self.header_error(detail))
     }
 
-    /// Bytes of the header. The buffer grows with what is there, not with what is claimed.
-    fn bytes(&mut self, count: usize) -> Result<Vec<u8>, BamError> {
+    /// Reads bytes of the header. The buffer grows with the bytes read, not with the length claimed.
+    fn read_bytes(&mut self, count: usize) -> Result<Vec<u8>, BamError> {
         let mut bytes = Vec::new();
         if self.input.append_to(&mut bytes, count)? < count {
             return Err(BamError::TruncatedHeader { path: self.path.to_owned() });
@@ -117,7 +120,7 @@ impl<I: Unpacked> HeaderReader<'_, I> {
         Ok(bytes)
     }
 
-    fn damaged(&self, detail: &'static str) -> BamError {
+    fn header_error(&self, detail: &'static str) -> BamError {
         BamError::BinaryHeader { path: self.path.to_owned(), detail }
     }
 }

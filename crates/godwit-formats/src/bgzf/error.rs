@@ -1,11 +1,11 @@
-//! What can be wrong with a compressed file.
+//! Errors of compressed files.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::crypt4gh::Crypt4ghError;
 
-/// Why a file that may be compressed cannot be read. Offsets are bytes of the compressed file.
+/// A reason why a possibly compressed file cannot be read. Offsets are bytes of the compressed file.
 #[derive(Debug, thiserror::Error)]
 pub enum BgzfError {
     /// Opening or reading failed.
@@ -13,7 +13,7 @@ pub enum BgzfError {
     Io {
         /// The file.
         path: PathBuf,
-        /// Where.
+        /// Offset of the read.
         offset: u64,
         /// The operating system's reason.
         #[source]
@@ -25,7 +25,7 @@ pub enum BgzfError {
         /// The file.
         path: PathBuf,
     },
-    /// Compressed in a way that is not read here.
+    /// The compression is not supported.
     #[error("{} is {format} data; give plain text, gzip or BGZF", path.display())]
     Unsupported {
         /// The file.
@@ -41,7 +41,7 @@ pub enum BgzfError {
         /// Length of the file.
         offset: u64,
     },
-    /// A file without a byte.
+    /// The file is empty.
     #[error("{} is empty; fetch or make it again", path.display())]
     Empty {
         /// The file.
@@ -55,28 +55,28 @@ pub enum BgzfError {
         /// Length of the file.
         offset: u64,
     },
-    /// Compressed data, its checksum or length are wrong, or something else follows it.
+    /// Compressed data, its checksum or length are wrong, or other bytes follow it.
     #[error("{} is damaged at byte {offset}: {detail}; fetch or make the file again", path.display())]
     Corrupt {
         /// The file.
         path: PathBuf,
-        /// Where: start of the block, else as far as gzip data was decoded.
+        /// Start of the block, else the position up to which gzip data was decoded.
         offset: u64,
-        /// What is wrong.
+        /// The problem.
         detail: String,
     },
-    /// The file is not what it was when a place in it was noted to begin at.
+    /// The file has changed since a resume point in it was recorded.
     #[error("{} has changed since it was read before", path.display())]
     Changed {
         /// The file.
         path: PathBuf,
     },
-    /// It is encrypted, and is not opened.
+    /// The file is encrypted and cannot be decrypted.
     #[error("cannot decrypt {}", path.display())]
     Encrypted {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         #[source]
         source: Crypt4ghError,
     },
@@ -88,15 +88,15 @@ pub enum BgzfError {
     },
 }
 
-/// What stops the bytes of a file, before it is known which record that is in.
+/// An error in the bytes of a file, before its record is known.
 #[derive(Debug)]
-pub(crate) enum Fault {
+pub(crate) enum InputError {
     Open(io::Error),
     Read {
         offset: u64,
         source: io::Error,
     },
-    Thread(io::Error),
+    ThreadSpawn(io::Error),
     Unsupported {
         format: &'static str,
     },
@@ -107,39 +107,42 @@ pub(crate) enum Fault {
         offset: u64,
         detail: String,
     },
-    /// Something that is not compressed stands here.
-    Garbage {
+    /// Bytes at the offset are not compressed data.
+    NotCompressed {
         offset: u64,
     },
     MissingEof {
         offset: u64,
     },
-    /// What lies before the start is not what it was.
+    /// The bytes before the resume point have changed.
     Changed,
-    /// It is encrypted, and is not opened.
+    /// The file is encrypted and cannot be decrypted.
     Encrypted(Crypt4ghError),
-    /// A thread ended without a word, or the reader goes on after another fault.
-    Lost,
-    /// Nobody reads any more; never shown.
+    /// A thread ended without a result, or the reader is used after another error.
+    ThreadLost,
+    /// The reader was dropped; never shown.
     Stopped,
 }
 
-impl Fault {
-    /// The fault where a file is not read: the system's, or that of what it is encrypted by.
-    pub(super) fn of_reading(offset: u64, source: io::Error) -> Self {
+impl InputError {
+    /// Converts a failed read: the error of the system, or that of the decryption.
+    pub(super) fn from_read_error(offset: u64, source: io::Error) -> Self {
         match source.downcast() {
             Ok(error) => Self::Encrypted(error),
             Err(source) => Self::Read { offset, source },
         }
     }
 
-    /// Whether it is the content of the file that is wrong.
-    pub(super) fn is_of_content(&self) -> bool {
-        matches!(self, Self::Truncated { .. } | Self::Corrupt { .. } | Self::Garbage { .. } | Self::MissingEof { .. })
+    /// Reports whether the content of the file is wrong.
+    pub(super) fn is_content_error(&self) -> bool {
+        matches!(
+            self,
+            Self::Truncated { .. } | Self::Corrupt { .. } | Self::NotCompressed { .. } | Self::MissingEof { .. }
+        )
     }
 
-    /// The error for a fault in that file.
-    pub(super) fn into_error(self, path: &Path) -> BgzfError {
+    /// Returns the error with the path of the file.
+    pub(super) fn into_bgzf_error(self, path: &Path) -> BgzfError {
         let path = path.to_owned();
         match self {
             Self::Open(source) => BgzfError::Io { path, offset: 0, source },
@@ -147,15 +150,15 @@ impl Fault {
             Self::Unsupported { format } => BgzfError::Unsupported { path, format },
             Self::Truncated { offset } => BgzfError::Truncated { path, offset },
             Self::Corrupt { offset, detail } => BgzfError::Corrupt { path, offset, detail },
-            Self::Garbage { offset: 0 } => BgzfError::NotBgzf { path },
-            Self::Garbage { offset } => {
+            Self::NotCompressed { offset: 0 } => BgzfError::NotBgzf { path },
+            Self::NotCompressed { offset } => {
                 BgzfError::Corrupt { path, offset, detail: "something else follows the compressed data".to_owned() }
             }
             Self::MissingEof { offset: 0 } => BgzfError::Empty { path },
             Self::MissingEof { offset } => BgzfError::MissingEof { path, offset },
             Self::Changed => BgzfError::Changed { path },
             Self::Encrypted(source) => BgzfError::Encrypted { path, source },
-            Self::Thread(_) | Self::Lost | Self::Stopped => BgzfError::Thread { path },
+            Self::ThreadSpawn(_) | Self::ThreadLost | Self::Stopped => BgzfError::Thread { path },
         }
     }
 }

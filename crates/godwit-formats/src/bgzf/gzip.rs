@@ -3,129 +3,129 @@
 
 use zlib_rs::crc32::crc32;
 
-use super::deflate::{self, Member, Step};
-use super::error::Fault;
-use super::point::{Coding, WithinMember};
-use super::read_ahead::Chunks;
-use super::source::Source;
+use super::access_point::{AccessPointKind, DeflateState};
+use super::error::InputError;
+use super::member_inflater::{self, InflateProgress, MemberInflater};
+use super::peek_reader::PeekReader;
+use super::read_ahead::TextSender;
 
 /// First bytes of a member.
 pub(super) const MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// The only compression there is (RFC 1952 §2.3.1, CM).
-const DEFLATE: u8 = 8;
+/// The only compression method defined (RFC 1952 §2.3.1, CM).
+const CM_DEFLATE: u8 = 8;
 /// Flags of a header (RFC 1952 §2.3.1, FLG).
-const HAS_CRC: u8 = 1 << 1;
-const HAS_EXTRA: u8 = 1 << 2;
-const HAS_NAME: u8 = 1 << 3;
-const HAS_COMMENT: u8 = 1 << 4;
-const RESERVED: u8 = 0b1110_0000;
+const FLAG_HCRC: u8 = 1 << 1;
+const FLAG_EXTRA: u8 = 1 << 2;
+const FLAG_NAME: u8 = 1 << 3;
+const FLAG_COMMENT: u8 = 1 << 4;
+const RESERVED_FLAGS: u8 = 0b1110_0000;
 
-/// What stands after a member.
+/// The data after a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum NextSection {
     /// Another member.
     Member,
     /// Nothing, or zeros up to the end of the file.
-    End,
+    EndOfFile,
 }
 
-/// Decompresses members up to the end of the file; the source stands at the first.
-pub(super) fn inflate_members(source: &mut Source, chunks: &mut Chunks) -> Result<(), Fault> {
+/// Decompresses members up to the end of the file; the source is at the first.
+pub(super) fn inflate_members(source: &mut PeekReader, sender: &mut TextSender) -> Result<(), InputError> {
     loop {
-        if chunks.is_point_due() {
-            chunks.point(source.offset(), Coding::Member, Vec::new())?;
+        if sender.is_access_point_due() {
+            sender.send_access_point(source.offset(), AccessPointKind::GzipMember, Vec::new())?;
         }
-        pass_header(source)?;
-        inflate_member(Member::new(), source, chunks)?;
-        if next(source)? == Next::End {
+        skip_header(source)?;
+        inflate_member(MemberInflater::new(), source, sender)?;
+        if peek_next_section(source)? == NextSection::EndOfFile {
             return Ok(());
         }
     }
 }
 
-/// As [`inflate_members`], from within a member.
-pub(super) fn inflate_from(
-    at: &WithinMember,
+/// Decompresses as [`inflate_members`], from within a member.
+pub(super) fn inflate_from_state(
+    state: &DeflateState,
     window: &[u8],
-    source: &mut Source,
-    chunks: &mut Chunks,
-) -> Result<(), Fault> {
-    inflate_member(Member::within(at, window).ok_or(Fault::Changed)?, source, chunks)?;
-    match next(source)? {
-        Next::Member => inflate_members(source, chunks),
-        Next::End => Ok(()),
+    source: &mut PeekReader,
+    sender: &mut TextSender,
+) -> Result<(), InputError> {
+    inflate_member(MemberInflater::from_state(state, window).ok_or(InputError::Changed)?, source, sender)?;
+    match peek_next_section(source)? {
+        NextSection::Member => inflate_members(source, sender),
+        NextSection::EndOfFile => Ok(()),
     }
 }
 
-/// Looks at what stands after a member.
-pub(super) fn next(source: &mut Source) -> Result<Next, Fault> {
+/// Detects what follows a member.
+pub(super) fn peek_next_section(source: &mut PeekReader) -> Result<NextSection, InputError> {
     let ahead = source.peek(MAGIC.len())?;
     if ahead.starts_with(&MAGIC) {
-        return Ok(Next::Member);
+        return Ok(NextSection::Member);
     }
     loop {
         let ahead = source.peek(1)?;
         if ahead.is_empty() {
-            return Ok(Next::End);
+            return Ok(NextSection::EndOfFile);
         }
         let zeros = ahead.iter().take_while(|&&byte| byte == 0).count();
         let whole = zeros == ahead.len();
         source.consume(zeros);
         if !whole {
-            return Err(Fault::Garbage { offset: source.offset() });
+            return Err(InputError::NotCompressed { offset: source.offset() });
         }
     }
 }
 
-fn corrupt(source: &Source, detail: &str) -> Fault {
-    Fault::Corrupt { offset: source.offset(), detail: detail.to_owned() }
+fn corrupt_error(source: &PeekReader, detail: &str) -> InputError {
+    InputError::Corrupt { offset: source.offset(), detail: detail.to_owned() }
 }
 
-/// Passes over the header of a member (RFC 1952 §2.3).
-fn pass_header(source: &mut Source) -> Result<(), Fault> {
-    let mut header = Header { source, crc: 0 };
-    let [_, _, method, flags] = header.take()?;
-    if method != DEFLATE {
-        return Err(corrupt(header.source, "unknown compression method"));
+/// Skips the header of a member (RFC 1952 §2.3).
+fn skip_header(source: &mut PeekReader) -> Result<(), InputError> {
+    let mut header = HeaderSkipper { source, crc: 0 };
+    let [_, _, method, flags] = header.take_bytes()?;
+    if method != CM_DEFLATE {
+        return Err(corrupt_error(header.source, "unknown compression method"));
     }
-    if flags & RESERVED != 0 {
-        return Err(corrupt(header.source, "unknown header flags set"));
+    if flags & RESERVED_FLAGS != 0 {
+        return Err(corrupt_error(header.source, "unknown header flags set"));
     }
     // Modification time, extra flags, system.
-    header.take::<6>()?;
-    if flags & HAS_EXTRA != 0 {
-        for _ in 0..u16::from_le_bytes(header.take()?) {
-            header.take::<1>()?;
+    header.take_bytes::<6>()?;
+    if flags & FLAG_EXTRA != 0 {
+        for _ in 0..u16::from_le_bytes(header.take_bytes()?) {
+            header.take_bytes::<1>()?;
         }
     }
-    for text in [HAS_NAME, HAS_COMMENT] {
-        while flags & text != 0 && header.take()? != [0] {}
+    for text in [FLAG_NAME, FLAG_COMMENT] {
+        while flags & text != 0 && header.take_bytes()? != [0] {}
     }
     let crc = header.crc;
-    if flags & HAS_CRC != 0 && u16::from_le_bytes(header.take()?) != crc as u16 {
-        return Err(corrupt(header.source, "header crc mismatch"));
+    if flags & FLAG_HCRC != 0 && u16::from_le_bytes(header.take_bytes()?) != crc as u16 {
+        return Err(corrupt_error(header.source, "header crc mismatch"));
     }
     Ok(())
 }
 
-/// A header being passed over.
-struct Header<'s> {
-    source: &'s mut Source,
-    /// CRC32 of what was passed over.
+/// A header that is being skipped.
+struct HeaderSkipper<'s> {
+    source: &'s mut PeekReader,
+    /// CRC32 of the bytes skipped.
     crc: u32,
 }
 
-impl Header<'_> {
-    fn take<const BYTES: usize>(&mut self) -> Result<[u8; BYTES], Fault> {
-        let bytes = take(self.source)?;
+impl HeaderSkipper<'_> {
+    fn take_bytes<const BYTES: usize>(&mut self) -> Result<[u8; BYTES], InputError> {
+        let bytes = take_bytes(self.source)?;
         self.crc = crc32(self.crc, &bytes);
         Ok(bytes)
     }
 }
 
-/// Some bytes, all of which must be there.
-fn take<const BYTES: usize>(source: &mut Source) -> Result<[u8; BYTES], Fault> {
+/// Consumes bytes; fails where the file has fewer.
+fn take_bytes<const BYTES: usize>(source: &mut PeekReader) -> Result<[u8; BYTES], InputError> {
     let ahead = source.peek(BYTES)?;
     match ahead.first_chunk() {
         Some(bytes) => {
@@ -133,66 +133,79 @@ fn take<const BYTES: usize>(source: &mut Source) -> Result<[u8; BYTES], Fault> {
             source.consume(BYTES);
             Ok(bytes)
         }
-        None => Err(truncated(source)),
+        None => Err(truncated_error(source)),
     }
 }
 
-/// The file ends where something else should be.
-fn truncated(source: &mut Source) -> Fault {
+/// Returns the error of a file that ends too early.
+fn truncated_error(source: &mut PeekReader) -> InputError {
     let left = source.peek(1).map_or(0, <[u8]>::len);
-    Fault::Truncated { offset: source.offset() + left as u64 }
+    InputError::Truncated { offset: source.offset() + left as u64 }
 }
 
-/// Decompresses the data of a member, and compares its trailer.
-fn inflate_member(mut member: Member, source: &mut Source, chunks: &mut Chunks) -> Result<(), Fault> {
+/// Decompresses the data of a member, and verifies its trailer.
+fn inflate_member(
+    mut member: MemberInflater,
+    source: &mut PeekReader,
+    sender: &mut TextSender,
+) -> Result<(), InputError> {
     let mut ended = false;
     while !ended {
-        let stop = chunks.is_point_due();
+        let stop = sender.is_access_point_due();
         let ahead = source.peek(1)?;
         let at_end = ahead.is_empty();
-        let mut step = member.step(ahead, chunks.space(), stop);
-        take_step(step, source, chunks)?;
-        if step.between_blocks {
-            step = point_between_blocks(&mut member, source, chunks)?;
+        let mut step = member.inflate(ahead, sender.unfilled_buffer(), stop);
+        apply_progress(step, source, sender)?;
+        if step.is_block_end {
+            step = send_block_access_point(&mut member, source, sender)?;
         }
-        ended = step.ended;
+        ended = step.is_member_end;
         if !ended && step.consumed + step.produced == 0 {
-            return Err(if at_end { truncated(source) } else { corrupt(source, "the decoder makes no progress") });
+            return Err(if at_end {
+                truncated_error(source)
+            } else {
+                corrupt_error(source, "the decoder makes no progress")
+            });
         }
     }
     let (crc, bytes) = member.trailer();
-    if u32::from_le_bytes(take(source)?) != crc {
-        return Err(corrupt(source, "incorrect data check"));
+    if u32::from_le_bytes(take_bytes(source)?) != crc {
+        return Err(corrupt_error(source, "incorrect data check"));
     }
-    if u32::from_le_bytes(take(source)?) != bytes {
-        return Err(corrupt(source, "incorrect length check"));
+    if u32::from_le_bytes(take_bytes(source)?) != bytes {
+        return Err(corrupt_error(source, "incorrect length check"));
     }
     Ok(())
 }
 
-/// Passes over what was decompressed; what was produced goes on its way before a fault does.
-fn take_step(step: Step, source: &mut Source, chunks: &mut Chunks) -> Result<(), Fault> {
+/// Consumes the input of a step; sends the text it produced before a possible error.
+fn apply_progress(step: InflateProgress, source: &mut PeekReader, sender: &mut TextSender) -> Result<(), InputError> {
     source.consume(step.consumed);
-    chunks.advance(step.produced)?;
-    step.fault.map_or(Ok(()), |fault| Err(corrupt(source, fault)))
+    sender.advance(step.produced)?;
+    step.error.map_or(Ok(()), |error| Err(corrupt_error(source, error)))
 }
 
-/// Goes on behind a deflate block, and notes a point there if it can be told at which bit the next one begins.
-fn point_between_blocks(member: &mut Member, source: &mut Source, chunks: &mut Chunks) -> Result<Step, Fault> {
-    chunks.flush()?;
-    let mut within = member.place();
-    let ahead = source.peek(deflate::TRIAL_BYTES)?;
-    let ahead = ahead[..ahead.len().min(deflate::TRIAL_BYTES)].to_vec();
-    let window = chunks.window(member.window_bytes());
-    let step = member.step(&ahead, chunks.space(), false);
-    let truth = &chunks.space()[..step.produced];
-    match deflate::bits_before(within, &window, &ahead, truth) {
+/// Continues behind a deflate block, and records an access point there if the bit at which the next one begins can be
+/// determined.
+fn send_block_access_point(
+    member: &mut MemberInflater,
+    source: &mut PeekReader,
+    sender: &mut TextSender,
+) -> Result<InflateProgress, InputError> {
+    sender.flush()?;
+    let mut state = member.state();
+    let ahead = source.peek(member_inflater::TRIAL_BYTES)?;
+    let ahead = ahead[..ahead.len().min(member_inflater::TRIAL_BYTES)].to_vec();
+    let window = sender.window(member.window_bytes());
+    let step = member.inflate(&ahead, sender.unfilled_buffer(), false);
+    let expected_text = &sender.unfilled_buffer()[..step.produced];
+    match member_inflater::find_pending_bits(state, &window, &ahead, expected_text) {
         Some(bits) => {
-            within.bits = bits;
-            chunks.point(source.offset(), Coding::Deflate(within), window)?;
+            state.pending_bits = bits;
+            sender.send_access_point(source.offset(), AccessPointKind::DeflateBlock(state), window)?;
         }
-        None => chunks.put_point_off(),
+        None => sender.postpone_access_point(),
     }
-    take_step(step, source, chunks)?;
+    apply_progress(step, source, sender)?;
     Ok(step)
 }

@@ -1,15 +1,15 @@
-//! Lines of text, of a length that is bounded.
+//! Lines of text with bounded length.
 
 use memchr::memchr;
 
-use super::{BgzfError, Unpacked};
+use super::{BgzfBufRead, BgzfError};
 
-/// What stood ahead.
+/// The result of reading a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NextLine {
+pub(crate) enum LineStatus {
     /// A line.
     Line,
-    /// A line that is longer than it may be, cut short.
+    /// A line above the limit, truncated.
     TooLong,
     /// The end of the text.
     End,
@@ -18,26 +18,26 @@ pub(crate) enum NextLine {
 /// Replaces `line` by the next one, without its line feed, which the last one may lack.
 ///
 /// # Errors
-/// [`BgzfError`] about what lies ahead.
+/// [`BgzfError`] about the data ahead.
 pub(crate) fn next_line(
-    input: &mut impl Unpacked,
+    input: &mut impl BgzfBufRead,
     line: &mut Vec<u8>,
-    most_bytes: usize,
-) -> Result<NextLine, BgzfError> {
+    max_bytes: usize,
+) -> Result<LineStatus, BgzfError> {
     line.clear();
-    let mut found = NextLine::End;
+    let mut found = LineStatus::End;
     loop {
         let data = input.data()?;
         if data.is_empty() {
             return Ok(found);
         }
-        found = NextLine::Line;
+        found = LineStatus::Line;
         let end = memchr(b'\n', data);
         line.extend_from_slice(&data[..end.unwrap_or(data.len())]);
         let consumed = end.map_or(data.len(), |end| end + 1);
         input.consume(consumed);
-        if line.len() > most_bytes {
-            return Ok(NextLine::TooLong);
+        if line.len() > max_bytes {
+            return Ok(LineStatus::TooLong);
         }
         if end.is_some() {
             return Ok(found);

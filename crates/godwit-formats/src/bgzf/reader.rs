@@ -1,4 +1,4 @@
-//! A compressed file as one run of bytes.
+//! A compressed file as one stream of bytes.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -6,41 +6,41 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use super::access_point::{AccessPointMode, AccessPointSpacing, ResumePoint};
 use super::error::BgzfError;
-use super::point::{Points, Spacing, Start};
-use super::read_ahead::{Accept, ReadAhead, STDIN};
-use super::source::Input;
-use crate::random_access::{FrontToBack, RandomAccess};
+use super::peek_reader::Input;
+use super::read_ahead::{ExpectedFormat, ReadAhead, STDIN_PATH};
+use crate::random_access::{RandomAccess, SequentialReader};
 
-/// Reads the data of a file that nobody vouched for, decompressed ahead on threads of its own: sizes and checksums are
-/// checked, and the end of BGZF is an error where the end-of-file block is missing.
+/// A reader of untrusted compressed files, decompressed ahead on threads of its own: sizes and checksums are verified, and
+/// a BGZF file without end-of-file block is an error.
 #[derive(Debug)]
 pub struct Reader {
     path: PathBuf,
-    ahead: ReadAhead,
-    /// Data not consumed yet: `chunk[position..]`.
-    chunk: Vec<u8>,
+    read_ahead: ReadAhead,
+    /// Data not consumed yet: `buffer[position..]`.
+    buffer: Vec<u8>,
     position: usize,
 }
 
-/// Data of a compressed file, from wherever its reader stands to the end.
-pub trait Unpacked {
-    /// The file.
+/// Data of a compressed file, from the reader's position to the end.
+pub trait BgzfBufRead {
+    /// Returns the path of the file.
     fn path(&self) -> &Path;
 
-    /// Data not consumed yet; empty only at the end of a whole file.
+    /// Returns the data not consumed yet; empty only at the end of a whole file.
     ///
     /// # Errors
-    /// [`BgzfError`] about what lies ahead.
+    /// [`BgzfError`] about the data ahead.
     fn data(&mut self) -> Result<&[u8], BgzfError>;
 
-    /// Passes over data that [`Unpacked::data`] returned.
+    /// Consumes data that [`BgzfBufRead::data`] returned.
     fn consume(&mut self, bytes: usize);
 
-    /// Appends that many bytes to `out`, or as many as there are. Returns their number.
+    /// Appends `bytes` bytes to `out`, or as many as are left. Returns their number.
     ///
     /// # Errors
-    /// As [`Unpacked::data`].
+    /// As [`BgzfBufRead::data`].
     fn append_to(&mut self, out: &mut Vec<u8>, bytes: usize) -> Result<usize, BgzfError> {
         let mut missing = bytes;
         while missing > 0 {
@@ -57,161 +57,184 @@ pub trait Unpacked {
     }
 }
 
-/// Opens a text file, plain, gzip or BGZF, told apart by content. BGZF is decompressed on that many threads, at least
-/// one, in order.
+/// Opens a text file, plain, gzip or BGZF, detected by content. BGZF is decompressed on `threads` threads, at least one, in
+/// order.
 ///
 /// # Errors
-/// [`BgzfError::Io`], [`BgzfError::Thread`]. What is wrong inside the file comes from reading.
+/// [`BgzfError::Io`], [`BgzfError::Thread`]. Later reads report errors inside the file.
 pub fn open_text(path: &Path, threads: usize) -> Result<Reader, BgzfError> {
-    Reader::start(path, threads, Accept::Text { lenient: false }, Points::Unused)
+    Reader::open_with(path, threads, ExpectedFormat::Text { lenient: false }, AccessPointMode::Disabled)
 }
 
-/// As [`open_text`] for what lies anywhere, read from front to back.
+/// Opens a source with random access as [`open_text`] does, and reads it in order.
 ///
 /// # Errors
-/// [`BgzfError::Thread`]. What is wrong inside comes from reading.
-pub fn open_text_of(source: &Arc<dyn RandomAccess>, threads: usize) -> Result<Reader, BgzfError> {
-    let input = Input::Anywhere(FrontToBack::new(source.clone()));
-    let ahead = ReadAhead::start(input, threads, Accept::Text { lenient: false }, Points::Unused);
-    Ok(Reader::new(source.path(), ahead.map_err(|fault| fault.into_error(source.path()))?))
+/// [`BgzfError::Thread`]. Later reads report errors inside the source.
+pub fn open_text_source(source: &Arc<dyn RandomAccess>, threads: usize) -> Result<Reader, BgzfError> {
+    let input = Input::Sequential(SequentialReader::new(source.clone()));
+    let ahead =
+        ReadAhead::from_input(input, threads, ExpectedFormat::Text { lenient: false }, AccessPointMode::Disabled);
+    Ok(Reader::new(source.path(), ahead.map_err(|error| error.into_bgzf_error(source.path()))?))
 }
 
 impl Reader {
-    /// Opens a file that is BGZF throughout, decompressed on that many threads, at least one.
+    /// Opens a file that is BGZF throughout, decompressed on `threads` threads, at least one.
     ///
     /// # Errors
-    /// [`BgzfError::Io`], [`BgzfError::Thread`]. What is wrong inside the file comes from reading.
+    /// [`BgzfError::Io`], [`BgzfError::Thread`]. Later reads report errors inside the file.
     pub fn open(path: &Path, threads: usize) -> Result<Self, BgzfError> {
-        Self::start(path, threads, Accept::Bgzf, Points::Unused)
+        Self::open_with(path, threads, ExpectedFormat::Bgzf, AccessPointMode::Disabled)
     }
 
-    /// Opens BAM, or text as [`open_text`] does, told apart by content. [`STDIN`](super::STDIN) is standard input.
+    /// Opens BAM, or text as [`open_text`] does, detected by content. [`STDIN_PATH`](super::STDIN_PATH) is standard input.
     /// `lenient` accepts BGZF text without its empty last block.
     ///
     /// # Errors
     /// As [`Reader::open`].
     pub fn open_any(path: &Path, threads: usize, lenient: bool) -> Result<Self, BgzfError> {
-        Self::start(path, threads, Accept::Any { lenient }, Points::Unused)
+        Self::open_with(path, threads, ExpectedFormat::Any { lenient }, AccessPointMode::Disabled)
     }
 
-    /// Opens a file of text as [`Reader::open_any`] does, for a [`LaneReader`](crate::fastq::LaneReader) that tells where
-    /// reading can begin another time; at such a start if there is one. What lies before it is compared by its hash alone.
+    /// Opens a file of text as [`Reader::open_any`] does, for a [`LaneReader`](crate::fastq::LaneReader) that returns
+    /// resume points; from a resume point if one is given. Only the hash of the bytes before it is compared.
     ///
     /// # Errors
-    /// As [`Reader::open`]; from reading also [`BgzfError::Changed`], before any text.
-    pub fn open_noting(path: &Path, threads: usize, lenient: bool, start: Option<&Start>) -> Result<Self, BgzfError> {
-        Self::start(path, threads, Accept::Any { lenient }, Points::Noted(Spacing::default(), start))
+    /// As [`Reader::open`]; reads also fail with [`BgzfError::Changed`], before any text.
+    pub fn open_resumable(
+        path: &Path,
+        threads: usize,
+        lenient: bool,
+        resume_point: Option<&ResumePoint>,
+    ) -> Result<Self, BgzfError> {
+        Self::open_with(
+            path,
+            threads,
+            ExpectedFormat::Any { lenient },
+            AccessPointMode::Enabled(AccessPointSpacing::default(), resume_point),
+        )
     }
 
-    /// Reads what is open already, as the pipe of another program, as [`Reader::open_any`] does. `name` stands for it in
-    /// errors.
+    /// Reads an open file, such as the pipe of another program, as [`Reader::open_any`] does. Errors contain `name`.
     ///
     /// # Errors
     /// As [`Reader::open`].
     pub fn from_file(name: &Path, file: File, threads: usize) -> Result<Self, BgzfError> {
-        let ahead = ReadAhead::start(Input::File(file), threads, Accept::Any { lenient: false }, Points::Unused);
-        Ok(Self::new(name, ahead.map_err(|fault| fault.into_error(name))?))
+        let ahead = ReadAhead::from_input(
+            Input::File(file),
+            threads,
+            ExpectedFormat::Any { lenient: false },
+            AccessPointMode::Disabled,
+        );
+        Ok(Self::new(name, ahead.map_err(|error| error.into_bgzf_error(name))?))
     }
 
-    pub(crate) fn start(path: &Path, threads: usize, accept: Accept, points: Points) -> Result<Self, BgzfError> {
-        let ahead = ReadAhead::open(path, threads, accept, points).map_err(|fault| fault.into_error(path))?;
+    pub(crate) fn open_with(
+        path: &Path,
+        threads: usize,
+        expected_format: ExpectedFormat,
+        access_points: AccessPointMode,
+    ) -> Result<Self, BgzfError> {
+        let ahead = ReadAhead::open(path, threads, expected_format, access_points)
+            .map_err(|error| error.into_bgzf_error(path))?;
         Ok(Self::new(path, ahead))
     }
 
-    fn new(path: &Path, ahead: ReadAhead) -> Self {
-        Self { path: path.to_owned(), ahead, chunk: Vec::new(), position: 0 }
+    fn new(path: &Path, read_ahead: ReadAhead) -> Self {
+        Self { path: path.to_owned(), read_ahead, buffer: Vec::new(), position: 0 }
     }
 
-    /// Makes reading fail soon after the flag is set, whatever it waits for.
-    pub fn cancel_with(&mut self, cancelled: Arc<AtomicBool>) {
-        self.ahead.cancel_with(cancelled);
+    /// Makes reading fail soon after the flag is set, even while it waits.
+    pub fn set_cancel_flag(&mut self, cancelled: Arc<AtomicBool>) {
+        self.read_ahead.set_cancel_flag(cancelled);
     }
 
-    /// The file, to be read on from the first byte not consumed.
+    /// Returns the file, to be read on from the first byte not consumed.
     pub(crate) fn into_read_ahead(mut self) -> (PathBuf, ReadAhead) {
-        self.chunk.drain(..self.position);
-        self.ahead.give_back(self.chunk);
-        (self.path, self.ahead)
+        self.buffer.drain(..self.position);
+        self.read_ahead.unread(self.buffer);
+        (self.path, self.read_ahead)
     }
 
-    /// Bytes taken from the file so far, as they are on disk.
+    /// Returns the bytes read from the file so far, as they are on disk.
     pub fn compressed_bytes_read(&self) -> u64 {
-        self.ahead.bytes_read()
+        self.read_ahead.compressed_bytes_read()
     }
 
-    /// Bytes of the file up to the first byte not consumed, estimated within a chunk: what is buffered does not count.
+    /// Returns the bytes of the file up to the first byte not consumed, estimated within a buffer: buffered bytes do not
+    /// count.
     pub fn compressed_bytes_consumed(&self) -> u64 {
-        let span = self.ahead.span();
-        let share = self.position as f64 / self.chunk.len().max(1) as f64;
-        span.start + ((span.end - span.start) as f64 * share) as u64
+        let range = self.read_ahead.compressed_range();
+        let fraction = self.position as f64 / self.buffer.len().max(1) as f64;
+        range.start + ((range.end - range.start) as f64 * fraction) as u64
     }
 
-    /// Bytes of the file on disk; `None` for a pipe.
+    /// Returns the bytes of the file on disk; `None` for a pipe.
     pub fn compressed_bytes_total(&self) -> Option<u64> {
-        self.ahead.bytes_total()
+        self.read_ahead.compressed_bytes_total()
     }
 
-    /// Whether the path would not give the same bytes a second time: it is a pipe, or standard input.
-    pub fn is_read_once(&self) -> bool {
-        self.ahead.bytes_total().is_none() || self.path == Path::new(STDIN)
+    /// Reports whether the path cannot be read a second time: it is a pipe, or standard input.
+    pub fn is_single_pass(&self) -> bool {
+        self.read_ahead.compressed_bytes_total().is_none() || self.path == Path::new(STDIN_PATH)
     }
 
-    /// Whether it is encrypted, so that other programs cannot read it.
+    /// Reports whether the file is encrypted, so that other programs cannot read it.
     pub fn is_decrypted(&self) -> bool {
-        self.ahead.is_decrypted()
+        self.read_ahead.is_decrypted()
     }
 
-    /// Whether the file has to be BGZF to its end, as BAM. Known once something was read.
+    /// Reports whether the file must be BGZF to its end, as BAM. Valid after a first read.
     pub fn is_bgzf(&self) -> bool {
-        self.ahead.is_bgzf()
+        self.read_ahead.is_bgzf()
     }
 
-    /// The file that is read.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether the file is not compressed. Known once something was read.
+    /// Reports whether the file is not compressed. Valid after a first read.
     pub fn is_plain(&self) -> bool {
-        self.ahead.is_plain()
+        self.read_ahead.is_plain()
     }
 
-    /// BLAKE3 of the file as it is on disk, hexadecimal; `None` before its end was read.
+    /// Returns the BLAKE3 of the file as it is on disk, hexadecimal; `None` before its end was read.
     pub fn checksum(&self) -> Option<String> {
-        self.ahead.checksum()
+        self.read_ahead.checksum()
     }
 
-    /// Data not consumed yet; empty only at the end of a whole file.
+    /// Returns the data not consumed yet; empty only at the end of a whole file.
     ///
     /// # Errors
-    /// [`BgzfError`] about what lies ahead.
+    /// [`BgzfError`] about the data ahead.
     pub fn data(&mut self) -> Result<&[u8], BgzfError> {
-        if self.position == self.chunk.len() {
-            let next = self.ahead.next().map_err(|fault| fault.into_error(&self.path))?;
-            self.ahead.recycle(std::mem::replace(&mut self.chunk, next.unwrap_or_default()));
+        if self.position == self.buffer.len() {
+            let next = self.read_ahead.next().map_err(|error| error.into_bgzf_error(&self.path))?;
+            self.read_ahead.recycle(std::mem::replace(&mut self.buffer, next.unwrap_or_default()));
             self.position = 0;
         }
-        Ok(&self.chunk[self.position..])
+        Ok(&self.buffer[self.position..])
     }
 
-    /// Data not consumed yet, to be looked at; empty too where reading on fails, which [`Reader::data`] then tells.
+    /// Returns the data not consumed yet, without consuming it; also empty where reading fails, which [`Reader::data`] then
+    /// reports.
     pub fn peek(&mut self) -> &[u8] {
-        if self.position == self.chunk.len() {
-            match self.ahead.next() {
-                Ok(next) => (self.chunk, self.position) = (next.unwrap_or_default(), 0),
-                Err(fault) => self.ahead.give_back_fault(fault),
+        if self.position == self.buffer.len() {
+            match self.read_ahead.next() {
+                Ok(next) => (self.buffer, self.position) = (next.unwrap_or_default(), 0),
+                Err(error) => self.read_ahead.unread_error(error),
             }
         }
-        &self.chunk[self.position..]
+        &self.buffer[self.position..]
     }
 
-    /// Passes over data that [`Reader::data`] returned.
+    /// Consumes data that [`Reader::data`] returned.
     pub fn consume(&mut self, bytes: usize) {
-        self.position = (self.position + bytes).min(self.chunk.len());
+        self.position = (self.position + bytes).min(self.buffer.len());
     }
 }
 
-impl Unpacked for Reader {
+impl BgzfBufRead for Reader {
     fn path(&self) -> &Path {
         &self.path
     }

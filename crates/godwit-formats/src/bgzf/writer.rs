@@ -1,23 +1,23 @@
-//! Records into blocks, with the virtual offset of each.
+//! A writer of records into blocks, with the virtual offsets of each.
 
 use std::io::{self, Write};
 
-use super::block::{BlockCompressor, EOF_BLOCK, MAX_BLOCK_DATA};
+use super::block::{BlockCompressor, EOF_BLOCK, MAX_BLOCK_DATA_BYTES};
 
 /// Virtual offsets (offset of the block in the compressed file << 16 | offset in its data) around one record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RecordPlace {
-    /// Where the record starts.
-    pub before: u64,
-    /// Where it ends.
-    pub after: u64,
+pub struct RecordOffsets {
+    /// Start of the record.
+    pub start: u64,
+    /// End of the record.
+    pub end: u64,
 }
 
-/// Writes BGZF blocks of up to [`MAX_BLOCK_DATA`] bytes. A record that does not fit what is left of a block starts a new
-/// one, as in htslib, so only records larger than a block span several.
+/// A writer of BGZF blocks of up to [`MAX_BLOCK_DATA_BYTES`] bytes. A record that does not fit the rest of a block starts a
+/// new one, as in htslib, so only records larger than a block cover several.
 ///
-/// Offsets count from the writer's first byte, so that parts of a file can be written by themselves and put together.
-/// Dropping a writer without [`Writer::finish_blocks`] loses the block in hand.
+/// Offsets count from the writer's first byte, so that parts of a file can be written separately and joined. Dropping a
+/// writer without [`Writer::finish_blocks`] loses the unfinished block.
 #[derive(Debug)]
 pub struct Writer<W> {
     inner: W,
@@ -28,34 +28,34 @@ pub struct Writer<W> {
 }
 
 impl<W: Write> Writer<W> {
-    /// The level that godwit writes with unless told otherwise: the fastest that compresses.
+    /// The default level: the fastest that compresses.
     pub const DEFAULT_LEVEL: u8 = 1;
 
-    /// A writer that compresses at a level of 0 to 12 and starts with a fresh block.
+    /// Creates a writer that compresses at a level of 0 to 12 and starts with a new block.
     pub fn new(inner: W, level: u8) -> Self {
-        let data = Vec::with_capacity(MAX_BLOCK_DATA);
+        let data = Vec::with_capacity(MAX_BLOCK_DATA_BYTES);
         Self { inner, compressor: BlockCompressor::new(level), data, block: Vec::new(), compressed_bytes: 0 }
     }
 
-    /// Virtual offset of the next byte, unless it starts a new block.
+    /// Returns the virtual offset of the next byte, unless it starts a new block.
     pub fn virtual_offset(&self) -> u64 {
         self.compressed_bytes << 16 | self.data.len() as u64
     }
 
-    /// Writes one record, its parts end to end, and tells where it lies.
+    /// Writes one record, its parts end to end, and returns its virtual offsets.
     ///
     /// # Errors
     /// Those of the inner writer.
-    pub fn write_record(&mut self, parts: &[&[u8]]) -> io::Result<RecordPlace> {
+    pub fn write_record(&mut self, parts: &[&[u8]]) -> io::Result<RecordOffsets> {
         let bytes: usize = parts.iter().map(|part| part.len()).sum();
-        if self.data.len() + bytes > MAX_BLOCK_DATA {
+        if self.data.len() + bytes > MAX_BLOCK_DATA_BYTES {
             self.flush_block()?;
         }
-        let before = self.virtual_offset();
+        let start = self.virtual_offset();
         for part in parts {
             self.write_bytes(part)?;
         }
-        Ok(RecordPlace { before, after: self.virtual_offset() })
+        Ok(RecordOffsets { start, end: self.virtual_offset() })
     }
 
     /// Writes bytes that may be cut into blocks anywhere, such as a header.
@@ -64,7 +64,7 @@ impl<W: Write> Writer<W> {
     /// Those of the inner writer.
     pub fn write_bytes(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         loop {
-            let room = MAX_BLOCK_DATA - self.data.len();
+            let room = MAX_BLOCK_DATA_BYTES - self.data.len();
             if bytes.len() <= room {
                 self.data.extend_from_slice(bytes);
                 return Ok(());
@@ -76,7 +76,7 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    /// Ends the block in hand, if there is one, so that what follows starts a fresh one.
+    /// Writes the unfinished block, if any, so that later bytes start a new one.
     ///
     /// # Errors
     /// Those of the inner writer.
@@ -92,7 +92,7 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Ends the last block, without an end-of-file block. Returns the inner writer, not flushed, and the compressed bytes
+    /// Writes the last block, without an end-of-file block. Returns the inner writer, not flushed, and the compressed bytes
     /// written.
     ///
     /// # Errors
@@ -102,7 +102,7 @@ impl<W: Write> Writer<W> {
         Ok((self.inner, self.compressed_bytes))
     }
 
-    /// As [`Writer::finish_blocks`], with an end-of-file block: a whole file.
+    /// Writes the last block as [`Writer::finish_blocks`], with an end-of-file block: a whole file.
     ///
     /// # Errors
     /// Those of the inner writer.

@@ -1,17 +1,17 @@
-//! What keeps records out of columns.
+//! Errors of the conversion of records to columns.
 
 use arrow_schema::ArrowError;
 
-/// Why records cannot become columns, or columns a file.
+/// A reason why records cannot become columns, or columns a file.
 #[derive(Debug, thiserror::Error)]
 pub enum ColumnarError {
-    /// Columns of text hold UTF-8.
-    #[error("{what} is not UTF-8 text, which columns need; write BAM or CRAM, or mend the input")]
+    /// A text column has a value that is not UTF-8.
+    #[error("{subject} is not UTF-8 text, which columns need; write BAM or CRAM, or mend the input")]
     NotUtf8 {
-        /// What: the header, or read names near a place.
-        what: String,
+        /// The header, or the position of a read name.
+        subject: String,
     },
-    /// The header's contigs or read groups.
+    /// The header's contigs or read groups are invalid.
     #[error(transparent)]
     Header(#[from] crate::sam::HeaderError),
     /// A batch does not fit its schema: a bug.

@@ -1,29 +1,29 @@
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, UInt8Type, UInt16Type};
 use arrow_array::{Array, RecordBatch};
-use godwit_model::schema::columnar::{TAG_COLUMNS, TagType};
+use godwit_model::schema::alignment_columns::{TAG_COLUMNS, TagType};
 use godwit_model::{RawRecord, flags};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use proptest::prelude::*;
 
 use super::*;
 use crate::sam::LineEncoder;
-use crate::sam::tests::samples::{self, Numbers};
+use crate::sam::tests::samples::{self, RandomNumbers};
 
 fn records(seed: u64, count: usize) -> Vec<Vec<u8>> {
     let mut encoder = LineEncoder::new(&samples::header().genome().unwrap());
-    let mut numbers = Numbers::new(seed);
+    let mut numbers = RandomNumbers::new(seed);
     let packed = |index| {
         let mut record = Vec::new();
-        encoder.encode(samples::line(&mut numbers, index).as_bytes(), &mut record).unwrap();
+        encoder.encode(samples::random_line(&mut numbers, index).as_bytes(), &mut record).unwrap();
         record
     };
     (0..count).map(packed).collect()
 }
 
-/// What `samtools view` shows of a record: its fields, then name, type and value of each tag.
+/// A record as `samtools view` shows it: its fields, then name, type and value of each tag.
 #[derive(Debug, PartialEq)]
-struct Shown {
+struct SamView {
     name: Vec<u8>,
     numbers: [i64; 7],
     cigar: String,
@@ -32,7 +32,7 @@ struct Shown {
     tags: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-fn integer(kind: u8, value: &[u8]) -> Vec<u8> {
+fn integer_text(kind: u8, value: &[u8]) -> Vec<u8> {
     let wide = |negative: bool| {
         let mut bytes = [if negative { 0xff } else { 0 }; 8];
         bytes[..value.len()].copy_from_slice(value);
@@ -42,16 +42,16 @@ fn integer(kind: u8, value: &[u8]) -> Vec<u8> {
     wide(signed).to_string().into_bytes()
 }
 
-fn shown_tag(name: [u8; 2], kind: u8, value: &[u8]) -> (Vec<u8>, Vec<u8>) {
+fn sam_view_tag(name: [u8; 2], kind: u8, value: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let is_integer = b"cCsSiI".contains(&kind);
-    (vec![name[0], name[1], kind], if is_integer { integer(kind, value) } else { value.to_vec() })
+    (vec![name[0], name[1], kind], if is_integer { integer_text(kind, value) } else { value.to_vec() })
 }
 
-fn shown(record: &[u8], flag: u16) -> Shown {
-    let record = RawRecord::trusted(record);
+fn sam_view(record: &[u8], flag: u16) -> SamView {
+    let record = RawRecord::from_trusted_bytes(record);
     let letter = |at: usize| b"=ACMGRSVTWYHKDBN"[usize::from(record.packed_bases()[at / 2] >> (4 * (1 - at % 2)) & 15)];
     let qualities = Some(record.qualities().to_vec()).filter(|found| found.first().is_some_and(|first| *first != 0xff));
-    Shown {
+    SamView {
         name: record.name().to_vec(),
         numbers: [
             i64::from(flag),
@@ -66,17 +66,17 @@ fn shown(record: &[u8], flag: u16) -> Shown {
             .cigar()
             .map(|op| format!("{}{}", op.bases(), char::from(b"MIDNSHP=X"[usize::from(op.code())])))
             .collect(),
-        bases: (0..record.bases()).map(letter).collect(),
+        bases: (0..record.sequence_length()).map(letter).collect(),
         qualities,
         tags: record
-            .each_tag()
+            .iter_tags()
             .filter(|tag| !(record.has_cigar_in_tag() && &tag.name == b"CG"))
-            .map(|tag| shown_tag(tag.name, tag.kind, tag.value))
+            .map(|tag| sam_view_tag(tag.name, tag.type_code, tag.value))
             .collect(),
     }
 }
 
-/// Tags of a row, as docs/formats/alignments.md tells readers to find them.
+/// Returns the tags of a row, as docs/formats/alignments.md describes.
 fn row_tags(batch: &RecordBatch, row: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
     let column = |name: &str| batch.column_by_name(name).unwrap();
     let others = column("other_tags").as_binary::<i32>();
@@ -107,11 +107,11 @@ fn row_tags(batch: &RecordBatch, row: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
         match value {
             Some(value) => tags.push((entry.to_vec(), value.into_bytes())),
             None => {
-                // A record made of nothing but these tags lends its walk over them.
+                // A record of only these tags provides the iterator over them.
                 let fixed = [vec![0; 8], vec![1], vec![0; 23], vec![0], others.to_vec()].concat();
-                let tag = RawRecord::trusted(&fixed).each_tag().next().unwrap();
-                assert_eq!([tag.name[0], tag.name[1], tag.kind], entry);
-                tags.push(shown_tag(tag.name, tag.kind, tag.value));
+                let tag = RawRecord::from_trusted_bytes(&fixed).iter_tags().next().unwrap();
+                assert_eq!([tag.name[0], tag.name[1], tag.type_code], entry);
+                tags.push(sam_view_tag(tag.name, tag.type_code, tag.value));
                 others = &others[tag.end - tag.start..];
             }
         }
@@ -120,7 +120,7 @@ fn row_tags(batch: &RecordBatch, row: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
     tags
 }
 
-fn row(batch: &RecordBatch, layout: &ColumnLayout, row: usize) -> Shown {
+fn sam_view_of_row(batch: &RecordBatch, layout: &AlignmentLayout, row: usize) -> SamView {
     let column = |name: &str| batch.column_by_name(name).unwrap();
     let int = |name: &str| i64::from(column(name).as_primitive::<Int32Type>().value(row));
     let text = |name: &str| {
@@ -139,7 +139,7 @@ fn row(batch: &RecordBatch, layout: &ColumnLayout, row: usize) -> Shown {
         layout.contigs.iter().position(|name| name == Some(value)).unwrap() as i64
     };
     let qualities = column("qualities").as_binary::<i32>();
-    Shown {
+    SamView {
         name: text("name").into_bytes(),
         numbers: [
             i64::from(column("flags").as_primitive::<UInt16Type>().value(row)),
@@ -157,10 +157,10 @@ fn row(batch: &RecordBatch, layout: &ColumnLayout, row: usize) -> Shown {
     }
 }
 
-fn batch(layout: &ColumnLayout, records: &[Vec<u8>]) -> RecordBatch {
-    let mut columns = Columns::new(layout);
+fn batch(layout: &AlignmentLayout, records: &[Vec<u8>]) -> RecordBatch {
+    let mut columns = AlignmentBatchBuilder::new(layout);
     for record in records {
-        let record = RawRecord::trusted(record);
+        let record = RawRecord::from_trusted_bytes(record);
         columns.push(record, record.flag() ^ flags::DUPLICATE);
     }
     columns.take_batch().unwrap()
@@ -171,23 +171,23 @@ proptest! {
 
     #[test]
     fn nothing_that_sam_shows_is_lost(seed in any::<u64>()) {
-        let layout = ColumnLayout::new(&samples::header()).unwrap();
+        let layout = AlignmentLayout::new(&samples::header()).unwrap();
         let records = records(seed, 60);
         let direct = batch(&layout, &records);
-        let mut part = ParquetPart::new(&layout, Vec::new()).unwrap();
+        let mut part = AlignmentParquetWriter::new(&layout, Vec::new()).unwrap();
         part.write(&direct).unwrap();
         let file = part.finish().unwrap();
-        let builder = ParquetRecordBatchReaderBuilder::try_new(bytes_of(file)).unwrap();
+        let builder = ParquetRecordBatchReaderBuilder::try_new(temporary_file(file)).unwrap();
         let read: Vec<RecordBatch> = builder.with_batch_size(60).build().unwrap().map(Result::unwrap).collect();
         for (index, record) in records.iter().enumerate() {
-            let expected = shown(record, RawRecord::trusted(record).flag() ^ flags::DUPLICATE);
-            prop_assert_eq!(&row(&direct, &layout, index), &expected);
-            prop_assert_eq!(&row(&read[0], &layout, index), &expected);
+            let expected = sam_view(record, RawRecord::from_trusted_bytes(record).flag() ^ flags::DUPLICATE);
+            prop_assert_eq!(&sam_view_of_row(&direct, &layout, index), &expected);
+            prop_assert_eq!(&sam_view_of_row(&read[0], &layout, index), &expected);
         }
     }
 }
 
-fn bytes_of(data: Vec<u8>) -> std::fs::File {
+fn temporary_file(data: Vec<u8>) -> std::fs::File {
     let mut file = tempfile::tempfile().unwrap();
     std::io::Write::write_all(&mut file, &data).unwrap();
     file
@@ -195,55 +195,59 @@ fn bytes_of(data: Vec<u8>) -> std::fs::File {
 
 #[test]
 fn a_tag_given_twice_or_too_large_for_its_column_keeps_its_place() {
-    let layout = ColumnLayout::new(&samples::header()).unwrap();
+    let layout = AlignmentLayout::new(&samples::header()).unwrap();
     let tags = "NM:i:4294967295\tNM:i:3\tMD:Z:5\tRG:Z:nobody\tXS:A:+\tXS:i:-7\tMD:Z:6\tRG:Z:lane1";
     let mut encoder = LineEncoder::new(&samples::header().genome().unwrap());
     let mut record = Vec::new();
     encoder.encode(format!("r\t0\tchr1\t1\t0\t5M\t*\t0\t0\tACGTN\t*\t{tags}").as_bytes(), &mut record).unwrap();
     let batch = batch(&layout, std::slice::from_ref(&record));
-    assert_eq!(row(&batch, &layout, 0), shown(&record, flags::DUPLICATE));
+    assert_eq!(sam_view_of_row(&batch, &layout, 0), sam_view(&record, flags::DUPLICATE));
     assert!(batch.column_by_name("tag_NM").unwrap().is_null(0));
     assert_eq!(batch.column_by_name("tag_XS").unwrap().as_primitive::<Int32Type>().value(0), -7);
 }
 
 #[test]
 fn a_name_that_is_no_text_is_refused() {
-    let layout = ColumnLayout::new(&samples::header()).unwrap();
+    let layout = AlignmentLayout::new(&samples::header()).unwrap();
     let mut record = records(1, 1).remove(0);
     record[32] = 0xff;
-    let mut columns = Columns::new(&layout);
-    columns.push(RawRecord::trusted(&record), 0);
+    let mut columns = AlignmentBatchBuilder::new(&layout);
+    columns.push(RawRecord::from_trusted_bytes(&record), 0);
     assert!(matches!(columns.take_batch(), Err(ColumnarError::NotUtf8 { .. })));
 }
 
 #[test]
-fn memory_of_a_batch_serves_the_next_unless_somebody_has_it() {
-    let layout = ColumnLayout::new(&samples::header()).unwrap();
+fn memory_of_a_batch_is_recycled_unless_it_is_still_referenced() {
+    let layout = AlignmentLayout::new(&samples::header()).unwrap();
     let records = records(1, 30);
-    let batch_of = |columns: &mut Columns<&ColumnLayout>| {
-        records.iter().for_each(|record| columns.push(RawRecord::trusted(record), RawRecord::trusted(record).flag()));
+    let batch_of = |columns: &mut AlignmentBatchBuilder<&AlignmentLayout>| {
+        records.iter().for_each(|record| {
+            columns.push(RawRecord::from_trusted_bytes(record), RawRecord::from_trusted_bytes(record).flag())
+        });
         columns.take_batch().unwrap()
     };
     let places = |batch: &RecordBatch| {
         let values = |name: &str| batch.column_by_name(name).unwrap().to_data().buffers()[1].as_ptr();
         ["name", "bases", "tag_layout"].map(values)
     };
-    for mut columns in [Columns::new(&layout), Columns::some(&layout, &[0, 4, 11, 18, 22, 23])] {
+    for mut columns in
+        [AlignmentBatchBuilder::new(&layout), AlignmentBatchBuilder::with_projection(&layout, &[0, 4, 11, 18, 22, 23])]
+    {
         let first = batch_of(&mut columns);
         let (of_first, expected) = (places(&first), first.clone());
-        columns.reuse(first);
+        columns.recycle(first);
         let second = batch_of(&mut columns);
         let of_second = places(&second);
         assert_eq!(second, expected);
         assert!(of_second.iter().all(|place| !of_first.contains(place)));
-        columns.reuse(second);
+        columns.recycle(second);
         let third = batch_of(&mut columns);
         assert_eq!((&third, places(&third)), (&expected, of_second));
     }
 }
 
-/// A batch as somebody hands it back: names as plain text.
-fn plain(batch: &RecordBatch) -> RecordBatch {
+/// Returns a batch as another process returns it: names as plain text.
+fn with_plain_text(batch: &RecordBatch) -> RecordBatch {
     let columns = batch.columns().iter().map(|column| match column.as_dictionary_opt::<Int32Type>() {
         Some(names) => {
             let values = names.values().as_string::<i32>();
@@ -252,10 +256,11 @@ fn plain(batch: &RecordBatch) -> RecordBatch {
         }
         None => column.clone(),
     });
-    RecordBatch::try_new(godwit_model::schema::columnar::plain_alignments(), columns.collect()).unwrap()
+    RecordBatch::try_new(godwit_model::schema::alignment_columns::alignments_without_dictionaries(), columns.collect())
+        .unwrap()
 }
 
-/// `plain` with another column in the place of one.
+/// Returns the batch with another column in place of one.
 fn with_column(batch: &RecordBatch, name: &str, column: arrow_array::ArrayRef) -> RecordBatch {
     let at = batch.schema().index_of(name).unwrap();
     let mut columns = batch.columns().to_vec();
@@ -263,20 +268,20 @@ fn with_column(batch: &RecordBatch, name: &str, column: arrow_array::ArrayRef) -
     RecordBatch::try_new(batch.schema(), columns).unwrap()
 }
 
-fn encoded(batch: &RecordBatch) -> Result<Vec<Vec<u8>>, RowError> {
+fn encode_rows(batch: &RecordBatch) -> Result<Vec<Vec<u8>>, RowError> {
     let genome = samples::header().genome().unwrap();
     let mut encoder = RowEncoder::new(&genome, ["lane1"]);
-    let rows = Rows::of(batch)?;
+    let rows = AlignmentRows::from_batch(batch)?;
     (0..batch.num_rows()).map(|row| Ok(encoder.encode(&rows, row)?.bytes().to_vec())).collect()
 }
 
-/// Records whose only change is the bit that `batch` turns.
-fn turned(record: &[u8]) -> Vec<u8> {
-    let flag = RawRecord::trusted(record).flag() ^ flags::DUPLICATE;
+/// Returns records whose only change is the duplicate bit.
+fn toggle_duplicate(record: &[u8]) -> Vec<u8> {
+    let flag = RawRecord::from_trusted_bytes(record).flag() ^ flags::DUPLICATE;
     [&record[..14], &flag.to_le_bytes(), &record[16..]].concat()
 }
 
-fn of_line(line: &str) -> Vec<u8> {
+fn encode_line(line: &str) -> Vec<u8> {
     let mut record = Vec::new();
     LineEncoder::new(&samples::header().genome().unwrap()).encode(line.as_bytes(), &mut record).unwrap();
     record
@@ -286,49 +291,49 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
     #[test]
-    fn rows_that_nobody_changed_become_the_bytes_they_were_made_of(seed in any::<u64>()) {
-        let layout = ColumnLayout::new(&samples::header()).unwrap();
+    fn unchanged_rows_become_the_bytes_they_were_made_of(seed in any::<u64>()) {
+        let layout = AlignmentLayout::new(&samples::header()).unwrap();
         let records = records(seed, 60);
-        let expected: Vec<_> = records.iter().map(|record| turned(record)).collect();
-        prop_assert_eq!(encoded(&plain(&batch(&layout, &records))).unwrap(), expected);
+        let expected: Vec<_> = records.iter().map(|record| toggle_duplicate(record)).collect();
+        prop_assert_eq!(encode_rows(&with_plain_text(&batch(&layout, &records))).unwrap(), expected);
     }
 }
 
 #[test]
 fn a_cigar_too_long_for_its_place_comes_back_behind_the_other_tags() {
-    let layout = ColumnLayout::new(&samples::header()).unwrap();
+    let layout = AlignmentLayout::new(&samples::header()).unwrap();
     let (cigar, bases) = ("1M1I".repeat(40_000), "AC".repeat(40_000));
-    let record = of_line(&format!("long\t0\tchr1\t9\t7\t{cigar}\t*\t0\t0\t{bases}\t*\tNM:i:3\tXX:A:y"));
-    assert!(RawRecord::trusted(&record).has_cigar_in_tag());
-    let batch = plain(&batch(&layout, std::slice::from_ref(&record)));
-    assert_eq!(encoded(&batch).unwrap(), [turned(&record)]);
+    let record = encode_line(&format!("long\t0\tchr1\t9\t7\t{cigar}\t*\t0\t0\t{bases}\t*\tNM:i:3\tXX:A:y"));
+    assert!(RawRecord::from_trusted_bytes(&record).has_cigar_in_tag());
+    let batch = with_plain_text(&batch(&layout, std::slice::from_ref(&record)));
+    assert_eq!(encode_rows(&batch).unwrap(), [toggle_duplicate(&record)]);
 }
 
 #[test]
 fn changed_columns_change_records() {
     use arrow_array::{ArrayRef, Int32Array, StringArray};
-    let layout = ColumnLayout::new(&samples::header()).unwrap();
+    let layout = AlignmentLayout::new(&samples::header()).unwrap();
     let tags = "\tXX:f:1.5\tNM:i:3\tMD:Z:5\tRG:Z:lane1";
-    let record = of_line(&format!("r\t0\tchr1\t5\t60\t5M\t*\t0\t0\tACGTN\tIIIII{tags}"));
-    let one = plain(&batch(&layout, &[record]));
+    let record = encode_line(&format!("r\t0\tchr1\t5\t60\t5M\t*\t0\t0\tACGTN\tIIIII{tags}"));
+    let one = with_plain_text(&batch(&layout, &[record]));
     let with = |name: &str, column: ArrayRef| with_column(&one, name, column);
     let integer = |value: Option<i32>| -> ArrayRef { std::sync::Arc::new(Int32Array::from(vec![value])) };
     let text = |value: Option<&str>| -> ArrayRef { std::sync::Arc::new(StringArray::from(vec![value])) };
     let cases = [
         (with("position", integer(Some(6))), "r\t1024\tchr1\t7\t60\t5M\t*\t0\t0\tACGTN\tIIIII", tags),
-        // What the column held is gone, whatever the layout says.
+        // The value of the column is gone, independent of the layout.
         (
             with("tag_NM", integer(None)),
             "r\t1024\tchr1\t5\t60\t5M\t*\t0\t0\tACGTN\tIIIII",
             "\tXX:f:1.5\tMD:Z:5\tRG:Z:lane1",
         ),
-        // Too large for its type, which it loses.
+        // Too large for its type, which changes.
         (
             with("tag_NM", integer(Some(300))),
             "r\t1024\tchr1\t5\t60\t5M\t*\t0\t0\tACGTN\tIIIII",
             "\tXX:f:1.5\tNM:i:300\tMD:Z:5\tRG:Z:lane1",
         ),
-        // A tag that was not there comes last.
+        // A new tag is appended last.
         (
             with("tag_XS", integer(Some(-7))),
             "r\t1024\tchr1\t5\t60\t5M\t*\t0\t0\tACGTN\tIIIII",
@@ -344,16 +349,16 @@ fn changed_columns_change_records() {
         ),
     ];
     for (batch, fields, tags) in cases {
-        assert_eq!(encoded(&batch).unwrap(), [of_line(&format!("{fields}{tags}"))], "{fields}{tags}");
+        assert_eq!(encode_rows(&batch).unwrap(), [encode_line(&format!("{fields}{tags}"))], "{fields}{tags}");
     }
 }
 
 #[test]
 fn rows_that_are_no_records_are_refused_by_the_column_that_is_wrong() {
     use arrow_array::{ArrayRef, BinaryArray, Int32Array, StringArray, UInt16Array};
-    let layout = ColumnLayout::new(&samples::header()).unwrap();
-    let record = of_line("r\t0\tchr1\t5\t60\t5M\t=\t9\t0\tACGTN\tIIIII\tNM:i:3\tRG:Z:lane1");
-    let one = plain(&batch(&layout, &[record]));
+    let layout = AlignmentLayout::new(&samples::header()).unwrap();
+    let record = encode_line("r\t0\tchr1\t5\t60\t5M\t=\t9\t0\tACGTN\tIIIII\tNM:i:3\tRG:Z:lane1");
+    let one = with_plain_text(&batch(&layout, &[record]));
     let integer = |value: Option<i32>| -> ArrayRef { std::sync::Arc::new(Int32Array::from(vec![value])) };
     let text = |value: Option<&str>| -> ArrayRef { std::sync::Arc::new(StringArray::from(vec![value])) };
     let bytes = |value: &[u8]| -> ArrayRef { std::sync::Arc::new(BinaryArray::from(vec![value])) };
@@ -381,24 +386,24 @@ fn rows_that_are_no_records_are_refused_by_the_column_that_is_wrong() {
         ("other_tags", bytes(b"XXi\0"), "other_tags"),
         ("contig_id", integer(None), "contig"),
     ] {
-        let refused = encoded(&with_column(&one, column, value)).unwrap_err();
+        let refused = encode_rows(&with_column(&one, column, value)).unwrap_err();
         assert!(matches!(refused, RowError::Row { row: 0, .. }) && refused.to_string().contains(word), "{refused}");
     }
     let unmapped = with_column(&one, "flags", flag(4));
-    assert!(encoded(&unmapped).is_ok());
+    assert!(encode_rows(&unmapped).is_ok());
     let missing = one.project(&(0..20).collect::<Vec<_>>()).unwrap();
-    assert!(Rows::of(&missing).is_err_and(|error| error.to_string().contains("tag_SA")));
-    let dictionaries = batch(&layout, &[of_line("r\t4\t*\t0\t0\t*\t*\t0\t0\tA\tI")]);
-    assert!(Rows::of(&dictionaries).is_err_and(|error| error.to_string().contains("contig")));
+    assert!(AlignmentRows::from_batch(&missing).is_err_and(|error| error.to_string().contains("tag_SA")));
+    let dictionaries = batch(&layout, &[encode_line("r\t4\t*\t0\t0\t*\t*\t0\t0\tA\tI")]);
+    assert!(AlignmentRows::from_batch(&dictionaries).is_err_and(|error| error.to_string().contains("contig")));
 }
 
 #[test]
 fn a_stream_of_chosen_columns_is_read_as_it_was_filled() {
-    let layout = ColumnLayout::new(&samples::header()).unwrap();
+    let layout = AlignmentLayout::new(&samples::header()).unwrap();
     let records = records(7, 9_000);
     for wanted in [None, Some(&[1usize, 3, 6][..])] {
-        let mut stream = TableStream::new(&layout, wanted, Vec::new()).unwrap();
-        for record in records.iter().map(|record| RawRecord::trusted(record)) {
+        let mut stream = AlignmentStreamWriter::new(&layout, wanted, Vec::new()).unwrap();
+        for record in records.iter().map(|record| RawRecord::from_trusted_bytes(record)) {
             stream.push(record, record.flag()).unwrap();
         }
         let (bytes, rows) = stream.finish().unwrap();
@@ -413,7 +418,7 @@ fn a_stream_of_chosen_columns_is_read_as_it_was_filled() {
                 batch.column_by_name("flags").unwrap().as_primitive::<UInt16Type>().values().to_vec()
             })
             .collect();
-        let expected: Vec<u16> = records.iter().map(|record| RawRecord::trusted(record).flag()).collect();
+        let expected: Vec<u16> = records.iter().map(|record| RawRecord::from_trusted_bytes(record).flag()).collect();
         assert!(flags == expected);
     }
 }

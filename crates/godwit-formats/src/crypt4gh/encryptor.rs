@@ -1,38 +1,39 @@
-//! Bytes on their way into an encrypted file.
+//! A writer of encrypted files.
 
 use std::io::{self, Write};
 
 use ring::aead::LessSafeKey;
 
-use super::header::written;
+use super::header::encode_header;
 use super::keys::PublicKey;
-use super::{OVERHEAD_BYTES, SEGMENT_BYTES, cipher, seal};
+use super::{SEGMENT_BYTES, SEGMENT_OVERHEAD_BYTES, cipher_for_key, seal};
 
-/// Encrypts what is written for some readers. [`Encryptor::finish`] writes the last segment: without it the end is missing.
+/// A writer that encrypts for some recipients. [`Encryptor::finish`] writes the last segment: without it the file lacks its
+/// end.
 pub struct Encryptor<W> {
     out: W,
-    key: LessSafeKey,
+    cipher: LessSafeKey,
     data: Vec<u8>,
     sealed: Vec<u8>,
 }
 
 impl<W: Write> Encryptor<W> {
-    /// Writes the header for some readers, at least one, under a key of its own.
+    /// Writes the header for some recipients, at least one, with a new data key.
     ///
     /// # Errors
-    /// What writing says; `InvalidInput` for a public key that is none.
+    /// Those of `out`; `InvalidInput` for an invalid public key.
     pub fn new(mut out: W, readers: &[PublicKey]) -> io::Result<Self> {
         let mut key = [0; 32];
         getrandom::fill(&mut key).map_err(io::Error::other)?;
-        out.write_all(&written(&key, readers)?)?;
-        let sealed = Vec::with_capacity(SEGMENT_BYTES + OVERHEAD_BYTES);
-        Ok(Self { out, key: cipher(&key), data: Vec::with_capacity(SEGMENT_BYTES), sealed })
+        out.write_all(&encode_header(&key, readers)?)?;
+        let sealed = Vec::with_capacity(SEGMENT_BYTES + SEGMENT_OVERHEAD_BYTES);
+        Ok(Self { out, cipher: cipher_for_key(&key), data: Vec::with_capacity(SEGMENT_BYTES), sealed })
     }
 
-    /// Writes what is left, and gives back what was written to.
+    /// Writes the last segment, and returns the inner writer.
     ///
     /// # Errors
-    /// What writing says.
+    /// Those of `out`.
     pub fn finish(mut self) -> io::Result<W> {
         self.write_segment()?;
         self.out.flush()?;
@@ -44,7 +45,7 @@ impl<W: Write> Encryptor<W> {
             return Ok(());
         }
         self.sealed.clear();
-        seal(&self.key, &self.data, &mut self.sealed)?;
+        seal(&self.cipher, &self.data, &mut self.sealed)?;
         self.data.clear();
         self.out.write_all(&self.sealed)
     }
@@ -60,7 +61,7 @@ impl<W: Write> Write for Encryptor<W> {
         Ok(count)
     }
 
-    /// Whole segments only: a short one would end the file.
+    /// Flushes whole segments only: a short one would end the file.
     fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }

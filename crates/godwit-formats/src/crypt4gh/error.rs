@@ -1,43 +1,43 @@
-//! What can be wrong with an encrypted file or a key.
+//! Errors of encrypted files and keys.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Why an encrypted file is not read. Within an [`io::Error`] of kind `InvalidData`, where bytes were asked for.
+/// A reason why an encrypted file cannot be read; within an [`io::Error`] of kind `InvalidData` where bytes were requested.
 #[derive(Debug, thiserror::Error)]
 pub enum Crypt4ghError {
-    /// It does not begin as Crypt4GH does.
+    /// The file does not begin as Crypt4GH does.
     #[error("it is not encrypted by Crypt4GH")]
     NotEncrypted,
-    /// Another version of the format.
+    /// The version of the format is not supported.
     #[error("it is Crypt4GH of version {version}; version 1 is read")]
     Version {
         /// The version.
         version: u32,
     },
-    /// The header is cut short, or says what cannot be.
+    /// The header is truncated or invalid.
     #[error("its Crypt4GH header is damaged: {problem}")]
     Header {
-        /// What is wrong.
+        /// The problem.
         problem: &'static str,
     },
-    /// No key was given.
+    /// No key is available.
     #[error("it is encrypted by Crypt4GH; say with --c4gh-key which key opens it")]
     NoKey,
-    /// None of the keys opens it.
+    /// None of the keys decrypts the header.
     #[error("it is encrypted for others: no --c4gh-key opens it")]
-    ForOthers,
-    /// A segment is not what was written, or not of this file.
+    NoMatchingKey,
+    /// A segment was changed, or belongs to another file.
     #[error(
         "segment {segment} of its encrypted data was changed or damaged (at byte {offset}); fetch or make the file again"
     )]
-    Changed {
-        /// Number of the segment, from 0.
+    DamagedSegment {
+        /// 0-based number of the segment.
         segment: u64,
-        /// Where it begins in the encrypted file.
+        /// Offset of the segment in the encrypted file.
         offset: u64,
     },
-    /// It ends within a segment, or where edits need more.
+    /// The file ends within a segment, or before data that the edit list needs.
     #[error("it is truncated: its encrypted data ends at byte {offset} within a segment; fetch or make it again")]
     Truncated {
         /// Bytes of the encrypted file.
@@ -51,7 +51,7 @@ impl From<Crypt4ghError> for io::Error {
     }
 }
 
-/// Why a key is not read.
+/// A reason why a key cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
     /// The file cannot be read.
@@ -63,29 +63,29 @@ pub enum KeyError {
         #[source]
         source: io::Error,
     },
-    /// It is no key of Crypt4GH.
-    #[error("{} is no {wanted} key of Crypt4GH; `crypt4gh-keygen` makes one", path.display())]
+    /// The file is not a Crypt4GH key.
+    #[error("{} is no {expected} key of Crypt4GH; `crypt4gh-keygen` makes one", path.display())]
     NotAKey {
         /// The file.
         path: PathBuf,
-        /// What should be in it: `secret` or `public`.
-        wanted: &'static str,
+        /// The expected kind: `secret` or `public`.
+        expected: &'static str,
     },
-    /// It is locked in a way that is not known here.
+    /// The key is locked by a method that is not supported.
     #[error("{} is locked by {method}; lock it anew by scrypt, with `crypt4gh-keygen --relock`", path.display())]
     Method {
         /// The file.
         path: PathBuf,
-        /// How.
+        /// The method.
         method: String,
     },
-    /// It is locked, and there is no passphrase.
+    /// The key is locked, and no passphrase is available.
     #[error("{} is locked; give its passphrase with --c4gh-passphrase FILE or in the variable C4GH_PASSPHRASE", path.display())]
     Locked {
         /// The file.
         path: PathBuf,
     },
-    /// The passphrase is another one, or the file is damaged.
+    /// The passphrase is wrong, or the file is damaged.
     #[error("the passphrase does not unlock {}", path.display())]
     Passphrase {
         /// The file.

@@ -1,7 +1,7 @@
-//! Keys, and the files they are kept in: those that `crypt4gh-keygen` makes.
+//! Keys, and the key files that `crypt4gh-keygen` makes.
 //!
-//! A file has a line before and a line behind base64. Of a public key that is 32 bytes; of a secret key it is `c4gh-v1` and strings, each
-//! behind its length: how the key of the lock is made, of what (rounds and salt), how it locks, and what it locks.
+//! A key file is base64 between a begin line and an end line. A public key is 32 bytes; a secret key is `c4gh-v1` and
+//! strings, each behind its length: the key derivation function, its rounds and salt, the cipher, and the encrypted key.
 
 use std::fmt;
 use std::fs;
@@ -15,22 +15,22 @@ use curve25519_dalek::MontgomeryPoint;
 use ring::pbkdf2;
 
 use super::error::KeyError;
-use super::{cipher, opened};
+use super::{cipher_for_key, open_in_place};
 
 /// First bytes of a secret key.
-const MAGIC: &[u8] = b"c4gh-v1";
-/// What a key that is not locked says in place of a method.
-const NONE: &[u8] = b"none";
-/// log2 of the cost, block size and parallelism of scrypt, which keys do not say (as `crypt4gh-keygen` has them).
-const SCRYPT: (u8, u32, u32) = (14, 8, 1);
-/// Most rounds of PBKDF2 that are gone through: a hundred times what is usual.
-const MOST_ROUNDS: u32 = 10_000_000;
+const SECRET_KEY_MAGIC: &[u8] = b"c4gh-v1";
+/// Value of the method fields of a key that is not locked.
+const KDF_NONE: &[u8] = b"none";
+/// log2 of the cost, block size and parallelism of scrypt, which key files do not contain (values of `crypt4gh-keygen`).
+const SCRYPT_PARAMS: (u8, u32, u32) = (14, 8, 1);
+/// Maximum rounds of PBKDF2: a hundred times the usual number.
+const MAX_PBKDF2_ROUNDS: u32 = 10_000_000;
 
-/// Who may read a file.
+/// A public key, for which files are encrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PublicKey(pub(super) [u8; 32]);
 
-/// What opens files that were encrypted for its public key.
+/// A secret key, which decrypts the files encrypted for its public key.
 #[derive(Clone)]
 pub struct SecretKey([u8; 32]);
 
@@ -46,13 +46,13 @@ impl PublicKey {
     /// # Errors
     /// [`KeyError`].
     pub fn read(path: &Path) -> Result<Self, KeyError> {
-        let not_a_key = || KeyError::NotAKey { path: path.to_owned(), wanted: "public" };
-        let bytes = armored(path, "PUBLIC")?.ok_or_else(not_a_key)?;
+        let not_a_key = || KeyError::NotAKey { path: path.to_owned(), expected: "public" };
+        let bytes = read_armored(path, "PUBLIC")?.ok_or_else(not_a_key)?;
         bytes.try_into().map(Self).map_err(|_| not_a_key())
     }
 
-    /// The key in hexadecimal digits.
-    pub fn text(&self) -> String {
+    /// Returns the key in hexadecimal digits.
+    pub fn to_hex(&self) -> String {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
@@ -63,14 +63,14 @@ impl SecretKey {
     /// # Errors
     /// [`KeyError`].
     pub fn read(path: &Path, passphrase: Option<&[u8]>) -> Result<Self, KeyError> {
-        let not_a_key = || KeyError::NotAKey { path: path.to_owned(), wanted: "secret" };
-        let bytes = armored(path, "PRIVATE")?.ok_or_else(not_a_key)?;
-        let mut rest = bytes.strip_prefix(MAGIC).ok_or_else(not_a_key)?;
-        let kdf = string(&mut rest).ok_or_else(not_a_key)?;
-        let options = if kdf == NONE { &[] } else { string(&mut rest).ok_or_else(not_a_key)? };
-        let method = string(&mut rest).ok_or_else(not_a_key)?;
-        let locked = string(&mut rest).ok_or_else(not_a_key)?;
-        if kdf == NONE && method == NONE {
+        let not_a_key = || KeyError::NotAKey { path: path.to_owned(), expected: "secret" };
+        let bytes = read_armored(path, "PRIVATE")?.ok_or_else(not_a_key)?;
+        let mut rest = bytes.strip_prefix(SECRET_KEY_MAGIC).ok_or_else(not_a_key)?;
+        let kdf = take_string(&mut rest).ok_or_else(not_a_key)?;
+        let options = if kdf == KDF_NONE { &[] } else { take_string(&mut rest).ok_or_else(not_a_key)? };
+        let method = take_string(&mut rest).ok_or_else(not_a_key)?;
+        let locked = take_string(&mut rest).ok_or_else(not_a_key)?;
+        if kdf == KDF_NONE && method == KDF_NONE {
             return locked.try_into().map(Self).map_err(|_| not_a_key());
         }
         let unknown = |method: &[u8]| KeyError::Method {
@@ -86,38 +86,38 @@ impl SecretKey {
         }
         let passphrase = passphrase.ok_or_else(|| KeyError::Locked { path: path.to_owned() })?;
         let key = match kdf {
-            b"scrypt" => by_scrypt(passphrase, salt),
-            _ => by_pbkdf2(passphrase, salt, u32::from_be_bytes(*rounds)).ok_or_else(not_a_key)?,
+            b"scrypt" => derive_scrypt_key(passphrase, salt),
+            _ => derive_pbkdf2_key(passphrase, salt, u32::from_be_bytes(*rounds)).ok_or_else(not_a_key)?,
         };
         let mut locked = locked.to_vec();
-        let secret = opened(&cipher(&key), &mut locked).and_then(|secret| (&*secret).try_into().ok());
+        let secret = open_in_place(&cipher_for_key(&key), &mut locked).and_then(|secret| (&*secret).try_into().ok());
         secret.map(Self).ok_or_else(|| KeyError::Passphrase { path: path.to_owned() })
     }
 
-    /// A key that is used once.
+    /// Creates an ephemeral key.
     pub(super) fn random() -> std::io::Result<Self> {
         let mut secret = [0; 32];
         getrandom::fill(&mut secret).map_err(std::io::Error::other)?;
         Ok(Self(secret))
     }
 
-    /// What others encrypt with.
-    pub fn public(&self) -> PublicKey {
+    /// Returns the public key, with which others encrypt.
+    pub fn public_key(&self) -> PublicKey {
         PublicKey(MontgomeryPoint::mul_base_clamped(self.0).to_bytes())
     }
 
-    /// The key that a writer, who has this one, shares with a reader (libsodium's `crypto_kx`, the server's sending key).
-    pub(super) fn shared_with_reader(&self, reader: &PublicKey) -> Option<[u8; 32]> {
-        self.shared(reader, reader, &self.public())
+    /// Returns the session key of a writer with this key and a reader (libsodium's `crypto_kx`, the server's sending key).
+    pub(super) fn session_key_for_reader(&self, reader: &PublicKey) -> Option<[u8; 32]> {
+        self.session_key(reader, reader, &self.public_key())
     }
 
-    /// The key that a reader, who has this one, shares with a writer.
-    pub(super) fn shared_with_writer(&self, writer: &PublicKey) -> Option<[u8; 32]> {
-        self.shared(writer, &self.public(), writer)
+    /// Returns the session key of a reader with this key and a writer.
+    pub(super) fn session_key_from_writer(&self, writer: &PublicKey) -> Option<[u8; 32]> {
+        self.session_key(writer, &self.public_key(), writer)
     }
 
-    /// `None` for a public key that shares the same with everybody, which nobody makes by honest means.
-    fn shared(&self, other: &PublicKey, reader: &PublicKey, writer: &PublicKey) -> Option<[u8; 32]> {
+    /// Returns the session key; `None` for a public key of low order, which gives the same secret with every key.
+    fn session_key(&self, other: &PublicKey, reader: &PublicKey, writer: &PublicKey) -> Option<[u8; 32]> {
         let shared = MontgomeryPoint(other.0).mul_clamped(self.0).to_bytes();
         if shared == [0; 32] {
             return None;
@@ -127,23 +127,23 @@ impl SecretKey {
     }
 }
 
-fn by_scrypt(passphrase: &[u8], salt: &[u8]) -> [u8; 32] {
+fn derive_scrypt_key(passphrase: &[u8], salt: &[u8]) -> [u8; 32] {
     let mut key = [0; 32];
-    let (log_n, r, p) = SCRYPT;
+    let (log_n, r, p) = SCRYPT_PARAMS;
     let costs = scrypt::Params::new(log_n, r, p, key.len()).expect("these costs are within scrypt's bounds");
     scrypt::scrypt(passphrase, salt, &costs, &mut key).expect("scrypt makes keys of 32 bytes");
     key
 }
 
-fn by_pbkdf2(passphrase: &[u8], salt: &[u8], rounds: u32) -> Option<[u8; 32]> {
+fn derive_pbkdf2_key(passphrase: &[u8], salt: &[u8], rounds: u32) -> Option<[u8; 32]> {
     let mut key = [0; 32];
-    let rounds = NonZeroU32::new(rounds).filter(|rounds| rounds.get() <= MOST_ROUNDS)?;
+    let rounds = NonZeroU32::new(rounds).filter(|rounds| rounds.get() <= MAX_PBKDF2_ROUNDS)?;
     pbkdf2::derive(pbkdf2::PBKDF2_HMAC_SHA256, rounds, salt, passphrase, &mut key);
     Some(key)
 }
 
-/// The bytes between the lines of a key of a kind; `None` where it is none.
-fn armored(path: &Path, kind: &str) -> Result<Option<Vec<u8>>, KeyError> {
+/// Returns the bytes between the lines of a key of a kind; `None` where the file is not such a key.
+fn read_armored(path: &Path, kind: &str) -> Result<Option<Vec<u8>>, KeyError> {
     let read = fs::read(path).map_err(|source| KeyError::Read { path: path.to_owned(), source })?;
     let text = String::from_utf8_lossy(&read);
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
@@ -153,8 +153,8 @@ fn armored(path: &Path, kind: &str) -> Result<Option<Vec<u8>>, KeyError> {
     Ok(if is_it { STANDARD.decode(between.concat()).ok() } else { None })
 }
 
-/// The next string, behind its length in two bytes.
-fn string<'b>(rest: &mut &'b [u8]) -> Option<&'b [u8]> {
+/// Returns the next string, behind its length in two bytes.
+fn take_string<'b>(rest: &mut &'b [u8]) -> Option<&'b [u8]> {
     let (length, behind) = rest.split_first_chunk::<2>()?;
     let (found, behind) = behind.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
     *rest = behind;

@@ -1,17 +1,17 @@
-//! What can be wrong with a FASTA file.
+//! Errors of FASTA files.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::bgzf::BgzfError;
 
-/// Why a FASTA file cannot be used as a reference. Lines are numbered from 1.
+/// A reason why a FASTA file cannot be used as a reference. Lines are numbered from 1.
 #[derive(Debug, thiserror::Error)]
 pub enum FastaError {
     /// The file cannot be opened, read or decompressed.
     #[error(transparent)]
     Bgzf(#[from] BgzfError),
-    /// Gzip that is not BGZF, which cannot be read at any place.
+    /// The file is gzip, but not BGZF, so its bases cannot be read at any position.
     #[error(
         "{0} is compressed with gzip, so its bases cannot be looked up; compress it with bgzip instead \
          (`gunzip -c {0} | bgzip > NEW.fa.gz`), or decompress it",
@@ -27,7 +27,7 @@ pub enum FastaError {
         /// The file.
         path: PathBuf,
     },
-    /// Something stands before the first title.
+    /// The text before the first title is not empty.
     #[error("line {line} of {} should start with >; is it a FASTA file?", path.display())]
     NotFasta {
         /// The file.
@@ -35,7 +35,7 @@ pub enum FastaError {
         /// The line.
         line: u64,
     },
-    /// A title without a usable name.
+    /// A title has no usable name.
     #[error("the title in line {line} of {} has no name right after >, or one that is not printable", path.display())]
     Name {
         /// The file.
@@ -68,10 +68,10 @@ pub enum FastaError {
         path: PathBuf,
         /// The contig.
         name: String,
-        /// The line that does not fit.
+        /// The first line of another length.
         line: u64,
     },
-    /// A byte that is no letter.
+    /// A byte is not a letter.
     #[error("line {line} of {} contains {byte:#04x}; only letters are bases", path.display())]
     Base {
         /// The file.
@@ -84,8 +84,8 @@ pub enum FastaError {
 }
 
 impl FastaError {
-    /// The error of a file that the system does not open.
-    pub(super) fn opening(path: &Path) -> impl Fn(io::Error) -> Self {
+    /// Returns the error of a file that cannot be opened.
+    pub(super) fn open_error(path: &Path) -> impl Fn(io::Error) -> Self {
         move |source| BgzfError::Io { path: path.to_owned(), offset: 0, source }.into()
     }
 }

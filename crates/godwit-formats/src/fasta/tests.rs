@@ -16,11 +16,11 @@ fn file(directory: &TempDir, content: &[u8]) -> PathBuf {
 fn fai(content: &[u8]) -> Result<String, FastaError> {
     let directory = tempfile::tempdir().unwrap();
     let mut text = Vec::new();
-    write_fai(&index(&file(&directory, content))?, &mut text).unwrap();
+    write_fai(&build_fai(&file(&directory, content))?, &mut text).unwrap();
     Ok(String::from_utf8(text).unwrap())
 }
 
-/// Names and bases of all contigs.
+/// Returns names and bases of all contigs.
 fn contigs(path: &Path) -> Result<Vec<(String, Vec<u8>)>, FastaError> {
     let mut reader = Reader::open(path, 1)?;
     let mut contigs = Vec::new();
@@ -54,7 +54,7 @@ fn the_index_is_that_of_samtools() {
     for content in cases {
         let path = file(&directory, content);
         let ours = fai(content).unwrap();
-        if samples::samtools(&["faidx", samples::text(&path)]).is_none() {
+        if samples::samtools(&["faidx", samples::path_text(&path)]).is_none() {
             return;
         }
         let theirs = std::fs::read_to_string(directory.path().join("a.fa.fai")).unwrap();
@@ -73,7 +73,7 @@ fn bases_are_the_same_in_every_compression() {
     gzip.write_all(&content).unwrap();
     gzip.finish().unwrap();
     assert!(contigs(&path).unwrap() == plain);
-    assert!(matches!(index(&path), Err(FastaError::Compressed { .. })));
+    assert!(matches!(build_fai(&path), Err(FastaError::Compressed { .. })));
     let mut bgzf = crate::bgzf::Writer::new(std::fs::File::create(&path).unwrap(), 1);
     bgzf.write_bytes(&content).unwrap();
     bgzf.finish_file().unwrap();
@@ -93,7 +93,7 @@ fn contigs_may_be_passed_over() {
     assert_eq!(reader.next_bases().unwrap(), None);
     assert_eq!(reader.next_bases().unwrap(), None);
     assert_eq!(reader.next_contig().unwrap(), None);
-    assert_eq!(reader.into_contigs().iter().map(|contig| contig.bases).collect::<Vec<_>>(), [4, 1]);
+    assert_eq!(reader.into_fai_records().iter().map(|contig| contig.bases).collect::<Vec<_>>(), [4, 1]);
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn what_is_no_clean_reference_is_refused() {
     assert!(matches!(error(b">a\nA\n> b\nA\n"), FastaError::Name { line: 3, .. }));
     assert!(matches!(error(b">\nA\n"), FastaError::Name { line: 1, .. }));
     assert!(matches!(error(b">a\nA\n>a x\nC\n"), FastaError::DuplicateName { line: 3, name, .. } if name == "a"));
-    // samtools faidx 1.16 drops an empty contig without a word, bwa index keeps it.
+    // samtools faidx 1.16 silently drops an empty contig, bwa index keeps it.
     assert!(matches!(error(b">a\n>b\nA\n"), FastaError::EmptyContig { name, .. } if name == "a"));
     assert!(matches!(error(b">b\nA\n>a\n"), FastaError::EmptyContig { name, .. } if name == "a"));
     assert!(matches!(error(b">b\nA\n>a"), FastaError::EmptyContig { name, .. } if name == "a"));
@@ -134,13 +134,13 @@ proptest! {
 }
 
 #[test]
-fn windows_hold_the_bases_of_any_stretch() {
+fn an_indexed_reader_returns_the_bases_of_any_interval() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.fa");
     let long: String = (0..100_000).map(|at| char::from(b"ACGTN"[at % 5])).collect();
     let lines: Vec<&str> = long.as_bytes().chunks(60).map(|line| std::str::from_utf8(line).unwrap()).collect();
     std::fs::write(&path, format!(">a\nacgtRX\nAC\n>b\r\n{}\r\n", lines.join("\r\n"))).unwrap();
-    let contigs = index(&path).unwrap();
+    let contigs = build_fai(&path).unwrap();
     let mut text = Vec::new();
     write_fai(&contigs, &mut text).unwrap();
     assert_eq!(parse_fai(std::str::from_utf8(&text).unwrap()).unwrap(), contigs);
@@ -148,22 +148,22 @@ fn windows_hold_the_bases_of_any_stretch() {
     let mut bgzf = crate::bgzf::Writer::new(std::fs::File::create(&packed).unwrap(), 1);
     bgzf.write_bytes(&std::fs::read(&path).unwrap()).unwrap();
     bgzf.finish_file().unwrap();
-    assert_eq!(index(&packed).unwrap(), contigs);
+    assert_eq!(build_fai(&packed).unwrap(), contigs);
     for path in [&path, &packed] {
-        let mut windows = Windows::open(path, contigs.clone().into()).unwrap();
-        assert_eq!(windows.codes(0, 0, 100).unwrap(), [1, 2, 4, 8, 5, 0, 1, 2]);
+        let mut windows = IndexedReader::open(path, contigs.clone().into()).unwrap();
+        assert_eq!(windows.base_codes(0, 0, 100).unwrap(), [1, 2, 4, 8, 5, 0, 1, 2]);
         for (start, end) in [(59, 61), (0, 3), (65_500, 65_600), (99_990, 100_000), (7, 99_999)] {
             let expected: Vec<u8> = (start..end).map(|at| [1, 2, 4, 8, 15][at % 5]).collect();
-            assert_eq!(windows.codes(1, start as u64, end as u64).unwrap(), expected, "{start}..{end}");
+            assert_eq!(windows.base_codes(1, start as u64, end as u64).unwrap(), expected, "{start}..{end}");
         }
-        assert_eq!(windows.codes(1, 99_999, 100_010).unwrap().len(), 1);
-        assert_eq!(windows.codes(2, 0, 10).unwrap(), [0u8; 0]);
+        assert_eq!(windows.base_codes(1, 99_999, 100_010).unwrap().len(), 1);
+        assert_eq!(windows.base_codes(2, 0, 10).unwrap(), [0u8; 0]);
     }
     for path in [&path, &packed] {
         let checked = |change: &dyn Fn(&mut FaiRecord)| {
             let mut others = contigs.clone();
             change(&mut others[1]);
-            Windows::open(path, others.into()).unwrap().check()
+            IndexedReader::open(path, others.into()).unwrap().check_index()
         };
         assert!(checked(&|_| {}).is_ok());
         assert!(checked(&|record| record.offset += 1).is_err(), "another title");
@@ -175,8 +175,8 @@ fn windows_hold_the_bases_of_any_stretch() {
     let mut longer = contigs;
     longer[1].bases += 1000;
     for path in [&path, &packed] {
-        let mut windows = Windows::open(path, longer.clone().into()).unwrap();
-        assert!(windows.codes(1, 100_000, 100_500).is_err());
+        let mut windows = IndexedReader::open(path, longer.clone().into()).unwrap();
+        assert!(windows.base_codes(1, 100_000, 100_500).is_err());
     }
     assert!(parse_fai("a\t1\t2\n").is_none());
 }

@@ -1,21 +1,21 @@
-//! What can be wrong with the files of a lane.
+//! Errors of the files of a lane.
 
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::record::Records;
-use crate::bgzf::Fault;
+use super::record_reader::RecordReader;
+use crate::bgzf::InputError;
 use crate::crypt4gh::Crypt4ghError;
 use crate::unaligned::UnalignedError;
 
-/// Bytes of a name shown in a message; damaged files have names of megabytes.
-const SHOWN_NAME_BYTES: usize = 80;
+/// Maximum bytes of a name in a message; damaged files have names of megabytes.
+const MAX_NAME_EXCERPT_BYTES: usize = 80;
 
-/// Where in a file of reads: shown as `record 12 (line 45) of reads.fq.gz`.
+/// The location of a record: shown as `record 12 (line 45) of reads.fq.gz`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// The file as it was named to the reader.
+pub struct RecordLocation {
+    /// Path of the file, as given to the reader.
     pub file: PathBuf,
     /// 1-based number of the record in the file.
     pub record: u64,
@@ -23,13 +23,13 @@ pub struct Place {
     pub line: u64,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for RecordLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "record {} (line {}) of {}", self.record, self.line, self.file.display())
     }
 }
 
-/// A lane that cannot be read. Record and line numbers are 1-based; byte offsets count from 0 in the file on disk.
+/// An error of a lane. Record and line numbers are 1-based; byte offsets count from 0 in the file on disk.
 #[derive(Debug, thiserror::Error)]
 pub enum FastqError {
     /// Neither one file nor two.
@@ -43,42 +43,42 @@ pub enum FastqError {
     Open {
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
-    /// A file cannot be read on.
+    /// Reading a file failed.
     #[error("cannot read {} near record {record}: {source}", file.display())]
     Read {
         /// The file.
         file: PathBuf,
-        /// First record that is not whole.
+        /// First incomplete record.
         record: u64,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
-    /// The system refused a thread to decompress with.
+    /// The system could not start a thread for decompression.
     #[error("cannot start a thread to read {}: {source}; raise the process limit or lower the threads", file.display())]
     Thread {
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
-    /// A thread that decompressed ended without a word: a bug here, never the file's fault.
+    /// A decompression thread ended without a result: a bug in godwit, never the file's fault.
     #[error("the thread that decompresses {} stopped near record {record}", file.display())]
     ThreadLost {
         /// The file.
         file: PathBuf,
-        /// First record that is not whole.
+        /// First incomplete record.
         record: u64,
     },
-    /// The file is not what it was when a place in it was noted to begin at. Nothing was read of it.
+    /// The file has changed since a resume point in it was recorded. None of its text was returned.
     #[error("{} has changed since it was read before", file.display())]
     Changed {
         /// The file.
         file: PathBuf,
     },
-    /// Compressed in a way that is not read here.
+    /// The compression is not supported.
     #[error("{} is {format} data; give plain text, gzip or BGZF", file.display())]
     UnsupportedCompression {
         /// The file.
@@ -91,21 +91,21 @@ pub enum FastqError {
     TruncatedGzip {
         /// The file.
         file: PathBuf,
-        /// First record that is not whole.
+        /// First incomplete record.
         record: u64,
         /// Bytes of the file.
         offset: u64,
     },
-    /// Compressed data that does not decode, or decodes to another checksum or length.
+    /// Compressed data cannot be decoded, or its checksum or length is wrong.
     #[error("{} is damaged near byte {offset}, in or after record {record}: {detail}; copy it again", file.display())]
     CorruptGzip {
         /// The file.
         file: PathBuf,
-        /// First record that is not whole.
+        /// First incomplete record.
         record: u64,
-        /// Where in the file: start of the BGZF block, else as far as gzip data was decoded.
+        /// Start of the BGZF block, else the position up to which gzip data was decoded.
         offset: u64,
-        /// What the decoder said.
+        /// The decoder's message.
         detail: String,
     },
     /// Bytes after a gzip member that are neither another member nor zero padding.
@@ -113,12 +113,12 @@ pub enum FastqError {
     TrailingGarbage {
         /// The file.
         file: PathBuf,
-        /// First record that is not whole.
+        /// First incomplete record.
         record: u64,
-        /// Where in the file.
+        /// Offset of the bytes in the file.
         offset: u64,
     },
-    /// A BGZF file without the empty block that ends every whole one.
+    /// A BGZF file lacks the empty block that ends every whole one.
     #[error(
         "{} has no BGZF end-of-file block after {records} records: it is truncated; copy it again, \
          or accept it as it is with --lenient", file.display()
@@ -126,58 +126,58 @@ pub enum FastqError {
     MissingBgzfEof {
         /// The file.
         file: PathBuf,
-        /// Whole records before the end.
+        /// Complete records before the end.
         records: u64,
     },
-    /// No record at all.
+    /// The file has no record.
     #[error("{} has no reads", file.display())]
     Empty {
         /// The file.
         file: PathBuf,
     },
     /// A record does not start with `@` (FASTQ) or `>` (FASTA), or not with that of the records before it.
-    #[error("{place} starts with {}, not with '{}'", shown_byte(*found), char::from(*expected))]
+    #[error("{location} starts with {}, not with '{}'", format_byte(*found), char::from(*expected))]
     NoTitle {
-        /// Where.
-        place: Place,
-        /// What the first record of the file starts with.
+        /// Location of the record.
+        location: RecordLocation,
+        /// First byte of the first record of the file.
         expected: u8,
-        /// What stands there.
+        /// The byte found.
         found: u8,
     },
     /// An empty line within or between records.
-    #[error("{place} has an empty line where a record goes on or the next one should start")]
+    #[error("{location} has an empty line where a record goes on or the next one should start")]
     BlankLine {
-        /// Where.
-        place: Place,
+        /// Location of the line.
+        location: RecordLocation,
     },
     /// The text ends within a record.
-    #[error("{} is truncated: {place} has no {missing}", place.file.display())]
+    #[error("{} is truncated: {location} has no {missing}", location.file.display())]
     TruncatedRecord {
-        /// Where the missing line would be.
-        place: Place,
-        /// What is missing.
+        /// Location of the missing line.
+        location: RecordLocation,
+        /// The missing part.
         missing: &'static str,
     },
     /// A title where the `+` line should be: a FASTQ record without qualities.
-    #[error("{place} has a title line where its '+' line should be: the record has no qualities")]
+    #[error("{location} has a title line where its '+' line should be: the record has no qualities")]
     MissingPlus {
-        /// Where.
-        place: Place,
+        /// Location of the line.
+        location: RecordLocation,
     },
-    /// A `+` line that repeats another title.
-    #[error("the '+' line of {place} repeats another title than that of read {name}; accept it with --lenient")]
+    /// A `+` line repeats another title.
+    #[error("the '+' line of {location} repeats another title than that of read {name}; accept it with --lenient")]
     PlusLineDiffers {
-        /// Where.
-        place: Place,
+        /// Location of the line.
+        location: RecordLocation,
         /// Name of the read.
         name: String,
     },
     /// Bases and qualities differ in number.
-    #[error("{place} has {bases} bases but {qualities} qualities (read {name})")]
+    #[error("{location} has {bases} bases but {qualities} qualities (read {name})")]
     LengthMismatch {
-        /// Where.
-        place: Place,
+        /// Location of the record.
+        location: RecordLocation,
         /// Name of the read.
         name: String,
         /// Bases of the record.
@@ -185,69 +185,69 @@ pub enum FastqError {
         /// Qualities of the record, as far as they were read.
         qualities: usize,
     },
-    /// A title line without a name.
-    #[error("{place} has no name")]
+    /// A title line has no name.
+    #[error("{location} has no name")]
     NoName {
-        /// Where.
-        place: Place,
+        /// Location of the record.
+        location: RecordLocation,
     },
-    /// A name with bytes outside `!` to `~`.
-    #[error("the name of {place} contains {}", shown_byte(*found))]
+    /// A name has bytes outside `!` to `~`.
+    #[error("the name of {location} contains {}", format_byte(*found))]
     InvalidName {
-        /// Where.
-        place: Place,
+        /// Location of the record.
+        location: RecordLocation,
         /// The first such byte.
         found: u8,
     },
-    /// A name longer than a BAM record holds.
-    #[error("{place} has a name of {name_bytes} bytes; SAM allows 254 (it starts {name})")]
+    /// A name is longer than the limit of BAM records.
+    #[error("{location} has a name of {name_bytes} bytes; SAM allows 254 (it starts {name})")]
     NameTooLong {
-        /// Where.
-        place: Place,
+        /// Location of the record.
+        location: RecordLocation,
         /// Length of the name.
         name_bytes: usize,
         /// Its start.
         name: String,
     },
-    /// A comment with control characters other than the tab.
-    #[error("the comment of {place} contains {} (read {name})", shown_byte(*found))]
+    /// A comment has control characters other than the tab.
+    #[error("the comment of {location} contains {} (read {name})", format_byte(*found))]
     InvalidComment {
-        /// Where.
-        place: Place,
+        /// Location of the record.
+        location: RecordLocation,
         /// Name of the read.
         name: String,
         /// The first such byte.
         found: u8,
     },
-    /// A base that is no letter, `.` or `*`.
-    #[error("base {base} of {place} is {} (read {name})", shown_byte(*found))]
+    /// A base is not a letter, `.` or `*`.
+    #[error("base {base} of {location} is {} (read {name})", format_byte(*found))]
     InvalidBase {
-        /// Where the sequence starts.
-        place: Place,
+        /// Location of the start of the sequence.
+        location: RecordLocation,
         /// Name of the read.
         name: String,
         /// 1-based number of the base in the read.
         base: usize,
-        /// What stands there.
+        /// The byte found.
         found: u8,
     },
     /// A quality outside `!` to `~`.
-    #[error("quality {quality} of {place} is {} (read {name})", shown_byte(*found))]
+    #[error("quality {quality} of {location} is {} (read {name})", format_byte(*found))]
     InvalidQuality {
-        /// Where the qualities start.
-        place: Place,
+        /// Location of the start of the qualities.
+        location: RecordLocation,
         /// Name of the read.
         name: String,
         /// 1-based number of the quality in the read.
         quality: usize,
-        /// What stands there.
+        /// The byte found.
         found: u8,
     },
-    /// A record beyond [`super::MAX_RECORD_BYTES`].
-    #[error("{place} is longer than {limit_bytes} bytes; is this a file of reads?")]
+    /// A record exceeds [`super::MAX_RECORD_BYTES`].
+    #[error("{location} is longer than {limit_bytes} bytes; is this a file of reads?")]
     RecordTooLong {
-        /// Where the record starts.
-        place: Place,
+        /// Location of the start of the record.
+        location: RecordLocation,
         /// The limit.
         limit_bytes: usize,
     },
@@ -269,20 +269,20 @@ pub enum FastqError {
         /// Name there, without `/2`.
         name2: String,
     },
-    /// Neighbours of an interleaved file that are no mates.
+    /// Neighbours of an interleaved file are not mates.
     #[error(
-        "{place} should be the mate of the one before it, but they are reads {name2} and {name1}: \
+        "{location} should be the mate of the one before it, but they are reads {name2} and {name1}: \
          the file is not interleaved, or a read is missing"
     )]
     InterleavedOutOfStep {
-        /// Where the second of them starts.
-        place: Place,
+        /// Location of the second of them.
+        location: RecordLocation,
         /// Name of the first, without `/1`.
         name1: String,
         /// Name of the second, without `/2`.
         name2: String,
     },
-    /// An interleaved file that ends after the first read of a pair.
+    /// An interleaved file ends after the first read of a pair.
     #[error("{} has {records} records, and the last, read {name}, has no mate: is the file truncated?", file.display())]
     InterleavedOdd {
         /// The file.
@@ -292,81 +292,85 @@ pub enum FastqError {
         /// Name of the last.
         name: String,
     },
-    /// A file that is encrypted, and is not opened.
+    /// A file is encrypted and cannot be decrypted.
     #[error("cannot decrypt {}, in or before record {record}", file.display())]
     Encrypted {
         /// The file.
         file: PathBuf,
-        /// First record that is not whole.
+        /// First incomplete record.
         record: u64,
-        /// Why.
+        /// The reason.
         #[source]
         source: Crypt4ghError,
     },
-    /// A SAM or BAM file of reads.
+    /// A SAM or BAM file of reads has an error.
     #[error(transparent)]
     Unaligned(#[from] UnalignedError),
     /// One file of a pair ends before the other.
-    #[error("{} ends after {records} records but {} goes on: is one of them truncated?", ended.display(), longer.display())]
+    #[error("{} ends after {records} records but {} goes on: is one of them truncated?", shorter.display(), longer.display())]
     UnequalCounts {
         /// The file that ended.
-        ended: PathBuf,
+        shorter: PathBuf,
         /// Its records.
         records: u64,
-        /// The file that goes on.
+        /// The file with more records.
         longer: PathBuf,
     },
 }
 
 impl FastqError {
-    /// The error for a fault that came after `records` whole records of `file`.
-    pub(super) fn after(records: u64, file: &Path, fault: Fault) -> Self {
+    /// Returns the error for an input error after `records` complete records of `file`.
+    pub(super) fn from_input_error(records: u64, file: &Path, error: InputError) -> Self {
         let (file, record) = (file.to_path_buf(), records + 1);
-        match fault {
-            Fault::Open(source) => Self::Open { file, source },
-            Fault::Read { source, .. } => Self::Read { file, record, source },
-            Fault::Thread(source) => Self::Thread { file, source },
-            Fault::Unsupported { format } => Self::UnsupportedCompression { file, format },
-            Fault::Truncated { offset } => Self::TruncatedGzip { file, record, offset },
-            Fault::Corrupt { offset, detail } => Self::CorruptGzip { file, record, offset, detail },
-            Fault::Garbage { offset } => Self::TrailingGarbage { file, record, offset },
-            Fault::MissingEof { .. } => Self::MissingBgzfEof { file, records },
-            Fault::Changed => Self::Changed { file },
-            Fault::Encrypted(source) => Self::Encrypted { file, record, source },
-            Fault::Lost | Fault::Stopped => Self::ThreadLost { file, record },
+        match error {
+            InputError::Open(source) => Self::Open { file, source },
+            InputError::Read { source, .. } => Self::Read { file, record, source },
+            InputError::ThreadSpawn(source) => Self::Thread { file, source },
+            InputError::Unsupported { format } => Self::UnsupportedCompression { file, format },
+            InputError::Truncated { offset } => Self::TruncatedGzip { file, record, offset },
+            InputError::Corrupt { offset, detail } => Self::CorruptGzip { file, record, offset, detail },
+            InputError::NotCompressed { offset } => Self::TrailingGarbage { file, record, offset },
+            InputError::MissingEof { .. } => Self::MissingBgzfEof { file, records },
+            InputError::Changed => Self::Changed { file },
+            InputError::Encrypted(source) => Self::Encrypted { file, record, source },
+            InputError::ThreadLost | InputError::Stopped => Self::ThreadLost { file, record },
         }
     }
 
-    pub(super) fn unequal_counts(ended: &Records, longer: &Records) -> Self {
-        let (ended, records) = (ended.file().to_path_buf(), ended.records());
-        Self::UnequalCounts { ended, records, longer: longer.file().to_path_buf() }
+    pub(super) fn unequal_counts(ended: &RecordReader, longer: &RecordReader) -> Self {
+        let (shorter, records) = (ended.file().to_path_buf(), ended.record_count());
+        Self::UnequalCounts { shorter, records, longer: longer.file().to_path_buf() }
     }
 
-    pub(super) fn interleaved_odd(records: &Records, last: &[u8]) -> Self {
-        Self::InterleavedOdd { file: records.file().to_path_buf(), records: records.records(), name: shown_name(last) }
+    pub(super) fn interleaved_odd(records: &RecordReader, last: &[u8]) -> Self {
+        Self::InterleavedOdd {
+            file: records.file().to_path_buf(),
+            records: records.record_count(),
+            name: name_excerpt(last),
+        }
     }
 
-    pub(super) fn interleaved_out_of_step(records: &Records, before: &[u8]) -> Self {
-        let (name1, name2) = (shown_name(before), shown_name(records.record().name));
-        Self::InterleavedOutOfStep { place: records.here(), name1, name2 }
+    pub(super) fn interleaved_out_of_step(records: &RecordReader, before: &[u8]) -> Self {
+        let (name1, name2) = (name_excerpt(before), name_excerpt(records.record().name));
+        Self::InterleavedOutOfStep { location: records.record_location(), name1, name2 }
     }
 
-    pub(super) fn mates_out_of_step(first: &Records, second: &Records) -> Self {
+    pub(super) fn mates_out_of_step(first: &RecordReader, second: &RecordReader) -> Self {
         Self::MatesOutOfStep {
-            record: first.records(),
+            record: first.record_count(),
             file1: first.file().to_path_buf(),
-            name1: shown_name(first.record().name),
+            name1: name_excerpt(first.record().name),
             file2: second.file().to_path_buf(),
-            name2: shown_name(second.record().name),
+            name2: name_excerpt(second.record().name),
         }
     }
 }
 
-/// The start of a name as text.
-pub(super) fn shown_name(name: &[u8]) -> String {
-    String::from_utf8_lossy(&name[..name.len().min(SHOWN_NAME_BYTES)]).into_owned()
+/// Returns the start of a name as text.
+pub(super) fn name_excerpt(name: &[u8]) -> String {
+    String::from_utf8_lossy(&name[..name.len().min(MAX_NAME_EXCERPT_BYTES)]).into_owned()
 }
 
-fn shown_byte(byte: u8) -> String {
+fn format_byte(byte: u8) -> String {
     if byte.is_ascii_graphic() { format!("'{}'", char::from(byte)) } else { format!("byte 0x{byte:02x}") }
 }

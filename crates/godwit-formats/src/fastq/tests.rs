@@ -1,12 +1,12 @@
 //! Tests of the lane reader, on generated files only.
 
 mod blocks;
-mod bwa;
+mod bwa_comparison;
 mod compression;
 mod parsing;
-mod places;
 mod property;
-mod refusals;
+mod rejected_input;
+mod resume_points;
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use tempfile::TempDir;
 use super::{FastqError, LaneEvent, LaneInput, LaneOptions, LaneReader};
 use crate::bgzf;
 
-/// A read as it stands in a batch.
+/// A read of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Read {
     name: String,
@@ -27,26 +27,26 @@ struct Read {
     quality: Option<String>,
 }
 
-fn a_read(name: &str, comment: Option<&str>, sequence: &str, quality: Option<&str>) -> Read {
+fn new_read(name: &str, comment: Option<&str>, sequence: &str, quality: Option<&str>) -> Read {
     let (comment, quality) = (comment.map(str::to_owned), quality.map(str::to_owned));
     Read { name: name.to_owned(), comment, sequence: sequence.to_owned(), quality }
 }
 
-/// Everything a lane yielded.
+/// All events of a lane.
 #[derive(Debug, Default, PartialEq)]
-struct Lane {
+struct LaneContent {
     batches: Vec<RecordBatch>,
     reads: Vec<Read>,
     /// Reads and bases of each block.
     blocks: Vec<(u64, u64)>,
 }
 
-/// Files in a directory that goes with the test.
-struct Files {
+/// A directory of files that is removed with the test.
+struct TestDirectory {
     directory: TempDir,
 }
 
-impl Files {
+impl TestDirectory {
     fn new() -> Self {
         Self { directory: tempfile::tempdir().expect("a temporary directory") }
     }
@@ -62,18 +62,18 @@ impl Files {
     }
 }
 
-fn strict() -> LaneOptions {
+fn strict_options() -> LaneOptions {
     LaneOptions::default()
 }
 
-fn lenient() -> LaneOptions {
+fn lenient_options() -> LaneOptions {
     LaneOptions { lenient: true, ..LaneOptions::default() }
 }
 
 /// Reads a lane to its end.
-fn lane(files: &[PathBuf], options: &LaneOptions) -> Result<Lane, FastqError> {
+fn read_lane(files: &[PathBuf], options: &LaneOptions) -> Result<LaneContent, FastqError> {
     let mut reader = LaneReader::open(files, options)?;
-    let (mut lane, mut in_block) = (Lane::default(), 0);
+    let (mut lane, mut in_block) = (LaneContent::default(), 0);
     while let Some(event) = reader.next()? {
         match event {
             LaneEvent::Reads(batch) => {
@@ -96,17 +96,17 @@ fn lane(files: &[PathBuf], options: &LaneOptions) -> Result<Lane, FastqError> {
 }
 
 /// Reads one file of this content.
-fn lane_of(content: impl AsRef<[u8]>, options: &LaneOptions) -> Result<Lane, FastqError> {
-    let files = Files::new();
-    lane(&[files.write("reads.fq", content)], options)
+fn read_lane_of_text(content: impl AsRef<[u8]>, options: &LaneOptions) -> Result<LaneContent, FastqError> {
+    let files = TestDirectory::new();
+    read_lane(&[files.write("reads.fq", content)], options)
 }
 
-fn reads_of(content: impl AsRef<[u8]>) -> Vec<Read> {
-    lane_of(content, &strict()).expect("the file is sound").reads
+fn parse_reads(content: impl AsRef<[u8]>) -> Vec<Read> {
+    read_lane_of_text(content, &strict_options()).expect("the file is sound").reads
 }
 
-fn error_of(content: impl AsRef<[u8]>) -> FastqError {
-    lane_of(content, &strict()).expect_err("the file is damaged")
+fn parse_error(content: impl AsRef<[u8]>) -> FastqError {
+    read_lane_of_text(content, &strict_options()).expect_err("the file is damaged")
 }
 
 fn rows(batch: &RecordBatch) -> Vec<Read> {
@@ -123,8 +123,8 @@ fn rows(batch: &RecordBatch) -> Vec<Read> {
     (0..batch.num_rows()).map(read).collect()
 }
 
-/// `count` records with sequences of the given lengths, in turn.
-fn fastq(count: usize, lengths: &[usize]) -> String {
+/// Returns `count` records with sequences of the given lengths, in turn.
+fn fastq_text(count: usize, lengths: &[usize]) -> String {
     let mut text = String::new();
     for index in 0..count {
         let bases = lengths[index % lengths.len()];
@@ -141,7 +141,7 @@ fn gzip(text: &[u8]) -> Vec<u8> {
     encoder.finish().expect("memory takes all bytes")
 }
 
-/// BGZF without the block that ends a file.
+/// Returns BGZF without the end-of-file block.
 fn bgzf_blocks(text: &[u8], block_bytes: usize) -> Vec<u8> {
     text.chunks(block_bytes).flat_map(bgzf_block).collect()
 }

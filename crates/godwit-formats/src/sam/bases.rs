@@ -2,14 +2,14 @@
 
 use godwit_model::BASE_LETTERS;
 
-/// Marks a byte of SEQ that is no base.
+/// Marks a byte of SEQ that is not a base.
 const NO_BASE: u8 = 0x10;
 
 /// 4-bit code of each base (SAMv1 §4.2.3), [`NO_BASE`] for other bytes. Letters without a code, U among them, count as
 /// N, as in htslib 1.16.
-const CODES: [u8; 256] = codes();
+const BASE_CODES: [u8; 256] = base_codes();
 
-const fn codes() -> [u8; 256] {
+const fn base_codes() -> [u8; 256] {
     let mut codes = [NO_BASE; 256];
     let mut letter = b'A';
     while letter <= b'Z' {
@@ -28,36 +28,36 @@ const fn codes() -> [u8; 256] {
 }
 
 /// Bases packed in one step.
-const STEP: usize = 32;
+const PACK_STEP_BASES: usize = 32;
 
 /// Appends two bases per byte, high nibble first.
 ///
 /// # Errors
-/// The first byte that is no base; `out` then holds a part.
-pub(super) fn pack(bases: &[u8], out: &mut Vec<u8>) -> Result<(), u8> {
+/// The first byte that is not a base; `out` then holds a part.
+pub(super) fn pack_bases(bases: &[u8], out: &mut Vec<u8>) -> Result<(), u8> {
     let start = out.len();
     out.resize(start + bases.len().div_ceil(2), 0);
-    let (steps, rest) = bases.as_chunks::<STEP>();
-    let (places, rest_place) = out[start..].as_chunks_mut::<{ STEP / 2 }>();
+    let (steps, rest) = bases.as_chunks::<PACK_STEP_BASES>();
+    let (packed_steps, packed_rest) = out[start..].as_chunks_mut::<{ PACK_STEP_BASES / 2 }>();
     let mut done = 0;
-    for (step, place) in steps.iter().zip(places.iter_mut()) {
+    for (step, place) in steps.iter().zip(packed_steps.iter_mut()) {
         if !pack_acgtn(step, place) {
-            pack_any(step, place)?;
+            pack_any_bases(step, place)?;
         }
         done += 1;
     }
-    // A remainder of 31 bases takes a whole place of 16 bytes.
-    match places.get_mut(done) {
-        Some(place) => pack_any(rest, place),
-        None => pack_any(rest, rest_place),
+    // A remainder of 31 bases takes a whole step of 16 bytes.
+    match packed_steps.get_mut(done) {
+        Some(place) => pack_any_bases(rest, place),
+        None => pack_any_bases(rest, packed_rest),
     }
 }
 
-/// Packs upper-case A, C, G, T and N without a table, so that the compiler can use vector instructions; false where
-/// there is something else.
+/// Packs upper-case A, C, G, T and N without a table, so that the compiler can use vector instructions; returns false for
+/// other bytes.
 #[inline]
-fn pack_acgtn(bases: &[u8; STEP], packed: &mut [u8; STEP / 2]) -> bool {
-    let mut codes = [0u8; STEP];
+fn pack_acgtn(bases: &[u8; PACK_STEP_BASES], packed: &mut [u8; PACK_STEP_BASES / 2]) -> bool {
+    let mut codes = [0u8; PACK_STEP_BASES];
     let mut unknown = 0u8;
     for (code, base) in codes.iter_mut().zip(bases) {
         let is = |letter: u8| 0u8.wrapping_sub(u8::from(*base == letter));
@@ -71,25 +71,25 @@ fn pack_acgtn(bases: &[u8; STEP], packed: &mut [u8; STEP / 2]) -> bool {
     unknown == 0
 }
 
-fn pack_any(bases: &[u8], packed: &mut [u8]) -> Result<(), u8> {
+fn pack_any_bases(bases: &[u8], packed: &mut [u8]) -> Result<(), u8> {
     let mut seen = 0;
     for (byte, pair) in packed.iter_mut().zip(bases.chunks(2)) {
-        let high = CODES[usize::from(pair[0])];
-        let low = pair.get(1).map_or(0, |base| CODES[usize::from(*base)]);
+        let high = BASE_CODES[usize::from(pair[0])];
+        let low = pair.get(1).map_or(0, |base| BASE_CODES[usize::from(*base)]);
         seen |= high | low;
         *byte = high << 4 | low & 0xf;
     }
     if seen & NO_BASE == 0 {
         return Ok(());
     }
-    Err(bases.iter().copied().find(|base| CODES[usize::from(*base)] == NO_BASE).unwrap_or_default())
+    Err(bases.iter().copied().find(|base| BASE_CODES[usize::from(*base)] == NO_BASE).unwrap_or_default())
 }
 
 /// Appends Phred+33 characters as plain numbers.
 ///
 /// # Errors
 /// The first byte outside `!` to `~`; `out` then holds them all.
-pub(super) fn unshift_qualities(qualities: &[u8], out: &mut Vec<u8>) -> Result<(), u8> {
+pub(super) fn append_phred_scores(qualities: &[u8], out: &mut Vec<u8>) -> Result<(), u8> {
     let start = out.len();
     out.extend_from_slice(qualities);
     let mut highest = 0u8;

@@ -1,19 +1,19 @@
-//! What can be wrong with SAM text.
+//! Errors of SAM text.
 
 use std::path::PathBuf;
 
 use crate::bgzf::BgzfError;
 
-/// Most bytes of a field that a message repeats.
-const SHOWN_BYTES: usize = 60;
+/// Maximum bytes of a field in a message.
+const MAX_EXCERPT_BYTES: usize = 60;
 
-/// A field as a message shows it: printable and short.
-pub(super) fn shown(field: &[u8]) -> String {
-    let head = field.get(..SHOWN_BYTES).unwrap_or(field).escape_ascii();
-    if field.len() > SHOWN_BYTES { format!("{head}...") } else { head.to_string() }
+/// Returns a field as shown in messages: printable and short.
+pub(super) fn excerpt(field: &[u8]) -> String {
+    let head = field.get(..MAX_EXCERPT_BYTES).unwrap_or(field).escape_ascii();
+    if field.len() > MAX_EXCERPT_BYTES { format!("{head}...") } else { head.to_string() }
 }
 
-/// Why a line is not a SAM record of the genome. The caller knows the line's number, the error does not.
+/// A reason why a line is not a SAM record of the genome. The caller knows the line's number, the error does not.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SamError {
     /// The line ends before one of the eleven fields, or the field is empty.
@@ -22,12 +22,12 @@ pub enum SamError {
         /// Name of the field as SAMv1 §1.4 has it.
         field: &'static str,
     },
-    /// The line is longer than any record can be.
+    /// The line is longer than the limit.
     #[error("SAM line of {bytes} bytes is longer than the limit of {limit}")]
     LineLength {
         /// Bytes of the line.
         bytes: usize,
-        /// Most bytes accepted.
+        /// Maximum bytes of a line.
         limit: usize,
     },
     /// QNAME does not fit a BAM record.
@@ -47,7 +47,7 @@ pub enum SamError {
     Number {
         /// Name of the field as SAMv1 §1.4 has it.
         field: &'static str,
-        /// What stands there, escaped.
+        /// The field, escaped.
         text: String,
         /// Smallest value accepted.
         minimum: i64,
@@ -76,15 +76,15 @@ pub enum SamError {
         /// Bases of SEQ.
         bases: usize,
     },
-    /// The alignment leaves the positions that BAM can hold, or its operations are more bases than these.
+    /// The alignment ends beyond the positions that BAM can hold, or its operations have more bases than that.
     #[error("an alignment of {bases} bases at 1-based position {pos_1based} ends beyond position 2147483647")]
-    Span {
+    EndPosition {
         /// Bases of all CIGAR operations.
         bases: u64,
         /// POS.
         pos_1based: i64,
     },
-    /// More than 65,535 CIGAR operations over more bases than BAM's placeholder can say.
+    /// A CIGAR has more than 65,535 operations, over more bases than BAM's placeholder can express.
     #[error("a CIGAR of more than 65535 operations spans {bases} bases; BAM can hold at most 268435455")]
     LongCigar {
         /// Bases of SEQ or of the reference, whichever is too many.
@@ -95,10 +95,10 @@ pub enum SamError {
     Operations {
         /// Operations of the record.
         operations: usize,
-        /// Most operations accepted.
+        /// Maximum number of operations.
         limit: usize,
     },
-    /// SEQ holds something that is no base.
+    /// SEQ has a byte that is not a base.
     #[error("SEQ contains {byte:#04x}, which is no base; allowed are letters, = and .")]
     Base {
         /// The first wrong byte.
@@ -112,7 +112,7 @@ pub enum SamError {
         /// Characters of QUAL.
         qualities: usize,
     },
-    /// QUAL holds a character outside `!` to `~`.
+    /// QUAL has a byte outside `!` to `~`.
     #[error("QUAL contains {byte:#04x}, which is no quality; allowed are ! to ~")]
     Quality {
         /// The first wrong byte.
@@ -123,12 +123,12 @@ pub enum SamError {
     Tag {
         /// The tag with its value, escaped.
         tag: String,
-        /// What is wrong with it.
+        /// The problem.
         problem: &'static str,
     },
 }
 
-/// Why text is not a SAM header that godwit can work with.
+/// A reason why text is not a usable SAM header.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HeaderError {
     /// A line is not `@XX`, a tab and tags.
@@ -171,7 +171,7 @@ pub enum HeaderError {
         /// The `ID`.
         id: String,
     },
-    /// Not UTF-8 where names are needed.
+    /// A line with names is not UTF-8.
     #[error("header line {line} is not UTF-8: {text}")]
     NotUtf8 {
         /// 1-based number of the line.
@@ -181,34 +181,34 @@ pub enum HeaderError {
     },
 }
 
-/// The header of a SAM, BAM or CRAM file that is not one.
+/// An invalid header of a SAM, BAM or CRAM file.
 #[derive(Debug, thiserror::Error)]
 #[error("{} has a header that cannot be used", path.display())]
-pub struct UnusableHeader {
+pub struct FileHeaderError {
     /// The file.
     pub path: PathBuf,
-    /// What is wrong.
+    /// The problem.
     #[source]
     pub source: HeaderError,
 }
 
-/// Why a SAM file cannot be read.
+/// A reason why a SAM file cannot be read.
 #[derive(Debug, thiserror::Error)]
-pub enum ReadError {
+pub enum SamReadError {
     /// The file cannot be opened, read or decompressed.
     #[error(transparent)]
     Bgzf(#[from] BgzfError),
-    /// The header is not one.
+    /// The header is invalid.
     #[error(transparent)]
-    Header(#[from] UnusableHeader),
-    /// A line has no end within the limit.
+    Header(#[from] FileHeaderError),
+    /// A line exceeds the limit.
     #[error("line {line} of {} is longer than {limit} bytes; is it a SAM file?", path.display())]
     LineLength {
         /// The file.
         path: PathBuf,
         /// 1-based number of the line.
         line: u64,
-        /// Most bytes accepted.
+        /// Maximum bytes of a line.
         limit: usize,
     },
 }

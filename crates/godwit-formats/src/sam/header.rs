@@ -1,15 +1,15 @@
-//! The text header of SAM and BAM files (SAMv1 §1.3): kept line by line as it came, read by tag, edited in few places.
+//! The text header of SAM and BAM files (SAMv1 §1.3): stored line by line unchanged, read by tag, with few edits.
 
 use std::collections::HashSet;
 
 use godwit_model::{Contig, Genome, GenomeError};
 
-use super::error::{HeaderError, shown};
+use super::error::{HeaderError, excerpt};
 
 /// Largest `LN` (SAMv1 §1.3).
 const MAX_CONTIG_BASES: u32 = i32::MAX as u32;
 
-/// A SAM header. Lines that are not edited keep their bytes, whatever they hold.
+/// A SAM header. Lines that are not edited keep their bytes, valid or not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Header {
     lines: Vec<Vec<u8>>,
@@ -29,7 +29,7 @@ pub struct ReadGroup {
 }
 
 impl Header {
-    /// Takes text apart into lines. Text may be empty and its last line may lack the line feed.
+    /// Splits text into lines. Text may be empty and its last line may lack the line feed.
     ///
     /// # Errors
     /// [`HeaderError::Line`] for a line that does not start with `@`, two letters and a tab.
@@ -52,18 +52,18 @@ impl Header {
         let kind_and_tab = matches!(line, [b'@', a, b] | [b'@', a, b, b'\t', ..]
             if a.is_ascii_alphabetic() && b.is_ascii_alphanumeric());
         if !kind_and_tab || line.contains(&b'\n') || line.contains(&0) {
-            return Err(HeaderError::Line { line: self.lines.len() + 1, text: shown(line) });
+            return Err(HeaderError::Line { line: self.lines.len() + 1, text: excerpt(line) });
         }
         self.lines.push(line.to_vec());
         Ok(())
     }
 
-    /// The lines in order, without line feeds.
+    /// Returns the lines in order, without line feeds.
     pub fn lines(&self) -> impl Iterator<Item = &[u8]> {
         self.lines.iter().map(Vec::as_slice)
     }
 
-    /// The header as text, every line ended by a line feed.
+    /// Returns the header as text, every line ended by a line feed.
     pub fn text(&self) -> Vec<u8> {
         let mut text = Vec::with_capacity(self.lines.iter().map(|line| line.len() + 1).sum());
         for line in &self.lines {
@@ -73,18 +73,18 @@ impl Header {
         text
     }
 
-    /// The contigs of the `@SQ` lines in order. `AH` marks an alternate one.
+    /// Returns the contigs of the `@SQ` lines in order. `AH` marks an alternate one.
     ///
     /// # Errors
     /// [`HeaderError`]: a missing `SN` or `LN`, a length out of range, a name used twice or not UTF-8.
     pub fn genome(&self) -> Result<Genome, HeaderError> {
         let mut contigs = Vec::new();
-        for line in self.of_kind("SQ") {
-            let name = line.required("SN")?;
-            let length = line.required("LN")?;
+        for line in self.lines_of_type("SQ") {
+            let name = line.required_tag_text("SN")?;
+            let length = line.required_tag_text("LN")?;
             let bases = length.parse().ok().filter(|bases| (1..=MAX_CONTIG_BASES).contains(bases));
             let Some(length) = bases.filter(|_| length.bytes().all(|byte| byte.is_ascii_digit())) else {
-                return Err(HeaderError::ContigLength { contig: name, length: shown(length.as_bytes()) });
+                return Err(HeaderError::ContigLength { contig: name, length: excerpt(length.as_bytes()) });
             };
             contigs.push(Contig { name, length, alternate: line.tag("AH").is_some() });
         }
@@ -92,36 +92,36 @@ impl Header {
             .map_err(|GenomeError::DuplicateContig { name }| HeaderError::DuplicateContig { contig: name })
     }
 
-    /// The `@RG` lines in order.
+    /// Returns the `@RG` lines in order.
     ///
     /// # Errors
     /// [`HeaderError`]: a missing `ID`, one used twice, or a line that is not UTF-8.
     pub fn read_groups(&self) -> Result<Vec<ReadGroup>, HeaderError> {
         let mut groups = Vec::new();
         let mut seen = HashSet::new();
-        for line in self.of_kind("RG") {
-            let id = line.required("ID")?;
+        for line in self.lines_of_type("RG") {
+            let id = line.required_tag_text("ID")?;
             if !seen.insert(id.clone()) {
                 return Err(HeaderError::DuplicateId { kind: "RG", id });
             }
-            let (library, sample) = (line.text("LB")?, line.text("SM")?);
-            groups.push(ReadGroup { id, library, sample, line: line.utf8(line.bytes)? });
+            let (library, sample) = (line.tag_text("LB")?, line.tag_text("SM")?);
+            groups.push(ReadGroup { id, library, sample, line: line.to_utf8(line.bytes)? });
         }
         Ok(groups)
     }
 
-    /// Whether any `@SQ` line has the MD5 of its contig (`M5`).
+    /// Reports whether any `@SQ` line has the MD5 of its contig (`M5`).
     pub fn has_checksums(&self) -> bool {
-        self.of_kind("SQ").any(|line| line.tag("M5").is_some())
+        self.lines_of_type("SQ").any(|line| line.tag("M5").is_some())
     }
 
-    /// Whether the `@HD` line says `SO:coordinate`.
+    /// Reports whether the `@HD` line has `SO:coordinate`.
     pub fn is_coordinate_sorted(&self) -> bool {
-        self.of_kind("HD").any(|line| line.tag("SO") == Some(b"coordinate"))
+        self.lines_of_type("HD").any(|line| line.tag("SO") == Some(b"coordinate"))
     }
 
-    /// Says that the records are sorted by coordinate: `SO:coordinate` on the `@HD` line, which is made where there is
-    /// none. `GO` and `SS`, which told another order, go.
+    /// Marks the records as sorted by coordinate: sets `SO:coordinate` on the `@HD` line, which is created if missing. `GO`
+    /// and `SS`, which describe another order, are removed.
     pub fn set_coordinate_sorted(&mut self) {
         let Some(line) = self.lines.iter_mut().find(|line| line.starts_with(b"@HD")) else {
             self.lines.insert(0, b"@HD\tVN:1.6\tSO:coordinate".to_vec());
@@ -146,20 +146,21 @@ impl Header {
         *line = sorted;
     }
 
-    /// Adds a program to the end of every chain of `@PG` lines, as `samtools` 1.16 does: one line per program that no
-    /// other one follows (`PP`), or a first line. The `ID` is the name, with `.1`, `.2`, .. where it is taken.
+    /// Adds a program to the end of every chain of `@PG` lines, as `samtools` 1.16 does: one line for each program that no
+    /// other one follows (`PP`), or a first line. The `ID` is the name, with `.1`, `.2`, .. if it is in use.
     ///
     /// `fields` follow `ID`, `PN` and `PP` in the order given. Tabs and line feeds in them become blanks.
     pub fn add_program(&mut self, name: &str, fields: &[(&str, &str)]) {
-        let ids: Vec<Vec<u8>> = self.of_kind("PG").filter_map(|line| line.tag("ID")).map(<[u8]>::to_vec).collect();
-        let followed: HashSet<&[u8]> = self.of_kind("PG").filter_map(|line| line.tag("PP")).collect();
+        let ids: Vec<Vec<u8>> =
+            self.lines_of_type("PG").filter_map(|line| line.tag("ID")).map(<[u8]>::to_vec).collect();
+        let followed: HashSet<&[u8]> = self.lines_of_type("PG").filter_map(|line| line.tag("PP")).collect();
         let leaves: Vec<Vec<u8>> = ids.iter().filter(|id| !followed.contains(id.as_slice())).cloned().collect();
-        let mut taken: HashSet<Vec<u8>> = ids.into_iter().collect();
+        let mut used_ids: HashSet<Vec<u8>> = ids.into_iter().collect();
         let mut suffix = 1;
         let parents = if leaves.is_empty() { vec![None] } else { leaves.into_iter().map(Some).collect() };
         for parent in parents {
             let mut id = name.as_bytes().to_vec();
-            while taken.contains(&id) {
+            while used_ids.contains(&id) {
                 id = format!("{name}.{suffix}").into_bytes();
                 suffix += 1;
             }
@@ -175,22 +176,22 @@ impl Header {
                 push("PP", parent);
             }
             fields.iter().for_each(|(tag, value)| push(tag, value.as_bytes()));
-            taken.insert(id);
+            used_ids.insert(id);
             self.lines.push(line);
         }
     }
 
-    /// Gives every `@SQ` line without `M5` one. `checksum` is told `SN`, `LN` and the `M5` that is there, and returns the
-    /// right one.
+    /// Adds `M5` to every `@SQ` line without one. `checksum` receives `SN`, `LN` and an existing `M5`, and returns the
+    /// correct one.
     ///
     /// # Errors
-    /// Those of `checksum`, with the lines before changed.
+    /// Those of `checksum`, with the previous lines changed.
     pub fn try_fill_checksums<E>(
         &mut self,
         mut checksum: impl FnMut(&str, &str, Option<&str>) -> Result<String, E>,
     ) -> Result<(), E> {
         for (index, bytes) in self.lines.iter_mut().enumerate().filter(|(_, line)| line.starts_with(b"@SQ\t")) {
-            let line = Line { number: index + 1, bytes };
+            let line = HeaderLine { number: index + 1, bytes };
             let text = |tag| line.tag(tag).map(|value| String::from_utf8_lossy(value).into_owned());
             let present = text("M5");
             let found = checksum(&text("SN").unwrap_or_default(), &text("LN").unwrap_or_default(), present.as_deref())?;
@@ -201,36 +202,36 @@ impl Header {
         Ok(())
     }
 
-    fn of_kind(&self, kind: &'static str) -> impl Iterator<Item = Line<'_>> {
-        let numbered = self.lines.iter().enumerate().map(|(index, bytes)| Line { number: index + 1, bytes });
+    fn lines_of_type(&self, kind: &'static str) -> impl Iterator<Item = HeaderLine<'_>> {
+        let numbered = self.lines.iter().enumerate().map(|(index, bytes)| HeaderLine { number: index + 1, bytes });
         numbered.filter(move |line| &line.bytes[1..3] == kind.as_bytes())
     }
 }
 
 /// A line with its 1-based number.
-struct Line<'a> {
+struct HeaderLine<'a> {
     number: usize,
     bytes: &'a [u8],
 }
 
-impl<'a> Line<'a> {
-    /// The value of a tag.
+impl<'a> HeaderLine<'a> {
+    /// Returns the value of a tag.
     fn tag(&self, tag: &str) -> Option<&'a [u8]> {
         let mut fields = self.bytes.split(|byte| *byte == b'\t').skip(1);
         fields.find_map(|field| field.strip_prefix(tag.as_bytes())?.strip_prefix(b":"))
     }
 
-    fn utf8(&self, bytes: &[u8]) -> Result<String, HeaderError> {
-        let not_utf8 = |_| HeaderError::NotUtf8 { line: self.number, text: shown(self.bytes) };
+    fn to_utf8(&self, bytes: &[u8]) -> Result<String, HeaderError> {
+        let not_utf8 = |_| HeaderError::NotUtf8 { line: self.number, text: excerpt(self.bytes) };
         std::str::from_utf8(bytes).map(str::to_owned).map_err(not_utf8)
     }
 
-    fn text(&self, tag: &str) -> Result<Option<String>, HeaderError> {
-        self.tag(tag).map(|value| self.utf8(value)).transpose()
+    fn tag_text(&self, tag: &str) -> Result<Option<String>, HeaderError> {
+        self.tag(tag).map(|value| self.to_utf8(value)).transpose()
     }
 
-    fn required(&self, tag: &'static str) -> Result<String, HeaderError> {
-        let missing = || HeaderError::MissingTag { line: self.number, tag, text: shown(self.bytes) };
-        self.text(tag)?.filter(|value| !value.is_empty()).ok_or_else(missing)
+    fn required_tag_text(&self, tag: &'static str) -> Result<String, HeaderError> {
+        let missing = || HeaderError::MissingTag { line: self.number, tag, text: excerpt(self.bytes) };
+        self.tag_text(tag)?.filter(|value| !value.is_empty()).ok_or_else(missing)
     }
 }

@@ -1,69 +1,69 @@
-//! SAM files: the header, then chunks of whole lines that several threads can encode.
+//! SAM files: the header, then buffers of whole lines that several threads can encode.
 
 use std::path::{Path, PathBuf};
 
 use memchr::{memchr, memchr_iter, memrchr};
 
-use super::error::{ReadError, UnusableHeader};
+use super::error::{FileHeaderError, SamReadError};
 use super::header::Header;
-use crate::bgzf::{self, Unpacked as _, open_text};
+use crate::bgzf::{self, BgzfBufRead as _, open_text};
 
-/// Longest line accepted: as long as a record can be.
+/// Maximum bytes of a line: the limit of a record.
 const MAX_LINE_BYTES: usize = 512 << 20;
-/// Least bytes asked of the file at once.
+/// Minimum bytes per read.
 const READ_BYTES: usize = 64 << 10;
 
-/// Kinds of files that hold alignments, by content.
+/// Formats of files that hold alignments, by content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InputFormat {
+pub enum AlignmentFormat {
     /// SAM text, plain or compressed.
     Sam,
     /// BAM.
     Bam,
     /// CRAM.
     Cram,
-    /// Nothing that holds alignments; empty files too.
+    /// Another format, or an empty file.
     Unknown,
 }
 
-/// Tells by its first bytes what a file holds, without consuming them. What cannot be read is unknown; reading it on
-/// tells why.
-pub fn sniff(input: &mut bgzf::Reader) -> InputFormat {
+/// Detects the format by the first bytes, without consuming them. A file that cannot be read is unknown; the next read
+/// reports the error.
+pub fn detect_format(input: &mut bgzf::Reader) -> AlignmentFormat {
     input.peek();
     let is_plain = input.is_plain();
-    format_of(input.peek(), is_plain)
+    detect_format_in_bytes(input.peek(), is_plain)
 }
 
-/// Tells what a file holds by its first bytes, those of its text where it is compressed.
-pub(crate) fn format_of(head: &[u8], is_plain: bool) -> InputFormat {
+/// Detects the format by the first bytes, those of the text where the file is compressed.
+pub(crate) fn detect_format_in_bytes(head: &[u8], is_plain: bool) -> AlignmentFormat {
     let line = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
     // A FASTQ title starts with @ as well, and names may have two letters, but not those of a header's first line with a
     // tag behind them.
     let is_header = matches!(line, [b'@', a, b, b'\t', _, _, b':', ..] if matches!(&[*a, *b], b"HD" | b"SQ" | b"RG" | b"PG"))
         || line.starts_with(b"@CO\t");
-    // SAMv1 §1.4: eleven fields, the second a number; @ starts no read name.
+    // SAMv1 §1.4: eleven fields, the second a number; read names do not start with @.
     let is_record = !line.starts_with(b"@")
         && memchr_iter(b'\t', line).count() >= 10
         && line.split(|byte| *byte == b'\t').nth(1).is_some_and(|flag| flag.iter().all(u8::is_ascii_digit));
     match head {
-        [b'B', b'A', b'M', 1, ..] => InputFormat::Bam,
-        [b'C', b'R', b'A', b'M', ..] if is_plain => InputFormat::Cram,
-        _ if is_header || is_record => InputFormat::Sam,
-        _ => InputFormat::Unknown,
+        [b'B', b'A', b'M', 1, ..] => AlignmentFormat::Bam,
+        [b'C', b'R', b'A', b'M', ..] if is_plain => AlignmentFormat::Cram,
+        _ if is_header || is_record => AlignmentFormat::Sam,
+        _ => AlignmentFormat::Unknown,
     }
 }
 
 /// Whole lines of a SAM file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LineChunk {
+pub struct SamLines {
     /// 1-based number of the first line in the file, header lines counted.
-    pub first_line: u64,
+    pub first_line_number: u64,
     /// The lines with their line feeds; the file's last line may lack it.
     pub bytes: Vec<u8>,
 }
 
-impl LineChunk {
-    /// The lines in order, without line feeds.
+impl SamLines {
+    /// Returns the lines in order, without line feeds.
     pub fn lines(&self) -> impl Iterator<Item = &[u8]> {
         let mut rest = self.bytes.as_slice();
         std::iter::from_fn(move || {
@@ -78,108 +78,108 @@ impl LineChunk {
     }
 }
 
-/// Reads a SAM file, plain, gzip or BGZF.
+/// A reader of a SAM file, plain, gzip or BGZF.
 #[derive(Debug)]
 pub struct Reader {
     path: PathBuf,
     input: bgzf::Reader,
     header: Header,
-    /// Start of the next chunk: at most one line unless the header was just read.
-    carry: Vec<u8>,
-    /// Memory of a chunk that is done with, for the next one: fresh pages cost as much as reading into them.
-    spare: Vec<u8>,
-    next_line: u64,
+    /// Start of the next buffer: at most one line unless the header was just read.
+    carried_bytes: Vec<u8>,
+    /// Memory of a used buffer, for the next one: fresh pages cost as much as reading into them.
+    recycled_buffer: Vec<u8>,
+    next_line_number: u64,
     ended: bool,
 }
 
 impl Reader {
-    /// Opens a file and reads its header. BGZF is decompressed on that many threads of its own.
+    /// Opens a file and reads its header. BGZF is decompressed on `threads` threads.
     ///
     /// # Errors
-    /// [`ReadError`].
-    pub fn open(path: &Path, threads: usize) -> Result<Self, ReadError> {
+    /// [`SamReadError`].
+    pub fn open(path: &Path, threads: usize) -> Result<Self, SamReadError> {
         Self::new(open_text(path, threads)?)
     }
 
-    /// As [`Reader::open`] for a file that is open and of which nothing was consumed.
+    /// Reads the header of an open file of which nothing was consumed.
     ///
     /// # Errors
-    /// [`ReadError`].
-    pub fn new(input: bgzf::Reader) -> Result<Self, ReadError> {
+    /// [`SamReadError`].
+    pub fn new(input: bgzf::Reader) -> Result<Self, SamReadError> {
         let path = input.path().to_owned();
         let mut reader = Self {
             path,
             input,
             header: Header::default(),
-            carry: Vec::new(),
-            spare: Vec::new(),
-            next_line: 1,
+            carried_bytes: Vec::new(),
+            recycled_buffer: Vec::new(),
+            next_line_number: 1,
             ended: false,
         };
         reader.read_header()?;
         Ok(reader)
     }
 
-    /// BLAKE3 of the file as it is on disk, hexadecimal; `None` before its end was read.
+    /// Returns the BLAKE3 of the file as it is on disk, hexadecimal; `None` before its end was read.
     pub fn checksum(&self) -> Option<String> {
         self.input.checksum()
     }
 
-    /// The header; empty where the file has none.
+    /// Returns the header; empty where the file has none.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// About `max_bytes` of whole lines, at least one; `None` at the end of the file. A last line without line feed
+    /// Returns about `max_bytes` of whole lines, at least one; `None` at the end of the file. A last line without line feed
     /// counts as whole, as for samtools.
     ///
     /// # Errors
-    /// [`ReadError`]; what is in the lines is not looked at.
-    pub fn next_lines(&mut self, max_bytes: usize) -> Result<Option<LineChunk>, ReadError> {
-        let mut bytes = std::mem::take(&mut self.carry);
-        let mut wanted = max_bytes.max(1);
+    /// [`SamReadError`]; the content of lines is not checked.
+    pub fn next_lines(&mut self, max_bytes: usize) -> Result<Option<SamLines>, SamReadError> {
+        let mut bytes = std::mem::take(&mut self.carried_bytes);
+        let mut target_bytes = max_bytes.max(1);
         while !self.ended {
-            if bytes.len() < wanted {
-                self.read_more(&mut bytes, wanted)?;
+            if bytes.len() < target_bytes {
+                self.read_more(&mut bytes, target_bytes)?;
                 continue;
             }
             if let Some(last) = memrchr(b'\n', &bytes) {
-                self.carry = std::mem::take(&mut self.spare);
-                self.carry.clear();
-                self.carry.extend_from_slice(&bytes[last + 1..]);
+                self.carried_bytes = std::mem::take(&mut self.recycled_buffer);
+                self.carried_bytes.clear();
+                self.carried_bytes.extend_from_slice(&bytes[last + 1..]);
                 bytes.truncate(last + 1);
                 break;
             }
             if bytes.len() >= MAX_LINE_BYTES {
-                return Err(self.line_too_long());
+                return Err(self.line_too_long_error());
             }
-            wanted = bytes.len() * 2;
+            target_bytes = bytes.len() * 2;
         }
         if bytes.is_empty() {
             return Ok(None);
         }
-        let first_line = self.next_line;
-        self.next_line += memchr_iter(b'\n', &bytes).count() as u64;
-        Ok(Some(LineChunk { first_line, bytes }))
+        let first_line_number = self.next_line_number;
+        self.next_line_number += memchr_iter(b'\n', &bytes).count() as u64;
+        Ok(Some(SamLines { first_line_number, bytes }))
     }
 
-    /// The file that is read.
+    /// Returns the input.
     pub fn input(&self) -> &bgzf::Reader {
         &self.input
     }
 
-    /// Whether the file is plain text.
+    /// Reports whether the file is plain text.
     pub fn is_plain(&self) -> bool {
         self.input.is_plain()
     }
 
-    /// Takes back the memory of a chunk that is done with, for a later one.
+    /// Recycles the memory of a used buffer.
     pub fn recycle(&mut self, chunk: Vec<u8>) {
-        self.spare = chunk;
+        self.recycled_buffer = chunk;
     }
 
-    /// Takes the lines that start with `@` off the file.
-    fn read_header(&mut self) -> Result<(), ReadError> {
+    /// Reads the lines that start with `@`.
+    fn read_header(&mut self) -> Result<(), SamReadError> {
         let mut bytes = Vec::new();
         let mut start = 0;
         loop {
@@ -189,7 +189,7 @@ impl Reader {
                 self.push_header_line(&bytes[start..end])?;
                 start = end + 1;
             }
-            // Only a header line that is not whole yet, or no line at all, calls for more.
+            // More is read only for an incomplete header line, or before the first line.
             if bytes.get(start).is_some_and(|byte| *byte != b'@') {
                 break;
             }
@@ -201,31 +201,31 @@ impl Reader {
                 break;
             }
             if bytes.len() - start >= MAX_LINE_BYTES {
-                return Err(self.line_too_long());
+                return Err(self.line_too_long_error());
             }
             bytes.drain(..start);
             start = 0;
-            let wanted = (bytes.len() * 2).max(READ_BYTES);
-            self.read_more(&mut bytes, wanted)?;
+            let target_bytes = (bytes.len() * 2).max(READ_BYTES);
+            self.read_more(&mut bytes, target_bytes)?;
         }
         bytes.drain(..start);
-        self.carry = bytes;
+        self.carried_bytes = bytes;
         Ok(())
     }
 
-    fn push_header_line(&mut self, line: &[u8]) -> Result<(), ReadError> {
-        self.next_line += 1;
-        Ok(self.header.push_line(line).map_err(|source| UnusableHeader { path: self.path.clone(), source })?)
+    fn push_header_line(&mut self, line: &[u8]) -> Result<(), SamReadError> {
+        self.next_line_number += 1;
+        Ok(self.header.push_line(line).map_err(|source| FileHeaderError { path: self.path.clone(), source })?)
     }
 
-    /// Reads up to a length of `wanted`, or to the end of the file.
-    fn read_more(&mut self, bytes: &mut Vec<u8>, wanted: usize) -> Result<(), ReadError> {
-        let missing = wanted.saturating_sub(bytes.len()).max(READ_BYTES);
+    /// Reads up to a length of `target_bytes`, or to the end of the file.
+    fn read_more(&mut self, bytes: &mut Vec<u8>, target_bytes: usize) -> Result<(), SamReadError> {
+        let missing = target_bytes.saturating_sub(bytes.len()).max(READ_BYTES);
         self.ended = self.input.append_to(bytes, missing)? < missing;
         Ok(())
     }
 
-    fn line_too_long(&self) -> ReadError {
-        ReadError::LineLength { path: self.path.clone(), line: self.next_line, limit: MAX_LINE_BYTES }
+    fn line_too_long_error(&self) -> SamReadError {
+        SamReadError::LineLength { path: self.path.clone(), line: self.next_line_number, limit: MAX_LINE_BYTES }
     }
 }

@@ -2,35 +2,35 @@
 
 use memchr::{memchr, memchr2};
 
-use super::cursor::Cursor;
-use super::error::{SamError, shown};
+use super::error::{SamError, excerpt};
+use super::field_cursor::FieldCursor;
 
-/// Appends every tag that is left. A tab at the very end of the line is no tag, as in htslib.
+/// Appends every remaining tag. A tab at the very end of the line does not start a tag, as in htslib.
 #[inline]
-pub(super) fn append(cursor: &mut Cursor<'_>, out: &mut Vec<u8>) -> Result<(), SamError> {
+pub(super) fn append_all_tags(cursor: &mut FieldCursor<'_>, out: &mut Vec<u8>) -> Result<(), SamError> {
     let mut rest = cursor.rest();
     while !rest.is_empty() {
-        rest = append_one(rest, out).map_err(|problem| {
+        rest = append_tag(rest, out).map_err(|problem| {
             let end = memchr(b'\t', rest).unwrap_or(rest.len());
-            SamError::Tag { tag: shown(&rest[..end]), problem }
+            SamError::Tag { tag: excerpt(&rest[..end]), problem }
         })?;
     }
     Ok(())
 }
 
-/// Appends the first tag and returns what follows its tab.
+/// Appends the first tag and returns the text after its tab.
 #[inline]
-fn append_one<'a>(rest: &'a [u8], out: &mut Vec<u8>) -> Result<&'a [u8], &'static str> {
+fn append_tag<'a>(rest: &'a [u8], out: &mut Vec<u8>) -> Result<&'a [u8], &'static str> {
     let [name1, name2, b':', kind, b':', value @ ..] = rest else {
         return Err("it is not NAME:TYPE:VALUE with a name of two characters and a type of one");
     };
-    // SAMv1 §1.5 has a letter and a letter or digit; htslib 1.16 and files of old programs have others.
+    // SAMv1 §1.5 requires a letter and a letter or digit; htslib 1.16 and files of old programs have others.
     if !name1.is_ascii_graphic() || !name2.is_ascii_graphic() {
         return Err("its name is not two printable characters");
     }
     out.extend_from_slice(&[*name1, *name2]);
     match kind {
-        b'i' => append_integer(value, out),
+        b'i' => append_integer_text(value, out),
         b'Z' => append_text(value, out),
         b'A' => append_character(value, out),
         _ => {
@@ -38,12 +38,12 @@ fn append_one<'a>(rest: &'a [u8], out: &mut Vec<u8>) -> Result<&'a [u8], &'stati
             match kind {
                 b'f' => {
                     out.push(b'f');
-                    out.extend_from_slice(&float(value)?.to_le_bytes());
+                    out.extend_from_slice(&parse_float(value)?.to_le_bytes());
                 }
                 // Not in SAMv1, but in htslib, whose BAM keeps all 64 bits.
                 b'd' => {
                     out.push(b'd');
-                    out.extend_from_slice(&double(value)?.to_le_bytes());
+                    out.extend_from_slice(&parse_double(value)?.to_le_bytes());
                 }
                 b'H' => append_hex(value, out)?,
                 b'B' => append_array(value, out)?,
@@ -54,39 +54,40 @@ fn append_one<'a>(rest: &'a [u8], out: &mut Vec<u8>) -> Result<&'a [u8], &'stati
     }
 }
 
-/// The value up to the next tab, and what follows the tab.
+/// Returns the value up to the next tab, and the text after the tab.
 fn split_value(rest: &[u8]) -> (&[u8], &[u8]) {
     let (value, rest) = rest.split_at(memchr(b'\t', rest).unwrap_or(rest.len()));
     (value, rest.get(1..).unwrap_or_default())
 }
 
-/// htslib 1.16 `aux_parse`: with a minus sign the smallest signed type, else the smallest unsigned one.
+/// Appends an integer as htslib 1.16 `aux_parse`: with a minus sign in the smallest signed type, else the smallest unsigned
+/// one.
 #[inline]
-fn append_integer<'a>(rest: &'a [u8], out: &mut Vec<u8>) -> Result<&'a [u8], &'static str> {
-    let (value, rest) = match plain_digits(rest) {
+fn append_integer_text<'a>(rest: &'a [u8], out: &mut Vec<u8>) -> Result<&'a [u8], &'static str> {
+    let (value, rest) = match parse_plain_digits(rest) {
         Some(found) => found,
         None => {
-            let (text, behind) = split_value(rest);
-            let value = integer(text)?;
+            let (text, after_value) = split_value(rest);
+            let value = parse_integer(text)?;
             if text[0] == b'-' {
                 append_negative(value, out)?;
-                return Ok(behind);
+                return Ok(after_value);
             }
-            (value, behind)
+            (value, after_value)
         }
     };
     append_positive(value, out)?;
     Ok(rest)
 }
 
-/// Type and value of a number in the type that its text would get.
-pub(crate) fn append_value(value: i32, out: &mut Vec<u8>) {
+/// Appends type and value of an integer in the type that its text would get.
+pub(crate) fn append_integer_value(value: i32, out: &mut Vec<u8>) {
     let value = i64::from(value);
     let appended = if value < 0 { append_negative(value, out) } else { append_positive(value, out) };
     appended.expect("32 bits with a sign are in the range of both");
 }
 
-/// The type of a value written without a minus sign.
+/// Appends a value written without a minus sign.
 #[inline]
 fn append_positive(value: i64, out: &mut Vec<u8>) -> Result<(), &'static str> {
     if let Ok(small) = u8::try_from(value) {
@@ -102,9 +103,9 @@ fn append_positive(value: i64, out: &mut Vec<u8>) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// The common case: one to nine digits and nothing else.
+/// Parses the common case: one to nine digits and nothing else.
 #[inline]
-fn plain_digits(rest: &[u8]) -> Option<(i64, &[u8])> {
+fn parse_plain_digits(rest: &[u8]) -> Option<(i64, &[u8])> {
     let mut value = 0i64;
     for (at, byte) in rest.iter().enumerate().take(10) {
         let digit = byte.wrapping_sub(b'0');
@@ -116,7 +117,7 @@ fn plain_digits(rest: &[u8]) -> Option<(i64, &[u8])> {
     (1..10).contains(&rest.len()).then_some((value, &[]))
 }
 
-/// The type of a value written with a minus sign; `-0` is one.
+/// Appends a value written with a minus sign, `-0` included.
 fn append_negative(value: i64, out: &mut Vec<u8>) -> Result<(), &'static str> {
     if value >= i64::from(i8::MIN) {
         out.extend_from_slice(&[b'c', value as u8]);
@@ -132,8 +133,8 @@ fn append_negative(value: i64, out: &mut Vec<u8>) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// `[-+]?[0-9]+` of at most eighteen digits behind any number of zeros.
-fn integer(text: &[u8]) -> Result<i64, &'static str> {
+/// Parses `[-+]?[0-9]+` of at most eighteen digits behind any number of zeros.
+fn parse_integer(text: &[u8]) -> Result<i64, &'static str> {
     let digits = text.strip_prefix(b"-").or(text.strip_prefix(b"+")).unwrap_or(text);
     let zeros = digits.iter().take_while(|digit| **digit == b'0').count();
     let significant = &digits[zeros..];
@@ -179,12 +180,12 @@ fn append_hex(value: &[u8], out: &mut Vec<u8>) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// htslib parses with `strtod` and rounds to 32 bits afterwards.
-fn float(text: &[u8]) -> Result<f32, &'static str> {
-    double(text).map(|value| value as f32)
+/// Parses a float; htslib parses with `strtod` and then rounds to 32 bits.
+fn parse_float(text: &[u8]) -> Result<f32, &'static str> {
+    parse_double(text).map(|value| value as f32)
 }
 
-fn double(text: &[u8]) -> Result<f64, &'static str> {
+fn parse_double(text: &[u8]) -> Result<f64, &'static str> {
     std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()).ok_or("its value is not a number")
 }
 
@@ -211,7 +212,7 @@ fn append_array(value: &[u8], out: &mut Vec<u8>) -> Result<(), &'static str> {
 
 fn append_element(kind: u8, text: &[u8], out: &mut Vec<u8>) -> Result<(), &'static str> {
     if kind == b'f' {
-        out.extend_from_slice(&float(text)?.to_le_bytes());
+        out.extend_from_slice(&parse_float(text)?.to_le_bytes());
         return Ok(());
     }
     let (range, bytes) = match kind {
@@ -223,7 +224,7 @@ fn append_element(kind: u8, text: &[u8], out: &mut Vec<u8>) -> Result<(), &'stat
         b'I' => (0..=i64::from(u32::MAX), 4),
         _ => return Err("its element type is none of c, C, s, S, i, I and f"),
     };
-    let value = integer(text)?;
+    let value = parse_integer(text)?;
     if !range.contains(&value) {
         return Err("an element is out of the range of its type");
     }

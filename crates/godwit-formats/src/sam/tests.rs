@@ -7,9 +7,10 @@ use crate::bam;
 
 pub(crate) mod samples;
 
-use samples::{HEADER, header, samtools, text};
+use samples::{HEADER, header, path_text, samtools};
 
-const GOOD: &str = "r1\t99\tchr1\t101\t60\t3M1I2D4M\t=\t151\t60\tACGTNACG\tIIIIIIII\tNM:i:3\tMD:Z:7^AC1\tXS:i:-300";
+const VALID_LINE: &str =
+    "r1\t99\tchr1\t101\t60\t3M1I2D4M\t=\t151\t60\tACGTNACG\tIIIIIIII\tNM:i:3\tMD:Z:7^AC1\tXS:i:-300";
 
 fn encode(line: &str) -> Result<Vec<u8>, SamError> {
     let mut out = b"before".to_vec();
@@ -19,24 +20,24 @@ fn encode(line: &str) -> Result<Vec<u8>, SamError> {
     result.map(|()| out.split_off(6))
 }
 
-fn error(line: &str) -> SamError {
+fn encode_error(line: &str) -> SamError {
     encode(line).expect_err(line)
 }
 
-/// The packed record that samtools makes of a line; `None` where it is not installed.
-fn by_samtools(line: &str) -> Option<Vec<u8>> {
+/// Returns the packed record that samtools makes of a line; `None` where it is not installed.
+fn encode_with_samtools(line: &str) -> Option<Vec<u8>> {
     let directory = tempfile::tempdir().unwrap();
     let (sam_path, bam_path) = (directory.path().join("a.sam"), directory.path().join("a.bam"));
     std::fs::write(&sam_path, format!("{HEADER}{line}\n")).unwrap();
-    samtools(&["view", "-b", "-o", text(&bam_path), text(&sam_path)])?;
-    let mut chunk = bam::RecordChunk::default();
-    bam::Reader::open(&bam_path, 1).unwrap().read_chunk(&mut chunk, 1).unwrap();
+    samtools(&["view", "-b", "-o", path_text(&bam_path), path_text(&sam_path)])?;
+    let mut chunk = bam::RecordBuffer::default();
+    bam::Reader::open(&bam_path, 1).unwrap().read_records(&mut chunk, 1).unwrap();
     Some(chunk.data)
 }
 
-/// [`GOOD`] with field `index` replaced.
-fn with(index: usize, field: &str) -> String {
-    let mut fields: Vec<&str> = GOOD.split('\t').collect();
+/// Returns [`VALID_LINE`] with field `index` replaced.
+fn with_field(index: usize, field: &str) -> String {
+    let mut fields: Vec<&str> = VALID_LINE.split('\t').collect();
     fields[index] = field;
     fields.join("\t")
 }
@@ -45,10 +46,10 @@ fn with(index: usize, field: &str) -> String {
 fn records_are_byte_for_byte_those_of_samtools() {
     let directory = tempfile::tempdir().unwrap();
     let (sam_path, bam_path) = (directory.path().join("a.sam"), directory.path().join("a.bam"));
-    let mut sam = samples::sam(7, 4000);
+    let mut sam = samples::random_sam(7, 4000);
     sam = sam.replace(HEADER, &format!("{HEADER}@CO\tgr\u{fc}n\n"));
     std::fs::write(&sam_path, &sam).unwrap();
-    let arguments = ["view", "--no-PG", "-b", "-o", text(&bam_path), text(&sam_path)];
+    let arguments = ["view", "--no-PG", "-b", "-o", path_text(&bam_path), path_text(&sam_path)];
     if samtools(&arguments).is_none() {
         return;
     }
@@ -56,8 +57,8 @@ fn records_are_byte_for_byte_those_of_samtools() {
     assert_eq!(reader.header().text(), &sam.as_bytes()[..sam.find("\nread").unwrap() + 1]);
     let mut encoder = LineEncoder::new(reader.genome());
     let mut lines = sam.lines().filter(|line| !line.starts_with('@'));
-    let mut chunk = bam::RecordChunk::default();
-    while reader.read_chunk(&mut chunk, 100_000).unwrap() {
+    let mut chunk = bam::RecordBuffer::default();
+    while reader.read_records(&mut chunk, 100_000).unwrap() {
         for theirs in chunk.records() {
             let (line, mut ours) = (lines.next().unwrap(), Vec::new());
             encoder.encode(line.as_bytes(), &mut ours).unwrap_or_else(|error| panic!("{error}: {line}"));
@@ -75,7 +76,7 @@ fn more_than_65535_operations_go_to_the_cg_tag_as_in_samtools() {
     let ours = encode(&line).unwrap();
     let record = bam::check_record(&ours, 4).unwrap();
     assert_eq!((record.cigar().count(), record.reference_bases()), (80_000, 40_000));
-    assert_eq!(by_samtools(&line).unwrap_or_else(|| ours.clone()), ours);
+    assert_eq!(encode_with_samtools(&line).unwrap_or_else(|| ours.clone()), ours);
 }
 
 #[test]
@@ -83,40 +84,43 @@ fn an_empty_seq_is_that_of_a_read_without_bases_as_in_samtools() {
     let line = |sequence: &str| format!("none\t4\t*\t0\t0\t*\t*\t0\t0\t{sequence}\t*\tAS:i:0");
     let ours = encode(&line("")).unwrap();
     assert_eq!(ours, encode(&line("*")).unwrap());
-    assert_eq!(error(&with(9, "")), SamError::CigarBases { cigar_bases: 8, bases: 0 });
-    assert_eq!(error(&with(9, "").replace("3M1I2D4M", "*")), SamError::QualityCount { bases: 0, qualities: 8 });
-    assert_eq!(error("none\t4\t*\t0\t0\t*\t*\t0\t0\t\t"), SamError::MissingField { field: "QUAL" });
-    assert_eq!(error("none\t4\t*\t0\t0\t*\t*\t0\t0\t"), SamError::MissingField { field: "SEQ" });
-    assert_eq!(by_samtools(&line("")).unwrap_or_else(|| ours.clone()), ours);
+    assert_eq!(encode_error(&with_field(9, "")), SamError::CigarBases { cigar_bases: 8, bases: 0 });
+    assert_eq!(
+        encode_error(&with_field(9, "").replace("3M1I2D4M", "*")),
+        SamError::QualityCount { bases: 0, qualities: 8 }
+    );
+    assert_eq!(encode_error("none\t4\t*\t0\t0\t*\t*\t0\t0\t\t"), SamError::MissingField { field: "QUAL" });
+    assert_eq!(encode_error("none\t4\t*\t0\t0\t*\t*\t0\t0\t"), SamError::MissingField { field: "SEQ" });
+    assert_eq!(encode_with_samtools(&line("")).unwrap_or_else(|| ours.clone()), ours);
 }
 
 #[test]
 fn line_ends_are_no_part_of_the_record() {
-    let plain = encode(GOOD).unwrap();
-    assert_eq!(encode(&format!("{GOOD}\n")).unwrap(), plain);
-    assert_eq!(encode(&format!("{GOOD}\r\n")).unwrap(), plain);
+    let plain = encode(VALID_LINE).unwrap();
+    assert_eq!(encode(&format!("{VALID_LINE}\n")).unwrap(), plain);
+    assert_eq!(encode(&format!("{VALID_LINE}\r\n")).unwrap(), plain);
 }
 
 #[test]
 fn a_record_without_contig_position_or_cigar_is_unmapped() {
     let flag = |line: &str| u16::from_le_bytes(encode(line).unwrap()[14..16].try_into().unwrap());
-    assert_eq!(flag(GOOD), 99);
-    assert_eq!(flag(&with(2, "*")), 103);
-    assert_eq!(flag(&with(3, "0")), 103);
-    assert_eq!(flag(&with(5, "*")), 103);
+    assert_eq!(flag(VALID_LINE), 99);
+    assert_eq!(flag(&with_field(2, "*")), 103);
+    assert_eq!(flag(&with_field(3, "0")), 103);
+    assert_eq!(flag(&with_field(5, "*")), 103);
 }
 
 #[test]
 fn every_missing_field_is_named() {
-    let fields: Vec<&str> = GOOD.split('\t').collect();
+    let fields: Vec<&str> = VALID_LINE.split('\t').collect();
     let names = ["QNAME", "FLAG", "RNAME", "POS", "MAPQ", "CIGAR", "RNEXT", "PNEXT", "TLEN", "SEQ", "QUAL"];
     for (count, field) in names.into_iter().enumerate() {
-        // An empty SEQ says that there are no bases.
+        // An empty SEQ means no bases.
         if field != "SEQ" {
-            assert_eq!(error(&with(count, "")), SamError::MissingField { field }, "empty {field}");
+            assert_eq!(encode_error(&with_field(count, "")), SamError::MissingField { field }, "empty {field}");
         }
         let line = fields[..count].join("\t");
-        let missing = error(&line);
+        let missing = encode_error(&line);
         let last = if count == 0 { field } else { names[count - 1] };
         assert!(
             matches!(missing, SamError::MissingField { field: named } if named == field || named == last),
@@ -135,14 +139,14 @@ fn numbers_out_of_range_are_named() {
         (8, "TLEN", &["2147483648", "-2147483649", "--1", "-", "+", "+-1", "1+"]),
     ] {
         for text in bad {
-            let error = error(&with(index, text));
+            let error = encode_error(&with_field(index, text));
             assert!(
                 matches!(&error, SamError::Number { field: named, text: shown, .. } if *named == field && shown == text),
                 "{error}"
             );
         }
     }
-    assert!(encode(&with(8, "-2147483648")).is_ok());
+    assert!(encode(&with_field(8, "-2147483648")).is_ok());
 }
 
 #[test]
@@ -168,10 +172,10 @@ fn signs_leading_zeros_and_hexadecimal_flags_are_read_as_samtools_reads_them() {
         (11, "X0:d:3.25"),
         (11, "0_:i:1"),
     ] {
-        let line = with(index, field);
+        let line = with_field(index, field);
         let ours = encode(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
         bam::check_record(&ours, 4).unwrap();
-        assert_eq!(by_samtools(&line).unwrap_or_else(|| ours.clone()), ours, "{field}");
+        assert_eq!(encode_with_samtools(&line).unwrap_or_else(|| ours.clone()), ours, "{field}");
     }
 }
 
@@ -195,32 +199,35 @@ fn the_last_base_of_the_longest_contig_can_be_aligned_to() {
 
 #[test]
 fn names_contigs_and_cigars_are_checked() {
-    assert!(encode(&with(0, &"n".repeat(254))).is_ok());
-    assert_eq!(error(&with(0, &"n".repeat(255))), SamError::NameLength { bytes: 255 });
-    assert!(matches!(error(&with(0, "a\0b")), SamError::NameByte { .. }));
-    assert_eq!(error(&with(2, "chrX")), SamError::Contig { field: "RNAME", contig: "chrX".into() });
-    assert_eq!(error(&with(6, "chrX")), SamError::Contig { field: "RNEXT", contig: "chrX".into() });
+    assert!(encode(&with_field(0, &"n".repeat(254))).is_ok());
+    assert_eq!(encode_error(&with_field(0, &"n".repeat(255))), SamError::NameLength { bytes: 255 });
+    assert!(matches!(encode_error(&with_field(0, "a\0b")), SamError::NameByte { .. }));
+    assert_eq!(encode_error(&with_field(2, "chrX")), SamError::Contig { field: "RNAME", contig: "chrX".into() });
+    assert_eq!(encode_error(&with_field(6, "chrX")), SamError::Contig { field: "RNEXT", contig: "chrX".into() });
     for cigar in ["8", "M", "8M1", "8Z", "**", "268435456D8M", "-8M", "8M*"] {
-        assert_eq!(error(&with(5, cigar)), SamError::Cigar { cigar: cigar.into() });
+        assert_eq!(encode_error(&with_field(5, cigar)), SamError::Cigar { cigar: cigar.into() });
     }
-    assert_eq!(error(&with(5, "9M")), SamError::CigarBases { cigar_bases: 9, bases: 8 });
+    assert_eq!(encode_error(&with_field(5, "9M")), SamError::CigarBases { cigar_bases: 9, bases: 8 });
     let clips = "268435455H".repeat(9);
-    assert!(matches!(error(&with(5, &format!("{clips}8M"))), SamError::Span { pos_1based: 101, .. }));
+    assert!(matches!(
+        encode_error(&with_field(5, &format!("{clips}8M"))),
+        SamError::EndPosition { pos_1based: 101, .. }
+    ));
 }
 
 #[test]
 fn bases_and_qualities_are_checked() {
-    assert_eq!(error(&with(9, "ACG NACG")), SamError::Base { byte: b' ' });
+    assert_eq!(encode_error(&with_field(9, "ACG NACG")), SamError::Base { byte: b' ' });
     assert_eq!(
-        error(&with(9, &format!("{}1", "A".repeat(40))).replace("3M1I2D4M", "41M")),
+        encode_error(&with_field(9, &format!("{}1", "A".repeat(40))).replace("3M1I2D4M", "41M")),
         SamError::Base { byte: b'1' }
     );
-    assert_eq!(error(&with(10, "IIIIIII")), SamError::QualityCount { bases: 8, qualities: 7 });
-    assert_eq!(error(&with(10, "IIIIIIIII")), SamError::QualityCount { bases: 8, qualities: 9 });
-    assert_eq!(error(&with(10, "IIIIIII\u{7f}")), SamError::Quality { byte: 0x7f });
-    assert_eq!(error(&with(9, "*")), SamError::QualityCount { bases: 0, qualities: 8 });
-    let no_tags = with(10, "III").split("\tNM").next().unwrap().to_owned();
-    assert_eq!(error(&no_tags), SamError::QualityCount { bases: 8, qualities: 3 });
+    assert_eq!(encode_error(&with_field(10, "IIIIIII")), SamError::QualityCount { bases: 8, qualities: 7 });
+    assert_eq!(encode_error(&with_field(10, "IIIIIIIII")), SamError::QualityCount { bases: 8, qualities: 9 });
+    assert_eq!(encode_error(&with_field(10, "IIIIIII\u{7f}")), SamError::Quality { byte: 0x7f });
+    assert_eq!(encode_error(&with_field(9, "*")), SamError::QualityCount { bases: 0, qualities: 8 });
+    let no_tags = with_field(10, "III").split("\tNM").next().unwrap().to_owned();
+    assert_eq!(encode_error(&no_tags), SamError::QualityCount { bases: 8, qualities: 3 });
 }
 
 #[test]
@@ -252,7 +259,7 @@ fn malformed_tags_are_refused() {
         "XZ:Z:nul\0",
         "XX:i:99999999999999999999",
     ] {
-        let error = error(&format!("{GOOD}\t{tag}"));
+        let error = encode_error(&format!("{VALID_LINE}\t{tag}"));
         assert!(matches!(error, SamError::Tag { .. }), "{tag}: {error}");
     }
 }
@@ -263,7 +270,7 @@ proptest! {
         seed in 0u64..1000,
         edits in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0u8..3), 1..6),
     ) {
-        let mut line = samples::line(&mut samples::Numbers::new(seed), 0).into_bytes();
+        let mut line = samples::random_line(&mut samples::RandomNumbers::new(seed), 0).into_bytes();
         for (at, byte, kind) in edits {
             let byte = if byte < 128 { b"\t\0\n:*=0-9AMi"[usize::from(byte) % 12] } else { byte };
             let at = at.index(line.len());
@@ -348,7 +355,7 @@ fn programs_are_chained_to_every_end_as_samtools_does() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.sam");
     std::fs::write(&path, before).unwrap();
-    if let Some(theirs) = samtools(&["view", "-H", text(&path)]) {
+    if let Some(theirs) = samtools(&["view", "-H", path_text(&path)]) {
         let ids = |text: &str| -> Vec<String> {
             let fields = text.lines().filter(|line| line.starts_with("@PG"));
             fields.map(|line| line.split("\tVN").next().unwrap().to_owned()).collect()
@@ -358,9 +365,9 @@ fn programs_are_chained_to_every_end_as_samtools_does() {
 }
 
 #[test]
-fn chunks_of_lines_hold_the_whole_file_in_any_compression_and_size() {
+fn buffers_of_lines_hold_the_whole_file_in_any_compression_and_size() {
     let directory = tempfile::tempdir().unwrap();
-    let sam = samples::sam(3, 900);
+    let sam = samples::random_sam(3, 900);
     let (plain, gzip, bgzf) =
         (directory.path().join("a.sam"), directory.path().join("a.sam.gz"), directory.path().join("a.sam.bgz"));
     // The last line lacks its line feed.
@@ -373,13 +380,13 @@ fn chunks_of_lines_hold_the_whole_file_in_any_compression_and_size() {
     writer.write_bytes(bytes).unwrap();
     writer.finish_file().unwrap();
     for path in [plain, gzip, bgzf] {
-        assert_eq!(format_of(&path), InputFormat::Sam);
+        assert_eq!(detect_path_format(&path), AlignmentFormat::Sam);
         for max_bytes in [1, 1000, 1 << 20] {
             let mut reader = Reader::open(&path, 2).unwrap();
             assert_eq!(reader.header().text(), HEADER.as_bytes());
             let (mut lines, mut next_line) = (HEADER.as_bytes().to_vec(), 7);
             while let Some(chunk) = reader.next_lines(max_bytes).unwrap() {
-                assert_eq!(chunk.first_line, next_line);
+                assert_eq!(chunk.first_line_number, next_line);
                 assert_eq!(
                     chunk.lines().count(),
                     chunk.bytes.strip_suffix(b"\n").unwrap_or(&chunk.bytes).split(|b| *b == b'\n').count()
@@ -392,9 +399,9 @@ fn chunks_of_lines_hold_the_whole_file_in_any_compression_and_size() {
     }
 }
 
-fn format_of(path: &std::path::Path) -> InputFormat {
+fn detect_path_format(path: &std::path::Path) -> AlignmentFormat {
     let mut input = crate::bgzf::Reader::open_any(path, 1, false).unwrap();
-    let format = sniff(&mut input);
+    let format = detect_format(&mut input);
     let mut rest = Vec::new();
     std::io::Read::read_to_end(&mut input, &mut rest).unwrap();
     assert_eq!(rest.is_empty(), std::fs::metadata(path).unwrap().len() == 0, "looking consumes nothing");
@@ -406,18 +413,18 @@ fn files_are_told_apart_by_content() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("file");
     for (content, format) in [
-        (&b"CRAM\x03\0"[..], InputFormat::Cram),
-        (b"@CO\tfree text\n", InputFormat::Sam),
-        (GOOD.as_bytes(), InputFormat::Sam),
-        (b"@read1\tx\nACGT\n+\nIIII\n", InputFormat::Unknown),
-        (b"@AB\tBC:Z:ACGT\nACGT\n+\nIIII\n", InputFormat::Unknown),
-        (b"@r\ta\tb\tc\td\te\tf\tg\th\ti\tj\tk\nACGT\n+\nIIII\n", InputFormat::Unknown),
-        (b">r\ta\tb\tc\td\te\tf\tg\th\ti\tj\tk\nACGT\n", InputFormat::Unknown),
-        (b"", InputFormat::Unknown),
-        (b"BAM\x01 but not compressed", InputFormat::Bam),
+        (&b"CRAM\x03\0"[..], AlignmentFormat::Cram),
+        (b"@CO\tfree text\n", AlignmentFormat::Sam),
+        (VALID_LINE.as_bytes(), AlignmentFormat::Sam),
+        (b"@read1\tx\nACGT\n+\nIIII\n", AlignmentFormat::Unknown),
+        (b"@AB\tBC:Z:ACGT\nACGT\n+\nIIII\n", AlignmentFormat::Unknown),
+        (b"@r\ta\tb\tc\td\te\tf\tg\th\ti\tj\tk\nACGT\n+\nIIII\n", AlignmentFormat::Unknown),
+        (b">r\ta\tb\tc\td\te\tf\tg\th\ti\tj\tk\nACGT\n", AlignmentFormat::Unknown),
+        (b"", AlignmentFormat::Unknown),
+        (b"BAM\x01 but not compressed", AlignmentFormat::Bam),
     ] {
         std::fs::write(&path, content).unwrap();
-        assert_eq!(format_of(&path), format, "{}", content.escape_ascii());
+        assert_eq!(detect_path_format(&path), format, "{}", content.escape_ascii());
     }
 }
 
@@ -428,8 +435,8 @@ fn a_file_of_header_only_or_of_lines_only_is_read() {
     std::fs::write(&path, HEADER.trim_end()).unwrap();
     let mut reader = Reader::open(&path, 1).unwrap();
     assert_eq!((reader.header().text(), reader.next_lines(100).unwrap()), (HEADER.as_bytes().to_vec(), None));
-    std::fs::write(&path, format!("{GOOD}\n@not a header line\n")).unwrap();
+    std::fs::write(&path, format!("{VALID_LINE}\n@not a header line\n")).unwrap();
     let mut reader = Reader::open(&path, 1).unwrap();
     let chunk = reader.next_lines(1 << 20).unwrap().unwrap();
-    assert_eq!((chunk.first_line, chunk.lines().count()), (1, 2));
+    assert_eq!((chunk.first_line_number, chunk.lines().count()), (1, 2));
 }

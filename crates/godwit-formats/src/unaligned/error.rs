@@ -1,39 +1,39 @@
-//! What can be wrong with a SAM, BAM or CRAM file of reads.
+//! Errors of SAM, BAM and CRAM files of reads.
 
 use std::path::PathBuf;
 
 use crate::bam::BamError;
-use crate::sam::{ReadError, SamError};
+use crate::sam::{SamError, SamReadError};
 
-/// A file whose reads cannot be taken. Records and lines are numbered from 1.
+/// A reason why the reads of a file cannot be used. Records and lines are numbered from 1.
 #[derive(Debug, thiserror::Error)]
 pub enum UnalignedError {
-    /// A SAM file that cannot be read.
+    /// A SAM file cannot be read.
     #[error(transparent)]
-    Sam(#[from] ReadError),
-    /// A BAM file that cannot be read.
+    Sam(#[from] SamReadError),
+    /// A BAM file cannot be read.
     #[error(transparent)]
     Bam(#[from] BamError),
-    /// A file of a format that somebody else reads.
+    /// A file of another [`RecordSource`](super::RecordSource) cannot be read.
     #[error(transparent)]
     Other(Box<dyn std::error::Error + Send + Sync>),
-    /// A line of SAM that is no record.
+    /// A line of SAM is not a valid record.
     #[error("line {line} of {} is wrong: {source}", file.display())]
     Line {
         /// The file.
         file: PathBuf,
         /// Its line.
         line: u64,
-        /// What is wrong with it.
+        /// The problem.
         source: SamError,
     },
-    /// No record that is a read.
+    /// No record is a read.
     #[error("{} has no reads", file.display())]
     Empty {
         /// The file.
         file: PathBuf,
     },
-    /// A record that is none of a read, or of a read without its mate.
+    /// A record is not a valid read, or lacks its mate.
     #[error("record {record} of {}, read {name}: {problem}", file.display())]
     Record {
         /// The file.
@@ -42,18 +42,18 @@ pub enum UnalignedError {
         record: u64,
         /// The read's name.
         name: String,
-        /// What is wrong.
+        /// The problem.
         problem: ReadProblem,
     },
 }
 
-/// Why a record cannot be taken as a read.
+/// A reason why a record cannot be used as a read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadProblem {
-    /// A read of a pair that does not stand beside its mate.
+    /// The mate of a read is not its neighbour.
     #[error("its mate does not follow it; bring mates together with `samtools collate`")]
     NoMate,
-    /// Mates that are not one read 1 and one read 2.
+    /// Mates are not one read 1 and one read 2.
     #[error("it and its mate have FLAG {first:#x} and {second:#x}, which is not one read 1 and one read 2")]
     NotReadOneAndTwo {
         /// FLAG of the first of them in the file.
@@ -61,31 +61,31 @@ pub enum ReadProblem {
         /// FLAG of the other.
         second: u16,
     },
-    /// Single reads among pairs, or the reverse.
+    /// A single read is among pairs, or the reverse.
     #[error("it is {}, but the reads before it are not; split the file into two", if *.paired { "paired" } else { "not paired" })]
     Mixed {
         /// Whether this record is paired.
         paired: bool,
     },
-    /// A read group that the header does not name, or none.
-    #[error("its read group is {}, which the header does not name; name one for all with --read-group", shown(.found))]
+    /// The header does not list the read group, or the record has none.
+    #[error("its read group is {}, which the header does not name; name one for all with --read-group", read_group_or_missing(.found))]
     ReadGroup {
         /// The value of its `RG` tag.
         found: Option<String>,
     },
-    /// A name with bytes outside `!` to `~`.
+    /// A name has bytes outside `!` to `~`.
     #[error("its name contains byte {found:#04x}")]
     Name {
         /// The first such byte.
         found: u8,
     },
-    /// A base that stands for that of a reference.
+    /// A base is `=`, that of a reference.
     #[error("its base {base} is '=', which stands for that of a reference")]
     Base {
         /// 1-based number in SEQ.
         base: usize,
     },
-    /// A quality beyond what FASTQ can say.
+    /// A quality exceeds the range of FASTQ.
     #[error("its quality {quality} is {found}; FASTQ has qualities up to 93")]
     Quality {
         /// 1-based number in QUAL.
@@ -93,7 +93,7 @@ pub enum ReadProblem {
         /// The quality.
         found: u8,
     },
-    /// A tag that was asked for and is neither text nor a whole number, or holds bytes that no SAM line does.
+    /// A requested tag is neither text nor a whole number, or has bytes that SAM lines cannot contain.
     #[error("its tag {tag} cannot be carried along: it is neither text nor a whole number")]
     Tag {
         /// The tag.
@@ -101,6 +101,6 @@ pub enum ReadProblem {
     },
 }
 
-fn shown(group: &Option<String>) -> &str {
+fn read_group_or_missing(group: &Option<String>) -> &str {
     group.as_deref().unwrap_or("missing")
 }

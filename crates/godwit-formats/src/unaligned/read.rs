@@ -3,16 +3,16 @@
 use godwit_model::{BASE_LETTERS, RawRecord, Tag, flags};
 
 use super::error::ReadProblem;
-use crate::fastq::trimmed_name;
+use crate::fastq::trim_read_number;
 
-/// The highest quality that FASTQ can say: `~`.
+/// The highest quality that FASTQ can express: `~`.
 const MAX_QUALITY: u8 = 93;
-/// What stands for qualities that are missing: 1, as with `samtools fastq`.
-const MISSING_QUALITY: u8 = b'!' + 1;
+/// Replaces missing qualities: 1, as with `samtools fastq`.
+const DEFAULT_QUALITY: u8 = b'!' + 1;
 /// Marks a record without qualities.
-const NO_QUALITIES: u8 = 0xff;
+const MISSING_QUALITIES: u8 = 0xff;
 
-/// A read as FASTQ would have it.
+/// A read as in FASTQ.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Read {
     /// Name, without `/1` or `/2`.
@@ -26,19 +26,19 @@ pub struct Read {
 }
 
 impl Read {
-    /// Takes over a record, with the tags among `tags` in the record's order.
-    pub(super) fn take(&mut self, record: RawRecord<'_>, tags: &[[u8; 2]]) -> Result<(), ReadProblem> {
+    /// Replaces the read by that of a record, with the tags among `tags` in the record's order.
+    pub(super) fn fill_from_record(&mut self, record: RawRecord<'_>, tags: &[[u8; 2]]) -> Result<(), ReadProblem> {
         let flag = record.flag();
         let numbered = (flag & flags::FIRST != 0) != (flag & flags::LAST != 0);
         self.name.clear();
-        // samtools adds /1 or /2 where FLAG says so, and bwa takes one such ending off: what is left is the name as it
-        // is, or where nothing was added the name less an ending of its own.
-        self.name.extend_from_slice(if numbered { record.name() } else { trimmed_name(record.name()) });
+        // samtools adds /1 or /2 by FLAG, and bwa removes one such suffix: the result is the unchanged name, or where
+        // nothing was added the name without a suffix of its own.
+        self.name.extend_from_slice(if numbered { record.name() } else { trim_read_number(record.name()) });
         if let Some(&found) = self.name.iter().find(|byte| !byte.is_ascii_graphic()) {
             return Err(ReadProblem::Name { found });
         }
-        self.take_bases(record)?;
-        self.take_qualities(record)?;
+        self.fill_sequence(record)?;
+        self.fill_quality(record)?;
         if flag & flags::REVERSE != 0 {
             self.sequence.reverse();
             self.sequence.iter_mut().for_each(|base| *base = complement(*base));
@@ -46,30 +46,30 @@ impl Read {
         }
         self.comment.clear();
         if !tags.is_empty() {
-            for tag in record.each_tag().filter(|tag| tags.contains(&tag.name)) {
-                self.add_tag(&tag)?;
+            for tag in record.iter_tags().filter(|tag| tags.contains(&tag.name)) {
+                self.append_tag_text(&tag)?;
             }
         }
         Ok(())
     }
 
-    fn take_bases(&mut self, record: RawRecord<'_>) -> Result<(), ReadProblem> {
+    fn fill_sequence(&mut self, record: RawRecord<'_>) -> Result<(), ReadProblem> {
         self.sequence.clear();
         for byte in record.packed_bases() {
             self.sequence.extend([BASE_LETTERS[usize::from(byte >> 4)], BASE_LETTERS[usize::from(byte & 15)]]);
         }
-        self.sequence.truncate(record.bases());
+        self.sequence.truncate(record.sequence_length());
         match self.sequence.iter().position(|base| *base == b'=') {
             Some(at) => Err(ReadProblem::Base { base: at + 1 }),
             None => Ok(()),
         }
     }
 
-    fn take_qualities(&mut self, record: RawRecord<'_>) -> Result<(), ReadProblem> {
+    fn fill_quality(&mut self, record: RawRecord<'_>) -> Result<(), ReadProblem> {
         let qualities = record.qualities();
         self.quality.clear();
-        if qualities.first() == Some(&NO_QUALITIES) {
-            self.quality.resize(qualities.len(), MISSING_QUALITY);
+        if qualities.first() == Some(&MISSING_QUALITIES) {
+            self.quality.resize(qualities.len(), DEFAULT_QUALITY);
             return Ok(());
         }
         if let Some(at) = qualities.iter().position(|quality| *quality > MAX_QUALITY) {
@@ -79,13 +79,13 @@ impl Read {
         Ok(())
     }
 
-    /// Appends a tag as SAM prints it.
-    fn add_tag(&mut self, tag: &Tag<'_>) -> Result<(), ReadProblem> {
+    /// Appends a tag in SAM text.
+    fn append_tag_text(&mut self, tag: &Tag<'_>) -> Result<(), ReadProblem> {
         let refused = || ReadProblem::Tag { tag: String::from_utf8_lossy(&tag.name).into_owned() };
         let printable = |bytes: &[u8]| bytes.iter().all(|byte| (b' '..=b'~').contains(byte));
-        let (kind, text) = match tag.kind {
-            b'A' | b'Z' | b'H' if printable(tag.value) => (tag.kind, tag.value.to_vec()),
-            _ => (b'i', whole_number(tag.kind, tag.value).ok_or_else(refused)?.to_string().into_bytes()),
+        let (kind, text) = match tag.type_code {
+            b'A' | b'Z' | b'H' if printable(tag.value) => (tag.type_code, tag.value.to_vec()),
+            _ => (b'i', integer_value(tag.type_code, tag.value).ok_or_else(refused)?.to_string().into_bytes()),
         };
         if !self.comment.is_empty() {
             self.comment.push(b'\t');
@@ -96,8 +96,8 @@ impl Read {
     }
 }
 
-/// The value of a tag of a whole number.
-fn whole_number(kind: u8, value: &[u8]) -> Option<i64> {
+/// Returns the value of an integer tag; `None` for another type.
+fn integer_value(kind: u8, value: &[u8]) -> Option<i64> {
     Some(match (kind, value) {
         (b'c', &[a]) => i64::from(a as i8),
         (b'C', &[a]) => i64::from(a),
@@ -109,7 +109,7 @@ fn whole_number(kind: u8, value: &[u8]) -> Option<i64> {
     })
 }
 
-/// The letter of the other strand. The bits of a code stand for A, C, G and T, so the complement has them reversed.
+/// Returns the complement of a letter. The bits of a code stand for A, C, G and T, so the complement has them reversed.
 fn complement(letter: u8) -> u8 {
     let code = BASE_LETTERS.iter().position(|other| *other == letter).unwrap_or(15) as u8;
     BASE_LETTERS[usize::from(code.reverse_bits() >> 4)]

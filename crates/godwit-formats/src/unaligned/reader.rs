@@ -1,4 +1,4 @@
-//! Records to templates.
+//! A reader of templates from records.
 
 use std::path::Path;
 
@@ -6,69 +6,69 @@ use godwit_model::{RawRecord, flags};
 
 use super::error::{ReadProblem, UnalignedError};
 use super::read::Read;
-use crate::bam::{self, RecordChunk};
+use crate::bam::{self, RecordBuffer};
 use crate::bgzf;
 use crate::sam::{self, Header, LineEncoder};
 
-/// Bytes of records or lines taken at a time.
-const CHUNK_BYTES: usize = 1 << 20;
+/// Bytes of records or lines per read.
+const BUFFER_BYTES: usize = 1 << 20;
 
-/// Which records of a file are read.
+/// A selection of records by read group.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Take {
-    /// All, whatever read group they are of.
+pub enum ReadGroupFilter {
+    /// All records, of any read group.
     All,
-    /// All, which may have no read group but this one.
-    Only(Vec<u8>),
-    /// Those of one read group, in a file that has these.
-    Group {
-        /// The one.
+    /// All records; another read group than this one is an error.
+    Single(Vec<u8>),
+    /// The records of one read group, in a file that has these.
+    OneOf {
+        /// ID of the read group.
         id: Vec<u8>,
-        /// Every one, itself among them.
-        all: Vec<Vec<u8>>,
+        /// IDs of all read groups, `id` among them.
+        known_ids: Vec<Vec<u8>>,
     },
 }
 
-/// What is read of a file.
+/// A selection of the records and tags of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selection {
-    /// Which records.
-    pub take: Take,
-    /// Which of their tags.
+    /// The records.
+    pub read_groups: ReadGroupFilter,
+    /// The tags.
     pub tags: Vec<[u8; 2]>,
 }
 
-/// Reads templates.
+/// A reader of templates.
 #[derive(Debug)]
 pub struct Reader {
-    records: Records,
+    records: RecordStream,
     selection: Selection,
     paired: bool,
-    /// The next read was looked at and lies in `first`.
-    ahead: Option<Taken>,
+    /// The next read, if it was peeked; its fields are in `first`.
+    peeked: Option<ReadOrigin>,
     first: Read,
     second: Read,
 }
 
-/// A record that was taken over.
+/// FLAG and number of the record of a read.
 #[derive(Clone, Copy, Debug)]
-struct Taken {
+struct ReadOrigin {
     flag: u16,
     /// 1-based number in the file.
     record: u64,
 }
 
-/// Packed records, one at a time.
+/// A stream of packed records.
 #[derive(Debug)]
-struct Records {
-    source: Source,
-    chunk: RecordChunk,
-    /// The next record of the chunk.
-    next: usize,
+struct RecordStream {
+    source: RecordInput,
+    buffer: RecordBuffer,
+    /// Index in the buffer of the next record.
+    next_index: usize,
 }
 
 #[derive(Debug)]
-enum Source {
+enum RecordInput {
     Bam(bam::Reader),
     Sam(sam::Reader, LineEncoder),
     Other(Box<dyn RecordSource>),
@@ -76,130 +76,133 @@ enum Source {
 
 /// A file of records in a format that this crate does not read.
 pub trait RecordSource: std::fmt::Debug + Send {
-    /// The file.
+    /// Returns the path of the file.
     fn path(&self) -> &Path;
 
-    /// Its header.
+    /// Returns the header.
     fn header(&self) -> &Header;
 
-    /// Replaces the records of `chunk` by the next ones, checked: about `max_bytes`, at least one record. False, with no
-    /// records, at the end of the file.
+    /// Replaces the records of the buffer by the next ones, checked: about `max_bytes`, at least one record. Returns false,
+    /// with no records, at the end of the file.
     ///
     /// # Errors
-    /// Whatever is wrong with the file, naming it.
-    fn read_chunk(
+    /// Any error of the file, with its name.
+    fn read_records(
         &mut self,
-        chunk: &mut RecordChunk,
+        chunk: &mut RecordBuffer,
         max_bytes: usize,
     ) -> Result<bool, Box<dyn std::error::Error + Send + Sync>>;
 
-    /// Bytes of the file taken so far; may stay 0 until all of it is.
-    fn bytes_read(&self) -> u64;
+    /// Returns the bytes of the file read so far; may stay 0 until all of it is read.
+    fn compressed_bytes_read(&self) -> u64;
 }
 
 impl Reader {
-    /// Reads a BAM file that stands at its first record.
+    /// Reads a BAM file from its first record.
     ///
     /// # Errors
     /// [`UnalignedError`] about its first read.
     pub fn from_bam(reader: bam::Reader, selection: Selection) -> Result<Self, UnalignedError> {
-        Self::new(Source::Bam(reader), selection)
+        Self::new(RecordInput::Bam(reader), selection)
     }
 
-    /// Reads a SAM file that stands at its first record.
+    /// Reads a SAM file from its first record.
     ///
     /// # Errors
     /// [`UnalignedError`] about its header or its first read.
     pub fn from_sam(reader: sam::Reader, selection: Selection) -> Result<Self, UnalignedError> {
         let path = reader.input().path().to_owned();
-        let genome =
-            reader.header().genome().map_err(|source| sam::ReadError::from(sam::UnusableHeader { path, source }))?;
+        let genome = reader
+            .header()
+            .genome()
+            .map_err(|source| sam::SamReadError::from(sam::FileHeaderError { path, source }))?;
         let encoder = LineEncoder::new(&genome);
-        Self::new(Source::Sam(reader, encoder), selection)
+        Self::new(RecordInput::Sam(reader, encoder), selection)
     }
 
-    /// Reads a file that stands at its first record.
+    /// Reads another source from its first record.
     ///
     /// # Errors
     /// [`UnalignedError`] about its first read.
     pub fn from_source(source: Box<dyn RecordSource>, selection: Selection) -> Result<Self, UnalignedError> {
-        Self::new(Source::Other(source), selection)
+        Self::new(RecordInput::Other(source), selection)
     }
 
-    fn new(source: Source, selection: Selection) -> Result<Self, UnalignedError> {
-        let records = Records { source, chunk: RecordChunk::default(), next: 0 };
+    fn new(source: RecordInput, selection: Selection) -> Result<Self, UnalignedError> {
+        let records = RecordStream { source, buffer: RecordBuffer::default(), next_index: 0 };
         let (first, second) = (Read::default(), Read::default());
-        let mut reader = Self { records, selection, paired: false, ahead: None, first, second };
-        reader.ahead = reader.advance_first()?;
-        reader.paired = reader.ahead.is_some_and(Taken::is_paired);
-        if reader.ahead.is_none() && !matches!(reader.selection.take, Take::Group { .. }) {
+        let mut reader = Self { records, selection, paired: false, peeked: None, first, second };
+        reader.peeked = reader.read_first_mate()?;
+        reader.paired = reader.peeked.is_some_and(ReadOrigin::is_paired);
+        if reader.peeked.is_none() && !matches!(reader.selection.read_groups, ReadGroupFilter::OneOf { .. }) {
             return Err(UnalignedError::Empty { file: reader.records.source.path().to_owned() });
         }
         Ok(reader)
     }
 
-    /// BLAKE3 of the file as it is on disk, hexadecimal; `None` before its end was read, and where it is not read in order.
+    /// Returns the BLAKE3 of the file as it is on disk, hexadecimal; `None` before its end was read, and for other sources.
     pub fn checksum(&self) -> Option<String> {
-        self.records.source.text()?.checksum()
+        self.records.source.bgzf_reader()?.checksum()
     }
 
-    /// Bytes taken from the file so far, as they are on disk.
+    /// Returns the bytes read from the file so far, as they are on disk.
     pub fn compressed_bytes_read(&self) -> u64 {
         match &self.records.source {
-            Source::Other(source) => source.bytes_read(),
-            source => source.text().map_or(0, bgzf::Reader::compressed_bytes_read),
+            RecordInput::Other(source) => source.compressed_bytes_read(),
+            source => source.bgzf_reader().map_or(0, bgzf::Reader::compressed_bytes_read),
         }
     }
 
-    /// Bytes of the file up to the templates returned so far, estimated; all of them at the end.
+    /// Returns the bytes of the file up to the templates returned so far, estimated; all of them at the end.
     pub fn compressed_bytes_consumed(&self) -> u64 {
         match &self.records.source {
-            Source::Other(source) => source.bytes_read(),
-            source => source.text().map_or(0, bgzf::Reader::compressed_bytes_consumed),
+            RecordInput::Other(source) => source.compressed_bytes_read(),
+            source => source.bgzf_reader().map_or(0, bgzf::Reader::compressed_bytes_consumed),
         }
     }
 
-    /// Bytes of the file on disk; `None` where nobody says how far reading is: for a pipe, and another's format.
+    /// Returns the bytes of the file on disk; `None` where progress is unknown: for a pipe, and other sources.
     pub fn compressed_bytes_total(&self) -> Option<u64> {
         match &self.records.source {
-            Source::Other(_) => None,
-            source => source.text()?.compressed_bytes_total(),
+            RecordInput::Other(_) => None,
+            source => source.bgzf_reader()?.compressed_bytes_total(),
         }
     }
 
-    /// Its header.
+    /// Returns the header.
     pub fn header(&self) -> &Header {
         self.records.source.header()
     }
 
-    /// Whether its reads are pairs.
+    /// Reports whether the reads are pairs.
     pub fn is_paired(&self) -> bool {
         self.paired
     }
 
-    /// Name of the first read, before any was taken; empty where there is none.
+    /// Returns the name of the first read, before the first template was returned; empty where there is none.
     pub fn first_name(&self) -> &[u8] {
         &self.first.name
     }
 
-    /// Hands over the next read, or read 1 and read 2, and returns how many: 0 at the end of the file.
+    /// Passes the next read, or read 1 and read 2, to `push` and returns their number: 0 at the end of the file.
     ///
     /// # Errors
-    /// [`UnalignedError`]; the reader is of no use afterwards.
+    /// [`UnalignedError`]; the reader cannot be used afterwards.
     pub fn next_template(&mut self, mut push: impl FnMut(&Read)) -> Result<u64, UnalignedError> {
-        let ahead = self.ahead.take();
-        let Some(first) = ahead.map_or_else(|| self.advance_first(), |ahead| Ok(Some(ahead)))? else { return Ok(0) };
-        let wrong = |reader: &Self, problem| reader.records.wrong(first.record, &reader.first.name, problem);
+        let peeked = self.peeked.take();
+        let Some(first) = peeked.map_or_else(|| self.read_first_mate(), |ahead| Ok(Some(ahead)))? else { return Ok(0) };
+        let record_error =
+            |reader: &Self, problem| reader.records.record_error(first.record, &reader.first.name, problem);
         if first.is_paired() != self.paired {
-            return Err(wrong(self, ReadProblem::Mixed { paired: first.is_paired() }));
+            return Err(record_error(self, ReadProblem::Mixed { paired: first.is_paired() }));
         }
         if !self.paired {
             push(&self.first);
             return Ok(1);
         }
-        let second = self.records.advance(&self.selection, &mut self.second)?;
+        let second = self.records.read_next(&self.selection, &mut self.second)?;
         let Some(second) = second.filter(|_| self.first.name == self.second.name) else {
-            return Err(wrong(self, ReadProblem::NoMate));
+            return Err(record_error(self, ReadProblem::NoMate));
         };
         let ends = flags::FIRST | flags::LAST;
         match (first.flag & ends, second.flag & ends) {
@@ -207,83 +210,86 @@ impl Reader {
             (flags::LAST, flags::FIRST) if second.is_paired() => [&self.second, &self.first].map(&mut push),
             _ => {
                 let problem = ReadProblem::NotReadOneAndTwo { first: first.flag, second: second.flag };
-                return Err(wrong(self, problem));
+                return Err(record_error(self, problem));
             }
         };
         Ok(2)
     }
 
-    fn advance_first(&mut self) -> Result<Option<Taken>, UnalignedError> {
-        self.records.advance(&self.selection, &mut self.first)
+    fn read_first_mate(&mut self) -> Result<Option<ReadOrigin>, UnalignedError> {
+        self.records.read_next(&self.selection, &mut self.first)
     }
 }
 
-impl Taken {
+impl ReadOrigin {
     fn is_paired(self) -> bool {
         self.flag & flags::PAIRED != 0
     }
 }
 
-impl Records {
-    /// Takes over the next record that is selected.
-    fn advance(&mut self, selection: &Selection, read: &mut Read) -> Result<Option<Taken>, UnalignedError> {
+impl RecordStream {
+    /// Reads the next selected record.
+    fn read_next(&mut self, selection: &Selection, read: &mut Read) -> Result<Option<ReadOrigin>, UnalignedError> {
         loop {
-            if self.next == self.chunk.ends.len() && !self.fill()? {
+            if self.next_index == self.buffer.end_offsets.len() && !self.fill_buffer()? {
                 return Ok(None);
             }
-            let start = if self.next == 0 { 0 } else { self.chunk.ends[self.next - 1] };
-            let record = RawRecord::trusted(&self.chunk.data[start..self.chunk.ends[self.next]]);
-            self.next += 1;
+            let start = if self.next_index == 0 { 0 } else { self.buffer.end_offsets[self.next_index - 1] };
+            let record =
+                RawRecord::from_trusted_bytes(&self.buffer.data[start..self.buffer.end_offsets[self.next_index]]);
+            self.next_index += 1;
             if record.flag() & flags::NOT_PRIMARY != 0 {
                 continue;
             }
-            let taken = match selection.wants(record) {
+            let result = match selection.includes(record) {
                 Ok(false) => continue,
-                Ok(true) => read.take(record, &selection.tags),
+                Ok(true) => read.fill_from_record(record, &selection.tags),
                 Err(problem) => Err(problem),
             };
-            let number = self.chunk.first_record + self.next as u64;
-            return match taken {
-                Ok(()) => Ok(Some(Taken { flag: record.flag(), record: number })),
-                Err(problem) => Err(self.wrong(number, record.name(), problem)),
+            let number = self.buffer.first_record + self.next_index as u64;
+            return match result {
+                Ok(()) => Ok(Some(ReadOrigin { flag: record.flag(), record: number })),
+                Err(problem) => Err(self.record_error(number, record.name(), problem)),
             };
         }
     }
 
-    /// The next chunk; false at the end of the file.
-    fn fill(&mut self) -> Result<bool, UnalignedError> {
-        self.next = 0;
+    /// Fills the buffer; returns false at the end of the file.
+    fn fill_buffer(&mut self) -> Result<bool, UnalignedError> {
+        self.next_index = 0;
         match &mut self.source {
-            Source::Bam(reader) => Ok(reader.read_chunk(&mut self.chunk, CHUNK_BYTES)?),
-            Source::Sam(reader, encoder) => {
-                self.chunk.first_record += self.chunk.ends.len() as u64;
-                self.chunk.data.clear();
-                self.chunk.ends.clear();
-                let Some(lines) = reader.next_lines(CHUNK_BYTES)? else { return Ok(false) };
+            RecordInput::Bam(reader) => Ok(reader.read_records(&mut self.buffer, BUFFER_BYTES)?),
+            RecordInput::Sam(reader, encoder) => {
+                self.buffer.first_record += self.buffer.end_offsets.len() as u64;
+                self.buffer.data.clear();
+                self.buffer.end_offsets.clear();
+                let Some(lines) = reader.next_lines(BUFFER_BYTES)? else { return Ok(false) };
                 for (index, line) in lines.lines().enumerate() {
-                    encoder.encode(line, &mut self.chunk.data).map_err(|source| UnalignedError::Line {
+                    encoder.encode(line, &mut self.buffer.data).map_err(|source| UnalignedError::Line {
                         file: reader.input().path().to_owned(),
-                        line: lines.first_line + index as u64,
+                        line: lines.first_line_number + index as u64,
                         source,
                     })?;
-                    self.chunk.ends.push(self.chunk.data.len());
+                    self.buffer.end_offsets.push(self.buffer.data.len());
                 }
                 reader.recycle(lines.bytes);
                 Ok(true)
             }
-            Source::Other(source) => source.read_chunk(&mut self.chunk, CHUNK_BYTES).map_err(UnalignedError::Other),
+            RecordInput::Other(source) => {
+                source.read_records(&mut self.buffer, BUFFER_BYTES).map_err(UnalignedError::Other)
+            }
         }
     }
 
-    fn wrong(&self, record: u64, name: &[u8], problem: ReadProblem) -> UnalignedError {
+    fn record_error(&self, record: u64, name: &[u8], problem: ReadProblem) -> UnalignedError {
         let name = String::from_utf8_lossy(name).into_owned();
         UnalignedError::Record { file: self.source.path().to_owned(), record, name, problem }
     }
 }
 
-impl Source {
-    /// What is read in order.
-    fn text(&self) -> Option<&bgzf::Reader> {
+impl RecordInput {
+    /// Returns the BGZF reader; `None` for other sources.
+    fn bgzf_reader(&self) -> Option<&bgzf::Reader> {
         match self {
             Self::Bam(reader) => Some(reader.input()),
             Self::Sam(reader, _) => Some(reader.input()),
@@ -309,18 +315,19 @@ impl Source {
 }
 
 impl Selection {
-    fn wants(&self, record: RawRecord<'_>) -> Result<bool, ReadProblem> {
-        if self.take == Take::All {
+    fn includes(&self, record: RawRecord<'_>) -> Result<bool, ReadProblem> {
+        if self.read_groups == ReadGroupFilter::All {
             return Ok(true);
         }
         let found = record.read_group();
-        let wanted = match &self.take {
-            Take::All => Some(true),
-            Take::Only(id) => found.is_none_or(|found| found == id).then_some(true),
-            Take::Group { id, all } => {
-                found.filter(|found| all.iter().any(|known| known == found)).map(|found| found == id)
+        let is_included = match &self.read_groups {
+            ReadGroupFilter::All => Some(true),
+            ReadGroupFilter::Single(id) => found.is_none_or(|found| found == id).then_some(true),
+            ReadGroupFilter::OneOf { id, known_ids } => {
+                found.filter(|found| known_ids.iter().any(|known| known == found)).map(|found| found == id)
             }
         };
-        wanted.ok_or_else(|| ReadProblem::ReadGroup { found: found.map(|id| String::from_utf8_lossy(id).into_owned()) })
+        is_included
+            .ok_or_else(|| ReadProblem::ReadGroup { found: found.map(|id| String::from_utf8_lossy(id).into_owned()) })
     }
 }

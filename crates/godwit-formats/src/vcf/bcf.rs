@@ -1,7 +1,7 @@
-//! BCF (VCFv4.4 §6), the binary form of VCF: its header, and its records as the lines of VCF that they stand for.
+//! BCF (VCFv4.4 §6), the binary form of VCF: its header, and its records converted to lines of VCF.
 //!
-//! Flows in: bytes that were unpacked. Flows out: text, of which everything behind is made, so that the two forms give the same
-//! columns. Numbers with a point are written as exactly as they are; bcftools rounds them to six digits.
+//! Flows in: decompressed bytes. Flows out: text, from which all later code works, so that both forms give the same
+//! columns. Floats are written exactly; bcftools rounds them to six digits.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -9,112 +9,118 @@ use std::io::Write as _;
 use std::sync::Arc;
 
 use super::error::VcfError;
-use super::fields::MISSING;
-use super::header::{Header, HeaderLines, attribute};
+use super::field_builder::MISSING_VALUE;
+use super::header::{Header, HeaderBuilder, attribute_value};
 use super::reader::{MAX_HEADER_BYTES, MAX_LINE_BYTES};
-use crate::bgzf::{BgzfError, Unpacked};
+use crate::bgzf::{BgzfBufRead, BgzfError};
 
-/// How such a file starts; the byte behind it is the minor version, 1 or 2, which differ in nothing that is read here.
-pub(super) const START: &[u8] = b"BCF\x02";
+/// First bytes of a file; the next byte is the minor version, 1 or 2, which do not differ in anything read here.
+pub(super) const BCF_MAGIC: &[u8] = b"BCF\x02";
 /// Bytes before the identifiers of a record.
-const FIXED_BYTES: u32 = 24;
+const FIXED_FIELD_BYTES: u32 = 24;
 /// A float that is missing, and one that ends a vector (VCFv4.4 §6.3.3).
 const MISSING_FLOAT: u32 = 0x7f80_0001;
-const END_FLOAT: u32 = 0x7f80_0002;
-/// Text that stands for a missing one.
-const MISSING_TEXT: &[u8] = &[7];
+const END_OF_VECTOR_FLOAT: u32 = 0x7f80_0002;
+/// Text of a missing string.
+const MISSING_STRING: &[u8] = &[7];
 
 /// Names by their numbers in records.
 #[derive(Debug)]
 pub(super) struct Dictionaries {
-    /// Of filters and of fields of both kinds.
+    /// Names of filters and of INFO and FORMAT fields.
     strings: HashMap<u32, String>,
     contigs: HashMap<u32, String>,
-    samples: usize,
+    sample_count: usize,
 }
 
 impl Dictionaries {
-    /// Contigs by name, numbered as in the index.
-    pub(super) fn contig_numbers(&self) -> HashMap<String, u32> {
+    /// Returns the contig numbers of the index by name.
+    pub(super) fn contig_ids(&self) -> HashMap<String, u32> {
         self.contigs.iter().map(|(number, name)| (name.clone(), *number)).collect()
     }
 }
 
-/// Reads the header of a file that nothing was read of.
+/// Reads the header from the start of a file.
 ///
 /// # Errors
 /// [`VcfError`].
-pub(super) fn read_header(input: &mut impl Unpacked) -> Result<(Header, Dictionaries), VcfError> {
+pub(super) fn read_header(input: &mut impl BgzfBufRead) -> Result<(Header, Dictionaries), VcfError> {
     let path = input.path().to_owned();
-    let wrong = |line, problem: &str| VcfError::Header { path: path.clone(), line, problem: problem.to_owned() };
+    let header_error = |line, problem: &str| VcfError::Header { path: path.clone(), line, problem: problem.to_owned() };
     let mut fixed = Vec::new();
-    input.append_to(&mut fixed, START.len() + 5)?;
+    input.append_to(&mut fixed, BCF_MAGIC.len() + 5)?;
     let text_bytes = fixed.last_chunk().map(|bytes| u32::from_le_bytes(*bytes) as usize);
-    let Some(text_bytes) = text_bytes.filter(|_| fixed.len() == START.len() + 5) else {
-        return Err(wrong(1, "the file ends within its header; fetch or make it again"));
+    let Some(text_bytes) = text_bytes.filter(|_| fixed.len() == BCF_MAGIC.len() + 5) else {
+        return Err(header_error(1, "the file ends within its header; fetch or make it again"));
     };
     if text_bytes > MAX_HEADER_BYTES {
         let limit_mib = MAX_HEADER_BYTES >> 20;
-        return Err(VcfError::TooLong { path, line: 1, what: "the header", limit_mib });
+        return Err(VcfError::TooLong { path, line: 1, subject: "the header", limit_mib });
     }
     let mut text = Vec::new();
     if input.append_to(&mut text, text_bytes)? < text_bytes {
-        return Err(wrong(1, "the file ends within its header; fetch or make it again"));
+        return Err(header_error(1, "the file ends within its header; fetch or make it again"));
     }
     let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
-    let text = std::str::from_utf8(&text[..end]).map_err(|_| wrong(1, "its header is not UTF-8 text"))?;
-    let mut lines = HeaderLines::default();
-    let mut names = Names::default();
+    let text = std::str::from_utf8(&text[..end]).map_err(|_| header_error(1, "its header is not UTF-8 text"))?;
+    let mut lines = HeaderBuilder::default();
+    let mut names = DictionariesBuilder::default();
     let mut last = 0;
     for (number, line) in (1..).zip(text.lines()) {
-        lines.push_line(&names.take(line)).map_err(|problem| wrong(number, &problem))?;
+        lines.push_line(&names.add_header_line(line)).map_err(|problem| header_error(number, &problem))?;
         last = number;
     }
     if !lines.is_complete() {
-        return Err(wrong(last + 1, "the header ends before the line that starts with #CHROM; fetch or make it again"));
+        return Err(header_error(
+            last + 1,
+            "the header ends before the line that starts with #CHROM; fetch or make it again",
+        ));
     }
     let header = lines.finish();
-    let samples = header.samples().len();
-    Ok((header, Dictionaries { strings: names.strings.numbers, contigs: names.contigs.numbers, samples }))
+    let sample_count = header.samples().len();
+    Ok((
+        header,
+        Dictionaries { strings: names.strings.names_by_index, contigs: names.contigs.names_by_index, sample_count },
+    ))
 }
 
-/// Names with numbers: those that lines say, else one after the other, each name once.
+/// A builder of numbered names: with the number of their line, else consecutive, each name once.
 #[derive(Default)]
-struct Numbered {
-    numbers: HashMap<u32, String>,
-    known: HashMap<String, u32>,
-    next: u32,
+struct DictionaryBuilder {
+    names_by_index: HashMap<u32, String>,
+    indexes_by_name: HashMap<String, u32>,
+    next_index: u32,
 }
 
-impl Numbered {
-    fn add(&mut self, name: String, said: Option<u32>) {
-        if self.known.contains_key(&name) && said.is_none() {
+impl DictionaryBuilder {
+    fn add_name(&mut self, name: String, idx: Option<u32>) {
+        if self.indexes_by_name.contains_key(&name) && idx.is_none() {
             return;
         }
-        let number = said.unwrap_or(self.next);
-        self.next = self.next.max(number.saturating_add(1));
-        self.known.insert(name.clone(), number);
-        self.numbers.insert(number, name);
+        let number = idx.unwrap_or(self.next_index);
+        self.next_index = self.next_index.max(number.saturating_add(1));
+        self.indexes_by_name.insert(name.clone(), number);
+        self.names_by_index.insert(number, name);
     }
 }
 
-struct Names {
-    strings: Numbered,
-    contigs: Numbered,
+struct DictionariesBuilder {
+    strings: DictionaryBuilder,
+    contigs: DictionaryBuilder,
 }
 
-impl Default for Names {
+impl Default for DictionariesBuilder {
     fn default() -> Self {
-        let mut names = Self { strings: Numbered::default(), contigs: Numbered::default() };
-        // VCFv4.4 §6.2.1: PASS is the first, whether there is a line of it or not.
-        names.strings.add("PASS".to_owned(), Some(0));
+        let mut names = Self { strings: DictionaryBuilder::default(), contigs: DictionaryBuilder::default() };
+        // VCFv4.4 §6.2.1: PASS is the first, with or without a line of its own.
+        names.strings.add_name("PASS".to_owned(), Some(0));
         names
     }
 }
 
-impl Names {
-    /// Looks at a line of the header, and gives it back without the number that only BCF has.
-    fn take<'l>(&mut self, line: &'l str) -> Cow<'l, str> {
+impl DictionariesBuilder {
+    /// Adds a line of the header, and returns it without the number that only BCF has.
+    fn add_header_line<'l>(&mut self, line: &'l str) -> Cow<'l, str> {
         let Some((kind, structure)) = line.strip_prefix("##").and_then(|line| line.split_once("=<")) else {
             return line.into();
         };
@@ -123,35 +129,35 @@ impl Names {
             "contig" => &mut self.contigs,
             _ => return line.into(),
         };
-        if let Some(id) = attribute(structure, "ID") {
-            names.add(id, attribute(structure, "IDX").and_then(|number| number.parse().ok()));
+        if let Some(id) = attribute_value(structure, "ID") {
+            names.add_name(id, attribute_value(structure, "IDX").and_then(|number| number.parse().ok()));
         }
-        without_number(line)
+        strip_idx(line)
     }
 }
 
-/// A line without `,IDX=7` at its end.
-fn without_number(line: &str) -> Cow<'_, str> {
+/// Returns a line without `,IDX=7` at its end.
+fn strip_idx(line: &str) -> Cow<'_, str> {
     match line.strip_suffix('>').and_then(|line| line.rsplit_once(",IDX=")) {
         Some((before, number)) if number.bytes().all(|byte| byte.is_ascii_digit()) => format!("{before}>").into(),
         _ => line.into(),
     }
 }
 
-/// Turns records into lines.
+/// A decoder of records to lines.
 #[derive(Debug)]
-pub(super) struct Decoder {
+pub(super) struct RecordDecoder {
     dictionaries: Arc<Dictionaries>,
     record: Vec<u8>,
 }
 
-/// What was read: whether there was a record, and if it says so, one past the last base that it is about, 0-based.
+/// A decoded record: whether there was one, and the end that BCF stores for it, one past the last base, 0-based.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct DecodedRecord {
     pub(super) end_position: Option<i32>,
 }
 
-impl Decoder {
+impl RecordDecoder {
     pub(super) fn new(dictionaries: Arc<Dictionaries>) -> Self {
         Self { dictionaries, record: Vec::new() }
     }
@@ -160,22 +166,23 @@ impl Decoder {
         &self.dictionaries
     }
 
-    /// Replaces `line` by the next record; `None` at the end of the file. The inner error is what is wrong with it.
-    pub(super) fn next_line(
+    /// Replaces `line` by the next record; returns `None` at the end of the file. The inner error is the problem of the
+    /// record.
+    pub(super) fn decode_next(
         &mut self,
-        input: &mut impl Unpacked,
+        input: &mut impl BgzfBufRead,
         line: &mut Vec<u8>,
-    ) -> Result<Result<Option<Found>, String>, BgzfError> {
+    ) -> Result<Result<Option<DecodedRecord>, String>, BgzfError> {
         let truncated = || Ok(Err("the file ends within it; fetch or make it again".to_owned()));
         self.record.clear();
         let head = input.append_to(&mut self.record, 8)?;
         if head == 0 {
             return Ok(Ok(None));
         }
-        let mut lengths = Cursor(&self.record);
-        let (Ok(shared), Ok(individual)) = (lengths.u32(), lengths.u32()) else { return truncated() };
+        let mut lengths = ByteCursor(&self.record);
+        let (Ok(shared), Ok(individual)) = (lengths.take_u32(), lengths.take_u32()) else { return truncated() };
         let bytes = u64::from(shared) + u64::from(individual);
-        if shared < FIXED_BYTES || bytes > MAX_LINE_BYTES as u64 {
+        if shared < FIXED_FIELD_BYTES || bytes > MAX_LINE_BYTES as u64 {
             return Ok(Err(format!("it says to have {shared} and {individual} bytes, which none has")));
         }
         self.record.clear();
@@ -184,118 +191,119 @@ impl Decoder {
         }
         line.clear();
         let (shared, individual) = self.record.split_at(shared as usize);
-        Ok(self.dictionaries.write(shared, individual, line).map(Some))
+        Ok(self.dictionaries.append_record(shared, individual, line).map(Some))
     }
 }
 
 impl Dictionaries {
-    fn write(&self, shared: &[u8], individual: &[u8], line: &mut Vec<u8>) -> Result<Found, String> {
-        let mut shared = Cursor(shared);
-        let contig = shared.u32()?;
+    fn append_record(&self, shared: &[u8], individual: &[u8], line: &mut Vec<u8>) -> Result<DecodedRecord, String> {
+        let mut shared = ByteCursor(shared);
+        let contig = shared.take_u32()?;
         let contig = self.contigs.get(&contig).ok_or_else(|| format!("its contig {contig} is not in the header"))?;
-        let (position, bases, quality) = (shared.u32()? as i32, shared.u32()? as i32, shared.u32()?);
-        let (infos, alleles) = (shared.u16()?, shared.u16()?);
-        let of_samples = shared.u32()?;
-        let (samples, formats) = ((of_samples & 0xff_ffff) as usize, of_samples >> 24);
-        if samples != self.samples {
-            return Err(format!("it has {samples} samples, but the header names {}", self.samples));
+        let (position, bases, quality) = (shared.take_u32()? as i32, shared.take_u32()? as i32, shared.take_u32()?);
+        let (infos, alleles) = (shared.take_u16()?, shared.take_u16()?);
+        let sample_field = shared.take_u32()?;
+        let (samples, formats) = ((sample_field & 0xff_ffff) as usize, sample_field >> 24);
+        if samples != self.sample_count {
+            return Err(format!("it has {samples} samples, but the header names {}", self.sample_count));
         }
         if position < -1 || alleles == 0 {
             return Err("it has no place, or no alleles".to_owned());
         }
-        push_text(contig.as_bytes(), line)?;
-        append(line, format_args!("\t{}\t", i64::from(position) + 1));
-        shared.vector()?.write(line)?;
+        append_text(contig.as_bytes(), line)?;
+        append_formatted(line, format_args!("\t{}\t", i64::from(position) + 1));
+        shared.take_vector()?.append_values(line)?;
         line.push(b'\t');
-        shared.vector()?.write(line)?;
+        shared.take_vector()?.append_values(line)?;
         for allele in 1..alleles {
             line.push(if allele == 1 { b'\t' } else { b',' });
-            shared.vector()?.write(line)?;
+            shared.take_vector()?.append_values(line)?;
         }
         line.extend_from_slice(if alleles == 1 { b"\t.\t" } else { b"\t" });
-        Vector { kind: Kind::Float, bytes: &quality.to_le_bytes() }.write(line)?;
+        Vector { kind: BcfType::Float, bytes: &quality.to_le_bytes() }.append_values(line)?;
         line.push(b'\t');
-        self.write_filters(&shared.vector()?, line)?;
+        self.append_filters(&shared.take_vector()?, line)?;
         line.push(b'\t');
-        self.write_infos(&mut shared, infos, line)?;
-        if self.samples > 0 {
-            self.write_samples(&mut Cursor(individual), formats, line)?;
+        self.append_infos(&mut shared, infos, line)?;
+        if self.sample_count > 0 {
+            self.append_samples(&mut ByteCursor(individual), formats, line)?;
         }
         let end_position = (bases > 0).then(|| position.checked_add(bases)).flatten();
-        Ok(Found { end_position })
+        Ok(DecodedRecord { end_position })
     }
 
-    fn name(&self, number: i64) -> Result<&str, String> {
+    fn string_at(&self, number: i64) -> Result<&str, String> {
         let name = u32::try_from(number).ok().and_then(|number| self.strings.get(&number));
         name.map(String::as_str).ok_or_else(|| format!("its field or filter {number} is not in the header"))
     }
 
-    fn write_filters(&self, filters: &Vector, line: &mut Vec<u8>) -> Result<(), String> {
+    fn append_filters(&self, filters: &Vector, line: &mut Vec<u8>) -> Result<(), String> {
         let mut is_first = true;
         for filter in filters.integers()? {
-            let Integer::Number(filter) = filter else { return Err("its filters are none".to_owned()) };
+            let Integer::Value(filter) = filter else { return Err("its filters are none".to_owned()) };
             if !std::mem::replace(&mut is_first, false) {
                 line.push(b';');
             }
-            push_text(self.name(filter.into())?.as_bytes(), line)?;
+            append_text(self.string_at(filter.into())?.as_bytes(), line)?;
         }
         if is_first {
-            line.extend_from_slice(MISSING.as_bytes());
+            line.extend_from_slice(MISSING_VALUE.as_bytes());
         }
         Ok(())
     }
 
-    fn write_infos(&self, shared: &mut Cursor, infos: u16, line: &mut Vec<u8>) -> Result<(), String> {
+    fn append_infos(&self, shared: &mut ByteCursor, infos: u16, line: &mut Vec<u8>) -> Result<(), String> {
         for info in 0..infos {
             if info > 0 {
                 line.push(b';');
             }
-            let key = shared.key()?;
-            push_text(self.name(key)?.as_bytes(), line)?;
-            let values = shared.vector()?;
-            if values.kind != Kind::Nothing {
+            let key = shared.take_integer()?;
+            append_text(self.string_at(key)?.as_bytes(), line)?;
+            let values = shared.take_vector()?;
+            if values.kind != BcfType::Missing {
                 line.push(b'=');
-                values.write(line)?;
+                values.append_values(line)?;
             }
         }
         if infos == 0 {
-            line.extend_from_slice(MISSING.as_bytes());
+            line.extend_from_slice(MISSING_VALUE.as_bytes());
         }
         Ok(())
     }
 
-    fn write_samples(&self, individual: &mut Cursor, formats: u32, line: &mut Vec<u8>) -> Result<(), String> {
+    fn append_samples(&self, individual: &mut ByteCursor, formats: u32, line: &mut Vec<u8>) -> Result<(), String> {
         let mut fields = Vec::new();
         line.push(b'\t');
         for format in 0..formats {
-            let name = self.name(individual.key()?)?;
-            let (kind, count) = individual.descriptor()?;
-            let bytes = individual.take(self.samples.checked_mul(count * kind.width()).ok_or("it is damaged")?)?;
+            let name = self.string_at(individual.take_integer()?)?;
+            let (kind, count) = individual.take_descriptor()?;
+            let bytes =
+                individual.take_bytes(self.sample_count.checked_mul(count * kind.width()).ok_or("it is damaged")?)?;
             if format > 0 {
                 line.push(b':');
             }
-            push_text(name.as_bytes(), line)?;
+            append_text(name.as_bytes(), line)?;
             fields.push((name == "GT", kind, bytes));
         }
         if fields.is_empty() {
-            line.extend_from_slice(MISSING.as_bytes());
+            line.extend_from_slice(MISSING_VALUE.as_bytes());
         }
-        for sample in 0..self.samples {
+        for sample in 0..self.sample_count {
             line.push(b'\t');
             for (at, (is_genotype, kind, bytes)) in fields.iter().enumerate() {
                 if at > 0 {
                     line.push(b':');
                 }
-                let share = bytes.len() / self.samples;
+                let share = bytes.len() / self.sample_count;
                 let values = Vector { kind: *kind, bytes: &bytes[sample * share..][..share] };
                 if *is_genotype && kind.is_integer() {
-                    values.write_genotype(line)?;
+                    values.append_genotype(line)?;
                 } else {
-                    values.write(line)?;
+                    values.append_values(line)?;
                 }
             }
             if fields.is_empty() {
-                line.extend_from_slice(MISSING.as_bytes());
+                line.extend_from_slice(MISSING_VALUE.as_bytes());
             }
             if line.len() > MAX_LINE_BYTES {
                 return Err(format!("it is longer than {} MiB as text", MAX_LINE_BYTES >> 20));
@@ -307,20 +315,20 @@ impl Dictionaries {
 
 /// The type of a value (VCFv4.4 §6.3.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Nothing,
+enum BcfType {
+    Missing,
     Int8,
     Int16,
     Int32,
     Float,
-    Text,
+    String,
 }
 
-impl Kind {
+impl BcfType {
     fn width(self) -> usize {
         match self {
-            Self::Nothing => 0,
-            Self::Int8 | Self::Text => 1,
+            Self::Missing => 0,
+            Self::Int8 | Self::String => 1,
             Self::Int16 => 2,
             Self::Int32 | Self::Float => 4,
         }
@@ -331,39 +339,39 @@ impl Kind {
     }
 }
 
-/// An integer as it is stored.
+/// An integer as stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Integer {
     Missing,
-    Number(i32),
+    Value(i32),
 }
 
-/// Values of one type, one behind the other.
+/// Consecutive values of one type.
 #[derive(Clone, Copy, Debug)]
 struct Vector<'b> {
-    kind: Kind,
+    kind: BcfType,
     bytes: &'b [u8],
 }
 
 impl<'b> Vector<'b> {
-    /// Up to the value that ends a vector before its time.
+    /// Returns the integers up to the end-of-vector value.
     fn integers(&self) -> Result<impl Iterator<Item = Integer> + use<'b>, String> {
         let kind = self.kind;
         if !kind.is_integer() && !self.bytes.is_empty() {
             return Err("numbers are expected where others are".to_owned());
         }
-        // The two least of each width mean no numbers; what stands between them and the least number is reserved.
+        // The two smallest values of each width are not numbers; the next ones up to the smallest number are reserved.
         let numbers = self.bytes.chunks_exact(kind.width().max(1)).map(move |bytes| match *bytes {
             [byte] => (i32::from(byte as i8), i32::from(i8::MIN)),
             [low, high] => (i32::from(i16::from_le_bytes([low, high])), i32::from(i16::MIN)),
             _ => (bytes.first_chunk().map_or(0, |bytes| i32::from_le_bytes(*bytes)), i32::MIN),
         });
         let whole = numbers.take_while(|(number, least)| *number != least + 1);
-        Ok(whole.map(|(number, least)| if number == least { Integer::Missing } else { Integer::Number(number) }))
+        Ok(whole.map(|(number, least)| if number == least { Integer::Missing } else { Integer::Value(number) }))
     }
 
-    /// Appends them as VCF has them, separated by commas; `.` for none.
-    fn write(&self, line: &mut Vec<u8>) -> Result<(), String> {
+    /// Appends the values as VCF text, separated by commas; `.` for none.
+    fn append_values(&self, line: &mut Vec<u8>) -> Result<(), String> {
         let start = line.len();
         let separate = |line: &mut Vec<u8>| {
             if line.len() > start {
@@ -371,71 +379,71 @@ impl<'b> Vector<'b> {
             }
         };
         match self.kind {
-            Kind::Nothing => {}
-            Kind::Text => {
+            BcfType::Missing => {}
+            BcfType::String => {
                 let end = memchr::memchr(0, self.bytes).unwrap_or(self.bytes.len());
-                if self.bytes[..end] != *MISSING_TEXT {
-                    push_text(&self.bytes[..end], line)?;
+                if self.bytes[..end] != *MISSING_STRING {
+                    append_text(&self.bytes[..end], line)?;
                 }
             }
-            Kind::Float => {
+            BcfType::Float => {
                 for bits in self.bytes.as_chunks().0.iter().map(|bytes| u32::from_le_bytes(*bytes)) {
-                    if bits == END_FLOAT {
+                    if bits == END_OF_VECTOR_FLOAT {
                         break;
                     }
                     separate(line);
                     match bits {
-                        MISSING_FLOAT => line.extend_from_slice(MISSING.as_bytes()),
-                        bits => append(line, format_args!("{}", f32::from_bits(bits))),
+                        MISSING_FLOAT => line.extend_from_slice(MISSING_VALUE.as_bytes()),
+                        bits => append_formatted(line, format_args!("{}", f32::from_bits(bits))),
                     }
                 }
             }
-            Kind::Int8 | Kind::Int16 | Kind::Int32 => {
+            BcfType::Int8 | BcfType::Int16 | BcfType::Int32 => {
                 for integer in self.integers()? {
                     separate(line);
                     match integer {
-                        Integer::Missing => line.extend_from_slice(MISSING.as_bytes()),
-                        Integer::Number(number) => append(line, format_args!("{number}")),
+                        Integer::Missing => line.extend_from_slice(MISSING_VALUE.as_bytes()),
+                        Integer::Value(number) => append_formatted(line, format_args!("{number}")),
                     }
                 }
             }
         }
         if line.len() == start {
-            line.extend_from_slice(MISSING.as_bytes());
+            line.extend_from_slice(MISSING_VALUE.as_bytes());
         }
         Ok(())
     }
 
-    /// Alleles, each with whether it is phased with the one before (VCFv4.4 §6.3.3, "Genotype encoding").
-    fn write_genotype(&self, line: &mut Vec<u8>) -> Result<(), String> {
+    /// Appends the alleles, each with its phasing to the previous one (VCFv4.4 §6.3.3, "Genotype encoding").
+    fn append_genotype(&self, line: &mut Vec<u8>) -> Result<(), String> {
         let start = line.len();
         for allele in self.integers()? {
             let number = match allele {
                 Integer::Missing => 0,
-                Integer::Number(number) => number,
+                Integer::Value(number) => number,
             };
             if line.len() > start {
                 line.push(if number & 1 == 1 { b'|' } else { b'/' });
             }
             match (number >> 1) - 1 {
-                -1 => line.extend_from_slice(MISSING.as_bytes()),
-                allele if allele >= 0 => append(line, format_args!("{allele}")),
+                -1 => line.extend_from_slice(MISSING_VALUE.as_bytes()),
+                allele if allele >= 0 => append_formatted(line, format_args!("{allele}")),
                 _ => return Err("its genotype has an allele below zero".to_owned()),
             }
         }
         if line.len() == start {
-            line.extend_from_slice(MISSING.as_bytes());
+            line.extend_from_slice(MISSING_VALUE.as_bytes());
         }
         Ok(())
     }
 }
 
-fn append(line: &mut Vec<u8>, text: std::fmt::Arguments) {
+fn append_formatted(line: &mut Vec<u8>, text: std::fmt::Arguments) {
     line.write_fmt(text).expect("memory takes what is written");
 }
 
-/// Appends text that cannot be taken for two fields.
-fn push_text(text: &[u8], line: &mut Vec<u8>) -> Result<(), String> {
+/// Appends text; text that would split into two fields is rejected.
+fn append_text(text: &[u8], line: &mut Vec<u8>) -> Result<(), String> {
     if text.iter().any(|byte| matches!(byte, b'\t' | b'\n' | b'\r')) {
         return Err("a text in it holds a tab or an end of a line".to_owned());
     }
@@ -443,58 +451,58 @@ fn push_text(text: &[u8], line: &mut Vec<u8>) -> Result<(), String> {
     Ok(())
 }
 
-/// What is left of a record.
-struct Cursor<'b>(&'b [u8]);
+/// A cursor over the rest of a record.
+struct ByteCursor<'b>(&'b [u8]);
 
-impl<'b> Cursor<'b> {
-    fn take(&mut self, bytes: usize) -> Result<&'b [u8], String> {
+impl<'b> ByteCursor<'b> {
+    fn take_bytes(&mut self, bytes: usize) -> Result<&'b [u8], String> {
         let (taken, rest) = self.0.split_at_checked(bytes).ok_or("its values are longer than it is")?;
         self.0 = rest;
         Ok(taken)
     }
 
-    fn u16(&mut self) -> Result<u16, String> {
-        Ok(self.take(2)?.first_chunk().map_or(0, |bytes| u16::from_le_bytes(*bytes)))
+    fn take_u16(&mut self) -> Result<u16, String> {
+        Ok(self.take_bytes(2)?.first_chunk().map_or(0, |bytes| u16::from_le_bytes(*bytes)))
     }
 
-    fn u32(&mut self) -> Result<u32, String> {
-        Ok(self.take(4)?.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes)))
+    fn take_u32(&mut self) -> Result<u32, String> {
+        Ok(self.take_bytes(4)?.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes)))
     }
 
-    /// Type and number of the values that follow.
-    fn descriptor(&mut self) -> Result<(Kind, usize), String> {
-        let byte = self.take(1)?[0];
+    /// Takes type and number of the next values.
+    fn take_descriptor(&mut self) -> Result<(BcfType, usize), String> {
+        let byte = self.take_bytes(1)?[0];
         let kind = match byte & 0xf {
-            0 => Kind::Nothing,
-            1 => Kind::Int8,
-            2 => Kind::Int16,
-            3 => Kind::Int32,
-            5 => Kind::Float,
-            7 => Kind::Text,
+            0 => BcfType::Missing,
+            1 => BcfType::Int8,
+            2 => BcfType::Int16,
+            3 => BcfType::Int32,
+            5 => BcfType::Float,
+            7 => BcfType::String,
             other => return Err(format!("a value in it has type {other}, which is none")),
         };
         let count = match byte >> 4 {
-            15 => usize::try_from(self.key()?).map_err(|_| "a value in it has a length below zero")?,
+            15 => usize::try_from(self.take_integer()?).map_err(|_| "a value in it has a length below zero")?,
             count => count.into(),
         };
         Ok((kind, count))
     }
 
-    fn vector(&mut self) -> Result<Vector<'b>, String> {
-        let (kind, count) = self.descriptor()?;
-        let bytes = self.take(count.checked_mul(kind.width()).ok_or("it is damaged")?)?;
+    fn take_vector(&mut self) -> Result<Vector<'b>, String> {
+        let (kind, count) = self.take_descriptor()?;
+        let bytes = self.take_bytes(count.checked_mul(kind.width()).ok_or("it is damaged")?)?;
         Ok(Vector { kind, bytes })
     }
 
-    /// One number with its type: that of a key, or a length.
-    fn key(&mut self) -> Result<i64, String> {
-        // A length may not have a length of its own in turn.
+    /// Takes one integer with its type: that of a key, or a length.
+    fn take_integer(&mut self) -> Result<i64, String> {
+        // A length must not have an extended length itself.
         let byte = *self.0.first().ok_or("its values are longer than it is")?;
         if byte >> 4 != 1 {
             return Err("one number is expected where others are".to_owned());
         }
-        match self.vector()?.integers()?.next() {
-            Some(Integer::Number(number)) => Ok(number.into()),
+        match self.take_vector()?.integers()?.next() {
+            Some(Integer::Value(number)) => Ok(number.into()),
             _ => Err("a number in it is missing".to_owned()),
         }
     }

@@ -1,4 +1,4 @@
-//! What can be wrong with a VCF file.
+//! Errors of VCF files.
 
 use std::path::PathBuf;
 
@@ -6,84 +6,84 @@ use arrow_schema::ArrowError;
 
 use crate::bgzf::BgzfError;
 
-/// Why a VCF file cannot be read, or become columns. Lines are 1-based.
+/// A reason why a VCF file cannot be read or converted to columns. Lines are 1-based.
 #[derive(Debug, thiserror::Error)]
 pub enum VcfError {
-    /// The file, or its compression.
+    /// The file cannot be read or decompressed.
     #[error(transparent)]
     Bgzf(#[from] BgzfError),
-    /// Something else.
+    /// The file has another format.
     #[error("{} is no VCF: it starts neither with ##fileformat=VCF nor as BCF does", .path.display())]
     NotVcf {
         /// The file.
         path: PathBuf,
     },
-    /// A file without a byte, or compressed without a byte of text.
+    /// The file is empty, or compressed without a byte of text.
     #[error("{} is empty; a VCF has a header even where it has no records: make it again", .path.display())]
     Empty {
         /// The file.
         path: PathBuf,
     },
-    /// A line of the header.
+    /// A line of the header is invalid.
     #[error("{}, line {line}: {problem}", .path.display())]
     Header {
         /// The file.
         path: PathBuf,
         /// The line.
         line: u64,
-        /// What is wrong, and what to do.
+        /// The problem and its remedy.
         problem: String,
     },
-    /// A record.
+    /// A record is invalid.
     #[error("{}, line {line}: {problem}", .path.display())]
     Record {
         /// The file.
         path: PathBuf,
         /// The line.
         line: u64,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
-    /// A record of BCF.
+    /// A record of BCF is invalid.
     #[error("{}, record {record}: {problem}", .path.display())]
     BinaryRecord {
         /// The file.
         path: PathBuf,
         /// Its 1-based number.
         record: u64,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
-    /// A record whose line's number is not known; or none is there, and the index is of another file.
+    /// A record whose line number is unknown is invalid; or no record starts there, and the index belongs to another file.
     #[error("{}, record at virtual offset {offset}: {problem}; is its index older than the file?", .path.display())]
     RecordAt {
         /// The file.
         path: PathBuf,
         /// Virtual offset of its line.
         offset: u64,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
-    /// A line, or a header, of a length that no file of variants needs.
-    #[error("{}, line {line}: {what} is longer than {limit_mib} MiB; is it VCF?", .path.display())]
+    /// A line, or a header, exceeds the limit.
+    #[error("{}, line {line}: {subject} is longer than {limit_mib} MiB; is it VCF?", .path.display())]
     TooLong {
         /// The file.
         path: PathBuf,
         /// The line.
         line: u64,
         /// `the line` or `the header`.
-        what: &'static str,
-        /// The most that is taken.
+        subject: &'static str,
+        /// The limit.
         limit_mib: usize,
     },
-    /// More columns than readers of them would bear.
+    /// The header defines more columns than the limit.
     #[error(
         "its header defines {fields} fields, more than {limit}; remove those not needed, as with `bcftools annotate -x`"
     )]
     TooManyFields {
         /// `INFO` and `FORMAT` lines.
         fields: usize,
-        /// The most that become columns.
+        /// Maximum number of columns.
         limit: usize,
     },
     /// A batch does not fit its schema: a bug.
@@ -94,12 +94,12 @@ pub enum VcfError {
     Parquet(#[from] parquet::errors::ParquetError),
 }
 
-/// The start of a text, for messages.
-pub(super) fn shown(text: &str) -> String {
-    const SHOWN_CHARACTERS: usize = 40;
-    let mut shown: String = text.chars().take(SHOWN_CHARACTERS).flat_map(char::escape_debug).collect();
-    if text.chars().nth(SHOWN_CHARACTERS).is_some() {
-        shown += "...";
+/// Returns the start of a text, for messages.
+pub(super) fn excerpt(text: &str) -> String {
+    const MAX_EXCERPT_CHARS: usize = 40;
+    let mut excerpt: String = text.chars().take(MAX_EXCERPT_CHARS).flat_map(char::escape_debug).collect();
+    if text.chars().nth(MAX_EXCERPT_CHARS).is_some() {
+        excerpt += "...";
     }
-    shown
+    excerpt
 }

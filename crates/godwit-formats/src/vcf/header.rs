@@ -1,20 +1,20 @@
-//! The header: contigs, fields and samples, out of lines that stay as they are.
+//! The header: contigs, fields and samples, parsed from lines that stay unchanged.
 
 use std::collections::HashSet;
 
-use godwit_model::schema::variants::{FieldDefinition, ValueCount, ValueType};
+use godwit_model::schema::variant_columns::{FieldDefinition, ValueCount, ValueType};
 
-use super::error::shown;
+use super::error::excerpt;
 
 /// Names of the columns of every VCF (VCFv4.4 §1.5).
 const COLUMN_NAMES: [&str; 8] = ["#CHROM", "POS", "ID", "REF", "ALT", "QUAL", "FILTER", "INFO"];
 
-/// A contig as the header has it.
+/// A contig of the header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeaderContig {
     /// `ID`.
     pub name: String,
-    /// `length`, bases, where it is given.
+    /// `length`, bases, if the line has one.
     pub length: Option<u64>,
 }
 
@@ -29,67 +29,67 @@ pub struct Header {
     has_format: bool,
 }
 
-/// A header in the making.
+/// A builder of a header.
 #[derive(Debug, Default)]
-pub(super) struct HeaderLines {
+pub(super) struct HeaderBuilder {
     header: Header,
-    /// Kind and ID of what was defined.
-    seen: HashSet<(&'static str, String)>,
+    /// Kind and ID of the lines so far.
+    defined_fields: HashSet<(&'static str, String)>,
     complete: bool,
 }
 
 impl Header {
-    /// All its lines, each ended by a line feed.
+    /// Returns all lines, each ended by a line feed.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Contigs in the order of their lines, each once.
+    /// Returns the contigs in the order of their lines, each once.
     pub fn contigs(&self) -> &[HeaderContig] {
         &self.contigs
     }
 
-    /// What `INFO` lines define, in their order; of two with one ID, the first.
+    /// Returns the definitions of `INFO` lines, in their order; of two with one ID, the first.
     pub fn info(&self) -> &[FieldDefinition] {
         &self.info
     }
 
-    /// What `FORMAT` lines define, in their order; of two with one ID, the first.
+    /// Returns the definitions of `FORMAT` lines, in their order; of two with one ID, the first.
     pub fn formats(&self) -> &[FieldDefinition] {
         &self.formats
     }
 
-    /// Names of samples, in the order of their columns.
+    /// Returns the names of samples, in the order of their columns.
     pub fn samples(&self) -> &[String] {
         &self.samples
     }
 
-    /// Whether lines have a `FORMAT` field, with or without samples behind it.
+    /// Reports whether lines have a `FORMAT` field, with or without samples behind it.
     pub(super) fn has_format(&self) -> bool {
         self.has_format
     }
 }
 
-impl HeaderLines {
-    /// Whether the line of column names was seen: records follow.
+impl HeaderBuilder {
+    /// Reports whether the line of column names was added: records follow.
     pub(super) fn is_complete(&self) -> bool {
         self.complete
     }
 
-    /// Bytes of the lines so far.
-    pub(super) fn bytes(&self) -> usize {
+    /// Returns the bytes of the lines so far.
+    pub(super) fn text_bytes(&self) -> usize {
         self.header.text.len()
     }
 
-    /// The header.
+    /// Returns the header.
     pub(super) fn finish(self) -> Header {
         self.header
     }
 
-    /// Takes the next line, without its end.
+    /// Adds the next line, without its end.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The problem of the line.
     pub(super) fn push_line(&mut self, line: &str) -> Result<(), String> {
         if line.is_empty() {
             return Ok(());
@@ -107,21 +107,21 @@ impl HeaderLines {
         Ok(())
     }
 
-    /// Looks at `key=<...>`; what is not understood is only kept.
+    /// Parses `key=<...>`; a line of an unknown kind is only stored.
     fn push_meta(&mut self, line: &str) {
         let Some((kind, structure)) = line.split_once("=<") else { return };
         let Some(kind) = ["contig", "INFO", "FORMAT"].into_iter().find(|known| *known == kind) else { return };
-        let value = |key: &str| attribute(structure, key);
+        let value = |key: &str| attribute_value(structure, key);
         let Some(id) = value("ID").filter(|id| !id.is_empty()) else { return };
-        if !self.seen.insert((kind, id.clone())) {
+        if !self.defined_fields.insert((kind, id.clone())) {
             return;
         }
         match kind {
-            "INFO" => self.header.info.push(definition(id, &value("Number"), &value("Type"))),
+            "INFO" => self.header.info.push(field_definition(id, &value("Number"), &value("Type"))),
             "FORMAT" => {
-                let mut field = definition(id, &value("Number"), &value("Type"));
+                let mut field = field_definition(id, &value("Number"), &value("Type"));
                 if field.value_type == ValueType::Flag {
-                    // Samples have values, so that a flag would say less than the file does.
+                    // Samples have values, which a flag would lose.
                     (field.value_type, field.count) = (ValueType::Text, ValueCount::One);
                 }
                 self.header.formats.push(field);
@@ -142,27 +142,27 @@ impl Header {
             if found != expected {
                 return Err(format!(
                     "column names are separated by tabs and {expected} is one, not {:?}",
-                    shown(found)
+                    excerpt(found)
                 ));
             }
         }
         match names.next() {
             None => return Ok(()),
             Some("FORMAT") => self.has_format = true,
-            Some(other) => return Err(format!("the column after INFO is FORMAT, not {:?}", shown(other))),
+            Some(other) => return Err(format!("the column after INFO is FORMAT, not {:?}", excerpt(other))),
         }
         self.samples = names.map(str::to_owned).collect();
         let mut sorted: Vec<&str> = self.samples.iter().map(String::as_str).collect();
         sorted.sort_unstable();
         match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-            Some(pair) => Err(format!("two samples are called {:?}; rename one", shown(pair[0]))),
+            Some(pair) => Err(format!("two samples are called {:?}; rename one", excerpt(pair[0]))),
             None => Ok(()),
         }
     }
 }
 
-/// What a field with that `Number` and `Type` holds; text where they say nothing known, which takes everything.
-fn definition(id: String, number: &Option<String>, value_type: &Option<String>) -> FieldDefinition {
+/// Returns the definition of a field with that `Number` and `Type`; text, which accepts everything, for unknown ones.
+fn field_definition(id: String, number: &Option<String>, value_type: &Option<String>) -> FieldDefinition {
     let value_type = match value_type.as_deref() {
         _ if number.as_deref() == Some("0") => ValueType::Flag,
         Some("Flag") => ValueType::Flag,
@@ -178,13 +178,13 @@ fn definition(id: String, number: &Option<String>, value_type: &Option<String>) 
     FieldDefinition { id, value_type, count }
 }
 
-/// The value of a key in what stands behind `<` (VCFv4.4 §1.4): values may be quoted, with `\"` for a quote within.
-pub(super) fn attribute(mut text: &str, key: &str) -> Option<String> {
+/// Returns the value of a key in the text behind `<` (VCFv4.4 §1.4): values may be quoted, with `\"` for a quote within.
+pub(super) fn attribute_value(mut text: &str, key: &str) -> Option<String> {
     loop {
         let (name, rest) = text.split_once('=')?;
         let (value, rest) = match rest.strip_prefix('"') {
             Some(quoted) => {
-                let end = end_of_quoted(quoted);
+                let end = find_closing_quote(quoted);
                 (&quoted[..end], quoted[end..].split_once([',', '>']).map_or("", |(_, rest)| rest))
             }
             None => {
@@ -199,8 +199,8 @@ pub(super) fn attribute(mut text: &str, key: &str) -> Option<String> {
     }
 }
 
-/// Where the quote is that ends a value, or the end of the text.
-fn end_of_quoted(text: &str) -> usize {
+/// Returns the position of the quote that ends a value, or the end of the text.
+fn find_closing_quote(text: &str) -> usize {
     let mut escaped = false;
     for (at, byte) in text.bytes().enumerate() {
         match byte {

@@ -1,22 +1,22 @@
-//! VCF and BCF files from front to back.
+//! A sequential reader of VCF and BCF files.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::bcf::{self, Decoder};
+use super::bcf::{self, RecordDecoder};
 use super::error::VcfError;
-use super::header::{Header, HeaderLines};
-use super::record::{NO_TEXT, Record};
-use crate::bgzf::{self, NextLine, Unpacked, next_line};
+use super::header::{Header, HeaderBuilder};
+use super::record::{NOT_UTF8_PROBLEM, Record};
+use crate::bgzf::{self, BgzfBufRead, LineStatus, next_line};
 
-/// Longest line taken: 60 bytes for each of two million samples.
+/// Maximum bytes of a line: 60 bytes for each of two million samples.
 pub(super) const MAX_LINE_BYTES: usize = 128 << 20;
-/// Longest header taken: half a million contigs. What is made of it takes ten times the memory.
+/// Maximum bytes of a header: half a million contigs. The parsed header takes ten times the memory.
 pub(super) const MAX_HEADER_BYTES: usize = 32 << 20;
-/// What every VCF file starts with (VCFv4.4 §1.4.1).
-const START: &[u8] = b"##fileformat=VCF";
+/// First bytes of every VCF file (VCFv4.4 §1.4.1).
+const VCF_MAGIC: &[u8] = b"##fileformat=VCF";
 
-/// Reads a VCF file, plain, gzip or BGZF, or a BCF file, told apart by content.
+/// A reader of a VCF file, plain, gzip or BGZF, or a BCF file, detected by content.
 ///
 /// ```
 /// use godwit_formats::vcf::Reader;
@@ -38,16 +38,16 @@ pub struct Reader<I = bgzf::Reader> {
     input: I,
     path: PathBuf,
     header: Header,
-    /// The line being read.
+    /// The current line.
     line: Vec<u8>,
-    /// Its 1-based number; of BCF, that of the record.
-    number: u64,
-    /// `None` where it is text.
-    decoder: Option<Decoder>,
+    /// 1-based number of the line; of BCF, that of the record.
+    record_number: u64,
+    /// Decoder of BCF; `None` for text.
+    decoder: Option<RecordDecoder>,
 }
 
 impl Reader {
-    /// Opens a file and reads its header. BGZF is decompressed on that many threads of its own.
+    /// Opens a file and reads its header. BGZF is decompressed on `threads` threads.
     ///
     /// # Errors
     /// [`VcfError`].
@@ -56,40 +56,41 @@ impl Reader {
     }
 }
 
-impl<I: Unpacked> Reader<I> {
-    /// Reads the header of what is open already.
+impl<I: BgzfBufRead> Reader<I> {
+    /// Reads the header of an open input.
     ///
     /// # Errors
     /// [`VcfError`].
     pub fn new(mut input: I) -> Result<Self, VcfError> {
         let path = input.path().to_owned();
         let start = input.data()?;
-        if start.starts_with(bcf::START) {
+        if start.starts_with(bcf::BCF_MAGIC) {
             let (header, dictionaries) = bcf::read_header(&mut input)?;
-            let decoder = Some(Decoder::new(Arc::new(dictionaries)));
-            return Ok(Self { input, path, header, line: Vec::new(), number: 0, decoder });
+            let decoder = Some(RecordDecoder::new(Arc::new(dictionaries)));
+            return Ok(Self { input, path, header, line: Vec::new(), record_number: 0, decoder });
         }
         if start.is_empty() {
             return Err(VcfError::Empty { path });
         }
-        if !start.starts_with(START) {
+        if !start.starts_with(VCF_MAGIC) {
             return Err(VcfError::NotVcf { path });
         }
-        let mut reader = Self { input, path, header: Header::default(), line: Vec::new(), number: 0, decoder: None };
-        let mut header = HeaderLines::default();
+        let mut reader =
+            Self { input, path, header: Header::default(), line: Vec::new(), record_number: 0, decoder: None };
+        let mut header = HeaderBuilder::default();
         while !header.is_complete() {
-            let number = reader.number + 1;
+            let number = reader.record_number + 1;
             let header_error =
                 |path: &Path, problem: String| VcfError::Header { path: path.to_owned(), line: number, problem };
-            let Some(line) = reader.next_line()? else {
+            let Some(line) = reader.read_header_line()? else {
                 let problem =
                     "the file ends before the line that starts with #CHROM; fetch or make it again".to_owned();
                 return Err(header_error(&reader.path, problem));
             };
-            let too_long = header.bytes() + line.len() > MAX_HEADER_BYTES;
+            let too_long = header.text_bytes() + line.len() > MAX_HEADER_BYTES;
             let pushed = header.push_line(line);
             if too_long {
-                return Err(reader.too_long("the header", MAX_HEADER_BYTES));
+                return Err(reader.too_long_error("the header", MAX_HEADER_BYTES));
             }
             pushed.map_err(|problem| header_error(&reader.path, problem))?;
         }
@@ -97,64 +98,64 @@ impl<I: Unpacked> Reader<I> {
         Ok(reader)
     }
 
-    /// The header.
+    /// Returns the header.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// The header, how records are decoded, and what is read, standing behind the record that was read last.
-    pub(super) fn into_parts(self) -> (Header, Option<Decoder>, I) {
+    /// Returns the header, the decoder of records, and the input, positioned behind the record that was read last.
+    pub(super) fn into_parts(self) -> (Header, Option<RecordDecoder>, I) {
         (self.header, self.decoder, self.input)
     }
 
-    /// The file.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The next record; `None` at the end of a whole file.
+    /// Returns the next record; `None` at the end of a whole file.
     ///
     /// # Errors
     /// [`VcfError`].
     pub fn next_record(&mut self) -> Result<Option<Record<'_>>, VcfError> {
-        let Some(end) = self.advance()? else { return Ok(None) };
-        match Record::parse(&self.line, self.number, &self.header, end) {
+        let Some(end) = self.read_next()? else { return Ok(None) };
+        match Record::parse(&self.line, self.record_number, &self.header, end) {
             Ok(record) => Ok(Some(record)),
-            Err(problem) => Err(wrong_record(self.decoder.is_some(), &self.path, self.number, problem)),
+            Err(problem) => Err(numbered_record_error(self.decoder.is_some(), &self.path, self.record_number, problem)),
         }
     }
 
-    /// An error about the record that was read last.
+    /// Returns an error about the record that was read last.
     pub fn record_error(&self, problem: String) -> VcfError {
-        wrong_record(self.decoder.is_some(), &self.path, self.number, problem)
+        numbered_record_error(self.decoder.is_some(), &self.path, self.record_number, problem)
     }
 
-    /// Reads the line of a record into place, and where BCF says that it ends; `None` at the end of the file.
-    fn advance(&mut self) -> Result<Option<Option<i32>>, VcfError> {
+    /// Reads the line of the next record, and returns the end that BCF stores for it; `None` at the end of the file.
+    fn read_next(&mut self) -> Result<Option<Option<i32>>, VcfError> {
         let Some(decoder) = &mut self.decoder else {
-            let more = read_record_line(&mut self.input, &self.path, &mut self.line, &mut self.number)?;
+            let more = read_record_line(&mut self.input, &self.path, &mut self.line, &mut self.record_number)?;
             return Ok(more.then_some(None));
         };
-        let found = decoder.next_line(&mut self.input, &mut self.line)?;
-        self.number += 1;
-        let found = found.map_err(|problem| wrong_record(true, &self.path, self.number, problem))?;
+        let found = decoder.decode_next(&mut self.input, &mut self.line)?;
+        self.record_number += 1;
+        let found = found.map_err(|problem| numbered_record_error(true, &self.path, self.record_number, problem))?;
         Ok(found.map(|found| found.end_position))
     }
 
-    fn next_line(&mut self) -> Result<Option<&str>, VcfError> {
-        if !read_line(&mut self.input, &self.path, &mut self.line, &mut self.number)? {
+    fn read_header_line(&mut self) -> Result<Option<&str>, VcfError> {
+        if !read_line(&mut self.input, &self.path, &mut self.line, &mut self.record_number)? {
             return Ok(None);
         }
-        let text = std::str::from_utf8(&self.line).map_err(|_| self.record_error(NO_TEXT.to_owned()))?;
+        let text = std::str::from_utf8(&self.line).map_err(|_| self.record_error(NOT_UTF8_PROBLEM.to_owned()))?;
         Ok(Some(text))
     }
 
-    fn too_long(&self, what: &'static str, limit_bytes: usize) -> VcfError {
-        VcfError::TooLong { path: self.path.clone(), line: self.number, what, limit_mib: limit_bytes >> 20 }
+    fn too_long_error(&self, subject: &'static str, limit_bytes: usize) -> VcfError {
+        VcfError::TooLong { path: self.path.clone(), line: self.record_number, subject, limit_mib: limit_bytes >> 20 }
     }
 }
 
-fn wrong_record(is_binary: bool, path: &Path, number: u64, problem: String) -> VcfError {
+fn numbered_record_error(is_binary: bool, path: &Path, number: u64, problem: String) -> VcfError {
     let path = path.to_owned();
     if is_binary {
         VcfError::BinaryRecord { path, record: number, problem }
@@ -163,9 +164,9 @@ fn wrong_record(is_binary: bool, path: &Path, number: u64, problem: String) -> V
     }
 }
 
-/// Reads the line of the next record: blank lines and comments are passed over. False where there is none.
+/// Reads the line of the next record, skipping blank lines and comments. Returns false at the end.
 pub(super) fn read_record_line(
-    input: &mut impl Unpacked,
+    input: &mut impl BgzfBufRead,
     path: &Path,
     line: &mut Vec<u8>,
     number: &mut u64,
@@ -178,19 +179,19 @@ pub(super) fn read_record_line(
     Ok(false)
 }
 
-/// Reads the next line without its end, which the last one may lack; false where there is none.
+/// Reads the next line without its end, which the last one may lack; returns false at the end.
 pub(super) fn read_line(
-    input: &mut impl Unpacked,
+    input: &mut impl BgzfBufRead,
     path: &Path,
     line: &mut Vec<u8>,
     number: &mut u64,
 ) -> Result<bool, VcfError> {
     match next_line(input, line, MAX_LINE_BYTES)? {
-        NextLine::Line => {}
-        NextLine::End => return Ok(false),
-        NextLine::TooLong => {
+        LineStatus::Line => {}
+        LineStatus::End => return Ok(false),
+        LineStatus::TooLong => {
             let limit_mib = MAX_LINE_BYTES >> 20;
-            return Err(VcfError::TooLong { path: path.to_owned(), line: *number + 1, what: "the line", limit_mib });
+            return Err(VcfError::TooLong { path: path.to_owned(), line: *number + 1, subject: "the line", limit_mib });
         }
     }
     *number += 1;

@@ -9,7 +9,7 @@ use super::*;
 use crate::bgzf;
 
 const COLUMN_NAMES: &str = "#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO";
-const META: &str = "##fileformat=VCFv4.2
+const META_LINES: &str = "##fileformat=VCFv4.2
 ##contig=<ID=chr2,length=200>
 ##contig=<ID=chr1,length=100,assembly=\"a, b\">
 ##contig=<ID=chr1,length=7>
@@ -30,15 +30,15 @@ fn open(text: &str) -> Result<Reader, VcfError> {
     Reader::new(bgzf::Reader::from_file(Path::new("a.vcf"), file, 1).unwrap())
 }
 
-/// A file with these records of two samples.
+/// Returns a file with these records of two samples.
 fn with_samples(records: &[&str]) -> String {
-    format!("{META}{COLUMN_NAMES}\tFORMAT\tone\ttwo\n{}\n", records.join("\n"))
+    format!("{META_LINES}{COLUMN_NAMES}\tFORMAT\tone\ttwo\n{}\n", records.join("\n"))
 }
 
 fn batch(text: &str) -> RecordBatch {
     let mut reader = open(text).unwrap();
     let layout = VariantLayout::new(reader.header()).unwrap();
-    let mut columns = Columns::new(&layout);
+    let mut columns = VariantBatchBuilder::new(&layout);
     while let Some(record) = reader.next_record().unwrap() {
         columns.push(&record).unwrap();
     }
@@ -49,12 +49,12 @@ fn texts(array: &dyn Array) -> Vec<Option<String>> {
     array.as_string::<i32>().iter().map(|value| value.map(str::to_owned)).collect()
 }
 
-/// What is wrong with a file.
-fn problem(text: &str) -> String {
+/// Returns the error of a file.
+fn read_error_text(text: &str) -> String {
     let read = || {
         let mut reader = open(text)?;
         let layout = VariantLayout::new(reader.header())?;
-        let mut columns = Columns::new(&layout);
+        let mut columns = VariantBatchBuilder::new(&layout);
         while let Some(record) = reader.next_record()? {
             if let Err(problem) = columns.push(&record) {
                 return Err(reader.record_error(problem));
@@ -73,7 +73,7 @@ fn the_header_is_read_whatever_stands_in_quotes_or_twice() {
     assert_eq!(contigs, [("chr2", Some(200)), ("chr1", Some(100))]);
     assert_eq!(header.info().iter().map(|field| field.id.as_str()).collect::<Vec<_>>(), ["DP", "AF", "DB", "ANN"]);
     assert_eq!(header.samples(), ["one", "two"]);
-    assert!(header.text().starts_with(META) && header.text().ends_with("\ttwo\n"));
+    assert!(header.text().starts_with(META_LINES) && header.text().ends_with("\ttwo\n"));
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn what_does_not_fit_its_column_is_kept_as_text() {
         "chr1\t10\t.\tA\tC\t.\t.\tDP=5;DP=6\tGT\t0/1\t0/1:7",
     ]));
     let column = |name: &str| batch.column_by_name(name).unwrap().clone();
-    // The second DP fits what the first left empty.
+    // The second DP fills the value that the first left empty.
     assert_eq!(column("info_DP").as_primitive::<Int32Type>().values(), &[4, 5]);
     assert!(column("info_AF").is_null(0));
     let others = texts(&column("other_info"));
@@ -149,20 +149,23 @@ fn what_does_not_fit_its_column_is_kept_as_text() {
 
 #[test]
 fn files_that_are_no_vcf_are_named() {
-    assert!(problem("BCF\x02\x02").contains("ends within its header"));
-    assert!(problem("").contains("is empty"));
+    assert!(read_error_text("BCF\x02\x02").contains("ends within its header"));
+    assert!(read_error_text("").contains("is empty"));
     for text in ["chr1\t1\t2\n", "##FORMAT=<ID=GT>\n"] {
-        assert!(problem(text).contains("is no VCF"), "{text:?}");
+        assert!(read_error_text(text).contains("is no VCF"), "{text:?}");
     }
-    assert!(problem(META).contains("#CHROM"));
-    assert!(problem(&format!("{META}chr1\t1\t.\tA\tC\t.\t.\t.\n")).contains("line 13"));
-    assert!(problem(&format!("{META}{}\n", COLUMN_NAMES.replace('\t', " "))).contains("tabs"));
-    assert!(problem(&format!("{META}{COLUMN_NAMES}\tFORMAT\ta\ta\n")).contains("two samples are called \"a\""));
+    assert!(read_error_text(META_LINES).contains("#CHROM"));
+    assert!(read_error_text(&format!("{META_LINES}chr1\t1\t.\tA\tC\t.\t.\t.\n")).contains("line 13"));
+    assert!(read_error_text(&format!("{META_LINES}{}\n", COLUMN_NAMES.replace('\t', " "))).contains("tabs"));
+    assert!(
+        read_error_text(&format!("{META_LINES}{COLUMN_NAMES}\tFORMAT\ta\ta\n"))
+            .contains("two samples are called \"a\"")
+    );
 }
 
 #[test]
 fn broken_records_are_named_by_line() {
-    for (record, said) in [
+    for (record, expected) in [
         ("chr1\t10\t.\tA\tC\t.\t.", "7 fields"),
         ("chr1\t10\t.\tA\tC\t.\t.\t.", "no FORMAT"),
         ("chr1\t10\t.\tA\tC\t.\t.\t.\tGT\t0/1", "1 fields of samples"),
@@ -174,8 +177,8 @@ fn broken_records_are_named_by_line() {
         ("chr1\t1\t.\t\tC\t.\t.\t.\tGT\t0/1\t0/1", "REF is empty"),
         ("chr1\t1\t.\tA\tC\thigh\t.\t.\tGT\t0/1\t0/1", "QUAL"),
     ] {
-        let found = problem(&with_samples(&[record]));
-        assert!(found.starts_with("a.vcf, line 14: ") && found.contains(said), "{record:?}: {found}");
+        let found = read_error_text(&with_samples(&[record]));
+        assert!(found.starts_with("a.vcf, line 14: ") && found.contains(expected), "{record:?}: {found}");
     }
 }
 
@@ -191,15 +194,15 @@ fn line_ends_of_any_kind_are_taken() {
 #[test]
 fn blank_lines_comments_and_signs_are_taken_as_bcftools_takes_them() {
     let record = "chr1\t10\t.\tA\tC\t.\t.\tDP=7";
-    let expected = batch(&format!("{META}{COLUMN_NAMES}\n{record}\n{record}\n"));
+    let expected = batch(&format!("{META_LINES}{COLUMN_NAMES}\n{record}\n{record}\n"));
     for text in [
-        format!("{META}{COLUMN_NAMES}\n{record}\n\n{record}\n\n\n"),
-        format!("{META}{COLUMN_NAMES}\n# a comment\n{record}\n##late=meta\n{record}\n"),
-        format!("{META}{COLUMN_NAMES}\n{record}\t\n{}\n", record.replace("\t10\t", "\t+0010\t")),
+        format!("{META_LINES}{COLUMN_NAMES}\n{record}\n\n{record}\n\n\n"),
+        format!("{META_LINES}{COLUMN_NAMES}\n# a comment\n{record}\n##late=meta\n{record}\n"),
+        format!("{META_LINES}{COLUMN_NAMES}\n{record}\t\n{}\n", record.replace("\t10\t", "\t+0010\t")),
     ] {
         assert_eq!(batch(&text).columns(), expected.columns(), "{text}");
     }
-    let blank = batch(&format!("{META}\n{COLUMN_NAMES}\n{record}\n{record}\n"));
+    let blank = batch(&format!("{META_LINES}\n{COLUMN_NAMES}\n{record}\n{record}\n"));
     assert_eq!(blank.columns(), expected.columns());
     let signed = with_samples(&["chr1\t+10\t.\tA\tC\t.\t.\tDP=7\tGT\t/0|1\t|1"]);
     assert_eq!(batch(&signed).num_rows(), 1);
@@ -207,6 +210,6 @@ fn blank_lines_comments_and_signs_are_taken_as_bcftools_takes_them() {
 
 #[test]
 fn files_without_samples_have_no_columns_of_them() {
-    let batch = batch(&format!("{META}{COLUMN_NAMES}\nchr1\t10\t.\tA\tC\t.\t.\tDP=7\n"));
+    let batch = batch(&format!("{META_LINES}{COLUMN_NAMES}\nchr1\t10\t.\tA\tC\t.\t.\tDP=7\n"));
     assert!(batch.column_by_name("info_DP").is_some() && batch.column_by_name("format_GT").is_none());
 }

@@ -1,18 +1,18 @@
-//! What can be wrong with VCF.
+//! Errors of VCF text.
 
-/// Bytes of a line shown in a message.
-const SHOWN_BYTES: usize = 60;
+/// Maximum bytes of a line in a message.
+const MAX_EXCERPT_BYTES: usize = 60;
 
-/// Why text is no VCF, or VCFs cannot be put together.
+/// A reason why text is not VCF, or VCFs cannot be merged.
 #[derive(Debug, thiserror::Error)]
 pub enum VcfLinesError {
-    /// It cannot be read.
+    /// The text cannot be read.
     #[error("cannot be read")]
     Io(#[from] std::io::Error),
-    /// There is nothing.
+    /// The text is empty.
     #[error("is empty; a VCF has a header even where nothing is called")]
     Empty,
-    /// The first line is something else.
+    /// The first line is not that of a VCF.
     #[error("is no VCF: it starts with {text:?}")]
     NotVcf {
         /// The start of the first line.
@@ -21,44 +21,44 @@ pub enum VcfLinesError {
     /// The header has no line of columns.
     #[error("has no #CHROM line before line {line}")]
     NoColumns {
-        /// 1-based.
+        /// 1-based number of the line.
         line: u64,
     },
     /// The text ends within a line.
     #[error("is cut short: line {line} has no end")]
-    CutShort {
-        /// 1-based.
+    Truncated {
+        /// 1-based number of the line.
         line: u64,
     },
-    /// A line that is longer than any should be.
-    #[error("has a line, {line}, of more than {most_bytes} bytes")]
-    Long {
-        /// 1-based.
+    /// A line exceeds the limit.
+    #[error("has a line, {line}, of more than {max_bytes} bytes")]
+    LineTooLong {
+        /// 1-based number of the line.
         line: u64,
         /// The limit.
-        most_bytes: usize,
+        max_bytes: usize,
     },
-    /// A record that is none.
+    /// A record is invalid.
     #[error("has a wrong record on line {line}: {problem}: {text:?}")]
     Record {
-        /// 1-based.
+        /// 1-based number of the line.
         line: u64,
-        /// What is wrong.
+        /// The problem.
         problem: &'static str,
         /// The start of the line.
         text: String,
     },
-    /// Two headers say different things of one name.
+    /// Two headers define one name differently.
     #[error("has a header that says {second:?} where that of another region says {first:?}")]
     Conflict {
-        /// The line of the first.
+        /// The line of the first header.
         first: String,
-        /// The line of the second.
+        /// The line of the second header.
         second: String,
     },
 }
 
-/// The start of a line as messages show it.
-pub(super) fn shown(line: &[u8]) -> String {
-    String::from_utf8_lossy(&line[..line.len().min(SHOWN_BYTES)]).into_owned()
+/// Returns the start of a line as shown in messages.
+pub(super) fn excerpt(line: &[u8]) -> String {
+    String::from_utf8_lossy(&line[..line.len().min(MAX_EXCERPT_BYTES)]).into_owned()
 }

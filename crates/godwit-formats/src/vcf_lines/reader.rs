@@ -1,16 +1,16 @@
-//! Lines of outside text as header and records.
+//! A reader of untrusted VCF text: header and records.
 
 use std::io::BufRead;
 
 use super::Header;
-use super::error::{VcfLinesError, shown};
+use super::error::{VcfLinesError, excerpt};
 
-/// Longest line accepted: a record with alleles of megabases, or of very many samples.
+/// Maximum bytes of a line: a record with alleles of megabases, or of very many samples.
 const MAX_LINE_BYTES: usize = 256 << 20;
 /// Columns before those of samples.
-const FIXED_COLUMNS: usize = 8;
+const FIXED_COLUMN_COUNT: usize = 8;
 
-/// One record: the caller's bytes, and where it lies.
+/// One record: the caller's bytes, and its interval.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record<'l> {
     /// The line, without its line feed.
@@ -23,7 +23,7 @@ pub struct Record<'l> {
     pub end: i64,
 }
 
-/// Reads the text of a VCF that nobody vouched for, line by line.
+/// A line-by-line reader of untrusted VCF text.
 ///
 /// ```
 /// use godwit_formats::vcf_lines::Reader;
@@ -38,10 +38,10 @@ pub struct Record<'l> {
 pub struct Reader<R> {
     input: R,
     header: Header,
-    columns: usize,
+    column_count: usize,
     line: Vec<u8>,
     /// 1-based number of `line`.
-    number: u64,
+    line_number: u64,
 }
 
 impl<R: BufRead> Reader<R> {
@@ -50,63 +50,63 @@ impl<R: BufRead> Reader<R> {
     /// # Errors
     /// [`VcfLinesError`].
     pub fn new(input: R) -> Result<Self, VcfLinesError> {
-        let mut reader = Self { input, header: Header::default(), columns: 0, line: Vec::new(), number: 0 };
+        let mut reader = Self { input, header: Header::default(), column_count: 0, line: Vec::new(), line_number: 0 };
         let mut lines = Vec::new();
         loop {
-            if !reader.next_line()? {
-                return Err(if reader.number == 0 {
+            if !reader.read_line()? {
+                return Err(if reader.line_number == 0 {
                     VcfLinesError::Empty
                 } else {
-                    VcfLinesError::NoColumns { line: reader.number + 1 }
+                    VcfLinesError::NoColumns { line: reader.line_number + 1 }
                 });
             }
             let line = &reader.line;
-            if reader.number == 1 && !line.starts_with(b"##fileformat=VCF") {
-                return Err(VcfLinesError::NotVcf { text: shown(line) });
+            if reader.line_number == 1 && !line.starts_with(b"##fileformat=VCF") {
+                return Err(VcfLinesError::NotVcf { text: excerpt(line) });
             }
             if line.starts_with(b"#CHROM\t") {
                 break;
             }
             if !line.starts_with(b"##") {
-                return Err(VcfLinesError::NoColumns { line: reader.number });
+                return Err(VcfLinesError::NoColumns { line: reader.line_number });
             }
             lines.push(line.clone());
         }
-        reader.columns = reader.line.split(|byte| *byte == b'\t').count();
-        if reader.columns < FIXED_COLUMNS {
-            return Err(reader.wrong("a #CHROM line has at least 8 columns"));
+        reader.column_count = reader.line.split(|byte| *byte == b'\t').count();
+        if reader.column_count < FIXED_COLUMN_COUNT {
+            return Err(reader.record_error("a #CHROM line has at least 8 columns"));
         }
         reader.header = Header::new(lines, reader.line.clone());
         Ok(reader)
     }
 
-    /// The header.
+    /// Returns the header.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// The next record; `None` at the end.
+    /// Returns the next record; `None` at the end.
     ///
     /// # Errors
     /// [`VcfLinesError`].
     pub fn next_record(&mut self) -> Result<Option<Record<'_>>, VcfLinesError> {
-        if !self.next_line()? {
+        if !self.read_line()? {
             return Ok(None);
         }
-        match Record::parse(&self.line, self.columns) {
+        match Record::parse(&self.line, self.column_count) {
             Ok(_) => {}
-            Err(problem) => return Err(self.wrong(problem)),
+            Err(problem) => return Err(self.record_error(problem)),
         }
         // Parsed twice, since a borrow that is returned on one path would last on all.
-        Ok(Record::parse(&self.line, self.columns).ok())
+        Ok(Record::parse(&self.line, self.column_count).ok())
     }
 
-    /// Says what is wrong with the line that was read last.
-    pub fn wrong(&self, problem: &'static str) -> VcfLinesError {
-        VcfLinesError::Record { line: self.number, problem, text: shown(&self.line) }
+    /// Returns an error about the line that was read last.
+    pub fn record_error(&self, problem: &'static str) -> VcfLinesError {
+        VcfLinesError::Record { line: self.line_number, problem, text: excerpt(&self.line) }
     }
 
-    fn next_line(&mut self) -> Result<bool, VcfLinesError> {
+    fn read_line(&mut self) -> Result<bool, VcfLinesError> {
         self.line.clear();
         loop {
             let ahead = self.input.fill_buf()?;
@@ -114,7 +114,7 @@ impl<R: BufRead> Reader<R> {
                 if self.line.is_empty() {
                     return Ok(false);
                 }
-                return Err(VcfLinesError::CutShort { line: self.number + 1 });
+                return Err(VcfLinesError::Truncated { line: self.line_number + 1 });
             }
             let newline = memchr::memchr(b'\n', ahead);
             let bytes = newline.unwrap_or(ahead.len());
@@ -122,29 +122,29 @@ impl<R: BufRead> Reader<R> {
             let ended = newline.is_some();
             self.input.consume(bytes + usize::from(ended));
             if self.line.len() > MAX_LINE_BYTES {
-                return Err(VcfLinesError::Long { line: self.number + 1, most_bytes: MAX_LINE_BYTES });
+                return Err(VcfLinesError::LineTooLong { line: self.line_number + 1, max_bytes: MAX_LINE_BYTES });
             }
             if ended {
                 break;
             }
         }
-        // All of them: a line that is written again must not end otherwise.
+        // All of them: a line that is written again must not end differently.
         while self.line.last() == Some(&b'\r') {
             self.line.pop();
         }
-        self.number += 1;
+        self.line_number += 1;
         Ok(true)
     }
 }
 
 impl<'l> Record<'l> {
-    /// A record that was checked before; `None` where it was not.
-    pub fn checked(line: &'l [u8]) -> Option<Self> {
+    /// Parses a record that was checked before; returns `None` for other lines.
+    pub fn from_line(line: &'l [u8]) -> Option<Self> {
         let columns = line.iter().filter(|byte| **byte == b'\t').count() + 1;
         Self::parse(line, columns).ok()
     }
 
-    /// Takes a line apart as far as its place goes.
+    /// Parses a line up to its interval.
     fn parse(line: &'l [u8], columns: usize) -> Result<Self, &'static str> {
         if memchr::memchr_iter(b'\t', line).count() + 1 != columns {
             return Err("it has another number of columns than the #CHROM line");
@@ -155,7 +155,7 @@ impl<'l> Record<'l> {
         let (alternate, quality, _, info) = (field(), field(), field(), field());
         let contig = std::str::from_utf8(contig).ok().filter(|name| !name.is_empty());
         let contig = contig.ok_or("its contig is no name")?;
-        let pos_1based = number(position).ok_or("its position is no number")?;
+        let pos_1based = parse_position(position).ok_or("its position is no number")?;
         if reference.is_empty() || !reference.iter().all(u8::is_ascii_alphabetic) {
             return Err("its reference allele is no sequence of bases");
         }
@@ -167,22 +167,22 @@ impl<'l> Record<'l> {
             return Err("its quality is no number");
         }
         let start = pos_1based - 1;
-        let end = match end_of(info) {
-            Some(end) => number(end).ok_or("its END is no number")?.max(start + 1),
+        let end = match info_end(info) {
+            Some(end) => parse_position(end).ok_or("its END is no number")?.max(start + 1),
             None => start + reference.len() as i64,
         };
         Ok(Self { line, contig, start, end })
     }
 }
 
-/// A whole number that a position can be.
-fn number(digits: &[u8]) -> Option<i64> {
+/// Parses a whole number in the range of positions.
+fn parse_position(digits: &[u8]) -> Option<i64> {
     let fine = !digits.is_empty() && digits.len() <= 10 && digits.iter().all(u8::is_ascii_digit);
     let text = std::str::from_utf8(digits).ok().filter(|_| fine)?;
     text.parse::<i64>().ok().filter(|number| *number <= i64::from(i32::MAX))
 }
 
-/// The value of `END`.
-fn end_of(info: &[u8]) -> Option<&[u8]> {
+/// Returns the value of `END`.
+fn info_end(info: &[u8]) -> Option<&[u8]> {
     info.split(|byte| *byte == b';').find_map(|field| field.strip_prefix(b"END="))
 }

@@ -1,10 +1,10 @@
 //! Barcodes of reads as Picard 3.4.0 `MarkDuplicates` compares them: by 32-bit hashes of their text, so that two barcodes
-//! of one hash are one barcode here too (`buildReadEnds`, `EstimateLibraryComplexity.getReadBarcodeValue`, `UmiUtil`).
+//! with equal hashes count as one here too (`buildReadEnds`, `EstimateLibraryComplexity.getReadBarcodeValue`, `UmiUtil`).
 
 use bytemuck::{Pod, Zeroable};
 use godwit_model::{CigarOp, RawRecord, flags};
 
-/// Where barcodes stand.
+/// The tags that hold barcodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct BarcodeTags {
     /// Tag of the barcode that mates share (`BARCODE_TAG`).
@@ -13,74 +13,74 @@ pub struct BarcodeTags {
     pub read1: Option<[u8; 2]>,
     /// Tag of read 2's own barcode (`READ_TWO_BARCODE_TAG`).
     pub read2: Option<[u8; 2]>,
-    /// The shared barcode is of both strands, `X-Y`, and is swapped on the bottom strand (`DUPLEX_UMI`).
+    /// True if the shared barcode is of both strands, `X-Y`; it is swapped on the bottom strand (`DUPLEX_UMI`).
     pub duplex: bool,
 }
 
-/// The barcodes of a read or a pair, hashed.
+/// The hashed barcodes of a read or a pair.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
 #[repr(C)]
 pub struct Barcodes {
-    /// The barcode that mates share.
+    /// Hash of the barcode that mates share.
     pub molecule: i32,
-    /// Read 1's, 0 for none.
+    /// Hash of read 1's barcode, 0 for none.
     pub read1: i32,
-    /// Read 2's, 0 for none.
+    /// Hash of read 2's barcode, 0 for none.
     pub read2: i32,
 }
 
-/// A barcode that Picard refuses.
+/// A barcode that Picard rejects.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("tag {tag} of the read {read}: {problem}")]
 pub struct BarcodeError {
     /// Name of the read.
     pub read: String,
-    /// The tag.
+    /// Name of the tag.
     pub tag: String,
-    /// What is wrong.
+    /// The defect.
     pub problem: BarcodeProblem,
 }
 
-/// What is wrong with a barcode.
+/// The defect of a barcode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BarcodeProblem {
-    /// A number, a character or an array.
+    /// The tag is a number, a character or an array.
     #[error("it is not text (type Z)")]
     NotText,
-    /// Other letters.
+    /// The barcode has other letters.
     #[error("a barcode consists of A, C, G, T, N and -")]
-    Letters,
-    /// No hyphen, or more than one.
+    InvalidLetters,
+    /// A duplex barcode without a hyphen, or with more than one.
     #[error("a duplex barcode is of the form X-Y, for example AT-GA")]
     NotDuplex,
-    /// The strand cannot be told.
+    /// The strand is unknown.
     #[error(
         "the strand of its molecule is told by the mate's CIGAR, and the read has none in tag MC; add it, as with samtools fixmate -m"
     )]
-    MateCigar,
+    MissingMateCigar,
 }
 
-/// The strand of the molecule that a read is from.
+/// The strand of the molecule that a read comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Strand {
-    /// Read 1 comes first.
+pub enum MoleculeStrand {
+    /// Read 1 is first.
     Top,
-    /// Read 2 comes first.
+    /// Read 2 is first.
     Bottom,
 }
 
 impl BarcodeTags {
-    /// Whether any tag is looked at.
-    pub fn is_any(&self) -> bool {
+    /// Reports whether any barcode tag is set.
+    pub fn has_any(&self) -> bool {
         self.molecule.or(self.read1).or(self.read2).is_some()
     }
 
-    /// The barcodes of one record, which must be mapped where they are duplex.
+    /// Returns the barcodes of a record, which must be mapped if they are duplex.
     ///
     /// # Errors
-    /// [`BarcodeError`].
-    pub fn of(&self, record: RawRecord) -> Result<Barcodes, BarcodeError> {
-        let refused = |tag: [u8; 2]| {
+    /// [`BarcodeError`] for a barcode that Picard rejects.
+    pub fn barcodes_of_record(&self, record: RawRecord) -> Result<Barcodes, BarcodeError> {
+        let barcode_error = |tag: [u8; 2]| {
             move |problem| BarcodeError {
                 read: String::from_utf8_lossy(record.name()).into_owned(),
                 tag: String::from_utf8_lossy(&tag).into_owned(),
@@ -88,51 +88,51 @@ impl BarcodeTags {
             }
         };
         let molecule = match self.molecule {
-            Some(tag) => self.molecule_hash(record, tag).map_err(refused(tag))?,
+            Some(tag) => self.molecule_hash(record, tag).map_err(barcode_error(tag))?,
             None => 0,
         };
-        let own = |tag: Option<[u8; 2]>| match tag {
-            Some(tag) => text(record, tag).map_err(refused(tag)).map(|text| text.map_or(0, java_hash)),
+        let own_barcode_hash = |tag: Option<[u8; 2]>| match tag {
+            Some(tag) => text_tag(record, tag).map_err(barcode_error(tag)).map(|text| text.map_or(0, java_hash)),
             None => Ok(0),
         };
-        // `Objects.hash` of one value is 31 and the value's hash, 0 for null.
+        // `Objects.hash` of one value is 31 plus the value's hash, 0 for null.
         let mut barcodes = Barcodes { molecule: molecule.wrapping_add(31), read1: 0, read2: 0 };
         let flag = record.flag();
         if flag & flags::PAIRED == 0 || flag & flags::FIRST != 0 {
-            barcodes.read1 = own(self.read1)?;
+            barcodes.read1 = own_barcode_hash(self.read1)?;
         } else {
-            barcodes.read2 = own(self.read2)?;
+            barcodes.read2 = own_barcode_hash(self.read2)?;
         }
         Ok(barcodes)
     }
 
     fn molecule_hash(&self, record: RawRecord, tag: [u8; 2]) -> Result<i32, BarcodeProblem> {
-        let Some(barcode) = text(record, tag)? else { return Ok(0) };
+        let Some(barcode) = text_tag(record, tag)? else { return Ok(0) };
         if !barcode.iter().all(|letter| b"ATCGNatcgn-".contains(letter)) {
-            return Err(BarcodeProblem::Letters);
+            return Err(BarcodeProblem::InvalidLetters);
         }
         if !self.duplex {
             return Ok(java_hash(barcode));
         }
-        // Java's `split` leaves out empty parts at the end.
+        // Java's `split` drops empty parts at the end.
         let mut parts: Vec<&[u8]> = barcode.split(|letter| *letter == b'-').collect();
         while parts.len() > 1 && parts.last().is_some_and(|part| part.is_empty()) {
             parts.pop();
         }
         let [x, y] = parts[..] else { return Err(BarcodeProblem::NotDuplex) };
-        match strand(record)? {
-            Some(Strand::Bottom) => Ok(java_hash(&[y, b"-", x].concat())),
+        match molecule_strand(record)? {
+            Some(MoleculeStrand::Bottom) => Ok(java_hash(&[y, b"-", x].concat())),
             _ => Ok(java_hash(barcode)),
         }
     }
 }
 
-/// Java's `String.hashCode`.
+/// Returns Java's `String.hashCode`.
 fn java_hash(text: &[u8]) -> i32 {
     text.iter().fold(0i32, |hash, byte| hash.wrapping_mul(31).wrapping_add(i32::from(*byte)))
 }
 
-fn text(record: RawRecord<'_>, tag: [u8; 2]) -> Result<Option<&[u8]>, BarcodeProblem> {
+fn text_tag(record: RawRecord<'_>, tag: [u8; 2]) -> Result<Option<&[u8]>, BarcodeProblem> {
     match record.tag(tag) {
         None => Ok(None),
         Some((b'Z', value)) => Ok(Some(value)),
@@ -140,12 +140,12 @@ fn text(record: RawRecord<'_>, tag: [u8; 2]) -> Result<Option<&[u8]>, BarcodePro
     }
 }
 
-/// The strand of a read's molecule: top where read 1 has the smaller unclipped 5' position, or contig. `None` for a read
-/// that is unmapped or without a mapped mate.
+/// Returns the strand of a read's molecule: top if read 1 has the smaller unclipped 5' position, or contig. Returns `None`
+/// for a read that is unmapped or without a mapped mate.
 ///
 /// # Errors
-/// [`BarcodeProblem::MateCigar`] where the mate's 5' position is needed and cannot be told.
-pub fn strand(record: RawRecord) -> Result<Option<Strand>, BarcodeProblem> {
+/// [`BarcodeProblem::MissingMateCigar`] if the mate's 5' position is needed and unknown.
+pub fn molecule_strand(record: RawRecord) -> Result<Option<MoleculeStrand>, BarcodeProblem> {
     let flag = record.flag();
     if flag & flags::PAIRED == 0 || flag & (flags::UNMAPPED | flags::MATE_UNMAPPED) != 0 {
         return Ok(None);
@@ -153,13 +153,13 @@ pub fn strand(record: RawRecord) -> Result<Option<Strand>, BarcodeProblem> {
     let comes_first = if record.contig() != record.mate_contig() {
         record.contig() < record.mate_contig()
     } else {
-        record.unclipped_five_prime() <= mate_five_prime(record).ok_or(BarcodeProblem::MateCigar)?
+        record.unclipped_five_prime() <= mate_five_prime(record).ok_or(BarcodeProblem::MissingMateCigar)?
     };
     let is_first = flag & flags::FIRST != 0;
-    Ok(Some(if is_first == comes_first { Strand::Top } else { Strand::Bottom }))
+    Ok(Some(if is_first == comes_first { MoleculeStrand::Top } else { MoleculeStrand::Bottom }))
 }
 
-/// 0-based unclipped 5' position of the mate, from its CIGAR in `MC`.
+/// Returns the 0-based unclipped 5' position of the mate, from its CIGAR in `MC`.
 fn mate_five_prime(record: RawRecord) -> Option<i32> {
     let (b'Z', text) = record.tag(*b"MC")? else { return None };
     let cigar = parse_cigar(text)?;
@@ -200,7 +200,7 @@ mod tests {
     fn hashes_are_those_of_java() {
         assert_eq!(java_hash(b""), 0);
         assert_eq!(java_hash(b"ACGT"), 2_003_087);
-        // Two strings of one hash are one barcode.
+        // Two strings with equal hashes are one barcode.
         assert_eq!(java_hash(b"Aa"), java_hash(b"BB"));
         assert_eq!(
             java_hash(b"ACGTACGTACGTACGT"),

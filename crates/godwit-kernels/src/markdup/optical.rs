@@ -4,88 +4,98 @@ use std::collections::HashMap;
 
 use godwit_model::{Orientation, ReadLocation};
 
-use super::item::Pair;
+use super::sort_items::PairItem;
 
-/// Sets larger than this are not searched (Picard's `MAX_OPTICAL_DUPLICATE_SET_SIZE`).
+/// Maximum size of a set that is searched (Picard's `MAX_OPTICAL_DUPLICATE_SET_SIZE`).
 const MAX_SET_PAIRS: usize = 300_000;
-/// From this size on, sets are clustered: chains of neighbours count as one cluster.
-const CLUSTERED_SET_PAIRS: usize = 4;
+/// Minimum size of a set that is clustered: chains of neighbours count as one cluster.
+const MIN_CLUSTERED_SET_PAIRS: usize = 4;
 
-/// Number of optical duplicates in a set of duplicate pairs, of which `keeper` is the index of the one that is kept.
-/// `each`: gets the index of every one of them where it is asked for.
+/// Returns the number of optical duplicates in a set of duplicate pairs. `keeper` is the index of the pair that is not a
+/// duplicate; `on_optical` receives the index of every optical duplicate.
 ///
-/// Pairs sequenced in opposite directions (FR and RF in read 1, read 2 order) are searched apart.
-pub(super) fn optical_duplicates<P: Pair>(
+/// Pairs sequenced in opposite directions (FR and RF in read 1, read 2 order) are searched separately.
+pub(super) fn optical_duplicates<P: PairItem>(
     set: &[P],
     keeper: usize,
     distance: i32,
-    mut each: Option<&mut dyn FnMut(usize)>,
+    mut on_optical: Option<&mut dyn FnMut(usize)>,
 ) -> u64 {
     let is = |pair: &P, orientation: Orientation| pair.signature().optical_orientation() == orientation as u16;
     let mixed = set.iter().any(|p| is(p, Orientation::FR)) && set.iter().any(|p| is(p, Orientation::RF));
     if !mixed {
-        return search_part(set, Some(keeper), distance, &mut each);
+        return search_subset(set, Some(keeper), distance, &mut on_optical);
     }
     let mut count = 0;
     for orientation in [Orientation::FR, Orientation::RF] {
         let indices: Vec<usize> = (0..set.len()).filter(|i| is(&set[*i], orientation)).collect();
         let part: Vec<P> = indices.iter().map(|i| set[*i]).collect();
         let keeper = indices.iter().position(|i| *i == keeper);
-        count += match &mut each {
-            Some(each) => search_part(&part, keeper, distance, &mut Some(&mut |index| each(indices[index]))),
-            None => search_part(&part, keeper, distance, &mut None),
+        count += match &mut on_optical {
+            Some(each) => search_subset(&part, keeper, distance, &mut Some(&mut |index| each(indices[index]))),
+            None => search_subset(&part, keeper, distance, &mut None),
         };
     }
     count
 }
 
-/// Takes indices of optical duplicates, where somebody wants them.
-type Each<'e> = Option<&'e mut dyn FnMut(usize)>;
+/// An optional callback for the indices of optical duplicates.
+type IndexCallback<'e> = Option<&'e mut dyn FnMut(usize)>;
 
-/// `keeper`: its index, where it is in this part.
-fn search_part<P: Pair>(part: &[P], keeper: Option<usize>, distance: i32, each: &mut Each) -> u64 {
+/// Searches pairs of one direction. `keeper`: its index, if it is among them.
+fn search_subset<P: PairItem>(part: &[P], keeper: Option<usize>, distance: i32, on_optical: &mut IndexCallback) -> u64 {
     if part.len() < 2 || part.len() > MAX_SET_PAIRS {
         return 0;
     }
     let keeper = keeper.filter(|index| part[*index].signature().location.is_known());
-    if part.len() < CLUSTERED_SET_PAIRS {
-        search_pairwise(part, keeper, distance, each)
+    if part.len() < MIN_CLUSTERED_SET_PAIRS {
+        search_pairwise(part, keeper, distance, on_optical)
     } else {
-        search_clustered(part, keeper, distance, each)
+        search_clustered(part, keeper, distance, on_optical)
     }
 }
 
-/// Two or three pairs: each that lies near the keeper, then one of every two others that lie near each other.
-fn search_pairwise<P: Pair>(part: &[P], keeper: Option<usize>, distance: i32, each: &mut Each) -> u64 {
-    let close = |a: usize, b: usize| {
+/// Searches two or three pairs: counts each that is near the keeper, then one of every two others that are near each other.
+fn search_pairwise<P: PairItem>(
+    part: &[P],
+    keeper: Option<usize>,
+    distance: i32,
+    on_optical: &mut IndexCallback,
+) -> u64 {
+    let is_optical_pair = |a: usize, b: usize| {
         let (one, two) = (part[a].signature(), part[b].signature());
         a != b
             && one.location.is_known()
             && two.location.is_known()
             && one.read_group == two.read_group
             && one.location.tile == two.location.tile
-            && near(one.location, two.location, distance)
+            && is_within_distance(one.location, two.location, distance)
     };
-    let mut optical = [false; CLUSTERED_SET_PAIRS];
+    let mut optical = [false; MIN_CLUSTERED_SET_PAIRS];
     if let Some(keeper) = keeper {
-        (0..part.len()).for_each(|other| optical[other] = close(keeper, other));
+        (0..part.len()).for_each(|other| optical[other] = is_optical_pair(keeper, other));
     }
     let others: Vec<usize> = (0..part.len()).filter(|index| Some(*index) != keeper).collect();
     for (at, a) in others.iter().copied().enumerate() {
         for b in others[at + 1..].iter().copied() {
-            if !(optical[a] && optical[b]) && close(a, b) {
+            if !(optical[a] && optical[b]) && is_optical_pair(a, b) {
                 optical[if optical[b] { a } else { b }] = true;
             }
         }
     }
-    if let Some(each) = each {
+    if let Some(each) = on_optical {
         (0..part.len()).filter(|index| optical[*index]).for_each(&mut **each);
     }
     optical.iter().filter(|flag| **flag).count() as u64
 }
 
-/// Four pairs and more: clusters of transitive neighbours; all but one of a cluster are optical duplicates.
-fn search_clustered<P: Pair>(part: &[P], keeper: Option<usize>, distance: i32, each: &mut Each) -> u64 {
+/// Searches four or more pairs: clusters of transitive neighbours; all but one of a cluster are optical duplicates.
+fn search_clustered<P: PairItem>(
+    part: &[P],
+    keeper: Option<usize>,
+    distance: i32,
+    on_optical: &mut IndexCallback,
+) -> u64 {
     let mut groups: HashMap<(u16, i16), Vec<usize>> = HashMap::new();
     for (index, item) in part.iter().enumerate() {
         let pair = item.signature();
@@ -93,18 +103,18 @@ fn search_clustered<P: Pair>(part: &[P], keeper: Option<usize>, distance: i32, e
             groups.entry((pair.read_group, pair.location.tile)).or_default().push(index);
         }
     }
-    groups.into_values().map(|group| search_tile(part, group, keeper, distance, each)).sum()
+    groups.into_values().map(|group| search_tile(part, group, keeper, distance, on_optical)).sum()
 }
 
-/// Number of pairs of one tile that fall into a cluster after its first: one per union of two clusters.
+/// Returns the number of pairs of a tile that join a cluster after its first pair: one per union of two clusters.
 ///
-/// Sorted by x, so that only pairs within the distance in x are compared.
-fn search_tile<P: Pair>(
+/// Pairs are sorted by x, so that only pairs within the distance in x are compared.
+fn search_tile<P: PairItem>(
     part: &[P],
     mut group: Vec<usize>,
     keeper: Option<usize>,
     distance: i32,
-    each: &mut Each,
+    on_optical: &mut IndexCallback,
 ) -> u64 {
     let location = |index: usize| part[index].signature().location;
     group.sort_unstable_by_key(|index| location(*index).x);
@@ -117,29 +127,29 @@ fn search_tile<P: Pair>(
             if i32::from(two.x) - i32::from(one.x) > distance {
                 break;
             }
-            if near(one, two, distance) {
-                let (root_a, root_b) = (root(&mut clusters, a), root(&mut clusters, b));
+            if is_within_distance(one, two, distance) {
+                let (root_a, root_b) = (cluster_root(&mut clusters, a), cluster_root(&mut clusters, b));
                 unions += u64::from(root_a != root_b);
                 clusters[root_b] = root_a;
             }
         }
     }
-    if let Some(each) = each {
-        // Of each cluster the keeper stays, else the one with the smallest x, then y, then the first in the order in which
-        // Picard sees them: that of a Java `HashMap` of their indices.
+    if let Some(each) = on_optical {
+        // The keeper of a cluster is not a duplicate; without one, the pair with the smallest x, then y, then the first in
+        // Picard's order: that of a Java `HashMap` of the indices.
         let rank = |index: usize| {
             let place = location(index);
             (Some(index) != keeper, place.x, place.y, index ^ index >> 16)
         };
         let mut best: HashMap<usize, usize> = HashMap::new();
         for (at, index) in group.iter().copied().enumerate() {
-            let first = best.entry(root(&mut clusters, at)).or_insert(index);
+            let first = best.entry(cluster_root(&mut clusters, at)).or_insert(index);
             if rank(index) < rank(*first) {
                 *first = index;
             }
         }
         for (at, index) in group.iter().copied().enumerate() {
-            if best[&root(&mut clusters, at)] != index {
+            if best[&cluster_root(&mut clusters, at)] != index {
                 each(index);
             }
         }
@@ -147,7 +157,7 @@ fn search_tile<P: Pair>(
     unions
 }
 
-fn root(clusters: &mut [usize], mut node: usize) -> usize {
+fn cluster_root(clusters: &mut [usize], mut node: usize) -> usize {
     while clusters[node] != node {
         clusters[node] = clusters[clusters[node]];
         node = clusters[node];
@@ -155,6 +165,6 @@ fn root(clusters: &mut [usize], mut node: usize) -> usize {
     node
 }
 
-fn near(a: ReadLocation, b: ReadLocation, distance: i32) -> bool {
+fn is_within_distance(a: ReadLocation, b: ReadLocation, distance: i32) -> bool {
     (i32::from(a.x) - i32::from(b.x)).abs() <= distance && (i32::from(a.y) - i32::from(b.y)).abs() <= distance
 }

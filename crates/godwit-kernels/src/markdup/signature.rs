@@ -1,28 +1,28 @@
-//! From records to signatures, while the records of a template are still neighbours.
+//! Converts records to signatures, while the records of a template are still neighbours.
 
 use godwit_model::{
     DuplicateCounts, EndSignature, NO_READ_GROUP, PairSignature, RawRecord, ReadLocation, RecordId, end_flags, flags,
 };
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::join::join;
-use super::location::read_location;
+use super::mate_join::join_mates;
+use super::read_location::read_location;
 
-/// Qualities below this do not count for the score (htsjdk 4.2.0 `DuplicateScoringStrategy`).
+/// Minimum quality that counts for the score (htsjdk 4.2.0 `DuplicateScoringStrategy`).
 const MIN_SCORED_QUALITY: u8 = 15;
-/// Highest score of one read, so that the sum of two cannot overflow 16 bits: `Short.MAX_VALUE / 2`.
+/// Maximum score of one read, so that the sum of two cannot overflow 16 bits: `Short.MAX_VALUE / 2`.
 const MAX_SCORE: u32 = 16_383;
-/// What a read that failed the vendor's checks loses: `Short.MIN_VALUE / 2`.
+/// Added to the score of a read that failed the vendor's checks: `Short.MIN_VALUE / 2`.
 const QC_FAIL_PENALTY: i16 = -16_384;
 
-/// What a block tells about duplicates.
+/// The signatures of a block.
 #[derive(Debug, Default)]
 pub struct BlockSignatures {
-    /// Mates that were neighbours, joined.
+    /// Pairs of mates that were neighbours.
     pub pairs: Vec<PairSignature>,
     /// Reads without a mapped mate, and reads whose mate was not their neighbour.
     pub ends: Vec<EndSignature>,
-    /// Records per library index.
+    /// Number of records by library index.
     pub counts: Vec<DuplicateCounts>,
 }
 
@@ -33,10 +33,10 @@ pub struct SignatureBuilder {
     /// Primary mapped reads of the current template that have a mapped mate.
     mates: Vec<EndSignature>,
     template: Template,
-    key: Vec<u8>,
+    hash_input: Vec<u8>,
 }
 
-/// What all records of one name share.
+/// The values that all records of one name share.
 struct Template {
     name: Vec<u8>,
     read_group_id: Vec<u8>,
@@ -58,19 +58,19 @@ impl Default for Template {
 }
 
 impl SignatureBuilder {
-    /// An empty builder.
+    /// Creates an empty builder.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes the next record of the block.
+    /// Adds the next record of the block.
     ///
-    /// `read_group` and `library` are indices ([`NO_READ_GROUP`] for none), `read_group_id` the read group's `ID`, or
-    /// empty: mates meet by it and their name, concatenated as Picard does.
+    /// `read_group` and `library` are indices ([`NO_READ_GROUP`] for none), `read_group_id` is the read group's `ID` or
+    /// empty: mates are joined by it and their name, concatenated as Picard does.
     pub fn push(&mut self, id: RecordId, record: RawRecord, read_group: u16, library: u16, read_group_id: &[u8]) {
         let flag = record.flag();
-        let with_mate = flag & flags::PAIRED != 0 && flag & flags::MATE_UNMAPPED == 0;
-        let counts = self.counts_of(library);
+        let has_mapped_mate = flag & flags::PAIRED != 0 && flag & flags::MATE_UNMAPPED == 0;
+        let counts = self.library_counts_mut(library);
         if flag & flags::UNMAPPED != 0 {
             counts.unmapped += 1;
             return;
@@ -79,31 +79,31 @@ impl SignatureBuilder {
             counts.not_primary += 1;
             return;
         }
-        if with_mate {
+        if has_mapped_mate {
             counts.paired_reads += 1;
         } else {
             counts.unpaired_reads += 1;
         }
-        // Read groups that the header does not list share their number, so the IDs are compared.
+        // Read groups that are not in the header share one number, so the IDs are compared.
         if self.template.name != record.name() || self.template.read_group_id != read_group_id {
             self.start_template(record.name(), read_group, read_group_id);
         }
-        let end = self.end_signature(id, record, library, with_mate);
-        if with_mate {
+        let end = self.end_signature(id, record, library, has_mapped_mate);
+        if has_mapped_mate {
             self.mates.push(end);
         } else {
             self.block.ends.push(end);
         }
     }
 
-    /// The signatures of all records pushed so far; the builder is empty again.
+    /// Returns the signatures of all records pushed so far, and resets the builder.
     pub fn finish_block(&mut self) -> BlockSignatures {
         self.flush_mates();
         self.template = Template::default();
         std::mem::take(&mut self.block)
     }
 
-    fn counts_of(&mut self, library: u16) -> &mut DuplicateCounts {
+    fn library_counts_mut(&mut self, library: u16) -> &mut DuplicateCounts {
         let counts = &mut self.block.counts;
         let index = usize::from(library);
         if counts.len() <= index {
@@ -114,10 +114,10 @@ impl SignatureBuilder {
 
     fn start_template(&mut self, name: &[u8], read_group: u16, read_group_id: &[u8]) {
         self.flush_mates();
-        self.key.clear();
-        self.key.extend_from_slice(read_group_id);
-        self.key.extend_from_slice(name);
-        let hash = xxh3_128(&self.key);
+        self.hash_input.clear();
+        self.hash_input.extend_from_slice(read_group_id);
+        self.hash_input.extend_from_slice(name);
+        let hash = xxh3_128(&self.hash_input);
         self.template.name.clear();
         self.template.name.extend_from_slice(name);
         self.template.read_group = read_group;
@@ -149,20 +149,20 @@ impl SignatureBuilder {
             library,
             read_group: self.template.read_group,
             location: self.template.location,
-            score: score(record),
+            score: duplicate_score(record),
             flags: bits,
             padding: 0,
         }
     }
 
-    /// Joins the two mates of the current template; anything else waits for the join over all blocks.
+    /// Joins the two mates of the current template; anything else is left to the join over all blocks.
     fn flush_mates(&mut self) {
         if let [a, b] = self.mates[..]
             && a.mate_contig == b.contig
             && b.mate_contig == a.contig
         {
             let (earlier, later) = if a.file_order() <= b.file_order() { (a, b) } else { (b, a) };
-            self.block.pairs.push(join(&earlier, &later));
+            self.block.pairs.push(join_mates(&earlier, &later));
         } else {
             self.block.ends.extend_from_slice(&self.mates);
         }
@@ -170,13 +170,13 @@ impl SignatureBuilder {
     }
 }
 
-/// Picard's duplicate score of one read: the sum of its qualities of 15 and above, capped, less for a QC failure.
-fn score(record: RawRecord) -> i16 {
+/// Returns Picard's duplicate score of one read: the capped sum of its qualities of 15 and above, less for a QC failure.
+fn duplicate_score(record: RawRecord) -> i16 {
     let qualities = record.qualities();
     let sum: u32 = if qualities.first() == Some(&0xff) {
         0
     } else {
-        // Java's bytes are signed: a quality above 127 counts as negative and is left out.
+        // Java's bytes are signed: a quality above 127 counts as negative and is ignored.
         qualities.iter().map(|q| if (MIN_SCORED_QUALITY..=127).contains(q) { u32::from(*q) } else { 0 }).sum()
     };
     let penalty = if record.flag() & flags::QC_FAIL != 0 { QC_FAIL_PENALTY } else { 0 };

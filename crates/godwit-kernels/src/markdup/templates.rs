@@ -1,25 +1,25 @@
-//! Which records of the input are neighbours of one name, where duplicates are marked by template.
+//! Templates of the input: neighbouring records of one name, for marking by template.
 
 use godwit_model::{BlockId, RawRecord, RecordId, flags};
 
-/// The templates of one block: runs of neighbours that share a name.
+/// The templates of one block: neighbouring records that share a name.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct BlockTemplates {
     records: u32,
-    /// A bit for each record that starts a template.
+    /// A bit for each record, set if it starts a template.
     starts: Vec<u64>,
-    /// A bit for each of these that is mapped and primary.
+    /// A bit for each record, set if it starts a template and is mapped and primary.
     primary_starts: Vec<u64>,
     first_name: Vec<u8>,
     last_name: Vec<u8>,
 }
 
-fn bit(words: &[u64], index: u32) -> bool {
+fn is_bit_set(words: &[u64], index: u32) -> bool {
     words.get(index as usize / 64).is_some_and(|word| word >> (index % 64) & 1 == 1)
 }
 
 impl BlockTemplates {
-    /// Takes the next record of the block.
+    /// Adds the next record of the block.
     pub fn push(&mut self, record: RawRecord) {
         let (word, mask) = (self.records as usize / 64, 1u64 << (self.records % 64));
         if self.starts.len() <= word {
@@ -41,12 +41,12 @@ impl BlockTemplates {
         self.records += 1;
     }
 
-    /// Number of records.
-    pub fn records(&self) -> u32 {
+    /// Returns the number of records.
+    pub fn record_count(&self) -> u32 {
         self.records
     }
 
-    /// As bytes, for [`BlockTemplates::from_bytes`].
+    /// Encodes the templates for [`BlockTemplates::from_bytes`].
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(16 + self.starts.len() * 16 + self.first_name.len() + self.last_name.len());
         bytes.extend(self.records.to_le_bytes());
@@ -57,7 +57,7 @@ impl BlockTemplates {
         bytes
     }
 
-    /// From bytes; `None` where they are none of a block.
+    /// Decodes templates; returns `None` for invalid bytes.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (records, bytes) = bytes.split_first_chunk()?;
         let (first_name, bytes) = bytes.split_first_chunk()?;
@@ -78,13 +78,13 @@ impl BlockTemplates {
         })
     }
 
-    /// Records of the template before the one with this index.
-    pub(super) fn place(&self, index: u32) -> u32 {
-        index - self.start(index).unwrap_or(0)
+    /// Returns the number of records of the template before the one with this index.
+    pub(super) fn index_in_template(&self, index: u32) -> u32 {
+        index - self.template_start(index).unwrap_or(0)
     }
 
-    /// The last start of a template at or before an index.
-    fn start(&self, index: u32) -> Option<u32> {
+    /// Returns the last start of a template at or before an index.
+    fn template_start(&self, index: u32) -> Option<u32> {
         let (mut word, shift) = (index as usize / 64, 63 - index % 64);
         let mut bits = self.starts.get(word)? << shift >> shift;
         loop {
@@ -96,8 +96,8 @@ impl BlockTemplates {
         }
     }
 
-    /// The first start of a template at or behind an index.
-    fn next_start(&self, index: u32) -> Option<u32> {
+    /// Returns the first start of a template at or after an index.
+    fn next_template_start(&self, index: u32) -> Option<u32> {
         let (mut word, shift) = (index as usize / 64, index % 64);
         let mut bits = self.starts.get(word)? >> shift << shift;
         loop {
@@ -113,7 +113,7 @@ impl BlockTemplates {
 /// The templates of all blocks. Records are numbered from 0 in the order of the input.
 #[derive(Debug, Default)]
 pub(super) struct Templates {
-    /// With the number of each block's first record.
+    /// Number of each block's first record, the block's id, and its templates.
     blocks: Vec<(u64, BlockId, BlockTemplates)>,
 }
 
@@ -135,29 +135,29 @@ impl Templates {
         Self { blocks: numbered }
     }
 
-    /// The block a number lies in.
-    fn block_of(&self, number: u64) -> usize {
+    /// Returns the index of the block that contains a record number.
+    fn block_index(&self, number: u64) -> usize {
         self.blocks.partition_point(|(first, _, _)| *first <= number).saturating_sub(1)
     }
 
-    /// Number of the first record of the template of a record.
-    pub(super) fn start(&self, record: RecordId) -> u64 {
+    /// Returns the number of the first record of a record's template.
+    pub(super) fn template_start(&self, record: RecordId) -> u64 {
         let mut at = self.blocks.partition_point(|(_, id, _)| *id < record.block());
-        let mut found = self.blocks[at].2.start(record.index());
+        let mut found = self.blocks[at].2.template_start(record.index());
         while found.is_none() && at > 0 {
             at -= 1;
-            found = self.blocks[at].2.start(self.blocks[at].2.records - 1);
+            found = self.blocks[at].2.template_start(self.blocks[at].2.records - 1);
         }
         self.blocks[at].0 + u64::from(found.unwrap_or(0))
     }
 
-    /// Number of the first record behind the template that starts at a number.
-    pub(super) fn end(&self, start: u64) -> u64 {
-        let mut at = self.block_of(start);
+    /// Returns the number of the first record after the template that starts at a number.
+    pub(super) fn template_end(&self, start: u64) -> u64 {
+        let mut at = self.block_index(start);
         let mut from = (start - self.blocks[at].0) as u32 + 1;
         loop {
             let (first, _, block) = &self.blocks[at];
-            if let Some(next) = block.next_start(from) {
+            if let Some(next) = block.next_template_start(from) {
                 return first + u64::from(next);
             }
             if at + 1 == self.blocks.len() {
@@ -167,21 +167,21 @@ impl Templates {
         }
     }
 
-    /// Whether a template starts with this record, which may be beyond the last.
-    pub(super) fn is_start(&self, number: u64) -> bool {
-        let (first, _, block) = &self.blocks[self.block_of(number)];
-        u32::try_from(number - first).is_ok_and(|index| bit(&block.starts, index))
+    /// Reports whether a template starts with this record number, which may be beyond the last.
+    pub(super) fn is_template_start(&self, number: u64) -> bool {
+        let (first, _, block) = &self.blocks[self.block_index(number)];
+        u32::try_from(number - first).is_ok_and(|index| is_bit_set(&block.starts, index))
     }
 
-    /// Whether the template that starts at a number starts with a mapped primary record.
+    /// Reports whether the template that starts at a number starts with a mapped primary record.
     pub(super) fn starts_with_primary(&self, start: u64) -> bool {
-        let (first, _, block) = &self.blocks[self.block_of(start)];
-        bit(&block.primary_starts, (start - first) as u32)
+        let (first, _, block) = &self.blocks[self.block_index(start)];
+        is_bit_set(&block.primary_starts, (start - first) as u32)
     }
 
-    /// The record of a number.
-    pub(super) fn record(&self, number: u64) -> RecordId {
-        let (first, id, _) = &self.blocks[self.block_of(number)];
+    /// Returns the id of the record with a number.
+    pub(super) fn record_id(&self, number: u64) -> RecordId {
+        let (first, id, _) = &self.blocks[self.block_index(number)];
         id.record((number - first) as u32)
     }
 }

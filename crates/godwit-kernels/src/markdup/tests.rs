@@ -1,4 +1,4 @@
-//! The rules of duplicate marking, one test each. Whole files are compared with Picard itself in the end-to-end tests.
+//! Tests of the rules of duplicate marking, one for each. The end-to-end tests compare whole files with Picard itself.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use godwit_model::{BlockId, RawRecord, flags};
 use super::*;
 use crate::sort::tests::MemorySpill;
 
-/// A read as the tests write it: contig 0 or 1, 50 bases of one quality.
+/// A read of a test: contig 0 or 1, 50 bases of one quality.
 #[derive(Clone)]
 struct Read {
     name: String,
@@ -56,28 +56,28 @@ impl Read {
     }
 }
 
-/// A forward-reverse pair whose 5' ends are `start` and `end`.
+/// Returns a forward-reverse pair whose 5' ends are `start` and `end`.
 fn pair(name: &str, start: i32, end: i32) -> [Read; 2] {
     let forward = read(name, start, flags::PAIRED | flags::FIRST | flags::MATE_REVERSE);
     [forward, read(name, end - 49, flags::PAIRED | flags::LAST | flags::REVERSE)]
 }
 
-mod further;
+mod optional_features;
 
-struct Outcome {
+struct MarkedReads {
     duplicates: BTreeSet<usize>,
-    metrics: Metrics,
+    metrics: DuplicationMetrics,
 }
 
-fn options(optical_distance: i32) -> MarkerOptions {
-    MarkerOptions {
+fn options(optical_distance: i32) -> DuplicateMarkerOptions {
+    DuplicateMarkerOptions {
         libraries: vec!["lib".into(), UNKNOWN_LIBRARY.into()],
         header_libraries: 1,
         optical_distance,
         mode: DuplicateMode::Coordinate,
-        barcodes: false,
-        tell_optical: false,
-        tell_sets: false,
+        uses_barcodes: false,
+        report_optical: false,
+        report_sets: false,
         memory_bytes: 0,
     }
 }
@@ -87,15 +87,15 @@ fn block_id(ordinal: usize) -> BlockId {
 }
 
 /// Marks blocks of reads.
-fn marking(blocks: &[Vec<Read>], options: MarkerOptions) -> Result<Marking, MarkError> {
-    let mut marker = Marker::new(options, Arc::new(MemorySpill::default()));
+fn run_marker(blocks: &[Vec<Read>], options: DuplicateMarkerOptions) -> Result<DuplicateMarks, MarkDuplicatesError> {
+    let mut marker = DuplicateMarker::new(options, Arc::new(MemorySpill::default()));
     for (ordinal, block) in blocks.iter().enumerate() {
         let id = block_id(ordinal);
         let mut builder = SignatureBuilder::new();
         let mut details = BlockDetails::default();
         for (index, read) in block.iter().enumerate() {
             let packed = read.packed();
-            let record = RawRecord::checked(&packed, 2).unwrap();
+            let record = RawRecord::from_bytes(&packed, 2).unwrap();
             builder.push(id.record(index as u32), record, 0, 0, b"rg");
             details.templates.push(record);
         }
@@ -104,17 +104,17 @@ fn marking(blocks: &[Vec<Read>], options: MarkerOptions) -> Result<Marking, Mark
     marker.finish()
 }
 
-/// Numbers of the reads that are named, over all blocks.
-fn numbers(blocks: &[Vec<Read>], verdicts: &Verdicts) -> Vec<usize> {
+/// Returns the numbers of the reads in a set, over all blocks.
+fn numbers(blocks: &[Vec<Read>], verdicts: &RecordSet) -> Vec<usize> {
     let named = blocks.iter().enumerate().flat_map(|(ordinal, block)| {
         (0..block.len()).map(move |index| verdicts.contains(block_id(ordinal).record(index as u32)))
     });
     named.enumerate().filter(|(_, named)| *named).map(|(number, _)| number).collect()
 }
 
-fn mark(blocks: &[Vec<Read>], optical_distance: i32) -> Result<Outcome, MarkError> {
-    let Marking { duplicates, metrics, .. } = marking(blocks, options(optical_distance))?;
-    Ok(Outcome { duplicates: numbers(blocks, &duplicates).into_iter().collect(), metrics })
+fn mark(blocks: &[Vec<Read>], optical_distance: i32) -> Result<MarkedReads, MarkDuplicatesError> {
+    let DuplicateMarks { duplicates, metrics, .. } = run_marker(blocks, options(optical_distance))?;
+    Ok(MarkedReads { duplicates: numbers(blocks, &duplicates).into_iter().collect(), metrics })
 }
 
 fn duplicates(blocks: &[Vec<Read>]) -> Vec<usize> {
@@ -183,7 +183,7 @@ fn mates_in_different_blocks_are_joined() {
 
 #[test]
 fn names_used_twice_are_joined_in_the_order_of_the_file() {
-    // In coordinate order: 100 (block 1), 200 (block 0), 400, 500. Picard joins the first two that come, then the others.
+    // In coordinate order: 100 (block 1), 200 (block 0), 400, 500. Picard joins the first two, then the others.
     let [a1, a2] = pair("same", 200, 500);
     let [b1, b2] = pair("same", 100, 400);
     let [c1, c2] = [read("c", 100, b1.flag), read("c", 200, a1.flag)].map(|read| read.quality(20));
@@ -195,8 +195,8 @@ fn names_used_twice_are_joined_in_the_order_of_the_file() {
 fn a_name_whose_mates_cannot_be_told_apart_is_refused() {
     let lone = |position| Read { mate_contig: 1, ..read("same", position, flags::PAIRED | flags::FIRST) };
     let elsewhere = Read { contig: 1, mate_contig: 0, ..read("other", 5, flags::PAIRED | flags::FIRST) };
-    assert!(matches!(mark(&[vec![lone(100), lone(200), elsewhere]], 100), Err(MarkError::RepeatedName(_))));
-    // Nothing on the other contig has a mapped mate, so Picard never looks for theirs.
+    assert!(matches!(mark(&[vec![lone(100), lone(200), elsewhere]], 100), Err(MarkDuplicatesError::RepeatedName(_))));
+    // No read on the other contig has a mapped mate, so Picard never looks up their mates there.
     assert!(mark(&[vec![lone(100), lone(200)]], 100).is_ok());
 }
 

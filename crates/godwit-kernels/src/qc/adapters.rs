@@ -1,12 +1,12 @@
-//! Whether a read starts within an Illumina adapter, as Picard 3.4.0 `AdapterUtility` decides it.
+//! Detects reads that start within an Illumina adapter, by the rule of Picard 3.4.0 `AdapterUtility`.
 
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
-/// Bases that are compared.
-const MATCH_BASES: usize = 16;
-/// Bases of those that may differ.
-const MAX_ERRORS: usize = 1;
+/// Number of bases that are compared.
+const COMPARED_BASES: usize = 16;
+/// Maximum number of mismatches among them.
+const MAX_MISMATCHES: usize = 1;
 /// Picard's `DEFAULT_ADAPTER_SEQUENCE` without repetitions: both ends of the single-end, paired-end and indexed adapters.
 const ADAPTERS: [&str; 4] = [
     "AATGATACGGCGACCACCGAGATCTACACTCTTTCCCTACACGACGCTCTTCCGATCT",
@@ -15,44 +15,44 @@ const ADAPTERS: [&str; 4] = [
     "AGATCGGAAGAGCACACGTCTGAACTCCAGTCACNNNNNNNNATCTCGTATGCCGTCTTCTGCTTG",
 ];
 
-type Kmer = [u8; MATCH_BASES];
+type Kmer = [u8; COMPARED_BASES];
 
-/// Whether the first bases of a read, as 4-bit codes in the order of the record, match an adapter on either strand;
-/// those of a reversed record are taken from its end.
-pub(super) fn is_adapter(codes: &[u8], reversed: bool) -> bool {
+/// Reports whether the first bases of a read, as 4-bit codes in the order of the record, match an adapter on either strand;
+/// the first bases of a reversed record are at its end.
+pub(super) fn starts_with_adapter(codes: &[u8], reversed: bool) -> bool {
     let first: Option<Kmer> = if reversed {
-        codes.last_chunk::<MATCH_BASES>().map(|last| {
+        codes.last_chunk::<COMPARED_BASES>().map(|last| {
             let mut start = *last;
             start.reverse();
-            start.map(complement)
+            start.map(complement_code)
         })
     } else {
         codes.first_chunk().copied()
     };
     let Some(first) = first else { return false };
-    kmers().iter().any(|kmer| kmer.iter().zip(&first).filter(|(a, b)| a != b).count() <= MAX_ERRORS)
+    adapter_kmers().iter().any(|kmer| kmer.iter().zip(&first).filter(|(a, b)| a != b).count() <= MAX_MISMATCHES)
 }
 
-fn kmers() -> &'static [Kmer] {
+fn adapter_kmers() -> &'static [Kmer] {
     static KMERS: OnceLock<Vec<Kmer>> = OnceLock::new();
     KMERS.get_or_init(|| {
         let mut kmers = BTreeSet::new();
         for adapter in ADAPTERS {
-            for window in adapter.as_bytes().windows(MATCH_BASES) {
-                if window.iter().filter(|base| **base == b'N').count() > MAX_ERRORS {
+            for window in adapter.as_bytes().windows(COMPARED_BASES) {
+                if window.iter().filter(|base| **base == b'N').count() > MAX_MISMATCHES {
                     continue;
                 }
-                let mut kmer: Kmer = std::array::from_fn(|at| code(window[at]));
+                let mut kmer: Kmer = std::array::from_fn(|at| base_code(window[at]));
                 kmers.insert(kmer);
                 kmer.reverse();
-                kmers.insert(kmer.map(complement));
+                kmers.insert(kmer.map(complement_code));
             }
         }
         kmers.into_iter().collect()
     })
 }
 
-fn code(base: u8) -> u8 {
+fn base_code(base: u8) -> u8 {
     match base {
         b'A' => 1,
         b'C' => 2,
@@ -62,8 +62,8 @@ fn code(base: u8) -> u8 {
     }
 }
 
-/// Ambiguity codes stay as they are (htsjdk 4.2.0 `SequenceUtil.complement`).
-fn complement(code: u8) -> u8 {
+/// Returns the complement of a base code; ambiguity codes do not change (htsjdk 4.2.0 `SequenceUtil.complement`).
+fn complement_code(code: u8) -> u8 {
     match code {
         1 => 8,
         2 => 4,
@@ -78,23 +78,23 @@ mod tests {
     use super::*;
 
     fn codes(bases: &str) -> Vec<u8> {
-        bases.bytes().map(code).collect()
+        bases.bytes().map(base_code).collect()
     }
 
     #[test]
     fn one_error_is_forgiven_and_two_are_not() {
-        assert!(is_adapter(&codes("AGATCGGAAGAGCACACGTCTGAACTCC"), false));
-        assert!(is_adapter(&codes("AGATCGGATGAGCACACGTCTGAACTCC"), false));
-        assert!(!is_adapter(&codes("AGTTCGGATGAGCACACGTCTGAACTCC"), false));
-        assert!(!is_adapter(&codes("AGATCGGAAGAGCAC"), false));
+        assert!(starts_with_adapter(&codes("AGATCGGAAGAGCACACGTCTGAACTCC"), false));
+        assert!(starts_with_adapter(&codes("AGATCGGATGAGCACACGTCTGAACTCC"), false));
+        assert!(!starts_with_adapter(&codes("AGTTCGGATGAGCACACGTCTGAACTCC"), false));
+        assert!(!starts_with_adapter(&codes("AGATCGGAAGAGCAC"), false));
     }
 
     #[test]
     fn reversed_records_are_read_from_their_end() {
         let mut reversed = codes("AGATCGGAAGAGCACACGTC");
         reversed.reverse();
-        let reversed: Vec<u8> = reversed.into_iter().map(complement).collect();
-        assert!(is_adapter(&reversed, true));
-        assert!(!is_adapter(&codes("ACGTACGTTTTTTTTTACGT"), true));
+        let reversed: Vec<u8> = reversed.into_iter().map(complement_code).collect();
+        assert!(starts_with_adapter(&reversed, true));
+        assert!(!starts_with_adapter(&codes("ACGTACGTTTTTTTTTACGT"), true));
     }
 }

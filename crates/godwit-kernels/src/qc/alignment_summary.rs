@@ -1,49 +1,49 @@
-//! The numbers of Picard 3.4.0 `CollectAlignmentSummaryMetrics` (`AlignmentSummaryMetricsCollector`), for all reads.
+//! The metrics of Picard 3.4.0 `CollectAlignmentSummaryMetrics` (`AlignmentSummaryMetricsCollector`), for all reads.
 
 use std::io;
 
 use godwit_model::{RawRecord, flags};
 use serde::{Deserialize, Serialize};
 
-use super::adapters::is_adapter;
+use super::adapters::starts_with_adapter;
 use super::histogram::Histogram;
-use super::insert_size::Orientation;
+use super::insert_size::PairOrientation;
 use super::picard_header;
-use super::record_counts::{Alignment, count_pairs};
+use super::record_counts::{Alignment, count_byte_pairs};
 use crate::markdup::format_double;
 
-/// Least mapping quality of what Picard calls high quality.
+/// Minimum mapping quality of Picard's high-quality reads.
 const HIGH_MAPPING_QUALITY: u8 = 20;
-/// Least base quality of `PF_HQ_ALIGNED_Q20_BASES`.
+/// Minimum base quality of `PF_HQ_ALIGNED_Q20_BASES`.
 const HIGH_BASE_QUALITY: u8 = 20;
-/// Pairs longer than this are chimeric.
-const MAX_INSERT: u32 = 100_000;
+/// Maximum insert size of a pair that is not chimeric.
+const MAX_INSERT_BASES: u32 = 100_000;
 /// 4-bit code of N.
-const NO_CALL: u8 = 15;
-/// Share of the reads that must lack a cycle for it to be bad.
-const BAD_CYCLE_SHARE: f64 = 0.8;
+const NO_CALL_CODE: u8 = 15;
+/// Minimum fraction of reads without a call in a cycle that makes it a bad cycle.
+const BAD_CYCLE_FRACTION: f64 = 0.8;
 
-/// Where reference bases come from.
+/// A source of reference bases.
 pub trait ReferenceBases {
-    /// 4-bit codes of the bases in `[start, end)` of a contig, 0-based; fewer where the contig ends. Letters that stand for
-    /// no base have code 0.
+    /// Returns the 4-bit codes of the bases in `[start, end)` of a contig, 0-based; fewer at the end of the contig. Letters
+    /// that are not bases have code 0.
     ///
     /// # Errors
-    /// What reading meets.
+    /// The I/O error of reading the reference.
     fn codes(&mut self, contig: i32, start: u32, end: u32) -> io::Result<&[u8]>;
 }
 
 /// Counts of first reads, last reads and reads without a mate.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AlignmentSummary {
-    first: Category,
-    last: Category,
-    unpaired: Category,
+    first: ReadCategory,
+    last: ReadCategory,
+    unpaired: ReadCategory,
 }
 
-/// Counts of one kind of read; PF is "passes filter".
+/// Counts of one category of reads; PF is "passes filter".
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Category {
+struct ReadCategory {
     reads: u64,
     pf_reads: u64,
     noise: u64,
@@ -62,23 +62,27 @@ struct Category {
     improper_pairs: u64,
     forward: u64,
     chimeras: u64,
-    maybe_chimeras: u64,
-    soft_clipped: u64,
-    hard_clipped: u64,
-    trailing_clipped: u64,
+    #[serde(rename = "maybe_chimeras")]
+    chimera_candidates: u64,
+    #[serde(rename = "soft_clipped")]
+    soft_clipped_bases: u64,
+    #[serde(rename = "hard_clipped")]
+    hard_clipped_bases: u64,
+    #[serde(rename = "trailing_clipped")]
+    trailing_clipped_bases: u64,
     reads_with_trailing_clip: u64,
     bad_cycles: Histogram,
 }
 
-/// What tags say that counts here.
+/// The values of tags that the summary counts.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SummaryTags {
-    /// `XN:i:1`.
-    pub(super) noise: bool,
-    /// `MQ`.
-    pub(super) mate_quality: Option<i64>,
-    /// There is an `SA`.
-    pub(super) split: bool,
+    /// True for `XN:i:1`.
+    pub(super) is_noise: bool,
+    /// Value of `MQ`.
+    pub(super) mate_mapping_quality: Option<i64>,
+    /// True if there is an `SA`.
+    pub(super) has_supplementary: bool,
 }
 
 impl AlignmentSummary {
@@ -106,7 +110,7 @@ impl AlignmentSummary {
             category.add_read(record, alignment, tags);
         }
         if alignment.flag & (flags::QC_FAIL | flags::UNMAPPED) != 0 {
-            let no_calls = alignment.codes.iter().enumerate().filter(|(_, code)| **code == NO_CALL);
+            let no_calls = alignment.codes.iter().enumerate().filter(|(_, code)| **code == NO_CALL_CODE);
             no_calls.for_each(|(at, _)| category.bad_cycles.add(alignment.cycle(at)));
             return Ok(());
         }
@@ -120,25 +124,25 @@ impl AlignmentSummary {
         self.unpaired.merge(&other.unpaired);
     }
 
-    /// Mismatches to the reference, and the aligned bases they are among; primary records only.
+    /// Returns the number of mismatches to the reference and of the aligned bases compared; primary records only.
     pub fn mismatches(&self) -> (u64, u64) {
         let all = [&self.first, &self.last, &self.unpaired];
         (all.iter().map(|one| one.mismatches).sum(), all.iter().map(|one| one.aligned_bases).sum())
     }
 
-    /// The metrics file; `comment` becomes its header line.
+    /// Returns the text of the metrics file; `comment` becomes its header line.
     pub fn to_text(&self, comment: &str) -> String {
         let mut pair = self.first.clone();
         pair.merge(&self.last);
-        let mut text = picard_header(comment) + COLUMNS;
+        let mut text = picard_header(comment) + METRICS_HEADER;
         if self.first.reads > 0 {
             let (first, last) = (self.first.count_bad_cycles(), self.last.count_bad_cycles());
-            text += &self.first.line("FIRST_OF_PAIR", first);
-            text += &self.last.line("SECOND_OF_PAIR", last);
-            text += &pair.line("PAIR", first + last);
+            text += &self.first.metrics_row("FIRST_OF_PAIR", first);
+            text += &self.last.metrics_row("SECOND_OF_PAIR", last);
+            text += &pair.metrics_row("PAIR", first + last);
         }
         if self.unpaired.reads > 0 || self.first.reads == 0 {
-            text += &self.unpaired.line("UNPAIRED", self.unpaired.count_bad_cycles());
+            text += &self.unpaired.metrics_row("UNPAIRED", self.unpaired.count_bad_cycles());
         }
         let columns = [
             ("PAIRED_TOTAL_LENGTH_COUNT", &pair.lengths),
@@ -163,7 +167,7 @@ impl AlignmentSummary {
     }
 }
 
-const COLUMNS: &str = "## METRICS CLASS\tpicard.analysis.AlignmentSummaryMetrics\n\
+const METRICS_HEADER: &str = "## METRICS CLASS\tpicard.analysis.AlignmentSummaryMetrics\n\
     CATEGORY\tTOTAL_READS\tPF_READS\tPCT_PF_READS\tPF_NOISE_READS\tPF_READS_ALIGNED\tPCT_PF_READS_ALIGNED\t\
     PF_ALIGNED_BASES\tPF_HQ_ALIGNED_READS\tPF_HQ_ALIGNED_BASES\tPF_HQ_ALIGNED_Q20_BASES\tPF_HQ_MEDIAN_MISMATCHES\t\
     PF_MISMATCH_RATE\tPF_HQ_ERROR_RATE\tPF_INDEL_RATE\tMEAN_READ_LENGTH\tSD_READ_LENGTH\tMEDIAN_READ_LENGTH\t\
@@ -171,24 +175,24 @@ const COLUMNS: &str = "## METRICS CLASS\tpicard.analysis.AlignmentSummaryMetrics
     PCT_READS_ALIGNED_IN_PAIRS\tPF_READS_IMPROPER_PAIRS\tPCT_PF_READS_IMPROPER_PAIRS\tBAD_CYCLES\tSTRAND_BALANCE\t\
     PCT_CHIMERAS\tPCT_ADAPTER\tPCT_SOFTCLIP\tPCT_HARDCLIP\tAVG_POS_3PRIME_SOFTCLIP_LENGTH\tSAMPLE\tLIBRARY\tREAD_GROUP\n";
 
-impl Category {
+impl ReadCategory {
     fn add_read(&mut self, record: RawRecord, alignment: &Alignment, tags: SummaryTags) {
         let flag = alignment.flag;
         let (mapped, reverse) = (flag & flags::UNMAPPED == 0, flag & flags::REVERSE != 0);
         self.pf_reads += 1;
-        self.noise += u64::from(tags.noise);
+        self.noise += u64::from(tags.is_noise);
         self.lengths.add(alignment.codes.len() as u64);
         self.aligned_lengths.add(alignment.unclipped_read_bases);
-        self.hard_clipped += alignment.hard_clipped;
-        if (!mapped || record.mapping_quality() == 0) && is_adapter(alignment.codes, mapped && reverse) {
+        self.hard_clipped_bases += alignment.hard_clipped;
+        if (!mapped || record.mapping_quality() == 0) && starts_with_adapter(alignment.codes, mapped && reverse) {
             self.adapters += 1;
         }
         if !mapped {
             return;
         }
-        self.soft_clipped += alignment.soft_clipped;
-        let trailing = trailing_soft_clip(record, reverse);
-        self.trailing_clipped += trailing;
+        self.soft_clipped_bases += alignment.soft_clipped;
+        let trailing = trailing_soft_clip_bases(record, reverse);
+        self.trailing_clipped_bases += trailing;
         self.reads_with_trailing_clip += u64::from(trailing > 0);
         self.aligned += 1;
         self.forward += u64::from(!reverse);
@@ -197,13 +201,13 @@ impl Category {
         let high_quality = record.mapping_quality() >= HIGH_MAPPING_QUALITY;
         if paired && flag & flags::MATE_UNMAPPED == 0 {
             self.in_pairs += 1;
-            if tags.mate_quality.is_none_or(|mate| mate >= i64::from(HIGH_MAPPING_QUALITY) && high_quality) {
-                self.maybe_chimeras += 1;
+            if tags.mate_mapping_quality.is_none_or(|mate| mate >= i64::from(HIGH_MAPPING_QUALITY) && high_quality) {
+                self.chimera_candidates += 1;
                 self.chimeras += u64::from(is_chimeric(record, alignment, tags));
             }
         } else if high_quality {
-            self.maybe_chimeras += 1;
-            self.chimeras += u64::from(tags.split);
+            self.chimera_candidates += 1;
+            self.chimeras += u64::from(tags.has_supplementary);
         }
     }
 
@@ -224,10 +228,10 @@ impl Category {
         let qualities = record.qualities();
         let mut mismatches = 0;
         for block in alignment.blocks {
-            // A record without SEQ has blocks and no bases.
+            // A record without SEQ has alignment blocks and no bases.
             let Some(read) = alignment.codes.get(block.read_start..) else { continue };
             let mut length = block.bases.min(read.len());
-            let against = match bases {
+            let reference_block = match bases {
                 Some(bases) => {
                     let against = &bases[block.reference_offset.min(bases.len())..];
                     length = length.min(against.len());
@@ -236,13 +240,14 @@ impl Category {
                 None => None,
             };
             let read = &read[..length];
-            mismatches += self.compare(read, against, alignment);
+            mismatches += self.count_mismatches(read, reference_block, alignment);
             self.aligned_bases += length as u64;
             if high_quality {
                 self.high_quality_bases += length as u64;
                 let quality = &qualities[block.read_start..block.read_start + length];
                 if qualities.first() != Some(&u8::MAX) {
-                    self.high_quality_q20_bases += count_pairs(quality, quality, |one, _| one >= HIGH_BASE_QUALITY);
+                    self.high_quality_q20_bases +=
+                        count_byte_pairs(quality, quality, |one, _| one >= HIGH_BASE_QUALITY);
                 }
             }
         }
@@ -252,13 +257,13 @@ impl Category {
         Ok(())
     }
 
-    /// Mismatches of a block. Picard counts a bad cycle by the offset in its block, not in the read.
-    fn compare(&mut self, read: &[u8], against: Option<&[u8]>, alignment: &Alignment) -> u64 {
-        let no_calls = count_pairs(read, read, |code, _| code == NO_CALL);
-        let differing = against.map_or(0, |against| count_pairs(read, against, |a, b| a != b));
+    /// Counts the mismatches of an alignment block. Picard counts a bad cycle by the offset in its block, not in the read.
+    fn count_mismatches(&mut self, read: &[u8], against: Option<&[u8]>, alignment: &Alignment) -> u64 {
+        let no_calls = count_byte_pairs(read, read, |code, _| code == NO_CALL_CODE);
+        let differing = against.map_or(0, |against| count_byte_pairs(read, against, |a, b| a != b));
         if no_calls + differing > 0 {
             for (at, code) in read.iter().enumerate() {
-                if *code == NO_CALL || against.is_some_and(|against| against[at] != *code) {
+                if *code == NO_CALL_CODE || against.is_some_and(|against| against[at] != *code) {
                     self.bad_cycles.add(alignment.cycle(at));
                 }
             }
@@ -293,23 +298,23 @@ impl Category {
             &mut self.improper_pairs,
             &mut self.forward,
             &mut self.chimeras,
-            &mut self.maybe_chimeras,
-            &mut self.soft_clipped,
-            &mut self.hard_clipped,
-            &mut self.trailing_clipped,
+            &mut self.chimera_candidates,
+            &mut self.soft_clipped_bases,
+            &mut self.hard_clipped_bases,
+            &mut self.trailing_clipped_bases,
             &mut self.reads_with_trailing_clip,
         ]
     }
 
     fn count_bad_cycles(&self) -> u64 {
         let reads = self.reads as f64;
-        self.bad_cycles.iter().filter(|(_, count)| *count as f64 / reads >= BAD_CYCLE_SHARE).count() as u64
+        self.bad_cycles.iter().filter(|(_, count)| *count as f64 / reads >= BAD_CYCLE_FRACTION).count() as u64
     }
 
-    fn line(&self, category: &str, bad_cycles: u64) -> String {
+    fn metrics_row(&self, category: &str, bad_cycles: u64) -> String {
         let rate = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
-        // Picard computes nothing further where no read passes the filter.
-        let some = |value: f64| if self.pf_reads == 0 { 0.0 } else { value };
+        // Picard computes nothing further if no read passes the filter.
+        let or_zero = |value: f64| if self.pf_reads == 0 { 0.0 } else { value };
         let bases = self.lengths.sum();
         let high_quality_mismatches = self.high_quality_mismatches.sum();
         let cells = [
@@ -327,34 +332,34 @@ impl Category {
             rate(self.mismatches, self.aligned_bases),
             rate(high_quality_mismatches, self.high_quality_bases),
             rate(self.indels, self.aligned_bases),
-            some(self.lengths.mean()),
-            some(self.lengths.standard_deviation()),
+            or_zero(self.lengths.mean()),
+            or_zero(self.lengths.standard_deviation()),
             self.lengths.median(),
             self.lengths.median_absolute_deviation(),
             self.lengths.min() as f64,
             self.lengths.max() as f64,
-            some(self.aligned_lengths.mean()),
+            or_zero(self.aligned_lengths.mean()),
             self.in_pairs as f64,
             rate(self.in_pairs, self.aligned),
             self.improper_pairs as f64,
             rate(self.improper_pairs, self.aligned),
             bad_cycles as f64,
             rate(self.forward, self.aligned),
-            rate(self.chimeras, self.maybe_chimeras),
+            rate(self.chimeras, self.chimera_candidates),
             rate(self.adapters, self.pf_reads),
-            rate(self.soft_clipped, bases),
-            rate(self.hard_clipped, bases),
-            rate(self.trailing_clipped, self.reads_with_trailing_clip),
+            rate(self.soft_clipped_bases, bases),
+            rate(self.hard_clipped_bases, bases),
+            rate(self.trailing_clipped_bases, self.reads_with_trailing_clip),
         ];
         format!("{category}\t{}\t\t\t\n", cells.map(format_double).join("\t"))
     }
 }
 
-/// Bases soft-clipped behind the last aligned one in the order of sequencing.
-fn trailing_soft_clip(record: RawRecord, reverse: bool) -> u64 {
+/// Returns the number of soft-clipped bases after the last aligned one in the order of sequencing.
+fn trailing_soft_clip_bases(record: RawRecord, reverse: bool) -> u64 {
     let mut seen_aligned = false;
     let mut clipped = 0;
-    let mut look = |op: godwit_model::CigarOp| {
+    let mut count_clip = |op: godwit_model::CigarOp| {
         if !op.is_clip() {
             seen_aligned = true;
         } else if seen_aligned && op.code() == 4 {
@@ -362,17 +367,17 @@ fn trailing_soft_clip(record: RawRecord, reverse: bool) -> u64 {
         }
     };
     if reverse {
-        record.cigar().rev().for_each(&mut look)
+        record.cigar().rev().for_each(&mut count_clip)
     } else {
-        record.cigar().for_each(&mut look)
+        record.cigar().for_each(&mut count_clip)
     }
     clipped
 }
 
-/// Of a record with a mapped mate (`ChimeraUtil.isChimeric`).
+/// Reports whether a record with a mapped mate is chimeric (`ChimeraUtil.isChimeric`).
 fn is_chimeric(record: RawRecord, alignment: &Alignment, tags: SummaryTags) -> bool {
-    record.template_length().unsigned_abs() > MAX_INSERT
+    record.template_length().unsigned_abs() > MAX_INSERT_BASES
         || record.contig() != record.mate_contig()
-        || tags.split
-        || Orientation::of(record, alignment.reference_bases) != Orientation::Inward
+        || tags.has_supplementary
+        || PairOrientation::from_record(record, alignment.reference_bases) != PairOrientation::Inward
 }

@@ -1,9 +1,9 @@
 //! Depth along one partition.
 //!
-//! Records come sorted, so depth is final up to the position of the last one: a ring of differences is swept behind it.
-//! What earlier partitions reach into the start of this one is not known yet, so the first changes of depth are kept as
-//! they are ("head"); behind them only the number of positions at each depth is kept ("body"). What reaches beyond the
-//! last record is handed on ("tail").
+//! Records are sorted, so depth is final up to the position of the last one: a sweep over a ring of differences follows it.
+//! The bases by which earlier partitions reach into the start of this one are not known yet, so the first changes of depth
+//! are kept unchanged ("leading"); after them only the number of positions at each depth is kept ("interior"). Changes after
+//! the last record are returned as "trailing".
 
 use std::collections::BTreeMap;
 
@@ -11,124 +11,135 @@ use godwit_model::{RawRecord, flags};
 use serde::{Deserialize, Serialize};
 
 use super::histogram::Histogram;
-use super::overlap::{Overlaps, Stretch, Unjoined};
+use super::mate_overlap::{PendingMates, PositionRange, UnmatchedMates};
 
-/// Positions ahead of the sweep that have a place of their own: more than a short read spans. Power of two.
+/// Number of positions ahead of the sweep in the ring: more than a short read covers. Power of two.
 const RING_POSITIONS: usize = 1 << 14;
-/// Changes of depth kept of a partition's start: half a megabyte; at 30x the start of over 100,000 positions. Alignments
-/// that reach further from one partition into the next make coverage unavailable.
-const HEAD_RUNS: usize = 1 << 16;
-/// Records that mosdepth 0.3.3 leaves out: its `--flag 1796`.
-const LEFT_OUT: u16 = flags::UNMAPPED | flags::SECONDARY | flags::QC_FAIL | flags::DUPLICATE;
+/// Maximum number of leading changes of depth kept for a partition: half a megabyte; at 30x the first 100,000 positions and
+/// more. Alignments that reach further from one partition into the next make coverage unavailable.
+const MAX_LEADING_INTERVALS: usize = 1 << 16;
+/// FLAG bits of records that mosdepth 0.3.3 ignores: its `--flag 1796`.
+const EXCLUDED_FLAGS: u16 = flags::UNMAPPED | flags::SECONDARY | flags::QC_FAIL | flags::DUPLICATE;
 
-/// Positions in a row that have one depth.
+/// Consecutive positions of equal depth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "(u32, i32)", from = "(u32, i32)")]
-pub(super) struct Run {
-    pub(super) positions: u32,
+pub(super) struct DepthInterval {
+    pub(super) length: u32,
     pub(super) depth: i32,
 }
 
-// There are many of them, so they are written without their names.
-impl From<Run> for (u32, i32) {
-    fn from(run: Run) -> Self {
-        (run.positions, run.depth)
+// There are many of them, so they are serialized without field names.
+impl From<DepthInterval> for (u32, i32) {
+    fn from(run: DepthInterval) -> Self {
+        (run.length, run.depth)
     }
 }
 
-impl From<(u32, i32)> for Run {
-    fn from((positions, depth): (u32, i32)) -> Self {
-        Self { positions, depth }
+impl From<(u32, i32)> for DepthInterval {
+    fn from((length, depth): (u32, i32)) -> Self {
+        Self { length, depth }
     }
 }
 
 /// Depth of a partition on one contig.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Track {
-    /// Where the head starts.
+pub(super) struct DepthProfile {
+    /// Start of the leading part.
     pub(super) start: u32,
     /// Depth is final before this position.
     pub(super) end: u32,
-    pub(super) head: Vec<Run>,
-    /// First position behind the head.
-    pub(super) head_end: u32,
-    /// Positions by depth from `head_end` to `end`.
-    pub(super) body: Histogram,
-    /// Changes of depth from `end` on, by position; the first is the depth there.
-    pub(super) tail: Vec<(u32, i32)>,
+    #[serde(rename = "head")]
+    pub(super) leading: Vec<DepthInterval>,
+    /// First position after the leading part.
+    #[serde(rename = "head_end")]
+    pub(super) leading_end: u32,
+    /// Number of positions by depth from `leading_end` to `end`.
+    #[serde(rename = "body")]
+    pub(super) interior: Histogram,
+    /// Changes of depth from `end` on, by position; the first is the depth at `end`.
+    #[serde(rename = "tail")]
+    pub(super) trailing_changes: Vec<(u32, i32)>,
 }
 
-impl Track {
-    fn push(&mut self, positions: u32, depth: i32) {
-        let joins = self.head.last().is_some_and(|last| last.depth == depth);
-        if self.head_end < self.end || (!joins && self.head.len() == HEAD_RUNS) {
-            self.body.add_times(depth.max(0) as u64, u64::from(positions));
+impl DepthProfile {
+    fn push_interval(&mut self, length: u32, depth: i32) {
+        let joins = self.leading.last().is_some_and(|last| last.depth == depth);
+        if self.leading_end < self.end || (!joins && self.leading.len() == MAX_LEADING_INTERVALS) {
+            self.interior.add_times(depth.max(0) as u64, u64::from(length));
         } else {
-            match self.head.last_mut() {
-                Some(last) if joins => last.positions += positions,
-                _ => self.head.push(Run { positions, depth }),
+            match self.leading.last_mut() {
+                Some(last) if joins => last.length += length,
+                _ => self.leading.push(DepthInterval { length, depth }),
             }
-            self.head_end += positions;
+            self.leading_end += length;
         }
-        self.end += positions;
+        self.end += length;
     }
 }
 
 /// The sweep over one contig.
 #[derive(Clone, Debug)]
-struct Sweep {
+struct DepthSweep {
     ring: Vec<i32>,
-    /// Changes beyond the ring.
-    far: BTreeMap<u32, i32>,
+    /// Changes of depth beyond the ring, by position.
+    changes_beyond_ring: BTreeMap<u32, i32>,
     depth: i32,
     /// Last position with a change, swept or not.
     last_change: u32,
-    track: Track,
+    profile: DepthProfile,
 }
 
-impl Sweep {
+impl DepthSweep {
     fn new() -> Self {
-        Self { ring: vec![0; RING_POSITIONS], far: BTreeMap::new(), depth: 0, last_change: 0, track: Track::default() }
+        Self {
+            ring: vec![0; RING_POSITIONS],
+            changes_beyond_ring: BTreeMap::new(),
+            depth: 0,
+            last_change: 0,
+            profile: DepthProfile::default(),
+        }
     }
 
     /// Starts a contig at the position of its first record.
-    fn start(&mut self, position: u32) {
-        self.track = Track { start: position, end: position, head_end: position, ..Track::default() };
+    fn start_contig(&mut self, position: u32) {
+        self.profile =
+            DepthProfile { start: position, end: position, leading_end: position, ..DepthProfile::default() };
         self.last_change = position;
     }
 
-    /// Changes the depth of a stretch that starts behind the sweep's place.
+    /// Changes the depth of a range that starts at or after the current position of the sweep.
     #[inline]
-    fn add(&mut self, (start, end): Stretch, change: i32) {
-        self.change(start, change);
-        self.change(end, -change);
+    fn add_range(&mut self, (start, end): PositionRange, change: i32) {
+        self.change_depth_at(start, change);
+        self.change_depth_at(end, -change);
         self.last_change = self.last_change.max(end);
     }
 
     #[inline]
-    fn change(&mut self, position: u32, change: i32) {
-        if ((position - self.track.end) as usize) < RING_POSITIONS {
+    fn change_depth_at(&mut self, position: u32, change: i32) {
+        if ((position - self.profile.end) as usize) < RING_POSITIONS {
             self.ring[position as usize % RING_POSITIONS] += change;
         } else {
-            *self.far.entry(position).or_default() += change;
+            *self.changes_beyond_ring.entry(position).or_default() += change;
         }
     }
 
-    /// Depth before `to` is final.
+    /// Advances the sweep; depth before `to` is then final.
     #[inline]
-    fn advance(&mut self, to: u32) {
-        let mut run_start = self.track.end;
+    fn advance_to(&mut self, to: u32) {
+        let mut run_start = self.profile.end;
         let mut at = run_start;
         let until = to.min(self.last_change.saturating_add(1));
         while at < until {
             let place = &mut self.ring[at as usize % RING_POSITIONS];
             let mut change = std::mem::take(place);
-            if self.far.first_key_value().is_some_and(|(first, _)| *first == at) {
-                change += self.far.pop_first().map_or(0, |(_, change)| change);
+            if self.changes_beyond_ring.first_key_value().is_some_and(|(first, _)| *first == at) {
+                change += self.changes_beyond_ring.pop_first().map_or(0, |(_, change)| change);
             }
             if change != 0 {
                 if at > run_start {
-                    self.track.push(at - run_start, self.depth);
+                    self.profile.push_interval(at - run_start, self.depth);
                 }
                 self.depth += change;
                 run_start = at;
@@ -136,14 +147,14 @@ impl Sweep {
             at += 1;
         }
         if to > run_start {
-            self.track.push(to - run_start, self.depth);
+            self.profile.push_interval(to - run_start, self.depth);
         }
     }
 
     /// Ends the contig and clears the sweep.
-    fn finish(&mut self) -> Track {
-        let mut track = std::mem::take(&mut self.track);
-        let mut changes = std::mem::take(&mut self.far);
+    fn finish_contig(&mut self) -> DepthProfile {
+        let mut track = std::mem::take(&mut self.profile);
+        let mut changes = std::mem::take(&mut self.changes_beyond_ring);
         *changes.entry(track.end).or_default() += self.depth;
         for position in track.end..=self.last_change {
             if (position - track.end) as usize >= RING_POSITIONS {
@@ -154,7 +165,7 @@ impl Sweep {
                 *changes.entry(position).or_default() += change;
             }
         }
-        track.tail = changes.into_iter().filter(|(_, change)| *change != 0).collect();
+        track.trailing_changes = changes.into_iter().filter(|(_, change)| *change != 0).collect();
         self.depth = 0;
         track
     }
@@ -162,46 +173,47 @@ impl Sweep {
 
 /// Depth of a partition on one contig, for both tools.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct ContigPart {
+pub(super) struct PartitionContigDepth {
     pub(super) contig: i32,
-    /// As mosdepth counts, but for mates in other partitions.
-    pub(super) mosdepth: Track,
-    pub(super) unjoined: Unjoined,
-    /// As samtools stats counts.
-    pub(super) samtools: Track,
+    /// Depth as mosdepth counts it, except for mates in other partitions.
+    pub(super) mosdepth: DepthProfile,
+    #[serde(rename = "unjoined")]
+    pub(super) unmatched_mates: UnmatchedMates,
+    /// Depth as samtools stats counts it.
+    pub(super) samtools: DepthProfile,
 }
 
-/// Depth of one partition; see the module.
+/// The depth counter of one partition; see the module.
 pub struct PartitionDepth {
     contig: i32,
-    first: u32,
-    mosdepth: Sweep,
-    samtools: Sweep,
-    overlaps: Overlaps,
-    stretches: Vec<Stretch>,
-    parts: Vec<ContigPart>,
+    first_start: u32,
+    mosdepth: DepthSweep,
+    samtools: DepthSweep,
+    pending_mates: PendingMates,
+    aligned_ranges: Vec<PositionRange>,
+    contigs: Vec<PartitionContigDepth>,
 }
 
 /// The depth of a whole partition.
 #[derive(Serialize, Deserialize)]
-pub struct FinishedDepth(pub(super) Vec<ContigPart>);
+pub struct PartitionCoverage(pub(super) Vec<PartitionContigDepth>);
 
 impl Default for PartitionDepth {
     fn default() -> Self {
         Self {
             contig: -1,
-            first: 0,
-            mosdepth: Sweep::new(),
-            samtools: Sweep::new(),
-            overlaps: Overlaps::default(),
-            stretches: Vec::new(),
-            parts: Vec::new(),
+            first_start: 0,
+            mosdepth: DepthSweep::new(),
+            samtools: DepthSweep::new(),
+            pending_mates: PendingMates::default(),
+            aligned_ranges: Vec::new(),
+            contigs: Vec::new(),
         }
     }
 }
 
 impl PartitionDepth {
-    /// Takes the next record of the partition. `length`: of its contig.
+    /// Counts the next record of the partition. `length`: of its contig, bases.
     pub fn add(&mut self, record: RawRecord, flag: u16, length: u32) {
         if record.contig() < 0 || record.position() < 0 {
             return;
@@ -209,50 +221,50 @@ impl PartitionDepth {
         let start = (record.position() as u32).min(length);
         if record.contig() != self.contig {
             self.finish_contig();
-            (self.contig, self.first) = (record.contig(), start);
-            self.mosdepth.start(start);
-            self.samtools.start(start);
+            (self.contig, self.first_start) = (record.contig(), start);
+            self.mosdepth.start_contig(start);
+            self.samtools.start_contig(start);
         }
-        self.mosdepth.advance(start);
-        self.samtools.advance(start);
+        self.mosdepth.advance_to(start);
+        self.samtools.advance_to(start);
         if flag & (flags::UNMAPPED | flags::SECONDARY) != 0 {
             return;
         }
         let mut at = start;
-        self.stretches.clear();
+        self.aligned_ranges.clear();
         for op in record.cigar().filter(|op| op.consumes_reference()) {
             let end = at.saturating_add(op.bases()).min(length);
             if op.consumes_read() && end > at {
-                match self.stretches.last_mut() {
+                match self.aligned_ranges.last_mut() {
                     Some(last) if last.1 == at => last.1 = end,
-                    _ => self.stretches.push((at, end)),
+                    _ => self.aligned_ranges.push((at, end)),
                 }
             }
             at = end;
         }
-        if record.bases() > 0 {
-            self.stretches.iter().for_each(|stretch| self.samtools.add(*stretch, 1));
+        if record.sequence_length() > 0 {
+            self.aligned_ranges.iter().for_each(|stretch| self.samtools.add_range(*stretch, 1));
         }
-        if flag & LEFT_OUT == 0 {
-            self.stretches.iter().for_each(|stretch| self.mosdepth.add(*stretch, 1));
-            let shared = self.overlaps.take(record, flag, &self.stretches, at, self.first);
-            shared.into_iter().for_each(|stretch| self.mosdepth.add(stretch, -1));
+        if flag & EXCLUDED_FLAGS == 0 {
+            self.aligned_ranges.iter().for_each(|stretch| self.mosdepth.add_range(*stretch, 1));
+            let shared = self.pending_mates.match_record(record, flag, &self.aligned_ranges, at, self.first_start);
+            shared.into_iter().for_each(|stretch| self.mosdepth.add_range(stretch, -1));
         }
     }
 
-    /// Ends the partition and hands out its depth; ready for another one.
-    pub fn finish(&mut self) -> FinishedDepth {
+    /// Ends the partition and returns its depth; the counter is then ready for another one.
+    pub fn finish(&mut self) -> PartitionCoverage {
         self.finish_contig();
-        FinishedDepth(std::mem::take(&mut self.parts))
+        PartitionCoverage(std::mem::take(&mut self.contigs))
     }
 
     fn finish_contig(&mut self) {
         if self.contig < 0 {
             return;
         }
-        let (mosdepth, samtools) = (self.mosdepth.finish(), self.samtools.finish());
-        let unjoined = self.overlaps.finish();
-        self.parts.push(ContigPart { contig: self.contig, mosdepth, unjoined, samtools });
+        let (mosdepth, samtools) = (self.mosdepth.finish_contig(), self.samtools.finish_contig());
+        let unmatched_mates = self.pending_mates.finish();
+        self.contigs.push(PartitionContigDepth { contig: self.contig, mosdepth, unmatched_mates, samtools });
         self.contig = -1;
     }
 }

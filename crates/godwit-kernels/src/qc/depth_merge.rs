@@ -1,157 +1,158 @@
-//! Depth of the whole file out of the depths of its partitions, in order.
+//! Merges the depths of partitions, in order, into the depth of the whole file.
 
 use std::collections::{BTreeMap, HashMap};
 
 use godwit_model::Genome;
 
-use super::depth::{ContigPart, FinishedDepth, Run, Track};
+use super::depth::{DepthInterval, DepthProfile, PartitionContigDepth, PartitionCoverage};
 use super::histogram::Histogram;
-use super::mosdepth::{ContigDepth, Mosdepth};
-use super::overlap::Mate;
+use super::mate_overlap::Mate;
+use super::mosdepth::{ContigDepth, MosdepthReport};
 
-/// Takes partitions in the order of the file. What comes early waits, which is at most what other threads finish while one
-/// partition is written.
+/// A merger that takes partitions in the order of the file. Early ones are stored: at most those that other threads finish
+/// while one partition is written.
 pub struct DepthMerger {
-    genome_lengths: Vec<u32>,
-    next: usize,
-    early: BTreeMap<usize, FinishedDepth>,
+    contig_lengths: Vec<u32>,
+    next_partition: usize,
+    out_of_order: BTreeMap<usize, PartitionCoverage>,
     contig: i32,
-    mosdepth: Joint,
-    samtools: Joint,
-    waiting: HashMap<u128, Mate>,
+    mosdepth: ContigDepthMerger,
+    samtools: ContigDepthMerger,
+    pending_mates: HashMap<u128, Mate>,
     contigs: Vec<Option<Histogram>>,
-    all_records: Histogram,
+    samtools_depths: Histogram,
 }
 
-/// What is known of depth at the end.
+/// The coverage of the whole genome.
 #[derive(Clone, Debug)]
-pub struct Coverage {
-    /// As mosdepth counts it; `None` where an alignment reached too far across a border for its depth to be known.
-    pub mosdepth: Option<Mosdepth>,
-    /// Positions by depth as samtools stats counts them; those of depth 0 are not counted.
-    pub all_records: Option<Histogram>,
+pub struct GenomeCoverage {
+    /// Coverage as mosdepth counts it; `None` if an alignment reached too far across a border for its depth to be known.
+    pub mosdepth: Option<MosdepthReport>,
+    /// Number of positions by depth as samtools stats counts them; positions of depth 0 are not counted.
+    pub samtools_depths: Option<Histogram>,
 }
 
-/// One contig's depth where partitions meet.
+/// The depth of one contig, across partition borders.
 #[derive(Default)]
-struct Joint {
-    /// Final before this position.
-    at: u32,
-    /// Depth there of what started before.
+struct ContigDepthMerger {
+    /// Depth is final before this position.
+    position: u32,
+    /// Depth at this position of alignments that started before it.
     depth: i32,
-    /// Changes to come, of what started before.
+    /// Later changes of depth, of alignments that started before.
     changes: BTreeMap<u32, i32>,
-    counts: Histogram,
-    /// Something reached further than a partition's head.
-    lost: bool,
+    positions_by_depth: Histogram,
+    /// True if an alignment reached past the leading part of a partition.
+    is_unavailable: bool,
 }
 
 impl DepthMerger {
-    /// For a file with these contigs.
+    /// Creates a merger for a file with these contigs.
     pub fn new(genome: &Genome) -> Self {
         Self {
-            genome_lengths: genome.contigs().iter().map(|contig| contig.length).collect(),
-            next: 0,
-            early: BTreeMap::new(),
+            contig_lengths: genome.contigs().iter().map(|contig| contig.length).collect(),
+            next_partition: 0,
+            out_of_order: BTreeMap::new(),
             contig: -1,
-            mosdepth: Joint::default(),
-            samtools: Joint::default(),
-            waiting: HashMap::new(),
+            mosdepth: ContigDepthMerger::default(),
+            samtools: ContigDepthMerger::default(),
+            pending_mates: HashMap::new(),
             contigs: vec![None; genome.contigs().len()],
-            all_records: Histogram::default(),
+            samtools_depths: Histogram::default(),
         }
     }
 
-    /// Takes a finished partition: the `at`th of the file.
-    pub fn add(&mut self, at: usize, partition: FinishedDepth) {
-        self.early.insert(at, partition);
-        while let Some(partition) = self.early.remove(&self.next) {
-            partition.0.into_iter().for_each(|part| self.merge(part));
-            self.next += 1;
+    /// Adds a finished partition: the `at`th of the file, 0-based.
+    pub fn add(&mut self, at: usize, partition: PartitionCoverage) {
+        self.out_of_order.insert(at, partition);
+        while let Some(partition) = self.out_of_order.remove(&self.next_partition) {
+            partition.0.into_iter().for_each(|part| self.merge_contig(part));
+            self.next_partition += 1;
         }
     }
 
-    /// Ends the file.
-    pub fn finish(mut self, genome: &Genome) -> Coverage {
+    /// Ends the file and returns its coverage.
+    pub fn finish(mut self, genome: &Genome) -> GenomeCoverage {
         self.finish_contig();
         let contigs = genome.contigs().iter().zip(self.contigs);
         let contigs = contigs.map(|(contig, depths)| ContigDepth::new(contig, depths)).collect();
-        Coverage {
-            mosdepth: (!self.mosdepth.lost).then_some(Mosdepth { contigs }),
-            all_records: (!self.samtools.lost).then_some(self.all_records),
+        GenomeCoverage {
+            mosdepth: (!self.mosdepth.is_unavailable).then_some(MosdepthReport { contigs }),
+            samtools_depths: (!self.samtools.is_unavailable).then_some(self.samtools_depths),
         }
     }
 
-    fn merge(&mut self, part: ContigPart) {
+    fn merge_contig(&mut self, part: PartitionContigDepth) {
         if part.contig != self.contig {
             self.finish_contig();
             self.contig = part.contig;
         }
-        for (key, mate) in &part.unjoined.unmet {
-            if let Some(earlier) = self.waiting.remove(key) {
-                self.mosdepth.take_back(&earlier, mate);
+        for (key, mate) in &part.unmatched_mates.second_mates {
+            if let Some(earlier) = self.pending_mates.remove(key) {
+                self.mosdepth.subtract_overlap(&earlier, mate);
             }
         }
-        for (key, mate) in part.unjoined.waiting {
-            match self.waiting.remove(&key) {
-                // Mates that start at one position, a border between them: the later one takes itself for the first.
-                Some(earlier) if earlier.start == mate.start => self.mosdepth.take_back(&earlier, &mate),
+        for (key, mate) in part.unmatched_mates.first_mates {
+            match self.pending_mates.remove(&key) {
+                // Both mates start at one position, with a border between them: the later one counted itself as the first.
+                Some(earlier) if earlier.start == mate.start => self.mosdepth.subtract_overlap(&earlier, &mate),
                 _ => {
-                    self.waiting.insert(key, mate);
+                    self.pending_mates.insert(key, mate);
                 }
             }
         }
         let end = part.mosdepth.end;
-        self.waiting.retain(|_, mate| mate.end > end);
-        self.mosdepth.merge(part.mosdepth);
-        self.samtools.merge(part.samtools);
+        self.pending_mates.retain(|_, mate| mate.end > end);
+        self.mosdepth.merge_profile(part.mosdepth);
+        self.samtools.merge_profile(part.samtools);
     }
 
     fn finish_contig(&mut self) {
-        let Some(length) = usize::try_from(self.contig).ok().and_then(|at| self.genome_lengths.get(at).copied()) else {
+        let Some(length) = usize::try_from(self.contig).ok().and_then(|at| self.contig_lengths.get(at).copied()) else {
             return;
         };
-        self.waiting.clear();
-        self.contigs[self.contig as usize] = Some(self.mosdepth.finish(length));
-        self.all_records.merge(&self.samtools.finish(length));
+        self.pending_mates.clear();
+        self.contigs[self.contig as usize] = Some(self.mosdepth.finish_contig(length));
+        self.samtools_depths.merge(&self.samtools.finish_contig(length));
     }
 }
 
-impl Joint {
-    /// Counts once where both mates lie.
-    fn take_back(&mut self, earlier: &Mate, later: &Mate) {
-        for (start, end) in earlier.shared(later) {
+impl ContigDepthMerger {
+    /// Subtracts one from the depth where both mates overlap.
+    fn subtract_overlap(&mut self, earlier: &Mate, later: &Mate) {
+        for (start, end) in earlier.shared_ranges(later) {
             *self.changes.entry(start).or_default() -= 1;
             *self.changes.entry(end).or_default() += 1;
         }
     }
 
-    fn merge(&mut self, track: Track) {
-        self.advance(track.start);
-        for Run { positions, depth } in track.head {
-            let end = self.at + positions;
+    fn merge_profile(&mut self, track: DepthProfile) {
+        self.advance_to(track.start);
+        for DepthInterval { length, depth } in track.leading {
+            let end = self.position + length;
             self.count_until(end, depth);
         }
-        if track.end > track.head_end {
-            self.apply_changes_at(self.at);
+        if track.end > track.leading_end {
+            self.apply_changes_at(self.position);
             if self.depth != 0 || self.changes.values().any(|change| *change != 0) {
-                self.lost = true;
+                self.is_unavailable = true;
             }
-            self.counts.merge(&track.body);
-            self.at = track.end;
+            self.positions_by_depth.merge(&track.interior);
+            self.position = track.end;
         }
-        for (position, change) in track.tail {
+        for (position, change) in track.trailing_changes {
             *self.changes.entry(position).or_default() += change;
         }
     }
 
-    /// Counts positions up to `end`, `on_top` of what started before.
-    fn count_until(&mut self, end: u32, on_top: i32) {
-        while self.at < end {
-            self.apply_changes_at(self.at);
+    /// Counts positions up to `end`, with `added_depth` from alignments that started before.
+    fn count_until(&mut self, end: u32, added_depth: i32) {
+        while self.position < end {
+            self.apply_changes_at(self.position);
             let next = self.changes.keys().next().map_or(end, |next| (*next).min(end));
-            self.counts.add_times((self.depth + on_top).max(0) as u64, u64::from(next - self.at));
-            self.at = next;
+            self.positions_by_depth
+                .add_times((self.depth + added_depth).max(0) as u64, u64::from(next - self.position));
+            self.position = next;
         }
     }
 
@@ -163,15 +164,15 @@ impl Joint {
         }
     }
 
-    fn advance(&mut self, to: u32) {
+    fn advance_to(&mut self, to: u32) {
         self.count_until(to, 0);
     }
 
-    /// Counts the rest of the contig; positions by depth.
-    fn finish(&mut self, length: u32) -> Histogram {
-        self.advance(length);
-        let counts = std::mem::take(&mut self.counts);
-        *self = Self { lost: self.lost, ..Self::default() };
+    /// Counts the rest of the contig; returns the number of positions by depth.
+    fn finish_contig(&mut self, length: u32) -> Histogram {
+        self.advance_to(length);
+        let counts = std::mem::take(&mut self.positions_by_depth);
+        *self = Self { is_unavailable: self.is_unavailable, ..Self::default() };
         counts
     }
 }

@@ -7,35 +7,35 @@ use super::histogram::Histogram;
 use super::picard_header;
 use crate::markdup::format_double;
 
-/// Share of all pairs an orientation must have to be reported: Picard's `MINIMUM_PCT`, a 32-bit float there.
-const MINIMUM_SHARE: f32 = 0.05;
-/// Median absolute deviations beyond the median that mean and standard deviation look at: Picard's `DEVIATIONS`.
-const DEVIATIONS: f64 = 10.0;
-/// Shares of the pairs whose width around the median is reported.
-const WIDTH_SHARES: [f64; 11] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99];
+/// Minimum fraction of all pairs for an orientation to be reported: Picard's `MINIMUM_PCT`, a 32-bit float there.
+const MIN_ORIENTATION_FRACTION: f32 = 0.05;
+/// Maximum distance above the median in mean and deviation, in median absolute deviations: Picard's `OUTLIER_DEVIATIONS`.
+const OUTLIER_DEVIATIONS: f64 = 10.0;
+/// Fractions of the pairs whose width around the median is reported.
+const WIDTH_FRACTIONS: [f64; 11] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99];
 /// Names of the orientations, in Picard's order.
-const ORIENTATIONS: [&str; 3] = ["FR", "RF", "TANDEM"];
+const ORIENTATION_NAMES: [&str; 3] = ["FR", "RF", "TANDEM"];
 
-/// How the mates of a pair on one contig lie to each other.
+/// The orientation of the mates of a pair on one contig.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Orientation {
-    /// Towards each other.
+pub(super) enum PairOrientation {
+    /// The mates point towards each other.
     Inward = 0,
-    /// Away from each other.
+    /// The mates point away from each other.
     Outward = 1,
-    /// On one strand.
+    /// The mates are on one strand.
     Tandem = 2,
 }
 
-impl Orientation {
-    /// Of a record whose mate is mapped to the same contig (htsjdk 4.2.0 `SamPairUtil.getPairOrientation`).
-    pub(super) fn of(record: RawRecord, reference_bases: i64) -> Self {
+impl PairOrientation {
+    /// Returns the orientation if the mate is mapped to the same contig (htsjdk 4.2.0 `SamPairUtil.getPairOrientation`).
+    pub(super) fn from_record(record: RawRecord, reference_bases: i64) -> Self {
         let reverse = record.flag() & flags::REVERSE != 0;
         if reverse == (record.flag() & flags::MATE_REVERSE != 0) {
             return Self::Tandem;
         }
         let start = i64::from(record.position());
-        // Both as 1-based positions there; the last base of a reverse read is `start + reference_bases - 1`, 0-based.
+        // Both as htsjdk's 1-based positions; the last base of a reverse read is `start + reference_bases - 1`, 0-based.
         let (forward_five_prime, reverse_five_prime) = if reverse {
             (i64::from(record.mate_position()) + 1, start + reference_bases)
         } else {
@@ -45,18 +45,18 @@ impl Orientation {
     }
 }
 
-/// Insert sizes of all pairs that are no duplicates, by orientation.
+/// Insert sizes of all pairs that are not duplicates, by orientation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct InsertSizes {
+pub struct InsertSizeCounts {
     sizes: [Histogram; 3],
 }
 
-/// What is reported of one orientation.
+/// The reported metrics of one orientation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InsertSizeRow {
     /// `FR`, `RF` or `TANDEM`.
     pub orientation: &'static str,
-    /// Pairs.
+    /// Number of pairs.
     pub pairs: u64,
     /// Median, bases.
     pub median: f64,
@@ -64,22 +64,22 @@ pub struct InsertSizeRow {
     pub mode: u64,
     /// Median absolute deviation, bases.
     pub median_absolute_deviation: f64,
-    /// The least size, bases.
+    /// Lowest size, bases.
     pub min: u64,
-    /// The greatest size, bases.
+    /// Highest size, bases.
     pub max: u64,
-    /// Mean without outliers, bases; not a number when nothing is left.
+    /// Mean without outliers, bases; NaN if only outliers exist.
     pub mean: f64,
     /// Standard deviation without outliers, bases.
     pub standard_deviation: f64,
-    /// Width around the median that holds 10, 20, 30, 40, 50, 60, 70, 80, 90, 95 and 99 percent of the pairs, bases.
+    /// Width around the median that contains 10, 20, 30, 40, 50, 60, 70, 80, 90, 95 and 99 percent of the pairs, bases.
     pub widths: [u64; 11],
-    /// The sizes without outliers.
+    /// Histogram of the sizes without outliers.
     pub sizes: Histogram,
 }
 
-impl InsertSizes {
-    /// Counts a record whose FLAG is `flag`: the last of a mapped pair that is no duplicate.
+impl InsertSizeCounts {
+    /// Counts a record whose FLAG is `flag`, if it is the last of a mapped pair that is not a duplicate.
     #[inline]
     pub fn add(&mut self, record: RawRecord, flag: u16, reference_bases: i64) {
         let excluded = flags::UNMAPPED | flags::MATE_UNMAPPED | flags::FIRST | flags::NOT_PRIMARY | flags::DUPLICATE;
@@ -87,11 +87,11 @@ impl InsertSizes {
         if flag & flags::PAIRED == 0 || flag & excluded != 0 || length == 0 {
             return;
         }
-        // Picard refuses files in which such a pair has a length.
+        // Picard rejects files in which such a pair has a length.
         if record.contig() != record.mate_contig() {
             return;
         }
-        let orientation = Orientation::of(record, reference_bases);
+        let orientation = PairOrientation::from_record(record, reference_bases);
         self.sizes[orientation as usize].add(u64::from(length.unsigned_abs()));
     }
 
@@ -100,16 +100,16 @@ impl InsertSizes {
         self.sizes.iter_mut().zip(&other.sizes).for_each(|(mine, theirs)| mine.merge(theirs));
     }
 
-    /// The orientations that enough pairs have, in Picard's order.
+    /// Returns the metrics of the orientations that enough pairs have, in Picard's order.
     pub fn rows(&self) -> Vec<InsertSizeRow> {
         let all: u64 = self.sizes.iter().map(Histogram::count).sum();
-        let least = all as f64 * f64::from(MINIMUM_SHARE);
-        let pairs = ORIENTATIONS.iter().zip(&self.sizes);
+        let least = all as f64 * f64::from(MIN_ORIENTATION_FRACTION);
+        let pairs = ORIENTATION_NAMES.iter().zip(&self.sizes);
         let enough = pairs.filter(|(_, sizes)| all > 0 && sizes.count() as f64 >= least);
         enough.map(|(orientation, sizes)| InsertSizeRow::new(orientation, sizes)).collect()
     }
 
-    /// The metrics file; `comment` becomes its header line. `None` without pairs: Picard writes no file then.
+    /// Returns the metrics file; `comment` becomes its header line. `None` without pairs: Picard writes no file then.
     pub fn to_text(&self, comment: &str) -> Option<String> {
         let mut text = picard_header(comment);
         let rows = self.rows();
@@ -122,7 +122,7 @@ impl InsertSizes {
             WIDTH_OF_20_PERCENT\tWIDTH_OF_30_PERCENT\tWIDTH_OF_40_PERCENT\tWIDTH_OF_50_PERCENT\tWIDTH_OF_60_PERCENT\t\
             WIDTH_OF_70_PERCENT\tWIDTH_OF_80_PERCENT\tWIDTH_OF_90_PERCENT\tWIDTH_OF_95_PERCENT\tWIDTH_OF_99_PERCENT\t\
             SAMPLE\tLIBRARY\tREAD_GROUP\n";
-        rows.iter().for_each(|row| text += &row.line());
+        rows.iter().for_each(|row| text += &row.metrics_row());
         let columns: Vec<&InsertSizeRow> = rows.iter().filter(|row| row.sizes.count() > 0).collect();
         if !columns.is_empty() {
             text += "\n## HISTOGRAM\tjava.lang.Integer\ninsert_size";
@@ -142,8 +142,8 @@ impl InsertSizes {
 impl InsertSizeRow {
     fn new(orientation: &'static str, sizes: &Histogram) -> Self {
         let (median, deviation) = (sizes.median(), sizes.median_absolute_deviation());
-        let kept = sizes.up_to((median + DEVIATIONS * deviation) as u64);
-        let some = kept.count() > 0;
+        let without_outliers = sizes.up_to((median + OUTLIER_DEVIATIONS * deviation) as u64);
+        let some = without_outliers.count() > 0;
         Self {
             orientation,
             pairs: sizes.count(),
@@ -152,14 +152,14 @@ impl InsertSizeRow {
             median_absolute_deviation: deviation,
             min: sizes.min(),
             max: sizes.max(),
-            mean: if some { kept.mean() } else { 0.0 },
-            standard_deviation: if some { kept.standard_deviation() } else { 0.0 },
-            widths: widths(sizes, median),
-            sizes: kept,
+            mean: if some { without_outliers.mean() } else { 0.0 },
+            standard_deviation: if some { without_outliers.standard_deviation() } else { 0.0 },
+            widths: window_widths(sizes, median),
+            sizes: without_outliers,
         }
     }
 
-    fn line(&self) -> String {
+    fn metrics_row(&self) -> String {
         let decimals = [self.median, self.mode as f64, self.median_absolute_deviation].map(format_double).join("\t");
         let spread = [self.mean, self.standard_deviation].map(format_double).join("\t");
         let widths = self.widths.map(|width| width.to_string()).join("\t");
@@ -168,8 +168,8 @@ impl InsertSizeRow {
     }
 }
 
-/// Picard widens a window around the (whole part of the) median by one base on either side until each share is covered.
-fn widths(sizes: &Histogram, median: f64) -> [u64; 11] {
+/// Widens a window around the median's whole part by one base on either side until it covers each fraction, as Picard.
+fn window_widths(sizes: &Histogram, median: f64) -> [u64; 11] {
     let centre = median as u64;
     let total = sizes.count() as f64;
     let mut by_distance: Vec<(u64, u64)> = sizes.iter().map(|(size, count)| (size.abs_diff(centre), count)).collect();
@@ -181,7 +181,7 @@ fn widths(sizes: &Histogram, median: f64) -> [u64; 11] {
         if by_distance.get(at + 1).is_some_and(|(next, _)| next == distance) {
             continue;
         }
-        for (width, share) in widths.iter_mut().zip(WIDTH_SHARES) {
+        for (width, share) in widths.iter_mut().zip(WIDTH_FRACTIONS) {
             if *width == 0 && covered / total >= share {
                 *width = 2 * distance + 1;
             }
@@ -198,16 +198,16 @@ mod tests {
     fn widths_grow_around_the_median() {
         let mut sizes = Histogram::default();
         [(100, 2), (99, 1), (102, 1)].into_iter().for_each(|(size, count)| sizes.add_times(size, count));
-        let found = widths(&sizes, 100.0);
+        let found = window_widths(&sizes, 100.0);
         assert_eq!(found, [1, 1, 1, 1, 1, 3, 3, 5, 5, 5, 5]);
     }
 
     #[test]
     fn rare_orientations_are_left_out() {
-        let mut inserts = InsertSizes::default();
+        let mut inserts = InsertSizeCounts::default();
         inserts.sizes[0].add_times(300, 97);
         inserts.sizes[1].add_times(200, 3);
         assert_eq!(inserts.rows().iter().map(|row| row.orientation).collect::<Vec<_>>(), ["FR"]);
-        assert_eq!(InsertSizes::default().to_text("x"), None);
+        assert_eq!(InsertSizeCounts::default().to_text("x"), None);
     }
 }

@@ -6,39 +6,39 @@ use godwit_model::Contig;
 
 use super::histogram::Histogram;
 
-/// Greater depths count as ten less than this.
+/// Depths above this count as ten less than this.
 const MAX_DEPTH: u64 = 400_000;
-/// Depths beyond this that no position has are left out of the distribution.
-const ALWAYS_LISTED: u64 = 300;
-/// Smaller shares are left out of the distribution.
-const LEAST_SHARE: f64 = 8e-5;
+/// Higher depths are not in the distribution if no position has them.
+const MAX_ALWAYS_LISTED_DEPTH: u64 = 300;
+/// Minimum fraction of positions for a depth to be in the distribution.
+const MIN_LISTED_FRACTION: f64 = 8e-5;
 
 /// Depth of one contig.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContigDepth {
-    /// Its name.
+    /// Name of the contig.
     pub name: String,
-    /// Its length, bases.
+    /// Length of the contig, bases.
     pub length: u64,
-    /// Positions by depth; `None` where no record lies.
-    pub positions: Option<Histogram>,
+    /// Number of positions by depth; `None` for a contig without records.
+    pub positions_by_depth: Option<Histogram>,
 }
 
 /// Depth of all contigs, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mosdepth {
+pub struct MosdepthReport {
     /// The contigs.
     pub contigs: Vec<ContigDepth>,
 }
 
 impl ContigDepth {
-    pub(super) fn new(contig: &Contig, positions: Option<Histogram>) -> Self {
-        Self { name: contig.name.clone(), length: u64::from(contig.length), positions }
+    pub(super) fn new(contig: &Contig, positions_by_depth: Option<Histogram>) -> Self {
+        Self { name: contig.name.clone(), length: u64::from(contig.length), positions_by_depth }
     }
 
-    /// Mean depth.
+    /// Returns the mean depth.
     pub fn mean(&self) -> f64 {
-        self.positions.as_ref().map_or(0.0, Histogram::sum_as_float) / self.length.max(1) as f64
+        self.positions_by_depth.as_ref().map_or(0.0, Histogram::sum_as_float) / self.length.max(1) as f64
     }
 }
 
@@ -48,29 +48,33 @@ impl Histogram {
     }
 }
 
-impl Mosdepth {
-    /// Positions by depth of the contigs that have records.
-    pub fn total(&self) -> Histogram {
+impl MosdepthReport {
+    /// Returns the number of positions by depth of the contigs that have records.
+    pub fn total_positions_by_depth(&self) -> Histogram {
         let mut total = Histogram::default();
-        self.contigs.iter().filter_map(|contig| contig.positions.as_ref()).for_each(|one| total.merge(one));
+        self.contigs.iter().filter_map(|contig| contig.positions_by_depth.as_ref()).for_each(|one| total.merge(one));
         total
     }
 
-    /// Mean depth over the whole genome, contigs without records too.
+    /// Returns the mean depth of the whole genome, including contigs without records.
     pub fn mean(&self) -> f64 {
         let length: u64 = self.contigs.iter().map(|contig| contig.length).sum();
-        self.total().sum() as f64 / length.max(1) as f64
+        self.total_positions_by_depth().sum() as f64 / length.max(1) as f64
     }
 
-    /// Share of the whole genome covered at least so deep, 0 to 1.
-    pub fn share_at_least(&self, depth: u64) -> f64 {
+    /// Returns the fraction of the whole genome with at least this depth, 0 to 1.
+    pub fn fraction_at_least(&self, depth: u64) -> f64 {
         let length: u64 = self.contigs.iter().map(|contig| contig.length).sum();
-        let covered: u64 =
-            self.total().iter().filter(|(found, _)| *found >= depth.max(1)).map(|(_, positions)| positions).sum();
+        let covered: u64 = self
+            .total_positions_by_depth()
+            .iter()
+            .filter(|(found, _)| *found >= depth.max(1))
+            .map(|(_, positions)| positions)
+            .sum();
         covered as f64 / length.max(1) as f64
     }
 
-    /// `NAME.mosdepth.summary.txt`.
+    /// Returns the text of `NAME.mosdepth.summary.txt`.
     pub fn summary(&self) -> String {
         let mut text = String::from("chrom\tlength\tbases\tmean\tmin\tmax\n");
         let mut row = |name: &str, positions: &Histogram| {
@@ -79,23 +83,23 @@ impl Mosdepth {
             let _ = writeln!(text, "{name}\t{length}\t{bases}\t{mean:.2}\t{}\t{}", positions.min(), positions.max());
         };
         for contig in &self.contigs {
-            if let Some(positions) = &contig.positions {
+            if let Some(positions) = &contig.positions_by_depth {
                 row(&contig.name, positions);
             }
         }
-        row("total", &self.total());
+        row("total", &self.total_positions_by_depth());
         text
     }
 
-    /// `NAME.mosdepth.global.dist.txt`: the share of positions with at least each depth.
+    /// Returns the text of `NAME.mosdepth.global.dist.txt`: the fraction of positions with at least each depth.
     pub fn distribution(&self) -> String {
         let mut text = String::new();
         for contig in &self.contigs {
-            if let Some(positions) = &contig.positions {
+            if let Some(positions) = &contig.positions_by_depth {
                 write_distribution(&mut text, &contig.name, positions);
             }
         }
-        write_distribution(&mut text, "total", &self.total());
+        write_distribution(&mut text, "total", &self.total_positions_by_depth());
         text
     }
 }
@@ -109,13 +113,13 @@ fn write_distribution(text: &mut String, name: &str, positions: &Histogram) {
     let mut share = 0.0;
     let mut list = |depth: u64, count: u64| {
         share += count as f64 / total;
-        if share >= LEAST_SHARE {
+        if share >= MIN_LISTED_FRACTION {
             let _ = writeln!(text, "{name}\t{depth}\t{share:.2}");
         }
     };
-    let deep = capped.iter().rev().take_while(|(depth, _)| *depth > ALWAYS_LISTED);
-    deep.for_each(|(depth, count)| list(depth, count));
+    let beyond_always_listed = capped.iter().rev().take_while(|(depth, _)| *depth > MAX_ALWAYS_LISTED_DEPTH);
+    beyond_always_listed.for_each(|(depth, count)| list(depth, count));
     if total > 0.0 {
-        (0..=capped.max().min(ALWAYS_LISTED)).rev().for_each(|depth| list(depth, capped.get(depth)));
+        (0..=capped.max().min(MAX_ALWAYS_LISTED_DEPTH)).rev().for_each(|depth| list(depth, capped.get(depth)));
     }
 }

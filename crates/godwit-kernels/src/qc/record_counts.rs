@@ -1,4 +1,4 @@
-//! Everything that is counted record by record, whatever their order.
+//! Counts of records that do not depend on their order.
 
 use std::io;
 
@@ -6,13 +6,13 @@ use godwit_model::{RawRecord, flags};
 use serde::{Deserialize, Serialize};
 
 use super::alignment_summary::{AlignmentSummary, ReferenceBases, SummaryTags};
-use super::cycles::{Cycles, End};
+use super::cycle_counts::{CycleCounts, TemplateSegment};
 use super::histogram::Histogram;
-use super::insert_size::InsertSizes;
-use super::samtools_stats::{SamtoolsStats, StatsRead};
+use super::insert_size::InsertSizeCounts;
+use super::samtools_stats::{ReadAttributes, SamtoolsStats};
 
-/// Two 4-bit codes as two bytes, for each packed byte.
-const UNPACKED: [[u8; 2]; 256] = {
+/// The two 4-bit codes of each packed byte, as two bytes.
+const UNPACKED_BASE_CODES: [[u8; 2]; 256] = {
     let mut pairs = [[0; 2]; 256];
     let mut byte = 0;
     while byte < 256 {
@@ -22,28 +22,28 @@ const UNPACKED: [[u8; 2]; 256] = {
     pairs
 };
 
-/// Bases aligned without a gap.
+/// A gapless block of an alignment.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Block {
+pub(super) struct AlignmentBlock {
     /// Offset in SEQ.
     pub(super) read_start: usize,
     /// Offset from POS.
     pub(super) reference_offset: usize,
-    /// Length.
+    /// Length, bases.
     pub(super) bases: usize,
 }
 
-/// What one look at a record's CIGAR and SEQ gives.
+/// The alignment of a record, from one pass over its CIGAR and SEQ.
 pub(super) struct Alignment<'a> {
-    /// FLAG, duplicates decided.
+    /// FLAG, with the duplicate bit decided.
     pub(super) flag: u16,
     /// SEQ as one 4-bit code per byte.
     pub(super) codes: &'a [u8],
-    /// M, = and X operations.
-    pub(super) blocks: &'a [Block],
-    /// Reference bases the alignment spans.
+    /// Blocks of M, = and X operations.
+    pub(super) blocks: &'a [AlignmentBlock],
+    /// Number of reference bases that the alignment covers.
     pub(super) reference_bases: i64,
-    /// Bases of M, I, = and X.
+    /// Number of bases of M, I, = and X operations.
     pub(super) unclipped_read_bases: u64,
     pub(super) soft_clipped: u64,
     pub(super) hard_clipped: u64,
@@ -52,7 +52,7 @@ pub(super) struct Alignment<'a> {
 }
 
 impl Alignment<'_> {
-    /// The 1-based cycle of a base (htsjdk 4.2.0 `CoordMath.getCycle`).
+    /// Returns the 1-based cycle of a base (htsjdk 4.2.0 `CoordMath.getCycle`).
     pub(super) fn cycle(&self, at: usize) -> u64 {
         if self.flag & flags::REVERSE == 0 { at as u64 + 1 } else { self.codes.len().saturating_sub(at) as u64 }
     }
@@ -62,19 +62,20 @@ impl Alignment<'_> {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RecordCounts {
     /// Picard's insert sizes.
-    pub inserts: InsertSizes,
+    #[serde(rename = "inserts")]
+    pub insert_sizes: InsertSizeCounts,
     /// Picard's alignment summary.
     pub summary: AlignmentSummary,
-    /// What `samtools stats` counts.
+    /// The counts of `samtools stats`.
     pub stats: SamtoolsStats,
     /// Bases and qualities by cycle.
-    pub cycles: Cycles,
+    pub cycles: CycleCounts,
     /// Mapping qualities of mapped primary records.
     pub mapping_qualities: Histogram,
     #[serde(skip)]
     codes: Vec<u8>,
     #[serde(skip)]
-    blocks: Vec<Block>,
+    blocks: Vec<AlignmentBlock>,
 }
 
 impl RecordCounts {
@@ -99,16 +100,16 @@ impl RecordCounts {
             hard_clipped: 0,
             indels: 0,
         };
-        look_at_cigar(record, &mut alignment, &mut self.blocks);
+        scan_cigar(record, &mut alignment, &mut self.blocks);
         alignment.blocks = &self.blocks;
-        let (tags, mismatches) = look_at_tags(record);
-        self.inserts.add(record, flag, alignment.reference_bases);
+        let (tags, edit_distance) = scan_tags(record);
+        self.insert_sizes.add(record, flag, alignment.reference_bases);
         self.summary.add(record, &alignment, tags, reference)?;
-        let read = StatsRead { end: End::of(flag), mismatches };
+        let read = ReadAttributes { segment: TemplateSegment::from_flag(flag), edit_distance };
         self.stats.add(record, &alignment, read);
         let primary = flag & flags::NOT_PRIMARY == 0;
         if primary {
-            self.cycles.add(record, &self.codes, read.end, flag & flags::REVERSE != 0);
+            self.cycles.add(record, &self.codes, read.segment, flag & flags::REVERSE != 0);
         }
         if primary && flag & flags::UNMAPPED == 0 {
             self.mapping_qualities.add(u64::from(record.mapping_quality()));
@@ -118,7 +119,7 @@ impl RecordCounts {
 
     /// Adds the counts of another part.
     pub fn merge(&mut self, other: &Self) {
-        self.inserts.merge(&other.inserts);
+        self.insert_sizes.merge(&other.insert_sizes);
         self.summary.merge(&other.summary);
         self.stats.merge(&other.stats);
         self.cycles.merge(&other.cycles);
@@ -127,18 +128,18 @@ impl RecordCounts {
 
     fn unpack_bases(&mut self, record: RawRecord) {
         self.codes.clear();
-        self.codes.extend(record.packed_bases().iter().flat_map(|byte| UNPACKED[usize::from(*byte)]));
-        self.codes.truncate(record.bases());
+        self.codes.extend(record.packed_bases().iter().flat_map(|byte| UNPACKED_BASE_CODES[usize::from(*byte)]));
+        self.codes.truncate(record.sequence_length());
     }
 }
 
-fn look_at_cigar(record: RawRecord, alignment: &mut Alignment, blocks: &mut Vec<Block>) {
+fn scan_cigar(record: RawRecord, alignment: &mut Alignment, blocks: &mut Vec<AlignmentBlock>) {
     blocks.clear();
     let (mut read, mut reference) = (0, 0);
     for op in record.cigar() {
         let bases = op.bases() as usize;
         match op.code() {
-            0 | 7 | 8 => blocks.push(Block { read_start: read, reference_offset: reference, bases }),
+            0 | 7 | 8 => blocks.push(AlignmentBlock { read_start: read, reference_offset: reference, bases }),
             1 | 2 => alignment.indels += 1,
             4 => alignment.soft_clipped += bases as u64,
             5 => alignment.hard_clipped += bases as u64,
@@ -155,24 +156,24 @@ fn look_at_cigar(record: RawRecord, alignment: &mut Alignment, blocks: &mut Vec<
     alignment.reference_bases = reference as i64;
 }
 
-/// What the summary wants to know, and the value of `NM`.
-fn look_at_tags(record: RawRecord) -> (SummaryTags, i64) {
+/// Returns the tags for the summary, and the value of `NM`.
+fn scan_tags(record: RawRecord) -> (SummaryTags, i64) {
     let (mut tags, mut mismatches) = (SummaryTags::default(), 0);
-    for tag in record.each_tag() {
+    for tag in record.iter_tags() {
         match &tag.name {
-            b"NM" => mismatches = integer(tag.kind, tag.value).unwrap_or(0),
-            b"MQ" => tags.mate_quality = integer(tag.kind, tag.value),
-            b"SA" => tags.split = true,
-            b"XN" => tags.noise = integer(tag.kind, tag.value) == Some(1),
+            b"NM" => mismatches = tag_integer(tag.type_code, tag.value).unwrap_or(0),
+            b"MQ" => tags.mate_mapping_quality = tag_integer(tag.type_code, tag.value),
+            b"SA" => tags.has_supplementary = true,
+            b"XN" => tags.is_noise = tag_integer(tag.type_code, tag.value) == Some(1),
             _ => {}
         }
     }
     (tags, mismatches)
 }
 
-/// How many pairs of bytes pass. Sums of at most 255 in a byte, so that the compiler compares many bytes at once.
+/// Counts the byte pairs that pass. A byte sums at most 255 results, so that the compiler compares many bytes at once.
 #[inline]
-pub(super) fn count_pairs(one: &[u8], other: &[u8], test: impl Fn(u8, u8) -> bool) -> u64 {
+pub(super) fn count_byte_pairs(one: &[u8], other: &[u8], test: impl Fn(u8, u8) -> bool) -> u64 {
     let chunks = one.chunks(255).zip(other.chunks(255));
     let count = |(one, other): (&[u8], &[u8])| {
         let pairs = one.iter().zip(other);
@@ -181,7 +182,7 @@ pub(super) fn count_pairs(one: &[u8], other: &[u8], test: impl Fn(u8, u8) -> boo
     chunks.map(count).sum()
 }
 
-fn integer(kind: u8, value: &[u8]) -> Option<i64> {
+fn tag_integer(kind: u8, value: &[u8]) -> Option<i64> {
     Some(match (kind, value) {
         (b'c', [byte]) => i64::from(*byte as i8),
         (b'C', [byte]) => i64::from(*byte),

@@ -1,34 +1,34 @@
-//! What `samtools stats` 1.16 counts (`stats.c`), without options and without a reference.
+//! The counts of `samtools stats` 1.16 (`stats.c`), without options and without a reference.
 //!
-//! Sections that depend on the order of sums of 32-bit floats (GC-depth), on `-r` (mismatches per cycle) or on barcode
-//! tags are not counted at all. The order of records within a section does not matter for the others.
+//! Sections that depend on the order of sums of 32-bit floats (GC-depth), on `-r` (mismatches per cycle) or on barcode tags
+//! are not counted. The other sections do not depend on the order of records.
 
-mod text;
+mod report_text;
 
 use godwit_model::{RawRecord, flags};
 use libdeflater::Crc;
 use serde::{Deserialize, Serialize};
 
-use super::cycles::End;
+use super::cycle_counts::TemplateSegment;
 use super::histogram::Histogram;
-use super::record_counts::{Alignment, count_pairs};
+use super::record_counts::{Alignment, count_byte_pairs};
 
-/// Bins of GC content.
+/// Number of bins of GC content.
 const GC_BINS: usize = 200;
-/// Insert sizes above this count as this.
-const MAX_INSERT: u32 = 8000;
-/// Longer insertions and deletions are not in the distribution.
-const MAX_INDEL: u64 = 300;
-/// The pile-up of samtools holds five times 300 bases and goes wrong beyond.
-const PILEUP_READ: u64 = 300;
-const PILEUP_SPAN: i64 = 1500;
+/// Maximum insert size; larger ones count as this.
+const MAX_INSERT_BASES: u32 = 8000;
+/// Maximum length of insertions and deletions in the distribution.
+const MAX_INDEL_BASES: u64 = 300;
+/// Maximum read length: the pile-up of samtools holds five times 300 bases and fails beyond.
+const MAX_PILEUP_READ_BASES: u64 = 300;
+const MAX_PILEUP_REFERENCE_BASES: i64 = 1500;
 
-/// What is known of a record besides its alignment.
+/// Attributes of a record besides its alignment.
 #[derive(Clone, Copy)]
-pub(super) struct StatsRead {
-    pub(super) end: End,
-    /// Value of `NM`, 0 without.
-    pub(super) mismatches: i64,
+pub(super) struct ReadAttributes {
+    pub(super) segment: TemplateSegment,
+    /// Value of `NM`, 0 if absent.
+    pub(super) edit_distance: i64,
 }
 
 /// The counts; see [`SamtoolsStats::to_text`].
@@ -36,25 +36,27 @@ pub(super) struct StatsRead {
 pub struct SamtoolsStats {
     /// 32-bit sums of checksums of names, bases and qualities, with overflow.
     checksums: [u32; 3],
-    numbers: Numbers,
-    /// By length, hard clips included: all, first and last reads.
+    numbers: SummaryNumbers,
+    /// Reads by length, hard clips included: all, first and last reads.
     lengths: [Histogram; 3],
-    /// The longest, supplementary records too: all, first and last reads.
+    /// Length of the longest read, supplementary records included: all, first and last reads.
     longest: [u64; 3],
-    /// By bin: first and last reads.
+    /// Reads by GC bin: first and last reads.
     gc: [Vec<u64>; 2],
-    /// Each pair twice: inward, outward, other.
-    inserts: [Histogram; 3],
-    /// By length: insertions, deletions.
+    /// Insert sizes, each pair counted twice: inward, outward, other.
+    #[serde(rename = "inserts")]
+    insert_sizes: [Histogram; 3],
+    /// Number by length: insertions, deletions.
     indels: [Histogram; 2],
-    /// By 0-based cycle: insertions and deletions of first reads, of last reads.
+    /// Number by 0-based cycle: insertions and deletions of first reads, of last reads.
     indel_cycles: [[Histogram; 2]; 2],
-    longest_span: i64,
+    #[serde(rename = "longest_span")]
+    longest_reference_length: i64,
 }
 
-/// Plain sums.
+/// Counters of the section "Summary Numbers".
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Numbers {
+struct SummaryNumbers {
     first: u64,
     last: u64,
     other: u64,
@@ -64,7 +66,8 @@ struct Numbers {
     properly_paired: u64,
     paired: u64,
     duplicates: u64,
-    quality_zero: u64,
+    #[serde(rename = "quality_zero")]
+    mapping_quality_zero: u64,
     qc_failed: u64,
     secondary: u64,
     supplementary: u64,
@@ -81,7 +84,7 @@ struct Numbers {
 impl SamtoolsStats {
     /// Counts a record.
     #[inline]
-    pub(super) fn add(&mut self, record: RawRecord, alignment: &Alignment, read: StatsRead) {
+    pub(super) fn add(&mut self, record: RawRecord, alignment: &Alignment, read: ReadAttributes) {
         self.add_checksums(record, alignment.codes.len());
         let flag = alignment.flag;
         if flag & flags::SECONDARY != 0 {
@@ -98,28 +101,28 @@ impl SamtoolsStats {
             self.numbers.bases_duplicate += bases;
         }
         let length = bases + alignment.hard_clipped;
-        let ends = [true, read.end == End::First, read.end == End::Last];
-        let original = flag & flags::SUPPLEMENTARY == 0;
+        let ends = [true, read.segment == TemplateSegment::First, read.segment == TemplateSegment::Last];
+        let is_primary = flag & flags::SUPPLEMENTARY == 0;
         for at in (0..3).filter(|at| ends[*at]) {
             self.longest[at] = self.longest[at].max(length);
-            if original {
+            if is_primary {
                 self.lengths[at].add(length);
             }
         }
-        if original {
-            self.add_original(record, alignment, read.end);
+        if is_primary {
+            self.add_primary(record, alignment, read.segment);
         }
         if flag & flags::UNMAPPED != 0 {
             return;
         }
-        self.longest_span = self.longest_span.max(alignment.reference_bases);
+        self.longest_reference_length = self.longest_reference_length.max(alignment.reference_bases);
         if alignment.indels > 0 {
-            self.add_indels(record, alignment, read.end);
+            self.add_indels(record, alignment, read.segment);
         }
-        if original && flag & (flags::PAIRED | flags::MATE_UNMAPPED) == flags::PAIRED {
-            self.add_insert(record, flag);
+        if is_primary && flag & (flags::PAIRED | flags::MATE_UNMAPPED) == flags::PAIRED {
+            self.add_insert_size(record, flag);
         }
-        self.numbers.mismatches = self.numbers.mismatches.wrapping_add_signed(read.mismatches);
+        self.numbers.mismatches = self.numbers.mismatches.wrapping_add_signed(read.edit_distance);
         self.numbers.bases_in_cigar += alignment.unclipped_read_bases;
     }
 
@@ -127,7 +130,7 @@ impl SamtoolsStats {
         self.add_checksum(0, record.name());
         if bases > 0 {
             self.add_checksum(1, record.packed_bases());
-            // samtools takes as many bytes of the qualities as of the packed bases.
+            // samtools reads as many bytes of the qualities as of the packed bases.
             self.add_checksum(2, &record.qualities()[..bases.div_ceil(2)]);
         }
     }
@@ -138,29 +141,29 @@ impl SamtoolsStats {
         self.checksums[which] = self.checksums[which].wrapping_add(crc.sum());
     }
 
-    /// Counts a record that stands for its read: neither secondary nor supplementary.
-    fn add_original(&mut self, record: RawRecord, alignment: &Alignment, end: End) {
+    /// Counts a record that is neither secondary nor supplementary.
+    fn add_primary(&mut self, record: RawRecord, alignment: &Alignment, end: TemplateSegment) {
         let (flag, bases) = (alignment.flag, alignment.codes.len() as u64);
         let numbers = &mut self.numbers;
         numbers.bases += bases;
         numbers.qc_failed += u64::from(flag & flags::QC_FAIL != 0);
         numbers.paired += u64::from(flag & flags::PAIRED != 0);
         match end {
-            End::First => {
+            TemplateSegment::First => {
                 numbers.first += 1;
                 numbers.bases_first += bases;
             }
-            End::Last => {
+            TemplateSegment::Last => {
                 numbers.last += 1;
                 numbers.bases_last += bases;
             }
-            End::Other => numbers.other += 1,
+            TemplateSegment::Other => numbers.other += 1,
         }
         if flag & flags::UNMAPPED != 0 {
             numbers.unmapped += 1;
         } else {
             numbers.bases_mapped += bases;
-            numbers.quality_zero += u64::from(record.mapping_quality() == 0);
+            numbers.mapping_quality_zero += u64::from(record.mapping_quality() == 0);
             if flag & (flags::PAIRED | flags::MATE_UNMAPPED) == flags::PAIRED {
                 numbers.paired_and_mapped += 1;
                 numbers.properly_paired += u64::from(flag & flags::PROPER_PAIR != 0);
@@ -169,13 +172,13 @@ impl SamtoolsStats {
                 numbers.single_mapped += 1;
             }
         }
-        if end != End::Other {
-            let gc = count_pairs(alignment.codes, alignment.codes, |code, _| code == 2 || code == 4) as usize;
+        if end != TemplateSegment::Other {
+            let gc = count_byte_pairs(alignment.codes, alignment.codes, |code, _| code == 2 || code == 4) as usize;
             self.add_gc(gc, bases as usize, end);
         }
     }
 
-    fn add_gc(&mut self, gc: usize, bases: usize, end: End) {
+    fn add_gc(&mut self, gc: usize, bases: usize, end: TemplateSegment) {
         let bins = &mut self.gc[end as usize];
         bins.resize(GC_BINS, 0);
         let from = gc * (GC_BINS - 1) / bases;
@@ -183,7 +186,7 @@ impl SamtoolsStats {
         bins.get_mut(from..to).into_iter().flatten().for_each(|count| *count += 1);
     }
 
-    fn add_indels(&mut self, record: RawRecord, alignment: &Alignment, end: End) {
+    fn add_indels(&mut self, record: RawRecord, alignment: &Alignment, end: TemplateSegment) {
         let forward = alignment.flag & flags::REVERSE == 0;
         let length = alignment.codes.len() as i64;
         let mut cycle = 0i64;
@@ -197,10 +200,10 @@ impl SamtoolsStats {
                 _ => (0, -1),
             };
             if place >= 0 && bases > 0 {
-                if end != End::Other {
+                if end != TemplateSegment::Other {
                     self.indel_cycles[end as usize][kind].add(place as u64);
                 }
-                if bases as u64 <= MAX_INDEL {
+                if bases as u64 <= MAX_INDEL_BASES {
                     self.indels[kind].add(bases as u64);
                 }
             }
@@ -210,8 +213,8 @@ impl SamtoolsStats {
         }
     }
 
-    fn add_insert(&mut self, record: RawRecord, flag: u16) {
-        let size = record.template_length().unsigned_abs().min(MAX_INSERT);
+    fn add_insert_size(&mut self, record: RawRecord, flag: u16) {
+        let size = record.template_length().unsigned_abs().min(MAX_INSERT_BASES);
         if size == 0 && record.contig() != record.mate_contig() {
             return;
         }
@@ -223,7 +226,7 @@ impl SamtoolsStats {
             let mate_follows = if first { distance >= 0 } else { -distance >= 0 };
             usize::from((first == forward) != mate_follows)
         };
-        self.inserts[kind].add(u64::from(size));
+        self.insert_sizes[kind].add(u64::from(size));
     }
 
     /// Adds the counts of another part.
@@ -231,44 +234,44 @@ impl SamtoolsStats {
         for (mine, theirs) in self.checksums.iter_mut().zip(other.checksums) {
             *mine = mine.wrapping_add(theirs);
         }
-        for (mine, theirs) in self.numbers.all_mut().into_iter().zip(other.numbers.clone().all_mut()) {
+        for (mine, theirs) in self.numbers.counts_mut().into_iter().zip(other.numbers.clone().counts_mut()) {
             *mine = mine.wrapping_add(*theirs);
         }
         for (mine, theirs) in self.longest.iter_mut().zip(other.longest) {
             *mine = (*mine).max(theirs);
         }
-        self.longest_span = self.longest_span.max(other.longest_span);
+        self.longest_reference_length = self.longest_reference_length.max(other.longest_reference_length);
         for (mine, theirs) in self.gc.iter_mut().zip(&other.gc) {
             mine.resize(mine.len().max(theirs.len()), 0);
             mine.iter_mut().zip(theirs).for_each(|(mine, theirs)| *mine += theirs);
         }
-        let theirs = other.lengths.iter().chain(&other.inserts).chain(&other.indels);
-        let mine = self.lengths.iter_mut().chain(&mut self.inserts).chain(&mut self.indels);
+        let theirs = other.lengths.iter().chain(&other.insert_sizes).chain(&other.indels);
+        let mine = self.lengths.iter_mut().chain(&mut self.insert_sizes).chain(&mut self.indels);
         let mine = mine.chain(self.indel_cycles.iter_mut().flatten());
         mine.zip(theirs.chain(other.indel_cycles.iter().flatten())).for_each(|(mine, theirs)| mine.merge(theirs));
     }
 
-    /// Reads: records that are neither secondary nor supplementary.
+    /// Returns the number of reads: records that are neither secondary nor supplementary.
     pub fn reads(&self) -> u64 {
         self.numbers.first + self.numbers.last + self.numbers.other
     }
 
-    /// Reads that are mapped.
+    /// Returns the number of mapped reads.
     pub fn mapped(&self) -> u64 {
         self.numbers.paired_and_mapped + self.numbers.single_mapped
     }
 
-    /// Reads of a template of two, and those of them that are properly paired.
+    /// Returns the number of reads of two-segment templates, and of those of them that are properly paired.
     pub fn paired(&self) -> (u64, u64) {
         (self.numbers.paired, self.numbers.properly_paired)
     }
 
-    /// Bases of all reads.
+    /// Returns the number of bases of all reads.
     pub fn bases(&self) -> u64 {
         self.numbers.bases
     }
 
-    /// The `GC content` histogram of first (0) or last (1) reads: percent and reads, as the text has it.
+    /// Returns the `GC content` histogram of first (0) or last (1) reads: percent and reads, as in the text.
     pub fn gc_content(&self, end: usize) -> Vec<(f64, u64)> {
         let bins = &self.gc[end];
         let (mut previous, mut found) = (0, Vec::new());
@@ -282,8 +285,8 @@ impl SamtoolsStats {
     }
 }
 
-impl Numbers {
-    fn all_mut(&mut self) -> [&mut u64; 21] {
+impl SummaryNumbers {
+    fn counts_mut(&mut self) -> [&mut u64; 21] {
         [
             &mut self.first,
             &mut self.last,
@@ -294,7 +297,7 @@ impl Numbers {
             &mut self.properly_paired,
             &mut self.paired,
             &mut self.duplicates,
-            &mut self.quality_zero,
+            &mut self.mapping_quality_zero,
             &mut self.qc_failed,
             &mut self.secondary,
             &mut self.supplementary,

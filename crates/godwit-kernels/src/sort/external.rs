@@ -8,17 +8,17 @@ use bytemuck::Pod;
 
 use super::{LoserTree, Spill};
 
-/// Sorted runs merged at once; more are merged in several passes, so that read buffers stay within the budget.
+/// Maximum number of sorted runs in one merge; more are merged in several passes, so that read buffers fit the budget.
 const MAX_FAN_IN: usize = 64;
-/// Items a sorter holds at least, so that a tiny budget still makes progress.
+/// Minimum number of items that a sorter holds, so that a tiny budget still makes progress.
 const MIN_ITEMS: usize = 1024;
 
-/// Items read between two looks at whether anybody still waits for them.
-const ITEMS_BETWEEN_CHECKS: u32 = 1 << 16;
+/// Number of items read between two checks for cancellation.
+const ITEMS_PER_CANCELLATION_CHECK: u32 = 1 << 16;
 
 /// A fixed-size item with a total order.
 pub trait Sortable: Pod + Send + Sync {
-    /// The order. Items that compare equal may come out in any order, so it should be total.
+    /// Compares two items. Items that compare equal may be returned in any order, so the order should be total.
     fn order(&self, other: &Self) -> Ordering;
 }
 
@@ -34,20 +34,20 @@ impl Sortable for u128 {
     }
 }
 
-/// A sorted run in the spill: stretches of it, in order.
+/// A sorted run in the spill: its extents, in order.
 #[derive(Clone, Debug, Default)]
-struct Run {
+struct SortedRun {
     extents: Vec<Extent>,
 }
 
-/// Items that lie together in the spill.
+/// Contiguous items in the spill.
 #[derive(Clone, Copy, Debug)]
 struct Extent {
     offset: u64,
     items: usize,
 }
 
-impl Run {
+impl SortedRun {
     fn append<T: Sortable>(&mut self, items: &[T], spill: &dyn Spill) -> io::Result<()> {
         if !items.is_empty() {
             let offset = spill.append(bytemuck::cast_slice(items))?;
@@ -56,30 +56,30 @@ impl Run {
         Ok(())
     }
 
-    fn items(&self) -> usize {
+    fn item_count(&self) -> usize {
         self.extents.iter().map(|extent| extent.items).sum()
     }
 }
 
-/// Takes items in any order, holds at most a budget of them, spills the rest as sorted runs.
+/// A sorter that accepts items in any order, holds at most a budget of them, and spills the rest as sorted runs.
 pub struct ExternalSorter<T> {
     buffer: Vec<T>,
     budget_items: usize,
-    runs: Vec<Run>,
+    runs: Vec<SortedRun>,
     spill: Arc<dyn Spill>,
 }
 
 impl<T: Sortable> ExternalSorter<T> {
-    /// A sorter that holds at most `budget_bytes` of items in memory (a floor of 1,024 items apart).
+    /// Creates a sorter that holds at most `budget_bytes` of items in memory, but at least 1,024 items.
     pub fn new(budget_bytes: usize, spill: Arc<dyn Spill>) -> Self {
         let budget_items = (budget_bytes / size_of::<T>()).max(MIN_ITEMS);
         Self { buffer: Vec::new(), budget_items, runs: Vec::new(), spill }
     }
 
-    /// Takes items.
+    /// Adds items.
     ///
     /// # Errors
-    /// What the spill reports.
+    /// The I/O error of the spill.
     pub fn extend(&mut self, mut items: &[T]) -> io::Result<()> {
         while !items.is_empty() {
             let room = (self.budget_items - self.buffer.len()).min(items.len());
@@ -93,7 +93,7 @@ impl<T: Sortable> ExternalSorter<T> {
         Ok(())
     }
 
-    /// Doubles the buffer like a `Vec` would, but never beyond the budget.
+    /// Doubles the buffer as a `Vec` would, but never beyond the budget.
     fn reserve(&mut self, room: usize) {
         let needed = self.buffer.len() + room;
         if needed > self.buffer.capacity() {
@@ -104,18 +104,18 @@ impl<T: Sortable> ExternalSorter<T> {
 
     fn spill_buffer(&mut self) -> io::Result<()> {
         self.buffer.sort_unstable_by(T::order);
-        let mut run = Run::default();
+        let mut run = SortedRun::default();
         run.append(&self.buffer, &*self.spill)?;
         self.runs.push(run);
         self.buffer.clear();
         Ok(())
     }
 
-    /// Ends the input: all items in order.
+    /// Ends the input and returns all items in order.
     ///
     /// # Errors
-    /// What the spill reports.
-    pub fn finish(mut self) -> io::Result<Sorted<T>> {
+    /// The I/O error of the spill.
+    pub fn finish(mut self) -> io::Result<SortedItems<T>> {
         if self.runs.is_empty() {
             self.buffer.sort_unstable_by(T::order);
         } else {
@@ -125,7 +125,7 @@ impl<T: Sortable> ExternalSorter<T> {
             self.buffer = Vec::new();
         }
         let mut sorted =
-            Sorted { memory: self.buffer, runs: self.runs, budget_items: self.budget_items, spill: self.spill };
+            SortedItems { memory: self.buffer, runs: self.runs, budget_items: self.budget_items, spill: self.spill };
         while sorted.runs.len() > MAX_FAN_IN {
             sorted.merge_first_runs()?;
         }
@@ -133,41 +133,41 @@ impl<T: Sortable> ExternalSorter<T> {
     }
 }
 
-/// All items of a finished [`ExternalSorter`], in order; can be read more than once.
-pub struct Sorted<T> {
+/// All items of a finished [`ExternalSorter`], in order; they can be read more than once.
+pub struct SortedItems<T> {
     memory: Vec<T>,
-    runs: Vec<Run>,
+    runs: Vec<SortedRun>,
     budget_items: usize,
     spill: Arc<dyn Spill>,
 }
 
-impl<T: Sortable> Sorted<T> {
-    /// Number of items.
-    pub fn items(&self) -> usize {
-        self.memory.len() + self.runs.iter().map(Run::items).sum::<usize>()
+impl<T: Sortable> SortedItems<T> {
+    /// Returns the number of items.
+    pub fn item_count(&self) -> usize {
+        self.memory.len() + self.runs.iter().map(SortedRun::item_count).sum::<usize>()
     }
 
-    /// Reads all items in order.
+    /// Returns a reader of all items in order.
     ///
     /// # Errors
-    /// What the spill reports.
-    pub fn iter(&self) -> io::Result<SortedIter<'_, T>> {
+    /// The I/O error of the spill.
+    pub fn iter(&self) -> io::Result<SortedItemsIter<'_, T>> {
         let spill = &*self.spill;
         let source = match self.runs.is_empty() {
-            true => Source::Memory(self.memory.iter()),
-            false => Source::merge(&self.runs, self.budget_items, spill)?,
+            true => ItemSource::Memory(self.memory.iter()),
+            false => ItemSource::merge(&self.runs, self.budget_items, spill)?,
         };
-        Ok(SortedIter { source, spill, until_check: ITEMS_BETWEEN_CHECKS })
+        Ok(SortedItemsIter { source, spill, items_until_check: ITEMS_PER_CANCELLATION_CHECK })
     }
 
-    /// Merges the first runs into one, which goes to the end.
+    /// Merges the first runs into one, which becomes the last.
     fn merge_first_runs(&mut self) -> io::Result<()> {
-        let group: Vec<Run> = self.runs.drain(..MAX_FAN_IN).collect();
-        let mut run = Run::default();
+        let group: Vec<SortedRun> = self.runs.drain(..MAX_FAN_IN).collect();
+        let mut run = SortedRun::default();
         let mut chunk: Vec<T> = Vec::with_capacity(self.budget_items.min(1 << 16));
         let spill = &*self.spill;
-        let source = Source::merge(&group, self.budget_items, spill)?;
-        let mut merged = SortedIter { source, spill, until_check: ITEMS_BETWEEN_CHECKS };
+        let source = ItemSource::merge(&group, self.budget_items, spill)?;
+        let mut merged = SortedItemsIter { source, spill, items_until_check: ITEMS_PER_CANCELLATION_CHECK };
         while let Some(item) = merged.next()? {
             chunk.push(item);
             if chunk.len() == chunk.capacity() {
@@ -181,33 +181,33 @@ impl<T: Sortable> Sorted<T> {
     }
 }
 
-/// Reads the items of a [`Sorted`] in order.
-pub struct SortedIter<'s, T> {
-    source: Source<'s, T>,
+/// A reader of the items of a [`SortedItems`] in order.
+pub struct SortedItemsIter<'s, T> {
+    source: ItemSource<'s, T>,
     spill: &'s dyn Spill,
-    /// Items until the next look at [`Spill::is_abandoned`].
-    until_check: u32,
+    /// Number of items until the next call of [`Spill::is_cancelled`].
+    items_until_check: u32,
 }
 
-enum Source<'s, T> {
-    /// Everything stayed in memory.
+enum ItemSource<'s, T> {
+    /// All items are in memory.
     Memory(std::slice::Iter<'s, T>),
     /// A merge of spilled runs.
     Merge {
         /// One reader per run.
         readers: Vec<RunReader<'s, T>>,
-        /// The next item of each.
-        tree: LoserTree<Ordered<T>>,
+        /// The next item of each run.
+        tree: LoserTree<MergeKey<T>>,
     },
 }
 
-impl<'s, T: Sortable> Source<'s, T> {
-    fn merge(runs: &'s [Run], budget_items: usize, spill: &'s dyn Spill) -> io::Result<Self> {
+impl<'s, T: Sortable> ItemSource<'s, T> {
+    fn merge(runs: &'s [SortedRun], budget_items: usize, spill: &'s dyn Spill) -> io::Result<Self> {
         let buffer_items = (budget_items / runs.len().max(1)).max(1);
         let mut readers: Vec<_> = runs.iter().map(|run| RunReader::new(run, buffer_items, spill)).collect();
         let mut keys = Vec::with_capacity(readers.len());
         for reader in &mut readers {
-            keys.push(reader.next()?.map(Ordered));
+            keys.push(reader.next()?.map(MergeKey));
         }
         Ok(Self::Merge { readers, tree: LoserTree::new(keys) })
     }
@@ -217,24 +217,24 @@ impl<'s, T: Sortable> Source<'s, T> {
             Self::Memory(items) => Ok(items.next().copied()),
             Self::Merge { readers, tree } => {
                 let Some(source) = tree.winner() else { return Ok(None) };
-                let next = readers[source].next()?.map(Ordered);
+                let next = readers[source].next()?.map(MergeKey);
                 Ok(tree.advance(next).map(|ordered| ordered.0))
             }
         }
     }
 }
 
-impl<T: Sortable> SortedIter<'_, T> {
-    /// The next item.
+impl<T: Sortable> SortedItemsIter<'_, T> {
+    /// Returns the next item.
     ///
     /// # Errors
-    /// What the spill reports; [`io::ErrorKind::Interrupted`] once it is abandoned.
+    /// The I/O error of the spill; [`io::ErrorKind::Interrupted`] after cancellation.
     #[expect(clippy::should_implement_trait, reason = "reading may fail, so this is no `Iterator`")]
     pub fn next(&mut self) -> io::Result<Option<T>> {
-        self.until_check -= 1;
-        if self.until_check == 0 {
-            self.until_check = ITEMS_BETWEEN_CHECKS;
-            if self.spill.is_abandoned() {
+        self.items_until_check -= 1;
+        if self.items_until_check == 0 {
+            self.items_until_check = ITEMS_PER_CANCELLATION_CHECK;
+            if self.spill.is_cancelled() {
                 return Err(io::Error::new(io::ErrorKind::Interrupted, "interrupted"));
             }
         }
@@ -243,29 +243,29 @@ impl<T: Sortable> SortedIter<'_, T> {
 }
 
 /// An item ordered by [`Sortable::order`].
-struct Ordered<T>(T);
+struct MergeKey<T>(T);
 
-impl<T: Sortable> Ord for Ordered<T> {
+impl<T: Sortable> Ord for MergeKey<T> {
     fn cmp(&self, other: &Self) -> Ordering {
         self.0.order(&other.0)
     }
 }
 
-impl<T: Sortable> PartialOrd for Ordered<T> {
+impl<T: Sortable> PartialOrd for MergeKey<T> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl<T: Sortable> PartialEq for Ordered<T> {
+impl<T: Sortable> PartialEq for MergeKey<T> {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl<T: Sortable> Eq for Ordered<T> {}
+impl<T: Sortable> Eq for MergeKey<T> {}
 
-/// Reads one run through a buffer.
+/// A buffered reader of one run.
 struct RunReader<'s, T> {
     extents: std::slice::Iter<'s, Extent>,
     current: Extent,
@@ -276,7 +276,7 @@ struct RunReader<'s, T> {
 }
 
 impl<'s, T: Sortable> RunReader<'s, T> {
-    fn new(run: &'s Run, buffer_items: usize, spill: &'s dyn Spill) -> Self {
+    fn new(run: &'s SortedRun, buffer_items: usize, spill: &'s dyn Spill) -> Self {
         let current = Extent { offset: 0, items: 0 };
         Self { extents: run.extents.iter(), current, buffer: Vec::new(), next: 0, buffer_items, spill }
     }
@@ -333,11 +333,11 @@ pub(crate) mod tests {
         }
     }
 
-    fn sort(items: &[u64], budget_bytes: usize) -> Vec<u64> {
+    fn sort_with_budget(items: &[u64], budget_bytes: usize) -> Vec<u64> {
         let mut sorter = ExternalSorter::new(budget_bytes, Arc::new(MemorySpill::default()));
         items.chunks(700).for_each(|chunk| sorter.extend(chunk).unwrap());
         let sorted = sorter.finish().unwrap();
-        assert_eq!(sorted.items(), items.len());
+        assert_eq!(sorted.item_count(), items.len());
         let mut iter = sorted.iter().unwrap();
         std::iter::from_fn(|| iter.next().unwrap()).collect()
     }
@@ -347,27 +347,27 @@ pub(crate) mod tests {
         fn spilled_and_unspilled_items_come_out_in_order(items in prop::collection::vec(any::<u64>(), 0..5000)) {
             let mut expected = items.clone();
             expected.sort_unstable();
-            prop_assert_eq!(sort(&items, 0), expected.clone());
-            prop_assert_eq!(sort(&items, 1 << 20), expected);
+            prop_assert_eq!(sort_with_budget(&items, 0), expected.clone());
+            prop_assert_eq!(sort_with_budget(&items, 1 << 20), expected);
         }
     }
 
     #[test]
-    fn an_abandoned_sort_gives_up_while_it_is_read() {
-        struct Abandoned;
-        impl Spill for Abandoned {
+    fn a_cancelled_sort_stops_while_it_is_read() {
+        struct CancelledSpill;
+        impl Spill for CancelledSpill {
             fn append(&self, _: &[u8]) -> io::Result<u64> {
                 Ok(0)
             }
             fn read_at(&self, _: u64, _: &mut [u8]) -> io::Result<()> {
                 Ok(())
             }
-            fn is_abandoned(&self) -> bool {
+            fn is_cancelled(&self) -> bool {
                 true
             }
         }
-        let mut sorter = ExternalSorter::new(1 << 24, Arc::new(Abandoned));
-        sorter.extend(&(0..u64::from(ITEMS_BETWEEN_CHECKS)).collect::<Vec<_>>()).unwrap();
+        let mut sorter = ExternalSorter::new(1 << 24, Arc::new(CancelledSpill));
+        sorter.extend(&(0..u64::from(ITEMS_PER_CANCELLATION_CHECK)).collect::<Vec<_>>()).unwrap();
         let sorted = sorter.finish().unwrap();
         let mut iter = sorted.iter().unwrap();
         let failure = std::iter::repeat_with(|| iter.next()).find_map(Result::err);
@@ -380,6 +380,6 @@ pub(crate) mod tests {
             (0..(MAX_FAN_IN * MIN_ITEMS * 2 + 5) as u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
         let mut expected = items.clone();
         expected.sort_unstable();
-        assert_eq!(sort(&items, 0), expected);
+        assert_eq!(sort_with_budget(&items, 0), expected);
     }
 }

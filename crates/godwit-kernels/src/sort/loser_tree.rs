@@ -1,7 +1,6 @@
 //! A loser tree: merges k sorted sources with one comparison per level and record (Knuth, TAOCP vol. 3, §5.4.1).
 //!
-//! The tree holds only keys; the caller owns the sources. Ties go to the source with the smaller index, which keeps
-//! merges stable.
+//! The tree holds only keys; the caller owns the sources. The source with the smaller index wins ties, so merges are stable.
 
 /// A tournament over the next keys of `k` sources; an exhausted source has no key.
 pub struct LoserTree<K> {
@@ -11,7 +10,7 @@ pub struct LoserTree<K> {
 }
 
 impl<K: Ord> LoserTree<K> {
-    /// A tree over the first key of every source.
+    /// Creates a tree over the first key of every source.
     pub fn new(keys: Vec<Option<K>>) -> Self {
         let sources = keys.len().max(1);
         let mut tree = Self { keys, losers: vec![usize::MAX; sources] };
@@ -38,13 +37,13 @@ impl<K: Ord> LoserTree<K> {
         }
     }
 
-    /// The source with the smallest key, `None` when all are exhausted.
+    /// Returns the source with the smallest key, `None` if all are exhausted.
     pub fn winner(&self) -> Option<usize> {
         let source = self.losers[0];
         self.keys.get(source)?.as_ref().map(|_| source)
     }
 
-    /// Gives the winner its next key (`None`: exhausted), plays its matches again and returns the key it won with.
+    /// Sets the winner's next key (`None`: exhausted), replays its matches and returns the key that won before.
     pub fn advance(&mut self, key: Option<K>) -> Option<K> {
         let sources = self.losers.len();
         let mut winner = self.losers[0];

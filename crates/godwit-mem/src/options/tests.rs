@@ -5,14 +5,14 @@ fn parse(line: &str) -> Result<AlignmentOptions, Error> {
     AlignmentOptions::parse(&arguments, 3)
 }
 
-fn refused(line: &str) -> String {
+fn usage_error_text(line: &str) -> String {
     parse(line).unwrap_err().to_string()
 }
 
 #[test]
 fn no_options_are_those_of_bwa() {
     let options = parse("").unwrap();
-    let mut expected = MemOptions { n_threads: 3, ..MemOptions::default() };
+    let mut expected = BwaMemOptions { n_threads: 3, ..BwaMemOptions::default() };
     expected.fill_matrix();
     assert_eq!(options.mem, expected);
     assert_eq!((options.mem.min_seed_len, options.mem.b, options.mem.max_xa_hits_alt), (19, 4, 200));
@@ -37,17 +37,26 @@ fn a_match_score_scales_what_is_not_given() {
 fn a_preset_turns_scaling_off() {
     let mem = parse("-x ont2d -A 2 -W 7").unwrap().mem;
     assert_eq!((mem.a, mem.b, mem.min_score, mem.min_chain_weight, mem.min_seed_len), (2, 1, 30, 7, 14));
-    assert!(refused("-x illumina").contains("illumina"));
+    assert!(usage_error_text("-x illumina").contains("illumina"));
 }
 
 #[test]
 fn insert_sizes_default_to_four_deviations() {
     let sizes = |line| parse(line).unwrap().insert_sizes.unwrap()[1];
-    assert_eq!(sizes("-I 300"), InsertSizes { low: 180, high: 420, failed: 0, mean: 300.0, deviation: 30.0 });
-    assert_eq!(sizes("-I 300.5,20"), InsertSizes { low: 220, high: 380, failed: 0, mean: 300.5, deviation: 20.0 });
-    assert_eq!(sizes("-I300,20,700,10"), InsertSizes { low: 10, high: 700, failed: 0, mean: 300.0, deviation: 20.0 });
+    assert_eq!(
+        sizes("-I 300"),
+        InsertSizeDistribution { low: 180, high: 420, failed: 0, mean: 300.0, standard_deviation: 30.0 }
+    );
+    assert_eq!(
+        sizes("-I 300.5,20"),
+        InsertSizeDistribution { low: 220, high: 380, failed: 0, mean: 300.5, standard_deviation: 20.0 }
+    );
+    assert_eq!(
+        sizes("-I300,20,700,10"),
+        InsertSizeDistribution { low: 10, high: 700, failed: 0, mean: 300.0, standard_deviation: 20.0 }
+    );
     assert_eq!(sizes("-I 20,20").low, 1);
-    assert!(refused("-I 300,20,700,10,9").contains("at most 4"));
+    assert!(usage_error_text("-I 300,20,700,10,9").contains("at most 4"));
 }
 
 #[test]
@@ -59,16 +68,16 @@ fn what_godwit_sets_itself_is_refused() {
         ("-R @RG", "--read-group"),
         ("-M1", "threads"),
     ] {
-        assert!(refused(line).contains(word), "{line}");
+        assert!(usage_error_text(line).contains(word), "{line}");
     }
     for line in ["-H x", "-o x", "-f x", "-v 3"] {
-        assert!(refused(line).contains("cannot be passed on"), "{line}");
+        assert!(usage_error_text(line).contains("cannot be passed on"), "{line}");
     }
 }
 
 #[test]
 fn what_bwa_does_not_know_is_refused() {
     for line in ["-Z", "--help", "--", "-", "ref.fa", "-k", "-k x", "-k 1.5", "-O 1,2,3", "-r ten", "-kü"] {
-        refused(line);
+        usage_error_text(line);
     }
 }

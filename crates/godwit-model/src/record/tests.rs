@@ -1,6 +1,6 @@
 use super::*;
 
-/// A packed record with the given place, FLAG, CIGAR (length, code) and tags; its bases are all A.
+/// Builds a packed record with the given position, FLAG, CIGAR (length, code) and tags; its bases are all A.
 fn packed(contig: i32, position: i32, flag: u16, cigar: &[(u32, u32)], tags: &[u8]) -> Vec<u8> {
     let bases: u32 = cigar.iter().filter(|(_, op)| CigarOp(*op).consumes_read()).map(|(n, _)| n).sum();
     let mut bytes = Vec::new();
@@ -25,9 +25,9 @@ fn packed(contig: i32, position: i32, flag: u16, cigar: &[(u32, u32)], tags: &[u
 fn five_prime_end_undoes_soft_and_hard_clips() {
     let cigar = [(3, 5), (2, 4), (10, 0), (1, 2), (4, 4), (6, 5)];
     let forward = packed(0, 100, 0, &cigar, b"");
-    assert_eq!(RawRecord::checked(&forward, 1).unwrap().unclipped_five_prime(), 95);
+    assert_eq!(RawRecord::from_bytes(&forward, 1).unwrap().unclipped_five_prime(), 95);
     let reverse = packed(0, 100, flags::REVERSE, &cigar, b"");
-    assert_eq!(RawRecord::checked(&reverse, 1).unwrap().unclipped_five_prime(), 100 + 11 - 1 + 10);
+    assert_eq!(RawRecord::from_bytes(&reverse, 1).unwrap().unclipped_five_prime(), 100 + 11 - 1 + 10);
 }
 
 #[test]
@@ -36,7 +36,7 @@ fn tags_of_every_type_are_walked() {
         b"XAAxNMC\x01XSs\x01\x00XIi\x01\x00\x00\x00XFf\x00\x00\x00\x00XBBs\x02\x00\x00\x00\x01\x00\x02\x00".to_vec();
     tags.extend(b"XZZtext\0RGZlane1\0");
     let bytes = packed(0, 1, 0, &[(4, 0)], &tags);
-    let record = RawRecord::checked(&bytes, 1).unwrap();
+    let record = RawRecord::from_bytes(&bytes, 1).unwrap();
     assert_eq!(record.read_group(), Some(&b"lane1"[..]));
     assert_eq!(record.tag(*b"XZ"), Some((b'Z', &b"text"[..])));
     assert_eq!(record.tag(*b"YY"), None);
@@ -46,7 +46,7 @@ fn tags_of_every_type_are_walked() {
 fn a_tag_cut_short_is_no_tag() {
     for tags in [&b"RGZlane"[..], b"RGB", b"XIi\x01", b"XBBi\xff\xff\xff\xffRGZa\0"] {
         let bytes = packed(0, 1, 0, &[(4, 0)], tags);
-        assert_eq!(RawRecord::checked(&bytes, 1).unwrap().read_group(), None);
+        assert_eq!(RawRecord::from_bytes(&bytes, 1).unwrap().read_group(), None);
     }
 }
 
@@ -57,7 +57,7 @@ fn long_cigars_come_from_the_cg_tag() {
         tags.extend(op.to_le_bytes());
     }
     let bytes = packed(0, 10, 0, &[(10, 4), (5, 3)], &tags);
-    let record = RawRecord::checked(&bytes, 1).unwrap();
+    let record = RawRecord::from_bytes(&bytes, 1).unwrap();
     assert_eq!(record.cigar().count(), 3);
     assert_eq!(record.unclipped_five_prime(), 5);
 }
@@ -66,9 +66,9 @@ fn long_cigars_come_from_the_cg_tag() {
 fn lengths_that_do_not_fit_are_refused() {
     let good = packed(0, 1, 0, &[(40, 0)], b"");
     for bytes in 0..good.len() {
-        assert!(RawRecord::checked(&good[..bytes], 1).is_err(), "{bytes} bytes");
+        assert!(RawRecord::from_bytes(&good[..bytes], 1).is_err(), "{bytes} bytes");
     }
-    assert_eq!(RawRecord::checked(&good, 0).unwrap_err(), RecordError::Contig { contig: 0, contigs: 0 });
+    assert_eq!(RawRecord::from_bytes(&good, 0).unwrap_err(), RecordError::ContigOutOfRange { contig: 0, contigs: 0 });
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn bins_match_the_specification() {
 }
 
 #[test]
-fn keys_tell_the_place_that_they_were_made_of() {
+fn keys_return_the_contig_and_position_they_were_made_from() {
     for (contig, position) in [(0, 0), (-1, -1), (7, 249_250_620), (3, i32::MAX - 1), (-1, 5)] {
         for reverse in [false, true] {
             let key = SortKey::new(contig, position, reverse);

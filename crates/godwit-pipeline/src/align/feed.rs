@@ -1,4 +1,4 @@
-//! Lanes to blocks: reads files and feeds the aligner.
+//! Cuts lanes into blocks: reads files and feeds the aligner.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -11,48 +11,48 @@ use godwit_engines::aligner::{BlockHeader, BlockWriter};
 use godwit_formats::fastq::{FastqError, LaneEvent, LaneOptions, LaneReader};
 use godwit_model::BlockId;
 
-use super::identity::ReadsHasher;
+use super::fingerprint::ReadsHasher;
 use super::lanes::{Lane, OpenLane};
-use super::{AlignOptions, SharedProgress};
+use super::{AlignOptions, FeedProgress};
+use crate::atomic_files::AtomicFileSet;
 use crate::error::PipelineError;
-use crate::read_groups::Membership;
-use crate::run_directory::{BlockStart, RunDirectory};
-use crate::staging::Staged;
+use crate::job_directory::{BlockStart, JobDirectory};
+use crate::read_groups::ReadGroupIndexes;
 
-/// One lane and what its reads belong to.
+/// One lane and the read group of its reads.
 pub(super) struct FeedLane {
     pub(super) lane: Lane,
     pub(super) read_group: Option<String>,
-    pub(super) membership: Membership,
+    pub(super) read_group_indexes: ReadGroupIndexes,
 }
 
-/// Where blocks of reads go, one after the other.
+/// A sink of blocks of reads, which receives them one after the other.
 pub(super) trait BlockSink {
     /// Starts a block. May wait until there is room for it.
     fn start_block(&mut self, header: &BlockHeader) -> Result<(), PipelineError>;
 
-    /// Takes reads of the block.
+    /// Appends reads to the block.
     fn write(&mut self, batch: &RecordBatch) -> Result<(), PipelineError>;
 
     /// Ends the block.
     fn end_block(&mut self) -> Result<(), PipelineError>;
 
-    /// Whether it takes a block that was aligned before: what came of it may be gone.
-    fn takes_again(&self, _block: BlockId) -> bool {
+    /// Reports whether it accepts a block that was aligned before, whose records may be lost.
+    fn accepts_finished_block(&self, _block: BlockId) -> bool {
         false
     }
 
-    /// Whether a block has to be read, which is finished or not.
-    fn needs(&self, block: BlockId, finished: bool) -> bool {
-        !finished || self.takes_again(block)
+    /// Reports whether a block has to be read. `finished`: it was aligned before.
+    fn needs_block(&self, block: BlockId, finished: bool) -> bool {
+        !finished || self.accepts_finished_block(block)
     }
 
-    /// Whether it has everything it wants.
-    fn has_all(&self) -> bool {
+    /// Reports whether it needs no further blocks.
+    fn is_complete(&self) -> bool {
         false
     }
 
-    /// There are no more blocks.
+    /// Finishes after the last block.
     fn finish(self) -> Result<(), PipelineError>;
 }
 
@@ -74,85 +74,87 @@ impl BlockSink for BlockWriter {
     }
 }
 
-/// Feeds all lanes, one after the other; the files of the next lane are read ahead meanwhile.
+/// A feeder of all lanes, one after the other, which reads ahead in the files of the next lane.
 pub(super) struct Feeder<'r, W> {
-    /// With their numbers.
+    /// The lanes, with their numbers.
     pub(super) lanes: Vec<(usize, FeedLane)>,
     pub(super) lane_options: LaneOptions,
-    pub(super) writer: W,
+    pub(super) sink: W,
     pub(super) options: &'r AlignOptions,
-    /// Blocks that need not be aligned again.
-    pub(super) run: &'r RunDirectory,
-    /// What was fed to earlier processes of the aligner.
-    pub(super) before: FeedReport,
+    /// Job directory with the blocks that need not be aligned again.
+    pub(super) job_directory: &'r JobDirectory,
+    /// Totals of earlier processes of the aligner.
+    pub(super) previous_report: FeedReport,
 }
 
-/// What was fed.
+/// Totals of what was fed.
 #[derive(Default)]
 pub(super) struct FeedReport {
     pub(super) reads: u64,
-    /// Those of blocks that an earlier process aligned.
-    pub(super) reads_before: u64,
+    /// Reads in blocks that an earlier process aligned.
+    pub(super) resumed_reads: u64,
     /// Blocks that an earlier process aligned.
-    pub(super) blocks_before: usize,
+    pub(super) resumed_blocks: usize,
     /// BLAKE3 of each file that was read to its end, as it is on disk.
     pub(super) checksums: HashMap<PathBuf, String>,
-    /// Byte of a file from which on it was decompressed, where that was not its start.
-    pub(super) read_from: HashMap<PathBuf, u64>,
+    /// First byte of a file that was decompressed, where that was not its start.
+    pub(super) start_offsets: HashMap<PathBuf, u64>,
     /// Bytes of input files.
     pub(super) bytes: u64,
-    /// Records that came back.
+    /// Records that the aligner returned.
     pub(super) records: u64,
     pub(super) seconds: f64,
-    /// Reports of what the reads came through.
-    pub(super) reports: Staged,
+    /// Reports of the trimmer.
+    pub(super) trim_reports: AtomicFileSet,
 }
 
 impl<W: BlockSink> Feeder<'_, W> {
     /// Feeds everything and closes the aligner's input.
     pub(super) fn run(
         mut self,
-        progress: &SharedProgress,
+        progress: &FeedProgress,
         cancelled: &Arc<AtomicBool>,
     ) -> Result<FeedReport, PipelineError> {
         let started = Instant::now();
         let mut lanes = std::mem::take(&mut self.lanes);
-        let mut report = std::mem::take(&mut self.before);
-        let mut next = self.open(&mut lanes, 0, cancelled)?;
+        let mut report = std::mem::take(&mut self.previous_report);
+        let mut next = self.open_lane(&mut lanes, 0, cancelled)?;
         for at in 0..lanes.len() {
-            let Some(open) = next.take().filter(|_| !self.writer.has_all()) else { break };
-            next = self.open(&mut lanes, at + 1, cancelled)?;
+            let Some(open) = next.take().filter(|_| !self.sink.is_complete()) else { break };
+            next = self.open_lane(&mut lanes, at + 1, cancelled)?;
             let (index, lane) = &mut lanes[at];
-            let OpenLane { reader, trimming, start } = self.compared(open, *index, lane, cancelled)?;
+            let OpenLane { reader, trimmer, start } = self.verify_prefix(open, *index, lane, cancelled)?;
             let fed = self.feed_lane(*index as u16, lane, (reader, start), &mut report, progress, cancelled);
-            match trimming {
-                Some(trimming) => trimming.finish(fed, &mut report.reports)?,
+            match trimmer {
+                Some(trimming) => trimming.finish(fed, &mut report.trim_reports)?,
                 None => fed?,
             }
         }
-        self.writer.finish()?;
+        self.sink.finish()?;
         report.seconds += started.elapsed().as_secs_f64();
         Ok(report)
     }
 
-    /// Opens a lane, if there is one there, at the last known start before all blocks that have to be read.
-    fn open(
+    /// Opens the lane at `at`, if there is one, at the last known start before all blocks that have to be read.
+    fn open_lane(
         &self,
         lanes: &mut [(usize, FeedLane)],
         at: usize,
         cancelled: &Arc<AtomicBool>,
     ) -> Result<Option<OpenLane>, PipelineError> {
         let Some((index, lane)) = lanes.get_mut(at) else { return Ok(None) };
-        let start = self.start_of(*index as u16)?;
+        let start = self.resume_start(*index as u16)?;
         lane.lane.open(*index, start, &self.lane_options, self.options, cancelled).map(Some)
     }
 
-    /// Where reading a lane can begin, so that only blocks are left out that nobody needs.
-    fn start_of(&self, lane: u16) -> Result<Option<BlockStart>, PipelineError> {
+    /// Returns where reading a lane can begin, so that only blocks that are not needed are skipped.
+    fn resume_start(&self, lane: u16) -> Result<Option<BlockStart>, PipelineError> {
         let block = |ordinal| BlockId { lane, ordinal };
-        let find = |last| self.run.block_start(block(last)).map_err(PipelineError::file("read", &self.options.out));
+        let find = |last| {
+            self.job_directory.latest_block_start(block(last)).map_err(PipelineError::file("read", &self.options.out))
+        };
         let Some(latest) = find(BlockId::MAX_BLOCKS)? else { return Ok(None) };
-        let needed = |id: &BlockId| self.writer.needs(*id, self.run.finished_block(*id).is_some());
+        let needed = |id: &BlockId| self.sink.needs_block(*id, self.job_directory.finished_block(*id).is_some());
         let start = match (0..latest.id.ordinal).map(block).find(needed) {
             Some(first) => find(first.ordinal)?,
             None => Some(latest),
@@ -160,16 +162,16 @@ impl<W: BlockSink> Feeder<'_, W> {
         Ok(start)
     }
 
-    /// A lane whose files before its start are what they were; otherwise it is read from its first block on, and each block
-    /// compared.
-    fn compared(
+    /// Verifies that the files of a lane are unchanged before its start. Otherwise reads the lane from its first block on
+    /// and compares each block.
+    fn verify_prefix(
         &self,
         mut open: OpenLane,
         index: usize,
         lane: &mut FeedLane,
         cancelled: &Arc<AtomicBool>,
     ) -> Result<OpenLane, PipelineError> {
-        match open.start.is_some().then(|| open.reader.begin()) {
+        match open.start.is_some().then(|| open.reader.wait_for_text()) {
             None | Some(Ok(())) => Ok(open),
             Some(Err(FastqError::Changed { .. })) => {
                 lane.lane.open(index, None, &self.lane_options, self.options, cancelled)
@@ -179,16 +181,22 @@ impl<W: BlockSink> Feeder<'_, W> {
     }
 
     /// Counts the blocks before a start as compared. Returns the start, or that of the lane.
-    fn begin(&self, lane: &FeedLane, start: Option<BlockStart>, index: u16, report: &mut FeedReport) -> (BlockId, u64) {
+    fn count_skipped_blocks(
+        &self,
+        lane: &FeedLane,
+        start: Option<BlockStart>,
+        index: u16,
+        report: &mut FeedReport,
+    ) -> (BlockId, u64) {
         let first = BlockId { lane: index, ordinal: 0 };
-        let Some(BlockStart { id, first_ordinal, places }) = start else { return (first, 0) };
-        let offsets = places.iter().map(|place| place.start.point.offset);
-        report.read_from.extend(lane.lane.files.iter().cloned().zip(offsets));
+        let Some(BlockStart { id, first_ordinal, file_positions }) = start else { return (first, 0) };
+        let offsets = file_positions.iter().map(|place| place.resume_point.access_point.offset);
+        report.start_offsets.extend(lane.lane.files.iter().cloned().zip(offsets));
         report.reads += first_ordinal;
         for ordinal in 0..id.ordinal {
-            if let Some(block) = self.run.finished_block(BlockId { ordinal, ..id }) {
-                report.reads_before += block.reads;
-                report.blocks_before += 1;
+            if let Some(block) = self.job_directory.finished_block(BlockId { ordinal, ..id }) {
+                report.resumed_reads += block.reads;
+                report.resumed_blocks += 1;
             }
         }
         (id, first_ordinal)
@@ -200,10 +208,10 @@ impl<W: BlockSink> Feeder<'_, W> {
         lane: &FeedLane,
         (mut reader, start): (LaneReader, Option<BlockStart>),
         report: &mut FeedReport,
-        progress: &SharedProgress,
+        progress: &FeedProgress,
         cancelled: &AtomicBool,
     ) -> Result<(), PipelineError> {
-        let (mut id, mut first_ordinal) = self.begin(lane, start, index, report);
+        let (mut id, mut first_ordinal) = self.count_skipped_blocks(lane, start, index, report);
         let (mut open, paired) = (false, reader.is_paired());
         let (bytes_before, mut content) = (report.bytes, ReadsHasher::default());
         while let Some(event) = reader.next()? {
@@ -213,36 +221,36 @@ impl<W: BlockSink> Feeder<'_, W> {
             match event {
                 LaneEvent::Reads(batch) => {
                     content.update(&batch);
-                    if self.run.finished_block(id).is_some() && !self.writer.takes_again(id) {
+                    if self.job_directory.finished_block(id).is_some() && !self.sink.accepts_finished_block(id) {
                         continue;
                     }
                     if !open {
-                        self.writer.start_block(&lane.block_header(id, first_ordinal, paired))?;
+                        self.sink.start_block(&lane.block_header(id, first_ordinal, paired))?;
                         open = true;
                     }
-                    self.writer.write(&batch)?;
+                    self.sink.write(&batch)?;
                 }
                 LaneEvent::BlockEnd { reads, .. } => {
-                    if self.run.finished_block(id).is_none() {
-                        // Before the block can come back.
+                    if self.job_directory.finished_block(id).is_none() {
+                        // Before the block can be returned.
                         let end = bytes_before + reader.compressed_bytes_returned();
-                        progress.block_ends.lock().unwrap_or_else(PoisonError::into_inner).push_back(end);
+                        progress.block_end_bytes.lock().unwrap_or_else(PoisonError::into_inner).push_back(end);
                     }
                     self.end_block(id, reads, content.finish(), report)?;
-                    // Reads that come through a program have to come to their end.
-                    if self.writer.has_all() && self.options.reads.trim.is_none() {
+                    // Trimmed reads have to be read to their end.
+                    if self.sink.is_complete() && self.options.reads.trim.is_none() {
                         return Ok(());
                     }
                     open = false;
                     first_ordinal += reads;
                     report.reads += reads;
-                    id = next_block(id)?;
-                    self.note_start(id, first_ordinal, &mut reader)?;
+                    id = next_block_id(id)?;
+                    self.record_block_start(id, first_ordinal, &mut reader)?;
                 }
             }
             report.bytes = bytes_before + reader.compressed_bytes_read();
         }
-        // What is trimmed is read from pipes, not from the files.
+        // Trimmed reads come from pipes, not from the files.
         if self.options.reads.trim.is_none() {
             let files = lane.lane.files.iter().cloned().zip(reader.checksums());
             report.checksums.extend(files.filter_map(|(file, checksum)| Some((file, checksum?))));
@@ -250,10 +258,15 @@ impl<W: BlockSink> Feeder<'_, W> {
         Ok(())
     }
 
-    /// Notes where a later process can begin.
-    fn note_start(&self, id: BlockId, first_ordinal: u64, reader: &mut LaneReader) -> Result<(), PipelineError> {
-        let Some(places) = reader.places() else { return Ok(()) };
-        let noted = self.run.note_block_start(id, first_ordinal, places);
+    /// Records where a later process can start to read.
+    fn record_block_start(
+        &self,
+        id: BlockId,
+        first_ordinal: u64,
+        reader: &mut LaneReader,
+    ) -> Result<(), PipelineError> {
+        let Some(places) = reader.resume_points() else { return Ok(()) };
+        let noted = self.job_directory.record_block_start(id, first_ordinal, places);
         noted.map_err(PipelineError::file("write the journal in", &self.options.out))
     }
 
@@ -265,29 +278,31 @@ impl<W: BlockSink> Feeder<'_, W> {
         content: String,
         report: &mut FeedReport,
     ) -> Result<(), PipelineError> {
-        match self.run.finished_block(id) {
-            Some(block) if (block.reads, &block.content) == (reads, &content) => {
-                report.reads_before += reads;
-                report.blocks_before += 1;
-                if self.writer.takes_again(id) {
-                    self.writer.end_block()?;
+        match self.job_directory.finished_block(id) {
+            Some(block) if (block.reads, &block.reads_checksum) == (reads, &content) => {
+                report.resumed_reads += reads;
+                report.resumed_blocks += 1;
+                if self.sink.accepts_finished_block(id) {
+                    self.sink.end_block()?;
                 }
             }
             Some(_) => {
                 let (block, lane) = (id.ordinal + 1, id.lane + 1);
-                return Err(other_reads(format!("other reads in block {block} of lane {lane} than were aligned")));
+                return Err(reads_changed_error(format!(
+                    "other reads in block {block} of lane {lane} than were aligned"
+                )));
             }
             None => {
-                self.run.note_reads(id, reads, content);
-                self.writer.end_block()?;
+                self.job_directory.record_reads(id, reads, content);
+                self.sink.end_block()?;
             }
         }
         Ok(())
     }
 }
 
-/// The block behind one.
-fn next_block(id: BlockId) -> Result<BlockId, PipelineError> {
+/// Returns the block after `id`.
+fn next_block_id(id: BlockId) -> Result<BlockId, PipelineError> {
     let ordinal = id.ordinal + 1;
     if ordinal == BlockId::MAX_BLOCKS {
         return Err(PipelineError::Options { problem: "a lane has too many blocks; raise --block-bases".into() });
@@ -302,29 +317,29 @@ impl FeedLane {
             first_ordinal,
             paired,
             read_group: self.read_group.clone(),
-            read_group_index: self.membership.read_group,
-            library_index: self.membership.library,
+            read_group_index: self.read_group_indexes.read_group,
+            library_index: self.read_group_indexes.library,
         }
     }
 }
 
-/// Refuses files that hold less than what was aligned of them before.
-pub(super) fn check_kept(fed: &FeedReport, run: &RunDirectory) -> Result<(), PipelineError> {
-    match fed.blocks_before < run.finished().0 {
-        true => Err(other_reads("fewer blocks than were aligned".to_owned())),
+/// Rejects files that hold fewer blocks than were aligned before.
+pub(super) fn check_resumed_blocks(fed: &FeedReport, job_directory: &JobDirectory) -> Result<(), PipelineError> {
+    match fed.resumed_blocks < job_directory.finished_counts().0 {
+        true => Err(reads_changed_error("fewer blocks than were aligned".to_owned())),
         false => Ok(()),
     }
 }
 
-/// The files are not those that the run began with.
-fn other_reads(difference: String) -> PipelineError {
+/// Returns the error for files that differ from those at the start of the job.
+fn reads_changed_error(difference: String) -> PipelineError {
     let problem =
         format!("cannot resume: the files have {difference}; give the same files, or leave out --resume to start over");
     PipelineError::Options { problem }
 }
 
-/// Size of all input files; 0 where one of them is a pipe, or a trimmer reads them.
-pub(super) fn input_bytes(lanes: &[FeedLane], options: &AlignOptions) -> u64 {
+/// Returns the size of all input files, bytes; 0 where one of them is a pipe, or a trimmer reads them.
+pub(super) fn total_input_bytes(lanes: &[FeedLane], options: &AlignOptions) -> u64 {
     if options.reads.trim.is_some() {
         return 0;
     }

@@ -1,41 +1,43 @@
-//! The header of an aligned run: contigs from the aligner, read groups given or made, the chain of programs.
+//! The header of an aligned output: contigs of the aligner, read groups given or generated, the chain of programs.
 
 use std::collections::BTreeSet;
 
 use godwit_formats::sam::{Header, HeaderError};
 
 use super::AlignOptions;
-use super::engine::Engine;
+use super::aligner::RunningAligner;
 use super::feed::FeedLane;
 use super::lanes::Lane;
 use super::read_names::NameOrigin;
 use crate::error::PipelineError;
-use crate::read_groups::{ReadGroups, refused_later, tag};
+use crate::read_groups::{ReadGroups, compatibility_warnings, header_tag};
 
 /// Longest ID that bwa can write (`bwa_rg_id`).
-const MAX_ID_BYTES: usize = 255;
+const MAX_READ_GROUP_ID_BYTES: usize = 255;
 
 /// The read group of every lane. Lanes may share one.
-pub(super) struct LaneGroups {
+pub(super) struct LaneReadGroups {
     /// Distinct `@RG` lines, in order of their first lane.
     lines: Vec<String>,
-    /// For each lane the ID of its read group.
+    /// ID of the read group of each lane.
     ids: Vec<String>,
-    /// Notes on read groups that were changed, or that make other tools reject the output.
+    /// Warnings about read groups that were changed, or that make other tools reject the output.
     warnings: Vec<String>,
 }
 
-impl LaneGroups {
-    /// The given `@RG` lines, or those that files bring along, or lines made from sample and read names.
+impl LaneReadGroups {
+    /// Returns the given `@RG` lines, or those of the input files, or lines generated from sample and read names.
     ///
     /// # Errors
-    /// [`PipelineError::Options`] for a wrong line or number of lines.
+    /// [`PipelineError::Options`] for an invalid line or a wrong number of lines.
     pub(super) fn new(options: &AlignOptions, planned: &[Lane]) -> Result<Self, PipelineError> {
         let lanes = planned.len();
         let lane_lines = match &options.read_groups[..] {
-            [] => brought_or_made(&options.sample, planned)?,
-            [line] => vec![checked(line)?; lanes],
-            lines if lines.len() == lanes => lines.iter().map(|line| checked(line)).collect::<Result<_, _>>()?,
+            [] => lane_read_group_lines(&options.sample, planned)?,
+            [line] => vec![parse_read_group_line(line)?; lanes],
+            lines if lines.len() == lanes => {
+                lines.iter().map(|line| parse_read_group_line(line)).collect::<Result<_, _>>()?
+            }
             lines => {
                 let problem = format!(
                     "{} read groups were given for {lanes} lanes; give one for all or one for each",
@@ -47,8 +49,8 @@ impl LaneGroups {
         let mut groups = Self { lines: Vec::new(), ids: Vec::new(), warnings: Vec::new() };
         for line in lane_lines {
             let line = with_sample(line, &options.sample);
-            let id = tag(&line, "ID").unwrap_or_default().to_owned();
-            let same_id = groups.lines.iter().find(|other| tag(other, "ID") == Some(&id));
+            let id = header_tag(&line, "ID").unwrap_or_default().to_owned();
+            let same_id = groups.lines.iter().find(|other| header_tag(other, "ID") == Some(&id));
             match same_id {
                 Some(other) if *other != line => {
                     return Err(PipelineError::Options {
@@ -60,14 +62,14 @@ impl LaneGroups {
             }
             groups.ids.push(id);
         }
-        groups.warnings = groups.refused_later(&options.sample);
+        groups.warnings = groups.compatibility_warnings(&options.sample);
         Ok(groups)
     }
 
-    fn refused_later(&self, sample: &str) -> Vec<String> {
-        let mut warnings = refused_later(self.lines.iter().map(String::as_str));
+    fn compatibility_warnings(&self, sample: &str) -> Vec<String> {
+        let mut warnings = compatibility_warnings(self.lines.iter().map(String::as_str));
         for line in &self.lines {
-            let (id, named) = (tag(line, "ID").unwrap_or_default(), tag(line, "SM").unwrap_or_default());
+            let (id, named) = (header_tag(line, "ID").unwrap_or_default(), header_tag(line, "SM").unwrap_or_default());
             if named != sample {
                 warnings.push(format!(
                     "read group {id} has SM:{named}, but --sample is {sample}: variant callers name the sample {named}, \
@@ -75,7 +77,7 @@ impl LaneGroups {
                 ));
             }
         }
-        let samples: BTreeSet<&str> = self.lines.iter().filter_map(|line| tag(line, "SM")).collect();
+        let samples: BTreeSet<&str> = self.lines.iter().filter_map(|line| header_tag(line, "SM")).collect();
         if samples.len() > 1 {
             let names = samples.into_iter().collect::<Vec<_>>().join(", ");
             warnings.push(format!(
@@ -86,55 +88,55 @@ impl LaneGroups {
         warnings
     }
 
-    /// Returns notes on read groups that make other tools reject the output.
+    /// Returns warnings about read groups that make other tools reject the output.
     pub(super) fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// Distinct `@RG` lines, in order of their first lane.
-    pub(super) fn lines(&self) -> &[String] {
+    /// Returns the distinct `@RG` lines, in order of their first lane.
+    pub(super) fn read_group_lines(&self) -> &[String] {
         &self.lines
     }
 
-    /// `ID` of a lane's read group.
-    pub(super) fn id(&self, lane: usize) -> &str {
+    /// Returns the `ID` of a lane's read group.
+    pub(super) fn read_group_id(&self, lane: usize) -> &str {
         &self.ids[lane]
     }
 
-    /// A lane's `@RG` line.
-    pub(super) fn line(&self, lane: usize) -> &str {
-        let id = self.id(lane);
-        self.lines.iter().find(|line| tag(line, "ID") == Some(id)).map_or("", String::as_str)
+    /// Returns a lane's `@RG` line.
+    pub(super) fn read_group_line(&self, lane: usize) -> &str {
+        let id = self.read_group_id(lane);
+        self.lines.iter().find(|line| header_tag(line, "ID") == Some(id)).map_or("", String::as_str)
     }
 
-    /// Lanes with what their reads belong to.
+    /// Returns the lanes with the read groups of their reads.
     pub(super) fn feed_lanes(&self, lanes: Vec<Lane>, read_groups: &ReadGroups) -> Vec<FeedLane> {
         let pairs = lanes.into_iter().zip(&self.ids);
         pairs
             .map(|(lane, id)| FeedLane {
                 lane,
                 read_group: Some(id.clone()),
-                membership: read_groups.membership(Some(id.as_bytes())),
+                read_group_indexes: read_groups.indexes_of(Some(id.as_bytes())),
             })
             .collect()
     }
 }
 
-/// A read group without a sample gets that of the run: GATK refuses reads without one.
+/// Adds the sample of the job to a read group without one: GATK rejects reads without a sample.
 fn with_sample(line: String, sample: &str) -> String {
-    match tag(&line, "SM") {
+    match header_tag(&line, "SM") {
         Some(_) => line,
         None => format!("{line}\tSM:{sample}"),
     }
 }
 
-/// A given line with its escapes undone (as bwa does: `\t`, `\\`), checked.
-fn checked(given: &str) -> Result<String, PipelineError> {
-    checked_line(unescaped(given), given)
+/// Returns a given line with its escapes undone (as bwa does: `\t`, `\\`), checked.
+fn parse_read_group_line(given: &str) -> Result<String, PipelineError> {
+    validate_read_group_line(unescape(given), given)
 }
 
-/// A line, checked; `given` is what it is called in errors.
-fn checked_line(line: String, given: &str) -> Result<String, PipelineError> {
+/// Checks a line; errors quote it as `given`.
+fn validate_read_group_line(line: String, given: &str) -> Result<String, PipelineError> {
     let wrong = |problem: &str| PipelineError::Options { problem: format!("the read group {given:?} {problem}") };
     if !line.starts_with("@RG\t") {
         return Err(wrong("does not start with @RG and a tab (write \\t)"));
@@ -156,15 +158,15 @@ fn checked_line(line: String, given: &str) -> Result<String, PipelineError> {
     if tags.windows(2).any(|pair| pair[0] == pair[1]) {
         return Err(wrong("has one tag twice"));
     }
-    match tag(&line, "ID") {
+    match header_tag(&line, "ID") {
         None | Some("") => Err(wrong("has no ID")),
-        Some(id) if id.len() > MAX_ID_BYTES => Err(wrong("has an ID of more than 255 bytes")),
+        Some(id) if id.len() > MAX_READ_GROUP_ID_BYTES => Err(wrong("has an ID of more than 255 bytes")),
         Some(_) => Ok(line),
     }
 }
 
-/// `\t` becomes a tab and `\\` a backslash, from left to right as in bwa.
-fn unescaped(given: &str) -> String {
+/// Replaces `\t` by a tab and `\\` by a backslash, from left to right as in bwa.
+fn unescape(given: &str) -> String {
     let mut line = String::with_capacity(given.len());
     let mut characters = given.chars();
     while let Some(character) = characters.next() {
@@ -179,20 +181,20 @@ fn unescaped(given: &str) -> String {
     line
 }
 
-/// One line per lane. A SAM or BAM file may bring one. Otherwise it is made of what the name of the first read tells, else
-/// of the lane's number. Files whose names tell of one lane of one flow cell share a line: they are one lane, and optical
-/// duplicates are looked for across them. The sample is its own library.
-fn brought_or_made(sample: &str, lanes: &[Lane]) -> Result<Vec<String>, PipelineError> {
+/// Returns one line per lane: that of the SAM or BAM file, if it has one. Otherwise the line is generated from the name of
+/// the first read, or else from the lane's number. Files of one lane of one flow cell, by their names, share a line: they
+/// are one lane, and optical duplicates are searched across them. The sample is also the library.
+fn lane_read_group_lines(sample: &str, lanes: &[Lane]) -> Result<Vec<String>, PipelineError> {
     let mut lines = Vec::new();
     for (index, lane) in lanes.iter().enumerate() {
         if let Some(line) = &lane.read_group {
-            lines.push(checked_line(line.clone(), line)?);
+            lines.push(validate_read_group_line(line.clone(), line)?);
             continue;
         }
-        let origin = NameOrigin::of(without_mate(&lane.first_name));
+        let origin = NameOrigin::from_name(strip_mate_suffix(&lane.first_read_name));
         let id = origin.id.unwrap_or_else(|| format!("{sample}.{}", index + 1));
         let mut line = format!("@RG\tID:{id}\tSM:{sample}\tLB:{sample}");
-        for (tag, value) in [("PL", origin.platform), ("PU", origin.unit.as_deref())] {
+        for (tag, value) in [("PL", origin.platform), ("PU", origin.platform_unit.as_deref())] {
             line += &value.map(|value| format!("\t{tag}:{value}")).unwrap_or_default();
         }
         lines.push(line);
@@ -200,18 +202,18 @@ fn brought_or_made(sample: &str, lanes: &[Lane]) -> Result<Vec<String>, Pipeline
     Ok(lines)
 }
 
-/// A name without the `/1` or `/2` of its mate.
-fn without_mate(name: &str) -> &str {
+/// Returns a name without the `/1` or `/2` of its mate.
+fn strip_mate_suffix(name: &str) -> &str {
     name.strip_suffix("/1").or(name.strip_suffix("/2")).unwrap_or(name)
 }
 
-/// The header of the output.
+/// Builds the header of the output.
 ///
 /// # Errors
-/// [`PipelineError::Header`] when the contigs of the reference are no valid header.
-pub(super) fn of_run(
-    engine: &Engine,
-    groups: &LaneGroups,
+/// [`PipelineError::Header`] when the contigs of the reference are not a valid header.
+pub(super) fn build_header(
+    engine: &RunningAligner,
+    groups: &LaneReadGroups,
     options: &AlignOptions,
     trimmer: Option<&str>,
 ) -> Result<Header, PipelineError> {
@@ -223,7 +225,7 @@ pub(super) fn of_run(
     }
     let after = match (trimmer, &options.reads.trim) {
         (Some(version), Some(arguments)) => {
-            text += &format!("@PG\tID:fastp\tPN:fastp\tVN:{version}\tCL:{}\n", joined("fastp", arguments));
+            text += &format!("@PG\tID:fastp\tPN:fastp\tVN:{version}\tCL:{}\n", join_command_line("fastp", arguments));
             "\tPP:fastp"
         }
         _ => "",
@@ -232,15 +234,15 @@ pub(super) fn of_run(
     let version = if version.is_empty() { String::new() } else { format!("\tVN:{version}") };
     text += &format!("@PG\tID:{name}\tPN:{name}{after}{version}\tCL:{command_line_of_aligner}\n");
     let mut header =
-        Header::parse(text.as_bytes()).map_err(|source| invalid("the reference and read groups", source))?;
+        Header::parse(text.as_bytes()).map_err(|source| header_error("the reference and read groups", source))?;
     header.add_program("godwit", &[("VN", env!("CARGO_PKG_VERSION")), ("CL", &command_line(options))]);
     Ok(header)
 }
 
-/// Only what changes records: with equal options the whole file is the same, wherever and however it was made.
+/// Returns only options that change records: with equal options the whole file is equal, however it was made.
 pub(super) fn command_line(options: &AlignOptions) -> String {
     let marking = options.job.marking_command_line();
-    let aligner = quoted(options.aligner.records_text());
+    let aligner = quote_if_needed(options.aligner.records_name());
     let mut line = format!("godwit align --aligner {aligner} --block-bases {} {marking}", options.block_bases);
     if !options.aligner_args.is_empty() {
         line += &format!(" --aligner-args '{}'", options.aligner_args.join(" "));
@@ -255,25 +257,25 @@ pub(super) fn command_line(options: &AlignOptions) -> String {
             line += &format!(" --trim-args '{}'", arguments.join(" "));
         }
     }
-    if let Some(step) = &options.job.step {
-        line += &format!(" --step {}", quoted(&step.function));
+    if let Some(step) = &options.job.python_step {
+        line += &format!(" --step {}", quote_if_needed(&step.function));
     }
     line
 }
 
-/// A program and its words.
-fn joined(program: &str, arguments: &[String]) -> String {
+/// Returns a program and its arguments, separated by spaces.
+fn join_command_line(program: &str, arguments: &[String]) -> String {
     let words = std::iter::once(program).chain(arguments.iter().map(String::as_str));
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// A word, or words between quotes.
-fn quoted(text: &str) -> String {
+/// Returns a text, between quotes where it has a space.
+fn quote_if_needed(text: &str) -> String {
     if text.contains(' ') { format!("'{text}'") } else { text.to_owned() }
 }
 
-/// A header that is wrong.
-pub(super) fn invalid(origin: &str, source: HeaderError) -> PipelineError {
+/// Returns the error for an invalid header.
+pub(super) fn header_error(origin: &str, source: HeaderError) -> PipelineError {
     PipelineError::Header { origin: origin.to_owned(), source }
 }
 
@@ -283,8 +285,8 @@ mod tests {
 
     #[test]
     fn escapes_are_undone_once_from_left_to_right() {
-        assert_eq!(unescaped("@RG\\tID:a"), "@RG\tID:a");
-        assert_eq!(unescaped("a\\\\tb\\"), "a\\tb\\");
+        assert_eq!(unescape("@RG\\tID:a"), "@RG\tID:a");
+        assert_eq!(unescape("a\\\\tb\\"), "a\\tb\\");
     }
 
     #[test]
@@ -299,10 +301,10 @@ mod tests {
             "@RG\tID:a\tLB:",
             "@RG\tID:a\tLB:\u{1}",
         ] {
-            assert!(checked(line).is_err(), "{line:?}");
+            assert!(parse_read_group_line(line).is_err(), "{line:?}");
         }
-        assert!(checked(&format!("@RG\tID:{}", "x".repeat(256))).is_err());
-        assert_eq!(checked("@RG\\tID:a\\tLB:b").unwrap(), "@RG\tID:a\tLB:b");
+        assert!(parse_read_group_line(&format!("@RG\tID:{}", "x".repeat(256))).is_err());
+        assert_eq!(parse_read_group_line("@RG\\tID:a\\tLB:b").unwrap(), "@RG\tID:a\tLB:b");
     }
 
     #[test]
@@ -312,10 +314,10 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_other_tools_refuse_the_output_is_told_before_the_run() {
+    fn defects_that_other_tools_reject_are_reported_before_the_job() {
         let warnings = |lines: &[&str]| {
             let lines = lines.iter().map(|line| (*line).to_owned()).collect();
-            LaneGroups { lines, ids: Vec::new(), warnings: Vec::new() }.refused_later("s")
+            LaneReadGroups { lines, ids: Vec::new(), warnings: Vec::new() }.compatibility_warnings("s")
         };
         assert!(warnings(&["@RG\tID:a\tSM:s", "@RG\tID:b\tSM:s\tPL:illumina"]).is_empty());
         let platform = warnings(&["@RG\tID:a\tSM:s\tPL:HiSeq"]);

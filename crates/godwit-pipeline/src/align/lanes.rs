@@ -1,7 +1,7 @@
-//! What each `--reads` is, found out before anything is aligned: FASTQ of one kind or another, or SAM, BAM or CRAM of reads.
+//! Detects what each `--reads` is before anything is aligned: one of the kinds of FASTQ, or SAM, BAM or CRAM of reads.
 //!
-//! Flows in: paths. Flows out: lanes that can be opened when their turn comes. Files are looked at and closed again; a
-//! pipe can be read only once, so it stays open from here on. A file of several read groups becomes a lane for each.
+//! Flows in: paths. Flows out: lanes that can be opened in their order. Files are inspected and closed again; a pipe can be
+//! read only once, so it stays open. A file of several read groups becomes a lane for each.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,89 +10,89 @@ use std::sync::atomic::AtomicBool;
 use godwit_cram as cram;
 use godwit_formats::bam;
 use godwit_formats::bgzf::{self, BgzfError};
-use godwit_formats::fastq::{FastqError, FilePlace, LaneInput, LaneOptions, LaneReader};
-use godwit_formats::sam::{self, Header, InputFormat, ReadError};
-use godwit_formats::unaligned::{self, Selection, Take, UnalignedError};
+use godwit_formats::fastq::{FastqError, FastqResumePoint, LaneInput, LaneOptions, LaneReader};
+use godwit_formats::sam::{self, AlignmentFormat, Header, SamReadError};
+use godwit_formats::unaligned::{self, ReadGroupFilter, Selection, UnalignedError};
 use godwit_model::BlockId;
 
 use super::AlignOptions;
-use super::header::invalid;
-use super::trim::Trimming;
+use super::header::header_error;
+use super::trim::LaneTrimmer;
 use crate::error::{AlignmentsError, PipelineError};
-use crate::run_directory::BlockStart;
+use crate::job_directory::BlockStart;
 
 /// Bytes of the first batch of each lane, which is read before anything is aligned.
-const CHECKED_BYTES: usize = 64 << 10;
+const FIRST_BATCH_BYTES: usize = 64 << 10;
 
-/// How the reads of a run come.
+/// Formats and preprocessing of the reads of a job.
 #[derive(Clone, Debug, Default)]
 pub struct ReadsOptions {
-    /// FASTQ files of one name hold both mates, one after the other.
+    /// True: a FASTQ file alone holds both mates, one after the other.
     pub interleaved: bool,
     /// Tags of SAM, BAM and CRAM that become the comments of reads.
     pub keep_tags: Vec<[u8; 2]>,
-    /// Trim with fastp, and these further words for it.
+    /// Trim with fastp, with these additional arguments.
     pub trim: Option<Vec<String>>,
 }
 
-/// A lane that waits for its turn.
+/// A lane that is not opened yet.
 pub(super) struct Lane {
-    /// Its files, as they were named.
+    /// Its files, as they were named on the command line.
     pub(super) files: Vec<PathBuf>,
-    /// The `@RG` line that the file has for it.
+    /// The `@RG` line that the file has for the lane.
     pub(super) read_group: Option<String>,
-    /// Name of its first read, where it could be made out.
-    pub(super) first_name: String,
-    kind: Kind,
-    /// What is open already: pipes.
-    opened: Option<LaneInput>,
+    /// Name of the first read, where it is known.
+    pub(super) first_read_name: String,
+    kind: LaneKind,
+    /// Input that is open already: pipes.
+    open_pipe: Option<LaneInput>,
 }
 
 impl Lane {
-    /// Whether its reads can be had only once, from pipes.
+    /// Reports whether its reads can be read only once, from pipes.
     pub(super) fn is_read_once(&self) -> bool {
-        self.opened.is_some()
+        self.open_pipe.is_some()
     }
 
-    /// Whether its reads come as pairs; `None` where only the reads tell.
+    /// Reports whether its reads are paired; `None` where only the reads themselves show it.
     pub(super) fn is_paired(&self) -> Option<bool> {
         match self.kind {
-            Kind::Fastq => Some(self.files.len() == 2),
-            Kind::Interleaved => Some(true),
-            Kind::Unaligned(_) => None,
+            LaneKind::Fastq => Some(self.files.len() == 2),
+            LaneKind::Interleaved => Some(true),
+            LaneKind::Unaligned(_) => None,
         }
     }
 }
 
 #[derive(Clone)]
-enum Kind {
+enum LaneKind {
     Fastq,
     Interleaved,
     Unaligned(Selection),
 }
 
-/// A lane at its turn.
+/// A lane that is being read.
 pub(super) struct OpenLane {
     pub(super) reader: LaneReader,
-    /// The program that its reads come through.
-    pub(super) trimming: Option<Trimming>,
-    /// The block that it is read from; its first one otherwise.
+    /// The trimmer of its reads.
+    pub(super) trimmer: Option<LaneTrimmer>,
+    /// The block that reading starts at; `None` for the first block.
     pub(super) start: Option<BlockStart>,
 }
 
-/// Finds out what the lanes of a run are.
+/// Detects the lanes of a job.
 ///
 /// # Errors
-/// [`PipelineError`]: combinations that make no sense, and files that cannot be opened or are neither.
-pub(super) fn plan(options: &AlignOptions, cancelled: &Arc<AtomicBool>) -> Result<Vec<Lane>, PipelineError> {
+/// [`PipelineError`]: combinations that are not supported, and files that cannot be opened or have another format.
+pub(super) fn plan_lanes(options: &AlignOptions, cancelled: &Arc<AtomicBool>) -> Result<Vec<Lane>, PipelineError> {
     let mut lanes = Vec::new();
     for files in &options.lanes {
-        let planned = Planner { options, cancelled, files }.plan();
+        let planned = LanePlanner { options, cancelled, files }.plan();
         let checked = planned.and_then(|lanes| {
-            lanes.iter().try_for_each(|lane| lane.check(options, cancelled))?;
+            lanes.iter().try_for_each(|lane| lane.check_first_reads(options, cancelled))?;
             Ok(lanes)
         });
-        lanes.extend(checked.map_err(|error| error.unless_cancelled(cancelled))?);
+        lanes.extend(checked.map_err(|error| error.or_interrupted(cancelled))?);
     }
     if lanes.len() >= BlockId::MAX_LANES as usize {
         return Err(PipelineError::Options { problem: format!("more than {} lanes", BlockId::MAX_LANES - 1) });
@@ -100,133 +100,146 @@ pub(super) fn plan(options: &AlignOptions, cancelled: &Arc<AtomicBool>) -> Resul
     Ok(lanes)
 }
 
-struct Planner<'p> {
+struct LanePlanner<'p> {
     options: &'p AlignOptions,
     cancelled: &'p Arc<AtomicBool>,
     files: &'p [PathBuf],
 }
 
-impl Planner<'_> {
+impl LanePlanner<'_> {
     fn plan(&self) -> Result<Vec<Lane>, PipelineError> {
         let mut inputs = Vec::new();
         let mut formats = Vec::new();
         for file in self.files {
-            let mut input = self.open(file)?;
-            formats.push(sam::sniff(&mut input));
+            let mut input = self.open_file(file)?;
+            formats.push(sam::detect_format(&mut input));
             inputs.push(input);
         }
-        let aligned = formats.iter().position(|format| *format != InputFormat::Unknown);
+        let aligned = formats.iter().position(|format| *format != AlignmentFormat::Unknown);
         match (aligned, inputs.len()) {
-            (Some(_), 1) => self.unaligned(inputs.remove(0), formats[0]),
-            (Some(at), _) => Err(self.refused(at, "is SAM, BAM or CRAM, which holds both mates: name it alone")),
-            (None, _) => self.fastq(inputs),
+            (Some(_), 1) => self.plan_unaligned(inputs.remove(0), formats[0]),
+            (Some(at), _) => Err(self.lane_error(at, "is SAM, BAM or CRAM, which holds both mates: name it alone")),
+            (None, _) => self.plan_fastq(inputs),
         }
     }
 
-    fn open(&self, file: &Path) -> Result<bgzf::Reader, PipelineError> {
-        open(file, self.options.job.threads.div_ceil(self.files.len().max(1)), self.options.lenient, self.cancelled)
+    fn open_file(&self, file: &Path) -> Result<bgzf::Reader, PipelineError> {
+        open_input(
+            file,
+            self.options.job.threads.div_ceil(self.files.len().max(1)),
+            self.options.lenient,
+            self.cancelled,
+        )
     }
 
-    fn refused(&self, file: usize, problem: &str) -> PipelineError {
+    fn lane_error(&self, file: usize, problem: &str) -> PipelineError {
         PipelineError::Options { problem: format!("{} {problem}", self.files[file].display()) }
     }
 
-    fn fastq(&self, mut inputs: Vec<bgzf::Reader>) -> Result<Vec<Lane>, PipelineError> {
+    fn plan_fastq(&self, mut inputs: Vec<bgzf::Reader>) -> Result<Vec<Lane>, PipelineError> {
         let reads = &self.options.reads;
         if !reads.keep_tags.is_empty() {
-            return Err(self.refused(0, "is not SAM, BAM or CRAM, but --keep-tags takes tags from there; FASTQ comments come along with --aligner-args -C"));
+            return Err(self.lane_error(0, "is not SAM, BAM or CRAM, but --keep-tags takes tags from there; FASTQ comments come along with --aligner-args -C"));
         }
         if reads.interleaved && inputs.len() > 1 {
-            return Err(self.refused(1, "is a second file of a lane, but --interleaved says that one has both mates"));
+            return Err(
+                self.lane_error(1, "is a second file of a lane, but --interleaved says that one has both mates")
+            );
         }
-        let pipe = inputs.iter().position(bgzf::Reader::is_read_once);
+        let pipe = inputs.iter().position(bgzf::Reader::is_single_pass);
         if let (Some(at), Some(_)) = (pipe, &reads.trim) {
             let problem = "is a pipe, but --trim reads files twice; put fastp into the pipe: \
                 fastp --stdin --interleaved_in --stdout --thread 1 | godwit align --interleaved --reads -";
-            return Err(self.refused(at, problem));
+            return Err(self.lane_error(at, problem));
         }
         if let (Some(at), Some(_)) = (inputs.iter().position(bgzf::Reader::is_decrypted), &reads.trim) {
             return Err(
-                self.refused(at, "is encrypted, and fastp, which --trim runs, cannot read it; decrypt it first")
+                self.lane_error(at, "is encrypted, and fastp, which --trim runs, cannot read it; decrypt it first")
             );
         }
         for input in &mut inputs {
             let path = input.path().to_owned();
-            let is_pipe = input.is_read_once();
+            let is_pipe = input.is_single_pass();
             match input.data() {
                 Ok([]) => return Err(FastqError::Empty { file: path }.into()),
-                Err(error) if is_pipe => return Err(PipelineError::alignments(&path, ReadError::from(error).into())),
-                // A file that is damaged at its start is read again, and named with the record.
+                Err(error) if is_pipe => {
+                    return Err(PipelineError::alignments(&path, SamReadError::from(error).into()));
+                }
+                // A file that is damaged at its start is read again later, so that the error names the record.
                 Ok(_) | Err(_) => {}
             }
         }
-        let first_name = first_name(inputs[0].peek());
-        let kind = if reads.interleaved { Kind::Interleaved } else { Kind::Fastq };
-        let opened = match (pipe, inputs.pop(), inputs.pop()) {
+        let first_read_name = first_read_name(inputs[0].peek());
+        let kind = if reads.interleaved { LaneKind::Interleaved } else { LaneKind::Fastq };
+        let open_pipe = match (pipe, inputs.pop(), inputs.pop()) {
             (Some(_), Some(input), None) if reads.interleaved => Some(LaneInput::Interleaved(input)),
             (Some(_), Some(input), None) => Some(LaneInput::Single(input)),
             (Some(_), Some(second), Some(first)) => Some(LaneInput::Pair(first, second)),
             _ => None,
         };
-        Ok(vec![Lane { files: self.files.to_vec(), read_group: None, first_name, kind, opened }])
+        Ok(vec![Lane { files: self.files.to_vec(), read_group: None, first_read_name, kind, open_pipe }])
     }
 
-    fn unaligned(&self, input: bgzf::Reader, format: InputFormat) -> Result<Vec<Lane>, PipelineError> {
+    fn plan_unaligned(&self, input: bgzf::Reader, format: AlignmentFormat) -> Result<Vec<Lane>, PipelineError> {
         if self.options.reads.trim.is_some() {
-            return Err(self.refused(0, "is SAM, BAM or CRAM, but --trim takes FASTQ; make it with `samtools fastq`"));
+            return Err(
+                self.lane_error(0, "is SAM, BAM or CRAM, but --trim takes FASTQ; make it with `samtools fastq`")
+            );
         }
-        let is_pipe = input.is_read_once();
-        let records = Records::open(input, format, self.options)?;
+        let is_pipe = input.is_single_pass();
+        let records = UnalignedRecords::open(input, format, self.options)?;
         let origin = self.files[0].display().to_string();
-        let groups = records.header().read_groups().map_err(|error| invalid(&origin, error))?;
+        let groups = records.header().read_groups().map_err(|error| header_error(&origin, error))?;
         let all: Vec<Vec<u8>> = groups.iter().map(|group| group.id.clone().into_bytes()).collect();
-        let selections: Vec<(Option<String>, Take)> = match &groups[..] {
-            _ if !self.options.read_groups.is_empty() => vec![(None, Take::All)],
-            [] => vec![(None, Take::All)],
-            [only] => vec![(Some(only.line.clone()), Take::Only(all[0].clone()))],
+        let selections: Vec<(Option<String>, ReadGroupFilter)> = match &groups[..] {
+            _ if !self.options.read_groups.is_empty() => vec![(None, ReadGroupFilter::All)],
+            [] => vec![(None, ReadGroupFilter::All)],
+            [only] => vec![(Some(only.line.clone()), ReadGroupFilter::Single(all[0].clone()))],
             _ if is_pipe => {
                 let problem = "has several read groups, and a pipe can be read only once: give a file, or split it \
                     with `samtools split`, or name one read group for all with --read-group";
-                return Err(self.refused(0, problem));
+                return Err(self.lane_error(0, problem));
             }
             several => several
                 .iter()
                 .zip(&all)
-                .map(|(group, id)| (Some(group.line.clone()), Take::Group { id: id.clone(), all: all.clone() }))
+                .map(|(group, id)| {
+                    (Some(group.line.clone()), ReadGroupFilter::OneOf { id: id.clone(), known_ids: all.clone() })
+                })
                 .collect(),
         };
-        let lane = |(read_group, take): (Option<String>, Take)| Lane {
+        let lane = |(read_group, read_groups): (Option<String>, ReadGroupFilter)| Lane {
             files: self.files.to_vec(),
             read_group,
-            first_name: String::new(),
-            kind: Kind::Unaligned(Selection { take, tags: self.options.reads.keep_tags.clone() }),
-            opened: None,
+            first_read_name: String::new(),
+            kind: LaneKind::Unaligned(Selection { read_groups, tags: self.options.reads.keep_tags.clone() }),
+            open_pipe: None,
         };
         let mut lanes: Vec<Lane> = selections.into_iter().map(lane).collect();
-        // What a first record tells is needed where it names the read group, and kept open where it comes but once.
+        // The first record may identify the read group; where the input can be read only once, it stays open.
         if let [lane] = &mut lanes[..]
-            && let Kind::Unaligned(selection) = &lane.kind
+            && let LaneKind::Unaligned(selection) = &lane.kind
         {
             let reader = records.into_reads(selection.clone())?;
-            lane.first_name = String::from_utf8_lossy(reader.first_name()).into_owned();
-            lane.opened = is_pipe.then_some(LaneInput::Unaligned(Box::new(reader)));
+            lane.first_read_name = String::from_utf8_lossy(reader.first_name()).into_owned();
+            lane.open_pipe = is_pipe.then_some(LaneInput::Unaligned(Box::new(reader)));
         }
         Ok(lanes)
     }
 }
 
-/// SAM, BAM or CRAM that stands at its first record.
-enum Records {
+/// SAM, BAM or CRAM that is positioned at its first record.
+enum UnalignedRecords {
     Sam(sam::Reader),
     Bam(bam::Reader),
     Cram(Box<cram::Reader>),
 }
 
-impl Records {
-    fn open(input: bgzf::Reader, format: InputFormat, options: &AlignOptions) -> Result<Self, PipelineError> {
+impl UnalignedRecords {
+    fn open(input: bgzf::Reader, format: AlignmentFormat, options: &AlignOptions) -> Result<Self, PipelineError> {
         let opened = match format {
-            InputFormat::Cram => return open_cram(&input, options).map(Self::Cram),
-            InputFormat::Bam => bam::Reader::new(input).map(Self::Bam).map_err(UnalignedError::from),
+            AlignmentFormat::Cram => return open_cram(&input, options).map(Self::Cram),
+            AlignmentFormat::Bam => bam::Reader::new(input).map(Self::Bam).map_err(UnalignedError::from),
             _ => sam::Reader::new(input).map(Self::Sam).map_err(UnalignedError::from),
         };
         opened.map_err(|error| FastqError::from(error).into())
@@ -250,36 +263,36 @@ impl Records {
     }
 }
 
-/// Opens CRAM, which htslib reads from its path. One whose header has contigs may hold aligned reads, as differences to the
-/// reference they were aligned to. That is the run's own or not known; reads of no contig need none.
+/// Opens CRAM, which htslib reads from its path. A file whose header has contigs may hold aligned reads, as differences to a
+/// reference. That reference is the one of this job or unknown; reads without a contig need none.
 fn open_cram(input: &bgzf::Reader, options: &AlignOptions) -> Result<Box<cram::Reader>, PipelineError> {
     let path = input.path();
-    if input.is_read_once() {
+    if input.is_single_pass() {
         return Err(PipelineError::alignments(path, AlignmentsError::CramPipe));
     }
     if input.is_decrypted() {
         return Err(PipelineError::alignments(path, AlignmentsError::CramEncrypted));
     }
     let failed = |error: cram::CramError| PipelineError::alignments(path, error.into());
-    let program = &options.job.program;
+    let program = &options.job.godwit_program;
     let mut request = cram::DecodeRequest { path: path.to_owned(), reference: None, threads: options.job.threads };
     let reader = cram::Reader::open(program, &request).map_err(failed)?;
     if reader.genome().contigs().is_empty() {
         return Ok(Box::new(reader));
     }
-    // While a run is planned, its directories need not be there.
+    // While a job is planned, its directories may not exist.
     let scratch = options.job.temp.as_deref().unwrap_or(&options.out);
     let scratch = if scratch.is_dir() { scratch.to_owned() } else { std::env::temp_dir() };
     request.reference = Some((options.reference.clone(), scratch));
     match cram::Reader::open(program, &request) {
-        // Of another reference: what holds none of it can be read still.
-        Err(cram::CramError::Decoder { .. }) => Ok(Box::new(reader)),
+        // Another reference: records that hold no differences to it can still be read.
+        Err(cram::CramError::DecoderFailure { .. }) => Ok(Box::new(reader)),
         opened => Ok(Box::new(opened.map_err(failed)?)),
     }
 }
 
 impl Lane {
-    /// Opens the lane, at the start of a block where there is one, and starts what its reads come through.
+    /// Opens the lane, at a block start where one is given, and starts its trimmer.
     pub(super) fn open(
         &mut self,
         number: usize,
@@ -289,71 +302,72 @@ impl Lane {
         cancelled: &Arc<AtomicBool>,
     ) -> Result<OpenLane, PipelineError> {
         if let Some(arguments) = &options.reads.trim {
-            let interleaved = matches!(self.kind, Kind::Interleaved);
-            return Trimming::start(&self.files, interleaved, number, arguments, options, lane_options, cancelled);
+            let interleaved = matches!(self.kind, LaneKind::Interleaved);
+            return LaneTrimmer::start(&self.files, interleaved, number, arguments, options, lane_options, cancelled);
         }
-        if let Some(input) = self.opened.take() {
-            return Ok(OpenLane { reader: LaneReader::new(input, lane_options), trimming: None, start: None });
+        if let Some(input) = self.open_pipe.take() {
+            return Ok(OpenLane { reader: LaneReader::new(input, lane_options), trimmer: None, start: None });
         }
-        if let Some(start) = start.filter(|start| start.places.len() == self.files.len()) {
-            let input = self.input(lane_options, options, cancelled, Some(&start.places))?;
-            if let Some(reader) = LaneReader::from_places(input, &start.places, lane_options) {
-                return Ok(OpenLane { reader, trimming: None, start: Some(start) });
+        if let Some(start) = start.filter(|start| start.file_positions.len() == self.files.len()) {
+            let input = self.open_input(lane_options, options, cancelled, Some(&start.file_positions))?;
+            if let Some(reader) = LaneReader::from_resume_points(input, &start.file_positions, lane_options) {
+                return Ok(OpenLane { reader, trimmer: None, start: Some(start) });
             }
         }
-        let input = self.input(lane_options, options, cancelled, None)?;
-        Ok(OpenLane { reader: LaneReader::new(input, lane_options), trimming: None, start: None })
+        let input = self.open_input(lane_options, options, cancelled, None)?;
+        Ok(OpenLane { reader: LaneReader::new(input, lane_options), trimmer: None, start: None })
     }
 
-    /// Reads the first reads of FASTQ files, which would else be read when the lanes before them are aligned.
-    fn check(&self, options: &AlignOptions, cancelled: &Arc<AtomicBool>) -> Result<(), PipelineError> {
-        let is_fastq = matches!(self.kind, Kind::Fastq | Kind::Interleaved);
-        // fastp has rules of its own.
+    /// Reads the first reads of FASTQ files, which would otherwise be read only after the lanes before them are aligned.
+    fn check_first_reads(&self, options: &AlignOptions, cancelled: &Arc<AtomicBool>) -> Result<(), PipelineError> {
+        let is_fastq = matches!(self.kind, LaneKind::Fastq | LaneKind::Interleaved);
+        // fastp accepts other FASTQ.
         if !is_fastq || options.reads.trim.is_some() {
             return Ok(());
         }
-        let lane_options = LaneOptions { batch_bytes: CHECKED_BYTES, decompress_threads: 1, ..options.lane_options() };
-        if let Some(mut reader) = self.look(&lane_options, options, cancelled)? {
+        let lane_options =
+            LaneOptions { batch_bytes: FIRST_BATCH_BYTES, decompress_threads: 1, ..options.lane_options() };
+        if let Some(mut reader) = self.open_for_inspection(&lane_options, options, cancelled)? {
             reader.next()?;
         }
         Ok(())
     }
 
-    /// Its reads before anything is done to them, to be looked at; `None` for what can be read only once.
-    pub(super) fn look(
+    /// Opens its untrimmed reads for inspection; `None` for input that can be read only once.
+    pub(super) fn open_for_inspection(
         &self,
         lane_options: &LaneOptions,
         options: &AlignOptions,
         cancelled: &Arc<AtomicBool>,
     ) -> Result<Option<LaneReader>, PipelineError> {
-        if self.opened.is_some() {
+        if self.open_pipe.is_some() {
             return Ok(None);
         }
-        Ok(Some(LaneReader::new(self.input(lane_options, options, cancelled, None)?, lane_options)))
+        Ok(Some(LaneReader::new(self.open_input(lane_options, options, cancelled, None)?, lane_options)))
     }
 
-    /// Opens its files, FASTQ at these places where there are any.
-    fn input(
+    /// Opens its files, FASTQ at the given positions if there are any.
+    fn open_input(
         &self,
         lane_options: &LaneOptions,
         options: &AlignOptions,
         cancelled: &Arc<AtomicBool>,
-        places: Option<&[FilePlace]>,
+        places: Option<&[FastqResumePoint]>,
     ) -> Result<LaneInput, PipelineError> {
         let threads = lane_options.decompress_threads.div_ceil(self.files.len());
         let reads = |file: usize| {
-            let start = places.and_then(|places| places.get(file)).map(|place| &place.start);
+            let start = places.and_then(|places| places.get(file)).map(|place| &place.resume_point);
             let path = &self.files[file];
-            opened(path, bgzf::Reader::open_noting(path, threads, lane_options.lenient, start), cancelled)
+            with_cancellation(path, bgzf::Reader::open_resumable(path, threads, lane_options.lenient, start), cancelled)
         };
         Ok(match (&self.kind, &self.files[..]) {
-            (Kind::Unaligned(selection), [file, ..]) => {
-                let mut input = open(file, threads, lane_options.lenient, cancelled)?;
-                let format = sam::sniff(&mut input);
-                let records = Records::open(input, format, options)?;
+            (LaneKind::Unaligned(selection), [file, ..]) => {
+                let mut input = open_input(file, threads, lane_options.lenient, cancelled)?;
+                let format = sam::detect_format(&mut input);
+                let records = UnalignedRecords::open(input, format, options)?;
                 LaneInput::Unaligned(Box::new(records.into_reads(selection.clone())?))
             }
-            (Kind::Interleaved, [_]) => LaneInput::Interleaved(reads(0)?),
+            (LaneKind::Interleaved, [_]) => LaneInput::Interleaved(reads(0)?),
             (_, [_]) => LaneInput::Single(reads(0)?),
             (_, [_, _]) => LaneInput::Pair(reads(0)?, reads(1)?),
             (_, files) => return Err(FastqError::FileCount { count: files.len() }.into()),
@@ -361,28 +375,28 @@ impl Lane {
     }
 }
 
-fn open(
+fn open_input(
     file: &Path,
     threads: usize,
     lenient: bool,
     cancelled: &Arc<AtomicBool>,
 ) -> Result<bgzf::Reader, PipelineError> {
-    opened(file, bgzf::Reader::open_any(file, threads, lenient), cancelled)
+    with_cancellation(file, bgzf::Reader::open_any(file, threads, lenient), cancelled)
 }
 
-/// A file that was opened, to be read until somebody cancels.
-fn opened(
+/// Returns an opened file that is read until the job is cancelled.
+fn with_cancellation(
     file: &Path,
     opened: Result<bgzf::Reader, BgzfError>,
     cancelled: &Arc<AtomicBool>,
 ) -> Result<bgzf::Reader, PipelineError> {
-    let mut input = opened.map_err(|error| PipelineError::alignments(file, ReadError::from(error).into()))?;
-    input.cancel_with(Arc::clone(cancelled));
+    let mut input = opened.map_err(|error| PipelineError::alignments(file, SamReadError::from(error).into()))?;
+    input.set_cancel_flag(Arc::clone(cancelled));
     Ok(input)
 }
 
-/// The name in the first line of FASTQ or FASTA, without `@`.
-fn first_name(text: &[u8]) -> String {
+/// Returns the name in the first line of FASTQ or FASTA, without `@`.
+fn first_read_name(text: &[u8]) -> String {
     let name = text.get(1..).unwrap_or_default().split(u8::is_ascii_whitespace).next();
     String::from_utf8_lossy(name.unwrap_or_default()).into_owned()
 }

@@ -1,78 +1,81 @@
-//! Opening and closing the run directory around the main job.
+//! Opens and closes the job directory of an alignment.
 
 use std::sync::Arc;
 
-use godwit_engines::aligner::Identity;
+use godwit_engines::aligner::BlockDependence;
 
 use super::AlignOptions;
-use crate::error::{Blame, PipelineError};
-use crate::journal::{Fact, OverNodes};
+use crate::error::{ErrorKind, PipelineError};
+use crate::job_directory::{self, JobDirectory, JobDirectoryState};
+use crate::job_report::JobReport;
+use crate::journal::{ClusterRun, FingerprintEntry};
 use crate::manifest::{self, Manifest};
 use crate::observer::{Event, Observer};
 use crate::reduce::Outputs;
-use crate::run_directory::{self, Opened, RunDirectory};
-use crate::run_report::RunReport;
 
-/// What there is to do.
-pub(super) enum Found {
-    /// A run, with what is done of it already.
-    Work(Box<RunDirectory>),
-    /// Nothing: the outputs are there and are those of this command.
-    Complete(Box<RunReport>),
+/// The state in which an alignment starts.
+pub(super) enum ResumeState {
+    /// A new or stopped job, with what is done of it already.
+    Unfinished(Box<JobDirectory>),
+    /// A complete job: the outputs exist and are those of this command.
+    Complete(Box<JobReport>),
 }
 
-/// Finds the run that is to be gone on with, or starts one.
-pub(super) fn open(
+/// Opens the directory of the job to resume, or of a new job.
+pub(super) fn open_job_directory(
     options: &AlignOptions,
     outputs: &Outputs,
-    facts: &[Fact],
-    over_nodes: Option<OverNodes>,
+    fingerprint: &[FingerprintEntry],
+    over_nodes: Option<ClusterRun>,
     observer: &dyn Observer,
-) -> Result<Found, PipelineError> {
-    let journal = options.out.join(run_directory::NAME).join("journal");
+) -> Result<ResumeState, PipelineError> {
+    let journal = options.out.join(job_directory::DIRECTORY_NAME).join("journal");
     if options.resume
         && !journal.exists()
-        && let Some(manifest) = finished(options, outputs)?
+        && let Some(manifest) = complete_manifest(options, outputs)?
     {
-        run_directory::compare(&options.out, &manifest.identity, facts)?;
-        return Ok(Found::Complete(Box::new(RunReport::of_complete(&manifest))));
+        job_directory::check_fingerprint(&options.out, &manifest.fingerprint, fingerprint)?;
+        return Ok(ResumeState::Complete(Box::new(JobReport::from_manifest(&manifest))));
     }
-    // The next head may be on another machine, which sees the output directory, but not the disks of this one.
+    // The next head may run on another host, which has the output directory in common with this one, but not its disks.
     let temp = options.job.temp.as_deref().filter(|_| over_nodes.is_none());
-    let aside = outputs.aside_names();
-    // An aligner that may keep something from read to read has to see a lane from its start.
-    let resume = options.resume && options.aligner.identity() == Identity::AcrossBlocks;
-    let open = || RunDirectory::open(&options.out, temp, facts, &aside, over_nodes.clone(), resume);
-    let run = match open()? {
-        Opened::Run(run) => run,
-        Opened::Complete => match (finished(options, outputs)?, open) {
-            (Some(manifest), _) => return Ok(Found::Complete(Box::new(RunReport::of_complete(&manifest)))),
-            // Somebody removed an output after it had its name.
+    let temporary_names = outputs.temporary_names();
+    // An aligner that may keep state from read to read has to align a lane from its start.
+    let resume = options.resume && options.aligner.block_dependence() == BlockDependence::Independent;
+    let open = || JobDirectory::open(&options.out, temp, fingerprint, &temporary_names, over_nodes.clone(), resume);
+    let job_directory = match open()? {
+        JobDirectoryState::Open(run) => run,
+        JobDirectoryState::Complete => match (complete_manifest(options, outputs)?, open) {
+            (Some(manifest), _) => return Ok(ResumeState::Complete(Box::new(JobReport::from_manifest(&manifest)))),
+            // An output was removed after it had its name.
             (None, again) => match again()? {
-                Opened::Run(run) => run,
-                Opened::Complete => return Err(PipelineError::Lost { what: "run directories", taken: 1, written: 0 }),
+                JobDirectoryState::Open(run) => run,
+                JobDirectoryState::Complete => {
+                    return Err(PipelineError::CountMismatch { items: "run directories", expected: 1, actual: 0 });
+                }
             },
         },
     };
-    if run.dropped_blocks() > 0 {
+    if job_directory.dropped_blocks() > 0 {
         let why = match options.resume {
             true => "this aligner has to see a lane from its first read to its last",
             false => "with --resume they would have been kept",
         };
-        let message = format!("{} aligned blocks of a run that was stopped are dropped; {why}", run.dropped_blocks());
+        let message =
+            format!("{} aligned blocks of a run that was stopped are dropped; {why}", job_directory.dropped_blocks());
         observer.event(&Event::Warning { message });
     }
-    let (blocks, partitions) = run.finished();
-    // Over nodes it is known later what they still have.
-    if blocks > 0 && run.over_nodes().is_none() {
+    let (blocks, partitions) = job_directory.finished_counts();
+    // In a cluster run, the workers report later which slices they still have.
+    if blocks > 0 && job_directory.cluster_run().is_none() {
         observer.event(&Event::Resumed { blocks, partitions });
     }
-    Ok(Found::Work(run))
+    Ok(ResumeState::Unfinished(job_directory))
 }
 
-/// The manifest of outputs that are all there.
-fn finished(options: &AlignOptions, outputs: &Outputs) -> Result<Option<Manifest>, PipelineError> {
-    let path = outputs.beside(manifest::SUFFIX);
+/// Returns the manifest if all of its outputs exist.
+fn complete_manifest(options: &AlignOptions, outputs: &Outputs) -> Result<Option<Manifest>, PipelineError> {
+    let path = outputs.path_with_suffix(manifest::MANIFEST_SUFFIX);
     match Manifest::read(&path) {
         Ok(manifest) => Ok(manifest.filter(|manifest| manifest.is_complete(&options.out))),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
@@ -80,23 +83,23 @@ fn finished(options: &AlignOptions, outputs: &Outputs) -> Result<Option<Manifest
     }
 }
 
-/// Removes the directory of a run that is whole, or that left nothing; keeps all others and says so.
-pub(super) fn close(
-    outcome: Result<RunReport, PipelineError>,
-    run: Arc<RunDirectory>,
+/// Removes the directory of a job that is complete or has no checkpoints; keeps all others and reports them to the user.
+pub(super) fn close_job_directory(
+    outcome: Result<JobReport, PipelineError>,
+    job_directory: Arc<JobDirectory>,
     outputs: &Outputs,
     observer: &dyn Observer,
-) -> Result<RunReport, PipelineError> {
-    let path = outputs.stem.with_file_name(run_directory::NAME);
-    let keep = run.has_work();
-    let run = Arc::into_inner(run);
+) -> Result<JobReport, PipelineError> {
+    let path = outputs.stem.with_file_name(job_directory::DIRECTORY_NAME);
+    let keep = job_directory.has_checkpoints();
+    let run = Arc::into_inner(job_directory);
     match outcome {
         Ok(report) => {
-            run.into_iter().for_each(RunDirectory::remove);
+            run.into_iter().for_each(JobDirectory::remove);
             Ok(report)
         }
-        Err(error) if keep && error.blame() != Blame::Bug => match error {
-            PipelineError::Interrupted => Err(PipelineError::Paused { run: path }),
+        Err(error) if keep && error.kind() != ErrorKind::Bug => match error {
+            PipelineError::Interrupted => Err(PipelineError::InterruptedResumable { job_directory: path }),
             error => {
                 let message =
                     format!("what was done is kept in {}: add --resume to the same command to go on", path.display());
@@ -105,7 +108,7 @@ pub(super) fn close(
             }
         },
         Err(error) => {
-            run.into_iter().for_each(|run| run.discard(&outputs.aside_names()));
+            run.into_iter().for_each(|run| run.discard(&outputs.temporary_names()));
             Err(error)
         }
     }

@@ -1,7 +1,7 @@
-//! Trimming on the way in: files through fastp, and what comes out into blocks.
+//! Trimming of FASTQ files by fastp, before reads become blocks.
 //!
-//! fastp takes damaged FASTQ for whole without a word: it drops a truncated last record and does not look at bases or
-//! qualities. So the files are read here as strictly as without it, beside it, and both have to count the same reads.
+//! fastp accepts damaged FASTQ silently: it drops a truncated last record and checks neither bases nor qualities. So this
+//! module also reads the files itself, as strictly as without trimming, and compares the counts of reads.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -11,44 +11,44 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use godwit_engines::ChildHandle;
-use godwit_engines::trimmer::fastp::{self, Fastp, FastpOptions};
+use godwit_engines::trimmer::fastp::{self, FastpOptions, FastpProcess};
 use godwit_formats::bgzf;
 use godwit_formats::fastq::{FastqError, LaneEvent, LaneInput, LaneOptions, LaneReader};
-use godwit_formats::sam::ReadError;
+use godwit_formats::sam::SamReadError;
 
 use super::AlignOptions;
 use super::lanes::{OpenLane, ReadsOptions};
+use crate::atomic_files::{AtomicFile, AtomicFileSet};
 use crate::error::PipelineError;
-use crate::staging::{Staged, StagedFile};
 
-/// How long a fastp whose output makes no sense may take to tell why by its end.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Time that a fastp with invalid output has to exit, which reports the reason.
+const FASTP_EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A lane being trimmed. Dropping it stops everything.
-pub(super) struct Trimming {
+/// A lane that is being trimmed. Dropping it stops fastp and the check of its files.
+pub(super) struct LaneTrimmer {
     child: Arc<ChildHandle>,
     stop: Arc<AtomicBool>,
-    /// Counts the reads of the files.
-    check: Option<JoinHandle<Result<u64, FastqError>>>,
-    json: Option<StagedFile>,
-    html: Option<StagedFile>,
+    /// Thread that counts the reads of the files.
+    read_counter: Option<JoinHandle<Result<u64, FastqError>>>,
+    json: Option<AtomicFile>,
+    html: Option<AtomicFile>,
 }
 
-/// Refuses words for fastp that cannot be passed on, and a fastp that is missing or too old. Returns its version where
-/// reads are trimmed.
+/// Rejects arguments for fastp that cannot be passed through, and a fastp that is missing or too old. Returns its version
+/// where reads are trimmed.
 ///
 /// # Errors
-/// [`PipelineError::Options`], [`PipelineError::Trimmer`].
-pub(super) fn checked_version(reads: &ReadsOptions) -> Result<Option<String>, PipelineError> {
+/// [`PipelineError::Options`] for the arguments, [`PipelineError::Trimmer`] for fastp.
+pub(super) fn check_fastp(reads: &ReadsOptions) -> Result<Option<String>, PipelineError> {
     let Some(arguments) = &reads.trim else { return Ok(None) };
-    if let Some(word) = fastp::check_arguments(arguments) {
+    if let Some(word) = fastp::first_refused_argument(arguments) {
         let problem = format!("--trim-args may not have {word}: where reads come from and go to is godwit's to say");
         return Err(PipelineError::Options { problem });
     }
-    fastp::version(None).map(Some).map_err(PipelineError::Trimmer)
+    fastp::query_version(None).map(Some).map_err(PipelineError::Trimmer)
 }
 
-impl Trimming {
+impl LaneTrimmer {
     /// Starts fastp on the files of a lane.
     pub(super) fn start(
         files: &[PathBuf],
@@ -62,47 +62,52 @@ impl Trimming {
         let report = |extension: &str| {
             let lane = if options.lanes.len() > 1 { format!(".L{}", number + 1) } else { String::new() };
             let path = options.out.join(format!("{}{lane}.fastp.{extension}", options.sample));
-            StagedFile::create(&path).map_err(PipelineError::file("write", path))
+            AtomicFile::create(&path).map_err(PipelineError::file("write", path))
         };
         let (json, html) = (report("json")?, report("html")?);
-        let Fastp { outputs, child } = FastpOptions {
+        let FastpProcess { outputs, child } = FastpOptions {
             program: None,
             files: files.to_vec(),
             interleaved,
             threads: options.job.threads,
             arguments: arguments.to_vec(),
-            json: json.aside().to_owned(),
-            html: html.aside().to_owned(),
+            json_report: json.temporary_path().to_owned(),
+            html_report: html.temporary_path().to_owned(),
         }
         .start()
         .map_err(PipelineError::Trimmer)?;
         let (child, stop) = (Arc::new(child), Arc::new(AtomicBool::new(false)));
-        let inputs = read_outputs(files, outputs, cancelled)?;
+        let inputs = open_fastp_outputs(files, outputs, cancelled)?;
         let reader = LaneReader::new(inputs, lane_options);
-        let check = start_check(files, interleaved, lane_options, &child, &stop)?;
-        let trimming = Self { child, stop, check: Some(check), json: Some(json), html: Some(html) };
-        Ok(OpenLane { reader, trimming: Some(trimming), start: None })
+        let check = start_read_counter(files, interleaved, lane_options, &child, &stop)?;
+        let trimming = Self { child, stop, read_counter: Some(check), json: Some(json), html: Some(html) };
+        Ok(OpenLane { reader, trimmer: Some(trimming), start: None })
     }
 
-    /// After the last read was fed, or feeding failed: what went wrong first, or the reports in `staged`.
-    pub(super) fn finish(mut self, fed: Result<(), PipelineError>, reports: &mut Staged) -> Result<(), PipelineError> {
+    /// Finishes after the last read or a failed feed: returns the first failure, or adds fastp's files to `reports`.
+    pub(super) fn finish(
+        mut self,
+        fed: Result<(), PipelineError>,
+        reports: &mut AtomicFileSet,
+    ) -> Result<(), PipelineError> {
         let ended = match &fed {
             Ok(()) => self.child.wait(),
-            Err(_) => self.child.end_within(PATIENCE),
+            Err(_) => self.child.wait_or_kill(FASTP_EXIT_TIMEOUT),
         };
         if fed.is_err() && ended.is_ok() {
-            // Neither fastp nor, so far, the files are to blame: nobody waits for the rest of them.
+            // Neither fastp nor, so far, the files caused the failure: the rest of the files need not be checked.
             self.stop.store(true, Ordering::Relaxed);
         }
         let checked =
-            self.check.take().map(|check| check.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+            self.read_counter.take().map(|check| check.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         let reads = checked.transpose()?.unwrap_or_default();
         ended.map_err(PipelineError::Trimmer)?;
         fed?;
         let (Some(json), Some(html)) = (self.json.take(), self.html.take()) else { return Ok(()) };
-        let seen = reads_seen(json.aside()).map_err(PipelineError::file("read", json.path()))?;
-        if seen != reads {
-            return Err(PipelineError::Untrimmed { reads, seen });
+        let trimmed_reads =
+            fastp_read_count(json.temporary_path()).map_err(PipelineError::file("read", json.path()))?;
+        if trimmed_reads != reads {
+            return Err(PipelineError::TrimmedReadCount { reads, trimmed_reads });
         }
         for report in [json, html] {
             report.file().sync_all().map_err(PipelineError::file("write", report.path()))?;
@@ -112,15 +117,15 @@ impl Trimming {
     }
 }
 
-impl Drop for Trimming {
+impl Drop for LaneTrimmer {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         self.child.kill();
     }
 }
 
-/// The pipes of fastp as a lane.
-fn read_outputs(
+/// Opens the output pipes of fastp as a lane.
+fn open_fastp_outputs(
     files: &[PathBuf],
     outputs: Vec<File>,
     cancelled: &Arc<AtomicBool>,
@@ -130,8 +135,8 @@ fn read_outputs(
         let source = files.get(mate).or(files.last()).map(PathBuf::as_path).unwrap_or(Path::new("the lane"));
         let name = PathBuf::from(format!("what fastp made of {}", source.display()));
         let opened = bgzf::Reader::from_file(&name, output, 1);
-        let mut input = opened.map_err(|error| PipelineError::alignments(&name, ReadError::from(error).into()))?;
-        input.cancel_with(Arc::clone(cancelled));
+        let mut input = opened.map_err(|error| PipelineError::alignments(&name, SamReadError::from(error).into()))?;
+        input.set_cancel_flag(Arc::clone(cancelled));
         inputs.push(input);
     }
     match (inputs.pop(), inputs.pop()) {
@@ -141,8 +146,8 @@ fn read_outputs(
     }
 }
 
-/// Reads the files on a thread of its own, strictly, and counts their reads. What is wrong with them ends fastp.
-fn start_check(
+/// Starts a thread that reads the files strictly and counts their reads. A defect in the files stops fastp.
+fn start_read_counter(
     files: &[PathBuf],
     interleaved: bool,
     options: &LaneOptions,
@@ -152,7 +157,7 @@ fn start_check(
     let mut reader = match files {
         [file] if interleaved => {
             let opened = bgzf::Reader::open_any(file, 1, options.lenient);
-            let input = opened.map_err(|error| PipelineError::alignments(file, ReadError::from(error).into()))?;
+            let input = opened.map_err(|error| PipelineError::alignments(file, SamReadError::from(error).into()))?;
             LaneReader::new(LaneInput::Interleaved(input), options)
         }
         files => LaneReader::open(files, options)?,
@@ -180,8 +185,8 @@ fn start_check(
     })
 }
 
-/// Reads that fastp took, by its own report.
-fn reads_seen(json: &Path) -> std::io::Result<u64> {
+/// Returns the number of reads that fastp read, from its own report.
+fn fastp_read_count(json: &Path) -> std::io::Result<u64> {
     let report: serde_json::Value = serde_json::from_slice(&std::fs::read(json)?).map_err(std::io::Error::other)?;
     let reads = report.pointer("/summary/before_filtering/total_reads").and_then(serde_json::Value::as_u64);
     reads.ok_or_else(|| std::io::Error::other("it does not say how many reads fastp took"))

@@ -1,11 +1,11 @@
-//! Base quality recalibration in slices: a BAM in, the BAM that one run of GATK over everything would write out.
+//! Base quality recalibration in slices: a BAM in, the BAM that one GATK process for everything would write out.
 //!
-//! The file is cut into [slices](slices) of records, not of the genome: a read that reaches over the border of two
-//! regions would be shown to both, and be counted twice. BaseRecalibrator counts each slice, the counts are added
-//! up, ApplyBQSR changes each slice by the table of all, and the slices are put together again.
+//! The file is cut into [slices](bam_slicer) of records, not of the genome: a read across the border of two regions would be
+//! in both, and be counted twice. BaseRecalibrator counts each slice, the counts are added up, ApplyBQSR changes each slice
+//! by the merged table, and the slices are put together again.
 
+mod bam_slicer;
 mod report;
-mod slices;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -13,36 +13,39 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use godwit_engines::gatk::{MEMORY_BYTES, PROGRAM, Toolkit};
-use godwit_engines::recalibrator::{self, SliceWork, TableSum};
-use godwit_engines::{Chain, EngineError};
+use godwit_engines::gatk::{DEFAULT_MEMORY_BYTES, GatkToolkit, PROGRAM};
+use godwit_engines::recalibrator::{self, RecalibrationInvocation, RecalibrationTables};
+use godwit_engines::{EngineError, ProcessPipeline};
 use godwit_formats::bgzf;
-use godwit_formats::index::{IndexBuilder, IndexFormat};
+use godwit_formats::binning_index::{IndexBuilder, IndexFormat};
 
-use super::attempts::{Attempted, FirstFailure, Named, attempted};
-use super::identity::{HEAD_BYTES, contents};
-use super::kept::{CallRun, Effort, KeptRegion};
-use super::reads::{AlignedReads, index_of};
-use super::reference::ScannedReference;
-use super::work::CalledRegion;
-use super::{Budget, Found, Whose, Workers, check_output, close, open, publish, stage_manifest};
+use super::call_inputs::{AlignedReads, find_index};
+use super::checkpoint::{CallJobDirectory, RegionAttempts, RegionCheckpoint};
+use super::fingerprint::{FILE_PREFIX_BYTES, sizes_and_checksums};
+use super::region_calling::RegionCalls;
+use super::retry::{AttemptResult, FirstFailure, WorkLabel, run_with_retry};
+use super::scanned_reference::ScannedReference;
+use super::{
+    CallResumeState, CallerBudget, CallerSlots, ResumeOptions, add_manifest, check_output_available,
+    close_call_directory, open_call_directory, publish_outputs,
+};
+use crate::atomic_files::{AtomicFile, AtomicFileSet};
 use crate::error::PipelineError;
 use crate::fingerprint::FingerprintKey;
-use crate::journal::Fact;
-use crate::observer::{Event, Observer, seconds};
-use crate::run_report::{InputFile, Stage, check_distinct};
-use crate::staging::{Staged, StagedFile};
+use crate::job_report::{InputFile, Stage, check_distinct_files};
+use crate::journal::FingerprintEntry;
+use crate::observer::{Event, Observer, rounded_seconds};
 
+use bam_slicer::{BamPart, BamSlice, BamSlicer, encode_header};
 pub use report::RecalibrationReport;
-use slices::{Part, Slice, Slicer, encoded};
 
-/// Records that one GATK takes at a time, where nothing else is said.
+/// Records of a slice for one GATK process, by default.
 pub const SLICE_RECORDS: u64 = 500_000;
-/// Steps that a slice goes through.
-const COUNT: u8 = 1;
-const CHANGE: u8 = 2;
+/// Passes over each slice.
+const COUNT_PASS: u8 = 1;
+const APPLY_PASS: u8 = 2;
 
-/// What to recalibrate and how.
+/// Inputs, output and options of a recalibration.
 #[derive(Clone, Debug)]
 pub struct RecalibrateOptions {
     /// The reference.
@@ -53,24 +56,24 @@ pub struct RecalibrateOptions {
     pub known_sites: Vec<PathBuf>,
     /// The BAM to write.
     pub out: PathBuf,
-    /// Records of a slice, about.
+    /// Approximate number of records of a slice.
     pub slice_records: u64,
-    /// Threads; one GATK for each.
+    /// Threads; one GATK process for each.
     pub threads: usize,
-    /// Memory of all GATKs together; half the machine's where `None`.
+    /// Memory of all GATK processes together; half of the host's memory where `None`.
     pub memory_bytes: Option<u64>,
-    /// Memory of each GATK; 4 GiB where `None`.
+    /// Memory of each GATK process; 4 GiB where `None`.
     pub gatk_memory_bytes: Option<u64>,
-    /// Where slices and GATK's scratch files go; beside the output where `None`.
+    /// Directory of slices and GATK's scratch files; beside the output where `None`.
     pub temp: Option<PathBuf>,
-    /// Go on with a run that was stopped.
+    /// Resume a stopped job.
     pub resume: bool,
     /// The godwit program.
-    pub program: PathBuf,
+    pub godwit_program: PathBuf,
     /// The command line, for the report.
     pub command: Vec<String>,
-    /// The reference, where it was read before.
-    pub scanned: Option<Arc<ScannedReference>>,
+    /// The reference, where it was scanned before.
+    pub scanned_reference: Option<Arc<ScannedReference>>,
 }
 
 /// Recalibrates and returns the report, which is also in `OUT.run.json`. The table is in `OUT.recal.table`.
@@ -82,37 +85,49 @@ pub fn recalibrate(
     observer: &dyn Observer,
     cancelled: &AtomicBool,
 ) -> Result<RecalibrationReport, PipelineError> {
-    let started = Instant::now();
-    let toolkit = Toolkit::find()?;
-    let budget = Budget {
+    let started_at = Instant::now();
+    let toolkit = GatkToolkit::find_installed()?;
+    let budget = CallerBudget {
         threads: options.threads,
-        threads_each: 1,
+        threads_per_caller: 1,
         memory_bytes: options.memory_bytes,
-        memory_each: options.gatk_memory_bytes,
-        shared_by: 1,
+        memory_per_caller_bytes: options.gatk_memory_bytes,
+        host_processes: 1,
     };
-    let workers = Workers::new(&budget, MEMORY_BYTES, (PROGRAM, "--gatk-memory"))?;
+    let gatk_slots = CallerSlots::new(&budget, DEFAULT_MEMORY_BYTES, (PROGRAM, "--gatk-memory"))?;
     observer.event(&Event::Stage { name: "checking reads and reference" });
-    let reads = AlignedReads::open(&options.reads, &options.program)?;
-    let inputs = inputs(options, &reads)?;
+    let reads = AlignedReads::open(&options.reads, &options.godwit_program)?;
+    let inputs = inspect_inputs(options, &reads)?;
     let header = std::iter::once((&*reads.path, &reads.header));
-    let reference = ScannedReference::of_reads(&options.reference, options.scanned.as_ref(), header)?;
-    reference.prepare(&options.reference, true)?;
-    check_output(&options.out)?;
-    let facts = facts(options, &toolkit, &reads, &reference)?;
-    let whose = Whose { resume: options.resume, own: 0 };
-    let run = match open(&options.out, options.temp.as_deref(), whose, &facts, observer)? {
-        Found::Work(run) => *run,
-        Found::Complete { records } => {
-            return Ok(RecalibrationReport { records, already_complete: true, ..RecalibrationReport::default() });
-        }
+    let reference = ScannedReference::scan_for_headers(&options.reference, options.scanned_reference.as_ref(), header)?;
+    reference.write_indexes(&options.reference, true)?;
+    check_output_available(&options.out)?;
+    let fingerprint = recalibrate_fingerprint(options, &toolkit, &reads, &reference)?;
+    let resume_options = ResumeOptions { resume: options.resume, own_regions: 0 };
+    let job_directory =
+        match open_call_directory(&options.out, options.temp.as_deref(), resume_options, &fingerprint, observer)? {
+            CallResumeState::Unfinished(run) => *run,
+            CallResumeState::Complete { records } => {
+                return Ok(RecalibrationReport { records, already_complete: true, ..RecalibrationReport::default() });
+            }
+        };
+    let job = RecalibrateJob {
+        options,
+        toolkit,
+        gatk_slots,
+        reads,
+        inputs,
+        fingerprint,
+        job_directory: &job_directory,
+        observer,
+        cancelled,
+        started_at,
     };
-    let job = Job { options, toolkit, workers, reads, inputs, facts, run: &run, observer, cancelled, started };
     let outcome = job.run();
-    close(outcome, run, &options.out, observer)
+    close_call_directory(outcome, job_directory, &options.out, observer)
 }
 
-fn inputs(options: &RecalibrateOptions, reads: &AlignedReads) -> Result<Vec<InputFile>, PipelineError> {
+fn inspect_inputs(options: &RecalibrateOptions, reads: &AlignedReads) -> Result<Vec<InputFile>, PipelineError> {
     if reads.index.extension().is_some_and(|extension| extension == "crai") {
         let path = reads.path.display();
         let problem =
@@ -120,139 +135,148 @@ fn inputs(options: &RecalibrateOptions, reads: &AlignedReads) -> Result<Vec<Inpu
         return Err(PipelineError::Options { problem });
     }
     let mut inputs =
-        vec![InputFile::of("the reference", &options.reference)?, InputFile::of("the reads", &reads.path)?];
+        vec![InputFile::inspect("the reference", &options.reference)?, InputFile::inspect("the reads", &reads.path)?];
     for sites in &options.known_sites {
-        inputs.push(InputFile::of("the known sites", sites)?);
-        inputs.push(InputFile::of("the index", &index_of(sites, &["tbi", "csi", "idx"], "tabix -p vcf")?)?);
+        inputs.push(InputFile::inspect("the known sites", sites)?);
+        inputs.push(InputFile::inspect("the index", &find_index(sites, &["tbi", "csi", "idx"], "tabix -p vcf")?)?);
     }
-    check_distinct(&inputs, std::slice::from_ref(&options.out))?;
+    check_distinct_files(&inputs, std::slice::from_ref(&options.out))?;
     Ok(inputs)
 }
 
-fn facts(
+fn recalibrate_fingerprint(
     options: &RecalibrateOptions,
-    toolkit: &Toolkit,
+    toolkit: &GatkToolkit,
     reads: &AlignedReads,
     reference: &ScannedReference,
-) -> Result<Vec<Fact>, PipelineError> {
+) -> Result<Vec<FingerprintEntry>, PipelineError> {
     let known = options.known_sites.iter().map(|sites| (&**sites, u64::MAX));
-    let facts = [
+    let entries = [
         (FingerprintKey::GodwitVersion, env!("CARGO_PKG_VERSION").to_owned()),
         (FingerprintKey::GatkVersion, toolkit.version().to_owned()),
         (FingerprintKey::Reference, reference.checksum.clone()),
-        (FingerprintKey::Reads, contents([(&*reads.path, HEAD_BYTES)].into_iter())?),
-        (FingerprintKey::ReadsIndex, contents([(&*reads.index, u64::MAX)].into_iter())?),
-        (FingerprintKey::KnownSites, contents(known)?),
+        (FingerprintKey::Reads, sizes_and_checksums([(&*reads.path, FILE_PREFIX_BYTES)].into_iter())?),
+        (FingerprintKey::ReadsIndex, sizes_and_checksums([(&*reads.index, u64::MAX)].into_iter())?),
+        (FingerprintKey::KnownSites, sizes_and_checksums(known)?),
         (FingerprintKey::SliceRecords, options.slice_records.to_string()),
     ];
-    Ok(facts.into_iter().map(|(key, value)| key.fact(value)).collect())
+    Ok(entries.into_iter().map(|(key, value)| key.fact(value)).collect())
 }
 
-/// What is to be done, once it is known to make sense.
-struct Job<'r> {
+/// A recalibration whose options are checked.
+struct RecalibrateJob<'r> {
     options: &'r RecalibrateOptions,
-    toolkit: Toolkit,
-    workers: Workers,
+    toolkit: GatkToolkit,
+    gatk_slots: CallerSlots,
     reads: AlignedReads,
     inputs: Vec<InputFile>,
-    facts: Vec<Fact>,
-    run: &'r CallRun,
+    fingerprint: Vec<FingerprintEntry>,
+    job_directory: &'r CallJobDirectory,
     observer: &'r dyn Observer,
     cancelled: &'r AtomicBool,
-    started: Instant,
+    started_at: Instant,
 }
 
-/// One step of all slices, under way.
-struct Step<'j> {
-    job: &'j Job<'j>,
-    step: u8,
+/// One pass over all slices, in progress.
+struct SlicePass<'j> {
+    job: &'j RecalibrateJob<'j>,
+    pass: u8,
     scratch: &'j Path,
-    slicer: Mutex<Slicer>,
-    kept: Mutex<Vec<KeptRegion>>,
-    slices: AtomicUsize,
-    records: AtomicU64,
+    slicer: Mutex<BamSlicer>,
+    checkpoints: Mutex<Vec<RegionCheckpoint>>,
+    finished_slices: AtomicUsize,
+    finished_records: AtomicU64,
     failure: FirstFailure,
 }
 
-impl Job<'_> {
+impl RecalibrateJob<'_> {
     fn run(&self) -> Result<RecalibrationReport, PipelineError> {
         let options = self.options;
         let planned = Instant::now();
-        let scratch = self.run.scratch(options.temp.as_deref()).map_err(self.failed("create scratch files for"))?;
-        self.steps(scratch.path(), planned)
+        let scratch = self
+            .job_directory
+            .create_scratch_directory(options.temp.as_deref())
+            .map_err(self.output_error("create scratch files for"))?;
+        self.run_passes(scratch.path(), planned)
     }
 
-    fn failed(&self, action: &'static str) -> impl FnOnce(std::io::Error) -> PipelineError {
+    fn output_error(&self, action: &'static str) -> impl FnOnce(std::io::Error) -> PipelineError {
         PipelineError::file(action, &self.options.out)
     }
 
-    fn steps(&self, scratch: &Path, planned: Instant) -> Result<RecalibrationReport, PipelineError> {
+    fn run_passes(&self, scratch: &Path, planned: Instant) -> Result<RecalibrationReport, PipelineError> {
         self.observer.event(&Event::Stage { name: "counting qualities" });
-        let count =
-            |slice: &SliceWork, out: &Path| recalibrator::count(&self.toolkit, slice, &self.options.known_sites, out);
-        let counted = self.step(COUNT, scratch, |slice, directory, stop| {
+        let count = |slice: &RecalibrationInvocation, out: &Path| {
+            recalibrator::start_base_recalibrator(&self.toolkit, slice, &self.options.known_sites, out)
+        };
+        let counted = self.run_pass(COUNT_PASS, scratch, |slice, directory, stop| {
             let out = directory.join("recal.table");
-            self.finished(count(slice, &out)?, stop, &out)?;
-            let table = std::fs::read(&out).map_err(|source| unreadable(&out, source))?;
+            self.wait_for_output(count(slice, &out)?, stop, &out)?;
+            let table = std::fs::read(&out).map_err(|source| io_engine_error(&out, source))?;
             Ok(table)
         })?;
         let table = scratch.join("recal.table");
-        self.gather(scratch, &counted, &table)?;
+        self.merge_tables(scratch, &counted, &table)?;
         let gathered = Instant::now();
         self.observer.event(&Event::Stage { name: "changing qualities" });
         let genome = &self.reads.genome;
-        let changed = self.step(CHANGE, scratch, |slice, directory, stop| {
+        let changed = self.run_pass(APPLY_PASS, scratch, |slice, directory, stop| {
             let out = directory.join("changed.bam");
-            let chain = recalibrator::apply(&self.toolkit, slice, &table, &out)?;
+            let chain = recalibrator::start_apply_bqsr(&self.toolkit, slice, &table, &out)?;
             chain.wait(stop)?;
-            let part = Part::of(&out, genome).map_err(|error| chain.wrong_output(format!("what it wrote: {error}")))?;
-            part.to_bytes().map_err(|source| unreadable(&out, source))
+            let part = BamPart::from_bam(&out, genome)
+                .map_err(|error| chain.output_error(format!("what it wrote: {error}")))?;
+            part.to_bytes().map_err(|source| io_engine_error(&out, source))
         })?;
         let changed_at = Instant::now();
         self.observer.event(&Event::Stage { name: "writing" });
-        let mut staged = Staged::default();
-        let records = self.assemble(&changed, &mut staged)?;
+        let mut staged = AtomicFileSet::default();
+        let records = self.assemble_bam(&changed, &mut staged)?;
         let table_path = table_path(&self.options.out);
         std::fs::read(&table)
-            .and_then(|bytes| staged.write(&table_path, &bytes))
+            .and_then(|bytes| staged.write_file(&table_path, &bytes))
             .map_err(PipelineError::file("write", &table_path))?;
-        let stage =
-            |name, from: Instant, until: Instant, rows| Stage { name, seconds: seconds(until - from), rows, bytes: 0 };
+        let stage = |name, from: Instant, until: Instant, rows| Stage {
+            name,
+            seconds: rounded_seconds(until - from),
+            rows,
+            bytes: 0,
+        };
         let slices = changed.len() as u64;
         let stages = vec![
-            stage("check", self.started, planned, 0),
+            stage("check", self.started_at, planned, 0),
             stage("count", planned, gathered, slices),
             stage("change", gathered, changed_at, slices),
             stage("write", changed_at, Instant::now(), records),
         ];
-        stage_manifest("recalibrate", &self.options.out, records, &self.facts, &mut staged)?;
+        add_manifest("recalibrate", &self.options.out, records, &self.fingerprint, &mut staged)?;
         let report = RecalibrationReport::new(self, stages, changed.len(), records, &staged);
-        publish(self.run, &self.options.out, staged, &report)?;
+        publish_outputs(self.job_directory, &self.options.out, staged, &report)?;
         Ok(report)
     }
 
-    /// Has every slice go through a step, many at a time; returns what they left, in the order of the file.
-    fn step(
+    /// Runs a pass on every slice, on several threads; returns the checkpoints in the order of the file.
+    fn run_pass(
         &self,
-        step: u8,
+        pass: u8,
         scratch: &Path,
-        work: impl Fn(&SliceWork, &Path, &dyn Fn() -> bool) -> Result<Vec<u8>, EngineError> + Sync,
-    ) -> Result<Vec<KeptRegion>, PipelineError> {
-        let slicer = Slicer::open(&self.reads.path, self.workers.count, self.options.slice_records)?;
-        let step = Step {
+        work: impl Fn(&RecalibrationInvocation, &Path, &dyn Fn() -> bool) -> Result<Vec<u8>, EngineError> + Sync,
+    ) -> Result<Vec<RegionCheckpoint>, PipelineError> {
+        let slicer = BamSlicer::open(&self.reads.path, self.gatk_slots.count, self.options.slice_records)?;
+        let step = SlicePass {
             job: self,
-            step,
+            pass,
             scratch,
             slicer: Mutex::new(slicer),
-            kept: Mutex::default(),
-            slices: AtomicUsize::new(0),
-            records: AtomicU64::new(0),
+            checkpoints: Mutex::default(),
+            finished_slices: AtomicUsize::new(0),
+            finished_records: AtomicU64::new(0),
             failure: FirstFailure::default(),
         };
         let (shared, work) = (&step, &work);
         std::thread::scope(|scope| {
-            let spawn = |worker| scope.spawn(move || shared.work(worker, work));
-            let started: Vec<_> = (0..self.workers.count).map(spawn).collect();
+            let spawn = |worker| scope.spawn(move || shared.process_slices(worker, work));
+            let started: Vec<_> = (0..self.gatk_slots.count).map(spawn).collect();
             for worker in started {
                 worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             }
@@ -261,74 +285,79 @@ impl Job<'_> {
         if self.cancelled.load(Ordering::Relaxed) {
             return Err(PipelineError::Interrupted);
         }
-        Ok(step.kept.into_inner().unwrap_or_else(PoisonError::into_inner))
+        Ok(step.checkpoints.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Waits for a program that is to leave a file.
-    fn finished(&self, chain: Chain, stop: &dyn Fn() -> bool, out: &Path) -> Result<(), EngineError> {
+    /// Waits for a program that has to write a file.
+    fn wait_for_output(&self, chain: ProcessPipeline, stop: &dyn Fn() -> bool, out: &Path) -> Result<(), EngineError> {
         chain.wait(stop)?;
         match out.is_file() {
             true => Ok(()),
-            false => Err(chain.wrong_output("it ended well, but wrote nothing".to_owned())),
+            false => Err(chain.output_error("it ended well, but wrote nothing".to_owned())),
         }
     }
 
-    /// Adds the tables of all slices up.
-    fn gather(&self, scratch: &Path, counted: &[KeptRegion], out: &Path) -> Result<(), PipelineError> {
-        let wrong = |problem: String| PipelineError::Called {
+    /// Adds up the tables of all slices.
+    fn merge_tables(&self, scratch: &Path, counted: &[RegionCheckpoint], out: &Path) -> Result<(), PipelineError> {
+        let wrong = |problem: String| PipelineError::CallerOutput {
             region: "slices of the reads".to_owned(),
             problem: format!("cannot be added up: {problem}"),
         };
-        let mut sum = TableSum::default();
+        let mut sum = RecalibrationTables::default();
         for kept in counted {
-            let table = self.run.read(kept.lines).map_err(self.failed("read what is kept for"))?;
-            sum.add(&String::from_utf8_lossy(&table)).map_err(wrong)?;
+            let table =
+                self.job_directory.read_range(kept.lines).map_err(self.output_error("read what is kept for"))?;
+            sum.add_report(&String::from_utf8_lossy(&table)).map_err(wrong)?;
         }
-        let whole = sum.report().map_err(wrong)?;
+        let whole = sum.to_report().map_err(wrong)?;
         let directory = scratch.join("gather");
         let stop = || self.cancelled.load(Ordering::Relaxed);
-        let named = Named { doing: "adding up", piece: "the tables of all slices" };
-        let gathered = attempted(named, &directory, self.observer, &stop, || {
+        let named = WorkLabel { action: "adding up", item: "the tables of all slices" };
+        let gathered = run_with_retry(named, &directory, self.observer, &stop, || {
             let merged = directory.join("merged.table");
-            std::fs::write(&merged, &whole).map_err(|source| unreadable(&merged, source))?;
-            let memory = self.workers.memory_per_caller;
-            self.finished(recalibrator::quantize(&self.toolkit, &merged, &directory, memory, out)?, &stop, out)
+            std::fs::write(&merged, &whole).map_err(|source| io_engine_error(&merged, source))?;
+            let memory = self.gatk_slots.memory_per_caller_bytes;
+            self.wait_for_output(
+                recalibrator::start_gather_reports(&self.toolkit, &merged, &directory, memory, out)?,
+                &stop,
+                out,
+            )
         })?;
-        let Attempted { value: (), .. } = gathered;
+        let AttemptResult { value: (), .. } = gathered;
         Ok(())
     }
 
     /// Puts the parts together; returns the number of records.
-    fn assemble(&self, changed: &[KeptRegion], staged: &mut Staged) -> Result<u64, PipelineError> {
+    fn assemble_bam(&self, changed: &[RegionCheckpoint], staged: &mut AtomicFileSet) -> Result<u64, PipelineError> {
         let out = &self.options.out;
         let mut header = self.reads.header.clone();
         let command = format!("godwit recalibrate with GATK {}", self.toolkit.version());
         header.add_program("godwit-recalibrate", &[("VN", env!("CARGO_PKG_VERSION")), ("CL", &command)]);
         let mut head = bgzf::Writer::new(Vec::new(), bgzf::Writer::<Vec<u8>>::DEFAULT_LEVEL);
-        let bytes = encoded(out, &header)?;
+        let bytes = encode_header(out, &header)?;
         let head = head.write_bytes(&bytes).and_then(|()| head.finish_blocks());
-        let (head, mut offset) = head.map_err(self.failed("write"))?;
-        let bam = StagedFile::create(out).map_err(self.failed("write"))?;
+        let (head, mut offset) = head.map_err(self.output_error("write"))?;
+        let bam = AtomicFile::create(out).map_err(self.output_error("write"))?;
         let mut file = bam.file();
-        file.write_all(&head).map_err(self.failed("write"))?;
-        let (mut parts, mut records, mut taken) = (Vec::new(), 0, 0);
+        file.write_all(&head).map_err(self.output_error("write"))?;
+        let (mut parts, mut records, mut expected) = (Vec::new(), 0, 0);
         for kept in changed {
-            let bytes = self.run.read(kept.lines).map_err(PipelineError::file("read", out))?;
-            let part = Part::from_bytes(&bytes).map_err(self.failed("read what is kept for"))?;
-            (records, taken) = (records + part.records, taken + kept.records);
-            file.write_all(part.blocks).map_err(self.failed("write"))?;
+            let bytes = self.job_directory.read_range(kept.lines).map_err(PipelineError::file("read", out))?;
+            let part = BamPart::from_bytes(&bytes).map_err(self.output_error("read what is kept for"))?;
+            (records, expected) = (records + part.records, expected + kept.records);
+            file.write_all(part.blocks).map_err(self.output_error("write"))?;
             parts.push((part.index, offset));
             offset += part.blocks.len() as u64;
         }
-        if records != taken {
-            return Err(PipelineError::Lost { what: "records", taken, written: records });
+        if records != expected {
+            return Err(PipelineError::CountMismatch { items: "records", expected, actual: records });
         }
-        file.write_all(&bgzf::EOF_BLOCK).and_then(|()| bam.file().sync_all()).map_err(self.failed("write"))?;
+        file.write_all(&bgzf::EOF_BLOCK).and_then(|()| bam.file().sync_all()).map_err(self.output_error("write"))?;
         staged.add(bam);
         let genome = &self.reads.genome;
         let format = IndexFormat::for_genome(genome);
         let index_path = PathBuf::from(format!("{}.{}", out.display(), format.extension()));
-        let unsorted = |error: godwit_formats::index::IndexError| PipelineError::Corrupt {
+        let unsorted = |error: godwit_formats::binning_index::IndexError| PipelineError::Corrupt {
             path: self.reads.path.clone(),
             problem: error.to_string(),
         };
@@ -336,94 +365,100 @@ impl Job<'_> {
         let whole = IndexBuilder::merge(parts).map_err(unsorted)?;
         whole
             .write(format, genome, &mut bytes)
-            .and_then(|()| staged.write(&index_path, &bytes))
+            .and_then(|()| staged.write_file(&index_path, &bytes))
             .map_err(PipelineError::file("write", &index_path))?;
         Ok(records)
     }
 }
 
-/// Where the table of an output goes.
+/// Returns the path of the table beside an output.
 fn table_path(out: &Path) -> PathBuf {
     out.with_extension("recal.table")
 }
 
-fn unreadable(path: &Path, source: std::io::Error) -> EngineError {
+fn io_engine_error(path: &Path, source: std::io::Error) -> EngineError {
     EngineError::Io { program: path.to_owned(), action: "use", source }
 }
 
-impl Step<'_> {
-    fn stop(&self) -> bool {
+impl SlicePass<'_> {
+    fn should_stop(&self) -> bool {
         self.failure.is_set() || self.job.cancelled.load(Ordering::Relaxed)
     }
 
-    /// Where what a slice left by this step is kept.
-    fn place(&self, slice: usize) -> usize {
-        slice * usize::from(CHANGE) + usize::from(self.step - COUNT)
+    /// Returns the index of the checkpoint of a slice in this pass.
+    fn checkpoint_index(&self, slice: usize) -> usize {
+        slice * usize::from(APPLY_PASS) + usize::from(self.pass - COUNT_PASS)
     }
 
-    /// Takes slices as long as there are any.
-    fn work(
+    /// Processes slices until there are no more.
+    fn process_slices(
         &self,
         worker: usize,
-        work: &(impl Fn(&SliceWork, &Path, &dyn Fn() -> bool) -> Result<Vec<u8>, EngineError> + Sync),
+        work: &(impl Fn(&RecalibrationInvocation, &Path, &dyn Fn() -> bool) -> Result<Vec<u8>, EngineError> + Sync),
     ) {
         let reads = self.scratch.join(format!("slice-{worker}.bam"));
-        while !self.stop() {
-            let finished = |index: usize| self.job.run.finished.get(&self.place(index));
+        while !self.should_stop() {
+            let finished = |index: usize| self.job.job_directory.finished_regions.get(&self.checkpoint_index(index));
             let next = {
                 let mut slicer = self.slicer.lock().unwrap_or_else(PoisonError::into_inner);
-                slicer.next(|index| finished(index).is_none().then_some(&*reads))
+                slicer.next_slice(|index| finished(index).is_none().then_some(&*reads))
             };
             let outcome = match next {
                 Ok(None) => break,
                 Ok(Some(slice)) => match finished(slice.index) {
                     Some(kept) => Ok((slice, kept.clone())),
-                    None => {
-                        self.slice(slice, &reads, work).map(|kept| (slice, kept)).map_err(|error| (slice.index, error))
-                    }
+                    None => self
+                        .process_slice(slice, &reads, work)
+                        .map(|kept| (slice, kept))
+                        .map_err(|error| (slice.index, error)),
                 },
-                // What is wrong with the file comes before what is behind it.
+                // An error of the file counts as later than those of the slices before it.
                 Err(error) => Err((usize::MAX, error)),
             };
             match outcome {
-                Ok((slice, kept)) => self.done(slice, kept),
-                Err((index, error)) => self.failure.take(index, error),
+                Ok((slice, kept)) => self.record_slice(slice, kept),
+                Err((index, error)) => self.failure.record(index, error),
             }
         }
         let _ = std::fs::remove_file(&reads);
     }
 
-    fn slice(
+    fn process_slice(
         &self,
-        slice: Slice,
+        slice: BamSlice,
         reads: &Path,
-        work: &(impl Fn(&SliceWork, &Path, &dyn Fn() -> bool) -> Result<Vec<u8>, EngineError> + Sync),
-    ) -> Result<KeptRegion, PipelineError> {
+        work: &(impl Fn(&RecalibrationInvocation, &Path, &dyn Fn() -> bool) -> Result<Vec<u8>, EngineError> + Sync),
+    ) -> Result<RegionCheckpoint, PipelineError> {
         let job = self.job;
         let directory = self.scratch.join(slice.index.to_string());
-        let stop = || self.stop();
-        let slice_work = SliceWork {
+        let stop = || self.should_stop();
+        let slice_work = RecalibrationInvocation {
             reference: &job.options.reference,
             reads,
             directory: &directory,
-            memory_bytes: job.workers.memory_per_caller,
+            memory_bytes: job.gatk_slots.memory_per_caller_bytes,
         };
-        let named = Named { doing: "recalibrating", piece: &slice.name() };
+        let named = WorkLabel { action: "recalibrating", item: &slice.label() };
         let attempt = || work(&slice_work, &directory, &stop);
-        let Attempted { value: left, seconds, attempts } = attempted(named, &directory, job.observer, &stop, attempt)?;
-        let done = CalledRegion { header: Vec::new(), lines: left, records: slice.records, seconds };
-        let kept = job.run.keep(self.place(slice.index), done, Effort { attempts, node: None });
+        let AttemptResult { value: left, seconds, attempts } =
+            run_with_retry(named, &directory, job.observer, &stop, attempt)?;
+        let done = RegionCalls { header: Vec::new(), lines: left, records: slice.records, seconds };
+        let kept = job.job_directory.save_region(
+            self.checkpoint_index(slice.index),
+            done,
+            RegionAttempts { attempts, worker: None },
+        );
         kept.map_err(PipelineError::file("keep what was done in", self.scratch))
     }
 
-    fn done(&self, slice: Slice, kept: KeptRegion) {
-        let records = self.records.fetch_add(slice.records, Ordering::Relaxed) + slice.records;
-        let slices = self.slices.fetch_add(1, Ordering::Relaxed) + 1;
-        let mut all = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+    fn record_slice(&self, slice: BamSlice, kept: RegionCheckpoint) {
+        let records = self.finished_records.fetch_add(slice.records, Ordering::Relaxed) + slice.records;
+        let slices = self.finished_slices.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut all = self.checkpoints.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() <= slice.index {
-            all.resize_with(slice.index + 1, KeptRegion::default);
+            all.resize_with(slice.index + 1, RegionCheckpoint::default);
         }
         all[slice.index] = kept;
-        self.job.observer.event(&Event::Recalibrated { step: self.step, slices, records });
+        self.job.observer.event(&Event::Recalibrated { pass: self.pass, slices, records });
     }
 }

@@ -1,9 +1,9 @@
-//! Intervals of the genome that are called: the values of `--regions`, which are BED files and region strings.
+//! Intervals of the genome to call: the values of `--regions`, which are BED files and region strings.
 
 use std::ffi::OsString;
 use std::path::Path;
 
-use godwit_formats::bed::{self, BedError, BedRegion};
+use godwit_formats::bed::{self, BedError, BedInterval};
 use godwit_model::{Genome, Region, RegionError};
 
 use crate::error::PipelineError;
@@ -17,14 +17,14 @@ pub(super) struct Targets {
     clipped: Option<(String, usize)>,
 }
 
-/// The values of `--regions` that are files.
-pub(crate) fn files(values: &[OsString]) -> impl Iterator<Item = &Path> {
+/// Returns the values of `--regions` that are files.
+pub(crate) fn bed_files(values: &[OsString]) -> impl Iterator<Item = &Path> {
     values.iter().map(Path::new).filter(|path| path.exists())
 }
 
 impl Targets {
-    /// Reads values of `--regions`; `None` where there are none. A value that is the path of a file is read as BED, any other as
-    /// a list of region strings. Ends beyond those of contigs are clipped, as bcftools does.
+    /// Reads values of `--regions`; returns `None` where there are none. A value that is the path of a file is read as BED,
+    /// any other as a list of region strings. Ends beyond those of contigs are clipped, as bcftools does.
     ///
     /// # Errors
     /// [`PipelineError::Bed`] for a line that is not BED, names no contig of the genome, or starts beyond the end of its contig;
@@ -45,7 +45,7 @@ impl Targets {
     }
 
     fn add_bed(&mut self, path: &Path, genome: &Genome) -> Result<(), PipelineError> {
-        for BedRegion { contig, start, end, line } in bed::read(path)? {
+        for BedInterval { contig, start, end, line } in bed::read(path)? {
             let region = Region { contig, start, end };
             let place = format!("line {line} of {}", path.display());
             self.add(region, genome, &place).map_err(|problem| BedError::Line {
@@ -60,11 +60,13 @@ impl Targets {
     fn add_text(&mut self, value: &OsString, genome: &Genome) -> Result<(), PipelineError> {
         let wrong = |problem: String| PipelineError::Options { problem: format!("--regions: {problem}") };
         let path = Path::new(value);
-        let Some(text) = value.to_str() else { return Err(missing(path)) };
-        let regions = Region::parse_list(text, |contig| Some(genome.find(contig).is_some()));
+        let Some(text) = value.to_str() else { return Err(missing_regions_error(path)) };
+        let regions = Region::parse_list(text, |contig| Some(genome.contig_id(contig).is_some()));
         let regions = regions.map_err(|error| match error {
-            RegionError::NoContig { .. } | RegionError::Syntax { .. } if !text.contains(':') || text.contains('/') => {
-                missing(path)
+            RegionError::UnknownContig { .. } | RegionError::Syntax { .. }
+                if !text.contains(':') || text.contains('/') =>
+            {
+                missing_regions_error(path)
             }
             error => wrong(format!("{error}; no file has this name either")),
         })?;
@@ -75,9 +77,9 @@ impl Targets {
         Ok(())
     }
 
-    /// Adds a region, without what is beyond the end of its contig. The error is what is wrong with it.
+    /// Adds a region, without the part beyond the end of its contig. The error is the problem with the region.
     fn add(&mut self, mut region: Region, genome: &Genome, place: &str) -> Result<(), String> {
-        let contig = genome.find(&region.contig).and_then(|id| genome.contig(id));
+        let contig = genome.contig_id(&region.contig).and_then(|id| genome.contig(id));
         let Some(contig) = contig else {
             return Err(format!("there is no contig {:?} in the header of the reads", region.contig));
         };
@@ -95,7 +97,7 @@ impl Targets {
     }
 
     /// Warns of regions that were clipped.
-    pub(super) fn warn(&self, observer: &dyn Observer) {
+    pub(super) fn warn_clipped(&self, observer: &dyn Observer) {
         let Some((first, count)) = &self.clipped else { return };
         let message = match count {
             1 => format!("a region of --regions reaches beyond the end of its contig and is clipped: {first}"),
@@ -106,11 +108,11 @@ impl Targets {
         observer.event(&Event::Warning { message });
     }
 
-    /// Their starts and ends, by contig.
+    /// Returns starts and ends of the regions, by contig.
     pub(super) fn by_contig(&self, genome: &Genome) -> Vec<Vec<(u32, u32)>> {
         let mut targets = vec![Vec::new(); genome.contigs().len()];
         for region in &self.regions {
-            if let Some(id) = genome.find(&region.contig) {
+            if let Some(id) = genome.contig_id(&region.contig) {
                 targets[id.0 as usize].push((region.start, region.end));
             }
         }
@@ -118,9 +120,9 @@ impl Targets {
     }
 }
 
-fn missing(path: &Path) -> PipelineError {
+fn missing_regions_error(path: &Path) -> PipelineError {
     let remedy = "it is neither a file nor a region such as chr20:1000001-2000000 on a contig of the reads".to_owned();
-    PipelineError::Missing { what: "the file of regions", path: path.to_owned(), remedy }
+    PipelineError::Missing { description: "the file of regions", path: path.to_owned(), remedy }
 }
 
 #[cfg(test)]

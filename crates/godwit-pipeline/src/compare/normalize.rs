@@ -1,7 +1,7 @@
-//! Alleles through `bcftools norm`.
+//! Normalizes alleles with `bcftools norm`.
 //!
-//! What goes in is not the user's records but sites made of their alleles, numbered: fields of callers cannot trip the
-//! program up, and genotypes stay here.
+//! Its input is not the user's records but numbered sites made of their alleles: fields of callers cannot make bcftools
+//! fail, and genotypes stay here.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -13,22 +13,22 @@ use std::time::Duration;
 use godwit_engines::EngineError;
 use godwit_engines::normalizer::bcftools::{Normalizer, reference_mismatch};
 use godwit_formats::bgzf;
+use godwit_formats::message_with_causes;
 use godwit_formats::vcf::Reader;
-use godwit_formats::with_causes;
 
 use super::ContigNames;
 use super::call_set::CallSet;
-use super::reference::IndexedReference;
+use super::indexed_reference::IndexedReference;
 use crate::error::PipelineError;
 
-/// What stands for the program's output in messages.
+/// The name of the program's output in messages.
 const OUTPUT_NAME: &str = "the output of bcftools norm";
-/// How long the program may take to end once its output is of no use.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// Records read between looks at whether to go on.
-const CANCEL_EVERY: usize = 4096;
+/// Time that the program has to exit once its output is not used any more.
+const BCFTOOLS_EXIT_TIMEOUT: Duration = Duration::from_secs(2);
+/// Records read between two checks of the cancel flag.
+const CANCEL_CHECK_RECORDS: usize = 4096;
 
-/// The same alleles in their one form, sorted and each once, and the version of bcftools.
+/// Returns the same alleles in normalized form, sorted and each once, and the version of bcftools.
 pub(super) fn normalize(
     set: CallSet,
     contigs: &ContigNames,
@@ -42,28 +42,28 @@ pub(super) fn normalize(
     let (read, ended, written) = std::thread::scope(|scope| {
         let writer = scope.spawn(|| write_sites(&set, contigs, input));
         let read = read_sites(&set, contigs, output, cancelled);
-        // Where reading failed, nobody takes its output any more, so that it ends or has to be ended; the writer then ends too.
-        let ended = if read.is_ok() { child.handle.wait() } else { child.handle.end_within(PATIENCE) };
+        // After a failed read nothing reads the output, so that bcftools exits or has to be killed; then the writer ends.
+        let ended = if read.is_ok() { child.handle.wait() } else { child.handle.wait_or_kill(BCFTOOLS_EXIT_TIMEOUT) };
         (read, ended, writer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     });
     if cancelled.load(Ordering::Relaxed) {
         return Err(PipelineError::Interrupted);
     }
-    ended.map_err(|error| explain(error, &set, reference))?;
+    ended.map_err(|error| classify_failure(error, &set, reference))?;
     written.map_err(PipelineError::file("write to", "bcftools"))?;
-    let mut normalized = read.map_err(|problem| child.wrong_output(problem))?;
+    let mut normalized = read.map_err(|problem| child.output_error(problem))?;
     normalized.merge();
     Ok((normalized, child.version.clone()))
 }
 
-/// The program's death, as the user's reference or calls where it was about those.
-fn explain(error: EngineError, set: &CallSet, reference: Option<&IndexedReference>) -> PipelineError {
+/// Returns the failure of bcftools as an error of the user's reference or calls, if it was about those.
+fn classify_failure(error: EngineError, set: &CallSet, reference: Option<&IndexedReference>) -> PipelineError {
     match (reference_mismatch(&error), reference) {
         (Some(place), Some(reference)) => {
             let problem = format!(
                 "{} does not belong to {}: at {place}; give the reference that it was made with",
                 set.path().display(),
-                reference.name().display()
+                reference.original_path().display()
             );
             PipelineError::Incomparable { problem }
         }
@@ -90,15 +90,16 @@ fn write_sites(set: &CallSet, contigs: &ContigNames, input: ChildStdin) -> io::R
     out.flush()
 }
 
-/// What comes back, or what is wrong with it.
+/// Returns the normalized alleles, or the problem with the output.
 fn read_sites(set: &CallSet, contigs: &ContigNames, output: File, cancelled: &AtomicBool) -> Result<CallSet, String> {
-    let input = bgzf::Reader::from_file(Path::new(OUTPUT_NAME), output, 1).map_err(|error| with_causes(&error))?;
-    let mut reader = Reader::new(input).map_err(|error| with_causes(&error))?;
-    let mut normalized = set.emptied();
+    let input =
+        bgzf::Reader::from_file(Path::new(OUTPUT_NAME), output, 1).map_err(|error| message_with_causes(&error))?;
+    let mut reader = Reader::new(input).map_err(|error| message_with_causes(&error))?;
+    let mut normalized = set.without_alleles();
     let mut back = vec![false; set.alleles().len()];
     let mut sites: usize = 0;
-    while let Some(record) = reader.next_record().map_err(|error| with_causes(&error))? {
-        if sites.is_multiple_of(CANCEL_EVERY) && cancelled.load(Ordering::Relaxed) {
+    while let Some(record) = reader.next_record().map_err(|error| message_with_causes(&error))? {
+        if sites.is_multiple_of(CANCEL_CHECK_RECORDS) && cancelled.load(Ordering::Relaxed) {
             return Err("it was not read to its end".to_owned());
         }
         sites += 1;
@@ -112,7 +113,7 @@ fn read_sites(set: &CallSet, contigs: &ContigNames, output: File, cancelled: &At
         back[index] = true;
         let mut moved = *allele;
         moved.position = record.position;
-        normalized.push(&moved, record.reference, alternate);
+        normalized.push_allele(&moved, record.reference, alternate);
     }
     match back.iter().filter(|back| !**back).count() {
         0 => Ok(normalized),

@@ -1,19 +1,19 @@
-//! Tags that marking writes into records: `DT`, `DI`, `DS` and the molecule's. Only there where one of them is asked for.
+//! Tags that duplicate marking writes into records: `DT`, `DI`, `DS` and the molecule's, where one is requested.
 
-use godwit_kernels::markdup::{DuplicateSet, Strand, strand};
+use godwit_kernels::markdup::{DuplicateSet, MoleculeStrand, molecule_strand};
 use godwit_model::{ContigId, Genome, RawRecord, flags};
 
 use crate::marking::{MarkingOptions, TaggingPolicy};
 
-/// What is known of a record beside its bytes.
+/// The duplicate status of a record.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Judgement<'s> {
+pub(super) struct DuplicateStatus<'s> {
     pub(super) duplicate: bool,
     pub(super) optical: bool,
     pub(super) set: Option<&'s DuplicateSet>,
 }
 
-/// Writes tags; keeps its buffer from record to record.
+/// A writer of tags, which reuses its buffer for each record.
 pub(super) struct Annotator<'g> {
     options: MarkingOptions,
     genome: &'g Genome,
@@ -21,14 +21,14 @@ pub(super) struct Annotator<'g> {
 }
 
 impl<'g> Annotator<'g> {
-    /// `None` where the options ask for no tag.
+    /// Returns `None` where the options request no tag.
     pub(super) fn new(options: MarkingOptions, genome: &'g Genome) -> Option<Self> {
         let any = options.tagging != TaggingPolicy::None || options.tag_set_members || options.molecule_tag.is_some();
         any.then(|| Self { options, genome, record: Vec::new() })
     }
 
-    /// The record with its tags, of which those of the same names are taken out first.
-    pub(super) fn annotate(&mut self, record: RawRecord, judgement: Judgement) -> RawRecord<'_> {
+    /// Returns the record with its tags; tags of the same names are removed first.
+    pub(super) fn annotate(&mut self, record: RawRecord, judgement: DuplicateStatus) -> RawRecord<'_> {
         let set = judgement.set.filter(|_| record.flag() & (flags::UNMAPPED | flags::NOT_PRIMARY) == 0);
         let tagging = self.options.tagging != TaggingPolicy::None;
         let replaced = |name: [u8; 2]| {
@@ -39,7 +39,7 @@ impl<'g> Annotator<'g> {
         let bytes = record.bytes();
         self.record.clear();
         let mut kept = 0;
-        for tag in record.each_tag().filter(|tag| replaced(tag.name)) {
+        for tag in record.iter_tags().filter(|tag| replaced(tag.name)) {
             self.record.extend_from_slice(&bytes[kept..tag.start]);
             kept = tag.end;
         }
@@ -61,23 +61,23 @@ impl<'g> Annotator<'g> {
             self.record.extend_from_slice(text.as_bytes());
             self.record.push(0);
         }
-        RawRecord::trusted(&self.record)
+        RawRecord::from_trusted_bytes(&self.record)
     }
 
-    /// Picard's name of a molecule (`UmiUtil.setMolecularIdentifier`): contig, 1-based position of the reverse read or of
-    /// the mate, and for duplex barcodes the strand where it can be told.
+    /// Returns Picard's name of a molecule (`UmiUtil.setMolecularIdentifier`): contig, 1-based position of the reverse read
+    /// or of the mate, and for duplex barcodes the strand where it is known.
     fn molecule(&self, record: RawRecord) -> String {
         let mapped = record.flag() & flags::UNMAPPED == 0;
         let id = u32::try_from(record.contig()).ok().filter(|_| mapped);
-        // What Java prints for no contig: of an unmapped record, and of one on none.
+        // Picard prints these in place of a contig: `null` for an unmapped record, `*` for a mapped one without a contig.
         let none = if mapped { "*" } else { "null" };
         let contig = id.and_then(|id| self.genome.contig(ContigId(id))).map_or(none, |contig| contig.name.as_str());
         let reverse = record.flag() & flags::REVERSE != 0;
         let position = if reverse { record.position() } else { record.mate_position() };
-        let strand = if self.options.barcodes.duplex { strand(record).unwrap_or(None) } else { None };
+        let strand = if self.options.barcodes.duplex { molecule_strand(record).unwrap_or(None) } else { None };
         let suffix = match strand {
-            Some(Strand::Top) => "/A",
-            Some(Strand::Bottom) => "/B",
+            Some(MoleculeStrand::Top) => "/A",
+            Some(MoleculeStrand::Bottom) => "/B",
             None => "",
         };
         format!("{contig}:{}/{suffix}", i64::from(position) + 1)

@@ -1,7 +1,7 @@
-//! Where the records of a partition go: one sink for each format, all fed by the same merge.
+//! Sinks of the records of a partition: one for each format, all fed by the same merge.
 //!
 //! A sink belongs to the thread that writes the partition, which compresses for all of its sinks. Committing completes the
-//! part; a sink that is dropped leaves it missing, and the output is never named.
+//! part; dropping a sink leaves the part missing, and the output never gets its name.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -9,83 +9,85 @@ use std::path::PathBuf;
 
 use godwit_cram as cram;
 use godwit_formats::bgzf;
-use godwit_formats::columnar::{ArrowPart, ColumnLayout, Columns, ParquetPart};
-use godwit_formats::index::IndexBuilder;
+use godwit_formats::binning_index::IndexBuilder;
+use godwit_formats::columnar::{AlignmentBatchBuilder, AlignmentLayout, AlignmentParquetWriter, ArrowFileWriter};
 use godwit_model::{Genome, RawRecord, flags};
 use serde::{Deserialize, Serialize};
 
 use super::outputs::Format;
+use crate::atomic_files::AtomicDirectory;
+use crate::job_directory::JobDirectory;
 use crate::partitioned_file::{PartWriter, PartitionedFile};
-use crate::run_directory::RunDirectory;
-use crate::scratch::unique;
-use crate::staging::StagedDirectory;
+use crate::scratch::unique_name;
 
-/// Compression level of BAM: fast, as intermediate files of this size want it.
-const COMPRESSION_LEVEL: u8 = 1;
+/// Compression level of BAM: fast, for an intermediate file of this size.
+const BAM_COMPRESSION_LEVEL: u8 = 1;
 /// Bytes of a record before its FLAG.
 const FLAG_OFFSET: usize = 14;
-/// Bytes gathered before a file of columns is written to.
+/// Size of the write buffer of a file of columns, bytes.
 const WRITE_BYTES: usize = 256 << 10;
-/// What names start with while files of columns are written elsewhere.
-pub(super) const UNFINISHED: &str = ".unfinished-";
+/// Prefix of unfinished column files that workers write.
+pub(super) const UNFINISHED_PREFIX: &str = ".unfinished-";
 
-/// The files of a run, which the sinks of all partitions share.
-pub(super) struct Targets<'t> {
-    /// Where parts are kept for a later process.
-    pub(super) run: Option<&'t RunDirectory>,
+/// The output files of a job, which the sinks of all partitions share.
+pub(super) struct PartitionedOutputs<'t> {
+    /// Job directory that stores parts for a later process.
+    pub(super) job_directory: Option<&'t JobDirectory>,
     pub(super) bam: Option<PartitionedFile<'t>>,
     pub(super) cram: Option<(PartitionedFile<'t>, cram::Encoder)>,
-    pub(super) columns: Option<ColumnLayout>,
+    pub(super) columns: Option<AlignmentLayout>,
     pub(super) parquet: Option<ColumnFiles>,
     pub(super) arrow: Option<ColumnFiles>,
-    /// Where a step puts files of its own.
-    pub(super) step: Option<ColumnFiles>,
+    /// Directory for files that a Python step writes itself.
+    pub(super) step_files: Option<ColumnFiles>,
 }
 
-/// Where files go that belong to one partition each.
+/// A directory of files with one partition each.
 pub(super) enum ColumnFiles {
-    /// Into a directory of this process.
-    Own(StagedDirectory),
-    /// Into that of the process that gathers what many write.
-    Elsewhere(PathBuf),
+    /// In a directory of this process.
+    Local(AtomicDirectory),
+    /// In the directory of the process that puts the files together.
+    Shared(PathBuf),
 }
 
-/// A file of columns, and the name it gets when it is whole: a process that was given up and another one in its place may
-/// write the same partition.
+/// A file of columns, and the name it gets when it is complete: a worker that was lost and its replacement may both write
+/// the same partition.
 pub(super) struct ColumnFile {
     file: File,
-    names: Option<(PathBuf, PathBuf)>,
+    temporary_and_final_path: Option<(PathBuf, PathBuf)>,
 }
 
 impl ColumnFiles {
-    /// The directory, as it is called for now.
+    /// Returns the temporary path of the directory.
     ///
     /// # Errors
-    /// What the file system reports.
-    pub(super) fn place(&self) -> io::Result<PathBuf> {
+    /// Errors of the file system.
+    pub(super) fn directory_path(&self) -> io::Result<PathBuf> {
         match self {
-            Self::Own(directory) => std::path::absolute(directory.aside()),
-            Self::Elsewhere(directory) => Ok(directory.clone()),
+            Self::Local(directory) => std::path::absolute(directory.temporary_path()),
+            Self::Shared(directory) => Ok(directory.clone()),
         }
     }
 
     fn create(&self, name: &str) -> io::Result<ColumnFile> {
         match self {
-            Self::Own(directory) => Ok(ColumnFile { file: directory.file(name)?, names: None }),
-            Self::Elsewhere(directory) => {
-                let aside = directory.join(format!("{UNFINISHED}{}-{name}", unique()));
-                let file = OpenOptions::new().write(true).create_new(true).open(&aside)?;
-                Ok(ColumnFile { file, names: Some((aside, directory.join(name))) })
+            Self::Local(directory) => {
+                Ok(ColumnFile { file: directory.create_file(name)?, temporary_and_final_path: None })
+            }
+            Self::Shared(directory) => {
+                let temporary_path = directory.join(format!("{UNFINISHED_PREFIX}{}-{name}", unique_name()));
+                let file = OpenOptions::new().write(true).create_new(true).open(&temporary_path)?;
+                Ok(ColumnFile { file, temporary_and_final_path: Some((temporary_path, directory.join(name))) })
             }
         }
     }
 }
 
 impl ColumnFile {
-    /// Makes it durable and gives it its name.
+    /// Makes the file durable and gives it its name.
     fn commit(self) -> io::Result<()> {
         self.file.sync_all()?;
-        self.names.map_or(Ok(()), |(aside, name)| fs::rename(aside, name))
+        self.temporary_and_final_path.map_or(Ok(()), |(aside, name)| fs::rename(aside, name))
     }
 }
 
@@ -99,9 +101,9 @@ impl Write for ColumnFile {
     }
 }
 
-/// What the sinks of a partition say about their parts.
+/// The reports of the sinks of a partition about their parts.
 #[derive(Default, Serialize, Deserialize)]
-pub(super) struct PartReport {
+pub(super) struct SinkReports {
     pub(super) bam: Option<BamReport>,
     /// Offsets are relative to the part's start.
     #[serde(default)]
@@ -116,24 +118,24 @@ pub(super) struct BamReport {
     pub(super) checksum: String,
 }
 
-/// One format of one partition. A match per record costs less than a call through a table, and sinks copy what they keep.
+/// A sink of one format of one partition. A match per record costs less than a virtual call, and sinks copy what they keep.
 pub(super) enum PartSink<'t> {
     Bam(Box<BamSink<'t>>),
     Cram(CramSink<'t>),
     Columns(Box<ColumnSink<'t>>),
 }
 
-impl Targets<'_> {
-    /// Sinks for partition `at`. Part 0 of BAM and CRAM is the header.
-    pub(super) fn sinks(&self, at: usize, genome: &Genome) -> io::Result<Vec<PartSink<'_>>> {
+impl PartitionedOutputs<'_> {
+    /// Creates the sinks of partition `at`. Part 0 of BAM and CRAM is the header.
+    pub(super) fn create_sinks(&self, at: usize, genome: &Genome) -> io::Result<Vec<PartSink<'_>>> {
         let mut sinks = Vec::new();
         if let Some(file) = &self.bam {
-            let out = Hashing { out: file.part(at + 1), hasher: blake3::Hasher::new() };
-            let bgzf = bgzf::Writer::new(out, COMPRESSION_LEVEL);
+            let out = HashingWriter { out: file.part_writer(at + 1), hasher: blake3::Hasher::new() };
+            let bgzf = bgzf::Writer::new(out, BAM_COMPRESSION_LEVEL);
             sinks.push(PartSink::Bam(Box::new(BamSink { bgzf, index: IndexBuilder::new(genome) })));
         }
         if let Some((file, encoder)) = &self.cram {
-            sinks.push(PartSink::Cram(CramSink { part: encoder.part()?, out: file.part(at + 1) }));
+            sinks.push(PartSink::Cram(CramSink { part: encoder.start_part()?, out: file.part_writer(at + 1) }));
         }
         if let Some(layout) = &self.columns {
             let file = |directory: &ColumnFiles, format: Format| {
@@ -141,10 +143,11 @@ impl Targets<'_> {
                 Ok::<_, io::Error>(BufWriter::with_capacity(WRITE_BYTES, file))
             };
             let parquet = self.parquet.as_ref().map(|directory| file(directory, Format::Parquet)).transpose()?;
-            let parquet = parquet.map(|file| ParquetPart::new(layout, file)).transpose().map_err(io::Error::other)?;
+            let parquet =
+                parquet.map(|file| AlignmentParquetWriter::new(layout, file)).transpose().map_err(io::Error::other)?;
             let arrow = self.arrow.as_ref().map(|directory| file(directory, Format::Arrow)).transpose()?;
-            let arrow = arrow.map(|file| ArrowPart::new(layout, file)).transpose().map_err(io::Error::other)?;
-            let columns = Columns::new(layout);
+            let arrow = arrow.map(|file| ArrowFileWriter::new(layout, file)).transpose().map_err(io::Error::other)?;
+            let columns = AlignmentBatchBuilder::new(layout);
             sinks.push(PartSink::Columns(Box::new(ColumnSink { columns, parquet, arrow })));
         }
         Ok(sinks)
@@ -152,7 +155,7 @@ impl Targets<'_> {
 }
 
 impl<'t> PartSink<'t> {
-    /// Takes a record whose FLAG is to be `flag`. Records come in coordinate order.
+    /// Writes a record with FLAG `flag`. Records are in coordinate order.
     #[inline]
     pub(super) fn write(&mut self, record: RawRecord, flag: u16) -> io::Result<()> {
         match self {
@@ -162,8 +165,8 @@ impl<'t> PartSink<'t> {
         }
     }
 
-    /// Completes the part. Returns it where others wait for it to hand on their turn.
-    pub(super) fn commit(self, report: &mut PartReport) -> io::Result<Option<PartWriter<'t>>> {
+    /// Completes the part. Returns it where other parts wait for it to be finished.
+    pub(super) fn commit(self, report: &mut SinkReports) -> io::Result<Option<PartWriter<'t>>> {
         match self {
             Self::Bam(sink) => {
                 let (bam, part) = sink.commit()?;
@@ -179,13 +182,13 @@ impl<'t> PartSink<'t> {
     }
 }
 
-/// Writes and hashes.
-struct Hashing<W> {
+/// A writer that hashes what it writes.
+struct HashingWriter<W> {
     out: W,
     hasher: blake3::Hasher,
 }
 
-impl<W: Write> Write for Hashing<W> {
+impl<W: Write> Write for HashingWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.out.write(bytes)?;
         self.hasher.update(&bytes[..written]);
@@ -197,9 +200,9 @@ impl<W: Write> Write for Hashing<W> {
     }
 }
 
-/// Compresses from a fresh BGZF block, and indexes.
+/// A sink of BAM, which starts a BGZF block of its own and builds the index.
 pub(super) struct BamSink<'t> {
-    bgzf: bgzf::Writer<Hashing<PartWriter<'t>>>,
+    bgzf: bgzf::Writer<HashingWriter<PartWriter<'t>>>,
     index: IndexBuilder,
 }
 
@@ -226,17 +229,17 @@ impl<'t> BamSink<'t> {
     }
 }
 
-/// Encodes CRAM containers.
+/// A sink of CRAM containers.
 pub(super) struct CramSink<'t> {
     part: cram::PartEncoder<'t>,
     out: PartWriter<'t>,
 }
 
-/// Fills columns once for Parquet and Arrow.
+/// A sink that fills columns once for Parquet and Arrow.
 pub(super) struct ColumnSink<'t> {
-    columns: Columns<&'t ColumnLayout>,
-    parquet: Option<ParquetPart<BufWriter<ColumnFile>>>,
-    arrow: Option<ArrowPart<BufWriter<ColumnFile>>>,
+    columns: AlignmentBatchBuilder<&'t AlignmentLayout>,
+    parquet: Option<AlignmentParquetWriter<BufWriter<ColumnFile>>>,
+    arrow: Option<ArrowFileWriter<BufWriter<ColumnFile>>>,
 }
 
 impl ColumnSink<'_> {
@@ -253,12 +256,12 @@ impl ColumnSink<'_> {
         if let Some(arrow) = &mut self.arrow {
             arrow.write(&batch).map_err(io::Error::other)?;
         }
-        self.columns.reuse(batch);
+        self.columns.recycle(batch);
         Ok(())
     }
 
     fn commit(mut self) -> io::Result<()> {
-        if self.columns.rows() > 0 {
+        if self.columns.row_count() > 0 {
             self.write_batch()?;
         }
         let durable = |file: BufWriter<ColumnFile>| file.into_inner().map_err(io::IntoInnerError::into_error)?.commit();

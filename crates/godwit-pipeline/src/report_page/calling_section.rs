@@ -1,47 +1,52 @@
-//! What calling did, as a section of the page about the alignment that it began with.
+//! The section on variant calling, added to the page of the alignment.
 
 use serde_json::Value;
 
-use super::html::{escaped, grouped};
-use super::section;
-use super::tables::{Row, figure, table};
+use super::html::{escape_html, format_thousands};
+use super::report_tables::{Row, figure, table};
+use super::section_html;
 
-/// What comes behind all sections of a page.
-const END: &str = "</main>\n";
+/// The end of all sections of a page.
+const MAIN_END_TAG: &str = "</main>\n";
 /// A comment in pages that have this section.
 const MARKER: &str = "<!-- godwit:calling -->\n";
-/// A heading in pages of earlier versions that have it; they have no marker.
+/// A heading of this section in pages of earlier versions, which have no marker.
 const EARLIER_HEADING: &str = "<h2>Variants</h2>";
-/// The heading.
-const TITLE: &str = "Variants";
+/// The heading of the section.
+const SECTION_TITLE: &str = "Variants";
 
-/// A page with a section on calling, made of the report of calling; `None` where it has one, or is no such page.
-pub(crate) fn with_calling(page: &str, called: &Value) -> Option<String> {
-    let (before, behind) = page.rsplit_once(END)?;
+/// Adds a section, from the report of calling, to a page. Returns `None` if the page has one, or is not such a page.
+pub(crate) fn add_calling_section(page: &str, called: &Value) -> Option<String> {
+    let (before, behind) = page.rsplit_once(MAIN_END_TAG)?;
     let is_there = before.contains(MARKER) || before.contains(EARLIER_HEADING);
-    (!is_there).then(|| format!("{before}{MARKER}{}{END}{behind}", section(TITLE, &[facts(called), stages(called)])))
+    (!is_there).then(|| {
+        format!(
+            "{before}{MARKER}{}{MAIN_END_TAG}{behind}",
+            section_html(SECTION_TITLE, &[summary_figure(called), stages_figure(called)])
+        )
+    })
 }
 
-fn facts(called: &Value) -> String {
-    let text = |name: &str| escaped(called[name].as_str().unwrap_or_default());
-    let number = |name: &str| grouped(called[name].as_u64().unwrap_or_default());
+fn summary_figure(called: &Value) -> String {
+    let text = |name: &str| escape_html(called[name].as_str().unwrap_or_default());
+    let number = |name: &str| format_thousands(called[name].as_u64().unwrap_or_default());
     let regions = called["regions"].as_array().map_or(0, Vec::len) as u64;
     let rows = [
         ("Caller", format!("{} {}", text("caller"), text("caller_version"))),
         ("Records", number("records")),
-        ("Regions", grouped(regions)),
+        ("Regions", format_thousands(regions)),
         ("Called while the BAM was written", number("regions_while_writing")),
     ];
     let rows: String = rows.iter().map(|(name, value)| format!("<dt>{name}</dt><dd>{value}</dd>\n")).collect();
     figure("Calling", "What was called, by what.", &format!("<dl class=\"facts\">\n{rows}</dl>\n"))
 }
 
-fn stages(called: &Value) -> String {
+fn stages_figure(called: &Value) -> String {
     let stages: &[Value] = called["stages"].as_array().map_or(&[], Vec::as_slice);
     let seconds = |stage: &Value| stage["seconds"].as_f64().unwrap_or_default();
     let longest = stages.iter().map(seconds).fold(1e-9, f64::max);
     let row = |stage: &Value| Row {
-        cells: vec![escaped(stage["name"].as_str().unwrap_or_default()), format!("{:.1}", seconds(stage))],
+        cells: vec![escape_html(stage["name"].as_str().unwrap_or_default()), format!("{:.1}", seconds(stage))],
         bar: seconds(stage) / longest,
     };
     let rows: Vec<Row> = stages.iter().map(row).collect();
@@ -58,13 +63,13 @@ mod tests {
     fn a_page_gets_the_section_once() {
         let called = json!({"caller": "<b>", "records": 1200, "regions": [1, 2], "regions_while_writing": 1,
             "stages": [{"name": "call", "seconds": 2.0}]});
-        let page = with_calling("<main>\n</main>\n<footer></footer>", &called).unwrap();
+        let page = add_calling_section("<main>\n</main>\n<footer></footer>", &called).unwrap();
         assert!(
             page.starts_with("<main>\n<!-- godwit:calling -->\n<section>\n<h2>Variants</h2>")
                 && page.ends_with("</main>\n<footer></footer>")
         );
         assert!(page.contains("&lt;b&gt;") && page.contains("<dd>1,200</dd>"), "{page}");
-        assert_eq!(with_calling(&page, &called), None);
-        assert_eq!(with_calling("no page", &called), None);
+        assert_eq!(add_calling_section(&page, &called), None);
+        assert_eq!(add_calling_section("no page", &called), None);
     }
 }

@@ -1,27 +1,27 @@
 //! The plots of the page.
 
 use super::ReportPage;
-use super::html::grouped;
+use super::html::format_thousands;
 use super::plot::{Plot, Series, Shape};
 
-/// Bins of the insert size plot at most.
-const INSERT_BINS: u64 = 200;
-/// Duplicate sets from this size on share a bar.
-const LARGE_SET: u64 = 10;
-/// Names of the ends of a pair.
-const ENDS: [&str; 2] = ["First reads", "Last reads"];
-/// Cycles drawn at most; longer reads are thinned out.
-const CYCLES: usize = 300;
+/// Maximum number of bins of the insert size plot.
+const MAX_INSERT_BINS: u64 = 200;
+/// Duplicate sets of this size and larger ones share a bar.
+const LARGE_SET_PAIRS: u64 = 10;
+/// Labels of the reads of a pair.
+const READ_LABELS: [&str; 2] = ["First reads", "Last reads"];
+/// Maximum number of drawn cycles; longer reads are thinned out.
+const MAX_CYCLES: usize = 300;
 
 impl ReportPage<'_> {
     fn by_cycle(&self, values: impl Fn(usize) -> Vec<f64>) -> Vec<Series> {
         let series = |(end, name): (usize, &&str)| {
             let values = values(end);
-            let step = values.len().div_ceil(CYCLES).max(1);
+            let step = values.len().div_ceil(MAX_CYCLES).max(1);
             let points = values.iter().enumerate().step_by(step).map(|(cycle, value)| ((cycle + 1) as f64, *value));
             Series { name: (*name).into(), points: points.collect() }
         };
-        ENDS.iter().enumerate().map(series).collect()
+        READ_LABELS.iter().enumerate().map(series).collect()
     }
 
     pub(super) fn qualities(&self) -> String {
@@ -42,7 +42,7 @@ impl ReportPage<'_> {
     }
 
     pub(super) fn gc_by_cycle(&self) -> String {
-        let percent = |end| self.qc.counts.cycles.gc_shares(end).into_iter().map(|share| share * 100.0).collect();
+        let percent = |end| self.qc.counts.cycles.gc_fractions(end).into_iter().map(|share| share * 100.0).collect();
         Plot {
             title: "GC by cycle",
             note: "Share of G and C at each cycle; a flat line is expected after the first bases.".into(),
@@ -73,15 +73,15 @@ impl ReportPage<'_> {
             y_unit: " %",
             shape: Shape::Line,
             y_max: None,
-            series: ENDS.iter().enumerate().map(series).collect(),
+            series: READ_LABELS.iter().enumerate().map(series).collect(),
         }
         .to_figure()
     }
 
     pub(super) fn insert_sizes(&self) -> String {
-        let rows = self.qc.counts.inserts.rows();
+        let rows = self.qc.counts.insert_sizes.rows();
         let last = rows.iter().map(|row| row.sizes.max()).max().unwrap_or(0);
-        let bin = last.div_ceil(INSERT_BINS).max(1);
+        let bin = last.div_ceil(MAX_INSERT_BINS).max(1);
         let series = rows.iter().map(|row| {
             let mut counts = vec![0u64; (last / bin + 1) as usize];
             row.sizes.iter().for_each(|(size, pairs)| counts[(size / bin) as usize] += pairs);
@@ -90,7 +90,12 @@ impl ReportPage<'_> {
         });
         let note = rows.iter().map(|row| {
             let deviation = row.median_absolute_deviation;
-            format!("{}: {} pairs, median {} bp, MAD {deviation} bp. ", row.orientation, grouped(row.pairs), row.median)
+            format!(
+                "{}: {} pairs, median {} bp, MAD {deviation} bp. ",
+                row.orientation,
+                format_thousands(row.pairs),
+                row.median
+            )
         });
         Plot {
             title: "Insert size",
@@ -126,7 +131,7 @@ impl ReportPage<'_> {
 
     pub(super) fn coverage(&self) -> String {
         let Some(mosdepth) = &self.qc.coverage.mosdepth else { return String::new() };
-        let total = mosdepth.total();
+        let total = mosdepth.total_positions_by_depth();
         let genome: u64 = mosdepth.contigs.iter().map(|contig| contig.length).sum();
         let mut covered: u64 = total.iter().filter(|(depth, _)| *depth > 0).map(|(_, positions)| positions).sum();
         let mut points = vec![(0.0, 100.0)];
@@ -139,7 +144,7 @@ impl ReportPage<'_> {
             }
             covered -= total.get(depth);
         }
-        let step = points.len().div_ceil(CYCLES).max(1);
+        let step = points.len().div_ceil(MAX_CYCLES).max(1);
         Plot {
             title: "Coverage, cumulative",
             note:
@@ -157,10 +162,10 @@ impl ReportPage<'_> {
     }
 
     pub(super) fn duplicate_sets(&self) -> String {
-        let Some(found) = self.duplication else { return String::new() };
-        let mut sets = [0u64; LARGE_SET as usize];
+        let Some(found) = self.duplicate_metrics else { return String::new() };
+        let mut sets = [0u64; LARGE_SET_PAIRS as usize];
         for (pairs, count) in found.sets_by_pairs() {
-            sets[((*pairs).clamp(1, LARGE_SET) - 1) as usize] += count;
+            sets[((*pairs).clamp(1, LARGE_SET_PAIRS) - 1) as usize] += count;
         }
         let total: u64 = sets.iter().sum();
         if total == 0 {
@@ -170,7 +175,7 @@ impl ReportPage<'_> {
         let points = points.map(|(at, count)| ((at + 1) as f64, *count as f64 * 100.0 / total as f64)).collect();
         Plot {
             title: "Copies of a molecule",
-            note: format!("Sets of pairs with equal ends, by how many pairs they hold; {LARGE_SET} stands for all larger ones too."),
+            note: format!("Sets of pairs with equal ends, by how many pairs they hold; {LARGE_SET_PAIRS} stands for all larger ones too."),
             x_title: "Pairs in the set",
             y_title: "Sets, %",
             x_unit: "",

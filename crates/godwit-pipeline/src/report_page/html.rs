@@ -1,7 +1,7 @@
-//! Text as HTML.
+//! Formatting of text and numbers for HTML.
 
-/// With what HTML takes for its own written otherwise; good inside elements and quoted attributes.
-pub(super) fn escaped(text: &str) -> String {
+/// Escapes the special characters of HTML; the result is safe in elements and quoted attributes.
+pub(super) fn escape_html(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {
         match character {
@@ -17,8 +17,8 @@ pub(super) fn escaped(text: &str) -> String {
     safe
 }
 
-/// A number with commas between groups of three digits.
-pub(super) fn grouped(number: u64) -> String {
+/// Formats a number with commas between groups of three digits.
+pub(super) fn format_thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
     for (at, digit) in digits.chars().enumerate() {
@@ -30,8 +30,8 @@ pub(super) fn grouped(number: u64) -> String {
     text
 }
 
-/// A number as short as an axis wants it: `1.5k`, `20M`.
-pub(super) fn short(value: f64) -> String {
+/// Formats a number briefly, for axes: `1.5k`, `20M`.
+pub(super) fn format_si(value: f64) -> String {
     let (scaled, unit) = match value.abs() {
         large if large >= 1e9 => (value / 1e9, "G"),
         large if large >= 1e6 => (value / 1e6, "M"),
@@ -48,13 +48,13 @@ mod tests {
 
     #[test]
     fn nothing_of_a_name_is_taken_for_html() {
-        let safe = escaped("<script>alert(\"x\")</script> & 'y'\n");
+        let safe = escape_html("<script>alert(\"x\")</script> & 'y'\n");
         assert_eq!(safe, "&lt;script&gt;alert(&quot;x&quot;)&lt;/script&gt; &amp; &#39;y&#39; ");
     }
 
     #[test]
     fn numbers_are_grouped_and_shortened() {
-        assert_eq!([0, 999, 1000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
-        assert_eq!([0.0, 0.25, 1500.0, 20_000.0, 2.5e6].map(short), ["0", "0.25", "1500", "20k", "2.5M"]);
+        assert_eq!([0, 999, 1000, 1_234_567].map(format_thousands), ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!([0.0, 0.25, 1500.0, 20_000.0, 2.5e6].map(format_si), ["0", "0.25", "1500", "20k", "2.5M"]);
     }
 }

@@ -1,21 +1,21 @@
-//! Line and bar charts as inline SVG. Colours and type come from the page's style, so that they follow light and dark.
+//! Line and bar charts as inline SVG. Colours and fonts come from the page's style, so that they follow light and dark mode.
 
 use std::fmt::Write;
 
-use super::html::{escaped, short};
+use super::html::{escape_html, format_si};
 
 /// Size of a chart in its own units; it scales with the page.
-const WIDTH: f64 = 420.0;
-const HEIGHT: f64 = 240.0;
-/// Place for the axes.
-const LEFT: f64 = 46.0;
-const RIGHT: f64 = 12.0;
-const TOP: f64 = 10.0;
-const BOTTOM: f64 = 40.0;
-/// Ticks an axis has at most.
-const TICKS: f64 = 6.0;
+const CHART_WIDTH: f64 = 420.0;
+const CHART_HEIGHT: f64 = 240.0;
+/// Margins for the axes.
+const MARGIN_LEFT: f64 = 46.0;
+const MARGIN_RIGHT: f64 = 12.0;
+const MARGIN_TOP: f64 = 10.0;
+const MARGIN_BOTTOM: f64 = 40.0;
+/// Maximum number of ticks of an axis.
+const MAX_TICKS: f64 = 6.0;
 
-/// How values are drawn.
+/// The shape in which values are drawn.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
     /// A line through the points.
@@ -32,22 +32,22 @@ pub(super) struct Series {
     pub(super) points: Vec<(f64, f64)>,
 }
 
-/// A chart with what stands around it.
+/// A chart with title, note and axis titles.
 pub(super) struct Plot<'p> {
     pub(super) title: &'p str,
-    /// One sentence: what is shown and what to look for.
+    /// A note: content, and expected values.
     pub(super) note: String,
     pub(super) x_title: &'p str,
     pub(super) y_title: &'p str,
     pub(super) x_unit: &'p str,
     pub(super) y_unit: &'p str,
     pub(super) shape: Shape,
-    /// End of the y axis where values do not decide it.
+    /// End of the y axis; `None`: the values decide.
     pub(super) y_max: Option<f64>,
     pub(super) series: Vec<Series>,
 }
 
-/// Where values go.
+/// The mapping of values to the chart.
 struct Scale {
     x: (f64, f64),
     y_max: f64,
@@ -55,34 +55,34 @@ struct Scale {
 
 impl Scale {
     fn x(&self, value: f64) -> f64 {
-        LEFT + (value - self.x.0) / (self.x.1 - self.x.0) * (WIDTH - LEFT - RIGHT)
+        MARGIN_LEFT + (value - self.x.0) / (self.x.1 - self.x.0) * (CHART_WIDTH - MARGIN_LEFT - MARGIN_RIGHT)
     }
 
     fn y(&self, value: f64) -> f64 {
-        HEIGHT - BOTTOM - (value / self.y_max).min(1.0) * (HEIGHT - TOP - BOTTOM)
+        CHART_HEIGHT - MARGIN_BOTTOM - (value / self.y_max).min(1.0) * (CHART_HEIGHT - MARGIN_TOP - MARGIN_BOTTOM)
     }
 }
 
 impl Plot<'_> {
-    /// The chart as a `figure`; nothing where there are no values.
+    /// Returns the chart as a `figure`; empty without values.
     pub(super) fn to_figure(&self) -> String {
         let series: Vec<&Series> = self.series.iter().filter(|series| !series.points.is_empty()).collect();
         let Some(scale) = self.scale(&series) else { return String::new() };
-        let title = escaped(self.title);
+        let title = escape_html(self.title);
         let mut figure = format!(
             "<figure>\n<figcaption><h3>{title}</h3><p>{}</p></figcaption>\n{}\
-             <svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{title}. {} by {}.\">\n",
+             <svg viewBox=\"0 0 {CHART_WIDTH} {CHART_HEIGHT}\" role=\"img\" aria-label=\"{title}. {} by {}.\">\n",
             self.note,
             legend(&series),
-            escaped(self.y_title),
-            escaped(self.x_title)
+            escape_html(self.y_title),
+            escape_html(self.x_title)
         );
         self.write_axes(&mut figure, &scale);
         for (at, series) in series.iter().enumerate() {
             self.write_series(&mut figure, &scale, series, at);
         }
         if self.shape != Shape::Bars {
-            self.write_hints(&mut figure, &scale, &series);
+            self.write_tooltips(&mut figure, &scale, &series);
         }
         figure + "</svg>\n</figure>\n"
     }
@@ -108,16 +108,16 @@ impl Plot<'_> {
     }
 
     fn write_axes(&self, svg: &mut String, scale: &Scale) {
-        let (bottom, right) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
+        let (bottom, right) = (CHART_HEIGHT - MARGIN_BOTTOM, CHART_WIDTH - MARGIN_RIGHT);
         for tick in ticks(0.0, scale.y_max) {
             let y = scale.y(tick);
             let _ = writeln!(
                 svg,
-                "<path class=\"grid\" d=\"M{LEFT} {y:.1}H{right}\"/><text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" \
+                "<path class=\"grid\" d=\"M{MARGIN_LEFT} {y:.1}H{right}\"/><text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" \
                  text-anchor=\"end\">{}</text>",
-                LEFT - 5.0,
+                MARGIN_LEFT - 5.0,
                 y + 3.5,
-                short(tick)
+                format_si(tick)
             );
         }
         for tick in
@@ -129,19 +129,19 @@ impl Plot<'_> {
                 "<path class=\"axis\" d=\"M{x:.1} {bottom}v4\"/><text class=\"tick\" x=\"{x:.1}\" y=\"{:.1}\" \
                  text-anchor=\"middle\">{}</text>",
                 bottom + 15.0,
-                short(tick)
+                format_si(tick)
             );
         }
         let _ = writeln!(
             svg,
-            "<path class=\"axis\" d=\"M{LEFT} {bottom}H{right}\"/>\n\
+            "<path class=\"axis\" d=\"M{MARGIN_LEFT} {bottom}H{right}\"/>\n\
              <text class=\"title\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>\n\
              <text class=\"title\" x=\"{:.1}\" y=\"11\" text-anchor=\"middle\" transform=\"rotate(-90)\">{}</text>",
-            (LEFT + right) / 2.0,
-            HEIGHT - 6.0,
-            escaped(self.x_title),
-            -(TOP + bottom) / 2.0,
-            escaped(self.y_title)
+            (MARGIN_LEFT + right) / 2.0,
+            CHART_HEIGHT - 6.0,
+            escape_html(self.x_title),
+            -(MARGIN_TOP + bottom) / 2.0,
+            escape_html(self.y_title)
         );
     }
 
@@ -150,8 +150,8 @@ impl Plot<'_> {
             let width = ((scale.x(1.0) - scale.x(0.0)) * 0.8).max(1.0);
             for (x, y) in &series.points {
                 let (left, top) = (scale.x(*x) - width / 2.0, scale.y(*y));
-                let height = (HEIGHT - BOTTOM - top).max(0.0);
-                let hint = self.hint(*x, &[(series, *y)], false);
+                let height = (CHART_HEIGHT - MARGIN_BOTTOM - top).max(0.0);
+                let hint = self.tooltip(*x, &[(series, *y)], false);
                 let _ = writeln!(
                     svg,
                     "<rect class=\"bar s{at}\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" \
@@ -167,7 +167,7 @@ impl Plot<'_> {
         if self.shape == Shape::Area
             && let (Some(first), Some(last)) = (series.points.first(), series.points.last())
         {
-            let bottom = HEIGHT - BOTTOM;
+            let bottom = CHART_HEIGHT - MARGIN_BOTTOM;
             let _ = writeln!(
                 svg,
                 "<path class=\"area s{at}\" d=\"{path}L{:.1} {bottom}L{:.1} {bottom}Z\"/>",
@@ -178,10 +178,10 @@ impl Plot<'_> {
         let _ = writeln!(svg, "<path class=\"line s{at}\" d=\"{path}\"/>");
     }
 
-    /// Invisible stripes that tell the values under the pointer.
-    fn write_hints(&self, svg: &mut String, scale: &Scale, series: &[&Series]) {
+    /// Writes invisible stripes that show the values under the pointer.
+    fn write_tooltips(&self, svg: &mut String, scale: &Scale, series: &[&Series]) {
         let Some(leading) = series.iter().max_by_key(|series| series.points.len()) else { return };
-        let stripe = (WIDTH - LEFT - RIGHT) / leading.points.len() as f64;
+        let stripe = (CHART_WIDTH - MARGIN_LEFT - MARGIN_RIGHT) / leading.points.len() as f64;
         for (x, _) in &leading.points {
             let values: Vec<(&Series, f64)> = series
                 .iter()
@@ -192,21 +192,21 @@ impl Plot<'_> {
                 .collect();
             let _ = writeln!(
                 svg,
-                "<rect class=\"hint\" x=\"{:.1}\" y=\"{TOP}\" width=\"{stripe:.1}\" height=\"{}\"><title>{}</title></rect>",
+                "<rect class=\"hint\" x=\"{:.1}\" y=\"{MARGIN_TOP}\" width=\"{stripe:.1}\" height=\"{}\"><title>{}</title></rect>",
                 scale.x(*x) - stripe / 2.0,
-                HEIGHT - TOP - BOTTOM,
-                self.hint(*x, &values, series.len() > 1)
+                CHART_HEIGHT - MARGIN_TOP - MARGIN_BOTTOM,
+                self.tooltip(*x, &values, series.len() > 1)
             );
         }
     }
 
-    fn hint(&self, x: f64, values: &[(&Series, f64)], named: bool) -> String {
+    fn tooltip(&self, x: f64, values: &[(&Series, f64)], named: bool) -> String {
         let value = |(series, y): &(&Series, f64)| {
-            let name = if named { format!("{} ", escaped(&series.name)) } else { String::new() };
-            format!("{name}{}{}", short(*y), escaped(self.y_unit))
+            let name = if named { format!("{} ", escape_html(&series.name)) } else { String::new() };
+            format!("{name}{}{}", format_si(*y), escape_html(self.y_unit))
         };
         let values: Vec<String> = values.iter().map(value).collect();
-        format!("{} {}{}: {}", escaped(self.x_title), short(x), escaped(self.x_unit), values.join(", "))
+        format!("{} {}{}: {}", escape_html(self.x_title), format_si(x), escape_html(self.x_unit), values.join(", "))
     }
 }
 
@@ -217,15 +217,15 @@ fn legend(series: &[&Series]) -> String {
     let items = series.iter().enumerate().map(|(at, series)| {
         format!(
             "<li><svg class=\"key\" viewBox=\"0 0 24 8\" aria-hidden=\"true\"><path class=\"line s{at}\" d=\"M1 4H23\"/></svg>{}</li>",
-            escaped(&series.name)
+            escape_html(&series.name)
         )
     });
     format!("<ul class=\"legend\">{}</ul>\n", items.collect::<String>())
 }
 
-/// 1, 2, 2.5 or 5 times a power of ten, so that an axis of that length has few ticks.
+/// Returns 1, 2, 2.5 or 5 times a power of ten, so that an axis of this length has few ticks.
 fn tick_step(length: f64) -> f64 {
-    let rough = length / TICKS;
+    let rough = length / MAX_TICKS;
     let power = 10f64.powf(rough.log10().floor());
     let factor = [1.0, 2.0, 2.5, 5.0].into_iter().find(|factor| factor * power >= rough * 0.999);
     factor.unwrap_or(10.0) * power

@@ -1,51 +1,51 @@
-//! The page about a workflow: samples, steps, hours of each step, genomes a day.
+//! The page about a workflow: samples, steps, hours of each step, genomes per day.
 
-use super::html::{escaped, grouped};
+use super::html::{escape_html, format_thousands};
 use super::plot::{Plot, Series, Shape};
-use super::tables::{Row, figure, table};
-use super::{document, section};
+use super::report_tables::{Row, figure, table};
+use super::{document_html, section_html};
 use crate::observer::WorkflowStep;
-use crate::workflow::{SampleOutcome, StepTime, StorageMoment, StorageNode, WorkflowReport};
+use crate::workflow::{SampleOutcome, StepTime, StoragePoolMember, StorageSnapshot, WorkflowReport};
 
-/// What the page is about.
+/// The data of the page.
 pub(crate) struct WorkflowPage<'p> {
-    /// The run.
+    /// The report of the workflow.
     pub(crate) report: &'p WorkflowReport,
     /// Path of the reference.
     pub(crate) reference: &'p str,
 }
 
 impl WorkflowPage<'_> {
-    /// The page.
+    /// Returns the page as HTML.
     pub(crate) fn to_html(&self) -> String {
         let report = self.report;
         let failed = report.samples.iter().filter(|sample| sample.error.is_some()).count();
-        let hours = if report.nodes > 0 { report.wall_seconds } else { report.seconds } / 3600.0;
+        let hours = if report.hosts > 0 { report.wall_seconds } else { report.seconds } / 3600.0;
         let lead = format!(
             "Workflow <b>{}</b> against <b>{}</b>: {} of {} samples done, {:.2} hours.",
-            escaped(report.workflow),
-            escaped(self.reference.rsplit('/').next().unwrap_or(self.reference)),
+            escape_html(report.workflow),
+            escape_html(self.reference.rsplit('/').next().unwrap_or(self.reference)),
             report.samples.len() - failed,
             report.samples.len(),
             hours
         );
         let numbers = [
-            ("Samples done", grouped((report.samples.len() - failed) as u64)),
-            ("Samples failed", grouped(failed as u64)),
+            ("Samples done", format_thousands((report.samples.len() - failed) as u64)),
+            ("Samples failed", format_thousands(failed as u64)),
             ("Hours", format!("{hours:.2}")),
             ("Genomes a day", format!("{:.1}", report.genomes_per_day)),
         ];
         let cells = numbers.map(|(label, value)| format!("<div><dt>{label}</dt><dd>{value}</dd></div>\n"));
         let mut content = format!("<dl class=\"numbers\" aria-label=\"Key numbers\">\n{}</dl>\n", cells.concat());
-        content += &section("Samples", &[self.samples()]);
-        content += &section("Steps", &[self.hours(), self.cohort(), self.notes()]);
+        content += &section_html("Samples", &[self.samples()]);
+        content += &section_html("Steps", &[self.hours(), self.cohort(), self.notes()]);
         if !report.storage.is_empty() {
-            content += &section("Storage", &[self.throughput(), self.connections()]);
+            content += &section_html("Storage", &[self.throughput(), self.connections()]);
         }
-        document("Samples", "Run of many samples", &lead, &content, &report.godwit)
+        document_html("Samples", "Run of many samples", &lead, &content, &report.godwit)
     }
 
-    /// Steps that any sample went through, in their order.
+    /// Returns the steps of all samples, in their order.
     fn steps(&self) -> Vec<WorkflowStep> {
         let mut steps: Vec<WorkflowStep> = Vec::new();
         for step in self.report.samples.iter().flat_map(|sample| &sample.steps) {
@@ -60,21 +60,21 @@ impl WorkflowPage<'_> {
         let steps = self.steps();
         let total = |sample: &SampleOutcome| sample.steps.iter().map(|step| step.seconds).sum::<f64>();
         let longest = self.report.samples.iter().map(total).fold(1e-9, f64::max);
-        let on_nodes = self.report.nodes > 0;
+        let on_nodes = self.report.hosts > 0;
         let row = |sample: &SampleOutcome| {
             let cell = |wanted: &WorkflowStep| match sample.steps.iter().find(|step| step.step == *wanted) {
-                Some(step) => format!("{:.1}{}", step.seconds, if step.done_before { " *" } else { "" }),
+                Some(step) => format!("{:.1}{}", step.seconds, if step.is_resumed { " *" } else { "" }),
                 None => "–".to_owned(),
             };
-            let outcome = match (&sample.error, sample.tries.len()) {
+            let outcome = match (&sample.error, sample.failed_attempts.len()) {
                 (Some(_), tries) if tries > 1 => format!("failed {tries} times"),
                 (Some(_), _) => "failed".to_owned(),
                 (None, 0) => "done".to_owned(),
                 (None, tries) => format!("done at try {}", tries + 1),
             };
-            let mut cells = vec![escaped(&sample.sample), sample.lanes.to_string()];
+            let mut cells = vec![escape_html(&sample.sample), sample.lanes.to_string()];
             cells.extend(steps.iter().map(cell));
-            cells.extend(on_nodes.then(|| escaped(sample.node.as_deref().unwrap_or("–"))));
+            cells.extend(on_nodes.then(|| escape_html(sample.host.as_deref().unwrap_or("–"))));
             cells.push(outcome);
             Row { cells, bar: total(sample) / longest }
         };
@@ -95,29 +95,31 @@ impl WorkflowPage<'_> {
     }
 
     fn hours(&self) -> String {
-        let longest = self.report.hours.iter().map(|step| step.hours).fold(1e-9, f64::max);
+        let longest = self.report.step_hours.iter().map(|step| step.hours).fold(1e-9, f64::max);
         let row = |step: &crate::workflow::StepHours| Row {
-            cells: vec![escaped(step.step.name()), format!("{:.4}", step.hours)],
+            cells: vec![escape_html(step.step.name()), format!("{:.4}", step.hours)],
             bar: step.hours / longest,
         };
-        let rows: Vec<Row> = self.report.hours.iter().map(row).collect();
-        let at_a_time = match self.report.nodes * self.report.per_node {
+        let rows: Vec<Row> = self.report.step_hours.iter().map(row).collect();
+        let at_a_time = match self.report.hosts * self.report.samples_per_host {
             0 => "steps run one after the other".to_owned(),
             samples => format!("up to {samples} samples at a time, steps of each one after the other"),
         };
-        let about =
-            format!("Over all samples; {at_a_time}. Genomes a day: {}.", escaped(self.report.genomes_per_day_is));
+        let about = format!(
+            "Over all samples; {at_a_time}. Genomes a day: {}.",
+            escape_html(self.report.genomes_per_day_formula)
+        );
         figure("Hours by step", &about, &table(&["Step", "Hours"], &rows))
     }
 
-    /// A line for each storage node.
-    fn of_storage(&self, value: impl Fn(&StorageNode) -> f64) -> Vec<Series> {
+    /// Returns a line for each member of the storage pool.
+    fn storage_series(&self, value: impl Fn(&StoragePoolMember) -> f64) -> Vec<Series> {
         let moments = &self.report.storage;
-        let nodes = moments.last().map(|moment| moment.nodes.as_slice()).unwrap_or_default();
-        let series = |(at, node): (usize, &StorageNode)| {
-            let point = |moment: &StorageMoment| Some((moment.seconds, value(moment.nodes.get(at)?)));
+        let nodes = moments.last().map(|moment| moment.members.as_slice()).unwrap_or_default();
+        let series = |(at, node): (usize, &StoragePoolMember)| {
+            let point = |moment: &StorageSnapshot| Some((moment.seconds, value(moment.members.get(at)?)));
             let name = node.location.split_once("://").map_or(&*node.location, |(_, place)| place);
-            Series { name: escaped(name), points: moments.iter().filter_map(point).collect() }
+            Series { name: escape_html(name), points: moments.iter().filter_map(point).collect() }
         };
         nodes.iter().enumerate().map(series).collect()
     }
@@ -132,7 +134,7 @@ impl WorkflowPage<'_> {
             y_unit: " MB/s",
             shape: Shape::Line,
             y_max: None,
-            series: self.of_storage(|node| node.bytes_per_s / 1e6),
+            series: self.storage_series(|node| node.bytes_per_s / 1e6),
         }
         .to_figure()
     }
@@ -147,7 +149,7 @@ impl WorkflowPage<'_> {
             y_unit: "",
             shape: Shape::Line,
             y_max: None,
-            series: self.of_storage(|node| if node.healthy { node.connections as f64 } else { 0.0 }),
+            series: self.storage_series(|node| if node.is_healthy { node.connections as f64 } else { 0.0 }),
         }
         .to_figure()
     }
@@ -157,7 +159,7 @@ impl WorkflowPage<'_> {
             return String::new();
         }
         let row = |step: &StepTime| Row {
-            cells: vec![escaped(step.step.name()), format!("{:.1}", step.seconds), grouped(step.records)],
+            cells: vec![escape_html(step.step.name()), format!("{:.1}", step.seconds), format_thousands(step.records)],
             bar: 0.0,
         };
         let rows: Vec<Row> = self.report.cohort.iter().map(row).collect();
@@ -166,11 +168,13 @@ impl WorkflowPage<'_> {
 
     fn notes(&self) -> String {
         let failed = self.report.samples.iter().filter_map(|sample| Some((&sample.sample, sample.error.as_deref()?)));
-        let failed = failed.map(|(name, error)| format!("<b>{}</b> failed: {}", escaped(name), escaped(error)));
+        let failed = failed.map(|(name, error)| format!("<b>{}</b> failed: {}", escape_html(name), escape_html(error)));
         let mut notes: Vec<String> = failed.collect();
-        notes.extend(self.report.left_out.iter().map(|note| escaped(note)));
-        notes.extend(self.report.cohort_error.iter().map(|error| format!("The cohort failed: {}", escaped(error))));
-        notes.extend(self.report.filters.iter().map(|how| format!("Variants were judged by {}.", escaped(how))));
+        notes.extend(self.report.skipped_steps.iter().map(|note| escape_html(note)));
+        notes.extend(self.report.cohort_error.iter().map(|error| format!("The cohort failed: {}", escape_html(error))));
+        notes.extend(
+            self.report.filter_method.iter().map(|how| format!("Variants were judged by {}.", escape_html(how))),
+        );
         if notes.is_empty() {
             return String::new();
         }

@@ -1,28 +1,28 @@
-//! Reading one run's share of a partition, record by record.
+//! Reads the records of one run in a partition, one by one.
 
 use std::io;
 
 use godwit_kernels::sort::Spill;
 use godwit_model::{BlockId, RawRecord, SortKey};
 
-use super::store::{Item, SortedBlock};
-use super::{ENTRY_HEADER, Frame};
+use super::store::{SortItem, SortedBlock};
+use super::{ENTRY_HEADER_BYTES, Frame};
 use crate::scratch::SpillFile;
 
-/// Reads records in key order. There is always a current record: an exhausted cursor is dropped by its owner.
+/// A reader of records in key order. There is always a current record: the owner drops an exhausted cursor.
 pub struct Cursor<'s> {
     block: BlockId,
     key: SortKey,
-    records: Records<'s>,
+    records: CursorSource<'s>,
 }
 
-enum Records<'s> {
-    Memory { block: &'s SortedBlock, items: &'s [Item] },
+enum CursorSource<'s> {
+    Memory { block: &'s SortedBlock, items: &'s [SortItem] },
     Spilled(SpilledFrames<'s>),
 }
 
 /// One record as stored.
-pub struct Entry<'c> {
+pub struct RunRecord<'c> {
     /// The packed record.
     pub record: RawRecord<'c>,
     /// 0-based index in its block.
@@ -30,13 +30,13 @@ pub struct Entry<'c> {
 }
 
 impl<'s> Cursor<'s> {
-    /// A cursor over records of a block in memory, `None` where there are none.
-    pub(super) fn in_memory(id: BlockId, block: &'s SortedBlock, items: &'s [Item]) -> Option<Self> {
+    /// Returns a cursor over records of a block in memory, `None` where there are none.
+    pub(super) fn in_memory(id: BlockId, block: &'s SortedBlock, items: &'s [SortItem]) -> Option<Self> {
         let key = items.first()?.key;
-        Some(Self { block: id, key, records: Records::Memory { block, items } })
+        Some(Self { block: id, key, records: CursorSource::Memory { block, items } })
     }
 
-    /// A cursor at the first record of `[from, until)` in spilled frames, `None` where there is none.
+    /// Returns a cursor at the first record of `[from, until)` in spilled frames, `None` where there is none.
     pub(super) fn in_spill(
         block: BlockId,
         frames: &'s [Frame],
@@ -44,54 +44,62 @@ impl<'s> Cursor<'s> {
         from: SortKey,
         until: SortKey,
     ) -> io::Result<Option<Self>> {
-        let mut frames =
-            SpilledFrames { frames: frames.iter(), spill, until, plain: Vec::new(), packed: Vec::new(), at: 0 };
+        let mut frames = SpilledFrames {
+            frames: frames.iter(),
+            spill,
+            until,
+            plain: Vec::new(),
+            packed: Vec::new(),
+            record_offset: 0,
+        };
         let mut key = frames.load_frame()?;
         while key.is_some_and(|key| key < from) {
             key = frames.advance()?;
         }
         let key = key.filter(|key| *key < until);
-        Ok(key.map(|key| Self { block, key, records: Records::Spilled(frames) }))
+        Ok(key.map(|key| Self { block, key, records: CursorSource::Spilled(frames) }))
     }
 
-    /// The block the records came from.
+    /// Returns the block of the records.
     pub fn block(&self) -> BlockId {
         self.block
     }
 
-    /// Key of the current record.
+    /// Returns the key of the current record.
     pub fn key(&self) -> SortKey {
         self.key
     }
 
-    /// The current record.
-    pub fn entry(&self) -> Entry<'_> {
+    /// Returns the current record.
+    pub fn entry(&self) -> RunRecord<'_> {
         match &self.records {
-            Records::Memory { block, items } => Entry { record: block.record(&items[0]), order: items[0].order },
-            Records::Spilled(frames) => frames.entry(),
+            CursorSource::Memory { block, items } => {
+                RunRecord { record: block.record(&items[0]), order: items[0].order }
+            }
+            CursorSource::Spilled(frames) => frames.entry(),
         }
     }
 
-    /// Steps to the next record; false at the end of the range.
+    /// Moves to the next record; returns false at the end of the range.
     ///
     /// # Errors
-    /// What the spill reports.
+    /// Errors of the spill.
     pub fn advance(&mut self) -> io::Result<bool> {
         let next = match &mut self.records {
-            Records::Memory { block, items } => {
+            CursorSource::Memory { block, items } => {
                 *items = &items[1..];
-                // Records lie in the order of the input, so the next one is nowhere near. The other runs of the merge
-                // take their turns before it is read.
+                // Records are in the order of the input, so the next one is at another address. The other runs of the merge
+                // advance before it is read.
                 items.first().inspect(|item| block.prefetch(item)).map(|item| item.key)
             }
-            Records::Spilled(frames) => frames.advance()?.filter(|key| *key < frames.until),
+            CursorSource::Spilled(frames) => frames.advance()?.filter(|key| *key < frames.until),
         };
         self.key = next.unwrap_or(self.key);
         Ok(next.is_some())
     }
 }
 
-/// Frames read from the spill one at a time.
+/// A reader of frames from the spill, one at a time.
 struct SpilledFrames<'s> {
     frames: std::slice::Iter<'s, Frame>,
     spill: &'s SpillFile,
@@ -100,7 +108,7 @@ struct SpilledFrames<'s> {
     plain: Vec<u8>,
     packed: Vec<u8>,
     /// The current record, within the frame.
-    at: usize,
+    record_offset: usize,
 }
 
 impl SpilledFrames<'_> {
@@ -109,16 +117,17 @@ impl SpilledFrames<'_> {
         u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
     }
 
-    fn entry(&self) -> Entry<'_> {
-        let start = self.at + ENTRY_HEADER;
-        let record = RawRecord::trusted(&self.plain[start..start + self.u32_at(self.at) as usize]);
-        Entry { record, order: self.u32_at(self.at + 4) }
+    fn entry(&self) -> RunRecord<'_> {
+        let start = self.record_offset + ENTRY_HEADER_BYTES;
+        let record =
+            RawRecord::from_trusted_bytes(&self.plain[start..start + self.u32_at(self.record_offset) as usize]);
+        RunRecord { record, order: self.u32_at(self.record_offset + 4) }
     }
 
-    /// Steps to the next record and returns its key, `None` behind the last one.
+    /// Moves to the next record and returns its key, `None` after the last one.
     fn advance(&mut self) -> io::Result<Option<SortKey>> {
-        self.at += ENTRY_HEADER + self.u32_at(self.at) as usize;
-        if self.at >= self.plain.len() {
+        self.record_offset += ENTRY_HEADER_BYTES + self.u32_at(self.record_offset) as usize;
+        if self.record_offset >= self.plain.len() {
             return self.load_frame();
         }
         Ok(Some(self.entry().record.sort_key()))
@@ -132,7 +141,7 @@ impl SpilledFrames<'_> {
         self.plain.resize(frame.plain_bytes as usize, 0);
         lz4_flex::block::decompress_into(&self.packed, &mut self.plain)
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
-        self.at = 0;
+        self.record_offset = 0;
         Ok(Some(frame.first_key))
     }
 }

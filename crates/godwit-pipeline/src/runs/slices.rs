@@ -1,121 +1,121 @@
-//! The slices of blocks that a node holds, of those it aligned and of those it fetched.
+//! The slices of blocks that a worker holds, both of blocks that it aligned and fetched ones.
 //!
-//! The partitions of the plan are dealt out in *shares*, each a stretch of the genome. A slice is what a block has in one
-//! share: frames, one behind the other in the node's spill, with the table of where they lie. Slices are made in one
-//! piece, so they are served with one read and fetched with one write, and they are the same bytes whoever made them.
+//! The partitions of the plan are divided into *shards*, each a contiguous part of the genome. A slice holds the records of
+//! one block in one shard: consecutive frames in the worker's spill, with the table of their locations. A slice is
+//! contiguous, so it is served with one read and fetched with one write, and its bytes are the same on every worker.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use godwit_exchange::Share;
+use godwit_exchange::ShardId;
 use godwit_kernels::sort::Spill;
 use godwit_model::{BlockId, PartitionPlan};
 
-use super::store::{FinishedRuns, FrameCutter, FrameSpill, SortedBlock};
+use super::store::{FinishedRuns, FrameCutter, FrameWriter, SortedBlock};
 use super::{Frame, Run, RunBytes, RunTable, SplitPartition};
 use crate::scratch::SpillFile;
 
-/// How the partitions of a plan are dealt out.
+/// The shards of a plan: which partitions belong to which.
 #[derive(Clone, Debug)]
-pub struct Shares {
+pub struct ShardPlan {
     plan: PartitionPlan,
-    shares: usize,
+    count: usize,
 }
 
-impl Shares {
-    /// `shares` stretches with about the same number of partitions each; fewer where there are not so many partitions.
+impl ShardPlan {
+    /// Divides a plan into `shares` shards of about equal numbers of partitions, but at most one per partition.
     pub fn new(plan: PartitionPlan, shares: usize) -> Self {
-        let shares = shares.clamp(1, plan.partitions());
-        Self { plan, shares }
+        let count = shares.clamp(1, plan.partition_count());
+        Self { plan, count }
     }
 
-    /// Number of shares.
-    pub fn shares(&self) -> usize {
-        self.shares
+    /// Returns the number of shards.
+    pub fn count(&self) -> usize {
+        self.count
     }
 
-    /// First partition of a share, and of the one behind it.
-    fn partitions(&self, share: usize) -> (usize, usize) {
-        let first = |share: usize| share * self.plan.partitions() / self.shares;
+    /// Returns the first partition of a shard, and of the next one.
+    fn partition_range(&self, share: usize) -> (usize, usize) {
+        let first = |share: usize| share * self.plan.partition_count() / self.count;
         (first(share), first(share + 1))
     }
 
-    /// The share that a partition belongs to.
-    pub fn share_of(&self, partition: usize) -> usize {
-        (0..self.shares).rfind(|share| self.partitions(*share).0 <= partition).unwrap_or(0)
+    /// Returns the shard of a partition.
+    pub fn shard_of(&self, partition: usize) -> usize {
+        (0..self.count).rfind(|share| self.partition_range(*share).0 <= partition).unwrap_or(0)
     }
 }
 
-/// What one block has in one share.
+/// The records of one block in one shard.
 struct Slice {
     /// Offsets are within the spill.
     frames: Vec<Frame>,
-    /// For each partition of the share and one past the last: index of its first frame.
+    /// For each partition of the shard and one past the last: index of its first frame.
     partition_frames: Vec<u32>,
-    place: SlicePlace,
+    location: SliceLocation,
 }
 
-/// Where a slice lies and what it is made of.
+/// Location and checksum of a slice.
 #[derive(Clone, Copy, Debug)]
-pub struct SlicePlace {
+pub struct SliceLocation {
     /// First byte in the spill.
     pub offset: u64,
     /// Number of bytes.
     pub bytes: u64,
-    /// BLAKE3 of them.
+    /// BLAKE3 of the bytes.
     pub checksum: blake3::Hash,
 }
 
-/// All slices of a node. Blocks and slices may be added from several threads at once.
+/// All slices of a worker. Blocks and slices may be added from several threads at once.
 pub struct SliceStore {
-    shares: Shares,
+    shard_plan: ShardPlan,
     spill: Arc<SpillFile>,
     slices: Mutex<BTreeMap<(BlockId, usize), Arc<Slice>>>,
 }
 
 impl SliceStore {
-    /// A store without slices.
-    pub fn new(shares: Shares, spill: Arc<SpillFile>) -> Self {
-        Self { shares, spill, slices: Mutex::default() }
+    /// Returns a store without slices.
+    pub fn new(shard_plan: ShardPlan, spill: Arc<SpillFile>) -> Self {
+        Self { shard_plan, spill, slices: Mutex::default() }
     }
 
-    /// The spill that slices lie in.
+    /// Returns the spill of the slices.
     pub fn spill(&self) -> &Arc<SpillFile> {
         &self.spill
     }
 
-    /// Every share that a block has a slice in.
-    pub fn all_shares(&self) -> impl Iterator<Item = Share> + use<> {
-        (0..self.shares.shares as u16).map(Share)
+    /// Returns all shards, each of which has a slice of every block.
+    pub fn all_shards(&self) -> impl Iterator<Item = ShardId> + use<> {
+        (0..self.shard_plan.count as u16).map(ShardId)
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<(BlockId, usize), Arc<Slice>>> {
+    fn lock_slices(&self) -> MutexGuard<'_, BTreeMap<(BlockId, usize), Arc<Slice>>> {
         self.slices.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Packs the records of a block and keeps all its slices. Returns the table of its frames, whose offsets mean nothing.
+    /// Packs a block's records and stores its slices. Returns the table of its frames, whose offsets are meaningless.
     ///
     /// # Errors
-    /// What the spill reports.
+    /// Errors of the spill.
     pub fn add_block(&self, block: BlockId, records: SortedBlock) -> io::Result<RunTable> {
-        let packed = Gathered::default();
-        let mut cutter = FrameCutter::new(Some(FrameSpill::new(&packed)));
-        let partition_frames = cutter.cut(&records, self.shares.plan.starts())?;
+        let packed = BufferSpill::default();
+        let mut cutter = FrameCutter::new(Some(FrameWriter::new(&packed)));
+        let partition_frames = cutter.cut_frames(&records, self.shard_plan.plan.starts())?;
         let frames = cutter.into_frames();
         drop(records);
         let run = Run { block, frames, partition_frames, bytes: RunBytes::Spilled };
         let packed = packed.0.into_inner().unwrap_or_else(PoisonError::into_inner);
         let start = self.spill.append(&packed)?;
-        for share in 0..self.shares.shares {
-            let slice = self.slice_of(&run, share, start, &packed);
-            self.lock().insert((block, share), Arc::new(slice));
+        for share in 0..self.shard_plan.count {
+            let slice = self.cut_slice(&run, share, start, &packed);
+            self.lock_slices().insert((block, share), Arc::new(slice));
         }
-        Ok(RunTable::of(&run))
+        Ok(RunTable::from_run(&run))
     }
 
-    fn slice_of(&self, run: &Run, share: usize, start: u64, packed: &[u8]) -> Slice {
-        let (first, end) = self.shares.partitions(share);
+    fn cut_slice(&self, run: &Run, share: usize, start: u64, packed: &[u8]) -> Slice {
+        let (first, end) = self.shard_plan.partition_range(share);
         let partition_frames = &run.partition_frames[first..=end];
         let (first_frame, end_frame) = (partition_frames[0], partition_frames[end - first]);
         let own = &run.frames[first_frame as usize..end_frame as usize];
@@ -125,42 +125,43 @@ impl SliceStore {
         Slice {
             frames: own.iter().map(|frame| Frame { offset: start + frame.offset, ..*frame }).collect(),
             partition_frames: partition_frames.iter().map(|frame| frame - first_frame).collect(),
-            place: SlicePlace { offset: start + begin, bytes, checksum },
+            location: SliceLocation { offset: start + begin, bytes, checksum },
         }
     }
 
-    /// Where a slice lies, and its table with offsets from its own start; `None` where it is not here.
-    pub fn slice(&self, block: BlockId, share: usize) -> Option<(SlicePlace, RunTable)> {
-        let slice = self.lock().get(&(block, share))?.clone();
-        let relative = |frame: &Frame| Frame { offset: frame.offset - slice.place.offset, ..*frame };
+    /// Returns the location of a slice, and its table with offsets from its own start; `None` where it is not stored here.
+    pub fn slice(&self, block: BlockId, share: usize) -> Option<(SliceLocation, RunTable)> {
+        let slice = self.lock_slices().get(&(block, share))?.clone();
+        let relative = |frame: &Frame| Frame { offset: frame.offset - slice.location.offset, ..*frame };
         let frames = slice.frames.iter().map(relative).collect();
         let partition_frames = slice.partition_frames.clone();
-        Some((slice.place, RunTable::of(&Run { block, frames, partition_frames, bytes: RunBytes::Spilled })))
+        Some((slice.location, RunTable::from_run(&Run { block, frames, partition_frames, bytes: RunBytes::Spilled })))
     }
 
-    /// Keeps a slice whose bytes are in the spill and were checked; false where the table is none of this share.
-    pub fn add_slice(&self, block: BlockId, share: usize, place: SlicePlace, table: &RunTable) -> bool {
-        let (first, end) = self.shares.partitions(share);
-        let Some(run) = table.run(block, end - first) else { return false };
+    /// Adds a slice whose bytes are in the spill and were checked; returns false where the table does not match the shard.
+    pub fn add_slice(&self, block: BlockId, share: usize, location: SliceLocation, table: &RunTable) -> bool {
+        let (first, end) = self.shard_plan.partition_range(share);
+        let Some(run) = table.to_run(block, end - first) else { return false };
         let within = run.frames.iter().all(|frame| {
-            frame.offset.checked_add(u64::from(frame.stored_bytes)).is_some_and(|last| last <= place.bytes)
+            frame.offset.checked_add(u64::from(frame.stored_bytes)).is_some_and(|last| last <= location.bytes)
         });
         if !within {
             return false;
         }
-        let frames = run.frames.iter().map(|frame| Frame { offset: place.offset + frame.offset, ..*frame }).collect();
-        let slice = Slice { frames, partition_frames: run.partition_frames, place };
-        self.lock().insert((block, share), Arc::new(slice));
+        let frames =
+            run.frames.iter().map(|frame| Frame { offset: location.offset + frame.offset, ..*frame }).collect();
+        let slice = Slice { frames, partition_frames: run.partition_frames, location };
+        self.lock_slices().insert((block, share), Arc::new(slice));
         true
     }
 
-    /// What all blocks have in the partition of a part, as runs to be merged.
+    /// Returns the runs to merge for a partition, one for each block.
     pub fn runs(&self, split: &SplitPartition) -> FinishedRuns {
         let partition = split.partition;
-        let share = self.shares.share_of(partition);
-        let at = partition - self.shares.partitions(share).0;
-        let partitions = self.shares.plan.partitions();
-        let slices = self.lock();
+        let share = self.shard_plan.shard_of(partition);
+        let at = partition - self.shard_plan.partition_range(share).0;
+        let partitions = self.shard_plan.plan.partition_count();
+        let slices = self.lock_slices();
         let of_share = slices.iter().filter(|((_, of), _)| *of == share);
         let run = |((block, _), slice): (&(BlockId, usize), &Arc<Slice>)| {
             let frames = &slice.frames[slice.partition_frames[at] as usize..slice.partition_frames[at + 1] as usize];
@@ -169,15 +170,15 @@ impl SliceStore {
             Run { block: *block, frames: frames.to_vec(), partition_frames, bytes: RunBytes::Spilled }
         };
         let runs = of_share.map(run).collect();
-        FinishedRuns::new(self.shares.plan.clone(), runs, self.spill.clone())
+        FinishedRuns::new(self.shard_plan.plan.clone(), runs, self.spill.clone())
     }
 }
 
-/// Frames of a block on their way to the spill.
+/// A memory buffer of the frames of a block, before they are written to the spill.
 #[derive(Default)]
-struct Gathered(Mutex<Vec<u8>>);
+struct BufferSpill(Mutex<Vec<u8>>);
 
-impl Spill for Gathered {
+impl Spill for BufferSpill {
     fn append(&self, bytes: &[u8]) -> io::Result<u64> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let offset = all.len() as u64;

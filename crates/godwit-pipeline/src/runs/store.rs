@@ -1,4 +1,4 @@
-//! Taking blocks in and handing partitions out.
+//! Stores the runs of blocks and returns the partitions.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,22 +9,22 @@ use godwit_kernels::sort::Spill;
 use godwit_model::{BlockId, PartitionPlan, RawRecord, SortKey};
 use serde::{Deserialize, Serialize};
 
-use super::{Cursor, ENTRY_HEADER, FRAME_BYTES, Frame, Run, RunBytes, RunTable};
+use super::{Cursor, ENTRY_HEADER_BYTES, FRAME_BYTES, Frame, Run, RunBytes, RunTable};
 use crate::memory_hints::prefetch;
 use crate::scratch::SpillFile;
 
 /// A partition grows past this many times the mean before it is split.
-const SPLIT_ABOVE_MEAN: u64 = 2;
+const MAX_PARTITION_TO_MEAN: u64 = 2;
 
 /// All runs of a job. Blocks may be added from several threads at once.
 pub struct RunStore {
     plan: PartitionPlan,
     runs: Mutex<Vec<Run>>,
     resident_bytes: AtomicUsize,
-    resident_budget: usize,
+    resident_budget_bytes: usize,
     spill: Arc<SpillFile>,
-    /// Every run goes to the spill, also where it stays in memory: a later process may need it.
-    keep: bool,
+    /// True if every run goes to the spill, also where it stays in memory: a later process may need it.
+    spill_all_runs: bool,
 }
 
 /// All runs of a finished job, in the order of their blocks.
@@ -34,50 +34,57 @@ pub struct FinishedRuns {
     spill: Arc<SpillFile>,
 }
 
-/// A stretch of the genome that is merged and written by one worker.
+/// A part of the genome that one thread merges and writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SplitPartition {
     /// Index in the plan.
     pub partition: usize,
     /// Smallest key.
     pub(crate) from: SortKey,
-    /// First key beyond.
+    /// First key after the part.
     pub(crate) until: SortKey,
 }
 
-/// One record of a block waiting to be sorted. Keys come first, so that comparing looks at one place.
+/// One record of a block to be sorted. The key is stored here, so that comparisons do not read the record.
 #[derive(Clone, Copy)]
-pub(super) struct Item {
+pub(super) struct SortItem {
     pub(super) key: SortKey,
     /// 0-based index in the block.
     pub(super) order: u32,
-    chunk: u32,
+    array: u32,
     row: u32,
 }
 
 impl RunStore {
-    /// An empty store that cuts the genome by `plan` and keeps about `resident_budget` bytes of records in memory.
-    pub fn new(plan: PartitionPlan, resident_budget: usize, spill: Arc<SpillFile>, keep: bool) -> Self {
-        Self { plan, runs: Mutex::default(), resident_bytes: AtomicUsize::new(0), resident_budget, spill, keep }
+    /// Returns an empty store with the partitions of `plan`, which holds about `resident_budget_bytes` of records in memory.
+    pub fn new(plan: PartitionPlan, resident_budget_bytes: usize, spill: Arc<SpillFile>, spill_all_runs: bool) -> Self {
+        Self {
+            plan,
+            runs: Mutex::default(),
+            resident_bytes: AtomicUsize::new(0),
+            resident_budget_bytes,
+            spill,
+            spill_all_runs,
+        }
     }
 
-    /// How the genome is cut.
+    /// Returns the partitions of the genome.
     pub fn plan(&self) -> &PartitionPlan {
         &self.plan
     }
 
-    /// Takes the run of a block that an earlier process left in the spill; false where the table is none of this plan.
+    /// Restores a run that an earlier process left in the spill; returns false if the table does not match the plan.
     pub fn restore(&self, block: BlockId, table: &RunTable) -> bool {
-        let run = table.run(block, self.plan.partitions());
+        let run = table.to_run(block, self.plan.partition_count());
         let restored = run.is_some();
         self.runs.lock().unwrap_or_else(PoisonError::into_inner).extend(run);
         restored
     }
 
-    /// The records of a restored block, in the aligner's order again.
+    /// Returns the records of a restored block, in the aligner's order.
     ///
     /// # Errors
-    /// What the spill reports.
+    /// Errors of the spill.
     pub fn read_back(&self, block: BlockId) -> io::Result<BinaryArray> {
         let runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
         let frames = runs.iter().find(|run| run.block == block).map_or(&[][..], |run| &run.frames);
@@ -97,27 +104,27 @@ impl RunStore {
         Ok(BinaryArray::from_iter_values(records.iter().map(|(_, record)| record)))
     }
 
-    /// Keeps the records of a block as a run. Returns where they are in the spill, if all runs go there.
+    /// Stores the records of a block as a run. Returns its table, if all runs go to the spill.
     ///
     /// # Errors
-    /// What the spill reports.
+    /// Errors of the spill.
     pub fn add_block(&self, block: BlockId, records: SortedBlock) -> io::Result<Option<RunTable>> {
         let bytes = records.resident_bytes();
-        let resident = self.resident_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes <= self.resident_budget;
+        let resident = self.resident_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes <= self.resident_budget_bytes;
         if !resident {
             self.resident_bytes.fetch_sub(bytes, Ordering::Relaxed);
         }
-        let mut writer = FrameCutter::new((!resident || self.keep).then(|| FrameSpill::new(&*self.spill)));
-        let partition_frames = writer.cut(&records, self.plan.starts())?;
+        let mut writer = FrameCutter::new((!resident || self.spill_all_runs).then(|| FrameWriter::new(&*self.spill)));
+        let partition_frames = writer.cut_frames(&records, self.plan.starts())?;
         let frames = writer.into_frames();
         let bytes = if resident { RunBytes::Memory(records) } else { RunBytes::Spilled };
         let run = Run { block, frames, partition_frames, bytes };
-        let table = self.keep.then(|| RunTable::of(&run));
+        let table = self.spill_all_runs.then(|| RunTable::from_run(&run));
         self.runs.lock().unwrap_or_else(PoisonError::into_inner).push(run);
         Ok(table)
     }
 
-    /// Ends the input.
+    /// Ends the input and sorts the runs by block.
     pub fn finish(self) -> FinishedRuns {
         let mut runs = self.runs.into_inner().unwrap_or_else(PoisonError::into_inner);
         runs.sort_by_key(|run| run.block);
@@ -130,7 +137,7 @@ impl FinishedRuns {
         Self { plan, runs, spill }
     }
 
-    /// The partitions to write, in genome order: those of the plan, the overgrown ones in pieces.
+    /// Returns the partitions to write, in genome order: those of the plan, the overgrown ones split.
     pub fn partitions(&self) -> Vec<SplitPartition> {
         let starts = self.plan.starts();
         let bytes: Vec<u64> = (0..starts.len()).map(|partition| self.partition_bytes(partition)).collect();
@@ -139,10 +146,10 @@ impl FinishedRuns {
         let mut splits = Vec::new();
         for (partition, from) in starts.iter().copied().enumerate() {
             let until = starts.get(partition + 1).copied().unwrap_or(SortKey(u64::MAX));
-            let overgrown = partition < mapped && bytes[partition] > SPLIT_ABOVE_MEAN * mean;
+            let overgrown = partition < mapped && bytes[partition] > MAX_PARTITION_TO_MEAN * mean;
             let pieces = if overgrown { bytes[partition].div_ceil(mean.max(1)) } else { 1 };
             let mut cuts = vec![from];
-            cuts.extend(self.cuts_within(partition, pieces as usize));
+            cuts.extend(self.split_keys(partition, pieces as usize));
             cuts.push(until);
             cuts.dedup();
             splits.extend(cuts.windows(2).map(|cut| SplitPartition { partition, from: cut[0], until: cut[1] }));
@@ -150,7 +157,7 @@ impl FinishedRuns {
         splits
     }
 
-    /// Bytes that merging a partition takes: a frame of every spilled run that has records there, packed and plain.
+    /// Returns the bytes for merging a partition: a frame of every spilled run there, compressed and decompressed.
     pub fn merge_bytes(&self, split: &SplitPartition) -> usize {
         let spilled = self.runs.iter().filter(|run| matches!(run.bytes, RunBytes::Spilled));
         spilled.filter(|run| !Self::frames_of(run, split.partition).is_empty()).count() * 2 * FRAME_BYTES
@@ -165,21 +172,21 @@ impl FinishedRuns {
         frames.map(|frame| u64::from(frame.plain_bytes)).sum()
     }
 
-    /// Keys that cut a partition into about equal pieces, taken from the first keys of its frames.
-    fn cuts_within(&self, partition: usize, pieces: usize) -> Vec<SortKey> {
+    /// Returns keys that cut a partition into about equal pieces, taken from the first keys of its frames.
+    fn split_keys(&self, partition: usize, pieces: usize) -> Vec<SortKey> {
         if pieces < 2 {
             return Vec::new();
         }
         let mut keys: Vec<SortKey> =
             self.runs.iter().flat_map(|run| Self::frames_of(run, partition)).map(|frame| frame.first_key).collect();
         keys.sort_unstable();
-        (1..pieces).filter_map(|cut| keys.get(keys.len() * cut / pieces)).map(|key| key.forward_of_position()).collect()
+        (1..pieces).filter_map(|cut| keys.get(keys.len() * cut / pieces)).map(|key| key.forward_strand()).collect()
     }
 
-    /// Cursors over the records of a partition, one per run, in the order of their blocks.
+    /// Returns cursors over the records of a partition, one per run, in the order of their blocks.
     ///
     /// # Errors
-    /// What the spill reports.
+    /// Errors of the spill.
     pub fn cursors(&self, split: &SplitPartition) -> io::Result<Vec<Cursor<'_>>> {
         let mut cursors = Vec::new();
         for run in &self.runs {
@@ -206,98 +213,98 @@ impl FinishedRuns {
 
 /// The records of a block in coordinate order.
 pub struct SortedBlock {
-    chunks: Vec<BinaryArray>,
-    items: Vec<Item>,
+    arrays: Vec<BinaryArray>,
+    items: Vec<SortItem>,
 }
 
 impl SortedBlock {
-    /// Sorts packed records that come in the aligner's order, in any number of chunks; ties keep that order.
+    /// Sorts packed records from the aligner's order, in any number of arrays; ties keep that order.
     ///
     /// `keys`: the sort key of every record, in the same order.
     ///
     /// # Panics
-    /// When there are more or fewer keys than records, which would lose some.
-    pub fn new(chunks: Vec<BinaryArray>, keys: &[SortKey]) -> Self {
-        assert_eq!(chunks.iter().map(Array::len).sum::<usize>(), keys.len(), "every record has one key");
+    /// If the numbers of keys and records differ, which would lose records.
+    pub fn new(arrays: Vec<BinaryArray>, keys: &[SortKey]) -> Self {
+        assert_eq!(arrays.iter().map(Array::len).sum::<usize>(), keys.len(), "every record has one key");
         let places =
-            chunks.iter().enumerate().flat_map(|(chunk, records)| (0..records.len()).map(move |row| (chunk, row)));
-        let mut items: Vec<Item> = places
+            arrays.iter().enumerate().flat_map(|(chunk, records)| (0..records.len()).map(move |row| (chunk, row)));
+        let mut items: Vec<SortItem> = places
             .zip(keys)
             .enumerate()
-            .map(|(order, ((chunk, row), key))| Item {
+            .map(|(order, ((chunk, row), key))| SortItem {
                 key: *key,
                 order: order as u32,
-                chunk: chunk as u32,
+                array: chunk as u32,
                 row: row as u32,
             })
             .collect();
         items.sort_unstable_by_key(|item| (item.key, item.order));
-        Self { chunks, items }
+        Self { arrays, items }
     }
 
-    /// A plan that cuts the genome so that each of `partitions` gets about the same number of these records.
+    /// Returns a plan that cuts the genome so that each of `partitions` gets about the same number of these records.
     pub fn plan(&self, partitions: u32) -> PartitionPlan {
         let keys: Vec<SortKey> = self.items.iter().map(|item| item.key).collect();
         PartitionPlan::from_sample(&keys, partitions)
     }
 
-    /// Number of records.
+    /// Returns the number of records.
     pub fn records(&self) -> usize {
         self.items.len()
     }
 
-    /// Reference bases that one of the records reaches over, at most.
+    /// Returns the maximum number of reference bases that one record covers.
     pub fn longest_bases(&self) -> u32 {
-        let records = self.chunks.iter().flat_map(|chunk| chunk.iter().flatten()).map(RawRecord::trusted);
+        let records = self.arrays.iter().flat_map(|chunk| chunk.iter().flatten()).map(RawRecord::from_trusted_bytes);
         let bases = records.map(|record| record.end_position(record.flag()).saturating_sub(record.position()));
         bases.max().map_or(0, |most| most.max(0) as u32)
     }
 
-    /// Bytes the records and their order take in memory.
+    /// Returns the memory of the records and their order, bytes.
     fn resident_bytes(&self) -> usize {
-        let data: usize = self.chunks.iter().map(|chunk| chunk.value_data().len() + 4 * chunk.len()).sum();
-        data + size_of::<Item>() * self.items.len()
+        let data: usize = self.arrays.iter().map(|chunk| chunk.value_data().len() + 4 * chunk.len()).sum();
+        data + size_of::<SortItem>() * self.items.len()
     }
 
-    /// The records from a frame on whose keys are in `[from, until)`.
-    pub(super) fn items_within(&self, first_item: usize, from: SortKey, until: SortKey) -> &[Item] {
+    /// Returns the records after the start of a frame whose keys are in `[from, until)`.
+    pub(super) fn items_within(&self, first_item: usize, from: SortKey, until: SortKey) -> &[SortItem] {
         let items = &self.items[first_item..];
         let start = items.partition_point(|item| item.key < from);
         let end = items.partition_point(|item| item.key < until);
         &items[start..end.max(start)]
     }
 
-    /// Asks the processor for the record of an item, which will be read soon.
+    /// Prefetches the record of an item into the processor's cache.
     #[inline]
-    pub(super) fn prefetch(&self, item: &Item) {
+    pub(super) fn prefetch(&self, item: &SortItem) {
         prefetch(self.record(item).bytes());
     }
 
-    /// The record of an item.
+    /// Returns the record of an item.
     #[inline]
-    pub(super) fn record(&self, item: &Item) -> RawRecord<'_> {
-        RawRecord::trusted(self.chunks[item.chunk as usize].value(item.row as usize))
+    pub(super) fn record(&self, item: &SortItem) -> RawRecord<'_> {
+        RawRecord::from_trusted_bytes(self.arrays[item.array as usize].value(item.row as usize))
     }
 }
 
-/// Cuts the records of a run into frames, and packs these into the spill where the run does not stay in memory.
+/// A cutter of the records of a run into frames, which it compresses into the spill if the run is not kept in memory.
 pub(super) struct FrameCutter<'s> {
     frames: Vec<Frame>,
     /// First record of the frame being filled.
     first_item: usize,
-    /// Its bytes so far.
+    /// Its uncompressed bytes so far.
     plain_bytes: usize,
-    spill: Option<FrameSpill<'s>>,
+    spill: Option<FrameWriter<'s>>,
 }
 
-pub(super) struct FrameSpill<'s> {
+pub(super) struct FrameWriter<'s> {
     file: &'s dyn Spill,
     plain: Vec<u8>,
     packed: Vec<u8>,
 }
 
 impl<'s> FrameCutter<'s> {
-    pub(super) fn new(spill: Option<FrameSpill<'s>>) -> Self {
+    pub(super) fn new(spill: Option<FrameWriter<'s>>) -> Self {
         Self { frames: Vec::new(), first_item: 0, plain_bytes: 0, spill }
     }
 
@@ -306,14 +313,14 @@ impl<'s> FrameCutter<'s> {
     }
 
     /// Cuts all records and returns the first frame of each partition, and one past the last frame.
-    pub(super) fn cut(&mut self, block: &SortedBlock, starts: &[SortKey]) -> io::Result<Vec<u32>> {
+    pub(super) fn cut_frames(&mut self, block: &SortedBlock, starts: &[SortKey]) -> io::Result<Vec<u32>> {
         let mut partition_frames = vec![0];
         for (index, item) in block.items.iter().enumerate() {
             while starts.get(partition_frames.len()).is_some_and(|start| *start <= item.key) {
                 self.close_frame(block, index)?;
                 partition_frames.push(self.frames.len() as u32);
             }
-            self.plain_bytes += ENTRY_HEADER + block.record(item).bytes().len();
+            self.plain_bytes += ENTRY_HEADER_BYTES + block.record(item).bytes().len();
             if self.plain_bytes >= FRAME_BYTES {
                 self.close_frame(block, index + 1)?;
             }
@@ -342,13 +349,13 @@ impl<'s> FrameCutter<'s> {
     }
 }
 
-impl<'s> FrameSpill<'s> {
+impl<'s> FrameWriter<'s> {
     pub(super) fn new(file: &'s dyn Spill) -> Self {
         Self { file, plain: Vec::new(), packed: Vec::new() }
     }
 
-    /// Packs the records of a frame into the spill; returns where, and how many bytes.
-    fn write(&mut self, block: &SortedBlock, items: &[Item]) -> io::Result<(u64, u32)> {
+    /// Compresses the records of a frame into the spill; returns the offset and the number of bytes.
+    fn write(&mut self, block: &SortedBlock, items: &[SortItem]) -> io::Result<(u64, u32)> {
         self.plain.clear();
         for item in items {
             let record = block.record(item).bytes();

@@ -6,7 +6,7 @@ use godwit_model::{BlockId, RawRecord, SortKey};
 use super::*;
 use crate::scratch::SpillFile;
 
-/// A packed record of no bases at a place; `tag` tells records apart by their name.
+/// A packed record without bases at a position; `tag` becomes its name.
 fn record(contig: i32, position: i32, tag: u32) -> Vec<u8> {
     let name = format!("{tag:08}\0");
     let mut bytes = Vec::new();
@@ -28,7 +28,7 @@ fn pseudorandom(seed: u64) -> impl FnMut(u64) -> u64 {
     }
 }
 
-/// Blocks of records, a third of them at one place so that a partition overgrows.
+/// Blocks of records, a third of them at one position so that a partition overgrows.
 fn blocks(count: u32, records: u32) -> Vec<Vec<Vec<u8>>> {
     let mut random = pseudorandom(7);
     (0..count)
@@ -53,7 +53,7 @@ fn merged(blocks: &[Vec<Vec<u8>>], partitions: u32, resident: usize) -> (usize, 
     let mut store = None;
     for (ordinal, block) in blocks.iter().enumerate() {
         let chunks = block.chunks(100).map(|chunk| BinaryArray::from_iter_values(chunk.iter())).collect();
-        let keys: Vec<SortKey> = block.iter().map(|bytes| RawRecord::trusted(bytes).sort_key()).collect();
+        let keys: Vec<SortKey> = block.iter().map(|bytes| RawRecord::from_trusted_bytes(bytes).sort_key()).collect();
         let sorted = SortedBlock::new(chunks, &keys);
         let store = store.get_or_insert_with(|| RunStore::new(sorted.plan(partitions), resident, spill.clone(), false));
         store.add_block(BlockId { lane: 0, ordinal: ordinal as u32 }, sorted).unwrap();
@@ -77,7 +77,7 @@ fn merged(blocks: &[Vec<Vec<u8>>], partitions: u32, resident: usize) -> (usize, 
 fn partitions_in_order_hold_every_record_once_in_stable_order() {
     let blocks = blocks(5, 4000);
     let mut expected: Vec<(SortKey, Vec<u8>)> =
-        blocks.iter().flatten().map(|bytes| (RawRecord::trusted(bytes).sort_key(), bytes.clone())).collect();
+        blocks.iter().flatten().map(|bytes| (RawRecord::from_trusted_bytes(bytes).sort_key(), bytes.clone())).collect();
     expected.sort_by_key(|(key, _)| *key);
     for partitions in [1, 7, 128] {
         let (in_memory, records) = merged(&blocks, partitions, usize::MAX);

@@ -1,49 +1,49 @@
-//! The genome that reads are taken from: simulated, or read from a FASTA file.
+//! The genome that reads are drawn from: simulated, or read from a FASTA file.
 
 use std::path::Path;
 
 use godwit_formats::fasta::Reader;
 
 use super::SimulateError;
-use super::output::Output;
+use super::atomic_text_file::AtomicTextFile;
 use super::repeats;
 use super::rng::Rng;
 
-/// Bases on a line of the FASTA files written.
+/// Bases per line of written FASTA files.
 const LINE_BASES: usize = 60;
 
-/// One contig to be made.
+/// Options of a simulated contig.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContigOptions {
     /// Its name, without white space.
     pub name: String,
-    /// Its length in bases, 1 to 2^31 - 1, the gap included.
+    /// Its length in bases, 1 to 2^31 - 1, including the gap.
     pub bases: u32,
-    /// Length of a run of N in its middle; at most `bases`.
+    /// Length in bases of a gap of N in its middle; at most `bases`.
     pub gap_bases: u32,
 }
 
 impl ContigOptions {
-    /// A contig without a gap.
+    /// Makes the options of a contig without a gap.
     pub fn new(name: &str, bases: u32) -> Self {
         Self { name: name.to_owned(), bases, gap_bases: 0 }
     }
 }
 
-/// A genome to be made.
+/// Options of a simulated genome.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GenomeOptions {
     /// The contigs, in order.
     pub contigs: Vec<ContigOptions>,
-    /// Share of the bases to cover with repeats, 0 to 0.9: a quarter of it tandem, the rest copies of a few families, some
-    /// of them identical so that reads have no unique place.
+    /// Fraction of the bases that repeats cover, 0 to 0.9: a quarter of it tandem, the rest copies of a few families. Some
+    /// copies are identical, so that their reads have no unique position.
     pub repeat_fraction: f64,
     /// The same seed gives the same genome.
     pub seed: u64,
 }
 
 impl Default for GenomeOptions {
-    /// 680 kb in five contigs: one with a gap, one shorter than a read.
+    /// Returns 680 kb in five contigs: one with a gap, one shorter than a read.
     fn default() -> Self {
         let mut contigs: Vec<_> =
             [("chr1", 300_000), ("chr2", 200_000), ("chr3", 120_000), ("chr4", 60_000), ("tiny", 80)]
@@ -61,8 +61,8 @@ pub struct AssemblyContig {
     pub name: String,
     /// `A`, `C`, `G`, `T` and `N`, upper case.
     pub bases: Vec<u8>,
-    /// Stretches `[start, end)`, 0-based, in any order, that were made as copies of one sequence: reads of them have no place of
-    /// their own. None of a genome that was read.
+    /// Intervals `[start, end)`, 0-based, in any order, that are identical copies of one sequence: their reads have no
+    /// unique position. Empty for a genome that was read from a file.
     pub identical_copies: Vec<(u32, u32)>,
 }
 
@@ -72,10 +72,10 @@ pub struct Assembly {
     contigs: Vec<AssemblyContig>,
 }
 
-/// Makes a genome and writes it to `fasta`.
+/// Simulates a genome and writes it to `fasta`.
 ///
 /// # Errors
-/// [`SimulateError::Option`] and [`SimulateError::EmptyGenome`] for options without sense, [`SimulateError::Write`].
+/// [`SimulateError::Option`], [`SimulateError::EmptyGenome`] for invalid options, [`SimulateError::Write`] for I/O errors.
 pub fn write_genome(options: &GenomeOptions, fasta: &Path) -> Result<Assembly, SimulateError> {
     let assembly = Assembly::simulate(options)?;
     assembly.write_fasta(fasta)?;
@@ -83,17 +83,17 @@ pub fn write_genome(options: &GenomeOptions, fasta: &Path) -> Result<Assembly, S
 }
 
 impl Assembly {
-    /// Makes a genome: random bases, repeats over them, gaps last.
+    /// Simulates a genome: random bases, repeats over them, gaps last.
     ///
     /// # Errors
-    /// [`SimulateError::Option`], [`SimulateError::ContigTooLong`] and [`SimulateError::EmptyGenome`] for options without sense.
+    /// [`SimulateError::Option`], [`SimulateError::ContigTooLong`] and [`SimulateError::EmptyGenome`] for invalid options.
     pub fn simulate(options: &GenomeOptions) -> Result<Self, SimulateError> {
         if !(0.0..=0.9).contains(&options.repeat_fraction) {
-            let given = options.repeat_fraction.to_string();
-            return Err(SimulateError::Option { option: "repeat_fraction", given, allowed: "between 0 and 0.9" });
+            let value = options.repeat_fraction.to_string();
+            return Err(SimulateError::Option { option: "repeat_fraction", value, allowed: "between 0 and 0.9" });
         }
         if options.contigs.iter().any(|plan| plan.bases == 0) {
-            return Err(SimulateError::Option { option: "bases", given: "0".to_owned(), allowed: "1 or more" });
+            return Err(SimulateError::Option { option: "bases", value: "0".to_owned(), allowed: "1 or more" });
         }
         let mut rng = Rng::new(options.seed, super::template::PURPOSE_GENOME, 0);
         let mut contigs: Vec<_> = options
@@ -105,7 +105,7 @@ impl Assembly {
                 identical_copies: Vec::new(),
             })
             .collect();
-        repeats::scatter(&mut contigs, options.repeat_fraction, &mut rng);
+        repeats::add_repeats(&mut contigs, options.repeat_fraction, &mut rng);
         for (contig, plan) in contigs.iter_mut().zip(&options.contigs) {
             let gap_bases = plan.gap_bases.min(plan.bases) as usize;
             let start = (contig.bases.len() - gap_bases) / 2;
@@ -114,7 +114,7 @@ impl Assembly {
         Self::new(contigs)
     }
 
-    /// Reads a FASTA file, plain, gzip or BGZF. Lower case becomes upper case; anything but `ACGT` becomes N.
+    /// Reads a FASTA file, plain, gzip or BGZF. Lower case becomes upper case; all letters except `ACGT` become N.
     ///
     /// # Errors
     /// [`SimulateError::Read`], [`SimulateError::NotFasta`], [`SimulateError::ContigTooLong`].
@@ -144,22 +144,22 @@ impl Assembly {
         Ok(Self { contigs })
     }
 
-    /// The contigs, in order.
+    /// Returns the contigs, in order.
     pub fn contigs(&self) -> &[AssemblyContig] {
         &self.contigs
     }
 
-    /// Bases of all contigs together.
+    /// Returns the number of bases of all contigs.
     pub fn bases(&self) -> u64 {
         self.contigs.iter().map(|contig| contig.bases.len() as u64).sum()
     }
 
-    /// Writes what has no identical copy as BED.
+    /// Writes the intervals without identical copies as BED.
     ///
     /// # Errors
     /// [`SimulateError::Write`].
     pub fn write_unique_bed(&self, path: &Path) -> Result<(), SimulateError> {
-        let mut bed = Output::create(path, false)?;
+        let mut bed = AtomicTextFile::create(path, false)?;
         for contig in &self.contigs {
             let mut copies = contig.identical_copies.clone();
             copies.push((contig.bases.len() as u32, u32::MAX));
@@ -176,12 +176,12 @@ impl Assembly {
         bed.commit().map(drop)
     }
 
-    /// Writes the sequences as FASTA, 60 bases a line.
+    /// Writes the sequences as FASTA, 60 bases per line.
     ///
     /// # Errors
     /// [`SimulateError::Write`].
     pub fn write_fasta(&self, path: &Path) -> Result<(), SimulateError> {
-        let mut fasta = Output::create(path, false)?;
+        let mut fasta = AtomicTextFile::create(path, false)?;
         for contig in &self.contigs {
             fasta.text.extend_from_slice(b">");
             fasta.text.extend_from_slice(contig.name.as_bytes());

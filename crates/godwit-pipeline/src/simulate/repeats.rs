@@ -1,30 +1,31 @@
-//! Repeats, laid over random sequence: what makes reads ambiguous and indels hard to place.
+//! Repeats over random sequence, which make reads ambiguous and indels hard to place.
 
 use super::assembly::AssemblyContig;
 use super::rng::{Rng, complement};
 
-/// Families of dispersed repeats: length of the unit in bases and how far its copies have diverged. The first two are
-/// like Alu and L1 fragments; the last has identical copies longer than a template, so that its reads get mapping quality 0.
-const FAMILIES: [(usize, f64); 4] = [(300, 0.10), (1_200, 0.03), (500, 0.01), (1_500, 0.0)];
-/// Chance that a copy is tandem. A tandem copy has a fifth of the bases of a dispersed one, so this makes a quarter of them.
+/// Families of dispersed repeats: length of the unit in bases, and divergence of its copies. The first two resemble Alu and
+/// L1 fragments. The last has identical copies longer than a template, so that its reads get mapping quality 0.
+const REPEAT_FAMILIES: [(usize, f64); 4] = [(300, 0.10), (1_200, 0.03), (500, 0.01), (1_500, 0.0)];
+/// Probability that a copy is tandem. Tandem copies have a fifth of the bases of dispersed ones and so cover a quarter.
 const TANDEM_CHANCE: f64 = 0.62;
-/// Chance that a base of a tandem copy differs from its unit.
+/// Probability that a base of a tandem copy differs from its unit.
 const TANDEM_DIVERGENCE: f64 = 0.01;
 
-/// Writes repeats over the contigs until they have covered this fraction of all bases (overlaps counted twice).
-pub(super) fn scatter(contigs: &mut [AssemblyContig], fraction: f64, rng: &mut Rng) {
-    let families = FAMILIES.map(|(bases, divergence)| ((0..bases).map(|_| rng.base()).collect::<Vec<_>>(), divergence));
+/// Writes repeats over the contigs until they cover this fraction of all bases (overlaps count twice).
+pub(super) fn add_repeats(contigs: &mut [AssemblyContig], fraction: f64, rng: &mut Rng) {
+    let families =
+        REPEAT_FAMILIES.map(|(bases, divergence)| ((0..bases).map(|_| rng.base()).collect::<Vec<_>>(), divergence));
     for contig in contigs {
         let budget = (contig.bases.len() as f64 * fraction) as usize;
         let mut covered = 0;
         while covered < budget {
             let (copy, is_identical) = if rng.chance(TANDEM_CHANCE) {
-                (tandem(rng), false)
+                (tandem_copy(rng), false)
             } else {
-                let (unit, divergence) = &families[rng.below(FAMILIES.len() as u64) as usize];
-                (dispersed(unit, *divergence, rng), *divergence == 0.0)
+                let (unit, divergence) = &families[rng.below(REPEAT_FAMILIES.len() as u64) as usize];
+                (dispersed_copy(unit, *divergence, rng), *divergence == 0.0)
             };
-            // A contig too short for this copy gets a piece of it.
+            // A contig that is too short for this copy gets a piece of it.
             let bases = copy.len().min(contig.bases.len()).min(budget - covered);
             let start = rng.below((contig.bases.len() - bases + 1) as u64) as usize;
             contig.bases[start..start + bases].copy_from_slice(&copy[..bases]);
@@ -36,9 +37,9 @@ pub(super) fn scatter(contigs: &mut [AssemblyContig], fraction: f64, rng: &mut R
     }
 }
 
-/// A run of a unit of 1 to 60 bases, 20 to 340 bases in all.
-fn tandem(rng: &mut Rng) -> Vec<u8> {
-    // Short units are the common ones.
+/// Returns a tandem repeat of a unit of 1 to 60 bases, 20 to 340 bases in total.
+fn tandem_copy(rng: &mut Rng) -> Vec<u8> {
+    // Short units are more frequent.
     let longest = 1 + rng.below(60);
     let unit_bases = 1 + rng.below(longest);
     let unit: Vec<_> = (0..unit_bases).map(|_| rng.base()).collect();
@@ -46,8 +47,8 @@ fn tandem(rng: &mut Rng) -> Vec<u8> {
     unit.iter().cycle().take(bases).map(|&base| diverge(base, TANDEM_DIVERGENCE, rng)).collect()
 }
 
-/// A copy of a family's unit on either strand.
-fn dispersed(unit: &[u8], divergence: f64, rng: &mut Rng) -> Vec<u8> {
+/// Returns a copy of a family's unit on either strand.
+fn dispersed_copy(unit: &[u8], divergence: f64, rng: &mut Rng) -> Vec<u8> {
     let reverse = rng.chance(0.5);
     let mut copy: Vec<_> = unit.iter().map(|&base| diverge(base, divergence, rng)).collect();
     if reverse {

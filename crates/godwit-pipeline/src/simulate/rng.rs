@@ -1,11 +1,11 @@
-//! Random numbers: xoshiro256++ seeded by splitmix64 (Blackman and Vigna, doi:10.1145/3460772). Small and fast; not for secrets.
+//! Random numbers: xoshiro256++ seeded by splitmix64 (Blackman and Vigna, doi:10.1145/3460772). Not for secrets.
 //!
-//! A generator belongs to a *stream*, so that template number 7 can be drawn again without drawing the six before it.
+//! A generator belongs to a *stream*, so that template 7 can be drawn again without drawing the six before it.
 
-/// A deterministic generator.
+/// A deterministic random number generator.
 pub(super) struct Rng([u64; 4]);
 
-/// One step of splitmix64.
+/// Advances splitmix64 by one step.
 fn split_mix(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let mut z = *state;
@@ -15,7 +15,7 @@ fn split_mix(state: &mut u64) -> u64 {
 }
 
 impl Rng {
-    /// The generator of one purpose and number under a seed. Different arguments give unrelated sequences.
+    /// Makes the generator of a purpose and number under a seed. Different arguments give unrelated sequences.
     pub(super) fn new(seed: u64, purpose: u64, number: u64) -> Self {
         let mut state = seed;
         state = split_mix(&mut state) ^ purpose;
@@ -23,7 +23,7 @@ impl Rng {
         Self(std::array::from_fn(|_| split_mix(&mut state)))
     }
 
-    /// 64 random bits.
+    /// Returns 64 random bits.
     #[inline]
     pub(super) fn bits(&mut self) -> u64 {
         let s = &mut self.0;
@@ -38,26 +38,26 @@ impl Rng {
         result
     }
 
-    /// A number in `[0, bound)`; 0 when `bound` is 0. The bias is below `bound` / 2^64.
+    /// Returns a number in `[0, bound)`; 0 if `bound` is 0. The bias is below `bound` / 2^64.
     #[inline]
     pub(super) fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.bits()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// A number in `[0, 1)` with 53 random bits.
+    /// Returns a number in `[0, 1)` with 53 random bits.
     #[inline]
     pub(super) fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// True with this probability.
+    /// Returns true with this probability.
     #[inline]
     pub(super) fn chance(&mut self, probability: f64) -> bool {
         self.unit() < probability
     }
 
-    /// Mean 0, standard deviation 1: the sum of twelve uniform numbers. It needs no logarithm, so every machine agrees on
-    /// the last bit; the tails end at 6.
+    /// Returns a number with mean 0 and standard deviation 1: the sum of twelve uniform numbers. It needs no logarithm, so
+    /// the result is the same on every machine; the tails end at 6.
     pub(super) fn normal(&mut self) -> f64 {
         let sum: u64 = (0..3)
             .map(|_| {
@@ -68,19 +68,19 @@ impl Rng {
         (sum as f64 + 6.0) / 65536.0 - 6.0
     }
 
-    /// One of `ACGT`.
+    /// Returns one of `ACGT`.
     #[inline]
     pub(super) fn base(&mut self) -> u8 {
         b"ACGT"[(self.bits() >> 62) as usize]
     }
 
-    /// One of `ACGT` other than `base`.
+    /// Returns one of `ACGT` other than `base`.
     pub(super) fn other_base(&mut self, base: u8) -> u8 {
         substitute(base, self.below(3) as u8)
     }
 }
 
-/// The `choice`-th (0 to 2) of the bases other than `base`.
+/// Returns the `choice`-th (0 to 2) of the bases other than `base`.
 #[inline]
 pub(super) fn substitute(base: u8, choice: u8) -> u8 {
     let others: &[u8; 3] = match base {
@@ -92,7 +92,7 @@ pub(super) fn substitute(base: u8, choice: u8) -> u8 {
     others[usize::from(choice % 3)]
 }
 
-/// The complementary base; N for anything but `ACGT`.
+/// Returns the complementary base; N for other letters than `ACGT`.
 #[inline]
 pub(super) fn complement(base: u8) -> u8 {
     match base {

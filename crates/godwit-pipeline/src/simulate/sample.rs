@@ -1,6 +1,6 @@
-//! A diploid person of the genome: variants, and sequence along either haplotype.
+//! A diploid sample of the genome: variants, and the sequence of either haplotype.
 //!
-//! Haplotypes are not spelled out: a fragment is copied from the reference and the variants it crosses, so a sample of a human
+//! Haplotypes are not stored: fragments are copied from the reference and the variants that they cross. A sample of a human
 //! genome takes megabytes, not gigabytes.
 
 use std::io::Write;
@@ -8,50 +8,50 @@ use std::path::Path;
 
 use super::SimulateError;
 use super::assembly::Assembly;
-use super::output::Output;
+use super::atomic_text_file::AtomicTextFile;
 use super::rng::Rng;
 use super::template::PURPOSE_SAMPLE;
 
-/// Longest insertion or deletion, bases.
+/// Maximum length of an insertion or deletion, bases.
 const MAX_INDEL_BASES: u64 = 20;
 /// Reference bases between variants, so that each has one representation, and at both ends of a contig.
 const SPACING_BASES: u32 = 25;
 
-/// How a sample differs from the reference.
+/// Options of the variants of a sample.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SampleOptions {
     /// Name of the sample in the VCF.
     pub name: String,
-    /// Single-base changes per reference base and template, 0 to 0.01.
+    /// Single-nucleotide variants per reference base, 0 to 0.01.
     pub snv_rate: f64,
-    /// Insertions and deletions (half each, 1 to 20 bases, short ones common) per reference base, 0 to 0.01.
+    /// Insertions and deletions (half each, 1 to 20 bases, mostly short) per reference base, 0 to 0.01.
     pub indel_rate: f64,
     /// The same seed gives the same variants.
     pub seed: u64,
 }
 
 impl Default for SampleOptions {
-    /// Human rates: an SNV per 1000 bases, an indel per 10,000.
+    /// Returns human rates: an SNV per 1000 bases, an indel per 10,000.
     fn default() -> Self {
         Self { name: "demo".to_owned(), snv_rate: 1e-3, indel_rate: 1e-4, seed: 1 }
     }
 }
 
-/// One difference from the reference, left-aligned and minimal as VCF wants it.
+/// A variant, left-aligned and minimal as in VCF.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variant {
     /// 0-based position of the first base of `reference`.
     pub position: u32,
-    /// The reference bases replaced; for an indel the first one is the base before it.
+    /// The replaced reference bases; for an indel, the first one is the base before it.
     pub reference: Box<[u8]>,
-    /// What stands there instead.
+    /// The bases that replace them.
     pub alternate: Box<[u8]>,
-    /// Which of the two haplotypes carry it; at least one does.
+    /// The haplotypes that carry it, at least one of them.
     pub haplotypes: [bool; 2],
 }
 
 impl Variant {
-    /// 0-based end of the reference bases replaced, exclusive.
+    /// Returns the 0-based exclusive end of the replaced reference bases.
     fn end(&self) -> u32 {
         self.position + self.reference.len() as u32
     }
@@ -65,10 +65,10 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Draws the variants of a sample: two in three heterozygous, none next to an N, a gap of 25 bases between them.
+    /// Draws the variants of a sample: two thirds heterozygous, none next to an N, at least 25 bases apart.
     pub fn draw(assembly: &Assembly, options: &SampleOptions) -> Self {
         let rate = options.snv_rate + options.indel_rate;
-        // Spacing takes bases out of the running; the rest has to make up for it.
+        // Spacing excludes bases; the chance for the others compensates for that.
         let chance = rate / (1.0 - rate * f64::from(SPACING_BASES)).max(0.5);
         let indel_share = if rate > 0.0 { options.indel_rate / rate } else { 0.0 };
         let draw_contig = |(index, bases): (usize, &[u8])| {
@@ -78,7 +78,7 @@ impl Sample {
             while (position as usize) + (SPACING_BASES as usize) < bases.len() {
                 if rng.chance(chance) {
                     let indel = rng.chance(indel_share);
-                    // Left alignment may carry an indel back as far as here.
+                    // Left alignment may move an indel back to this position.
                     let from = variants.last().map_or(0, Variant::end) + SPACING_BASES;
                     let drawn = if indel {
                         draw_indel(bases, position, from, &mut rng)
@@ -98,14 +98,14 @@ impl Sample {
         Self { name: options.name.clone(), variants: variants.collect() }
     }
 
-    /// The variants of the contig with this index, by position.
+    /// Returns the variants of the contig with this index, by position.
     pub fn variants(&self, contig: usize) -> &[Variant] {
         self.variants.get(contig).map_or(&[], Vec::as_slice)
     }
 
-    /// Appends `count` bases of a haplotype, from the first one at or after the 0-based reference position `start`. Fewer
-    /// are appended where the contig ends.
-    pub(super) fn copy(
+    /// Appends `count` bases of a haplotype, from the first one at or after the 0-based reference position `start`; fewer at
+    /// the end of the contig.
+    pub(super) fn append_haplotype_bases(
         &self,
         reference: &[u8],
         contig: usize,
@@ -117,7 +117,7 @@ impl Sample {
         let variants = &self.variants[contig];
         let full = out.len() + count;
         let mut position = start as usize;
-        // A variant before the start matters only if it deletes the start; spacing leaves room for one at most.
+        // A variant before the start matters only if it deletes the start; spacing allows at most one.
         let next = variants.partition_point(|variant| variant.end() <= start);
         for variant in variants[next..].iter().filter(|variant| variant.haplotypes[haplotype]) {
             let at = variant.position as usize;
@@ -147,7 +147,7 @@ impl Sample {
     /// # Errors
     /// [`SimulateError::Write`].
     pub fn write_vcf(&self, assembly: &Assembly, path: &Path) -> Result<(), SimulateError> {
-        let mut vcf = Output::create(path, false)?;
+        let mut vcf = AtomicTextFile::create(path, false)?;
         let failed = |source| SimulateError::Write { path: path.to_path_buf(), source };
         vcf.text.extend_from_slice(b"##fileformat=VCFv4.2\n##source=godwit-simulate\n");
         for contig in assembly.contigs() {
@@ -157,7 +157,7 @@ impl Sample {
         writeln!(vcf.text, "#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\tFORMAT\t{}", self.name).map_err(failed)?;
         for (contig, variants) in assembly.contigs().iter().zip(&self.variants) {
             for variant in variants {
-                // VCF counts from 1 (VCFv4.2 §1.4.1).
+                // Positions in VCF are 1-based (VCFv4.2 §1.4.1).
                 let position_1based = variant.position + 1;
                 let reference = String::from_utf8_lossy(&variant.reference);
                 let alternate = String::from_utf8_lossy(&variant.alternate);
@@ -191,8 +191,8 @@ fn draw_snv(bases: &[u8], position: u32, rng: &mut Rng) -> Option<Variant> {
     })
 }
 
-/// An insertion or deletion after `position`, left-aligned (Tan et al. 2015, doi:10.1093/bioinformatics/btv112); none where
-/// that leads to N, over the end of the contig, or before `from`.
+/// Draws an insertion or deletion after `position`, left-aligned (Tan et al. 2015, doi:10.1093/bioinformatics/btv112).
+/// Returns `None` if it reaches N, the end of the contig, or `from`.
 fn draw_indel(bases: &[u8], position: u32, from: u32, rng: &mut Rng) -> Option<Variant> {
     // Half of all indels have one base, a quarter two, and so on.
     let length = (1 + u64::from(rng.bits().trailing_ones())).min(MAX_INDEL_BASES) as usize;

@@ -1,11 +1,11 @@
-//! What template number `n` is: its molecule, its place on the flow cell and which template it is a duplicate of.
+//! The properties of template number `n`: its molecule, its position on the flow cell, and the template it duplicates.
 //!
-//! All of it is a function of the seed and `n`. A duplicate draws an earlier number and goes to that one's molecule; nothing
-//! is remembered, and any template can be made again at any time.
+//! All of them are functions of the seed and `n`. A duplicate draws an earlier number and uses that one's molecule. No state
+//! is kept, and any template can be made again at any time.
 
 use super::SimulateError;
 use super::assembly::Assembly;
-use super::reads::ReadOptions;
+use super::read_pairs::ReadOptions;
 use super::rng::Rng;
 use super::sample::Sample;
 
@@ -16,38 +16,38 @@ const PURPOSE_ORIGIN: u64 = 4;
 const PURPOSE_SLOT: u64 = 5;
 pub(super) const PURPOSE_SEQUENCING: u64 = 6;
 
-/// Side of a cell in pixels. A template that is no optical duplicate has a cell to itself and its optical duplicates lie in
-/// it, closer than the 100 pixels within which Picard calls duplicates optical.
+/// Side of a cell, pixels. A template that is not an optical duplicate has its own cell. Its optical duplicates are in the
+/// same cell, closer than the 100 pixels within which Picard calls duplicates optical.
 const CELL_PIXELS: u64 = 64;
-/// Places in a cell.
+/// Number of positions in a cell.
 const CELL_SLOTS: u64 = CELL_PIXELS * CELL_PIXELS;
-/// Cells along one side of a tile: coordinates run from 1000 to 33,767.
+/// Number of cells along one side of a tile: coordinates run from 1000 to 33,767.
 const TILE_CELLS: u64 = 512;
-/// An optical duplicate has a number less than this far above that of its cell's owner. The distance picks its slot, so no two of a
-/// cell share one and names are unique.
+/// Maximum distance, exclusive, from the number of a cell's owner to that of its optical duplicates. The distance selects
+/// the slot, so no two templates of a cell share one, and names are unique.
 const OPTICAL_WINDOW: u64 = CELL_SLOTS;
-/// Tiles of a lane, as far as four-digit names go: two surfaces, nine swaths, 99 tiles.
+/// Maximum number of tiles of a lane, limited by four-digit names: two surfaces, nine swaths, 99 tiles.
 const MAX_TILES: u64 = 2 * 9 * 99;
-/// Small runs are spread over this many tiles too, so that they have duplicates on different ones.
+/// Minimum number of tiles, so that small data sets, too, have duplicates on different tiles.
 const MIN_TILES: u64 = 8;
-/// Pairs one lane has room for.
+/// Maximum number of pairs of a lane.
 pub(super) const MAX_LANE_PAIRS: u64 = MAX_TILES * TILE_CELLS * TILE_CELLS;
-/// Places tried for a molecule before giving up: a genome with one fit place in ten thousand is not worth simulating.
+/// Maximum number of positions tried for a molecule: fewer than one suitable position in ten thousand is an error.
 const MAX_PLACEMENTS: u32 = 100_000;
 
-/// How a template came to be a copy of an earlier one.
+/// The kind of a duplicate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DuplicateKind {
-    /// It is the first of its molecule.
+    /// The first template of its molecule.
     None,
-    /// Amplified before sequencing: anywhere on the flow cell.
+    /// A copy by amplification before sequencing: anywhere on the flow cell.
     Pcr,
-    /// One cluster seen twice: within 64 pixels of the template it copies.
+    /// A cluster that was read twice: within 64 pixels of the template it copies.
     Optical,
 }
 
 impl DuplicateKind {
-    /// Its name in the table of templates.
+    /// Returns the name in the truth table.
     pub fn name(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -57,35 +57,35 @@ impl DuplicateKind {
     }
 }
 
-/// Where a cluster was seen.
+/// The position of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct FlowCellPosition {
     /// 0-based lane.
     pub(super) lane: u64,
     /// Four digits: surface, swath, tile.
     pub(super) tile: u64,
-    /// Pixels.
+    /// Column, pixels.
     pub(super) x: u64,
-    /// Pixels.
+    /// Row, pixels.
     pub(super) y: u64,
 }
 
-/// What sets a molecule apart from an ordinary one.
+/// The kind of a molecule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Oddity {
+pub(super) enum MoleculeKind {
     Ordinary,
-    /// Its second read comes from elsewhere.
+    /// The second read has another origin.
     ChimericPair,
-    /// Its first read changes over to elsewhere half way.
+    /// The first read changes to another origin half way.
     SplitRead,
-    /// Its second read is random.
+    /// The second read is random.
     JunkMate,
     /// Both reads are random.
     JunkPair,
 }
 
-impl Oddity {
-    /// Its name in the table of templates.
+impl MoleculeKind {
+    /// Returns the name in the truth table.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Ordinary => "ordinary",
@@ -97,7 +97,7 @@ impl Oddity {
     }
 }
 
-/// A stretch of one haplotype.
+/// An interval of one haplotype.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fragment {
     /// Index of the contig.
@@ -110,30 +110,30 @@ pub(super) struct Fragment {
     pub(super) bases: usize,
 }
 
-/// What was sequenced.
+/// A sequenced molecule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Molecule {
     pub(super) fragment: Fragment,
-    /// Where the odd part of a chimera comes from.
-    pub(super) elsewhere: Fragment,
-    pub(super) oddity: Oddity,
-    /// Read 1 is taken from the right end.
-    pub(super) flipped: bool,
+    /// The other origin of a chimera.
+    pub(super) second_fragment: Fragment,
+    pub(super) kind: MoleculeKind,
+    /// True if read 1 is taken from the right end.
+    pub(super) read1_from_right_end: bool,
 }
 
-/// The plan of a run: answers what any template is.
+/// The plan of a simulation, from which any template can be computed.
 pub(super) struct Templates<'a> {
     assembly: &'a Assembly,
     sample: &'a Sample,
     options: &'a ReadOptions,
-    /// End of each contig when all are laid end to end.
+    /// Ends of the contigs in their concatenation, bases.
     contig_ends: Vec<u64>,
     lane_pairs: u64,
     tiles: u64,
 }
 
 impl<'a> Templates<'a> {
-    /// `options` are in range.
+    /// Makes the plan; `options` are in range.
     pub(super) fn new(assembly: &'a Assembly, sample: &'a Sample, options: &'a ReadOptions) -> Self {
         let contig_ends = assembly
             .contigs()
@@ -148,7 +148,7 @@ impl<'a> Templates<'a> {
         Self { assembly, sample, options, contig_ends, lane_pairs, tiles }
     }
 
-    /// How template `number` came about, and the earlier template it copies (itself if none).
+    /// Returns the kind of template `number`, and the earlier template it copies (itself if none).
     pub(super) fn origin(&self, number: u64) -> (DuplicateKind, u64) {
         let (kind, source) = self.draw_origin(number);
         if kind == DuplicateKind::Optical && number - self.cell_owner(source) >= OPTICAL_WINDOW {
@@ -170,7 +170,7 @@ impl<'a> Templates<'a> {
         }
     }
 
-    /// The first template of the same molecule.
+    /// Returns the first template of the same molecule.
     pub(super) fn first_of_molecule(&self, mut number: u64) -> u64 {
         loop {
             match self.draw_origin(number) {
@@ -180,7 +180,7 @@ impl<'a> Templates<'a> {
         }
     }
 
-    /// The template whose cell on the flow cell this one is in: not an optical duplicate itself.
+    /// Returns the template that owns the cell of this one on the flow cell, which is not an optical duplicate.
     fn cell_owner(&self, number: u64) -> u64 {
         match self.origin(number) {
             (DuplicateKind::Optical, source) => self.cell_owner(source),
@@ -188,18 +188,18 @@ impl<'a> Templates<'a> {
         }
     }
 
-    /// Where template `number` was seen.
-    pub(super) fn place(&self, number: u64) -> Place {
+    /// Returns the position of template `number`.
+    pub(super) fn flow_cell_position(&self, number: u64) -> FlowCellPosition {
         let owner = self.cell_owner(number);
         let lanes = u64::from(self.options.lanes);
         let in_lane = owner / lanes;
         let per_tile = self.lane_pairs.div_ceil(self.tiles);
         let (tile, in_tile) = (in_lane / per_tile, in_lane % per_tile);
-        // Multiplying by an odd number permutes the cells of a tile: neighbours in number are far apart.
+        // Multiplication by an odd number permutes the cells of a tile: consecutive numbers are far apart.
         let cell = in_tile.wrapping_mul(0x9E37_79B1) % (TILE_CELLS * TILE_CELLS);
         let owner_slot = Rng::new(self.options.seed, PURPOSE_SLOT, owner).below(CELL_SLOTS);
         let slot = (owner_slot + (number - owner)) % CELL_SLOTS;
-        Place {
+        FlowCellPosition {
             lane: owner % lanes,
             tile: 1000 * (1 + tile % 2) + 100 * (1 + tile / 2 % 9) + 1 + tile / 18,
             x: 1000 + cell % TILE_CELLS * CELL_PIXELS + slot % CELL_PIXELS,
@@ -207,32 +207,32 @@ impl<'a> Templates<'a> {
         }
     }
 
-    /// The molecule of a template that is the first of its molecule.
+    /// Returns the molecule of a template that is the first of its molecule.
     pub(super) fn molecule(&self, first: u64) -> Result<Molecule, SimulateError> {
         let mut rng = Rng::new(self.options.seed, PURPOSE_MOLECULE, first);
         let kind = rng.unit();
         let (chimeric, junk) = (self.options.chimeric_fraction, self.options.junk_fraction);
-        let oddity = if kind < chimeric / 2.0 {
-            Oddity::ChimericPair
+        let kind = if kind < chimeric / 2.0 {
+            MoleculeKind::ChimericPair
         } else if kind < chimeric {
-            Oddity::SplitRead
+            MoleculeKind::SplitRead
         } else if kind < chimeric + junk / 2.0 {
-            Oddity::JunkMate
+            MoleculeKind::JunkMate
         } else if kind < chimeric + junk {
-            Oddity::JunkPair
+            MoleculeKind::JunkPair
         } else {
-            Oddity::Ordinary
+            MoleculeKind::Ordinary
         };
-        let flipped = rng.bits() >> 63 == 1;
+        let read1_from_right_end = rng.bits() >> 63 == 1;
         let fragment = self.fragment(&mut rng)?;
-        let elsewhere = match oddity {
-            Oddity::ChimericPair | Oddity::SplitRead => self.fragment(&mut rng)?,
+        let second_fragment = match kind {
+            MoleculeKind::ChimericPair | MoleculeKind::SplitRead => self.fragment(&mut rng)?,
             _ => fragment,
         };
-        Ok(Molecule { fragment, elsewhere, oddity, flipped })
+        Ok(Molecule { fragment, second_fragment, kind, read1_from_right_end })
     }
 
-    /// A place without N for a fragment of a random length.
+    /// Draws a fragment of random length at a position without N.
     fn fragment(&self, rng: &mut Rng) -> Result<Fragment, SimulateError> {
         let (mean, deviation) = (f64::from(self.options.insert_mean), f64::from(self.options.insert_sd));
         let shortest = self.options.shortest_insert() as f64;
@@ -244,32 +244,39 @@ impl<'a> Templates<'a> {
             let reference = self.assembly.contigs()[contig].bases.as_slice();
             let start = (at - (self.contig_ends[contig] - reference.len() as u64)) as usize;
             let haplotype = (rng.bits() >> 63) as usize;
-            // Deletions may push the end further: leave room for the longest few.
+            // Deletions may move the end further: the margin covers the longest few.
             let window = reference.get(start..start + bases + bases / 4 + 40).or_else(|| reference.get(start..));
             let crosses_gap = window.is_none_or(|window| window.contains(&b'N'));
             let fragment = Fragment { contig, haplotype, start: start as u32, bases };
-            if !crosses_gap && start + bases <= reference.len() && self.fits(&fragment, reference) {
+            if !crosses_gap && start + bases <= reference.len() && self.is_within_contig(&fragment, reference) {
                 return Ok(fragment);
             }
         }
-        Err(SimulateError::NoPlace { insert_mean: self.options.insert_mean })
+        Err(SimulateError::NoPosition { insert_mean: self.options.insert_mean })
     }
 
-    /// Whether the haplotype has all the bases of the fragment before its contig ends.
-    fn fits(&self, fragment: &Fragment, reference: &[u8]) -> bool {
-        // Only fragments near the end can be cut short, by deletions of at most one base in two.
+    /// Reports whether the haplotype has all bases of the fragment before its contig ends.
+    fn is_within_contig(&self, fragment: &Fragment, reference: &[u8]) -> bool {
+        // Only fragments near the end can be too short, by deletions of at most one base in two.
         let end = fragment.start as usize + 2 * fragment.bases;
         if end < reference.len() {
             return true;
         }
         let mut bases = Vec::with_capacity(fragment.bases);
-        self.copy(fragment, &mut bases);
+        self.append_fragment_bases(fragment, &mut bases);
         bases.len() == fragment.bases
     }
 
     /// Appends the bases of a fragment.
-    pub(super) fn copy(&self, fragment: &Fragment, out: &mut Vec<u8>) {
+    pub(super) fn append_fragment_bases(&self, fragment: &Fragment, out: &mut Vec<u8>) {
         let reference = &self.assembly.contigs()[fragment.contig].bases;
-        self.sample.copy(reference, fragment.contig, fragment.haplotype, fragment.start, fragment.bases, out);
+        self.sample.append_haplotype_bases(
+            reference,
+            fragment.contig,
+            fragment.haplotype,
+            fragment.start,
+            fragment.bases,
+            out,
+        );
     }
 }

@@ -10,7 +10,7 @@ use flate2::write::GzEncoder;
 use super::template::Templates;
 use super::*;
 
-/// A genome, a sample of it and 20,000 pairs on two lanes with many odd molecules.
+/// Returns a genome, a sample of it, and options for 20,000 pairs on two lanes with many chimeras and random reads.
 fn setting() -> (Assembly, Sample, ReadOptions) {
     let assembly = Assembly::simulate(&GenomeOptions::default()).unwrap();
     let sample = Sample::draw(&assembly, &SampleOptions::default());
@@ -30,7 +30,7 @@ fn text(path: &Path) -> String {
     text
 }
 
-/// Name, bases, qualities of each record.
+/// Returns name, bases and qualities of each record.
 fn fastq(path: &Path) -> Vec<[String; 3]> {
     let text = text(path);
     let lines: Vec<_> = text.lines().collect();
@@ -137,7 +137,7 @@ fn errors_come_as_often_as_the_qualities_say() {
         let differs = |(a, b): (u8, &u8)| a != *b && a != b'N';
         let different = record[1].bytes().zip(reference).filter(|&pair| differs(pair)).count();
         if different > 50 {
-            continue; // It comes from the other end of its fragment.
+            continue; // The read is from the other end of its fragment.
         }
         seen += different as f64;
         for quality in record[2].bytes().filter(|quality| *quality > 33 + 2) {
@@ -158,7 +158,7 @@ fn duplicates_share_both_ends_and_optical_ones_lie_close() {
     let mut places = HashSet::new();
     for number in 0..options.pairs {
         let (kind, source) = templates.origin(number);
-        let (here, there) = (templates.place(number), templates.place(source));
+        let (here, there) = (templates.flow_cell_position(number), templates.flow_cell_position(source));
         assert!(places.insert((here.lane, here.tile, here.x, here.y)), "{here:?} twice");
         let first = templates.first_of_molecule(number);
         assert_eq!(first, templates.first_of_molecule(source), "a duplicate is of its source's molecule");
@@ -231,7 +231,7 @@ fn a_haplotype_is_the_reference_with_its_variants_from_any_start() {
             whole.extend_from_slice(&contig.bases[position..]);
             for start in (0..contig.bases.len()).step_by(7) {
                 let mut copied = b"kept".to_vec();
-                sample.copy(&contig.bases, index, haplotype, start as u32, 300, &mut copied);
+                sample.append_haplotype_bases(&contig.bases, index, haplotype, start as u32, 300, &mut copied);
                 let from = place_of[start];
                 assert_eq!(&copied[4..], &whole[from..(from + 300).min(whole.len())], "{} {start}", contig.name);
             }
@@ -272,7 +272,7 @@ fn a_genome_has_its_contigs_gaps_and_repeats() {
     let repeated: u32 =
         kmers.iter().filter(|(kmer, count)| !kmer.contains(&b'N') && **count > 1).map(|(_, count)| count).sum();
     assert!((20_000..82_000).contains(&repeated), "{repeated} bases start a repeated 40-mer");
-    // A file does not say where its copies are.
+    // A FASTA file does not store the copies.
     let bases = |assembly: &Assembly| -> Vec<_> {
         assembly.contigs().iter().map(|contig| (contig.name.clone(), contig.bases.clone())).collect()
     };
@@ -331,7 +331,7 @@ fn what_makes_no_sense_is_refused_with_a_reason() {
     let tiny = Assembly::simulate(&tiny).unwrap();
     let sample = Sample::draw(&tiny, &SampleOptions::default());
     let error = write_reads(&tiny, &sample, &options, &prefix).unwrap_err();
-    assert!(matches!(error, SimulateError::NoPlace { insert_mean: 380 }), "{error}");
+    assert!(matches!(error, SimulateError::NoPosition { insert_mean: 380 }), "{error}");
     let error = write_reads(&assembly, &sample, &options, Path::new("/nonexistent/x")).unwrap_err();
     assert!(matches!(error, SimulateError::Write { .. }), "{error}");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing half written is left");

@@ -1,4 +1,4 @@
-//! A BAM against the segments of its manifest, on all threads.
+//! Verification of a BAM against the segments of its manifest, on all threads.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -8,16 +8,16 @@ use std::sync::{Mutex, PoisonError};
 
 use flate2::read::MultiGzDecoder;
 
-use super::Work;
+use super::Verifier;
 use crate::manifest::ManifestFile;
 use crate::reduce::Segment;
 
 /// Bytes read at a time.
 const READ_BYTES: usize = 256 << 10;
 
-impl Work<'_> {
-    /// What is wrong with a file of segments: a gap between them, a checksum, or a number of records.
-    pub(super) fn segments(&self, file: &File, entry: &ManifestFile) -> io::Result<Option<String>> {
+impl Verifier<'_> {
+    /// Returns the first problem of a file with segments: a gap between them, a checksum, or a number of records.
+    pub(super) fn verify_segments(&self, file: &File, entry: &ManifestFile) -> io::Result<Option<String>> {
         let mut at = 0;
         for segment in &entry.segments {
             let end = segment.offset.checked_add(segment.bytes).filter(|end| *end <= entry.bytes);
@@ -42,7 +42,7 @@ impl Work<'_> {
                 if self.cancelled.load(Ordering::Relaxed) {
                     return Err(io::Error::new(io::ErrorKind::Interrupted, "interrupted"));
                 }
-                if let Some(problem) = check(file, segment)? {
+                if let Some(problem) = check_segment(file, segment)? {
                     let mut first = first_problem.lock().unwrap_or_else(PoisonError::into_inner);
                     if first.as_ref().is_none_or(|(before, _)| index < *before) {
                         *first = Some((index, problem));
@@ -61,19 +61,19 @@ impl Work<'_> {
     }
 }
 
-/// What is wrong with one segment.
-fn check(file: &File, segment: &Segment) -> io::Result<Option<String>> {
+/// Returns the problem of a segment, if any.
+fn check_segment(file: &File, segment: &Segment) -> io::Result<Option<String>> {
     let (first, last) = (segment.offset, segment.offset + segment.bytes);
-    let stretch = Stretch { file, at: first, end: last, hasher: blake3::Hasher::new() };
+    let stretch = HashingReader { file, offset: first, end: last, hasher: blake3::Hasher::new() };
     let mut stretch = io::BufReader::with_capacity(READ_BYTES, stretch);
-    // The first segment is the header, in which nothing is counted.
-    let records = if segment.offset == 0 { Ok(segment.records) } else { count(&mut stretch) };
+    // The first segment is the header, which has no records.
+    let records = if segment.offset == 0 { Ok(segment.records) } else { count_records(&mut stretch) };
     io::copy(&mut stretch, &mut io::sink())?;
     let found = stretch.into_inner().hasher.finalize();
     if found.to_hex().as_str() != segment.blake3 {
         return Ok(Some(format!("its content is not what its manifest says between bytes {first} and {last}")));
     }
-    // The bytes are those that were written, so it is the manifest that is wrong.
+    // The bytes are those that were written, so the manifest is wrong.
     Ok(match records {
         Ok(records) if records == segment.records => None,
         Ok(records) => {
@@ -84,8 +84,8 @@ fn check(file: &File, segment: &Segment) -> io::Result<Option<String>> {
     })
 }
 
-/// Number of records in whole BGZF blocks.
-fn count(stretch: &mut impl io::BufRead) -> io::Result<u64> {
+/// Counts the records in complete BGZF blocks.
+fn count_records(stretch: &mut impl io::BufRead) -> io::Result<u64> {
     let mut data = io::BufReader::with_capacity(READ_BYTES, MultiGzDecoder::new(stretch));
     let (mut records, mut size) = (0, [0; 4]);
     while !io::BufRead::fill_buf(&mut data)?.is_empty() {
@@ -99,20 +99,20 @@ fn count(stretch: &mut impl io::BufRead) -> io::Result<u64> {
     Ok(records)
 }
 
-/// A part of a file, hashed as it is read.
-struct Stretch<'f> {
+/// A reader of a byte range of a file that hashes what it reads.
+struct HashingReader<'f> {
     file: &'f File,
-    at: u64,
+    offset: u64,
     end: u64,
     hasher: blake3::Hasher,
 }
 
-impl Read for Stretch<'_> {
+impl Read for HashingReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let most = buffer.len().min((self.end - self.at) as usize);
-        let count = self.file.read_at(&mut buffer[..most], self.at)?;
+        let most = buffer.len().min((self.end - self.offset) as usize);
+        let count = self.file.read_at(&mut buffer[..most], self.offset)?;
         self.hasher.update(&buffer[..count]);
-        self.at += count as u64;
+        self.offset += count as u64;
         Ok(count)
     }
 }

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::sheet::SheetSample;
-use super::storage::StorageMoment;
+use super::sample_sheet::SheetSample;
+use super::storage_monitor::StorageSnapshot;
+use crate::atomic_files::write_atomically;
 use crate::error::PipelineError;
 use crate::observer::WorkflowStep;
 use crate::report_page::WorkflowPage;
-use crate::staging::write_whole;
 
 const SECONDS_PER_DAY: f64 = 86_400.0;
 const SECONDS_PER_HOUR: f64 = 3_600.0;
@@ -24,116 +24,129 @@ pub struct WorkflowReport {
     pub verb: &'static str,
     /// The command line.
     pub command: Vec<String>,
-    /// When it began, UTC.
-    pub started: String,
-    /// The word for the workflow.
+    /// Start time, UTC.
+    #[serde(rename = "started")]
+    pub started_at: String,
+    /// Name of the workflow.
     pub workflow: &'static str,
-    /// Threads.
+    /// Number of threads.
     pub threads: usize,
     /// Samples in the order of the sheet.
     pub samples: Vec<SampleOutcome>,
-    /// Steps that all samples went through together.
+    /// Finished steps of the whole cohort.
     pub cohort: Vec<StepTime>,
-    /// Why these were not finished.
+    /// The error that stopped the steps of the cohort.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cohort_error: Option<String>,
-    /// Steps that were left out, and why.
-    pub left_out: Vec<String>,
-    /// How variants were judged, where they were.
+    /// Skipped steps, with the reason.
+    #[serde(rename = "left_out")]
+    pub skipped_steps: Vec<String>,
+    /// The method of variant filtering, if variants were filtered.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub filters: Option<String>,
+    #[serde(rename = "filters")]
+    pub filter_method: Option<String>,
     /// Hours of each step, over all samples.
-    pub hours: Vec<StepHours>,
-    /// Wall time of all steps, seconds; steps that an earlier process finished count as long as they took then.
+    #[serde(rename = "hours")]
+    pub step_hours: Vec<StepHours>,
+    /// Wall time of all steps, seconds, including steps that an earlier process finished.
     pub seconds: f64,
-    /// Samples that went through all steps, for each day of such work; how that is counted is said beside it.
+    /// Finished samples per day of this work, by the formula beside it.
     pub genomes_per_day: f64,
     /// The formula of `genomes_per_day`.
-    pub genomes_per_day_is: &'static str,
-    /// Nodes that samples were worked on; 0: one after the other, by the process that wrote this.
-    pub nodes: usize,
-    /// Samples that each of them took at a time.
-    pub per_node: usize,
-    /// From the start of this process to its end, seconds.
+    #[serde(rename = "genomes_per_day_is")]
+    pub genomes_per_day_formula: &'static str,
+    /// Number of hosts that ran samples; 0: this process ran one sample after the other.
+    #[serde(rename = "nodes")]
+    pub hosts: usize,
+    /// Number of samples that each host runs at a time.
+    #[serde(rename = "per_node")]
+    pub samples_per_host: usize,
+    /// Wall time of this process, seconds.
     pub wall_seconds: f64,
-    /// Storage nodes over that time, where there is a pool of them.
+    /// Snapshots of the storage pool over that time, if there is a pool.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub storage: Vec<StorageMoment>,
+    pub storage: Vec<StorageSnapshot>,
 }
 
-/// Of samples that are worked on one after the other.
-const PER_DAY_ALONE: &str = "samples done x 86400 / seconds, the time of all steps, those of earlier starts included";
-/// Of samples that are worked on at the same time.
-const PER_DAY_ON_NODES: &str = "samples of which this start did a step and that are done x 86400 / wall_seconds";
+/// The formula for samples that run one after the other.
+const GENOMES_PER_DAY_SEQUENTIAL: &str =
+    "samples done x 86400 / seconds, the time of all steps, those of earlier starts included";
+/// The formula for samples that run at the same time.
+const GENOMES_PER_DAY_PARALLEL: &str =
+    "samples of which this start did a step and that are done x 86400 / wall_seconds";
 
-/// A sample.
+/// The result of a sample.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct SampleOutcome {
     /// Its name.
     pub sample: String,
-    /// Lanes of its reads.
+    /// Number of lanes.
     pub lanes: usize,
-    /// Steps that were finished.
+    /// Finished steps.
     pub steps: Vec<StepTime>,
-    /// Why the next one was not.
+    /// The error of the next step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Where it was worked on last, where that was a node.
+    /// The host that ran it last; `None`: this process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub node: Option<String>,
-    /// Starts that failed.
+    #[serde(rename = "node")]
+    pub host: Option<String>,
+    /// Attempts that failed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub tries: Vec<Try>,
+    #[serde(rename = "tries")]
+    pub failed_attempts: Vec<FailedAttempt>,
 }
 
-/// A start of a sample that failed.
+/// A failed attempt to run a sample.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Try {
-    /// On which node.
-    pub node: String,
-    /// Why.
+pub struct FailedAttempt {
+    /// The host.
+    #[serde(rename = "node")]
+    pub host: String,
+    /// The error.
     pub cause: String,
 }
 
 impl SampleOutcome {
-    /// Of a sample of which nothing is done.
-    pub(super) fn of(sample: &SheetSample) -> Self {
+    /// Makes the result of a sample without finished steps.
+    pub(super) fn new(sample: &SheetSample) -> Self {
         Self { sample: sample.name.clone(), lanes: sample.lanes.len(), ..Self::default() }
     }
 
-    /// Whether all steps are done, and some of them by this start of the run.
-    fn is_new(&self) -> bool {
-        self.error.is_none() && self.steps.iter().any(|step| !step.done_before)
+    /// Reports whether all steps are finished, some of them by this start of the workflow.
+    fn is_done_by_this_start(&self) -> bool {
+        self.error.is_none() && self.steps.iter().any(|step| !step.is_resumed)
     }
 }
 
-/// A step that was finished.
+/// A finished step.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct StepTime {
-    /// Which.
+    /// The step.
     pub step: WorkflowStep,
-    /// Wall time.
+    /// Wall time, seconds.
     pub seconds: f64,
     /// Records written.
     pub records: u64,
-    /// Bytes of the files it read and wrote, the reference apart; what an earlier process did counts as what is there now.
+    /// Size of the files that it read and wrote, without the reference, bytes; for a resumed step, their present size.
     pub file_bytes: u64,
-    /// An earlier process did it.
-    pub done_before: bool,
+    /// True if an earlier process finished it.
+    #[serde(rename = "done_before")]
+    pub is_resumed: bool,
 }
 
-/// What a step took of all samples.
+/// Time of a step over all samples.
 #[derive(Clone, Debug, Serialize)]
 pub struct StepHours {
-    /// Which.
+    /// The step.
     pub step: WorkflowStep,
     /// Wall time, hours.
     pub hours: f64,
 }
 
 impl WorkflowReport {
-    /// Adds up. `nodes`: how many samples were worked on at a time, as nodes and what each of them took.
-    pub(super) fn finish(&mut self, nodes: Option<(usize, usize)>, wall: Duration) {
+    /// Computes the totals. `nodes`: number of hosts, and number of samples that each runs at a time.
+    pub(super) fn compute_totals(&mut self, nodes: Option<(usize, usize)>, wall: Duration) {
         let steps: Vec<&StepTime> = self.samples.iter().flat_map(|sample| &sample.steps).chain(&self.cohort).collect();
         let mut hours: Vec<StepHours> = Vec::new();
         for step in &steps {
@@ -150,31 +163,31 @@ impl WorkflowReport {
         self.wall_seconds = in_milliseconds(wall.as_secs_f64());
         let per_day =
             |done: usize, seconds: f64| if seconds > 0.0 { done as f64 * SECONDS_PER_DAY / seconds } else { 0.0 };
-        (self.nodes, self.per_node) = nodes.unwrap_or_default();
-        (self.genomes_per_day, self.genomes_per_day_is) = match nodes {
-            None => (per_day(done, seconds), PER_DAY_ALONE),
+        (self.hosts, self.samples_per_host) = nodes.unwrap_or_default();
+        (self.genomes_per_day, self.genomes_per_day_formula) = match nodes {
+            None => (per_day(done, seconds), GENOMES_PER_DAY_SEQUENTIAL),
             Some(_) => {
-                let new = self.samples.iter().filter(|sample| sample.is_new()).count();
-                (per_day(new, self.wall_seconds), PER_DAY_ON_NODES)
+                let new = self.samples.iter().filter(|sample| sample.is_done_by_this_start()).count();
+                (per_day(new, self.wall_seconds), GENOMES_PER_DAY_PARALLEL)
             }
         };
-        self.hours = hours;
+        self.step_hours = hours;
     }
 
-    /// Names of what failed, with the step and the reason.
+    /// Returns the names of failed samples, and of the cohort, with the reasons.
     pub(super) fn failures(&self) -> Vec<(String, String)> {
         let samples = self.samples.iter().filter_map(|sample| Some((sample.sample.clone(), sample.error.clone()?)));
         samples.chain(self.cohort_error.iter().map(|error| ("the cohort".to_owned(), error.clone()))).collect()
     }
 
-    /// Writes both files.
+    /// Writes `run.json` and `report.html`.
     ///
     /// # Errors
-    /// [`PipelineError::File`].
+    /// [`PipelineError::File`] if a file cannot be written.
     pub(super) fn write(&self, out: &Path, reference: &Path) -> Result<(), PipelineError> {
         let write = |name: &str, bytes: &[u8]| {
             let path = out.join(name);
-            write_whole(&path, bytes).map_err(PipelineError::file("write", &path))
+            write_atomically(&path, bytes).map_err(PipelineError::file("write", &path))
         };
         let text = serde_json::to_vec_pretty(self).map_err(std::io::Error::other);
         write("run.json", &text.map_err(PipelineError::file("write", out))?)?;
@@ -183,8 +196,8 @@ impl WorkflowReport {
     }
 }
 
-/// Seconds that a job's report says it took.
-pub(super) fn seconds_in(path: &Path) -> Option<f64> {
+/// Returns the wall time in the report of a job, seconds.
+pub(super) fn read_seconds(path: &Path) -> Option<f64> {
     let report: serde_json::Value = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
     report.get("seconds")?.as_f64()
 }

@@ -1,4 +1,4 @@
-//! What can be wrong with an object store, said without what requests were signed with.
+//! Errors of an object store, without the credentials of its requests.
 
 use std::error::Error;
 use std::io;
@@ -6,62 +6,62 @@ use std::path::Path;
 
 use godwit_flight::DatasetError;
 
-use super::BucketPlace;
+use super::BucketEndpoint;
 
-/// Why objects cannot be read.
+/// An error of reading objects.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum RemoteError {
-    /// There is no such bucket.
+    /// The bucket does not exist.
     #[error("there is no bucket {bucket:?} at {endpoint}; check the name, AWS_REGION and AWS_ENDPOINT_URL")]
-    NoBucket { bucket: String, endpoint: String },
-    /// Who asks may not.
-    #[error("{path}: the object store at {endpoint} does not let this be read{told}; {advice}")]
-    Denied { path: String, endpoint: String, told: String, advice: &'static str },
-    /// Nobody answers.
+    BucketNotFound { bucket: String, endpoint: String },
+    /// The credentials do not permit the request.
+    #[error("{path}: the object store at {endpoint} does not let this be read{code_text}; {advice}")]
+    AccessDenied { path: String, endpoint: String, code_text: String, advice: &'static str },
+    /// The endpoint does not respond.
     #[error("cannot reach the object store at {endpoint}: {problem}; check the network and AWS_ENDPOINT_URL")]
     Unreachable { endpoint: String, problem: String },
-    /// It is another object by now, or gone.
+    /// The object was replaced or deleted since its snapshot.
     #[error("{path} has changed since this was asked for; ask again")]
     Changed { path: String },
-    /// It answers with something else.
+    /// The store responded with another error.
     #[error("{path}: the object store at {endpoint} failed: {problem}; try again later")]
-    Failed { path: String, endpoint: String, problem: String },
+    RequestFailed { path: String, endpoint: String, problem: String },
 }
 
 impl RemoteError {
-    pub(crate) fn new(place: &BucketPlace, path: &Path, error: object_store::Error) -> Self {
-        let endpoint = place.endpoint();
+    pub(crate) fn new(place: &BucketEndpoint, path: &Path, error: object_store::Error) -> Self {
+        let endpoint = place.display_name();
         let path = path.display().to_string();
         let text = error.to_string();
-        let code = code_in(&text);
+        let code = s3_error_code(&text);
         match error {
-            _ if code == Some("NoSuchBucket") => Self::NoBucket { bucket: place.name.clone(), endpoint },
-            // A request is for one state of an object.
+            _ if code == Some("NoSuchBucket") => Self::BucketNotFound { bucket: place.bucket.clone(), endpoint },
+            // A request names the expected state of an object.
             object_store::Error::NotFound { .. } | object_store::Error::Precondition { .. } => Self::Changed { path },
             object_store::Error::PermissionDenied { .. } | object_store::Error::Unauthenticated { .. } => {
-                Self::denied(place, path, code)
+                Self::access_denied(place, path, code)
             }
-            // Of listing it is not told apart.
-            _ if matches!(status_in(&text), Some("401" | "403")) => Self::denied(place, path, code),
-            error => match (status_in(&text), code) {
+            // Errors of listing are untyped.
+            _ if matches!(http_status(&text), Some("401" | "403")) => Self::access_denied(place, path, code),
+            error => match (http_status(&text), code) {
                 (Some(status), code) => {
                     let code = code.map(|code| format!(" ({code})")).unwrap_or_default();
-                    Self::Failed { path, endpoint, problem: format!("it answers with status {status}{code}") }
+                    Self::RequestFailed { path, endpoint, problem: format!("it answers with status {status}{code}") }
                 }
-                (None, _) => Self::Unreachable { endpoint, problem: last_cause(&error) },
+                (None, _) => Self::Unreachable { endpoint, problem: innermost_cause(&error) },
             },
         }
     }
 
-    fn denied(place: &BucketPlace, path: String, code: Option<&str>) -> Self {
-        let endpoint = place.endpoint();
-        let told = code.map(|code| format!(" ({code})")).unwrap_or_default();
+    fn access_denied(place: &BucketEndpoint, path: String, code: Option<&str>) -> Self {
+        let endpoint = place.display_name();
+        let code_text = code.map(|code| format!(" ({code})")).unwrap_or_default();
         let advice = if place.is_anonymous {
             "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY if it is not public"
         } else {
             "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN and what they permit"
         };
-        Self::Denied { path, endpoint, told, advice }
+        Self::AccessDenied { path, endpoint, code_text, advice }
     }
 }
 
@@ -74,21 +74,21 @@ impl From<RemoteError> for DatasetError {
     }
 }
 
-/// The error code that S3 answers with, in XML.
-fn code_in(text: &str) -> Option<&str> {
+/// Returns the error code in the XML response of S3.
+fn s3_error_code(text: &str) -> Option<&str> {
     let (_, rest) = text.split_once("<Code>")?;
     let (code, _) = rest.split_once("</Code>")?;
     (!code.is_empty() && code.chars().all(|letter| letter.is_ascii_alphanumeric())).then_some(code)
 }
 
-/// The HTTP status that an answer had.
-fn status_in(text: &str) -> Option<&str> {
+/// Returns the HTTP status in an error text.
+fn http_status(text: &str) -> Option<&str> {
     let (_, rest) = text.split_once("status code: ")?;
     rest.get(..3).filter(|status| status.bytes().all(|letter| letter.is_ascii_digit()))
 }
 
-/// The innermost cause: outer ones tell of requests and of how often they were made.
-fn last_cause(error: &dyn Error) -> String {
+/// Returns the message of the innermost cause: outer ones describe requests and retries.
+fn innermost_cause(error: &dyn Error) -> String {
     let mut last = error;
     while let Some(cause) = last.source() {
         last = cause;
@@ -96,16 +96,16 @@ fn last_cause(error: &dyn Error) -> String {
     last.to_string()
 }
 
-/// What an error says, without which store it is of.
-pub(super) fn without_kind(error: &object_store::Error) -> String {
+/// Returns the message of an error, without the name of its store.
+pub(super) fn message_without_store(error: &object_store::Error) -> String {
     match error {
         object_store::Error::Generic { source, .. } => source.to_string(),
         error => error.to_string(),
     }
 }
 
-/// The error of an object store among the causes of another, which readers know as one of reading.
-pub(crate) fn remote_cause(error: &(dyn Error + 'static)) -> Option<RemoteError> {
+/// Finds the error of an object store among the causes of an I/O error of a reader.
+pub(crate) fn find_remote_error(error: &(dyn Error + 'static)) -> Option<RemoteError> {
     let mut cause = Some(error);
     while let Some(error) = cause {
         let wrapped = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
@@ -121,8 +121,8 @@ pub(crate) fn remote_cause(error: &(dyn Error + 'static)) -> Option<RemoteError>
 mod tests {
     use super::*;
 
-    fn of(error: object_store::Error) -> String {
-        let place = BucketPlace { name: "b".into(), endpoint: Some("https://e".into()), is_anonymous: true };
+    fn error_message(error: object_store::Error) -> String {
+        let place = BucketEndpoint { bucket: "b".into(), url: Some("https://e".into()), is_anonymous: true };
         RemoteError::new(&place, Path::new("s3://b/x"), error).to_string()
     }
 
@@ -135,25 +135,25 @@ mod tests {
             )
         };
         let denied = object_store::Error::PermissionDenied { path: path(), source: body("AccessDenied").into() };
-        let said = of(denied);
+        let said = error_message(denied);
         assert!(said.contains("(AccessDenied)") && said.contains("AWS_ACCESS_KEY_ID"), "{said}");
         assert!(!said.contains("hushed") && !said.contains('<'), "{said}");
         let listing = object_store::Error::Generic { store: "S3", source: body("SignatureDoesNotMatch").into() };
-        assert!(of(listing).contains("does not let this be read (SignatureDoesNotMatch)"));
+        assert!(error_message(listing).contains("does not let this be read (SignatureDoesNotMatch)"));
         let no_bucket = object_store::Error::NotFound { path: path(), source: body("NoSuchBucket").into() };
-        assert!(of(no_bucket).starts_with("there is no bucket \"b\" at https://e"));
+        assert!(error_message(no_bucket).starts_with("there is no bucket \"b\" at https://e"));
         let busy = "status code: 503 Slow: hushed".to_owned();
-        let said = of(object_store::Error::Generic { store: "S3", source: busy.into() });
+        let said = error_message(object_store::Error::Generic { store: "S3", source: busy.into() });
         assert!(said.contains("status 503") && !said.contains("hushed"), "{said}");
         let down = io::Error::new(io::ErrorKind::ConnectionRefused, "refused");
-        let said = of(object_store::Error::Generic { store: "S3", source: down.into() });
+        let said = error_message(object_store::Error::Generic { store: "S3", source: down.into() });
         assert!(said.starts_with("cannot reach the object store at https://e: refused"), "{said}");
     }
 
     #[test]
     fn errors_are_found_below_those_of_readers() {
         let remote = RemoteError::Changed { path: "x".into() };
-        assert!(matches!(remote_cause(&io::Error::other(remote)), Some(RemoteError::Changed { .. })));
-        assert!(remote_cause(&io::Error::other("another")).is_none());
+        assert!(matches!(find_remote_error(&io::Error::other(remote)), Some(RemoteError::Changed { .. })));
+        assert!(find_remote_error(&io::Error::other("another")).is_none());
     }
 }

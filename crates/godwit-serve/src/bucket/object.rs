@@ -1,4 +1,4 @@
-//! One object, read at places.
+//! Random access to one object.
 
 use std::fmt;
 use std::io;
@@ -13,48 +13,49 @@ use object_store::{GetOptions, GetRange, ObjectStore as _};
 
 use super::Bucket;
 use super::error::RemoteError;
-use crate::store::SeenFile;
+use crate::file_store::FileSnapshot;
 
-/// Bytes that are asked for at a time of what is read from front to back: a round trip should take less than they do.
-const BYTES_AT_A_TIME: usize = 4 << 20;
+/// Bytes of a request for sequential reading: transferring them should take longer than a round trip.
+const REQUEST_BYTES: usize = 4 << 20;
 
-/// An object as it was when it was looked at.
-pub(crate) struct Object {
+/// An object in the state of its snapshot.
+pub(crate) struct BucketObject {
     bucket: Arc<Bucket>,
     key: Key,
     path: PathBuf,
     bytes: u64,
-    tag: Option<String>,
+    etag: Option<String>,
 }
 
-impl fmt::Debug for Object {
+impl fmt::Debug for BucketObject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Object").field(&self.path).finish()
     }
 }
 
-impl Object {
-    pub(super) fn new(bucket: Arc<Bucket>, key: Key, file: &SeenFile) -> Self {
-        Self { bucket, key, path: file.path.clone(), bytes: file.bytes, tag: file.tag.clone() }
+impl BucketObject {
+    pub(super) fn new(bucket: Arc<Bucket>, key: Key, file: &FileSnapshot) -> Self {
+        Self { bucket, key, path: file.path.clone(), bytes: file.bytes, etag: file.etag.clone() }
     }
 
-    fn fetch(&self, start: u64, end: u64) -> io::Result<Bytes> {
-        let (store, key, tag) = (self.bucket.store.clone(), self.key.clone(), self.tag.clone());
+    fn fetch_range(&self, start: u64, end: u64) -> io::Result<Bytes> {
+        let (store, key, tag) = (self.bucket.store.clone(), self.key.clone(), self.etag.clone());
         let request = async move {
             let options = GetOptions::new().with_range(Some(GetRange::Bounded(start..end))).with_if_match(tag);
             store.get_opts(&key, options).await?.bytes().await
         };
-        let answer = self.bucket.wait(request).map_err(|error: DatasetError| io::Error::other(error.to_string()))?;
-        answer.map_err(|error| io::Error::other(RemoteError::new(&self.bucket.place, &self.path, error)))
+        let answer =
+            self.bucket.block_on(request).map_err(|error: DatasetError| io::Error::other(error.to_string()))?;
+        answer.map_err(|error| io::Error::other(RemoteError::new(&self.bucket.endpoint, &self.path, error)))
     }
 }
 
-impl RandomAccess for Object {
+impl RandomAccess for BucketObject {
     fn path(&self) -> &Path {
         &self.path
     }
 
-    fn bytes(&self) -> u64 {
+    fn byte_len(&self) -> u64 {
         self.bytes
     }
 
@@ -63,7 +64,7 @@ impl RandomAccess for Object {
         if end <= offset {
             return Ok(0);
         }
-        let bytes = self.fetch(offset, end)?;
+        let bytes = self.fetch_range(offset, end)?;
         let wanted = (end - offset) as usize;
         if bytes.len() != wanted {
             let problem =
@@ -74,7 +75,7 @@ impl RandomAccess for Object {
         Ok(wanted)
     }
 
-    fn bytes_at_a_time(&self) -> usize {
-        BYTES_AT_A_TIME
+    fn preferred_read_bytes(&self) -> usize {
+        REQUEST_BYTES
     }
 }

@@ -1,73 +1,73 @@
-//! What keeps somebody from getting a ticket, as the specification names it.
+//! Errors of htsget, with the names of the specification.
 
 use godwit_flight::DatasetError;
-use godwit_formats::with_causes;
+use godwit_formats::message_with_causes;
 use http::StatusCode;
 
-use crate::pages::BrokenWork;
+use crate::http_service::TaskPanic;
 
-/// Why there is no answer (htsget 1.3, "Error Response").
+/// An error response (htsget 1.3, "Error Response").
 #[derive(Debug, thiserror::Error)]
 pub(super) enum HtsgetError {
-    /// Nobody is known who asks so.
+    /// The request is not authenticated.
     #[error("{problem}")]
     InvalidAuthentication {
-        /// Why, and what to do.
+        /// Reason, and how to fix it.
         problem: String,
     },
-    /// Whoever asks may not have it.
+    /// The principal is not authorized.
     #[error("{problem}")]
     PermissionDenied {
-        /// Why, and what to do.
+        /// Reason, and how to fix it.
         problem: String,
     },
-    /// There is nothing of that name, or nothing that may be seen.
+    /// The dataset does not exist, or is hidden from the principal.
     #[error("{problem}")]
     NotFound {
-        /// What.
+        /// Description of what is missing.
         problem: String,
     },
-    /// More is asked for than is taken at a time.
+    /// The request exceeds a limit.
     #[error("{problem}")]
     PayloadTooLarge {
-        /// How much may be asked for.
+        /// Description with the limit.
         problem: String,
     },
-    /// It is not had in that format.
+    /// The dataset is not available in that format.
     #[error("{problem}")]
     UnsupportedFormat {
-        /// In which it is.
+        /// Description with its format.
         problem: String,
     },
-    /// The question is none.
+    /// The parameters are invalid.
     #[error("{problem}")]
     InvalidInput {
-        /// What is wrong.
+        /// Description of the error.
         problem: String,
     },
-    /// The range is none.
+    /// The range is invalid.
     #[error("{problem}")]
     InvalidRange {
-        /// What is wrong.
+        /// Description of the error.
         problem: String,
     },
     /// The file is damaged.
     #[error("{problem}")]
-    Damaged {
-        /// Which, and how.
+    CorruptFile {
+        /// The file, and the damage.
         problem: String,
     },
-    /// This machine, or one that it needs, keeps it from being read.
+    /// The server, or a server that it needs, cannot read the file.
     #[error("{problem}")]
     Unavailable {
-        /// What.
+        /// Description of the failure.
         problem: String,
     },
 }
 
 impl HtsgetError {
-    /// Its name and code. The specification has none for what is wrong with a server.
-    pub(super) fn kind(&self) -> (&'static str, StatusCode) {
+    /// Returns error name and HTTP status. The specification has no name for errors of the server.
+    pub(super) fn name_and_status(&self) -> (&'static str, StatusCode) {
         match self {
             Self::InvalidAuthentication { .. } => ("InvalidAuthentication", StatusCode::UNAUTHORIZED),
             Self::PermissionDenied { .. } => ("PermissionDenied", StatusCode::FORBIDDEN),
@@ -76,31 +76,31 @@ impl HtsgetError {
             Self::UnsupportedFormat { .. } => ("UnsupportedFormat", StatusCode::BAD_REQUEST),
             Self::InvalidInput { .. } => ("InvalidInput", StatusCode::BAD_REQUEST),
             Self::InvalidRange { .. } => ("InvalidRange", StatusCode::BAD_REQUEST),
-            Self::Damaged { .. } => ("InternalError", StatusCode::INTERNAL_SERVER_ERROR),
+            Self::CorruptFile { .. } => ("InternalError", StatusCode::INTERNAL_SERVER_ERROR),
             Self::Unavailable { .. } => ("Unavailable", StatusCode::SERVICE_UNAVAILABLE),
         }
     }
 
-    pub(super) fn input(problem: impl Into<String>) -> Self {
+    pub(super) fn invalid_input(problem: impl Into<String>) -> Self {
         Self::InvalidInput { problem: problem.into() }
     }
 }
 
 impl From<DatasetError> for HtsgetError {
     fn from(error: DatasetError) -> Self {
-        let problem = with_causes(&error);
+        let problem = message_with_causes(&error);
         match error {
             DatasetError::NotFound { .. } => Self::NotFound { problem },
-            DatasetError::Refused { .. } | DatasetError::AlreadyThere { .. } => Self::InvalidInput { problem },
+            DatasetError::InvalidRequest { .. } | DatasetError::AlreadyExists { .. } => Self::InvalidInput { problem },
             DatasetError::Forbidden { .. } | DatasetError::Changed { .. } => Self::PermissionDenied { problem },
-            DatasetError::Data(_) => Self::Damaged { problem },
-            DatasetError::Remote(_) | DatasetError::Machine(_) => Self::Unavailable { problem },
+            DatasetError::Data(_) => Self::CorruptFile { problem },
+            DatasetError::Remote(_) | DatasetError::Local(_) => Self::Unavailable { problem },
         }
     }
 }
 
-impl From<BrokenWork> for HtsgetError {
-    fn from(error: BrokenWork) -> Self {
-        Self::Damaged { problem: error.to_string() }
+impl From<TaskPanic> for HtsgetError {
+    fn from(error: TaskPanic) -> Self {
+        Self::CorruptFile { problem: error.to_string() }
     }
 }

@@ -1,60 +1,60 @@
-//! What keeps somebody from getting a sequence.
+//! Errors of refget.
 
 use godwit_flight::DatasetError;
-use godwit_formats::with_causes;
+use godwit_formats::message_with_causes;
 use http::StatusCode;
 
-use crate::pages::BrokenWork;
+use crate::http_service::TaskPanic;
 
-/// Why there is no sequence (refget 2.0, "Errors").
+/// An error response (refget 2.0, "Errors").
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RefgetError {
-    /// Nobody is known who asks so.
+    /// The request is not authenticated.
     #[error("{problem}")]
-    Unknown {
-        /// Why, and what to do.
+    Unauthenticated {
+        /// Reason, and how to fix it.
         problem: String,
     },
-    /// Whoever asks may not ask here.
+    /// The principal is not authorized.
     #[error("{problem}")]
     Forbidden {
-        /// Why.
+        /// Reason.
         problem: String,
     },
-    /// There is none of that digest, or none that may be seen.
+    /// No sequence has the digest, or none that the principal may see.
     #[error("no sequence here has the digest {id:?}")]
     NotFound {
-        /// The digest.
+        /// Requested digest.
         id: String,
     },
-    /// The question is none.
+    /// The parameters are invalid.
     #[error("{problem}")]
-    Request {
-        /// What is wrong.
+    BadRequest {
+        /// Description of the error.
         problem: String,
     },
-    /// Nothing is written with it.
+    /// The method is neither `GET` nor `HEAD`.
     #[error("sequences are read with GET")]
-    Method,
-    /// It is not had in that format.
-    #[error("answers are of the type {kind}")]
-    Medium {
-        /// In which it is had.
-        kind: &'static str,
+    MethodNotAllowed,
+    /// The client accepts no available media type.
+    #[error("answers are of the type {media_type}")]
+    NotAcceptable {
+        /// Available media type.
+        media_type: &'static str,
     },
-    /// Letters that it does not have.
+    /// The requested bases are beyond the end of the sequence.
     #[error("the sequence has {bases} letters, and not those")]
-    Range {
-        /// How many.
+    RangeNotSatisfiable {
+        /// Length of the sequence in bases.
         bases: u64,
     },
-    /// Letters around the end of a circle.
+    /// The requested bases wrap around the end of a circular sequence.
     #[error("the start is behind the end: which sequences are circles is not known here")]
-    Circular,
-    /// This machine, or one that it needs, keeps it from being read.
+    CircularNotSupported,
+    /// The server, or a server that it needs, cannot read the file.
     #[error("{problem}")]
     Unavailable {
-        /// What.
+        /// Description of the failure.
         problem: String,
     },
 }
@@ -62,14 +62,14 @@ pub(super) enum RefgetError {
 impl RefgetError {
     pub(super) fn status(&self) -> StatusCode {
         match self {
-            Self::Unknown { .. } => StatusCode::UNAUTHORIZED,
+            Self::Unauthenticated { .. } => StatusCode::UNAUTHORIZED,
             Self::Forbidden { .. } => StatusCode::FORBIDDEN,
             Self::NotFound { .. } => StatusCode::NOT_FOUND,
-            Self::Request { .. } => StatusCode::BAD_REQUEST,
-            Self::Method => StatusCode::METHOD_NOT_ALLOWED,
-            Self::Medium { .. } => StatusCode::NOT_ACCEPTABLE,
-            Self::Range { .. } => StatusCode::RANGE_NOT_SATISFIABLE,
-            Self::Circular => StatusCode::NOT_IMPLEMENTED,
+            Self::BadRequest { .. } => StatusCode::BAD_REQUEST,
+            Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            Self::NotAcceptable { .. } => StatusCode::NOT_ACCEPTABLE,
+            Self::RangeNotSatisfiable { .. } => StatusCode::RANGE_NOT_SATISFIABLE,
+            Self::CircularNotSupported => StatusCode::NOT_IMPLEMENTED,
             Self::Unavailable { .. } => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
@@ -77,12 +77,12 @@ impl RefgetError {
 
 impl From<DatasetError> for RefgetError {
     fn from(error: DatasetError) -> Self {
-        Self::Unavailable { problem: with_causes(&error) }
+        Self::Unavailable { problem: message_with_causes(&error) }
     }
 }
 
-impl From<BrokenWork> for RefgetError {
-    fn from(error: BrokenWork) -> Self {
+impl From<TaskPanic> for RefgetError {
+    fn from(error: TaskPanic) -> Self {
         Self::Unavailable { problem: error.to_string() }
     }
 }

@@ -1,12 +1,12 @@
-//! References as files, for genome browsers that read stretches of FASTA by an index: `/references/N.fa` and `/references/N.fa.fai`, N
-//! counted from 0 in the order in which a server was given them. `/references/` lists those that there are.
+//! References as files, for genome browsers that read ranges of indexed FASTA: `/references/N.fa` and
+//! `/references/N.fa.fai`, with N counted from 0 in the order of the server's options. `/references/` lists them.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use godwit_flight::Accessed;
-use godwit_flight::web::{REFERENCES, WebBody, WebRequest};
-use godwit_formats::bgzf::Cut;
+use godwit_flight::AccessRecord;
+use godwit_flight::web::{REFERENCES_PREFIX, WebBody, WebRequest};
+use godwit_formats::bgzf::ChunkBlocks;
 use godwit_formats::fasta::write_fai;
 use http::header::{ACCEPT_RANGES, CONTENT_RANGE, CONTENT_TYPE, ETAG, IF_NONE_MATCH, IF_RANGE};
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
@@ -14,29 +14,32 @@ use serde_json::json;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::error::RefgetError;
-use super::question::Letters;
-use super::sequences::Digested;
-use super::{Answered, Refget, json_answer, whoever};
-use crate::htsget::streamed;
-use crate::pages::blocking;
-use crate::store::{SeenFile, Store};
+use super::request::Subsequence;
+use super::sequence_digests::FileDigests;
+use super::{Refget, RefgetResult, authenticate, json_response};
+use crate::file_store::{FileSnapshot, FileStore};
+use crate::htsget::stream_bytes;
+use crate::http_service::run_blocking;
 
 impl Refget {
-    /// A reference, or a stretch of it, or its index.
-    pub(crate) async fn reference(self: &Arc<Self>, request: WebRequest) -> (Response<WebBody>, Option<Accessed>) {
-        let caller = match whoever(&request) {
+    /// Handles a request for a reference, a range of it, or its index.
+    pub(crate) async fn handle_reference_request(
+        self: &Arc<Self>,
+        request: WebRequest,
+    ) -> (Response<WebBody>, Option<AccessRecord>) {
+        let principal = match authenticate(&request) {
             Ok(caller) => caller,
             Err(response) => return (*response, None),
         };
-        let answered = self.reference_to(&request).await;
-        Self::answered(&caller, "Reference", &request, answered)
+        let answered = self.reference_response(&request).await;
+        Self::response_and_record(&principal, "Reference", &request, answered)
     }
 
-    async fn reference_to(self: &Arc<Self>, request: &WebRequest) -> Answered {
+    async fn reference_response(self: &Arc<Self>, request: &WebRequest) -> RefgetResult {
         if !matches!(request.method, Method::GET | Method::HEAD) {
-            return Err(RefgetError::Method);
+            return Err(RefgetError::MethodNotAllowed);
         }
-        let name = request.path.strip_prefix(REFERENCES).unwrap_or_default();
+        let name = request.path.strip_prefix(REFERENCES_PREFIX).unwrap_or_default();
         let (number, is_index) = match name.strip_suffix(".fai") {
             Some(name) => (name, true),
             None => (name, false),
@@ -44,76 +47,76 @@ impl Refget {
         if name.is_empty() {
             let count = self.references.len();
             let there = self
-                .looked_up(move |this| (0..count).map(|number| Ok(this.reference_file(number)?.is_some())).collect());
+                .run_lookup(move |this| (0..count).map(|number| Ok(this.reference_file(number)?.is_some())).collect());
             let there: Vec<bool> = there.await?;
             let numbers: Vec<usize> = (0..count).filter(|number| there[*number]).collect();
-            return Ok(json_answer("application/json", &json!({ "references": numbers })));
+            return Ok(json_response("application/json", &json!({ "references": numbers })));
         }
         let none = || RefgetError::NotFound { id: name.to_owned() };
         let number: usize = number.strip_suffix(".fa").and_then(|number| number.parse().ok()).ok_or_else(none)?;
-        let (file, known) = self.looked_up(move |this| this.reference_file(number)).await?.ok_or_else(none)?;
-        let tag = tag_of(&file);
-        if is_known(&request.headers, &tag) {
-            let mut unchanged = Response::new(WebBody::Whole(Bytes::new()));
+        let (file, known) = self.run_lookup(move |this| this.reference_file(number)).await?.ok_or_else(none)?;
+        let tag = etag_of(&file);
+        if matches_etag(&request.headers, &tag) {
+            let mut unchanged = Response::new(WebBody::Full(Bytes::new()));
             *unchanged.status_mut() = StatusCode::NOT_MODIFIED;
-            return Ok(with_tag(unchanged, tag));
+            return Ok(with_etag(unchanged, tag));
         }
         if is_index {
             let mut text = Vec::new();
-            // A vector takes whatever is written to it.
+            // Writing to a vector never fails.
             let _ = write_fai(&known.records(), &mut text);
-            return Ok(with_tag(
-                with_kind(Response::new(WebBody::Whole(Bytes::from(text))), "text/plain; charset=utf-8"),
+            return Ok(with_etag(
+                with_content_type(Response::new(WebBody::Full(Bytes::from(text))), "text/plain; charset=utf-8"),
                 tag,
             ));
         }
-        // A stretch of a file that is another by now is of no use to whoever has the rest of the former (RFC 9110 §13.1.5).
+        // A range of a changed file is of no use to a client that has other ranges of the former (RFC 9110 §13.1.5).
         let is_another = request.headers.get(IF_RANGE).is_some_and(|named| *named != tag);
-        let asked = if is_another { Letters::All } else { Letters::of("", &request.headers)? };
-        let source = known.text(blocking(move || Store::Here.open(&file)).await??);
-        let all = source.bytes();
-        let whole = asked.within(all)?;
-        let range = format!("bytes {}-{}/{all}", whole.start, whole.end.saturating_sub(1));
-        let bytes = whole.end - whole.start;
-        let stream = streamed(source, Cut { whole, ..Cut::default() });
-        let mut response = with_kind(Response::new(WebBody::Stream { bytes, stream }), "text/x-fasta");
+        let subsequence = if is_another { Subsequence::All } else { Subsequence::from_request("", &request.headers)? };
+        let source = known.text_source(run_blocking(move || FileStore::Local.open(&file)).await??);
+        let all = source.byte_len();
+        let block_range = subsequence.resolve(all)?;
+        let range = format!("bytes {}-{}/{all}", block_range.start, block_range.end.saturating_sub(1));
+        let content_length = block_range.end - block_range.start;
+        let stream = stream_bytes(source, ChunkBlocks { block_range, ..ChunkBlocks::default() });
+        let mut response = with_content_type(Response::new(WebBody::Stream { content_length, stream }), "text/x-fasta");
         response.headers_mut().insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
-        if asked != Letters::All {
+        if subsequence != Subsequence::All {
             *response.status_mut() = StatusCode::PARTIAL_CONTENT;
             response.headers_mut().extend(HeaderValue::try_from(range).ok().map(|range| (CONTENT_RANGE, range)));
         }
-        Ok(with_tag(response, tag))
+        Ok(with_etag(response, tag))
     }
 
-    /// A reference and its index; `None` where there is none of that number, or it cannot be read at any place.
-    fn reference_file(&self, number: usize) -> Result<Option<(SeenFile, Arc<Digested>)>, RefgetError> {
+    /// Returns a reference with its digests; `None` if there is no such number, or the file does not permit random access.
+    fn reference_file(&self, number: usize) -> Result<Option<(FileSnapshot, Arc<FileDigests>)>, RefgetError> {
         let Some(path) = self.references.get(number) else { return Ok(None) };
-        let seen = Store::Here.find(path, &[], false)?;
+        let seen = FileStore::Local.snapshot(path, &[], false)?;
         let Some(file) = seen.and_then(|seen| seen.files.into_iter().next()) else { return Ok(None) };
-        let known = self.known.of(&file)?;
-        Ok(Some((file, known)).filter(|(_, known)| known.has_any()))
+        let known = self.digest_cache.get_or_compute(&file)?;
+        Ok(Some((file, known)).filter(|(_, known)| known.has_sequences()))
     }
 }
 
-/// What names this state of a file, and of what is made from it (RFC 9110 §8.8.3).
-fn tag_of(file: &SeenFile) -> HeaderValue {
-    let number = xxh3_64_with_seed(&file.state, file.bytes);
+/// Returns the ETag of a state of a file, also for what is computed from it (RFC 9110 §8.8.3).
+fn etag_of(file: &FileSnapshot) -> HeaderValue {
+    let number = xxh3_64_with_seed(&file.fingerprint, file.bytes);
     HeaderValue::try_from(format!("\"{number:016x}\"")).unwrap_or(HeaderValue::from_static("\"\""))
 }
 
-/// Whether the one who asks has what a tag names (RFC 9110 §13.1.2).
-fn is_known(headers: &HeaderMap, tag: &HeaderValue) -> bool {
+/// Reports whether `If-None-Match` names the ETag (RFC 9110 §13.1.2).
+fn matches_etag(headers: &HeaderMap, tag: &HeaderValue) -> bool {
     let all = headers.get_all(IF_NONE_MATCH);
     let mut tags = all.iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
     tags.any(|named| named == b"*" || named.strip_prefix(b"W/").unwrap_or(named) == tag.as_bytes())
 }
 
-fn with_tag(mut response: Response<WebBody>, tag: HeaderValue) -> Response<WebBody> {
+fn with_etag(mut response: Response<WebBody>, tag: HeaderValue) -> Response<WebBody> {
     response.headers_mut().insert(ETAG, tag);
     response
 }
 
-fn with_kind(mut response: Response<WebBody>, kind: &'static str) -> Response<WebBody> {
+fn with_content_type(mut response: Response<WebBody>, kind: &'static str) -> Response<WebBody> {
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     response
 }

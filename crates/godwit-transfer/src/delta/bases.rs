@@ -5,17 +5,17 @@
 
 use xxhash_rust::xxh3::Xxh3;
 
-/// Bases in a word.
+/// Bases per word.
 pub(super) const WORD_BASES: usize = 32;
 /// The upper bit of each code: XOR with it complements a word.
-const COMPLEMENT: u64 = 0xAAAA_AAAA_AAAA_AAAA;
+const COMPLEMENT_MASK: u64 = 0xAAAA_AAAA_AAAA_AAAA;
 /// The lower bit of each code.
-const LOWER: u64 = 0x5555_5555_5555_5555;
-/// Letter of each code.
+const LOW_BIT_MASK: u64 = 0x5555_5555_5555_5555;
+/// The letter of each code.
 pub(super) const LETTERS: [u8; 4] = *b"ACTG";
 
-/// Letters of all four codes in a byte.
-const FOUR_LETTERS: [[u8; 4]; 256] = {
+/// The letters of the four codes in a byte.
+const LETTERS_BY_BYTE: [[u8; 4]; 256] = {
     let mut table = [[0; 4]; 256];
     let mut byte = 0;
     while byte < 256 {
@@ -29,86 +29,86 @@ const FOUR_LETTERS: [[u8; 4]; 256] = {
     table
 };
 
-/// Code of a letter, of either case; any of the four for what is no base.
-pub(super) fn code_of(letter: u8) -> u8 {
+/// Returns the code of a letter of either case; any code for a letter other than ACGT.
+pub(super) fn base_code(letter: u8) -> u8 {
     (letter >> 1) & 3
 }
 
-/// The complement of a letter out of ACGT.
+/// Returns the complement of a letter of ACGT.
 pub(super) fn complement_letter(letter: u8) -> u8 {
-    LETTERS[usize::from(code_of(letter) ^ 2)]
+    LETTERS[usize::from(base_code(letter) ^ 2)]
 }
 
-/// The reverse complement of 32 bases.
+/// Returns the reverse complement of 32 bases.
 pub(super) fn reverse_complement(word: u64) -> u64 {
     let word = word.swap_bytes();
     let word = ((word >> 4) & 0x0F0F_0F0F_0F0F_0F0F) | ((word & 0x0F0F_0F0F_0F0F_0F0F) << 4);
     let word = ((word >> 2) & 0x3333_3333_3333_3333) | ((word & 0x3333_3333_3333_3333) << 2);
-    word ^ COMPLEMENT
+    word ^ COMPLEMENT_MASK
 }
 
-/// A bit for each of 32 bases that differ, at the place of the lower bit of its code.
-pub(super) fn differences(one: u64, other: u64) -> u64 {
+/// Returns a bit for each of 32 bases that differ, at the lower bit of its code.
+pub(super) fn difference_bits(one: u64, other: u64) -> u64 {
     let different = one ^ other;
-    (different | different >> 1) & LOWER
+    (different | different >> 1) & LOW_BIT_MASK
 }
 
-/// Letters of 32 bases.
-pub(super) fn letters_of(word: u64) -> [u8; WORD_BASES] {
+/// Returns the letters of 32 bases.
+pub(super) fn decode_letters(word: u64) -> [u8; WORD_BASES] {
     let mut letters = [0; WORD_BASES];
     for (four, byte) in letters.chunks_exact_mut(4).zip(word.to_le_bytes()) {
-        four.copy_from_slice(&FOUR_LETTERS[usize::from(byte)]);
+        four.copy_from_slice(&LETTERS_BY_BYTE[usize::from(byte)]);
     }
     letters
 }
 
-/// A sequence at two bits a base.
+/// A sequence with two bits per base.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Bases {
-    /// Two more words than bases need, so that windows never end early.
+    /// Two words more than the bases need, so that windows may reach beyond the end.
     words: Vec<u64>,
     count: usize,
 }
 
 impl Bases {
-    /// Takes over words that [`Bases::words`] showed; `None` where their number is another.
+    /// Takes words that [`Bases::words`] returned; `None` if their number does not match.
     pub(super) fn from_words(words: Vec<u64>, count: usize) -> Option<Self> {
-        (words.len() == Self::words_for(count)).then_some(Self { words, count })
+        (words.len() == Self::word_count(count)).then_some(Self { words, count })
     }
 
-    /// Words that hold that many bases.
-    pub(super) fn words_for(count: usize) -> usize {
+    /// Returns the number of words for that many bases.
+    pub(super) fn word_count(count: usize) -> usize {
         count.div_ceil(WORD_BASES) + 2
     }
 
-    /// All words.
+    /// Returns all words.
     pub(super) fn words(&self) -> &[u64] {
         &self.words
     }
 
-    /// Bases.
+    /// Returns the number of bases.
     pub(super) fn count(&self) -> usize {
         self.count
     }
 
-    /// The code of a base.
+    /// Returns the code of a base.
     pub(super) fn get(&self, at: usize) -> u8 {
         (self.words[at / WORD_BASES] >> (2 * (at % WORD_BASES))) as u8 & 3
     }
 
-    /// Changes a base.
+    /// Replaces a base.
     pub(super) fn set(&mut self, at: usize, code: u8) {
         let (word, shift) = (at / WORD_BASES, 2 * (at % WORD_BASES));
         self.words[word] = self.words[word] & !(3 << shift) | u64::from(code) << shift;
     }
 
-    /// The 32 bases from there on; beyond the end anything.
+    /// Returns the 32 bases from `at`, 0-based; beyond the end they are arbitrary.
     pub(super) fn window(&self, at: usize) -> u64 {
         let (word, shift) = (at / WORD_BASES, 2 * (at % WORD_BASES));
         self.words[word] >> shift | (self.words[word + 1] << 1) << (63 - shift)
     }
 
-    /// The 32 bases before `end`, the last one of them uppermost; before the start anything.
+    /// Returns the 32 bases before `end`, the last one in the highest bits; before the start they are arbitrary.
     pub(super) fn window_before(&self, end: usize) -> u64 {
         match end.checked_sub(WORD_BASES) {
             Some(start) => self.window(start),
@@ -118,47 +118,47 @@ impl Bases {
     }
 }
 
-/// A bit for each base.
+/// One bit per base.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Bits {
-    /// One more word than bits need.
+pub(super) struct BitVector {
+    /// One word more than the bits need.
     words: Vec<u64>,
     count: usize,
 }
 
-impl Bits {
-    /// That many zeros.
+impl BitVector {
+    /// Returns that many zeros.
     pub(super) fn zeros(count: usize) -> Self {
-        Self { words: vec![0; Self::words_for(count)], count }
+        Self { words: vec![0; Self::word_count(count)], count }
     }
 
-    /// Takes over words that [`Bits::words`] showed; `None` where their number is another.
+    /// Takes words that [`BitVector::words`] returned; `None` if their number does not match.
     pub(super) fn from_words(words: Vec<u64>, count: usize) -> Option<Self> {
-        (words.len() == Self::words_for(count)).then_some(Self { words, count })
+        (words.len() == Self::word_count(count)).then_some(Self { words, count })
     }
 
-    /// Words that hold that many bits.
-    pub(super) fn words_for(count: usize) -> usize {
+    /// Returns the number of words for that many bits.
+    pub(super) fn word_count(count: usize) -> usize {
         count.div_ceil(64) + 1
     }
 
-    /// All words.
+    /// Returns all words.
     pub(super) fn words(&self) -> &[u64] {
         &self.words
     }
 
-    /// The bit of a base.
+    /// Returns the bit of a base.
     pub(super) fn get(&self, at: usize) -> bool {
         self.words[at / 64] >> (at % 64) & 1 == 1
     }
 
-    /// The 64 bits from there on; beyond the end zeros.
+    /// Returns the 64 bits from `at`, 0-based; zeros beyond the end.
     pub(super) fn window(&self, at: usize) -> u64 {
         let (word, shift) = (at / 64, at % 64);
         self.words[word] >> shift | (self.words[word + 1] << 1) << (63 - shift)
     }
 
-    /// The 64 bits before `end` in reverse order; before the start zeros.
+    /// Returns the 64 bits before `end` in reverse order; zeros before the start.
     pub(super) fn window_reversed(&self, end: usize) -> u64 {
         match end.checked_sub(64) {
             Some(start) => self.window(start).reverse_bits(),
@@ -167,16 +167,16 @@ impl Bits {
         }
     }
 
-    /// Writes the lowest `bits` of `value` at a place where zeros are.
-    pub(super) fn put(&mut self, at: usize, value: u64, bits: usize) {
+    /// Writes the lowest `bits` of `value` over zeros.
+    pub(super) fn write_bits(&mut self, at: usize, value: u64, bits: usize) {
         let value = if bits < 64 { value & ((1 << bits) - 1) } else { value };
         let (word, shift) = (at / 64, at % 64);
         self.words[word] |= value << shift;
         self.words[word + 1] |= (value >> 1) >> (63 - shift);
     }
 
-    /// Sets all of a stretch, `[start, end)`.
-    pub(super) fn fill(&mut self, start: usize, end: usize) {
+    /// Sets the bits `[start, end)`.
+    pub(super) fn set_range(&mut self, start: usize, end: usize) {
         let mut at = start;
         while at < end {
             let bits = (64 - at % 64).min(end - at);
@@ -185,7 +185,7 @@ impl Bits {
         }
     }
 
-    /// XXH3 of the bits of a stretch, `[start, end)`, wherever it lies; 0 where none is set.
+    /// Returns the XXH3 of the bits `[start, end)`, independent of alignment; 0 if none is set.
     pub(super) fn checksum(&self, start: usize, end: usize) -> u64 {
         let (mut hash, mut any) = (Xxh3::new(), 0);
         let mut at = start;
@@ -199,15 +199,15 @@ impl Bits {
         if any == 0 { 0 } else { hash.digest().max(1) }
     }
 
-    /// Bits that differ from those of another of the same length are set.
+    /// XORs with another vector of the same length.
     pub(super) fn xor(&mut self, other: &Self) {
         for (word, other) in self.words.iter_mut().zip(&other.words) {
             *word ^= other;
         }
     }
 
-    /// Places where the bit is another than the one before, the first one compared with 0.
-    pub(super) fn toggles(&self) -> impl Iterator<Item = usize> {
+    /// Returns the positions whose bit differs from the one before; the first is compared with 0.
+    pub(super) fn change_positions(&self) -> impl Iterator<Item = usize> {
         let mut last = 0;
         let words = self.words.iter().enumerate().map(move |(at, word)| {
             let changes = word ^ (word << 1 | last);
@@ -215,14 +215,14 @@ impl Bits {
             (at * 64, changes)
         });
         let count = self.count;
-        words.flat_map(|(base, changes)| OnesOf(changes).map(move |bit| base + bit)).filter(move |at| *at < count)
+        words.flat_map(|(base, changes)| SetBits(changes).map(move |bit| base + bit)).filter(move |at| *at < count)
     }
 }
 
-/// Places of the set bits of a word, lowest first.
-struct OnesOf(u64);
+/// The positions of the set bits of a word, lowest first.
+struct SetBits(u64);
 
-impl Iterator for OnesOf {
+impl Iterator for SetBits {
     type Item = usize;
 
     fn next(&mut self) -> Option<usize> {
@@ -232,61 +232,61 @@ impl Iterator for OnesOf {
     }
 }
 
-/// A run of a letter that is none of ACGT, of either case: `[start, end)`.
+/// An interval `[start, end)` of one letter other than ACGT, of either case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct OtherRun {
+pub(super) struct NonAcgtInterval {
     pub(super) start: usize,
     pub(super) end: usize,
-    /// The letter, upper case; or another byte as it is.
-    pub(super) byte: u8,
+    /// The letter in upper case; another byte unchanged.
+    pub(super) letter: u8,
 }
 
-/// Letters taken apart, as they come: codes, case, and what is no base.
+/// A splitter of letters into codes, case, and letters other than ACGT.
 #[derive(Debug, Default)]
-pub(super) struct Splitter {
+pub(super) struct LetterSplitter {
     words: Vec<u64>,
-    lower: Vec<u64>,
-    others: Vec<OtherRun>,
+    soft_mask: Vec<u64>,
+    non_acgt: Vec<NonAcgtInterval>,
     count: usize,
-    any_lower: bool,
+    has_lower_case: bool,
 }
 
-const ONES: u64 = 0x0101_0101_0101_0101;
+const ONE_IN_EACH_BYTE: u64 = 0x0101_0101_0101_0101;
 
-impl Splitter {
-    /// Room for that many.
+impl LetterSplitter {
+    /// Returns a splitter with capacity for that many letters.
     pub(super) fn with_capacity(count: usize) -> Self {
-        let words = Vec::with_capacity(Bases::words_for(count));
-        Self { words, lower: Vec::with_capacity(Bits::words_for(count)), ..Self::default() }
+        let words = Vec::with_capacity(Bases::word_count(count));
+        Self { words, soft_mask: Vec::with_capacity(BitVector::word_count(count)), ..Self::default() }
     }
 
-    /// Letters so far.
+    /// Returns the number of letters so far.
     pub(super) fn count(&self) -> usize {
         self.count
     }
 
-    /// Runs of others so far.
-    pub(super) fn others(&self) -> &[OtherRun] {
-        &self.others
+    /// Returns the intervals of letters other than ACGT so far.
+    pub(super) fn non_acgt(&self) -> &[NonAcgtInterval] {
+        &self.non_acgt
     }
 
-    /// Takes the next letters.
-    pub(super) fn push(&mut self, letters: &[u8]) {
+    /// Splits further letters.
+    pub(super) fn push_letters(&mut self, letters: &[u8]) {
         let head = letters.len().min(self.count.wrapping_neg() % 8);
         let (head, rest) = letters.split_at(head);
-        self.push_slowly(head);
+        self.push_single_letters(head);
         let (eights, tail) = rest.as_chunks::<8>();
         for eight in eights {
             let word = u64::from_le_bytes(*eight);
-            let code = (word >> 1) & (ONES * 3);
-            let (low, high) = (code & ONES, code >> 1 & ONES);
-            // The letter that has this code: A, and 2, 0x13 or 6 more.
-            let expected = ONES * 0x41 + low * 2 + (low & high) * 4 + (high & !low) * 0x13;
-            if word & (ONES * 0xDF) != expected {
-                // Long runs of N are a part of most genomes.
-                match word == ONES * u64::from(eight[0]) {
-                    true => self.push_others(eight[0], 8),
-                    false => self.push_slowly(eight),
+            let code = (word >> 1) & (ONE_IN_EACH_BYTE * 3);
+            let (low, high) = (code & ONE_IN_EACH_BYTE, code >> 1 & ONE_IN_EACH_BYTE);
+            // The letter with this code: A plus 2, 0x13 or 6.
+            let expected = ONE_IN_EACH_BYTE * 0x41 + low * 2 + (low & high) * 4 + (high & !low) * 0x13;
+            if word & (ONE_IN_EACH_BYTE * 0xDF) != expected {
+                // Most genomes have long runs of N.
+                match word == ONE_IN_EACH_BYTE * u64::from(eight[0]) {
+                    true => self.push_non_acgt(eight[0], 8),
+                    false => self.push_single_letters(eight),
                 }
                 continue;
             }
@@ -294,57 +294,58 @@ impl Splitter {
             let pairs = pairs & 0x000F_000F_000F_000F;
             let fours = (pairs | pairs >> 12) & 0x0000_00FF_0000_00FF;
             let codes = (fours | fours >> 24) & 0xFFFF;
-            let lower = (word >> 5 & ONES).wrapping_mul(0x0102_0408_1020_4080) >> 56;
-            self.append(codes, lower, 8);
+            let lower = (word >> 5 & ONE_IN_EACH_BYTE).wrapping_mul(0x0102_0408_1020_4080) >> 56;
+            self.append_codes(codes, lower, 8);
         }
-        self.push_slowly(tail);
+        self.push_single_letters(tail);
     }
 
-    fn push_slowly(&mut self, letters: &[u8]) {
+    fn push_single_letters(&mut self, letters: &[u8]) {
         for letter in letters {
             let upper = letter.to_ascii_uppercase();
             match LETTERS.contains(&upper) {
-                true => self.append(code_of(upper).into(), letter.is_ascii_lowercase().into(), 1),
-                false => self.push_others(*letter, 1),
+                true => self.append_codes(base_code(upper).into(), letter.is_ascii_lowercase().into(), 1),
+                false => self.push_non_acgt(*letter, 1),
             }
         }
     }
 
-    /// Takes up to 8 of a letter that is no base.
-    fn push_others(&mut self, letter: u8, count: usize) {
+    /// Appends up to 8 equal letters other than ACGT.
+    fn push_non_acgt(&mut self, letter: u8, count: usize) {
         let (at, byte) = (self.count, letter.to_ascii_uppercase());
-        match self.others.last_mut() {
-            Some(run) if run.end == at && run.byte == byte => run.end += count,
-            _ => self.others.push(OtherRun { start: at, end: at + count, byte }),
+        match self.non_acgt.last_mut() {
+            Some(run) if run.end == at && run.letter == byte => run.end += count,
+            _ => self.non_acgt.push(NonAcgtInterval { start: at, end: at + count, letter: byte }),
         }
         let lower = if letter.is_ascii_lowercase() { 0xFF >> (8 - count) } else { 0 };
-        self.append(0, lower, count);
+        self.append_codes(0, lower, count);
     }
 
-    /// Appends up to 8 that do not cross a multiple of 8.
-    fn append(&mut self, codes: u64, lower: u64, count: usize) {
+    /// Appends up to 8 codes that do not cross a multiple of 8.
+    fn append_codes(&mut self, codes: u64, lower: u64, count: usize) {
         if self.count.is_multiple_of(WORD_BASES) {
             self.words.push(0);
         }
         if self.count.is_multiple_of(64) {
-            self.lower.push(0);
+            self.soft_mask.push(0);
         }
         if let Some(word) = self.words.last_mut() {
             *word |= codes << (2 * (self.count % WORD_BASES));
         }
-        if let Some(word) = self.lower.last_mut() {
+        if let Some(word) = self.soft_mask.last_mut() {
             *word |= lower << (self.count % 64);
         }
-        self.any_lower |= lower != 0;
+        self.has_lower_case |= lower != 0;
         self.count += count;
     }
 
-    /// The codes (0 where there is no base), the case (set where lower; `None` where all is upper), and the rest.
-    pub(super) fn finish(mut self) -> (Bases, Option<Bits>, Vec<OtherRun>) {
-        self.words.resize(Bases::words_for(self.count), 0);
-        self.lower.resize(Bits::words_for(self.count), 0);
-        let lower = Bits { words: self.lower, count: self.count };
-        (Bases { words: self.words, count: self.count }, self.any_lower.then_some(lower), self.others)
+    /// Returns the codes (0 for letters other than ACGT), the case (set for lower; `None` if all are upper), and the other
+    /// letters.
+    pub(super) fn finish(mut self) -> (Bases, Option<BitVector>, Vec<NonAcgtInterval>) {
+        self.words.resize(Bases::word_count(self.count), 0);
+        self.soft_mask.resize(BitVector::word_count(self.count), 0);
+        let lower = BitVector { words: self.soft_mask, count: self.count };
+        (Bases { words: self.words, count: self.count }, self.has_lower_case.then_some(lower), self.non_acgt)
     }
 }
 
@@ -352,14 +353,14 @@ impl Splitter {
 mod tests {
     use super::*;
 
-    fn split(text: &[u8], cut: usize) -> (Bases, Option<Bits>, Vec<OtherRun>) {
-        let mut splitter = Splitter::default();
-        text.chunks(cut).for_each(|piece| splitter.push(piece));
+    fn split(text: &[u8], cut: usize) -> (Bases, Option<BitVector>, Vec<NonAcgtInterval>) {
+        let mut splitter = LetterSplitter::default();
+        text.chunks(cut).for_each(|piece| splitter.push_letters(piece));
         splitter.finish()
     }
 
     #[test]
-    fn letters_are_taken_apart_the_same_in_any_pieces() {
+    fn letters_are_split_equally_in_pieces_of_any_length() {
         let text: Vec<u8> = (0..1000_u32)
             .map(|at| b"ACGTacgtNnRyAC*TGGTT"[(at * at / 7 % 20) as usize])
             .chain([b'N'; 50])
@@ -372,12 +373,12 @@ mod tests {
         let (bases, lower, others) = whole;
         let lower = lower.expect("some are lower case");
         let mut back: Vec<u8> = (0..text.len()).map(|at| LETTERS[usize::from(bases.get(at))]).collect();
-        others.iter().for_each(|run| back[run.start..run.end].fill(run.byte));
+        others.iter().for_each(|run| back[run.start..run.end].fill(run.letter));
         (0..text.len()).filter(|at| lower.get(*at)).for_each(|at| back[at].make_ascii_lowercase());
         assert_eq!(back, text);
-        let mut again = Bits::zeros(text.len());
-        let toggles: Vec<usize> = lower.toggles().chain([text.len()]).collect();
-        toggles.chunks(2).filter(|pair| pair.len() == 2).for_each(|pair| again.fill(pair[0], pair[1]));
+        let mut again = BitVector::zeros(text.len());
+        let toggles: Vec<usize> = lower.change_positions().chain([text.len()]).collect();
+        toggles.chunks(2).filter(|pair| pair.len() == 2).for_each(|pair| again.set_range(pair[0], pair[1]));
         assert_eq!(again, lower);
     }
 
@@ -386,12 +387,12 @@ mod tests {
         let text: Vec<u8> = (0..200_u32).map(|at| b"ACGT"[(at * at * 31 / 5 % 4) as usize]).collect();
         let (bases, ..) = split(&text, 200);
         for at in 0..160 {
-            assert_eq!(letters_of(bases.window(at)), text[at..at + 32]);
+            assert_eq!(decode_letters(bases.window(at)), text[at..at + 32]);
             let complement: Vec<u8> = text[at..at + 32].iter().rev().map(|letter| complement_letter(*letter)).collect();
-            assert_eq!(letters_of(reverse_complement(bases.window(at))), complement[..]);
+            assert_eq!(decode_letters(reverse_complement(bases.window(at))), complement[..]);
         }
         for end in 1..32 {
-            assert_eq!(letters_of(bases.window_before(end))[32 - end..], text[..end]);
+            assert_eq!(decode_letters(bases.window_before(end))[32 - end..], text[..end]);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What can be wrong with packed files, references, and the files in between.
+//! Errors of packed files, references, and input and output files.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,126 +6,128 @@ use std::path::PathBuf;
 use godwit_formats::bgzf::BgzfError;
 use godwit_formats::fasta::FastaError;
 
-/// Why packing or unpacking stopped.
+/// The error of packing or unpacking.
 #[derive(Debug, thiserror::Error)]
 pub enum DeltaError {
-    /// The file system refused.
+    /// A file cannot be read or written.
     #[error("cannot read or write {path}: {source}; check the path, its permissions and the space left")]
     Io {
         /// The file.
         path: PathBuf,
-        /// What it said.
+        /// The cause.
         source: io::Error,
     },
-    /// What is read or written is no file, or its caller knows which.
-    #[error("cannot {what}: {source}; check the space left and the other end")]
+    /// A stream cannot be read or written; it is not a file, or its caller knows the path.
+    #[error("cannot {operation}: {source}; check the space left and the other end")]
     Stream {
-        /// What was tried.
-        what: &'static str,
-        /// What the system said.
+        /// The operation that failed.
+        operation: &'static str,
+        /// The cause.
         source: io::Error,
     },
-    /// The reference is no FASTA of bases.
+    /// The reference is not a valid FASTA file.
     #[error("the reference cannot be used: {0}")]
     Reference(#[from] FastaError),
     /// Compressed input is damaged.
     #[error("the input cannot be read: {0}")]
     Input(#[from] BgzfError),
-    /// The reference has more bases than positions can say.
+    /// The reference has more bases than positions can express.
     #[error("the reference has {bases} bases, more than can be told apart; cut it in pieces")]
-    TooLarge {
-        /// Its bases.
+    ReferenceTooLarge {
+        /// Number of its bases.
         bases: u64,
     },
-    /// Not written by `godwit pack`.
+    /// The file does not start as a packed genome.
     #[error("this is no packed genome: it does not begin as one; give the file that godwit pack wrote")]
-    NotPacked,
-    /// Packed by a later version.
-    #[error("this was packed in version {version} of the format, and version 1 is known here; use a newer godwit")]
-    Version {
-        /// That version.
-        version: u8,
+    NotGwp,
+    /// The file has a later version of the format.
+    #[error(
+        "this was packed in version {found_version} of the format, and version 1 is known here; use a newer godwit"
+    )]
+    UnsupportedVersion {
+        /// Its version.
+        found_version: u8,
     },
-    /// Bytes changed since they were written.
-    #[error("the packed file is damaged at byte {offset}: {what}; fetch it again")]
+    /// Bytes of the packed file changed.
+    #[error("the packed file is damaged at byte {offset}: {problem}; fetch it again")]
     Damaged {
-        /// Where, from the start of the file.
+        /// Offset of the damage in the file, bytes.
         offset: u64,
-        /// What is wrong.
-        what: &'static str,
+        /// The defect.
+        problem: &'static str,
     },
-    /// The packed file ends too early.
+    /// The packed file is truncated.
     #[error("the packed file is cut off after {offset} bytes; fetch it again")]
     Truncated {
-        /// Its length.
+        /// Its length, bytes.
         offset: u64,
     },
-    /// Another reference than the one it was packed with.
+    /// The reference is not the one that the file was packed with.
     #[error(
-        "this was packed against the reference {wanted}, and {path} is {given}: it has no sequence {missing}; give the \
+        "this was packed against the reference {expected_digest}, and {path} is {actual_digest}: it has no sequence {missing_sequence}; give the \
          reference it was packed with, under any name"
     )]
     WrongReference {
-        /// Digest of the reference it was packed with.
-        wanted: String,
-        /// The reference given.
+        /// Digest of the required reference.
+        expected_digest: String,
+        /// The reference that was given.
         path: PathBuf,
-        /// Its digest.
-        given: String,
-        /// Digest of a sequence that it lacks.
-        missing: String,
+        /// Digest of the given reference.
+        actual_digest: String,
+        /// Digest of a sequence that the given reference lacks.
+        missing_sequence: String,
     },
-    /// Packed without need of a reference that is not there, or packed with one and none is given.
-    #[error("this was packed against the reference {wanted}; give it with --reference")]
-    NoReference {
-        /// Its digest.
-        wanted: String,
+    /// The file needs a reference, and none was given.
+    #[error("this was packed against the reference {expected_digest}; give it with --reference")]
+    MissingReference {
+        /// Digest of the required reference.
+        expected_digest: String,
     },
-    /// The right sequences in other case.
+    /// The reference has the right sequences in other case.
     #[error(
         "{path} has the sequences this was packed against, but other letters of it are lower case (soft-masked); give the \
          very file it was packed with"
     )]
-    WrongCase {
-        /// The reference given.
+    CaseMismatch {
+        /// The reference that was given.
         path: PathBuf,
     },
-    /// A region that starts behind the end of its sequence.
+    /// A region starts after the end of its sequence.
     #[error("{region} starts behind the end of the sequence, which has {bases} bases; ask for a place in it")]
     BeyondEnd {
-        /// What was asked for.
+        /// The requested region.
         region: String,
-        /// Bases of the sequence.
+        /// Number of bases of the sequence.
         bases: u64,
     },
-    /// A contig that the packed file lacks.
+    /// The packed file lacks a sequence.
     #[error("there is no sequence {contig} in the packed file; its names are those of the packed FASTA")]
-    NoSuchContig {
-        /// The name.
+    ContigNotFound {
+        /// Name of the sequence.
         contig: String,
     },
-    /// What was just encoded does not decode to the same text. A bug, found before anything was kept.
+    /// An encoded segment does not decode to the same text: a bug, detected before the output was kept.
     #[error("what was packed does not unpack to the same bytes; nothing was kept: please report this")]
-    NotExact,
-    /// A collection and what is asked of it do not go together.
-    #[error("{collection}: {what}")]
+    RoundTripMismatch,
+    /// A collection does not permit the request.
+    #[error("{collection}: {problem}")]
     Collection {
-        /// Its directory.
+        /// Directory of the collection.
         collection: PathBuf,
-        /// What is wrong, and what to do.
-        what: String,
+        /// The problem and the remedy.
+        problem: String,
     },
     /// A thread could not be started.
     #[error("cannot start a thread: {0}; check ulimit -u")]
     Thread(#[source] io::Error),
-    /// Stopped from outside.
+    /// The operation was cancelled.
     #[error("interrupted; nothing was kept")]
     Cancelled,
 }
 
 impl DeltaError {
-    /// With the file that it is about.
-    pub(super) fn at(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+    /// Returns a conversion of an I/O error that adds the path.
+    pub(super) fn io_error(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::Io { path, source }
     }

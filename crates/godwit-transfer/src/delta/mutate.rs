@@ -1,43 +1,43 @@
-//! Another individual of a genome, from a seed: what packing is tested and measured with.
+//! Simulation of another individual of a genome, from a seed, for tests and measurements of packing.
 //!
-//! Rates are those between two human haplotypes: a substitution in a thousand bases, two of three of them transitions, and eight
-//! times fewer insertions and deletions, mostly of one base; besides a few long ones, duplications, and inversions. Three of four short
-//! insertions repeat what is before them (Messer and Arndt 2007, doi:10.1093/molbev/msm035); long ones are a copy of another place as
-//! often as not, as mobile elements are.
+//! Rates are those between two human haplotypes: one substitution per thousand bases, two of three of them transitions, and
+//! one eighth as many insertions and deletions, mostly of one base; a few long ones, duplications, and inversions. Three of
+//! four short insertions repeat the bases before them (Messer and Arndt 2007, doi:10.1093/molbev/msm035). Half of the long
+//! ones are copies from another position, like mobile elements.
 
 use std::io::{self, BufRead, Write};
 
-/// What is changed, and how often.
+/// Rates of the mutations.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Mutations {
-    /// The seed: the same one makes the same changes.
+pub struct MutationRates {
+    /// The seed: the same seed makes the same mutations.
     pub seed: u64,
-    /// Substitutions for each base.
-    pub substitutions: f64,
-    /// Short insertions and deletions for each base.
-    pub indels: f64,
-    /// Insertions, deletions and duplications of 50 to 6,000 bases, for each base.
-    pub structural: f64,
-    /// Inversions of 500 to 20,000 bases, for each base.
-    pub inversions: f64,
+    /// Substitutions per base.
+    pub substitution_rate: f64,
+    /// Short insertions and deletions per base.
+    pub indel_rate: f64,
+    /// Insertions, deletions and duplications of 50 to 6,000 bases, per base.
+    pub structural_variant_rate: f64,
+    /// Inversions of 500 to 20,000 bases, per base.
+    pub inversion_rate: f64,
 }
 
-impl Mutations {
-    /// Rates between two human haplotypes.
+impl MutationRates {
+    /// Returns the rates between two human haplotypes.
     pub fn human(seed: u64) -> Self {
-        Self { seed, substitutions: 1e-3, indels: 1.25e-4, structural: 3e-6, inversions: 1e-7 }
+        Self { seed, substitution_rate: 1e-3, indel_rate: 1.25e-4, structural_variant_rate: 3e-6, inversion_rate: 1e-7 }
     }
 
-    /// No change at all.
+    /// Returns rates of zero.
     pub fn none(seed: u64) -> Self {
-        Self { seed, substitutions: 0.0, indels: 0.0, structural: 0.0, inversions: 0.0 }
+        Self { seed, substitution_rate: 0.0, indel_rate: 0.0, structural_variant_rate: 0.0, inversion_rate: 0.0 }
     }
 }
 
-/// A generator of numbers: SplitMix64.
-struct Numbers(u64);
+/// A pseudo-random generator, SplitMix64.
+struct SplitMix64(u64);
 
-impl Numbers {
+impl SplitMix64 {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -45,34 +45,34 @@ impl Numbers {
         mixed ^ mixed >> 31
     }
 
-    fn below(&mut self, end: u64) -> u64 {
+    fn next_below(&mut self, end: u64) -> u64 {
         self.next() % end.max(1)
     }
 
-    /// Whether something that happens this often happens.
-    fn happens(&mut self, rate: f64) -> bool {
+    /// Reports true with this probability.
+    fn occurs_with_probability(&mut self, rate: f64) -> bool {
         (self.next() >> 11) as f64 * (0.5_f64).powi(53) < rate
     }
 
-    fn base(&mut self) -> u8 {
-        b"ACGT"[self.below(4) as usize]
+    fn next_base(&mut self) -> u8 {
+        b"ACGT"[self.next_below(4) as usize]
     }
 
-    /// A length in a range, short ones more often: each of its sizes as likely as any of twice that.
-    fn length(&mut self, least: u64, most: u64) -> usize {
+    /// Returns a length in a range, short ones more often: each doubling of the length is equally likely.
+    fn next_length(&mut self, least: u64, most: u64) -> usize {
         let doublings = (most / least).max(1).ilog2() + 1;
-        let low = least << self.below(doublings.into());
-        (low + self.below(low)).min(most) as usize
+        let low = least << self.next_below(doublings.into());
+        (low + self.next_below(low)).min(most) as usize
     }
 }
 
-/// Reads FASTA lines and writes them with sequences changed, lines as long as the first of each sequence. Letters that are no
-/// bases stay, and so does the case: what comes in takes that of the base before.
+/// Reads FASTA and writes it with mutated sequences, in lines as long as the longest of each sequence. Letters other than
+/// ACGT stay. Inserted letters take the case of the base before.
 ///
 /// # Errors
-/// Those of both ends.
-pub fn mutate(input: &mut dyn BufRead, output: &mut dyn Write, mutations: &Mutations) -> io::Result<()> {
-    let mut numbers = Numbers(mutations.seed);
+/// The I/O error of the input or output.
+pub fn mutate_fasta(input: &mut dyn BufRead, output: &mut dyn Write, mutations: &MutationRates) -> io::Result<()> {
+    let mut numbers = SplitMix64(mutations.seed);
     let mut sequence = Vec::new();
     let mut width = 0;
     let mut line = Vec::new();
@@ -80,7 +80,7 @@ pub fn mutate(input: &mut dyn BufRead, output: &mut dyn Write, mutations: &Mutat
         line.clear();
         let is_end = input.read_until(b'\n', &mut line)? == 0;
         if is_end || line.first() == Some(&b'>') {
-            let changed = changed(&sequence, mutations, &mut numbers);
+            let changed = mutate_sequence(&sequence, mutations, &mut numbers);
             for some in changed.chunks(width.max(1)) {
                 output.write_all(some)?;
                 output.write_all(b"\n")?;
@@ -98,21 +98,24 @@ pub fn mutate(input: &mut dyn BufRead, output: &mut dyn Write, mutations: &Mutat
     }
 }
 
-/// A sequence with changes.
-fn changed(sequence: &[u8], mutations: &Mutations, numbers: &mut Numbers) -> Vec<u8> {
+/// Returns a mutated sequence.
+fn mutate_sequence(sequence: &[u8], mutations: &MutationRates, numbers: &mut SplitMix64) -> Vec<u8> {
     let mut out = Vec::with_capacity(sequence.len() + sequence.len() / 64);
-    let all = mutations.substitutions + mutations.indels + mutations.structural + mutations.inversions;
+    let all = mutations.substitution_rate
+        + mutations.indel_rate
+        + mutations.structural_variant_rate
+        + mutations.inversion_rate;
     let mut at = 0;
     while at < sequence.len() {
         let letter = sequence[at];
-        if !b"ACGTacgt".contains(&letter) || !numbers.happens(all) {
+        if !b"ACGTacgt".contains(&letter) || !numbers.occurs_with_probability(all) {
             out.push(letter);
             at += 1;
             continue;
         }
         let lower = letter.is_ascii_lowercase();
-        let kind = numbers.below(1 << 53) as f64 * (0.5_f64).powi(53) * all;
-        let kind = [mutations.substitutions, mutations.indels, mutations.structural]
+        let kind = numbers.next_below(1 << 53) as f64 * (0.5_f64).powi(53) * all;
+        let kind = [mutations.substitution_rate, mutations.indel_rate, mutations.structural_variant_rate]
             .iter()
             .scan(0.0, |sum, rate| {
                 *sum += rate;
@@ -123,63 +126,63 @@ fn changed(sequence: &[u8], mutations: &Mutations, numbers: &mut Numbers) -> Vec
         let rest = sequence.len() - at;
         match kind {
             Some(0) => {
-                out.push(substitute(letter.to_ascii_uppercase(), numbers));
+                out.push(substitute_base(letter.to_ascii_uppercase(), numbers));
                 at += 1;
             }
             Some(1) => {
-                let bases = if numbers.below(2) == 0 { 1 } else { numbers.length(1, 24) };
-                match numbers.below(2) {
+                let bases = if numbers.next_below(2) == 0 { 1 } else { numbers.next_length(1, 24) };
+                match numbers.next_below(2) {
                     0 => at += bases.min(rest),
-                    _ if numbers.below(4) < 3 && from >= bases => out.extend_from_within(from - bases..),
-                    _ => (0..bases).for_each(|_| out.push(numbers.base())),
+                    _ if numbers.next_below(4) < 3 && from >= bases => out.extend_from_within(from - bases..),
+                    _ => (0..bases).for_each(|_| out.push(numbers.next_base())),
                 }
             }
             Some(_) => {
-                let bases = numbers.length(50, 6_000).min(rest);
-                match numbers.below(3) {
+                let bases = numbers.next_length(50, 6_000).min(rest);
+                match numbers.next_below(3) {
                     0 => at += bases,
-                    1 if numbers.below(2) == 0 => {
-                        let start = numbers.below((sequence.len() - bases) as u64 + 1) as usize;
+                    1 if numbers.next_below(2) == 0 => {
+                        let start = numbers.next_below((sequence.len() - bases) as u64 + 1) as usize;
                         out.extend_from_slice(&sequence[start..start + bases]);
                     }
-                    1 => (0..bases).for_each(|_| out.push(numbers.base())),
-                    // A second copy of what follows.
+                    1 => (0..bases).for_each(|_| out.push(numbers.next_base())),
+                    // A second copy of the following bases.
                     _ => out.extend_from_slice(&sequence[at..at + bases]),
                 }
-                continue_case(&mut out[from..], lower);
+                apply_case(&mut out[from..], lower);
                 continue;
             }
             None => {
-                let bases = numbers.length(500, 20_000).min(rest);
+                let bases = numbers.next_length(500, 20_000).min(rest);
                 out.extend(sequence[at..at + bases].iter().rev().map(|letter| complement(*letter)));
                 at += bases;
                 continue;
             }
         }
-        continue_case(&mut out[from..], lower);
+        apply_case(&mut out[from..], lower);
     }
     out
 }
 
-fn continue_case(letters: &mut [u8], lower: bool) {
+fn apply_case(letters: &mut [u8], lower: bool) {
     if lower {
         letters.make_ascii_lowercase();
     }
 }
 
-/// Another base: two times of three the one that is chemically alike.
-fn substitute(base: u8, numbers: &mut Numbers) -> u8 {
+/// Returns another base: in two of three cases the transition.
+fn substitute_base(base: u8, numbers: &mut SplitMix64) -> u8 {
     let alike = match base {
         b'A' => b'G',
         b'G' => b'A',
         b'C' => b'T',
         _ => b'C',
     };
-    if numbers.below(3) < 2 {
+    if numbers.next_below(3) < 2 {
         return alike;
     }
     loop {
-        let other = numbers.base();
+        let other = numbers.next_base();
         if other != base && other != alike {
             return other;
         }

@@ -1,4 +1,4 @@
-//! Text in, packed file out: cut into segments, encoded on several threads, written in order.
+//! Packing: text is cut into segments, encoded on several threads, and written in order.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -7,224 +7,230 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use memchr::memrchr;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::anchors::Anchors;
-use super::chunk::{ChunkWriter, EDITS, FileHead, TEXT, TEXT_MAGIC, TextHead};
 use super::error::DeltaError;
-use super::ordered::InOrder;
+use super::gwp_chunk::{EDITS_TAG, GWP_TEXT_MAGIC, GwpChunkWriter, GwpHeader, TEXT_TAG, TextChunkHeader};
+use super::kmer_index::KmerIndex;
+use super::ordered_workers::OrderedThreadPool;
 use super::reference::Reference;
-use super::segment::{Encoded, Encoder, MAX_TEXT_BYTES, Piece};
-use super::varint::put_varint;
-use super::zstd_bytes::{GUESS_LEVEL, LEVEL, compress};
+use super::segment::{EncodedSegment, MAX_TEXT_BYTES, SegmentEncoder, SegmentText};
+use super::varint::append_varint;
+use super::zstd_bytes::{ESTIMATE_LEVEL, TEXT_LEVEL, compress};
 
-/// Bytes of text in a segment: what a thread holds, and what is decoded for one region.
+/// Default size of a segment's text, bytes: the unit of a thread, and of decoding for a region.
 const SEGMENT_BYTES: usize = 8 << 20;
 
-/// Text so short that it is packed both ways.
-const SMALL_BYTES: u64 = 256 << 10;
-/// A packed file so short that its start and end count.
+/// Text below this size is packed both ways, bytes.
+const SMALL_TEXT_BYTES: u64 = 256 << 10;
+/// Packed files below this size are dominated by their header and end, bytes.
 const SMALL_PACKED_BYTES: u64 = 1000;
 
-/// How to pack.
+/// Options of packing.
 #[derive(Clone, Debug)]
 pub struct PackOptions {
-    /// Threads that encode; each holds a few times a segment.
+    /// Number of encoding threads; each holds a few segments.
     pub threads: usize,
-    /// Bytes of text in a segment, up to 32 MiB: more packs better by a little, less makes regions quicker.
+    /// Size of a segment's text, up to 32 MiB: larger segments pack slightly better, smaller ones make region reads faster.
     pub segment_bytes: usize,
-    /// Rather quick than small where text is not like the reference.
-    pub quick: bool,
+    /// Prefers speed to size where text is unlike the reference.
+    pub fast: bool,
 }
 
 impl Default for PackOptions {
     fn default() -> Self {
-        Self { threads: 1, segment_bytes: SEGMENT_BYTES, quick: false }
+        Self { threads: 1, segment_bytes: SEGMENT_BYTES, fast: false }
     }
 }
 
-/// What was packed.
+/// Counts of a packed file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PackSummary {
-    /// Bytes of text.
+    /// Size of the text, bytes.
     pub text_bytes: u64,
-    /// Bytes of the packed file.
+    /// Size of the packed file, bytes.
     pub packed_bytes: u64,
-    /// Segments of edits.
-    pub segments_of_edits: u64,
-    /// Segments that stayed text, because edits would have been longer.
-    pub segments_of_text: u64,
+    /// Number of segments with edits.
+    pub edit_segments: u64,
+    /// Number of segments packed as text, because edits would have been longer.
+    pub text_segments: u64,
 }
 
-/// Packs text against a reference. Any bytes are packed, and come back as they were; a FASTA file of genomes like the reference
-/// is what becomes small.
+/// Packs text against a reference. Any bytes can be packed and are restored exactly; FASTA files of genomes like the
+/// reference become small.
 ///
 /// # Errors
-/// [`DeltaError::Stream`] for both ends, [`DeltaError::Cancelled`], [`DeltaError::NotExact`].
+/// [`DeltaError::Stream`] if input or output fails, [`DeltaError::Cancelled`], [`DeltaError::Thread`],
+/// [`DeltaError::RoundTripMismatch`] for a bug.
 pub fn pack(
     input: &mut dyn Read,
     output: &mut dyn Write,
     reference: &Reference,
-    anchors: &Anchors,
+    anchors: &KmerIndex,
     options: &PackOptions,
     cancelled: &AtomicBool,
 ) -> Result<PackSummary, DeltaError> {
-    let mut cutter = Cutter::new(input, options.segment_bytes);
-    let encoder = Encoder::new(reference, anchors, options.quick);
-    let first = cutter.next_piece()?;
-    let second = cutter.next_piece()?;
-    let head = FileHead { reference: reference.digest, reference_bases: reference.bases() };
+    let mut cutter = SegmentCutter::new(input, options.segment_bytes);
+    let encoder = SegmentEncoder::new(reference, anchors, options.fast);
+    let first = cutter.next_segment()?;
+    let second = cutter.next_segment()?;
+    let head = GwpHeader { reference: reference.digest, reference_bases: reference.bases() };
     if second.is_none() {
-        return pack_one(first, output, &encoder, &head);
+        return pack_single_segment(first, output, &encoder, &head);
     }
     std::thread::scope(|scope| {
-        let work = |piece: Piece| encoder.encode(&piece);
-        let mut encoding = InOrder::start(scope, options.threads, work)?;
-        let mut file = PackedFile::start(output, &encoder, &head)?;
+        let work = |piece: SegmentText| encoder.encode_segment(&piece);
+        let mut encoding = OrderedThreadPool::start(scope, options.threads, work)?;
+        let mut file = GwpFileWriter::create(output, &encoder, &head)?;
         let mut pieces = first.into_iter().chain(second);
         loop {
             if cancelled.load(Ordering::Relaxed) {
                 return Err(DeltaError::Cancelled);
             }
-            let Some(piece) = pieces.next().map_or_else(|| cutter.next_piece(), |piece| Ok(Some(piece)))? else {
+            let Some(piece) = pieces.next().map_or_else(|| cutter.next_segment(), |piece| Ok(Some(piece)))? else {
                 break;
             };
-            encoding.push(piece);
+            encoding.submit(piece);
             if encoding.is_full()
-                && let Some(encoded) = encoding.pop()
+                && let Some(encoded) = encoding.next_result()
             {
-                file.write(encoded?)?;
+                file.write_segment(encoded?)?;
             }
         }
-        while let Some(encoded) = encoding.pop() {
-            file.write(encoded?)?;
+        while let Some(encoded) = encoding.next_result() {
+            file.write_segment(encoded?)?;
         }
         file.finish()
     })
 }
 
-/// Packs what is one segment, or nothing: as chunks, or as text where that is shorter, which small files mostly are.
-fn pack_one(
-    piece: Option<Piece>,
+/// Packs one segment or none: as chunks, or as text if that is shorter, as for most small files.
+fn pack_single_segment(
+    piece: Option<SegmentText>,
     output: &mut dyn Write,
-    encoder: &Encoder,
-    head: &FileHead,
+    encoder: &SegmentEncoder,
+    head: &GwpHeader,
 ) -> Result<PackSummary, DeltaError> {
     let text = piece.as_ref().map(|piece| Arc::clone(&piece.text)).unwrap_or_default();
     let text_bytes = text.len() as u64;
-    let encoded = piece.map(|piece| encoder.encode(&piece)).transpose()?;
+    let encoded = piece.map(|piece| encoder.encode_segment(&piece)).transpose()?;
     let text_body = match encoded {
-        Some(Encoded::Text { body, .. }) => body,
+        Some(EncodedSegment::Text { body, .. }) => body,
         Some(edits) => {
             let mut packed = Vec::new();
-            let mut file = PackedFile::start(&mut packed, encoder, head)?;
-            file.write(edits)?;
+            let mut file = GwpFileWriter::create(&mut packed, encoder, head)?;
+            file.write_segment(edits)?;
             let summary = file.finish()?;
-            // What edits are compared with leaves out the start and the end of a file, which count in a small one.
+            // The estimates for edits do not count the header and end of a file, which matter in a small one.
             let packed_bytes = summary.packed_bytes;
-            let repeats = || compress(&text, GUESS_LEVEL, &[]).len() as u64 <= 4 * packed_bytes;
-            let is_close = text_bytes < SMALL_BYTES || (packed_bytes < SMALL_PACKED_BYTES && repeats());
-            let body = is_close.then(|| compress(&text, LEVEL, &[]));
+            let repeats = || compress(&text, ESTIMATE_LEVEL, &[]).len() as u64 <= 4 * packed_bytes;
+            let is_close = text_bytes < SMALL_TEXT_BYTES || (packed_bytes < SMALL_PACKED_BYTES && repeats());
+            let body = is_close.then(|| compress(&text, TEXT_LEVEL, &[]));
             match body.filter(|body| (body.len() as u64) < summary.packed_bytes) {
                 Some(body) => body,
                 None => {
-                    output.write_all(&packed).and_then(|()| output.flush()).map_err(write_failed)?;
+                    output.write_all(&packed).and_then(|()| output.flush()).map_err(write_error)?;
                     return Ok(summary);
                 }
             }
         }
         None => Vec::new(),
     };
-    let mut packed = TEXT_MAGIC.to_vec();
-    put_varint(&mut packed, text_bytes);
+    let mut packed = GWP_TEXT_MAGIC.to_vec();
+    append_varint(&mut packed, text_bytes);
     packed.extend(text_body);
-    packed.extend(short_checksum(&packed));
-    output.write_all(&packed).and_then(|()| output.flush()).map_err(write_failed)?;
+    packed.extend(text_file_checksum(&packed));
+    output.write_all(&packed).and_then(|()| output.flush()).map_err(write_error)?;
     let packed_bytes = packed.len() as u64;
-    Ok(PackSummary { text_bytes, packed_bytes, segments_of_edits: 0, segments_of_text: 1 })
+    Ok(PackSummary { text_bytes, packed_bytes, edit_segments: 0, text_segments: 1 })
 }
 
-fn write_failed(source: std::io::Error) -> DeltaError {
-    DeltaError::Stream { what: "write the output", source }
+fn write_error(source: std::io::Error) -> DeltaError {
+    DeltaError::Stream { operation: "write the output", source }
 }
 
-/// The checksum at the end of a file that is nothing but text: four bytes, as many as zstd has.
-pub(super) fn short_checksum(bytes: &[u8]) -> [u8; 4] {
+/// Returns the checksum of a text-only file: four bytes, like zstd's.
+pub(super) fn text_file_checksum(bytes: &[u8]) -> [u8; 4] {
     (xxh3_64(bytes) as u32).to_le_bytes()
 }
 
-/// A file of chunks that is written.
-struct PackedFile<'a, W> {
-    out: ChunkWriter<W>,
-    encoder: &'a Encoder<'a>,
-    declared: Vec<bool>,
+/// A writer of a file of chunks.
+struct GwpFileWriter<'a, W> {
+    chunk_writer: GwpChunkWriter<W>,
+    encoder: &'a SegmentEncoder<'a>,
+    is_contig_declared: Vec<bool>,
     summary: PackSummary,
 }
 
-impl<'a, W: Write> PackedFile<'a, W> {
-    fn start(output: W, encoder: &'a Encoder, head: &FileHead) -> Result<Self, DeltaError> {
-        let out = ChunkWriter::start(output, head)?;
-        Ok(Self { out, encoder, declared: vec![false; encoder.contigs()], summary: PackSummary::default() })
+impl<'a, W: Write> GwpFileWriter<'a, W> {
+    fn create(output: W, encoder: &'a SegmentEncoder, head: &GwpHeader) -> Result<Self, DeltaError> {
+        let chunk_writer = GwpChunkWriter::create(output, head)?;
+        Ok(Self {
+            chunk_writer,
+            encoder,
+            is_contig_declared: vec![false; encoder.contig_count()],
+            summary: PackSummary::default(),
+        })
     }
 
-    fn write(&mut self, encoded: Encoded) -> Result<(), DeltaError> {
+    fn write_segment(&mut self, encoded: EncodedSegment) -> Result<(), DeltaError> {
         match encoded {
-            Encoded::Edits { mut head, body, used } => {
-                for contig in used {
-                    if !std::mem::replace(&mut self.declared[contig], true) {
-                        head.declared.push(self.encoder.declare(contig));
+            EncodedSegment::Edits { mut header, body, contigs } => {
+                for contig in contigs {
+                    if !std::mem::replace(&mut self.is_contig_declared[contig], true) {
+                        header.contig_declarations.push(self.encoder.contig_declaration(contig));
                     }
                 }
-                self.summary.text_bytes += head.text_bytes;
-                self.summary.segments_of_edits += 1;
-                self.out.write(EDITS, &head.encode(), &body)
+                self.summary.text_bytes += header.text_bytes;
+                self.summary.edit_segments += 1;
+                self.chunk_writer.write_chunk(EDITS_TAG, &header.encode(), &body)
             }
-            Encoded::Text { text_bytes, text_checksum, repeats_earlier, body } => {
+            EncodedSegment::Text { text_bytes, text_checksum, repeats_earlier, body } => {
                 self.summary.text_bytes += text_bytes;
-                self.summary.segments_of_text += 1;
-                let head = TextHead { text_bytes, text_checksum, repeats_earlier };
-                self.out.write(TEXT, &head.encode(), &body)
+                self.summary.text_segments += 1;
+                let head = TextChunkHeader { text_bytes, text_checksum, repeats_earlier };
+                self.chunk_writer.write_chunk(TEXT_TAG, &head.encode(), &body)
             }
         }
     }
 
     fn finish(self) -> Result<PackSummary, DeltaError> {
-        let packed_bytes = self.out.finish(self.summary.text_bytes)?;
+        let packed_bytes = self.chunk_writer.finish(self.summary.text_bytes)?;
         Ok(PackSummary { packed_bytes, ..self.summary })
     }
 }
 
-/// Cuts text into pieces, behind a line where one ends.
-struct Cutter<'i> {
+/// A splitter of the input into segments, after a line end if there is one.
+struct SegmentCutter<'i> {
     input: &'i mut dyn Read,
-    piece_bytes: usize,
-    /// Text behind the last piece.
-    left: Vec<u8>,
-    inside: bool,
-    before: Option<Arc<Vec<u8>>>,
+    segment_bytes: usize,
+    /// Text after the last segment.
+    remainder: Vec<u8>,
+    starts_inside_line: bool,
+    previous_text: Option<Arc<Vec<u8>>>,
 }
 
-impl<'i> Cutter<'i> {
+impl<'i> SegmentCutter<'i> {
     fn new(input: &'i mut dyn Read, piece_bytes: usize) -> Self {
-        let piece_bytes = piece_bytes.clamp(1, MAX_TEXT_BYTES as usize);
-        Self { input, piece_bytes, left: Vec::new(), inside: false, before: None }
+        let segment_bytes = piece_bytes.clamp(1, MAX_TEXT_BYTES as usize);
+        Self { input, segment_bytes, remainder: Vec::new(), starts_inside_line: false, previous_text: None }
     }
 
-    fn next_piece(&mut self) -> Result<Option<Piece>, DeltaError> {
-        let mut text = Vec::with_capacity(self.piece_bytes);
-        text.append(&mut self.left);
-        let missing = (self.piece_bytes - text.len()) as u64;
+    fn next_segment(&mut self) -> Result<Option<SegmentText>, DeltaError> {
+        let mut text = Vec::with_capacity(self.segment_bytes);
+        text.append(&mut self.remainder);
+        let missing = (self.segment_bytes - text.len()) as u64;
         let read = Read::take(&mut *self.input, missing).read_to_end(&mut text);
-        read.map_err(|source| DeltaError::Stream { what: "read the input", source })?;
+        read.map_err(|source| DeltaError::Stream { operation: "read the input", source })?;
         if text.is_empty() {
             return Ok(None);
         }
-        if text.len() == self.piece_bytes
+        if text.len() == self.segment_bytes
             && let Some(last) = memrchr(b'\n', &text)
         {
-            self.left = text.split_off(last + 1);
+            self.remainder = text.split_off(last + 1);
         }
-        let inside = std::mem::replace(&mut self.inside, text.last() != Some(&b'\n'));
+        let starts_inside_line = std::mem::replace(&mut self.starts_inside_line, text.last() != Some(&b'\n'));
         let text = Arc::new(text);
-        let before = self.before.replace(Arc::clone(&text));
-        Ok(Some(Piece { text, inside, before }))
+        let previous = self.previous_text.replace(Arc::clone(&text));
+        Ok(Some(SegmentText { text, starts_inside_line, previous }))
     }
 }

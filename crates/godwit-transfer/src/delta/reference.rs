@@ -1,18 +1,19 @@
-//! References: their sequences at two bits a base, their digests, and both kept beside the FASTA file.
+//! References: sequences with two bits per base, digests, and a cache of both beside the FASTA file.
 //!
-//! A sequence is known by its refget digest (GA4GH refget v2: SHA-512 of the upper-case letters, cut to 24 bytes, in base64url),
-//! a reference by that of all its sequences in their order (GA4GH seqcol, attribute `sequences`). Names say nothing.
+//! A sequence is identified by its refget digest (GA4GH refget v2: SHA-512 of the upper-case letters, truncated to 24 bytes,
+//! in base64url), a reference by the digest of its sequences in order (GA4GH seqcol, attribute `sequences`). Names do not
+//! matter.
 
-mod cache;
-mod read;
+mod cache_files;
+mod fasta_import;
 
 use std::path::{Path, PathBuf};
 
-use super::anchors::{Anchors, check_size};
-use super::bases::{Bases, Bits, OtherRun};
+use super::bases::{Bases, BitVector, NonAcgtInterval};
 use super::error::DeltaError;
+use super::kmer_index::{KmerIndex, check_reference_size};
 
-/// Bytes of a digest.
+/// Size of a digest, bytes.
 pub(super) const DIGEST_BYTES: usize = 24;
 
 /// A digest: the first 24 bytes of a SHA-512.
@@ -20,19 +21,19 @@ pub(super) const DIGEST_BYTES: usize = 24;
 pub struct Digest(pub(super) [u8; DIGEST_BYTES]);
 
 impl Digest {
-    /// Of those bytes.
-    pub(super) fn of(bytes: &[u8]) -> Self {
-        Self::cut(ring::digest::digest(&ring::digest::SHA512, bytes).as_ref())
+    /// Returns the digest of the bytes.
+    pub(super) fn compute(bytes: &[u8]) -> Self {
+        Self::truncate(ring::digest::digest(&ring::digest::SHA512, bytes).as_ref())
     }
 
-    fn cut(digest: &[u8]) -> Self {
+    fn truncate(digest: &[u8]) -> Self {
         let mut first = [0; DIGEST_BYTES];
         first.copy_from_slice(&digest[..DIGEST_BYTES]);
         Self(first)
     }
 }
 
-/// base64url (RFC 4648 §5) without padding, which 24 bytes do not need.
+/// Formats as base64url (RFC 4648 §5) without padding, which 24 bytes do not need.
 impl std::fmt::Display for Digest {
     fn fmt(&self, formatter: &mut std::fmt::Formatter) -> std::fmt::Result {
         formatter.write_str(&godwit_flight::encode_base64_url(&self.0))
@@ -44,35 +45,35 @@ impl std::fmt::Display for Digest {
 pub struct ReferenceContig {
     /// The title up to the first white space.
     pub name: String,
-    /// Bases of all sequences before it.
+    /// Number of bases of all sequences before it.
     pub start: u64,
-    /// Its bases.
+    /// Number of its bases.
     pub bases: u64,
-    /// Its refget digest; with `SQ.` before it, its GA4GH identifier.
+    /// The refget digest; with the prefix `SQ.` it is the GA4GH identifier.
     pub digest: Digest,
-    /// Names which of its letters are lower case; 0 where none is.
+    /// XXH3 of the soft mask; 0 if no letter is lower case.
     pub(super) case_checksum: u64,
 }
 
 impl ReferenceContig {
-    /// What has to be the same where something packed by it is unpacked: its digest, and which of its letters are lower case.
+    /// Returns what must be equal at the unpacking end: the digest and the checksum of the soft mask.
     pub(crate) fn identity(&self) -> String {
         format!("{}.{:x}", self.digest, self.case_checksum)
     }
 
-    /// Its place among the bases of all sequences, `[start, end)`.
-    pub(super) fn span(&self) -> std::ops::Range<usize> {
+    /// Returns its range among the bases of all sequences, `[start, end)`.
+    pub(super) fn base_range(&self) -> std::ops::Range<usize> {
         self.start as usize..(self.start + self.bases) as usize
     }
 }
 
-/// Where what was computed of a reference is kept.
+/// The location of the cache files of a reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keep {
-    /// Beside the FASTA file where that directory can be written to: `REF.fa.gwp-bases`, `REF.fa.gwp-anchors`.
-    Beside,
-    /// Nowhere, and what lies there is not looked at.
-    Nowhere,
+pub enum ReferenceCachePolicy {
+    /// Beside the FASTA file, if that directory is writable: `REF.fa.gwp-bases`, `REF.fa.gwp-anchors`.
+    BesideFasta,
+    /// Nowhere; existing cache files are ignored.
+    Disabled,
 }
 
 /// The sequences of a reference.
@@ -81,86 +82,87 @@ pub struct Reference {
     pub(super) path: PathBuf,
     pub(super) contigs: Vec<ReferenceContig>,
     pub(super) digest: Digest,
-    /// The bases of all sequences; A where there is none.
+    /// The bases of all sequences; A for letters other than ACGT.
     pub(super) bases: Bases,
-    /// Set where letters are lower case; nothing where all are upper.
-    pub(super) lower: Option<Bits>,
-    pub(super) others: Vec<OtherRun>,
-    keep: Keep,
-    /// Names what is kept beside it: other contents have another.
+    /// Set for lower-case letters; `None` if all are upper case.
+    pub(super) soft_mask: Option<BitVector>,
+    pub(super) non_acgt: Vec<NonAcgtInterval>,
+    cache_policy: ReferenceCachePolicy,
+    /// XXH3 of the bases, which identifies the k-mer index.
     checksum: u64,
 }
 
 impl Reference {
-    /// The sequences of a FASTA file, plain, gzip or BGZF, from what was kept where that is of this file as it is now.
-    /// What cannot be kept is no failure.
+    /// Reads the sequences of a FASTA file (plain, gzip or BGZF), or its cache file if that is valid for the present file. A
+    /// cache file that cannot be written is not an error.
     ///
     /// # Errors
-    /// [`DeltaError::Reference`], [`DeltaError::Io`], [`DeltaError::TooLarge`].
-    pub fn open(path: &Path, keep: Keep, threads: usize) -> Result<Self, DeltaError> {
-        if keep == Keep::Beside
-            && let Some(kept) = cache::read_bases(path, threads)
+    /// [`DeltaError::Reference`] if the file is not valid FASTA, [`DeltaError::Io`] if it cannot be read,
+    /// [`DeltaError::ReferenceTooLarge`], [`DeltaError::Thread`].
+    pub fn open(path: &Path, cache_policy: ReferenceCachePolicy, threads: usize) -> Result<Self, DeltaError> {
+        if cache_policy == ReferenceCachePolicy::BesideFasta
+            && let Some(kept) = cache_files::read_cached_reference(path, threads)
         {
             return Ok(kept);
         }
-        let stamp = cache::Stamp::of(path).map_err(DeltaError::at(path))?;
-        let mut reference = read::read(path, threads)?;
-        check_size(reference.bases.count() as u64)?;
-        reference.keep = keep;
-        if keep == Keep::Beside {
-            // A directory that cannot be written to makes the next run slower, and this one no worse.
-            let _ = cache::write_bases(&reference, stamp);
+        let stamp = cache_files::FileStamp::from_path(path).map_err(DeltaError::io_error(path))?;
+        let mut reference = fasta_import::read_fasta(path, threads)?;
+        check_reference_size(reference.bases.count() as u64)?;
+        reference.cache_policy = cache_policy;
+        if cache_policy == ReferenceCachePolicy::BesideFasta {
+            // An unwritable directory only makes the next run slower.
+            let _ = cache_files::write_cached_reference(&reference, stamp);
         }
         Ok(reference)
     }
 
-    /// Where its k-mers are, from what was kept where that is of these sequences.
+    /// Returns the index of its k-mers, from the cache file if that is valid for these sequences.
     ///
     /// # Errors
-    /// None but those of the machine.
-    pub fn anchors(&self, threads: usize) -> Result<Anchors, DeltaError> {
-        if self.keep == Keep::Beside
-            && let Some(kept) = cache::read_anchors(self, threads)
+    /// None at present.
+    pub fn kmer_index(&self, threads: usize) -> Result<KmerIndex, DeltaError> {
+        if self.cache_policy == ReferenceCachePolicy::BesideFasta
+            && let Some(kept) = cache_files::read_cached_kmer_index(self, threads)
         {
             return Ok(kept);
         }
-        let anchors = Anchors::build(&self.bases, &self.others, threads);
-        if self.keep == Keep::Beside {
-            let _ = cache::write_anchors(self, &anchors);
+        let anchors = KmerIndex::build(&self.bases, &self.non_acgt, threads);
+        if self.cache_policy == ReferenceCachePolicy::BesideFasta {
+            let _ = cache_files::write_cached_kmer_index(self, &anchors);
         }
         Ok(anchors)
     }
 
-    /// The digest of all sequences in their order.
+    /// Returns the digest of all sequences in order.
     pub fn digest(&self) -> Digest {
         self.digest
     }
 
-    /// The sequences, in the order of the file.
+    /// Returns the sequences, in the order of the file.
     pub fn contigs(&self) -> &[ReferenceContig] {
         &self.contigs
     }
 
-    /// The FASTA file.
+    /// Returns the path of the FASTA file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Bases of all sequences.
+    /// Returns the number of bases of all sequences.
     pub fn bases(&self) -> u64 {
         self.bases.count() as u64
     }
 
-    /// Which sequence a base is of.
-    pub(super) fn contig_at(&self, base: usize) -> usize {
+    /// Returns the index of the sequence that contains a base.
+    pub(super) fn contig_index_at(&self, base: usize) -> usize {
         self.contigs.partition_point(|contig| contig.start as usize <= base) - 1
     }
 }
 
-/// The digest of sequences in their order (GA4GH seqcol v1, attribute `sequences`: canonical JSON of the identifiers).
-fn digest_of_all(contigs: &[ReferenceContig]) -> Digest {
+/// Returns the digest of sequences in order (GA4GH seqcol v1, attribute `sequences`: canonical JSON of the identifiers).
+fn sequence_collection_digest(contigs: &[ReferenceContig]) -> Digest {
     let names: Vec<String> = contigs.iter().map(|contig| format!("\"SQ.{}\"", contig.digest)).collect();
-    Digest::of(format!("[{}]", names.join(",")).as_bytes())
+    Digest::compute(format!("[{}]", names.join(",")).as_bytes())
 }
 
 #[cfg(test)]

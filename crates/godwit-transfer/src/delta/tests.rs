@@ -6,31 +6,31 @@ use std::sync::atomic::AtomicBool;
 use godwit_model::Region;
 use proptest::prelude::*;
 
-use super::zstd_bytes::{LEVEL, compress};
+use super::zstd_bytes::{TEXT_LEVEL, compress};
 use super::*;
 
-static GO_ON: AtomicBool = AtomicBool::new(false);
+static NOT_CANCELLED: AtomicBool = AtomicBool::new(false);
 
-fn reference_of(text: &[u8]) -> (tempfile::TempDir, Reference, Anchors) {
+fn open_reference(text: &[u8]) -> (tempfile::TempDir, Reference, KmerIndex) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("r.fa");
     std::fs::write(&path, text).unwrap();
-    let reference = Reference::open(&path, Keep::Nowhere, 1).unwrap();
-    let anchors = reference.anchors(1).unwrap();
+    let reference = Reference::open(&path, ReferenceCachePolicy::Disabled, 1).unwrap();
+    let anchors = reference.kmer_index(1).unwrap();
     (directory, reference, anchors)
 }
 
-fn packed(text: &[u8], reference: &Reference, anchors: &Anchors, segment_bytes: usize) -> Vec<u8> {
+fn pack_text(text: &[u8], reference: &Reference, anchors: &KmerIndex, segment_bytes: usize) -> Vec<u8> {
     let mut out = Vec::new();
-    let options = PackOptions { threads: 2, segment_bytes, quick: false };
-    let summary = pack(&mut &text[..], &mut out, reference, anchors, &options, &GO_ON).unwrap();
+    let options = PackOptions { threads: 2, segment_bytes, fast: false };
+    let summary = pack(&mut &text[..], &mut out, reference, anchors, &options, &NOT_CANCELLED).unwrap();
     assert_eq!((summary.text_bytes, summary.packed_bytes), (text.len() as u64, out.len() as u64));
     out
 }
 
-fn unpacked(packed: &[u8], reference: &Reference) -> Result<Vec<u8>, DeltaError> {
+fn unpack_file(packed: &[u8], reference: &Reference) -> Result<Vec<u8>, DeltaError> {
     let mut out = Vec::new();
-    unpack(&mut &packed[..], &mut out, Some(reference), 2, &GO_ON).map(|_| out)
+    unpack(&mut &packed[..], &mut out, Some(reference), 2, &NOT_CANCELLED).map(|_| out)
 }
 
 fn bases(count: usize, seed: u64) -> Vec<u8> {
@@ -51,14 +51,14 @@ fn fasta(name: &str, bases: &[u8], width: usize) -> Vec<u8> {
     text
 }
 
-fn mutated(text: &[u8], mutations: &Mutations) -> Vec<u8> {
+fn mutate_text(text: &[u8], mutations: &MutationRates) -> Vec<u8> {
     let mut out = Vec::new();
-    mutate(&mut BufReader::new(text), &mut out, mutations).unwrap();
+    mutate_fasta(&mut BufReader::new(text), &mut out, mutations).unwrap();
     out
 }
 
-/// A reference of two sequences with lower case and N, and another individual of it.
-fn family() -> (Vec<u8>, Vec<u8>) {
+/// Returns a reference of two sequences with lower case and N, and another individual of it.
+fn reference_and_individual() -> (Vec<u8>, Vec<u8>) {
     let mut one = bases(300_000, 1);
     one[..1000].fill(b'N');
     one[200_000..200_500].fill(b'N');
@@ -66,53 +66,53 @@ fn family() -> (Vec<u8>, Vec<u8>) {
         one[start..start + 2_100].make_ascii_lowercase();
     }
     let reference = [fasta("one first of two", &one, 60), fasta("two", &bases(50_000, 2), 60)].concat();
-    let more = Mutations { structural: 1e-4, inversions: 2e-5, ..Mutations::human(5) };
-    let other = mutated(&reference, &more);
+    let more = MutationRates { structural_variant_rate: 1e-4, inversion_rate: 2e-5, ..MutationRates::human(5) };
+    let other = mutate_text(&reference, &more);
     (reference, other)
 }
 
 #[test]
 fn an_individual_takes_a_few_bytes_for_each_variant() {
-    let (text, other) = family();
-    let (_directory, reference, anchors) = reference_of(&text);
-    let whole = packed(&other, &reference, &anchors, 32 << 20);
-    assert_eq!(unpacked(&whole, &reference).unwrap(), other);
+    let (text, other) = reference_and_individual();
+    let (_directory, reference, anchors) = open_reference(&text);
+    let whole = pack_text(&other, &reference, &anchors, 32 << 20);
+    assert_eq!(unpack_file(&whole, &reference).unwrap(), other);
     // 350 substitutions, 45 indels, 35 long ones with some 20,000 inserted bases, 7 inversions.
     assert!(whole.len() < 10_000, "{} bytes", whole.len());
-    let same = packed(&text, &reference, &anchors, 32 << 20);
+    let same = pack_text(&text, &reference, &anchors, 32 << 20);
     assert!(same.len() < 250, "{} bytes for what is the reference", same.len());
-    let cut = packed(&other, &reference, &anchors, 40_000);
-    assert_eq!(unpacked(&cut, &reference).unwrap(), other);
+    let cut = pack_text(&other, &reference, &anchors, 40_000);
+    assert_eq!(unpack_file(&cut, &reference).unwrap(), other);
     assert!(cut.len() < whole.len() + 1_500, "{} and {}", cut.len(), whole.len());
 }
 
 #[test]
 fn sequences_in_another_order_under_other_names_and_reversed_are_found() {
-    let (text, _) = family();
-    let (_directory, reference, anchors) = reference_of(&text);
+    let (text, _) = reference_and_individual();
+    let (_directory, reference, anchors) = open_reference(&text);
     let one = bases(300_000, 1);
     let reversed: Vec<u8> = one[2_000..90_000].iter().rev().map(|base| bases::complement_letter(*base)).collect();
     let other = [fasta("x", &bases(50_000, 2), 70), fasta("y", &reversed, 71)].concat();
-    let file = packed(&other, &reference, &anchors, 32 << 20);
-    assert_eq!(unpacked(&file, &reference).unwrap(), other);
+    let file = pack_text(&other, &reference, &anchors, 32 << 20);
+    assert_eq!(unpack_file(&file, &reference).unwrap(), other);
     assert!(file.len() < 400, "{} bytes", file.len());
     // The same sequences in another order and under other names unpack it too.
     let mut lower = one;
     lower[..1000].fill(b'N');
     lower[200_000..200_500].fill(b'N');
     let swapped = [fasta("b", &bases(50_000, 2), 60), fasta("a", &lower, 60)].concat();
-    let (_directory, swapped, _) = reference_of(&swapped);
+    let (_directory, swapped, _) = open_reference(&swapped);
     assert_ne!(swapped.digest(), reference.digest());
-    assert_eq!(unpacked(&file, &swapped).unwrap(), other);
+    assert_eq!(unpack_file(&file, &swapped).unwrap(), other);
 }
 
 #[test]
 fn another_reference_is_refused_with_both_digests() {
-    let (text, other) = family();
-    let (_directory, reference, anchors) = reference_of(&text);
-    let file = packed(&other, &reference, &anchors, 32 << 20);
-    let (_directory, wrong, _) = reference_of(&fasta("one", &bases(1000, 9), 60));
-    let error = unpacked(&file, &wrong).unwrap_err();
+    let (text, other) = reference_and_individual();
+    let (_directory, reference, anchors) = open_reference(&text);
+    let file = pack_text(&other, &reference, &anchors, 32 << 20);
+    let (_directory, wrong, _) = open_reference(&fasta("one", &bases(1000, 9), 60));
+    let error = unpack_file(&file, &wrong).unwrap_err();
     let message = error.to_string();
     assert!(matches!(error, DeltaError::WrongReference { .. }), "{message}");
     assert!(message.contains(&reference.digest().to_string()) && message.contains(&wrong.digest().to_string()));
@@ -123,18 +123,18 @@ fn another_reference_is_refused_with_both_digests() {
             _ => line.to_ascii_uppercase(),
         })
         .collect();
-    let (_directory, unmasked, _) = reference_of(&unmasked);
+    let (_directory, unmasked, _) = open_reference(&unmasked);
     assert_eq!(unmasked.digest(), reference.digest());
-    assert!(matches!(unpacked(&file, &unmasked).unwrap_err(), DeltaError::WrongCase { .. }));
+    assert!(matches!(unpack_file(&file, &unmasked).unwrap_err(), DeltaError::CaseMismatch { .. }));
     let mut nothing = Vec::new();
-    let none = unpack(&mut &file[..], &mut nothing, None, 1, &GO_ON).unwrap_err();
-    assert!(matches!(none, DeltaError::NoReference { .. }));
+    let none = unpack(&mut &file[..], &mut nothing, None, 1, &NOT_CANCELLED).unwrap_err();
+    assert!(matches!(none, DeltaError::MissingReference { .. }));
 }
 
 #[test]
 fn anything_comes_back_and_is_no_longer_than_zstd_makes_it() {
-    let (text, other) = family();
-    let (_directory, reference, anchors) = reference_of(&text);
+    let (text, other) = reference_and_individual();
+    let (_directory, reference, anchors) = open_reference(&text);
     let protein: Vec<u8> =
         bases(40_000, 4).iter().zip(bases(40_000, 5)).map(|(one, two)| one.wrapping_add(two) % 23 + b'A').collect();
     let crlf = String::from_utf8(other[..60_000].to_vec()).unwrap().replace('\n', "\r\n").into_bytes();
@@ -142,8 +142,10 @@ fn anything_comes_back_and_is_no_longer_than_zstd_makes_it() {
         other.iter().enumerate().map(|(at, byte)| if at % 211 == 0 && *byte == b'A' { b'R' } else { *byte }).collect();
     let genes: Vec<u8> = (0..200_u64)
         .flat_map(|at| {
-            let gene =
-                mutated(&fasta("g", &bases(900, 77), 900), &Mutations { substitutions: 0.02, ..Mutations::none(at) });
+            let gene = mutate_text(
+                &fasta("g", &bases(900, 77), 900),
+                &MutationRates { substitution_rate: 0.02, ..MutationRates::none(at) },
+            );
             [format!(">gene{at}\n").as_bytes(), &gene[3..]].concat()
         })
         .collect();
@@ -171,11 +173,11 @@ fn anything_comes_back_and_is_no_longer_than_zstd_makes_it() {
     ];
     for text in &texts {
         for segment_bytes in [32 << 20, 30_000] {
-            let file = packed(text, &reference, &anchors, segment_bytes);
+            let file = pack_text(text, &reference, &anchors, segment_bytes);
             let name = String::from_utf8_lossy(&text[..text.len().min(30)]).into_owned();
-            assert!(unpacked(&file, &reference).unwrap() == *text, "{name:?}");
+            assert!(unpack_file(&file, &reference).unwrap() == *text, "{name:?}");
             if segment_bytes > text.len() {
-                let zstd = compress(text, LEVEL, &[]).len() + 12;
+                let zstd = compress(text, TEXT_LEVEL, &[]).len() + 12;
                 assert!(file.len() * 100 <= zstd * 101, "{name:?}: {} and {zstd}", file.len());
             }
         }
@@ -184,28 +186,28 @@ fn anything_comes_back_and_is_no_longer_than_zstd_makes_it() {
 
 #[test]
 fn every_changed_byte_and_every_cut_is_noticed() {
-    let (text, _) = family();
-    let (_directory, reference, anchors) = reference_of(&text);
-    let other = mutated(&text, &Mutations::human(3));
+    let (text, _) = reference_and_individual();
+    let (_directory, reference, anchors) = open_reference(&text);
+    let other = mutate_text(&text, &MutationRates::human(3));
     let inputs = [&other[..90_000], b">p\nMKVLAAGIVGLPNWQ\n"];
     for (text, segment_bytes) in inputs.iter().zip([30_000, 1 << 20]) {
-        let file = packed(text, &reference, &anchors, segment_bytes);
+        let file = pack_text(text, &reference, &anchors, segment_bytes);
         for at in 0..file.len() {
             for change in [1, 0x80, 0xFF] {
                 let mut damaged = file.clone();
                 damaged[at] ^= change;
-                assert!(unpacked(&damaged, &reference).is_err(), "byte {at} of {} by {change}", file.len());
+                assert!(unpack_file(&damaged, &reference).is_err(), "byte {at} of {} by {change}", file.len());
             }
-            assert!(unpacked(&file[..at], &reference).is_err(), "cut at {at}");
+            assert!(unpack_file(&file[..at], &reference).is_err(), "cut at {at}");
         }
-        assert!(unpacked(&[&file[..], b"\0"].concat(), &reference).is_err());
+        assert!(unpack_file(&[&file[..], b"\0"].concat(), &reference).is_err());
     }
 }
 
 #[test]
 fn regions_are_those_of_the_text() {
-    let (text, other) = family();
-    let (directory, reference, anchors) = reference_of(&text);
+    let (text, other) = reference_and_individual();
+    let (directory, reference, anchors) = open_reference(&text);
     let sequence: Vec<u8> = other
         .split(|byte| *byte == b'\n')
         .skip(1)
@@ -218,10 +220,10 @@ fn regions_are_those_of_the_text() {
         [(&other, &sequence, 32 << 20), (&other, &sequence, 50_000), (&protein, &protein[5..42].to_vec(), 8)]
     {
         let path = directory.path().join("x.gwp");
-        std::fs::write(&path, packed(text, &reference, &anchors, segment_bytes)).unwrap();
-        let mut genome = PackedGenome::open(&path, Some(&reference)).unwrap();
+        std::fs::write(&path, pack_text(text, &reference, &anchors, segment_bytes)).unwrap();
+        let mut genome = GwpReader::open(&path, Some(&reference)).unwrap();
         assert_eq!(genome.sequences()[0].name, "one");
-        assert_eq!(genome.sequences()[0].residues, sequence.len() as u64);
+        assert_eq!(genome.sequences()[0].residue_count, sequence.len() as u64);
         assert_eq!(genome.text_bytes(), text.len() as u64);
         let length = sequence.len();
         for (start, end) in [(0, length), (5, 12), (length / 2, length / 2 + 1), (length - 3, length)] {
@@ -232,7 +234,7 @@ fn regions_are_those_of_the_text() {
         }
         let mut region = Region { contig: "none".into(), start: 0, end: 5 };
         let error = genome.write_region(&region, "", &mut Vec::new()).unwrap_err();
-        assert!(matches!(error, DeltaError::NoSuchContig { .. }));
+        assert!(matches!(error, DeltaError::ContigNotFound { .. }));
         (region.contig, region.start) = ("one".into(), 2_000_000);
         let error = genome.write_region(&region, "", &mut Vec::new()).unwrap_err();
         assert!(matches!(error, DeltaError::BeyondEnd { .. }));
@@ -241,18 +243,20 @@ fn regions_are_those_of_the_text() {
 
 #[test]
 fn a_collection_keeps_genomes_apart() {
-    let (text, _) = family();
-    let (directory, reference, anchors) = reference_of(&text);
+    let (text, _) = reference_and_individual();
+    let (directory, reference, anchors) = open_reference(&text);
     let place = directory.path().join("many");
     let options = PackOptions::default();
-    let genomes: Vec<Vec<u8>> = (0..3).map(|seed| mutated(&text, &Mutations::human(seed))).collect();
+    let genomes: Vec<Vec<u8>> = (0..3).map(|seed| mutate_text(&text, &MutationRates::human(seed))).collect();
     for (at, genome) in genomes.iter().enumerate() {
-        let mut collection = Collection::open_or_make(&place, &reference).unwrap();
-        collection.add(&format!("s{at}"), &mut &genome[..], &reference, &anchors, &options, &GO_ON).unwrap();
-        let twice = collection.add("s0", &mut &genome[..], &reference, &anchors, &options, &GO_ON);
+        let mut collection = Collection::open_or_create(&place, &reference).unwrap();
+        collection
+            .add_member(&format!("s{at}"), &mut &genome[..], &reference, &anchors, &options, &NOT_CANCELLED)
+            .unwrap();
+        let twice = collection.add_member("s0", &mut &genome[..], &reference, &anchors, &options, &NOT_CANCELLED);
         assert!(matches!(twice.unwrap_err(), DeltaError::Collection { .. }));
     }
-    // A list that somebody changed leads nowhere else.
+    // A modified manifest cannot name other files.
     let list = fs::read_to_string(place.join("collection.json")).unwrap();
     for name in ["../x", ".x", "a/x", ""] {
         fs::write(
@@ -267,25 +271,25 @@ fn a_collection_keeps_genomes_apart() {
     assert_eq!(collection.members().len(), 3);
     for (at, genome) in genomes.iter().enumerate() {
         let mut out = Vec::new();
-        collection.extract(&format!("s{at}"), &mut out, &reference, 2, &GO_ON).unwrap();
+        collection.extract_member(&format!("s{at}"), &mut out, &reference, 2, &NOT_CANCELLED).unwrap();
         assert!(out == *genome);
     }
     let mut out = Vec::new();
     let region = Region { contig: "two".into(), start: 100, end: 160 };
-    assert!(collection.sequence_names(&reference, &GO_ON).unwrap().contains("two"));
+    assert!(collection.sequence_names(&reference, &NOT_CANCELLED).unwrap().contains("two"));
     for member in collection.members() {
-        assert!(collection.write_region(member, &region, &mut out, &reference, &GO_ON).unwrap());
+        assert!(collection.write_region(member, &region, &mut out, &reference, &NOT_CANCELLED).unwrap());
     }
     assert!(out.starts_with(b">s0:two:101-160\n") && out.len() > 180);
     fs::copy(place.join("s1.gwp"), place.join("s2.gwp")).unwrap();
-    let error = collection.extract("s2", &mut Vec::new(), &reference, 1, &GO_ON).unwrap_err();
+    let error = collection.extract_member("s2", &mut Vec::new(), &reference, 1, &NOT_CANCELLED).unwrap_err();
     assert!(error.to_string().contains("another file"), "{error}");
-    let (_other, wrong, _) = reference_of(b">x\nACGT\n");
-    assert!(Collection::open_or_make(&place, &wrong).is_err());
+    let (_other, wrong, _) = open_reference(b">x\nACGT\n");
+    assert!(Collection::open_or_create(&place, &wrong).is_err());
 }
 
 #[test]
-fn a_full_disk_is_told() {
+fn a_full_disk_is_reported() {
     struct Full(usize);
     impl Write for Full {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
@@ -296,15 +300,15 @@ fn a_full_disk_is_told() {
             Ok(())
         }
     }
-    let (text, other) = family();
-    let (_directory, reference, anchors) = reference_of(&text);
-    let options = PackOptions { threads: 2, segment_bytes: 20_000, quick: false };
+    let (text, other) = reference_and_individual();
+    let (_directory, reference, anchors) = open_reference(&text);
+    let options = PackOptions { threads: 2, segment_bytes: 20_000, fast: false };
     for room in [0, 10, 1000] {
-        let result = pack(&mut &other[..], &mut Full(room), &reference, &anchors, &options, &GO_ON);
+        let result = pack(&mut &other[..], &mut Full(room), &reference, &anchors, &options, &NOT_CANCELLED);
         assert!(matches!(result, Err(DeltaError::Stream { .. })));
     }
-    let file = packed(&other, &reference, &anchors, 20_000);
-    let result = unpack(&mut &file[..], &mut Full(50_000), Some(&reference), 2, &GO_ON);
+    let file = pack_text(&other, &reference, &anchors, 20_000);
+    let result = unpack(&mut &file[..], &mut Full(50_000), Some(&reference), 2, &NOT_CANCELLED);
     assert!(matches!(result, Err(DeltaError::Stream { .. })));
     let stop = AtomicBool::new(true);
     let result = unpack(&mut &file[..], &mut Vec::new(), Some(&reference), 2, &stop);
@@ -315,12 +319,12 @@ fn a_full_disk_is_told() {
 fn what_was_kept_beside_a_reference_is_made_again_when_it_changes() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("r.fa");
-    let (text, other) = family();
+    let (text, other) = reference_and_individual();
     std::fs::write(&path, &text).unwrap();
     let pack_with = |path: &Path| {
-        let reference = Reference::open(path, Keep::Beside, 2).unwrap();
-        let anchors = reference.anchors(2).unwrap();
-        (packed(&other, &reference, &anchors, 1 << 20), reference.digest())
+        let reference = Reference::open(path, ReferenceCachePolicy::BesideFasta, 2).unwrap();
+        let anchors = reference.kmer_index(2).unwrap();
+        (pack_text(&other, &reference, &anchors, 1 << 20), reference.digest())
     };
     let first = pack_with(&path);
     let kept = directory.path().join("r.fa.gwp-bases");
@@ -340,7 +344,7 @@ fn what_was_kept_beside_a_reference_is_made_again_when_it_changes() {
     assert_ne!(pack_with(&path).1, first.1);
 }
 
-/// Pieces of sequences that have something to do with each other.
+/// Generates pairs of related sequences.
 fn related() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
     let piece = (0..6_000_usize, 1..900_usize, 0..8_u8, any::<u64>());
     (any::<u64>(), prop::collection::vec(piece, 0..25)).prop_map(|(seed, pieces)| {
@@ -368,17 +372,17 @@ proptest! {
 
     #[test]
     fn any_two_sequences_come_back((reference, text) in related(), segment_bytes in prop::sample::select(vec![1 << 20, 5_000, 300])) {
-        let (_directory, reference, anchors) = reference_of(&reference);
-        let file = packed(&text, &reference, &anchors, segment_bytes);
-        prop_assert!(unpacked(&file, &reference).unwrap() == text);
+        let (_directory, reference, anchors) = open_reference(&reference);
+        let file = pack_text(&text, &reference, &anchors, segment_bytes);
+        prop_assert!(unpack_file(&file, &reference).unwrap() == text);
     }
 
     #[test]
     fn any_bytes_come_back(text in prop::collection::vec(prop::sample::select(b"ACGTacgtNn\n\r>x \0\xFF".to_vec()), 0..600), cut in 1..200_usize) {
-        let (_directory, reference, anchors) = reference_of(b">r\nACGTTGCATTAGACCAGTTGACCATTGACCAGAT\n");
+        let (_directory, reference, anchors) = open_reference(b">r\nACGTTGCATTAGACCAGTTGACCATTGACCAGAT\n");
         for segment_bytes in [cut, 1 << 20] {
-            let file = packed(&text, &reference, &anchors, segment_bytes);
-            prop_assert!(unpacked(&file, &reference).unwrap() == text);
+            let file = pack_text(&text, &reference, &anchors, segment_bytes);
+            prop_assert!(unpack_file(&file, &reference).unwrap() == text);
         }
     }
 }

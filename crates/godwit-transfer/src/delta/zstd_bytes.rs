@@ -1,24 +1,24 @@
-//! Bytes through zstd at its best, without what a frame says besides: sizes and checksums stand around it.
+//! Compression with zstd at a high level, without frame headers: sizes and checksums are stored around the data.
 
 use zstd_safe::{CCtx, CParameter, DCtx, DParameter, FrameFormat};
 
-use super::varint::{Cursor, put_varint};
+use super::varint::{VarintReader, append_varint};
 
-/// The level that text is packed at.
-pub(super) const LEVEL: i32 = 19;
-/// The level at which it is packed to guess how long it would be.
-pub(super) const GUESS_LEVEL: i32 = 3;
-/// Largest distance at which a repeat is found: 2^26 bytes, a segment and what is before it.
+/// Compression level of text.
+pub(super) const TEXT_LEVEL: i32 = 19;
+/// Compression level of size estimates.
+pub(super) const ESTIMATE_LEVEL: i32 = 3;
+/// Largest distance of repeats: 2^26 bytes, a segment and the text before it.
 const WINDOW_LOG: u32 = 26;
-/// Bytes before a text that it may repeat.
-pub(super) const PREFIX_BYTES: usize = 8 << 20;
+/// Largest size of earlier text that a segment may repeat, bytes.
+pub(super) const MAX_PREFIX_BYTES: usize = 8 << 20;
 
-/// The end of an earlier text that a later one may repeat.
-pub(super) fn prefix_of(text: &[u8]) -> &[u8] {
-    &text[text.len().saturating_sub(PREFIX_BYTES)..]
+/// Returns the end of a text that the next one may repeat.
+pub(super) fn trailing_prefix(text: &[u8]) -> &[u8] {
+    &text[text.len().saturating_sub(MAX_PREFIX_BYTES)..]
 }
 
-/// Packs bytes that may repeat what is in `prefix`.
+/// Compresses bytes that may repeat `prefix`.
 pub(super) fn compress(bytes: &[u8], level: i32, prefix: &[u8]) -> Vec<u8> {
     let mut context = CCtx::create();
     let far = bytes.len() + prefix.len() > 1 << 23;
@@ -32,7 +32,7 @@ pub(super) fn compress(bytes: &[u8], level: i32, prefix: &[u8]) -> Vec<u8> {
     if far {
         parameters.push(CParameter::WindowLog(WINDOW_LOG));
     }
-    if level < LEVEL {
+    if level < TEXT_LEVEL {
         parameters.push(CParameter::EnableLongDistanceMatching(true));
     }
     for parameter in parameters {
@@ -46,7 +46,7 @@ pub(super) fn compress(bytes: &[u8], level: i32, prefix: &[u8]) -> Vec<u8> {
     packed
 }
 
-/// Unpacks what becomes that many bytes; `None` where it does not.
+/// Decompresses to exactly that many bytes; `None` if the data are invalid.
 pub(super) fn decompress(packed: &[u8], bytes: usize, prefix: &[u8]) -> Option<Vec<u8>> {
     let mut context = DCtx::create();
     context.set_parameter(DParameter::Format(FrameFormat::Magicless)).ok()?;
@@ -59,26 +59,26 @@ pub(super) fn decompress(packed: &[u8], bytes: usize, prefix: &[u8]) -> Option<V
     (out.len() == bytes).then_some(out)
 }
 
-/// Appends bytes, packed where that is shorter.
-pub(super) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-    let packed = compress(bytes, LEVEL, &[]);
+/// Appends bytes, compressed if that is shorter.
+pub(super) fn append_compressed_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    let packed = compress(bytes, TEXT_LEVEL, &[]);
     if packed.len() + 3 < bytes.len() {
-        put_varint(out, (bytes.len() as u64) << 1 | 1);
-        put_varint(out, packed.len() as u64);
+        append_varint(out, (bytes.len() as u64) << 1 | 1);
+        append_varint(out, packed.len() as u64);
         out.extend(packed);
     } else {
-        put_varint(out, (bytes.len() as u64) << 1);
+        append_varint(out, (bytes.len() as u64) << 1);
         out.extend(bytes);
     }
 }
 
-/// Reads what [`put_bytes`] appended, at most `max_bytes`.
-pub(super) fn take_bytes(cursor: &mut Cursor, max_bytes: u64) -> Option<Vec<u8>> {
-    let head = cursor.varint()?;
+/// Reads the output of [`append_compressed_bytes`], at most `max_bytes`.
+pub(super) fn read_compressed_bytes(cursor: &mut VarintReader, max_bytes: u64) -> Option<Vec<u8>> {
+    let head = cursor.read_varint()?;
     let bytes = usize::try_from(Some(head >> 1).filter(|bytes| *bytes <= max_bytes)?).ok()?;
     if head & 1 == 0 {
-        return cursor.bytes(bytes).map(<[u8]>::to_vec);
+        return cursor.read_bytes(bytes).map(<[u8]>::to_vec);
     }
-    let packed = usize::try_from(cursor.varint()?).ok()?;
-    decompress(cursor.bytes(packed)?, bytes, &[])
+    let packed = usize::try_from(cursor.read_varint()?).ok()?;
+    decompress(cursor.read_bytes(packed)?, bytes, &[])
 }

@@ -1,10 +1,11 @@
-//! Blocks that a relay keeps: on disk, by their hashes, up to so many bytes, those that were used last.
+//! The block cache of a relay: on disk, by hash, with a size limit and least-recently-used eviction.
 //!
-//! `blocks/` holds the bytes of blocks under their hashes, which they are compared with whenever they leave. `origins/` holds, for each
-//! state of a file at a server, the hashes of its blocks as that server sent them: 40 bytes a block, hash and check. `new/` holds what
-//! is being written. Nothing here says who may have a block: that is asked of the server that it is of, by whoever reads from here.
+//! `blocks/` holds blocks under their hashes, which are verified on every read. `origins/` holds, for each version of a file
+//! at a server, the hashes of its blocks as that server sent them: 40 bytes a block, hash and checksum. `new/` holds files
+//! that are being written. The cache does not authorize: its users verify with the server of a block that the client may have
+//! it.
 //!
-//! The order of use outlives the process as the times of files. A cache that cannot write is as good as empty, which is told.
+//! The order of use persists as the modification times of files. An unwritable cache acts as an empty one, with a warning.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
@@ -14,38 +15,38 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use super::recency::{Name, Recency};
+use super::lru::{CacheKey, LruIndex};
+use crate::blake3_tree::{BLOCK_BYTES, BlockHash, hash_block};
+use crate::copy_protocol::FileVersion;
 use crate::error::TransferError;
-use crate::protocol::FileState;
-use crate::tree::{BLOCK_BYTES, BlockHash, hash_block};
 
-/// The least that a cache may have: what a few clients have under way at a time has room in it.
-pub const RELAY_CACHE_LEAST_BYTES: u64 = 256 << 20;
-/// Files in the cache, at most: each takes some 200 bytes of memory.
-const FILES: usize = 1 << 20;
-/// Bytes that are known of a block of a file: its hash, and the first bytes of the hash of that and its place.
+/// Smallest limit of a cache, bytes: enough for the blocks in flight of a few clients.
+pub const RELAY_CACHE_MIN_BYTES: u64 = 256 << 20;
+/// Largest number of files in the cache: each takes some 200 bytes of memory.
+const MAX_FILES: usize = 1 << 20;
+/// Size of the record of a block, bytes: its hash, and the first bytes of the hash of origin, block number and hash.
 const RECORD_BYTES: usize = blake3::OUT_LEN + 8;
-/// Blocks of a file that are kept, from its beginning on: 1 PiB of it.
-pub(super) const BLOCKS_OF_A_FILE: u64 = 1 << 32;
-/// That nothing can be written is told once in so long.
-const TELL_INTERVAL: Duration = Duration::from_secs(60);
+/// Largest number of cached blocks of a file, from its start: 1 PiB.
+pub(super) const MAX_BLOCKS_PER_FILE: u64 = 1 << 32;
+/// Shortest interval of warnings about an unwritable cache.
+const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
-/// A state of a file at a server.
+/// The identifier of a version of a file at a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Origin(BlockHash);
 
 impl Origin {
-    /// Of a path in one state at a server, which is written in one way only.
-    pub(super) fn of(server: &str, path: &str, state: &FileState) -> Self {
+    /// Returns the origin of a version of a path at a server; `server` must be in its canonical form.
+    pub(super) fn new(server: &str, path: &str, state: &FileVersion) -> Self {
         let mut hasher = blake3::Hasher::new_derive_key("godwit 2026-11 origins of blocks");
-        // Blocks of another version of this program may be of another length.
+        // Another version of this program may have another block size.
         hasher.update(&BLOCK_BYTES.to_le_bytes());
         for part in [server.as_bytes(), path.trim_matches('/').as_bytes()] {
             hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
         }
         match state {
-            FileState::Version(version) => hasher.update(b"v").update(&version.to_le_bytes()),
-            FileState::Written { size_bytes, modified_s, modified_ns } => hasher
+            FileVersion::ServerVersion(version) => hasher.update(b"v").update(&version.to_le_bytes()),
+            FileVersion::SizeAndTime { size_bytes, modified_s, modified_ns } => hasher
                 .update(b"w")
                 .update(&size_bytes.to_le_bytes())
                 .update(&modified_s.to_le_bytes())
@@ -54,7 +55,7 @@ impl Origin {
         Self(*hasher.finalize().as_bytes())
     }
 
-    fn record(&self, block: u64, hash: &BlockHash) -> [u8; RECORD_BYTES] {
+    fn encode_record(&self, block: u64, hash: &BlockHash) -> [u8; RECORD_BYTES] {
         let mut record = [0; RECORD_BYTES];
         record[..blake3::OUT_LEN].copy_from_slice(hash);
         let check = blake3::Hasher::new().update(&self.0).update(&block.to_le_bytes()).update(hash).finalize();
@@ -62,258 +63,262 @@ impl Origin {
         record
     }
 
-    fn hash_in(&self, block: u64, record: &[u8]) -> Option<BlockHash> {
+    fn decode_record(&self, block: u64, record: &[u8]) -> Option<BlockHash> {
         let hash: BlockHash = *record.first_chunk()?;
-        (self.record(block, &hash) == *record).then_some(hash)
+        (self.encode_record(block, &hash) == *record).then_some(hash)
     }
 }
 
-/// Blocks on disk, for a server that sends on what others send.
+/// The block cache of a relay.
 #[derive(Debug)]
 pub struct RelayCache {
     directory: PathBuf,
-    /// Keeps other processes away.
+    /// Excludes other processes.
     _lock: File,
-    /// Names of files change only while it is held.
-    recency: Mutex<Recency>,
-    writes: AtomicU64,
-    told: Mutex<Option<Instant>>,
-    tell: fn(&str),
+    /// Files are renamed and removed only while it is locked.
+    lru: Mutex<LruIndex>,
+    write_count: AtomicU64,
+    last_warning: Mutex<Option<Instant>>,
+    warn: fn(&str),
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether bytes are what a hash says of them as that block of a file.
-pub(super) fn is_block(data: &[u8], block: u64, hash: &BlockHash) -> bool {
+/// Reports whether the data match a hash as that block of a file.
+pub(super) fn matches_block_hash(data: &[u8], block: u64, hash: &BlockHash) -> bool {
     let bytes = data.len() as u64;
-    // What is no block has no hash.
+    // Data that are not a block have no hash.
     let may_be = bytes <= BLOCK_BYTES && (bytes > 0 || block == 0);
     let of_several = || (block > 0 || bytes == BLOCK_BYTES) && hash_block(data, block, u64::MAX) == *hash;
     may_be && (of_several() || block == 0 && hash_block(data, 0, bytes) == *hash)
 }
 
 impl RelayCache {
-    /// The cache in a directory, which is made where it is not there. `tell` is told when it cannot be written.
+    /// Opens the cache in a directory, which is created if missing. `warn` gets a message if the cache cannot be written.
     ///
     /// # Errors
-    /// [`TransferError::File`]; [`TransferError::Busy`] where another server has it; [`TransferError::Refused`] where it may hold next to nothing.
-    pub fn open(directory: &Path, limit_bytes: u64, tell: fn(&str)) -> Result<Self, TransferError> {
-        if limit_bytes < RELAY_CACHE_LEAST_BYTES {
-            let least = RELAY_CACHE_LEAST_BYTES >> 20;
-            return Err(TransferError::refused(format!("a relay's cache has {least}M at least")));
+    /// [`TransferError::Io`] if the directory cannot be read or written; [`TransferError::Rejected`] if another server uses
+    /// it, or if the limit is below [`RELAY_CACHE_MIN_BYTES`].
+    pub fn open(directory: &Path, limit_bytes: u64, warn: fn(&str)) -> Result<Self, TransferError> {
+        if limit_bytes < RELAY_CACHE_MIN_BYTES {
+            let least = RELAY_CACHE_MIN_BYTES >> 20;
+            return Err(TransferError::rejected(format!("a relay's cache has {least}M at least")));
         }
         for part in ["", "blocks", "origins", "new"] {
             let path = directory.join(part);
             let made = DirBuilder::new().recursive(true).mode(0o700).create(&path);
-            made.map_err(TransferError::file("make", &path))?;
+            made.map_err(TransferError::io_error("make", &path))?;
         }
         let path = directory.join("lock");
         let opened = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
-        let held = opened.map_err(TransferError::file("open", &path))?;
+        let held = opened.map_err(TransferError::io_error("open", &path))?;
         match held.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let problem = format!("{} is the cache of another server; name another directory", directory.display());
-                return Err(TransferError::refused(problem));
+                return Err(TransferError::rejected(problem));
             }
-            Err(TryLockError::Error(source)) => return Err(TransferError::File { doing: "lock", path, source }),
+            Err(TryLockError::Error(source)) => return Err(TransferError::Io { operation: "lock", path, source }),
         }
         let found = Self {
             directory: directory.to_owned(),
             _lock: held,
-            recency: Mutex::new(Recency::new(limit_bytes, FILES)),
-            writes: AtomicU64::new(0),
-            told: Mutex::default(),
-            tell,
+            lru: Mutex::new(LruIndex::new(limit_bytes, MAX_FILES)),
+            write_count: AtomicU64::new(0),
+            last_warning: Mutex::default(),
+            warn,
         };
-        found.look()?;
+        found.load_existing()?;
         Ok(found)
     }
 
-    /// Finds what an earlier process left, the oldest first.
-    fn look(&self) -> Result<(), TransferError> {
-        let mut found: Vec<(SystemTime, Name, u64)> = Vec::new();
+    /// Loads the files of an earlier process, the oldest first.
+    fn load_existing(&self) -> Result<(), TransferError> {
+        let mut found: Vec<(SystemTime, CacheKey, u64)> = Vec::new();
         let new = self.directory.join("new");
-        for (path, _) in files_in(&new)? {
-            fs::remove_file(&path).map_err(TransferError::file("remove", &path))?;
+        for (path, _) in list_files(&new)? {
+            fs::remove_file(&path).map_err(TransferError::io_error("remove", &path))?;
         }
-        for (part, name) in [("blocks", Name::Block as fn(BlockHash) -> Name), ("origins", Name::Origin)] {
+        for (part, name) in [("blocks", CacheKey::Block as fn(BlockHash) -> CacheKey), ("origins", CacheKey::Origin)] {
             let part = self.directory.join(part);
-            for shelf in fs::read_dir(&part).map_err(TransferError::file("list", &part))? {
-                let shelf = shelf.map_err(TransferError::file("list", &part))?.path();
-                for (path, metadata) in files_in(&shelf)? {
+            for directory in fs::read_dir(&part).map_err(TransferError::io_error("list", &part))? {
+                let directory = directory.map_err(TransferError::io_error("list", &part))?.path();
+                for (path, metadata) in list_files(&directory)? {
                     let digits = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
                     let Ok(hash) = blake3::Hash::from_hex(digits) else { continue };
                     let used = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-                    found.push((used, name(*hash.as_bytes()), weight_of(&metadata)));
+                    found.push((used, name(*hash.as_bytes()), disk_bytes(&metadata)));
                 }
             }
         }
         found.sort_by_key(|(used, ..)| *used);
-        let mut recency = lock(&self.recency);
+        let mut recency = lock(&self.lru);
         for (_, name, bytes) in found {
-            // Where the limit is less than it was, the oldest go.
-            let gone = recency.reserve(bytes);
-            recency.add(name, bytes);
-            self.unlink(&gone);
+            // With a smaller limit than before, the oldest are removed.
+            let gone = recency.reserve_space(bytes);
+            recency.insert(name, bytes);
+            self.remove_files(&gone);
         }
         Ok(())
     }
 
-    fn path_of(&self, name: Name) -> PathBuf {
+    fn file_path(&self, name: CacheKey) -> PathBuf {
         let (part, hash) = match name {
-            Name::Block(hash) => ("blocks", hash),
-            Name::Origin(hash) => ("origins", hash),
+            CacheKey::Block(hash) => ("blocks", hash),
+            CacheKey::Origin(hash) => ("origins", hash),
         };
         let digits = blake3::Hash::from_bytes(hash).to_hex();
         self.directory.join(part).join(&digits[..2]).join(digits.as_str())
     }
 
-    fn unlink(&self, names: &[Name]) {
+    fn remove_files(&self, names: &[CacheKey]) {
         for name in names {
-            // What is not there needs no removing; what cannot be removed is found again by the next process.
-            let _ = fs::remove_file(self.path_of(*name));
+            // A missing file needs no removal; the next process finds those that cannot be removed.
+            let _ = fs::remove_file(self.file_path(*name));
         }
     }
 
-    fn forget(&self, name: Name) {
-        let mut recency = lock(&self.recency);
+    fn remove_entry(&self, name: CacheKey) {
+        let mut recency = lock(&self.lru);
         recency.remove(name);
-        self.unlink(&[name]);
+        self.remove_files(&[name]);
     }
 
-    fn trouble(&self, error: &io::Error) {
-        let mut told = lock(&self.told);
-        if told.is_none_or(|told| told.elapsed() >= TELL_INTERVAL) {
-            *told = Some(Instant::now());
+    fn warn_unwritable(&self, error: &io::Error) {
+        let mut last_warning = lock(&self.last_warning);
+        if last_warning.is_none_or(|told| told.elapsed() >= WARNING_INTERVAL) {
+            *last_warning = Some(Instant::now());
             let directory = self.directory.display();
-            (self.tell)(&format!("{directory} cannot be written ({error}); blocks are sent on and not kept"));
+            (self.warn)(&format!("{directory} cannot be written ({error}); blocks are sent on and not kept"));
         }
     }
 
-    /// The hash of a block of a file, where it is known. That is what it was when somebody read it: the server says whether it still has that
-    /// state.
-    pub(super) fn hash_of(&self, origin: &Origin, block: u64) -> Option<BlockHash> {
-        let name = Name::Origin(origin.0);
-        if !lock(&self.recency).touch(name) {
+    /// Returns the hash of a block of a file, if known. It is that of an earlier read: only the server knows whether the
+    /// version is current.
+    pub(super) fn block_hash(&self, origin: &Origin, block: u64) -> Option<BlockHash> {
+        let name = CacheKey::Origin(origin.0);
+        if !lock(&self.lru).mark_used(name) {
             return None;
         }
-        let file = File::open(self.path_of(name)).ok()?;
+        let file = File::open(self.file_path(name)).ok()?;
         let _ = file.set_modified(SystemTime::now());
         let mut record = [0; RECORD_BYTES];
         file.read_exact_at(&mut record, block.checked_mul(RECORD_BYTES as u64)?).ok()?;
-        origin.hash_in(block, &record)
+        origin.decode_record(block, &record)
     }
 
-    /// Whether a block is there, as far as is known without reading it.
-    pub(super) fn has(&self, hash: &BlockHash) -> bool {
-        lock(&self.recency).touch(Name::Block(*hash))
+    /// Reports whether a block is in the index, without reading it.
+    pub(super) fn contains_block(&self, hash: &BlockHash) -> bool {
+        lock(&self.lru).mark_used(CacheKey::Block(*hash))
     }
 
-    /// The bytes of a block, which are what its hash says. One that is damaged is removed.
-    pub(super) fn read(&self, block: u64, hash: &BlockHash) -> Option<Vec<u8>> {
-        let name = Name::Block(*hash);
-        if !lock(&self.recency).touch(name) {
+    /// Returns a block that matches its hash. A damaged one is removed.
+    pub(super) fn read_block(&self, block: u64, hash: &BlockHash) -> Option<Vec<u8>> {
+        let name = CacheKey::Block(*hash);
+        if !lock(&self.lru).mark_used(name) {
             return None;
         }
         let mut data = Vec::new();
-        let read = File::open(self.path_of(name)).and_then(|file| {
+        let read = File::open(self.file_path(name)).and_then(|file| {
             let _ = file.set_modified(SystemTime::now());
             file.take(BLOCK_BYTES + 1).read_to_end(&mut data)
         });
-        if read.is_ok() && is_block(&data, block, hash) {
+        if read.is_ok() && matches_block_hash(&data, block, hash) {
             return Some(data);
         }
-        self.forget(name);
+        self.remove_entry(name);
         None
     }
 
-    /// Keeps a block that was verified, of a file in one state; false where it could not be kept.
-    pub(super) fn keep(&self, origin: &Origin, block: u64, data: &[u8], hash: &BlockHash) -> bool {
-        if block >= BLOCKS_OF_A_FILE {
+    /// Stores a verified block of a version of a file; returns false if that fails.
+    pub(super) fn store_block(&self, origin: &Origin, block: u64, data: &[u8], hash: &BlockHash) -> bool {
+        if block >= MAX_BLOCKS_PER_FILE {
             return false;
         }
-        let kept = self.keep_bytes(data, hash).and_then(|()| self.learn(origin, block, hash));
-        kept.inspect_err(|error| self.trouble(error)).is_ok()
+        let kept = self.store_bytes(data, hash).and_then(|()| self.store_origin_record(origin, block, hash));
+        kept.inspect_err(|error| self.warn_unwritable(error)).is_ok()
     }
 
-    fn keep_bytes(&self, data: &[u8], hash: &BlockHash) -> io::Result<()> {
-        let (name, bytes) = (Name::Block(*hash), data.len() as u64);
+    fn store_bytes(&self, data: &[u8], hash: &BlockHash) -> io::Result<()> {
+        let (name, bytes) = (CacheKey::Block(*hash), data.len() as u64);
         {
-            let mut recency = lock(&self.recency);
-            if recency.touch(name) {
+            let mut recency = lock(&self.lru);
+            if recency.mark_used(name) {
                 return Ok(());
             }
-            let gone = recency.reserve(bytes);
-            self.unlink(&gone);
+            let gone = recency.reserve_space(bytes);
+            self.remove_files(&gone);
         }
-        let aside = self.directory.join("new").join(self.writes.fetch_add(1, Ordering::Relaxed).to_string());
-        let path = self.path_of(name);
-        let written = create(&aside).and_then(|mut file| file.write_all(data)).and_then(|()| make_shelf(&path));
-        let mut recency = lock(&self.recency);
-        match written.and_then(|()| fs::rename(&aside, &path)) {
-            Ok(()) => recency.add(name, bytes),
+        let temporary_path =
+            self.directory.join("new").join(self.write_count.fetch_add(1, Ordering::Relaxed).to_string());
+        let path = self.file_path(name);
+        let written = create_file(&temporary_path)
+            .and_then(|mut file| file.write_all(data))
+            .and_then(|()| create_parent_directory(&path));
+        let mut recency = lock(&self.lru);
+        match written.and_then(|()| fs::rename(&temporary_path, &path)) {
+            Ok(()) => recency.insert(name, bytes),
             Err(error) => {
-                recency.give_back(bytes);
-                let _ = fs::remove_file(&aside);
+                recency.release_space(bytes);
+                let _ = fs::remove_file(&temporary_path);
                 return Err(error);
             }
         }
         Ok(())
     }
 
-    /// Records which block it is of a file.
-    fn learn(&self, origin: &Origin, block: u64, hash: &BlockHash) -> io::Result<()> {
-        let name = Name::Origin(origin.0);
-        let path = self.path_of(name);
-        make_shelf(&path)?;
-        let mut recency = lock(&self.recency);
+    /// Stores the hash of a block of a file.
+    fn store_origin_record(&self, origin: &Origin, block: u64, hash: &BlockHash) -> io::Result<()> {
+        let name = CacheKey::Origin(origin.0);
+        let path = self.file_path(name);
+        create_parent_directory(&path)?;
+        let mut recency = lock(&self.lru);
         let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path)?;
-        let before = weight_of(&file.metadata()?);
-        let written = file.write_all_at(&origin.record(block, hash), block * RECORD_BYTES as u64);
-        let after = file.metadata().map_or(before, |metadata| weight_of(&metadata));
-        if !recency.touch(name) || before != after {
+        let before = disk_bytes(&file.metadata()?);
+        let written = file.write_all_at(&origin.encode_record(block, hash), block * RECORD_BYTES as u64);
+        let after = file.metadata().map_or(before, |metadata| disk_bytes(&metadata));
+        if !recency.mark_used(name) || before != after {
             recency.remove(name);
-            let gone = recency.reserve(after);
-            recency.add(name, after);
-            self.unlink(&gone);
+            let gone = recency.reserve_space(after);
+            recency.insert(name, after);
+            self.remove_files(&gone);
         }
         written
     }
 
-    /// Bytes of all that is kept.
+    /// Returns the size of all files, bytes.
     #[cfg(test)]
-    fn bytes(&self) -> u64 {
-        lock(&self.recency).bytes()
+    fn used_bytes(&self) -> u64 {
+        lock(&self.lru).used_bytes()
     }
 }
 
-/// What a file takes on its disk, bytes: not its length, of which parts may be holes.
-fn weight_of(metadata: &fs::Metadata) -> u64 {
+/// Returns the bytes that a file takes on disk, which are less than its length if it has holes.
+fn disk_bytes(metadata: &fs::Metadata) -> u64 {
     metadata.blocks() * 512
 }
 
-fn create(path: &Path) -> io::Result<File> {
+fn create_file(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
 }
 
-/// The directory that a file is to be in.
-fn make_shelf(path: &Path) -> io::Result<()> {
-    let Some(shelf) = path.parent() else { return Ok(()) };
-    match DirBuilder::new().mode(0o700).create(shelf) {
+/// Creates the directory of a file.
+fn create_parent_directory(path: &Path) -> io::Result<()> {
+    let Some(parent) = path.parent() else { return Ok(()) };
+    match DirBuilder::new().mode(0o700).create(parent) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
         _ => Ok(()),
     }
 }
 
-fn files_in(directory: &Path) -> Result<Vec<(PathBuf, fs::Metadata)>, TransferError> {
+fn list_files(directory: &Path) -> Result<Vec<(PathBuf, fs::Metadata)>, TransferError> {
     let mut files = Vec::new();
-    let listed = fs::read_dir(directory).map_err(TransferError::file("list", directory))?;
+    let listed = fs::read_dir(directory).map_err(TransferError::io_error("list", directory))?;
     for entry in listed {
-        let entry = entry.map_err(TransferError::file("list", directory))?;
-        let metadata = entry.metadata().map_err(TransferError::file("list", directory))?;
+        let entry = entry.map_err(TransferError::io_error("list", directory))?;
+        let metadata = entry.metadata().map_err(TransferError::io_error("list", directory))?;
         if metadata.is_file() {
             files.push((entry.path(), metadata));
         }

@@ -1,4 +1,4 @@
-//! What can be measured.
+//! Options of `godwit bench`.
 
 use clap::{Subcommand, ValueEnum};
 
@@ -6,28 +6,28 @@ use super::{BenchFlightArgs, BenchPathArgs, BenchQueryArgs, BenchShuffleArgs, Pa
 
 #[derive(Subcommand)]
 pub enum BenchVerb {
-    /// Throughput of Arrow Flight, between two processes here or to a server started with --listen
+    /// Throughput of Arrow Flight, between two local processes or to a server started with --listen
     #[command(after_help = "Example:\n  godwit bench flight --method get --streams 1,2,4 --bytes 1G")]
     Flight(BenchFlightArgs),
-    /// Throughput of `godwit copy` over a long network path that is emulated here; needs root
+    /// Throughput of `godwit copy` over an emulated long-distance network path; requires root
     #[command(after_help = "Example:\n  sudo godwit bench path --rate 1G --rtt 100 --loss 0.0001")]
     Path(BenchPathArgs),
-    /// The emulator of `path` alone
+    /// Run only the emulator of `path`
     #[command(hide = true)]
     PathEmulator(PathEmulatorArgs),
-    /// Latency and throughput of SQL statements, at a server or over a directory that is served for it
+    /// Latency and throughput of SQL statements, on a server or on a directory
     #[command(
         after_help = "Example:\n  godwit bench query --data out --clients 1,4 \"SELECT count(*) FROM reads('S.bam')\""
     )]
     Query(BenchQueryArgs),
-    /// Throughput of a shuffle, all nodes to all nodes: processes of this machine, or peers started with --listen
+    /// Throughput of an all-to-all shuffle: between local processes, or with peers started with --listen
     #[command(after_help = "Example:\n  godwit bench shuffle --nodes 1,2,4,8 --bytes 64M,256M")]
     Shuffle(BenchShuffleArgs),
 }
 
 impl BenchVerb {
-    /// Whether stderr is for programs: events as JSON lines.
-    pub fn tells_events(&self) -> bool {
+    /// Reports whether stderr holds events as JSON lines.
+    pub fn emits_events(&self) -> bool {
         match self {
             Self::Flight(args) => args.json,
             Self::Path(args) => args.json,
@@ -40,8 +40,8 @@ impl BenchVerb {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum TableFormat {
-    /// For people
+    /// Aligned columns
     Table,
-    /// For programs
+    /// JSON
     Json,
 }

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::Args;
 use godwit_pipeline::CallerChoice;
 
-use super::values::{parse_caller, parse_vcf};
-use super::{CallingArgs, Common, KeyArgs, PlaceArgs, RecipientArgs};
-use crate::config::THIS_RUN;
+use super::value_parsers::{parse_caller, parse_vcf};
+use super::{CallingArgs, ClusterArgs, CommonArgs, KeyArgs, RecipientArgs};
+use crate::config::THIS_RUN_HEADING;
 
 #[derive(Args)]
 pub struct CallArgs {
@@ -15,34 +15,34 @@ pub struct CallArgs {
     #[arg(long, value_name = "REF.fa")]
     pub reference: PathBuf,
     /// BAM or CRAM with its index, or the output directory of `godwit align`; several samples are called together
-    #[arg(long, value_name = "FILE|DIR", num_args = 1.., required_unless_present = "gvcfs", help_heading = THIS_RUN)]
+    #[arg(long, value_name = "FILE|DIR", num_args = 1.., required_unless_present = "gvcfs", help_heading = THIS_RUN_HEADING)]
     pub reads: Vec<PathBuf>,
-    /// GVCFs with their indexes, one of each sample, to genotype together by GATK; in place of --reads
-    #[arg(long, value_name = "NAME.g.vcf.gz", num_args = 1.., conflicts_with = "reads", help_heading = THIS_RUN)]
+    /// gVCFs with their indexes, one per sample, for joint genotyping with GATK; instead of --reads
+    #[arg(long, value_name = "NAME.g.vcf.gz", num_args = 1.., conflicts_with = "reads", help_heading = THIS_RUN_HEADING)]
     pub gvcfs: Vec<PathBuf>,
-    /// Reads of the normal beside a tumour, which --reads then are of: for mutect2 or a command line with {normal}
-    #[arg(long, value_name = "FILE|DIR", conflicts_with = "gvcfs", help_heading = THIS_RUN)]
+    /// Reads of the normal sample; --reads are those of the tumour: for mutect2 or a command line with {normal}
+    #[arg(long, value_name = "FILE|DIR", conflicts_with = "gvcfs", help_heading = THIS_RUN_HEADING)]
     pub normal: Option<PathBuf>,
-    /// The VCF to write, ending in .vcf.gz; its index, manifest and report go beside it
-    #[arg(long, value_name = "NAME.vcf.gz", value_parser = parse_vcf, help_heading = THIS_RUN)]
+    /// Output VCF, ending in .vcf.gz; its index, manifest and report are written beside it
+    #[arg(long, value_name = "NAME.vcf.gz", value_parser = parse_vcf, help_heading = THIS_RUN_HEADING)]
     pub out: PathBuf,
     /// bcftools, freebayes, gatk, mutect2, or a command line: 'octopus -R {reference} -I {bam} -T {region} -o {out}'
     #[arg(long, value_name = "NAME|COMMAND", default_value = "bcftools", value_parser = parse_caller)]
     pub caller: CallerChoice,
     #[command(flatten)]
     pub calling: CallingArgs,
-    /// Go on with a run of the same command that was stopped; no finished region is called twice
-    #[arg(long, help_heading = THIS_RUN)]
+    /// Resume a stopped run of the same command; finished regions are not called again
+    #[arg(long, help_heading = THIS_RUN_HEADING)]
     pub resume: bool,
     /// Print the job that --on slurm would submit, and write nothing
-    #[arg(long, requires = "on", help_heading = THIS_RUN)]
+    #[arg(long, requires = "on", help_heading = THIS_RUN_HEADING)]
     pub dry_run: bool,
     #[command(flatten)]
-    pub place: PlaceArgs,
+    pub cluster: ClusterArgs,
     #[command(flatten)]
     pub keys: KeyArgs,
     #[command(flatten)]
     pub recipients: RecipientArgs,
     #[command(flatten)]
-    pub common: Common,
+    pub common: CommonArgs,
 }

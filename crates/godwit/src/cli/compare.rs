@@ -1,40 +1,40 @@
-//! What is compared, and how.
+//! Options of `godwit compare`.
 
 use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{Common, KeyArgs};
-use crate::config::THIS_RUN;
+use super::{CommonArgs, KeyArgs};
+use crate::config::THIS_RUN_HEADING;
 
 #[derive(Args)]
 pub struct CompareArgs {
-    /// The call set to judge: VCF, plain, gzip or BGZF
+    /// Call set to evaluate: VCF, plain, gzip or BGZF
     #[arg(value_name = "CALLS.vcf.gz")]
     pub calls: PathBuf,
-    /// What is true
+    /// Truth set
     #[arg(value_name = "TRUTH.vcf.gz")]
     pub truth: PathBuf,
-    /// Count only what lies in one of these regions, BED
-    #[arg(long, value_name = "BED", help_heading = THIS_RUN)]
+    /// Count only variants in these regions, BED
+    #[arg(long, value_name = "BED", help_heading = THIS_RUN_HEADING)]
     pub confident: Option<PathBuf>,
-    /// The reference, FASTA: with it, indels are moved to the left before they are compared
+    /// The reference, FASTA: with it, indels are left-aligned before they are compared
     #[arg(long, value_name = "REF.fa")]
     pub reference: Option<PathBuf>,
-    /// Another call set: judge it too, and tell what CALLS gained and lost against it
-    #[arg(long, value_name = "OTHER.vcf.gz", help_heading = THIS_RUN)]
+    /// Another call set: evaluate it too, and report what CALLS gained and lost against it
+    #[arg(long, value_name = "OTHER.vcf.gz", help_heading = THIS_RUN_HEADING)]
     pub baseline: Option<PathBuf>,
-    /// The sample to look at in files that have several
-    #[arg(long, value_name = "NAME", help_heading = THIS_RUN)]
+    /// Sample to compare in files with several
+    #[arg(long, value_name = "NAME", help_heading = THIS_RUN_HEADING)]
     pub sample: Option<String>,
-    /// Take an allele as found whatever its genotype; files may have no samples
+    /// Count an allele as found whatever its genotype; files may have no samples
     #[arg(long)]
     pub ignore_genotypes: bool,
-    /// Compare records that a filter failed, too
+    /// Also compare records that failed a filter
     #[arg(long)]
     pub all_records: bool,
     #[command(flatten)]
     pub keys: KeyArgs,
     #[command(flatten)]
-    pub common: Common,
+    pub common: CommonArgs,
 }

@@ -1,77 +1,77 @@
-//! What is copied, where to, and how.
+//! Options of `godwit copy`.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use godwit_transfer::Links;
-use godwit_transfer::tune::CopyMode;
+use godwit_transfer::LinkPolicy;
+use godwit_transfer::tcp_tuning::CopyMode;
 
-use super::values::{parse_duration, parse_rate, parse_streams};
-use super::{AccessArgs, Common};
-use crate::config::THIS_RUN;
+use super::value_parsers::{parse_duration, parse_rate, parse_streams};
+use super::{AccessArgs, CommonArgs};
+use crate::config::THIS_RUN_HEADING;
 
 #[derive(Args)]
 #[command(override_usage = "godwit copy [OPTIONS] <SRC>... <DST>")]
 pub struct CopyArgs {
-    /// Files and directories to copy, and where to: paths here, or grpc+tls://HOST:PORT/PATH (grpc+tcp:// without encryption)
+    /// Files and directories to copy, and the destination: local paths, or grpc+tls://HOST:PORT/PATH (grpc+tcp:// without encryption)
     #[arg(value_name = "SRC", required = true, num_args = 2..)]
-    pub places: Vec<String>,
-    /// What the copy is to others on the way
+    pub locations: Vec<String>,
+    /// Sharing of bandwidth with other traffic
     #[arg(long, value_enum, default_value_t = ModeName::Fair, value_name = "MODE")]
     pub mode: ModeName,
-    /// Connections: a number, or auto for what the path needs
+    /// Connections: a number, or auto to choose by the path
     #[arg(long, value_name = "auto|N", default_value = "auto", value_parser = parse_streams)]
-    pub streams: Streams,
-    /// Bits a second that are sent at most (500M, 10gbit) [default: no limit]
+    pub streams: StreamCount,
+    /// Greatest sending rate in bits per second (500M, 10gbit) [default: no limit]
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     pub rate: Option<u64>,
-    /// Compress on the way
+    /// Compression of the transfer
     #[arg(long, value_enum, default_value_t = CompressionName::None, value_name = "HOW")]
     pub compress: CompressionName,
-    /// A reference for --compress delta, FASTA, which the server has as well; may be given again
+    /// A reference for --compress delta, FASTA, which the server has as well; repeat for more
     #[arg(long, value_name = "REF.fa")]
     pub reference: Vec<PathBuf>,
-    /// Another server that has what SRC has: what is copied comes from all of them; may be given again
-    #[arg(long, value_name = "URL", help_heading = THIS_RUN)]
+    /// Another server with the same files as SRC: data are copied from all of them; repeat for more
+    #[arg(long, value_name = "URL", help_heading = THIS_RUN_HEADING)]
     pub also_from: Vec<String>,
-    /// Have what is copied go through this server, whose --relay option lets it: a long path is then two shorter ones
-    #[arg(long, value_name = "URL", help_heading = THIS_RUN)]
+    /// Copy through this server, which must run with --relay: splits a long path into two shorter ones
+    #[arg(long, value_name = "URL", help_heading = THIS_RUN_HEADING)]
     pub relay: Option<String>,
-    /// Copy only files that fit this pattern (*.bam); may be given again
-    #[arg(long, value_name = "GLOB", help_heading = THIS_RUN)]
+    /// Copy only files that match this pattern (*.bam); repeat for more
+    #[arg(long, value_name = "GLOB", help_heading = THIS_RUN_HEADING)]
     pub include: Vec<String>,
-    /// Leave out files and directories that fit this pattern; may be given again
-    #[arg(long, value_name = "GLOB", help_heading = THIS_RUN)]
+    /// Skip files and directories that match this pattern; repeat for more
+    #[arg(long, value_name = "GLOB", help_heading = THIS_RUN_HEADING)]
     pub exclude: Vec<String>,
-    /// What to do with symbolic links at SRC
-    #[arg(long, value_enum, default_value_t = LinksName::Follow, value_name = "HOW", help_heading = THIS_RUN)]
+    /// Treatment of symbolic links at SRC
+    #[arg(long, value_enum, default_value_t = LinksName::Follow, value_name = "HOW", help_heading = THIS_RUN_HEADING)]
     pub links: LinksName,
-    /// Give no file its name that has another checksum than this list says (as of md5sum, sha256sum, b3sum); may be given again
-    #[arg(long, value_name = "LIST", help_heading = THIS_RUN)]
+    /// Reject files whose checksum differs from this list (as of md5sum, sha256sum, b3sum); repeat for more
+    #[arg(long, value_name = "LIST", help_heading = THIS_RUN_HEADING)]
     pub check: Vec<PathBuf>,
     /// Remove from DST what SRC does not have
-    #[arg(long, help_heading = THIS_RUN)]
+    #[arg(long, help_heading = THIS_RUN_HEADING)]
     pub sync: bool,
-    /// Tell what would be done, and do nothing
-    #[arg(long, help_heading = THIS_RUN)]
+    /// Print what would be done, and do nothing
+    #[arg(long, help_heading = THIS_RUN_HEADING)]
     pub dry_run: bool,
     #[command(flatten)]
     pub access: AccessArgs,
-    /// Give up when nothing has arrived for so long (30s, 5m)
+    /// Fail when no data have arrived for this time (30s, 5m)
     #[arg(long, value_name = "TIME", default_value = "15m", value_parser = parse_duration)]
     pub patience: Duration,
     #[command(flatten)]
-    pub common: Common,
+    pub common: CommonArgs,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ModeName {
-    /// Takes what nobody else wants
+    /// Uses only bandwidth that no other traffic uses
     Polite,
-    /// As heavy as two ordinary flows at most
+    /// Uses at most as much as two ordinary flows
     Fair,
-    /// Fills the link, whatever it costs others
+    /// Fills the link, at the expense of other traffic
     Fast,
 }
 
@@ -87,34 +87,34 @@ impl From<ModeName> for CopyMode {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum CompressionName {
-    /// Blocks as they are
+    /// No compression
     None,
-    /// zstd, block by block, where that makes them smaller
+    /// zstd, block by block, where it reduces the size
     Zstd,
-    /// Genomes as what differs from a reference that both ends have, where they do; all else as it is
+    /// Delta compression of genomes against a reference that both ends have; other files uncompressed
     Delta,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LinksName {
-    /// Copy the files and directories that they lead to
+    /// Copy the files and directories that they point to
     Follow,
-    /// Copy them as links, where they lead to something within what is copied
+    /// Copy them as links, if they point into the copied files
     Keep,
-    /// Leave them out
+    /// Skip them
     Skip,
 }
 
-impl From<LinksName> for Links {
+impl From<LinksName> for LinkPolicy {
     fn from(name: LinksName) -> Self {
         match name {
             LinksName::Follow => Self::Follow,
-            LinksName::Keep => Self::Keep,
+            LinksName::Keep => Self::Preserve,
             LinksName::Skip => Self::Skip,
         }
     }
 }
 
-/// A number of connections; `None` for what the path needs.
+/// Number of connections; `None`: chosen by the measured path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Streams(pub Option<u32>);
+pub struct StreamCount(pub Option<u32>);

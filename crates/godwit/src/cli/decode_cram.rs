@@ -9,7 +9,7 @@ pub struct DecodeCramArgs {
     /// The file
     #[arg(long, value_name = "CRAM")]
     pub input: PathBuf,
-    /// The reference it was made with
+    /// The reference of the file
     #[arg(long, value_name = "FASTA", requires = "temp")]
     pub reference: Option<PathBuf>,
     /// Directory for scratch files

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use godwit_pipeline::Resource;
+use godwit_pipeline::TrainingResource;
 
-use super::Common;
-use super::values::{parse_resource, parse_size, parse_vcf};
-use crate::config::THIS_RUN;
+use super::CommonArgs;
+use super::value_parsers::{parse_resource, parse_size, parse_vcf};
+use crate::config::THIS_RUN_HEADING;
 
 #[derive(Args)]
 pub struct FilterArgs {
@@ -15,30 +15,30 @@ pub struct FilterArgs {
     #[arg(long, value_name = "REF.fa")]
     pub reference: PathBuf,
     /// Variants of HaplotypeCaller or of joint genotyping, with their index
-    #[arg(long, value_name = "VCF.gz", help_heading = THIS_RUN)]
+    #[arg(long, value_name = "VCF.gz", help_heading = THIS_RUN_HEADING)]
     pub variants: PathBuf,
-    /// The VCF to write, ending in .vcf.gz; its index, manifest and report go beside it
-    #[arg(long, value_name = "NAME.vcf.gz", value_parser = parse_vcf, help_heading = THIS_RUN)]
+    /// Output VCF, ending in .vcf.gz; its index, manifest and report are written beside it
+    #[arg(long, value_name = "NAME.vcf.gz", value_parser = parse_vcf, help_heading = THIS_RUN_HEADING)]
     pub out: PathBuf,
     #[command(flatten)]
     pub resources: ResourceArgs,
     /// Memory of GATK [default: 4G]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub gatk_memory: Option<u64>,
-    /// Do nothing where the output is there and is of the same input
-    #[arg(long, help_heading = THIS_RUN)]
+    /// Do nothing if the output exists and was made from the same input
+    #[arg(long, help_heading = THIS_RUN_HEADING)]
     pub resume: bool,
     #[command(flatten)]
-    pub common: Common,
+    pub common: CommonArgs,
 }
 
-/// What variant recalibration learns from.
+/// Training resources of variant recalibration.
 #[derive(Args)]
 pub struct ResourceArgs {
-    /// Known SNPs to learn from, again for each file: 'hapmap,known=false,training=true,truth=true,prior=15.0:hapmap.vcf.gz'
+    /// Known SNPs to train with; repeat for each file: 'hapmap,known=false,training=true,truth=true,prior=15.0:hapmap.vcf.gz'
     #[arg(long, value_name = "TAGS:VCF", value_parser = parse_resource)]
-    pub snp_resource: Vec<Resource>,
-    /// Known indels to learn from, likewise
+    pub snp_resource: Vec<TrainingResource>,
+    /// Known indels to train with, likewise
     #[arg(long, value_name = "TAGS:VCF", value_parser = parse_resource)]
-    pub indel_resource: Vec<Resource>,
+    pub indel_resource: Vec<TrainingResource>,
 }

@@ -1,25 +1,25 @@
-//! Options of how duplicates are found, which `align` and `markdup` share.
+//! Options of duplicate marking, shared by `align` and `markdup`.
 
 use clap::{Args, ValueEnum};
 use godwit_pipeline::{BarcodeTags, DuplicateMode, DuplicatePolicy, MarkingOptions, TaggingPolicy};
 
-use super::values::parse_tag;
+use super::value_parsers::parse_tag;
 
-/// How records are sorted and duplicates found, and what becomes of them.
+/// Options of sorting and duplicate marking.
 #[derive(Args)]
 pub struct MarkingArgs {
-    /// What to do with duplicates
-    #[arg(long, value_enum, default_value_t = Duplicates::Mark, value_name = "POLICY")]
-    pub duplicates: Duplicates,
+    /// Treatment of duplicates
+    #[arg(long, value_enum, default_value_t = DuplicatePolicyName::Mark, value_name = "POLICY")]
+    pub duplicates: DuplicatePolicyName,
     /// Greatest distance of optical duplicates, pixels (2500 for patterned flow cells)
     #[arg(long, value_name = "PIXELS", default_value_t = 100, value_parser = clap::value_parser!(i32).range(0..))]
     pub optical_distance: i32,
-    /// What is marked: reads, as Picard does on coordinate-sorted input, or whole templates, as on query-grouped input
-    #[arg(long, value_enum, default_value_t = Mode::Coordinate, value_name = "MODE")]
-    pub duplicate_mode: Mode,
-    /// Tell in tag DT of which kind duplicates are: LB of the library, SQ of sequencing (optical)
-    #[arg(long, value_enum, default_value_t = Tagging::None, value_name = "POLICY")]
-    pub tagging_policy: Tagging,
+    /// Unit of marking: reads, as Picard does on coordinate-sorted input, or whole templates, as on query-grouped input
+    #[arg(long, value_enum, default_value_t = DuplicateModeName::Coordinate, value_name = "MODE")]
+    pub duplicate_mode: DuplicateModeName,
+    /// Write the kind of a duplicate to tag DT: LB of the library, SQ of sequencing (optical)
+    #[arg(long, value_enum, default_value_t = TaggingPolicyName::None, value_name = "POLICY")]
+    pub tagging_policy: TaggingPolicyName,
     /// Tag the pairs of duplicate sets: DI names the set, DS is its number of pairs
     #[arg(long)]
     pub tag_duplicate_set_members: bool,
@@ -32,7 +32,7 @@ pub struct MarkingArgs {
     /// Tag of a barcode of read 2 that duplicates share
     #[arg(long, value_name = "TAG", value_parser = parse_tag)]
     pub read_two_barcode_tag: Option<[u8; 2]>,
-    /// The barcode is of both strands (AT-GA) and is swapped on the bottom strand
+    /// The barcode has both strands (AT-GA) and is swapped on the bottom strand
     #[arg(long, requires = "barcode_tag")]
     pub duplex_umi: bool,
     /// Tag to write each record's molecule to, such as MI
@@ -44,13 +44,13 @@ pub struct MarkingArgs {
 }
 
 impl Default for MarkingArgs {
-    /// What the command line has where nothing is said.
+    /// Returns the defaults of the command line.
     fn default() -> Self {
         Self {
-            duplicates: Duplicates::Mark,
+            duplicates: DuplicatePolicyName::Mark,
             optical_distance: 100,
-            duplicate_mode: Mode::Coordinate,
-            tagging_policy: Tagging::None,
+            duplicate_mode: DuplicateModeName::Coordinate,
+            tagging_policy: TaggingPolicyName::None,
             tag_duplicate_set_members: false,
             barcode_tag: None,
             read_one_barcode_tag: None,
@@ -63,30 +63,30 @@ impl Default for MarkingArgs {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Duplicates {
+pub enum DuplicatePolicyName {
     /// Set FLAG 0x400
     Mark,
-    /// Leave them out
+    /// Remove duplicates
     Remove,
-    /// Leave optical duplicates out, mark the others
+    /// Remove optical duplicates, mark the others
     RemoveOptical,
-    /// Do not look for them
+    /// Do not mark duplicates
     None,
 }
 
-impl From<Duplicates> for DuplicatePolicy {
-    fn from(duplicates: Duplicates) -> Self {
+impl From<DuplicatePolicyName> for DuplicatePolicy {
+    fn from(duplicates: DuplicatePolicyName) -> Self {
         match duplicates {
-            Duplicates::Mark => Self::Mark,
-            Duplicates::Remove => Self::Remove,
-            Duplicates::RemoveOptical => Self::RemoveOptical,
-            Duplicates::None => Self::None,
+            DuplicatePolicyName::Mark => Self::Mark,
+            DuplicatePolicyName::Remove => Self::Remove,
+            DuplicatePolicyName::RemoveOptical => Self::RemoveOptical,
+            DuplicatePolicyName::None => Self::None,
         }
     }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Mode {
+pub enum DuplicateModeName {
     /// Mapped primary reads; ties are broken by coordinate order
     Coordinate,
     /// Every record of a duplicate's name; ties are broken by the order of the input
@@ -94,7 +94,7 @@ pub enum Mode {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Tagging {
+pub enum TaggingPolicyName {
     /// No tags
     None,
     /// Optical duplicates only
@@ -104,17 +104,17 @@ pub enum Tagging {
 }
 
 impl MarkingArgs {
-    /// How duplicates are marked beyond policy and optical distance.
-    pub fn marking(&self) -> MarkingOptions {
+    /// Returns the options of marking besides policy and optical distance.
+    pub fn marking_options(&self) -> MarkingOptions {
         MarkingOptions {
             mode: match self.duplicate_mode {
-                Mode::Coordinate => DuplicateMode::Coordinate,
-                Mode::Query => DuplicateMode::Query,
+                DuplicateModeName::Coordinate => DuplicateMode::Coordinate,
+                DuplicateModeName::Query => DuplicateMode::Query,
             },
             tagging: match self.tagging_policy {
-                Tagging::None => TaggingPolicy::None,
-                Tagging::Optical => TaggingPolicy::Optical,
-                Tagging::All => TaggingPolicy::All,
+                TaggingPolicyName::None => TaggingPolicy::None,
+                TaggingPolicyName::Optical => TaggingPolicy::Optical,
+                TaggingPolicyName::All => TaggingPolicy::All,
             },
             tag_set_members: self.tag_duplicate_set_members,
             barcodes: BarcodeTags {

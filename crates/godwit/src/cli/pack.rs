@@ -1,25 +1,25 @@
-//! Genomes as what differs from a reference: one, or many in a collection.
+//! Options of delta compression: of one genome, or of a collection.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::Common;
-use crate::config::THIS_RUN;
+use super::CommonArgs;
+use crate::config::THIS_RUN_HEADING;
 
 #[derive(Args)]
 pub struct PackArgs {
-    /// The genome, FASTA, plain, gzip or BGZF, or any file; - is stdin
+    /// The genome, FASTA, plain, gzip or BGZF, or any other file; - is stdin
     #[arg(value_name = "IN")]
     pub input: PathBuf,
     /// The packed file to write
     #[arg(value_name = "OUT.gwp")]
     pub out: PathBuf,
-    /// The reference, FASTA; who unpacks needs the same sequences
+    /// The reference, FASTA; unpacking requires the same sequences
     #[arg(long, value_name = "REF.fa")]
     pub reference: PathBuf,
     #[command(flatten)]
-    pub common: Common,
+    pub common: CommonArgs,
 }
 
 #[derive(Args)]
@@ -27,17 +27,17 @@ pub struct UnpackArgs {
     /// The packed file; - is stdin
     #[arg(value_name = "IN.gwp")]
     pub input: PathBuf,
-    /// What to write; - is stdout
+    /// Output file; - is stdout
     #[arg(value_name = "OUT")]
     pub out: PathBuf,
-    /// The reference it was packed with, under any name
+    /// The reference of the packed file; its file name does not matter
     #[arg(long, value_name = "REF.fa")]
     pub reference: Option<PathBuf>,
     /// Write only this region, as FASTA: chr20, or chr20:10,000,001-10,010,000, 1-based
-    #[arg(long, value_name = "REGION", help_heading = THIS_RUN)]
+    #[arg(long, value_name = "REGION", help_heading = THIS_RUN_HEADING)]
     pub region: Option<String>,
     #[command(flatten)]
-    pub common: Common,
+    pub common: CommonArgs,
 }
 
 #[derive(Subcommand)]
@@ -58,7 +58,7 @@ pub enum CollectionVerb {
 
 #[derive(Args)]
 pub struct CollectionAddArgs {
-    /// The collection; it is made where it is missing
+    /// The collection; it is created if it does not exist
     #[arg(value_name = "DIR")]
     pub collection: PathBuf,
     /// Genomes, FASTA, plain, gzip or BGZF
@@ -67,11 +67,11 @@ pub struct CollectionAddArgs {
     /// The reference of the collection, FASTA
     #[arg(long, value_name = "REF.fa")]
     pub reference: PathBuf,
-    /// The name of the genome, where there is one [default: that of its file]
-    #[arg(long, value_name = "NAME", help_heading = THIS_RUN)]
+    /// Name of the genome, if only one is added [default: that of its file]
+    #[arg(long, value_name = "NAME", help_heading = THIS_RUN_HEADING)]
     pub name: Option<String>,
     #[command(flatten)]
-    pub common: Common,
+    pub common: CommonArgs,
 }
 
 #[derive(Args)]
@@ -89,14 +89,14 @@ pub struct CollectionExtractArgs {
     /// The genome
     #[arg(value_name = "NAME")]
     pub name: String,
-    /// What to write; - is stdout
+    /// Output file; - is stdout
     #[arg(value_name = "OUT")]
     pub out: PathBuf,
     /// The reference of the collection, FASTA
     #[arg(long, value_name = "REF.fa")]
     pub reference: PathBuf,
     #[command(flatten)]
-    pub common: Common,
+    pub common: CommonArgs,
 }
 
 #[derive(Args)]
@@ -107,14 +107,14 @@ pub struct CollectionRegionArgs {
     /// The region: chr20, or chr20:10,000,001-10,010,000, 1-based
     #[arg(value_name = "REGION")]
     pub region: String,
-    /// What to write; - is stdout
+    /// Output file; - is stdout
     #[arg(value_name = "OUT")]
     pub out: PathBuf,
     /// The reference of the collection, FASTA
     #[arg(long, value_name = "REF.fa")]
     pub reference: PathBuf,
     #[command(flatten)]
-    pub common: Common,
+    pub common: CommonArgs,
 }
 
 #[derive(Args)]
@@ -122,13 +122,13 @@ pub struct MutateArgs {
     /// A genome, FASTA
     #[arg(value_name = "IN.fa")]
     pub input: PathBuf,
-    /// Another individual of it
+    /// Output file of the mutated individual
     #[arg(value_name = "OUT.fa")]
     pub out: PathBuf,
-    /// Where chance starts
+    /// Seed of the random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// All rates of change, in multiples of those between two human haplotypes
+    /// Factor on all mutation rates; 1 is the difference between two human haplotypes
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     pub rate: f64,
 }

@@ -1,56 +1,56 @@
-//! What is asked, of what, and how rows are printed.
+//! Options of `godwit query`.
 
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use godwit_query::RowFormat;
 
-use super::{AccessArgs, Common, KeyArgs};
-use crate::config::THIS_RUN;
+use super::{AccessArgs, CommonArgs, KeyArgs};
+use crate::config::THIS_RUN_HEADING;
 
 #[derive(Args)]
 pub struct QueryArgs {
     /// The statement: SELECT, in the dialect of DataFusion
     #[arg(value_name = "SQL")]
     pub statement: String,
-    /// Ask the datasets below this directory, or below s3://BUCKET/PREFIX [default: the working directory]
-    #[arg(long, value_name = "DIR", help_heading = THIS_RUN)]
+    /// Query the datasets below this directory, or below s3://BUCKET/PREFIX [default: the working directory]
+    #[arg(long, value_name = "DIR", help_heading = THIS_RUN_HEADING)]
     pub data: Option<PathBuf>,
-    /// Ask those of a server: grpc+tls://HOST:PORT (grpc+tcp:// without encryption)
-    #[arg(long, value_name = "URL", help_heading = THIS_RUN, conflicts_with_all = ["data", "reference"])]
+    /// Query the datasets of a server: grpc+tls://HOST:PORT (grpc+tcp:// without encryption)
+    #[arg(long, value_name = "URL", help_heading = THIS_RUN_HEADING, conflicts_with_all = ["data", "reference"])]
     pub at: Option<String>,
     #[command(flatten)]
     pub access: AccessArgs,
-    /// How to write the rows
+    /// Format of the rows
     #[arg(long, value_enum, default_value_t = RowFormatName::Table, value_name = "FORMAT")]
     pub format: RowFormatName,
-    /// Write to this file, which is there when it is whole [default: stdout]
-    #[arg(long, value_name = "FILE", help_heading = THIS_RUN)]
+    /// Write to this file, which is created when complete [default: stdout]
+    #[arg(long, value_name = "FILE", help_heading = THIS_RUN_HEADING)]
     pub out: Option<PathBuf>,
-    /// See what this file of rules lets somebody see, and nothing else
+    /// Apply this policy file
     #[arg(long, value_name = "FILE", conflicts_with = "at")]
     pub policy: Option<PathBuf>,
-    /// Whom, as `godwit token` named them [default: whoever is let in without a name]
+    /// Principal to apply the policy to, as named by `godwit token` [default: a principal without a name]
     #[arg(long = "as", value_name = "NAME", requires = "policy")]
-    pub who: Option<String>,
-    /// The reference that CRAM files were made with, FASTA
+    pub principal: Option<String>,
+    /// The reference of CRAM files, FASTA
     #[arg(long, value_name = "REF.fa")]
     pub reference: Option<PathBuf>,
     #[command(flatten)]
     pub keys: KeyArgs,
     #[command(flatten)]
-    pub common: Common,
+    pub common: CommonArgs,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum RowFormatName {
-    /// Aligned, for people
+    /// Aligned columns
     Table,
     /// Comma-separated, with a header
     Csv,
     /// Tab-separated, with a header
     Tsv,
-    /// An object in each line
+    /// JSON Lines
     Json,
     /// An Arrow IPC stream
     Arrow,

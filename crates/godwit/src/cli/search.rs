@@ -1,57 +1,57 @@
-//! The command line of a search, and how to share its work.
+//! Options of `godwit search`.
 
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{Common, PlaceArgs};
-use crate::config::THIS_RUN;
+use super::{ClusterArgs, CommonArgs};
+use crate::config::THIS_RUN_HEADING;
 
 #[derive(Args)]
 pub struct SearchArgs {
-    /// Cut the database into this many ranges of sequences [default: 8 for each worker, or none where the queries are enough to share]; diamond, mmseqs: the queries into this many pieces [default: 2 for each worker]
+    /// Split the database into this many ranges of sequences [default: 8 per worker, or none if there are enough queries to distribute]; diamond, mmseqs: split the queries into this many pieces [default: 2 per worker]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub fragments: Option<u32>,
-    /// Search with this many processes, on each node where there are several [default: -num_threads, or --threads; diamond, mmseqs: 1]
+    /// Number of search processes, on each host of a cluster run [default: -num_threads, or --threads; diamond, mmseqs: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub workers: Option<u16>,
-    /// With which programs of BLAST+ to search: those that godwit is built with, or installed ones, whose tables of ranges are merged
+    /// BLAST+ programs to use: those built into godwit, or installed ones, whose tables of ranges are merged
     #[arg(long, value_name = "ENGINE", value_enum, default_value_t = SearchEngine::Exact)]
     pub engine: SearchEngine,
-    /// Go on with a search of the same command that was stopped; nothing that it finished is done twice
-    #[arg(long, help_heading = THIS_RUN)]
+    /// Resume a stopped search of the same command; finished work is not repeated
+    #[arg(long, help_heading = THIS_RUN_HEADING)]
     pub resume: bool,
-    /// Write all hits to this file as columns too, .parquet or .arrow by its ending
-    #[arg(long, value_name = "FILE", help_heading = THIS_RUN)]
+    /// Also write all hits to this file as columns; .parquet or .arrow selects the format
+    #[arg(long, value_name = "FILE", help_heading = THIS_RUN_HEADING)]
     pub hits: Option<PathBuf>,
-    /// Write what was done and where the time went to this file, as JSON
-    #[arg(long, value_name = "FILE", help_heading = THIS_RUN)]
+    /// Write a summary of the work and its timings to this file, as JSON
+    #[arg(long, value_name = "FILE", help_heading = THIS_RUN_HEADING)]
     pub summary: Option<PathBuf>,
     /// The program and its options, after --: blastp, blastn, blastx, tblastn, tblastx, diamond or mmseqs
-    #[arg(last = true, required = true, value_name = "PROGRAM", help_heading = THIS_RUN)]
+    #[arg(last = true, required = true, value_name = "PROGRAM", help_heading = THIS_RUN_HEADING)]
     pub program: Vec<String>,
     /// Print the job that --on slurm would submit, and write nothing
-    #[arg(long, requires = "on", help_heading = THIS_RUN)]
+    #[arg(long, requires = "on", help_heading = THIS_RUN_HEADING)]
     pub dry_run: bool,
     #[command(flatten)]
-    pub place: PlaceArgs,
+    pub cluster: ClusterArgs,
     #[command(flatten)]
-    pub common: Common,
+    pub common: CommonArgs,
 }
 
-/// How a database is searched in parts.
+/// Search of a database in ranges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum SearchEngine {
-    /// The bytes of one pass, by NCBI's libraries
+    /// Output identical to one pass, by NCBI's libraries
     Exact,
-    /// Tables of an installed BLAST+ over alias files; most likely, but not certainly those of one pass
+    /// Tables of an installed BLAST+ over alias files; usually, but not always, identical to one pass
     Alias,
 }
 
 #[derive(Args)]
 pub struct SearchWorkerArgs {
-    /// What to search with, as JSON
+    /// The search, as JSON
     pub search: String,
-    /// The file of the queries
+    /// File of the queries
     pub query: PathBuf,
 }

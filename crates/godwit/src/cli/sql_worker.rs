@@ -8,25 +8,25 @@ use super::KeyArgs;
 
 #[derive(Args)]
 pub struct SqlWorkerArgs {
-    /// Ask the datasets below this directory
+    /// Query the datasets below this directory
     #[arg(long, value_name = "DIR")]
     pub root: PathBuf,
-    /// The reference that CRAM files were made with
+    /// The reference of CRAM files
     #[arg(long, value_name = "FASTA")]
     pub reference: Option<PathBuf>,
-    /// Ask the temporary datasets in this directory, too
+    /// Also query the temporary datasets in this directory
     #[arg(long, value_name = "DIR")]
     pub temporary: Option<PathBuf>,
     /// Serve on this Unix socket
     #[arg(long, value_name = "PATH")]
     pub socket: PathBuf,
-    /// Bytes of memory that a statement may have, all told
+    /// Memory limit of a statement process in bytes
     #[arg(long, value_name = "BYTES")]
     pub memory_bytes: u64,
     /// Threads
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: u32,
-    /// Statements come with what they may see
+    /// Statements carry the grants of their principal
     #[arg(long)]
     pub ruled: bool,
     /// Directory for scratch files

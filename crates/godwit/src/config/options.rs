@@ -1,4 +1,4 @@
-//! Which options can be configured, and what clap thinks of a value.
+//! Which options can be configured, and checks of their values by clap.
 
 use std::any::TypeId;
 use std::error::Error;
@@ -10,58 +10,62 @@ use clap::{Arg, ArgAction, Command};
 
 use super::takes_value;
 
-/// Heading of the options that say what one run works on. They are never configured.
-pub const THIS_RUN: &str = "This run";
+/// Heading of the options that are specific to one run, which are never configured.
+pub const THIS_RUN_HEADING: &str = "This run";
 
-/// Options of a verb that can be configured.
-pub(super) fn of(verb: &Command) -> impl Iterator<Item = &Arg> {
+/// Returns the options of a verb that can be configured.
+pub(super) fn configurable_options(verb: &Command) -> impl Iterator<Item = &Arg> {
     let own = |arg: &&Arg| !matches!(arg.get_long(), None | Some("help" | "version"));
-    verb.get_arguments().filter(own).filter(|arg| arg.get_help_heading() != Some(THIS_RUN) && !arg.is_hide_set())
+    verb.get_arguments()
+        .filter(own)
+        .filter(|arg| arg.get_help_heading() != Some(THIS_RUN_HEADING) && !arg.is_hide_set())
 }
 
-/// Whether a verb has options that can be configured.
+/// Reports whether a verb has options that can be configured.
 pub fn is_configurable(root: &Command, verb: &str) -> bool {
-    verbs(root).any(|command| command.get_name() == verb)
+    configurable_verbs(root).any(|command| command.get_name() == verb)
 }
 
-/// Verbs with options that can be configured.
-pub(super) fn verbs(root: &Command) -> impl Iterator<Item = &Command> {
-    root.get_subcommands().filter(|verb| !verb.is_hide_set() && of(verb).next().is_some())
+/// Returns the verbs with options that can be configured.
+pub(super) fn configurable_verbs(root: &Command) -> impl Iterator<Item = &Command> {
+    root.get_subcommands().filter(|verb| !verb.is_hide_set() && configurable_options(verb).next().is_some())
 }
 
-/// The options of that name: of one verb, or of all that have it.
-pub(super) fn all<'c>(root: &'c Command, verb: Option<&str>, name: &str) -> Vec<&'c Arg> {
-    let verbs = verbs(root).filter(|command| verb.is_none_or(|verb| command.get_name() == verb));
-    verbs.flat_map(of).filter(|arg| arg.get_long() == Some(name)).collect()
+/// Returns the options of a name: of one verb, or of all that have it.
+pub(super) fn options_named<'c>(root: &'c Command, verb: Option<&str>, name: &str) -> Vec<&'c Arg> {
+    let verbs = configurable_verbs(root).filter(|command| verb.is_none_or(|verb| command.get_name() == verb));
+    verbs.flat_map(configurable_options).filter(|arg| arg.get_long() == Some(name)).collect()
 }
 
-/// Names of the options that cannot stand beside one of a built command, whichever of the two says so.
-pub(super) fn rivals<'c>(verb: &'c Command, name: &str) -> Vec<&'c str> {
-    let Some(arg) = of(verb).find(|arg| arg.get_long() == Some(name)) else { return Vec::new() };
+/// Returns the options that conflict with one of a built command, whichever of the two declares it.
+pub(super) fn conflicting_options<'c>(verb: &'c Command, name: &str) -> Vec<&'c str> {
+    let Some(arg) = configurable_options(verb).find(|arg| arg.get_long() == Some(name)) else { return Vec::new() };
     let conflicts = |arg| verb.get_arg_conflicts_with(arg).into_iter().filter_map(Arg::get_long);
     let named = conflicts(arg);
-    let naming = of(verb).filter(|other| conflicts(other).any(|rival| rival == name)).filter_map(Arg::get_long);
+    let naming = configurable_options(verb)
+        .filter(|other| conflicts(other).any(|rival| rival == name))
+        .filter_map(Arg::get_long);
     named.chain(naming).collect()
 }
 
-/// Whether values are paths.
+/// Reports whether values are paths.
 pub(super) fn is_path(arg: &Arg) -> bool {
     takes_value(arg) && arg.get_value_parser().type_id() == TypeId::of::<PathBuf>()
 }
 
-/// Whether values are programs, which are looked for on PATH where they are a name alone.
+/// Reports whether values are programs, which are searched on PATH if given by name only.
 pub(super) fn is_program(arg: &Arg) -> bool {
     is_path(arg) && arg.get_value_names().is_some_and(|names| names.iter().any(|name| name == "PROGRAM"))
 }
 
-/// Whether an option takes several values.
+/// Reports whether an option takes several values.
 pub(super) fn takes_several(arg: &Arg) -> bool {
     let many = arg.get_num_args().is_some_and(|count| count.max_values() > 1);
     matches!(arg.get_action(), ArgAction::Append) || arg.get_value_delimiter().is_some() || many
 }
 
-/// Lets clap parse the values of one option alone; what it says against them.
-pub(super) fn judge(arg: &Arg, values: &[OsString]) -> Result<(), String> {
+/// Parses the values of one option with clap, and returns its error message.
+pub(super) fn validate_values(arg: &Arg, values: &[OsString]) -> Result<(), String> {
     let mut alone = Arg::new("value").long("value").allow_hyphen_values(true);
     alone = match takes_value(arg) {
         true => alone.action(ArgAction::Append).value_parser(arg.get_value_parser().clone()),
@@ -69,11 +73,11 @@ pub(super) fn judge(arg: &Arg, values: &[OsString]) -> Result<(), String> {
     };
     let words = values.iter().flat_map(|value| [OsString::from("--value"), value.clone()]);
     let parsed = Command::new("value").no_binary_name(true).arg(alone).try_get_matches_from(words);
-    parsed.map(drop).map_err(|error| reason(&error))
+    parsed.map(drop).map_err(|error| error_reason(&error))
 }
 
-/// Why a value is wrong, without the name of the option.
-fn reason(error: &clap::Error) -> String {
+/// Returns why a value is invalid, without the name of the option.
+fn error_reason(error: &clap::Error) -> String {
     if let Some(source) = error.source() {
         return source.to_string();
     }

@@ -1,28 +1,28 @@
-//! `godwit config show`: every value that counts, and where it is from.
+//! `godwit config show`: every effective value with its origin.
 
 use clap::{Arg, Command};
 use serde_json::{Value, json};
 
-use super::{Config, FileKind, Origin, Setting, environment, options, takes_value};
+use super::{Config, ConfigFileKind, Setting, SettingOrigin, environment, options, takes_value};
 use crate::failure::Failure;
 
-/// Width up to which settings move the column behind them.
+/// Width up to which settings move the column of origins.
 const SETTING_WIDTH: usize = 48;
 
-/// An option of a verb with what counts for it.
-struct Row<'r> {
+/// An option of a verb with its effective setting.
+struct OptionRow<'r> {
     verb: &'r str,
     arg: &'r Arg,
     setting: Option<&'r Setting>,
 }
 
-impl Row<'_> {
+impl OptionRow<'_> {
     fn name(&self) -> &str {
         self.arg.get_long().unwrap_or_default()
     }
 
-    /// `None` where the program decides when it runs.
-    fn words(&self) -> Option<Vec<String>> {
+    /// Returns the values; `None` if the program decides at run time.
+    fn value_texts(&self) -> Option<Vec<String>> {
         if let Some(setting) = self.setting {
             return Some(setting.values.iter().map(|value| value.to_string_lossy().into_owned()).collect());
         }
@@ -34,84 +34,85 @@ impl Row<'_> {
         }
     }
 
-    fn value(&self) -> Value {
+    fn json_value(&self) -> Value {
         let typed = |word: &String| match word.parse::<u64>() {
             _ if !takes_value(self.arg) => Value::Bool(word == "true"),
             Ok(number) => number.into(),
             Err(_) => word.as_str().into(),
         };
-        match self.words() {
+        match self.value_texts() {
             None => Value::Null,
             Some(words) if options::takes_several(self.arg) => words.iter().map(typed).collect(),
             Some(words) => words.first().map_or(Value::Null, typed),
         }
     }
 
-    /// What the help says about a default that is not fixed.
+    /// Returns the text of a variable default in the help.
     fn default_note(&self) -> String {
         let help = self.arg.get_help().map(ToString::to_string).unwrap_or_default();
         help.split_once("[default: ").map(|(_, note)| note.trim_end_matches(']').to_owned()).unwrap_or_default()
     }
 
-    fn origin(&self) -> Option<&Origin> {
+    fn origin(&self) -> Option<&SettingOrigin> {
         self.setting.map(|setting| &setting.origin)
     }
 }
 
 impl Config {
-    fn rows<'r>(&'r self, root: &'r Command) -> Result<Vec<Row<'r>>, Failure> {
+    fn rows<'r>(&'r self, root: &'r Command) -> Result<Vec<OptionRow<'r>>, Failure> {
         let mut rows = Vec::new();
-        for verb in options::verbs(root) {
-            let effective = self.effective(verb, &[])?;
-            rows.extend(options::of(verb).map(|arg| {
+        for verb in options::configurable_verbs(root) {
+            let effective = self.effective_settings(verb, &[])?;
+            rows.extend(options::configurable_options(verb).map(|arg| {
                 let setting = arg.get_long().and_then(|name| effective.get(name).copied());
-                Row { verb: verb.get_name(), arg, setting }
+                OptionRow { verb: verb.get_name(), arg, setting }
             }));
         }
         Ok(rows)
     }
 }
 
-/// A configuration file that says what counts now, with comments that say why.
+/// Formats the effective settings as a configuration file, with their origins as comments.
 ///
 /// # Errors
-/// Options of one source that exclude each other.
+/// [`Exit::Usage`](crate::failure::Exit::Usage) if one source sets options that exclude each other.
 pub fn as_toml(config: &Config, root: &Command) -> Result<String, Failure> {
     let rows = config.rows(root)?;
     let mut text =
         String::from("# What counts now, strongest first: command line, environment, project file, user file.\n");
     for (kind, path, there) in config.files.iter().rev() {
         let state = if *there { "read" } else { "not there" };
-        text += &format!("# {}: {} ({state})\n", named(*kind), path.display());
+        text += &format!("# {}: {} ({state})\n", kind_name(*kind), path.display());
     }
-    for (variable, near) in environment::near_misses(root) {
+    for (variable, near) in environment::misspelled_variables(root) {
         text += &format!("# {variable} is no option and does nothing; did you mean {near}?\n");
     }
-    // An option that is the same in all its verbs, and has several, stands once above them.
-    let shared = |row: &Row<'_>| {
+    // An option with the same value in all its verbs, if there are several, is written once above them.
+    let shared = |row: &OptionRow<'_>| {
         let of_name = || rows.iter().filter(|other| other.name() == row.name());
-        let same = |other: &Row<'_>| {
-            (other.words(), other.origin(), other.default_note()) == (row.words(), row.origin(), row.default_note())
+        let same = |other: &OptionRow<'_>| {
+            (other.value_texts(), other.origin(), other.default_note())
+                == (row.value_texts(), row.origin(), row.default_note())
         };
         of_name().count() > 1 && of_name().all(same)
     };
-    let once = |at: usize, row: &Row<'_>| rows[..at].iter().all(|earlier| earlier.name() != row.name());
+    let once = |at: usize, row: &OptionRow<'_>| rows[..at].iter().all(|earlier| earlier.name() != row.name());
     let above = rows.iter().enumerate().filter(|(at, row)| shared(row) && once(*at, row)).map(|(_, row)| row);
-    text += &format!("\n{}", lines(&above.collect::<Vec<_>>()));
-    for verb in options::verbs(root) {
-        let own: Vec<&Row<'_>> = rows.iter().filter(|row| row.verb == verb.get_name() && !shared(row)).collect();
+    text += &format!("\n{}", setting_lines(&above.collect::<Vec<_>>()));
+    for verb in options::configurable_verbs(root) {
+        let own: Vec<&OptionRow<'_>> = rows.iter().filter(|row| row.verb == verb.get_name() && !shared(row)).collect();
         if !own.is_empty() {
-            text += &format!("\n[{}]\n{}", verb.get_name(), lines(&own));
+            text += &format!("\n[{}]\n{}", verb.get_name(), setting_lines(&own));
         }
     }
     Ok(text)
 }
 
-/// Options with their values, where these are from in a column of its own.
-fn lines(rows: &[&Row<'_>]) -> String {
-    let settings: Vec<String> = rows.iter().map(|row| setting(row)).collect();
+/// Formats options with their values, and origins in a separate column.
+fn setting_lines(rows: &[&OptionRow<'_>]) -> String {
+    let settings: Vec<String> = rows.iter().map(|row| setting_line(row)).collect();
     let width = settings.iter().map(String::len).filter(|length| *length <= SETTING_WIDTH).max().unwrap_or(0);
-    let line = |(row, setting): (&&Row<'_>, &String)| match (row.value(), row.origin()) {
+    let line = |(row, setting): (&&OptionRow<'_>, &String)| match (row.json_value(), row.origin()) {
         (Value::Null, _) => format!("{setting}\n"),
         (_, None) => format!("{setting:width$} # default\n"),
         (_, Some(origin)) => format!("{setting:width$} # {origin}\n"),
@@ -119,18 +120,18 @@ fn lines(rows: &[&Row<'_>]) -> String {
     rows.iter().zip(&settings).map(line).collect()
 }
 
-fn setting(row: &Row<'_>) -> String {
-    match (row.value(), row.default_note()) {
+fn setting_line(row: &OptionRow<'_>) -> String {
+    match (row.json_value(), row.default_note()) {
         (Value::Null, note) if note.is_empty() => format!("# {} is not set", row.name()),
         (Value::Null, note) => format!("# {} is not set: {note}", row.name()),
         (value, _) => format!("{} = {value}", row.name()),
     }
 }
 
-/// The same for programs.
+/// Formats the effective settings as JSON.
 ///
 /// # Errors
-/// Options of one source that exclude each other.
+/// As [`as_toml`].
 pub fn as_json(config: &Config, root: &Command) -> Result<Value, Failure> {
     let options: Vec<Value> = config
         .rows(root)?
@@ -139,10 +140,10 @@ pub fn as_json(config: &Config, root: &Command) -> Result<Value, Failure> {
             json!({
                 "verb": row.verb,
                 "option": row.name(),
-                "value": row.value(),
+                "value": row.json_value(),
                 "default_note": row.default_note(),
-                "source": source(row.origin()),
-                "variables": [environment::variable(Some(row.verb), row.name()), environment::variable(None, row.name())],
+                "source": origin_json(row.origin()),
+                "variables": [environment::variable_name(Some(row.verb), row.name()), environment::variable_name(None, row.name())],
             })
         })
         .collect();
@@ -150,27 +151,27 @@ pub fn as_json(config: &Config, root: &Command) -> Result<Value, Failure> {
         .files
         .iter()
         .rev()
-        .map(|(kind, path, read)| json!({"kind": named(*kind), "path": path, "read": read}))
+        .map(|(kind, path, read)| json!({"kind": kind_name(*kind), "path": path, "read": read}))
         .collect();
-    let unknown: Vec<Value> = environment::near_misses(root)
+    let unknown: Vec<Value> = environment::misspelled_variables(root)
         .into_iter()
         .map(|(variable, near)| json!({"variable": variable, "nearest": near}))
         .collect();
     Ok(json!({"files": files, "options": options, "unknown_variables": unknown}))
 }
 
-fn source(origin: Option<&Origin>) -> Value {
+fn origin_json(origin: Option<&SettingOrigin>) -> Value {
     match origin {
         None => json!({"kind": "default"}),
-        Some(Origin::Environment { variable }) => json!({"kind": "environment", "variable": variable}),
-        Some(Origin::File { kind, path, line }) => json!({"kind": named(*kind), "path": path, "line": line}),
+        Some(SettingOrigin::Environment { variable }) => json!({"kind": "environment", "variable": variable}),
+        Some(SettingOrigin::File { kind, path, line }) => json!({"kind": kind_name(*kind), "path": path, "line": line}),
     }
 }
 
-fn named(kind: FileKind) -> &'static str {
+fn kind_name(kind: ConfigFileKind) -> &'static str {
     match kind {
-        FileKind::User => "user file",
-        FileKind::Project => "project file",
-        FileKind::Given => "given file",
+        ConfigFileKind::User => "user file",
+        ConfigFileKind::Project => "project file",
+        ConfigFileKind::Explicit => "given file",
     }
 }

@@ -7,7 +7,7 @@ fn root() -> Command {
     crate::cli::Cli::command()
 }
 
-fn loaded(text: &str) -> Result<Config, String> {
+fn load(text: &str) -> Result<Config, String> {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("godwit.toml");
     std::fs::write(&path, text).unwrap();
@@ -18,12 +18,12 @@ fn loaded(text: &str) -> Result<Config, String> {
 }
 
 fn value(config: &Config, verb: &str, name: &str) -> Option<String> {
-    config.find(verb, name).map(|(_, setting)| setting.values[0].to_string_lossy().into_owned())
+    config.find_setting(verb, name).map(|(_, setting)| setting.values[0].to_string_lossy().into_owned())
 }
 
 #[test]
 fn a_table_of_a_verb_wins_over_the_whole_file() {
-    let config = loaded("threads = 3\nmemory = '4G'\n[markdup]\nthreads = 0x5\n").unwrap();
+    let config = load("threads = 3\nmemory = '4G'\n[markdup]\nthreads = 0x5\n").unwrap();
     assert_eq!(value(&config, "align", "threads").as_deref(), Some("3"));
     assert_eq!(value(&config, "markdup", "threads").as_deref(), Some("5"));
     assert_eq!(value(&config, "align", "memory").as_deref(), Some("4G"));
@@ -51,7 +51,7 @@ fn what_is_wrong_is_named_with_its_line_and_the_nearest_that_is_right() {
         ("sample = 's'\n", "godwit.toml, line 1: sample says what one run works on; it belongs on the command line"),
         ("a = \n", "godwit.toml, line 1: not TOML: "),
     ] {
-        let error = loaded(text).expect_err(text);
+        let error = load(text).expect_err(text);
         assert!(error.contains(expected), "{text}: {error}");
     }
 }
@@ -71,21 +71,21 @@ fn options_that_exclude_each_other_cannot_stand_in_one_source() {
     let mut root = root();
     root.build();
     let align = root.find_subcommand("align").unwrap();
-    let config = loaded("strict = true\nlenient = true\n").unwrap();
-    let error = config.effective(align, &[]).unwrap_err().message;
+    let config = load("strict = true\nlenient = true\n").unwrap();
+    let error = config.effective_settings(align, &[]).unwrap_err().message;
     assert!(error.contains("excludes"), "{error}");
-    // The command line is stronger, and what it excludes gives way.
-    let config = loaded("lenient = true\n").unwrap();
-    assert!(config.effective(align, &["strict"]).unwrap().is_empty());
-    assert_eq!(config.effective(align, &[]).unwrap().len(), 1);
+    // The command line is stronger, so the option it excludes is dropped.
+    let config = load("lenient = true\n").unwrap();
+    assert!(config.effective_settings(align, &["strict"]).unwrap().is_empty());
+    assert_eq!(config.effective_settings(align, &[]).unwrap().len(), 1);
 }
 
 #[test]
 fn every_option_has_variables_of_its_own_and_none_is_taken() {
     let root = root();
     let mut seen = BTreeMap::new();
-    for (variable, verb, arg) in environment::variables(&root) {
-        assert!(!environment::other_variables().contains(&variable.as_str()), "{variable}");
+    for (variable, verb, arg) in environment::option_variables(&root) {
+        assert!(!environment::non_option_variables().contains(&variable.as_str()), "{variable}");
         let option = (verb.map(str::to_owned), arg.get_long().map(str::to_owned));
         let other = seen.insert(variable.clone(), option.clone());
         assert!(other.is_none_or(|other| other == option), "{variable} is two options");
@@ -114,14 +114,14 @@ fn a_shown_configuration_can_be_read_and_shows_the_same() {
 }
 
 #[test]
-fn what_a_file_says_becomes_words_of_the_command_line() {
-    let config = loaded(
+fn settings_of_a_file_become_arguments_of_the_command_line() {
+    let config = load(
         "barcode-tag = 'RX'\nduplex-umi = true\nquiet = false\n[align]\nformat = ['bam', 'cram']\naligner-args = '-M'\n",
     );
     let config = config.unwrap();
     let given = ["godwit", "align", "--reference", "r", "--reads", "a", "--sample", "s", "--out", "o"];
     let matches = root().try_get_matches_from(given).unwrap();
-    let words = config.words(&root(), "align", matches.subcommand_matches("align").unwrap()).unwrap();
+    let words = config.arguments(&root(), "align", matches.subcommand_matches("align").unwrap()).unwrap();
     assert_eq!(words, ["--aligner-args=-M", "--format=bam,cram", "--barcode-tag=RX", "--duplex-umi"]);
     assert!(root().try_get_matches_from(given.iter().map(OsString::from).chain(words)).is_ok());
 }

@@ -1,4 +1,4 @@
-//! Programs that godwit runs or is compared with.
+//! Checks of the programs that godwit runs or is compared with.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -9,46 +9,46 @@ use godwit_engines::caller::{CallerChoice, bcftools, freebayes};
 use godwit_engines::gatk;
 use godwit_engines::searcher::{blast, diamond, mmseqs};
 use godwit_engines::trimmer::fastp;
-use godwit_engines::{EngineError, survey};
+use godwit_engines::{EngineError, find_aligners};
 
-use super::{Area, Finding, State};
+use super::{Area, Finding, FindingState};
 use crate::demo::picard_jar;
-use godwit_formats::with_causes;
+use godwit_formats::message_with_causes;
 
-/// Programs that nothing but the demonstration needs.
-const COMPARED: &str = "not installed; godwit demo would compare with it";
+/// Details of a missing program that only the demonstration uses.
+const NOT_INSTALLED_FOR_DEMO: &str = "not installed; godwit demo would compare with it";
 
-/// The aligners, the trimmer, and what `godwit demo` compares with.
+/// Checks the aligners, the trimmer, and the programs that `godwit demo` compares with.
 pub fn engines() -> Vec<Finding> {
-    let mut findings = vec![Finding::new(Area::Engines, "godwit", State::Fine, env!("CARGO_PKG_VERSION"))];
+    let mut findings = vec![Finding::new(Area::Engines, "godwit", FindingState::Fine, env!("CARGO_PKG_VERSION"))];
     findings.extend([
-        own_aligner(IndexKind::Bwa, State::Missing),
-        own_aligner(IndexKind::BwaMem3, State::Note),
-        selected(),
+        godwit_aligner(IndexKind::Bwa, FindingState::Missing),
+        godwit_aligner(IndexKind::BwaMem3, FindingState::Note),
+        automatic_aligner(),
     ]);
-    findings.extend(survey().into_iter().filter_map(|engine| match engine.name {
+    findings.extend(find_aligners().into_iter().filter_map(|engine| match engine.name {
         "bwa" | "bwa-mem3" => None,
         minimap2::PROGRAM => {
-            let found = Minimap2::find(&[]).map(|minimap2| minimap2.version().to_owned());
-            Some(by_version(minimap2::PROGRAM, found, "an aligner", engine.remedy))
+            let found = Minimap2::find_installed(&[]).map(|minimap2| minimap2.version().to_owned());
+            Some(program_finding(minimap2::PROGRAM, found, "an aligner", engine.remedy))
         }
         name => Some(match engine.program {
-            None => absent(name, "an aligner by its command line", engine.remedy),
+            None => missing_program(name, "an aligner by its command line", engine.remedy),
             Some(path) => {
-                let version = version(&path, "--version").unwrap_or_else(|| "version unknown".into());
-                Finding::new(Area::Engines, name, State::Fine, format!("{version}, {}", path.display()))
+                let version = program_version(&path, "--version").unwrap_or_else(|| "version unknown".into());
+                Finding::new(Area::Engines, name, FindingState::Fine, format!("{version}, {}", path.display()))
             }
         }),
     }));
     let remedy = "install fastp 0.23 or later (Debian and Ubuntu: apt-get install fastp; bioconda: fastp)";
-    findings.push(by_version(fastp::PROGRAM, fastp::version(None), "--trim", remedy));
+    findings.push(program_finding(fastp::PROGRAM, fastp::query_version(None), "--trim", remedy));
     findings.extend(callers());
     findings.extend(searchers());
-    findings.extend([other_bwa(), samtools(), picard()]);
+    findings.extend([reference_bwa(), samtools(), picard()]);
     findings
 }
 
-/// The callers that have names.
+/// Checks the named callers.
 fn callers() -> impl Iterator<Item = Finding> {
     let named = [
         (bcftools::PROGRAM, CallerChoice::Bcftools, bcftools::REMEDY),
@@ -56,35 +56,45 @@ fn callers() -> impl Iterator<Item = Finding> {
         (gatk::PROGRAM, CallerChoice::Gatk, gatk::REMEDY),
     ];
     named.into_iter().map(|(name, choice, remedy)| {
-        let version = choice.find("").map(|caller| caller.version().to_owned());
-        by_version(name, version, "godwit call", remedy)
+        let version = choice.find_caller("").map(|caller| caller.version().to_owned());
+        program_finding(name, version, "godwit call", remedy)
     })
 }
 
-/// The BLAST engine of `godwit search`, and the programs that it runs on parts of the queries.
+/// Checks the BLAST engine of `godwit search`, and the programs that it runs on pieces of the queries.
 fn searchers() -> [Finding; 3] {
     let found = blast::find_worker().and_then(|worker| {
-        let version = blast::worker_version(&worker)?;
+        let version = blast::query_worker_version(&worker)?;
         Ok(format!("BLAST {version}, {}", worker.display()))
     });
     let bulk = |found: Result<(PathBuf, String), EngineError>| {
         found.map(|(path, version)| format!("{version}, {}", path.display()))
     };
     [
-        by_version(blast::WORKER, found, "godwit search", blast::WORKER_REMEDY),
-        by_version(diamond::PROGRAM, bulk(diamond::find()), "godwit search -- diamond", diamond::REMEDY),
-        by_version(mmseqs::PROGRAM, bulk(mmseqs::find()), "godwit search -- mmseqs", mmseqs::REMEDY),
+        program_finding(blast::WORKER_PROGRAM, found, "godwit search", blast::WORKER_REMEDY),
+        program_finding(
+            diamond::PROGRAM,
+            bulk(diamond::find_program_version()),
+            "godwit search -- diamond",
+            diamond::REMEDY,
+        ),
+        program_finding(
+            mmseqs::PROGRAM,
+            bulk(mmseqs::find_program_version()),
+            "godwit search -- mmseqs",
+            mmseqs::REMEDY,
+        ),
     ]
 }
 
 /// Reports the program that `--aligner auto` selects for a reference that has the indexes of both.
-fn selected() -> Finding {
+fn automatic_aligner() -> Finding {
     let kind = IndexKind::BwaMem3;
-    let problem = match (bwa::processor_problem(kind), bwa::installed(kind)) {
+    let problem = match (bwa::processor_problem(kind), bwa::find_program_version(kind)) {
         (Some(problem), _) => Some(problem.to_owned()),
-        (None, Err(error)) => Some(with_causes(&error)),
-        (None, Ok((_, version))) if version.engine != bwa::library_version(kind) => {
-            Some(format!("{} is of {} {}", bwa::program_name(kind), bwa::library_name(kind), version.engine))
+        (None, Err(error)) => Some(message_with_causes(&error)),
+        (None, Ok((_, version))) if version.engine_version != bwa::library_version(kind) => {
+            Some(format!("{} is of {} {}", bwa::program_name(kind), bwa::library_name(kind), version.engine_version))
         }
         _ => None,
     };
@@ -92,23 +102,24 @@ fn selected() -> Finding {
         None => (kind, "where its index is there and fits into memory".to_owned()),
         Some(problem) => (IndexKind::Bwa, problem),
     };
-    Finding::new(Area::Engines, "--aligner auto", State::Fine, format!("{}: {reason}", bwa::library_name(kind)))
+    Finding::new(Area::Engines, "--aligner auto", FindingState::Fine, format!("{}: {reason}", bwa::library_name(kind)))
 }
 
-/// One of godwit's own programs; `missing` is how bad it is that there is none.
-fn own_aligner(kind: IndexKind, missing: State) -> Finding {
+/// Checks one of godwit's own programs; `missing` is the state if it is not found.
+fn godwit_aligner(kind: IndexKind, missing: FindingState) -> Finding {
     let what = bwa::program_name(kind);
     let (godwit, expected) = (env!("CARGO_PKG_VERSION"), bwa::library_version(kind));
     let library = bwa::library_name(kind);
-    let wrong = |state, found: String, remedy| Finding::new(Area::Engines, what, state, found).remedy(remedy);
-    match bwa::installed(kind) {
+    let wrong = |state, found: String, remedy| Finding::new(Area::Engines, what, state, found).with_remedy(remedy);
+    match bwa::find_program_version(kind) {
         Ok((path, version)) => {
-            let found = format!("{} ({library} {}), {}", version.godwit, version.engine, path.display());
-            if version.godwit == godwit && version.engine == expected {
-                Finding::new(Area::Engines, what, State::Fine, found)
+            let found =
+                format!("{} ({library} {}), {}", version.godwit_version, version.engine_version, path.display());
+            if version.godwit_version == godwit && version.engine_version == expected {
+                Finding::new(Area::Engines, what, FindingState::Fine, found)
             } else {
                 let remedy = format!("install {what} {godwit} ({library} {expected})");
-                wrong(missing.max(State::Warning), found, remedy)
+                wrong(missing.max(FindingState::Warning), found, remedy)
             }
         }
         Err(EngineError::NotFound { .. }) => {
@@ -116,77 +127,86 @@ fn own_aligner(kind: IndexKind, missing: State) -> Finding {
             let remedy = format!("put {what} beside godwit or on PATH, or name it in {variable}");
             wrong(missing, format!("not found; --aligner {library} needs it"), remedy)
         }
+        Err(error) => wrong(
+            missing.max(FindingState::Warning),
+            message_with_causes(&error),
+            format!("install the {what} of this godwit"),
+        ),
+    }
+}
+
+/// Checks a program with `version`, the result of a query specific to that program.
+fn program_finding(what: &'static str, version: Result<String, EngineError>, purpose: &str, remedy: &str) -> Finding {
+    match version {
+        Ok(version) => Finding::new(Area::Engines, what, FindingState::Fine, version),
+        Err(EngineError::NotInstalled { .. } | EngineError::NotFound { .. }) => missing_program(what, purpose, remedy),
         Err(error) => {
-            wrong(missing.max(State::Warning), with_causes(&error), format!("install the {what} of this godwit"))
+            Finding::new(Area::Engines, what, FindingState::Warning, message_with_causes(&error)).with_remedy(remedy)
         }
     }
 }
 
-/// A program that godwit itself asks for its version, since it does not take any.
-fn by_version(what: &'static str, version: Result<String, EngineError>, purpose: &str, remedy: &str) -> Finding {
-    match version {
-        Ok(version) => Finding::new(Area::Engines, what, State::Fine, version),
-        Err(EngineError::NotInstalled { .. } | EngineError::NotFound { .. }) => absent(what, purpose, remedy),
-        Err(error) => Finding::new(Area::Engines, what, State::Warning, with_causes(&error)).remedy(remedy),
-    }
+fn missing_program(what: &'static str, purpose: &str, remedy: &str) -> Finding {
+    Finding::new(Area::Engines, what, FindingState::Note, format!("not installed; not needed ({purpose})"))
+        .with_remedy(remedy)
 }
 
-fn absent(what: &'static str, purpose: &str, remedy: &str) -> Finding {
-    Finding::new(Area::Engines, what, State::Note, format!("not installed; not needed ({purpose})")).remedy(remedy)
-}
-
-fn other_bwa() -> Finding {
+fn reference_bwa() -> Finding {
     let expected = bwa::library_version(IndexKind::Bwa);
-    let Some(path) = find("bwa") else { return Finding::new(Area::Engines, "bwa", State::Note, COMPARED) };
-    // It prints its version where it prints its usage.
-    let version = version(&path, "").unwrap_or_else(|| "version unknown".into());
-    let found = Finding::new(Area::Engines, "bwa", State::Fine, format!("{version}, {}", path.display()));
+    let Some(path) = find_on_path("bwa") else {
+        return Finding::new(Area::Engines, "bwa", FindingState::Note, NOT_INSTALLED_FOR_DEMO);
+    };
+    // bwa prints its version in its usage.
+    let version = program_version(&path, "").unwrap_or_else(|| "version unknown".into());
+    let found = Finding::new(Area::Engines, "bwa", FindingState::Fine, format!("{version}, {}", path.display()));
     if version.contains(expected) {
         return found;
     }
     let remedy = format!("godwit gives the records of bwa {expected}; compare with that version");
-    Finding { state: State::Note, ..found }.remedy(remedy)
+    Finding { state: FindingState::Note, ..found }.with_remedy(remedy)
 }
 
 fn samtools() -> Finding {
-    let Some(path) = find("samtools") else { return Finding::new(Area::Engines, "samtools", State::Note, COMPARED) };
-    let version = version(&path, "--version").unwrap_or_else(|| "version unknown".into());
-    Finding::new(Area::Engines, "samtools", State::Fine, format!("{version}, {}", path.display()))
+    let Some(path) = find_on_path("samtools") else {
+        return Finding::new(Area::Engines, "samtools", FindingState::Note, NOT_INSTALLED_FOR_DEMO);
+    };
+    let version = program_version(&path, "--version").unwrap_or_else(|| "version unknown".into());
+    Finding::new(Area::Engines, "samtools", FindingState::Fine, format!("{version}, {}", path.display()))
 }
 
 fn picard() -> Finding {
     match picard_jar() {
-        Some(jar) if find("java").is_some() => {
-            Finding::new(Area::Engines, "Picard", State::Fine, format!("3.4.0, {}", jar.display()))
+        Some(jar) if find_on_path("java").is_some() => {
+            Finding::new(Area::Engines, "Picard", FindingState::Fine, format!("3.4.0, {}", jar.display()))
         }
         Some(_) => Finding::new(
             Area::Engines,
             "Picard",
-            State::Note,
+            FindingState::Note,
             "not usable without java; godwit demo would compare with it",
         ),
-        None => Finding::new(Area::Engines, "Picard", State::Note, COMPARED),
+        None => Finding::new(Area::Engines, "Picard", FindingState::Note, NOT_INSTALLED_FOR_DEMO),
     }
 }
 
-/// The first executable file of that name on PATH.
-pub(super) fn find(name: &str) -> Option<PathBuf> {
+/// Returns the first executable file of that name on PATH.
+pub(super) fn find_on_path(name: &str) -> Option<PathBuf> {
     use std::os::unix::fs::PermissionsExt;
     let runs =
         |path: &PathBuf| path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0);
     std::env::split_paths(&std::env::var_os("PATH")?).map(|directory| directory.join(name)).find(runs)
 }
 
-/// The version in what a program says of itself: the first word that starts with a number and has a dot.
-fn version(program: &Path, argument: &str) -> Option<String> {
+/// Returns the version in the output of a program: the first word that starts with a digit and has a dot.
+fn program_version(program: &Path, argument: &str) -> Option<String> {
     let mut command = Command::new(program);
     command.args(Some(argument).filter(|argument| !argument.is_empty())).stdin(Stdio::null());
     let output = command.output().ok()?;
     let text = [output.stdout, output.stderr].concat();
-    version_in(&String::from_utf8_lossy(&text))
+    parse_version(&String::from_utf8_lossy(&text))
 }
 
-fn version_in(text: &str) -> Option<String> {
+fn parse_version(text: &str) -> Option<String> {
     let word = text.split_whitespace().map(|word| word.trim_matches(|c: char| "\"(),v".contains(c)));
     let numbered = |word: &&str| word.starts_with(|c: char| c.is_ascii_digit()) && word.contains('.');
     word.into_iter().find(numbered).map(|version| version.chars().take(40).collect())
@@ -205,7 +225,7 @@ mod tests {
             ("slurm-wlm 22.05.8", Some("22.05.8")),
             ("nothing here", None),
         ] {
-            assert_eq!(version_in(text).as_deref(), version, "{text}");
+            assert_eq!(parse_version(text).as_deref(), version, "{text}");
         }
     }
 }

@@ -1,22 +1,22 @@
-//! Processors, memory, open files, disks, kernel and cluster.
+//! Checks of processors, memory, open files, disks, kernel and cluster.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use godwit_pipeline::machine::{self, CgroupLimits};
-use godwit_pipeline::show_bytes;
+use godwit_pipeline::format_bytes;
+use godwit_pipeline::host_resources::{self, CgroupLimits};
 
-use super::engines::find;
-use super::{Area, Finding, State};
+use super::engines::find_on_path;
+use super::{Area, Finding, FindingState};
 
 /// Open files that a run with many lanes and threads may need.
-const OPEN_FILES: u64 = 256;
-/// Memory below which the default block size does not fit: godwit's own least, and the aligner beside it.
-const LEAST_MEMORY_BYTES: u64 = 2 << 30;
-/// Free disk below which nothing but toys can be written.
-const LEAST_DISK_BYTES: u64 = 1 << 30;
+const MIN_OPEN_FILES: u64 = 256;
+/// Memory below which the default block size does not fit: godwit's minimum, and the aligner's.
+const MIN_MEMORY_BYTES: u64 = 2 << 30;
+/// Free disk space below which only toy data can be written.
+const MIN_DISK_BYTES: u64 = 1 << 30;
 
-/// Everything about this machine; `directories` are checked for room and permission, with what each is for.
+/// Checks this host; each of `directories`, given with its purpose, is checked for space and permission.
 pub fn machine(directories: &[(&str, &Path)]) -> Vec<Finding> {
     let limits = CgroupLimits::of_this_process();
     let mut findings = vec![kernel(), processors(&limits), memory(&limits), open_files()];
@@ -27,7 +27,7 @@ pub fn machine(directories: &[(&str, &Path)]) -> Vec<Finding> {
 
 fn kernel() -> Finding {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    Finding::new(Area::Machine, "kernel", State::Fine, format!("Linux {}", release.trim()))
+    Finding::new(Area::Machine, "kernel", FindingState::Fine, format!("Linux {}", release.trim()))
 }
 
 fn processors(limits: &CgroupLimits) -> Finding {
@@ -36,20 +36,21 @@ fn processors(limits: &CgroupLimits) -> Finding {
     if let Some(quota) = limits.processors {
         found += &format!("; the control group allows {quota:.1} processors");
     }
-    Finding::new(Area::Machine, "processors", State::Fine, found)
+    Finding::new(Area::Machine, "processors", FindingState::Fine, found)
 }
 
 fn memory(limits: &CgroupLimits) -> Finding {
-    let show = |bytes: Option<u64>| bytes.map_or("unknown".into(), show_bytes);
-    let mut found = format!("{}, {} free", show(machine::memory_bytes()), show(machine::free_memory_bytes()));
+    let show = |bytes: Option<u64>| bytes.map_or("unknown".into(), format_bytes);
+    let mut found =
+        format!("{}, {} free", show(host_resources::memory_bytes()), show(host_resources::free_memory_bytes()));
     if let Some(bytes) = limits.memory_bytes {
-        found += &format!("; the control group allows {}", show_bytes(bytes));
+        found += &format!("; the control group allows {}", format_bytes(bytes));
     }
-    if machine::memory_bytes().is_some_and(|bytes| bytes < LEAST_MEMORY_BYTES) {
-        return Finding::new(Area::Machine, "memory", State::Warning, found)
-            .remedy("godwit align with its default block size needs 2G and the index; lower --block-bases");
+    if host_resources::memory_bytes().is_some_and(|bytes| bytes < MIN_MEMORY_BYTES) {
+        return Finding::new(Area::Machine, "memory", FindingState::Warning, found)
+            .with_remedy("godwit align with its default block size needs 2G and the index; lower --block-bases");
     }
-    Finding::new(Area::Machine, "memory", State::Fine, found)
+    Finding::new(Area::Machine, "memory", FindingState::Fine, found)
 }
 
 fn open_files() -> Finding {
@@ -57,44 +58,48 @@ fn open_files() -> Finding {
     // SAFETY: the structure lives through the call, which writes nothing else.
     unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
     let found = format!("{} at most, {} on request", limit.rlim_cur, limit.rlim_max);
-    if limit.rlim_cur < OPEN_FILES {
-        let wanted = OPEN_FILES.min(limit.rlim_max);
-        return Finding::new(Area::Machine, "open files", State::Warning, found)
-            .remedy(format!("run `ulimit -n {wanted}`"));
+    if limit.rlim_cur < MIN_OPEN_FILES {
+        let wanted = MIN_OPEN_FILES.min(limit.rlim_max);
+        return Finding::new(Area::Machine, "open files", FindingState::Warning, found)
+            .with_remedy(format!("run `ulimit -n {wanted}`"));
     }
-    Finding::new(Area::Machine, "open files", State::Fine, found)
+    Finding::new(Area::Machine, "open files", FindingState::Fine, found)
 }
 
 fn disk(purpose: &str, directory: &Path) -> Finding {
     let (what, shown) = (purpose, directory.display());
-    if let Err(error) = machine::check_writable(directory) {
-        return Finding::new(Area::Disk, what, State::Missing, format!("{shown} cannot be written: {error}"))
-            .remedy("choose another directory, or change its permissions");
+    if let Err(error) = host_resources::check_writable(directory) {
+        return Finding::new(Area::Disk, what, FindingState::Missing, format!("{shown} cannot be written: {error}"))
+            .with_remedy("choose another directory, or change its permissions");
     }
-    match machine::free_disk_bytes(directory) {
-        Ok(free) if free < LEAST_DISK_BYTES => {
-            Finding::new(Area::Disk, what, State::Warning, format!("{} free in {shown}", show_bytes(free)))
-                .remedy("make room")
+    match host_resources::free_disk_bytes(directory) {
+        Ok(free) if free < MIN_DISK_BYTES => {
+            Finding::new(Area::Disk, what, FindingState::Warning, format!("{} free in {shown}", format_bytes(free)))
+                .with_remedy("make room")
         }
-        Ok(free) => Finding::new(Area::Disk, what, State::Fine, format!("{} free in {shown}", show_bytes(free))),
-        Err(error) => Finding::new(Area::Disk, what, State::Note, format!("free room in {shown} is unknown: {error}")),
+        Ok(free) => {
+            Finding::new(Area::Disk, what, FindingState::Fine, format!("{} free in {shown}", format_bytes(free)))
+        }
+        Err(error) => {
+            Finding::new(Area::Disk, what, FindingState::Note, format!("free room in {shown} is unknown: {error}"))
+        }
     }
 }
 
 fn slurm() -> Finding {
     let finding = |state, found| Finding::new(Area::Cluster, "SLURM", state, found);
-    let Some(path) = find("sinfo") else {
-        return finding(State::Note, "no sinfo on PATH; not needed on one machine".to_owned());
+    let Some(path) = find_on_path("sinfo") else {
+        return finding(FindingState::Note, "no sinfo on PATH; not needed on one machine".to_owned());
     };
     match Command::new(&path).arg("--version").stdin(Stdio::null()).output() {
-        Ok(said) if said.status.success() => {
-            let version = String::from_utf8_lossy(&said.stdout).trim().to_owned();
-            finding(State::Fine, format!("{version}, {}", path.display()))
+        Ok(output) if output.status.success() => {
+            let version = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+            finding(FindingState::Fine, format!("{version}, {}", path.display()))
         }
-        Ok(said) => {
-            let why = String::from_utf8_lossy(&said.stderr).lines().next_back().unwrap_or_default().to_owned();
-            finding(State::Note, format!("{} does not work ({why}); not needed on one machine", path.display()))
+        Ok(output) => {
+            let why = String::from_utf8_lossy(&output.stderr).lines().next_back().unwrap_or_default().to_owned();
+            finding(FindingState::Note, format!("{} does not work ({why}); not needed on one machine", path.display()))
         }
-        Err(error) => finding(State::Note, format!("{} does not start ({error})", path.display())),
+        Err(error) => finding(FindingState::Note, format!("{} does not start ({error})", path.display())),
     }
 }

@@ -2,67 +2,67 @@
 
 use std::path::{Path, PathBuf};
 
-use godwit_formats::crypt4gh::encrypted_name;
+use godwit_formats::crypt4gh::encrypted_path;
 use godwit_pipeline::model::PloidyTable;
-use godwit_pipeline::{CallOptions, CallReport, CallerChoice, call, is_call_busy};
+use godwit_pipeline::{CallOptions, CallReport, CallerChoice, call, is_call_running};
 
+use super::cluster_run::ClusterRunOptions;
 use super::command_line;
-use super::in_the_clear::InTheClear;
-use super::spread::Spreadable;
-use crate::cli::{CallArgs, CallingArgs, Common, Place};
+use super::decrypted_files::DecryptedFiles;
+use crate::cli::{CallArgs, CallingArgs, CommonArgs, LauncherName};
 use crate::failure::{Exit, Failure};
 use crate::interruption;
 use crate::progress::Progress;
 
-/// Calls variants and tells the outcome.
+/// Calls variants and reports the outcome.
 pub fn run(args: &CallArgs) -> Result<(), Failure> {
     let progress = Progress::new(&args.common);
     let cancelled = interruption::flag();
-    args.keys.take()?;
-    let mut options = options(args)?;
-    if args.dry_run && args.place.on != Some(Place::Slurm) {
+    args.keys.load_keys()?;
+    let mut options = call_options(args)?;
+    if args.dry_run && args.cluster.on != Some(LauncherName::Slurm) {
         let problem = "--dry-run of call shows the job of --on slurm, and here is none; leave it out".to_owned();
         return Err(Failure::new(Exit::Usage, problem));
     }
-    let name = args.out.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let spreadable = Spreadable {
-        place: &args.place,
+    let job_name = args.out.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let spreadable = ClusterRunOptions {
+        cluster: &args.cluster,
         common: &args.common,
         dry_run: args.dry_run,
-        directory: args.out.with_file_name(format!("{name}.slurm")),
-        name,
-        jobs: 1,
+        job_directory: args.out.with_file_name(format!("{job_name}.slurm")),
+        job_name,
+        job_count: 1,
         reads_stdin: false,
     };
-    let Some(lead) = spreadable.lead(&progress, &cancelled, || is_call_busy(&args.out))? else { return Ok(()) };
-    let spread = lead.spread(&args.place)?;
-    // SLURM started the job again: what its earlier start did is gone on with.
+    let Some(lead) = spreadable.dispatch(&progress, &cancelled, || is_call_running(&args.out))? else { return Ok(()) };
+    let spread = lead.cluster_options(&args.cluster)?;
+    // SLURM restarted the job: the work of its earlier attempt is resumed.
     options.resume |= lead.is_restart();
-    let mut clear = InTheClear::beside(&args.out);
+    let mut clear = DecryptedFiles::beside_output(&args.out);
     for reads in options.reads.iter_mut().chain(&mut options.normal) {
-        *reads = clear.file(reads)?;
+        *reads = clear.decrypted_path(reads)?;
     }
     let report = call(&options, spread.as_ref(), &progress, &cancelled)?;
-    lead.finished()?;
+    lead.write_finished_marker()?;
     match options.recipients.is_empty() {
-        true => tell(&report, &args.out, &progress),
-        false => tell(&report, &encrypted_name(&args.out), &progress),
+        true => report_outcome(&report, &args.out, &progress),
+        false => report_outcome(&report, &encrypted_path(&args.out), &progress),
     }
     Ok(())
 }
 
-/// Tells the outcome.
-pub(super) fn tell(report: &CallReport, out: &Path, progress: &Progress) {
+/// Reports the outcome.
+pub(super) fn report_outcome(report: &CallReport, out: &Path, progress: &Progress) {
     if report.already_complete {
-        return progress.say(&format!("already complete: {}", out.display()));
+        return progress.report(&format!("already complete: {}", out.display()));
     }
     let (records, regions, seconds) = (report.records, report.regions.len(), report.seconds);
     let regions = if regions == 1 { "1 region".to_owned() } else { format!("{regions} regions") };
-    progress.say(&format!("{records} records from {regions} by {}, {seconds:.1} s", report.caller));
-    progress.say(&format!("wrote {}", out.display()));
+    progress.report(&format!("{records} records from {regions} by {}, {seconds:.1} s", report.caller));
+    progress.report(&format!("wrote {}", out.display()));
 }
 
-fn options(args: &CallArgs) -> Result<CallOptions, Failure> {
+fn call_options(args: &CallArgs) -> Result<CallOptions, Failure> {
     let usage = |message: &str| Err(Failure::new(Exit::Usage, message.to_owned()));
     let (reads, caller) = match (&args.gvcfs[..], &args.caller) {
         ([], CallerChoice::GatkJoint) => return usage("--caller gatk-joint takes GVCFs: name them with --gvcfs"),
@@ -75,15 +75,19 @@ fn options(args: &CallArgs) -> Result<CallOptions, Failure> {
         reads: reads.clone(),
         normal: args.normal.clone(),
         out: args.out.clone(),
-        recipients: args.recipients.keys()?,
+        recipients: args.recipients.read_keys()?,
         resume: args.resume,
         memory_bytes: args.common.memory,
-        ..calling(&args.calling, caller, &args.common)?
+        ..calling_options(&args.calling, caller, &args.common)?
     })
 }
 
-/// How to call, whatever it is called from.
-pub(super) fn calling(args: &CallingArgs, caller: CallerChoice, common: &Common) -> Result<CallOptions, Failure> {
+/// Returns the options of calling that all calling verbs share.
+pub(super) fn calling_options(
+    args: &CallingArgs,
+    caller: CallerChoice,
+    common: &CommonArgs,
+) -> Result<CallOptions, Failure> {
     Ok(CallOptions {
         reference: PathBuf::new(),
         reads: Vec::new(),
@@ -93,7 +97,7 @@ pub(super) fn calling(args: &CallingArgs, caller: CallerChoice, common: &Common)
         caller,
         caller_args: args.caller_args.clone(),
         regions: args.regions.clone(),
-        ploidy: args.ploidy.as_deref().map(|text| ploidy_table(text, args.sex.as_deref())).transpose()?,
+        ploidy: args.ploidy.as_deref().map(|text| read_ploidy_table(text, args.sex.as_deref())).transpose()?,
         ploidy_name: args.ploidy.clone(),
         sex: args.sex.clone(),
         window_bases: args.grid_size,
@@ -104,15 +108,15 @@ pub(super) fn calling(args: &CallingArgs, caller: CallerChoice, common: &Common)
         caller_memory_bytes: args.caller_memory,
         temp: common.temp.clone(),
         resume: false,
-        program: "/proc/self/exe".into(),
-        command: command_line(&common.configured),
-        scanned: None,
+        godwit_program: "/proc/self/exe".into(),
+        command: command_line(&common.configured_flags),
+        scanned_reference: None,
     })
 }
 
-/// A table that is built in, or a file. Refuses a `sex` that it does not have.
-pub(super) fn ploidy_table(text: &str, sex: Option<&str>) -> Result<PloidyTable, Failure> {
-    let table = match PloidyTable::named(text) {
+/// Reads a ploidy table, built in or from a file. Rejects a `sex` that it does not have.
+pub(super) fn read_ploidy_table(text: &str, sex: Option<&str>) -> Result<PloidyTable, Failure> {
+    let table = match PloidyTable::built_in(text) {
         Some(table) => table,
         None => {
             let content = std::fs::read_to_string(Path::new(text)).map_err(|error| {

@@ -2,17 +2,19 @@
 
 use std::collections::HashSet;
 
-use godwit_pipeline::{Accuracy, Changes, Classes, CompareOptions, Comparison, Judged, Source, compare};
+use godwit_pipeline::{
+    Accuracy, BaselineChanges, CallSetAccuracy, CompareOptions, ComparedFile, Comparison, PerVariantType, compare,
+};
 
 use super::{print, print_json};
 use crate::cli::CompareArgs;
 use crate::failure::Failure;
 use crate::interruption;
-use crate::table::aligned;
+use crate::text_table::align_columns;
 
-/// Compares and prints a table, or JSON.
+/// Compares the call sets and prints a table, or JSON.
 pub fn run(args: &CompareArgs) -> Result<(), Failure> {
-    args.keys.take()?;
+    args.keys.load_keys()?;
     let options = CompareOptions {
         calls: args.calls.clone(),
         truth: args.truth.clone(),
@@ -32,30 +34,30 @@ pub fn run(args: &CompareArgs) -> Result<(), Failure> {
     print(&table(&comparison))
 }
 
-/// Names of the classes, as rows are called.
-const CLASSES: [&str; 3] = ["SNPs", "indels", "all"];
+/// Names of the variant types, as row labels.
+const CLASS_NAMES: [&str; 3] = ["SNPs", "indels", "all"];
 
-fn of<T>(classes: &Classes<T>) -> [&T; 3] {
+fn by_class<T>(classes: &PerVariantType<T>) -> [&T; 3] {
     [&classes.snps, &classes.indels, &classes.all]
 }
 
 fn table(comparison: &Comparison) -> String {
-    let sets: Vec<&Judged> = comparison.baseline.iter().chain([&comparison.calls]).collect();
-    let names = names(&sets);
+    let sets: Vec<&CallSetAccuracy> = comparison.baseline.iter().chain([&comparison.calls]).collect();
+    let names = short_names(&sets);
     let mut rows = vec![
         ["", "", "truth", "found", "other genotype", "missed", "false", "recall", "precision", "F1"].map(str::to_owned),
     ];
-    for (at, class) in CLASSES.iter().enumerate() {
+    for (at, class) in CLASS_NAMES.iter().enumerate() {
         for (set, name) in sets.iter().zip(&names) {
-            rows.push(accuracy_row(class, name, of(&set.accuracy)[at]));
+            rows.push(accuracy_row(class, name, by_class(&set.accuracy)[at]));
         }
     }
-    let mut text = aligned(&rows, 2);
+    let mut text = align_columns(&rows, 2);
     if let (Some(changes), [baseline, calls]) = (&comparison.changes, &names[..]) {
         text += &format!("\n{calls} against {baseline}:\n{}", changes_table(changes));
     }
     text += "\n";
-    text += &sources(comparison);
+    text += &source_lines(comparison);
     text
 }
 
@@ -67,22 +69,22 @@ fn accuracy_row(class: &str, name: &str, counts: &Accuracy) -> [String; 10] {
     [class.to_owned(), name.to_owned(), truth, found, other, missed, wrong, recall, precision, f1]
 }
 
-fn changes_table(changes: &Classes<Changes>) -> String {
+fn changes_table(changes: &PerVariantType<BaselineChanges>) -> String {
     let mut rows = vec![["", "true gained", "true lost", "false gained", "false lost"].map(str::to_owned)];
-    for (class, counts) in CLASSES.iter().zip(of(changes)) {
+    for (class, counts) in CLASS_NAMES.iter().zip(by_class(changes)) {
         let numbers = [counts.true_gained, counts.true_lost, counts.false_gained, counts.false_lost];
         let [a, b, c, d] = numbers.map(|number| number.to_string());
         rows.push([(*class).to_owned(), a, b, c, d]);
     }
-    aligned(&rows, 1)
+    align_columns(&rows, 1)
 }
 
-/// What was compared with what, what was left out, and what would not be seen.
-fn sources(comparison: &Comparison) -> String {
+/// Describes what was compared, what was excluded, and the limits of the comparison.
+fn source_lines(comparison: &Comparison) -> String {
     let mut text = String::new();
     let sets = comparison.baseline.iter().chain([&comparison.calls]).map(|set| &set.source);
     for source in sets.chain([&comparison.truth]) {
-        text += &left_out(source);
+        text += &excluded_records_line(source);
     }
     if let Some(bases) = comparison.confident_bases {
         text += &format!("counted: what lies in {bases} confident bases\n");
@@ -104,7 +106,7 @@ fn sources(comparison: &Comparison) -> String {
     text
 }
 
-fn left_out(source: &Source) -> String {
+fn excluded_records_line(source: &ComparedFile) -> String {
     let records = &source.records;
     let parts = [
         (records.filtered, "failed a filter"),
@@ -119,9 +121,9 @@ fn left_out(source: &Source) -> String {
     format!("{}: {} records, {sample}{left_out}\n", source.file.display(), records.records)
 }
 
-/// Names of files, as short as tells them apart.
-fn names(sets: &[&Judged]) -> Vec<String> {
-    let short = |set: &&Judged| set.source.file.file_name().map(|name| name.to_string_lossy().into_owned());
+/// Returns the file names, or the paths if names are not unique.
+fn short_names(sets: &[&CallSetAccuracy]) -> Vec<String> {
+    let short = |set: &&CallSetAccuracy| set.source.file.file_name().map(|name| name.to_string_lossy().into_owned());
     match sets.iter().map(short).collect::<Option<Vec<_>>>() {
         Some(names) if names.iter().collect::<HashSet<_>>().len() == names.len() => names,
         _ => sets.iter().map(|set| set.source.file.display().to_string()).collect(),

@@ -1,4 +1,4 @@
-//! `godwit completions`.
+//! `godwit completions`: shell completion scripts.
 
 use clap::CommandFactory;
 

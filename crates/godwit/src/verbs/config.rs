@@ -1,4 +1,4 @@
-//! `godwit config show`.
+//! `godwit config show`: the effective configuration.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use crate::cli::{Cli, ConfigAction, ConfigArgs};
 use crate::config::{Config, as_json, as_toml};
 use crate::failure::{Failure, print};
 
-/// Prints every value that counts and where it is from.
+/// Prints every effective value with its origin.
 pub fn run(args: &ConfigArgs, given: Option<&Path>, no_files: bool) -> Result<(), Failure> {
     let root = Cli::command();
     let config = Config::load(&root, given, no_files)?;

@@ -1,4 +1,4 @@
-//! `godwit demo`: the main job end to end on data it makes, held against the truth and against the tools it replaces.
+//! `godwit demo`: the main job on simulated data, compared with the truth and with the tools it replaces.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -7,8 +7,8 @@ use godwit_pipeline::simulate::{
     GenomeOptions, ReadOptions, ReadsWritten, Sample, SampleOptions, SimulateError, write_genome, write_reads,
 };
 use godwit_pipeline::{
-    Accuracy, AlignOptions, AlignerChoice, CallOptions, CallerChoice, Classes, CompareOptions, Format, IndexOptions,
-    PipelineError, ReadsOptions, RunReport, align, build_index, call, compare,
+    Accuracy, AlignOptions, AlignerChoice, CallOptions, CallerChoice, CompareOptions, Format, IndexOptions, JobReport,
+    PerVariantType, PipelineError, ReadsOptions, align, build_index, call, compare,
 };
 
 use super::simulate;
@@ -19,17 +19,17 @@ use crate::interruption;
 use crate::progress::Progress;
 
 /// Lanes of the demonstration: enough to show that ordinals restart.
-const LANES: u32 = 2;
+const LANE_COUNT: u32 = 2;
 /// Bases per block: small, so that there are several blocks in each lane.
 const BLOCK_BASES: u64 = 2_000_000;
-/// Bases of a region that is called by itself: small, so that there are several.
-const GRID_BASES: u32 = 100_000;
-/// File of the variants that were put into the reads.
-const TRUTH: &str = "truth.vcf";
-/// Where no sequence is elsewhere too.
-const UNIQUE: &str = "unique.bed";
+/// Bases of a calling region: small, so that there are several.
+const CALLING_REGION_BASES: u32 = 100_000;
+/// File of the simulated variants.
+const TRUTH_FILE: &str = "truth.vcf";
+/// File of the regions whose sequence is unique in the genome.
+const UNIQUE_REGIONS_FILE: &str = "unique.bed";
 /// Name of the sample and of the outputs.
-const SAMPLE: &str = "demo";
+const SAMPLE_NAME: &str = "demo";
 
 /// Runs the demonstration and prints its results on stdout.
 pub fn run(args: &DemoArgs) -> Result<(), Failure> {
@@ -41,8 +41,8 @@ pub fn run(args: &DemoArgs) -> Result<(), Failure> {
         source,
     })?;
     let reference = args.out.join("reference.fa");
-    progress.say("making a genome and reads");
-    let reads = make_data(args, &reference).map_err(simulate::failure)?;
+    progress.report("making a genome and reads");
+    let reads = simulate_data(args, &reference).map_err(simulate::simulate_failure)?;
     let index = IndexOptions {
         reference: &reference,
         aligner: &AlignerChoice::Auto,
@@ -51,18 +51,18 @@ pub fn run(args: &DemoArgs) -> Result<(), Failure> {
         threads: args.common.thread_count(),
     };
     build_index(&index, &progress)?;
-    let options = options(args, &reference, &reads);
+    let options = align_options(args, &reference, &reads);
     let cancelled = interruption::flag();
     let report = align(&options, None, &progress, &cancelled)?;
-    let accuracy = match CallerChoice::Bcftools.find("") {
+    let accuracy = match CallerChoice::Bcftools.find_caller("") {
         Ok(_) => Some(call_variants(&options, &progress, &cancelled)?),
         Err(_) => None,
     };
-    progress.say("comparing with the truth and with the tools installed here");
-    let bam = args.out.join(format!("{SAMPLE}.bam"));
+    progress.report("comparing with the truth and with the tools installed here");
+    let bam = args.out.join(format!("{SAMPLE_NAME}.bam"));
     let truth = compare_with_truth(&bam, &reads.truth).map_err(|message| Failure::new(Exit::Bug, message))?;
     let tools = compare_with_tools(&options, &bam).map_err(|message| Failure::new(Exit::Engine, message))?;
-    print(&summary(&bam, &reads, &report, &truth, accuracy.as_ref(), &tools))?;
+    print(&summary_text(&bam, &reads, &report, &truth, accuracy.as_ref(), &tools))?;
     let differing = tools.records_differing + tools.flags_differing.unwrap_or(0);
     if differing > 0 {
         return Err(Failure::new(Exit::Bug, format!("{differing} records differ from the reference tools'")));
@@ -70,26 +70,26 @@ pub fn run(args: &DemoArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-fn make_data(args: &DemoArgs, reference: &Path) -> Result<ReadsWritten, SimulateError> {
+fn simulate_data(args: &DemoArgs, reference: &Path) -> Result<ReadsWritten, SimulateError> {
     let assembly = write_genome(&GenomeOptions { seed: args.seed, ..GenomeOptions::default() }, reference)?;
-    assembly.write_unique_bed(&args.out.join(UNIQUE))?;
+    assembly.write_unique_bed(&args.out.join(UNIQUE_REGIONS_FILE))?;
     let sample = Sample::draw(&assembly, &SampleOptions { seed: args.seed, ..SampleOptions::default() });
-    sample.write_vcf(&assembly, &args.out.join(TRUTH))?;
+    sample.write_vcf(&assembly, &args.out.join(TRUTH_FILE))?;
     let options =
-        ReadOptions { pairs: args.pairs, lanes: LANES, gzip: true, seed: args.seed, ..ReadOptions::default() };
+        ReadOptions { pairs: args.pairs, lanes: LANE_COUNT, gzip: true, seed: args.seed, ..ReadOptions::default() };
     write_reads(&assembly, &sample, &options, &args.out.join("reads"))
 }
 
-fn options(args: &DemoArgs, reference: &Path, reads: &ReadsWritten) -> AlignOptions {
+fn align_options(args: &DemoArgs, reference: &Path, reads: &ReadsWritten) -> AlignOptions {
     AlignOptions {
         formats: vec![Format::Bam],
         reference: reference.to_owned(),
         reads: ReadsOptions::default(),
         lanes: reads.lanes.iter().map(|files| files.to_vec()).collect(),
         read_groups: Vec::new(),
-        sample: SAMPLE.into(),
+        sample: SAMPLE_NAME.into(),
         out: args.out.clone(),
-        job: args.common.job(&MarkingArgs::default(), true),
+        job: args.common.job_options(&MarkingArgs::default(), true),
         block_bases: BLOCK_BASES,
         aligner: AlignerChoice::Bwa,
         aligner_args: Vec::new(),
@@ -98,35 +98,36 @@ fn options(args: &DemoArgs, reference: &Path, reads: &ReadsWritten) -> AlignOpti
     }
 }
 
-/// Calls the variants of the aligned reads and counts which of the truth's are among them: everywhere, and where reads have
-/// one place only.
+/// Calls the variants of the aligned reads and compares them with the truth: everywhere, and in unique sequence only.
 fn call_variants(
     aligned: &AlignOptions,
     progress: &Progress,
     cancelled: &AtomicBool,
-) -> Result<[Classes<Accuracy>; 2], Failure> {
-    let calls = aligned.out.join(format!("{SAMPLE}.vcf.gz"));
+) -> Result<[PerVariantType<Accuracy>; 2], Failure> {
+    let calls = aligned.out.join(format!("{SAMPLE_NAME}.vcf.gz"));
     let (job, reads) = (&aligned.job, vec![aligned.out.clone()]);
-    let options =
-        CallOptions { command: Vec::new(), ..CallOptions::after(job, &aligned.reference, reads, &calls, GRID_BASES) };
+    let options = CallOptions {
+        command: Vec::new(),
+        ..CallOptions::from_job(job, &aligned.reference, reads, &calls, CALLING_REGION_BASES)
+    };
     call(&options, None, progress, cancelled)?;
     let everywhere = CompareOptions {
         calls,
-        truth: aligned.out.join(TRUTH),
+        truth: aligned.out.join(TRUTH_FILE),
         reference: Some(aligned.reference.clone()),
         threads: aligned.job.threads,
         ..CompareOptions::default()
     };
-    let unique = CompareOptions { confident: Some(aligned.out.join(UNIQUE)), ..everywhere.clone() };
+    let unique = CompareOptions { confident: Some(aligned.out.join(UNIQUE_REGIONS_FILE)), ..everywhere.clone() };
     Ok([compare(&everywhere, cancelled)?.calls.accuracy, compare(&unique, cancelled)?.calls.accuracy])
 }
 
-fn summary(
+fn summary_text(
     bam: &Path,
     reads: &ReadsWritten,
-    report: &RunReport,
+    report: &JobReport,
     truth: &TruthComparison,
-    accuracy: Option<&[Classes<Accuracy>; 2]>,
+    accuracy: Option<&[PerVariantType<Accuracy>; 2]>,
     tools: &ToolComparison,
 ) -> String {
     let percent = |part: u64, whole: u64| format!("{:.2} %", part as f64 * 100.0 / whole.max(1) as f64);
@@ -134,17 +135,20 @@ fn summary(
         ("read pairs made, lanes".to_owned(), format!("{}, {}", reads.pairs, reads.lanes.len())),
         ("records written".to_owned(), report.records.to_string()),
         ("time, seconds".to_owned(), format!("{:.1}", report.seconds)),
-        ("pairs placed where they came from".to_owned(), percent(truth.placed, truth.ordinary)),
-        ("  of those with MAPQ 30 and more".to_owned(), percent(truth.placed_sure, truth.sure)),
+        ("pairs placed where they came from".to_owned(), percent(truth.correctly_placed, truth.ordinary)),
+        (
+            "  of those with MAPQ 30 and more".to_owned(),
+            percent(truth.correctly_placed_high_quality, truth.high_quality),
+        ),
         ("duplicate pairs made and marked".to_owned(), percent(truth.duplicates_marked, truth.duplicates)),
-        ("pairs marked that are no duplicates".to_owned(), truth.marked_wrongly.to_string()),
+        ("pairs marked that are no duplicates".to_owned(), truth.wrongly_marked.to_string()),
     ];
     match accuracy {
         Some([everywhere, unique]) => rows.extend([
-            ("SNPs: recall, precision, F1".to_owned(), shares(&everywhere.snps)),
-            ("  of those in unique sequence".to_owned(), shares(&unique.snps)),
-            ("indels: recall, precision, F1".to_owned(), shares(&everywhere.indels)),
-            ("  of those in unique sequence".to_owned(), shares(&unique.indels)),
+            ("SNPs: recall, precision, F1".to_owned(), accuracy_text(&everywhere.snps)),
+            ("  of those in unique sequence".to_owned(), accuracy_text(&unique.snps)),
+            ("indels: recall, precision, F1".to_owned(), accuracy_text(&everywhere.indels)),
+            ("  of those in unique sequence".to_owned(), accuracy_text(&unique.indels)),
         ]),
         None => rows.push(("variants called".to_owned(), "none: bcftools is not installed".to_owned())),
     }
@@ -170,8 +174,8 @@ fn summary(
     )
 }
 
-/// Shares of a class of variants.
-fn shares(accuracy: &Accuracy) -> String {
+/// Formats recall, precision and F1 of a variant type.
+fn accuracy_text(accuracy: &Accuracy) -> String {
     let share = |share: Option<f64>| share.map_or_else(|| "-".to_owned(), |share| format!("{share:.4}"));
     [accuracy.recall, accuracy.precision, accuracy.f1].map(share).join(", ")
 }

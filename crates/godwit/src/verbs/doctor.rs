@@ -1,15 +1,15 @@
-//! `godwit doctor`: what is wrong on this machine and how to mend it.
+//! `godwit doctor`: problems of this host, with remedies.
 
 use std::path::Path;
 
 use serde_json::json;
 
 use crate::cli::DoctorArgs;
-use crate::doctor::{self, Area, Finding, State};
+use crate::doctor::{self, Area, Finding, FindingState};
 use crate::failure::{Exit, Failure, print};
-use crate::wrap::wrapped;
+use crate::text_wrap::wrap_text;
 
-/// Looks at everything and tells; fails when something essential is missing.
+/// Runs all checks and prints the findings; fails if something essential is missing.
 pub fn run(args: &DoctorArgs) -> Result<(), Failure> {
     let mut findings = doctor::engines();
     findings.extend(args.reference.as_deref().map(doctor::indexes).unwrap_or_default());
@@ -17,20 +17,23 @@ pub fn run(args: &DoctorArgs) -> Result<(), Failure> {
     let directories = [("output", Some(out)), ("scratch", args.temp.as_deref())];
     let given: Vec<(&str, &Path)> = directories.into_iter().filter_map(|(what, path)| Some((what, path?))).collect();
     findings.extend(doctor::machine(&given));
-    findings.push(doctor::feeder());
+    findings.push(doctor::input_rate());
     let mut rtt = args.rtt;
     if let Some(url) = &args.at {
         let (found, measured) = doctor::server(url, &args.access)?;
         findings.extend(found);
         rtt = rtt.or(measured);
     }
-    let path = args.bandwidth.zip(rtt).map(|(bandwidth, rtt_ms)| doctor::Path { bandwidth, rtt_ms });
+    let path = args
+        .bandwidth
+        .zip(rtt)
+        .map(|(bandwidth_bit_per_s, rtt_ms)| doctor::NetworkPath { bandwidth_bit_per_s, rtt_ms });
     findings.extend(doctor::network(path));
-    let missing: Vec<&Finding> = findings.iter().filter(|finding| finding.state == State::Missing).collect();
+    let missing: Vec<&Finding> = findings.iter().filter(|finding| finding.state == FindingState::Missing).collect();
     print(&if args.json {
         format!("{:#}\n", json!({"healthy": missing.is_empty(), "findings": findings}))
     } else {
-        table(&findings)
+        findings_table(&findings)
     })?;
     let Some(first) = missing.first() else { return Ok(()) };
     let others = match missing.len() - 1 {
@@ -39,12 +42,12 @@ pub fn run(args: &DoctorArgs) -> Result<(), Failure> {
     };
     let remedy = first.remedy.as_deref().unwrap_or("see above");
     let exit = if first.area == Area::Server { Exit::Remote } else { Exit::Machine };
-    Err(Failure::new(exit, format!("{}: {}; {remedy}{others}", first.what, first.found)))
+    Err(Failure::new(exit, format!("{}: {}; {remedy}{others}", first.subject, first.details)))
 }
 
-/// Areas with their findings; what does not fit a line goes on below itself.
-fn table(findings: &[Finding]) -> String {
-    let width = findings.iter().map(|finding| finding.what.len()).max().unwrap_or(0);
+/// Formats findings by area; long details continue on further lines.
+fn findings_table(findings: &[Finding]) -> String {
+    let width = findings.iter().map(|finding| finding.subject.len()).max().unwrap_or(0);
     let mut text = String::new();
     let mut area = None;
     for finding in findings {
@@ -53,14 +56,14 @@ fn table(findings: &[Finding]) -> String {
             text += &format!("{}\n", finding.area.name());
         }
         let mark = match finding.state {
-            State::Fine => "ok",
-            State::Note => "--",
-            State::Warning => "!!",
-            State::Missing => "XX",
+            FindingState::Fine => "ok",
+            FindingState::Note => "--",
+            FindingState::Warning => "!!",
+            FindingState::Missing => "XX",
         };
-        let start = format!("  {mark}  {:width$}  ", finding.what);
-        let remedy = finding.remedy.as_deref().map(|remedy| wrapped(remedy, "-> ", start.len()));
-        text += &format!("{start}{}", wrapped(&finding.found, "", start.len()).trim_start());
+        let start = format!("  {mark}  {:width$}  ", finding.subject);
+        let remedy = finding.remedy.as_deref().map(|remedy| wrap_text(remedy, "-> ", start.len()));
+        text += &format!("{start}{}", wrap_text(&finding.details, "", start.len()).trim_start());
         text += &remedy.unwrap_or_default();
     }
     text

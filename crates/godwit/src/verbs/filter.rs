@@ -1,4 +1,4 @@
-//! `godwit filter`: variants judged by GATK.
+//! `godwit filter`: variants filtered by GATK.
 
 use godwit_pipeline::{FilterOptions, filter};
 
@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::interruption;
 use crate::progress::Progress;
 
-/// Filters and tells the outcome.
+/// Filters variants and reports the outcome.
 pub fn run(args: &FilterArgs) -> Result<(), Failure> {
     let progress = Progress::new(&args.common);
     let options = FilterOptions {
@@ -19,15 +19,15 @@ pub fn run(args: &FilterArgs) -> Result<(), Failure> {
         indel_resources: args.resources.indel_resource.clone(),
         gatk_memory_bytes: args.gatk_memory,
         resume: args.resume,
-        command: command_line(&args.common.configured),
-        scanned: None,
+        command: command_line(&args.common.configured_flags),
+        scanned_reference: None,
     };
     let report = filter(&options, &progress, &interruption::flag())?;
     if report.already_complete {
-        progress.say(&format!("already complete: {}", args.out.display()));
+        progress.report(&format!("already complete: {}", args.out.display()));
         return Ok(());
     }
-    progress.say(&format!("{} records judged by {}, {:.1} s", report.records, report.how, report.seconds));
-    progress.say(&format!("wrote {}", args.out.display()));
+    progress.report(&format!("{} records judged by {}, {:.1} s", report.records, report.method, report.seconds));
+    progress.report(&format!("wrote {}", args.out.display()));
     Ok(())
 }

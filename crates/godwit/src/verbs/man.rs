@@ -1,4 +1,4 @@
-//! `godwit man`: manual pages and the reference of all verbs, made from the definition of the command line.
+//! `godwit man`: manual pages and the reference of all verbs, generated from the definition of the command line.
 
 use std::path::Path;
 
@@ -8,18 +8,18 @@ use godwit_pipeline::PipelineError;
 use crate::cli::{Cli, ManArgs};
 use crate::failure::{Exit, Failure, print};
 
-/// Prints or writes what was asked for.
+/// Prints or writes the requested pages.
 pub fn run(args: &ManArgs) -> Result<(), Failure> {
     let mut root = Cli::command();
     root.build();
     match &args.out {
-        _ if args.markdown => print(&markdown(&root)),
+        _ if args.markdown => print(&reference_markdown(&root)),
         Some(directory) => write_pages(&root, directory),
-        None => print(&page(&root)?),
+        None => print(&manual_page(&root)?),
     }
 }
 
-fn page(command: &Command) -> Result<String, Failure> {
+fn manual_page(command: &Command) -> Result<String, Failure> {
     let mut text = Vec::new();
     let manual =
         clap_mangen::Man::new(command.clone()).manual("godwit").source(concat!("godwit ", env!("CARGO_PKG_VERSION")));
@@ -28,10 +28,10 @@ fn page(command: &Command) -> Result<String, Failure> {
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// The program and every verb that is shown, with the verbs below it.
-fn shown(command: &Command) -> Vec<&Command> {
+/// Returns the program and every visible verb, each followed by its own verbs.
+fn visible_commands(command: &Command) -> Vec<&Command> {
     let below = command.get_subcommands().filter(|verb| !verb.is_hide_set() && verb.get_name() != "help");
-    [command].into_iter().chain(below.flat_map(shown)).collect()
+    [command].into_iter().chain(below.flat_map(visible_commands)).collect()
 }
 
 fn write_pages(root: &Command, directory: &Path) -> Result<(), Failure> {
@@ -39,31 +39,31 @@ fn write_pages(root: &Command, directory: &Path) -> Result<(), Failure> {
         PipelineError::File { action, path: path.to_owned(), source }.into()
     };
     std::fs::create_dir_all(directory).map_err(|source| failed("create", directory, source))?;
-    for command in shown(root) {
+    for command in visible_commands(root) {
         let path = directory.join(format!("{}.1", command.get_display_name().unwrap_or(command.get_name())));
-        std::fs::write(&path, page(command)?).map_err(|source| failed("write", &path, source))?;
+        std::fs::write(&path, manual_page(command)?).map_err(|source| failed("write", &path, source))?;
     }
     Ok(())
 }
 
-fn markdown(root: &Command) -> String {
+fn reference_markdown(root: &Command) -> String {
     let mut text = String::from(
         "# The command line\n\nMade by `cargo xtask docs` from the program itself; [configuration](../guide/configuration.md) \
          tells how options are set in files and by the environment.\n",
     );
-    for command in shown(root).into_iter().skip(1) {
-        text += &verb(command);
+    for command in visible_commands(root).into_iter().skip(1) {
+        text += &verb_markdown(command);
     }
     text
 }
 
-fn verb(command: &Command) -> String {
+fn verb_markdown(command: &Command) -> String {
     let name = command.get_bin_name().unwrap_or(command.get_name());
     let about = command.get_about().map(ToString::to_string).unwrap_or_default();
     let usage = command.clone().render_usage().to_string();
     let usage = usage.trim_start_matches("Usage:").trim().to_owned();
     let mut text = format!("\n## {name}\n\n{about}.\n\n```text\n{usage}\n```\n");
-    let rows: String = command.get_arguments().filter(|arg| is_told(arg)).map(row).collect();
+    let rows: String = command.get_arguments().filter(|arg| is_documented(arg)).map(option_row).collect();
     if !rows.is_empty() {
         text += &format!("\n| | | default |\n|---|---|---|\n{rows}");
     }
@@ -74,12 +74,12 @@ fn verb(command: &Command) -> String {
     text
 }
 
-/// Help and version are in every verb and tell nothing new.
-fn is_told(arg: &Arg) -> bool {
+/// Reports whether an argument is documented; help and version are the same in every verb.
+fn is_documented(arg: &Arg) -> bool {
     !arg.is_hide_set() && !matches!(arg.get_id().as_str(), "help" | "version")
 }
 
-fn row(arg: &Arg) -> String {
+fn option_row(arg: &Arg) -> String {
     let values: Vec<&str> = arg.get_value_names().unwrap_or_default().iter().map(|name| name.as_str()).collect();
     let takes = arg.get_action().takes_values();
     let shown = match arg.get_long() {
@@ -94,7 +94,9 @@ fn row(arg: &Arg) -> String {
         None => (help, String::new()),
     };
     let possible: Vec<String> = match takes {
-        true => arg.get_possible_values().iter().filter(|value| !value.is_hide_set()).map(possible_value).collect(),
+        true => {
+            arg.get_possible_values().iter().filter(|value| !value.is_hide_set()).map(possible_value_text).collect()
+        }
         false => Vec::new(),
     };
     let choices = if possible.is_empty() { String::new() } else { format!(": {}", possible.join(", ")) };
@@ -109,13 +111,13 @@ fn row(arg: &Arg) -> String {
     format!("| {shown} | {}{} | {default} |\n", help.replace('|', "\\|"), choices.replace('|', "\\|"))
 }
 
-fn possible_value(value: &clap::builder::PossibleValue) -> String {
-    let help = value.get_help().map(|help| format!(" ({})", lower(&help.to_string()))).unwrap_or_default();
+fn possible_value_text(value: &clap::builder::PossibleValue) -> String {
+    let help = value.get_help().map(|help| format!(" ({})", lowercase_first(&help.to_string()))).unwrap_or_default();
     format!("`{}`{help}", value.get_name())
 }
 
-/// With a small first letter, unless it begins an abbreviation.
-fn lower(text: &str) -> String {
+/// Converts the first letter to lower case, unless it begins an abbreviation.
+fn lowercase_first(text: &str) -> String {
     let mut letters = text.chars();
     match (letters.next(), letters.next()) {
         (Some(first), Some(second)) if second.is_lowercase() || second == ' ' => {

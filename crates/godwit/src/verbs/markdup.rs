@@ -1,30 +1,33 @@
-//! `godwit markdup`: the reduce half on reads aligned elsewhere.
+//! `godwit markdup`: sorting and duplicate marking of aligned reads of any origin.
 
 use godwit_pipeline::{JobOptions, MarkdupOptions, markdup, plan_markdup};
 
-use super::{align, dry_run, or_stdin};
+use super::{align, dry_run, input_path};
 use crate::cli::MarkdupArgs;
 use crate::failure::Failure;
 use crate::interruption;
 use crate::progress::Progress;
 
-/// Sorts and marks a file and tells the outcome.
+/// Sorts and marks a file and reports the outcome.
 pub fn run(args: &MarkdupArgs) -> Result<(), Failure> {
     let progress = Progress::new(&args.common);
-    args.keys.take()?;
+    args.keys.load_keys()?;
     let options = MarkdupOptions {
-        input: or_stdin(&args.input),
+        input: input_path(&args.input),
         out: args.out.clone(),
         formats: args.format.iter().map(|format| (*format).into()).collect(),
         reference: args.reference.clone(),
-        job: JobOptions { recipients: args.recipients.keys()?, ..args.common.job(&args.marking, args.metrics) },
+        job: JobOptions {
+            recipients: args.recipients.read_keys()?,
+            ..args.common.job_options(&args.marking, args.metrics)
+        },
     };
     if args.dry_run {
         let plan = plan_markdup(&options, &progress, &interruption::flag())?;
         progress.clear();
-        return dry_run::tell(&plan, args.common.json);
+        return dry_run::print_plan(&plan, args.common.json);
     }
     let report = markdup(&options, &progress, &interruption::flag())?;
-    progress.say(&align::outcome(&report));
+    progress.report(&align::outcome_line(&report));
     Ok(())
 }

@@ -3,38 +3,41 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use godwit_flight::{Catalog, Touches};
-use godwit_query::{Engine, Limits, QueryError, RemoteRows, Rows};
-use godwit_rules::{GrantedCatalog, Grants, Policy};
-use godwit_transfer::place::Place;
+use godwit_flight::{Catalog, DatasetAccessList};
+use godwit_query::{QueryEngine, QueryError, QueryResources, RemoteRows, Rows};
+use godwit_rules::{AuthorizedCatalog, Grants, Policy};
+use godwit_transfer::location::Location;
 
-use super::access::{connected, credentials, of_server, pool_of};
-use super::rows::{Answer, write_rows};
-use super::{root_of, scratch_of};
-use crate::cli::{Common, QueryArgs};
+use super::credentials::{connect, open_pool, read_credentials, server_failure};
+use super::row_output::{OutputRows, write_rows};
+use super::{open_root, scratch_directory};
+use crate::cli::{CommonArgs, QueryArgs};
 use crate::failure::{Exit, Failure};
 use crate::interruption;
 
-/// Bytes that sorting, grouping and joining may hold where nothing is said.
+/// Default memory for sorting, grouping and joining, in bytes.
 const DEFAULT_MEMORY_BYTES: u64 = 2 << 30;
-/// How often a statement looks whether it was cancelled.
-const PATIENCE: std::time::Duration = std::time::Duration::from_millis(50);
+/// Interval of checks whether a statement was cancelled.
+const CANCEL_CHECK_INTERVAL: std::time::Duration = std::time::Duration::from_millis(50);
 
 /// Runs the statement and writes its rows.
 pub fn run(args: &QueryArgs) -> Result<(), Failure> {
-    args.keys.take()?;
-    until_cancelled(&args.common, answer(args))
+    args.keys.load_keys()?;
+    run_until_cancelled(&args.common, run_statement(args))
 }
 
-/// Waits for what a verb does, or for a signal to end.
-pub(super) fn until_cancelled(common: &Common, work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+/// Runs the work of a verb until it ends or a signal cancels it.
+pub(super) fn run_until_cancelled(
+    common: &CommonArgs,
+    work: impl Future<Output = Result<(), Failure>>,
+) -> Result<(), Failure> {
     let cancelled = interruption::flag();
     let threads = common.thread_count();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new(Exit::Machine, format!("cannot start threads: {error}")))?;
     let until_cancelled = async {
         while !cancelled.load(std::sync::atomic::Ordering::Relaxed) {
-            tokio::time::sleep(PATIENCE).await;
+            tokio::time::sleep(CANCEL_CHECK_INTERVAL).await;
         }
     };
     let outcome = runtime.block_on(async {
@@ -43,64 +46,67 @@ pub(super) fn until_cancelled(common: &Common, work: impl Future<Output = Result
             () = until_cancelled => Err(Failure::new(Exit::Interrupted, "interrupted; nothing was kept".to_owned())),
         }
     });
-    // A thread that reads a file ends when its next batch is wanted by nobody.
+    // A thread that reads a file ends when the receiver of its next batch is gone.
     runtime.shutdown_background();
     outcome
 }
 
-async fn answer(args: &QueryArgs) -> Result<(), Failure> {
+async fn run_statement(args: &QueryArgs) -> Result<(), Failure> {
     let answer = match &args.at {
         Some(url) => {
-            let pool = pool_of(&Place::parse(url)?, &args.access, &credentials(&args.access)?, args.common.json)?;
+            let pool =
+                open_pool(&Location::parse(url)?, &args.access, &read_credentials(&args.access)?, args.common.json)?;
             let rows = match pool {
-                Some(pool) => RemoteRows::ask_pool(pool, &args.statement).await,
-                None => RemoteRows::ask(connected(url, &args.access).await?, &args.statement).await,
+                Some(pool) => RemoteRows::query_pool(pool, &args.statement).await,
+                None => RemoteRows::query_server(connect(url, &args.access).await?, &args.statement).await,
             };
-            Answer::There(Box::new(rows.map_err(of_server)?))
+            OutputRows::Remote(Box::new(rows.map_err(server_failure)?))
         }
-        None => Answer::Here(asked_here(args).await?),
+        None => OutputRows::Local(query_directory(args).await?),
     };
     write_rows(answer, args.format.into(), args.out.as_deref()).await
 }
 
-async fn asked_here(args: &QueryArgs) -> Result<Rows, Failure> {
+async fn query_directory(args: &QueryArgs) -> Result<Rows, Failure> {
     let directory = args.data.as_deref().unwrap_or(Path::new("."));
     let grants = match &args.policy {
-        Some(policy) => Some(Policy::read(policy)?.grants(args.who.as_deref().unwrap_or_default())),
+        Some(policy) => Some(Policy::read(policy)?.grants_by_name(args.principal.as_deref().unwrap_or_default())),
         None => None,
     };
     let threads = args.common.thread_count();
-    let engine = engine_over(directory, args.reference.as_deref(), &args.common, threads, grants)?;
+    let engine = open_engine(directory, args.reference.as_deref(), &args.common, threads, grants)?;
     Ok(engine.query(&args.statement).await?)
 }
 
-/// What runs statements over the datasets below a directory, or below `s3://BUCKET/PREFIX`, or over what grants show of them.
-pub(super) fn engine_over(
+/// Opens an SQL engine over the datasets below a directory or `s3://BUCKET/PREFIX`, or over what grants permit of them.
+pub(super) fn open_engine(
     directory: &Path,
     reference: Option<&Path>,
-    common: &Common,
+    common: &CommonArgs,
     threads: usize,
     grants: Option<Grants>,
-) -> Result<Engine, Failure> {
-    let root = root_of(directory, reference, common)?;
-    let objects = root.objects();
+) -> Result<QueryEngine, Failure> {
+    let root = open_root(directory, reference, common)?;
+    let objects = root.object_store();
     let mut catalog: Arc<dyn Catalog> = Arc::new(root);
     if let Some(grants) = grants {
-        catalog = Arc::new(GrantedCatalog::new(catalog, Arc::new(grants), Touches::default()));
+        catalog = Arc::new(AuthorizedCatalog::new(catalog, Arc::new(grants), DatasetAccessList::default()));
     }
     let memory_bytes = common.memory.unwrap_or(DEFAULT_MEMORY_BYTES) as usize;
-    let limits = Limits { memory_bytes, threads, scratch: Some(scratch_of(common)) };
-    Ok(Engine::new(catalog, &limits)?.with_objects(objects)?)
+    let limits = QueryResources { memory_bytes, threads, scratch_directory: Some(scratch_directory(common)) };
+    Ok(QueryEngine::new(catalog, &limits)?.with_object_store(objects)?)
 }
 
 impl From<QueryError> for Failure {
     fn from(error: QueryError) -> Self {
         let exit = match error {
-            QueryError::Statement { .. } | QueryError::NoTable { .. } | QueryError::Refused { .. } => Exit::Usage,
-            QueryError::Memory { .. } | QueryError::Output { .. } => Exit::Machine,
+            QueryError::InvalidStatement { .. } | QueryError::TableNotFound { .. } | QueryError::NotAQuery { .. } => {
+                Exit::Usage
+            }
+            QueryError::MemoryLimit { .. } | QueryError::Output { .. } => Exit::Machine,
             QueryError::Execution { .. } => Exit::Input,
             QueryError::Dataset(error) => return error.into(),
         };
-        Self::new(exit, godwit_formats::with_causes(&error))
+        Self::new(exit, godwit_formats::message_with_causes(&error))
     }
 }

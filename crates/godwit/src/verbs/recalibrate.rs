@@ -1,4 +1,4 @@
-//! `godwit recalibrate`: base qualities by what the reads show.
+//! `godwit recalibrate`: recalibration of base qualities.
 
 use godwit_pipeline::{RecalibrateOptions, recalibrate};
 
@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::interruption;
 use crate::progress::Progress;
 
-/// Recalibrates and tells the outcome.
+/// Recalibrates base qualities and reports the outcome.
 pub fn run(args: &RecalibrateArgs) -> Result<(), Failure> {
     let progress = Progress::new(&args.common);
     let options = RecalibrateOptions {
@@ -22,18 +22,18 @@ pub fn run(args: &RecalibrateArgs) -> Result<(), Failure> {
         gatk_memory_bytes: args.gatk_memory,
         temp: args.common.temp.clone(),
         resume: args.resume,
-        program: "/proc/self/exe".into(),
-        command: command_line(&args.common.configured),
-        scanned: None,
+        godwit_program: "/proc/self/exe".into(),
+        command: command_line(&args.common.configured_flags),
+        scanned_reference: None,
     };
     let report = recalibrate(&options, &progress, &interruption::flag())?;
     if report.already_complete {
-        progress.say(&format!("already complete: {}", args.out.display()));
+        progress.report(&format!("already complete: {}", args.out.display()));
         return Ok(());
     }
     let (records, slices, seconds) = (report.records, report.slices, report.seconds);
     let slices = if slices == 1 { "1 slice".to_owned() } else { format!("{slices} slices") };
-    progress.say(&format!("{records} records in {slices} recalibrated, {seconds:.1} s"));
-    progress.say(&format!("wrote {}", args.out.display()));
+    progress.report(&format!("{records} records in {slices} recalibrated, {seconds:.1} s"));
+    progress.report(&format!("wrote {}", args.out.display()));
     Ok(())
 }

@@ -1,63 +1,65 @@
-//! `godwit score`: rows of a file or of a statement, scored by a service.
+//! `godwit score`: scores rows of a file or of a statement with a service.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use godwit_flight::{FlightError, Tuning};
-use godwit_process::Temporary;
-use godwit_query::{Engine, ModelDescription, ModelName, RowFormat, Rows, ScoreError, ScoredRows, without_traceback};
+use godwit_flight::{FlightError, TransportOptions};
+use godwit_process::TemporaryItem;
+use godwit_query::{
+    ModelDescription, ModelName, QueryEngine, RowFormat, Rows, ScoreError, ScoredRows, without_traceback,
+};
 
-use super::access::{connected_with, of_server};
-use super::query::{engine_over, until_cancelled};
-use super::rows::{Answer, write_rows};
-use super::scratch_of;
+use super::credentials::{connect_with, server_failure};
+use super::query::{open_engine, run_until_cancelled};
+use super::row_output::{OutputRows, write_rows};
+use super::scratch_directory;
 use crate::cli::ScoreArgs;
 use crate::failure::{Exit, Failure};
 
-/// How long a service may be silent before it is asked for a sign of life. Those on gRPC's C++ library take being asked more often than
-/// every five minutes as an attack, and end the connection (`grpc.http2.min_ping_interval_without_data_ms`); a large model may take
-/// its time for a batch.
-const SILENCE: Duration = Duration::from_secs(310);
-/// Beginnings of files, and what their names end with.
-const BEGINNINGS: [(&[u8], &str); 5] = [
+/// Time without traffic before a service is pinged. Servers on gRPC's C++ library treat pings more often than every five
+/// minutes as an attack, and close the connection (`grpc.http2.min_ping_interval_without_data_ms`); a large model may be
+/// slow.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(310);
+/// Magic bytes of files, and their extensions.
+const FILE_SIGNATURES: [(&[u8], &str); 5] = [
     (b"PAR1", "parquet"),
     (b"ARROW1", "arrow"),
-    // An IPC stream: the mark of a message (Arrow Columnar Format 1.5, "Encapsulated message format").
+    // An IPC stream: continuation marker of a message (Arrow Columnar Format 1.5, "Encapsulated message format").
     (&[0xFF; 4], "arrow"),
     (b"##fileformat=VCF", "vcf"),
     (&[0x1F, 0x8B], "vcf.gz"),
 ];
 
-/// Has rows scored and writes them.
+/// Scores rows and writes them.
 pub fn run(args: &ScoreArgs) -> Result<(), Failure> {
-    let format = format_of(args)?;
-    // Lives until all is written.
+    let format = output_format(args)?;
+    // Kept until all rows are written.
     let spooled = match args.input.as_deref() {
-        Some(path) if path.as_os_str() == "-" => Some(Spooled::stdin(&scratch_of(&args.common))?),
+        Some(path) if path.as_os_str() == "-" => Some(StdinFile::from_stdin(&scratch_directory(&args.common))?),
         _ => None,
     };
-    let input = spooled.as_ref().map(|spooled| spooled.file.as_path()).or(args.input.as_deref());
-    until_cancelled(&args.common, score(args, input, format))
+    let input = spooled.as_ref().map(|spooled| spooled.path.as_path()).or(args.input.as_deref());
+    run_until_cancelled(&args.common, score_rows(args, input, format))
 }
 
-async fn score(args: &ScoreArgs, input: Option<&Path>, format: RowFormat) -> Result<(), Failure> {
+async fn score_rows(args: &ScoreArgs, input: Option<&Path>, format: RowFormat) -> Result<(), Failure> {
     let name = ModelName::parse(&args.model);
-    let tuning = Tuning { keep_alive_interval: SILENCE, ..Tuning::default() };
-    let client = connected_with(&args.at, &args.access, tuning).await?;
-    let model = ModelDescription::ask(&client, &args.at, &name).await.map_err(of_model)?;
+    let tuning = TransportOptions { keep_alive_interval: KEEP_ALIVE_INTERVAL, ..TransportOptions::default() };
+    let client = connect_with(&args.at, &args.access, tuning).await?;
+    let model = ModelDescription::fetch(&client, &args.at, &name).await.map_err(model_failure)?;
     let columns = if args.scores_only { Some(&[][..]) } else { args.columns.as_deref() };
     let rows = match input {
-        Some(path) => of_file(args, path, &model, columns).await?,
-        None => of_statement(args).await?,
+        Some(path) => query_file(args, path, &model, columns).await?,
+        None => query_statement(args).await?,
     };
-    let scored = ScoredRows::ask(&client, &name, &model, rows, columns).await?;
-    write_rows(Answer::Scored(Box::new(scored)), format, args.out.as_deref()).await
+    let scored = ScoredRows::score(&client, &name, &model, rows, columns).await?;
+    write_rows(OutputRows::Scored(Box::new(scored)), format, args.out.as_deref()).await
 }
 
-/// What is written: as `--format` says, or the ending of the file.
-fn format_of(args: &ScoreArgs) -> Result<RowFormat, Failure> {
+/// Returns the output format, by `--format` or the extension of the file.
+fn output_format(args: &ScoreArgs) -> Result<RowFormat, Failure> {
     if let Some(format) = args.format {
         return Ok(format.into());
     }
@@ -76,14 +78,14 @@ fn format_of(args: &ScoreArgs) -> Result<RowFormat, Failure> {
     }
 }
 
-async fn of_statement(args: &ScoreArgs) -> Result<Rows, Failure> {
+async fn query_statement(args: &ScoreArgs) -> Result<Rows, Failure> {
     let directory = args.data.as_deref().unwrap_or(Path::new("."));
-    let engine = engine_over(directory, args.reference.as_deref(), &args.common, args.common.thread_count(), None)?;
+    let engine = open_engine(directory, args.reference.as_deref(), &args.common, args.common.thread_count(), None)?;
     Ok(engine.query(args.sql.as_deref().unwrap_or_default()).await?)
 }
 
-/// Rows of a file in their order, with those columns that are sent or kept.
-async fn of_file(
+/// Queries the rows of a file in their order, with the columns that are sent or written.
+async fn query_file(
     args: &ScoreArgs,
     path: &Path,
     model: &ModelDescription,
@@ -94,46 +96,46 @@ async fn of_file(
         return Err(Failure::new(Exit::Machine, format!("there is no file {}", path.display())));
     };
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // Several threads would give rows as they come.
-    let engine = engine_over(directory, args.reference.as_deref(), &args.common, 1, None)?;
-    let all = rows_of(&engine, "*", name).await?;
+    // Several threads would not keep the order of rows.
+    let engine = open_engine(directory, args.reference.as_deref(), &args.common, 1, None)?;
+    let all = select_rows(&engine, "*", name).await?;
     let Some(kept) = columns else { return Ok(all) };
     let schema = all.schema().clone();
-    let features = model.features_in(&schema)?;
-    let wanted: BTreeSet<usize> = features.into_iter().chain(model.kept_in(&schema, Some(kept))?).collect();
-    let wanted: Vec<String> = wanted.into_iter().map(|at| quoted(schema.field(at).name())).collect();
+    let features = model.feature_indices(&schema)?;
+    let wanted: BTreeSet<usize> = features.into_iter().chain(model.passthrough_indices(&schema, Some(kept))?).collect();
+    let wanted: Vec<String> = wanted.into_iter().map(|at| quote_identifier(schema.field(at).name())).collect();
     drop(all);
-    rows_of(&engine, &wanted.join(", "), name).await
+    select_rows(&engine, &wanted.join(", "), name).await
 }
 
-async fn rows_of(engine: &Engine, columns: &str, table: &str) -> Result<Rows, Failure> {
-    Ok(engine.query(&format!("SELECT {columns} FROM {}", quoted(table))).await?)
+async fn select_rows(engine: &QueryEngine, columns: &str, table: &str) -> Result<Rows, Failure> {
+    Ok(engine.query(&format!("SELECT {columns} FROM {}", quote_identifier(table))).await?)
 }
 
-/// A name as SQL has it.
-fn quoted(name: &str) -> String {
+/// Quotes an SQL identifier.
+fn quote_identifier(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// What came over stdin, in a file that ends with it: readers of tables go back and forth.
-struct Spooled {
-    _directory: Temporary<tempfile::TempDir>,
-    file: PathBuf,
+/// A file with the content of stdin, because table readers need random access. Dropping it removes the file.
+struct StdinFile {
+    _directory: TemporaryItem<tempfile::TempDir>,
+    path: PathBuf,
 }
 
-impl Spooled {
-    fn stdin(scratch: &Path) -> Result<Self, Failure> {
+impl StdinFile {
+    fn from_stdin(scratch: &Path) -> Result<Self, Failure> {
         let failed = |error: std::io::Error| {
             let problem =
                 format!("cannot keep stdin in {}: {error}; name another directory with --temp", scratch.display());
             Failure::new(Exit::Machine, problem)
         };
-        let directory = Temporary::create(|| tempfile::Builder::new().prefix("godwit-score-").tempdir_in(scratch));
+        let directory = TemporaryItem::create(|| tempfile::Builder::new().prefix("godwit-score-").tempdir_in(scratch));
         let directory = directory.map_err(failed)?;
         let mut stdin = std::io::stdin().lock();
         let mut start = Vec::new();
         stdin.by_ref().take(16).read_to_end(&mut start).map_err(failed)?;
-        let Some((_, ending)) = BEGINNINGS.iter().find(|(beginning, _)| start.starts_with(beginning)) else {
+        let Some((_, ending)) = FILE_SIGNATURES.iter().find(|(beginning, _)| start.starts_with(beginning)) else {
             let problem = "stdin is neither Parquet nor Arrow nor VCF; `godwit query ... --format arrow` writes what is read here";
             return Err(Failure::new(Exit::Input, problem.to_owned()));
         };
@@ -141,19 +143,19 @@ impl Spooled {
         let mut file = std::fs::File::create(&path).map_err(failed)?;
         file.write_all(&start).map_err(failed)?;
         std::io::copy(&mut stdin, &mut file).map_err(failed)?;
-        Ok(Self { _directory: directory, file: path })
+        Ok(Self { _directory: directory, path })
     }
 }
 
-/// What is said of a model that is not there is wrong usage.
-fn of_model(error: ScoreError) -> Failure {
+/// Converts an error about a model: an unknown model is wrong usage.
+fn model_failure(error: ScoreError) -> Failure {
     let ScoreError::Flight(error) = error else { return error.into() };
-    let said = match &error {
+    let message_text = match &error {
         FlightError::Status { peer, status } => Some(format!("{peer}: {}", without_traceback(status))),
         _ => None,
     };
-    let failure = of_server(error);
-    match said {
+    let failure = server_failure(error);
+    match message_text {
         Some(message) => Failure::new(failure.exit, message),
         None => failure,
     }
@@ -162,12 +164,12 @@ fn of_model(error: ScoreError) -> Failure {
 impl From<ScoreError> for Failure {
     fn from(error: ScoreError) -> Self {
         let exit = match error {
-            ScoreError::NoService { .. } | ScoreError::Answer { .. } => Exit::Remote,
-            ScoreError::NoColumn { .. } | ScoreError::Taken { .. } => Exit::Usage,
-            ScoreError::Features { .. } | ScoreError::Refused { .. } => Exit::Input,
+            ScoreError::NotAScoringService { .. } | ScoreError::InvalidResponse { .. } => Exit::Remote,
+            ScoreError::ColumnNotFound { .. } | ScoreError::ColumnConflict { .. } => Exit::Usage,
+            ScoreError::MissingFeatures { .. } | ScoreError::RowsRejected { .. } => Exit::Input,
             ScoreError::Query(error) => return error.into(),
             ScoreError::Flight(error) => return error.into(),
         };
-        Self::new(exit, godwit_formats::with_causes(&error))
+        Self::new(exit, godwit_formats::message_with_causes(&error))
     }
 }

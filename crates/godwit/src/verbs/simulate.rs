@@ -1,18 +1,18 @@
 //! `godwit simulate`: reads with a known truth, for benchmarks.
 
-use godwit_formats::with_causes;
+use godwit_formats::message_with_causes;
 use godwit_pipeline::simulate::{Assembly, ReadOptions, Sample, SampleOptions, SimulateError, write_reads};
 
 use crate::cli::SimulateArgs;
 use crate::failure::{Exit, Failure, print};
 
-/// Draws a sample of the reference and sequences it.
+/// Simulates a sample of the reference and its reads.
 pub fn run(args: &SimulateArgs) -> Result<(), Failure> {
-    print(&simulate(args).map_err(failure)?)
+    print(&simulate_reads(args).map_err(simulate_failure)?)
 }
 
-/// Returns the names of the files, a line each.
-fn simulate(args: &SimulateArgs) -> Result<String, SimulateError> {
+/// Simulates reads, and returns the names of the files, one per line.
+fn simulate_reads(args: &SimulateArgs) -> Result<String, SimulateError> {
     let assembly = Assembly::read_fasta(&args.reference)?;
     let sample = Sample::draw(&assembly, &SampleOptions { seed: args.seed, ..SampleOptions::default() });
     let options = ReadOptions {
@@ -31,14 +31,14 @@ fn simulate(args: &SimulateArgs) -> Result<String, SimulateError> {
     Ok(written.lanes.iter().flatten().map(|file| format!("{}\n", file.display())).collect())
 }
 
-/// Options are the user's, files the machine's.
-pub fn failure(error: SimulateError) -> Failure {
+/// Converts an error: options are the user's fault, file errors the host's.
+pub fn simulate_failure(error: SimulateError) -> Failure {
     let exit = match &error {
-        SimulateError::Option { .. } | SimulateError::NoPlace { .. } => Exit::Usage,
+        SimulateError::Option { .. } | SimulateError::NoPosition { .. } => Exit::Usage,
         SimulateError::NotFasta { .. } | SimulateError::EmptyGenome | SimulateError::ContigTooLong { .. } => {
             Exit::Input
         }
         SimulateError::Read { .. } | SimulateError::Write { .. } => Exit::Machine,
     };
-    Failure::new(exit, with_causes(&error))
+    Failure::new(exit, message_with_causes(&error))
 }

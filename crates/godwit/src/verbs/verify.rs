@@ -1,30 +1,30 @@
-//! `godwit verify`: files against their manifest.
+//! `godwit verify`: checks files against their manifests.
 
-use godwit_pipeline::{Check, Verdict, verify};
+use godwit_pipeline::{FileCheck, VerifyOutcome, verify};
 
 use super::print;
 use crate::cli::VerifyArgs;
 use crate::failure::{Exit, Failure};
 use crate::interruption;
 
-/// Checks and prints one line for each file; fails if anything is wrong with one.
+/// Checks the files and prints one line for each; fails if any is missing or corrupt.
 pub fn run(args: &VerifyArgs) -> Result<(), Failure> {
     let checks = verify(&args.path, args.common.thread_count(), &interruption::flag())?;
-    let text: String = checks.iter().map(|check| line(check, args.common.json)).collect();
+    let text: String = checks.iter().map(|check| check_line(check, args.common.json)).collect();
     if !args.common.quiet {
         print(&text)?;
     }
-    let corrupt = checks.iter().filter(|check| matches!(check.verdict, Verdict::Corrupt { .. }));
-    let missing = checks.iter().filter(|check| matches!(check.verdict, Verdict::Missing));
+    let corrupt = checks.iter().filter(|check| matches!(check.outcome, VerifyOutcome::Corrupt { .. }));
+    let missing = checks.iter().filter(|check| matches!(check.outcome, VerifyOutcome::Missing));
     let of = checks.len();
-    if let Some(Check { path, verdict: Verdict::Corrupt { problem } }) = corrupt.clone().next() {
+    if let Some(FileCheck { path, outcome: VerifyOutcome::Corrupt { problem } }) = corrupt.clone().next() {
         let others = corrupt.count() - 1;
         let more = if others > 0 { format!("; {others} more of {of} files are corrupt") } else { String::new() };
         let message = format!("{} is corrupt: {problem}{more}; fetch or make it again", path.display());
         return Err(Failure::new(Exit::Input, message));
     }
-    let unreadable = checks.iter().filter(|check| matches!(check.verdict, Verdict::Unreadable { .. }));
-    if let Some(Check { path, verdict: Verdict::Unreadable { problem } }) = unreadable.clone().next() {
+    let unreadable = checks.iter().filter(|check| matches!(check.outcome, VerifyOutcome::Unreadable { .. }));
+    if let Some(FileCheck { path, outcome: VerifyOutcome::Unreadable { problem } }) = unreadable.clone().next() {
         let count = unreadable.count();
         let message = format!("{} cannot be read ({count} of {of} files cannot): {problem}", path.display());
         return Err(Failure::new(Exit::Machine, message));
@@ -40,23 +40,23 @@ pub fn run(args: &VerifyArgs) -> Result<(), Failure> {
     }
 }
 
-fn line(check: &Check, json: bool) -> String {
+fn check_line(check: &FileCheck, json: bool) -> String {
     let path = check.path.display().to_string();
-    let (word, records, text) = match &check.verdict {
-        Verdict::Matches { records: Some(records) } => {
+    let (word, records, text) = match &check.outcome {
+        VerifyOutcome::Matches { records: Some(records) } => {
             ("ok", Some(*records), format!("{records} records, as its manifest says"))
         }
-        Verdict::Matches { records: None } => ("ok", None, "as its manifest says".to_owned()),
-        Verdict::Sound { records, indexed } => {
+        VerifyOutcome::Matches { records: None } => ("ok", None, "as its manifest says".to_owned()),
+        VerifyOutcome::Sound { records, indexed } => {
             let about = match indexed {
                 true => "its index agrees; it has no manifest",
                 false => "no index; it has no manifest, so its end may be cut off unnoticed",
             };
             ("no manifest", Some(*records), format!("{records} records, {about}"))
         }
-        Verdict::Corrupt { problem } => ("corrupt", None, problem.clone()),
-        Verdict::Missing => ("missing", None, "a manifest names it".to_owned()),
-        Verdict::Unreadable { problem } => ("unreadable", None, problem.clone()),
+        VerifyOutcome::Corrupt { problem } => ("corrupt", None, problem.clone()),
+        VerifyOutcome::Missing => ("missing", None, "a manifest names it".to_owned()),
+        VerifyOutcome::Unreadable { problem } => ("unreadable", None, problem.clone()),
     };
     if json {
         let value = serde_json::json!({ "file": path, "verdict": word, "records": records, "detail": text });

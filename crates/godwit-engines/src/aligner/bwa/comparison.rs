@@ -1,21 +1,21 @@
-//! Compares the bases of a FASTA file with those in an index, both streamed side by side.
+//! Compares the bases of a FASTA file with those of an index, both streamed.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use super::index::IndexError;
-use super::layout::Layout;
+use super::index_files::IndexDescription;
+use super::index_validation::IndexError;
 
-/// Bytes of `.pac` held at a time, four bases each.
+/// Bytes of `.pac` in memory, four bases each.
 const WINDOW_BYTES: usize = 256 << 10;
-/// Set in the code of everything but A, C, G and T. Shifted to any of the four places of a byte it stays above the byte,
-/// so that such a letter never equals two packed bases.
-const NOT_A_BASE: u32 = 0x100;
+/// Bit set in the code of every letter except A, C, G and T. Shifted to any of the four positions of a byte, it stays above
+/// the byte, so that such a letter never equals two packed bases.
+const NON_ACGT_CODE: u32 = 0x100;
 
 /// Two-bit codes of bases, as bwa's `nst_nt4_table`.
-const CODES: [u32; 256] = {
-    let mut codes = [NOT_A_BASE; 256];
+const BASE_CODES: [u32; 256] = {
+    let mut codes = [NON_ACGT_CODE; 256];
     let mut code = 0;
     while code < 4 {
         codes[b"ACGT"[code] as usize] = code as u32;
@@ -25,8 +25,8 @@ const CODES: [u32; 256] = {
     codes
 };
 
-/// The index's side of the comparison, at a place in all contigs joined.
-pub(super) struct PackedBases<'a> {
+/// A reader of the index's bases, at an offset in all contigs joined.
+pub(super) struct PacReader<'a> {
     path: PathBuf,
     file: File,
     /// Bytes of `.pac` from base `window_start` on.
@@ -36,23 +36,23 @@ pub(super) struct PackedBases<'a> {
     holes: &'a [(u64, u64)],
 }
 
-impl<'a> PackedBases<'a> {
-    /// At the first base of the index in that `.pac` file.
-    pub(super) fn open(path: &Path, layout: &'a Layout) -> Result<Self, IndexError> {
-        let file = File::open(path).map_err(|source| IndexError::read(path, source))?;
+impl<'a> PacReader<'a> {
+    /// Opens a `.pac` file at its first base.
+    pub(super) fn open(path: &Path, layout: &'a IndexDescription) -> Result<Self, IndexError> {
+        let file = File::open(path).map_err(|source| IndexError::cannot_read(path, source))?;
         Ok(Self { path: path.to_owned(), file, window: Vec::new(), window_start: 0, position: 0, holes: &layout.holes })
     }
 
-    /// Compares the next bases; the index of the first that differs. Where the index has a hole, any letter other than
-    /// A, C, G and T is equal: bwa replaced it by a random base.
+    /// Compares the next bases; returns the index of the first that differs. In a hole of the index, any letter except A, C,
+    /// G and T is equal: bwa replaced it by a random base.
     pub(super) fn first_difference(&mut self, bases: &[u8]) -> Result<Option<usize>, IndexError> {
         let mut done = 0;
         while done < bases.len() {
             let rest = &bases[done..];
-            let (in_hole, until) = self.stretch();
+            let (in_hole, until) = self.current_segment();
             let stretch = usize::try_from(until - self.position).map_or(rest.len(), |bases| bases.min(rest.len()));
             let (compared, difference) = if in_hole {
-                (stretch, rest[..stretch].iter().position(|base| CODES[usize::from(*base)] != NOT_A_BASE))
+                (stretch, rest[..stretch].iter().position(|base| BASE_CODES[usize::from(*base)] != NON_ACGT_CODE))
             } else {
                 self.compare_packed(&rest[..stretch])?
             };
@@ -65,8 +65,8 @@ impl<'a> PackedBases<'a> {
         Ok(None)
     }
 
-    /// Whether the place is in a hole, and the end of that hole or of the bases before the next one.
-    fn stretch(&mut self) -> (bool, u64) {
+    /// Reports whether the offset is in a hole, and the end of that hole or of the bases before the next one.
+    fn current_segment(&mut self) -> (bool, u64) {
         while let Some(((start, length), later)) = self.holes.split_first() {
             if self.position >= start + length {
                 self.holes = later;
@@ -77,10 +77,10 @@ impl<'a> PackedBases<'a> {
         (false, u64::MAX)
     }
 
-    /// Compares as many bases as the window holds: how many, and the first that differs.
+    /// Compares as many bases as the window holds; returns their number and the index of the first that differs.
     fn compare_packed(&mut self, bases: &[u8]) -> Result<(usize, Option<usize>), IndexError> {
         if self.position >= self.window_start + 4 * self.window.len() as u64 {
-            self.refill()?;
+            self.refill_window()?;
         }
         let skipped = (self.position - self.window_start) as usize;
         let held = (4 * self.window.len()).saturating_sub(skipped);
@@ -88,12 +88,12 @@ impl<'a> PackedBases<'a> {
         if compared == 0 {
             return Ok((0, Some(0)));
         }
-        Ok((compared, compare(&self.window, skipped, &bases[..compared])))
+        Ok((compared, first_mismatch(&self.window, skipped, &bases[..compared])))
     }
 
-    /// Moves the window to the current place; holes are passed over by a seek.
-    fn refill(&mut self) -> Result<(), IndexError> {
-        let failed = |source| IndexError::read(&self.path, source);
+    /// Moves the window to the current offset; holes are skipped by a seek.
+    fn refill_window(&mut self) -> Result<(), IndexError> {
+        let failed = |source| IndexError::cannot_read(&self.path, source);
         let byte = self.position / 4;
         self.file.seek(SeekFrom::Start(byte)).map_err(failed)?;
         self.window.clear();
@@ -103,9 +103,9 @@ impl<'a> PackedBases<'a> {
     }
 }
 
-/// Index of the first of `bases` that is not the base packed at `offset` and on.
-fn compare(packed: &[u8], offset: usize, bases: &[u8]) -> Option<usize> {
-    let code = |base: u8| CODES[usize::from(base)];
+/// Returns the index of the first of `bases` that differs from the packed bases from `offset` on.
+fn first_mismatch(packed: &[u8], offset: usize, bases: &[u8]) -> Option<usize> {
+    let code = |base: u8| BASE_CODES[usize::from(base)];
     let differs = |index: usize| {
         let place = offset + index;
         code(bases[index]) != u32::from(packed[place / 4] >> (6 - 2 * (place % 4)) & 3)
@@ -129,7 +129,7 @@ mod tests {
 
     fn pack(bases: &[u8]) -> Vec<u8> {
         let quad = |quad: &[u8]| {
-            (0..4).fold(0, |byte, at| byte << 2 | quad.get(at).map_or(0, |b| CODES[usize::from(*b)] as u8))
+            (0..4).fold(0, |byte, at| byte << 2 | quad.get(at).map_or(0, |b| BASE_CODES[usize::from(*b)] as u8))
         };
         bases.chunks(4).map(quad).collect()
     }
@@ -139,7 +139,7 @@ mod tests {
         let bases = b"ACGTTGCAacgtNGATTACA".map(|base| if base == b'N' { b'C' } else { base });
         let packed = pack(&bases);
         for start in 0..bases.len() {
-            assert_eq!(compare(&packed, start, &bases[start..]), None);
+            assert_eq!(first_mismatch(&packed, start, &bases[start..]), None);
             for changed in start..bases.len() {
                 for letter in [b'N', b'A', b'C', b'G', b'T'] {
                     if letter == bases[changed].to_ascii_uppercase() {
@@ -147,7 +147,7 @@ mod tests {
                     }
                     let mut other = bases;
                     other[changed] = letter;
-                    assert_eq!(compare(&packed, start, &other[start..]), Some(changed - start));
+                    assert_eq!(first_mismatch(&packed, start, &other[start..]), Some(changed - start));
                 }
             }
         }

@@ -1,14 +1,14 @@
-//! What a site wants to hear with every job.
+//! Settings of a site for every job.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// Settings of a site, as a table of a configuration file. All have defaults; unknown names are refused.
+/// Settings of a site, as a table of a configuration file. All have defaults; unknown names are rejected.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SlurmProfile {
-    /// Who pays: `--account`.
+    /// Account that is charged: `--account`.
     pub account: Option<String>,
     /// `--partition`.
     pub partition: Option<String>,
@@ -16,12 +16,12 @@ pub struct SlurmProfile {
     pub qos: Option<String>,
     /// `--constraint`.
     pub constraint: Option<String>,
-    /// `--time` in SLURM's own words (`4:00:00`, `1-12`), for jobs that set no limit by themselves.
+    /// `--time` in SLURM's format (`4:00:00`, `1-12`), for jobs without a time limit.
     pub time: Option<String>,
-    /// How a job's memory is asked for.
+    /// The option that requests memory.
     pub memory: MemoryRequest,
-    /// Seconds before the time limit at which the job stops, keeps what it has, and queues again. SLURM may be up to a minute
-    /// early with it. 300 is enough for the largest partition to be written.
+    /// Seconds before the time limit at which the job stops, stores its progress, and is requeued. SLURM may signal up to a
+    /// minute early. 300 is enough for the largest partition to be written.
     pub stop_before_limit_s: u32,
     /// Further arguments of `sbatch`, one each: `--gres=gpu:1`.
     pub extra_arguments: Vec<String>,
@@ -29,20 +29,20 @@ pub struct SlurmProfile {
     pub step_arguments: Vec<String>,
     /// Lines of bash before the workers start, as in `module load bwa`.
     pub setup: Vec<String>,
-    /// The cluster's configuration (`SLURM_CONF`), where it is not the one SLURM's programs find by themselves.
+    /// The cluster's configuration (`SLURM_CONF`), where SLURM's programs do not find it by default.
     pub configuration: Option<PathBuf>,
 }
 
-/// How memory is asked for; sites allow one way or the other, or neither.
+/// The option that requests memory; sites allow one or the other, or neither.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MemoryRequest {
     /// `--mem`.
     #[default]
     PerNode,
-    /// `--mem-per-cpu`: the node's, divided by its processors and rounded up.
+    /// `--mem-per-cpu`: the memory of a worker, divided by its processors and rounded up.
     PerCpu,
-    /// Not at all, for sites that give whole nodes.
+    /// None, for sites that assign whole hosts.
     None,
 }
 

@@ -1,15 +1,15 @@
-//! Plain text, gzip and BGZF: told apart by content, read strictly.
+//! Plain text, gzip and BGZF: detected by content, read strictly.
 
 use super::*;
 
-fn text() -> Vec<u8> {
-    fastq(20_000, &[151, 100, 36]).into_bytes()
+fn sample_text() -> Vec<u8> {
+    fastq_text(20_000, &[151, 100, 36]).into_bytes()
 }
 
 #[test]
 fn the_same_text_is_the_same_lane_however_it_is_compressed() {
-    let text = text();
-    let expected = lane_of(&text, &strict()).expect("the text is sound");
+    let text = sample_text();
+    let expected = read_lane_of_text(&text, &strict_options()).expect("the text is sound");
     assert_eq!(expected.reads.len(), 20_000);
     let (head, tail) = text.split_at(text.len() / 3);
     let padded = [gzip(&text), vec![0; 300_000]].concat();
@@ -26,8 +26,8 @@ fn the_same_text_is_the_same_lane_however_it_is_compressed() {
     ];
     for (shape, bytes) in shapes {
         for decompress_threads in [0, 1, 3] {
-            let options = LaneOptions { decompress_threads, ..strict() };
-            let lane = lane_of(&bytes, &options).unwrap_or_else(|error| panic!("{shape}: {error}"));
+            let options = LaneOptions { decompress_threads, ..strict_options() };
+            let lane = read_lane_of_text(&bytes, &options).unwrap_or_else(|error| panic!("{shape}: {error}"));
             assert!(lane == expected, "{shape} on {decompress_threads} threads");
         }
     }
@@ -35,21 +35,21 @@ fn the_same_text_is_the_same_lane_however_it_is_compressed() {
 
 #[test]
 fn what_is_read_ahead_is_not_counted_as_returned() {
-    let files = Files::new();
+    let files = TestDirectory::new();
     let record = b"@r\nACGTACGTACGTACGTACGTACGTACGTACGT\n+\nIIIIIIIIIIIIIIIIIIIIIIIIIIIIIIII\n";
     let text = record.repeat(100_000);
     let (plain, zipped, blocks) = (text.clone(), gzip(&text), bgzf(&text, 60_000));
     for (name, bytes) in [("plain", plain), ("gzip", zipped), ("bgzf", blocks)] {
         let path = files.write(name, &bytes);
-        let options = LaneOptions { batch_bytes: 100_000, ..strict() };
+        let options = LaneOptions { batch_bytes: 100_000, ..strict_options() };
         let mut reader = LaneReader::open(&[path], &options).expect("the file opens");
         let mut reads = 0;
         while let Some(event) = reader.next().expect("the file is sound") {
             if let LaneEvent::Reads(batch) = event {
                 reads += batch.num_rows();
             }
-            let (told, true_share) = (reader.compressed_bytes_returned() as f64, reads as f64 / 100_000.0);
-            let share = told / bytes.len() as f64;
+            let (bytes_returned, true_share) = (reader.compressed_bytes_returned() as f64, reads as f64 / 100_000.0);
+            let share = bytes_returned / bytes.len() as f64;
             assert!((share - true_share).abs() < 0.05, "{name}: {share} of {true_share}");
         }
         assert_eq!(reader.compressed_bytes_returned(), bytes.len() as u64, "{name}");
@@ -58,22 +58,22 @@ fn what_is_read_ahead_is_not_counted_as_returned() {
 
 #[test]
 fn bgzip_output_is_read() {
-    let files = Files::new();
-    let path = files.write("reads.fq", text());
+    let files = TestDirectory::new();
+    let path = files.write("reads.fq", sample_text());
     let Ok(output) = std::process::Command::new("bgzip").arg("-c").arg(&path).output() else {
         println!("skipped: bgzip is not installed");
         return;
     };
-    let expected = lane(&[path], &strict()).expect("the text is sound");
-    assert!(lane_of(output.stdout, &strict()).expect("bgzip writes sound files") == expected);
+    let expected = read_lane(&[path], &strict_options()).expect("the text is sound");
+    assert!(read_lane_of_text(output.stdout, &strict_options()).expect("bgzip writes sound files") == expected);
 }
 
 #[test]
 fn progress_counts_the_bytes_of_all_files() {
-    let files = Files::new();
-    let (bytes1, bytes2) = (gzip(&text()), bgzf(&text(), 60_000));
+    let files = TestDirectory::new();
+    let (bytes1, bytes2) = (gzip(&sample_text()), bgzf(&sample_text(), 60_000));
     let paths = [files.write("1", &bytes1), files.write("2", &bytes2)];
-    let mut reader = LaneReader::open(&paths, &strict()).expect("files open");
+    let mut reader = LaneReader::open(&paths, &strict_options()).expect("files open");
     let total = (bytes1.len() + bytes2.len()) as u64;
     assert_eq!(reader.compressed_bytes_total(), Some(total));
     while reader.next().expect("files are sound").is_some() {}
@@ -82,13 +82,13 @@ fn progress_counts_the_bytes_of_all_files() {
 
 #[test]
 fn truncated_gzip_is_refused_wherever_it_is_cut() {
-    let text = fastq(2_000, &[100]).into_bytes();
+    let text = fastq_text(2_000, &[100]).into_bytes();
     let bytes = [gzip(&text[..100_000]), gzip(&text[100_000..])].concat();
     let first_member = gzip(&text[..100_000]).len();
     for cut in
         [3, 9, 10, 11, 1000, first_member - 1, first_member + 5, bytes.len() - 9, bytes.len() - 8, bytes.len() - 1]
     {
-        match error_of(&bytes[..cut]) {
+        match parse_error(&bytes[..cut]) {
             FastqError::TruncatedGzip { record, offset, .. } => {
                 assert_eq!(offset, cut as u64);
                 assert!(record <= 2_001);
@@ -100,12 +100,12 @@ fn truncated_gzip_is_refused_wherever_it_is_cut() {
 
 #[test]
 fn truncated_bgzf_is_refused_wherever_it_is_cut() {
-    let text = fastq(2_000, &[100]).into_bytes();
+    let text = fastq_text(2_000, &[100]).into_bytes();
     let bytes = bgzf(&text, 10_000);
     let first_block = bgzf_block(&text[..10_000]).len();
     for cut in [13, 17, 18, 100, first_block - 1, first_block + 11, first_block + 14, bytes.len() - 29, bytes.len() - 1]
     {
-        let error = error_of(&bytes[..cut]);
+        let error = parse_error(&bytes[..cut]);
         assert!(
             matches!(error, FastqError::TruncatedGzip { offset, .. } if offset == cut as u64),
             "cut at {cut}: {error}"
@@ -115,31 +115,31 @@ fn truncated_bgzf_is_refused_wherever_it_is_cut() {
 
 #[test]
 fn the_record_before_a_truncation_is_counted() {
-    let text = fastq(100, &[100]).into_bytes();
+    let text = fastq_text(100, &[100]).into_bytes();
     let bytes = [bgzf_block(&text), bgzf_block(&text)].concat();
-    let error = error_of(&bytes[..bytes.len() - 1]);
+    let error = parse_error(&bytes[..bytes.len() - 1]);
     assert!(matches!(error, FastqError::TruncatedGzip { record: 101, .. }), "{error}");
     assert!(error.to_string().contains("reads.fq is truncated"), "{error}");
 }
 
 #[test]
 fn a_missing_bgzf_end_is_a_truncation_unless_lenient() {
-    let text = fastq(2_000, &[100]);
+    let text = fastq_text(2_000, &[100]);
     let bytes = bgzf_blocks(text.as_bytes(), 60_000);
-    assert!(matches!(error_of(&bytes), FastqError::MissingBgzfEof { records: 2_000, .. }));
-    assert_eq!(lane_of(&bytes, &lenient()).expect("lenient").reads.len(), 2_000);
+    assert!(matches!(parse_error(&bytes), FastqError::MissingBgzfEof { records: 2_000, .. }));
+    assert_eq!(read_lane_of_text(&bytes, &lenient_options()).expect("lenient").reads.len(), 2_000);
 }
 
 #[test]
 fn a_flipped_bit_in_compressed_data_never_changes_a_read() {
-    let text = fastq(60, &[50]).into_bytes();
-    let expected = reads_of(&text);
+    let text = fastq_text(60, &[50]).into_bytes();
+    let expected = parse_reads(&text);
     for sound in [gzip(&text), bgzf(&text, 1_500)] {
         for at in 0..sound.len() {
             let mut bytes = sound.clone();
             bytes[at] ^= 0x10;
-            // Some bits say nothing about the text: modification time and system, padding behind the last symbol.
-            if let Ok(lane) = lane_of(&bytes, &strict()) {
+            // Some bits do not change the text: modification time and system, padding behind the last symbol.
+            if let Ok(lane) = read_lane_of_text(&bytes, &strict_options()) {
                 assert_eq!(lane.reads, expected, "flipped at {at}");
             }
         }
@@ -148,25 +148,25 @@ fn a_flipped_bit_in_compressed_data_never_changes_a_read() {
 
 #[test]
 fn a_damaged_checksum_names_the_file_and_where() {
-    let text = fastq(100, &[100]).into_bytes();
+    let text = fastq_text(100, &[100]).into_bytes();
     let mut bytes = gzip(&text);
     let crc = bytes.len() - 8;
     bytes[crc] ^= 1;
-    let error = error_of(&bytes);
+    let error = parse_error(&bytes);
     assert!(matches!(error, FastqError::CorruptGzip { record: 101, .. }), "{error}");
 
     let block = bgzf_block(&text);
     let mut bytes = [block.clone(), block.clone(), bgzf_block(b"")].concat();
     let crc = 2 * block.len() - 8;
     bytes[crc] ^= 1;
-    let error = error_of(&bytes);
+    let error = parse_error(&bytes);
     let expected = block.len() as u64;
     assert!(matches!(error, FastqError::CorruptGzip { record: 101, offset, .. } if offset == expected), "{error}");
 }
 
 #[test]
 fn bytes_after_or_between_members_are_refused() {
-    let text = fastq(100, &[100]).into_bytes();
+    let text = fastq_text(100, &[100]).into_bytes();
     for sound in [gzip(&text), bgzf(&text, 60_000)] {
         let end = sound.len() as u64;
         let cases = [
@@ -176,7 +176,7 @@ fn bytes_after_or_between_members_are_refused() {
             ([b"@".to_vec(), sound.clone()].concat(), end),
         ];
         for (tail, at) in cases {
-            let error = error_of([sound.clone(), tail].concat());
+            let error = parse_error([sound.clone(), tail].concat());
             assert!(
                 matches!(error, FastqError::TrailingGarbage { record: 101, offset, .. } if offset == at),
                 "{error}"
@@ -187,19 +187,19 @@ fn bytes_after_or_between_members_are_refused() {
 
 #[test]
 fn other_compressions_are_named() {
-    let error = error_of(b"BZh91AY&SY");
+    let error = parse_error(b"BZh91AY&SY");
     assert!(matches!(error, FastqError::UnsupportedCompression { format: "bzip2", .. }), "{error}");
-    assert!(matches!(error_of(b"\x28\xb5\x2f\xfd...."), FastqError::UnsupportedCompression { format: "zstd", .. }));
+    assert!(matches!(parse_error(b"\x28\xb5\x2f\xfd...."), FastqError::UnsupportedCompression { format: "zstd", .. }));
 }
 
 #[test]
 fn dropping_a_reader_in_the_middle_ends_its_threads() {
-    let files = Files::new();
-    let text = fastq(200_000, &[100]).into_bytes();
+    let files = TestDirectory::new();
+    let text = fastq_text(200_000, &[100]).into_bytes();
     for bytes in [text.clone(), gzip(&text), bgzf(&text, 65_280)] {
         let paths = [files.write("1", &bytes), files.write("2", &bytes)];
         for events in 0..3 {
-            let mut reader = LaneReader::open(&paths, &strict()).expect("files open");
+            let mut reader = LaneReader::open(&paths, &strict_options()).expect("files open");
             for _ in 0..events {
                 assert!(reader.next().expect("files are sound").is_some());
             }
@@ -211,13 +211,13 @@ fn dropping_a_reader_in_the_middle_ends_its_threads() {
 
 #[test]
 fn pipes_are_read_and_a_silent_one_does_not_hold_up_the_drop() {
-    let files = Files::new();
+    let files = TestDirectory::new();
     let pipe = files.path("pipe");
     if !std::process::Command::new("mkfifo").arg(&pipe).status().is_ok_and(|status| status.success()) {
         println!("skipped: mkfifo is not there");
         return;
     }
-    let text = fastq(50_000, &[100]);
+    let text = fastq_text(50_000, &[100]);
     let write = |end: &'static str| {
         let (pipe, bytes) = (pipe.clone(), gzip(text.as_bytes()));
         std::thread::spawn(move || {
@@ -231,12 +231,12 @@ fn pipes_are_read_and_a_silent_one_does_not_hold_up_the_drop() {
         })
     };
     let writer = write("whole");
-    let lane = lane(std::slice::from_ref(&pipe), &strict()).expect("the pipe is sound");
+    let lane = read_lane(std::slice::from_ref(&pipe), &strict_options()).expect("the pipe is sound");
     assert_eq!(lane.reads.len(), 50_000);
     drop(writer.join());
 
     let writer = write("silent");
-    let reader = LaneReader::open(std::slice::from_ref(&pipe), &strict()).expect("the pipe opens");
+    let reader = LaneReader::open(std::slice::from_ref(&pipe), &strict_options()).expect("the pipe opens");
     assert_eq!(reader.compressed_bytes_total(), None);
     let held_open = writer.join().expect("the writer wrote");
     drop(reader);

@@ -1,29 +1,29 @@
-//! Any chunking, any compression, any damage: one text has one reading, within a limit.
+//! Any buffer sizes, any compression, any damage: one text has one reading, within a limit.
 
 use std::path::Path;
 
 use proptest::prelude::*;
 
-use super::super::record::Records;
-use super::super::text::Text;
+use super::super::record_reader::RecordReader;
+use super::super::text_window::TextWindow;
 use super::*;
 use crate::bgzf::ReadAhead;
 
-/// How a record is written.
+/// The text form of a record.
 #[derive(Clone, Debug)]
 struct Style {
     comment: Option<String>,
     slash: bool,
     repeat_title: bool,
     wrap: Option<usize>,
-    windows: bool,
+    crlf: bool,
 }
 
 fn style() -> impl Strategy<Value = Style> {
     let comment = proptest::option::of("[ -~\t]{1,12}");
     let wrap = proptest::option::weighted(0.2, 1_usize..20);
     (comment, any::<bool>(), proptest::bool::weighted(0.2), wrap, proptest::bool::weighted(0.2))
-        .prop_map(|(comment, slash, repeat_title, wrap, windows)| Style { comment, slash, repeat_title, wrap, windows })
+        .prop_map(|(comment, slash, repeat_title, wrap, crlf)| Style { comment, slash, repeat_title, wrap, crlf })
 }
 
 fn record() -> impl Strategy<Value = (Read, Style)> {
@@ -40,7 +40,7 @@ fn records() -> impl Strategy<Value = Vec<(Read, Style)>> {
     proptest::collection::vec(record(), 1..40)
 }
 
-fn written((read, style): &(Read, Style)) -> String {
+fn format_record((read, style): &(Read, Style)) -> String {
     let title = [read.name.as_str(), if style.slash { "/1" } else { "" }].concat();
     let title = read.comment.as_ref().map_or(title.clone(), |comment| format!("{title} {comment}"));
     let lines = |text: &str| match style.wrap {
@@ -55,11 +55,11 @@ fn written((read, style): &(Read, Style)) -> String {
     let plus = if style.repeat_title { title.as_str() } else { "" };
     let quality = read.quality.as_deref().unwrap_or_default();
     let text = format!("@{title}\n{}\n+{plus}\n{}\n", lines(&read.sequence), lines(quality));
-    if style.windows { text.replace('\n', "\r\n") } else { text }
+    if style.crlf { text.replace('\n', "\r\n") } else { text }
 }
 
-/// All records of a text that comes in these chunks, and how it ends.
-fn reading(text: &[u8], chunk_bytes: impl IntoIterator<Item = usize>) -> (Vec<Read>, String) {
+/// Returns all records of a text that arrives in buffers of these sizes, and how it ends.
+fn read_in_chunks(text: &[u8], chunk_bytes: impl IntoIterator<Item = usize>) -> (Vec<Read>, String) {
     let (mut chunks, mut rest) = (Vec::new(), text);
     for bytes in chunk_bytes {
         let (chunk, after) = rest.split_at(bytes.clamp(1, rest.len().max(1)).min(rest.len()));
@@ -72,7 +72,7 @@ fn reading(text: &[u8], chunk_bytes: impl IntoIterator<Item = usize>) -> (Vec<Re
     if !rest.is_empty() {
         chunks.push(rest.to_vec());
     }
-    let mut records = Records::new(Text::new(Path::new("reads.fq"), ReadAhead::from_chunks(chunks)), false);
+    let mut records = RecordReader::new(TextWindow::new(Path::new("reads.fq"), ReadAhead::from_texts(chunks)), false);
     let mut reads = Vec::new();
     let string = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     loop {
@@ -96,12 +96,14 @@ fn reading(text: &[u8], chunk_bytes: impl IntoIterator<Item = usize>) -> (Vec<Re
 fn a_record_beyond_the_limit_is_refused_before_it_fills_the_memory() {
     let chunks = std::iter::repeat_n(b"ACGTACGTAC".to_vec(), 1_000);
     let chunks = [b"@a\nA\n+\nI\n@b\n".to_vec()].into_iter().chain(chunks).collect();
-    let mut text = Text::new(Path::new("reads.fq"), ReadAhead::from_chunks(chunks));
-    text.limit_bytes = 2_000;
-    let mut records = Records::new(text, false);
+    let mut text = TextWindow::new(Path::new("reads.fq"), ReadAhead::from_texts(chunks));
+    text.max_record_bytes = 2_000;
+    let mut records = RecordReader::new(text, false);
     assert!(records.advance().is_ok());
     match records.advance() {
-        Err(FastqError::RecordTooLong { place, limit_bytes: 2_000 }) => assert_eq!((place.record, place.line), (2, 5)),
+        Err(FastqError::RecordTooLong { location, limit_bytes: 2_000 }) => {
+            assert_eq!((location.record, location.line), (2, 5))
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -112,9 +114,9 @@ proptest! {
         records in records(),
         cuts in proptest::collection::vec(1_usize..200, 0..60),
     ) {
-        let text: String = records.iter().map(written).collect();
+        let text: String = records.iter().map(format_record).collect();
         let expected: Vec<Read> = records.into_iter().map(|(read, _)| read).collect();
-        let (reads, end) = reading(text.as_bytes(), cuts);
+        let (reads, end) = read_in_chunks(text.as_bytes(), cuts);
         prop_assert_eq!(reads, expected);
         prop_assert_eq!(end, "end");
     }
@@ -125,7 +127,7 @@ proptest! {
         damage in proptest::collection::vec((any::<prop::sample::Index>(), 0_usize..4, any::<u8>()), 0..4),
         cuts in proptest::collection::vec(1_usize..200, 0..60),
     ) {
-        let mut text: Vec<u8> = records.iter().map(written).collect::<String>().into_bytes();
+        let mut text: Vec<u8> = records.iter().map(format_record).collect::<String>().into_bytes();
         for (at, kind, byte) in damage {
             let at = at.index(text.len());
             match kind {
@@ -138,10 +140,10 @@ proptest! {
                 break;
             }
         }
-        let whole = reading(&text, []);
-        prop_assert_eq!(&reading(&text, cuts), &whole);
-        // With one byte at a time no record is ever at hand whole, so the careful way reads all of them.
-        prop_assert_eq!(&reading(&text, std::iter::repeat_n(1, text.len())), &whole);
+        let whole = read_in_chunks(&text, []);
+        prop_assert_eq!(&read_in_chunks(&text, cuts), &whole);
+        // With one byte at a time no record is ever buffered whole, so the slow path reads all of them.
+        prop_assert_eq!(&read_in_chunks(&text, std::iter::repeat_n(1, text.len())), &whole);
     }
 
     #[test]
@@ -153,9 +155,9 @@ proptest! {
         batch_bytes in 1_usize..2_000,
         decompress_threads in 0_usize..4,
     ) {
-        let text: Vec<u8> = records.iter().map(written).collect::<String>().into_bytes();
+        let text: Vec<u8> = records.iter().map(format_record).collect::<String>().into_bytes();
         let options = LaneOptions { block_bases, batch_bytes, decompress_threads, lenient: false };
-        let expected = lane_of(&text, &options).expect("the text is sound");
+        let expected = read_lane_of_text(&text, &options).expect("the text is sound");
         let (mut bytes, mut rest) = (Vec::new(), text.as_slice());
         for (kind, text_bytes) in members {
             let (part, after) = rest.split_at(text_bytes.min(rest.len()));
@@ -168,7 +170,7 @@ proptest! {
         }
         bytes.extend(bgzf(rest, 700));
         bytes.resize(bytes.len() + padding, 0);
-        let compressed = lane_of(&bytes, &options).expect("the same text, compressed");
+        let compressed = read_lane_of_text(&bytes, &options).expect("the same text, compressed");
         prop_assert_eq!(compressed, expected);
     }
 }

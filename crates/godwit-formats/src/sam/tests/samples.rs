@@ -1,31 +1,31 @@
-//! SAM made up from a seed, and samtools as the oracle. Used by the tests of `bam` and `index` as well.
+//! Random SAM from a seed, and samtools as the oracle. Also used by the tests of `bam` and `binning_index`.
 
 use std::path::Path;
 use std::process::Command;
 
 use crate::sam::Header;
 
-/// A small generator of numbers (xorshift64*), so that a seed names a data set.
-pub(crate) struct Numbers(u64);
+/// A small generator of random numbers (xorshift64*), so that a seed identifies a data set.
+pub(crate) struct RandomNumbers(u64);
 
-impl Numbers {
+impl RandomNumbers {
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    pub(crate) fn next(&mut self) -> u64 {
+    pub(crate) fn next_u64(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16
     }
 
-    pub(crate) fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
+    pub(crate) fn next_below(&mut self, limit: u64) -> u64 {
+        self.next_u64() % limit
     }
 
     fn pick<'a, T: ?Sized>(&mut self, from: &[&'a T]) -> &'a T {
-        from[self.below(from.len() as u64) as usize]
+        from[self.next_below(from.len() as u64) as usize]
     }
 }
 
@@ -38,13 +38,13 @@ pub(crate) fn header() -> Header {
 
 const CONTIGS: [(&str, u64); 3] = [("chr1", 900_000), ("chr2", 70_000), ("HLA:01*01", 3000)];
 
-fn cigar(numbers: &mut Numbers) -> (String, u64) {
+fn random_cigar(numbers: &mut RandomNumbers) -> (String, u64) {
     let (mut text, mut read_bases) = (String::new(), 0);
-    for _ in 0..1 + numbers.below(5) {
-        let bases = match numbers.below(20) {
+    for _ in 0..1 + numbers.next_below(5) {
+        let bases = match numbers.next_below(20) {
             0 => 0,
-            1 => 1 + numbers.below(300),
-            _ => 1 + numbers.below(60),
+            1 => 1 + numbers.next_below(300),
+            _ => 1 + numbers.next_below(60),
         };
         let op = numbers.pick(&["M", "M", "M", "I", "D", "N", "S", "H", "P", "=", "X"]);
         text.push_str(&format!("{bases}{op}"));
@@ -57,7 +57,7 @@ fn cigar(numbers: &mut Numbers) -> (String, u64) {
     (text, read_bases)
 }
 
-fn tags(numbers: &mut Numbers) -> String {
+fn random_tags(numbers: &mut RandomNumbers) -> String {
     let edges = [
         "0",
         "1",
@@ -79,7 +79,7 @@ fn tags(numbers: &mut Numbers) -> String {
     ];
     let mut text = String::new();
     for name in ["NM", "MD", "XA", "Xf", "Xh", "Xb", "Xc", "RG"] {
-        if numbers.below(3) == 0 {
+        if numbers.next_below(3) == 0 {
             continue;
         }
         let value = match name {
@@ -94,7 +94,7 @@ fn tags(numbers: &mut Numbers) -> String {
                 "B:{}",
                 numbers.pick(&["c,-128,127", "C,0,255", "s,-32768,5", "S,65535", "i,-7", "I,4294967295", "C"])
             ),
-            "Xc" => format!("B:f,{}.5,-1e9,0.1", numbers.below(99)),
+            "Xc" => format!("B:f,{}.5,-1e9,0.1", numbers.next_below(99)),
             _ => "Z:lane1".to_owned(),
         };
         text.push_str(&format!("\t{name}:{value}"));
@@ -102,48 +102,48 @@ fn tags(numbers: &mut Numbers) -> String {
     text
 }
 
-/// One SAM line without its line feed: valid, but not always sensible.
-pub(crate) fn line(numbers: &mut Numbers, index: usize) -> String {
-    let (contig, length) = CONTIGS[numbers.below(20).saturating_sub(17) as usize];
-    let mut flag = numbers.below(1 << 12);
-    let (mut cigar, mut bases) = cigar(numbers);
-    let (mut contig, mut position) = (contig, 1 + numbers.below(length));
-    match numbers.below(12) {
-        0 => (flag, cigar, bases) = (flag | 4, "*".into(), numbers.below(150) + 1),
+/// Returns a SAM line without its line feed: valid, but not always sensible.
+pub(crate) fn random_line(numbers: &mut RandomNumbers, index: usize) -> String {
+    let (contig, length) = CONTIGS[numbers.next_below(20).saturating_sub(17) as usize];
+    let mut flag = numbers.next_below(1 << 12);
+    let (mut cigar, mut bases) = random_cigar(numbers);
+    let (mut contig, mut position) = (contig, 1 + numbers.next_below(length));
+    match numbers.next_below(12) {
+        0 => (flag, cigar, bases) = (flag | 4, "*".into(), numbers.next_below(150) + 1),
         1 => (contig, position, flag, cigar) = ("*", 0, flag | 4, "*".into()),
         2 => flag |= 4,
         3 => position = 0,
         _ => {}
     }
-    let letters = if numbers.below(4) == 0 { &b"acgtnNMRSVWYHKDB=.UxQ"[..] } else { b"ACGTACGTACGTN" };
-    let mut letter = |from: &[u8]| char::from(from[numbers.below(from.len() as u64) as usize]);
+    let letters = if numbers.next_below(4) == 0 { &b"acgtnNMRSVWYHKDB=.UxQ"[..] } else { b"ACGTACGTACGTN" };
+    let mut letter = |from: &[u8]| char::from(from[numbers.next_below(from.len() as u64) as usize]);
     let mut sequence: String = (0..bases).map(|_| letter(letters)).collect();
     let qualities: Vec<u8> = (b'!'..=b'~').filter(|byte| *byte != b'*').collect();
     let mut quality: String = (0..bases).map(|_| letter(&qualities)).collect();
-    match numbers.below(12) {
+    match numbers.next_below(12) {
         0 => (sequence, quality) = ("*".into(), "*".into()),
         1 => quality = "*".into(),
         _ => {}
     }
-    let (mate, mate_position) = match numbers.below(5) {
+    let (mate, mate_position) = match numbers.next_below(5) {
         0 => ("*", 0),
-        1 => ("chr2", numbers.below(70_000)),
-        _ => ("=", numbers.below(length)),
+        1 => ("chr2", numbers.next_below(70_000)),
+        _ => ("=", numbers.next_below(length)),
     };
-    let (mapq, template) = (numbers.below(256), numbers.below(4000) as i64 - 2000);
-    let tags = tags(numbers);
+    let (mapq, template) = (numbers.next_below(256), numbers.next_below(4000) as i64 - 2000);
+    let tags = random_tags(numbers);
     format!(
         "read{index}:{}\t{flag}\t{contig}\t{position}\t{mapq}\t{cigar}\t{mate}\t{mate_position}\t{template}\t{sequence}\t{quality}{tags}",
-        "n".repeat(numbers.below(60) as usize)
+        "n".repeat(numbers.next_below(60) as usize)
     )
 }
 
-/// A whole SAM file.
-pub(crate) fn sam(seed: u64, records: usize) -> String {
-    let mut numbers = Numbers::new(seed);
+/// Returns a whole SAM file.
+pub(crate) fn random_sam(seed: u64, records: usize) -> String {
+    let mut numbers = RandomNumbers::new(seed);
     let mut text = HEADER.to_owned();
     for index in 0..records {
-        text.push_str(&line(&mut numbers, index));
+        text.push_str(&random_line(&mut numbers, index));
         text.push('\n');
     }
     text
@@ -162,6 +162,6 @@ pub(crate) fn samtools(arguments: &[&str]) -> Option<Vec<u8>> {
     Some(output.stdout)
 }
 
-pub(crate) fn text(path: &Path) -> &str {
+pub(crate) fn path_text(path: &Path) -> &str {
     path.to_str().unwrap()
 }

@@ -3,22 +3,22 @@ use std::sync::atomic::AtomicUsize;
 
 use super::*;
 
-static TOLD: AtomicUsize = AtomicUsize::new(0);
+static WARNING_COUNT: AtomicUsize = AtomicUsize::new(0);
 
-fn count(text: &str) {
+fn count_warning(text: &str) {
     assert!(text.contains("cannot be written"), "{text}");
-    TOLD.fetch_add(1, Ordering::Relaxed);
+    WARNING_COUNT.fetch_add(1, Ordering::Relaxed);
 }
 
-fn quiet(text: &str) {
+fn reject_warning(text: &str) {
     panic!("{text}");
 }
 
 fn origin(path: &str) -> Origin {
-    Origin::of("grpc+tls://h:1", path, &FileState::Version(7))
+    Origin::new("grpc+tls://h:1", path, &FileVersion::ServerVersion(7))
 }
 
-/// A block of one byte again and again, of a file of several.
+/// Returns a block of one repeated byte, of a file of several blocks.
 fn block(number: u64, byte: u8) -> (Vec<u8>, BlockHash) {
     let data = vec![byte; 5000];
     let hash = hash_block(&data, number, u64::MAX);
@@ -27,14 +27,14 @@ fn block(number: u64, byte: u8) -> (Vec<u8>, BlockHash) {
 
 fn keep(cache: &RelayCache, path: &str, number: u64, byte: u8) -> bool {
     let (data, hash) = block(number, byte);
-    cache.keep(&origin(path), number, &data, &hash)
+    cache.store_block(&origin(path), number, &data, &hash)
 }
 
 fn read(cache: &RelayCache, path: &str, number: u64) -> Option<Vec<u8>> {
-    cache.read(number, &cache.hash_of(&origin(path), number)?)
+    cache.read_block(number, &cache.block_hash(&origin(path), number)?)
 }
 
-fn all_below(directory: &Path) -> Vec<PathBuf> {
+fn paths_below(directory: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in walkdir::WalkDir::new(directory) {
         found.push(entry.unwrap().into_path());
@@ -43,107 +43,107 @@ fn all_below(directory: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn what_is_kept_is_there_after_a_restart_and_nobody_else_may_see_it() {
+fn cached_blocks_survive_a_restart_and_are_readable_by_their_owner_only() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("cache");
-    let cache = RelayCache::open(&path, RELAY_CACHE_LEAST_BYTES, quiet).unwrap();
+    let cache = RelayCache::open(&path, RELAY_CACHE_MIN_BYTES, reject_warning).unwrap();
     for number in 1..4 {
         assert!(keep(&cache, "f", number, number as u8));
     }
     assert!(matches!(
-        RelayCache::open(&path, RELAY_CACHE_LEAST_BYTES, quiet),
-        Err(TransferError::Refused { problem }) if problem.contains("another server")
+        RelayCache::open(&path, RELAY_CACHE_MIN_BYTES, reject_warning),
+        Err(TransferError::Rejected { problem }) if problem.contains("another server")
     ));
     fs::write(path.join("new/77"), "half of a block").unwrap();
-    let bytes = cache.bytes();
+    let bytes = cache.used_bytes();
     drop(cache);
-    let cache = RelayCache::open(&path, RELAY_CACHE_LEAST_BYTES, quiet).unwrap();
-    assert_eq!(cache.bytes(), bytes);
+    let cache = RelayCache::open(&path, RELAY_CACHE_MIN_BYTES, reject_warning).unwrap();
+    assert_eq!(cache.used_bytes(), bytes);
     for number in 1..4 {
         assert_eq!(read(&cache, "f", number), Some(block(number, number as u8).0));
     }
     assert!(read(&cache, "f", 4).is_none() && read(&cache, "g", 1).is_none());
-    // Another state of the file, or the same at another server, is another file.
+    // Another version of the file, or the same file at another server, is another origin.
     let others = [
-        Origin::of("grpc+tls://h:1", "f", &FileState::Version(8)),
-        Origin::of("grpc+tls://h:2", "f", &FileState::Version(7)),
+        Origin::new("grpc+tls://h:1", "f", &FileVersion::ServerVersion(8)),
+        Origin::new("grpc+tls://h:2", "f", &FileVersion::ServerVersion(7)),
     ];
-    assert!(others.iter().all(|other| cache.hash_of(other, 1).is_none()));
-    for path in all_below(&path) {
+    assert!(others.iter().all(|other| cache.block_hash(other, 1).is_none()));
+    for path in paths_below(&path) {
         let metadata = fs::metadata(&path).unwrap();
         let mode = if metadata.is_dir() { 0o700 } else { 0o600 };
         assert_eq!(metadata.permissions().mode() & 0o777, mode, "{}", path.display());
     }
     assert!(fs::read_dir(path.join("new")).unwrap().next().is_none());
-    let little = RelayCache::open(&directory.path().join("little"), 1 << 20, quiet);
-    assert!(matches!(little, Err(TransferError::Refused { problem }) if problem.contains("256M")));
+    let little = RelayCache::open(&directory.path().join("little"), 1 << 20, reject_warning);
+    assert!(matches!(little, Err(TransferError::Rejected { problem }) if problem.contains("256M")));
 }
 
 #[test]
-fn what_was_damaged_on_disk_is_not_there() {
+fn blocks_damaged_on_disk_are_not_returned() {
     let directory = tempfile::tempdir().unwrap();
-    let cache = RelayCache::open(directory.path(), RELAY_CACHE_LEAST_BYTES, quiet).unwrap();
+    let cache = RelayCache::open(directory.path(), RELAY_CACHE_MIN_BYTES, reject_warning).unwrap();
     let damages: [fn(&mut Vec<u8>); 4] =
         [|bytes| bytes[4000] ^= 1, |bytes| bytes.truncate(4999), |bytes| bytes.push(0), |bytes| bytes.clear()];
     for (number, damage) in (1..).zip(damages) {
         assert!(keep(&cache, "f", number, 9));
-        let path = cache.path_of(Name::Block(block(number, 9).1));
+        let path = cache.file_path(CacheKey::Block(block(number, 9).1));
         let mut bytes = fs::read(&path).unwrap();
         damage(&mut bytes);
         fs::write(&path, bytes).unwrap();
         assert!(read(&cache, "f", number).is_none() && !path.exists(), "{number}");
-        assert!(!cache.has(&block(number, 9).1));
-        // It is fetched and kept again.
+        assert!(!cache.contains_block(&block(number, 9).1));
+        // It is fetched and stored again.
         assert!(keep(&cache, "f", number, 9) && read(&cache, "f", number).is_some());
     }
-    let path = cache.path_of(Name::Origin(origin("f").0));
+    let path = cache.file_path(CacheKey::Origin(origin("f").0));
     let mut bytes = fs::read(&path).unwrap();
     bytes[2 * RECORD_BYTES + 3] ^= 1;
     fs::write(&path, bytes).unwrap();
     assert!(read(&cache, "f", 2).is_none() && read(&cache, "f", 1).is_some());
-    fs::remove_file(cache.path_of(Name::Block(block(1, 9).1))).unwrap();
+    fs::remove_file(cache.file_path(CacheKey::Block(block(1, 9).1))).unwrap();
     assert!(read(&cache, "f", 1).is_none());
 }
 
 #[test]
-fn blocks_of_one_content_are_kept_once_and_those_that_nobody_wants_go() {
+fn blocks_with_equal_content_are_stored_once_and_unused_ones_are_evicted() {
     let directory = tempfile::tempdir().unwrap();
-    let cache = opened(directory.path());
-    *lock(&cache.recency) = Recency::new(10 * 8192, FILES);
+    let cache = open_cache(directory.path());
+    *lock(&cache.lru) = LruIndex::new(10 * 8192, MAX_FILES);
     assert!(keep(&cache, "f", 1, 1) && keep(&cache, "g", 1, 1));
-    let blocks = || all_below(&directory.path().join("blocks")).iter().filter(|path| path.is_file()).count();
+    let blocks = || paths_below(&directory.path().join("blocks")).iter().filter(|path| path.is_file()).count();
     assert_eq!(blocks(), 1);
     for number in 2..30 {
         assert!(keep(&cache, "f", number, 1));
         assert!(read(&cache, "f", 2).is_some(), "it is wanted all the time");
     }
-    assert!(cache.bytes() <= 10 * 8192 && read(&cache, "f", 3).is_none() && read(&cache, "f", 29).is_some());
-    let files = all_below(directory.path());
+    assert!(cache.used_bytes() <= 10 * 8192 && read(&cache, "f", 3).is_none() && read(&cache, "f", 29).is_some());
+    let files = paths_below(directory.path());
     let weights = files.iter().map(|path| fs::metadata(path).unwrap()).filter(fs::Metadata::is_file);
-    assert!(weights.map(|metadata| weight_of(&metadata)).sum::<u64>() <= 10 * 8192);
+    assert!(weights.map(|metadata| disk_bytes(&metadata)).sum::<u64>() <= 10 * 8192);
     drop(cache);
-    // A later process keeps what was used last.
-    let cache = opened(directory.path());
+    // A later process keeps the order of use.
+    let cache = open_cache(directory.path());
     assert!(read(&cache, "f", 2).is_some() && read(&cache, "f", 29).is_some());
 }
 
-fn opened(directory: &Path) -> RelayCache {
-    RelayCache::open(directory, RELAY_CACHE_LEAST_BYTES, quiet).unwrap()
+fn open_cache(directory: &Path) -> RelayCache {
+    RelayCache::open(directory, RELAY_CACHE_MIN_BYTES, reject_warning).unwrap()
 }
 
 #[test]
-fn a_cache_that_cannot_write_says_so_and_is_done_without() {
+fn a_cache_that_cannot_write_warns_and_is_bypassed() {
     let directory = tempfile::tempdir().unwrap();
-    let cache = RelayCache { tell: count, ..opened(directory.path()) };
+    let cache = RelayCache { warn: count_warning, ..open_cache(directory.path()) };
     assert!(keep(&cache, "f", 1, 1));
-    let before = cache.bytes();
+    let before = cache.used_bytes();
     fs::remove_dir(directory.path().join("new")).unwrap();
     fs::write(directory.path().join("new"), "no directory").unwrap();
     for number in 2..5 {
         assert!(!keep(&cache, "f", number, 1));
     }
-    assert_eq!(TOLD.load(Ordering::Relaxed), 1, "it is told once in a while");
-    assert_eq!(cache.bytes(), before);
+    assert_eq!(WARNING_COUNT.load(Ordering::Relaxed), 1, "it is told once in a while");
+    assert_eq!(cache.used_bytes(), before);
     assert!(read(&cache, "f", 1).is_some() && read(&cache, "f", 2).is_none());
 }
 
@@ -159,11 +159,11 @@ fn a_block_is_known_whatever_the_size_of_its_file() {
         (&[], 0, 0),
     ] {
         let hash = hash_block(data, number, size);
-        assert!(is_block(data, number, &hash), "{number} of {size}");
-        assert!(!is_block(data, number + 1, &hash), "{number} of {size}");
-        assert!(!is_block(&vec![3; BLOCK_BYTES as usize + 1], number, &hash));
+        assert!(matches_block_hash(data, number, &hash), "{number} of {size}");
+        assert!(!matches_block_hash(data, number + 1, &hash), "{number} of {size}");
+        assert!(!matches_block_hash(&vec![3; BLOCK_BYTES as usize + 1], number, &hash));
         if let Some((_, rest)) = data.split_first() {
-            assert!(!is_block(rest, number, &hash));
+            assert!(!matches_block_hash(rest, number, &hash));
         }
     }
 }

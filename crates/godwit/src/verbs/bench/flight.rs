@@ -1,29 +1,34 @@
-//! `godwit bench flight`: Arrow Flight between two processes, as the published benchmarks of Flight measure it.
+//! `godwit bench flight`: Arrow Flight between two processes, measured like the published benchmarks of Flight.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
 use godwit_flight::measure::{
-    BareStreams, Measuring, Shape, Transferred, Workload, download, exchange, prepare, stream, upload,
+    BareStreamServer, Shape, TransferStats, Workload, WorkloadDataPlane, download, exchange, prepare_workload,
+    receive_bare_streams, upload,
 };
 use godwit_flight::{
-    Access, Address, Client, ClientTls, FlightError, Routes, Server, ServerTls, Tuning, make_identity,
+    Address, Client, ClientTls, ConnectionSecurity, FlightError, Routes, Server, ServerTls, TransportOptions,
+    create_identity,
 };
-use godwit_formats::with_causes;
-use godwit_process::Temporary;
+use godwit_formats::message_with_causes;
+use godwit_process::TemporaryItem;
 use serde_json::{Value, json};
 
-use super::{LISTENING, OwnServer, closed, parse_address, process_seconds, program, tell_stage, threads};
+use super::{
+    LISTENING, ServerProcess, current_program, new_runtime, parse_address, process_cpu_seconds, report_stage,
+    wait_for_stdin_close,
+};
 use crate::cli::{BenchFlightArgs, BenchMethod, BenchShape, BenchSocket, TableFormat};
 use crate::failure::{Exit, Failure};
 
-/// Whom the certificate made for a measurement is for.
+/// Host name of the certificate made for a measurement.
 const SERVER_NAME: &str = "localhost";
 
 /// Measures, or serves until it is stopped.
 pub fn run(args: &BenchFlightArgs) -> Result<(), Failure> {
-    let runtime = threads()?;
+    let runtime = new_runtime()?;
     match &args.listen {
         Some(address) => runtime.block_on(serve(&parse_address(address)?, args)),
         None => {
@@ -36,40 +41,41 @@ pub fn run(args: &BenchFlightArgs) -> Result<(), Failure> {
     }
 }
 
-/// Flight, and bare streams of the same beside it.
+/// Serves Flight, and plain streams of the same data.
 async fn serve(address: &Address, args: &BenchFlightArgs) -> Result<(), Failure> {
     let identity = args
         .identity
         .as_deref()
         .map(|directory| ServerTls::from_files(&directory.join("certificate.pem"), &directory.join("key.pem"), None));
-    let tls = identity.transpose().map_err(|error| Failure::new(Exit::Machine, with_causes(&error)))?;
-    let bare = BareStreams::bind(address, tls.clone(), Tuning::default()).await?;
-    let data = Measuring::default();
-    let told = data.clone().with_bare_streams(bare.address().clone());
-    let access = Access { token: None, tls };
-    let server = Server::bind(address, told, Routes::default(), access, Tuning::default()).await?;
+    let tls = identity.transpose().map_err(|error| Failure::new(Exit::Machine, message_with_causes(&error)))?;
+    let bare = BareStreamServer::bind(address, tls.clone(), TransportOptions::default()).await?;
+    let data = WorkloadDataPlane::default();
+    let service = data.clone().with_bare_streams(bare.address().clone());
+    let access = ConnectionSecurity { token: None, tls };
+    let server = Server::bind(address, service, Routes::default(), access, TransportOptions::default()).await?;
     super::super::print(&format!("{LISTENING}{}\n", server.address()))?;
     tokio::select! {
         () = server.serve() => {}
         () = bare.serve(data) => {}
-        () = closed(args.until_stdin_closes) => {}
+        () = wait_for_stdin_close(args.until_stdin_closes) => {}
     }
     Ok(())
 }
 
-/// A server of our own, in a process of its own as the peers have it.
-struct Peer {
-    server: OwnServer,
-    /// Its socket or certificate; goes with it.
-    _files: Temporary<tempfile::TempDir>,
+/// A benchmark server in a separate process, as remote peers are.
+struct BenchServer {
+    server: ServerProcess,
+    /// Directory of its socket or certificate.
+    _files: TemporaryItem<tempfile::TempDir>,
     tls: Option<ClientTls>,
 }
 
-impl Peer {
+impl BenchServer {
     fn start(socket: BenchSocket, tls: bool) -> Result<Self, Failure> {
         let failed = |error: std::io::Error| Failure::new(Exit::Machine, format!("cannot start the server: {error}"));
-        let files = Temporary::create(|| tempfile::Builder::new().prefix("godwit-bench-").tempdir()).map_err(failed)?;
-        let mut command = Command::new(program()?);
+        let files =
+            TemporaryItem::create(|| tempfile::Builder::new().prefix("godwit-bench-").tempdir()).map_err(failed)?;
+        let mut command = Command::new(current_program()?);
         command.args(["bench", "flight", "--until-stdin-closes", "--listen"]);
         command.arg(match socket {
             BenchSocket::Tcp => "127.0.0.1:0".to_owned(),
@@ -77,12 +83,12 @@ impl Peer {
         });
         let mut trusted = None;
         if tls {
-            let refused = |error| Failure::new(Exit::Machine, with_causes(&error));
-            let (certificate, _) = make_identity(files.path(), SERVER_NAME).map_err(refused)?;
+            let refused = |error| Failure::new(Exit::Machine, message_with_causes(&error));
+            let (certificate, _) = create_identity(files.path(), SERVER_NAME).map_err(refused)?;
             trusted = Some(ClientTls::from_files(&certificate, SERVER_NAME, None).map_err(refused)?);
             command.arg("--identity").arg(files.path());
         }
-        Ok(Self { server: OwnServer::start(command)?, _files: files, tls: trusted })
+        Ok(Self { server: ServerProcess::start(command)?, _files: files, tls: trusted })
     }
 
     fn address(&self) -> &str {
@@ -90,17 +96,17 @@ impl Peer {
     }
 }
 
-/// What is measured against.
-struct Measured {
+/// The server that is measured.
+struct BenchTarget {
     address: Address,
-    access: Access<ClientTls>,
-    /// Where the server's process is described, where it runs here.
+    access: ConnectionSecurity<ClientTls>,
+    /// Path of the server process's `stat` file, if it runs on this host.
     process: Option<PathBuf>,
 }
 
-impl Measured {
+impl BenchTarget {
     async fn connect(&self) -> Result<Client, FlightError> {
-        Client::connect(&self.address, self.access.clone(), Tuning::default()).await
+        Client::connect(&self.address, self.access.clone(), TransportOptions::default()).await
     }
 }
 
@@ -110,11 +116,11 @@ async fn measure(args: &BenchFlightArgs) -> Result<Vec<Value>, Failure> {
     }
     let own = match &args.at {
         Some(_) => None,
-        None => Some(Peer::start(args.socket, args.tls)?),
+        None => Some(BenchServer::start(args.socket, args.tls)?),
     };
-    let server = Measured {
-        address: parse_address(args.at.as_deref().or(own.as_ref().map(Peer::address)).unwrap_or_default())?,
-        access: Access { token: None, tls: own.as_ref().and_then(|own| own.tls.clone()) },
+    let server = BenchTarget {
+        address: parse_address(args.at.as_deref().or(own.as_ref().map(BenchServer::address)).unwrap_or_default())?,
+        access: ConnectionSecurity { token: None, tls: own.as_ref().and_then(|own| own.tls.clone()) },
         process: own.as_ref().map(|own| PathBuf::from(format!("/proc/{}/stat", own.server.child.id()))),
     };
     let shape = match args.shape {
@@ -126,13 +132,13 @@ async fn measure(args: &BenchFlightArgs) -> Result<Vec<Value>, Failure> {
     for method in &args.method {
         let batches = match method {
             BenchMethod::Get | BenchMethod::Stream => {
-                prepare(&server.connect().await?, workload).await?;
+                prepare_workload(&server.connect().await?, workload).await?;
                 Arc::default()
             }
             BenchMethod::Put | BenchMethod::Exchange => Arc::new(workload.batches()),
         };
         for streams in &args.streams {
-            tell_stage(args.json, &format!("{}, streams: {streams}", word(*method)));
+            report_stage(args.json, &format!("{}, streams: {streams}", method_name(*method)));
             let mut clients = Vec::new();
             for _ in 0..*streams {
                 clients.push(server.connect().await?);
@@ -145,25 +151,26 @@ async fn measure(args: &BenchFlightArgs) -> Result<Vec<Value>, Failure> {
                     BenchMethod::Put => upload(&clients, &batches).await?,
                     BenchMethod::Exchange => exchange(&clients, &batches).await?,
                     BenchMethod::Stream => {
-                        stream(&clients[0], &server.address, &server.access, workload, clients.len()).await?
+                        receive_bare_streams(&clients[0], &server.address, &server.access, workload, clients.len())
+                            .await?
                     }
                 };
                 rounds.push((transferred, cpu_seconds(server.process.as_deref()) - before));
             }
-            results.push(told(args, *method, *streams, &server.address, &rounds));
+            results.push(result_json(args, *method, *streams, &server.address, &rounds));
         }
     }
     Ok(results)
 }
 
-/// CPU time of this process and the server's so far.
+/// Returns the CPU time of this process and the server's so far, in seconds.
 fn cpu_seconds(server: Option<&Path>) -> f64 {
     let own = Path::new("/proc/self/stat");
-    [Some(own), server].into_iter().flatten().map(|stat| process_seconds(stat).unwrap_or_default()).sum()
+    [Some(own), server].into_iter().flatten().map(|stat| process_cpu_seconds(stat).unwrap_or_default()).sum()
 }
 
-/// A method as the command line has it.
-fn word(method: BenchMethod) -> &'static str {
+/// Returns the name of a method on the command line.
+fn method_name(method: BenchMethod) -> &'static str {
     match method {
         BenchMethod::Get => "get",
         BenchMethod::Put => "put",
@@ -172,13 +179,13 @@ fn word(method: BenchMethod) -> &'static str {
     }
 }
 
-/// One line of the results: medians, and the slowest and fastest round.
-fn told(
+/// Returns one line of the results: medians, and the slowest and fastest round.
+fn result_json(
     args: &BenchFlightArgs,
     method: BenchMethod,
     streams: u32,
     address: &Address,
-    rounds: &[(Transferred, f64)],
+    rounds: &[(TransferStats, f64)],
 ) -> Value {
     let mut rates: Vec<f64> =
         rounds.iter().map(|(round, _)| round.bytes as f64 / 1e6 / round.duration.as_secs_f64()).collect();
@@ -186,7 +193,7 @@ fn told(
     rates.sort_by(f64::total_cmp);
     costs.sort_by(f64::total_cmp);
     json!({
-        "method": word(method),
+        "method": method_name(method),
         "shape": match args.shape { BenchShape::Fixed => "fixed", BenchShape::Alignments => "alignments" },
         "rows_per_batch": args.rows,
         "streams": streams,
@@ -198,7 +205,7 @@ fn told(
         "mb_per_s": rates[rates.len() / 2],
         "mb_per_s_slowest": rates[0],
         "mb_per_s_fastest": rates[rates.len() - 1],
-        // Both ends where the server is ours, else this one.
+        // CPU time of both ends if the server is local, else of this end.
         "cpu_s_per_gb": costs[costs.len() / 2],
     })
 }

@@ -1,4 +1,4 @@
-//! `godwit bench path`: what `godwit copy` makes of a long network path, which is emulated between two network namespaces here.
+//! `godwit bench path`: `godwit copy` over a long network path, which is emulated between two local network namespaces.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -7,44 +7,44 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum as _;
-use godwit_flight::make_identity;
-use godwit_process::Temporary;
+use godwit_flight::create_identity;
+use godwit_process::TemporaryItem;
 use serde_json::{Value, json};
 
-use super::{OwnServer, program, tell_stage};
+use super::{ServerProcess, current_program, report_stage};
 use crate::cli::{BenchPathArgs, PathEmulatorArgs, TableFormat};
 use crate::failure::{Exit, Failure, print, print_json};
 use crate::interruption;
-use crate::table::aligned;
+use crate::text_table::align_columns;
 
-/// Addresses of the two ends; the namespaces know no others.
-const ENDS: [&str; 2] = ["10.77.0.1", "10.77.0.2"];
-/// How long the emulator may take to begin, and to end.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// Payload of a full packet over its size: 40 bytes are headers of IP and TCP, 12 the time stamps.
-const PAYLOAD: f64 = 1448.0 / 1500.0;
-/// Bytes that a connection may send before it has heard anything: 10 segments (RFC 6928).
-const FIRST_WINDOW_BYTES: f64 = 14_480.0;
+/// Addresses of the two ends; the namespaces have no others.
+const END_ADDRESSES: [&str; 2] = ["10.77.0.1", "10.77.0.2"];
+/// Longest wait for the emulator to start, and to exit.
+const EMULATOR_TIMEOUT: Duration = Duration::from_secs(5);
+/// Payload of a full packet as a fraction of its size: 40 bytes are IP and TCP headers, 12 are TCP timestamps.
+const PAYLOAD_SHARE: f64 = 1448.0 / 1500.0;
+/// Initial congestion window of a connection in bytes: 10 segments (RFC 6928).
+const INITIAL_WINDOW_BYTES: f64 = 14_480.0;
 /// Connections of `--mode fast`.
 const FAST_STREAMS: f64 = 16.0;
 /// Bits of `CapEff` in proc(5): CAP_NET_ADMIN and CAP_SYS_ADMIN.
-const CAPABILITIES: u64 = 1 << 12 | 1 << 21;
+const REQUIRED_CAPABILITIES: u64 = 1 << 12 | 1 << 21;
 
-/// Runs the emulator alone: what `run` starts as a process.
-pub fn emulate(args: &PathEmulatorArgs) -> Result<(), Failure> {
-    match godwit_path::emulate(&args.words) {
+/// Runs only the emulator, as the process that `run` starts.
+pub fn run_emulator(args: &PathEmulatorArgs) -> Result<(), Failure> {
+    match godwit_path::run_emulator(&args.settings) {
         Ok(0) => Ok(()),
         Ok(_) | Err(_) => Err(Failure::new(Exit::Usage, "the emulator does not understand that; see above".into())),
     }
 }
 
-/// Measures.
+/// Runs the measurement.
 pub fn run(args: &BenchPathArgs) -> Result<(), Failure> {
-    check_machine()?;
-    // The programs that are started hear of Ctrl-C themselves; what is set up is then taken down here.
+    check_requirements()?;
+    // Child processes receive Ctrl-C themselves; then the path is torn down here.
     let _cancelled = interruption::flag();
     let parent = args.temp.clone().unwrap_or_else(std::env::temp_dir);
-    let scratch = Temporary::create(|| tempfile::Builder::new().prefix("godwit-path-").tempdir_in(&parent));
+    let scratch = TemporaryItem::create(|| tempfile::Builder::new().prefix("godwit-path-").tempdir_in(&parent));
     let scratch = scratch.map_err(|error| {
         Failure::new(
             Exit::Machine,
@@ -55,29 +55,29 @@ pub fn run(args: &BenchPathArgs) -> Result<(), Failure> {
     fs::create_dir(&source).and_then(|()| write_random(&source.join("f"), args.bytes)).map_err(|error| {
         Failure::new(Exit::Machine, format!("cannot write {} bytes to {}: {error}", args.bytes, parent.display()))
     })?;
-    tell_stage(args.json, "setting up the path");
-    let path = EmulatedPath::up(args, scratch.path())?;
-    let server = FarServer::start(&path, &source, scratch.path())?;
+    report_stage(args.json, "setting up the path");
+    let path = EmulatedPath::set_up(args, scratch.path())?;
+    let server = RemoteServer::start(&path, &source, scratch.path())?;
     let mut seconds = Vec::new();
     for round in 1..=args.rounds {
-        tell_stage(args.json, &format!("copy {round} of {}", args.rounds));
-        seconds.push(copied(args, &path, &server, scratch.path())?);
+        report_stage(args.json, &format!("copy {round} of {}", args.rounds));
+        seconds.push(time_copy(args, &path, &server, scratch.path())?);
     }
     drop(server);
-    let result = told(args, seconds, &path.down());
+    let result = result_json(args, seconds, &path.tear_down());
     match args.format {
         TableFormat::Json => print_json(&result),
         TableFormat::Table => print(&table(&result)),
     }
 }
 
-/// Says what is missing here, and how to do without.
-fn check_machine() -> Result<(), Failure> {
+/// Checks that this host has what is needed, with remedies.
+fn check_requirements() -> Result<(), Failure> {
     let missing = |problem: &str| Err(Failure::new(Exit::Machine, problem.to_owned()));
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     let effective = effective.and_then(|text| u64::from_str_radix(text.trim(), 16).ok()).unwrap_or_default();
-    if effective & CAPABILITIES != CAPABILITIES {
+    if effective & REQUIRED_CAPABILITIES != REQUIRED_CAPABILITIES {
         return missing("an emulated path needs network namespaces, which root may make; run it with sudo");
     }
     if !Path::new("/dev/net/tun").exists() {
@@ -91,14 +91,14 @@ fn check_machine() -> Result<(), Failure> {
     }
 }
 
-/// Bytes that no compression gets smaller.
+/// Writes incompressible bytes.
 fn write_random(path: &Path, bytes: u64) -> std::io::Result<()> {
     let mut random = File::open("/dev/urandom")?.take(bytes);
     std::io::copy(&mut random, &mut File::create(path)?).map(|_| ())
 }
 
-/// Runs `ip` and takes its word.
-fn ip(words: &[&str]) -> Result<(), Failure> {
+/// Runs `ip`, and returns its error.
+fn run_ip(words: &[&str]) -> Result<(), Failure> {
     let failed = |problem: String| {
         Failure::new(
             Exit::Machine,
@@ -112,98 +112,101 @@ fn ip(words: &[&str]) -> Result<(), Failure> {
     }
 }
 
-/// Two namespaces and the path between them. Dropping it takes them down.
+/// Two namespaces and the path between them. Dropping it tears them down.
 struct EmulatedPath {
     namespaces: [String; 2],
     emulator: Child,
-    control: PathBuf,
-    counters: PathBuf,
+    control_file: PathBuf,
+    counters_file: PathBuf,
 }
 
 impl EmulatedPath {
-    fn up(args: &BenchPathArgs, scratch: &Path) -> Result<Self, Failure> {
+    fn set_up(args: &BenchPathArgs, scratch: &Path) -> Result<Self, Failure> {
         let namespaces = ["a", "b"].map(|end| format!("godwit-{}-{end}", std::process::id()));
-        let (control, counters) = (scratch.join("control"), scratch.join("counters"));
+        let (control_file, counters_file) = (scratch.join("control"), scratch.join("counters"));
         let named = Namespaces(&namespaces);
         for name in &namespaces {
-            ip(&["netns", "add", name])?;
-            ip(&["-n", name, "link", "set", "lo", "up"])?;
+            run_ip(&["netns", "add", name])?;
+            run_ip(&["-n", name, "link", "set", "lo", "up"])?;
         }
-        let mut command = Command::new(program()?);
-        command.args(["bench", "path-emulator", "--"]).args(words_of(args));
+        let mut command = Command::new(current_program()?);
+        command.args(["bench", "path-emulator", "--"]).args(emulator_settings(args));
         command.arg(format!("nsa={}", namespaces[0])).arg(format!("nsb={}", namespaces[1]));
-        command.arg(format!("ctl={}", control.display())).arg(format!("stats={}", counters.display()));
+        command.arg(format!("ctl={}", control_file.display())).arg(format!("stats={}", counters_file.display()));
         let emulator = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn();
         let emulator =
             emulator.map_err(|error| Failure::new(Exit::Machine, format!("cannot start the emulator: {error}")))?;
         std::mem::forget(named);
-        let mut path = Self { namespaces, emulator, control, counters };
+        let mut path = Self { namespaces, emulator, control_file, counters_file };
         path.await_devices()?;
-        for (name, own, other) in [(&path.namespaces[0], ENDS[0], ENDS[1]), (&path.namespaces[1], ENDS[1], ENDS[0])] {
-            // The queue is the emulator's; that of the device is never to be the shorter one.
-            ip(&["-n", name, "link", "set", "wan0", "mtu", "1500", "txqueuelen", "20000", "up"])?;
-            ip(&["-n", name, "addr", "add", own, "peer", other, "dev", "wan0"])?;
+        for (name, own, other) in [
+            (&path.namespaces[0], END_ADDRESSES[0], END_ADDRESSES[1]),
+            (&path.namespaces[1], END_ADDRESSES[1], END_ADDRESSES[0]),
+        ] {
+            // The emulator has the queue; the device queue must never be the shorter one.
+            run_ip(&["-n", name, "link", "set", "wan0", "mtu", "1500", "txqueuelen", "20000", "up"])?;
+            run_ip(&["-n", name, "addr", "add", own, "peer", other, "dev", "wan0"])?;
         }
         Ok(path)
     }
 
-    /// Waits until the emulator has made its devices, the second last.
+    /// Waits until the emulator has created its devices, of which the second is the last.
     fn await_devices(&mut self) -> Result<(), Failure> {
         let begun = Instant::now();
         loop {
-            if ip(&["-n", &self.namespaces[1], "link", "show", "wan0"]).is_ok() {
+            if run_ip(&["-n", &self.namespaces[1], "link", "show", "wan0"]).is_ok() {
                 return Ok(());
             }
             let ended = self.emulator.try_wait().ok().flatten().is_some();
-            if ended || begun.elapsed() > PATIENCE {
+            if ended || begun.elapsed() > EMULATOR_TIMEOUT {
                 return Err(Failure::new(Exit::Machine, "the emulator did not begin; see above".into()));
             }
             std::thread::sleep(Duration::from_millis(10));
         }
     }
 
-    /// A command at one end.
-    fn command(&self, end: usize) -> Result<Command, Failure> {
+    /// Returns a command that runs this program at one end.
+    fn command_at_end(&self, end: usize) -> Result<Command, Failure> {
         let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.namespaces[end]]).arg(program()?);
+        command.args(["netns", "exec", &self.namespaces[end]]).arg(current_program()?);
         Ok(command)
     }
 
-    /// Takes it down; returns what the emulator counted, in JSON.
-    fn down(mut self) -> Value {
-        if fs::write(&self.control, "quit\n").is_ok() {
+    /// Tears the path down; returns the emulator's counters, in JSON.
+    fn tear_down(mut self) -> Value {
+        if fs::write(&self.control_file, "quit\n").is_ok() {
             let begun = Instant::now();
-            while matches!(self.emulator.try_wait(), Ok(None)) && begun.elapsed() < PATIENCE {
+            while matches!(self.emulator.try_wait(), Ok(None)) && begun.elapsed() < EMULATOR_TIMEOUT {
                 std::thread::sleep(Duration::from_millis(10));
             }
         }
-        fs::read(&self.counters).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
+        fs::read(&self.counters_file).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
     }
 }
 
 impl Drop for EmulatedPath {
     fn drop(&mut self) {
-        // Both fail only for a child that is gone already.
+        // Both fail only if the child has exited already.
         let _ = self.emulator.kill();
         let _ = self.emulator.wait();
         drop(Namespaces(&self.namespaces));
     }
 }
 
-/// Namespaces that may be there. Dropping it removes them.
+/// Namespaces that may exist. Dropping it removes them.
 struct Namespaces<'a>(&'a [String; 2]);
 
 impl Drop for Namespaces<'_> {
     fn drop(&mut self) {
         for name in self.0 {
-            // One that was never made cannot be removed.
-            let _ = ip(&["netns", "del", name]);
+            // Removing a namespace that was never created fails.
+            let _ = run_ip(&["netns", "del", name]);
         }
     }
 }
 
-/// What the emulator is told of a path, in its own words.
-fn words_of(args: &BenchPathArgs) -> Vec<String> {
+/// Returns the settings of a path as arguments of the emulator.
+fn emulator_settings(args: &BenchPathArgs) -> Vec<String> {
     let mut words = vec![
         format!("rate={}", args.rate as f64 / 1e6),
         format!("delay={}", args.rtt / 2.0),
@@ -217,37 +220,40 @@ fn words_of(args: &BenchPathArgs) -> Vec<String> {
 }
 
 /// `godwit serve` at the far end, with TLS and a token.
-struct FarServer {
-    server: OwnServer,
-    certificate: PathBuf,
-    token: PathBuf,
+struct RemoteServer {
+    server: ServerProcess,
+    certificate_file: PathBuf,
+    token_file: PathBuf,
 }
 
-impl FarServer {
+impl RemoteServer {
     fn start(path: &EmulatedPath, root: &Path, scratch: &Path) -> Result<Self, Failure> {
         let failed = |error: std::io::Error| Failure::new(Exit::Machine, format!("cannot start the server: {error}"));
-        let (certificate, key) = make_identity(scratch, ENDS[1])
-            .map_err(|error| Failure::new(Exit::Machine, godwit_formats::with_causes(&error)))?;
-        let (token, tokens) = (scratch.join("token"), scratch.join("tokens"));
-        let made =
-            Command::new(program()?).args(["token", "bench", "--tokens"]).arg(&tokens).output().map_err(failed)?;
-        fs::write(&token, made.stdout).map_err(failed)?;
-        let mut command = path.command(1)?;
-        command.arg("serve").arg("--root").arg(root).args(["--listen", &format!("{}:0", ENDS[1])]);
-        command.arg("--tls-cert").arg(&certificate).arg("--tls-key").arg(key).arg("--tokens").arg(tokens);
+        let (certificate_file, key) = create_identity(scratch, END_ADDRESSES[1])
+            .map_err(|error| Failure::new(Exit::Machine, godwit_formats::message_with_causes(&error)))?;
+        let (token_file, tokens) = (scratch.join("token"), scratch.join("tokens"));
+        let made = Command::new(current_program()?)
+            .args(["token", "bench", "--tokens"])
+            .arg(&tokens)
+            .output()
+            .map_err(failed)?;
+        fs::write(&token_file, made.stdout).map_err(failed)?;
+        let mut command = path.command_at_end(1)?;
+        command.arg("serve").arg("--root").arg(root).args(["--listen", &format!("{}:0", END_ADDRESSES[1])]);
+        command.arg("--tls-cert").arg(&certificate_file).arg("--tls-key").arg(key).arg("--tokens").arg(tokens);
         command.args(["--no-config", "--until-stdin-closes"]);
-        Ok(Self { server: OwnServer::start(command)?, certificate, token })
+        Ok(Self { server: ServerProcess::start(command)?, certificate_file, token_file })
     }
 }
 
-/// Seconds of one copy from the far end's disk to the near end's, the start of the program and its handshakes included.
-fn copied(args: &BenchPathArgs, path: &EmulatedPath, server: &FarServer, scratch: &Path) -> Result<f64, Failure> {
+/// Returns the seconds of one copy from the far end's disk to the near end's, including process start and handshakes.
+fn time_copy(args: &BenchPathArgs, path: &EmulatedPath, server: &RemoteServer, scratch: &Path) -> Result<f64, Failure> {
     let failed = |error: std::io::Error| Failure::new(Exit::Machine, format!("cannot start the copy: {error}"));
     let target = scratch.join("copy");
-    let mut command = path.command(0)?;
+    let mut command = path.command_at_end(0)?;
     command.arg("copy").arg(format!("{}/f", server.server.url())).arg(&target);
-    command.args(["--mode", &mode_of(args), "--streams", &streams_of(args), "--quiet", "--no-config"]);
-    command.arg("--ca").arg(&server.certificate).arg("--token-file").arg(&server.token);
+    command.args(["--mode", &mode_name(args), "--streams", &streams_name(args), "--quiet", "--no-config"]);
+    command.arg("--ca").arg(&server.certificate_file).arg("--token-file").arg(&server.token_file);
     let begun = Instant::now();
     let status = command.stdin(Stdio::null()).status().map_err(failed)?;
     let seconds = begun.elapsed().as_secs_f64();
@@ -260,23 +266,23 @@ fn copied(args: &BenchPathArgs, path: &EmulatedPath, server: &FarServer, scratch
     Ok(seconds)
 }
 
-fn mode_of(args: &BenchPathArgs) -> String {
+fn mode_name(args: &BenchPathArgs) -> String {
     args.mode.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
-fn streams_of(args: &BenchPathArgs) -> String {
+fn streams_name(args: &BenchPathArgs) -> String {
     args.streams.0.map_or("auto".to_owned(), |count| count.to_string())
 }
 
-/// The result. Percents are of what the path carries of payload; the bound is what is left of it after five round trips (TCP and
-/// TLS twice, the first request) and the doublings of slow start, by as many connections as `--mode fast` has.
-fn told(args: &BenchPathArgs, mut seconds: Vec<f64>, counted: &Value) -> Value {
+/// Formats the result. Percentages are of the payload that the path carries. The bound excludes five round trips (TCP and
+/// TLS twice, the first request) and the doublings of slow start, with as many connections as `--mode fast` has.
+fn result_json(args: &BenchPathArgs, mut seconds: Vec<f64>, counted: &Value) -> Value {
     seconds.sort_by(f64::total_cmp);
     let median = seconds[seconds.len() / 2];
-    let payload_bytes_per_s = args.rate as f64 * PAYLOAD / 8.0;
+    let payload_bytes_per_s = args.rate as f64 * PAYLOAD_SHARE / 8.0;
     let ideal_s = args.bytes as f64 / payload_bytes_per_s;
     let trip_s = args.rtt / 1e3;
-    let doublings = (payload_bytes_per_s * trip_s / (FAST_STREAMS * FIRST_WINDOW_BYTES)).log2().max(0.0);
+    let doublings = (payload_bytes_per_s * trip_s / (FAST_STREAMS * INITIAL_WINDOW_BYTES)).log2().max(0.0);
     let bound_s = ideal_s + 5.0 * trip_s + doublings * trip_s * 0.5;
     json!({
         "rate_bit_per_s": args.rate,
@@ -285,8 +291,8 @@ fn told(args: &BenchPathArgs, mut seconds: Vec<f64>, counted: &Value) -> Value {
         "loss_per_second": args.loss_per_second,
         "jitter_ms": args.jitter,
         "queue": args.queue,
-        "mode": mode_of(args),
-        "streams": streams_of(args),
+        "mode": mode_name(args),
+        "streams": streams_name(args),
         "bytes": args.bytes,
         "rounds": seconds.len(),
         "seconds": median,
@@ -295,11 +301,11 @@ fn told(args: &BenchPathArgs, mut seconds: Vec<f64>, counted: &Value) -> Value {
         "mbit_per_s": args.bytes as f64 * 8.0 / 1e6 / median,
         "percent_of_payload": 100.0 * ideal_s / median,
         "bound_percent": 100.0 * ideal_s / bound_s,
-        // From the far end to the near one.
+        // From the far end to the near end.
         "packets": counted["ba"]["packets"],
         "lost_in_queue": counted["ba"]["queue_drops"],
         "lost_at_random": counted["ba"]["random_drops"],
-        // How late the emulator itself was: it is a program among others on this machine.
+        // Lateness of the emulator itself: it competes with other processes of this host.
         "late_us_p99": counted["ba"]["late_us_le"]["p99"],
     })
 }
@@ -322,5 +328,5 @@ fn table(result: &Value) -> String {
         lost.to_string(),
         number("late_us_p99", 0),
     ];
-    aligned(&[heads.map(str::to_owned), row], 1)
+    align_columns(&[heads.map(str::to_owned), row], 1)
 }

@@ -1,72 +1,73 @@
-//! `godwit bench query`: what a server makes of statements, as its clients see it.
+//! `godwit bench query`: latency and throughput of statements on a server, measured by clients.
 
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use godwit_flight::measure::{Answered, ask};
+use godwit_flight::measure::{StatementTiming, run_statements};
 use serde_json::{Value, json};
 
-use super::super::access::{connected, of_server};
-use super::{OwnServer, program, tell_stage, threads};
+use super::super::credentials::{connect, server_failure};
+use super::{ServerProcess, current_program, new_runtime, report_stage};
 use crate::cli::{BenchQueryArgs, TableFormat};
 use crate::failure::{Failure, print, print_json};
-use crate::table::aligned;
+use crate::text_table::align_columns;
 
-/// Measures.
+/// Runs the measurement.
 pub fn run(args: &BenchQueryArgs) -> Result<(), Failure> {
-    let own = args.data.as_deref().map(served).transpose()?;
-    let url = args.at.as_deref().or(own.as_ref().map(OwnServer::url)).unwrap_or_default();
-    let results = threads()?.block_on(measure(args, url))?;
+    let own = args.data.as_deref().map(start_server).transpose()?;
+    let url = args.at.as_deref().or(own.as_ref().map(ServerProcess::url)).unwrap_or_default();
+    let results = new_runtime()?.block_on(measure(args, url))?;
     match args.format {
         TableFormat::Json => print_json(&results),
         TableFormat::Table => print(&table(&results)),
     }
 }
 
-/// A `godwit serve` of a directory.
-fn served(root: &Path) -> Result<OwnServer, Failure> {
-    let mut command = Command::new(program()?);
+/// Starts a `godwit serve` of a directory.
+fn start_server(root: &Path) -> Result<ServerProcess, Failure> {
+    let mut command = Command::new(current_program()?);
     command.arg("serve").arg("--root").arg(root);
     command.args(["--listen", "127.0.0.1:0", "--until-stdin-closes", "--no-config"]);
-    OwnServer::start(command)
+    ServerProcess::start(command)
 }
 
 async fn measure(args: &BenchQueryArgs, url: &str) -> Result<Vec<Value>, Failure> {
     let most = args.clients.iter().copied().max().unwrap_or(1);
     let mut clients = Vec::new();
     for _ in 0..most {
-        clients.push(connected(url, &args.access).await?);
+        clients.push(connect(url, &args.access).await?);
     }
     let mut results = Vec::new();
     for sql in &args.statements {
         for count in &args.clients {
-            tell_stage(args.json, &format!("clients: {count}, {sql}"));
+            report_stage(args.json, &format!("clients: {count}, {sql}"));
             let clients = &clients[..*count as usize];
-            // Files are opened and processes started that are there from then on.
-            ask(clients, sql, 1).await.map_err(of_server)?;
-            let (answers, duration) = ask(clients, sql, args.rounds).await.map_err(of_server)?;
-            results.push(told(sql, *count, answers, duration));
+            // A warm-up: it opens files and starts processes.
+            run_statements(clients, sql, 1).await.map_err(server_failure)?;
+            let (answers, duration) = run_statements(clients, sql, args.rounds).await.map_err(server_failure)?;
+            results.push(result_json(sql, *count, answers, duration));
         }
     }
     Ok(results)
 }
 
-/// One line of the results. Times are in milliseconds.
-fn told(sql: &str, clients: u32, mut answers: Vec<Answered>, duration: Duration) -> Value {
+/// Formats one line of the results. Times are in milliseconds.
+fn result_json(sql: &str, clients: u32, mut answers: Vec<StatementTiming>, duration: Duration) -> Value {
     let ms = |duration: Duration| duration.as_secs_f64() * 1e3;
-    let share = |answers: &[Answered], share: f64| answers[((answers.len() - 1) as f64 * share).round() as usize];
-    let bytes: u64 = answers.iter().map(|answer| answer.transferred.bytes).sum();
-    answers.sort_by_key(|answer| answer.first);
-    let first = share(&answers, 0.5).first;
-    answers.sort_by_key(|answer| answer.transferred.duration);
-    let whole = |at| ms(share(&answers, at).transferred.duration);
+    let share =
+        |answers: &[StatementTiming], share: f64| answers[((answers.len() - 1) as f64 * share).round() as usize];
+    let bytes: u64 = answers.iter().map(|answer| answer.transfer.bytes).sum();
+    answers.sort_by_key(|answer| answer.time_to_first_batch);
+    let first = share(&answers, 0.5).time_to_first_batch;
+    answers.sort_by_key(|answer| answer.transfer.duration);
+    let whole = |at| ms(share(&answers, at).transfer.duration);
     json!({
         "statement": sql,
         "clients": clients,
         "answers": answers.len(),
-        "rows": share(&answers, 0.5).transferred.rows,
-        "bytes": share(&answers, 0.5).transferred.bytes,
+        "rows": share(&answers, 0.5).transfer.rows,
+        "bytes": share(&answers, 0.5).transfer.bytes,
         "answers_per_s": answers.len() as f64 / duration.as_secs_f64(),
         "mb_per_s": bytes as f64 / 1e6 / duration.as_secs_f64(),
         "first_rows_ms": ms(first),
@@ -82,7 +83,7 @@ fn table(results: &[Value]) -> String {
     for result in results {
         let number = |key: &str, places: usize| format!("{:.places$}", result[key].as_f64().unwrap_or_default());
         rows.push([
-            shortened(result["statement"].as_str().unwrap_or_default()),
+            shorten(result["statement"].as_str().unwrap_or_default()),
             number("clients", 0),
             number("rows", 0),
             number("answers_per_s", 1),
@@ -93,15 +94,15 @@ fn table(results: &[Value]) -> String {
             number("slowest_ms", 2),
         ]);
     }
-    aligned(&rows, 1)
+    align_columns(&rows, 1)
 }
 
-/// A statement as it fits into a line.
-fn shortened(sql: &str) -> String {
-    const CHARACTERS: usize = 48;
+/// Shortens a statement to fit into a line.
+fn shorten(sql: &str) -> String {
+    const MAX_CHARACTERS: usize = 48;
     let line = sql.split_whitespace().collect::<Vec<_>>().join(" ");
-    if line.chars().count() <= CHARACTERS {
+    if line.chars().count() <= MAX_CHARACTERS {
         return line;
     }
-    line.chars().take(CHARACTERS - 2).chain("..".chars()).collect()
+    line.chars().take(MAX_CHARACTERS - 2).chain("..".chars()).collect()
 }

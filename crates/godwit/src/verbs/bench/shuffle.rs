@@ -1,34 +1,39 @@
-//! `godwit bench shuffle`: every node fetches its slice from every other at once, as published for shuffles over Arrow Flight.
+//! `godwit bench shuffle`: all workers fetch slices from all others concurrently, like published shuffles over Flight.
 //!
-//! Each round makes the data, connects, transfers and verifies, a step after the other, all nodes beginning each together; then it transfers
-//! again and verifies what came while more comes. What that takes longer than verifying alone is communication that work
-//! does not hide.
+//! Each round makes the data, connects, transfers and verifies; all workers start each step together. Then it transfers
+//! again and verifies slices while others arrive. The extra time over verifying alone is communication that work does not
+//! hide.
 
-mod crew;
-mod node;
+mod shuffle_worker;
+mod worker_pool;
 
-use godwit_flight::measure::shuffle::{MESSAGE_LIMIT_BYTES, Slices, tuning};
+use godwit_flight::measure::shuffle::{MAX_MESSAGE_BYTES, SliceSource, transport_options};
 use serde_json::{Value, json};
 
-use self::crew::{Crew, Processes};
-use self::node::{Done, Order, Session};
-use super::{parse_address, serve, tell_stage, threads};
+use self::shuffle_worker::{ShuffleCommand, ShuffleSession, StepTiming};
+use self::worker_pool::{WorkerPool, WorkerProcesses};
+use super::{new_runtime, parse_address, report_stage, serve_until_stopped};
 use crate::cli::{BenchShuffleArgs, TableFormat};
 use crate::failure::{Exit, Failure};
 
-/// Steps of a round whose times are told as shares of one another.
+/// Steps of a round whose times are reported as fractions of their sum.
 const STAGES: [&str; 4] = ["make", "connect", "transfer", "verify"];
 
-/// Measures, or serves until it is stopped.
+/// Runs the measurement, or serves until it is stopped.
 pub fn run(args: &BenchShuffleArgs) -> Result<(), Failure> {
     if let Some(index) = args.node {
-        return node::run(index);
+        return shuffle_worker::run(index);
     }
     if let Some(address) = &args.listen {
         let address = parse_address(address)?;
-        // Each server has bytes of its own.
-        let slices = Slices::of(std::process::id());
-        return threads()?.block_on(serve(&address, slices, tuning(), args.until_stdin_closes));
+        // Each server has different bytes.
+        let slices = SliceSource::new(std::process::id());
+        return new_runtime()?.block_on(serve_until_stopped(
+            &address,
+            slices,
+            transport_options(),
+            args.until_stdin_closes,
+        ));
     }
     let results = measure(args)?;
     match args.format {
@@ -38,7 +43,7 @@ pub fn run(args: &BenchShuffleArgs) -> Result<(), Failure> {
 }
 
 fn measure(args: &BenchShuffleArgs) -> Result<Vec<Value>, Failure> {
-    // With peers this process is a node too.
+    // With peers, this process is a worker too.
     let here = [args.peers.len() as u32 + 1];
     let counts = if args.peers.is_empty() { &args.nodes[..] } else { &here };
     for address in &args.peers {
@@ -46,32 +51,38 @@ fn measure(args: &BenchShuffleArgs) -> Result<Vec<Value>, Failure> {
     }
     for nodes in counts {
         for bytes in &args.bytes {
-            check(args, *nodes, *bytes)?;
+            check_limits(args, *nodes, *bytes)?;
         }
     }
     let mut results = Vec::new();
     for nodes in counts {
         let mut crew = if args.peers.is_empty() {
-            Crew::Processes(Processes::start(*nodes)?)
+            WorkerPool::Processes(WorkerProcesses::start(*nodes)?)
         } else {
-            Crew::Here { session: Box::new(Session::new(0)), runtime: threads()?, peers: args.peers.clone() }
+            WorkerPool::ThisProcess {
+                session: Box::new(ShuffleSession::new(0)),
+                runtime: new_runtime()?,
+                peers: args.peers.clone(),
+            }
         };
         for bytes in &args.bytes {
-            tell_stage(args.json, &format!("{nodes} nodes, {bytes} bytes each"));
+            report_stage(args.json, &format!("{nodes} nodes, {bytes} bytes each"));
             let slice_bytes = bytes / u64::from(*nodes);
-            let plan = Plan { nodes: *nodes, peers: &args.peers, slice_bytes, message_bytes: args.message };
-            let rounds: Result<Vec<Round>, Failure> = (0..args.rounds).map(|_| plan.round(&mut crew)).collect();
-            results.push(plan.told(*bytes, &rounds?));
+            let plan =
+                ShufflePlan { worker_count: *nodes, peers: &args.peers, slice_bytes, message_bytes: args.message };
+            let rounds: Result<Vec<RoundResult>, Failure> =
+                (0..args.rounds).map(|_| plan.run_round(&mut crew)).collect();
+            results.push(plan.result_json(*bytes, &rounds?));
         }
     }
     Ok(results)
 }
 
-/// Refuses what cannot be measured before anything is started.
-fn check(args: &BenchShuffleArgs, nodes: u32, bytes: u64) -> Result<(), Failure> {
-    if args.message > MESSAGE_LIMIT_BYTES {
+/// Rejects impossible measurements before anything starts.
+fn check_limits(args: &BenchShuffleArgs, nodes: u32, bytes: u64) -> Result<(), Failure> {
+    if args.message > MAX_MESSAGE_BYTES {
         let message =
-            format!("--message {} is too large; a message has at most {MESSAGE_LIMIT_BYTES} bytes", args.message);
+            format!("--message {} is too large; a message has at most {MAX_MESSAGE_BYTES} bytes", args.message);
         return Err(Failure::new(Exit::Usage, message));
     }
     if bytes < nodes.into() {
@@ -79,9 +90,9 @@ fn check(args: &BenchShuffleArgs, nodes: u32, bytes: u64) -> Result<(), Failure>
             format!("--bytes {bytes} leaves nothing for some of {nodes} nodes; give at least a byte for each");
         return Err(Failure::new(Exit::Usage, message));
     }
-    // Every node of this machine holds what it gives, its own slice among it, and what it gets from others.
+    // Every local worker holds the slices it sends, its own included, and those it receives.
     let needed = if args.peers.is_empty() { bytes.saturating_mul(2 * u64::from(nodes) - 1) } else { bytes };
-    match godwit_pipeline::machine::free_memory_bytes() {
+    match godwit_pipeline::host_resources::free_memory_bytes() {
         Some(free) if needed > free => Err(Failure::new(
             Exit::Machine,
             format!(
@@ -92,92 +103,93 @@ fn check(args: &BenchShuffleArgs, nodes: u32, bytes: u64) -> Result<(), Failure>
     }
 }
 
-/// What is shuffled.
-struct Plan<'a> {
-    nodes: u32,
-    /// Where the others are, if they are no processes of ours.
+/// Parameters of a shuffle.
+struct ShufflePlan<'a> {
+    worker_count: u32,
+    /// Addresses of the other workers, if they are not local processes.
     peers: &'a [String],
     slice_bytes: u64,
     message_bytes: u64,
 }
 
-/// A step that all nodes have done.
-struct Step {
-    nodes: Vec<Done>,
+/// Result of a step over all workers.
+struct StepResult {
+    worker_timings: Vec<StepTiming>,
     cpu_seconds: f64,
 }
 
-impl Step {
-    fn slowest(&self) -> f64 {
-        self.nodes.iter().map(|done| done.seconds).fold(0.0, f64::max)
+impl StepResult {
+    fn slowest_seconds(&self) -> f64 {
+        self.worker_timings.iter().map(|done| done.seconds).fold(0.0, f64::max)
     }
 }
 
-/// The steps of [`STAGES`], and the transfer that hides behind verifying.
-struct Round {
-    stages: [Step; 4],
-    overlap: Step,
+/// The steps of [`STAGES`], and the transfer that overlaps verifying.
+struct RoundResult {
+    stages: [StepResult; 4],
+    overlap: StepResult,
 }
 
-impl Round {
-    fn transfer(&self) -> &Step {
+impl RoundResult {
+    fn transfer(&self) -> &StepResult {
         &self.stages[2]
     }
 
-    /// Time that the transfer adds to verifying though both run at once.
-    fn exposed(&self) -> f64 {
-        (self.overlap.slowest() - self.stages[3].slowest()).max(0.0)
+    /// Returns the time that the transfer adds to verifying when both overlap, in seconds.
+    fn exposed_seconds(&self) -> f64 {
+        (self.overlap.slowest_seconds() - self.stages[3].slowest_seconds()).max(0.0)
     }
 }
 
-impl Plan<'_> {
-    fn round(&self, crew: &mut Crew) -> Result<Round, Failure> {
-        let Self { nodes, peers, slice_bytes, message_bytes } = *self;
-        let mut step = |order: Option<Order>| -> Result<Step, Failure> {
+impl ShufflePlan<'_> {
+    fn run_round(&self, crew: &mut WorkerPool) -> Result<RoundResult, Failure> {
+        let Self { worker_count, peers, slice_bytes, message_bytes } = *self;
+        let mut step = |order: Option<ShuffleCommand>| -> Result<StepResult, Failure> {
             let before = crew.cpu_seconds();
-            let nodes = match order {
+            let worker_timings = match order {
                 None => crew.connect(),
-                Some(order) => crew.all(&order),
+                Some(order) => crew.run_step(&order),
             }?;
-            Ok(Step { nodes, cpu_seconds: crew.cpu_seconds() - before })
+            Ok(StepResult { worker_timings, cpu_seconds: crew.cpu_seconds() - before })
         };
         let connect = step(None)?;
-        // Peers elsewhere serve whoever asks the same slice, and make it when they are asked.
+        // Remote peers serve the same slice to every receiver, and make it on request.
         let ask_peers = !peers.is_empty();
-        let takers = if ask_peers { 1 } else { nodes };
-        let make = step(Some(Order::Make { takers, slice_bytes, ask_peers }))?;
-        let transfer = step(Some(Order::Transfer { slice_bytes, message_bytes }))?;
-        let verify = step(Some(Order::Verify))?;
-        let overlap = step(Some(Order::Overlap { slice_bytes, message_bytes }))?;
-        Ok(Round { stages: [make, connect, transfer, verify], overlap })
+        let takers = if ask_peers { 1 } else { worker_count };
+        let make = step(Some(ShuffleCommand::Make { takers, slice_bytes, ask_peers }))?;
+        let transfer = step(Some(ShuffleCommand::Transfer { slice_bytes, message_bytes }))?;
+        let verify = step(Some(ShuffleCommand::Verify))?;
+        let overlap = step(Some(ShuffleCommand::Overlap { slice_bytes, message_bytes }))?;
+        Ok(RoundResult { stages: [make, connect, transfer, verify], overlap })
     }
 
-    /// One result: medians over rounds of what the slowest node took.
-    fn told(&self, bytes: u64, rounds: &[Round]) -> Value {
-        let fetched = self.slice_bytes * u64::from(self.nodes - 1);
-        let measured = rounds[0].transfer().nodes.len();
-        let over = |value: &dyn Fn(&Round) -> f64| sorted(rounds.iter().map(value));
-        let seconds: Vec<f64> = (0..4).map(|stage| median(&over(&|round| round.stages[stage].slowest()))).collect();
+    /// Formats one result: medians over rounds of the slowest worker.
+    fn result_json(&self, bytes: u64, rounds: &[RoundResult]) -> Value {
+        let fetched = self.slice_bytes * u64::from(self.worker_count - 1);
+        let measured = rounds[0].transfer().worker_timings.len();
+        let over = |value: &dyn Fn(&RoundResult) -> f64| sorted(rounds.iter().map(value));
+        let seconds: Vec<f64> =
+            (0..4).map(|stage| median(&over(&|round| round.stages[stage].slowest_seconds()))).collect();
         let all: f64 = seconds.iter().sum();
         let stages = STAGES.iter().enumerate().map(|(stage, name)| {
             let cpu = median(&over(&|round| round.stages[stage].cpu_seconds));
-            let told = json!({ "seconds": seconds[stage], "share": seconds[stage] / all, "cpu_seconds": cpu });
-            ((*name).to_owned(), told)
+            let stage_json = json!({ "seconds": seconds[stage], "share": seconds[stage] / all, "cpu_seconds": cpu });
+            ((*name).to_owned(), stage_json)
         });
-        let transfers = over(&|round| round.transfer().slowest());
-        // A node alone fetches nothing, so it has no rate.
+        let transfers = over(&|round| round.transfer().slowest_seconds());
+        // A single worker fetches nothing, so it has no rate.
         let rate = |bytes: u64, seconds: f64| (bytes > 0).then(|| bytes as f64 / 1e6 / seconds);
         let by_node: Vec<Option<f64>> = (0..measured)
-            .map(|node| rate(fetched, median(&over(&|round| round.transfer().nodes[node].seconds))))
+            .map(|node| rate(fetched, median(&over(&|round| round.transfer().worker_timings[node].seconds))))
             .collect();
         let gigabytes = (fetched * measured as u64) as f64 / 1e9;
-        let overlapped = median(&over(&|round| round.overlap.slowest()));
+        let overlapped = median(&over(&|round| round.overlap.slowest_seconds()));
         json!({
-            "nodes": self.nodes,
+            "nodes": self.worker_count,
             "peers": self.peers,
             "bytes_per_node": bytes,
             "message_bytes": self.message_bytes,
-            "fetched_bytes_per_node": rounds.iter().flat_map(|round| &round.transfer().nodes).map(|done| done.fetched_bytes).min(),
+            "fetched_bytes_per_node": rounds.iter().flat_map(|round| &round.transfer().worker_timings).map(|done| done.fetched_bytes).min(),
             "rounds": rounds.len(),
             "stages": serde_json::Map::from_iter(stages),
             "transfer_s_fastest": transfers[0],
@@ -185,11 +197,11 @@ impl Plan<'_> {
             "mb_per_s_per_node": rate(fetched, seconds[2]),
             "mb_per_s": rate(fetched * measured as u64, seconds[2]),
             "mb_per_s_by_node": by_node,
-            // Of the transfer: all nodes, or this one where the others are peers elsewhere.
+            // CPU time of the transfer: of all workers, or of this one if the others are remote peers.
             "cpu_s_per_gb": (fetched > 0).then(|| median(&over(&|round| round.transfer().cpu_seconds)) / gigabytes),
             "overlapped_s": overlapped,
-            "exposed_s": median(&over(&Round::exposed)),
-            "exposed_share": median(&over(&|round| round.exposed() / round.overlap.slowest())),
+            "exposed_s": median(&over(&RoundResult::exposed_seconds)),
+            "exposed_share": median(&over(&|round| round.exposed_seconds() / round.overlap.slowest_seconds())),
         })
     }
 }

@@ -1,4 +1,4 @@
-//! What whoever started a server as a service is told: that it is ready, and that it ends (sd_notify(3)).
+//! Notifications to a service manager: that the server is ready, and that it stops (sd_notify(3)).
 
 use std::ffi::OsStr;
 use std::io;
@@ -6,23 +6,23 @@ use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Where it is told, as systemd and others name it.
-const SOCKET: &str = "NOTIFY_SOCKET";
-/// All is open by now.
+/// Variable with the path of the manager's socket.
+const NOTIFY_SOCKET_VARIABLE: &str = "NOTIFY_SOCKET";
+/// The server accepts connections.
 pub(super) const READY: &str = "READY=1";
-/// Nobody new is let in.
+/// The server accepts no new connections.
 pub(super) const STOPPING: &str = "STOPPING=1";
 
-/// Tells a state, where somebody wants to know. That nobody hears it is no failure of the server.
-pub(super) fn told(state: &str) {
-    if let Some(socket) = std::env::var_os(SOCKET) {
-        let _ = send(&socket, state);
+/// Sends a state to the service manager, if there is one. Failures are ignored.
+pub(super) fn notify(state: &str) {
+    if let Some(socket) = std::env::var_os(NOTIFY_SOCKET_VARIABLE) {
+        let _ = send_datagram(&socket, state);
     }
 }
 
-fn send(socket: &OsStr, state: &str) -> io::Result<()> {
+fn send_datagram(socket: &OsStr, state: &str) -> io::Result<()> {
     let name = socket.as_bytes();
-    // A name without a file (unix(7), "abstract") is written with an at sign.
+    // An abstract name (unix(7)) is written with an at sign.
     let address = match name.strip_prefix(b"@") {
         Some(name) => SocketAddr::from_abstract_name(name)?,
         None => SocketAddr::from_pathname(socket)?,

@@ -3,7 +3,7 @@ process GODWIT_ALIGN {
     label 'process_high'
 
     input:
-    // Reads: R1 and R2 of each lane one after the other; without mates where meta.single_end is true.
+    // Reads: R1 and R2 of each lane in sequence; single reads if meta.single_end is true.
     tuple val(meta), path(reads, stageAs: 'reads/*')
     tuple val(meta2), path(fasta), path(index)
 

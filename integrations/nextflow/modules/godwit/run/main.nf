@@ -3,7 +3,7 @@ process GODWIT_RUN {
     label 'process_high'
 
     input:
-    // The sheet names files by paths that are good on the node that runs this.
+    // The paths in the sheet must be valid on the host that runs this process.
     tuple val(meta), path(samples)
     tuple val(meta2), path(fasta), path(index)
 

@@ -4,7 +4,7 @@ process GODWIT_SEARCH {
 
     input:
     tuple val(meta), path(query)
-    // The files of a database, and its name, as -db takes it.
+    // The files of a database, and its name, the value of -db.
     tuple val(meta2), path(database), val(name)
 
     output:

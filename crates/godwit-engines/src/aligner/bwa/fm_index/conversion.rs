@@ -1,81 +1,81 @@
-//! From bwa's `.bwt`, `.sa` and `.pac` to `.bwt.2bit.64`.
+//! Converts bwa's `.bwt`, `.sa` and `.pac` to `.bwt.2bit.64`.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Seek, SeekFrom, Write};
 use std::path::Path;
 
-use super::suffix_array::{BWA_STRIDE, BwaSamples, SampledSuffixArray, WalkError};
-use super::text::Text;
-use super::transform::{self, Transform};
-use super::{BLOCK_ROWS, SampleStride, path};
-use crate::aligner::bwa::index::{IndexError, StaleReason};
-use crate::aligner::bwa::layout::{self, IndexKind, header};
+use super::bwt::{self, Bwt};
+use super::indexed_text::IndexedText;
+use super::suffix_array::{BWA_STRIDE, BwaSuffixArray, SampledSuffixArray, WalkError};
+use super::{BLOCK_ROWS, SampleStride, index_path};
+use crate::aligner::bwa::index_files::{self, IndexKind, read_header_numbers};
+use crate::aligner::bwa::index_validation::{IndexError, StaleReason};
 
-/// About what the buffers take.
-pub(super) const BUFFERS_BYTES: u64 = 16 << 20;
-/// Bytes read and written at a time.
+/// Approximate size of the buffers, bytes.
+pub(super) const CONVERSION_BUFFERS_BYTES: u64 = 16 << 20;
+/// Size of a read or write, bytes.
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// Writes to `out` the file that bwa-mem2 and bwa-mem3 load, from bwa's index beside `reference`. At stride 8 these are the bytes
-/// of `bwa-mem2 index`.
+/// Converts bwa's index beside `reference` to the file that bwa-mem2 and bwa-mem3 load, and writes it to `out`. At stride 8
+/// these are the bytes of `bwa-mem2 index`.
 ///
-/// It takes [`conversion_bytes`](super::conversion_bytes) of memory, at stride 8 0.7 times what the index takes when it is loaded. Everything is verified on the way: the
-/// ranks in `.bwt` against its bases, the samples in `.sa` against each other, and every base of the transform against `.pac`. Where
-/// they contradict each other, the inner error names a file of bwa's index, and `out` is worth nothing.
+/// It needs [`conversion_memory_bytes`](super::conversion_memory_bytes), at stride 8 0.7 times the memory of the loaded
+/// index. It verifies the ranks in `.bwt` against its bases, the samples in `.sa` against each other, and every base of the
+/// transform against `.pac`. On a mismatch, the inner error names a file of bwa's index, and `out` is invalid.
 ///
 /// # Errors
 /// [`IndexError::Read`] for bwa's files, [`IndexError::Write`] for `out`.
-pub fn convert(
+pub fn convert_bwa_index(
     reference: &Path,
     stride: SampleStride,
     threads: usize,
     out: impl Write,
 ) -> Result<Result<(), StaleReason>, IndexError> {
-    let layout = match layout::read(reference, IndexKind::Bwa)? {
+    let layout = match index_files::read(reference, IndexKind::Bwa)? {
         Ok(layout) => layout,
         Err(reason) => return Ok(Err(reason)),
     };
     let genome_bases = layout.genome.contigs().iter().map(|contig| u64::from(contig.length)).sum::<u64>();
     let [bwt, sa, pac] = ["bwt", "sa", "pac"].map(|extension| reference.with_added_extension(extension));
     let broken = |file: &Path, problem| Ok(Err(StaleReason::File { file: file.to_owned(), problem }));
-    let bwt_header = header::<5>(&bwt)?;
+    let bwt_header = read_header_numbers::<5>(&bwt)?;
     if bwt_header[4] != 2 * genome_bases {
         return broken(&bwt, "it has another number of bases than the .ann file says");
     }
-    if header::<6>(&sa)?[5] != BWA_STRIDE {
+    if read_header_numbers::<6>(&sa)?[5] != BWA_STRIDE {
         return broken(&sa, "its samples are not those of every 32nd row");
     }
     let read = |path: &Path, source| IndexError::Read { path: path.to_owned(), source };
-    let transform = match read_transform(&bwt, bwt_header).map_err(|source| read(&bwt, source))? {
+    let transform = match read_bwt(&bwt, bwt_header).map_err(|source| read(&bwt, source))? {
         Ok(transform) => transform,
         Err(problem) => return broken(&bwt, problem),
     };
-    let text = File::open(&pac).and_then(|file| Text::read(file, genome_bases));
+    let text = File::open(&pac).and_then(|file| IndexedText::read(file, genome_bases));
     let text = text.map_err(|source| read(&pac, source))?;
     let samples = File::open(&sa).map_err(|source| read(&sa, source))?;
-    let samples = BwaSamples::new(&samples, transform.rows());
-    match SampledSuffixArray::fill(&transform, &text, &samples, stride, threads) {
+    let samples = BwaSuffixArray::new(&samples, transform.rows());
+    match SampledSuffixArray::resample(&transform, &text, &samples, stride, threads) {
         Ok(array) => {
-            let failed = |source| IndexError::Write { path: path(reference), source };
-            write(&transform, &array, stride, out).map(Ok).map_err(failed)
+            let failed = |source| IndexError::Write { path: index_path(reference), source };
+            write_index(&transform, &array, stride, out).map(Ok).map_err(failed)
         }
         Err(WalkError::Read(source)) => Err(read(&sa, source)),
-        Err(WalkError::Text) => broken(&bwt, "it and the .sa file are not of the genome in the .pac file"),
-        Err(WalkError::Samples) => broken(&sa, "its samples contradict each other"),
+        Err(WalkError::TextMismatch) => broken(&bwt, "it and the .sa file are not of the genome in the .pac file"),
+        Err(WalkError::SampleMismatch) => broken(&sa, "its samples contradict each other"),
     }
 }
 
-fn read_transform(path: &Path, header: [u64; 5]) -> io::Result<Result<Transform, &'static str>> {
+fn read_bwt(path: &Path, header: [u64; 5]) -> io::Result<Result<Bwt, &'static str>> {
     let mut file = File::open(path)?;
-    file.seek(SeekFrom::Start(transform::HEADER_BYTES))?;
-    Transform::read(header, BufReader::with_capacity(BUFFER_BYTES, file))
+    file.seek(SeekFrom::Start(bwt::HEADER_BYTES))?;
+    Bwt::read(header, BufReader::with_capacity(BUFFER_BYTES, file))
 }
 
-fn write(transform: &Transform, array: &SampledSuffixArray, stride: SampleStride, out: impl Write) -> io::Result<()> {
+fn write_index(transform: &Bwt, array: &SampledSuffixArray, stride: SampleStride, out: impl Write) -> io::Result<()> {
     let mut out = BufWriter::with_capacity(BUFFER_BYTES, out);
     let mut numbers = |numbers: &[u64]| numbers.iter().try_for_each(|number| out.write_all(&number.to_le_bytes()));
     numbers(&[transform.rows()])?;
-    numbers(&transform.smaller())?;
+    numbers(&transform.cumulative_counts())?;
     let mut counts = [0; 4];
     for index in 0..=transform.rows() / BLOCK_ROWS {
         let bits = transform.row_bits(index);

@@ -1,27 +1,27 @@
-//! The suffix array of every second, eighth or thirty-second row, from that of every thirty-second as bwa keeps it in `.sa`.
+//! The suffix array of every second, eighth or thirty-second row, from that of every thirty-second row in bwa's `.sa`.
 //!
-//! From each row that bwa sampled, a walk leads backwards through the text, a base at each step, to the next row that is
-//! sampled: 32 steps on average, and together all rows, each once. Each step needs a cache line from anywhere in the transform,
-//! so a thread takes many walks at once, and the processor fetches the lines of all of them at the same time.
+//! From each row that bwa sampled, a walk follows the text backwards, one base per step, to the next sampled row: 32 steps
+//! on average, and all walks together visit each row once. Each step needs a random cache line of the transform, so a thread
+//! runs many walks at once, and the processor fetches the lines of all of them in parallel.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
-use super::memory::{prefetch, use_huge_pages};
-use super::text::Text;
-use super::transform::Transform;
-use super::{SampleStride, samples};
+use super::bwt::Bwt;
+use super::indexed_text::IndexedText;
+use super::memory_hints::{prefetch, use_huge_pages};
+use super::{SampleStride, sample_count};
 
-/// Rows from one sample of bwa to the next (`bwa index` 0.7.17, `bwa_idx_build`).
+/// Rows between samples of bwa (`bwa index` 0.7.17, `bwa_idx_build`).
 pub(super) const BWA_STRIDE: u64 = 32;
 /// Bytes before the samples in `.sa`. The sample of row 0 is not in the file.
 pub(super) const SA_HEADER_BYTES: u64 = 56;
-/// Walks that a thread takes at once: more lines than a processor fetches at a time.
-const WALKS: usize = 32;
-/// Samples read at a time, 512 KiB.
-const CHUNK_SAMPLES: u64 = 64 << 10;
+/// Number of concurrent walks of a thread: more cache lines than a processor fetches at a time.
+const WALKS_PER_THREAD: usize = 32;
+/// Number of samples per read, 512 KiB.
+const SAMPLES_PER_READ: u64 = 64 << 10;
 
 /// Positions in the text of the suffixes of sampled rows, as bwa-mem2 stores them: five bytes each.
 pub(super) struct SampledSuffixArray {
@@ -30,27 +30,27 @@ pub(super) struct SampledSuffixArray {
     stride: SampleStride,
 }
 
-/// bwa's `.sa`.
-pub(super) struct BwaSamples<'a> {
+/// The content of bwa's `.sa`.
+pub(super) struct BwaSuffixArray<'a> {
     file: &'a File,
     rows: u64,
 }
 
-/// A walk on its way: a row, and the position in the text of its suffix.
+/// A walk: a row, and the position of its suffix in the text.
 #[derive(Clone, Copy)]
 struct Walk {
     row: u64,
     position: u64,
 }
 
-/// The reason why the walks ended early.
+/// The reason why the walks stopped early.
 pub(super) enum WalkError {
     /// The samples cannot be read.
     Read(io::Error),
-    /// A base of the transform is not that of the text.
-    Text,
-    /// The walk from a sample does not arrive at the next one.
-    Samples,
+    /// A base of the transform differs from that of the text.
+    TextMismatch,
+    /// The walk from a sample does not end at the next one.
+    SampleMismatch,
 }
 
 impl From<io::Error> for WalkError {
@@ -59,15 +59,15 @@ impl From<io::Error> for WalkError {
     }
 }
 
-impl<'a> BwaSamples<'a> {
-    /// `rows`: those of the transform.
+impl<'a> BwaSuffixArray<'a> {
+    /// Creates a reader of samples. `rows`: number of rows of the transform.
     pub(super) fn new(file: &'a File, rows: u64) -> Self {
         Self { file, rows }
     }
 
-    /// The next samples from that index on, as walks about to begin; none past the end.
-    fn chunk(&self, first: u64) -> io::Result<Vec<Walk>> {
-        let count = self.rows.div_ceil(BWA_STRIDE).saturating_sub(first).min(CHUNK_SAMPLES);
+    /// Reads the samples from that index on as new walks; none past the end.
+    fn read_walks(&self, first: u64) -> io::Result<Vec<Walk>> {
+        let count = self.rows.div_ceil(BWA_STRIDE).saturating_sub(first).min(SAMPLES_PER_READ);
         let not_in_file = u64::from(first == 0 && count > 0);
         let mut bytes = vec![0; 8 * (count - not_in_file) as usize];
         self.file.read_exact_at(&mut bytes, SA_HEADER_BYTES + 8 * (first + not_in_file).saturating_sub(1))?;
@@ -79,31 +79,31 @@ impl<'a> BwaSamples<'a> {
 }
 
 impl SampledSuffixArray {
-    /// The samples with a stride of at most 32, on so many threads.
+    /// Computes the samples with a stride of at most 32, on `threads` threads.
     ///
     /// # Errors
-    /// [`WalkError`]; where there is none, the walks visited every row, and each arrived where the next sample says.
-    pub(super) fn fill(
-        transform: &Transform,
-        text: &Text,
-        bwa: &BwaSamples<'_>,
+    /// [`WalkError`]; without one, the walks visited every row, and each ended at the position of the next sample.
+    pub(super) fn resample(
+        transform: &Bwt,
+        text: &IndexedText,
+        bwa: &BwaSuffixArray<'_>,
         stride: SampleStride,
         threads: usize,
     ) -> Result<Self, WalkError> {
-        let count = samples(transform.rows(), stride) as usize;
+        let count = sample_count(transform.rows(), stride) as usize;
         let mut array = Self { low: Vec::with_capacity(count), high: Vec::with_capacity(count), stride };
         use_huge_pages(&mut array.low);
         array.low.resize_with(count, AtomicU32::default);
         array.high.resize_with(count, AtomicU8::default);
-        array.store(Walk { row: 0, position: transform.rows() - 1 });
+        array.store_position(Walk { row: 0, position: transform.rows() - 1 });
         let (next_chunk, steps) = (AtomicU64::new(0), AtomicU64::new(0));
         let work = || -> Result<(), WalkError> {
             loop {
-                let starts = bwa.chunk(next_chunk.fetch_add(CHUNK_SAMPLES, Ordering::Relaxed))?;
+                let starts = bwa.read_walks(next_chunk.fetch_add(SAMPLES_PER_READ, Ordering::Relaxed))?;
                 if starts.is_empty() {
                     return Ok(());
                 }
-                steps.fetch_add(array.walk(transform, text, starts)?, Ordering::Relaxed);
+                steps.fetch_add(array.walk_to_next_samples(transform, text, starts)?, Ordering::Relaxed);
             }
         };
         std::thread::scope(|scope| {
@@ -114,36 +114,36 @@ impl SampledSuffixArray {
             })
         })?;
         if steps.into_inner() != transform.rows() - 1 {
-            return Err(WalkError::Samples);
+            return Err(WalkError::SampleMismatch);
         }
-        array.compare(bwa)?;
+        array.verify_samples(bwa)?;
         Ok(array)
     }
 
-    /// Takes walks from all of `starts` to the next sample each; all steps together.
-    fn walk(&self, transform: &Transform, text: &Text, starts: Vec<Walk>) -> Result<u64, WalkError> {
-        // Nothing precedes the suffix that is the whole text.
+    /// Walks from all of `starts` to the next sample each; returns the total number of steps.
+    fn walk_to_next_samples(&self, transform: &Bwt, text: &IndexedText, starts: Vec<Walk>) -> Result<u64, WalkError> {
+        // No base precedes the suffix that is the whole text.
         let last_row = transform.sentinel_row();
         let mut starts = starts.into_iter().filter(|walk| walk.row != last_row);
-        let mut walks: Vec<Walk> = starts.by_ref().take(WALKS).collect();
+        let mut walks: Vec<Walk> = starts.by_ref().take(WALKS_PER_THREAD).collect();
         let mut steps = 0;
         while !walks.is_empty() {
             steps += walks.len() as u64;
             let mut one_has_ended = false;
             for walk in &mut walks {
-                // What is needed here was prefetched a round ago. Samples of bwa are stored where walks arrive.
+                // This data was prefetched one round earlier. Samples of bwa are stored where walks end.
                 if self.is_sampled(walk.row) && walk.row % BWA_STRIDE != 0 {
-                    self.store(*walk);
+                    self.store_position(*walk);
                 }
-                let (row, base) = transform.row_before(walk.row);
+                let (row, base) = transform.lf_mapping(walk.row);
                 let position = walk.position.wrapping_sub(1);
                 if text.base(position) != Some(base) {
-                    return Err(WalkError::Text);
+                    return Err(WalkError::TextMismatch);
                 }
                 *walk = Walk { row, position };
                 if row % BWA_STRIDE == 0 || row == last_row {
                     if self.is_sampled(row) {
-                        self.store(*walk);
+                        self.store_position(*walk);
                     }
                     let next = starts.next();
                     one_has_ended |= next.is_none();
@@ -165,10 +165,10 @@ impl SampledSuffixArray {
         row & (self.stride.rows() - 1) == 0
     }
 
-    fn store(&self, walk: Walk) {
+    fn store_position(&self, walk: Walk) {
         let index = (walk.row / self.stride.rows()) as usize;
         self.low[index].store(walk.position as u32, Ordering::Relaxed);
-        // Below four billion positions the highest byte is zero as it was, and its cache line need not be fetched.
+        // Below four billion positions the highest byte is zero already, and its cache line need not be fetched.
         let high = (walk.position >> 32) as u8;
         if high != 0 {
             self.high[index].store(high, Ordering::Relaxed);
@@ -176,10 +176,10 @@ impl SampledSuffixArray {
     }
 
     /// Returns whether each walk ended at the position of bwa's sample.
-    fn compare(&self, bwa: &BwaSamples<'_>) -> Result<(), WalkError> {
+    fn verify_samples(&self, bwa: &BwaSuffixArray<'_>) -> Result<(), WalkError> {
         let mut first = 0;
         loop {
-            let chunk = bwa.chunk(first)?;
+            let chunk = bwa.read_walks(first)?;
             if chunk.is_empty() {
                 return Ok(());
             }
@@ -190,7 +190,7 @@ impl SampledSuffixArray {
                 let stored_low = u64::from(self.low[index].load(Ordering::Relaxed));
                 let stored_high = u64::from(self.high[index].load(Ordering::Relaxed));
                 if (low, high) != (stored_low, stored_high) {
-                    return Err(WalkError::Samples);
+                    return Err(WalkError::SampleMismatch);
                 }
             }
         }

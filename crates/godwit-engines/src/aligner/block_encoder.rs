@@ -1,0 +1,219 @@
+//! Encodes the records of a block, SAM lines or packed, as batches of packed records and duplicate signatures.
+//!
+//! [`BlockEncoder`] makes both while the records of a template are neighbours; [`StreamEncoder`] writes them as the streams
+//! of the pipe protocol.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, BinaryArray, FixedSizeBinaryArray, Int32Array, RecordBatch, UInt16Array, UInt32Array};
+use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
+use bytemuck::Pod;
+use godwit_formats::sam::{LineEncoder, SamError};
+use godwit_kernels::markdup::SignatureBuilder;
+use godwit_model::{BlockId, Genome, RawRecord, schema};
+
+use super::stream_metadata::part_metadata;
+use super::{AlignedBlock, BlockEnd, BlockHeader};
+use crate::stream::StreamWriter;
+
+/// Target size of packed records in a batch, bytes: large enough to amortize fixed costs, small enough to stay in cache.
+const TARGET_BATCH_BYTES: usize = 4 << 20;
+/// Capacity beyond the target, so that memory is allocated once: room for one record, which is rarely longer.
+const BATCH_SLACK_BYTES: usize = 16 << 10;
+
+/// Positions of a record and of its mate; 0-based, -1 for none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordPosition {
+    /// FLAG of the record.
+    pub flag: u16,
+    /// Contig index and position.
+    pub position: (i32, i32),
+    /// Contig index and position of the mate.
+    pub mate_position: (i32, i32),
+}
+
+/// An encoder of lines into batches and signatures, block after block; it reuses its buffers.
+pub struct BlockEncoder {
+    lines: LineEncoder,
+    signatures: SignatureBuilder,
+    columns: AlignmentColumns,
+    /// Number of records of the block so far: the index of the next one.
+    record_count: u32,
+}
+
+impl BlockEncoder {
+    /// Creates an encoder of records on these contigs.
+    pub fn new(genome: &Genome) -> Self {
+        let (lines, signatures) = (LineEncoder::new(genome), SignatureBuilder::new());
+        Self { lines, signatures, columns: AlignmentColumns::default(), record_count: 0 }
+    }
+
+    /// Encodes the next line of the block, without its line end. Returns the record's position, and a batch once one is full.
+    ///
+    /// # Errors
+    /// [`SamError`] for a line that is not a record; the block is then unusable.
+    pub fn push(
+        &mut self,
+        header: &BlockHeader,
+        line: &[u8],
+    ) -> Result<(RecordPosition, Option<RecordBatch>), SamError> {
+        let start = self.columns.record_bytes.len();
+        self.lines.encode(line, &mut self.columns.record_bytes)?;
+        Ok(self.add_record(header, start))
+    }
+
+    /// Encodes the next record of the block, packed by the aligner's own program. Returns as [`push`](Self::push) does.
+    pub fn push_packed(&mut self, header: &BlockHeader, record: &[u8]) -> (RecordPosition, Option<RecordBatch>) {
+        let start = self.columns.record_bytes.len();
+        self.columns.record_bytes.extend_from_slice(record);
+        self.add_record(header, start)
+    }
+
+    /// Adds the record at byte `start` to the signatures and to the batch.
+    fn add_record(&mut self, header: &BlockHeader, start: usize) -> (RecordPosition, Option<RecordBatch>) {
+        let record = RawRecord::from_trusted_bytes(&self.columns.record_bytes[start..]);
+        let read_group = header.read_group.as_deref().unwrap_or_default().as_bytes();
+        let id = header.id.record(self.record_count);
+        self.signatures.push(id, record, header.read_group_index, header.library_index, read_group);
+        let (position, mate_position) =
+            ((record.contig(), record.position()), (record.mate_contig(), record.mate_position()));
+        let placed = RecordPosition { flag: record.flag(), position, mate_position };
+        let keys = (record.contig(), record.position(), record.flag(), record.unclipped_five_prime());
+        self.columns.finish_record(keys, self.record_count);
+        self.record_count += 1;
+        (placed, (self.columns.record_bytes.len() >= TARGET_BATCH_BYTES).then(|| self.columns.take_batch()))
+    }
+
+    /// Ends the block and returns everything that was not returned yet; the encoder is then empty.
+    ///
+    /// `reads`: number of reads in the block.
+    pub fn finish(&mut self, header: &BlockHeader, reads: u64) -> AlignedBlock {
+        let signatures = self.signatures.finish_block();
+        let counts = signatures.counts.get(usize::from(header.library_index)).copied().unwrap_or_default();
+        let batches = if self.columns.order.is_empty() { Vec::new() } else { vec![self.columns.take_batch()] };
+        let records = u64::from(std::mem::take(&mut self.record_count));
+        AlignedBlock { id: header.id, reads, records, batches, pairs: signatures.pairs, ends: signatures.ends, counts }
+    }
+}
+
+/// An encoder that writes a block as the streams of the protocol.
+pub struct StreamEncoder<'e, W: Write> {
+    encoder: &'e mut BlockEncoder,
+    header: &'e BlockHeader,
+    stream: StreamWriter<W>,
+}
+
+impl<'e, W: Write> StreamEncoder<'e, W> {
+    /// Starts a block.
+    ///
+    /// # Errors
+    /// The I/O error of the pipe.
+    pub fn start(sink: W, encoder: &'e mut BlockEncoder, header: &'e BlockHeader) -> std::io::Result<Self> {
+        let stream = StreamWriter::start(sink, &schema::alignments(), part_metadata(schema::ALIGNMENTS, header.id))?;
+        Ok(Self { encoder, header, stream })
+    }
+
+    /// Encodes the next line, without its line end. The inner error: the line is not a record.
+    ///
+    /// # Errors
+    /// The I/O error of the pipe.
+    pub fn push(&mut self, line: &[u8]) -> std::io::Result<Result<(), SamError>> {
+        match self.encoder.push(self.header, line) {
+            Ok((_, Some(batch))) => self.stream.write(&batch).map(Ok),
+            Ok((_, None)) => Ok(Ok(())),
+            Err(error) => Ok(Err(error)),
+        }
+    }
+
+    /// Encodes the next record, packed by the aligner's own program.
+    ///
+    /// # Errors
+    /// The I/O error of the pipe.
+    pub fn push_packed(&mut self, record: &[u8]) -> std::io::Result<()> {
+        match self.encoder.push_packed(self.header, record) {
+            (_, Some(batch)) => self.stream.write(&batch),
+            (_, None) => Ok(()),
+        }
+    }
+
+    /// Ends the block and returns the sink. `reads`: number of reads in the block.
+    ///
+    /// # Errors
+    /// The I/O error of the pipe.
+    pub fn finish(mut self, reads: u64) -> std::io::Result<W> {
+        let AlignedBlock { id, reads, records, batches, pairs, ends, counts } = self.encoder.finish(self.header, reads);
+        for batch in &batches {
+            self.stream.write(batch)?;
+        }
+        let sink = write_signatures(self.stream.finish()?, id, schema::PAIRS, &pairs)?;
+        let sink = write_signatures(sink, id, schema::ENDS, &ends)?;
+        let end = BlockEnd { id, reads, records, counts };
+        StreamWriter::start(sink, &schema::empty_schema(), end.to_metadata())?.finish()
+    }
+}
+
+/// A builder of the columns of `schema::alignments`; a record's bytes are appended to `record_bytes` first.
+struct AlignmentColumns {
+    contig: Vec<i32>,
+    position: Vec<i32>,
+    flag: Vec<u16>,
+    five_prime: Vec<i32>,
+    order: Vec<u32>,
+    offsets: Vec<i32>,
+    record_bytes: Vec<u8>,
+}
+
+impl Default for AlignmentColumns {
+    fn default() -> Self {
+        Self {
+            contig: Vec::new(),
+            position: Vec::new(),
+            flag: Vec::new(),
+            five_prime: Vec::new(),
+            order: Vec::new(),
+            offsets: vec![0],
+            record_bytes: Vec::with_capacity(TARGET_BATCH_BYTES + BATCH_SLACK_BYTES),
+        }
+    }
+}
+
+impl AlignmentColumns {
+    /// Completes the record whose bytes are the end of `record_bytes`.
+    fn finish_record(&mut self, (contig, position, flag, five_prime): (i32, i32, u16, i32), order: u32) {
+        self.contig.push(contig);
+        self.position.push(position);
+        self.flag.push(flag);
+        self.five_prime.push(five_prime);
+        self.order.push(order);
+        // Below 2 GiB: a batch is sent once it has 4 MiB, and no record is longer than twice the longest SAM line.
+        self.offsets.push(self.record_bytes.len() as i32);
+    }
+
+    /// Returns the batch and clears the columns.
+    fn take_batch(&mut self) -> RecordBatch {
+        let full = std::mem::take(self);
+        let offsets = OffsetBuffer::new(ScalarBuffer::from(full.offsets));
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(Int32Array::from(full.contig)),
+            Arc::new(Int32Array::from(full.position)),
+            Arc::new(UInt16Array::from(full.flag)),
+            Arc::new(Int32Array::from(full.five_prime)),
+            Arc::new(UInt32Array::from(full.order)),
+            Arc::new(BinaryArray::new(offsets, Buffer::from_vec(full.record_bytes), None)),
+        ];
+        RecordBatch::try_new(schema::alignments(), columns).expect("the columns are those of the schema, equally long")
+    }
+}
+
+fn write_signatures<W: Write, T: Pod>(sink: W, id: BlockId, kind: &'static str, all: &[T]) -> std::io::Result<W> {
+    let schema = if kind == schema::PAIRS { schema::pairs() } else { schema::ends() };
+    let mut stream = StreamWriter::start(sink, &schema, part_metadata(kind, id))?;
+    for some in all.chunks(TARGET_BATCH_BYTES / size_of::<T>()) {
+        let bytes: &[u8] = bytemuck::cast_slice(some);
+        let column = FixedSizeBinaryArray::new(size_of::<T>() as i32, Buffer::from(bytes), None);
+        let batch = RecordBatch::try_new(schema.clone(), vec![Arc::new(column)]);
+        stream.write(&batch.map_err(std::io::Error::other)?)?;
+    }
+    stream.finish()
+}

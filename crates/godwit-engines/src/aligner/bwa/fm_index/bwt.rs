@@ -1,0 +1,185 @@
+//! The Burrows-Wheeler transform of both strands, as bwa stores it in `.bwt`.
+
+use std::io::Read;
+
+use super::memory_hints::{prefetch, use_huge_pages};
+
+/// Bytes before the blocks in `.bwt`.
+pub(super) const HEADER_BYTES: u64 = 40;
+/// Bases in a block.
+const BASES_PER_BLOCK: u64 = 128;
+/// Bases in a word.
+const BASES_PER_WORD: u64 = 32;
+/// The lower bit of each base of a word.
+const LOWER_BITS: u64 = 0x5555_5555_5555_5555;
+
+/// Each base, repeated in all positions of a word.
+const SINGLE_BASE_WORDS: [u64; 4] = [0, LOWER_BITS, LOWER_BITS << 1, u64::MAX];
+
+/// 128 bases, and the number of each base before them: a cache line, as in the file.
+#[derive(Clone, Copy, Default)]
+#[repr(align(64))]
+struct Block {
+    counts: [u64; 4],
+    /// 32 bases per word, the first in the highest bits.
+    bases: [u64; 4],
+}
+
+/// The bases of the transform without its sentinel, with ranks.
+///
+/// A *row* is a suffix of the text (both strands and the sentinel) in sorted order, from 0, the sentinel alone. A *place* is
+/// the index of a row with the sentinel's row left out.
+pub(super) struct Bwt {
+    blocks: Vec<Block>,
+    /// The row of the whole text; its base is the sentinel.
+    sentinel_row: u64,
+    /// Number of bases smaller than each base, and number of all bases.
+    cumulative_counts: [u64; 5],
+}
+
+/// 64 rows of the transform: a bit for each row that has the base, the first row in the highest bit.
+pub(super) type RowBits = [u64; 4];
+
+impl Bwt {
+    /// Reads the data after the header of `.bwt` (bwa 0.7.17 `bwt_bwtupdate_core`, `bwt_dump_bwt`).
+    ///
+    /// `header`: row of the sentinel, and number of bases up to A, C, G and T. The outer error: the file cannot be read; the
+    /// inner error: the defect of its content.
+    pub(super) fn read(header: [u64; 5], mut file: impl Read) -> std::io::Result<Result<Self, &'static str>> {
+        let [sentinel_row, a, c, g, bases] = header;
+        if sentinel_row == 0 || sentinel_row > bases || a > c || c > g || g > bases {
+            return Ok(Err("its header makes no sense"));
+        }
+        let blocks = bases.div_ceil(BASES_PER_BLOCK);
+        let mut transform =
+            Self { blocks: Vec::with_capacity(blocks as usize), sentinel_row, cumulative_counts: [0, a, c, g, bases] };
+        use_huge_pages(&mut transform.blocks);
+        let mut counts = [0; 4];
+        let mut left = bases;
+        // After the last block there are the total counts.
+        for _ in 0..=blocks {
+            let in_block = left.min(BASES_PER_BLOCK);
+            let mut bytes = [0; 64];
+            file.read_exact(&mut bytes[..32 + 4 * in_block.div_ceil(16) as usize])?;
+            let block = Block::decode(&bytes);
+            if block.counts != counts {
+                return Ok(Err("its counts do not fit its bases"));
+            }
+            for (base, count) in counts.iter_mut().enumerate() {
+                *count += block.count_before(in_block, base);
+            }
+            left -= in_block;
+            if in_block > 0 {
+                transform.blocks.push(block);
+            }
+        }
+        if counts != [a, c - a, g - c, bases - g] {
+            return Ok(Err("its header does not fit its bases"));
+        }
+        Ok(Ok(transform))
+    }
+
+    /// Returns the number of rows: all bases of both strands, and the sentinel.
+    pub(super) fn rows(&self) -> u64 {
+        self.cumulative_counts[4] + 1
+    }
+
+    /// Returns the row of the whole text.
+    pub(super) fn sentinel_row(&self) -> u64 {
+        self.sentinel_row
+    }
+
+    /// Returns the number of bases of the text smaller than A, C, G and T, and the number of all bases.
+    pub(super) fn cumulative_counts(&self) -> [u64; 5] {
+        self.cumulative_counts
+    }
+
+    /// Prefetches the data that [`lf_mapping`](Self::lf_mapping) needs for this row.
+    pub(super) fn prefetch(&self, row: u64) {
+        prefetch(&self.blocks, self.index_without_sentinel(row) / BASES_PER_BLOCK);
+    }
+
+    /// Returns the row of the suffix that starts one base earlier in the text, and that base. `row`: not the sentinel's.
+    pub(super) fn lf_mapping(&self, row: u64) -> (u64, u8) {
+        let place = self.index_without_sentinel(row);
+        let block = &self.blocks[(place / BASES_PER_BLOCK) as usize];
+        let within = place % BASES_PER_BLOCK;
+        let word = block.bases[(within / BASES_PER_WORD) as usize];
+        let base = (word >> (2 * (BASES_PER_WORD - 1 - within % BASES_PER_WORD)) & 3) as usize;
+        (self.cumulative_counts[base] + block.counts[base] + block.count_before(within, base) + 1, base as u8)
+    }
+
+    fn index_without_sentinel(&self, row: u64) -> u64 {
+        row - u64::from(row > self.sentinel_row)
+    }
+
+    /// Returns rows `64 * index` to `64 * index + 63`; bits of rows past the end are 0.
+    pub(super) fn row_bits(&self, index: u64) -> RowBits {
+        let start = 64 * index;
+        let first = self.index_without_sentinel(start);
+        let mut bits = self.bits_without_sentinel(first);
+        if (start..start + 64).contains(&self.sentinel_row) {
+            // The bases from the sentinel on move by one row.
+            let before = self.sentinel_row - start;
+            let kept = !(u64::MAX >> before);
+            bits = bits.map(|bits| bits & kept | (bits & !kept) >> 1);
+        }
+        bits
+    }
+
+    /// Returns the bits of 64 places.
+    fn bits_without_sentinel(&self, first: u64) -> RowBits {
+        let (index, shift) = (first / BASES_PER_WORD, 2 * (first % BASES_PER_WORD) as u32);
+        let bases =
+            |index| self.packed_word(index) << shift | self.packed_word(index + 1).checked_shr(64 - shift).unwrap_or(0);
+        let halves = [bases(index), bases(index + 1)];
+        let lower = halves.map(every_other_bit);
+        let higher = halves.map(|bases| every_other_bit(bases >> 1));
+        let [lower, higher] = [lower, higher].map(|[front, back]| front << 32 | back);
+        let past_the_end = u64::MAX.checked_shr((self.cumulative_counts[4] - first).min(64) as u32).unwrap_or(0);
+        [!higher & !lower, !higher & lower, higher & !lower, higher & lower].map(|bits| bits & !past_the_end)
+    }
+
+    fn packed_word(&self, index: u64) -> u64 {
+        let block = self.blocks.get((index / 4) as usize);
+        block.map_or(0, |block| block.bases[(index % 4) as usize])
+    }
+}
+
+/// Returns the even bits of a word, moved together into its lower half.
+fn every_other_bit(word: u64) -> u64 {
+    let mut bits = word & LOWER_BITS;
+    bits = (bits | bits >> 1) & 0x3333_3333_3333_3333;
+    bits = (bits | bits >> 2) & 0x0f0f_0f0f_0f0f_0f0f;
+    bits = (bits | bits >> 4) & 0x00ff_00ff_00ff_00ff;
+    bits = (bits | bits >> 8) & 0x0000_ffff_0000_ffff;
+    (bits | bits >> 16) & 0x0000_0000_ffff_ffff
+}
+
+impl Block {
+    /// Decodes four counts of eight bytes, then words of 16 bases, the first in the highest bits.
+    fn decode(bytes: &[u8; 64]) -> Self {
+        let number = |start: usize| u64::from_le_bytes(std::array::from_fn(|byte| bytes[start + byte]));
+        Self {
+            counts: std::array::from_fn(|base| number(8 * base)),
+            bases: std::array::from_fn(|word| number(32 + 8 * word).rotate_left(32)),
+        }
+    }
+
+    /// Returns how many of the first `places` bases are `base`.
+    fn count_before(&self, places: u64, base: usize) -> u64 {
+        let mut pairs = [0; 4];
+        for (index, (pairs, word)) in pairs.iter_mut().zip(self.bases).enumerate() {
+            let equal = !(word ^ SINGLE_BASE_WORDS[base]);
+            let counted = places.saturating_sub(BASES_PER_WORD * index as u64).min(BASES_PER_WORD);
+            let mask = !u64::MAX.checked_shr(2 * counted as u32).unwrap_or(0);
+            *pairs = equal & equal >> 1 & LOWER_BITS & mask;
+        }
+        // At most 3 in each pair of bits, 4 in each four, 8 in each byte: all bytes of a word are summed at once.
+        let three = pairs[0] + pairs[1] + pairs[2];
+        let fours = (three & 0x3333_3333_3333_3333) + (three >> 2 & 0x3333_3333_3333_3333);
+        let fours = fours + (pairs[3] & 0x3333_3333_3333_3333) + (pairs[3] >> 2 & 0x3333_3333_3333_3333);
+        let bytes = (fours & 0x0f0f_0f0f_0f0f_0f0f) + (fours >> 4 & 0x0f0f_0f0f_0f0f_0f0f);
+        bytes.wrapping_mul(0x0101_0101_0101_0101) >> 56
+    }
+}

@@ -1,0 +1,151 @@
+//! External aligners that do not know blocks. Input: reads as FASTQ. Output: SAM.
+//!
+//! One process aligns one lane from its first read to its last, so the records are those of a single process even if the
+//! program carries state from read to read. Blocks are only godwit's units: the output is cut where the reads were. All
+//! output is checked: names in step with the reads, one primary record for each read, mates that name each other, contigs of
+//! the reference. Only the command line controls the program.
+
+mod fastq_writer;
+mod pending_reads;
+mod sam_reader;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use godwit_formats::fasta;
+use godwit_model::{Contig, Genome};
+
+use super::{Aligner, AlignerInfo, BlockDependence, BlockReader, BlockWriter, ChildHandle};
+use crate::EngineError;
+use crate::child::{self, ChildState, PipedChild};
+use pending_reads::PendingReads;
+
+pub use fastq_writer::FastqWriter;
+pub use sam_reader::SamReader;
+
+/// Path of the program's only input, or of read 1.
+pub const FIRST_INPUT_PATH: &str = "/dev/stdin";
+/// Path of read 2, if the command line has two inputs.
+pub const SECOND_INPUT_PATH: &str = "/dev/fd/3";
+
+/// The command line for one lane.
+#[derive(Clone, Debug)]
+pub struct AlignerInvocation {
+    /// Path of the program.
+    pub program: PathBuf,
+    /// Arguments of the program.
+    pub arguments: Vec<String>,
+    /// True if mates go to two inputs; otherwise reads, paired or not, go to one.
+    pub two_inputs: bool,
+    /// Dependence of records on the block borders.
+    pub block_dependence: BlockDependence,
+}
+
+/// A started program.
+pub struct SamSession {
+    info: AlignerInfo,
+    block_dependence: BlockDependence,
+    state: Arc<ChildState>,
+    inputs: Vec<fastq_writer::InputPipe>,
+    stdout: std::process::ChildStdout,
+}
+
+impl SamSession {
+    /// Starts the program. `info`: see [`aligner_info`].
+    ///
+    /// # Errors
+    /// [`EngineError::Io`] if it does not start.
+    pub fn start(invocation: &AlignerInvocation, info: AlignerInfo) -> Result<Self, EngineError> {
+        let mut command = Command::new(&invocation.program);
+        command.args(&invocation.arguments);
+        let program = invocation.program.clone();
+        let failed = |source| EngineError::Io { program: program.clone(), action: "start", source };
+        let mut second = None;
+        if invocation.two_inputs {
+            let (reader, writer) = std::io::pipe().map_err(failed)?;
+            child::pass_second_input(&mut command, reader);
+            second = Some(writer);
+        }
+        let PipedChild { state, stdin, stdout } = child::start_piped(program.clone(), command)?;
+        state.set_version(&info.engine_version);
+        let mut inputs = vec![fastq_writer::InputPipe::new(stdin).map_err(failed)?];
+        if let Some(second) = second {
+            inputs.push(fastq_writer::InputPipe::new(second).map_err(failed)?);
+        }
+        Ok(Self { info, block_dependence: invocation.block_dependence, state, inputs, stdout })
+    }
+}
+
+impl Aligner for SamSession {
+    fn info(&self) -> &AlignerInfo {
+        &self.info
+    }
+
+    fn block_dependence(&self) -> BlockDependence {
+        self.block_dependence
+    }
+
+    fn split(self) -> (BlockWriter, BlockReader, ChildHandle) {
+        let expected = Arc::new(PendingReads::default());
+        let writer = FastqWriter::new(self.state.clone(), self.inputs, expected.clone());
+        let reader = SamReader::new(self.state.clone(), self.stdout, expected, self.info.genome);
+        (BlockWriter::Fastq(writer), BlockReader::Sam(reader), ChildHandle::new(self.state))
+    }
+}
+
+/// Returns the info of an external program: contigs of the reference, its version.
+///
+/// # Errors
+/// [`EngineError::Reference`] for a reference that is not a valid FASTA file or too large, [`EngineError::Arguments`] if two
+/// contigs share a name.
+pub fn aligner_info(reference: &Path, version: &str) -> Result<AlignerInfo, EngineError> {
+    let failed = |source| EngineError::Reference { path: reference.to_owned(), source };
+    let mut fasta = fasta::Reader::open(reference, 1).map_err(failed)?;
+    let mut sq_lines = String::new();
+    while let Some(name) = fasta.next_contig().map_err(failed)? {
+        let mut bases = 0;
+        while let Some(run) = fasta.next_bases().map_err(failed)? {
+            bases += run.len() as u64;
+        }
+        sq_lines += &format!("@SQ\tSN:{name}\tLN:{bases}\n");
+    }
+    AlignerInfo::new(env!("CARGO_PKG_VERSION").into(), version.into(), sq_lines)
+        .map_err(|error| EngineError::Arguments { message: format!("cannot use {}: {error}", reference.display()) })
+}
+
+/// Returns the first of a program's `@SQ` lines that does not match the reference.
+fn first_unknown_contig<'c>(found: &'c Genome, reference: &Genome) -> Option<&'c Contig> {
+    let known = |contig: &Contig| {
+        let own = reference.contig_id(&contig.name).and_then(|id| reference.contig(id));
+        own.is_some_and(|own| own.length == contig.length)
+    };
+    found.contigs().iter().find(|contig| !known(contig))
+}
+
+/// Returns the program's path: unchanged if it has a slash, else the first match on PATH.
+///
+/// # Errors
+/// [`EngineError::NotInstalled`] if there is no such program.
+pub fn find_program(name: &str, remedy: &str) -> Result<PathBuf, EngineError> {
+    let found = if name.contains('/') {
+        Some(PathBuf::from(name)).filter(|path| path.is_file())
+    } else {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&path).map(|folder| folder.join(name)).find(|path| path.is_file())
+    };
+    found.ok_or_else(|| EngineError::NotInstalled { program: name.to_owned(), remedy: remedy.to_owned() })
+}
+
+/// Returns the output of `PROGRAM --version`, as `2.24-r1122`; `None` if it does not look like a version.
+pub fn query_program_version(program: &Path) -> Option<String> {
+    let mut command = Command::new(program);
+    let output = command.arg("--version").stdin(std::process::Stdio::null()).output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned() + "\n" + &String::from_utf8_lossy(&output.stderr);
+    let looks_right = |word: &&str| {
+        word.starts_with(|first: char| first.is_ascii_digit())
+            && word.contains('.')
+            && word.chars().all(|letter| letter.is_ascii_alphanumeric() || ".-_+".contains(letter))
+    };
+    text.split_whitespace().map(|word| word.trim_start_matches('v')).find(looks_right).map(str::to_owned)
+}

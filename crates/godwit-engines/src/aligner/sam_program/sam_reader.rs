@@ -1,0 +1,272 @@
+//! Splits SAM text into blocks, checked against the input reads.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::ChildStdout;
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use godwit_model::{Genome, flags};
+use memchr::memmem;
+
+use super::first_unknown_contig;
+use super::pending_reads::{PendingItem, PendingReads, name_fingerprint};
+use crate::EngineError;
+use crate::aligner::block_encoder::RecordPosition;
+use crate::aligner::{AlignedBlock, AlignerInfo, BlockEncoder, BlockHeader};
+use crate::child::ChildState;
+
+/// Maximum length of a line: an ultra-long read and its tags have a hundredth of that.
+const MAX_LINE_BYTES: u64 = 256 << 20;
+/// Number of bytes of a line shown in a message.
+const EXCERPT_BYTES: usize = 60;
+
+/// A reader of the output of an external program; see [`BlockReader`](super::BlockReader).
+pub struct SamReader {
+    state: Arc<ChildState>,
+    output: BufReader<ChildStdout>,
+    pending_reads: Arc<PendingReads>,
+    genome: Genome,
+    encoder: BlockEncoder,
+    /// The next record; empty if it was not read yet.
+    line: Vec<u8>,
+    /// 1-based number of that line.
+    line_number: u64,
+    /// `@SQ` lines so far.
+    sq_lines: String,
+    is_at_end: bool,
+}
+
+/// The records of the current template.
+#[derive(Default)]
+struct TemplateRecords {
+    name: Vec<u8>,
+    /// Positions of the primary records of read 1 and read 2; a single read counts as read 1.
+    primary_positions: [Option<RecordPosition>; 2],
+}
+
+impl SamReader {
+    pub(super) fn new(
+        state: Arc<ChildState>,
+        output: ChildStdout,
+        pending_reads: Arc<PendingReads>,
+        genome: Genome,
+    ) -> Self {
+        let encoder = BlockEncoder::new(&genome);
+        let output = BufReader::with_capacity(1 << 20, output);
+        let (line, sq_lines) = (Vec::new(), String::new());
+        Self { state, output, pending_reads, genome, encoder, line, line_number: 0, sq_lines, is_at_end: false }
+    }
+
+    pub(in crate::aligner) fn next_block(&mut self) -> Result<Option<AlignedBlock>, EngineError> {
+        let mut batches = Vec::new();
+        let mut answered = 0;
+        loop {
+            self.fill_line()?;
+            match self.pending_reads.item_after(answered) {
+                PendingItem::Nothing if self.is_at_end && answered == 0 => {
+                    self.state.expect_success()?;
+                    return Ok(None);
+                }
+                PendingItem::Nothing if self.is_at_end => return Err(self.output_error("it ended within a block")),
+                PendingItem::Nothing => {
+                    return Err(self.output_error(format!("it gave more records than reads: {}", self.line_excerpt())));
+                }
+                PendingItem::BlockEnd { reads } => {
+                    let Some(header) = self.pending_reads.oldest_header() else {
+                        return Err(self.output_error("it lost a block"));
+                    };
+                    self.pending_reads.remove_oldest_block();
+                    let mut block = self.encoder.finish(&header, reads);
+                    batches.append(&mut block.batches);
+                    return Ok(Some(AlignedBlock { batches, ..block }));
+                }
+                PendingItem::Template(_) if self.is_at_end => {
+                    let problem = "it ended before it gave a record for every read; a program used here must print \
+                                   unmapped reads too";
+                    return Err(self.output_error(problem));
+                }
+                PendingItem::Template(name) => {
+                    let Some(header) = self.pending_reads.oldest_header() else {
+                        return Err(self.output_error("it lost a block"));
+                    };
+                    self.read_template(&header, name, &mut batches)?;
+                    answered += 1;
+                }
+            }
+        }
+    }
+
+    /// Reads all records of the expected template.
+    fn read_template(
+        &mut self,
+        header: &BlockHeader,
+        due: u64,
+        batches: &mut Vec<RecordBatch>,
+    ) -> Result<(), EngineError> {
+        let mut template = TemplateRecords { name: first_field(&self.line).to_owned(), ..TemplateRecords::default() };
+        if name_fingerprint(&template.name) != due {
+            if !self.has_all_fields() {
+                return Err(self.invalid_record_error(&"it has fewer than eleven fields"));
+            }
+            let problem = format!(
+                "it answered out of step with the reads: {} came where another read was due; it must print all reads, \
+                 unmapped ones too, in the order they came (for bowtie2 add --reorder)",
+                self.line_excerpt()
+            );
+            return Err(self.output_error(problem));
+        }
+        while !self.is_at_end && first_field(&self.line) == template.name {
+            let flag = self.parse_flag()?;
+            let mate = self.mate_index(header, flag)?;
+            let primary = flag & (flags::SECONDARY | flags::SUPPLEMENTARY) == 0;
+            if primary && template.primary_positions[mate].is_some() {
+                // The next template may have the same name.
+                break;
+            }
+            self.add_read_group(header)?;
+            let pushed = self.encoder.push(header, &self.line);
+            let (placed, batch) = pushed.map_err(|source| self.invalid_record_error(&source))?;
+            batches.extend(batch);
+            if primary {
+                template.primary_positions[mate] = Some(placed);
+            }
+            self.line.clear();
+            self.fill_line()?;
+        }
+        self.check_template(header, &template)
+    }
+
+    /// Checks that there is one primary record for each read, and that mates name each other.
+    fn check_template(&self, header: &BlockHeader, template: &TemplateRecords) -> Result<(), EngineError> {
+        let name = String::from_utf8_lossy(&template.name);
+        match (template.primary_positions, header.paired) {
+            ([Some(_), _], false) => Ok(()),
+            ([Some(one), Some(two)], true) => {
+                let unmapped = (one.flag | two.flag) & flags::UNMAPPED != 0;
+                if unmapped || one.mate_position == two.position && two.mate_position == one.position {
+                    return Ok(());
+                }
+                Err(self.output_error(format!("the mates of {name} do not name each other's position")))
+            }
+            ([None, _], true) => Err(self.output_error(format!("read 1 of {name} has no primary record"))),
+            ([_, None], true) => Err(self.output_error(format!("read 2 of {name} has no primary record"))),
+            ([None, _], false) => Err(self.output_error(format!("the read {name} has no primary record"))),
+        }
+    }
+
+    fn parse_flag(&self) -> Result<u16, EngineError> {
+        let field = self.line.split(|byte| *byte == b'\t').nth(1);
+        let flag = field.and_then(|field| std::str::from_utf8(field).ok()?.parse().ok());
+        flag.ok_or_else(|| self.invalid_record_error(&"it has no flag"))
+    }
+
+    /// Returns 0 for read 1 and single reads, 1 for read 2.
+    fn mate_index(&self, header: &BlockHeader, flag: u16) -> Result<usize, EngineError> {
+        let mates = flag & (flags::FIRST | flags::LAST);
+        match (header.paired, flag & flags::PAIRED != 0) {
+            (false, false) => Ok(0),
+            (true, true) if mates == flags::FIRST => Ok(0),
+            (true, true) if mates == flags::LAST => Ok(1),
+            (true, _) => Err(self.output_error(format!(
+                "reads came in pairs, but its record {} is not of read 1 or read 2 of a pair; check that its command \
+                 line takes pairs",
+                self.line_excerpt()
+            ))),
+            (false, _) => Err(self.output_error(format!(
+                "reads came singly, but its record {} is of a pair; check its command line, and that reads have names \
+                 of their own",
+                self.line_excerpt()
+            ))),
+        }
+    }
+
+    /// Adds the lane's read group to a record without one; rejects any other one.
+    fn add_read_group(&mut self, header: &BlockHeader) -> Result<(), EngineError> {
+        let Some(id) = &header.read_group else { return Ok(()) };
+        let Some(at) = memmem::find(&self.line, b"\tRG:Z:") else {
+            self.line.extend_from_slice(b"\tRG:Z:");
+            self.line.extend_from_slice(id.as_bytes());
+            return Ok(());
+        };
+        let value = first_field(&self.line[at + 6..]);
+        if value == id.as_bytes() {
+            return Ok(());
+        }
+        let value = String::from_utf8_lossy(value);
+        Err(self.output_error(format!(
+            "its records have the read group {value}, but their lane has {id}; give it {{read_group_id}} or none"
+        )))
+    }
+
+    /// Reads until there is a record in `line`, or the end.
+    fn fill_line(&mut self) -> Result<(), EngineError> {
+        while self.line.is_empty() && !self.is_at_end {
+            let read = (&mut self.output).take(MAX_LINE_BYTES).read_until(b'\n', &mut self.line);
+            let bytes = read.map_err(|error| self.state.io_error("read from", error))?;
+            self.line_number += 1;
+            if bytes == 0 {
+                self.is_at_end = true;
+                self.check_header()?;
+            } else if self.line.pop_if(|last| *last == b'\n').is_none() {
+                // The program exited in the middle of a line, or its output is not SAM.
+                self.is_at_end = (bytes as u64) < MAX_LINE_BYTES;
+                return Err(
+                    self.output_error(format!("its output is cut in the middle of a line, at {}", self.line_excerpt()))
+                );
+            } else if self.line.starts_with(b"@") && !self.is_record_line() {
+                if self.line.starts_with(b"@SQ\t") {
+                    self.sq_lines += &String::from_utf8_lossy(&self.line);
+                    self.sq_lines.push('\n');
+                }
+                self.line.clear();
+            } else if self.line.is_empty() {
+                return Err(self.invalid_record_error(&"it is empty"));
+            } else {
+                self.check_header()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reports whether the line is a record. Names of reads may start with `@`; header lines have a type of two letters.
+    fn is_record_line(&self) -> bool {
+        self.line.get(3).is_none_or(|byte| *byte != b'\t') || self.has_all_fields()
+    }
+
+    /// Reports whether the line has SAM's eleven mandatory fields.
+    fn has_all_fields(&self) -> bool {
+        self.line.iter().filter(|byte| **byte == b'\t').count() >= 10
+    }
+
+    /// Compares the contigs of the program's header with those of the reference, once.
+    fn check_header(&mut self) -> Result<(), EngineError> {
+        let sq_lines = std::mem::take(&mut self.sq_lines);
+        let found = AlignerInfo::new(String::new(), String::new(), sq_lines)
+            .map_err(|error| self.output_error(format!("its header is wrong: {error}")))?
+            .genome;
+        match first_unknown_contig(&found, &self.genome) {
+            None => Ok(()),
+            Some(contig) => Err(self.output_error(format!(
+                "its index is not of this reference: it has a contig {} of {} bases, the reference has not",
+                contig.name, contig.length
+            ))),
+        }
+    }
+
+    fn line_excerpt(&self) -> String {
+        let text = String::from_utf8_lossy(&self.line[..self.line.len().min(EXCERPT_BYTES)]);
+        format!("line {} ({:?}{})", self.line_number, text, if self.line.len() > EXCERPT_BYTES { ".." } else { "" })
+    }
+
+    fn invalid_record_error(&self, reason: &dyn std::fmt::Display) -> EngineError {
+        self.output_error(format!("{} of its output is no SAM record: {reason}", self.line_excerpt()))
+    }
+
+    fn output_error(&self, problem: impl Into<String>) -> EngineError {
+        self.state.output_error(problem.into(), self.is_at_end)
+    }
+}
+
+fn first_field(line: &[u8]) -> &[u8] {
+    line.split(|byte| *byte == b'\t').next().unwrap_or_default()
+}

@@ -1,0 +1,67 @@
+//! The aligners that are installed on this machine.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use crate::aligner::{bwa, sam_program};
+
+/// An aligner, installed or not.
+#[derive(Clone, Debug)]
+pub struct AlignerInstallation {
+    /// The value of `--aligner`, or the program's name if it needs a template.
+    pub name: &'static str,
+    /// Path of the program, if it is installed.
+    pub program: Option<PathBuf>,
+    /// First line of its version output.
+    pub version: Option<String>,
+    /// Installation instructions.
+    pub remedy: &'static str,
+}
+
+/// External aligners, and how to install them.
+const EXTERNAL_ALIGNERS: [(&str, &str); 3] = [
+    ("minimap2", "install minimap2 2.24 or later (Debian and Ubuntu: apt-get install minimap2; bioconda: minimap2)"),
+    ("bowtie2", "install bowtie2 (Debian and Ubuntu: apt-get install bowtie2; bioconda: bowtie2)"),
+    ("strobealign", "install strobealign (bioconda: strobealign)"),
+];
+const OWN_ALIGNER_REMEDY: &str = "it comes with godwit: install it beside godwit or on PATH";
+
+/// Returns the installation instruction for a program.
+pub(crate) fn install_remedy(program: &str) -> &'static str {
+    let known = EXTERNAL_ALIGNERS.iter().find(|(name, _)| *name == program);
+    known.map_or("install it, or give its path", |(_, remedy)| remedy)
+}
+
+/// Finds every aligner that godwit knows; starts each once to read its version.
+pub fn find_aligners() -> Vec<AlignerInstallation> {
+    let own = [("bwa", bwa::IndexKind::Bwa), ("bwa-mem3", bwa::IndexKind::BwaMem3)];
+    let own = own.map(|(name, kind)| (name, bwa::find_program(kind).ok(), OWN_ALIGNER_REMEDY));
+    let foreign = EXTERNAL_ALIGNERS.map(|(name, remedy)| (name, sam_program::find_program(name, remedy).ok(), remedy));
+    let all = own.into_iter().chain(foreign);
+    all.map(|(name, program, remedy)| {
+        let version = program.as_ref().and_then(query_version_line);
+        AlignerInstallation { name, program, version, remedy }
+    })
+    .collect()
+}
+
+fn query_version_line(program: &PathBuf) -> Option<String> {
+    let output = Command::new(program).arg("--version").stdin(Stdio::null()).output().ok()?;
+    let line = String::from_utf8_lossy(&output.stdout).lines().next()?.trim().to_owned();
+    (!line.is_empty()).then_some(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_engine_is_found_with_a_version_or_comes_with_a_remedy() {
+        let found = find_aligners();
+        assert_eq!(found.iter().map(|engine| engine.name).collect::<Vec<_>>()[..3], ["bwa", "bwa-mem3", "minimap2"]);
+        for engine in found {
+            assert!(engine.remedy.contains("install"), "{engine:?}");
+            assert!(engine.version.is_none() || engine.program.is_some(), "{engine:?}");
+        }
+    }
+}

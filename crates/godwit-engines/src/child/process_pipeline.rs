@@ -1,0 +1,187 @@
+//! Programs joined by pipes: each reads the output of the one before it.
+//!
+//! A pipeline succeeds only if every program in it does: a program that fails in the middle of its output may leave a reader
+//! that takes the truncated input for complete.
+
+use std::path::PathBuf;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use super::{ChildState, PIPE_BYTES, POLL_INTERVAL, descriptors, spawn_in_group};
+use crate::EngineError;
+
+/// Maximum time for the other programs to exit by themselves after one has failed: the cause may be theirs.
+const EXIT_TIMEOUT_AFTER_FAILURE: Duration = Duration::from_secs(1);
+
+/// A program of a pipeline, before its start.
+pub struct PipelineCommand {
+    /// Path of the program.
+    pub program: PathBuf,
+    /// Version of the program, for messages; empty if it reports none.
+    pub version: String,
+    /// Command line of the program. Its settings of stdin and stdout are not used.
+    pub command: Command,
+}
+
+/// A running pipeline. Dropping it kills the programs that still run.
+pub struct ProcessPipeline {
+    processes: Vec<ChildState>,
+}
+
+impl ProcessPipeline {
+    /// Starts all programs; the last one writes to `output`. Each is in a new process group, so that its children are
+    /// stopped with it.
+    ///
+    /// # Errors
+    /// [`EngineError::Io`] if one does not start; those already started are stopped.
+    pub fn start(links: Vec<PipelineCommand>, output: Stdio) -> Result<Self, EngineError> {
+        let mut chain = Self { processes: Vec::new() };
+        let (mut input, mut output, last) = (Stdio::null(), Some(output), links.len().saturating_sub(1));
+        for (at, PipelineCommand { program, version, mut command }) in links.into_iter().enumerate() {
+            command.stdin(std::mem::replace(&mut input, Stdio::null()));
+            if at == last {
+                command.stdout(output.take().unwrap_or_else(Stdio::null));
+            } else {
+                let failed = |source| EngineError::Io { program: program.clone(), action: "start", source };
+                let (reader, writer) = std::io::pipe().map_err(failed)?;
+                descriptors::set_pipe_capacity(&reader, PIPE_BYTES);
+                command.stdout(writer);
+                input = reader.into();
+            }
+            let state = spawn_in_group(program, command)?;
+            state.set_version(if version.is_empty() { "unknown" } else { &version });
+            chain.processes.push(state);
+        }
+        Ok(chain)
+    }
+
+    /// Waits until all have exited. Stops them once `stop` returns true.
+    ///
+    /// # Errors
+    /// [`EngineError::Exited`] of the program that failed first, as far as that can be determined.
+    pub fn wait(&self, stop: impl Fn() -> bool) -> Result<(), EngineError> {
+        loop {
+            let mut statuses = self.exit_statuses()?;
+            if statuses.iter().flatten().any(|status| !status.success()) {
+                let patience = EXIT_TIMEOUT_AFTER_FAILURE.as_millis() / POLL_INTERVAL.as_millis();
+                for _ in 0..patience {
+                    if statuses.iter().all(Option::is_some) {
+                        break;
+                    }
+                    std::thread::sleep(POLL_INTERVAL);
+                    statuses = self.exit_statuses()?;
+                }
+                self.kill();
+                return Err(self.first_failure(&statuses));
+            }
+            if statuses.iter().all(Option::is_some) {
+                return Ok(());
+            }
+            if stop() {
+                self.kill();
+                return Err(self.first_failure(&self.exit_statuses()?));
+            }
+            std::thread::sleep(POLL_INTERVAL);
+        }
+    }
+
+    /// Returns an error about the output of the last program, with the last lines of its stderr.
+    pub fn output_error(&self, problem: String) -> EngineError {
+        match self.processes.last() {
+            Some(last) => last.output_error(problem, false),
+            None => EngineError::Arguments { message: problem },
+        }
+    }
+
+    /// Returns the process ids, in the order of the pipeline.
+    pub fn ids(&self) -> Vec<u32> {
+        self.processes.iter().map(|link| link.lock().id()).collect()
+    }
+
+    fn exit_statuses(&self) -> Result<Vec<Option<ExitStatus>>, EngineError> {
+        self.processes.iter().map(ChildState::exit_status).collect()
+    }
+
+    /// Returns the cause among the failures: a program whose reader exited ends by the broken pipe, and one whose writer
+    /// exited finds its input truncated. So it is the first that did not end by SIGPIPE.
+    fn first_failure(&self, statuses: &[Option<ExitStatus>]) -> EngineError {
+        use std::os::unix::process::ExitStatusExt;
+        let failed: Vec<_> = self
+            .processes
+            .iter()
+            .zip(statuses)
+            .filter_map(|(link, status)| status.filter(|status| !status.success()).map(|status| (link, status)))
+            .collect();
+        let reason = failed.iter().find(|(_, status)| status.signal() != Some(libc::SIGPIPE)).or(failed.first());
+        match reason {
+            Some((link, status)) => link.exit_error(*status),
+            None => self.output_error("it was stopped".to_owned()),
+        }
+    }
+
+    fn kill(&self) {
+        self.processes.iter().for_each(ChildState::kill);
+    }
+}
+
+impl Drop for ProcessPipeline {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use godwit_tests::processes::wait_until_exited;
+
+    use super::*;
+
+    fn shell(script: &str) -> PipelineCommand {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        PipelineCommand { program: "/bin/sh".into(), version: script.to_owned(), command }
+    }
+
+    fn run(scripts: &[&str]) -> Result<(), String> {
+        let chain =
+            ProcessPipeline::start(scripts.iter().map(|script| shell(script)).collect(), Stdio::null()).unwrap();
+        chain.wait(|| false).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn text_goes_through_all_programs() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("out");
+        let output = std::fs::File::create(&path).unwrap();
+        let chain =
+            ProcessPipeline::start(vec![shell("seq 100000"), shell("grep 7"), shell("wc -l")], output.into()).unwrap();
+        chain.wait(|| false).unwrap();
+        assert_eq!(std::fs::read_to_string(path).unwrap().trim(), "40951");
+    }
+
+    #[test]
+    fn any_failure_is_the_chains_and_the_reason_is_named() {
+        assert_eq!(run(&["true", "cat"]), Ok(()));
+        // The reader accepts truncated input.
+        let error = run(&["echo half; echo broken >&2; exit 3", "cat >/dev/null; exit 0"]).unwrap_err();
+        assert!(error.contains("exited with status 3") && error.contains("broken"), "{error}");
+        // The writer ends by SIGPIPE, because the reader has exited.
+        let error = run(&["exec seq 100000000", "echo unwilling >&2; exit 4"]).unwrap_err();
+        assert!(error.contains("exited with status 4") && error.contains("unwilling"), "{error}");
+        let error = run(&["kill -9 $$", "cat; exit 1"]).unwrap_err();
+        assert!(error.contains("signal 9"), "{error}");
+    }
+
+    #[test]
+    fn a_cancelled_chain_and_what_it_started_are_stopped() {
+        let directory = tempfile::tempdir().unwrap();
+        let started = directory.path().join("started");
+        let script = format!("sleep 1000 & echo $! >&2; touch {}; wait", started.display());
+        let chain = ProcessPipeline::start(vec![shell(&script)], Stdio::null()).unwrap();
+        let error = chain.wait(|| started.exists()).unwrap_err();
+        assert!(error.is_stopped_by_godwit(), "{error}");
+        let EngineError::Exited { stderr_tail, .. } = error else { panic!("{error}") };
+        // Processes started by the shell are not waited for: they receive the signal and exit a moment later.
+        wait_until_exited(&[stderr_tail[0].parse().unwrap()]);
+    }
+}

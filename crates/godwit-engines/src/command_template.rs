@@ -1,0 +1,143 @@
+//! Command lines with placeholders.
+//!
+//! The text is split as a shell does, without a shell, so that the program itself is godwit's child.
+
+use crate::EngineError;
+
+/// A command line with placeholders.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CommandTemplate {
+    text: String,
+    arguments_with_program: Vec<Vec<TemplatePart>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum TemplatePart {
+    Text(String),
+    Placeholder(&'static str),
+}
+
+/// Name and description of a placeholder.
+pub(crate) type PlaceholderHelp = (&'static str, &'static str);
+
+fn arguments_error(message: String) -> EngineError {
+    EngineError::Arguments { message }
+}
+
+impl CommandTemplate {
+    /// Parses a command line. `program_role`: the kind of program, for messages.
+    ///
+    /// # Errors
+    /// [`EngineError::Arguments`] for an unclosed quote, an unknown placeholder, or a line that does not start with a program.
+    pub(crate) fn parse(program_role: &str, text: &str, places: &[PlaceholderHelp]) -> Result<Self, EngineError> {
+        let words = split_shell_words(text)
+            .ok_or_else(|| arguments_error(format!("the {program_role} {text:?} has a quote that is not closed")))?;
+        let arguments_with_program: Vec<Vec<TemplatePart>> =
+            words.iter().map(|word| parse_parts(program_role, word, places)).collect::<Result<_, _>>()?;
+        if !matches!(arguments_with_program.first().map(Vec::as_slice), Some([TemplatePart::Text(_)])) {
+            return Err(arguments_error(format!("the {program_role} {text:?} does not start with a program")));
+        }
+        Ok(Self { text: text.to_owned(), arguments_with_program })
+    }
+
+    /// Returns the line as it was given.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Writes the text that job fingerprints contain, independent of the names of types and fields.
+    pub(crate) fn fingerprint_text(&self) -> String {
+        let piece = |piece: &TemplatePart| match piece {
+            TemplatePart::Text(text) => format!("Text({text:?})"),
+            TemplatePart::Placeholder(name) => format!("Place({name:?})"),
+        };
+        let word =
+            |pieces: &Vec<TemplatePart>| format!("[{}]", pieces.iter().map(piece).collect::<Vec<_>>().join(", "));
+        let words: Vec<String> = self.arguments_with_program.iter().map(word).collect();
+        format!("Words {{ text: {:?}, words: [{}] }}", self.text, words.join(", "))
+    }
+
+    /// Returns the program as it was given.
+    pub(crate) fn program(&self) -> &str {
+        match self.arguments_with_program.first().map(Vec::as_slice) {
+            Some([TemplatePart::Text(program)]) => program,
+            _ => "",
+        }
+    }
+
+    /// Returns the program's file name without its directory.
+    pub(crate) fn program_name(&self) -> &str {
+        let program = self.program();
+        program.rsplit('/').next().unwrap_or(program)
+    }
+
+    /// Reports whether a placeholder is used.
+    pub(crate) fn uses_placeholder(&self, place: &str) -> bool {
+        self.arguments_with_program
+            .iter()
+            .flatten()
+            .any(|piece| matches!(piece, TemplatePart::Placeholder(name) if *name == place))
+    }
+
+    /// Returns the arguments with every placeholder replaced.
+    pub(crate) fn fill_arguments(&self, value: impl Fn(&str) -> String) -> Vec<String> {
+        let fill = |piece: &TemplatePart| match piece {
+            TemplatePart::Text(text) => text.clone(),
+            TemplatePart::Placeholder(name) => value(name),
+        };
+        self.arguments_with_program[1..].iter().map(|word| word.iter().map(fill).collect()).collect()
+    }
+}
+
+/// Splits words as a shell does: quotes and backslashes, nothing else. Returns `None` for an unclosed quote.
+pub(crate) fn split_shell_words(text: &str) -> Option<Vec<String>> {
+    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+    let mut letters = text.chars();
+    while let Some(letter) = letters.next() {
+        match (quote, letter) {
+            (None, ' ' | '\t' | '\n') => words.extend(word.take()),
+            (None, '\'' | '"') => {
+                quote = Some(letter);
+                word.get_or_insert_default();
+            }
+            (Some(open), letter) if letter == open => quote = None,
+            (None | Some('"'), '\\') => word.get_or_insert_default().push(letters.next()?),
+            (_, letter) => word.get_or_insert_default().push(letter),
+        }
+    }
+    words.extend(word);
+    quote.is_none().then_some(words)
+}
+
+/// Parses a word with its `{placeholders}`; `{{` and `}}` are escaped braces.
+fn parse_parts(noun: &str, word: &str, places: &[PlaceholderHelp]) -> Result<Vec<TemplatePart>, EngineError> {
+    let (mut pieces, mut text) = (Vec::new(), String::new());
+    let mut rest = word;
+    while let Some(at) = rest.find(['{', '}']) {
+        text += &rest[..at];
+        let brace = &rest[at..at + 1];
+        if rest[at + 1..].starts_with(brace) {
+            text += brace;
+            rest = &rest[at + 2..];
+            continue;
+        }
+        let name = rest[at..].strip_prefix('{').and_then(|rest| rest.split_once('}')).map(|(name, _)| name);
+        let Some((place, _)) = name.and_then(|name| places.iter().find(|(known, _)| *known == name)) else {
+            let known: Vec<String> = places.iter().map(|(name, _)| format!("{{{name}}}")).collect();
+            return Err(arguments_error(format!(
+                "{word:?} of the {noun} has a brace that is none of {}",
+                known.join(" ")
+            )));
+        };
+        if !text.is_empty() {
+            pieces.push(TemplatePart::Text(std::mem::take(&mut text)));
+        }
+        pieces.push(TemplatePart::Placeholder(place));
+        rest = &rest[at + place.len() + 2..];
+    }
+    text += rest;
+    if !text.is_empty() || pieces.is_empty() {
+        pieces.push(TemplatePart::Text(text));
+    }
+    Ok(pieces)
+}

@@ -1,0 +1,358 @@
+//! Blocks: made available, leased, aligned, their slices fetched, finished.
+
+use std::time::Duration;
+
+use godwit_model::BlockId;
+
+use super::{Phase, ShardId, ShuffleAction, ShuffleScheduler, WorkerId};
+
+/// Copies of a slice that are maintained, where there are enough workers.
+const COPIES_PER_SLICE: usize = 2;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BlockState {
+    /// Its reads were released and are requested again.
+    AwaitingReads,
+    Waiting,
+    Leased,
+    Aligned,
+}
+
+pub(super) struct BlockEntry {
+    pub(super) state: BlockState,
+    /// The workers that have it, and since when.
+    pub(super) leases: Vec<(WorkerId, Duration)>,
+    /// The holders of each shard's slice, once the block was aligned.
+    pub(super) slices: Vec<SliceHolders>,
+    /// Slices that lack a copy.
+    missing_copies: u16,
+    released: bool,
+}
+
+impl BlockEntry {
+    fn new() -> Self {
+        Self {
+            state: BlockState::AwaitingReads,
+            leases: Vec::new(),
+            slices: Vec::new(),
+            missing_copies: 0,
+            released: false,
+        }
+    }
+
+    /// Reports whether any worker may hold a slice of it.
+    pub(super) fn has_slices(&self) -> bool {
+        !self.slices.is_empty()
+    }
+
+    /// Returns each shard with each holder of its slice.
+    pub(super) fn holders(&self) -> impl Iterator<Item = (usize, WorkerId)> {
+        self.slices.iter().enumerate().flat_map(|(share, slice)| slice.holders().map(move |node| (share, node)))
+    }
+}
+
+/// The holders of a slice. Of more than two only two are stored.
+#[derive(Clone, Copy, Default)]
+pub(super) struct SliceHolders([Option<WorkerId>; COPIES_PER_SLICE]);
+
+impl SliceHolders {
+    pub(super) fn contains(&self, node: WorkerId) -> bool {
+        self.0.contains(&Some(node))
+    }
+
+    fn holders(&self) -> impl Iterator<Item = WorkerId> {
+        self.0.iter().flatten().copied()
+    }
+
+    /// Adds a holder; where there are two already, it replaces one that is not the owner.
+    fn add(&mut self, node: WorkerId, owner: Option<WorkerId>) {
+        if self.contains(node) {
+            return;
+        }
+        let free = self.0.iter().position(Option::is_none);
+        if let Some(at) = free.or_else(|| self.0.iter().position(|holder| *holder != owner)) {
+            self.0[at] = Some(node);
+        }
+    }
+
+    pub(super) fn remove(&mut self, node: WorkerId) {
+        self.0.iter_mut().filter(|holder| **holder == Some(node)).for_each(|holder| *holder = None);
+    }
+}
+
+impl ShuffleScheduler {
+    pub(super) fn add_available_block(&mut self, id: BlockId) {
+        let block = self.blocks.entry(id).or_insert_with(BlockEntry::new);
+        block.released = false;
+        if block.state == BlockState::AwaitingReads {
+            block.state = BlockState::Waiting;
+            self.waiting_blocks.insert(id);
+        }
+        // A worker may have joined with its slices meanwhile.
+        self.release_finished_block(id);
+    }
+
+    /// Assigns blocks to workers that request one.
+    pub(super) fn lease_blocks(&mut self, now: Duration) {
+        let ids: Vec<WorkerId> =
+            self.workers.iter().filter(|(_, node)| node.requested_blocks > 0).map(|(id, _)| *id).collect();
+        for id in ids {
+            while self.workers[&id].requested_blocks > 0 {
+                let Some(block) = self.next_block_for(id, now) else { break };
+                self.lease_block(id, block, now);
+            }
+        }
+    }
+
+    fn next_block_for(&self, id: WorkerId, now: Duration) -> Option<BlockId> {
+        let node = &self.workers[&id];
+        // Before the genome is cut, aligned blocks cannot be passed on: one block each, but the first one at once.
+        let max_blocks = if self.owners.is_empty() { 1 } else { self.options.max_blocks_per_worker };
+        let next = self.waiting_blocks.first().copied();
+        let is_first = |block: BlockId| self.owners.is_empty() && self.blocks.keys().next() == Some(&block);
+        match next {
+            Some(block) if node.leased_blocks.len() < max_blocks || is_first(block) => Some(block),
+            Some(_) => None,
+            None if self.input_ended && node.leased_blocks.is_empty() => self.longest_overdue_block(now),
+            None => None,
+        }
+    }
+
+    /// Returns the block that is leased for the longest time, if that is too long.
+    fn longest_overdue_block(&self, now: Duration) -> Option<BlockId> {
+        let mean = self.total_align_time.checked_div(self.timed_blocks)?;
+        let limit = mean * self.options.straggler_factor;
+        // Each worker has at most a few leased blocks.
+        let leased = self.workers.values().flat_map(|node| &node.leased_blocks).copied();
+        let open = leased.filter(|id| self.blocks[id].state == BlockState::Leased);
+        let alone = open.filter_map(|id| match &self.blocks[&id].leases[..] {
+            [(_, since)] if now.saturating_sub(*since) > limit => Some((*since, id)),
+            _ => None,
+        });
+        alone.min().map(|(_, id)| id)
+    }
+
+    fn lease_block(&mut self, id: WorkerId, block: BlockId, now: Duration) {
+        self.waiting_blocks.remove(&block);
+        if let Some(node) = self.workers.get_mut(&id) {
+            node.requested_blocks -= 1;
+            node.leased_blocks.insert(block);
+        }
+        if let Some(block) = self.blocks.get_mut(&block) {
+            block.state = BlockState::Leased;
+            self.stragglers += u64::from(!block.leases.is_empty());
+            block.leases.push((id, now));
+        }
+        self.actions.push(ShuffleAction::AlignBlock(id, block));
+    }
+
+    pub(super) fn record_aligned_block(&mut self, node: WorkerId, id: BlockId, now: Duration) {
+        if !self.is_leased(node, id) || self.owners.is_empty() {
+            return;
+        }
+        let shares = self.owners.len();
+        let Some(block) = self.blocks.get_mut(&id) else { return };
+        if let Some((_, since)) = block.leases.iter().find(|(leased, _)| *leased == node) {
+            self.total_align_time += now.saturating_sub(*since);
+            self.timed_blocks += 1;
+        }
+        if block.state != BlockState::Aligned {
+            block.state = BlockState::Aligned;
+            self.aligned_blocks += 1;
+        }
+        block.slices.resize(shares, SliceHolders::default());
+        for (slice, owner) in block.slices.iter_mut().zip(&self.owners) {
+            slice.add(node, *owner);
+        }
+        self.end_lease(node, id);
+        (0..shares).for_each(|share| self.update_missing_copy(id, ShardId(share as u16)));
+        self.release_finished_block(id);
+    }
+
+    /// Records the slices that a worker holds; the block need not be available yet, or ever.
+    pub(super) fn record_held_slices(&mut self, node: WorkerId, id: BlockId, shares: &[ShardId]) {
+        if !self.workers.contains_key(&node) {
+            return;
+        }
+        let shard_count = self.owners.len();
+        let known = |share: &&ShardId| shard_count == 0 || usize::from(share.0) < shard_count;
+        let block = self.blocks.entry(id).or_insert_with(BlockEntry::new);
+        for share in shares.iter().filter(known).map(|share| usize::from(share.0)) {
+            if block.slices.len() <= share {
+                block.slices.resize(share + 1, SliceHolders::default());
+            }
+            block.slices[share].add(node, self.owners.get(share).copied().flatten());
+        }
+        if shard_count > 0 {
+            self.update_held_block(id);
+        }
+    }
+
+    /// Updates a block of which workers hold slices: where each slice has a holder, it is aligned.
+    pub(super) fn update_held_block(&mut self, id: BlockId) {
+        let Some(block) = self.blocks.get_mut(&id) else { return };
+        block.slices.resize(self.owners.len(), SliceHolders::default());
+        let whole = block.slices.iter().all(|slice| slice.holders().next().is_some());
+        if whole && block.state != BlockState::Aligned {
+            // Reads that were never available cannot be reloaded before they are.
+            block.released |= block.state == BlockState::AwaitingReads;
+            block.state = BlockState::Aligned;
+            self.aligned_blocks += 1;
+            self.waiting_blocks.remove(&id);
+        }
+        (0..self.owners.len()).for_each(|share| self.update_missing_copy(id, ShardId(share as u16)));
+        self.release_finished_block(id);
+    }
+
+    /// Has workers fetch slices that they lack.
+    pub(super) fn start_fetches(&mut self, now: Duration) {
+        let ready = |node: &super::WorkerState, most: usize| {
+            !node.slices_to_fetch.is_empty() && node.active_fetches.len() < most && node.retry_at <= now
+        };
+        let max_fetches = self.options.max_fetches_per_worker;
+        let ids: Vec<WorkerId> =
+            self.workers.iter().filter(|(_, node)| ready(node, max_fetches)).map(|(id, _)| *id).collect();
+        for id in ids {
+            while let Some((block, shards, from)) = self.next_fetch(id) {
+                let Some(node) = self.workers.get_mut(&id) else { break };
+                node.slices_to_fetch.retain(|(wanted, share)| *wanted != block || !shards.contains(share));
+                node.active_fetches.insert(block, shards.clone());
+                self.actions.push(ShuffleAction::FetchSlices { worker: id, block, shards, from });
+            }
+        }
+    }
+
+    /// Returns slices of one block that a worker lacks, and another worker that holds them.
+    fn next_fetch(&self, id: WorkerId) -> Option<(BlockId, Vec<ShardId>, WorkerId)> {
+        let node = &self.workers[&id];
+        if node.active_fetches.len() >= self.options.max_fetches_per_worker {
+            return None;
+        }
+        let (first, share) =
+            *node.slices_to_fetch.iter().find(|(block, _)| !node.active_fetches.contains_key(block))?;
+        let slices = &self.blocks[&first].slices;
+        let from = slices[usize::from(share.0)].holders().find(|holder| *holder != id)?;
+        let of_block = node.slices_to_fetch.range((first, ShardId(0))..=(first, ShardId(u16::MAX)));
+        let shares = of_block.map(|(_, share)| *share).filter(|share| slices[usize::from(share.0)].contains(from));
+        Some((first, shares.collect(), from))
+    }
+
+    pub(super) fn record_fetched_slices(&mut self, id: WorkerId, block: BlockId) {
+        let fetched = self.workers.get_mut(&id).and_then(|node| node.active_fetches.remove(&block));
+        for share in fetched.into_iter().flatten() {
+            let owner = self.owners[usize::from(share.0)];
+            if let Some(block) = self.blocks.get_mut(&block) {
+                block.slices[usize::from(share.0)].add(id, owner);
+            }
+            self.update_missing_copy(block, share);
+        }
+        self.release_finished_block(block);
+    }
+
+    pub(super) fn record_fetch_failure(&mut self, id: WorkerId, block: BlockId, now: Duration) {
+        let retry_at = now + self.options.fetch_retry_delay;
+        let Some(node) = self.workers.get_mut(&id) else { return };
+        node.retry_at = retry_at;
+        for share in node.active_fetches.remove(&block).into_iter().flatten() {
+            self.update_missing_copy(block, share);
+        }
+    }
+
+    /// Updates the missing copies of all slices.
+    pub(super) fn update_all_missing_copies(&mut self) {
+        let held = self.blocks.iter().filter(|(_, block)| block.has_slices());
+        let ids: Vec<BlockId> = held.map(|(id, _)| *id).collect();
+        for id in ids {
+            (0..self.owners.len()).for_each(|share| self.update_missing_copy(id, ShardId(share as u16)));
+            self.release_finished_block(id);
+        }
+    }
+
+    /// Updates the missing copy of one slice.
+    fn update_missing_copy(&mut self, id: BlockId, share: ShardId) {
+        let key = (id, share);
+        let missing = self.missing_copy_of(id, share);
+        let before = self.missing_copies.get(&key).copied();
+        if let Some(Some(fetcher)) = before
+            && missing != Some(Some(fetcher))
+            && let Some(node) = self.workers.get_mut(&fetcher)
+        {
+            node.slices_to_fetch.remove(&key);
+        }
+        let Some(block) = self.blocks.get_mut(&id) else { return };
+        match (before.is_some(), missing) {
+            (true, None) => {
+                self.missing_copies.remove(&key);
+                self.missing_by_shard[usize::from(share.0)] -= 1;
+                block.missing_copies -= 1;
+            }
+            (was, Some(fetcher)) => {
+                self.missing_copies.insert(key, fetcher);
+                self.missing_by_shard[usize::from(share.0)] += usize::from(!was);
+                block.missing_copies += u16::from(!was);
+            }
+            (false, None) => {}
+        }
+        match missing {
+            Some(Some(fetcher)) => {
+                let Some(node) = self.workers.get_mut(&fetcher) else { return };
+                let under_way = node.active_fetches.get(&id).is_some_and(|shares| shares.contains(&share));
+                if !under_way {
+                    node.slices_to_fetch.insert(key);
+                }
+            }
+            Some(None) => self.requeue_block(id, share),
+            None => {}
+        }
+    }
+
+    /// Returns the worker that has to fetch a slice, `Some(None)` where none can; `None` where the slice has its copies.
+    fn missing_copy_of(&self, id: BlockId, share: ShardId) -> Option<Option<WorkerId>> {
+        if self.phase != Phase::Aligning && self.parts.is_shard_placed(share) {
+            return None;
+        }
+        let slice = &self.blocks[&id].slices[usize::from(share.0)];
+        let holders = slice.holders().count();
+        let owner = self.owners[usize::from(share.0)];
+        match owner {
+            _ if holders == 0 => Some(None),
+            Some(owner) if !slice.contains(owner) => Some(Some(owner)),
+            Some(owner) if self.phase == Phase::Aligning && holders < COPIES_PER_SLICE.min(self.workers.len()) => {
+                // The next worker after the owner, the same for all shards of the owner, so that it fetches them at once.
+                let mut after =
+                    self.workers.range(owner..).skip(1).chain(self.workers.range(..owner)).map(|(id, _)| *id);
+                after.find(|id| !slice.contains(*id)).map(Some)
+            }
+            Some(_) => None,
+            None => Some(None),
+        }
+    }
+
+    /// Requeues a block of which a slice is lost: the first worker that requests work aligns it again.
+    fn requeue_block(&mut self, id: BlockId, share: ShardId) {
+        let Some(block) = self.blocks.get_mut(&id) else { return };
+        let gone = block.slices[usize::from(share.0)].holders().next().is_none();
+        if !gone || block.state != BlockState::Aligned {
+            return;
+        }
+        self.aligned_blocks -= 1;
+        if !block.leases.is_empty() {
+            block.state = BlockState::Leased;
+        } else if block.released {
+            block.state = BlockState::AwaitingReads;
+            self.actions.push(ShuffleAction::ReloadReads(id));
+        } else {
+            block.state = BlockState::Waiting;
+            self.waiting_blocks.insert(id);
+        }
+    }
+
+    fn release_finished_block(&mut self, id: BlockId) {
+        let Some(block) = self.blocks.get_mut(&id) else { return };
+        if block.state == BlockState::Aligned && block.missing_copies == 0 && !block.released && block.leases.is_empty()
+        {
+            block.released = true;
+            self.actions.push(ShuffleAction::ReleaseReads(id));
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! A worker's end of the network.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow_array::RecordBatch;
+use arrow_buffer::Buffer;
+use bytes::Bytes;
+use godwit_flight::{
+    Address, Batches, Client, ClientTls, ConnectionSecurity, DataPlane, Download, FlightDescriptor, Principal,
+    PutResultStream, Routes, Server, ServerTls, Status, Token, TransportOptions, Upload, create_identity,
+};
+use tokio::runtime::Runtime;
+use tokio::sync::{Notify, mpsc};
+
+use crate::bytes_batch;
+use crate::download_source::{DownloadSource, serve_download};
+use crate::error::ExchangeError;
+use crate::head_endpoint::start_runtime;
+use crate::shuffle_scheduler::WorkerId;
+use crate::worker_messages::{Command, DownloadTicket, UploadHeader, WorkerEvent, WorkerUpload};
+
+/// Events that wait to be sent to the head. They are few and small; further senders wait.
+const QUEUE_LENGTH: usize = 256;
+
+/// The credentials for both directions of connections.
+#[derive(Clone)]
+pub struct ClusterCredentials {
+    /// Required from connecting peers.
+    pub server_access: ConnectionSecurity<ServerTls>,
+    /// Sent to other servers.
+    pub client_access: ConnectionSecurity<ClientTls>,
+}
+
+/// The name in the certificate that all processes of a run share, on any host.
+const CERTIFICATE_NAME: &str = "godwit";
+
+impl ClusterCredentials {
+    /// Creates the certificate of a run in a directory that its workers can read.
+    ///
+    /// # Errors
+    /// [`ExchangeError::Tls`] where it cannot be made or stored.
+    pub fn create_certificate(directory: &Path) -> Result<(), ExchangeError> {
+        Ok(create_identity(directory, CERTIFICATE_NAME).map(drop)?)
+    }
+
+    /// Loads the certificate of a run from that directory; with the token, both ends of every connection require it.
+    ///
+    /// # Errors
+    /// [`ExchangeError::Tls`] where the certificate cannot be read; [`ExchangeError::InvalidMessage`] for a malformed token.
+    pub fn load(token: &str, directory: &Path) -> Result<Self, ExchangeError> {
+        let token = Token::new(token);
+        let malformed =
+            || ExchangeError::InvalidMessage { peer: "the rendezvous", problem: "its token is none".into() };
+        let token = Some(token.ok_or_else(malformed)?);
+        let (certificate, key) = (directory.join("certificate.pem"), directory.join("key.pem"));
+        let server = ServerTls::from_files(&certificate, &key, Some(&certificate))?;
+        let client = ClientTls::from_files(&certificate, CERTIFICATE_NAME, Some((&certificate, &key)))?;
+        let server_access = ConnectionSecurity { token: token.clone(), tls: Some(server) };
+        Ok(Self { server_access, client_access: ConnectionSecurity { token, tls: Some(client) } })
+    }
+}
+
+/// The network of a worker.
+pub struct WorkerEndpoint {
+    runtime: Arc<Runtime>,
+    head: SocketAddr,
+    credentials: ClusterCredentials,
+    events: mpsc::Sender<WorkerEvent>,
+    commands: Mutex<mpsc::Receiver<Result<Command, ExchangeError>>>,
+    stop_waiting: Notify,
+    /// Connections for data: to the head, and to other workers.
+    connections: tokio::sync::Mutex<HashMap<SocketAddr, Client>>,
+}
+
+impl WorkerEndpoint {
+    /// Connects to the head and requests to join its run.
+    ///
+    /// # Errors
+    /// [`ExchangeError::StartNetwork`]; [`ExchangeError::Flight`] where the head is unreachable.
+    pub fn join(
+        head: SocketAddr,
+        credentials: ClusterCredentials,
+        version: &str,
+        name: &str,
+    ) -> Result<Self, ExchangeError> {
+        let runtime = Arc::new(start_runtime()?);
+        let (events, receiver) = mpsc::channel(QUEUE_LENGTH);
+        let (sender, orders) = mpsc::channel(QUEUE_LENGTH);
+        let opening = UploadHeader::Join { version: version.to_owned(), name: name.to_owned() };
+        let opening = serde_json::to_vec(&opening).expect("it is plain data");
+        let access = credentials.client_access.clone();
+        runtime.block_on(async {
+            let client = Client::connect(&Address::Tcp(head), access, TransportOptions::default()).await?;
+            let (upload, answers) = client.upload(&FlightDescriptor::default(), &bytes_batch::schema())?;
+            tokio::spawn(send_events(upload, opening, receiver));
+            tokio::spawn(receive_commands(answers, sender));
+            Ok::<_, ExchangeError>(())
+        })?;
+        let connections = tokio::sync::Mutex::default();
+        Ok(Self {
+            runtime,
+            head,
+            credentials,
+            events,
+            commands: Mutex::new(orders),
+            stop_waiting: Notify::new(),
+            connections,
+        })
+    }
+
+    /// Serves downloads to others. Returns the address.
+    ///
+    /// # Errors
+    /// [`ExchangeError::Flight`] where no port can be bound.
+    pub fn serve_downloads(&self, ip: IpAddr, source: Arc<impl DownloadSource>) -> Result<SocketAddr, ExchangeError> {
+        let address = Address::Tcp(SocketAddr::new(ip, 0));
+        let plane = WorkerService { source };
+        let server = Server::bind(
+            &address,
+            plane,
+            Routes::default(),
+            self.credentials.server_access.clone(),
+            TransportOptions::default(),
+        );
+        let server = self.runtime.block_on(server)?;
+        let Address::Tcp(address) = *server.address() else { unreachable!("it was asked for TCP") };
+        self.runtime.spawn(server.serve());
+        Ok(address)
+    }
+
+    /// Returns the next command.
+    ///
+    /// # Errors
+    /// [`ExchangeError::HeadLost`]; [`ExchangeError::WorkerRejected`] where the head rejects this worker.
+    pub fn next_command(&self) -> Result<Command, ExchangeError> {
+        let mut orders = self.commands.lock().unwrap_or_else(PoisonError::into_inner);
+        self.runtime.block_on(async {
+            tokio::select! {
+                order = orders.recv() => order.unwrap_or(Err(ExchangeError::HeadLost)),
+                () = self.stop_waiting.notified() => Err(ExchangeError::HeadLost),
+            }
+        })
+    }
+
+    /// Wakes a thread that waits for a command that is not needed any more.
+    pub fn stop_waiting_for_commands(&self) {
+        self.stop_waiting.notify_one();
+    }
+
+    /// Sends an event to the head.
+    ///
+    /// # Errors
+    /// [`ExchangeError::HeadLost`].
+    pub fn send_event(&self, report: WorkerEvent) -> Result<(), ExchangeError> {
+        self.runtime.block_on(self.events.send(report)).map_err(|_| ExchangeError::HeadLost)
+    }
+
+    /// Uploads data to the head, and waits until they have arrived.
+    ///
+    /// # Errors
+    /// [`ExchangeError::Flight`] where the head rejects them or the connection fails.
+    pub fn upload(&self, worker: WorkerId, upload: WorkerUpload, pieces: Vec<Buffer>) -> Result<(), ExchangeError> {
+        let sizes = pieces.iter().map(|piece| piece.len() as u64).collect();
+        let opening =
+            serde_json::to_vec(&UploadHeader::Data { worker, upload, piece_bytes: sizes }).expect("it is plain data");
+        self.runtime.block_on(async {
+            let client = self.connection(self.head).await?;
+            let (mut upload, answers) = client.upload(&FlightDescriptor::default(), &bytes_batch::schema())?;
+            let sending = async {
+                upload.send(&bytes_batch::batch_from_bytes(Buffer::default()), &opening).await?;
+                for batch in bytes_batch::split_into_batches(pieces) {
+                    upload.send(&batch, &[]).await?;
+                }
+                upload.finish().await
+            };
+            let answered = async {
+                let mut answers = answers.await?;
+                while answers.next().await?.is_some() {}
+                Ok(())
+            };
+            let (sent, answered) = tokio::join!(sending, answered);
+            // Where the head ended the upload, its response is the error.
+            answered.and(sent).map_err(ExchangeError::from)
+        })
+    }
+
+    /// Downloads from the head.
+    ///
+    /// # Errors
+    /// [`ExchangeError::Flight`] where the head rejects the ticket or the connection fails.
+    pub fn download_from_head(&self, ticket: &DownloadTicket) -> Result<DownloadReader<'_>, ExchangeError> {
+        let batches = self.runtime.block_on(self.open_download(self.head, ticket))?;
+        Ok(DownloadReader { endpoint: self, batches })
+    }
+
+    /// Downloads from another worker.
+    ///
+    /// # Errors
+    /// [`ExchangeError::Flight`] where the worker rejects the ticket or the connection fails.
+    pub fn download_from_worker(
+        &self,
+        from: SocketAddr,
+        ticket: &DownloadTicket,
+    ) -> Result<DownloadReader<'_>, ExchangeError> {
+        let batches = self.runtime.block_on(self.open_download(from, ticket));
+        let batches = batches.inspect_err(|_| self.runtime.block_on(self.drop_connection(from)))?;
+        Ok(DownloadReader { endpoint: self, batches })
+    }
+
+    async fn drop_connection(&self, peer: SocketAddr) {
+        self.connections.lock().await.remove(&peer);
+    }
+
+    async fn open_download(&self, from: SocketAddr, ticket: &DownloadTicket) -> Result<Batches, ExchangeError> {
+        let ticket = serde_json::to_vec(ticket).expect("tickets are plain data");
+        Ok(self.connection(from).await?.download(ticket).await?)
+    }
+
+    /// Returns the one connection for data to a peer.
+    async fn connection(&self, peer: SocketAddr) -> Result<Client, ExchangeError> {
+        let mut connections = self.connections.lock().await;
+        if let Some(client) = connections.get(&peer) {
+            return Ok(client.clone());
+        }
+        let client =
+            Client::connect(&Address::Tcp(peer), self.credentials.client_access.clone(), TransportOptions::default())
+                .await?;
+        connections.insert(peer, client.clone());
+        Ok(client)
+    }
+}
+
+/// A reader of the batches of a download.
+pub struct DownloadReader<'n> {
+    endpoint: &'n WorkerEndpoint,
+    batches: Batches,
+}
+
+impl DownloadReader<'_> {
+    /// Returns the next batch and its application metadata.
+    ///
+    /// # Errors
+    /// [`ExchangeError::Flight`] where the download fails.
+    pub fn next_batch(&mut self) -> Result<Option<(RecordBatch, Bytes)>, ExchangeError> {
+        Ok(self.endpoint.runtime.block_on(self.batches.next())?)
+    }
+
+    /// Returns the schema; `None` before the first batch was read.
+    pub fn schema(&self) -> Option<&arrow_schema::SchemaRef> {
+        self.batches.schema()
+    }
+}
+
+struct WorkerService<S> {
+    source: Arc<S>,
+}
+
+impl<S: DownloadSource> DataPlane for WorkerService<S> {
+    async fn download(&self, _: Principal, ticket: Bytes) -> Result<Download, Status> {
+        serve_download(&self.source, &ticket).await
+    }
+
+    async fn upload(&self, _: Principal, _: Upload) -> Result<PutResultStream, Status> {
+        Err(Status::unimplemented("a node takes no uploads"))
+    }
+}
+
+/// Sends events to the head until there are no more, or the head is lost.
+async fn send_events(
+    mut upload: godwit_flight::BatchSender,
+    opening: Vec<u8>,
+    mut reports: mpsc::Receiver<WorkerEvent>,
+) {
+    let empty = bytes_batch::batch_from_bytes(Buffer::default());
+    if upload.send(&empty, &opening).await.is_err() {
+        return;
+    }
+    while let Some(report) = reports.recv().await {
+        let text = serde_json::to_vec(&report).expect("reports are plain data");
+        if upload.send(&empty, &text).await.is_err() {
+            return;
+        }
+    }
+    // The head also learns it from the end of the connection.
+    let _ = upload.finish().await;
+}
+
+/// Receives commands from the head.
+async fn receive_commands(
+    answers: impl Future<Output = Result<godwit_flight::Answered, godwit_flight::FlightError>>,
+    orders: mpsc::Sender<Result<Command, ExchangeError>>,
+) {
+    let mut answers = match answers.await {
+        Ok(answers) => answers,
+        Err(error) => {
+            let _ = orders.send(Err(error.into())).await;
+            return;
+        }
+    };
+    loop {
+        let order = match answers.next().await {
+            Ok(Some(text)) => serde_json::from_slice(&text)
+                .map_err(|error| ExchangeError::InvalidMessage { peer: "the head", problem: error.to_string() }),
+            Ok(None) => Err(ExchangeError::HeadLost),
+            Err(error) => Err(error.into()),
+        };
+        let ended = order.is_err();
+        if orders.send(order).await.is_err() || ended {
+            return;
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! Jobs whose processes are children of this one: local workers, or the near ends of ssh connections.
+//!
+//! Every job has a supervisor, a thread that starts its processes and stays until they have ended: Linux sends the
+//! parent-death signal when the *thread* that started a child ends. Each process leads a group of its own, and the rest of
+//! the group is killed when the process ends. Where godwit itself is killed, that signal reaches the leader of a group only,
+//! not the others.
+
+use std::collections::HashMap;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use godwit_process::Signal;
+
+use super::{JobHandle, JobOutcome, JobSpec, JobStatus};
+use crate::FleetError;
+
+/// Interval between checks of the processes.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// Time between a stop request and the kill: enough to finish a write, short enough for an impatient user.
+const STOP_GRACE_PERIOD: Duration = Duration::from_secs(10);
+
+/// The way in which a process is requested to end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum StopMethod {
+    /// By SIGTERM to its group.
+    Terminate,
+    /// By closing its standard input, which is a pipe for that reason.
+    CloseInput,
+}
+
+/// A process to be started: its name and its command.
+pub(super) struct ProcessSpec {
+    pub(super) name: String,
+    pub(super) command: Command,
+    pub(super) command_line: String,
+}
+
+/// The jobs that this process started.
+#[derive(Default)]
+pub(super) struct ChildJobs {
+    jobs: Mutex<HashMap<String, ChildJob>>,
+}
+
+struct ChildJob {
+    supervised: Arc<SupervisedJob>,
+    supervisor: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct SupervisedJob {
+    state: Mutex<JobState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct JobState {
+    /// The running processes: 0-based index in the job, and name.
+    running: Vec<(u32, String)>,
+    /// The outcome that a stop request or the time limit determines.
+    stop_outcome: Option<JobOutcome>,
+    /// True if processes are killed without the grace period.
+    kills_at_once: bool,
+    /// Set when all of them have ended.
+    outcome: Option<JobOutcome>,
+}
+
+/// A started process.
+struct Process {
+    /// 0-based index in the job.
+    index: u32,
+    name: String,
+    child: Child,
+    exit_status: Option<ExitStatus>,
+}
+
+impl ChildJobs {
+    /// Starts all processes of a job, or none.
+    pub(super) fn start_job(
+        &self,
+        launcher: &'static str,
+        job: &JobSpec,
+        planned: Vec<ProcessSpec>,
+        request: StopMethod,
+    ) -> Result<JobHandle, FleetError> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let id = format!("{}.{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let handle = JobHandle { launcher: launcher.to_owned(), id, directory: job.job_directory.clone() };
+        let supervised = Arc::new(SupervisedJob::default());
+        let deadline = job.time_limit.and_then(|limit| Instant::now().checked_add(limit));
+        let (sender, receiver) = mpsc::channel();
+        let shared = supervised.clone();
+        let supervise = move || {
+            let processes = match start_processes(planned, request) {
+                Ok(processes) => processes,
+                Err(error) => return drop(sender.send(Err(error))),
+            };
+            shared.lock().running = processes.iter().map(Process::named).collect();
+            // The receiver waits for this one message.
+            let _ = sender.send(Ok(()));
+            shared.supervise(processes, request, deadline);
+        };
+        let started = std::thread::Builder::new().name(format!("job-{}", handle.id)).spawn(supervise);
+        let failed = |source| FleetError::ProcessStart { command: "a thread".to_owned(), source };
+        let keeper = started.map_err(failed)?;
+        receiver.recv().map_err(|_| failed(std::io::Error::other("it ended without a word")))??;
+        let saved = handle.save();
+        if saved.is_err() {
+            // A job without a handle cannot be queried.
+            supervised.request_stop(true);
+        }
+        self.jobs().insert(handle.id.clone(), ChildJob { supervised, supervisor: Some(keeper) });
+        saved.map(|()| handle)
+    }
+
+    pub(super) fn job_status(&self, launcher: &'static str, handle: &JobHandle) -> Result<JobStatus, FleetError> {
+        handle.check_launcher(launcher)?;
+        let jobs = self.jobs();
+        let Some(job) = jobs.get(&handle.id) else {
+            let reason = format!("the process that started it is not this one ({})", std::process::id());
+            return Ok(JobStatus::Unknown { reason });
+        };
+        let state = job.supervised.lock();
+        Ok(match &state.outcome {
+            Some(how) => JobStatus::Ended { outcome: how.clone() },
+            None => {
+                let (indexes, workers) = state.running.iter().cloned().unzip();
+                JobStatus::Running { workers, indexes: Some(indexes), is_batch_host_lost: false }
+            }
+        })
+    }
+
+    pub(super) fn cancel_job(&self, launcher: &'static str, handle: &JobHandle) -> Result<(), FleetError> {
+        handle.check_launcher(launcher)?;
+        match self.jobs().get(&handle.id) {
+            Some(job) => job.supervised.request_stop(false),
+            None => return Err(FleetError::ForeignJob { id: handle.id.clone(), launcher }),
+        }
+        Ok(())
+    }
+
+    fn jobs(&self) -> MutexGuard<'_, HashMap<String, ChildJob>> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for ChildJobs {
+    fn drop(&mut self) {
+        for job in self.jobs().values_mut() {
+            job.supervised.request_stop(true);
+            if let Some(keeper) = job.supervisor.take() {
+                // A supervisor that panicked has no result; its children are killed when its thread ends.
+                let _ = keeper.join();
+            }
+        }
+    }
+}
+
+impl SupervisedJob {
+    fn lock(&self) -> MutexGuard<'_, JobState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn request_stop(&self, kill: bool) {
+        let mut state = self.lock();
+        state.stop_outcome.get_or_insert(JobOutcome::Cancelled);
+        state.kills_at_once |= kill;
+        self.changed.notify_all();
+    }
+
+    /// Waits until every process has ended; on a stop request or at the time limit, signals and then kills them.
+    fn supervise(&self, mut processes: Vec<Process>, request: StopMethod, deadline: Option<Instant>) {
+        let mut asked_at: Option<Instant> = None;
+        loop {
+            let running = reap(&mut processes);
+            let mut state = self.lock();
+            if running.is_empty() {
+                state.outcome = Some(job_outcome(&processes, state.stop_outcome.as_ref()));
+                state.running.clear();
+                return;
+            }
+            state.running = running;
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                state.stop_outcome.get_or_insert(JobOutcome::TimeLimit);
+            }
+            if state.stop_outcome.is_some() {
+                let since = *asked_at.get_or_insert_with(|| {
+                    signal_stop(&mut processes, request);
+                    Instant::now()
+                });
+                if state.kills_at_once || since.elapsed() >= STOP_GRACE_PERIOD {
+                    for_each_running(&mut processes, |child| godwit_process::signal_group(child.id(), Signal::Kill));
+                }
+            }
+            let waited = self.changed.wait_timeout(state, POLL_INTERVAL);
+            drop(waited.unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+}
+
+impl Process {
+    fn named(&self) -> (u32, String) {
+        (self.index, self.name.clone())
+    }
+}
+
+fn start_processes(planned: Vec<ProcessSpec>, request: StopMethod) -> Result<Vec<Process>, FleetError> {
+    let mut processes = Vec::with_capacity(planned.len());
+    for (index, ProcessSpec { name, mut command, command_line }) in (0..).zip(planned) {
+        command.process_group(0).stdin(match request {
+            StopMethod::Terminate => Stdio::null(),
+            StopMethod::CloseInput => Stdio::piped(),
+        });
+        godwit_process::set_parent_death_signal(&mut command);
+        match command.spawn() {
+            Ok(child) => processes.push(Process { index, name, child, exit_status: None }),
+            Err(source) => {
+                for_each_running(&mut processes, |child| {
+                    godwit_process::signal_group(child.id(), Signal::Kill);
+                    // It was killed: it ends.
+                    let _ = child.wait();
+                });
+                return Err(FleetError::ProcessStart { command: command_line, source });
+            }
+        }
+    }
+    Ok(processes)
+}
+
+fn for_each_running(processes: &mut [Process], mut act: impl FnMut(&mut Child)) {
+    for process in processes.iter_mut().filter(|process| process.exit_status.is_none()) {
+        act(&mut process.child);
+    }
+}
+
+fn signal_stop(processes: &mut [Process], request: StopMethod) {
+    for_each_running(processes, |child| match request {
+        StopMethod::Terminate => godwit_process::signal_group(child.id(), Signal::Terminate),
+        StopMethod::CloseInput => drop(child.stdin.take()),
+    });
+}
+
+/// Records the processes that ended, and kills the rest of their groups. Returns the others.
+fn reap(processes: &mut [Process]) -> Vec<(u32, String)> {
+    for process in processes.iter_mut().filter(|process| process.exit_status.is_none()) {
+        // An error means that there is no such child, as waiting for it then reports.
+        if godwit_process::has_exited(process.child.id()).unwrap_or(true) {
+            godwit_process::signal_group(process.child.id(), Signal::Kill);
+            let lost = ExitStatus::from_raw(libc::SIGKILL);
+            process.exit_status = Some(process.child.wait().unwrap_or(lost));
+        }
+    }
+    processes.iter().filter(|process| process.exit_status.is_none()).map(Process::named).collect()
+}
+
+/// Returns the outcome of the job: by the first process, in the order of the workers, that failed by itself.
+fn job_outcome(processes: &[Process], stop: Option<&JobOutcome>) -> JobOutcome {
+    let failed = processes.iter().find_map(|process| {
+        let status = process.exit_status.filter(|status| !status.success())?;
+        let how = match (status.code(), status.signal()) {
+            (Some(code), _) => format!("exited with status {code}"),
+            (None, Some(signal)) => format!("was killed by signal {signal}"),
+            (None, None) => format!("ended with {status}"),
+        };
+        Some(JobOutcome::Failed { description: format!("{} {how}", process.name), exit_code: status.code() })
+    });
+    match (failed, stop) {
+        (None, _) => JobOutcome::Succeeded,
+        (Some(_), Some(stop)) => stop.clone(),
+        (Some(failed), None) => failed,
+    }
+}

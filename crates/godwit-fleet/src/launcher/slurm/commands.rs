@@ -1,0 +1,255 @@
+//! Runs SLURM's programs, without variables of an enclosing job or of the user that would change their behaviour.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use super::profile::SlurmProfile;
+use crate::FleetError;
+use crate::shell_quoting::quote_command_line;
+
+/// Most lines of stderr in messages.
+const MAX_TAIL_LINES: usize = 20;
+/// Output format of squeue. The script is last, since only it may contain the separator.
+const SQUEUE_FORMAT: &str = "--format=%T|%B|%N|%r|%o";
+/// Message of SLURM's programs for an unknown job (SLURM 22.05, `src/common/slurm_errno.c`).
+const UNKNOWN_JOB: &str = "Invalid job id specified";
+/// Their messages where the controller is unavailable (the same file).
+const UNAVAILABLE_MESSAGES: [&str; 5] = [
+    "Unable to contact slurm controller",
+    "Socket timed out",
+    "Zero Bytes were transmitted or received",
+    "Slurm backup controller in standby mode",
+    "Connection refused",
+];
+
+/// A job in SLURM's queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct QueueEntry {
+    /// Its state, such as `RUNNING`.
+    pub(super) state: String,
+    /// The host of the script.
+    pub(super) batch_host: String,
+    /// Its hosts in compact form: `gw[1-4]`.
+    pub(super) host_list: String,
+    /// The reason why it waits.
+    pub(super) reason: String,
+    /// Path of the submitted script.
+    pub(super) script: String,
+}
+
+/// Options of sbatch, and the environment variables that override them in a script.
+const SBATCH_VARIABLES: [(&str, &str); 14] = [
+    ("account", "SBATCH_ACCOUNT"),
+    ("constraint", "SBATCH_CONSTRAINT"),
+    ("export", "SBATCH_EXPORT"),
+    ("input", "SBATCH_INPUT"),
+    ("job-name", "SBATCH_JOB_NAME"),
+    ("mem", "SBATCH_MEM_PER_NODE"),
+    ("mem-per-cpu", "SBATCH_MEM_PER_CPU"),
+    ("no-kill", "SBATCH_NO_KILL"),
+    ("open-mode", "SBATCH_OPEN_MODE"),
+    ("output", "SBATCH_OUTPUT"),
+    ("partition", "SBATCH_PARTITION"),
+    ("qos", "SBATCH_QOS"),
+    ("signal", "SBATCH_SIGNAL"),
+    ("time", "SBATCH_TIMELIMIT"),
+];
+
+/// Submits an existing script. Returns the job's number.
+pub(super) fn submit_script(profile: &SlurmProfile, path: &Path, script: &str) -> Result<String, FleetError> {
+    let path = path.to_string_lossy();
+    let words = ["sbatch", "--parsable", "--", &path];
+    let output =
+        run_command(profile, &words, &overriding_variables(script))?.map_err(|failure| failure.into_error(&words))?;
+    // "NUMBER" or "NUMBER;CLUSTER"; a site's own wrapper may print lines before it.
+    let last = output.lines().last().unwrap_or_default();
+    let id = last.split(';').next().unwrap_or_default().trim();
+    if id.is_empty() || !id.bytes().all(|byte| byte.is_ascii_digit()) {
+        let command = quote_command_line(words);
+        return Err(FleetError::UnexpectedOutput { command, output, expected: "the number of a job" });
+    }
+    Ok(id.to_owned())
+}
+
+/// Returns the variables that would override options of this script.
+fn overriding_variables(script: &str) -> Vec<&'static str> {
+    let says = |option: &str| {
+        let mut words = script.lines().filter_map(|line| line.strip_prefix("#SBATCH --"));
+        words.any(|word| word.strip_prefix(option).is_some_and(|rest| rest.is_empty() || rest.starts_with('=')))
+    };
+    SBATCH_VARIABLES.iter().filter(|(option, _)| says(option)).map(|(_, variable)| *variable).collect()
+}
+
+/// Queries a job; `None` where SLURM does not know it, or has forgotten it.
+pub(super) fn query_job(profile: &SlurmProfile, id: &str) -> Result<Option<QueueEntry>, FleetError> {
+    let jobs = format!("--jobs={id}");
+    let words = ["squeue", "--noheader", "--states=all", &jobs, SQUEUE_FORMAT];
+    let output = match run_command(profile, &words, &[])? {
+        Ok(output) => output,
+        Err(failure) if failure.is_unknown_job() => return Ok(None),
+        Err(failure) => return Err(failure.into_unavailable_error(&words)),
+    };
+    let Some(line) = output.lines().find(|line| !line.trim().is_empty()) else { return Ok(None) };
+    let unreadable = || FleetError::UnexpectedOutput {
+        command: quote_command_line(words),
+        output: output.clone(),
+        expected: "a line of five fields",
+    };
+    parse_entry(line).ok_or_else(unreadable).map(Some)
+}
+
+fn parse_entry(line: &str) -> Option<QueueEntry> {
+    let mut fields = line.splitn(5, '|').map(|field| field.trim().to_owned());
+    let mut next = || fields.next();
+    Some(QueueEntry { state: next()?, batch_host: next()?, host_list: next()?, reason: next()?, script: next()? })
+}
+
+/// Expands a compact list to the names of the hosts.
+pub(super) fn expand_host_list(profile: &SlurmProfile, nodes: &str) -> Result<Vec<String>, FleetError> {
+    if nodes.is_empty() {
+        return Ok(Vec::new());
+    }
+    let words = ["scontrol", "show", "hostnames", nodes];
+    let output = run_command(profile, &words, &[])?.map_err(|failure| failure.into_error(&words))?;
+    Ok(output.lines().map(str::to_owned).collect())
+}
+
+/// Cancels a job; not an error where it has ended.
+pub(super) fn cancel_job(profile: &SlurmProfile, id: &str) -> Result<(), FleetError> {
+    let words = ["scancel", "--quiet", id];
+    match run_command(profile, &words, &[])? {
+        Err(failure) if !failure.is_unknown_job() => Err(failure.into_error(&words)),
+        _ => Ok(()),
+    }
+}
+
+/// Requeues a job.
+pub(super) fn requeue_job(profile: &SlurmProfile, id: &str) -> Result<(), FleetError> {
+    let words = ["scontrol", "requeue", id];
+    run_command(profile, &words, &[])?.map(drop).map_err(|failure| failure.into_error(&words))
+}
+
+/// The kind of a failure of SLURM's programs. The exit status is always 1, so only messages distinguish them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FailureKind {
+    /// SLURM does not know the job, or has forgotten it.
+    UnknownJob,
+    /// The controller is unavailable.
+    Unavailable,
+    /// The request was rejected.
+    Refused,
+}
+
+impl FailureKind {
+    fn of_stderr(stderr: &str) -> Self {
+        if stderr.contains(UNKNOWN_JOB) {
+            Self::UnknownJob
+        } else if UNAVAILABLE_MESSAGES.iter().any(|known| stderr.contains(known)) {
+            Self::Unavailable
+        } else {
+            Self::Refused
+        }
+    }
+}
+
+struct CommandFailure {
+    kind: FailureKind,
+    ending: String,
+    stderr: String,
+}
+
+impl CommandFailure {
+    fn is_unknown_job(&self) -> bool {
+        self.kind == FailureKind::UnknownJob
+    }
+
+    fn into_error(self, words: &[&str]) -> FleetError {
+        if self.kind == FailureKind::Unavailable {
+            return self.into_unavailable_error(words);
+        }
+        let command = quote_command_line(words.iter().copied());
+        FleetError::CommandRejected { command, exit_status: self.ending, stderr: self.stderr }
+    }
+
+    fn into_unavailable_error(self, words: &[&str]) -> FleetError {
+        let command = quote_command_line(words.iter().copied());
+        FleetError::SchedulerUnavailable { command, exit_status: self.ending, stderr: self.stderr }
+    }
+}
+
+/// Runs one of SLURM's programs; returns its output or its failure. They have time limits of their own for a controller that
+/// does not answer. The variables `without` are removed from its environment.
+fn run_command(
+    profile: &SlurmProfile,
+    words: &[&str],
+    without: &[&str],
+) -> Result<Result<String, CommandFailure>, FleetError> {
+    let mut command = Command::new(words[0]);
+    command.args(&words[1..]).stdin(Stdio::null()).env("LC_ALL", "C");
+    for (name, _) in std::env::vars_os() {
+        let shown = name.to_string_lossy();
+        if is_inherited_slurm_variable(&shown) || without.contains(&shown.as_ref()) {
+            command.env_remove(name);
+        }
+    }
+    if let Some(configuration) = &profile.configuration {
+        command.env("SLURM_CONF", configuration);
+    }
+    let missing = |source| FleetError::MissingProgram { program: words[0].to_owned(), source };
+    let output = command.output().map_err(missing)?;
+    if output.status.success() {
+        return Ok(Ok(String::from_utf8_lossy(&output.stdout).into_owned()));
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let lines: Vec<&str> = said.trim_end().lines().collect();
+    let tail = lines[lines.len().saturating_sub(MAX_TAIL_LINES)..].join("\n");
+    Ok(Err(CommandFailure { kind: FailureKind::of_stderr(&tail), ending: output.status.to_string(), stderr: tail }))
+}
+
+/// Reports whether a variable would make sbatch inherit limits of the enclosing job, or squeue omit jobs.
+fn is_inherited_slurm_variable(name: &str) -> bool {
+    const KEPT: [&str; 2] = ["SLURM_CONF", "SLURM_CLUSTERS"];
+    ["SLURM_", "SQUEUE_", "SCANCEL_"].iter().any(|prefix| name.starts_with(prefix)) && !KEPT.contains(&name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_squeue_is_read_whatever_the_scripts_name() {
+        let read = parse_entry("RUNNING|gw1|gw[1-4]|None|/a|b c/script.sh").unwrap();
+        assert_eq!((read.state.as_str(), read.host_list.as_str()), ("RUNNING", "gw[1-4]"));
+        assert_eq!(read.script, "/a|b c/script.sh");
+        assert_eq!(parse_entry("RUNNING|gw1|gw[1-4]|None"), None);
+    }
+
+    #[test]
+    fn failures_of_slurm_are_classified_by_its_messages() {
+        for (stderr, kind) in [
+            ("slurm_load_jobs error: Invalid job id specified", FailureKind::UnknownJob),
+            ("slurm_load_jobs error: Unable to contact slurm controller (connect failure)", FailureKind::Unavailable),
+            ("scontrol: error: Socket timed out on send/recv operation", FailureKind::Unavailable),
+            ("sbatch: error: Batch job submission failed: Invalid account", FailureKind::Refused),
+            ("", FailureKind::Refused),
+        ] {
+            assert_eq!(FailureKind::of_stderr(stderr), kind, "{stderr}");
+        }
+    }
+
+    #[test]
+    fn an_enclosing_job_is_not_passed_on_but_the_cluster_is() {
+        for name in ["SLURM_JOB_ID", "SLURM_MEM_PER_NODE", "SQUEUE_FORMAT"] {
+            assert!(is_inherited_slurm_variable(name), "{name}");
+        }
+        for name in ["SLURM_CONF", "SLURM_CLUSTERS", "SBATCH_ACCOUNT", "PATH"] {
+            assert!(!is_inherited_slurm_variable(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn variables_that_override_the_script_are_removed_and_others_stay() {
+        let script = "#!/bin/bash\n#SBATCH --mem=4M\n#SBATCH --no-kill\n\nsrun --qos=x\n";
+        assert_eq!(overriding_variables(script), ["SBATCH_MEM_PER_NODE", "SBATCH_NO_KILL"]);
+    }
+}

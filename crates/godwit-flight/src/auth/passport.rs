@@ -1,0 +1,253 @@
+//! GA4GH passports: tokens of an issuer that carry visas, by which other issuers grant access (GA4GH Passport 1.2, GA4GH AAI
+//! OIDC Profile 1.2).
+//!
+//! A visa is a token by itself, signed by its own issuer: it is valid where that issuer is configured and one of its keys
+//! signed it, whatever passport contains it. An invalid visa is skipped; the others are valid regardless. The rules decide
+//! what a visa grants; they are not known here.
+
+use std::collections::BTreeSet;
+
+use prost::Message;
+use serde_json::{Map, Value};
+
+use super::jwt::{KeySet, KeySetError, UnverifiedToken, valid_until};
+
+/// The header field `typ` of a passport.
+pub(super) const PASSPORT_TYPE: &str = "vnd.ga4gh.passport+jwt";
+/// The claim of a token that contains its visas.
+const PASSPORT_CLAIM: &str = "ga4gh_passport_v1";
+/// The claim of a visa that contains its content.
+const VISA_CLAIM: &str = "ga4gh_visa_v1";
+/// The type of visa that links identities of one person.
+const LINKED_IDENTITIES: &str = "LinkedIdentities";
+/// Most visas that are verified of a passport: each costs a signature.
+const MAX_VISAS: usize = 64;
+/// Lifetime of a visa whose issuer expects polling, which is not implemented here, seconds.
+const ACCESS_TOKEN_VISA_LIFETIME_S: f64 = 3600.0;
+
+/// A valid visa.
+#[derive(Clone, PartialEq, Eq, Hash, Message)]
+pub struct Visa {
+    /// Its issuer, the claim `iss`.
+    #[prost(string, tag = "1")]
+    pub issuer: String,
+    /// Its type, such as `ControlledAccessGrants`.
+    #[prost(string, tag = "2")]
+    pub kind: String,
+    /// Its subject matter, such as the URL of a dataset.
+    #[prost(string, tag = "3")]
+    pub value: String,
+    /// The organization that asserts it.
+    #[prost(string, tag = "4")]
+    pub source: String,
+    /// The authority within that organization, such as `dac`.
+    #[prost(string, optional, tag = "5")]
+    pub by: Option<String>,
+    /// Time of expiry, seconds since 1970.
+    #[prost(uint64, tag = "6")]
+    pub expires_unix_s: u64,
+}
+
+/// An issuer whose visas are accepted.
+#[derive(Clone)]
+pub struct VisaIssuer {
+    name: String,
+    jwks_url: Option<String>,
+    keys: KeySet,
+}
+
+impl std::fmt::Debug for VisaIssuer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("VisaIssuer").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl VisaIssuer {
+    /// Creates an issuer of this name, with its keys, a JSON Web Key Set. `jwks_url` is the expected location of the keys
+    /// (`jku`), where one is expected: visas that name another location are rejected.
+    ///
+    /// # Errors
+    /// [`KeySetError`] where the keys are malformed, or none is usable.
+    pub fn new(name: &str, jwks_url: Option<&str>, keys: &str) -> Result<Self, KeySetError> {
+        Ok(Self { name: name.to_owned(), jwks_url: jwks_url.map(str::to_owned), keys: KeySet::parse(keys)? })
+    }
+}
+
+/// A visa that is valid, apart from its conditions.
+struct ValidVisa {
+    visa: Visa,
+    /// Its subject, and the issuer of that name.
+    identity: (String, String),
+    conditions: Vec<Value>,
+}
+
+/// Returns the visas of a token that are valid now.
+pub(super) fn valid_visas(claims: &Map<String, Value>, issuers: &[VisaIssuer], now_unix_s: f64) -> Vec<Visa> {
+    let listed = claims.get(PASSPORT_CLAIM).and_then(Value::as_array);
+    let listed = listed.into_iter().flatten().filter_map(Value::as_str).take(MAX_VISAS);
+    let good: Vec<ValidVisa> = listed.filter_map(|visa| validate_visa(visa, issuers, now_unix_s)).collect();
+    let is_met = |one: &&ValidVisa| one.conditions.is_empty() || are_conditions_met(one, &good);
+    good.iter().filter(is_met).map(|one| one.visa.clone()).collect()
+}
+
+/// Validates a visa: signed by one of the issuers, and valid now.
+fn validate_visa(visa: &str, issuers: &[VisaIssuer], now_unix_s: f64) -> Option<ValidVisa> {
+    let token = UnverifiedToken::parse(visa.as_bytes())?;
+    let issuer_name = token.unverified_issuer()?;
+    let issuer = issuers.iter().find(|issuer| issuer.name == issuer_name)?;
+    // "Conformance for Visa Issuers" allows these two algorithms.
+    if !matches!(token.header.get("alg").and_then(Value::as_str), Some("RS256" | "ES256")) {
+        return None;
+    }
+    let claims = issuer.keys.verified_claims(&token)?;
+    let expires_unix_s = valid_until(&claims, now_unix_s)?;
+    let text = |name: &str| claims.get(name).and_then(Value::as_str).map(str::to_owned);
+    let since = claims.get("iat").and_then(Value::as_f64)?;
+    let scope = claims.get("scope").and_then(Value::as_str).unwrap_or_default();
+    let is_to_be_asked_about = scope.split(' ').any(|word| word == "openid");
+    let fits = match token.header.get("jku") {
+        // A document token: its key location has to be the configured one.
+        Some(at) => {
+            at.as_str().is_some_and(|at| issuer.jwks_url.as_deref().is_none_or(|known| known == at))
+                && !is_to_be_asked_about
+        }
+        // An access token, valid for an hour without polling its issuer.
+        None => {
+            is_to_be_asked_about && now_unix_s < since + ACCESS_TOKEN_VISA_LIFETIME_S && !claims.contains_key("aud")
+        }
+    };
+    let object = claims.get(VISA_CLAIM).and_then(Value::as_object).filter(|_| fits)?;
+    let field =
+        |name: &str| object.get(name).and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned);
+    object.get("asserted").and_then(Value::as_f64)?;
+    let by = match object.get("by") {
+        None | Some(Value::Null) => None,
+        Some(_) => Some(field("by")?),
+    };
+    let conditions = match object.get("conditions") {
+        None | Some(Value::Null) => Vec::new(),
+        Some(Value::Array(conditions)) => conditions.clone(),
+        Some(_) => return None,
+    };
+    let visa = Visa {
+        issuer: issuer_name,
+        kind: field("type")?,
+        value: field("value")?,
+        source: field("source")?,
+        by,
+        expires_unix_s,
+    };
+    Some(ValidVisa { identity: (text("sub")?, visa.issuer.clone()), visa, conditions })
+}
+
+/// Reports whether others meet a visa's conditions: all clauses of a list, each by an unconditional visa of that person.
+fn are_conditions_met(one: &ValidVisa, all: &[ValidVisa]) -> bool {
+    let identities = linked_identities(&one.identity, all);
+    let unconditional: Vec<&Visa> = all
+        .iter()
+        .filter(|other| other.conditions.is_empty() && identities.contains(&other.identity))
+        .map(|other| &other.visa)
+        .collect();
+    one.conditions.iter().any(|clauses| {
+        let clauses = clauses.as_array().filter(|clauses| !clauses.is_empty());
+        clauses.is_some_and(|clauses| {
+            clauses.iter().all(|clause| unconditional.iter().any(|visa| matches_clause(clause, visa)))
+        })
+    })
+}
+
+/// Reports whether a visa matches a clause: a type, and at least one other field.
+fn matches_clause(clause: &Value, visa: &Visa) -> bool {
+    let Some(clause) = clause.as_object().filter(|clause| clause.len() > 1) else { return false };
+    clause.get("type").and_then(Value::as_str) == Some(&visa.kind)
+        && clause.iter().filter(|(name, _)| *name != "type").all(|(name, wanted)| {
+            let field = match name.as_str() {
+                "value" => Some(visa.value.as_str()),
+                "source" => Some(visa.source.as_str()),
+                "by" => visa.by.as_deref(),
+                _ => None,
+            };
+            let wanted = wanted.as_str().and_then(|wanted| wanted.split_once(':'));
+            match (field, wanted) {
+                (Some(field), Some(("const", wanted))) => field == wanted,
+                (Some(field), Some(("pattern", pattern))) => matches_pattern(pattern, field),
+                (Some(field), Some(("split_pattern", pattern))) => {
+                    field.split(';').any(|part| matches_pattern(pattern, part))
+                }
+                _ => false,
+            }
+        })
+}
+
+/// Reports whether a text matches a pattern: `?` is any character, `*` any text ("Pattern Matching").
+fn matches_pattern(pattern: &str, text: &str) -> bool {
+    let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
+    // The last asterisk, and where its text starts: matching never returns to an earlier asterisk.
+    let (mut at, mut read, mut last) = (0, 0, None);
+    while read < text.len() {
+        match pattern.get(at) {
+            Some('*') => {
+                last = Some((at, read));
+                at += 1;
+            }
+            Some(&wanted) if wanted == '?' || wanted == text[read] => (at, read) = (at + 1, read + 1),
+            _ => match last {
+                Some((star, from)) => {
+                    last = Some((star, from + 1));
+                    (at, read) = (star + 1, from + 1);
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[at..].iter().all(|&left| left == '*')
+}
+
+/// Returns all identities of a person, given one of them, as visas link them.
+fn linked_identities(identity: &(String, String), all: &[ValidVisa]) -> BTreeSet<(String, String)> {
+    let links: Vec<BTreeSet<(String, String)>> = all
+        .iter()
+        .filter(|one| one.visa.kind == LINKED_IDENTITIES && one.conditions.is_empty())
+        .map(|one| parse_linked_identities(&one.visa.value).chain([one.identity.clone()]).collect())
+        .collect();
+    let mut known = BTreeSet::from([identity.clone()]);
+    // Each round that finds a new identity uses up a link.
+    for _ in &links {
+        for link in links.iter().filter(|link| !link.is_disjoint(&known)).collect::<Vec<_>>() {
+            known.extend(link.iter().cloned());
+        }
+    }
+    known
+}
+
+/// Parses `sub,iss;sub,iss`, whose parts are percent-encoded.
+fn parse_linked_identities(value: &str) -> impl Iterator<Item = (String, String)> {
+    value.split(';').filter_map(|one| {
+        let (subject, issuer) = one.split_once(',')?;
+        Some((percent_decode(subject)?, percent_decode(issuer)?))
+    })
+}
+
+/// Decodes percent-encoding (RFC 3986 §2.1).
+fn percent_decode(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, behind)) = rest.split_first() {
+        rest = match first {
+            b'%' => {
+                let (digits, behind) = behind.split_first_chunk::<2>()?;
+                let digits = std::str::from_utf8(digits).ok().filter(|_| digits.iter().all(u8::is_ascii_hexdigit))?;
+                bytes.push(u8::from_str_radix(digits, 16).ok()?);
+                behind
+            }
+            byte => {
+                bytes.push(*byte);
+                behind
+            }
+        };
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,144 @@
+//! Sessions: tokens that a handshake issues in exchange for another credential.
+//!
+//! A session contains its principal and its expiry, signed by the server (or pool) that issued it, so that the server stores
+//! nothing. It is valid as long as the credential behind it: a session ends when its token is removed from the list, or when
+//! the signed token, or a visa in it, expires.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use prost::Message;
+
+use super::{Credential, Principal, Visa};
+use crate::encoding::{decode_base64, encode_base64_url};
+use crate::tickets::{TicketKey, now_unix_s};
+
+/// Prefix of sessions, as text and under their signature: it differs from the prefix of tickets.
+const SESSION_PREFIX: &[u8] = b"gws1.";
+/// Longest lifetime of a session.
+const SESSION_LIFETIME: Duration = Duration::from_secs(3600);
+
+/// The identity of a principal, until a time.
+#[derive(Clone, PartialEq, Message)]
+pub struct Session {
+    #[prost(string, tag = "1")]
+    pub(super) principal: String,
+    #[prost(uint64, tag = "2")]
+    expires_unix_s: u64,
+    /// The hash of the token that it was issued for; empty where that was a signed one.
+    #[prost(bytes = "vec", tag = "3")]
+    token_hash: Vec<u8>,
+    #[prost(message, repeated, tag = "4")]
+    visas: Vec<Visa>,
+}
+
+impl Session {
+    /// Issues a session for a token of the list or of an issuer; `None` for other credentials, which stay in use.
+    pub(crate) fn issue(principal: &Principal) -> Option<Self> {
+        let longest = now_unix_s() + SESSION_LIFETIME.as_secs();
+        let (token_hash, expires_unix_s) = match principal.credential() {
+            Credential::Token(hash) => (hash.as_bytes().to_vec(), longest),
+            Credential::Jwt(until) => (Vec::new(), longest.min(until)),
+            Credential::None | Credential::Session => return None,
+        };
+        Some(Self {
+            principal: principal.name().to_owned(),
+            expires_unix_s,
+            token_hash,
+            visas: principal.visas().to_vec(),
+        })
+    }
+
+    /// Encodes and signs the session as a token.
+    pub(crate) fn to_token(&self, key: &TicketKey) -> String {
+        let body = self.encode_to_vec();
+        let mac = key.mac(SESSION_PREFIX, &body);
+        format!(
+            "{}{}",
+            String::from_utf8_lossy(SESSION_PREFIX),
+            encode_base64_url(&[mac.as_bytes(), &body[..]].concat())
+        )
+    }
+
+    /// Returns a session that this key signed and that has not expired.
+    pub(crate) fn verify_token(token: &[u8], key: &TicketKey) -> Option<Self> {
+        let bytes = decode_base64(token.strip_prefix(SESSION_PREFIX)?)?;
+        let (mac, body) = bytes.split_first_chunk::<{ blake3::OUT_LEN }>()?;
+        // The type compares in constant time.
+        if key.mac(SESSION_PREFIX, body) != blake3::Hash::from_bytes(*mac) {
+            return None;
+        }
+        let session = Self::decode(body).ok()?;
+        (now_unix_s() < session.expires_unix_s).then_some(session)
+    }
+
+    /// Returns the hash of the token that it was issued for, where that is a token of the list.
+    pub(super) fn token_hash(&self) -> Option<blake3::Hash> {
+        Some(blake3::Hash::from_bytes(self.token_hash[..].try_into().ok()?))
+    }
+
+    pub(super) fn to_principal(&self) -> Principal {
+        let (name, visas) = (Some(Arc::from(self.principal.as_str())), self.visas.clone().into());
+        Principal { name, visas, credential: Credential::Session, ..Principal::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Authenticator, Identities};
+    use super::*;
+    use crate::reload_handle::ReloadHandle;
+    use crate::transport::Token;
+
+    fn key() -> TicketKey {
+        TicketKey::new(b"a secret of thirty-two characters")
+    }
+
+    #[test]
+    fn a_session_is_valid_as_long_as_the_credential_it_was_issued_for() {
+        let token = Token::new("t0ken-of-alice").unwrap();
+        let current = ReloadHandle::new(Identities::parse(&Identities::format_line("alice", &token)).unwrap());
+        let authenticator = Authenticator::Identities(current.clone());
+        let principal = current.get().authenticate(b"t0ken-of-alice").unwrap();
+        let shown = Session::issue(&principal).unwrap().to_token(&key());
+        let session = Session::verify_token(shown.as_bytes(), &key()).unwrap();
+        let resumed = authenticator.authenticate_session(&session).unwrap();
+        assert_eq!(resumed.name(), "alice");
+        assert!(Session::issue(&resumed).is_none(), "a session gives no other");
+        assert!(Authenticator::Disabled.authenticate_session(&session).is_err());
+        for other in ["bob", "alice"] {
+            let token = Token::new("an0ther").unwrap();
+            current.set(Identities::parse(&Identities::format_line(other, &token)).unwrap());
+            assert!(authenticator.authenticate_session(&session).is_err(), "her token is not on the list any more");
+        }
+    }
+
+    #[test]
+    fn tokens_that_were_not_issued_as_sessions_are_rejected() {
+        let visa = Visa { value: "dataset".to_owned(), ..Visa::default() };
+        let given = Principal {
+            credential: Credential::Jwt(u64::MAX),
+            ..Principal::named("alice").with_visas(vec![visa.clone()])
+        };
+        let token = Session::issue(&given).unwrap().to_token(&key());
+        let back = Session::verify_token(token.as_bytes(), &key()).unwrap().to_principal();
+        assert_eq!((back.name(), back.visas()), ("alice", &[visa][..]));
+        for at in 0..token.len() {
+            let mut changed = token.clone().into_bytes();
+            changed[at] ^= 1;
+            // The last letter of base64 may have unused bits.
+            let same = Session::verify_token(&changed, &key()).is_some_and(|session| session.to_principal() == back);
+            assert!(!same || at == token.len() - 1, "{at}");
+            assert!(Session::verify_token(&token.as_bytes()[..at], &key()).is_none(), "{at}");
+        }
+        assert!(
+            Session::verify_token(token.as_bytes(), &TicketKey::new(b"another secret, also of 32 letters")).is_none()
+        );
+        let late = Session::issue(&Principal { credential: Credential::Jwt(1), ..Principal::named("alice") }).unwrap();
+        assert!(Session::verify_token(late.to_token(&key()).as_bytes(), &key()).is_none(), "it has ended");
+        // Bytes that the same key signed for another purpose are not a session.
+        let claim = crate::tickets::TicketClaims::new(&Principal::named("alice"), SESSION_LIFETIME).sign(&key());
+        let dressed = [SESSION_PREFIX, encode_base64_url(&claim[4..]).as_bytes()].concat();
+        assert!(Session::verify_token(&dressed, &key()).is_none());
+    }
+}

@@ -1,0 +1,136 @@
+//! The calls that move no data, as a tonic service.
+
+use std::pin::Pin;
+
+use arrow_flight::flight_service_server::FlightService;
+use arrow_flight::{
+    Action, ActionType, Criteria, Empty, FlightData, FlightDescriptor, FlightInfo, HandshakeRequest, HandshakeResponse,
+    IpcMessage, PollInfo, PutResult, SchemaAsIpc, SchemaResult, Ticket,
+};
+use arrow_ipc::writer::IpcWriteOptions;
+use arrow_schema::Schema;
+use futures_util::{Stream, StreamExt as _, stream};
+use tonic::{Request, Response, Status, Streaming};
+
+use super::endpoint_locations::ClientKind;
+use super::{DatasetCommand, DatasetService, run_blocking};
+use crate::auth::{Principal, Session, request_token};
+
+type ResponseStream<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+/// Returns the principal, as authenticated by the server before.
+fn request_principal<T>(request: &Request<T>) -> Principal {
+    request.extensions().get().cloned().unwrap_or_default()
+}
+
+/// Returns the status of data calls, which do not take this path.
+fn data_plane_only() -> Status {
+    Status::internal("a bug in godwit: data were asked of the service that has none")
+}
+
+#[tonic::async_trait]
+impl FlightService for DatasetService {
+    type HandshakeStream = ResponseStream<HandshakeResponse>;
+    type ListFlightsStream = ResponseStream<FlightInfo>;
+    type DoGetStream = ResponseStream<FlightData>;
+    type DoPutStream = ResponseStream<PutResult>;
+    type DoExchangeStream = ResponseStream<FlightData>;
+    type DoActionStream = ResponseStream<arrow_flight::Result>;
+    type ListActionsStream = ResponseStream<ActionType>;
+
+    /// Exchanges the credential of an authenticated caller, also a password, for a session, to be used as a bearer token
+    /// from then on. Where no session can be issued, the response repeats the token of the call.
+    async fn handshake(
+        &self,
+        request: Request<Streaming<HandshakeRequest>>,
+    ) -> Result<Response<Self::HandshakeStream>, Status> {
+        let session =
+            Session::issue(&request_principal(&request)).map(|session| session.to_token(&self.inner.ticket_key));
+        let headers = request.metadata().clone().into_headers();
+        let token = session.or_else(|| String::from_utf8(request_token(&headers)?).ok());
+        let mut messages = request.into_inner();
+        let first = messages.message().await?.unwrap_or_default();
+        let answer = HandshakeResponse { protocol_version: first.protocol_version, payload: first.payload };
+        let mut response = Response::new(Box::pin(stream::iter([Ok(answer)])) as ResponseStream<_>);
+        if let Some(shown) = token.and_then(|token| format!("Bearer {token}").parse().ok()) {
+            response.metadata_mut().insert("authorization", shown);
+        }
+        Ok(response)
+    }
+
+    /// Lists datasets whose names begin with the criteria's expression. A dataset that cannot be opened is listed without
+    /// columns, and with the reason.
+    async fn list_flights(&self, request: Request<Criteria>) -> Result<Response<Self::ListFlightsStream>, Status> {
+        let principal = request_principal(&request);
+        let prefix = String::from_utf8_lossy(&request.into_inner().expression).into_owned();
+        let catalog = self.authorized_catalog(&principal);
+        let listed = run_blocking(move || Ok(catalog.names()?)).await;
+        let mut names = self.record_outcome(&principal, "ListFlights", prefix.clone(), listed).await?;
+        names.retain(|name| name.starts_with(&prefix));
+        let service = self.clone();
+        let infos = stream::iter(names).then(move |name| {
+            let (service, principal) = (service.clone(), principal.clone());
+            async move {
+                let descriptor = FlightDescriptor::new_path(vec![name.clone()]);
+                let command = DatasetCommand { dataset: name, ..DatasetCommand::default() };
+                match service.dataset_info(&principal, descriptor.clone(), command, ClientKind::Listing).await {
+                    Ok(info) => Ok(info),
+                    Err(status) => {
+                        let info = FlightInfo::new().try_with_schema(&Schema::empty());
+                        let info = info.map_err(|error| Status::internal(format!("a bug in godwit: {error}")))?;
+                        Ok(info.with_descriptor(descriptor).with_app_metadata(status.message().to_owned()))
+                    }
+                }
+            }
+        });
+        Ok(Response::new(Box::pin(infos)))
+    }
+
+    async fn get_flight_info(&self, request: Request<FlightDescriptor>) -> Result<Response<FlightInfo>, Status> {
+        let (principal, client) = (request_principal(&request), ClientKind::from_metadata(request.metadata()));
+        Ok(Response::new(self.flight_info(&principal, "GetFlightInfo", request.into_inner(), client).await?))
+    }
+
+    /// Returns complete info at once: statements are run when their rows are fetched.
+    async fn poll_flight_info(&self, request: Request<FlightDescriptor>) -> Result<Response<PollInfo>, Status> {
+        let (principal, client) = (request_principal(&request), ClientKind::from_metadata(request.metadata()));
+        let info = self.flight_info(&principal, "PollFlightInfo", request.into_inner(), client).await?;
+        let poll = PollInfo::new().with_info(info).try_with_progress(1.0);
+        Ok(Response::new(poll.map_err(|error| Status::internal(format!("a bug in godwit: {error}")))?))
+    }
+
+    async fn get_schema(&self, request: Request<FlightDescriptor>) -> Result<Response<SchemaResult>, Status> {
+        let principal = request_principal(&request);
+        let resource = self.descriptor_resource(&principal, request.get_ref());
+        let schema = self.descriptor_schema(&principal, request.get_ref()).await;
+        let schema = self.record_outcome(&principal, "GetSchema", resource, schema).await?;
+        let message: Result<IpcMessage, _> = SchemaAsIpc::new(&schema, &IpcWriteOptions::default()).try_into();
+        let message = message.map_err(|error| Status::internal(format!("a bug in godwit: {error}")))?;
+        Ok(Response::new(SchemaResult { schema: message.0 }))
+    }
+
+    async fn do_action(&self, request: Request<Action>) -> Result<Response<Self::DoActionStream>, Status> {
+        let principal = request_principal(&request);
+        let results = self.run_action(&principal, request.into_inner()).await?;
+        Ok(Response::new(Box::pin(stream::iter(results.into_iter().map(Ok)))))
+    }
+
+    async fn list_actions(&self, _request: Request<Empty>) -> Result<Response<Self::ListActionsStream>, Status> {
+        Ok(Response::new(Box::pin(stream::iter(super::actions::action_types().into_iter().map(Ok)))))
+    }
+
+    async fn do_get(&self, _request: Request<Ticket>) -> Result<Response<Self::DoGetStream>, Status> {
+        Err(data_plane_only())
+    }
+
+    async fn do_put(&self, _request: Request<Streaming<FlightData>>) -> Result<Response<Self::DoPutStream>, Status> {
+        Err(data_plane_only())
+    }
+
+    async fn do_exchange(
+        &self,
+        _request: Request<Streaming<FlightData>>,
+    ) -> Result<Response<Self::DoExchangeStream>, Status> {
+        Err(data_plane_only())
+    }
+}

@@ -1,0 +1,210 @@
+//! Lookups of regions over one exchange: regions in, rows out.
+//!
+//! A client that looks up thousands of positions one after the other need not request flight info each time. It sends
+//! batches of regions, each batch a lookup, and receives the rows of each lookup in the order of the dataset, each row once.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray as _;
+use arrow_array::types::Int64Type;
+use arrow_array::{Array as _, ArrayRef, RecordBatch, StringArray};
+use arrow_flight::FlightDescriptor;
+use arrow_schema::{DataType, SchemaRef};
+use bytes::Bytes;
+use futures_util::{StreamExt as _, stream};
+use godwit_model::Region;
+use serde::Serialize;
+use tokio::sync::mpsc;
+use tonic::Status;
+
+use super::{
+    BATCH_QUEUE_LENGTH, DatasetCommand, DatasetService, DescriptorCommand, parse_descriptor, projected_schema,
+    run_blocking,
+};
+use crate::auth::Principal;
+use crate::codec::FlightStreamChunk;
+use crate::dataset::{Dataset, DatasetError, Scan};
+use crate::server::{ExchangeStream, Upload};
+
+/// Most regions of a lookup.
+const MAX_REGIONS: usize = 100_000;
+
+/// The metadata beside the rows of a lookup.
+#[derive(Serialize)]
+struct LookupMetadata {
+    /// 0-based number of the lookup.
+    #[serde(rename = "question")]
+    lookup: u64,
+    /// True if it is the last batch of the lookup.
+    #[serde(rename = "last")]
+    is_last: bool,
+}
+
+impl DatasetService {
+    pub(super) async fn exchange_lookups(
+        &self,
+        principal: &Principal,
+        mut upload: Upload,
+    ) -> Result<ExchangeStream, Status> {
+        let first = upload.next().await?;
+        let descriptor = upload.descriptor().cloned();
+        let descriptor = descriptor.ok_or_else(|| Status::invalid_argument("an exchange has to say what it is"))?;
+        let resource = self.descriptor_resource(principal, &descriptor);
+        let started = self.stream_lookups(principal, &descriptor, first, upload).await;
+        let (chunks, recorded) = self.record_start_or_failure(principal, "DoExchange", resource, started).await?;
+        Ok(match recorded {
+            Some(recorded) => recorded.record_exchange(chunks),
+            None => chunks,
+        })
+    }
+
+    async fn stream_lookups(
+        &self,
+        principal: &Principal,
+        descriptor: &FlightDescriptor,
+        first: Option<FlightStreamChunk>,
+        mut upload: Upload,
+    ) -> Result<ExchangeStream, Status> {
+        let DescriptorCommand::Dataset(command) = parse_descriptor(descriptor)? else {
+            return Err(Status::unimplemented("regions of a dataset are exchanged here; SQL is asked with DoGet"));
+        };
+        let (dataset, scan) = self.open_for_lookups(principal, command.clone()).await?;
+        let (service, principal) = (self.clone(), principal.clone());
+        let schema = projected_schema(&*dataset, &scan)?;
+        let (sender, receiver) = mpsc::channel(BATCH_QUEUE_LENGTH);
+        tokio::spawn(async move {
+            let (mut next, mut question) = (Ok(first), 0);
+            loop {
+                let chunk = match next {
+                    Ok(Some(chunk)) => chunk,
+                    Ok(None) => return,
+                    Err(status) => {
+                        let _ = sender.send(Err(status)).await;
+                        return;
+                    }
+                };
+                if let Some(batch) = chunk.batch {
+                    // The rules may have changed since the exchange started.
+                    let opened = match service.inner.options.authorizer.is_some() {
+                        true => service.reopen_for_lookups(&principal, command.clone(), &schema).await,
+                        false => Ok((dataset.clone(), scan.clone())),
+                    };
+                    let (dataset, scan) = match opened {
+                        Ok(opened) => opened,
+                        Err(status) => {
+                            let _ = sender.send(Err(status)).await;
+                            return;
+                        }
+                    };
+                    let schema = schema.clone();
+                    let answers = sender.clone();
+                    let answered =
+                        run_blocking(move || send_rows(&*dataset, scan, &schema, &batch, question, &answers)).await;
+                    if let Err(status) = answered {
+                        // The client has disconnected, or receives the status.
+                        let _ = sender.send(Err(status)).await;
+                        return;
+                    }
+                    question += 1;
+                }
+                next = upload.next().await;
+            }
+        });
+        let chunks = stream::unfold(receiver, |mut receiver| async move {
+            receiver.recv().await.map(|chunk: Result<FlightStreamChunk, Status>| (chunk, receiver))
+        });
+        Ok(chunks.boxed())
+    }
+
+    /// Opens the dataset of the exchange again, as its principal may see it now.
+    async fn reopen_for_lookups(
+        &self,
+        principal: &Principal,
+        command: DatasetCommand,
+        schema: &SchemaRef,
+    ) -> Result<(Arc<dyn Dataset>, Scan), Status> {
+        let name = command.dataset.clone();
+        let (dataset, scan) = self.open_for_lookups(principal, command).await?;
+        if projected_schema(&*dataset, &scan)? != *schema {
+            return Err(DatasetError::Changed { name }.into());
+        }
+        Ok((dataset, scan))
+    }
+
+    async fn open_for_lookups(
+        &self,
+        principal: &Principal,
+        command: DatasetCommand,
+    ) -> Result<(Arc<dyn Dataset>, Scan), Status> {
+        if command.regions.is_some() {
+            return Err(Status::invalid_argument("regions come as batches here, not with the command"));
+        }
+        let name = command.dataset.clone();
+        let (dataset, scan) = self.open_scan(principal, command).await?;
+        if !dataset.has_regions() {
+            let problem = format!("{name} is not looked up by regions; ask it with SQL");
+            return Err(DatasetError::InvalidRequest { problem }.into());
+        }
+        Ok((dataset, scan))
+    }
+}
+
+/// Sends the rows of one lookup: one batch or more, the last of which is marked.
+fn send_rows(
+    dataset: &dyn Dataset,
+    mut scan: Scan,
+    schema: &SchemaRef,
+    regions: &RecordBatch,
+    lookup: u64,
+    answers: &mpsc::Sender<Result<FlightStreamChunk, Status>>,
+) -> Result<(), Status> {
+    scan.regions = Some(parse_regions(regions)?);
+    let send = |batch: RecordBatch, is_last: bool| {
+        let metadata = serde_json::to_vec(&LookupMetadata { lookup, is_last });
+        let metadata = metadata.map_err(|error| Status::internal(format!("a bug in godwit: {error}")))?;
+        let chunk = FlightStreamChunk { batch: Some(batch), app_metadata: Bytes::from(metadata) };
+        answers.blocking_send(Ok(chunk)).map_err(|_| Status::cancelled("nobody takes the answers"))
+    };
+    // One batch is held back, so that the last one can be marked.
+    let mut held: Option<RecordBatch> = None;
+    for part in dataset.parts(&scan, 1)? {
+        for batch in dataset.read(&scan, &part)? {
+            if let Some(batch) = held.replace(batch?) {
+                send(batch, false)?;
+            }
+        }
+    }
+    send(held.unwrap_or_else(|| RecordBatch::new_empty(schema.clone())), true)
+}
+
+/// Parses the regions in columns `contig`, `start` and `end`: 0-based, half-open.
+fn parse_regions(batch: &RecordBatch) -> Result<Vec<Region>, Status> {
+    if batch.num_rows() > MAX_REGIONS {
+        return Err(Status::invalid_argument(format!("a batch has at most {MAX_REGIONS} regions; send several")));
+    }
+    let column = |name: &str, wanted: DataType| -> Result<ArrayRef, Status> {
+        let missing = || {
+            let problem =
+                format!("regions have columns contig (text), start and end (numbers, 0-based); {name} is not so");
+            Status::invalid_argument(problem)
+        };
+        let column = batch.column_by_name(name).ok_or_else(missing)?;
+        arrow_cast::cast(column, &wanted).map_err(|_| missing())
+    };
+    let contigs = column("contig", DataType::Utf8)?;
+    let (starts, ends) = (column("start", DataType::Int64)?, column("end", DataType::Int64)?);
+    let contigs: &StringArray = contigs.as_string();
+    let (starts, ends) = (starts.as_primitive::<Int64Type>(), ends.as_primitive::<Int64Type>());
+    (0..batch.num_rows())
+        .map(|row| {
+            let present = contigs.is_valid(row) && starts.is_valid(row) && ends.is_valid(row);
+            let (start, end) = (starts.value(row), ends.value(row).min(i64::from(Region::OPEN_END)));
+            if !present || start < 0 || start >= end {
+                return Err(Status::invalid_argument(format!(
+                    "region {row} of the batch is none: a contig, and a start before an end, are expected"
+                )));
+            }
+            Ok(Region { contig: contigs.value(row).to_owned(), start: start as u32, end: end as u32 })
+        })
+        .collect()
+}

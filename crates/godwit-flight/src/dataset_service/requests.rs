@@ -1,0 +1,76 @@
+//! Descriptors, Flight SQL commands and dataset commands, as clients send them.
+
+use arrow_flight::sql::{Any, Command};
+use arrow_flight::{FlightDescriptor, flight_descriptor::DescriptorType};
+use godwit_model::{Region, did_you_mean};
+use prost::Message as _;
+use tonic::Status;
+
+use super::DatasetCommand;
+use crate::dataset::{Dataset, Scan};
+
+/// The meaning of a descriptor.
+pub(super) enum DescriptorCommand {
+    Dataset(DatasetCommand),
+    Sql(Box<Command>),
+}
+
+/// Parses a descriptor.
+pub(super) fn parse_descriptor(descriptor: &FlightDescriptor) -> Result<DescriptorCommand, Status> {
+    match DescriptorType::try_from(descriptor.r#type) {
+        Ok(DescriptorType::Path) if !descriptor.path.is_empty() => Ok(DescriptorCommand::Dataset(DatasetCommand {
+            dataset: descriptor.path.join("/"),
+            ..DatasetCommand::default()
+        })),
+        Ok(DescriptorType::Cmd) if descriptor.cmd.first() == Some(&b'{') => {
+            let command = serde_json::from_slice(&descriptor.cmd);
+            command.map(DescriptorCommand::Dataset).map_err(|error| {
+                Status::invalid_argument(format!(
+                    "the command is not understood: {error}; write it like {{\"dataset\":\"x.bam\",\"regions\":[\"chr20:1-100\"]}}"
+                ))
+            })
+        }
+        Ok(DescriptorType::Cmd) => {
+            decode_sql_command(&descriptor.cmd).map(|command| DescriptorCommand::Sql(Box::new(command)))
+        }
+        _ => Err(Status::invalid_argument("the descriptor has neither a path nor a command")),
+    }
+}
+
+/// Decodes a Flight SQL command.
+pub(super) fn decode_sql_command(bytes: &[u8]) -> Result<Command, Status> {
+    let unknown = || Status::invalid_argument("these bytes are neither a ticket nor a command of Flight SQL");
+    let message = Any::decode(bytes).map_err(|_| unknown())?;
+    match Command::try_from(message).map_err(|_| unknown())? {
+        Command::Unknown(_) => Err(unknown()),
+        command => Ok(command),
+    }
+}
+
+pub(super) fn scan_from_command(command: &DatasetCommand, dataset: &dyn Dataset) -> Result<Scan, Status> {
+    let schema = dataset.schema();
+    let column = |name: &String| {
+        schema.index_of(name).map_err(|_| {
+            let near = did_you_mean(name, schema.fields().iter().map(|field| field.name().as_str()));
+            Status::invalid_argument(format!("{} has no column {name}{near}", command.dataset))
+        })
+    };
+    let columns =
+        command.columns.as_ref().map(|names| names.iter().map(column).collect::<Result<Vec<_>, _>>()).transpose()?;
+    if columns.as_ref().is_some_and(|columns| !columns.is_sorted_by(|one, next| one < next)) {
+        return Err(Status::invalid_argument(
+            "name columns once, in the order of the dataset; SQL has them in any order",
+        ));
+    }
+    if command.regions.is_some() && !dataset.has_regions() {
+        return Err(Status::invalid_argument(format!(
+            "{} is not looked up by regions; ask it with SQL",
+            command.dataset
+        )));
+    }
+    let region = |text: &String| Region::parse(text, |contig| dataset.has_contig(contig));
+    let regions: Option<Result<Vec<Region>, _>> =
+        command.regions.as_ref().map(|texts| texts.iter().map(region).collect());
+    let refused = |error| Status::invalid_argument(format!("{}: {error}", command.dataset));
+    Ok(Scan { columns, regions: regions.transpose().map_err(refused)? })
+}

@@ -1,0 +1,182 @@
+//! The open downloads, by ticket, so that a client can cancel one from another connection.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use futures_core::Stream;
+use tokio::sync::watch;
+use tonic::Status;
+
+use crate::server::{BatchItem, Download};
+use crate::tickets::now_unix_s;
+
+/// Most cancelled tickets that are stored. Beyond it, those that expire first are dropped.
+const MAX_CANCELLED_TICKETS: usize = 65_536;
+
+/// Streams by the number of their ticket.
+#[derive(Clone, Debug, Default)]
+pub(super) struct StreamRegistry {
+    tickets: Arc<Mutex<HashMap<u64, TicketState>>>,
+}
+
+#[derive(Debug)]
+struct TicketState {
+    /// True once it is cancelled.
+    cancelled: watch::Sender<bool>,
+    open_streams: usize,
+    /// Expiry of the ticket, seconds since 1970: a cancelled entry is kept until then.
+    expires_unix_s: u64,
+}
+
+/// An open stream.
+pub(super) struct RegisteredStream {
+    registry: StreamRegistry,
+    ticket_id: u64,
+    cancelled: watch::Receiver<bool>,
+}
+
+fn cancelled_status() -> Status {
+    Status::cancelled("it was ended by who asked for it")
+}
+
+impl StreamRegistry {
+    fn lock_tickets(&self) -> MutexGuard<'_, HashMap<u64, TicketState>> {
+        self.tickets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Registers a stream of a ticket.
+    pub(super) fn register(&self, ticket_id: u64) -> Result<RegisteredStream, Status> {
+        let mut claims = self.lock_tickets();
+        let state = claims.entry(ticket_id).or_insert_with(|| TicketState {
+            cancelled: watch::channel(false).0,
+            open_streams: 0,
+            expires_unix_s: u64::MAX,
+        });
+        if *state.cancelled.borrow() {
+            return Err(cancelled_status());
+        }
+        state.open_streams += 1;
+        Ok(RegisteredStream { registry: self.clone(), ticket_id, cancelled: state.cancelled.subscribe() })
+    }
+
+    /// Cancels the streams of a ticket, and rejects new ones until the ticket has expired.
+    pub(super) fn cancel(&self, claim: u64, expires_unix_s: u64) {
+        let mut claims = self.lock_tickets();
+        if claims.len() >= MAX_CANCELLED_TICKETS {
+            let now = now_unix_s();
+            claims.retain(|_, state| state.open_streams > 0 || state.expires_unix_s > now);
+        }
+        if claims.len() >= MAX_CANCELLED_TICKETS {
+            let idle = claims.iter().filter(|(_, state)| state.open_streams == 0);
+            let first = idle.min_by_key(|(_, state)| state.expires_unix_s).map(|(claim, _)| *claim);
+            first.map(|claim| claims.remove(&claim));
+        }
+        let state = claims.entry(claim).or_insert_with(|| TicketState {
+            cancelled: watch::channel(false).0,
+            open_streams: 0,
+            expires_unix_s,
+        });
+        state.expires_unix_s = expires_unix_s;
+        state.cancelled.send_replace(true);
+    }
+
+    /// Returns the number of open streams.
+    pub(super) fn open_streams(&self) -> usize {
+        self.lock_tickets().values().map(|state| state.open_streams).sum()
+    }
+}
+
+impl Drop for RegisteredStream {
+    fn drop(&mut self) {
+        let mut claims = self.registry.lock_tickets();
+        let Some(state) = claims.get_mut(&self.ticket_id) else { return };
+        state.open_streams -= 1;
+        if state.open_streams == 0 && !*state.cancelled.borrow() {
+            claims.remove(&self.ticket_id);
+        }
+    }
+}
+
+impl RegisteredStream {
+    /// Runs a future, unless its ticket is cancelled first.
+    pub(super) async fn run_unless_cancelled<T>(
+        &mut self,
+        work: impl Future<Output = Result<T, Status>>,
+    ) -> Result<T, Status> {
+        tokio::select! {
+            done = work => done,
+            _ = self.cancelled.wait_for(|ended| *ended) => Err(cancelled_status()),
+        }
+    }
+
+    /// Returns the same batches, until the ticket is cancelled.
+    pub(super) fn guard_download(self, download: Download) -> Download {
+        let mut ended = self.cancelled.clone();
+        let cancellation = Box::pin(async move {
+            let seen = ended.wait_for(|ended| *ended).await.is_ok();
+            if !seen {
+                // The registry was dropped: no cancellation can follow.
+                std::future::pending::<()>().await;
+            }
+        });
+        let batches = CancellableBatches { batches: Some(download.batches), cancellation, _stream: self };
+        Download { schema: download.schema, batches: Box::pin(batches) }
+    }
+}
+
+/// The batches of a download.
+type BatchItemStream = Pin<Box<dyn Stream<Item = Result<BatchItem, Status>> + Send>>;
+
+struct CancellableBatches {
+    /// `None` once the stream was cancelled.
+    batches: Option<BatchItemStream>,
+    cancellation: Pin<Box<dyn Future<Output = ()> + Send>>,
+    _stream: RegisteredStream,
+}
+
+impl Stream for CancellableBatches {
+    type Item = Result<BatchItem, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let Some(batches) = &mut self.batches else { return Poll::Ready(None) };
+        let next = batches.as_mut().poll_next(context);
+        if self.cancellation.as_mut().poll(context).is_ready() {
+            self.batches = None;
+            return Poll::Ready(Some(Err(cancelled_status())));
+        }
+        next
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cancelled_ticket_cannot_be_used_again_and_other_entries_are_removed() {
+        let running = StreamRegistry::default();
+        let (first, second) = (running.register(1).ok().unwrap(), running.register(1).ok().unwrap());
+        assert_eq!(running.open_streams(), 2);
+        drop(first);
+        running.cancel(1, u64::MAX);
+        assert_eq!(running.register(1).err().unwrap().code(), tonic::Code::Cancelled);
+        drop(second);
+        assert!(running.register(1).is_err());
+        drop(running.register(2).ok().unwrap());
+        assert_eq!(running.lock_tickets().len(), 1);
+    }
+
+    #[test]
+    fn cancelled_tickets_take_bounded_memory() {
+        let running = StreamRegistry::default();
+        let open = running.register(0).ok().unwrap();
+        for claim in 1..=MAX_CANCELLED_TICKETS as u64 + 100 {
+            running.cancel(claim, u64::MAX - claim);
+        }
+        assert_eq!(running.lock_tickets().len(), MAX_CANCELLED_TICKETS);
+        assert_eq!(running.open_streams(), 1);
+        drop(open);
+    }
+}

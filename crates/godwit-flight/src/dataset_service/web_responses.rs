@@ -1,0 +1,69 @@
+//! Responses to plain HTTP, and their access records.
+
+use bytes::Bytes;
+use http::{Response, StatusCode};
+
+use super::DatasetService;
+use super::batch_stream::READ_SPAN;
+use crate::access_log::{AccessRecord, AccessRecorder};
+use crate::pool::MemberLeaseId;
+use crate::sql::random_bytes;
+use crate::trace;
+use crate::web::{
+    API_PREFIX, FileTickets, READS_PREFIX, ResponsePrincipal, VARIANTS_PREFIX, WebBody, WebRequest, WebResponse,
+    text_response,
+};
+
+impl DatasetService {
+    /// Responds to a request by the web service. A response that cannot be recorded is not sent.
+    pub(super) async fn serve_page(&self, request: WebRequest) -> Response<WebBody> {
+        let web = self.inner.options.web_service.as_ref();
+        let span = self.start_span(READ_SPAN);
+        let WebResponse { mut response, access_record } = match web {
+            _ if request.path.starts_with(API_PREFIX) => self.respond_api(request).await,
+            Some(web) => {
+                let tickets = FileTickets::new(self.inner.ticket_key.clone(), self.inner.options.ticket_lifetime);
+                let asks_where = request.path.starts_with(READS_PREFIX) || request.path.starts_with(VARIANTS_PREFIX);
+                let locations = match &self.inner.pool {
+                    Some(pool) if asks_where => {
+                        pool.lease_locations(MemberLeaseId::from_le_bytes(random_bytes())).await
+                    }
+                    _ => Vec::new(),
+                };
+                web.respond(request, tickets.with_location(locations.first())).await
+            }
+            None => return text_response(StatusCode::NOT_FOUND, "there is no page of that name"),
+        };
+        if let Some(access) = &access_record {
+            response.extensions_mut().insert(ResponsePrincipal(access.principal.clone()));
+        }
+        // A complete body has been read by now.
+        let response = response.map(|body| match body {
+            WebBody::Full(bytes) => WebBody::Full(bytes),
+            WebBody::Stream { content_length, stream } => {
+                let measure = |piece: &Bytes| piece.len() as i64;
+                WebBody::Stream { content_length, stream: trace::trace_stream(span, stream, "godwit.bytes", measure) }
+            }
+        });
+        match access_record {
+            Some(access) => self.record_response(response, access).await,
+            None => response,
+        }
+    }
+
+    /// Writes one record for a complete body; two for a stream, before its first and after its last byte.
+    async fn record_response(&self, response: Response<WebBody>, access: AccessRecord) -> Response<WebBody> {
+        let Some(log) = &self.inner.options.access_log else { return response };
+        let (head, body) = response.into_parts();
+        let recorded = match body {
+            WebBody::Full(bytes) => log.record(access).await.map(|()| WebBody::Full(bytes)),
+            WebBody::Stream { content_length, stream } => AccessRecorder::start(log, access).await.map(|recorded| {
+                WebBody::Stream { content_length, stream: recorded.record_bytes(stream, content_length) }
+            }),
+        };
+        match recorded {
+            Ok(body) => Response::from_parts(head, body),
+            Err(status) => text_response(StatusCode::SERVICE_UNAVAILABLE, status.message()),
+        }
+    }
+}

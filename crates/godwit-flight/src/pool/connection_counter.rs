@@ -1,0 +1,147 @@
+//! Counts a server's connections that carry data, and the leases that arrived at it.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use http::HeaderMap;
+
+use super::load_balancer::MemberLeaseId;
+
+/// The header by which a client sends the lease that directed it here: 16 hexadecimal digits.
+pub(crate) const MEMBER_LEASE_HEADER: &str = "godwit-grant";
+
+/// Time for which the arrival of a lease is reported: several reports, so that one may be lost.
+const ARRIVAL_REPORT_PERIOD: Duration = Duration::from_secs(15);
+/// Most arrivals in a report; other leases count until they expire.
+pub(super) const MAX_REPORTED_ARRIVALS: usize = 1024;
+
+/// The counts of a server.
+#[derive(Debug, Default)]
+pub struct ConnectionCounter {
+    state: Mutex<CounterState>,
+    /// The same number without the lock.
+    connections: AtomicU32,
+}
+
+#[derive(Debug, Default)]
+struct CounterState {
+    connections: u32,
+    arrived_leases: VecDeque<(Instant, MemberLeaseId)>,
+}
+
+impl ConnectionCounter {
+    fn lock_state(&self) -> MutexGuard<'_, CounterState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the connections, and the leases that arrived: both at one moment.
+    pub(super) fn connections_and_leases(&self) -> (u32, Vec<MemberLeaseId>) {
+        let mut state = self.lock_state();
+        while state.arrived_leases.front().is_some_and(|(when, _)| when.elapsed() > ARRIVAL_REPORT_PERIOD) {
+            state.arrived_leases.pop_front();
+        }
+        (state.connections, state.arrived_leases.iter().map(|(_, id)| *id).collect())
+    }
+
+    /// Returns the number of connections that carry data.
+    pub fn connections(&self) -> u32 {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    /// Records that a lease arrived over a connection that is counted.
+    pub(crate) fn record_arrival(&self, id: MemberLeaseId) {
+        let mut state = self.lock_state();
+        if state.arrived_leases.iter().any(|(_, known)| *known == id) {
+            return;
+        }
+        if state.arrived_leases.len() >= MAX_REPORTED_ARRIVALS {
+            state.arrived_leases.pop_front();
+        }
+        state.arrived_leases.push_back((Instant::now(), id));
+    }
+
+    fn add_connections(&self, by: i32) {
+        let mut state = self.lock_state();
+        state.connections = state.connections.saturating_add_signed(by);
+        self.connections.store(state.connections, Ordering::Relaxed);
+    }
+}
+
+/// A connection, counted from its first data until it ends.
+#[derive(Debug, Default)]
+pub(crate) struct ConnectionUse {
+    counter: Option<Arc<ConnectionCounter>>,
+    is_counted: AtomicBool,
+}
+
+impl ConnectionUse {
+    pub(crate) fn new(counter: Option<Arc<ConnectionCounter>>) -> Self {
+        Self { counter, is_counted: AtomicBool::new(false) }
+    }
+
+    /// Records a data call with these headers.
+    pub(crate) fn record_data_call(&self, headers: &HeaderMap) {
+        let Some(counter) = &self.counter else { return };
+        if !self.is_counted.swap(true, Ordering::Relaxed) {
+            counter.add_connections(1);
+        }
+        if let Some(id) = parse_lease_header(headers.get(MEMBER_LEASE_HEADER).map(http::HeaderValue::as_bytes)) {
+            counter.record_arrival(id);
+        }
+    }
+}
+
+impl Drop for ConnectionUse {
+    fn drop(&mut self) {
+        if let Some(counter) = self.counter.take().filter(|_| *self.is_counted.get_mut()) {
+            counter.add_connections(-1);
+        }
+    }
+}
+
+/// Parses the lease in a header.
+pub(crate) fn parse_lease_header(header: Option<&[u8]>) -> Option<MemberLeaseId> {
+    let text = std::str::from_utf8(header?).ok().filter(|text| text.len() == 16)?;
+    MemberLeaseId::from_str_radix(text, 16).ok()
+}
+
+/// Formats the header of a lease.
+pub(crate) fn format_lease_header(id: MemberLeaseId) -> String {
+    format!("{id:016x}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_counts_once_from_its_first_data_to_its_end() {
+        let counter = Arc::new(ConnectionCounter::default());
+        let idle = ConnectionUse::new(Some(counter.clone()));
+        let busy = ConnectionUse::new(Some(counter.clone()));
+        let mut headers = HeaderMap::new();
+        busy.record_data_call(&headers);
+        headers.insert(MEMBER_LEASE_HEADER, format_lease_header(7).parse().unwrap());
+        busy.record_data_call(&headers);
+        busy.record_data_call(&headers);
+        assert_eq!((counter.connections(), counter.connections_and_leases()), (1, (1, vec![7])));
+        headers.insert(MEMBER_LEASE_HEADER, "+00000000000000f".parse().unwrap());
+        busy.record_data_call(&headers);
+        headers.insert(MEMBER_LEASE_HEADER, "f".parse().unwrap());
+        busy.record_data_call(&headers);
+        drop((idle, busy));
+        assert_eq!(counter.connections_and_leases().0, 0);
+    }
+
+    #[test]
+    fn reported_leases_are_bounded() {
+        let counter = ConnectionCounter::default();
+        for id in 0..MAX_REPORTED_ARRIVALS as u64 + 10 {
+            counter.record_arrival(id);
+        }
+        let (_, reported) = counter.connections_and_leases();
+        assert_eq!((reported.len(), reported[0]), (MAX_REPORTED_ARRIVALS, 10));
+    }
+}

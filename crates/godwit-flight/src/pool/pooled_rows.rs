@@ -1,0 +1,166 @@
+//! Rows of a statement that a pool runs, with failover to another member when one is lost.
+
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use bytes::Bytes;
+use tonic::{Code, Status};
+
+use super::member_lease::{MemberLease, Pool, is_member_lost};
+use super::resume::StreamProgress;
+use crate::client::Batches;
+use crate::error::FlightError;
+use crate::error_reason::ErrorReason;
+use crate::transport::TransportOptions;
+
+/// Most members that may be lost in a row without a batch in between.
+const MAX_FAILOVERS: u32 = 12;
+
+/// The rows of a statement, ticket by ticket. Each batch is returned once, from whatever member.
+pub struct PooledRows {
+    pool: Arc<Pool>,
+    sql: String,
+    lease: MemberLease,
+    tickets: Vec<Bytes>,
+    /// 0-based index of the current ticket.
+    ticket_index: usize,
+    /// The received part of its stream.
+    progress: StreamProgress,
+    batches: Option<Batches>,
+    schema: SchemaRef,
+    /// Read in advance for the schema.
+    first_batch: Option<RecordBatch>,
+    failovers: u32,
+}
+
+impl PooledRows {
+    /// Runs a statement on a member of a pool.
+    ///
+    /// # Errors
+    /// [`FlightError::Status`] where the statement is rejected; other variants where no member answers.
+    pub async fn run_statement(pool: Arc<Pool>, sql: &str) -> Result<Self, FlightError> {
+        let lease = pool.lease(&TransportOptions::default()).await?;
+        let schema = SchemaRef::new(arrow_schema::Schema::empty());
+        let (sql, tickets, progress) = (sql.to_owned(), Vec::new(), StreamProgress::default());
+        let mut rows = Self {
+            pool,
+            sql,
+            lease,
+            tickets,
+            ticket_index: 0,
+            progress,
+            batches: None,
+            schema,
+            first_batch: None,
+            failovers: 0,
+        };
+        rows.first_batch = rows.next_with_failover().await?;
+        let none = FlightError::Malformed { problem: "it names no rows to fetch" };
+        rows.schema = rows.batches.as_ref().and_then(Batches::schema).cloned().ok_or(none)?;
+        Ok(rows)
+    }
+
+    /// Returns the columns.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// Returns the next batch.
+    ///
+    /// # Errors
+    /// [`FlightError`] where the server rejects the request, or no other member can continue.
+    pub async fn next(&mut self) -> Result<Option<RecordBatch>, FlightError> {
+        match self.first_batch.take() {
+            Some(first) => Ok(Some(first)),
+            None => self.next_with_failover().await,
+        }
+    }
+
+    async fn next_with_failover(&mut self) -> Result<Option<RecordBatch>, FlightError> {
+        loop {
+            match self.next_from_member().await {
+                Ok(batch) => {
+                    self.failovers = 0;
+                    return Ok(batch);
+                }
+                Err(error) if is_member_lost(&error) && self.failovers < MAX_FAILOVERS => {
+                    self.failovers += 1;
+                    self.batches = None;
+                    self.pool.report_lost(self.lease.member);
+                    self.lease = self.pool.lease(&TransportOptions::default()).await?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    async fn next_from_member(&mut self) -> Result<Option<RecordBatch>, FlightError> {
+        if self.tickets.is_empty() {
+            self.tickets = self.lease.client.statement_tickets(&self.sql).await?;
+        }
+        while self.ticket_index < self.tickets.len() {
+            if self.batches.is_none() {
+                self.batches = Some(self.open_ticket().await?);
+            }
+            let Some(batches) = &mut self.batches else { continue };
+            if let Some(batch) = batches.next_with_progress(&mut self.progress).await? {
+                return Ok(Some(batch));
+            }
+            self.ticket_index += 1;
+            self.progress = StreamProgress::default();
+            // The last stream is kept for its schema.
+            if self.ticket_index < self.tickets.len() {
+                self.batches = None;
+            }
+        }
+        Ok(None)
+    }
+
+    /// Opens the stream of the current ticket behind the received part.
+    async fn open_ticket(&mut self) -> Result<Batches, FlightError> {
+        match self.lease.client.download(self.progress.resume_ticket(&self.tickets[self.ticket_index])).await {
+            // The ticket expired, or this member cannot have signed it: a new one is requested.
+            Err(FlightError::Status { status, .. }) if needs_new_ticket(&status) => {
+                let tickets = self.lease.client.statement_tickets(&self.sql).await?;
+                if tickets.len() != self.tickets.len() {
+                    return Err(FlightError::Malformed { problem: "another node answers in other parts" });
+                }
+                self.tickets = tickets;
+                self.lease.client.download(self.progress.resume_ticket(&self.tickets[self.ticket_index])).await
+            }
+            opened => opened,
+        }
+    }
+}
+
+/// Reports whether a ticket has to be requested again. Servers of earlier versions send no reason: their code covers other
+/// rejections too, which the second request repeats.
+fn needs_new_ticket(status: &Status) -> bool {
+    match ErrorReason::of(status) {
+        Some(reason) => matches!(
+            reason,
+            ErrorReason::TicketExpired | ErrorReason::TicketOfOtherServer | ErrorReason::TicketOfOtherPrincipal
+        ),
+        None => status.code() == Code::PermissionDenied,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tickets_are_requested_again_by_the_reason_whatever_the_message_is() {
+        for (reason, is_new) in [
+            (ErrorReason::TicketExpired, true),
+            (ErrorReason::TicketOfOtherServer, true),
+            (ErrorReason::TicketOfOtherPrincipal, true),
+            (ErrorReason::DatasetChanged, false),
+        ] {
+            assert_eq!(needs_new_ticket(&reason.status(Code::PermissionDenied, "reworded")), is_new, "{reason:?}");
+        }
+        assert!(needs_new_ticket(&Status::permission_denied("of an earlier version")));
+        assert!(!needs_new_ticket(&Status::unavailable("the ticket has expired")));
+    }
+}

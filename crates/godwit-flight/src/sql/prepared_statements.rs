@@ -1,0 +1,145 @@
+//! Prepared statements: a client creates one and runs it repeatedly.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use tonic::Status;
+
+use crate::auth::Principal;
+
+/// Most prepared statements of all principals together.
+const MAX_PREPARED_STATEMENTS: usize = 4096;
+/// Time after which an unused one is removed.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(3600);
+/// Lifetime of the columns from its creation: clients request the rows at once, and files may change later.
+const ADVERTISED_SCHEMA_LIFETIME: Duration = Duration::from_secs(1);
+/// Random bytes of a handle.
+const HANDLE_BYTES: usize = 16;
+
+/// A statement, and values for its parameters.
+#[derive(Clone, Debug)]
+pub(crate) struct PreparedStatement {
+    pub(crate) sql: String,
+    pub(crate) parameters: Option<RecordBatch>,
+    advertised: (Instant, SchemaRef),
+}
+
+impl PreparedStatement {
+    /// Returns its columns, where they were advertised a moment ago.
+    pub(crate) fn recent_schema(&self) -> Option<SchemaRef> {
+        (self.advertised.0.elapsed() < ADVERTISED_SCHEMA_LIFETIME).then(|| self.advertised.1.clone())
+    }
+}
+
+#[derive(Debug)]
+struct StatementEntry {
+    principal: Principal,
+    last_used: Instant,
+    statement: PreparedStatement,
+}
+
+/// All prepared statements of a server.
+#[derive(Debug, Default)]
+pub(crate) struct PreparedStatements {
+    entries: Mutex<HashMap<Vec<u8>, StatementEntry>>,
+}
+
+impl PreparedStatements {
+    fn lock_entries(&self) -> MutexGuard<'_, HashMap<Vec<u8>, StatementEntry>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Stores a statement with its columns, and returns its handle.
+    pub(crate) fn add(&self, principal: &Principal, sql: String, schema: SchemaRef) -> Result<Vec<u8>, Box<Status>> {
+        let handle = random_bytes::<HANDLE_BYTES>().to_vec();
+        let mut entries = self.lock_entries();
+        if entries.len() >= MAX_PREPARED_STATEMENTS {
+            entries.retain(|_, one| one.last_used.elapsed() < IDLE_TIMEOUT);
+        }
+        if entries.len() >= MAX_PREPARED_STATEMENTS {
+            let problem = "there are too many prepared statements; close those that are not used";
+            return Err(Box::new(Status::resource_exhausted(problem)));
+        }
+        let statement = PreparedStatement { sql, parameters: None, advertised: (Instant::now(), schema) };
+        entries.insert(
+            handle.clone(),
+            StatementEntry { principal: principal.clone(), last_used: Instant::now(), statement },
+        );
+        Ok(handle)
+    }
+
+    /// Returns the statement of a handle; the principal must be its owner.
+    pub(crate) fn get(&self, principal: &Principal, handle: &[u8]) -> Result<PreparedStatement, Box<Status>> {
+        self.with_statement(principal, handle, |prepared| prepared.clone())
+    }
+
+    /// Binds values to its parameters.
+    pub(crate) fn bind(
+        &self,
+        principal: &Principal,
+        handle: &[u8],
+        values: Option<RecordBatch>,
+    ) -> Result<(), Box<Status>> {
+        self.with_statement(principal, handle, |prepared| prepared.parameters = values)
+    }
+
+    fn with_statement<T>(
+        &self,
+        principal: &Principal,
+        handle: &[u8],
+        work: impl FnOnce(&mut PreparedStatement) -> T,
+    ) -> Result<T, Box<Status>> {
+        let mut entries = self.lock_entries();
+        let found = entries.get_mut(handle).filter(|entry| &entry.principal == principal);
+        let found = found
+            .ok_or_else(|| Box::new(Status::not_found("there is no such prepared statement; prepare it again")))?;
+        found.last_used = Instant::now();
+        Ok(work(&mut found.statement))
+    }
+
+    /// Returns their number.
+    pub(crate) fn count(&self) -> usize {
+        self.lock_entries().len()
+    }
+
+    /// Removes it.
+    pub(crate) fn close(&self, principal: &Principal, handle: &[u8]) {
+        let mut entries = self.lock_entries();
+        if entries.get(handle).is_some_and(|entry| &entry.principal == principal) {
+            entries.remove(handle);
+        }
+    }
+}
+
+/// Returns bytes that cannot be guessed.
+pub(crate) fn random_bytes<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    let filled = getrandom::fill(&mut bytes);
+    // Linux since 3.17 provides it; without it no handle, ticket or token would be safe.
+    filled.expect("the system gives random bytes");
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow_schema::Schema;
+
+    use super::*;
+
+    #[test]
+    fn an_advertised_schema_expires_before_files_change() {
+        let statements = PreparedStatements::default();
+        let handle = statements.add(&Principal::default(), "SELECT 1".to_owned(), Arc::new(Schema::empty())).unwrap();
+        let mut prepared = statements.get(&Principal::default(), &handle).unwrap();
+        assert!(prepared.recent_schema().is_some());
+        prepared.advertised.0 = Instant::now().checked_sub(ADVERTISED_SCHEMA_LIFETIME).unwrap();
+        assert!(prepared.recent_schema().is_none());
+        statements.close(&Principal::default(), &handle);
+        assert!(statements.get(&Principal::default(), &handle).is_err());
+    }
+}

@@ -1,0 +1,68 @@
+//! Records that begin in chunks of a BGZF file, as indexes list them, independent of the record format.
+//!
+//! Flows in: a file, chunks of it, and a function that reads one record. Flows out: the records of all chunks in order,
+//! with their virtual offsets. [`crate::binning_index::RegionIndex`] selects the chunks.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::{BgzfError, SeekReader, VirtualOffset};
+use crate::random_access::RandomAccess;
+
+/// A reader positioned before a record, or behind the last one.
+#[derive(Debug)]
+pub(crate) struct IndexedReader {
+    input: SeekReader,
+    chunks: VecDeque<(VirtualOffset, VirtualOffset)>,
+    /// End of the current chunk.
+    chunk_end: Option<VirtualOffset>,
+    record_offset: VirtualOffset,
+}
+
+impl IndexedReader {
+    /// Reads chunks, each of which begins with a record. An end of `u64::MAX` is the end of the file.
+    pub(crate) fn new(source: Arc<dyn RandomAccess>, chunks: Vec<(VirtualOffset, VirtualOffset)>) -> Self {
+        Self { input: SeekReader::new(source), chunks: chunks.into(), chunk_end: None, record_offset: 0 }
+    }
+
+    /// Returns the path of the file.
+    pub(crate) fn path(&self) -> &Path {
+        self.input.source().path()
+    }
+
+    /// Returns the virtual offset of the record read last, or of the one that failed.
+    pub(crate) fn record_offset(&self) -> VirtualOffset {
+        self.record_offset
+    }
+
+    /// Skips all remaining chunks.
+    pub(crate) fn skip_rest(&mut self) {
+        self.chunks.clear();
+        self.chunk_end = None;
+    }
+
+    /// Calls `read` for the next record; `read` returns whether there was one before the end of the file. Returns false
+    /// where no record is left.
+    ///
+    /// # Errors
+    /// Those of `read`, and of seeking to a chunk.
+    pub(crate) fn read_next_with<E: From<BgzfError>>(
+        &mut self,
+        mut read: impl FnMut(&mut SeekReader) -> Result<bool, E>,
+    ) -> Result<bool, E> {
+        loop {
+            let Some(end) = self.chunk_end else {
+                let Some((start, end)) = self.chunks.pop_front() else { return Ok(false) };
+                self.input.seek(start)?;
+                self.chunk_end = Some(end);
+                continue;
+            };
+            self.record_offset = self.input.virtual_offset();
+            if self.record_offset < end && read(&mut self.input)? {
+                return Ok(true);
+            }
+            self.chunk_end = None;
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! An index in memory, for finding the chunks with the records of a region.
+//!
+//! Flows in: `.bai`, `.csi` and `.tbi` files of any origin. Flows out: chunks (pairs of virtual offsets). This module
+//! detects the index of another file only where it points behind the file's end.
+
+use std::path::{Path, PathBuf};
+
+use super::contig_index::first_bin;
+use super::index_summary::IndexReadError;
+use super::{BAI_DEPTH, MIN_SHIFT};
+use crate::bgzf::{BgzfBufRead as _, BgzfError, Reader, VirtualOffset, open_text};
+
+/// Maximum bytes of an index, decompressed. That of 300,000 contigs, or of a human genome at 1000x, is a tenth of it.
+const MAX_INDEX_BYTES: usize = 1 << 30;
+/// Bytes of the tabix header: its last field holds the bytes of names behind it.
+const TABIX_HEADER_BYTES: usize = 28;
+
+/// A chunk of the file: virtual offsets of its first byte, and of the one behind its last.
+pub type Chunk = (VirtualOffset, VirtualOffset);
+
+/// An index in memory.
+#[derive(Clone, Debug)]
+pub struct RegionIndex {
+    path: PathBuf,
+    min_shift: u32,
+    depth: u32,
+    /// Whether bins have an offset each, as in CSI, instead of a linear index.
+    bins_have_offsets: bool,
+    contigs: Vec<ContigBins>,
+    contig_names: Option<Vec<String>>,
+    unplaced_records: Option<u64>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct ContigBins {
+    /// Bins by ascending number.
+    bins: Vec<BinRange>,
+    chunks: Vec<Chunk>,
+    /// Per window of `1 << min_shift` bases, the first offset of a record that overlaps it.
+    linear_index: Vec<VirtualOffset>,
+    counts: Option<(u64, u64)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct BinRange {
+    number: u32,
+    first_offset: VirtualOffset,
+    /// Start of its chunks: `chunks[start..end]`.
+    start: u32,
+    end: u32,
+}
+
+impl RegionIndex {
+    /// Reads an index, its format detected by content.
+    ///
+    /// # Errors
+    /// [`IndexReadError`].
+    pub fn read(path: &Path) -> Result<Self, IndexReadError> {
+        Self::read_from(open_text(path, 1)?)
+    }
+
+    /// Reads an open index file of which nothing was consumed.
+    ///
+    /// # Errors
+    /// [`IndexReadError`].
+    pub fn read_from(mut input: Reader) -> Result<Self, IndexReadError> {
+        let path = input.path().to_owned();
+        let mut bytes = Vec::new();
+        match input.append_to(&mut bytes, MAX_INDEX_BYTES) {
+            // A failed read is not damage.
+            Err(error @ BgzfError::Io { .. }) => Err(error.into()),
+            Err(_) => Err(IndexReadError::Damaged { path }),
+            Ok(_) => Self::parse(&path, &bytes).ok_or(IndexReadError::Damaged { path }),
+        }
+    }
+
+    fn parse(path: &Path, bytes: &[u8]) -> Option<Self> {
+        let mut fields = IndexFieldCursor(bytes);
+        let mut index = Self {
+            path: path.to_owned(),
+            min_shift: MIN_SHIFT,
+            depth: BAI_DEPTH,
+            bins_have_offsets: false,
+            contigs: Vec::new(),
+            contig_names: None,
+            unplaced_records: None,
+        };
+        let contigs = match fields.take_bytes(4)? {
+            b"BAI\x01" => fields.take_u32()?,
+            b"TBI\x01" => {
+                let contigs = fields.take_u32()?;
+                let names_bytes = u32::from_le_bytes(*fields.0.get(TABIX_HEADER_BYTES - 4..)?.first_chunk()?) as usize;
+                index.contig_names = Some(parse_tabix_names(fields.take_bytes(TABIX_HEADER_BYTES + names_bytes)?)?);
+                contigs
+            }
+            b"CSI\x01" => {
+                (index.min_shift, index.depth) = (fields.take_u32()?, fields.take_u32()?);
+                // Deeper ones would exceed the 32 bits of a bin's number, and wider ones a position (CSIv1).
+                if index.depth > 9 || index.min_shift > 30 {
+                    return None;
+                }
+                index.bins_have_offsets = true;
+                let auxiliary = fields.take_u32()? as usize;
+                let auxiliary = fields.take_bytes(auxiliary)?;
+                // The index of a VCF has the tabix header there; that of BAM and BCF nothing.
+                index.contig_names =
+                    (auxiliary.len() >= TABIX_HEADER_BYTES).then(|| parse_tabix_names(auxiliary)).flatten();
+                fields.take_u32()?
+            }
+            _ => return None,
+        };
+        for _ in 0..contigs {
+            let contig = fields.take_contig(index.bins_have_offsets, first_bin(index.depth + 1) + 1)?;
+            index.contigs.push(contig);
+        }
+        // Old indexes end here.
+        index.unplaced_records = fields.take_u64();
+        Some(index)
+    }
+
+    /// Returns the path of the index file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns the number of contigs.
+    pub fn contig_count(&self) -> usize {
+        self.contigs.len()
+    }
+
+    /// Returns the names of its contigs, if the index has them, as that of VCF does.
+    pub fn contig_names(&self) -> Option<&[String]> {
+        self.contig_names.as_deref()
+    }
+
+    /// Returns the number of records, with and without contig, if the index counts them.
+    pub fn record_count(&self) -> Option<u64> {
+        let of_contigs = |contig: &ContigBins| match contig.counts {
+            Some((mapped, unmapped)) => mapped.checked_add(unmapped),
+            None if contig.bins.is_empty() => Some(0),
+            None => None,
+        };
+        let counted: Option<u64> =
+            self.contigs.iter().map(of_contigs).try_fold(0u64, |sum, count| sum.checked_add(count?));
+        // An index of VCF has no count of unplaced records, or zero.
+        counted?.checked_add(self.unplaced_records.or(self.contig_names.is_some().then_some(0))?)
+    }
+
+    /// Returns the greatest offset in the compressed file that the index contains.
+    pub fn last_compressed_offset(&self) -> u64 {
+        let ends = self.contigs.iter().flat_map(|contig| &contig.chunks).map(|(_, end)| end >> 16);
+        ends.max().unwrap_or(0)
+    }
+
+    /// Returns the end of the last record with a contig; `None` for no records. Records without contig follow it.
+    pub fn end_of_placed_records(&self) -> Option<VirtualOffset> {
+        self.contigs.iter().flat_map(|contig| &contig.chunks).map(|chunk| chunk.1).max()
+    }
+
+    /// Returns the chunks of the records that overlap `[start, end)` of a contig, 0-based: ascending and disjoint. They
+    /// hold all of these records and others besides.
+    pub fn chunks(&self, contig: usize, start: u32, end: u32) -> Vec<Chunk> {
+        let Some(regions) = self.contigs.get(contig).filter(|_| start < end) else { return Vec::new() };
+        let last = i64::from(end - 1).min((1 << (self.min_shift + 3 * self.depth)) - 1) as u64;
+        let start = u64::from(start);
+        if start > last {
+            return Vec::new();
+        }
+        let (lower_bound, upper_bound) =
+            (self.lower_offset_bound(regions, start), self.upper_offset_bound(regions, last));
+        let mut found: Vec<Chunk> = Vec::new();
+        for level in 0..=self.depth {
+            let shift = self.min_shift + 3 * (self.depth - level);
+            let first = first_bin(level);
+            let (low, high) = (first + (start >> shift) as u32, first + (last >> shift) as u32);
+            let from = regions.bins.partition_point(|bin| bin.number < low);
+            for bin in regions.bins[from..].iter().take_while(|bin| bin.number <= high) {
+                let chunks = &regions.chunks[bin.start as usize..bin.end as usize];
+                let overlapping = chunks.iter().filter(|chunk| chunk.1 > lower_bound && chunk.0 < upper_bound);
+                found.extend(overlapping.map(|chunk| (chunk.0.max(lower_bound), chunk.1.min(upper_bound))));
+            }
+        }
+        merge_chunks(found)
+    }
+
+    /// Returns an offset before which no record overlaps a base at or behind `start`.
+    fn lower_offset_bound(&self, regions: &ContigBins, start: u64) -> VirtualOffset {
+        let window = (start >> self.min_shift) as usize;
+        if !self.bins_have_offsets {
+            return regions.linear_index.get(window).or(regions.linear_index.last()).copied().unwrap_or(0);
+        }
+        // As htslib 1.16 does: the bin of the window, else one to the left below the same parent, else the parent.
+        let mut number = first_bin(self.depth) + window as u32;
+        loop {
+            if let Ok(at) = regions.bins.binary_search_by_key(&number, |bin| bin.number) {
+                return regions.bins[at].first_offset;
+            }
+            if number == 0 {
+                return 0;
+            }
+            let parent = (number - 1) >> 3;
+            number = if number > (parent << 3) + 1 { number - 1 } else { parent };
+        }
+    }
+
+    /// Returns an offset from which on no record overlaps a base at or before `last`: on each level, all records of the
+    /// next bin to the right begin behind that base, and the file is sorted.
+    fn upper_offset_bound(&self, regions: &ContigBins, last: u64) -> VirtualOffset {
+        let of_level = |level: u32| {
+            let shift = self.min_shift + 3 * (self.depth - level);
+            let next = first_bin(level) + (last >> shift) as u32 + 1;
+            let at = regions.bins.partition_point(|bin| bin.number < next);
+            let bin = regions.bins.get(at).filter(|bin| bin.number < first_bin(level + 1))?;
+            regions.chunks[bin.start as usize..bin.end as usize].iter().map(|chunk| chunk.0).min()
+        };
+        (0..=self.depth).filter_map(of_level).min().unwrap_or(VirtualOffset::MAX)
+    }
+
+    /// Returns offsets at which records begin, ascending: those that cut the file from `first` to `bytes` into about
+    /// `parts` of similar size, without either end.
+    pub fn split_offsets(&self, first: VirtualOffset, bytes: u64, parts: usize) -> Vec<VirtualOffset> {
+        let mut starts: Vec<VirtualOffset> = self.contigs.iter().flat_map(ContigBins::record_offsets).collect();
+        starts.retain(|start| *start > first);
+        starts.sort_unstable();
+        starts.dedup();
+        let from = first >> 16;
+        let target_offset =
+            |part: usize| from + (bytes.saturating_sub(from) as u128 * part as u128 / parts as u128) as u64;
+        let mut cuts: Vec<VirtualOffset> = (1..parts)
+            .filter_map(|part| starts.get(starts.partition_point(|start| start >> 16 < target_offset(part))).copied())
+            .collect();
+        cuts.dedup();
+        cuts
+    }
+}
+
+impl ContigBins {
+    fn record_offsets(&self) -> impl Iterator<Item = VirtualOffset> {
+        let chunks = self.chunks.iter().map(|chunk| chunk.0);
+        chunks.chain(self.linear_index.iter().copied()).filter(|start| *start > 0)
+    }
+}
+
+/// Sorts chunks of one file, and joins those that overlap, touch or share a block, which then is decompressed once.
+pub fn merge_chunks(mut chunks: Vec<Chunk>) -> Vec<Chunk> {
+    chunks.sort_unstable();
+    chunks.dedup_by(|next, chunk| {
+        let joined = chunk.1 >> 16 >= next.0 >> 16;
+        if joined {
+            chunk.1 = chunk.1.max(next.1);
+        }
+        joined
+    });
+    chunks
+}
+
+/// Parses names, each ended by NUL, behind the tabix header.
+fn parse_tabix_names(head: &[u8]) -> Option<Vec<String>> {
+    let names = head.get(TABIX_HEADER_BYTES..)?;
+    let names = names.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+    names.map(|name| String::from_utf8(name.to_vec()).ok()).collect()
+}
+
+/// A cursor over little-endian numbers in memory.
+struct IndexFieldCursor<'a>(&'a [u8]);
+
+impl<'a> IndexFieldCursor<'a> {
+    fn take_bytes(&mut self, bytes: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(bytes)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn take_u32(&mut self) -> Option<u32> {
+        let (number, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(u32::from_le_bytes(*number))
+    }
+
+    fn take_u64(&mut self) -> Option<u64> {
+        let (number, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(u64::from_le_bytes(*number))
+    }
+
+    /// Takes a contig. Vectors grow with the data present, not with the counts claimed.
+    fn take_contig(&mut self, bins_have_offsets: bool, metadata_bin: u32) -> Option<ContigBins> {
+        let mut contig = ContigBins::default();
+        for _ in 0..self.take_u32()? {
+            let number = self.take_u32()?;
+            let first_offset = if bins_have_offsets { self.take_u64()? } else { 0 };
+            let start = contig.chunks.len() as u32;
+            for chunk in 0..self.take_u32()? {
+                let pair = (self.take_u64()?, self.take_u64()?);
+                match (number == metadata_bin, chunk) {
+                    (true, 1) => contig.counts = Some(pair),
+                    (true, _) => {}
+                    (false, _) => contig.chunks.push(pair),
+                }
+            }
+            if number != metadata_bin {
+                contig.bins.push(BinRange { number, first_offset, start, end: contig.chunks.len() as u32 });
+            }
+        }
+        contig.bins.sort_by_key(|bin| bin.number);
+        if !bins_have_offsets {
+            let windows = self.take_u32()? as usize;
+            let bytes = self.take_bytes(windows.checked_mul(8)?)?;
+            contig.linear_index = bytes.as_chunks().0.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect();
+        }
+        Some(contig)
+    }
+}

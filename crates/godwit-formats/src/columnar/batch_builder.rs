@@ -1,0 +1,297 @@
+//! Packed records to record batches.
+
+use std::borrow::Borrow;
+use std::sync::Arc;
+
+use arrow_array::types::Int32Type;
+use arrow_array::{
+    ArrayRef, DictionaryArray, Int32Array, PrimitiveArray, RecordBatch, RecordBatchOptions, StringArray, UInt8Array,
+    UInt16Array,
+};
+use arrow_buffer::Buffer;
+use arrow_schema::{ArrowError, Schema, SchemaRef};
+use godwit_model::RawRecord;
+
+use super::alignment_layout::AlignmentLayout;
+use super::bytes_builder::{BytesBuilder, append_cigar_text, unpack_bases};
+use super::error::ColumnarError;
+use super::tag_columns::{IntegerBuilder, TAG_COLUMN_COUNT, TagColumnsBuilder};
+
+/// Indexes of the columns in the schema ([`godwit_model::schema::columnar::alignments`]).
+const NAME_COLUMN: usize = 0;
+const FLAGS_COLUMN: usize = 1;
+const CONTIG_COLUMN: usize = 2;
+const CONTIG_ID_COLUMN: usize = 3;
+const POSITION_COLUMN: usize = 4;
+const END_POSITION_COLUMN: usize = 5;
+const MAPPING_QUALITY_COLUMN: usize = 6;
+const CIGAR_COLUMN: usize = 7;
+const MATE_CONTIG_COLUMN: usize = 8;
+const MATE_POSITION_COLUMN: usize = 9;
+const TEMPLATE_LENGTH_COLUMN: usize = 10;
+const BASES_COLUMN: usize = 11;
+const QUALITIES_COLUMN: usize = 12;
+const READ_GROUP_COLUMN: usize = 13;
+const FIRST_TAG_COLUMN: usize = 14;
+const ALIGNMENT_COLUMN_COUNT: usize = FIRST_TAG_COLUMN + TAG_COLUMN_COUNT;
+
+/// Rows after which a batch is full.
+const MAX_BATCH_ROWS: usize = 4096;
+/// Bytes of packed records after which a batch is full: long reads fill one with fewer rows.
+const MAX_BATCH_RECORD_BYTES: usize = 2 << 20;
+
+/// A builder of record batches. [`AlignmentBatchBuilder::recycle`] reuses the memory of a batch for the next.
+#[derive(Debug)]
+pub struct AlignmentBatchBuilder<L> {
+    layout: L,
+    /// Whether each column of the layout is built.
+    projection: [bool; ALIGNMENT_COLUMN_COUNT],
+    /// The schema of the columns that are built.
+    schema: SchemaRef,
+    row_count: usize,
+    packed_bytes: usize,
+    name: BytesBuilder,
+    flags: Vec<u16>,
+    contig: IntegerBuilder,
+    position: Vec<i32>,
+    end_position: Vec<i32>,
+    mapping_quality: Vec<u8>,
+    cigar: BytesBuilder,
+    mate_contig: IntegerBuilder,
+    mate_position: Vec<i32>,
+    template_length: Vec<i32>,
+    bases: BytesBuilder,
+    qualities: BytesBuilder,
+    read_group: IntegerBuilder,
+    /// ID and index of the read group of the previous record: mostly the next one's too.
+    last_read_group: (Vec<u8>, Option<i32>),
+    tags: TagColumnsBuilder,
+}
+
+impl<L: Borrow<AlignmentLayout>> AlignmentBatchBuilder<L> {
+    /// Creates a builder of all columns of a layout, without rows.
+    pub fn new(layout: L) -> Self {
+        let schema = layout.borrow().schema.clone();
+        Self::from_parts([true; ALIGNMENT_COLUMN_COUNT], schema, layout)
+    }
+
+    /// Creates a builder of some columns of a layout, by their 0-based index in its schema, in the order of that schema.
+    /// Fields outside these columns are not decoded.
+    pub fn with_projection(layout: L, columns: &[usize]) -> Self {
+        let whole = layout.borrow().schema.clone();
+        let projection = std::array::from_fn(|column| columns.contains(&column));
+        let fields: Vec<_> = whole
+            .fields()
+            .iter()
+            .zip(projection)
+            .filter(|(_, wanted)| *wanted)
+            .map(|(field, _)| field.clone())
+            .collect();
+        Self::from_parts(projection, Arc::new(Schema::new(fields)), layout)
+    }
+
+    fn from_parts(projection: [bool; ALIGNMENT_COLUMN_COUNT], schema: SchemaRef, layout: L) -> Self {
+        Self {
+            layout,
+            projection,
+            schema,
+            row_count: 0,
+            packed_bytes: 0,
+            name: BytesBuilder::default(),
+            flags: Vec::new(),
+            contig: IntegerBuilder::default(),
+            position: Vec::new(),
+            end_position: Vec::new(),
+            mapping_quality: Vec::new(),
+            cigar: BytesBuilder::default(),
+            mate_contig: IntegerBuilder::default(),
+            mate_position: Vec::new(),
+            template_length: Vec::new(),
+            bases: BytesBuilder::default(),
+            qualities: BytesBuilder::default(),
+            read_group: IntegerBuilder::default(),
+            last_read_group: (Vec::new(), None),
+            tags: TagColumnsBuilder::new(projection[FIRST_TAG_COLUMN..].try_into().expect("as many as the schema has")),
+        }
+    }
+
+    /// Appends a record whose FLAG is `flag`, which may differ from the packed one in the duplicate bit.
+    #[inline]
+    pub fn push(&mut self, record: RawRecord, flag: u16) {
+        self.row_count += 1;
+        self.packed_bytes += record.bytes().len();
+        self.push_position(record, flag);
+        self.push_mate(record);
+        self.push_read(record);
+        if self.projection[READ_GROUP_COLUMN..].contains(&true) {
+            let (read_groups, last) = (&self.layout.borrow().read_group_index, &mut self.last_read_group);
+            let read_group = self.tags.push(record, |id| {
+                if last.0 != id {
+                    *last = (id.to_vec(), read_groups.get(id).copied());
+                }
+                last.1
+            });
+            if self.projection[READ_GROUP_COLUMN] {
+                self.read_group.push(read_group);
+            }
+        }
+    }
+
+    /// Appends contig, position and the fields of the alignment.
+    #[inline]
+    fn push_position(&mut self, record: RawRecord, flag: u16) {
+        let projection = &self.projection;
+        if projection[FLAGS_COLUMN] {
+            self.flags.push(flag);
+        }
+        if projection[CONTIG_COLUMN] || projection[CONTIG_ID_COLUMN] {
+            self.contig.push(contig_key(record.contig()));
+        }
+        if projection[POSITION_COLUMN] {
+            self.position.push(record.position());
+        }
+        if projection[END_POSITION_COLUMN] {
+            self.end_position.push(record.end_position(flag));
+        }
+        if projection[MAPPING_QUALITY_COLUMN] {
+            self.mapping_quality.push(record.mapping_quality());
+        }
+        if projection[CIGAR_COLUMN] {
+            let cigar_start = self.cigar.data.len();
+            append_cigar_text(record.cigar(), &mut self.cigar.data);
+            if self.cigar.data.len() > cigar_start { self.cigar.end_value() } else { self.cigar.push_null() }
+        }
+    }
+
+    #[inline]
+    fn push_mate(&mut self, record: RawRecord) {
+        if self.projection[MATE_CONTIG_COLUMN] {
+            self.mate_contig.push(contig_key(record.mate_contig()));
+        }
+        if self.projection[MATE_POSITION_COLUMN] {
+            self.mate_position.push(record.mate_position());
+        }
+        if self.projection[TEMPLATE_LENGTH_COLUMN] {
+            self.template_length.push(record.template_length());
+        }
+    }
+
+    /// Appends name, bases and qualities.
+    #[inline]
+    fn push_read(&mut self, record: RawRecord) {
+        if self.projection[NAME_COLUMN] {
+            self.name.push(record.name());
+        }
+        if self.projection[BASES_COLUMN] {
+            if record.sequence_length() == 0 {
+                self.bases.push_null();
+            } else {
+                unpack_bases(record.packed_bases(), record.sequence_length(), &mut self.bases.data);
+                self.bases.end_value();
+            }
+        }
+        if self.projection[QUALITIES_COLUMN] {
+            let qualities = Some(record.qualities()).filter(|bytes| bytes.first().is_some_and(|q| *q != 0xff));
+            self.qualities.push_option(qualities);
+        }
+    }
+
+    /// Returns the columns that are built, without metadata.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// Returns the rows since the last batch.
+    pub fn row_count(&self) -> usize {
+        self.row_count
+    }
+
+    /// Reports whether the batch is full.
+    pub fn is_full(&self) -> bool {
+        self.row_count() >= MAX_BATCH_ROWS || self.packed_bytes >= MAX_BATCH_RECORD_BYTES
+    }
+
+    /// Returns the rows since the last batch.
+    ///
+    /// # Errors
+    /// [`ColumnarError::NotUtf8`] where a read name is not UTF-8.
+    pub fn take_batch(&mut self) -> Result<RecordBatch, ColumnarError> {
+        let rows = RecordBatchOptions::new().with_row_count(Some(self.row_count));
+        let first_position = self.position.first().copied().unwrap_or_default();
+        let not_text = |_| ColumnarError::NotUtf8 {
+            subject: format!("a read name at or after 0-based position {first_position}"),
+        };
+        let name = self.name.finish_text();
+        (self.row_count, self.packed_bytes) = (0, 0);
+        let name = name.map_err(not_text)?;
+        self.take_columns(name)
+            .and_then(|columns| RecordBatch::try_new_with_options(self.schema.clone(), columns, &rows))
+            .map_err(ColumnarError::Columns)
+    }
+
+    /// Reuses the memory of a batch, where no other reference to it exists: the system clears the pages of new memory
+    /// first.
+    pub fn recycle(&mut self, batch: RecordBatch) {
+        let values = |column: &ArrayRef| column.to_data().buffers().get(1).cloned();
+        let values: Vec<Option<Buffer>> = batch.columns().iter().map(values).collect();
+        drop(batch);
+        let columns = self.projection.iter().enumerate().filter(|(_, wanted)| **wanted).map(|(column, _)| column);
+        for (column, values) in columns.zip(values) {
+            let Some(values) = values else { continue };
+            match column {
+                NAME_COLUMN => self.name.recycle(values),
+                CIGAR_COLUMN => self.cigar.recycle(values),
+                BASES_COLUMN => self.bases.recycle(values),
+                QUALITIES_COLUMN => self.qualities.recycle(values),
+                FIRST_TAG_COLUMN.. => self.tags.recycle(column - FIRST_TAG_COLUMN, values),
+                _ => {}
+            }
+        }
+    }
+
+    /// Finishes all columns, and returns those of the projection.
+    fn take_columns(&mut self, name: ArrayRef) -> Result<Vec<ArrayRef>, ArrowError> {
+        let layout = self.layout.borrow();
+        let (contigs, read_groups) = (&layout.contigs, &layout.read_groups);
+        let contig_id = self.contig.finish_parts();
+        let contig_id = Int32Array::new(contig_id.0, contig_id.1);
+        let mut columns: Vec<ArrayRef> = vec![
+            name,
+            Arc::new(UInt16Array::from(take_values(&mut self.flags))),
+            Arc::new(DictionaryArray::<Int32Type>::try_new(contig_id.clone(), contigs.clone())?),
+            Arc::new(contig_id),
+            Arc::new(Int32Array::from(take_values(&mut self.position))),
+            Arc::new(Int32Array::from(take_values(&mut self.end_position))),
+            Arc::new(UInt8Array::from(take_values(&mut self.mapping_quality))),
+            self.cigar.finish_text()?,
+            dictionary_array(&mut self.mate_contig, contigs)?,
+            Arc::new(Int32Array::from(take_values(&mut self.mate_position))),
+            Arc::new(Int32Array::from(take_values(&mut self.template_length))),
+            self.bases.finish_text()?,
+            self.qualities.finish_binary()?,
+            dictionary_array(&mut self.read_group, read_groups)?,
+        ];
+        columns.extend(self.tags.finish()?);
+        let mut projection = self.projection.iter();
+        columns.retain(|_| projection.next() == Some(&true));
+        Ok(columns)
+    }
+}
+
+/// Returns `None` for -1.
+#[inline]
+fn contig_key(contig: i32) -> Option<i32> {
+    (contig >= 0).then_some(contig)
+}
+
+/// Returns the values; keeps room for as many.
+fn take_values<T>(values: &mut Vec<T>) -> Vec<T> {
+    let fresh = Vec::with_capacity(values.capacity());
+    std::mem::replace(values, fresh)
+}
+
+fn dictionary_array(indexes: &mut IntegerBuilder, names: &Arc<StringArray>) -> Result<ArrayRef, ArrowError> {
+    let (values, validity) = indexes.finish_parts();
+    let keys = PrimitiveArray::<Int32Type>::new(values, validity);
+    Ok(Arc::new(DictionaryArray::try_new(keys, names.clone())?))
+}

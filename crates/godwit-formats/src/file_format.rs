@@ -1,0 +1,115 @@
+//! The format of a file by its first bytes, independent of its name.
+
+use std::io::{self, Read};
+
+use crate::random_access::RandomAccess;
+use crate::sam::{AlignmentFormat, detect_format_in_bytes};
+
+/// Bytes that are read to detect the format; two BGZF blocks at most.
+const DETECTION_BYTES: usize = 64 << 10;
+/// First bytes of gzip and BGZF (RFC 1952 §2.3.1).
+const GZIP_MAGIC: [u8; 2] = [0x1F, 0x8B];
+
+/// A format that can be detected in the first bytes of a file. Tables as text (BED, CSV, TSV) have no magic bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileFormat {
+    /// BAM.
+    Bam,
+    /// SAM text, plain or compressed.
+    Sam,
+    /// CRAM.
+    Cram,
+    /// VCF text, plain or compressed, or BCF.
+    VcfOrBcf,
+    /// Parquet.
+    Parquet,
+    /// Arrow IPC, a file or a stream.
+    Arrow,
+    /// A packed genome of godwit.
+    Gwp,
+    /// FASTA, plain or compressed.
+    Fasta,
+    /// FASTQ, plain or compressed.
+    Fastq,
+}
+
+impl FileFormat {
+    /// Detects the format by the first bytes of a file; returns `None` for none of these formats.
+    ///
+    /// # Errors
+    /// Read errors of the source.
+    pub fn detect(source: &dyn RandomAccess) -> io::Result<Option<Self>> {
+        let bytes = usize::try_from(source.byte_len()).unwrap_or(usize::MAX).min(DETECTION_BYTES);
+        let mut raw = vec![0; bytes];
+        let count = source.read_at(&mut raw, 0)?;
+        raw.truncate(count);
+        if !raw.starts_with(&GZIP_MAGIC) {
+            return Ok(Self::detect_in_bytes(&raw, true));
+        }
+        let mut text = Vec::new();
+        // A truncated or damaged block ends the text; the reader of the format reports the damage.
+        let _ = flate2::read::MultiGzDecoder::new(&raw[..]).take(DETECTION_BYTES as u64).read_to_end(&mut text);
+        Ok(Self::detect_in_bytes(&text, false))
+    }
+
+    fn detect_in_bytes(head: &[u8], is_plain: bool) -> Option<Self> {
+        match detect_format_in_bytes(head, is_plain) {
+            AlignmentFormat::Bam => return Some(Self::Bam),
+            AlignmentFormat::Cram => return Some(Self::Cram),
+            AlignmentFormat::Sam => return Some(Self::Sam),
+            AlignmentFormat::Unknown => {}
+        }
+        let marks: [(&[u8], Self); 6] = [
+            (b"##fileformat=VCF", Self::VcfOrBcf),
+            (b"BCF\x02", Self::VcfOrBcf),
+            (b"PAR1", Self::Parquet),
+            (b"ARROW1", Self::Arrow),
+            // A message of an IPC stream (Arrow Columnar Format 1.5, "Encapsulated message format").
+            (&[0xFF; 4], Self::Arrow),
+            (b"GWP", Self::Gwp),
+        ];
+        let letters: [(&[u8], Self); 2] = [(b">", Self::Fasta), (b"@", Self::Fastq)];
+        let found = marks.into_iter().chain(letters).find(|(mark, _)| head.starts_with(mark));
+        // These formats are not supported within gzip.
+        let is_binary = |content: &Self| matches!(content, Self::Parquet | Self::Arrow | Self::Gwp);
+        found.map(|(_, content)| content).filter(|content| is_plain || !is_binary(content))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random_access::LocalFile;
+
+    #[test]
+    fn the_first_bytes_show_the_format_plain_or_compressed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("x");
+        for (head, content) in [
+            (&b"BAM\x01\0\0\0\0"[..], Some(FileFormat::Bam)),
+            (b"@HD\tVN:1.6\n", Some(FileFormat::Sam)),
+            (b"##fileformat=VCFv4.2\n", Some(FileFormat::VcfOrBcf)),
+            (b"BCF\x02\x02", Some(FileFormat::VcfOrBcf)),
+            (b">chr1\nACGT\n", Some(FileFormat::Fasta)),
+            (b"@read\nACGT\n+\nIIII\n", Some(FileFormat::Fastq)),
+            (b"chr1\t0\t5\n", None),
+            (b"", None),
+        ] {
+            let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+            io::Write::write_all(&mut packed, head).unwrap();
+            for bytes in [head, &packed.finish().unwrap()] {
+                std::fs::write(&path, bytes).unwrap();
+                let found = FileFormat::detect(&LocalFile::open(&path).unwrap()).unwrap();
+                assert_eq!(found, content, "{}", String::from_utf8_lossy(head));
+            }
+        }
+        for (head, content) in [
+            (&b"CRAM\x03\0"[..], FileFormat::Cram),
+            (b"PAR1", FileFormat::Parquet),
+            (b"ARROW1\0\0", FileFormat::Arrow),
+            (b"GWP\x01", FileFormat::Gwp),
+        ] {
+            assert_eq!(FileFormat::detect_in_bytes(head, true), Some(content));
+        }
+    }
+}

@@ -1,0 +1,362 @@
+//! A builder of record batches from records.
+
+use std::sync::Arc;
+
+use arrow_array::builder::{BooleanBuilder, Float32Builder, Int32Builder, StringBuilder};
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow_schema::{ArrowError, Schema, SchemaRef};
+
+use super::error::{VcfError, excerpt};
+use super::field_builder::{FieldBuilder, ListOffsetsBuilder, MISSING_VALUE, TextListBuilder};
+use super::genotype::Genotype;
+use super::record::Record;
+use super::variant_layout::VariantLayout;
+
+/// Columns before those of `INFO` ([`godwit_model::schema::variant_columns`]).
+const FIXED_COLUMN_COUNT: usize = 9;
+/// Rows after which a batch is full.
+const MAX_BATCH_ROWS: usize = 4096;
+/// Bytes of text after which a batch is full: cohorts fill one with fewer rows.
+const MAX_BATCH_TEXT_BYTES: usize = 4 << 20;
+/// Cells, nulls included, after which a batch is full: it bounds batches of headers with many fields.
+const MAX_BATCH_CELLS: usize = 1 << 20;
+/// Maximum cells of a record: half a million samples with 32 fields each.
+const MAX_RECORD_CELLS: usize = 1 << 24;
+
+/// A builder of record batches of variants.
+#[derive(Debug)]
+pub struct VariantBatchBuilder<'l> {
+    layout: &'l VariantLayout,
+    projection: VariantProjection,
+    row_count: usize,
+    text_bytes: usize,
+    cell_count: usize,
+    contig: StringBuilder,
+    contig_id: Int32Builder,
+    position: Int32Builder,
+    end_position: Int32Builder,
+    identifiers: TextListBuilder,
+    reference: StringBuilder,
+    alternates: TextListBuilder,
+    quality: Float32Builder,
+    filters: TextListBuilder,
+    info: Vec<FieldBuilder>,
+    other_info: StringBuilder,
+    samples: SampleColumnsBuilder,
+}
+
+/// The columns of a batch. Cheap ones are always built, and left out at the end.
+#[derive(Debug)]
+struct VariantProjection {
+    schema: SchemaRef,
+    columns: Vec<bool>,
+    includes_info: bool,
+    includes_samples: bool,
+}
+
+impl VariantProjection {
+    fn new(layout: &VariantLayout, columns: Option<&[usize]>) -> Self {
+        let all = layout.schema.fields();
+        let Some(indexes) = columns else {
+            let (columns, includes_samples) = (vec![true; all.len()], layout.sample_count > 0);
+            return Self { schema: layout.schema.clone(), columns, includes_info: true, includes_samples };
+        };
+        let columns: Vec<bool> = (0..all.len()).map(|column| indexes.contains(&column)).collect();
+        let fields: Vec<_> =
+            all.iter().zip(&columns).filter(|(_, wanted)| **wanted).map(|(field, _)| field.clone()).collect();
+        let info_end = FIXED_COLUMN_COUNT + layout.info.len() + 1;
+        let includes_info = columns[FIXED_COLUMN_COUNT..info_end].contains(&true);
+        let samples = columns[info_end..].contains(&true);
+        Self { schema: Arc::new(Schema::new(fields)), columns, includes_info, includes_samples: samples }
+    }
+}
+
+/// Columns of lists over samples.
+#[derive(Debug)]
+struct SampleColumnsBuilder {
+    /// Allele indices, in a list for each sample.
+    alleles: Int32Builder,
+    allele_count: usize,
+    sample_allele_lists: ListOffsetsBuilder,
+    row_allele_lists: ListOffsetsBuilder,
+    phased: BooleanBuilder,
+    row_phased_lists: ListOffsetsBuilder,
+    /// Number of genotypes appended.
+    genotype_count: usize,
+    formats: Vec<(FieldBuilder, ListOffsetsBuilder)>,
+    other_formats: TextListBuilder,
+    /// Column of each key of the current row; `None` for a key without one.
+    format_columns: Vec<Option<usize>>,
+    /// Fields of the current sample that belong to no column.
+    other_values: String,
+}
+
+impl<'l> VariantBatchBuilder<'l> {
+    /// Creates a builder of all columns of a layout, without rows.
+    pub fn new(layout: &'l VariantLayout) -> Self {
+        Self::from_columns(layout, None)
+    }
+
+    /// Creates a builder of some columns of a layout, by their 0-based index in its schema, in the order of that schema.
+    /// Other fields are not parsed.
+    pub fn with_projection(layout: &'l VariantLayout, columns: &[usize]) -> Self {
+        Self::from_columns(layout, Some(columns))
+    }
+
+    fn from_columns(layout: &'l VariantLayout, columns: Option<&[usize]>) -> Self {
+        Self {
+            layout,
+            projection: VariantProjection::new(layout, columns),
+            row_count: 0,
+            text_bytes: 0,
+            cell_count: 0,
+            contig: StringBuilder::new(),
+            contig_id: Int32Builder::new(),
+            position: Int32Builder::new(),
+            end_position: Int32Builder::new(),
+            identifiers: TextListBuilder::new(),
+            reference: StringBuilder::new(),
+            alternates: TextListBuilder::new(),
+            quality: Float32Builder::new(),
+            filters: TextListBuilder::new(),
+            info: layout.info.iter().map(FieldBuilder::new).collect(),
+            other_info: StringBuilder::new(),
+            samples: SampleColumnsBuilder::new(layout),
+        }
+    }
+
+    /// Appends a record of the file whose header the layout describes.
+    ///
+    /// # Errors
+    /// The problem of the record; the builder cannot be used afterwards.
+    pub fn push(&mut self, record: &Record) -> Result<(), String> {
+        let layout = self.layout;
+        let keys = if record.format.is_empty() { 0 } else { record.format.split(':').count() };
+        let cells = keys.saturating_mul(layout.sample_count);
+        if cells > MAX_RECORD_CELLS {
+            return Err(format!(
+                "it has {keys} fields for each of {} samples, more than columns take",
+                layout.sample_count
+            ));
+        }
+        self.row_count += 1;
+        self.cell_count += cells + layout.cells_per_row();
+        self.contig.append_value(record.contig);
+        self.contig_id.append_option(layout.contigs.get(record.contig).copied());
+        self.position.append_value(record.position);
+        self.end_position.append_value(record.end_position());
+        push_separated(&mut self.identifiers, record.identifiers, ';');
+        self.reference.append_value(record.reference);
+        record.alternates().for_each(|allele| self.alternates.push(Some(allele)));
+        self.alternates.end_list();
+        self.quality.append_option(parse_quality(record.quality)?);
+        push_separated(&mut self.filters, record.filters, ';');
+        if self.projection.includes_info {
+            self.push_info(record.info);
+        }
+        if self.projection.includes_samples {
+            self.samples.push(record, layout);
+        }
+        self.text_bytes += record.text_bytes();
+        Ok(())
+    }
+
+    fn push_info(&mut self, text: &str) {
+        let mut others = String::new();
+        let entries = (text != MISSING_VALUE && !text.is_empty()).then(|| text.split(';')).into_iter().flatten();
+        for entry in entries {
+            let (key, value) = entry.split_once('=').map_or((entry, None), |(key, value)| (key, Some(value)));
+            let column = self.layout.info_index.get(key).map(|at| &mut self.info[*at]);
+            let fits_column = column.is_some_and(|column| !column.is_filled() && column.try_fill(value));
+            if !fits_column && !entry.is_empty() {
+                if !others.is_empty() {
+                    others.push(';');
+                }
+                others.push_str(entry);
+            }
+        }
+        self.info.iter_mut().for_each(FieldBuilder::end_value);
+        self.other_info.append_option((!others.is_empty()).then_some(others));
+    }
+
+    /// Returns the rows since the last batch.
+    pub fn row_count(&self) -> usize {
+        self.row_count
+    }
+
+    /// Reports whether the batch is full.
+    pub fn is_full(&self) -> bool {
+        self.row_count >= MAX_BATCH_ROWS
+            || self.text_bytes >= MAX_BATCH_TEXT_BYTES
+            || self.cell_count >= MAX_BATCH_CELLS
+    }
+
+    /// Returns the rows since the last batch.
+    ///
+    /// # Errors
+    /// [`VcfError::Columns`].
+    pub fn take_batch(&mut self) -> Result<RecordBatch, VcfError> {
+        let rows = RecordBatchOptions::new().with_row_count(Some(self.row_count));
+        (self.row_count, self.text_bytes, self.cell_count) = (0, 0, 0);
+        let columns = self.take_columns();
+        let schema = self.projection.schema.clone();
+        columns.and_then(|columns| RecordBatch::try_new_with_options(schema, columns, &rows)).map_err(VcfError::Columns)
+    }
+
+    fn take_columns(&mut self) -> Result<Vec<ArrayRef>, ArrowError> {
+        let mut columns: Vec<ArrayRef> = vec![
+            Arc::new(self.contig.finish()),
+            Arc::new(self.contig_id.finish()),
+            Arc::new(self.position.finish()),
+            Arc::new(self.end_position.finish()),
+            self.identifiers.finish()?,
+            Arc::new(self.reference.finish()),
+            self.alternates.finish()?,
+            Arc::new(self.quality.finish()),
+            self.filters.finish()?,
+        ];
+        for column in &mut self.info {
+            columns.push(column.finish()?);
+        }
+        columns.push(Arc::new(self.other_info.finish()));
+        if self.layout.sample_count > 0 {
+            self.samples.finish_into(&mut columns)?;
+        }
+        let mut projection = self.projection.columns.iter();
+        columns.retain(|_| projection.next() == Some(&true));
+        Ok(columns)
+    }
+}
+
+impl SampleColumnsBuilder {
+    fn new(layout: &VariantLayout) -> Self {
+        Self {
+            alleles: Int32Builder::new(),
+            allele_count: 0,
+            sample_allele_lists: ListOffsetsBuilder::new(),
+            row_allele_lists: ListOffsetsBuilder::new(),
+            phased: BooleanBuilder::new(),
+            row_phased_lists: ListOffsetsBuilder::new(),
+            genotype_count: 0,
+            formats: layout.formats.iter().map(|field| (FieldBuilder::new(field), ListOffsetsBuilder::new())).collect(),
+            other_formats: TextListBuilder::new(),
+            format_columns: Vec::new(),
+            other_values: String::new(),
+        }
+    }
+
+    fn push(&mut self, record: &Record, layout: &VariantLayout) {
+        let mut seen = vec![false; self.formats.len()];
+        self.format_columns.clear();
+        for key in record.format.split(':') {
+            let column = layout.format_index.get(key).copied().filter(|at| !std::mem::replace(&mut seen[*at], true));
+            self.format_columns.push(column);
+        }
+        let has_genotype = seen.first() == Some(&true);
+        let has_others = self.push_samples(record, has_genotype, layout.sample_count);
+        for ((column, rows), seen) in self.formats.iter_mut().zip(seen) {
+            if seen { rows.end_list(column.len()) } else { rows.push_null_list(column.len()) }
+        }
+        if has_genotype {
+            self.row_allele_lists.end_list(self.genotype_count);
+            self.row_phased_lists.end_list(self.genotype_count);
+        } else {
+            self.row_allele_lists.push_null_list(self.genotype_count);
+            self.row_phased_lists.push_null_list(self.genotype_count);
+        }
+        if has_others { self.other_formats.end_list() } else { self.other_formats.push_null_list() }
+    }
+
+    /// Appends the fields of each sample; reports whether `other_formats` received any.
+    fn push_samples(&mut self, record: &Record, has_genotype: bool, samples: usize) -> bool {
+        let mut others = 0;
+        for (at, sample) in record.samples().enumerate() {
+            self.other_values.clear();
+            let mut genotype = None;
+            let mut keys = record.format.split(':').zip(&self.format_columns);
+            for value in sample.split(':') {
+                let (key, column) = match keys.next() {
+                    Some((key, column)) => (key, *column),
+                    // More values than keys.
+                    None => ("", None),
+                };
+                if column == Some(0) && value != MISSING_VALUE {
+                    genotype = Genotype::parse(value);
+                }
+                let fits_column = column.is_some_and(|column| self.formats[column].0.try_fill(Some(value)));
+                if !fits_column && value != MISSING_VALUE {
+                    if !self.other_values.is_empty() {
+                        self.other_values.push(':');
+                    }
+                    self.other_values.extend([key, "=", value]);
+                }
+            }
+            self.format_columns.iter().flatten().for_each(|column| self.formats[*column].0.end_value());
+            if has_genotype {
+                self.push_genotype(genotype);
+            }
+            if !self.other_values.is_empty() {
+                while others < at {
+                    self.other_formats.push(None);
+                    others += 1;
+                }
+                self.other_formats.push(Some(&self.other_values));
+                others += 1;
+            }
+        }
+        if others == 0 {
+            return false;
+        }
+        (others..samples).for_each(|_| self.other_formats.push(None));
+        true
+    }
+
+    fn push_genotype(&mut self, genotype: Option<Genotype>) {
+        self.genotype_count += 1;
+        match genotype {
+            Some(genotype) => {
+                for allele in genotype.alleles() {
+                    self.alleles.append_option(allele);
+                    self.allele_count += 1;
+                }
+                self.sample_allele_lists.end_list(self.allele_count);
+                self.phased.append_value(genotype.is_phased());
+            }
+            None => {
+                self.sample_allele_lists.push_null_list(self.allele_count);
+                self.phased.append_null();
+            }
+        }
+    }
+
+    fn finish_into(&mut self, columns: &mut Vec<ArrayRef>) -> Result<(), ArrowError> {
+        let alleles = self.sample_allele_lists.finish(Arc::new(self.alleles.finish()))?;
+        columns.push(self.row_allele_lists.finish(alleles)?);
+        columns.push(self.row_phased_lists.finish(Arc::new(self.phased.finish()))?);
+        (self.allele_count, self.genotype_count) = (0, 0);
+        for (column, rows) in &mut self.formats {
+            let values = column.finish()?;
+            columns.push(rows.finish(values)?);
+        }
+        columns.push(self.other_formats.finish()?);
+        Ok(())
+    }
+}
+
+/// Appends the list of values between separators; null for `.`.
+fn push_separated(lists: &mut TextListBuilder, text: &str, separator: char) {
+    if text == MISSING_VALUE {
+        return lists.push_null_list();
+    }
+    text.split(separator).for_each(|value| lists.push(Some(value)));
+    lists.end_list();
+}
+
+/// Parses `QUAL`, a number of 32 bits (VCFv4.4 §1.3); returns `None` for `.`.
+fn parse_quality(text: &str) -> Result<Option<f32>, String> {
+    match text.parse() {
+        _ if text == MISSING_VALUE => Ok(None),
+        Ok(quality) => Ok(Some(quality)),
+        Err(_) => Err(format!("its QUAL is {:?}, which is no number", excerpt(text))),
+    }
+}

@@ -1,0 +1,48 @@
+//! Files of variants, and files of regions.
+
+use godwit_formats::bed;
+use godwit_formats::intervals::{IntervalFormat, IntervalReader};
+use godwit_formats::vcf::{Reader, VariantBatchBuilder, VariantLayout};
+
+use crate::input_files::{ScratchDirectory, open_input};
+
+/// Reads VCF, plain or compressed: records, and columns of them. The first byte sets the number of rows of a batch.
+pub(crate) fn vcf(bytes: &[u8]) {
+    let Some((&rows, bytes)) = bytes.split_first() else { return };
+    let Ok(mut reader) = Reader::new(open_input(bytes)) else { return };
+    let Ok(layout) = VariantLayout::new(reader.header()) else { return };
+    let samples = reader.header().samples().len();
+    let mut columns = VariantBatchBuilder::new(&layout);
+    let (mut read, mut taken) = (0, 0);
+    while let Ok(Some(record)) = reader.next_record() {
+        assert_eq!(record.samples().count(), samples);
+        assert!(record.end_position() > record.position && record.position >= -1);
+        for sample in 0..samples.min(3) {
+            let alleles = record.genotype(sample).map(|genotype| genotype.alleles().count());
+            assert_ne!(alleles, Some(0), "a genotype has alleles");
+        }
+        if columns.push(&record).is_err() {
+            return;
+        }
+        read += 1;
+        if columns.is_full() || columns.row_count() >= usize::from(rows) {
+            taken += columns.take_batch().expect("columns fit their schema").num_rows();
+        }
+    }
+    taken += columns.take_batch().expect("columns fit their schema").num_rows();
+    assert_eq!(taken, read);
+}
+
+/// Reads BED, plain or compressed; and as columns, also as GFF.
+pub(crate) fn bed_and_gff(bytes: &[u8]) {
+    let path = ScratchDirectory::for_this_thread().write("x.bed", bytes);
+    for format in [IntervalFormat::Bed, IntervalFormat::Gff] {
+        let Ok(mut reader) = IntervalReader::open(&path, format) else { continue };
+        while let Ok(Some(batch)) = reader.next_batch(|interval| interval.end % 2 == 0) {
+            assert!(batch.num_rows() > 0);
+        }
+    }
+    for region in bed::read_from(open_input(bytes)).unwrap_or_default() {
+        assert!(region.start <= region.end && !region.contig.is_empty());
+    }
+}

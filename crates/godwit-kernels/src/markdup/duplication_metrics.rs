@@ -1,0 +1,296 @@
+//! The duplicate metrics as Picard 3.4.0 computes and prints them (`DuplicationMetrics`, htsjdk 4.2.0 `MetricsFile`).
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use godwit_model::DuplicateCounts;
+
+/// Library of records without a read group, or whose read group has no `LB`.
+pub const UNKNOWN_LIBRARY: &str = "Unknown Library";
+
+/// Number of steps of the bisection that estimates the library size.
+const BISECTION_STEPS: u32 = 40;
+/// Maximum coverage multiple in the return-on-investment histogram.
+const MAX_COVERAGE_MULTIPLE: u64 = 100;
+
+/// The counts of one library.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LibraryMetrics {
+    /// `LB`, or [`UNKNOWN_LIBRARY`].
+    pub library: String,
+    /// Counts of the records as read.
+    pub counts: DuplicateCounts,
+    /// Number of duplicate reads without a mapped mate.
+    pub unpaired_duplicates: u64,
+    /// Number of duplicate reads with a mapped mate: twice the pairs.
+    pub paired_duplicates: u64,
+    /// Number of pairs that are optical duplicates.
+    pub optical_pairs: u64,
+}
+
+/// Number of duplicate sets by their size in pairs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct SetSizes {
+    pub(super) all: BTreeMap<u64, u64>,
+    pub(super) optical: BTreeMap<u64, u64>,
+    pub(super) not_optical: BTreeMap<u64, u64>,
+}
+
+impl SetSizes {
+    /// Counts a set of `pairs`, of which `optical` are optical duplicates.
+    pub(super) fn count(&mut self, pairs: u64, optical: u64) {
+        *self.all.entry(pairs).or_default() += 1;
+        if pairs > optical {
+            *self.not_optical.entry(pairs - optical).or_default() += 1;
+        }
+        if optical > 0 {
+            *self.optical.entry(optical + 1).or_default() += 1;
+        }
+    }
+}
+
+/// The content of a Picard duplicate metrics file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DuplicationMetrics {
+    /// One per library, by name: those of the header, and others that records belong to.
+    pub libraries: Vec<LibraryMetrics>,
+    pub(super) set_sizes: SetSizes,
+}
+
+impl LibraryMetrics {
+    /// Returns the number of pairs examined.
+    pub fn pairs(&self) -> u64 {
+        self.counts.paired_reads / 2
+    }
+
+    /// Returns the number of pairs that are duplicates.
+    pub fn pair_duplicates(&self) -> u64 {
+        self.paired_duplicates / 2
+    }
+
+    /// Returns the fraction of mapped primary reads that are duplicates, 0 to 1.
+    pub fn fraction_duplicate(&self) -> f64 {
+        let examined = self.counts.unpaired_reads + self.pairs() * 2;
+        if examined == 0 {
+            0.0
+        } else {
+            (self.unpaired_duplicates + self.pair_duplicates() * 2) as f64 / examined as f64
+        }
+    }
+
+    /// Returns the estimated number of distinct molecules in the library; `None` without pair duplicates beyond optical ones.
+    ///
+    /// Solves the Lander-Waterman equation C/X = 1 - exp(-N/X) by bisection, with Picard's steps and start.
+    pub fn estimated_library_size(&self) -> Option<u64> {
+        let pairs = self.pairs().checked_sub(self.optical_pairs)? as f64;
+        let unique = self.pairs().checked_sub(self.pair_duplicates())? as f64;
+        if pairs <= 0.0 || pairs <= unique {
+            return None;
+        }
+        let library_size_residual =
+            |multiple: f64| unique / (multiple * unique) - 1.0 + (-pairs / (multiple * unique)).exp();
+        if library_size_residual(1.0) < 0.0 {
+            return None;
+        }
+        let (mut low, mut high) = (1.0, 100.0);
+        while library_size_residual(high) > 0.0 {
+            high *= 10.0;
+        }
+        for _ in 0..BISECTION_STEPS {
+            let middle = (low + high) / 2.0;
+            let value = library_size_residual(middle);
+            if value == 0.0 {
+                break;
+            } else if value > 0.0 {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        Some((unique * (low + high) / 2.0) as u64)
+    }
+
+    /// Returns the number of distinct pairs that `multiple` times the sequencing would yield, relative to those seen.
+    fn return_on_investment(&self, library_size: u64, multiple: f64) -> f64 {
+        let size = library_size as f64;
+        let unique = (self.pairs() - self.pair_duplicates()) as f64;
+        size * (1.0 - (-(multiple * self.pairs() as f64) / size).exp()) / unique
+    }
+}
+
+impl DuplicationMetrics {
+    /// Sets the number of duplicates of a library, counted among the records: reads without and with a mapped mate.
+    pub fn set_duplicates(&mut self, library: &str, unpaired: u64, paired: u64) {
+        for metrics in self.libraries.iter_mut().filter(|metrics| metrics.library == library) {
+            metrics.unpaired_duplicates = unpaired;
+            metrics.paired_duplicates = paired;
+        }
+    }
+
+    /// Returns the number of duplicate sets by their size in pairs; single pairs are included.
+    pub fn sets_by_pairs(&self) -> &BTreeMap<u64, u64> {
+        &self.set_sizes.all
+    }
+
+    /// Returns the text of the metrics file; `comments` become its header lines (`# ...`).
+    pub fn to_text(&self, comments: &[String]) -> String {
+        let mut text = String::new();
+        for comment in comments {
+            text += &format!("## htsjdk.samtools.metrics.StringHeader\n# {comment}\n");
+        }
+        text.push('\n');
+        self.write_libraries(&mut text);
+        text.push('\n');
+        self.write_histogram(&mut text);
+        text.push('\n');
+        text
+    }
+
+    fn write_libraries(&self, text: &mut String) {
+        if self.libraries.is_empty() {
+            return;
+        }
+        *text += "## METRICS CLASS\tpicard.sam.DuplicationMetrics\n\
+            LIBRARY\tUNPAIRED_READS_EXAMINED\tREAD_PAIRS_EXAMINED\tSECONDARY_OR_SUPPLEMENTARY_RDS\tUNMAPPED_READS\t\
+            UNPAIRED_READ_DUPLICATES\tREAD_PAIR_DUPLICATES\tREAD_PAIR_OPTICAL_DUPLICATES\tPERCENT_DUPLICATION\t\
+            ESTIMATED_LIBRARY_SIZE\n";
+        for library in &self.libraries {
+            let counts = &library.counts;
+            let size = library.estimated_library_size().map(|size| size.to_string()).unwrap_or_default();
+            let numbers = [
+                counts.unpaired_reads,
+                library.pairs(),
+                counts.not_primary,
+                counts.unmapped,
+                library.unpaired_duplicates,
+                library.pair_duplicates(),
+                library.optical_pairs,
+            ];
+            *text += &library.library;
+            for number in numbers {
+                *text += &format!("\t{number}");
+            }
+            *text += &format!("\t{}\t{size}\n", format_double(library.fraction_duplicate()));
+        }
+    }
+
+    /// Writes the return on investment if exactly one library has a size, beside the number of sets by size.
+    fn write_histogram(&self, text: &mut String) {
+        let mut columns: Vec<(&str, BTreeMap<u64, f64>)> = Vec::new();
+        let mut bin_label = "set_size";
+        if let [library] = &self.libraries[..]
+            && let Some(size) = library.estimated_library_size()
+        {
+            bin_label = "BIN";
+            let value = |multiple| library.return_on_investment(size, multiple as f64);
+            columns.push(("CoverageMult", (1..=MAX_COVERAGE_MULTIPLE).map(|m| (m, value(m))).collect()));
+        }
+        let sizes = &self.set_sizes;
+        for (label, sets) in
+            [("all_sets", &sizes.all), ("optical_sets", &sizes.optical), ("non_optical_sets", &sizes.not_optical)]
+        {
+            if !sets.is_empty() {
+                columns.push((label, sets.iter().map(|(size, count)| (*size, *count as f64)).collect()));
+            }
+        }
+        if columns.is_empty() {
+            return;
+        }
+        *text += "## HISTOGRAM\tjava.lang.Double\n";
+        *text += bin_label;
+        columns.iter().for_each(|(label, _)| *text += &format!("\t{label}"));
+        text.push('\n');
+        let bins: BTreeMap<u64, ()> = columns.iter().flat_map(|(_, bins)| bins.keys().map(|bin| (*bin, ()))).collect();
+        for bin in bins.keys() {
+            *text += &java_double(*bin);
+            for (_, values) in &columns {
+                *text += &format!("\t{}", format_double(values.get(bin).copied().unwrap_or(0.0)));
+            }
+            text.push('\n');
+        }
+    }
+}
+
+/// Formats a whole number as Java's `Double.toString` does.
+fn java_double(value: u64) -> String {
+    if value < 10_000_000 {
+        return format!("{value}.0");
+    }
+    // Java switches to scientific notation at 10^7; Rust's `{:e}` has the same shortest digits.
+    let scientific = format!("{:e}", value as f64);
+    match scientific.split_once('e') {
+        Some((mantissa, exponent)) if mantissa.contains('.') => format!("{mantissa}E{exponent}"),
+        Some((mantissa, exponent)) => format!("{mantissa}.0E{exponent}"),
+        None => scientific,
+    }
+}
+
+/// Formats a number as htsjdk 4.2.0 `FormatUtil` does: at most six decimals, ties rounded towards zero, no trailing zeros.
+pub(crate) fn format_double(value: f64) -> String {
+    if !value.is_finite() {
+        return "?".into();
+    }
+    // A double has at most 1,074 decimals, so this is its exact value and the tie test below is exact.
+    let mut exact = String::new();
+    let _ = write!(exact, "{:.1074}", value.abs());
+    let Some((whole, decimals)) = exact.split_once('.') else { return exact };
+    let (kept, rest) = decimals.split_at(6);
+    let mut digits: Vec<u8> = whole.bytes().chain(kept.bytes()).collect();
+    let above_half = rest.as_bytes()[0] > b'5' || (rest.as_bytes()[0] == b'5' && rest[1..].bytes().any(|d| d != b'0'));
+    if above_half {
+        round_up(&mut digits);
+    }
+    let point = digits.len() - 6;
+    let mut text: String = digits.iter().map(|digit| char::from(*digit)).collect();
+    text.insert(point, '.');
+    let text = text.trim_end_matches('0').trim_end_matches('.');
+    if value < 0.0 && text != "0" { format!("-{text}") } else { text.into() }
+}
+
+/// Adds one to a decimal number, most significant digit first.
+fn round_up(digits: &mut Vec<u8>) {
+    for digit in digits.iter_mut().rev() {
+        if *digit < b'9' {
+            *digit += 1;
+            return;
+        }
+        *digit = b'0';
+    }
+    digits.insert(0, b'1');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_printed_as_java_prints_them() {
+        for (value, text) in [
+            (0.0, "0"),
+            (0.5, "0.5"),
+            (1.0, "1"),
+            (2.0 / 3.0, "0.666667"),
+            (3.0 / 128.0, "0.023437"),
+            (1.0 / 128.0, "0.007812"),
+            (0.9999999, "1"),
+            (1234567.25, "1234567.25"),
+            (f64::NAN, "?"),
+        ] {
+            assert_eq!(format_double(value), text);
+        }
+        assert_eq!(java_double(3), "3.0");
+        assert_eq!(java_double(10_000_000), "1.0E7");
+        assert_eq!(java_double(12_345_678), "1.2345678E7");
+    }
+
+    #[test]
+    fn library_size_needs_duplicates_that_are_not_optical() {
+        let mut library = LibraryMetrics::default();
+        library.counts.paired_reads = 200;
+        assert_eq!(library.estimated_library_size(), None);
+        library.paired_duplicates = 20;
+        assert!(library.estimated_library_size().is_some_and(|size| size > 400));
+        library.optical_pairs = 10;
+        assert_eq!(library.estimated_library_size(), None);
+    }
+}

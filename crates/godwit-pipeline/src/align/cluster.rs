@@ -1,0 +1,404 @@
+//! The head of a cluster run: reads the input, assigns blocks, decides duplicates, assembles the output file.
+//!
+//! [`godwit_exchange::ShuffleScheduler`] decides what to do next; this module carries it out. Records never reach the head:
+//! it receives only signatures, the tables of slices, and the reports of parts.
+
+mod head_resume;
+mod reads_spool;
+mod stages;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use godwit_engines::aligner::{AlignerInfo, BlockDependence};
+use godwit_exchange::{
+    Command, ShuffleAction, ShuffleEvent as LedgerEvent, ShuffleOptions, ShuffleScheduler, WorkerEvent, WorkerId,
+};
+use godwit_fleet::Token;
+use godwit_model::{BlockId, PartitionPlan};
+use serde::Serialize;
+
+use super::header::LaneReadGroups;
+use super::{AlignInput, AlignOptions};
+use crate::cluster::{ClusterOptions, WorkerPool, WorkerPoolEvent};
+use crate::cluster_worker::{AlignTask, CheckpointLocation, LaneTask, WorkerTask};
+use crate::error::PipelineError;
+use crate::job_directory::JobDirectory;
+use crate::journal::ClusterRun;
+use crate::observer::Observer;
+use crate::runs::ShardPlan;
+
+use reads_spool::ReadsSpool;
+pub(super) use stages::ClusterAlignJob;
+
+/// Shards per worker at the start: where a worker is lost, several others take its shards over.
+const SHARDS_PER_WORKER: usize = 4;
+/// Hexadecimal digits of unique names.
+const NAME_HEX_DIGITS: usize = 16;
+
+/// Returns the identity of a cluster run that starts now.
+pub(super) fn new_cluster_run(cluster: &ClusterOptions) -> Result<ClusterRun, PipelineError> {
+    Ok(ClusterRun { id: random_name()?, shards: (SHARDS_PER_WORKER * cluster.workers as usize) as u16 })
+}
+
+/// Returns a random, unique name.
+fn random_name() -> Result<String, PipelineError> {
+    Ok(Token::random()?.reveal()[..NAME_HEX_DIGITS].to_owned())
+}
+
+/// Resources that the exchange between workers took.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct ExchangeReport {
+    /// Names of the workers of the run.
+    #[serde(rename = "nodes")]
+    pub workers: Vec<String>,
+    /// The aligner of each worker, with its version.
+    pub aligners: BTreeMap<String, String>,
+    /// Names and versions of these aligners, each once.
+    #[serde(skip)]
+    distinct_aligners: BTreeSet<(String, String)>,
+    /// Workers that were lost during the run.
+    #[serde(rename = "lost_nodes")]
+    pub lost_workers: usize,
+    /// Blocks assigned to a worker, repeated assignments included.
+    pub alignments: u64,
+    /// Of these, blocks assigned to a second worker because the first one took long.
+    pub stragglers: u64,
+    /// Number of blocks.
+    pub blocks: u64,
+    /// Blocks that workers already had when this head started, from an earlier head.
+    #[serde(rename = "kept_blocks")]
+    pub resumed_blocks: u64,
+    /// Bytes of slices that workers fetched from each other.
+    pub fetched_bytes: u64,
+    /// Time spent fetching, seconds, summed over all workers.
+    pub fetching_seconds: f64,
+    /// Bytes that the head received: signatures, tables, reports of parts.
+    pub head_bytes: u64,
+    /// Time from the last aligned block until every slice was at its owner, seconds: what alignment did not hide.
+    pub exposed_seconds: f64,
+}
+
+impl ExchangeReport {
+    /// Returns names and versions of all aligners of the workers, each once.
+    pub(super) fn distinct_aligners(&self) -> Vec<(String, String)> {
+        self.distinct_aligners.iter().cloned().collect()
+    }
+}
+
+/// The head of an alignment, which listens for workers.
+pub(super) struct AlignHead<'r> {
+    worker_pool: WorkerPool<'r>,
+    job_directory: &'r JobDirectory,
+    spool: Arc<ReadsSpool>,
+    ledger: ShuffleScheduler,
+    /// Addresses that others fetch slices from, of the workers that are ready.
+    addresses: BTreeMap<WorkerId, SocketAddr>,
+    observer: &'r dyn Observer,
+    cancelled: &'r AtomicBool,
+    started_at: Instant,
+    task: AlignTask,
+    hello: Option<AlignerInfo>,
+    pending_actions: Vec<ShuffleAction>,
+    /// Checksum of the reads of each block that was read.
+    reads_checksums: BTreeMap<BlockId, String>,
+    /// Workers that have reported all slices of an earlier head.
+    recalled_workers: BTreeSet<WorkerId>,
+    /// Commands that workers that join later receive too.
+    plan_command: Option<Command>,
+    write_command: Option<Command>,
+    exchange_report: ExchangeReport,
+}
+
+/// Rejects options that a cluster run does not support.
+///
+/// # Errors
+/// [`PipelineError::Options`] for an aligner whose records depend on block borders.
+pub(super) fn check_cluster_support(options: &AlignOptions) -> Result<(), PipelineError> {
+    let problem = if options.aligner.block_dependence() == BlockDependence::Dependent {
+        format!(
+            "{} cannot be spread over nodes: nothing is known of what it keeps from read to read, so that one process has to \
+             see a lane from end to end; leave out --on, or use bwa, bwa-mem3 or minimap2",
+            options.aligner.name()
+        )
+    } else {
+        return Ok(());
+    };
+    Err(PipelineError::Options { problem })
+}
+
+impl<'r> AlignHead<'r> {
+    /// Listens, publishes the address, and starts the workers.
+    pub(super) fn open(
+        cluster: &'r ClusterOptions<'r>,
+        options: &AlignOptions,
+        lanes: &AlignInput,
+        job_directory: &'r JobDirectory,
+        observer: &'r dyn Observer,
+        cancelled: &'r Arc<AtomicBool>,
+    ) -> Result<Self, PipelineError> {
+        let between = job_directory
+            .create_workers_directory()
+            .map_err(PipelineError::file("make the run directory in", &options.out))?;
+        let scratch = options.job.temp.as_ref().unwrap_or(&options.out);
+        let reads = job_directory.create_reads_directory(options.job.temp.as_deref());
+        let reads = reads.map_err(PipelineError::file("use scratch space in", scratch))?;
+        let spool = Arc::new(ReadsSpool::new(reads, lanes.read_once_lanes()));
+        let reference = &options.reference;
+        let align_task = AlignTask {
+            reference: std::path::absolute(reference).map_err(PipelineError::file("find", reference))?,
+            aligner: options.aligner.option_value().to_owned(),
+            arguments: options.aligner_args.clone(),
+            block_bases: options.block_bases,
+            lanes: (0..lanes.lanes.len()).map(|lane| lane_task(&lanes.groups, lane)).collect(),
+            sample: options.sample.clone(),
+            marking: options.job.marking,
+            partitions: options.job.partitions,
+            host_processes: if cluster.single_host { u64::from(cluster.workers) } else { 1 },
+            python_step: lanes.python_step.clone(),
+            checkpoint_location: Self::checkpoint_location(job_directory)?,
+        };
+        let task = WorkerTask::Align(align_task.clone());
+        Ok(Self {
+            worker_pool: WorkerPool::open(cluster, &between, spool.clone(), &task, observer, cancelled)?,
+            job_directory,
+            spool,
+            ledger: ShuffleScheduler::new(ShuffleOptions::default()),
+            addresses: BTreeMap::new(),
+            observer,
+            cancelled,
+            started_at: Instant::now(),
+            task: align_task,
+            hello: None,
+            pending_actions: Vec::new(),
+            reads_checksums: job_directory
+                .finished_blocks()
+                .map(|block| (block.id, block.reads_checksum.clone()))
+                .collect(),
+            recalled_workers: BTreeSet::new(),
+            plan_command: Self::resumed_plan_command(job_directory),
+            write_command: None,
+            exchange_report: ExchangeReport::default(),
+        })
+    }
+
+    fn checkpoint_location(job_directory: &JobDirectory) -> Result<CheckpointLocation, PipelineError> {
+        let (directory_name, otherwise) = job_directory.worker_slices_location();
+        let default_root = std::path::absolute(&otherwise).map_err(PipelineError::file("find", &otherwise))?;
+        let of_run = job_directory.cluster_run().map(|over| over.id.clone());
+        Ok(CheckpointLocation {
+            cluster_run_id: of_run.unwrap_or_default(),
+            head_id: random_name()?,
+            directory_name,
+            default_root,
+        })
+    }
+
+    /// Returns the command with the partitions that an earlier head decided.
+    fn resumed_plan_command(job_directory: &JobDirectory) -> Option<Command> {
+        let (plan, over) = job_directory.partition_plan().zip(job_directory.cluster_run())?;
+        Some(plan_command(plan, over))
+    }
+
+    /// Returns the spool of reads that workers fetch.
+    pub(super) fn spool(&self) -> Arc<ReadsSpool> {
+        self.spool.clone()
+    }
+
+    /// Waits for the first worker, and returns what its aligner reports of the reference.
+    pub(super) fn wait_for_first_hello(&mut self) -> Result<AlignerInfo, PipelineError> {
+        loop {
+            if let Some(hello) = &self.hello {
+                return Ok(hello.clone());
+            }
+            // Before there are blocks, workers can only join and be lost.
+            self.next_event()?;
+        }
+    }
+
+    /// Waits a little for an event of a worker, and handles the events by which workers join and are lost.
+    fn next_event(&mut self) -> Result<Option<WorkerPoolEvent>, PipelineError> {
+        match self.worker_pool.next_event()? {
+            Some(WorkerPoolEvent::Lost(node)) => self.apply_event(LedgerEvent::WorkerLost(node)),
+            Some(WorkerPoolEvent::Event(
+                node,
+                WorkerEvent::Ready { address, writers, engine_version, aligner, aligner_version, sq_lines },
+            )) => {
+                let hello = AlignerInfo::new(env!("CARGO_PKG_VERSION").into(), engine_version, sq_lines);
+                self.add_worker(node, (address, writers), (aligner, aligner_version), hello)?;
+            }
+            Some(WorkerPoolEvent::Event(node, WorkerEvent::WorkRequested)) => {
+                self.apply_event(LedgerEvent::WorkRequested(node))
+            }
+            other => return Ok(other),
+        }
+        Ok(None)
+    }
+
+    fn now(&self) -> Duration {
+        self.started_at.elapsed()
+    }
+
+    /// Passes an event to the scheduler; the resulting actions wait in `pending_actions`.
+    fn apply_event(&mut self, event: LedgerEvent) {
+        let now = self.now();
+        let actions = self.ledger.handle_event(event, now);
+        self.pending_actions.extend(actions);
+    }
+
+    /// Advances the scheduler's clock.
+    fn tick(&mut self) {
+        let now = self.now();
+        let actions = self.ledger.handle_time(now);
+        self.pending_actions.extend(actions);
+    }
+
+    /// Handles an event that is not about the state of the worker itself.
+    fn handle_event(&mut self, node: WorkerId, report: WorkerEvent) {
+        match report {
+            WorkerEvent::SlicesFetched { block, seconds, bytes } => {
+                self.exchange_report.fetched_bytes += bytes;
+                self.exchange_report.fetching_seconds += seconds;
+                self.apply_event(LedgerEvent::SlicesFetched(node, block));
+            }
+            WorkerEvent::SliceFetchFailed { block, reason } => {
+                self.worker_pool.warn(format!(
+                    "{} could not fetch {}: {reason}",
+                    self.worker_pool.worker_name(node),
+                    block_label(block)
+                ));
+                self.apply_event(LedgerEvent::SliceFetchFailed(node, block));
+            }
+            WorkerEvent::SlicesHeld { block, reads_checksum, shards } => {
+                self.add_held_slices(node, block, &reads_checksum, shards)
+            }
+            WorkerEvent::AllSlicesReported => drop(self.recalled_workers.insert(node)),
+            // The partitions are decided already, the event was handled before, or it belongs to another kind of job.
+            WorkerEvent::GenomePartitioned { .. }
+            | WorkerEvent::Ready { .. }
+            | WorkerEvent::ReadyToCall { .. }
+            | WorkerEvent::WorkRequested
+            | WorkerEvent::CallFailed { .. }
+            | WorkerEvent::ReadyToSearch { .. }
+            | WorkerEvent::SearchWorkerExited { .. }
+            | WorkerEvent::Failed { .. } => {}
+        }
+    }
+
+    /// Carries out an action that all stages have in common.
+    fn execute_action(&mut self, action: &ShuffleAction, first: Option<BlockId>, spool: &ReadsSpool) {
+        match action {
+            ShuffleAction::AlignBlock(node, block) => {
+                self.exchange_report.alignments += 1;
+                let decides_partitions = self.plan_command.is_none() && first == Some(*block);
+                self.worker_pool.send_command(
+                    *node,
+                    &Command::AlignBlock {
+                        block: *block,
+                        reads_checksum: self.reads_checksum(*block),
+                        decides_partitions,
+                    },
+                );
+            }
+            ShuffleAction::FetchSlices { worker, block, shards: shares, from } => {
+                match self.addresses.get(from).copied() {
+                    Some(address) if self.worker_pool.is_connected(*from) => {
+                        let (reads_checksum, shards) = (self.reads_checksum(*block), shares.clone());
+                        self.worker_pool.send_command(
+                            *worker,
+                            &Command::FetchSlices { block: *block, reads_checksum, shards, address },
+                        );
+                    }
+                    _ => self.apply_event(LedgerEvent::SliceFetchFailed(*worker, *block)),
+                }
+            }
+            ShuffleAction::ReleaseReads(block) => spool.remove_block(*block),
+            // Each stage carries these out itself.
+            ShuffleAction::ReloadReads(_)
+            | ShuffleAction::DecideDuplicates
+            | ShuffleAction::WritePart(..)
+            | ShuffleAction::PlacePart(..)
+            | ShuffleAction::ReportSizeMismatch(_)
+            | ShuffleAction::FinishJob => {}
+        }
+    }
+
+    fn add_worker(
+        &mut self,
+        worker: WorkerId,
+        (address, writers): (SocketAddr, usize),
+        (aligner, version): (String, String),
+        hello: Result<AlignerInfo, godwit_engines::aligner::stream_metadata::ProtocolError>,
+    ) -> Result<(), PipelineError> {
+        let hello = hello.map_err(|error| self.worker_pool.protocol_error(worker, error.to_string()))?;
+        if self.hello.as_ref().is_some_and(|first| *first != hello) {
+            let why = "its aligner has another version or other contigs than that of the first node".to_owned();
+            self.worker_pool.reject_worker(worker, why);
+            return Ok(());
+        }
+        self.addresses.insert(worker, address);
+        self.exchange_report
+            .aligners
+            .insert(self.worker_pool.worker_name(worker).to_string(), format!("{aligner} {version}"));
+        self.exchange_report.distinct_aligners.insert((aligner, version));
+        self.hello.get_or_insert(hello);
+        for order in self.plan_command.iter().chain(&self.write_command) {
+            self.worker_pool.send_command(worker, order);
+        }
+        self.apply_event(LedgerEvent::WorkerJoined { worker, writers });
+        Ok(())
+    }
+
+    /// Returns what the exchange took so far.
+    fn take_report(&mut self) -> ExchangeReport {
+        let (workers, lost_workers) = (self.worker_pool.worker_names().to_vec(), self.worker_pool.lost_workers());
+        ExchangeReport {
+            workers,
+            lost_workers,
+            stragglers: self.ledger.straggler_count(),
+            ..std::mem::take(&mut self.exchange_report)
+        }
+    }
+
+    /// Records that the reads of a block are available, with their checksum.
+    fn record_fed_block(&mut self, block: BlockId) {
+        if let Some(content) = self.job_directory.reads_checksum(block) {
+            self.reads_checksums.insert(block, content);
+        }
+        self.apply_event(LedgerEvent::BlockAvailable(block));
+    }
+
+    fn reads_checksum(&self, block: BlockId) -> String {
+        self.reads_checksums.get(&block).cloned().unwrap_or_default()
+    }
+}
+
+impl Drop for AlignHead<'_> {
+    fn drop(&mut self) {
+        if !self.job_directory.has_checkpoints() {
+            // No later head will resume: workers need not keep their slices.
+            self.worker_pool.finish();
+        }
+    }
+}
+
+/// Returns the command with the partitions of the genome and the number of shards.
+fn plan_command(plan: &PartitionPlan, over: &ClusterRun) -> Command {
+    let shard_count = ShardPlan::new(plan.clone(), usize::from(over.shards)).count() as u16;
+    Command::SetPartitions { starts: plan.starts().to_vec(), shard_count }
+}
+
+/// Returns the name of a block in messages.
+fn block_label(block: BlockId) -> String {
+    format!("block {} of lane {}", block.ordinal + 1, block.lane + 1)
+}
+
+fn lane_task(groups: &LaneReadGroups, lane: usize) -> LaneTask {
+    LaneTask {
+        read_group: groups.read_group_line(lane).to_owned(),
+        read_group_id: groups.read_group_id(lane).to_owned(),
+    }
+}

@@ -1,0 +1,76 @@
+//! Collects the slices that workers have from an earlier head, when a cluster run resumes: blocks whose slices all exist
+//! need not be aligned again.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use godwit_exchange::{Command, ShardId, ShuffleEvent as LedgerEvent, WorkerId};
+use godwit_model::BlockId;
+
+use super::AlignHead;
+use crate::cluster::WorkerPoolEvent;
+use crate::error::PipelineError;
+use crate::observer::Event;
+
+/// Longest wait for workers that have not joined, once one is ready. The head waits for workers that have joined until they
+/// have reported their slices: reading them takes a minute for a hundred gigabytes, aligning them again takes hours.
+const WORKER_JOIN_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Returns the number of shards of a command that sets the partitions.
+pub(super) fn shard_count(order: &Command) -> u16 {
+    match order {
+        Command::SetPartitions { shard_count, .. } => *shard_count,
+        _ => 0,
+    }
+}
+
+impl AlignHead<'_> {
+    /// Waits for the slices that workers hold from an earlier head. Returns the blocks that need not be read.
+    pub(super) fn collect_held_blocks(&mut self) -> Result<BTreeSet<BlockId>, PipelineError> {
+        let Some(Command::SetPartitions { starts, shard_count }) = self.plan_command.clone() else {
+            return Ok(BTreeSet::new());
+        };
+        self.wait_for_recall()?;
+        // There may be fewer workers now, and they may find the slices of those that are missing.
+        self.recalled_workers.clear();
+        self.worker_pool.broadcast_command(&Command::AdoptSlices { starts, shard_count });
+        self.wait_for_recall()?;
+        self.apply_event(LedgerEvent::GenomeSharded { shard_count });
+        let blocks = self.job_directory.finished_blocks().map(|block| block.id);
+        let held: BTreeSet<BlockId> = blocks.filter(|block| self.ledger.is_block_aligned(*block)).collect();
+        let lost = self.job_directory.finished_counts().0 - held.len();
+        if lost > 0 {
+            self.worker_pool
+                .warn(format!("{lost} blocks that were aligned are on no node any more, and are aligned again"));
+        }
+        self.observer.event(&Event::Resumed { blocks: held.len(), partitions: 0 });
+        self.exchange_report.resumed_blocks = held.len() as u64;
+        Ok(held)
+    }
+
+    /// Waits until all workers have joined and reported their slices.
+    fn wait_for_recall(&mut self) -> Result<(), PipelineError> {
+        let since = Instant::now();
+        loop {
+            let there = self.worker_pool.worker_ids().len();
+            let all_said = there > 0 && self.worker_pool.worker_ids().all(|node| self.recalled_workers.contains(&node));
+            let all_came = there >= self.worker_pool.expected_workers() || since.elapsed() > WORKER_JOIN_TIMEOUT;
+            if all_said && all_came {
+                return Ok(());
+            }
+            if let Some(WorkerPoolEvent::Event(node, report)) = self.next_event()? {
+                self.handle_event(node, report);
+            }
+        }
+    }
+
+    /// Adds slices of a block that a worker has from before it joined. They count if their reads are those of this job, and
+    /// if the other results of the block are in the job directory.
+    pub(super) fn add_held_slices(&mut self, node: WorkerId, block: BlockId, content: &str, shares: Vec<ShardId>) {
+        let is_known = self.job_directory.is_checkpointed(block)
+            && self.reads_checksums.get(&block).is_some_and(|known| known == content);
+        if is_known && !shares.is_empty() {
+            self.apply_event(LedgerEvent::SlicesHeld(node, block, shares));
+        }
+    }
+}

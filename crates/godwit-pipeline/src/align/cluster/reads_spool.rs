@@ -1,0 +1,269 @@
+//! The spool of reads for the workers: each block is a scratch file until two workers hold its slices. Reads of pipes stay
+//! until the end of the job, because they cannot be read again.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufReader, BufWriter};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
+use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use arrow_array::RecordBatch;
+use bytes::Bytes;
+use godwit_engines::aligner::BlockHeader;
+use godwit_engines::stream::{StreamReader, StreamWriter};
+use godwit_exchange::{DownloadBatches, DownloadSource, DownloadTicket, bytes_batch};
+use godwit_kernels::markdup::{DuplicateMarks, RecordSet};
+use godwit_model::{BlockId, schema};
+
+use super::super::feed::BlockSink;
+use crate::cluster_worker::VerdictHeader;
+use crate::error::PipelineError;
+
+/// Size of the write buffer of a scratch file, bytes.
+const WRITE_BYTES: usize = 1 << 20;
+/// Duplicate marks in a batch, of 8 or 16 bytes each.
+const VERDICTS_PER_BATCH: usize = 1 << 17;
+
+/// Downloads that the head offers: reads, and later the duplicate marks.
+pub(in crate::align) struct ReadsSpool {
+    directory: PathBuf,
+    /// Lanes that can be read only once: their blocks are kept to the end.
+    retained_lanes: BTreeSet<u16>,
+    representatives: OnceLock<RecordSet>,
+    verdicts: OnceLock<DuplicateMarks>,
+    /// Number of blocks that wait for a worker.
+    waiting_blocks: Mutex<usize>,
+    block_taken: Condvar,
+}
+
+impl ReadsSpool {
+    /// Returns a spool that keeps blocks as files in `directory`.
+    pub(in crate::align) fn new(directory: PathBuf, retained_lanes: BTreeSet<u16>) -> Self {
+        let (representatives, verdicts) = (OnceLock::new(), OnceLock::new());
+        Self {
+            directory,
+            retained_lanes,
+            representatives,
+            verdicts,
+            waiting_blocks: Mutex::default(),
+            block_taken: Condvar::new(),
+        }
+    }
+
+    /// Reports whether the reads of a retained block are spooled already.
+    pub(super) fn has_block(&self, block: BlockId) -> bool {
+        self.path(block).exists()
+    }
+
+    fn path(&self, block: BlockId) -> PathBuf {
+        self.directory.join(format!("reads-{}-{}", block.lane, block.ordinal))
+    }
+
+    /// Removes the reads of a block, unless they cannot be read again.
+    pub(super) fn remove_block(&self, block: BlockId) {
+        if !self.retains_block(block) {
+            // A process that still has the file open can read it to its end.
+            let _ = fs::remove_file(self.path(block));
+        }
+    }
+
+    /// Reports whether the reads of a block are kept to the end.
+    pub(super) fn retains_block(&self, block: BlockId) -> bool {
+        self.retained_lanes.contains(&block.lane)
+    }
+
+    /// Sets how many blocks wait for a worker, which bounds how many are read ahead.
+    pub(super) fn set_waiting_blocks(&self, blocks: usize) {
+        *self.waiting_blocks.lock().unwrap_or_else(PoisonError::into_inner) = blocks;
+        self.block_taken.notify_all();
+    }
+
+    /// Waits until fewer than `most` blocks wait for a worker.
+    fn wait_for_room(&self, most: usize, cancelled: &AtomicBool) -> Result<(), PipelineError> {
+        let mut waiting = self.waiting_blocks.lock().unwrap_or_else(PoisonError::into_inner);
+        while *waiting >= most {
+            if cancelled.load(Ordering::Relaxed) {
+                return Err(PipelineError::Interrupted);
+            }
+            let woken = self.block_taken.wait_timeout(waiting, Duration::from_millis(100));
+            waiting = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        *waiting += 1;
+        Ok(())
+    }
+
+    /// Makes the records whose ranks workers search available for download.
+    pub(super) fn set_representatives(&self, representatives: RecordSet) {
+        let _ = self.representatives.set(representatives);
+    }
+
+    /// Makes the duplicate marks available for download.
+    pub(super) fn set_verdicts(&self, marking: DuplicateMarks) {
+        let _ = self.verdicts.set(marking);
+    }
+
+    fn representative_batches(&self) -> io::Result<Vec<BatchWithHeader>> {
+        let representatives = self.representatives.get().ok_or(io::ErrorKind::NotFound)?;
+        let mut batches = Vec::new();
+        for (block, words) in representatives.blocks() {
+            push_batches(&mut batches, VerdictHeader::Representatives(block), words)?;
+        }
+        Ok(batches)
+    }
+
+    fn verdict_batches(&self) -> io::Result<Vec<BatchWithHeader>> {
+        let DuplicateMarks { duplicates, optical, sets, .. } = self.verdicts.get().ok_or(io::ErrorKind::NotFound)?;
+        let mut batches = Vec::new();
+        for (block, words) in duplicates.blocks() {
+            push_batches(&mut batches, VerdictHeader::Duplicates(block), words)?;
+        }
+        for (block, words) in optical.iter().flat_map(RecordSet::blocks) {
+            push_batches(&mut batches, VerdictHeader::Optical(block), words)?;
+        }
+        if let Some(sets) = sets {
+            push_batches(&mut batches, VerdictHeader::Sets, sets.sets())?;
+            for (block, members) in sets.blocks() {
+                push_batches(&mut batches, VerdictHeader::Members(block), members)?;
+            }
+        }
+        Ok(batches)
+    }
+}
+
+/// A batch for a worker, and the header of its message.
+type BatchWithHeader = io::Result<(RecordBatch, Bytes)>;
+
+/// Appends plain items, cut into batches.
+fn push_batches<T: bytemuck::NoUninit>(
+    batches: &mut Vec<BatchWithHeader>,
+    header: VerdictHeader,
+    items: &[T],
+) -> io::Result<()> {
+    let header = Bytes::from(serde_json::to_vec(&header)?);
+    for items in items.chunks(VERDICTS_PER_BATCH) {
+        let bytes = bytemuck::cast_slice::<T, u8>(items).to_vec();
+        batches.push(Ok((bytes_batch::batch_from_bytes(bytes), header.clone())));
+    }
+    Ok(())
+}
+
+impl Drop for ReadsSpool {
+    fn drop(&mut self) {
+        // What cannot be removed here is removed by the next job in the same directory.
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+impl DownloadSource for ReadsSpool {
+    fn open(&self, ticket: &DownloadTicket) -> io::Result<DownloadBatches> {
+        match ticket {
+            DownloadTicket::Reads { block } => {
+                let mut stream =
+                    StreamReader::new(BufReader::with_capacity(WRITE_BYTES, File::open(self.path(*block))?));
+                let schema = stream.next_stream().map_err(io::Error::other)?;
+                let schema = schema.ok_or(io::ErrorKind::UnexpectedEof)?;
+                let batches = std::iter::from_fn(move || stream.next_batch().map_err(io::Error::other).transpose());
+                Ok(DownloadBatches { schema, batches: Box::new(batches.map(|batch| Ok((batch?, Bytes::new())))) })
+            }
+            DownloadTicket::Representatives | DownloadTicket::Duplicates => {
+                let batches = match ticket {
+                    DownloadTicket::Representatives => self.representative_batches()?,
+                    _ => self.verdict_batches()?,
+                };
+                Ok(DownloadBatches { schema: bytes_batch::schema(), batches: Box::new(batches.into_iter()) })
+            }
+            DownloadTicket::Slices { .. } | DownloadTicket::SearchFrame { .. } => {
+                Err(io::Error::new(io::ErrorKind::NotFound, "the head of a run that aligns keeps blocks alone"))
+            }
+        }
+    }
+}
+
+/// An event that the feeding thread sends to the head.
+pub(super) enum FeedEvent {
+    BlockWritten(BlockId),
+}
+
+/// The blocks to read for alignment.
+pub(in crate::align) enum BlockSelection {
+    /// All but those that workers already have.
+    AllExcept(BTreeSet<BlockId>),
+    /// Those that no worker has any more, each once.
+    Only(BTreeSet<BlockId>),
+}
+
+/// A sink that writes blocks to the spool.
+pub(in crate::align) struct SpoolSink<'s> {
+    pub(super) spool: &'s ReadsSpool,
+    pub(super) events: Sender<FeedEvent>,
+    pub(super) cancelled: &'s AtomicBool,
+    /// Maximum number of blocks that wait for a worker.
+    pub(super) max_waiting_blocks: usize,
+    /// The blocks that it accepts.
+    pub(super) selection: BlockSelection,
+    pub(super) open_block: Option<(BlockId, StreamWriter<BufWriter<File>>)>,
+}
+
+impl SpoolSink<'_> {
+    fn scratch_error(&self) -> impl FnOnce(io::Error) -> PipelineError + use<> {
+        PipelineError::file("use scratch space in", self.spool.directory.clone())
+    }
+}
+
+impl BlockSink for SpoolSink<'_> {
+    fn start_block(&mut self, header: &BlockHeader) -> Result<(), PipelineError> {
+        match &self.selection {
+            BlockSelection::Only(blocks) if !blocks.contains(&header.id) => return Ok(()),
+            BlockSelection::Only(_) => {}
+            BlockSelection::AllExcept(_) => self.spool.wait_for_room(self.max_waiting_blocks, self.cancelled)?,
+        }
+        let path = self.spool.path(header.id);
+        let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
+        let file = BufWriter::with_capacity(WRITE_BYTES, file.map_err(self.scratch_error())?);
+        let stream = StreamWriter::start(file, &schema::reads(), header.to_metadata()).map_err(self.scratch_error())?;
+        self.open_block = Some((header.id, stream));
+        Ok(())
+    }
+
+    fn write(&mut self, batch: &RecordBatch) -> Result<(), PipelineError> {
+        let failed = self.scratch_error();
+        self.open_block.as_mut().map_or(Ok(()), |(_, stream)| stream.write(batch)).map_err(failed)
+    }
+
+    fn end_block(&mut self) -> Result<(), PipelineError> {
+        let Some((block, stream)) = self.open_block.take() else { return Ok(()) };
+        stream.finish().map_err(self.scratch_error())?;
+        if let BlockSelection::Only(blocks) = &mut self.selection {
+            blocks.remove(&block);
+        }
+        // A head that has ended needs no events.
+        let _ = self.events.send(FeedEvent::BlockWritten(block));
+        Ok(())
+    }
+
+    fn accepts_finished_block(&self, block: BlockId) -> bool {
+        match &self.selection {
+            BlockSelection::AllExcept(blocks) => !blocks.contains(&block),
+            BlockSelection::Only(blocks) => blocks.contains(&block),
+        }
+    }
+
+    fn needs_block(&self, block: BlockId, finished: bool) -> bool {
+        match &self.selection {
+            BlockSelection::AllExcept(_) => !finished || self.accepts_finished_block(block),
+            BlockSelection::Only(blocks) => blocks.contains(&block),
+        }
+    }
+
+    fn is_complete(&self) -> bool {
+        matches!(&self.selection, BlockSelection::Only(blocks) if blocks.is_empty())
+    }
+
+    fn finish(self) -> Result<(), PipelineError> {
+        Ok(())
+    }
+}

@@ -1,0 +1,513 @@
+//! The two stages of a cluster run: blocks, until every slice is at its owner; then parts, until all are in the file.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Scope, ScopedJoinHandle};
+use std::time::Instant;
+
+use arrow_buffer::MutableBuffer;
+use godwit_exchange::{
+    BytesPerFile, Command, MAX_FILES, ShardId, ShuffleAction, ShuffleEvent as LedgerEvent, WorkerEvent, WorkerId,
+    WorkerUpload,
+};
+use godwit_kernels::markdup::BlockSignatures;
+use godwit_model::{BlockId, DuplicateCounts, PartitionPlan, RecordId, SortKey};
+
+use super::super::feed::{FeedLane, FeedReport, Feeder, check_resumed_blocks};
+use super::super::{AlignContext, AlignResult, FeedProgress, lanes};
+use super::head_resume::shard_count;
+use super::reads_spool::{BlockSelection, FeedEvent, ReadsSpool, SpoolSink};
+use super::{AlignHead, block_label, plan_command};
+use crate::cluster::{WorkerPoolEvent, to_worker_json};
+use crate::cluster_worker::{BlockUpload, WriteTask};
+use crate::error::PipelineError;
+use crate::observer::{Event, Observer};
+use crate::partitioned_file::{PartEdges, PartExtent};
+use crate::reduce::{
+    Collector, MarkedRuns, OutputAssembler, OutputFiles, RankedPart, RemoteBlock, UnpublishedOutputs, file_ranks,
+};
+use crate::runs::{ShardPlan, SplitPartition};
+
+/// Blocks that are read ahead beyond one for each worker.
+const MAX_PREFETCHED_BLOCKS: usize = 2;
+
+/// An alignment by workers, without its head.
+pub(in crate::align) struct ClusterAlignJob<'r> {
+    pub(in crate::align) context: AlignContext<'r>,
+    pub(in crate::align) spool: &'r ReadsSpool,
+    /// Index of the library of each lane.
+    pub(in crate::align) lane_libraries: Vec<u16>,
+    pub(in crate::align) progress: FeedProgress,
+}
+
+/// The stage of blocks, until every slice is at its owner.
+struct AlignStage<'s, 'r> {
+    job: &'s ClusterAlignJob<'r>,
+    collector: &'s Collector,
+    feed_events: Receiver<FeedEvent>,
+    feed_event_sender: mpsc::Sender<FeedEvent>,
+    /// Flag that stops the threads that read the input.
+    stop_feeding: &'s Arc<AtomicBool>,
+    /// The first block, which decides the partitions of the genome.
+    first_block: Option<BlockId>,
+    /// Blocks whose signatures the head has received.
+    collected_blocks: BTreeSet<BlockId>,
+    reads: u64,
+    plan: Option<PartitionPlan>,
+    last_aligned_at: Instant,
+    refeed_errors: &'s Mutex<Vec<PipelineError>>,
+}
+
+impl ClusterAlignJob<'_> {
+    /// Runs both stages.
+    pub(in crate::align) fn run(
+        &self,
+        mut head: AlignHead,
+        feed_lanes: Vec<FeedLane>,
+        collector: Collector,
+        opened: OutputFiles,
+    ) -> Result<AlignResult, PipelineError> {
+        let (feed_report, plan) = self.align(&mut head, feed_lanes, &collector)?;
+        let aligned_at = Instant::now();
+        let mut decided = collector.decide(self.context.genome, self.context.observer)?;
+        let outputs = self.write(&mut head, &mut decided, plan, opened)?;
+        head.worker_pool.check_current()?;
+        head.worker_pool.finish();
+        Ok(AlignResult { feed_report, outputs, aligned_at, exchange: Some(head.take_report()) })
+    }
+
+    fn align(
+        &self,
+        head: &mut AlignHead,
+        feed_lanes: Vec<FeedLane>,
+        collector: &Collector,
+    ) -> Result<(FeedReport, Option<PartitionPlan>), PipelineError> {
+        let nodes = head.worker_pool.expected_workers();
+        let mut held = head.collect_held_blocks()?;
+        // Reads of a pipe are spooled again, because they cannot be read again when workers are lost.
+        held.retain(|block| !self.spool.retains_block(*block));
+        let job_directory = self.context.job_directory;
+        let stop = Arc::new(AtomicBool::new(false));
+        let refeeds = Mutex::new(Vec::new());
+        let (sender, feed_events) = mpsc::channel();
+        let mut aligning = AlignStage {
+            job: self,
+            collector,
+            feed_events,
+            feed_event_sender: sender.clone(),
+            stop_feeding: &stop,
+            first_block: None,
+            collected_blocks: job_directory.finished_blocks().map(|block| block.id).collect(),
+            reads: 0,
+            plan: job_directory.partition_plan().cloned(),
+            last_aligned_at: Instant::now(),
+            refeed_errors: &refeeds,
+        };
+        std::thread::scope(|scope| {
+            let lanes = feed_lanes.into_iter().enumerate().collect();
+            let feeding = scope.spawn(|| {
+                let (spool, cancelled) = (self.spool, &*stop);
+                let selection = BlockSelection::AllExcept(held);
+                let sink = SpoolSink {
+                    spool,
+                    events: sender,
+                    cancelled,
+                    max_waiting_blocks: nodes + MAX_PREFETCHED_BLOCKS,
+                    selection,
+                    open_block: None,
+                };
+                self.feed(lanes, sink, &stop)
+            });
+            let outcome = aligning.run(head, scope, feeding);
+            stop.store(true, Ordering::Relaxed);
+            let mut fed = outcome?;
+            check_resumed_blocks(&fed, job_directory)?;
+            fed.resumed_blocks = head.exchange_report.resumed_blocks as usize;
+            let due = fed.reads - fed.resumed_reads;
+            if aligning.reads != due {
+                return Err(PipelineError::CountMismatch { items: "reads", expected: due, actual: aligning.reads });
+            }
+            fed.records = collector.records();
+            Ok((fed, aligning.plan))
+        })
+    }
+
+    fn feed(
+        &self,
+        lanes: Vec<(usize, FeedLane)>,
+        sink: SpoolSink,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<FeedReport, PipelineError> {
+        let AlignContext { options, job_directory, .. } = self.context;
+        let lane_options = options.lane_options();
+        Feeder { lanes, lane_options, sink, options, job_directory, previous_report: FeedReport::default() }
+            .run(&self.progress, stop)
+    }
+
+    /// Reads the input again for blocks that no worker has any more.
+    fn refeed_blocks(
+        &self,
+        blocks: BTreeSet<BlockId>,
+        sender: mpsc::Sender<FeedEvent>,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<(), PipelineError> {
+        let planned = lanes::plan_lanes(self.context.options, stop)?;
+        let lanes = self.context.groups.feed_lanes(planned, self.context.read_groups).into_iter().enumerate().collect();
+        let selection = BlockSelection::Only(blocks);
+        let sink = SpoolSink {
+            spool: self.spool,
+            events: sender,
+            cancelled: stop,
+            max_waiting_blocks: 0,
+            selection,
+            open_block: None,
+        };
+        self.feed(lanes, sink, stop).map(drop)
+    }
+
+    /// Offers a block of a lane that can be read only once; a block that is not read yet is offered when it is.
+    fn offer_retained_block(&self, head: &mut AlignHead, block: BlockId) {
+        if self.spool.has_block(block) {
+            head.record_fed_block(block);
+        }
+    }
+
+    fn write(
+        &self,
+        head: &mut AlignHead,
+        decided: &mut MarkedRuns,
+        plan: Option<PartitionPlan>,
+        opened: OutputFiles,
+    ) -> Result<UnpublishedOutputs, PipelineError> {
+        let AlignContext { header, genome, outputs, observer, .. } = self.context;
+        observer.event(&Event::Stage { name: "writing" });
+        let shares = plan.map(|plan| ShardPlan::new(plan, head.ledger.owners().len()));
+        let of_share = |partition: usize| shares.as_ref().map_or(0, |shares| shares.shard_of(partition)) as u16;
+        let shares: Vec<ShardId> = decided.parts().iter().map(|split| ShardId(of_share(split.partition))).collect();
+        if let Some(representatives) = decided.representatives() {
+            self.spool.set_representatives(representatives);
+            let mut ranking = RankStage { parts: decided.parts().to_vec(), ranked_parts: BTreeMap::new() };
+            self.run_part_stage(head, &mut ranking, shares.clone())?;
+            decided.number_sets(&file_ranks(ranking.ranked_parts.into_values().collect()));
+        }
+        self.spool.set_verdicts(decided.take_verdicts().unwrap_or_default());
+        let decided = &*decided;
+        let assembler = decided.start_assembly(header, genome, outputs, opened)?;
+        let job = WriteTask {
+            header: String::from_utf8_lossy(&header.text()).into_owned(),
+            output_paths: assembler.output_paths().map_err(PipelineError::file("find", &outputs.stem))?,
+            writing: decided.writing_options().clone(),
+            reference: head.task.reference.clone(),
+            sample: head.task.sample.clone(),
+            parts: decided.parts().to_vec(),
+        };
+        let job = to_worker_json(&job)?;
+        let orders = Command::DuplicatesDecided { job };
+        head.worker_pool.broadcast_command(&orders);
+        head.write_command = Some(orders);
+        let mut writing =
+            WriteStage { observer, assembler, placed_parts: 0, resumed_parts: 0, part_count: decided.parts().len() };
+        self.run_part_stage(head, &mut writing, shares)?;
+        let resumed_partitions = writing.resumed_parts;
+        let reduced = writing.assembler.finish(genome, outputs)?;
+        Ok(UnpublishedOutputs { resumed_partitions, ..reduced })
+    }
+
+    /// Runs a stage on every part.
+    fn run_part_stage(
+        &self,
+        head: &mut AlignHead,
+        work: &mut impl PartStage,
+        shares: Vec<ShardId>,
+    ) -> Result<(), PipelineError> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (sender, fed) = mpsc::channel();
+        head.apply_event(LedgerEvent::DuplicatesDecided(shares));
+        let mut finished = false;
+        loop {
+            let mut again = BTreeSet::new();
+            for action in std::mem::take(&mut head.pending_actions) {
+                match action {
+                    ShuffleAction::FinishJob => finished = true,
+                    ShuffleAction::WritePart(node, part) => work.assign_part(head, node, part)?,
+                    ShuffleAction::PlacePart(node, part, offset) => work.assign_placement(head, node, part, offset),
+                    ShuffleAction::ReportSizeMismatch(_) => {
+                        return Err(PipelineError::CountMismatch {
+                            items: "parts of one size",
+                            expected: 1,
+                            actual: 0,
+                        });
+                    }
+                    ShuffleAction::ReloadReads(block) if self.spool.retains_block(block) => {
+                        self.offer_retained_block(head, block)
+                    }
+                    ShuffleAction::ReloadReads(block) => drop(again.insert(block)),
+                    action => head.execute_action(&action, None, self.spool),
+                }
+            }
+            if finished {
+                return Ok(());
+            }
+            if !again.is_empty() {
+                // Two workers were lost at once, so late that nothing else happens meanwhile.
+                self.refeed_blocks(again, sender.clone(), &stop)?;
+            }
+            while let Ok(FeedEvent::BlockWritten(block)) = fed.try_recv() {
+                head.record_fed_block(block);
+            }
+            match head.next_event()? {
+                Some(WorkerPoolEvent::Event(node, report)) => head.handle_event(node, report),
+                Some(WorkerPoolEvent::Upload(node, gift, pieces)) => {
+                    head.exchange_report.head_bytes += pieces.iter().map(|piece| piece.len() as u64).sum::<u64>();
+                    match gift {
+                        WorkerUpload::AlignedBlock { block, .. } => {
+                            head.apply_event(LedgerEvent::BlockAligned(node, block))
+                        }
+                        gift => work.take_upload(head, node, gift, &pieces)?,
+                    }
+                }
+                // `next_event` has handled joins and losses.
+                Some(WorkerPoolEvent::Lost(_)) | None => {}
+            }
+            head.tick();
+        }
+    }
+}
+
+/// A stage that processes every part.
+trait PartStage {
+    /// Assigns a part to a worker.
+    fn assign_part(&mut self, head: &mut AlignHead, node: WorkerId, part: usize) -> Result<(), PipelineError>;
+
+    /// Has a worker copy its part into the files.
+    fn assign_placement(&mut self, head: &mut AlignHead, node: WorkerId, part: usize, offset: BytesPerFile);
+
+    /// Receives the result of a worker.
+    fn take_upload(
+        &mut self,
+        head: &mut AlignHead,
+        node: WorkerId,
+        upload: WorkerUpload,
+        pieces: &[MutableBuffer],
+    ) -> Result<(), PipelineError>;
+}
+
+impl<'s> AlignStage<'s, '_> {
+    fn run<'scope>(
+        &mut self,
+        head: &mut AlignHead,
+        scope: &'scope Scope<'scope, '_>,
+        feeding: ScopedJoinHandle<'scope, Result<FeedReport, PipelineError>>,
+    ) -> Result<FeedReport, PipelineError>
+    where
+        's: 'scope,
+    {
+        let mut feeding = Some(feeding);
+        let mut report = None;
+        loop {
+            if let Some(ended) = feeding.take_if(|feeding| feeding.is_finished()) {
+                let fed = ended.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                report = Some(fed.map_err(|error| error.or_interrupted(head.cancelled))?);
+                self.drain_feed_events(head);
+                head.apply_event(LedgerEvent::InputEnded);
+            }
+            self.drain_feed_events(head);
+            if let Some(error) = self.refeed_errors.lock().unwrap_or_else(PoisonError::into_inner).pop() {
+                return Err(error);
+            }
+            let incoming = head.next_event()?;
+            if let Some(incoming) = incoming {
+                self.handle_event(head, incoming)?;
+            }
+            head.tick();
+            self.job.spool.set_waiting_blocks(head.ledger.waiting_block_count());
+            let mut again = BTreeSet::new();
+            for action in std::mem::take(&mut head.pending_actions) {
+                match action {
+                    ShuffleAction::DecideDuplicates => {
+                        head.worker_pool.warn_if_idle(self.collected_blocks.len(), "blocks", "align");
+                        head.exchange_report.exposed_seconds = self.last_aligned_at.elapsed().as_secs_f64();
+                        head.exchange_report.blocks = self.collected_blocks.len() as u64;
+                        return Ok(report.unwrap_or_default());
+                    }
+                    ShuffleAction::ReloadReads(block) if self.job.spool.retains_block(block) => {
+                        self.job.offer_retained_block(head, block)
+                    }
+                    ShuffleAction::ReloadReads(block) => drop(again.insert(block)),
+                    action => head.execute_action(&action, self.first_block, self.job.spool),
+                }
+            }
+            if !again.is_empty() {
+                self.spawn_refeed(scope, again);
+            }
+        }
+    }
+
+    fn drain_feed_events(&mut self, head: &mut AlignHead) {
+        while let Ok(FeedEvent::BlockWritten(block)) = self.feed_events.try_recv() {
+            self.first_block = Some(self.first_block.map_or(block, |first| first.min(block)));
+            head.record_fed_block(block);
+        }
+    }
+
+    fn spawn_refeed<'scope>(&self, scope: &'scope Scope<'scope, '_>, blocks: BTreeSet<BlockId>)
+    where
+        's: 'scope,
+    {
+        let (job, sender, stop, refeeds) =
+            (self.job, self.feed_event_sender.clone(), self.stop_feeding, self.refeed_errors);
+        scope.spawn(move || {
+            if let Err(error) = job.refeed_blocks(blocks, sender, stop) {
+                refeeds.lock().unwrap_or_else(PoisonError::into_inner).push(error);
+            }
+        });
+    }
+
+    fn handle_event(&mut self, head: &mut AlignHead, incoming: WorkerPoolEvent) -> Result<(), PipelineError> {
+        match incoming {
+            WorkerPoolEvent::Event(_, WorkerEvent::GenomePartitioned { starts }) if self.plan.is_none() => {
+                self.set_plan(head, starts)?
+            }
+            WorkerPoolEvent::Event(node, report) => head.handle_event(node, report),
+            WorkerPoolEvent::Upload(node, WorkerUpload::AlignedBlock { block, reads, records, counts }, pieces) => {
+                self.collect_block(head, node, (block, reads, records, counts), &pieces)?;
+            }
+            // Parts are not requested yet; `next_event` has handled joins and losses.
+            WorkerPoolEvent::Upload(..) | WorkerPoolEvent::Lost(_) => {}
+        }
+        Ok(())
+    }
+
+    fn set_plan(&mut self, head: &mut AlignHead, starts: Vec<SortKey>) -> Result<(), PipelineError> {
+        let plan = PartitionPlan::from_starts(starts);
+        let plan =
+            plan.ok_or_else(|| PipelineError::Options { problem: "a node cut the genome in a wrong way".into() })?;
+        let Some(over) = self.job.context.job_directory.cluster_run() else { return Ok(()) };
+        let order = plan_command(&plan, over);
+        head.worker_pool.broadcast_command(&order);
+        head.apply_event(LedgerEvent::GenomeSharded { shard_count: shard_count(&order) });
+        head.plan_command = Some(order);
+        self.plan = Some(plan);
+        Ok(())
+    }
+
+    fn collect_block(
+        &mut self,
+        head: &mut AlignHead,
+        node: WorkerId,
+        (block, reads, records, counts): (BlockId, u64, u64, DuplicateCounts),
+        pieces: &[MutableBuffer],
+    ) -> Result<(), PipelineError> {
+        let Some(plan) = self.plan.as_ref().filter(|_| head.ledger.is_leased(node, block)) else { return Ok(()) };
+        head.exchange_report.head_bytes += pieces.iter().map(|piece| piece.len() as u64).sum::<u64>();
+        if self.collected_blocks.insert(block) {
+            let malformed = || {
+                head.worker_pool.protocol_error(node, format!("what it says of {} cannot be read", block_label(block)))
+            };
+            let BlockUpload { pairs, ends, table, details } = BlockUpload::from_bytes(pieces).ok_or_else(malformed)?;
+            let library = self.job.lane_libraries.get(usize::from(block.lane)).copied().ok_or_else(malformed)?;
+            let mut by_library = vec![DuplicateCounts::default(); usize::from(library) + 1];
+            by_library[usize::from(library)] = counts;
+            let signatures = BlockSignatures { pairs, ends, counts: by_library };
+            let elsewhere = RemoteBlock { records, signatures, details, table };
+            if !self.collector.add_remote_block(block, elsewhere, plan)? {
+                return Err(malformed());
+            }
+            self.reads += reads;
+            self.last_aligned_at = Instant::now();
+            let fraction = self.job.progress.fraction_after_block();
+            let (lane, block) = (block.lane, block.ordinal);
+            self.job.context.observer.event(&Event::Aligned { lane, block, reads: self.reads, fraction });
+        }
+        head.apply_event(LedgerEvent::BlockAligned(node, block));
+        Ok(())
+    }
+}
+
+/// The stage that writes parts into the file.
+struct WriteStage<'c> {
+    observer: &'c dyn Observer,
+    assembler: OutputAssembler<'c>,
+    placed_parts: usize,
+    /// Parts that were written for an earlier head.
+    resumed_parts: usize,
+    part_count: usize,
+}
+
+impl PartStage for WriteStage<'_> {
+    fn assign_part(&mut self, head: &mut AlignHead, node: WorkerId, part: usize) -> Result<(), PipelineError> {
+        head.worker_pool.send_command(node, &Command::WritePart { part });
+        Ok(())
+    }
+
+    fn assign_placement(&mut self, head: &mut AlignHead, node: WorkerId, part: usize, offset: BytesPerFile) {
+        let header_bytes = self.assembler.header_bytes();
+        let offset = std::array::from_fn(|file| offset[file] + header_bytes[file]);
+        head.worker_pool.send_command(node, &Command::PlacePart { part, offset });
+    }
+
+    fn take_upload(
+        &mut self,
+        head: &mut AlignHead,
+        node: WorkerId,
+        upload: WorkerUpload,
+        pieces: &[MutableBuffer],
+    ) -> Result<(), PipelineError> {
+        match (upload, pieces) {
+            (WorkerUpload::WrittenPart { part, bytes, from_checkpoint }, [report]) => {
+                self.resumed_parts += usize::from(from_checkpoint);
+                self.assembler.add_report(part, report)?;
+                head.apply_event(LedgerEvent::PartWritten(node, part, bytes));
+            }
+            (WorkerUpload::PlacedPart { part, offset, bytes }, edges) if edges.len() == 2 * MAX_FILES => {
+                let piece = |at: usize| edges[at].to_vec();
+                let edges = std::array::from_fn(|file| PartEdges { first: piece(2 * file), last: piece(2 * file + 1) });
+                let extents = std::array::from_fn(|file| PartExtent { offset: offset[file], bytes: bytes[file] });
+                self.assembler.add_placed_part(part, extents, &edges)?;
+                self.placed_parts += 1;
+                self.observer.event(&Event::Written { partitions: self.placed_parts, total: self.part_count });
+                head.apply_event(LedgerEvent::PartPlaced(node, part));
+            }
+            (gift, _) => return Err(head.worker_pool.protocol_error(node, format!("{gift:?} came without its data"))),
+        }
+        Ok(())
+    }
+}
+
+/// The stage that counts the ranks of records, part by part.
+struct RankStage {
+    parts: Vec<SplitPartition>,
+    ranked_parts: BTreeMap<usize, RankedPart>,
+}
+
+impl PartStage for RankStage {
+    fn assign_part(&mut self, head: &mut AlignHead, node: WorkerId, part: usize) -> Result<(), PipelineError> {
+        let job = to_worker_json(&self.parts.get(part))?;
+        head.worker_pool.send_command(node, &Command::RankRecords { part, job });
+        Ok(())
+    }
+
+    fn assign_placement(&mut self, head: &mut AlignHead, node: WorkerId, part: usize, _: BytesPerFile) {
+        // This stage writes no files.
+        head.apply_event(LedgerEvent::PartPlaced(node, part));
+    }
+
+    fn take_upload(
+        &mut self,
+        head: &mut AlignHead,
+        node: WorkerId,
+        upload: WorkerUpload,
+        pieces: &[MutableBuffer],
+    ) -> Result<(), PipelineError> {
+        let (WorkerUpload::RankedPart { part, records }, [found]) = (&upload, pieces) else {
+            return Err(head.worker_pool.protocol_error(node, format!("{upload:?} came without its data")));
+        };
+        let found = found.as_slice().chunks_exact(size_of::<[u64; 2]>()).map(bytemuck::pod_read_unaligned::<[u64; 2]>);
+        let ranked_records = found.map(|[record, place]| (RecordId(record), place)).collect();
+        self.ranked_parts.insert(*part, RankedPart { ranked_records, records: *records });
+        head.apply_event(LedgerEvent::PartWritten(node, *part, BytesPerFile::default()));
+        Ok(())
+    }
+}

@@ -1,0 +1,321 @@
+//! The head of a cluster run that calls variants: assigns regions and stores their calls.
+//!
+//! Regions and the caller's input are planned before, as for one process. [`Leases`] assigns regions to workers: the most
+//! expensive ones first, those of a lost worker again, slow ones a second time, and the first result counts. The connection
+//! shows that a worker is lost, so leases themselves do not expire.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arrow_buffer::MutableBuffer;
+use godwit_exchange::{Command, DownloadBatches, DownloadSource, DownloadTicket, WorkerEvent, WorkerId, WorkerUpload};
+use godwit_fleet::Leases;
+use godwit_fleet::leases::{Attempt, CommitResult, ItemId, LeaseResponse, LeaseTimeouts};
+use serde_json::Value;
+
+use super::checkpoint::{CallJobDirectory, RegionAttempts};
+use super::cluster_worker::{CallTask, RegionTask};
+use super::region_calling::{RegionCalls, RegionProgress};
+use super::retry::MAX_ATTEMPTS;
+use super::{CallJob, CalledRegions, CallerBudget, region_plan};
+use crate::cluster::{ClusterOptions, WorkerPool, WorkerPoolEvent};
+use crate::cluster_worker::WorkerTask;
+use crate::error::PipelineError;
+use crate::fingerprint::FingerprintKey;
+use crate::journal::FingerprintEntry;
+
+/// Interval at which waiting workers are checked for work without an event.
+const ASSIGN_INTERVAL: Duration = Duration::from_millis(100);
+/// A region that takes this many times the mean is also assigned to a second, idle worker; as blocks are.
+const STRAGGLER_FACTOR: f64 = 3.0;
+/// A shorter call is not slow: starting a caller alone may take as long.
+const MIN_STRAGGLER_DURATION: Duration = Duration::from_secs(1);
+
+/// A source without downloads: workers that call need none.
+struct NoDownloads;
+
+impl DownloadSource for NoDownloads {
+    fn open(&self, _: &DownloadTicket) -> io::Result<DownloadBatches> {
+        Err(io::Error::new(io::ErrorKind::NotFound, "there is nothing to download"))
+    }
+}
+
+/// A region to be called.
+struct RegionAssignment {
+    /// Its index in the grid.
+    grid_index: usize,
+    /// Number of assignments.
+    times_assigned: u32,
+    failures: u32,
+    failed_on: Option<WorkerId>,
+}
+
+/// A dispatcher of regions to workers, which collects their calls.
+struct RegionDispatcher<'r> {
+    job: &'r CallJob<'r>,
+    job_directory: &'r CallJobDirectory,
+    worker_pool: WorkerPool<'r>,
+    leases: Leases,
+    attempt: Attempt,
+    started_at: Instant,
+    /// By item number: the most expensive first.
+    assignments: Vec<RegionAssignment>,
+    /// Workers that may call, and the number of further regions that each can take.
+    free_slots: BTreeMap<WorkerId, usize>,
+    /// Total number of callers of all workers that joined.
+    total_callers: usize,
+    progress: RegionProgress,
+    /// Regions that this head has received, and their total time, seconds.
+    completed: (u32, f64),
+}
+
+/// Has workers call all regions without a checkpoint.
+///
+/// # Errors
+/// [`PipelineError`]; finished regions keep their checkpoints.
+pub(super) fn call_on_workers(
+    job: &CallJob,
+    cluster: &ClusterOptions,
+    job_directory: &CallJobDirectory,
+) -> Result<CalledRegions, PipelineError> {
+    let progress = RegionProgress::new(job_directory, job.regions.len());
+    let left = progress.remaining_regions(&region_plan::order_by_cost(&job.regions));
+    if left.is_empty() {
+        return Ok(CalledRegions {
+            checkpoints: progress.into_checkpoints()?,
+            concurrent_callers: 0,
+            worker_names: Vec::new(),
+            lost_workers: Some(0),
+        });
+    }
+    let between = job_directory
+        .create_workers_directory()
+        .map_err(PipelineError::file("make the run directory of", &job.options.out))?;
+    let work = WorkerTask::Call(call_task(job, cluster, &between)?);
+    let worker_pool = WorkerPool::open(cluster, &between, Arc::new(NoDownloads), &work, job.observer, job.cancelled)?;
+    let mut leases = Leases::new(LeaseTimeouts { lease_duration: Duration::MAX, straggler_age: Duration::MAX });
+    leases.add_items(left.len() as u64);
+    leases.close();
+    let dealt = |grid_index| RegionAssignment { grid_index, times_assigned: 0, failures: 0, failed_on: None };
+    let mut dealing = RegionDispatcher {
+        job,
+        job_directory,
+        worker_pool,
+        leases,
+        attempt: Attempt(cluster.attempt),
+        started_at: Instant::now(),
+        assignments: left.into_iter().map(dealt).collect(),
+        free_slots: BTreeMap::new(),
+        total_callers: 0,
+        progress,
+        completed: (0, 0.0),
+    };
+    let dealt = dealing.run();
+    // Whatever the outcome, workers have nothing that a later head could use.
+    dealing.worker_pool.finish();
+    dealt?;
+    let RegionDispatcher { worker_pool: crew, progress: tally, total_callers, .. } = dealing;
+    // A worker that lost its connection for a while has its name twice.
+    let mut listed_names = BTreeSet::new();
+    let worker_names = crew.worker_names().iter().filter(|name| listed_names.insert(*name)).cloned().collect();
+    Ok(CalledRegions {
+        checkpoints: tally.into_checkpoints()?,
+        concurrent_callers: total_callers,
+        worker_names,
+        lost_workers: Some(crew.lost_workers()),
+    })
+}
+
+fn call_task(job: &CallJob, cluster: &ClusterOptions, between: &Path) -> Result<CallTask, PipelineError> {
+    let options = job.options;
+    Ok(CallTask {
+        // Paths as given, which callers write into headers: launchers start workers in the head's working directory.
+        reference: options.reference.clone(),
+        reads: job.reads.paths(),
+        normal: job.reads.normal().map(|normal| normal.reads.to_owned()),
+        caller: options.caller.option_value().to_owned(),
+        caller_args: options.caller_args.clone(),
+        budget: CallerBudget {
+            host_processes: if cluster.single_host { cluster.workers } else { 1 },
+            ..CallerBudget::from_options(options)
+        },
+        scratch: std::path::absolute(between).map_err(PipelineError::file("find", between))?,
+        godwit_program: options.godwit_program.clone(),
+    })
+}
+
+/// Returns a worker's name among leases: its number is never used again.
+fn lease_owner(node: WorkerId) -> String {
+    node.0.to_string()
+}
+
+impl RegionDispatcher<'_> {
+    /// Assigns regions until all are called.
+    fn run(&mut self) -> Result<(), PipelineError> {
+        let mut dealt_at = Instant::now();
+        let mut changed = true;
+        while !self.leases.is_finished() {
+            if changed || dealt_at.elapsed() > ASSIGN_INTERVAL {
+                self.assign_regions()?;
+                dealt_at = Instant::now();
+            }
+            let event = self.worker_pool.next_event()?;
+            changed = event.is_some();
+            match event {
+                Some(WorkerPoolEvent::Lost(node)) => self.remove_worker(node),
+                Some(WorkerPoolEvent::Event(node, WorkerEvent::ReadyToCall { callers, job_identity })) => {
+                    self.add_worker(node, callers, job_identity)?
+                }
+                Some(WorkerPoolEvent::Event(node, WorkerEvent::WorkRequested)) => {
+                    let _ = self.free_slots.get_mut(&node).map(|wants| *wants += 1);
+                }
+                Some(WorkerPoolEvent::Event(node, WorkerEvent::CallFailed { item, message })) => {
+                    self.handle_failure(node, ItemId(item), &message)?;
+                }
+                Some(WorkerPoolEvent::Upload(node, WorkerUpload::CalledRegion { item, records, seconds }, pieces)) => {
+                    self.commit_region(node, ItemId(item), (records, seconds), pieces)?;
+                }
+                Some(WorkerPoolEvent::Event(node, report)) => {
+                    return Err(self.worker_pool.protocol_error(node, format!("{report:?}")));
+                }
+                Some(WorkerPoolEvent::Upload(node, gift, _)) => {
+                    return Err(self.worker_pool.protocol_error(node, format!("{gift:?}")));
+                }
+                None => {}
+            }
+        }
+        self.worker_pool.warn_if_idle(self.assignments.len(), "regions", "call");
+        Ok(())
+    }
+
+    /// Assigns regions in turn to the workers that can take more, until none of them takes one.
+    fn assign_regions(&mut self) -> Result<(), PipelineError> {
+        let mut asking: Vec<WorkerId> =
+            self.free_slots.iter().filter(|(_, wants)| **wants > 0).map(|(node, _)| *node).collect();
+        while !asking.is_empty() {
+            let mut still = Vec::new();
+            for node in asking {
+                if self.assign_region(node)? {
+                    still.push(node);
+                }
+            }
+            asking = still;
+        }
+        Ok(())
+    }
+
+    /// Assigns a region to a worker. Returns whether it may take another one.
+    fn assign_region(&mut self, node: WorkerId) -> Result<bool, PipelineError> {
+        let alone = self.free_slots.len() == 1;
+        let suits = |item: ItemId| {
+            alone || self.assignments.get(item.0 as usize).is_some_and(|region| region.failed_on != Some(node))
+        };
+        let answer =
+            self.leases.request_suitable_item(&lease_owner(node), self.attempt, suits, self.started_at.elapsed());
+        let LeaseResponse::Lease { item, lease_count, .. } = answer else { return Ok(false) };
+        let dealt = &mut self.assignments[item.0 as usize];
+        dealt.times_assigned = lease_count;
+        let planned = &self.job.regions[dealt.grid_index];
+        let job = RegionTask { region: planned.region.clone(), ploidy: planned.ploidy };
+        let job = serde_json::to_value(job).map_err(|error| PipelineError::Options { problem: error.to_string() })?;
+        self.worker_pool.send_command(node, &Command::CallRegion { item: item.0, job });
+        let wants = self.free_slots.entry(node).or_default();
+        *wants = wants.saturating_sub(1);
+        Ok(*wants > 0)
+    }
+
+    fn remove_worker(&mut self, node: WorkerId) {
+        self.free_slots.remove(&node);
+        self.leases.remove_worker(&lease_owner(node));
+    }
+
+    /// Adds a worker that has inspected its inputs. It may call if its fingerprint is that of the head.
+    fn add_worker(&mut self, node: WorkerId, callers: usize, fingerprint: Value) -> Result<(), PipelineError> {
+        let facts: Vec<FingerprintEntry> = serde_json::from_value(fingerprint)
+            .map_err(|error| self.worker_pool.protocol_error(node, error.to_string()))?;
+        match facts.iter().find_map(|fact| fingerprint_difference(fact, &self.job.fingerprint)) {
+            Some(why) => self.worker_pool.reject_worker(node, why),
+            None => {
+                self.free_slots.insert(node, 0);
+                self.total_callers += callers;
+            }
+        }
+        Ok(())
+    }
+
+    /// Retries the region of a failed caller, on another worker if there is one.
+    fn handle_failure(&mut self, node: WorkerId, item: ItemId, message: &str) -> Result<(), PipelineError> {
+        // The item is not leased to this worker any more: another one was faster, or this one was lost.
+        if !self.leases.return_item(&lease_owner(node), self.attempt, item, self.started_at.elapsed()) {
+            return Ok(());
+        }
+        let dealt = &mut self.assignments[item.0 as usize];
+        dealt.failures += 1;
+        dealt.failed_on = Some(node);
+        let region = self.job.regions[dealt.grid_index].label.clone();
+        let (attempts, node) = (dealt.failures, self.worker_pool.worker_name(node).to_owned());
+        if attempts == MAX_ATTEMPTS {
+            return Err(PipelineError::RegionFailedOnWorker {
+                region,
+                attempts,
+                worker: node,
+                message: message.to_owned(),
+            });
+        }
+        let message = format!("calling {region} failed on {node} and is tried again: {message}");
+        self.worker_pool.warn(message.replace('\n', " | "));
+        Ok(())
+    }
+
+    /// Stores the calls of a region, if the worker is the first one to return it.
+    fn commit_region(
+        &mut self,
+        node: WorkerId,
+        item: ItemId,
+        (records, seconds): (u64, f64),
+        pieces: Vec<MutableBuffer>,
+    ) -> Result<(), PipelineError> {
+        let [header, lines] = pieces.as_slice() else {
+            return Err(self.worker_pool.protocol_error(node, "a region came without its data".to_owned()));
+        };
+        match self.leases.commit_item(&lease_owner(node), self.attempt, item, self.started_at.elapsed()) {
+            CommitResult::First { other_workers } => {
+                let others = other_workers.iter().filter_map(|other| other.parse().ok());
+                others.for_each(|other| {
+                    self.worker_pool.send_command(WorkerId(other), &Command::CancelRegion { item: item.0 })
+                });
+            }
+            CommitResult::Late | CommitResult::Fenced { .. } | CommitResult::NeverLeased => return Ok(()),
+        }
+        let RegionAssignment { grid_index, times_assigned, .. } = self.assignments[item.0 as usize];
+        let called = RegionCalls { header: header.to_vec(), lines: lines.to_vec(), records, seconds };
+        let effort =
+            RegionAttempts { attempts: times_assigned, worker: Some(self.worker_pool.worker_name(node).to_owned()) };
+        let kept = self.job_directory.save_region(grid_index, called, effort);
+        let kept = kept.map_err(PipelineError::file("keep what was called for", &self.job.options.out))?;
+        self.progress.add_region(grid_index, kept, self.job.observer);
+        self.completed = (self.completed.0 + 1, self.completed.1 + seconds);
+        let long = STRAGGLER_FACTOR * self.completed.1 / f64::from(self.completed.0);
+        let long = Duration::try_from_secs_f64(long).unwrap_or(Duration::MAX);
+        self.leases.set_straggler_age(long.max(MIN_STRAGGLER_DURATION));
+        Ok(())
+    }
+}
+
+/// Returns why a worker with this fingerprint entry cannot take part, `None` where the entries are equal.
+fn fingerprint_difference(theirs: &FingerprintEntry, ours: &[FingerprintEntry]) -> Option<String> {
+    let FingerprintEntry { name, value } = theirs;
+    let own = ours.iter().find(|fact| fact.name == *name).map_or("", |fact| &fact.value);
+    if own == value {
+        return None;
+    }
+    let remedy = if FingerprintKey::CallerVersion.is_of(theirs) {
+        "install one version everywhere"
+    } else {
+        "all nodes have to see the same files, none of which may change while it runs"
+    };
+    Some(format!("{name}: there {value}, on the head {own}; {remedy}"))
+}

@@ -1,0 +1,116 @@
+//! Runs a program on an item of work, and retries once.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use godwit_engines::EngineError;
+
+use crate::error::PipelineError;
+use crate::observer::{Event, Observer, rounded_seconds};
+
+/// Maximum number of starts of a program on one item, before the job fails.
+pub(super) const MAX_ATTEMPTS: u32 = 2;
+
+/// The name of an item of work in messages.
+#[derive(Clone, Copy)]
+pub(super) struct WorkLabel<'n> {
+    /// The action, as `calling`.
+    pub(super) action: &'static str,
+    /// The item, as `chr1:1-1000`.
+    pub(super) item: &'n str,
+}
+
+/// The result of a successful attempt.
+pub(super) struct AttemptResult<T> {
+    pub(super) value: T,
+    /// Wall time of the successful attempt, seconds.
+    pub(super) seconds: f64,
+    pub(super) attempts: u32,
+}
+
+/// The failure of the first item in order, of many items that are processed concurrently.
+#[derive(Default)]
+pub(super) struct FirstFailure {
+    is_set: AtomicBool,
+    first: Mutex<Option<(usize, PipelineError)>>,
+}
+
+impl FirstFailure {
+    /// Reports whether any item has failed.
+    pub(super) fn is_set(&self) -> bool {
+        self.is_set.load(Ordering::Relaxed)
+    }
+
+    /// Records the error of an item. Ignores interruptions, which another failure or the user caused.
+    pub(super) fn record(&self, index: usize, error: PipelineError) {
+        if matches!(error, PipelineError::Interrupted) {
+            return;
+        }
+        self.is_set.store(true, Ordering::Relaxed);
+        let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
+        if first.as_ref().is_none_or(|(before, _)| index < *before) {
+            *first = Some((index, error));
+        }
+    }
+
+    pub(super) fn into_result(self) -> Result<(), PipelineError> {
+        let first = self.first.into_inner().unwrap_or_else(PoisonError::into_inner);
+        first.map_or(Ok(()), |(_, error)| Err(error))
+    }
+}
+
+/// Reports whether a failure concerns one item, not all of them.
+pub(super) fn is_item_failure(error: &EngineError) -> bool {
+    !matches!(error, EngineError::Arguments { .. })
+}
+
+/// Runs work once in `directory`, which is created empty, kept after a failure and removed after success. Also returns the
+/// wall time, seconds.
+///
+/// # Errors
+/// [`PipelineError::Engine`], [`PipelineError::File`].
+pub(super) fn run_once<T>(
+    directory: &Path,
+    work: impl FnOnce() -> Result<T, EngineError>,
+) -> Result<(T, f64), PipelineError> {
+    // The second attempt must not find files of the first one.
+    let _ = std::fs::remove_dir_all(directory);
+    std::fs::create_dir(directory).map_err(PipelineError::file("create", directory))?;
+    let started = Instant::now();
+    let value = work()?;
+    let _ = std::fs::remove_dir_all(directory);
+    Ok((value, rounded_seconds(started.elapsed())))
+}
+
+/// Runs `attempt` in `directory` as [`run_once`] does, and retries once after a failure.
+///
+/// # Errors
+/// [`PipelineError::RegionFailed`] after the second failure, [`PipelineError::Interrupted`] where `stop` returns true.
+pub(super) fn run_with_retry<T>(
+    named: WorkLabel,
+    directory: &Path,
+    observer: &dyn Observer,
+    stop: &impl Fn() -> bool,
+    attempt: impl Fn() -> Result<T, EngineError>,
+) -> Result<AttemptResult<T>, PipelineError> {
+    let WorkLabel { action, item } = named;
+    let mut attempts = 0;
+    loop {
+        attempts += 1;
+        match run_once(directory, &attempt) {
+            Ok((value, seconds)) => return Ok(AttemptResult { value, seconds, attempts }),
+            Err(_) if stop() => return Err(PipelineError::Interrupted),
+            Err(PipelineError::Engine(source)) if is_item_failure(&source) => {
+                if attempts == MAX_ATTEMPTS {
+                    let (region, source) = (item.to_owned(), Box::new(source));
+                    return Err(PipelineError::RegionFailed { action, region, attempts, source });
+                }
+                let message = format!("{action} {item} failed and is tried again: {source}");
+                observer.event(&Event::Warning { message: message.replace('\n', " | ") });
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}

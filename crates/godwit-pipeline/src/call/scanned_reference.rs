@@ -1,0 +1,255 @@
+//! The reference as callers need it, and its assembly gaps, where regions may end.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use godwit_cram::{ChecksumScan, ReferenceChecksums};
+use godwit_engines::caller::Caller;
+use godwit_formats::bgzf::BlockTable;
+use godwit_formats::fasta::{self, FaiEvent, FaiRecord, FastaError};
+use godwit_formats::sam::Header;
+use godwit_model::{Contig, Genome, GenomeError};
+
+use crate::atomic_files::write_atomically;
+use crate::error::{AlignmentsError, PipelineError};
+
+/// Minimum bases of an assembly gap (a run of N) that a region may end in. Scaffolds have thousands of shorter ones, which
+/// are not better cut points than others.
+const MIN_GAP_BASES: u32 = 500;
+
+/// A reference that was read completely.
+#[derive(Debug)]
+pub struct ScannedReference {
+    pub(super) contigs: Vec<FaiRecord>,
+    /// Assembly gaps of each contig, 0-based and half-open.
+    pub(super) gaps: Vec<Vec<(u32, u32)>>,
+    /// BLAKE3 of names and bases, hexadecimal.
+    pub(crate) checksum: String,
+    /// The blocks of a BGZF file.
+    blocks: Option<BlockTable>,
+    /// The MD5 of each contig, where it was requested.
+    md5: Option<ReferenceChecksums>,
+    /// Size and modification time of the file before it was read: it is read again if they change.
+    file_state: (u64, Option<SystemTime>),
+}
+
+fn file_state(path: &Path) -> (u64, Option<SystemTime>) {
+    std::fs::metadata(path).map_or((0, None), |found| (found.len(), found.modified().ok()))
+}
+
+/// A finder of assembly gaps in bases that are passed in pieces.
+#[derive(Default)]
+struct GapFinder {
+    position: u32,
+    start: Option<u32>,
+    gaps: Vec<(u32, u32)>,
+}
+
+impl GapFinder {
+    fn push_bases(&mut self, mut bases: &[u8]) {
+        while !bases.is_empty() {
+            let is_gap = |base: &u8| matches!(base, b'N' | b'n');
+            let run = match self.start {
+                None => bases.iter().position(is_gap).unwrap_or(bases.len()),
+                Some(_) => bases.iter().position(|base| !is_gap(base)).unwrap_or(bases.len()),
+            };
+            self.position = self.position.saturating_add(run as u32);
+            bases = &bases[run..];
+            if !bases.is_empty() {
+                match self.start {
+                    None => self.start = Some(self.position),
+                    Some(_) => self.close_gap(),
+                }
+            }
+        }
+    }
+
+    fn close_gap(&mut self) {
+        if let Some(start) = self.start.take().filter(|start| self.position - start >= MIN_GAP_BASES) {
+            self.gaps.push((start, self.position));
+        }
+    }
+}
+
+impl ScannedReference {
+    /// Reads a reference, and computes the MD5 of its contigs where one of these headers has one to compare with (3 Gb take
+    /// 5 s more). `known`: an earlier scan of the same file, which is returned if it suffices.
+    ///
+    /// # Errors
+    /// [`PipelineError::Missing`], [`PipelineError::Fasta`]; [`PipelineError::Alignments`] where the bases of a contig
+    /// differ from those that the reads of a file were aligned to.
+    pub(crate) fn scan_for_headers<'h>(
+        path: &Path,
+        known: Option<&Arc<Self>>,
+        headers: impl Iterator<Item = (&'h Path, &'h Header)>,
+    ) -> Result<Arc<Self>, PipelineError> {
+        let headers: Vec<_> = headers.filter(|(_, header)| header.has_checksums()).collect();
+        let reference = match known {
+            Some(known) if known.file_state == file_state(path) && (headers.is_empty() || known.md5.is_some()) => {
+                known.clone()
+            }
+            _ => Arc::new(Self::read_fasta(path, !headers.is_empty())?),
+        };
+        for (reads, header) in headers {
+            let compared = reference.md5.as_ref().map_or(Ok(()), |md5| md5.check_listed_checksums(header));
+            compared.map_err(|error| PipelineError::alignments(reads, AlignmentsError::Cram(error)))?;
+        }
+        Ok(reference)
+    }
+
+    /// Compares a reference with the header of a file of reads, where the header has the MD5 of contigs.
+    ///
+    /// # Errors
+    /// Those of [`ScannedReference::scan_for_headers`].
+    pub(crate) fn check_header_md5(path: &Path, reads: &Path, header: &Header) -> Result<(), PipelineError> {
+        match header.has_checksums() {
+            true => Self::scan_for_headers(path, None, [(reads, header)].into_iter()).map(drop),
+            false => Ok(()),
+        }
+    }
+
+    /// Reads a reference.
+    ///
+    /// # Errors
+    /// [`PipelineError::Missing`], [`PipelineError::Fasta`].
+    pub(crate) fn scan(path: &Path) -> Result<Self, PipelineError> {
+        Self::read_fasta(path, false)
+    }
+
+    fn read_fasta(path: &Path, with_md5: bool) -> Result<Self, PipelineError> {
+        if !path.exists() {
+            let remedy = "check its path".to_owned();
+            return Err(PipelineError::Missing { description: "the reference", path: path.to_owned(), remedy });
+        }
+        let file_state = file_state(path);
+        let failed = |source: FastaError| PipelineError::Fasta { path: path.to_owned(), source };
+        let blocks = fasta::read_block_table(path).map_err(failed)?;
+        let (mut gaps, mut hasher) = (Vec::new(), blake3::Hasher::new());
+        let mut finder = GapFinder::default();
+        let md5 = with_md5.then(ChecksumScan::new).transpose();
+        let mut md5 = md5.map_err(PipelineError::file("take the checksums of", path))?;
+        let contigs = fasta::build_fai_with(path, |event| {
+            md5.iter_mut().for_each(|md5| md5.add_event(event));
+            match event {
+                FaiEvent::ContigStart => {}
+                FaiEvent::Bases(bases) => {
+                    hasher.update(bases);
+                    finder.push_bases(bases);
+                }
+                FaiEvent::ContigEnd => {
+                    finder.close_gap();
+                    gaps.push(std::mem::take(&mut finder).gaps);
+                }
+            }
+            true
+        });
+        let contigs = contigs.map_err(failed)?;
+        for contig in &contigs {
+            hasher.update(format!(">{}\t{}\n", contig.name, contig.bases).as_bytes());
+        }
+        let checksum = hasher.finalize().to_hex()[..16].to_owned();
+        let md5 = md5.map(|md5| md5.finish(path, &contigs));
+        Ok(Self { contigs, gaps, checksum, blocks, md5, file_state })
+    }
+
+    /// Returns the contigs.
+    ///
+    /// # Errors
+    /// [`PipelineError::Corrupt`] where two have the same name.
+    pub(super) fn genome(&self, path: &Path) -> Result<Genome, PipelineError> {
+        let contig = |record: &FaiRecord| Contig {
+            name: record.name.clone(),
+            length: u32::try_from(record.bases).unwrap_or(u32::MAX),
+            alternate: false,
+        };
+        let wrong = |error: GenomeError| PipelineError::Corrupt { path: path.to_owned(), problem: error.to_string() };
+        Genome::new(self.contigs.iter().map(contig).collect()).map_err(wrong)
+    }
+
+    /// Rejects a reference that a caller cannot read.
+    ///
+    /// # Errors
+    /// [`PipelineError::Options`] for a compressed reference and a caller that does not read it.
+    pub(crate) fn check_caller_support(&self, path: &Path, caller: &dyn Caller) -> Result<(), PipelineError> {
+        if self.blocks.is_none() || caller.capabilities().reads_bgzf_reference {
+            return Ok(());
+        }
+        let problem = format!(
+            "{} cannot read the compressed reference {}; decompress it (`bgzip -dk {1}`) and pass {} as --reference",
+            caller.name(),
+            path.display(),
+            path.with_extension("").display()
+        );
+        Err(PipelineError::Options { problem })
+    }
+
+    /// Writes the indexes that callers need beside the reference, before several callers try to write them at once.
+    ///
+    /// # Errors
+    /// [`PipelineError::Corrupt`] for an index of another file, [`PipelineError::File`].
+    pub(crate) fn write_indexes(&self, path: &Path, needs_dictionary: bool) -> Result<(), PipelineError> {
+        let beside = |ending: &str| PathBuf::from(format!("{}.{ending}", path.display()));
+        let fai = beside("fai");
+        let remedy = format!("make it with `samtools faidx {}`", path.display());
+        if let Some(blocks) = &self.blocks {
+            write_gzi(blocks, &beside("gzi"))?;
+        }
+        match std::fs::read_to_string(&fai) {
+            Ok(text) if fasta::parse_fai(&text).as_ref() == Some(&self.contigs) => {}
+            Ok(_) => {
+                let problem = format!("it is not the index of {}; {remedy}", path.display());
+                return Err(PipelineError::Corrupt { path: fai, problem });
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                let mut text = Vec::new();
+                fasta::write_fai(&self.contigs, &mut text)
+                    .and_then(|()| write_atomically(&fai, &text))
+                    .map_err(PipelineError::file("write", &fai))?;
+            }
+            Err(error) => return Err(PipelineError::file("read", fai)(error)),
+        }
+        let stem = if path.extension().is_some_and(|extension| extension == "gz") {
+            path.with_extension("")
+        } else {
+            path.to_owned()
+        };
+        let dictionary = stem.with_extension("dict");
+        if needs_dictionary && !dictionary.is_file() {
+            let line = |contig: &FaiRecord| format!("@SQ\tSN:{}\tLN:{}\n", contig.name, contig.bases);
+            let text: String = ["@HD\tVN:1.6\n".to_owned()].into_iter().chain(self.contigs.iter().map(line)).collect();
+            write_atomically(&dictionary, text.as_bytes()).map_err(PipelineError::file("write", &dictionary))?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes the `.gzi` of a reference unless it exists. Returns whether it was written.
+///
+/// # Errors
+/// [`PipelineError::File`] if it cannot be written.
+pub(crate) fn write_gzi(blocks: &BlockTable, path: &Path) -> Result<bool, PipelineError> {
+    let mut gzi = Vec::new();
+    blocks.write_gzi(&mut gzi).map_err(PipelineError::file("write", path))?;
+    if std::fs::read(path).is_ok_and(|present| present == gzi) {
+        return Ok(false);
+    }
+    write_atomically(path, &gzi).map_err(PipelineError::file("write", path))?;
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_are_found_however_the_bases_are_split() {
+        let bases = [vec![b'N'; 600], vec![b'A'; 10], vec![b'n'; 499], vec![b'C'; 5], vec![b'n'; 700]].concat();
+        for run in [1, 7, 300, 5000] {
+            let mut finder = GapFinder::default();
+            bases.chunks(run).for_each(|bases| finder.push_bases(bases));
+            finder.close_gap();
+            assert_eq!(finder.gaps, [(0, 600), (1114, 1814)], "{run}");
+        }
+    }
+}

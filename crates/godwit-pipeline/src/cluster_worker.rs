@@ -1,0 +1,573 @@
+//! A worker of a cluster run. Its head assigns the task: [calling](crate::call::cluster_worker) of regions,
+//! [searching](crate::cluster_search::cluster_worker) of sequences, or alignment.
+//!
+//! For alignment, it downloads blocks from the head, stores their slices, fetches slices of its own shards from other
+//! workers, and writes its partitions into the shared output file. One thread receives commands and passes them to other
+//! threads: one feeds the aligner, one collects its output, one sorts and packs, a few fetch, a few write. Any failure ends
+//! the worker; the head continues without it.
+
+mod align_threads;
+mod block_aligner;
+mod checkpoint;
+mod slice_source;
+mod write_threads;
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use arrow_buffer::Buffer;
+use godwit_engines::aligner::AlignerInfo;
+use godwit_exchange::{
+    ClusterCredentials, Command, DownloadTicket, ExchangeError, FlightError, ShardId, WorkerEndpoint, WorkerEvent,
+    WorkerId, bytes_batch,
+};
+use godwit_fleet::address::AddressChoice;
+use godwit_fleet::{Rendezvous, Token};
+use godwit_formats::message_with_causes;
+use godwit_model::{BlockId, PartitionPlan, SortKey};
+use serde::{Deserialize, Serialize};
+
+use crate::call::{self, CallTask};
+use crate::cluster_search::{self, SearchTask};
+use crate::error::{ErrorKind, PipelineError};
+use crate::marking::MarkingOptions;
+use crate::python_step::PythonStep;
+use crate::runs::{ShardPlan, SliceLocation, SliceStore};
+use crate::scratch::SpillFile;
+
+pub(crate) use align_threads::BlockUpload;
+use block_aligner::BlockAligner;
+pub(crate) use checkpoint::CheckpointLocation;
+use checkpoint::WorkerCheckpoints;
+pub(crate) use slice_source::SliceHeader;
+use slice_source::SliceSource;
+use write_threads::WriteState;
+pub(crate) use write_threads::{VerdictHeader, WriteTask};
+
+/// Number of concurrent fetches, each of slices of another block.
+const FETCH_THREADS: usize = 3;
+
+/// Time for which a worker tries to reconnect to a lost head.
+const RECONNECT_TIMEOUT: Duration = Duration::from_secs(60);
+/// Time between two attempts to connect.
+const RECONNECT_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Options of a worker.
+#[derive(Clone, Debug)]
+pub struct WorkerOptions {
+    /// The directory of the rendezvous file.
+    pub rendezvous_directory: PathBuf,
+    /// The attempt of the job to which this process belongs; a worker of an earlier attempt ends.
+    pub attempt: u64,
+    /// Threads of the aligner, and number of parts written at a time.
+    pub threads: usize,
+    /// Directory of slices; `None`: the rendezvous directory.
+    pub temp: Option<PathBuf>,
+    /// Maximum time to wait for the rendezvous file.
+    pub join_timeout: Duration,
+}
+
+/// The task of the workers.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "work", rename_all = "snake_case")]
+pub(crate) enum WorkerTask {
+    /// Alignment of blocks of reads.
+    Align(AlignTask),
+    /// Calling of regions.
+    Call(CallTask),
+    /// Search of queries in ranges of a database.
+    Search(SearchTask),
+}
+
+/// The task of workers that align.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct AlignTask {
+    pub(crate) reference: PathBuf,
+    pub(crate) aligner: String,
+    pub(crate) arguments: Vec<String>,
+    /// Maximum size of a block, bases.
+    pub(crate) block_bases: u64,
+    /// Read groups of the lanes.
+    pub(crate) lanes: Vec<LaneTask>,
+    /// The sample.
+    pub(crate) sample: String,
+    /// Options of duplicate marking.
+    pub(crate) marking: MarkingOptions,
+    /// Number of partitions of the genome.
+    pub(crate) partitions: u32,
+    /// Number of processes on the host of this worker that load an index. Several should share it.
+    #[serde(rename = "processes_of_host")]
+    pub(crate) host_processes: u64,
+    /// The Python step before records are written.
+    #[serde(default)]
+    #[serde(rename = "step")]
+    pub(crate) python_step: Option<PythonStep>,
+    /// Location of the slices that are stored for a later head of the job.
+    #[serde(rename = "keep")]
+    pub(crate) checkpoint_location: CheckpointLocation,
+}
+
+/// The read group of a lane, for aligners.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct LaneTask {
+    /// Its `@RG` line.
+    pub(crate) read_group: String,
+    /// The `ID` of that line.
+    pub(crate) read_group_id: String,
+}
+
+/// An input of the main thread of a worker.
+pub(crate) enum WorkerInput {
+    Command(Result<Command, ExchangeError>),
+    Failed(PipelineError),
+}
+
+/// State that all threads of a worker share.
+struct WorkerContext<'n> {
+    connection: &'n WorkerEndpoint,
+    id: WorkerId,
+    spill: Arc<SpillFile>,
+    checkpoints: &'n WorkerCheckpoints,
+    /// BLAKE3 of the reads of the blocks being aligned.
+    reads_checksums: Mutex<HashMap<BlockId, String>>,
+    scratch: PathBuf,
+    slice_store: OnceLock<Arc<SliceStore>>,
+    /// The block that decides the partitions, if it is aligned here.
+    planning_block: Mutex<Option<BlockId>>,
+    input_sender: Mutex<Sender<WorkerInput>>,
+    cancelled: &'n Arc<AtomicBool>,
+}
+
+impl WorkerContext<'_> {
+    /// Runs a thread of the worker; its failure ends the worker.
+    fn run_thread(&self, work: impl FnOnce() -> Result<(), PipelineError>) {
+        if let Err(error) = work() {
+            self.report_failure(error);
+        }
+    }
+
+    fn report_failure(&self, error: PipelineError) {
+        // Without the main thread, the worker has ended already.
+        let _ = self.input_sender.lock().unwrap_or_else(PoisonError::into_inner).send(WorkerInput::Failed(error));
+    }
+
+    fn set_planning_block(&self, block: BlockId) {
+        *self.planning_block.lock().unwrap_or_else(PoisonError::into_inner) = Some(block);
+    }
+
+    fn is_planning_block(&self, block: BlockId) -> bool {
+        *self.planning_block.lock().unwrap_or_else(PoisonError::into_inner) == Some(block)
+    }
+
+    fn set_reads_checksum(&self, block: BlockId, content: String) {
+        self.reads_checksums.lock().unwrap_or_else(PoisonError::into_inner).insert(block, content);
+    }
+
+    /// Stores slices of a block, which are in the store, in the checkpoints for a later head.
+    fn checkpoint_slices(
+        &self,
+        block: BlockId,
+        content: &str,
+        shares: impl Iterator<Item = ShardId>,
+    ) -> Result<(), PipelineError> {
+        let Some(store) = self.slice_store.get() else { return Ok(()) };
+        self.checkpoints.record_slices(block, content, shares, store).map_err(|error| self.scratch_error(error))
+    }
+
+    fn scratch_error(&self, error: std::io::Error) -> PipelineError {
+        PipelineError::file("use scratch space in", &self.scratch)(error)
+    }
+}
+
+/// Runs a worker until the job is finished. If the connection to the head is lost, it reconnects as a new worker with its
+/// slices. It does not connect to a later head: that one starts workers of its own, which wait for the slices of this one,
+/// and the launcher of this one may be about to end it.
+///
+/// # Errors
+/// [`PipelineError`]; the job continues without this worker.
+pub fn run_worker(options: &WorkerOptions, cancelled: &Arc<AtomicBool>) -> Result<(), PipelineError> {
+    let (mut head, mut lost_since) = (None, None::<Instant>);
+    loop {
+        let started = Instant::now();
+        let error = match run_worker_session(options, &mut head, cancelled) {
+            Err(PipelineError::Exchange(error)) => error,
+            ended => return ended,
+        };
+        // The connection was established in between.
+        if started.elapsed() > RECONNECT_TIMEOUT {
+            lost_since = None;
+        }
+        let is_over = !Rendezvous::file_path(&options.rendezvous_directory).exists() || is_head_gone(&error);
+        if is_over || lost_since.get_or_insert(started).elapsed() > RECONNECT_TIMEOUT {
+            return Err(PipelineError::Exchange(error));
+        }
+        std::thread::sleep(RECONNECT_INTERVAL);
+    }
+}
+
+/// Reports whether the host of the head answered that no head listens, or the head rejected the worker.
+fn is_head_gone(error: &ExchangeError) -> bool {
+    match error {
+        ExchangeError::Flight(FlightError::Connect { source, .. }) => {
+            source.kind() == std::io::ErrorKind::ConnectionRefused
+        }
+        ExchangeError::WorkerRejected { .. } => true,
+        _ => false,
+    }
+}
+
+/// Runs one connection to the head. `head`: the token of the head of this process, once it is known.
+fn run_worker_session(
+    options: &WorkerOptions,
+    head: &mut Option<Token>,
+    cancelled: &Arc<AtomicBool>,
+) -> Result<(), PipelineError> {
+    let is_cancelled = || cancelled.load(Ordering::Relaxed);
+    let found = Rendezvous::wait(&options.rendezvous_directory, options.attempt, options.join_timeout, is_cancelled)?;
+    if *head.get_or_insert_with(|| found.token.clone()) != found.token {
+        return Err(ExchangeError::WorkerRejected {
+            reason: "another head leads it by now, with nodes of its own".to_owned(),
+        }
+        .into());
+    }
+    let keys = ClusterCredentials::load(found.token.reveal(), &options.rendezvous_directory)?;
+    let name = format!("{}, process {}", host_name(), std::process::id());
+    let (head, link) = connect_to_head(&found, &keys, &name)?;
+    let (id, job) = match link.next_command()? {
+        Command::AcceptWorker { worker, job } => (worker, job),
+        Command::RejectWorker { reason } => return Err(ExchangeError::WorkerRejected { reason }.into()),
+        other => return Err(unexpected_command(&other)),
+    };
+    let work = serde_json::from_value(job).map_err(|error| malformed_command(error.to_string()));
+    let result = work.and_then(|work| match work {
+        WorkerTask::Align(work) => run_align_worker(&link, id, &work, head, options, cancelled),
+        WorkerTask::Call(work) => call::cluster_worker::run_call_worker(&link, id, &work, options, cancelled),
+        WorkerTask::Search(work) => {
+            cluster_search::cluster_worker::run_search_worker(&link, id, &work, options, cancelled)
+        }
+    });
+    if let Err(error) = &result
+        && !matches!(error, PipelineError::Exchange(_))
+    {
+        let fatal_kind = error.affects_all_workers().then(|| serde_json::json!(error.kind()));
+        let message = message_with_causes(error);
+        // Best effort: the head also sees the connection end.
+        let _ = link.send_event(WorkerEvent::Failed { message, fatal_kind });
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    result
+}
+
+/// Prepares an alignment worker and serves the head.
+fn run_align_worker(
+    link: &WorkerEndpoint,
+    id: WorkerId,
+    job: &AlignTask,
+    head: SocketAddr,
+    options: &WorkerOptions,
+    cancelled: &Arc<AtomicBool>,
+) -> Result<(), PipelineError> {
+    let scratch = options.temp.clone().unwrap_or_else(|| job.checkpoint_location.default_root.clone());
+    let failed = PipelineError::file("use scratch space in", &scratch);
+    let kept = WorkerCheckpoints::open(&job.checkpoint_location, options.temp.as_deref(), cancelled).map_err(failed)?;
+    let led = serve_head(link, (id, head), job, &kept, scratch, options, cancelled);
+    // After other failures, another process may resume from these checkpoints; but not if this host's disk is the cause.
+    match &led {
+        Err(error) if error.kind() != ErrorKind::Machine => {}
+        _ => kept.remove(),
+    }
+    led
+}
+
+/// Serves the head until the job is finished or the connection is lost.
+fn serve_head(
+    connection: &WorkerEndpoint,
+    (id, head): (WorkerId, SocketAddr),
+    job: &AlignTask,
+    checkpoints: &WorkerCheckpoints,
+    scratch: PathBuf,
+    options: &WorkerOptions,
+    cancelled: &Arc<AtomicBool>,
+) -> Result<(), PipelineError> {
+    if let Some(step) = &job.python_step {
+        step.check_same_module(cancelled)?;
+    }
+    let aligner = BlockAligner::start(job, options.threads)?;
+    let hello = aligner.hello().clone();
+    let (sender, inputs) = mpsc::channel();
+    let inputs_of_orders = sender.clone();
+    let shared = WorkerContext {
+        connection,
+        id,
+        spill: checkpoints.spill().clone(),
+        checkpoints,
+        reads_checksums: Mutex::default(),
+        scratch,
+        slice_store: OnceLock::new(),
+        planning_block: Mutex::default(),
+        input_sender: Mutex::new(sender),
+        cancelled,
+    };
+    let slice_source = Arc::new(SliceSource::default());
+    let own = AddressChoice::RouteTo(head.ip().to_string()).resolve()?;
+    let address = connection.serve_downloads(own, slice_source.clone())?;
+    let (name, version) = aligner.name_and_version();
+    connection.send_event(WorkerEvent::Ready {
+        address,
+        writers: options.threads,
+        engine_version: aligner.emulated_version().to_owned(),
+        aligner: name,
+        aligner_version: version,
+        sq_lines: hello.sq_lines.clone(),
+    })?;
+    process_commands(&shared, aligner, &hello, &slice_source, job, options, (inputs_of_orders, inputs))
+}
+
+/// Joins the job at the first of the head's addresses that answers.
+fn connect_to_head(
+    found: &Rendezvous,
+    keys: &ClusterCredentials,
+    name: &str,
+) -> Result<(SocketAddr, WorkerEndpoint), PipelineError> {
+    let mut last = malformed_command("the head has no address".into());
+    for address in &found.addresses {
+        let head = SocketAddr::new(*address, found.port);
+        match WorkerEndpoint::join(head, keys.clone(), env!("CARGO_PKG_VERSION"), name) {
+            Ok(link) => return Ok((head, link)),
+            Err(error) => last = error.into(),
+        }
+    }
+    Err(last)
+}
+
+/// Forwards commands until the last one.
+pub(crate) fn forward_commands(link: &WorkerEndpoint, inputs: &Sender<WorkerInput>) {
+    loop {
+        let order = link.next_command();
+        let last = order.is_err() || matches!(order, Ok(Command::Finish));
+        if inputs.send(WorkerInput::Command(order)).is_err() || last {
+            return;
+        }
+    }
+}
+
+/// Waits for an input.
+pub(crate) fn receive_input(
+    inputs: &Receiver<WorkerInput>,
+    cancelled: &AtomicBool,
+) -> Result<WorkerInput, PipelineError> {
+    loop {
+        match inputs.recv_timeout(Duration::from_millis(100)) {
+            Ok(input) => return Ok(input),
+            Err(_) if cancelled.load(Ordering::Relaxed) => return Err(PipelineError::Interrupted),
+            Err(_) => {}
+        }
+    }
+}
+
+/// Processes commands until the last one.
+fn process_commands(
+    shared: &WorkerContext,
+    aligner: BlockAligner,
+    hello: &AlignerInfo,
+    slice_source: &SliceSource,
+    job: &AlignTask,
+    options: &WorkerOptions,
+    (inputs_of_orders, inputs): (Sender<WorkerInput>, Receiver<WorkerInput>),
+) -> Result<(), PipelineError> {
+    let (feeding, reader, stop) = aligner.split();
+    let (to_feed, feed) = mpsc::channel();
+    let (to_pack, pack) = mpsc::channel();
+    let (to_fetch, fetch) = mpsc::channel();
+    let (to_write, write) = mpsc::channel();
+    let fetch = Mutex::new(fetch);
+    let write = Mutex::new(write);
+    let writing = WriteState::default();
+    std::thread::scope(|scope| {
+        scope.spawn(move || forward_commands(shared.connection, &inputs_of_orders));
+        let packing = to_pack.clone();
+        scope.spawn(move || shared.run_thread(move || align_threads::feed_aligner(shared, feeding, &packing, &feed)));
+        if let Some(reader) = reader {
+            let packing = to_pack.clone();
+            scope.spawn(move || shared.run_thread(|| align_threads::collect_aligned(reader, &packing)));
+        }
+        scope.spawn(move || shared.run_thread(move || align_threads::pack_blocks(shared, job, &pack)));
+        for _ in 0..FETCH_THREADS {
+            scope.spawn(|| shared.run_thread(|| fetch_slices(shared, &fetch)));
+        }
+        for _ in 0..options.threads {
+            scope.spawn(|| shared.run_thread(|| write_threads::run_write_thread(shared, &writing, &write)));
+        }
+        let led = (|| loop {
+            // A thread that has ended has sent the reason, which is received next.
+            match receive_input(&inputs, shared.cancelled)? {
+                WorkerInput::Failed(error) => return Err(error),
+                WorkerInput::Command(order) => match order? {
+                    Command::Finish => return Ok(()),
+                    Command::AlignBlock { block, reads_checksum, decides_partitions } => {
+                        shared.set_reads_checksum(block, reads_checksum);
+                        let _ = to_feed.send((block, decides_partitions));
+                    }
+                    Command::SetPartitions { starts, shard_count } => {
+                        set_partition_plan(shared, slice_source, starts, shard_count)?;
+                        drop(to_pack.send(align_threads::PackInput::PlanKnown));
+                    }
+                    Command::AdoptSlices { starts, shard_count: shares } => adopt_slices(shared, &starts, shares)?,
+                    Command::FetchSlices { block, reads_checksum: content, shards, address: peer_address } => {
+                        drop(to_fetch.send(FetchTask { block, reads_checksum: content, shards, peer_address }));
+                    }
+                    Command::DuplicatesDecided { job } => {
+                        let job = serde_json::from_value(job).map_err(|error| malformed_command(error.to_string()))?;
+                        write_threads::prepare_writing(shared, job, hello, &writing)?;
+                    }
+                    Command::RankRecords { part, job } => {
+                        let split =
+                            serde_json::from_value(job).map_err(|error| malformed_command(error.to_string()))?;
+                        drop(to_write.send(write_threads::PartTask::Rank(part, split)));
+                    }
+                    Command::WritePart { part } => drop(to_write.send(write_threads::PartTask::Build(part))),
+                    Command::PlacePart { part, offset } => {
+                        drop(to_write.send(write_threads::PartTask::CopyToFiles(part, offset)))
+                    }
+                    Command::RejectWorker { reason } => return Err(ExchangeError::WorkerRejected { reason }.into()),
+                    other => return Err(unexpected_command(&other)),
+                },
+            }
+        })();
+        // Stops the threads: their channels close, and the output of the aligner ends.
+        stop.stop();
+        drop((to_feed, to_pack, to_fetch, to_write));
+        shared.connection.stop_waiting_for_commands();
+        led
+    })
+}
+
+/// Sets the partitions, and reports the slices in the checkpoints of an earlier process.
+fn set_partition_plan(
+    shared: &WorkerContext,
+    slice_source: &SliceSource,
+    starts: Vec<SortKey>,
+    shares: u16,
+) -> Result<(), PipelineError> {
+    if shared.slice_store.get().is_some() {
+        return Ok(());
+    }
+    let plan =
+        PartitionPlan::from_starts(starts.clone()).ok_or_else(|| malformed_command("the plan is none".into()))?;
+    let store = Arc::new(SliceStore::new(ShardPlan::new(plan, usize::from(shares)), shared.spill.clone()));
+    let recalled =
+        shared.checkpoints.restore_slices(&starts, shares, &store).map_err(|error| shared.scratch_error(error))?;
+    slice_source.set_store(store.clone());
+    let _ = shared.slice_store.set(store);
+    report_held_slices(shared, recalled)
+}
+
+/// Adopts the slices of processes without a successor.
+fn adopt_slices(shared: &WorkerContext, starts: &[SortKey], shares: u16) -> Result<(), PipelineError> {
+    let Some(store) = shared.slice_store.get() else {
+        return Err(malformed_command("slices came before the plan".into()));
+    };
+    let inherited = shared.checkpoints.adopt_slices((starts, shares), shared.id.0 as usize, store);
+    report_held_slices(shared, inherited.map_err(|error| shared.scratch_error(error))?)
+}
+
+fn report_held_slices(shared: &WorkerContext, held: Vec<(BlockId, String, Vec<ShardId>)>) -> Result<(), PipelineError> {
+    for (block, reads_checksum, shards) in held {
+        shared.connection.send_event(WorkerEvent::SlicesHeld { block, reads_checksum, shards })?;
+    }
+    Ok(shared.connection.send_event(WorkerEvent::AllSlicesReported)?)
+}
+
+/// Slices to be fetched from another worker.
+struct FetchTask {
+    block: BlockId,
+    /// BLAKE3 of the reads of the block.
+    reads_checksum: String,
+    shards: Vec<ShardId>,
+    /// Address of the worker that holds them.
+    peer_address: SocketAddr,
+}
+
+/// Fetches slices, one task after the other.
+fn fetch_slices(shared: &WorkerContext, orders: &Mutex<Receiver<FetchTask>>) -> Result<(), PipelineError> {
+    loop {
+        let order = orders.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(order) = order else { return Ok(()) };
+        let (block, started) = (order.block, Instant::now());
+        let report = match fetch_block(shared, order) {
+            Ok(bytes) => WorkerEvent::SlicesFetched { block, seconds: started.elapsed().as_secs_f64(), bytes },
+            // The other worker may be lost; the head knows others.
+            Err(PipelineError::Exchange(error)) => {
+                WorkerEvent::SliceFetchFailed { block, reason: message_with_causes(&*error) }
+            }
+            Err(error) => return Err(error),
+        };
+        shared.connection.send_event(report)?;
+    }
+}
+
+/// Fetches slices of one block; returns their size in bytes.
+fn fetch_block(shared: &WorkerContext, order: FetchTask) -> Result<u64, PipelineError> {
+    let FetchTask { block, reads_checksum, shards, peer_address } = order;
+    let Some(store) = shared.slice_store.get() else {
+        return Err(malformed_command("slices came before the plan".into()));
+    };
+    let ticket = DownloadTicket::Slices { block, shards: shards.clone() };
+    let mut incoming = shared.connection.download_from_worker(peer_address, &ticket)?;
+    let mut bytes_in_all = 0;
+    for share in shards.iter().copied() {
+        let broken =
+            || ExchangeError::InvalidMessage { peer: "a node", problem: "a slice is not what it should be".into() };
+        let Some((table, header)) = incoming.next_batch()? else { return Err(broken().into()) };
+        let header: SliceHeader = serde_json::from_slice(&header).map_err(|_| broken())?;
+        let table = crate::runs::RunTable(bytes_batch::batch_as_bytes(&table).to_vec());
+        let offset = shared.spill.reserve(header.bytes);
+        let mut hasher = blake3::Hasher::new();
+        let mut at = 0;
+        while at < header.bytes {
+            let Some((batch, _)) = incoming.next_batch()? else { return Err(broken().into()) };
+            let bytes = bytes_batch::batch_as_bytes(&batch);
+            if bytes.len() as u64 > header.bytes - at {
+                return Err(broken().into());
+            }
+            hasher.update(bytes);
+            shared.spill.write_at(offset + at, bytes).map_err(|error| shared.scratch_error(error))?;
+            at += bytes.len() as u64;
+        }
+        let checksum = hasher.finalize();
+        let place = SliceLocation { offset, bytes: header.bytes, checksum };
+        let fits = checksum.to_hex().as_str() == header.checksum && header.shard == share;
+        if !fits || !store.add_slice(block, usize::from(share.0), place, &table) {
+            return Err(broken().into());
+        }
+        bytes_in_all += header.bytes;
+    }
+    shared.checkpoint_slices(block, &reads_checksum, shards.into_iter())?;
+    Ok(bytes_in_all)
+}
+
+/// Returns the name of this host.
+pub(crate) fn host_name() -> String {
+    let read = std::fs::read_to_string("/proc/sys/kernel/hostname");
+    read.map_or_else(|_| "this machine".to_owned(), |name| name.trim().to_owned())
+}
+
+/// Returns the error for an invalid message of the head.
+pub(crate) fn malformed_command(problem: String) -> PipelineError {
+    ExchangeError::InvalidMessage { peer: "the head", problem }.into()
+}
+
+/// Returns the error for a command that does not fit the task.
+pub(crate) fn unexpected_command(order: &Command) -> PipelineError {
+    malformed_command(format!("{order:?} is out of place"))
+}
+
+/// Returns plain items as bytes to be sent.
+fn to_buffer<T: bytemuck::Pod>(items: &[T]) -> Buffer {
+    Buffer::from(bytemuck::cast_slice::<T, u8>(items))
+}

@@ -1,0 +1,163 @@
+//! Alignment of blocks on a worker: they are fed to the aligner, collected, sorted and packed into slices.
+
+use std::sync::PoisonError;
+use std::sync::mpsc::{Receiver, Sender};
+
+use arrow_array::RecordBatch;
+use arrow_buffer::Buffer;
+use godwit_engines::aligner::{AlignedBlock, BlockHeader, BlockReader, BlockWriter};
+use godwit_exchange::{DownloadTicket, Downloading, WorkerEvent, WorkerUpload};
+use godwit_kernels::markdup::{BlockDetails, BlockTemplates};
+use godwit_model::{BlockId, EndSignature, PairSignature};
+
+use super::block_aligner::AlignerFeed;
+use super::{AlignTask, WorkerContext, malformed_command, to_buffer};
+use crate::align::records_and_keys;
+use crate::error::PipelineError;
+use crate::marking::MarkingOptions;
+use crate::runs::{RunTable, SortedBlock};
+
+/// An input of the packing thread.
+pub(super) enum PackInput {
+    /// The aligner has finished a block.
+    BlockAligned(Box<AlignedBlock>),
+    /// The partitions are known.
+    PlanKnown,
+}
+
+/// The data of a [`WorkerUpload::AlignedBlock`].
+pub(crate) struct BlockUpload {
+    pub(crate) pairs: Vec<PairSignature>,
+    pub(crate) ends: Vec<EndSignature>,
+    pub(crate) table: RunTable,
+    pub(crate) details: BlockDetails,
+}
+
+impl BlockUpload {
+    /// Parses the uploaded pieces; returns `None` if they are invalid.
+    pub(crate) fn from_bytes(pieces: &[arrow_buffer::MutableBuffer]) -> Option<Self> {
+        let [pairs, ends, table, templates, barcodes] = pieces else { return None };
+        let pairs = bytemuck::try_cast_slice(pairs.as_slice()).ok()?.to_vec();
+        let ends = bytemuck::try_cast_slice(ends.as_slice()).ok()?.to_vec();
+        let templates = BlockTemplates::from_bytes(templates.as_slice())?;
+        let barcodes = bytemuck::try_cast_slice(barcodes.as_slice()).ok()?.to_vec();
+        let details = BlockDetails { templates, barcodes };
+        Some(Self { pairs, ends, table: RunTable(table.as_slice().to_vec()), details })
+    }
+}
+
+/// The reads of a block while they are downloaded.
+pub(super) struct BlockReads<'n> {
+    header: BlockHeader,
+    first_batch: Option<RecordBatch>,
+    remaining_batches: Downloading<'n>,
+}
+
+impl<'n> BlockReads<'n> {
+    fn open(shared: &WorkerContext<'n>, block: BlockId) -> Result<Self, PipelineError> {
+        let mut remaining_batches = shared.connection.download_from_head(&DownloadTicket::Reads { block })?;
+        let first_batch = remaining_batches.next_batch()?.map(|(batch, _)| batch);
+        let schema = remaining_batches.schema().filter(|_| first_batch.is_some());
+        let schema = schema.ok_or_else(|| malformed_command(format!("block {block:?} has no reads")))?;
+        let header =
+            BlockHeader::from_metadata(schema.metadata()).map_err(|error| malformed_command(error.to_string()))?;
+        Ok(Self { header, first_batch, remaining_batches })
+    }
+
+    pub(super) fn header(&self) -> &BlockHeader {
+        &self.header
+    }
+
+    /// Feeds the whole block.
+    pub(super) fn feed_into(&mut self, writer: &mut BlockWriter) -> Result<(), PipelineError> {
+        writer.start_block(&self.header)?;
+        if let Some(batch) = self.first_batch.take() {
+            writer.write(&batch)?;
+        }
+        while let Some((batch, _)) = self.remaining_batches.next_batch()? {
+            writer.write(&batch)?;
+        }
+        Ok(writer.end_block()?)
+    }
+}
+
+/// Requests blocks and feeds them to the aligner; a persistent one gets the next block while it aligns one.
+pub(super) fn feed_aligner(
+    shared: &WorkerContext,
+    mut aligner: AlignerFeed,
+    packing: &Sender<PackInput>,
+    orders: &Receiver<(BlockId, bool)>,
+) -> Result<(), PipelineError> {
+    loop {
+        shared.connection.send_event(WorkerEvent::WorkRequested)?;
+        let Ok((block, cuts)) = orders.recv() else { return Ok(()) };
+        if cuts {
+            shared.set_planning_block(block);
+        }
+        let mut reads = BlockReads::open(shared, block)?;
+        match &mut aligner {
+            AlignerFeed::Persistent(writer) => reads.feed_into(writer)?,
+            AlignerFeed::PerBlock(each) => each.align_block(reads, packing)?,
+        }
+    }
+}
+
+/// Collects the output of the aligner.
+pub(super) fn collect_aligned(mut reader: BlockReader, packing: &Sender<PackInput>) -> Result<(), PipelineError> {
+    while let Some(block) = reader.next_block()? {
+        if packing.send(PackInput::BlockAligned(Box::new(block))).is_err() {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// Sorts and packs blocks, once the partitions are known: the first block of the job decides them.
+pub(super) fn pack_blocks(
+    shared: &WorkerContext,
+    job: &AlignTask,
+    inputs: &Receiver<PackInput>,
+) -> Result<(), PipelineError> {
+    let mut held_back = Vec::new();
+    while let Ok(input) = inputs.recv() {
+        if let PackInput::BlockAligned(block) = input {
+            held_back.push(SortedAlignedBlock::new(*block, &job.marking)?);
+        }
+        if shared.slice_store.get().is_some() {
+            held_back.drain(..).try_for_each(|block| block.store_and_upload(shared))?;
+        } else if let Some(first) = held_back.last().filter(|block| shared.is_planning_block(block.block.id)) {
+            let plan = first.sorted.plan(job.partitions);
+            shared.connection.send_event(WorkerEvent::GenomePartitioned { starts: plan.starts().to_vec() })?;
+        }
+    }
+    Ok(())
+}
+
+/// A sorted block.
+struct SortedAlignedBlock {
+    block: AlignedBlock,
+    sorted: SortedBlock,
+    details: BlockDetails,
+}
+
+impl SortedAlignedBlock {
+    fn new(mut block: AlignedBlock, marking: &MarkingOptions) -> Result<Self, PipelineError> {
+        let (chunks, keys) = records_and_keys(std::mem::take(&mut block.batches), block.records);
+        let details = marking.block_details(&chunks)?;
+        Ok(Self { block, sorted: SortedBlock::new(chunks, &keys), details })
+    }
+
+    /// Stores the slices and uploads the signatures to the head.
+    fn store_and_upload(self, shared: &WorkerContext) -> Result<(), PipelineError> {
+        let Some(store) = shared.slice_store.get() else { return Ok(()) };
+        let table = store.add_block(self.block.id, self.sorted).map_err(|error| shared.scratch_error(error))?;
+        let content = shared.reads_checksums.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.block.id);
+        shared.checkpoint_slices(self.block.id, &content.unwrap_or_default(), store.all_shards())?;
+        let AlignedBlock { id, reads, records, pairs, ends, counts, .. } = self.block;
+        let upload = WorkerUpload::AlignedBlock { block: id, reads, records, counts };
+        let templates = Buffer::from_vec(self.details.templates.to_bytes());
+        let barcodes = to_buffer(&self.details.barcodes);
+        let pieces = vec![to_buffer(&pairs), to_buffer(&ends), to_buffer(&table.0), templates, barcodes];
+        Ok(shared.connection.upload(shared.id, upload, pieces)?)
+    }
+}

@@ -1,0 +1,280 @@
+//! Writing on a worker: parts are built of its slices, stored in its spill file, and copied into the output files.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use arrow_buffer::Buffer;
+use bytemuck::{AnyBitPattern, NoUninit};
+use godwit_engines::aligner::AlignerInfo;
+use godwit_exchange::{BytesPerFile, DownloadTicket, WorkerUpload, bytes_batch};
+use godwit_formats::sam::Header;
+use godwit_kernels::markdup::{DuplicateMarks, DuplicateSet, DuplicateSets, RecordSet, SetMember};
+use godwit_model::BlockId;
+use serde::{Deserialize, Serialize};
+
+use super::{WorkerContext, malformed_command, to_buffer};
+use crate::error::PipelineError;
+use crate::read_groups::ReadGroups;
+use crate::reduce::{
+    CompressedPart, DuplicatePolicy, OutputPaths, PartBuilder, PartBuilderOptions, PartLocations, RankedPart,
+    WritingOptions, rank_wanted_records,
+};
+use crate::runs::SplitPartition;
+
+/// The task of workers that write.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct WriteTask {
+    /// The header of the file, SAM text.
+    pub(crate) header: String,
+    /// The outputs.
+    #[serde(rename = "places")]
+    pub(crate) output_paths: OutputPaths,
+    /// Options of the written records.
+    pub(crate) writing: WritingOptions,
+    pub(crate) reference: PathBuf,
+    /// The sample.
+    pub(crate) sample: String,
+    /// All parts, in the order of the file.
+    pub(crate) parts: Vec<SplitPartition>,
+}
+
+/// The metadata of a batch of verdicts: their kind.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum VerdictHeader {
+    /// Bits of a block: the records that lead a duplicate set.
+    Representatives(BlockId),
+    /// Bits of a block: duplicates.
+    Duplicates(BlockId),
+    /// Bits of a block: optical duplicates.
+    Optical(BlockId),
+    /// Members of duplicate sets in a block.
+    Members(BlockId),
+    /// Duplicate sets.
+    Sets,
+}
+
+/// A task of a writing thread.
+pub(super) enum PartTask {
+    /// Find the ranks of records in a part.
+    Rank(usize, Box<SplitPartition>),
+    /// Build a part.
+    Build(usize),
+    /// Copy it into the files.
+    CopyToFiles(usize, BytesPerFile),
+}
+
+/// State that the writing threads share.
+#[derive(Default)]
+pub(super) struct WriteState<'s> {
+    /// The representatives of duplicate sets, once they are downloaded.
+    representatives: Mutex<Option<Arc<RecordSet>>>,
+    /// Set when duplicates are decided.
+    builder: OnceLock<WorkerPartBuilder<'s>>,
+}
+
+/// The builder of parts and the parts that are built.
+struct WorkerPartBuilder<'s> {
+    builder: PartBuilder<'s>,
+    parts: Vec<SplitPartition>,
+    /// Checksum of the input and options of parts. `None` if parts consist of more than bytes for the BAM.
+    input_checksum: Option<String>,
+    built_parts: Mutex<HashMap<usize, (PartLocations, BytesPerFile)>>,
+}
+
+impl WorkerPartBuilder<'_> {
+    /// Builds a part, or restores it from the checkpoints of an earlier process; returns whether it was restored.
+    fn build_or_restore(
+        &self,
+        shared: &WorkerContext,
+        part: usize,
+        split: &SplitPartition,
+    ) -> Result<(CompressedPart, bool), PipelineError> {
+        let failed = |error| shared.scratch_error(error);
+        let kept = self.input_checksum.as_ref().map(|made_of| shared.checkpoints.restore_part(made_of, part));
+        if let Some(kept) = kept.transpose().map_err(failed)?.flatten() {
+            return Ok((kept, true));
+        }
+        let made = self.builder.build_part(part, split, shared.cancelled)?;
+        let noted = self.input_checksum.as_ref().map(|made_of| shared.checkpoints.record_part(made_of, part, &made));
+        noted.transpose().map_err(failed)?;
+        Ok((made, false))
+    }
+}
+
+/// Prepares the writing threads.
+pub(super) fn prepare_writing<'s>(
+    shared: &'s WorkerContext,
+    job: WriteTask,
+    hello: &AlignerInfo,
+    writing: &WriteState<'s>,
+) -> Result<(), PipelineError> {
+    let Some(store) = shared.slice_store.get() else { return Ok(()) };
+    let mut made_of = blake3::Hasher::new();
+    made_of.update(&serde_json::to_vec(&job).map_err(|error| malformed_command(error.to_string()))?);
+    let is_bam_alone = job.output_paths == OutputPaths { bam: job.output_paths.bam.clone(), ..OutputPaths::default() };
+    let header = Header::parse(job.header.as_bytes()).map_err(|error| malformed_command(error.to_string()))?;
+    let read_groups = header.read_groups().map_err(|error| malformed_command(error.to_string()))?;
+    let options = PartBuilderOptions {
+        read_groups: ReadGroups::new(&read_groups)?,
+        genome: hello.genome.clone(),
+        output_paths: job.output_paths,
+        header,
+        reference: job.reference,
+        scratch: shared.scratch.clone(),
+        part_count: job.parts.len(),
+        sample: job.sample,
+        marking: download_marking(shared, &job.writing, &mut made_of)?,
+        writing: job.writing,
+    };
+    let input_checksum = is_bam_alone.then(|| made_of.finalize().to_hex().to_string());
+    let made = WorkerPartBuilder {
+        builder: PartBuilder::new(store, options)?,
+        parts: job.parts,
+        input_checksum,
+        built_parts: Mutex::default(),
+    };
+    let _ = writing.builder.set(made);
+    Ok(())
+}
+
+/// Downloads which records are duplicates, if that is needed. The verdicts are added to the hash.
+fn download_marking(
+    shared: &WorkerContext,
+    writing: &WritingOptions,
+    hasher: &mut blake3::Hasher,
+) -> Result<Option<DuplicateMarks>, PipelineError> {
+    if writing.duplicates == DuplicatePolicy::None {
+        return Ok(None);
+    }
+    let verdicts = download_verdicts(shared, &DownloadTicket::Duplicates)?;
+    verdicts.hash_into(hasher);
+    let DownloadedVerdicts { duplicates, optical, members, sets, .. } = verdicts;
+    let tells_optical = writing.marking.separates_optical(writing.duplicates);
+    Ok(Some(DuplicateMarks {
+        duplicates: RecordSet::from_blocks(duplicates),
+        optical: tells_optical.then(|| RecordSet::from_blocks(optical)),
+        sets: writing.marking.tag_set_members.then(|| DuplicateSets::from_blocks(sets, members)),
+        ..DuplicateMarks::default()
+    }))
+}
+
+/// The verdicts of the head on records, by block.
+#[derive(Default)]
+struct DownloadedVerdicts {
+    representatives: HashMap<BlockId, Vec<u64>>,
+    duplicates: HashMap<BlockId, Vec<u64>>,
+    optical: HashMap<BlockId, Vec<u64>>,
+    members: HashMap<BlockId, Vec<SetMember>>,
+    sets: Vec<DuplicateSet>,
+}
+
+impl DownloadedVerdicts {
+    /// Adds all verdicts to a hash.
+    fn hash_into(&self, hasher: &mut blake3::Hasher) {
+        hash_blocks(&self.duplicates, hasher);
+        hash_blocks(&self.optical, hasher);
+        hash_blocks(&self.members, hasher);
+        hasher.update(bytemuck::cast_slice(&self.sets));
+    }
+}
+
+fn hash_blocks<T: NoUninit>(blocks: &HashMap<BlockId, Vec<T>>, hasher: &mut blake3::Hasher) {
+    for (block, items) in blocks.iter().collect::<BTreeMap<_, _>>() {
+        hasher.update(&[&block.lane.to_le_bytes()[..], &block.ordinal.to_le_bytes()[..]].concat());
+        hasher.update(bytemuck::cast_slice(items));
+    }
+    hasher.update(b"|");
+}
+
+fn download_verdicts(shared: &WorkerContext, ticket: &DownloadTicket) -> Result<DownloadedVerdicts, PipelineError> {
+    let mut incoming = shared.connection.download_from_head(ticket)?;
+    let mut verdicts = DownloadedVerdicts::default();
+    while let Some((batch, header)) = incoming.next_batch()? {
+        let header = serde_json::from_slice(&header).map_err(|error| malformed_command(error.to_string()))?;
+        let bytes = bytes_batch::batch_as_bytes(&batch);
+        match header {
+            VerdictHeader::Representatives(block) => {
+                append_items(verdicts.representatives.entry(block).or_default(), bytes)
+            }
+            VerdictHeader::Duplicates(block) => append_items(verdicts.duplicates.entry(block).or_default(), bytes),
+            VerdictHeader::Optical(block) => append_items(verdicts.optical.entry(block).or_default(), bytes),
+            VerdictHeader::Members(block) => append_items(verdicts.members.entry(block).or_default(), bytes),
+            VerdictHeader::Sets => append_items(&mut verdicts.sets, bytes),
+        }
+    }
+    Ok(verdicts)
+}
+
+/// Appends plain items from their bytes, which need not be aligned.
+fn append_items<T: AnyBitPattern>(items: &mut Vec<T>, bytes: &[u8]) {
+    items.extend(bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned::<T>));
+}
+
+/// Finds the ranks, in a part, of the records that the head asks for.
+fn rank_part(
+    shared: &WorkerContext,
+    writing: &WriteState,
+    split: &SplitPartition,
+) -> Result<RankedPart, PipelineError> {
+    let Some(store) = shared.slice_store.get() else {
+        return Err(malformed_command("there is nothing to count yet".into()));
+    };
+    let wanted = {
+        let mut wanted = writing.representatives.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*wanted {
+            Some(wanted) => wanted.clone(),
+            None => {
+                let representatives = download_verdicts(shared, &DownloadTicket::Representatives)?.representatives;
+                wanted.insert(Arc::new(RecordSet::from_blocks(representatives))).clone()
+            }
+        }
+    };
+    rank_wanted_records(&store.runs(split), split, &wanted, shared.cancelled)
+        .map_err(|error| shared.scratch_error(error))
+}
+
+/// Runs tasks: ranks records, builds parts and copies them into the files.
+pub(super) fn run_write_thread(
+    shared: &WorkerContext,
+    writing: &WriteState,
+    tasks: &Mutex<Receiver<PartTask>>,
+) -> Result<(), PipelineError> {
+    loop {
+        let task = tasks.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(task) = task else { return Ok(()) };
+        let maker = || writing.builder.get().ok_or_else(|| malformed_command("there is nothing to write yet".into()));
+        let (gift, pieces) = match task {
+            PartTask::Rank(part, split) => {
+                let RankedPart { ranked_records, records } = rank_part(shared, writing, &split)?;
+                let found: Vec<[u64; 2]> =
+                    ranked_records.into_iter().map(|(record, place)| [record.0, place]).collect();
+                (WorkerUpload::RankedPart { part, records }, vec![to_buffer(&found)])
+            }
+            PartTask::Build(part) => {
+                let maker = maker()?;
+                let split =
+                    maker.parts.get(part).ok_or_else(|| malformed_command(format!("there is no part {part}")))?;
+                let (made, from_checkpoint) = maker.build_or_restore(shared, part, split)?;
+                let places = (made.locations, made.bytes);
+                maker.built_parts.lock().unwrap_or_else(PoisonError::into_inner).insert(part, places);
+                (
+                    WorkerUpload::WrittenPart { part, bytes: made.bytes, from_checkpoint },
+                    vec![Buffer::from_vec(made.report)],
+                )
+            }
+            PartTask::CopyToFiles(part, offset) => {
+                let maker = maker()?;
+                let made = maker.built_parts.lock().unwrap_or_else(PoisonError::into_inner).get(&part).cloned();
+                let (places, bytes) =
+                    made.ok_or_else(|| malformed_command(format!("part {part} was not made here")))?;
+                let edges = maker.builder.write_part_to_files(&places, offset)?;
+                let pieces = edges.into_iter().flat_map(|edges| [edges.first, edges.last]);
+                (WorkerUpload::PlacedPart { part, offset, bytes }, pieces.map(Buffer::from_vec).collect())
+            }
+        };
+        shared.connection.upload(shared.id, gift, pieces)?;
+    }
+}

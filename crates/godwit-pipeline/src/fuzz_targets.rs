@@ -1,0 +1,78 @@
+//! Parsers of outside bytes that are private to this crate, for `godwit-fuzz`.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use godwit_model::BlockId;
+
+use crate::atomic_files::AtomicFile;
+use crate::job_directory::{DIRECTORY_NAME, JobDirectory, JobDirectoryState};
+use crate::journal::{AlignJournalEntry, Journal, line_checksum};
+
+/// Resumes the job in `out`, whose journal has these lines of JSON, each with its checksum added, and whose data are
+/// `blocks`, `parts` and `windows`. Reads all checkpoints.
+///
+/// # Errors
+/// The errors of the job directory.
+pub fn resume_job_directory(out: &Path, lines: &[u8], blocks: &[u8], parts: &[u8], windows: &[u8]) -> io::Result<()> {
+    let directory = out.join(DIRECTORY_NAME);
+    fs::create_dir_all(&directory)?;
+    let mut journal = Vec::new();
+    for text in lines.split(|byte| *byte == b'\n') {
+        let text = with_checksum(text, blocks, windows);
+        journal.extend_from_slice(line_checksum(&text).as_bytes());
+        journal.extend([&b" "[..], &text, b"\n"].concat());
+    }
+    fs::write(directory.join("journal"), journal)?;
+    fs::write(directory.join("blocks"), blocks)?;
+    fs::write(directory.join("parts"), parts)?;
+    fs::write(directory.join("windows"), windows)?;
+    let entries = Journal::open(&directory.join("journal"))?.1;
+    // A data directory elsewhere would be created and used.
+    if entries.iter().any(|entry| matches!(entry, AlignJournalEntry::Start { data_directory: Some(_), .. })) {
+        return Ok(());
+    }
+    let Some(AlignJournalEntry::Start { fingerprint, temporary_names, cluster_run, .. }) = entries.first() else {
+        return Ok(());
+    };
+    let opened = JobDirectory::open(out, None, fingerprint, temporary_names, cluster_run.clone(), true)
+        .map_err(io::Error::other)?;
+    let JobDirectoryState::Open(run) = opened else { return Ok(()) };
+    for block in run.block_checkpoints() {
+        block?;
+    }
+    for lane in 0..4 {
+        run.latest_block_start(BlockId { lane, ordinal: BlockId::MAX_BLOCKS })?;
+    }
+    let file = AtomicFile::create(&out.join("file"))?;
+    for index in 0..4 {
+        run.restore_partition(index, &file)?;
+    }
+    run.discard(temporary_names);
+    Ok(())
+}
+
+/// Sets the checksum of a line of a block to that of its bytes in `blocks` or `windows`; a fuzzer cannot guess it.
+fn with_checksum(text: &[u8], blocks: &[u8], windows: &[u8]) -> Vec<u8> {
+    let checksum_of = |bytes: &[u8], offset: u64, sizes: &[u64]| {
+        let length = sizes.iter().try_fold(0u64, |sum, bytes| sum.checked_add(*bytes))?;
+        let (offset, length) = (usize::try_from(offset).ok()?, usize::try_from(length).ok()?);
+        Some(blake3::hash(bytes.get(offset..offset.checked_add(length)?)?).to_hex().to_string())
+    };
+    let mended = serde_json::from_slice(text).ok().and_then(|mut entry| {
+        match &mut entry {
+            AlignJournalEntry::Block(block) => {
+                let sizes = [block.frame_bytes, block.pair_bytes, block.end_bytes, block.table_bytes];
+                block.checksum = checksum_of(blocks, block.offset, &sizes)?;
+            }
+            AlignJournalEntry::BlockStart(start) => {
+                let sizes: Vec<u64> = start.window_bytes.iter().map(|bytes| u64::from(*bytes)).collect();
+                start.window_checksum = checksum_of(windows, start.window_offset, &sizes)?;
+            }
+            _ => return None,
+        }
+        serde_json::to_vec(&entry).ok()
+    });
+    mended.unwrap_or_else(|| text.to_vec())
+}

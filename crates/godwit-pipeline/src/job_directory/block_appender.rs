@@ -1,0 +1,94 @@
+//! Appending finished blocks to the job directory: their data are made durable first, then the journal line.
+
+use std::io;
+use std::sync::{MutexGuard, PoisonError};
+
+use godwit_kernels::markdup::{BlockDetails, BlockSignatures};
+use godwit_kernels::sort::Spill;
+use godwit_model::{BlockId, PartitionPlan};
+
+use super::JobDirectory;
+use crate::journal::{AlignJournalEntry, BlockEntry};
+use crate::runs::RunTable;
+
+impl JobDirectory {
+    /// Starts to append a block. Other threads wait until the guard is dropped.
+    pub fn append_block(&self) -> BlockAppender<'_> {
+        let turn = self.append_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        // Bytes of an earlier append that failed belong to no block.
+        self.blocks_file.take_digest();
+        BlockAppender { job_directory: self, offset: self.blocks_file.bytes(), _turn: turn }
+    }
+}
+
+/// Summary of an aligned block.
+#[derive(Clone, Copy, Debug)]
+pub struct BlockSummary {
+    /// The block.
+    pub id: BlockId,
+    /// Number of its records.
+    pub records: u64,
+    /// Maximum reference length of a record, bases.
+    pub longest_bases: u32,
+}
+
+/// A block being appended to the spill file: frames first, written by [`crate::runs`], then [`Self::finish`].
+pub struct BlockAppender<'r> {
+    job_directory: &'r JobDirectory,
+    offset: u64,
+    _turn: MutexGuard<'r, ()>,
+}
+
+impl BlockAppender<'_> {
+    /// Appends the other data of the block, makes all of it durable and writes the journal line. `details` are stored if
+    /// workers hold the records.
+    ///
+    /// # Errors
+    /// The I/O error of the file system.
+    pub fn finish(
+        self,
+        block: &BlockSummary,
+        signatures: &BlockSignatures,
+        details: Option<&BlockDetails>,
+        table: &RunTable,
+        plan: &PartitionPlan,
+    ) -> io::Result<()> {
+        let (run, BlockSummary { id, records, longest_bases }) = (self.job_directory, *block);
+        let frame_bytes = run.blocks_file.bytes() - self.offset;
+        let (pairs, ends) = (bytemuck::cast_slice(&signatures.pairs), bytemuck::cast_slice(&signatures.ends));
+        let templates = details.map_or_else(Vec::new, |details| details.templates.to_bytes());
+        let barcodes: &[u8] = details.map_or(&[], |details| bytemuck::cast_slice(&details.barcodes));
+        for bytes in [pairs, ends, &table.0, &templates, barcodes] {
+            run.blocks_file.append(bytes)?;
+        }
+        let checksum = run.blocks_file.take_digest().to_hex().to_string();
+        run.blocks_file.sync()?;
+        if run.partition_plan.get().is_none() {
+            run.journal
+                .append(&AlignJournalEntry::Plan { starts: plan.starts().iter().map(|start| start.0).collect() })?;
+            let _ = run.partition_plan.set(plan.clone());
+        }
+        let fed = run.fed_blocks.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        let (reads, reads_checksum) = fed.ok_or_else(|| io::Error::other("a block came back that was never fed"))?;
+        let kept_content = reads_checksum.clone();
+        run.journal.append(&AlignJournalEntry::Block(BlockEntry {
+            id,
+            reads,
+            reads_checksum,
+            records,
+            longest_bases,
+            counts: signatures.counts.clone(),
+            offset: self.offset,
+            frame_bytes,
+            pair_bytes: pairs.len() as u64,
+            end_bytes: ends.len() as u64,
+            table_bytes: table.0.len() as u64,
+            template_bytes: templates.len() as u64,
+            barcode_bytes: barcodes.len() as u64,
+            checksum,
+        }))?;
+        run.checkpointed_blocks.lock().unwrap_or_else(PoisonError::into_inner).insert(id, kept_content);
+        run.resumable.unregister();
+        Ok(())
+    }
+}

@@ -1,0 +1,45 @@
+//! Files that an earlier process left: those of a job that is not resumed, and those that it was about to publish.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::{Path, PathBuf};
+
+use super::DATA_FILES;
+use crate::atomic_files::sync_directory;
+use crate::journal::AlignJournalEntry;
+
+/// Removes the data and the unfinished outputs of a job that is not resumed.
+pub(super) fn remove_leftovers(out: &Path, entries: &[AlignJournalEntry]) {
+    for entry in entries {
+        let AlignJournalEntry::Start { temporary_names, data_directory, .. } = entry else { continue };
+        remove_temporary_files(out, temporary_names);
+        if let Some(bytes) = data_directory {
+            let data = PathBuf::from(OsString::from_vec(bytes.clone()));
+            DATA_FILES.iter().for_each(|name| drop(fs::remove_file(data.join(name))));
+            let _ = fs::remove_dir(data);
+        }
+    }
+}
+
+pub(super) fn remove_temporary_files(out: &Path, names: &[String]) {
+    for path in names.iter().map(|name| out.join(name)) {
+        // Missing if the job ended before it wrote.
+        let _ = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+    }
+}
+
+/// Renames files that an earlier process was about to publish; those that it had renamed are skipped.
+///
+/// # Errors
+/// The I/O error of the file system.
+pub fn rename_to_final(out: &Path, names: &[(String, String)]) -> io::Result<()> {
+    for (aside, name) in names {
+        match fs::rename(out.join(aside), out.join(name)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            renamed => renamed?,
+        }
+    }
+    sync_directory(out)
+}

@@ -1,0 +1,322 @@
+//! The estimate of a job before it runs: reads, blocks, memory, disk and time, and the uncertainty of each.
+
+use std::path::{Path, PathBuf};
+
+use godwit_formats::bgzf;
+use serde::Serialize;
+
+use crate::error::PipelineError;
+use crate::host_resources;
+use crate::memory::MemoryPlan;
+use crate::reduce::Outputs;
+use crate::runs::FRAME_BYTES;
+
+/// CPU seconds per record for sorting, marking and writing: `godwit markdup` needs 9.4 for two million records of 148 bases
+/// (bench/results).
+pub(crate) const REDUCE_SECONDS_PER_RECORD: f64 = 4.7e-6;
+/// Rate at which a reference is compared with its index, and the index is loaded, bytes/s.
+const INDEX_BYTES_PER_SECOND: f64 = 400e6;
+/// Bytes of duplicate signatures per read: half of a pair's 72, and a key of 16 for the position of each end.
+const SIGNATURE_BYTES_PER_READ: u64 = 52;
+/// Bytes per read of a block's signatures in a checkpoint: half of a pair's 72.
+const CHECKPOINT_SIGNATURE_BYTES_PER_READ: u64 = 36;
+/// Bytes per record of the sort order of a block.
+const ORDER_BYTES_PER_RECORD: u64 = 24;
+
+/// Maximum ratio between an estimate and the truth, either way. The end-to-end tests check them on real jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct UncertaintyFactors {
+    /// Factor for reads, bases and blocks; 1 where everything was counted.
+    pub reads: f64,
+    /// Factor for memory.
+    pub memory: f64,
+    /// Factor for output and scratch.
+    pub disk: f64,
+    /// Factor for time, where machines and genomes differ most.
+    pub time: f64,
+}
+
+/// The estimated needs of a job.
+#[derive(Clone, Debug, Serialize)]
+pub struct JobPlan {
+    /// The verb.
+    pub verb: &'static str,
+    /// The aligner with its version; `None` for a verb that aligns nothing.
+    pub aligner: Option<String>,
+    /// The reason of `auto` for the aligner.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub aligner_reason: Option<String>,
+    /// The lanes; empty for a verb without lanes.
+    pub lanes: Vec<LanePlan>,
+    /// Reads of all lanes, or records of the input; `None` where an input is a pipe.
+    pub reads: Option<u64>,
+    /// Blocks of all lanes.
+    pub blocks: Option<u64>,
+    /// Number of workers of a cluster run; `None`: one process.
+    #[serde(rename = "nodes")]
+    pub workers: Option<u32>,
+    /// Number of threads of all workers together.
+    pub threads: usize,
+    /// Memory of all processes.
+    pub memory: MemoryNeed,
+    /// The index; `None` for a verb that loads no index.
+    pub index: Option<IndexNeed>,
+    /// Disk space for outputs.
+    pub output: DiskNeed,
+    /// Disk space for scratch files.
+    pub scratch: DiskNeed,
+    /// Estimated CPU seconds.
+    pub cpu_seconds: Option<f64>,
+    /// Estimated wall seconds on an otherwise idle machine.
+    pub seconds: Option<f64>,
+    /// The uncertainty of the estimates.
+    #[serde(rename = "within")]
+    pub uncertainty: UncertaintyFactors,
+    /// Effects on files that exist already.
+    pub notes: Vec<String>,
+    /// Reasons for which the job would fail.
+    pub problems: Vec<String>,
+}
+
+/// Memory and time that loading the index takes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct IndexNeed {
+    /// Memory of the index in each aligner process.
+    pub resident_bytes: u64,
+    /// Seconds to read the index; `None` where the rate cannot be measured.
+    pub load_seconds: Option<f64>,
+}
+
+/// The content of a lane.
+#[derive(Clone, Debug, Serialize)]
+pub struct LanePlan {
+    /// Its files.
+    pub files: Vec<PathBuf>,
+    /// Its read group.
+    pub read_group: String,
+    /// Reads, mates counted singly; `None` where a file is a pipe.
+    pub reads: Option<u64>,
+    /// Their bases.
+    pub bases: Option<u64>,
+    /// Blocks.
+    pub blocks: Option<u64>,
+    /// Fraction of the files that was inspected, 0 to 1; 1: everything was counted.
+    #[serde(rename = "sampled")]
+    pub inspected_fraction: f64,
+}
+
+/// Memory of all processes of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct MemoryNeed {
+    /// Memory limit of godwit itself.
+    pub godwit_bytes: u64,
+    /// The aligner with its index.
+    pub aligner_bytes: u64,
+    /// Available memory, where known.
+    pub free_bytes: Option<u64>,
+}
+
+/// Disk space on a file system.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DiskNeed {
+    /// The directory.
+    pub directory: PathBuf,
+    /// Bytes needed, where known.
+    pub bytes: Option<u64>,
+    /// Bytes available in the directory.
+    pub free_bytes: Option<u64>,
+}
+
+/// Mean bytes per record in each representation, from a sample.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct RecordBytes {
+    /// Packed, as in BAM before compression.
+    pub(crate) packed: f64,
+    /// Compressed in the output.
+    pub(crate) output: f64,
+    /// Compressed in scratch.
+    pub(crate) scratch: f64,
+}
+
+impl DiskNeed {
+    pub(crate) fn new(directory: &Path, bytes: Option<u64>) -> Self {
+        Self { directory: directory.to_owned(), bytes, free_bytes: host_resources::free_disk_bytes(directory).ok() }
+    }
+
+    fn exceeds_free(&self, others_bytes: u64) -> bool {
+        self.bytes.zip(self.free_bytes).is_some_and(|(bytes, free)| bytes + others_bytes > free)
+    }
+}
+
+impl IndexNeed {
+    /// Estimates the needs of files that are read whole. The read rate is measured on the largest of them.
+    pub fn measure(files: &[PathBuf]) -> Self {
+        let sizes = files.iter().map(|file| (std::fs::metadata(file).map_or(0, |found| found.len()), file));
+        let resident_bytes = sizes.clone().map(|(bytes, _)| bytes).sum();
+        let rate = sizes.max().and_then(|(_, largest)| host_resources::read_bytes_per_s(largest).ok());
+        Self { resident_bytes, load_seconds: rate.map(|rate| resident_bytes as f64 / rate.max(1.0)) }
+    }
+}
+
+impl RecordBytes {
+    /// Returns the means of contiguous packed records; 0 without records.
+    pub(crate) fn measure(packed: &[u8], records: u64) -> Self {
+        let mut compressor = bgzf::BlockCompressor::new(bgzf::Writer::<Vec<u8>>::DEFAULT_LEVEL);
+        let mut output = Vec::new();
+        packed.chunks(bgzf::MAX_BLOCK_DATA_BYTES).for_each(|block| compressor.compress(block, &mut output));
+        let scratch = packed.chunks(FRAME_BYTES).map(|frame| lz4_flex::block::compress(frame).len()).sum();
+        let mean = |bytes: usize| bytes as f64 / records.max(1) as f64;
+        Self { packed: mean(packed.len()), output: mean(output.len()), scratch: mean(scratch) }
+    }
+
+    /// Returns the bytes of the outputs with index and small files. Every format is compressed to about the size of BAM.
+    pub(crate) fn output_bytes(&self, records: u64, formats: usize) -> u64 {
+        (records as f64 * self.output * 1.01 * formats as f64) as u64 + (64 << 10)
+    }
+
+    /// Returns the bytes of scratch: records and signatures beyond the memory limits. A resumable job also stores all blocks
+    /// with their signatures, and each of its partitions may have to wait for its turn.
+    pub(crate) fn scratch_bytes(&self, records: u64, memory: &MemoryPlan, signatures: bool, resumable: bool) -> u64 {
+        let resident_bytes = records as f64 * (self.packed + ORDER_BYTES_PER_RECORD as f64);
+        let spilled_share = match resumable {
+            true => 1.0,
+            false => (1.0 - memory.resident_bytes as f64 / resident_bytes.max(1.0)).max(0.0),
+        };
+        let sorted_bytes = (records * SIGNATURE_BYTES_PER_READ).saturating_sub(memory.marker_bytes as u64);
+        let kept_bytes = if resumable { records * CHECKPOINT_SIGNATURE_BYTES_PER_READ } else { 0 };
+        let signature_bytes = if signatures { sorted_bytes + kept_bytes } else { 0 };
+        let waiting_share = if resumable { self.output } else { 0.0 };
+        (records as f64 * (self.scratch * spilled_share + waiting_share)) as u64 + signature_bytes
+    }
+}
+
+/// Returns the seconds for checking and loading index files of this size.
+pub(crate) fn index_seconds(bytes: u64) -> f64 {
+    bytes as f64 / INDEX_BYTES_PER_SECOND
+}
+
+impl JobPlan {
+    /// Adds the problems that would stop the job, as far as the estimates are certain.
+    pub(crate) fn with_problems(mut self) -> Self {
+        let needed = self.memory.godwit_bytes + self.memory.aligner_bytes;
+        if let Some(free) =
+            self.memory.free_bytes.filter(|free| (*free as f64) < needed as f64 / self.uncertainty.memory)
+        {
+            self.problems.push(format!(
+                "about {} of memory is needed, but {} is free; lower --block-bases or --memory, or use a larger machine",
+                format_bytes(needed),
+                format_bytes(free)
+            ));
+        }
+        let same = same_file_system(&self.output.directory, &self.scratch.directory);
+        let scratch_bytes = self.scratch.bytes.unwrap_or(0);
+        let mut short = |need: &DiskNeed, what: &str, others_bytes: u64, option: &str| {
+            if need.exceeds_free(others_bytes) {
+                self.problems.push(format!(
+                    "{} needs about {} for {what}, but {} is free there; make room or choose another {option}",
+                    need.directory.display(),
+                    format_bytes(need.bytes.unwrap_or(0) + others_bytes),
+                    format_bytes(need.free_bytes.unwrap_or(0))
+                ));
+            }
+        };
+        short(&self.output, "the output", if same { scratch_bytes } else { 0 }, "--out");
+        if !same {
+            short(&self.scratch, "scratch files", 0, "--temp");
+        }
+        self
+    }
+}
+
+fn same_file_system(one: &Path, other: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let device = |path: &Path| std::fs::metadata(host_resources::nearest_existing(path)).map(|found| found.dev()).ok();
+    device(one) == device(other)
+}
+
+/// Checks that a job can write `outputs` and use these directories, without writing.
+///
+/// # Errors
+/// [`PipelineError::File`] and [`PipelineError::Options`], as in the job.
+pub(crate) fn check_outputs_writable(outputs: &Outputs, directories: &[&Path]) -> Result<(), PipelineError> {
+    for directory in directories {
+        host_resources::check_writable(directory).map_err(PipelineError::file("create files in", *directory))?;
+    }
+    outputs.check_reference()
+}
+
+/// Returns a note for each output that exists already.
+pub(crate) fn replaced_outputs(outputs: &Outputs) -> Vec<String> {
+    let there = outputs.paths().into_iter().filter(|path| path.exists());
+    there.map(|path| format!("{} is there and would be replaced", path.display())).collect()
+}
+
+/// Formats a size for people: two digits at least, and a binary unit.
+pub fn format_bytes(bytes: u64) -> String {
+    let units = [("G", 30), ("M", 20), ("K", 10)];
+    match units.into_iter().find(|(_, shift)| bytes >= 1 << shift) {
+        Some((unit, shift)) if bytes >= 10 << shift || bytes.trailing_zeros() >= shift => {
+            format!("{}{unit}", bytes.div_ceil(1 << shift))
+        }
+        Some((unit, shift)) => format!("{:.1}{unit}", bytes as f64 / (1u64 << shift) as f64),
+        None => format!("{bytes}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(free_disk: u64, free_memory: u64) -> JobPlan {
+        let disk = |bytes| DiskNeed { directory: "/".into(), bytes: Some(bytes), free_bytes: Some(free_disk) };
+        JobPlan {
+            verb: "align",
+            aligner: None,
+            aligner_reason: None,
+            lanes: Vec::new(),
+            reads: Some(1000),
+            blocks: Some(1),
+            workers: None,
+            threads: 1,
+            memory: MemoryNeed { godwit_bytes: 1 << 30, aligner_bytes: 1 << 30, free_bytes: Some(free_memory) },
+            index: None,
+            output: disk(100),
+            scratch: disk(50),
+            cpu_seconds: None,
+            seconds: None,
+            uncertainty: UncertaintyFactors { reads: 1.1, memory: 1.5, disk: 1.5, time: 3.0 },
+            notes: Vec::new(),
+            problems: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn sizes_are_written_with_two_digits_at_least() {
+        let formatted = [0, 900, 1 << 10, 5_259_264, 12 << 20, 8 << 30, (5 << 29) + 1].map(format_bytes);
+        assert_eq!(formatted, ["0", "900", "1K", "5.0M", "12M", "8G", "2.5G"]);
+    }
+
+    #[test]
+    fn output_and_scratch_on_one_disk_are_added() {
+        assert!(plan(150, 8 << 30).with_problems().problems.is_empty());
+        let short = plan(149, 8 << 30).with_problems().problems;
+        assert!(short.len() == 1 && short[0].contains("--out"), "{short:?}");
+    }
+
+    #[test]
+    fn memory_is_short_only_where_the_estimate_is_sure_of_it() {
+        assert!(plan(150, 3 << 29).with_problems().problems.is_empty());
+        assert!(plan(150, 1 << 30).with_problems().problems[0].contains("of memory is needed"));
+    }
+
+    #[test]
+    fn scratch_is_what_memory_does_not_hold() {
+        let bytes = RecordBytes { packed: 276.0, output: 100.0, scratch: 150.0 };
+        let memory = MemoryPlan { resident_bytes: 150_000, marker_bytes: 52_000, merge_bytes: 0, waiting_bytes: 0 };
+        assert_eq!(bytes.scratch_bytes(500, &memory, true, false), 0);
+        assert_eq!(bytes.scratch_bytes(1000, &memory, true, false), 75_000);
+        assert_eq!(bytes.scratch_bytes(2000, &memory, true, false), 225_000 + 52_000);
+        assert_eq!(bytes.scratch_bytes(500, &memory, true, true), 75_000 + 50_000 + 18_000);
+        assert_eq!(bytes.scratch_bytes(500, &memory, false, true), 75_000 + 50_000);
+    }
+}

@@ -1,0 +1,407 @@
+//! `run.json`: the programs, inputs, stages, times and outputs of a job.
+
+use std::collections::HashMap;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::Serialize;
+
+use crate::align::ExchangeReport;
+use crate::atomic_files::AtomicFileSet;
+use crate::error::PipelineError;
+use crate::job_directory::JobDirectory;
+use crate::journal::FingerprintEntry;
+use crate::key_numbers::KeyNumbers;
+use crate::manifest::{self, Manifest};
+use crate::observer::rounded_seconds;
+use crate::python_step::PythonStep;
+use crate::reduce::{Format, Outputs, UnpublishedOutputs};
+use crate::report_page::ReportPage;
+
+/// The report of a job.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct JobReport {
+    /// Version of godwit.
+    pub godwit: String,
+    /// Name and version of each outside program.
+    pub engines: Vec<(String, String)>,
+    /// The aligner; `None` if nothing was aligned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub aligner: Option<AlignerReport>,
+    /// The verb.
+    pub verb: String,
+    /// The command line.
+    pub command: Vec<String>,
+    /// Start time, UTC, as in `2026-11-21T02:34:16Z`.
+    #[serde(rename = "started")]
+    pub started_at: String,
+    /// Number of threads.
+    pub threads: usize,
+    /// Files read.
+    pub inputs: Vec<InputFile>,
+    /// Files written.
+    pub outputs: Vec<OutputFile>,
+    /// Time of each stage.
+    pub stages: Vec<Stage>,
+    /// Records written.
+    pub records: u64,
+    /// Records that are duplicates, written or left out.
+    pub duplicates: u64,
+    /// Duplicates left out.
+    #[serde(rename = "removed")]
+    pub removed_duplicates: u64,
+    /// The result of the Python step, if any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "step")]
+    pub python_step: Option<PythonStepReport>,
+    /// The most requested numbers; only with metrics.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "numbers")]
+    pub key_numbers: Option<KeyNumbers>,
+    /// Byte ranges of the BAM with their checksums. Only its header and the 28 bytes of its end mark are outside of them.
+    pub segments: Vec<crate::reduce::Segment>,
+    /// Wall time, seconds.
+    pub seconds: f64,
+    /// Work that was resumed from an earlier, stopped process.
+    #[serde(rename = "resumed")]
+    pub resumed_work: ResumedWork,
+    /// Traffic between workers; `None` for a job in one process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exchange: Option<ExchangeReport>,
+    /// True if the outputs existed already, so that nothing ran.
+    #[serde(skip)]
+    pub already_complete: bool,
+}
+
+/// The result of a Python step.
+#[derive(Clone, Debug, Serialize)]
+pub struct PythonStepReport {
+    /// `MODULE:FUNCTION`.
+    pub function: String,
+    /// Records that it dropped.
+    #[serde(rename = "dropped")]
+    pub dropped_records: u64,
+}
+
+/// Work of an earlier process that was not repeated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ResumedWork {
+    /// Blocks that were aligned before.
+    pub blocks: usize,
+    /// Partitions that were written before.
+    pub partitions: usize,
+}
+
+/// The aligner of a job.
+#[derive(Clone, Debug, Serialize)]
+pub struct AlignerReport {
+    /// The value of `--aligner`: a name, or a command template with placeholders.
+    pub choice: String,
+    /// The program.
+    pub name: String,
+    /// Its version; empty if it reports none.
+    pub version: String,
+    /// The reason of `auto` for the aligner.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Path prefix of its index files.
+    pub index: PathBuf,
+    /// Dependence of the records on block borders: `across blocks` or `single stream only`.
+    pub identity: &'static str,
+}
+
+/// A file that was read.
+#[derive(Clone, Debug, Serialize)]
+pub struct InputFile {
+    /// Path as given.
+    pub path: PathBuf,
+    /// Size; `None` for a pipe.
+    pub bytes: Option<u64>,
+    /// BLAKE3 of its bytes as they are on disk, hexadecimal, where all of it was read.
+    pub blake3: Option<String>,
+    /// Offset at which decompression and parsing began, bytes; `None`: at the start. A resumed job only compares the bytes
+    /// before it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "read_from")]
+    pub read_from_offset: Option<u64>,
+}
+
+/// A file that was written.
+#[derive(Clone, Debug, Serialize)]
+pub struct OutputFile {
+    /// Name within the directory of the report.
+    pub name: String,
+    /// Size.
+    pub bytes: u64,
+}
+
+impl OutputFile {
+    /// Returns the files that are not published yet.
+    pub(crate) fn from_files(staged: &AtomicFileSet) -> Vec<Self> {
+        let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        staged.sizes().map(|(path, bytes)| Self { name: name(path), bytes }).collect()
+    }
+}
+
+/// Part of a job. Stages overlap: blocks are aligned while reads are still read.
+#[derive(Clone, Debug, Serialize)]
+pub struct Stage {
+    /// Name of the stage, a few words.
+    pub name: &'static str,
+    /// Wall time, seconds.
+    pub seconds: f64,
+    /// Reads or records.
+    pub rows: u64,
+    /// Bytes read, spilled or written.
+    pub bytes: u64,
+}
+
+impl InputFile {
+    /// Inspects an input file.
+    ///
+    /// # Errors
+    /// [`PipelineError::Missing`] if it does not exist, and [`PipelineError::File`] if it cannot be inspected.
+    pub fn inspect(description: &'static str, path: &Path) -> Result<Self, PipelineError> {
+        let found = std::fs::metadata(path).map_err(|source| match source.kind() {
+            std::io::ErrorKind::NotFound => {
+                PipelineError::Missing { description, path: path.to_owned(), remedy: "check the path".into() }
+            }
+            _ => PipelineError::File { action: "read", path: path.to_owned(), source },
+        })?;
+        Ok(Self {
+            path: path.to_owned(),
+            bytes: found.is_file().then_some(found.len()),
+            blake3: None,
+            read_from_offset: None,
+        })
+    }
+}
+
+impl JobReport {
+    /// Makes the report of a job that starts.
+    pub fn new(verb: &str, command: &[String], engine: (&str, &str)) -> Self {
+        let engines = if engine.0.is_empty() { Vec::new() } else { vec![(engine.0.into(), engine.1.into())] };
+        Self {
+            godwit: env!("CARGO_PKG_VERSION").into(),
+            engines,
+            verb: verb.into(),
+            command: command.to_vec(),
+            started_at: format_utc(SystemTime::now()),
+            ..Self::default()
+        }
+    }
+
+    /// Adds the aligner.
+    pub fn with_aligner(mut self, aligner: AlignerReport) -> Self {
+        self.aligner = Some(aligner);
+        self
+    }
+
+    /// Adds the number of threads and the work resumed from an earlier process, which started `elapsed` before.
+    pub fn with_resumed_work(mut self, threads: usize, resumed: ResumedWork, elapsed: Duration) -> Self {
+        self.threads = threads;
+        self.resumed_work = resumed;
+        self.started_at = format_utc(SystemTime::now() - elapsed);
+        self
+    }
+
+    /// Adds the traffic between workers.
+    pub fn with_exchange(mut self, exchange: Option<ExchangeReport>) -> Self {
+        self.exchange = exchange;
+        self
+    }
+
+    /// Makes the report of a job whose outputs existed already.
+    pub fn from_manifest(manifest: &Manifest) -> Self {
+        Self {
+            godwit: manifest.godwit.clone(),
+            verb: manifest.verb.clone(),
+            records: manifest.records,
+            duplicates: manifest.duplicates,
+            removed_duplicates: manifest.removed_duplicates,
+            already_complete: true,
+            ..Self::default()
+        }
+    }
+
+    /// Adds a further program, if it was used.
+    pub fn with_program(mut self, name: &str, version: Option<&str>) -> Self {
+        self.engines.extend(version.map(|version| (name.to_owned(), version.to_owned())));
+        self
+    }
+
+    /// Adds the result of a Python step, if there was one; its Python counts as a program of the job.
+    pub fn with_python_step(mut self, step: Option<&PythonStep>, dropped_records: u64) -> Self {
+        self.python_step = step.map(|step| PythonStepReport { function: step.function().to_owned(), dropped_records });
+        self.with_program("python", step.map(PythonStep::version))
+    }
+
+    /// Adds the input files.
+    pub fn with_inputs(mut self, inputs: Vec<InputFile>) -> Self {
+        self.inputs = inputs;
+        self
+    }
+
+    /// Adds the stages.
+    pub fn with_stages(mut self, mut stages: Vec<Stage>) -> Self {
+        stages.iter_mut().for_each(|stage| stage.seconds = (stage.seconds * 1000.0).round() / 1000.0);
+        self.stages = stages;
+        self
+    }
+
+    /// Adds the outputs.
+    pub fn with_outputs(mut self, reduced: &UnpublishedOutputs, elapsed: Duration) -> Self {
+        let sized = |(path, bytes): (&Path, u64)| OutputFile {
+            name: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            bytes,
+        };
+        self.outputs = reduced.files.sizes().map(sized).collect();
+        self.records = reduced.records;
+        self.duplicates = reduced.duplicates;
+        self.removed_duplicates = reduced.removed_duplicates;
+        self.segments = reduced.segments.clone();
+        self.key_numbers = reduced.qc.as_ref().map(|qc| KeyNumbers::new(qc, reduced.duplicate_metrics.as_ref()));
+        self.seconds = rounded_seconds(elapsed);
+        self
+    }
+
+    /// Writes the page (with metrics), the manifest and the report beside the other outputs, then publishes all of them.
+    ///
+    /// # Errors
+    /// [`PipelineError::File`]; no output is published then.
+    pub fn publish(
+        mut self,
+        mut reduced: UnpublishedOutputs,
+        publication: &ReportDestination,
+    ) -> Result<Self, PipelineError> {
+        let ReportDestination { outputs, json_path, html_path, fingerprint, job_directory, .. } = publication;
+        // The page and the report contain times. The manifest does not include them: equal jobs have equal manifests.
+        let manifest = Manifest::from_outputs(&self.verb, fingerprint, &reduced, &outputs.path(Format::Bam))
+            .map_err(|(path, source)| PipelineError::File { action: "read", path, source })?;
+        if let Some(html) = self.render_page(&reduced, publication) {
+            reduced.files.write_file(html_path, html.as_bytes()).map_err(PipelineError::file("write", html_path))?;
+            let name = html_path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            self.outputs.push(OutputFile { name, bytes: html.len() as u64 });
+        }
+        let staged = &mut reduced.files;
+        let manifest_path = outputs.path_with_suffix(manifest::MANIFEST_SUFFIX);
+        for (path, text) in
+            [(&manifest_path, serde_json::to_vec_pretty(&manifest)), (json_path, serde_json::to_vec_pretty(&self))]
+        {
+            let text = text.map_err(std::io::Error::other);
+            text.and_then(|text| staged.write_file(path, &text)).map_err(PipelineError::file("write", path))?;
+        }
+        // Directories cannot be rolled forward: a job stopped between their renames writes all outputs again.
+        if let Some(run) = job_directory
+            && staged.directories().is_empty()
+        {
+            run.record_publish(staged).map_err(PipelineError::file("write the journal of", json_path))?;
+        }
+        reduced.files.publish().map_err(|(path, source)| PipelineError::File { action: "name", path, source })?;
+        Ok(self)
+    }
+
+    /// Returns the report page, if there are metrics.
+    fn render_page(&self, reduced: &UnpublishedOutputs, publication: &ReportDestination) -> Option<String> {
+        let (qc, key_numbers) = (reduced.qc.as_ref()?, self.key_numbers.as_ref()?);
+        let reference = publication.reference.map(|path| path.to_string_lossy());
+        let page = ReportPage {
+            sample: &publication.sample,
+            reference: reference.as_deref(),
+            report: self,
+            key_numbers,
+            qc,
+            duplicate_metrics: reduced.duplicate_metrics.as_ref(),
+        };
+        Some(page.to_html())
+    }
+}
+
+/// Paths and names for a report.
+pub struct ReportDestination<'p> {
+    /// The other outputs.
+    pub outputs: &'p Outputs,
+    /// `run.json`.
+    pub json_path: PathBuf,
+    /// Path of the report page.
+    pub html_path: PathBuf,
+    /// The sample, or the name of the file.
+    pub sample: String,
+    /// The reference, if given.
+    pub reference: Option<&'p Path>,
+    /// The values that decide the content of the outputs.
+    pub fingerprint: &'p [FingerprintEntry],
+    /// The job directory, if any.
+    pub job_directory: Option<&'p JobDirectory>,
+}
+
+/// Formats a time as ISO 8601, to the second.
+pub(crate) fn format_utc(moment: SystemTime) -> String {
+    let seconds = moment.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let (mut days, of_day) = (seconds / 86_400, seconds % 86_400);
+    let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    let mut year = 1970;
+    while days >= 365 + u64::from(leap(year)) {
+        days -= 365 + u64::from(leap(year));
+        year += 1;
+    }
+    let february = 28 + u64::from(leap(year));
+    let mut month = 1;
+    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
+        if days < length {
+            break;
+        }
+        days -= length;
+        month += 1;
+    }
+    let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
+    format!("{year:04}-{month:02}-{:02}T{hour:02}:{minute:02}:{second:02}Z", days + 1)
+}
+
+/// Rejects a job that would read one file or pipe twice, or overwrite an input.
+///
+/// # Errors
+/// [`PipelineError::Options`].
+pub fn check_distinct_files(inputs: &[InputFile], outputs: &[PathBuf]) -> Result<(), PipelineError> {
+    // Pipes too: each of two readers of one pipe misses the bytes of the other. /dev/null may be named twice.
+    let is_device = |path: &Path| std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_char_device());
+    let identity = |path: &Path| {
+        let found = std::fs::metadata(path).ok().filter(|found| !found.is_dir() && !is_device(path))?;
+        Some((found.dev(), found.ino()))
+    };
+    let mut seen: HashMap<(u64, u64), &Path> = HashMap::new();
+    for path in inputs.iter().map(|input| input.path.as_path()) {
+        let Some(file) = identity(path) else { continue };
+        if let Some(other) = seen.insert(file, path) {
+            let kind = if path.is_file() { "file" } else { "pipe" };
+            let problem = format!("{} and {} are the same {kind}", other.display(), path.display());
+            return Err(PipelineError::Options { problem });
+        }
+    }
+    match outputs.iter().find_map(|output| seen.get(&identity(output)?)) {
+        Some(input) => Err(PipelineError::Options {
+            problem: format!("the output would replace the input {}; choose another name", input.display()),
+        }),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_written_as_date_writes_them() {
+        // `date -u -d @N +%FT%TZ`, coreutils 9.1.
+        for (seconds, expected) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_399, "2000-02-28T23:59:59Z"),
+            (951_868_799, "2000-02-29T23:59:59Z"),
+            (1_767_225_599, "2025-12-31T23:59:59Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+        ] {
+            assert_eq!(format_utc(UNIX_EPOCH + Duration::from_secs(seconds)), expected);
+        }
+    }
+}

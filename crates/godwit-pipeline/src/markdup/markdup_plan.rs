@@ -1,0 +1,122 @@
+//! The plan of marking a file: what it needs, and whether it could start.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, mpsc};
+
+use super::alignment_reader::{AlignmentReader, AlignmentReaderOptions, RecordEncoder};
+use super::{BLOCK_BYTES, MarkdupOptions, MarkdupSetup, not_grouped_error};
+use crate::DuplicateMode;
+use crate::call::ScannedReference;
+use crate::error::PipelineError;
+use crate::host_resources;
+use crate::job_plan::{
+    DiskNeed, JobPlan, MemoryNeed, REDUCE_SECONDS_PER_RECORD, RecordBytes, UncertaintyFactors, check_outputs_writable,
+    index_seconds, replaced_outputs,
+};
+use crate::memory::MemoryPlan;
+use crate::observer::{Event, Observer};
+use crate::read_groups::ReadGroups;
+use crate::reduce::{DuplicatePolicy, check_metrics_reference};
+
+/// Bytes of input, uncompressed, that are read for a plan.
+const INSPECTED_BYTES: usize = 8 << 20;
+
+/// Checks what can be checked without marking, and returns what [`markdup`](super::markdup()) would need. Writes nothing.
+///
+/// # Errors
+/// [`PipelineError`] that the job would fail with at its start.
+pub fn plan_markdup(
+    options: &MarkdupOptions,
+    observer: &dyn Observer,
+    cancelled: &Arc<AtomicBool>,
+) -> Result<JobPlan, PipelineError> {
+    let checked = MarkdupSetup::check(options)?;
+    let temp = options.job.temp.as_deref().unwrap_or(&checked.directory);
+    check_outputs_writable(&checked.outputs, &[&checked.directory, temp])?;
+    observer.event(&Event::Stage { name: "looking at the input" });
+    let seen = match checked.input.bytes {
+        Some(file_bytes) => {
+            inspect_input(options, file_bytes, cancelled).map_err(|error| error.or_interrupted(cancelled))?
+        }
+        None => InputEstimate::default(),
+    };
+    let InputEstimate { records, record_bytes, is_exact } = seen;
+    let threads = options.job.threads;
+    let cpu = records.map(|records| records as f64 * REDUCE_SECONDS_PER_RECORD);
+    let signatures = options.job.duplicates != DuplicatePolicy::None;
+    let scratch_bytes = |records| record_bytes.scratch_bytes(records, &checked.memory, signatures, false);
+    let formats = checked.outputs.paths().len();
+    let plan = JobPlan {
+        verb: "markdup",
+        aligner: None,
+        aligner_reason: None,
+        lanes: Vec::new(),
+        reads: records,
+        blocks: records.map(|records| (records as f64 * record_bytes.packed / BLOCK_BYTES as f64).ceil() as u64),
+        workers: None,
+        threads,
+        memory: MemoryNeed {
+            godwit_bytes: MemoryPlan::markdup_limit(options.job.memory_bytes, BLOCK_BYTES, threads),
+            aligner_bytes: 0,
+            free_bytes: host_resources::free_memory_bytes(),
+        },
+        index: None,
+        output: DiskNeed::new(&checked.directory, records.map(|records| record_bytes.output_bytes(records, formats))),
+        scratch: DiskNeed::new(temp, records.map(scratch_bytes)),
+        cpu_seconds: cpu,
+        seconds: cpu.map(|cpu| (cpu + index_seconds(checked.input.bytes.unwrap_or(0))) / threads as f64),
+        uncertainty: UncertaintyFactors { reads: if is_exact { 1.0 } else { 1.5 }, memory: 1.5, disk: 2.0, time: 3.0 },
+        notes: replaced_outputs(&checked.outputs),
+        problems: Vec::new(),
+    };
+    Ok(plan.with_problems())
+}
+
+/// Estimates for all of the input, from its start.
+#[derive(Default)]
+struct InputEstimate {
+    /// `None`: unknown, because the input is a pipe.
+    records: Option<u64>,
+    record_bytes: RecordBytes,
+    /// True if all of the input was read.
+    is_exact: bool,
+}
+
+fn inspect_input(
+    options: &MarkdupOptions,
+    file_bytes: u64,
+    cancelled: &Arc<AtomicBool>,
+) -> Result<InputEstimate, PipelineError> {
+    // Temporary files must not be in the output directory.
+    let scratch = std::env::temp_dir();
+    let reference = options.reference.as_deref().map(|reference| (reference, scratch.as_path()));
+    let how = AlignmentReaderOptions { program: &options.job.godwit_program, reference, threads: 1 };
+    let (mut source, header) = AlignmentReader::open(&options.input, how, cancelled)?;
+    let genome = header.genome().map_err(|error| source.header_error(error))?;
+    if options.job.marking.mode == DuplicateMode::Query && header.is_coordinate_sorted() {
+        return Err(not_grouped_error(&options.input));
+    }
+    ReadGroups::new(&header.read_groups().map_err(|error| source.header_error(error))?)?;
+    if let Some(reference) = options.job.metrics_reference(options.reference.as_deref()) {
+        ScannedReference::check_header_md5(reference, &options.input, &header)?;
+        check_metrics_reference(reference, &genome)?;
+    }
+    let (mut records, mut plain_bytes, mut record_bytes, mut whole) = (0, 0, RecordBytes::default(), false);
+    if let Some(chunk) = source.next_block(INSPECTED_BYTES)? {
+        plain_bytes = chunk.size_bytes();
+        let (data, offsets) =
+            RecordEncoder::new(&genome, mpsc::channel().0).encode_block(chunk, &options.input, |_| None)?;
+        records = offsets.len() as u64 - 1;
+        record_bytes = RecordBytes::measure(&data, records);
+    }
+    if plain_bytes < INSPECTED_BYTES / 2 {
+        whole = source.next_block(INSPECTED_BYTES)?.is_none();
+    }
+    // A compressed input takes about as many bytes per record as the output will.
+    let record_file_bytes = match source.plain_bytes() {
+        Some(_) => plain_bytes as f64 / records.max(1) as f64,
+        None => record_bytes.output,
+    };
+    let estimated = if whole { records } else { (file_bytes as f64 / record_file_bytes.max(1.0)) as u64 };
+    Ok(InputEstimate { records: Some(estimated), record_bytes, is_exact: whole })
+}

@@ -1,0 +1,165 @@
+//! The beginning and end of the file of each format: headers, end markers, indexes.
+
+use std::fs::File;
+use std::io;
+
+use godwit_cram as cram;
+use godwit_formats::binning_index::{IndexBuilder, IndexFormat};
+use godwit_formats::sam::Header;
+use godwit_formats::{bam, bgzf};
+use godwit_model::Genome;
+
+use super::outputs::{Format, Outputs};
+use super::partition::PartitionSummary;
+use super::sink::{BamReport, ColumnFiles, PartitionedOutputs};
+use super::write::{Segment, writing_error};
+use crate::atomic_files::{AtomicDirectory, AtomicFileSet};
+use crate::error::PipelineError;
+use crate::partitioned_file::{PartExtent, PartitionedFile};
+
+/// Memory of a sink: a row group being compressed and the batch before it.
+const COLUMN_SINK_BYTES: usize = 32 << 20;
+/// Memory of a sink: the records of a slice as htslib holds them, and its streams.
+const CRAM_SINK_BYTES: usize = 48 << 20;
+/// Level of the header's block, which is small.
+const HEADER_COMPRESSION_LEVEL: u8 = 6;
+
+/// Complete outputs that do not have their names yet.
+#[derive(Default)]
+pub(super) struct FinishedFiles {
+    pub(super) files: AtomicFileSet,
+    /// Bytes of the records in all formats.
+    pub(super) bytes: u64,
+    /// Segments of the BAM.
+    pub(super) segments: Vec<Segment>,
+}
+
+impl PartitionedOutputs<'_> {
+    /// Returns the memory of the sinks of one partition beyond a block of BAM, bytes.
+    pub(super) fn sink_bytes(&self) -> usize {
+        usize::from(self.columns.is_some()) * COLUMN_SINK_BYTES + usize::from(self.cram.is_some()) * CRAM_SINK_BYTES
+    }
+
+    /// Writes part 0 of BAM and CRAM: the header in its own blocks.
+    pub(super) fn write_headers(&self, header: &Header) -> io::Result<()> {
+        if let Some(file) = &self.bam {
+            let mut plain = Vec::new();
+            bam::encode_header(header, &mut plain).map_err(io::Error::other)?;
+            let mut writer = bgzf::Writer::new(file.part_writer(0), HEADER_COMPRESSION_LEVEL);
+            writer.write_bytes(&plain)?;
+            writer.finish_blocks()?.0.finish()?;
+        }
+        if let Some((file, encoder)) = &self.cram {
+            let mut part = file.part_writer(0);
+            io::Write::write_all(&mut part, encoder.header_bytes())?;
+            part.finish()?;
+        }
+        Ok(())
+    }
+
+    /// Ends every file and directory and adds them to `sealed`, each after its index; the BAM is the last one because other
+    /// programs wait for it.
+    pub(super) fn finish_files(
+        self,
+        summaries: Vec<PartitionSummary>,
+        genome: &Genome,
+        outputs: &Outputs,
+        sealed: &mut FinishedFiles,
+    ) -> Result<(), PipelineError> {
+        for directory in [self.parquet, self.arrow].into_iter().flatten() {
+            let ColumnFiles::Local(directory) = directory else { continue };
+            sealed.bytes += directory.bytes();
+            sealed.files.add_directory(directory);
+        }
+        if let Some(ColumnFiles::Local(directory)) = self.step_files {
+            add_step_files(directory, sealed)?;
+        }
+        let (records, parts): (Vec<u64>, Vec<_>) =
+            summaries.into_iter().map(|summary| (summary.flagstat.records(), summary.sink_reports)).unzip();
+        let (bam_reports, cram_indexes): (Vec<_>, Vec<_>) =
+            parts.into_iter().map(|part| (part.bam, part.cram_index)).unzip();
+        if let Some((file, _)) = self.cram {
+            let path = outputs.path(Format::Cram);
+            let failed = |error| writing_error(error, &path);
+            let extents = finish_file(&file, records.len(), &cram::EOF_CONTAINER, sealed).map_err(failed)?;
+            let mut index = Vec::new();
+            cram::write_index(cram_indexes.into_iter().zip(extents.iter().map(|extent| extent.offset)), &mut index)
+                .map_err(failed)?;
+            add_index(sealed, &path, "crai", &index)?;
+            sealed.files.add(file.into_atomic_file());
+        }
+        if let Some(file) = self.bam {
+            let path = outputs.path(Format::Bam);
+            let failed = |error| writing_error(error, &path);
+            let extents = finish_file(&file, records.len(), &bgzf::EOF_BLOCK, sealed).map_err(failed)?;
+            let reports: Vec<BamReport> = bam_reports.into_iter().flatten().collect();
+            sealed.segments = bam_segments(&reports, &records, &extents);
+            let format = IndexFormat::for_genome(genome);
+            let mut index = Vec::new();
+            merge_index(reports, &extents)
+                .and_then(|merged| merged.write(format, genome, &mut index))
+                .map_err(failed)?;
+            add_index(sealed, &path, format.extension(), &index)?;
+            sealed.files.add(file.into_atomic_file());
+        }
+        // An encrypted file has no segments.
+        if !outputs.recipients.is_empty() {
+            sealed.segments.clear();
+        }
+        sealed.files.encrypt(&outputs.encryptable_paths(), &outputs.recipients)
+    }
+}
+
+/// Ends a file with `partitions` partitions after its header, and returns their extents.
+fn finish_file(
+    file: &PartitionedFile,
+    partitions: usize,
+    end: &[u8],
+    sealed: &mut FinishedFiles,
+) -> io::Result<Vec<PartExtent>> {
+    let mut extents = file.finish_file(partitions + 1, end)?;
+    let last = extents[partitions];
+    sealed.bytes += last.offset + last.bytes + end.len() as u64;
+    extents.remove(0);
+    Ok(extents)
+}
+
+/// Makes the files of a Python step durable. Omits a directory without files.
+fn add_step_files(directory: AtomicDirectory, sealed: &mut FinishedFiles) -> Result<(), PipelineError> {
+    let files = directory.files().map_err(PipelineError::file("read", directory.path()))?;
+    for path in &files {
+        let durable = File::open(path).and_then(|file| file.sync_all());
+        durable.map_err(PipelineError::file("write", path))?;
+    }
+    if !files.is_empty() {
+        sealed.files.add_directory(directory);
+    }
+    Ok(())
+}
+
+fn add_index(
+    sealed: &mut FinishedFiles,
+    of: &std::path::Path,
+    extension: &str,
+    bytes: &[u8],
+) -> Result<(), PipelineError> {
+    let path = of.with_added_extension(extension);
+    sealed.files.write_file(&path, bytes).map_err(PipelineError::file("write", &path))
+}
+
+fn bam_segments(reports: &[BamReport], records: &[u64], extents: &[PartExtent]) -> Vec<Segment> {
+    let parts = reports.iter().zip(records).zip(extents);
+    parts
+        .map(|((report, records), extent)| Segment {
+            offset: extent.offset,
+            bytes: extent.bytes,
+            records: *records,
+            blake3: report.checksum.clone(),
+        })
+        .collect()
+}
+
+fn merge_index(reports: Vec<BamReport>, extents: &[PartExtent]) -> io::Result<IndexBuilder> {
+    let parts = reports.into_iter().zip(extents).map(|(report, extent)| (report.index, extent.offset)).collect();
+    IndexBuilder::merge(parts).map_err(io::Error::other)
+}

@@ -1,0 +1,98 @@
+//! Text files that are written under a temporary name and renamed when complete. A thread for each file compresses it.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::mem;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread::{self, JoinHandle};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use godwit_process::TemporaryPath;
+
+use super::SimulateError;
+
+/// Bytes passed to a writing thread at once: large enough to make the cost of passing negligible.
+const TEXT_BUFFER_BYTES: usize = 256 << 10;
+/// Maximum number of buffers that wait for a slow disk; then the simulation waits, too.
+const MAX_WAITING_BUFFERS: usize = 4;
+
+/// The thread that writes a file, and the channel to it.
+type WriterThread = (SyncSender<Vec<u8>>, JoinHandle<io::Result<()>>);
+
+/// An unfinished file. Dropping it uncommitted removes it.
+pub(super) struct AtomicTextFile {
+    path: PathBuf,
+    temporary_path: PathBuf,
+    /// Text to be written. Append to it, then call [`AtomicTextFile::flush_if_full`].
+    pub(super) text: Vec<u8>,
+    writer: Option<WriterThread>,
+    _temporary: TemporaryPath,
+}
+
+impl AtomicTextFile {
+    /// Creates a file; `gzip` compresses it at level 1.
+    pub(super) fn create(path: &Path, gzip: bool) -> Result<Self, SimulateError> {
+        if path.is_dir() {
+            let source = io::Error::from(io::ErrorKind::IsADirectory);
+            return Err(SimulateError::Write { path: path.to_path_buf(), source });
+        }
+        let temporary_path = path.with_added_extension("part");
+        let (file, listed) = TemporaryPath::create(&temporary_path, || File::create(&temporary_path))
+            .map_err(|source| SimulateError::Write { path: path.to_path_buf(), source })?;
+        let (sender, chunks) = sync_channel::<Vec<u8>>(MAX_WAITING_BUFFERS);
+        let thread = thread::spawn(move || -> io::Result<()> {
+            if gzip {
+                let mut encoder = GzEncoder::new(file, Compression::new(1));
+                chunks.into_iter().try_for_each(|chunk| encoder.write_all(&chunk))?;
+                encoder.finish().map(drop)
+            } else {
+                let mut file = file;
+                chunks.into_iter().try_for_each(|chunk| file.write_all(&chunk))
+            }
+        });
+        let (path, writer) = (path.to_path_buf(), Some((sender, thread)));
+        Ok(Self { path, temporary_path, text: Vec::new(), writer, _temporary: listed })
+    }
+
+    /// Passes the text to the writing thread if the buffer is full.
+    #[inline]
+    pub(super) fn flush_if_full(&mut self) -> Result<(), SimulateError> {
+        if self.text.len() < TEXT_BUFFER_BYTES { Ok(()) } else { self.flush() }
+    }
+
+    fn flush(&mut self) -> Result<(), SimulateError> {
+        let chunk = mem::replace(&mut self.text, Vec::with_capacity(TEXT_BUFFER_BYTES + (4 << 10)));
+        match &self.writer {
+            Some((sender, _)) if sender.send(chunk).is_ok() => Ok(()),
+            // The thread has ended early: its result has the reason.
+            _ => self.close(),
+        }
+    }
+
+    /// Ends the thread and returns its result.
+    fn close(&mut self) -> Result<(), SimulateError> {
+        let Some((sender, thread)) = self.writer.take() else { return Ok(()) };
+        drop(sender);
+        let result = thread.join().unwrap_or_else(|_| Err(io::Error::other("the writing thread panicked")));
+        result.map_err(|source| SimulateError::Write { path: self.path.clone(), source })
+    }
+
+    /// Writes the rest and renames the file to its final name.
+    pub(super) fn commit(mut self) -> Result<PathBuf, SimulateError> {
+        self.flush()?;
+        self.close()?;
+        fs::rename(&self.temporary_path, &self.path)
+            .map_err(|source| SimulateError::Write { path: self.path.clone(), source })?;
+        Ok(self.path.clone())
+    }
+}
+
+impl Drop for AtomicTextFile {
+    fn drop(&mut self) {
+        drop(self.writer.take());
+        // After a commit, the temporary name does not exist any more, and the error is ignored.
+        let _ = fs::remove_file(&self.temporary_path);
+    }
+}

@@ -1,0 +1,99 @@
+//! Conversion of a VCF to one Parquet or Arrow file.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arrow_array::RecordBatch;
+use godwit_formats::columnar::{ArrowFileWriter, TableFormat};
+use godwit_formats::vcf::{Reader, VariantBatchBuilder, VariantLayout, VariantParquetWriter};
+
+use crate::atomic_files::{AtomicFile, AtomicFileSet};
+use crate::error::PipelineError;
+
+/// Writes the records of a VCF file as columns ([`godwit_model::schema::variants`]), in their order, into one file. Returns
+/// their number.
+///
+/// # Errors
+/// [`PipelineError::Options`] if the name of `out` has no known extension, [`PipelineError::Vcf`],
+/// [`PipelineError::Columns`], [`PipelineError::File`], [`PipelineError::Interrupted`]; then `out` is not written.
+pub fn write_variants(vcf: &Path, out: &Path, threads: usize, cancelled: &AtomicBool) -> Result<u64, PipelineError> {
+    let Some(format) = TableFormat::from_path(out) else {
+        let problem = format!("{} ends in neither .parquet nor .arrow; name the format by its ending", out.display());
+        return Err(PipelineError::Options { problem });
+    };
+    let mut staged = AtomicFileSet::default();
+    let records = add_variant_table(vcf, out, format, threads, cancelled, &mut staged)?;
+    staged.publish().map_err(|(path, source)| PipelineError::File { action: "write", path, source })?;
+    Ok(records)
+}
+
+/// Writes like [`write_variants`], into an unpublished file of a set.
+pub(crate) fn add_variant_table(
+    vcf: &Path,
+    out: &Path,
+    format: TableFormat,
+    threads: usize,
+    cancelled: &AtomicBool,
+    staged: &mut AtomicFileSet,
+) -> Result<u64, PipelineError> {
+    let mut reader = Reader::open(vcf, threads)?;
+    let layout = VariantLayout::new(reader.header())?;
+    let file = AtomicFile::create(out).map_err(PipelineError::file("write", out))?;
+    let mut writer = VariantTableWriter::new(format, &layout, file.file())?;
+    let mut columns = VariantBatchBuilder::new(&layout);
+    let mut records = 0;
+    while let Some(record) = reader.next_record()? {
+        if let Err(problem) = columns.push(&record) {
+            return Err(reader.record_error(problem).into());
+        }
+        records += 1;
+        if columns.is_full() {
+            if cancelled.load(Ordering::Relaxed) {
+                return Err(PipelineError::Interrupted);
+            }
+            writer.write(&columns.take_batch()?)?;
+        }
+    }
+    if columns.row_count() > 0 {
+        writer.write(&columns.take_batch()?)?;
+    }
+    writer.finish(out)?;
+    file.file().sync_all().map_err(PipelineError::file("write", out))?;
+    staged.add(file);
+    Ok(records)
+}
+
+/// A writer of an unfinished file.
+enum VariantTableWriter<'f> {
+    Parquet(Box<VariantParquetWriter<BufWriter<&'f File>>>),
+    Arrow(Box<ArrowFileWriter<BufWriter<&'f File>>>),
+}
+
+impl<'f> VariantTableWriter<'f> {
+    fn new(format: TableFormat, layout: &VariantLayout, file: &'f File) -> Result<Self, PipelineError> {
+        let out = BufWriter::new(file);
+        Ok(match format {
+            TableFormat::Parquet => Self::Parquet(Box::new(VariantParquetWriter::new(layout, out)?)),
+            TableFormat::Arrow => Self::Arrow(Box::new(
+                ArrowFileWriter::with_schema(&layout.schema, out).map_err(PipelineError::Columns)?,
+            )),
+        })
+    }
+
+    fn write(&mut self, batch: &RecordBatch) -> Result<(), PipelineError> {
+        match self {
+            Self::Parquet(file) => Ok(file.write(batch)?),
+            Self::Arrow(file) => file.write(batch).map_err(PipelineError::Columns),
+        }
+    }
+
+    fn finish(self, path: &Path) -> Result<(), PipelineError> {
+        let mut out = match self {
+            Self::Parquet(file) => file.finish()?,
+            Self::Arrow(file) => file.finish().map_err(PipelineError::Columns)?,
+        };
+        out.flush().map_err(PipelineError::file("write", path))
+    }
+}

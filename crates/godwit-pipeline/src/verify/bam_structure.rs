@@ -1,0 +1,132 @@
+//! Verification of a BAM without a manifest, read from end to end.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+
+use godwit_formats::bam::{self, RecordBuffer};
+use godwit_formats::binning_index::{IndexReadError, IndexSummary};
+use godwit_model::{RawRecord, SortKey, flags};
+
+use super::{FileCheck, Verifier, VerifyOutcome};
+use crate::error::{AlignmentsError, ErrorKind, PipelineError};
+
+/// Bytes of records that are read at a time.
+const READ_BYTES: usize = 8 << 20;
+
+/// Numbers of records, as an index counts them.
+#[derive(Default)]
+struct BamRecordCounts {
+    /// Numbers of mapped and unmapped records of each contig.
+    contigs: Vec<(u64, u64)>,
+    without_contig: u64,
+    records: u64,
+}
+
+impl Verifier<'_> {
+    /// Verifies a BAM that no manifest names.
+    pub(super) fn verify_bam(&self, path: &Path) -> Result<FileCheck, PipelineError> {
+        let outcome = match self.read_all_records(path) {
+            Ok((counts, Ok(()))) => match compare_with_index(path, &counts)? {
+                Ok(indexed) => VerifyOutcome::Sound { records: counts.records, indexed },
+                Err(problem) => VerifyOutcome::Corrupt { problem },
+            },
+            Ok((_, Err(problem))) => VerifyOutcome::Corrupt { problem },
+            Err(error) if error.kind() == ErrorKind::Input => VerifyOutcome::Corrupt { problem: last_cause(&error) },
+            Err(error) => return Err(error),
+        };
+        Ok(FileCheck { path: path.to_owned(), outcome })
+    }
+
+    /// Reads every record. The inner error reports a record that is out of the order that the header claims.
+    fn read_all_records(&self, path: &Path) -> Result<(BamRecordCounts, Result<(), String>), PipelineError> {
+        let failed = |error: bam::BamError| PipelineError::alignments(path, AlignmentsError::Bam(error));
+        let mut reader = bam::Reader::open(path, self.threads).map_err(|error| match error {
+            bam::BamError::NotBam { .. } => PipelineError::Options {
+                problem: format!("{} has no manifest and is no BAM: nothing is known to check it by", path.display()),
+            },
+            error => failed(error),
+        })?;
+        let sorted = reader.header().lines().next().is_some_and(|line| {
+            line.starts_with(b"@HD\t") && line.split(|byte| *byte == b'\t').any(|field| field == b"SO:coordinate")
+        });
+        let mut counts =
+            BamRecordCounts { contigs: vec![(0, 0); reader.genome().contigs().len()], ..BamRecordCounts::default() };
+        let (mut chunk, mut last) = (RecordBuffer::default(), SortKey::MIN);
+        while reader.read_records(&mut chunk, READ_BYTES).map_err(failed)? {
+            if self.cancelled.load(Ordering::Relaxed) {
+                return Err(PipelineError::Interrupted);
+            }
+            for record in chunk.records().map(RawRecord::from_trusted_bytes) {
+                counts.add(record);
+                // Other tools do not order strands at one position.
+                let key = SortKey::new(record.contig(), record.position(), false);
+                if sorted && key < last {
+                    let problem = format!("record {} is out of the order that its header claims", counts.records);
+                    return Ok((counts, Err(problem)));
+                }
+                last = key;
+            }
+        }
+        Ok((counts, Ok(())))
+    }
+}
+
+impl BamRecordCounts {
+    fn add(&mut self, record: RawRecord) {
+        self.records += 1;
+        match usize::try_from(record.contig()).ok().and_then(|contig| self.contigs.get_mut(contig)) {
+            Some((mapped, _)) if record.flag() & flags::UNMAPPED == 0 => *mapped += 1,
+            Some((_, unmapped)) => *unmapped += 1,
+            None => self.without_contig += 1,
+        }
+    }
+}
+
+/// Compares with the index beside the file. Returns whether there is one, or how it disagrees.
+fn compare_with_index(path: &Path, counts: &BamRecordCounts) -> Result<Result<bool, String>, PipelineError> {
+    let Some(index_path) = find_index(path) else { return Ok(Ok(false)) };
+    let name = index_path.display();
+    let summary = match IndexSummary::read(&index_path, counts.contigs.len()) {
+        Ok(summary) => summary,
+        Err(IndexReadError::OtherContigs { indexed, expected, .. }) => {
+            return Ok(Err(format!("its index {name} is for {indexed} contigs, but it has {expected}")));
+        }
+        Err(IndexReadError::Bgzf(godwit_formats::bgzf::BgzfError::Io { source, .. })) => {
+            return Err(PipelineError::File { action: "read", path: index_path, source });
+        }
+        Err(error) => return Ok(Err(format!("its index cannot be used: {error}"))),
+    };
+    let bytes = std::fs::metadata(path).map_err(PipelineError::file("read", path))?.len();
+    if summary.last_compressed_offset > bytes {
+        let last = summary.last_compressed_offset;
+        return Ok(Err(format!("its index {name} points to byte {last}, but it has {bytes}: it is cut short")));
+    }
+    // An index without any counts was written by a tool that does not count.
+    if summary.contig_counts.iter().all(Option::is_none) && summary.unplaced_records.is_none() {
+        return Ok(Ok(true));
+    }
+    let of_contigs = summary.contig_counts.iter().flatten().flat_map(|(mapped, unmapped)| [*mapped, *unmapped]);
+    let indexed = of_contigs.chain(summary.unplaced_records).fold(0, u64::saturating_add);
+    let same = summary.contig_counts.iter().map(|contig| contig.unwrap_or_default()).eq(counts.contigs.iter().copied())
+        && summary.unplaced_records.is_none_or(|records| records == counts.without_contig);
+    if !same {
+        let found = counts.records;
+        return Ok(Err(format!("its index {name} counts {indexed} records, but it has {found}, or on other contigs")));
+    }
+    Ok(Ok(true))
+}
+
+/// Returns `NAME.bam.bai`, `NAME.bam.csi` or `NAME.bai`, the first that exists.
+fn find_index(path: &Path) -> Option<PathBuf> {
+    let names = [path.with_added_extension("bai"), path.with_added_extension("csi"), path.with_extension("bai")];
+    names.into_iter().find(|index| index.is_file())
+}
+
+/// Returns the message of the last cause of an error, which is the most specific one.
+fn last_cause(error: &PipelineError) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    cause.to_string()
+}

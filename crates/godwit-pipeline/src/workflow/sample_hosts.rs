@@ -1,0 +1,290 @@
+//! Samples on several hosts at a time: each runs in its own process, which writes its result to a file.
+//!
+//! [`Scheduler`] assigns samples to hosts, and decides on retries. [`SampleHosts`], which the caller implements, starts and
+//! polls the processes.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use godwit_fleet::Scheduler;
+use godwit_fleet::scheduler::{ItemOutcome, RetryDecision};
+use serde::{Deserialize, Serialize};
+
+use super::report::{FailedAttempt, SampleOutcome};
+use super::{WorkflowJob, WorkflowOptions};
+use crate::atomic_files::write_atomically;
+use crate::error::{ErrorKind, PipelineError};
+use crate::observer::{Event, Observer, SampleState};
+use crate::scratch::create_private_directory;
+
+/// Maximum number of attempts per sample.
+const MAX_ATTEMPTS: usize = 3;
+/// Directory of the jobs of samples, below the output directory. No sample has such a name.
+const JOBS_DIRECTORY: &str = ".godwit-run";
+/// File with the result of a job, in its directory.
+const OUTCOME_FILE: &str = "outcome.json";
+
+/// The end of the process of a sample.
+#[derive(Clone, Debug)]
+pub enum JobExit {
+    /// The process exited.
+    Exited {
+        /// Its exit code, if it had one.
+        code: Option<i32>,
+        /// Its error message, or another description of the reason.
+        message: String,
+    },
+    /// The process was lost: its host failed, or it was cancelled.
+    Lost {
+        /// The reason.
+        reason: String,
+    },
+}
+
+/// Starts and polls processes for single samples on hosts.
+pub trait SampleHosts: Sync {
+    /// Returns the number of hosts.
+    fn host_count(&self) -> usize;
+    /// Returns the number of samples that each host runs at a time.
+    fn samples_per_host(&self) -> usize;
+    /// Returns the name of a host.
+    fn host_name(&self, node: usize) -> String;
+    /// Returns the interval at which samples are polled.
+    fn poll_interval(&self) -> Duration;
+
+    /// Starts a process that calls [`run_sample`] with these options and the job's directory. `is_retry` of the job: it was
+    /// started before and may be resumed.
+    ///
+    /// # Errors
+    /// [`PipelineError`] if the process could not be started.
+    fn start_sample(&self, job: &SampleJob<'_>) -> Result<(), PipelineError>;
+
+    /// Returns once how the process of a sample ended; `None` while it runs.
+    fn poll_exit(&self, sample: usize) -> Option<JobExit>;
+
+    /// Ends all running processes.
+    fn cancel_all(&self);
+}
+
+/// The job of one sample.
+#[derive(Clone, Copy, Debug)]
+pub struct SampleJob<'j> {
+    /// 0-based number of the sample in the sheet.
+    pub sample: usize,
+    /// Name of the sample.
+    pub name: &'j str,
+    /// 0-based number of the host.
+    pub host: usize,
+    /// Directory for its script, logs and result.
+    pub directory: &'j Path,
+    /// True if the sample was started before.
+    pub is_retry: bool,
+}
+
+/// The result that the process of a sample writes.
+#[derive(Debug, Serialize, Deserialize)]
+struct SampleResult {
+    outcome: SampleOutcome,
+    /// True if a retry on another host may succeed.
+    #[serde(rename = "elsewhere")]
+    may_succeed_on_other_host: bool,
+    #[serde(rename = "blame")]
+    error_kind: String,
+}
+
+impl SampleResult {
+    fn new(outcome: SampleOutcome, error: Option<&PipelineError>) -> Self {
+        let kind = error.map(PipelineError::kind);
+        let may_succeed_on_other_host = kind.is_some_and(may_be_host_failure);
+        Self {
+            outcome,
+            may_succeed_on_other_host,
+            error_kind: kind.map(ErrorKind::outcome_text).unwrap_or_default().to_owned(),
+        }
+    }
+}
+
+/// Reports whether the host may be the cause of a failure.
+fn may_be_host_failure(kind: ErrorKind) -> bool {
+    match kind {
+        ErrorKind::Machine | ErrorKind::Engine | ErrorKind::Remote | ErrorKind::Interrupted => true,
+        ErrorKind::Usage | ErrorKind::Input | ErrorKind::Bug => false,
+    }
+}
+
+/// Runs one sample of the sheet, and writes its result to `directory` for the process that leads the workflow.
+///
+/// # Errors
+/// The failure of the sample, which is also in the result.
+pub fn run_sample(
+    options: &WorkflowOptions,
+    name: &str,
+    directory: &Path,
+    observer: &dyn Observer,
+    cancelled: &std::sync::Arc<std::sync::atomic::AtomicBool>,
+) -> Result<(), PipelineError> {
+    let samples = super::read_samples(options)?;
+    let Some(sample) = samples.iter().find(|sample| sample.name == name) else {
+        let problem = format!("the sheet has no sample {name:?} any more");
+        return Err(PipelineError::Options { problem });
+    };
+    let run = WorkflowJob::new(options, &samples, observer, cancelled)?;
+    let mut outcome = SampleOutcome::new(sample);
+    let done = run.run_sample(sample, &mut outcome);
+    if let Err(error @ PipelineError::Interrupted) = done {
+        return Err(error);
+    }
+    outcome.error = done.as_ref().err().map(super::one_line_message);
+    let left =
+        serde_json::to_vec_pretty(&SampleResult::new(outcome, done.as_ref().err())).map_err(std::io::Error::other);
+    let path = directory.join(OUTCOME_FILE);
+    let written = left.and_then(|left| write_atomically(&path, &left));
+    written.map_err(PipelineError::file("write", &path))?;
+    done
+}
+
+/// The result of a sample whose process ended.
+struct JobOutcome {
+    outcome: SampleOutcome,
+    scheduler_end: ItemOutcome,
+    error_kind: ErrorKind,
+}
+
+impl WorkflowJob<'_> {
+    fn job_directory(&self, sample: usize) -> PathBuf {
+        self.options.out.join(JOBS_DIRECTORY).join(&self.samples[sample].name)
+    }
+
+    /// Runs all samples on hosts, as many at a time as their slots allow.
+    pub(super) fn run_on_hosts(&mut self, nodes: &dyn SampleHosts) -> Result<(), PipelineError> {
+        let worked = self.schedule_samples(nodes);
+        // After an error, too, no process may stay.
+        nodes.cancel_all();
+        worked
+    }
+
+    fn schedule_samples(&mut self, nodes: &dyn SampleHosts) -> Result<(), PipelineError> {
+        let jobs = self.options.out.join(JOBS_DIRECTORY);
+        create_private_directory(&jobs).map_err(PipelineError::file("create", &jobs))?;
+        let mut scheduler =
+            Scheduler::new(self.samples.len(), nodes.host_count(), nodes.samples_per_host(), MAX_ATTEMPTS);
+        let mut outcomes: Vec<SampleOutcome> = self.samples.iter().map(SampleOutcome::new).collect();
+        let mut working = BTreeMap::new();
+        while !scheduler.is_finished() {
+            if self.cancelled.load(Ordering::Relaxed) {
+                return Err(PipelineError::Interrupted);
+            }
+            while let Some((sample, node)) = scheduler.start_next() {
+                let failed = self.start_sample(nodes, sample, node, !outcomes[sample].failed_attempts.is_empty());
+                working.insert(sample, (node, failed.err()));
+            }
+            let known: Vec<usize> = working.keys().copied().collect();
+            for sample in known {
+                let failed = working.get_mut(&sample).and_then(|(_, failed)| failed.take());
+                let ended = match failed {
+                    Some(error) => Some(JobExit::Lost { reason: super::one_line_message(&error) }),
+                    None => nodes.poll_exit(sample),
+                };
+                let Some(ended) = ended else { continue };
+                let (node, _) = working.remove(&sample).unwrap_or_default();
+                let judged = self.read_outcome(sample, ended);
+                let verdict = scheduler.finish_item(sample, judged.scheduler_end);
+                self.record_outcome(&mut outcomes[sample], judged, verdict, nodes.host_name(node));
+            }
+            if scheduler.is_finished() {
+                break;
+            }
+            std::thread::sleep(nodes.poll_interval());
+        }
+        self.report.samples = outcomes;
+        Ok(())
+    }
+
+    fn start_sample(
+        &self,
+        nodes: &dyn SampleHosts,
+        sample: usize,
+        host: usize,
+        is_retry: bool,
+    ) -> Result<(), PipelineError> {
+        let (name, directory) = (&*self.samples[sample].name, self.job_directory(sample));
+        create_private_directory(&directory).map_err(PipelineError::file("create", &directory))?;
+        let before = directory.join(OUTCOME_FILE);
+        match std::fs::remove_file(&before) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(PipelineError::file("remove", &before)(error));
+            }
+            _ => {}
+        }
+        let directory = std::path::absolute(&directory).map_err(PipelineError::file("find", &directory))?;
+        nodes.start_sample(&SampleJob { sample, name, host, directory: &directory, is_retry })?;
+        self.report_sample_state(name, SampleState::Started, Some(&nodes.host_name(host)));
+        Ok(())
+    }
+
+    /// Reports the state of a sample and its host.
+    pub(super) fn report_sample_state(&self, sample: &str, state: SampleState, node: Option<&str>) {
+        self.observer.event(&Event::Sample { sample: sample.to_owned(), state, host: node.map(str::to_owned) });
+    }
+
+    /// Reads the result that a process wrote; without one, the end of the process decides.
+    fn read_outcome(&self, sample: usize, ended: JobExit) -> JobOutcome {
+        let left = std::fs::read(self.job_directory(sample).join(OUTCOME_FILE)).ok();
+        let left: Option<SampleResult> = left.and_then(|left| serde_json::from_slice(&left).ok());
+        let (code, said) = match ended {
+            JobExit::Exited { code, message } => (code, message),
+            JobExit::Lost { reason } => (None, reason),
+        };
+        let kind = ErrorKind::of_exit_code(code);
+        match left {
+            Some(SampleResult { outcome, .. }) if outcome.error.is_none() => {
+                JobOutcome { outcome, scheduler_end: ItemOutcome::Done, error_kind: ErrorKind::Bug }
+            }
+            Some(SampleResult { outcome, may_succeed_on_other_host, .. }) => JobOutcome {
+                outcome,
+                scheduler_end: if may_succeed_on_other_host { ItemOutcome::Lost } else { ItemOutcome::Failed },
+                error_kind: kind,
+            },
+            None => {
+                let scheduler_end = if may_be_host_failure(kind) { ItemOutcome::Lost } else { ItemOutcome::Failed };
+                let error = Some(said);
+                JobOutcome {
+                    outcome: SampleOutcome { error, ..SampleOutcome::new(&self.samples[sample]) },
+                    scheduler_end,
+                    error_kind: kind,
+                }
+            }
+        }
+    }
+
+    fn record_outcome(
+        &mut self,
+        outcome: &mut SampleOutcome,
+        judged: JobOutcome,
+        verdict: RetryDecision,
+        node: String,
+    ) {
+        let JobOutcome { outcome: found, error_kind, .. } = judged;
+        let mut failed_attempts = std::mem::take(&mut outcome.failed_attempts);
+        found.steps.iter().for_each(|step| self.report_step(&found.sample, step));
+        let Some(cause) = found.error.clone() else {
+            self.report_sample_state(&found.sample, SampleState::Done, Some(&node));
+            *outcome = SampleOutcome { failed_attempts, host: Some(node), ..found };
+            return;
+        };
+        failed_attempts.push(FailedAttempt { host: node.clone(), cause: cause.clone() });
+        let name = &found.sample;
+        let message = match verdict {
+            RetryDecision::Retry => format!("{name} failed on {node} and is tried again: {cause}"),
+            RetryDecision::NoRetry => format!("{name} failed: {cause}"),
+        };
+        self.observer.event(&Event::Warning { message });
+        if verdict == RetryDecision::NoRetry {
+            self.report_sample_state(&found.sample, SampleState::Failed, Some(&node));
+            self.first_error_kind.get_or_insert(error_kind);
+        }
+        *outcome = SampleOutcome { failed_attempts, host: Some(node), ..found };
+    }
+}

@@ -1,0 +1,207 @@
+//! Datasets as tables.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::catalog::{CatalogProvider, ScanArgs, ScanResult, SchemaProvider, Session, TableProvider};
+use datafusion::common::Result;
+use datafusion::datasource::file_format::parquet::ParquetFormat;
+use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl};
+use datafusion::error::DataFusionError;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+use godwit_flight::{Catalog, Dataset, DatasetError, SQL_SCHEMA};
+
+use crate::region_pushdown::{constrains_region, regions_of_filters};
+use crate::scan::{DatasetExec, without_metadata};
+
+/// The datasets of a catalog, as schema and tables of DataFusion.
+#[derive(Clone, Debug)]
+pub(crate) struct TableCatalog(pub(crate) Arc<dyn Catalog>);
+
+impl TableCatalog {
+    /// Finds a dataset by its name, or by its file name without directories and suffixes if only one dataset has that.
+    pub(crate) fn find_dataset(&self, name: &str) -> Result<(String, Arc<dyn Dataset>), DatasetError> {
+        match self.0.open(name) {
+            Ok(dataset) => Ok((name.to_owned(), dataset)),
+            Err(DatasetError::NotFound { .. }) => {
+                let mut names = self.0.names()?;
+                names.retain(|found| dataset_stem(found) == name);
+                match &names[..] {
+                    [one] => Ok((one.clone(), self.0.open(one)?)),
+                    [] => Err(DatasetError::NotFound { name: name.to_owned() }),
+                    several => Err(DatasetError::InvalidRequest {
+                        problem: format!(
+                            "{name} may be any of {}; write the path, in double quotes",
+                            several.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ")
+                        ),
+                    }),
+                }
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Returns a file name without its directories and suffixes.
+fn dataset_stem(name: &str) -> &str {
+    let file = name.rsplit('/').next().unwrap_or(name);
+    file.split('.').next().unwrap_or(file)
+}
+
+/// Makes a table of a dataset. For Parquet files DataFusion's own reader skips pages and reads only the rows that it needs.
+pub(crate) fn table_provider(name: &str, dataset: Arc<dyn Dataset>) -> Result<Arc<dyn TableProvider>> {
+    let Some(files) = dataset.parquet_files() else {
+        let schema = without_metadata(&dataset.schema());
+        return Ok(Arc::new(DatasetTable { name: name.to_owned(), dataset, schema }));
+    };
+    let urls: Result<Vec<_>> = match dataset.parquet_urls() {
+        Some(urls) => urls.iter().map(ListingTableUrl::parse).collect(),
+        None => files.iter().map(|file| file_url(file)).collect(),
+    };
+    let options = ListingOptions::new(Arc::new(ParquetFormat::default())).with_file_extension("");
+    let config = ListingTableConfig::new_with_multi_paths(urls?)
+        .with_listing_options(options)
+        .with_schema(without_metadata(&dataset.schema()));
+    Ok(Arc::new(ParquetTable { files: ListingTable::try_new(config)?, dataset }))
+}
+
+/// Returns the dataset that a table was made from; `None` for other tables.
+pub(crate) fn dataset_of_table<'t>(table: &'t (dyn TableProvider + 'static)) -> Option<&'t Arc<dyn Dataset>> {
+    let of_parquet = table.downcast_ref::<ParquetTable>().map(|table| &table.dataset);
+    of_parquet.or_else(|| table.downcast_ref::<DatasetTable>().map(|table| &table.dataset))
+}
+
+/// A dataset of Parquet files, which DataFusion reads itself.
+#[derive(Debug)]
+struct ParquetTable {
+    files: ListingTable,
+    dataset: Arc<dyn Dataset>,
+}
+
+#[async_trait]
+impl TableProvider for ParquetTable {
+    fn schema(&self) -> SchemaRef {
+        self.files.schema()
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    async fn scan(
+        &self,
+        session: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        self.files.scan(session, projection, filters, limit).await
+    }
+
+    async fn scan_with_args<'a>(&self, session: &dyn Session, args: ScanArgs<'a>) -> Result<ScanResult> {
+        self.files.scan_with_args(session, args).await
+    }
+
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
+        self.files.supports_filters_pushdown(filters)
+    }
+}
+
+/// Returns the `file://` URL of a local file.
+fn file_url(file: &Path) -> Result<ListingTableUrl> {
+    let path = std::path::absolute(file)?;
+    let text = path.to_str().ok_or_else(|| {
+        DataFusionError::Plan(format!("{} is no UTF-8; rename it to ask it with SQL", path.display()))
+    })?;
+    ListingTableUrl::parse(percent_encode(text))
+}
+
+/// Returns a path as a URL without characters that are read as a pattern.
+fn percent_encode(path: &str) -> String {
+    let mut url = "file://".to_owned();
+    for byte in path.bytes() {
+        if byte.is_ascii_alphanumeric() || b"/-_.~".contains(&byte) {
+            url.push(char::from(byte));
+        } else {
+            url += &format!("%{byte:02X}");
+        }
+    }
+    url
+}
+
+/// A dataset that is read by its own reader.
+#[derive(Debug)]
+struct DatasetTable {
+    name: String,
+    dataset: Arc<dyn Dataset>,
+    schema: SchemaRef,
+}
+
+#[async_trait]
+impl TableProvider for DatasetTable {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    async fn scan(
+        &self,
+        session: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        _limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let all: Vec<usize> = (0..self.schema.fields().len()).collect();
+        let regions = if self.dataset.has_regions() { regions_of_filters(filters) } else { None };
+        let partitions = session.config().target_partitions();
+        let columns = projection.unwrap_or(&all);
+        Ok(Arc::new(DatasetExec::new(self.dataset.clone(), &self.name, columns, regions, partitions)?))
+    }
+
+    /// Regions are a hint only: DataFusion applies all conditions itself.
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
+        let support = |filter: &&Expr| {
+            if self.dataset.has_regions() && constrains_region(filter) {
+                TableProviderFilterPushDown::Inexact
+            } else {
+                TableProviderFilterPushDown::Unsupported
+            }
+        };
+        Ok(filters.iter().map(support).collect())
+    }
+}
+
+impl CatalogProvider for TableCatalog {
+    fn schema_names(&self) -> Vec<String> {
+        vec![SQL_SCHEMA.to_owned()]
+    }
+
+    fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
+        (name == SQL_SCHEMA).then(|| Arc::new(self.clone()) as _)
+    }
+}
+
+#[async_trait]
+impl SchemaProvider for TableCatalog {
+    fn table_names(&self) -> Vec<String> {
+        self.0.names().unwrap_or_default()
+    }
+
+    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        match self.find_dataset(name) {
+            Ok((name, dataset)) => table_provider(&name, dataset).map(Some),
+            Err(DatasetError::NotFound { .. }) => Ok(None),
+            Err(error) => Err(DataFusionError::External(error.into())),
+        }
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        self.find_dataset(name).is_ok()
+    }
+}

@@ -1,0 +1,92 @@
+//! The query engine as the SQL engine of Flight SQL.
+
+use std::sync::Arc;
+
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::{DataType, Field, Schema};
+use datafusion::common::ScalarValue;
+use futures_util::{StreamExt as _, stream};
+use godwit_flight::{
+    Code, Download, ErrorReason, Principal, SqlEngine, StatementDescription, StatementResult, Status, StatusFuture,
+    advertised_batch, advertised_schema,
+};
+
+use crate::engine::{QueryEngine, Rows};
+use crate::error::QueryError;
+
+impl SqlEngine for QueryEngine {
+    fn describe_statement(&self, _caller: &Principal, sql: String) -> StatusFuture<'_, StatementDescription> {
+        Box::pin(async move {
+            let plan = self.plan(&sql).await?;
+            let mut parameters: Vec<(usize, String, DataType)> = plan
+                .get_parameter_types()
+                .map_err(QueryError::from)?
+                .into_iter()
+                .map(|(name, data_type)| {
+                    let number = name.trim_start_matches('$').parse().unwrap_or(usize::MAX);
+                    (number, name, data_type.unwrap_or(DataType::Utf8))
+                })
+                .collect();
+            parameters.sort_unstable_by(|one, other| (one.0, &one.1).cmp(&(other.0, &other.1)));
+            let fields: Vec<Field> =
+                parameters.into_iter().map(|(_, name, data_type)| Field::new(name, data_type, true)).collect();
+            Ok(StatementDescription {
+                schema: advertised_schema(plan.schema().as_arrow()),
+                parameters: Arc::new(Schema::new(fields)),
+            })
+        })
+    }
+
+    fn execute(
+        &self,
+        _caller: &Principal,
+        sql: String,
+        parameters: Option<RecordBatch>,
+    ) -> StatusFuture<'_, StatementResult> {
+        Box::pin(async move {
+            let values = parameters.map(|row| parameter_values(&row)).transpose()?.unwrap_or_default();
+            let plan = self.plan_with_parameters(&sql, values).await?;
+            // Clients compare the columns of the rows with the advertised schema.
+            let schema = advertised_schema(plan.schema().as_arrow());
+            let rows = self.execute_plan(plan).await?;
+            let advertised_schema = schema.clone();
+            let batches = stream::try_unfold(rows, |mut rows: Rows| async move {
+                Ok::<_, Status>(rows.next().await?.map(|batch| (batch, rows)))
+            });
+            let batches = batches.map(move |batch| {
+                let batch = batch?;
+                Ok((
+                    advertised_batch(&advertised_schema, batch.columns().to_vec(), batch.num_rows())?,
+                    Default::default(),
+                ))
+            });
+            Ok(StatementResult {
+                download: Download { schema, batches: Box::pin(batches) },
+                datasets: self.take_dataset_accesses(),
+            })
+        })
+    }
+}
+
+fn parameter_values(row: &RecordBatch) -> Result<Vec<ScalarValue>, Status> {
+    if row.num_rows() == 0 {
+        return Ok(Vec::new());
+    }
+    let values = row.columns().iter().map(|column| ScalarValue::try_from_array(column, 0));
+    values.collect::<Result<_, _>>().map_err(|error| Status::invalid_argument(error.to_string()))
+}
+
+impl From<QueryError> for Status {
+    fn from(error: QueryError) -> Self {
+        let text = godwit_model::message_with_causes(&error);
+        match error {
+            QueryError::InvalidStatement { .. } => Self::invalid_argument(text),
+            QueryError::TableNotFound { .. } => ErrorReason::TableNotFound.status(Code::NotFound, text),
+            QueryError::NotAQuery { .. } => Self::permission_denied(text),
+            QueryError::MemoryLimit { .. } => Self::resource_exhausted(text),
+            QueryError::Execution { .. } => Self::invalid_argument(text),
+            QueryError::Output { .. } => Self::internal(text),
+            QueryError::Dataset(error) => error.into(),
+        }
+    }
+}

@@ -1,0 +1,384 @@
+//! Runs the statements of a server in processes of their own.
+//!
+//! A statement process runs one statement at a time. It is reused if the statement succeeds. It is killed if the statement
+//! exceeds its time or memory, or if its client cancels it.
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use datafusion::arrow::array::RecordBatch;
+use futures_util::stream;
+use godwit_flight::{
+    Address, Batches, Catalog, Client, ConnectionSecurity, DirectScan, Download, FlightError, Principal, SqlEngine,
+    StatementDescription, StatementResult, StatementWorkers, Status, StatusFuture, TransportOptions,
+};
+use godwit_process::TemporaryItem;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::time::Instant;
+
+use crate::direct_scan::parse_direct_scan;
+use crate::statement_server::{StatementRequest, schema_from_bytes};
+
+/// Longest wait for the exit of a process whose connection broke.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Batches queued between a statement process and the client, at most.
+const MAX_QUEUED_BATCHES: usize = 2;
+
+/// A batch and its application metadata.
+type BatchWithMetadata = (RecordBatch, Bytes);
+
+/// Limits of the statements of a server.
+#[derive(Clone, Debug)]
+pub struct StatementLimits {
+    /// Memory of each statement process, in bytes.
+    pub memory_bytes: u64,
+    /// Time of each statement, from its start to its last row.
+    pub timeout: Duration,
+    /// Rows that each statement may return.
+    pub max_rows: u64,
+    /// Statements that run at a time; others wait.
+    pub max_concurrent: usize,
+}
+
+/// An SQL engine that runs statements in separate processes.
+pub struct ProcessSqlEngine {
+    pool: Arc<StatementProcessPool>,
+}
+
+/// Encodes what a principal may see for a statement process.
+type GrantsEncoder = Box<dyn Fn(&Principal) -> Vec<u8> + Send + Sync>;
+
+struct StatementProcessPool {
+    /// `None`: every principal sees everything.
+    encode_grants: Option<GrantsEncoder>,
+    /// Builds the command of a statement process for a socket path.
+    process_command: Box<dyn Fn(&std::path::Path) -> Command + Send + Sync>,
+    limits: StatementLimits,
+    idle: Mutex<Vec<StatementProcess>>,
+    permits: Arc<Semaphore>,
+    scratch_directory: PathBuf,
+}
+
+/// A statement process. Dropping it kills the process.
+struct StatementProcess {
+    child: ProcessGuard,
+    /// The grants that it serves, encoded; it serves no others.
+    grants: Vec<u8>,
+    client: Client,
+    /// Holds the socket of the process.
+    _directory: TemporaryItem<tempfile::TempDir>,
+}
+
+/// The child process, killed when this is dropped: also if a statement is cancelled while its process starts.
+struct ProcessGuard(Child);
+
+impl Drop for ProcessGuard {
+    fn drop(&mut self) {
+        // Both fail only if the child has exited already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl ProcessSqlEngine {
+    /// Runs statements in processes that `command` starts for a socket path. They serve it with
+    /// [`crate::serve_statements`], and print a line once they do. Sockets are in directories below `scratch`.
+    pub fn new(
+        command: impl Fn(&std::path::Path) -> Command + Send + Sync + 'static,
+        limits: StatementLimits,
+        scratch: PathBuf,
+    ) -> Self {
+        Self::with_grants(command, limits, scratch, None)
+    }
+
+    /// As [`Self::new`], with grants for each principal; a process serves one set of grants only.
+    pub fn with_grants(
+        command: impl Fn(&std::path::Path) -> Command + Send + Sync + 'static,
+        limits: StatementLimits,
+        scratch_directory: PathBuf,
+        encode_grants: Option<GrantsEncoder>,
+    ) -> Self {
+        let permits = Arc::new(Semaphore::new(limits.max_concurrent.max(1)));
+        let (process_command, idle) = (Box::new(command), Mutex::default());
+        Self {
+            pool: Arc::new(StatementProcessPool {
+                encode_grants,
+                process_command,
+                limits,
+                idle,
+                permits,
+                scratch_directory,
+            }),
+        }
+    }
+
+    fn grants_of(&self, principal: &Principal) -> Vec<u8> {
+        self.pool.encode_grants.as_ref().map(|view_of| view_of(principal)).unwrap_or_default()
+    }
+}
+
+impl SqlEngine for ProcessSqlEngine {
+    fn statement_workers(&self) -> Option<StatementWorkers> {
+        let limit = self.pool.limits.max_concurrent.max(1);
+        let busy = limit.saturating_sub(self.pool.permits.available_permits());
+        let idle = self.pool.idle.lock().unwrap_or_else(PoisonError::into_inner).len();
+        Some(StatementWorkers { busy, idle, limit })
+    }
+
+    /// Returns the direct scan only where `max_rows` is unlimited, because nothing counts its rows.
+    fn direct_scan(&self, catalog: Arc<dyn Catalog>, sql: &str) -> Option<DirectScan> {
+        (self.pool.limits.max_rows == u64::MAX).then(|| parse_direct_scan(catalog, sql)).flatten()
+    }
+
+    fn describe_statement(&self, principal: &Principal, sql: String) -> StatusFuture<'_, StatementDescription> {
+        let request = StatementRequest { is_describe: true, sql, parameters: None, grants: self.grants_of(principal) };
+        Box::pin(async move {
+            let mut statement = StatementExecution::start(self.pool.clone(), &request).await?;
+            let first = statement.next_batch().await?;
+            let schema = statement.batches.schema().cloned();
+            statement.release_process();
+            let parameters = first.and_then(|(_, said)| schema_from_bytes(&said));
+            let (Some(schema), Some(parameters)) = (schema, parameters) else {
+                return Err(Status::internal("a bug in godwit: a statement was not described"));
+            };
+            Ok(StatementDescription { schema, parameters })
+        })
+    }
+
+    fn execute(
+        &self,
+        principal: &Principal,
+        sql: String,
+        parameters: Option<RecordBatch>,
+    ) -> StatusFuture<'_, StatementResult> {
+        let request = StatementRequest { is_describe: false, sql, parameters, grants: self.grants_of(principal) };
+        Box::pin(async move {
+            let mut statement = StatementExecution::start(self.pool.clone(), &request).await?;
+            // The first batch has no rows; its metadata lists the datasets that the statement reads.
+            let head = statement.next_batch().await?;
+            let touched = head.and_then(|(_, said)| serde_json::from_slice(&said).ok());
+            let datasets = touched.ok_or_else(|| Status::internal("a bug in godwit: a statement without a head"))?;
+            let first = statement.next_batch().await?;
+            let schema = statement.batches.schema().cloned();
+            let schema = schema.ok_or_else(|| Status::internal("a bug in godwit: rows without columns"))?;
+            let (sender, receiver) = mpsc::channel(MAX_QUEUED_BATCHES);
+            tokio::spawn(forward_rows(statement, first, sender));
+            let batches =
+                stream::unfold(
+                    receiver,
+                    |mut receiver| async move { receiver.recv().await.map(|item| (item, receiver)) },
+                );
+            Ok(StatementResult { download: Download { schema, batches: Box::pin(batches) }, datasets })
+        })
+    }
+}
+
+/// Forwards rows until they end, the client stops, or the deadline passes: a client that reads none of its rows does not
+/// hold a process forever.
+async fn forward_rows(
+    mut statement: StatementExecution,
+    first: Option<BatchWithMetadata>,
+    rows: mpsc::Sender<Result<BatchWithMetadata, Status>>,
+) {
+    let (deadline, too_long) = (statement.deadline, statement.pool.timeout_status());
+    let mut next = Ok(first);
+    let failure = loop {
+        let item = match next {
+            Ok(Some(item)) => item,
+            Ok(None) => return statement.release_process(),
+            Err(status) => break status,
+        };
+        match tokio::time::timeout_at(deadline, rows.send(Ok(item))).await {
+            Ok(Ok(())) => next = statement.next_batch().await,
+            Ok(Err(_)) => return,
+            Err(_) => break too_long,
+        }
+    };
+    drop(statement);
+    // Sending fails if the client has gone.
+    let _ = rows.send(Err(failure)).await;
+}
+
+/// A running statement. Dropping it kills its process.
+struct StatementExecution {
+    process: StatementProcess,
+    batches: Batches,
+    pool: Arc<StatementProcessPool>,
+    deadline: Instant,
+    row_count: u64,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl StatementExecution {
+    async fn start(pool: Arc<StatementProcessPool>, request: &StatementRequest) -> Result<Self, Status> {
+        let ticket = request.encode()?;
+        let deadline = Instant::now() + pool.limits.timeout;
+        let place = tokio::time::timeout_at(deadline, pool.permits.clone().acquire_owned());
+        let place = place
+            .await
+            .map_err(|_| Status::resource_exhausted("too many statements are being run; try again later"))?;
+        let place = place.map_err(|_| Status::unavailable("the server is ending"))?;
+        let mut process = pool.clone().acquire_process(&request.grants).await?;
+        let started = tokio::time::timeout_at(deadline, process.client.download(ticket)).await;
+        match started {
+            Ok(Ok(batches)) => Ok(Self { process, batches, pool, deadline, row_count: 0, _permit: place }),
+            Ok(Err(error)) => Err(pool.failure_status(&mut process, error).await),
+            Err(_) => Err(pool.timeout_status()),
+        }
+    }
+
+    async fn next_batch(&mut self) -> Result<Option<BatchWithMetadata>, Status> {
+        // If a batch is always ready, the timeout below never fires.
+        if Instant::now() > self.deadline {
+            return Err(self.pool.timeout_status());
+        }
+        match tokio::time::timeout_at(self.deadline, self.batches.next()).await {
+            Ok(Ok(item)) => {
+                self.row_count += item.as_ref().map_or(0, |(batch, _)| batch.num_rows() as u64);
+                if self.row_count > self.pool.limits.max_rows {
+                    let problem =
+                        format!("the statement gives more than {} rows; add LIMIT", self.pool.limits.max_rows);
+                    return Err(Status::resource_exhausted(problem));
+                }
+                Ok(item)
+            }
+            Ok(Err(error)) => Err(self.pool.failure_status(&mut self.process, error).await),
+            Err(_) => Err(self.pool.timeout_status()),
+        }
+    }
+
+    /// Returns the process to the pool.
+    fn release_process(self) {
+        let mut idle = self.pool.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.push(self.process);
+    }
+}
+
+impl StatementProcessPool {
+    /// Returns an idle process for the grants, or else starts one.
+    async fn acquire_process(self: Arc<Self>, view: &[u8]) -> Result<StatementProcess, Status> {
+        let waiting = self.take_idle_process(view);
+        if let Some(mut worker) = waiting
+            && matches!(worker.child.0.try_wait(), Ok(None))
+        {
+            return Ok(worker);
+        }
+        let failed =
+            |problem: String| Status::unavailable(format!("a process for the statement cannot be started: {problem}"));
+        let pool = self.clone();
+        let started = tokio::task::spawn_blocking(move || pool.spawn_process()).await;
+        let (child, directory, socket) =
+            started.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(error.to_string()))?;
+        let client =
+            Client::connect(&Address::Unix(socket), ConnectionSecurity::default(), TransportOptions::default()).await;
+        let client = client.map_err(|error| failed(error.to_string()))?;
+        Ok(StatementProcess { child, grants: view.to_vec(), client, _directory: directory })
+    }
+
+    /// Takes an idle process for the grants. If there is none, stops idle processes of other grants beyond the free
+    /// permits, so that processes never outnumber permits.
+    fn take_idle_process(&self, view: &[u8]) -> Option<StatementProcess> {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = idle.iter().rposition(|worker| worker.grants == view) {
+            return Some(idle.remove(at));
+        }
+        let room = self.permits.available_permits();
+        let too_many = idle.len().saturating_sub(room);
+        idle.drain(..too_many);
+        None
+    }
+
+    fn spawn_process(&self) -> std::io::Result<(ProcessGuard, TemporaryItem<tempfile::TempDir>, PathBuf)> {
+        let directory = TemporaryItem::create(|| {
+            tempfile::Builder::new().prefix("godwit-sql-").tempdir_in(&self.scratch_directory)
+        })?;
+        let socket = directory.path().join("s");
+        let mut command = (self.process_command)(&socket);
+        // This process holds the child's stdin; the child exits when it closes.
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+        let mut process = ProcessGuard(child);
+        let mut line = String::new();
+        let read = process.0.stdout.take().map(|out| BufReader::new(out).read_line(&mut line));
+        if !matches!(read, Some(Ok(1..))) {
+            let _ = process.0.kill();
+            let status = process.0.wait()?;
+            return Err(std::io::Error::other(format!("it ended with {status}")));
+        }
+        Ok((process, directory, socket))
+    }
+
+    fn timeout_status(&self) -> Status {
+        Status::deadline_exceeded(format!("the statement took longer than it may, {} s", self.limits.timeout.as_secs()))
+    }
+
+    /// Returns the error of a statement: the status from its process, or why that process ended.
+    async fn failure_status(&self, worker: &mut StatementProcess, error: FlightError) -> Status {
+        // Any other error means that the process has ended.
+        if let FlightError::Status { status, .. } = error {
+            return *status;
+        }
+        let ended = wait_for_exit(&mut worker.child.0).await;
+        let memory_mib = self.limits.memory_bytes >> 20;
+        match ended.and_then(|status| status.signal()) {
+            Some(libc::SIGABRT | libc::SIGKILL | libc::SIGSEGV | libc::SIGBUS) => Status::resource_exhausted(format!(
+                "the statement needed more memory than it may have, {memory_mib} MiB; ask for fewer rows or columns"
+            )),
+            _ => Status::internal(format!("the process of the statement was lost: {error}")),
+        }
+    }
+}
+
+/// Waits for a child that is about to exit.
+async fn wait_for_exit(child: &mut Child) -> Option<std::process::ExitStatus> {
+    let deadline = Instant::now() + EXIT_TIMEOUT;
+    loop {
+        if let Ok(Some(status)) = child.try_wait() {
+            return Some(status);
+        }
+        if Instant::now() > deadline {
+            return None;
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_statement_that_is_cancelled_while_its_process_starts_leaves_no_process() {
+        let scratch = tempfile::tempdir().unwrap();
+        let named = scratch.path().join("process");
+        let written = named.clone();
+        let command = move |_: &std::path::Path| {
+            let mut shell = Command::new("sh");
+            // The shell reports its start only on request, and does not exit by itself.
+            shell.args(["-c", "echo $$ > \"$0.new\"; mv \"$0.new\" \"$0\"; until [ -e \"$0.go\" ]; do sleep 0.01; done; echo; exec sleep 1000"]);
+            shell.arg(&written);
+            shell
+        };
+        let (memory_bytes, max_rows, timeout) = (1 << 30, u64::MAX, Duration::from_secs(600));
+        let limits = StatementLimits { memory_bytes, timeout, max_rows, max_concurrent: 1 };
+        let isolated = ProcessSqlEngine::new(command, limits, scratch.path().to_owned());
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        runtime.block_on(async {
+            let running = isolated.execute(&Principal::default(), "SELECT 1".to_owned(), None);
+            tokio::select! {
+                _ = running => panic!("its worker has not started"),
+                () = async { while !named.exists() { tokio::time::sleep(Duration::from_millis(5)).await } } => {}
+            }
+        });
+        let process = std::fs::read_to_string(&named).unwrap().trim().to_owned();
+        std::fs::write(named.with_added_extension("go"), "").unwrap();
+        // Dropping the runtime waits for the blocking tasks that were started.
+        drop(runtime);
+        assert!(!std::path::Path::new("/proc").join(&process).exists(), "process {process} is left");
+    }
+}

@@ -1,0 +1,203 @@
+//! Pushdown of conditions on positions: the regions that all rows of a statement must overlap.
+//!
+//! DataFusion still applies the conditions to every row. The regions found here may cover more rows than meet the
+//! conditions, never fewer.
+
+use std::collections::BTreeSet;
+
+use datafusion::common::ScalarValue;
+use datafusion::logical_expr::expr::InList;
+use datafusion::logical_expr::{BinaryExpr, Cast, Expr, Operator, TryCast};
+use godwit_model::Region;
+
+/// Constraints of one statement, at most; conditions that exceed it are ignored.
+const MAX_CONSTRAINTS: usize = 4096;
+
+/// A constraint: rows on some contigs that overlap `[start, end)`, 0-based.
+#[derive(Clone, Debug, PartialEq)]
+struct RegionConstraint {
+    /// `None`: any contig.
+    contigs: Option<BTreeSet<String>>,
+    start: i64,
+    end: i64,
+}
+
+impl RegionConstraint {
+    const UNCONSTRAINED: Self = Self { contigs: None, start: i64::MIN, end: i64::MAX };
+
+    fn intersection(&self, other: &Self) -> Self {
+        let contigs = match (&self.contigs, &other.contigs) {
+            (Some(some), Some(others)) => Some(some.intersection(others).cloned().collect()),
+            (some, others) => some.clone().or_else(|| others.clone()),
+        };
+        Self { contigs, start: self.start.max(other.start), end: self.end.min(other.end) }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.start >= self.end || self.contigs.as_ref().is_some_and(BTreeSet::is_empty)
+    }
+}
+
+/// Returns the regions that rows meeting all conditions overlap; `None` if the conditions do not constrain them.
+pub(crate) fn regions_of_filters<'e>(conditions: impl IntoIterator<Item = &'e Expr>) -> Option<Vec<Region>> {
+    let mut places = vec![RegionConstraint::UNCONSTRAINED];
+    for condition in conditions {
+        places = intersect_all(&places, &constraints_of(condition));
+    }
+    let mut regions = Vec::new();
+    for place in places {
+        let contigs = place.contigs?;
+        // A row may start before the first base (the telomere, in VCF); it is looked up with the first base.
+        let start = place.start.clamp(0, i64::from(Region::OPEN_END)) as u32;
+        let end = place.end.clamp(1, i64::from(Region::OPEN_END)) as u32;
+        if start < end {
+            regions.extend(contigs.into_iter().map(|contig| Region { contig, start, end }));
+        }
+    }
+    regions.sort_unstable();
+    regions.dedup();
+    Some(regions)
+}
+
+/// Reports whether a condition constrains positions.
+pub(crate) fn constrains_region(condition: &Expr) -> bool {
+    constraints_of(condition) != [RegionConstraint::UNCONSTRAINED]
+}
+
+fn intersect_all(some: &[RegionConstraint], others: &[RegionConstraint]) -> Vec<RegionConstraint> {
+    if some.len() * others.len() > MAX_CONSTRAINTS {
+        return if some.len() < others.len() { some.to_vec() } else { others.to_vec() };
+    }
+    let pairs = some.iter().flat_map(|place| others.iter().map(|other| place.intersection(other)));
+    pairs.filter(|place| !place.is_empty()).collect()
+}
+
+fn constraints_of(condition: &Expr) -> Vec<RegionConstraint> {
+    match condition {
+        Expr::BinaryExpr(BinaryExpr { left, op: Operator::And, right }) => {
+            intersect_all(&constraints_of(left), &constraints_of(right))
+        }
+        Expr::BinaryExpr(BinaryExpr { left, op: Operator::Or, right }) => {
+            let places = [constraints_of(left), constraints_of(right)].concat();
+            if places.len() > MAX_CONSTRAINTS || places.contains(&RegionConstraint::UNCONSTRAINED) {
+                vec![RegionConstraint::UNCONSTRAINED]
+            } else {
+                places
+            }
+        }
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
+            let place = match (column_name(left), column_name(right)) {
+                (Some(name), None) => literal_value(right).and_then(|value| constraint_of_comparison(name, *op, value)),
+                (None, Some(name)) => literal_value(left)
+                    .and_then(|value| op.swap().and_then(|op| constraint_of_comparison(name, op, value))),
+                _ => None,
+            };
+            vec![place.unwrap_or(RegionConstraint::UNCONSTRAINED)]
+        }
+        Expr::Between(between) if !between.negated => {
+            let bound =
+                |op, expr: &Expr| constraint_of_comparison(column_name(&between.expr)?, op, literal_value(expr)?);
+            let low = bound(Operator::GtEq, &between.low).unwrap_or(RegionConstraint::UNCONSTRAINED);
+            let high = bound(Operator::LtEq, &between.high).unwrap_or(RegionConstraint::UNCONSTRAINED);
+            vec![low.intersection(&high)]
+        }
+        Expr::InList(InList { expr, list, negated: false }) if column_name(expr) == Some("contig") => {
+            let names: Option<BTreeSet<String>> =
+                list.iter().map(|item| literal_value(item).and_then(text_value)).collect();
+            vec![names.map_or(RegionConstraint::UNCONSTRAINED, |names| RegionConstraint {
+                contigs: Some(names),
+                ..RegionConstraint::UNCONSTRAINED
+            })]
+        }
+        _ => vec![RegionConstraint::UNCONSTRAINED],
+    }
+}
+
+/// Returns the constraint of `column op value`.
+fn constraint_of_comparison(column: &str, op: Operator, value: &ScalarValue) -> Option<RegionConstraint> {
+    let place = RegionConstraint::UNCONSTRAINED;
+    if column == "contig" {
+        let name = text_value(value).filter(|_| op == Operator::Eq)?;
+        return Some(RegionConstraint { contigs: Some([name].into()), ..place });
+    }
+    let number = integer_value(value)?;
+    let next = number.saturating_add(1);
+    Some(match (column, op) {
+        // A row that starts at or after a base ends after it.
+        ("position", Operator::Eq) => RegionConstraint { start: number, end: next, ..place },
+        ("position", Operator::GtEq) => RegionConstraint { start: number, ..place },
+        ("position", Operator::Gt) => RegionConstraint { start: next, ..place },
+        ("position", Operator::Lt) => RegionConstraint { end: number, ..place },
+        ("position", Operator::LtEq) => RegionConstraint { end: next, ..place },
+        ("end_position", Operator::Gt) => RegionConstraint { start: number, ..place },
+        ("end_position", Operator::GtEq) => RegionConstraint { start: number.saturating_sub(1), ..place },
+        ("end_position", Operator::LtEq) => RegionConstraint { end: number, ..place },
+        ("end_position", Operator::Lt) => RegionConstraint { end: number.saturating_sub(1), ..place },
+        ("end_position", Operator::Eq) => RegionConstraint { start: number.saturating_sub(1), end: number, ..place },
+        _ => return None,
+    })
+}
+
+fn column_name(expr: &Expr) -> Option<&str> {
+    match expr {
+        Expr::Column(column) => Some(&column.name),
+        Expr::Cast(Cast { expr, .. }) | Expr::TryCast(TryCast { expr, .. }) => column_name(expr),
+        _ => None,
+    }
+}
+
+fn literal_value(expr: &Expr) -> Option<&ScalarValue> {
+    match expr {
+        Expr::Literal(value, _) => Some(value),
+        _ => None,
+    }
+}
+
+fn text_value(value: &ScalarValue) -> Option<String> {
+    match value {
+        ScalarValue::Dictionary(_, value) => text_value(value),
+        value => value.try_as_str().flatten().map(str::to_owned),
+    }
+}
+
+fn integer_value(value: &ScalarValue) -> Option<i64> {
+    match *value {
+        ScalarValue::Int8(number) => number.map(i64::from),
+        ScalarValue::Int16(number) => number.map(i64::from),
+        ScalarValue::Int32(number) => number.map(i64::from),
+        ScalarValue::Int64(number) => number,
+        ScalarValue::UInt8(number) => number.map(i64::from),
+        ScalarValue::UInt16(number) => number.map(i64::from),
+        ScalarValue::UInt32(number) => number.map(i64::from),
+        ScalarValue::UInt64(number) => number.and_then(|number| i64::try_from(number).ok()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::prelude::{col, lit};
+
+    use super::*;
+
+    fn shown_regions(condition: Expr) -> Option<Vec<String>> {
+        regions_of_filters([&condition]).map(|regions| regions.iter().map(Region::to_string).collect())
+    }
+
+    #[test]
+    fn conditions_become_regions() {
+        let contig = |name: &str| col("contig").eq(lit(name));
+        let within = |start: i64, end: i64| col("position").lt(lit(end)).and(col("end_position").gt(lit(start)));
+        assert_eq!(shown_regions(contig("a").and(within(9, 20))).unwrap(), ["a:10-20"]);
+        assert_eq!(shown_regions(within(9, 20)), None);
+        assert_eq!(shown_regions(contig("a").or(contig("b").and(within(9, 20)))).unwrap(), ["a", "b:10-20"]);
+        assert_eq!(shown_regions(contig("a").or(col("flags").eq(lit(4)))), None);
+        assert_eq!(shown_regions(contig("a").and(contig("b"))).unwrap(), [""; 0]);
+        assert_eq!(shown_regions(contig("a").and(col("position").eq(lit(5)))).unwrap(), ["a:6-6"]);
+        assert_eq!(shown_regions(contig("a").and(lit(5).gt_eq(col("position")))).unwrap(), ["a:1-6"]);
+        assert_eq!(shown_regions(contig("a").and(col("position").between(lit(5), lit(7)))).unwrap(), ["a:6-8"]);
+        let listed = col("contig").in_list(vec![lit("b"), lit("a")], false);
+        assert_eq!(shown_regions(listed).unwrap(), ["a", "b"]);
+        assert_eq!(shown_regions(contig("a").and(col("position").gt(lit(i64::MAX)))).unwrap(), [""; 0]);
+    }
+}

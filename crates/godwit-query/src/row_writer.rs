@@ -1,0 +1,156 @@
+//! Output formats of rows, for people and for programs.
+
+use std::io::Write;
+
+use datafusion::arrow::array::{Array, RecordBatch};
+use datafusion::arrow::csv::writer::{Writer as CsvWriter, WriterBuilder};
+use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::arrow::error::ArrowError;
+use datafusion::arrow::ipc::writer::StreamWriter;
+use datafusion::arrow::json::LineDelimitedWriter;
+use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
+use datafusion::arrow::util::pretty::pretty_format_batches;
+use datafusion::parquet::arrow::ArrowWriter;
+
+use crate::error::QueryError;
+
+/// Rows of a table on a terminal, at most: the whole table is kept in memory to align it.
+const MAX_TABLE_ROWS: usize = 100_000;
+
+/// Output format of rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowFormat {
+    /// A text table with aligned columns.
+    Table,
+    /// Comma-separated values (RFC 4180), with a header.
+    Csv,
+    /// Tab-separated values, with a header.
+    Tsv,
+    /// JSON Lines: one object in each line.
+    Json,
+    /// An Arrow IPC stream.
+    Arrow,
+    /// A Parquet file.
+    Parquet,
+}
+
+/// A writer of rows in one of the formats.
+pub struct RowWriter<W: Write + Send> {
+    writer: FormatWriter<W>,
+}
+
+enum FormatWriter<W: Write + Send> {
+    Table { batches: Vec<RecordBatch>, schema: SchemaRef, rows: usize, out: W },
+    Separated(Box<CsvWriter<W>>),
+    Json(LineDelimitedWriter<W>),
+    Arrow(StreamWriter<W>),
+    Parquet(Box<ArrowWriter<W>>),
+}
+
+fn output_error(error: impl std::error::Error) -> QueryError {
+    QueryError::Output { problem: error.to_string() }
+}
+
+impl<W: Write + Send> RowWriter<W> {
+    /// Creates a writer.
+    ///
+    /// # Errors
+    /// [`QueryError::Output`] if the header cannot be written.
+    pub fn new(format: RowFormat, schema: &SchemaRef, out: W) -> Result<Self, QueryError> {
+        let separated = |delimiter, out| {
+            let writer = WriterBuilder::new().with_header(true).with_delimiter(delimiter).build(out);
+            FormatWriter::Separated(Box::new(writer))
+        };
+        let writer = match format {
+            RowFormat::Table => FormatWriter::Table { batches: Vec::new(), schema: schema.clone(), rows: 0, out },
+            RowFormat::Csv => separated(b',', out),
+            RowFormat::Tsv => separated(b'\t', out),
+            RowFormat::Json => FormatWriter::Json(LineDelimitedWriter::new(out)),
+            RowFormat::Arrow => FormatWriter::Arrow(StreamWriter::try_new(out, schema).map_err(output_error)?),
+            RowFormat::Parquet => {
+                FormatWriter::Parquet(Box::new(ArrowWriter::try_new(out, schema.clone(), None).map_err(output_error)?))
+            }
+        };
+        let mut printer = Self { writer };
+        // Output without rows still has its header.
+        if let FormatWriter::Separated(writer) = &mut printer.writer {
+            writer
+                .write(&nested_columns_as_text(&RecordBatch::new_empty(schema.clone())).map_err(output_error)?)
+                .map_err(output_error)?;
+        }
+        Ok(printer)
+    }
+
+    /// Writes a batch.
+    ///
+    /// # Errors
+    /// [`QueryError::Output`] if writing fails, or if a table becomes too large.
+    pub fn write(&mut self, batch: RecordBatch) -> Result<(), QueryError> {
+        match &mut self.writer {
+            FormatWriter::Table { batches, rows, .. } => {
+                *rows += batch.num_rows();
+                if *rows > MAX_TABLE_ROWS {
+                    let problem = format!("a table has at most {MAX_TABLE_ROWS} rows; add LIMIT, or take --format csv");
+                    return Err(QueryError::Output { problem });
+                }
+                batches.push(batch);
+                Ok(())
+            }
+            FormatWriter::Separated(writer) => {
+                nested_columns_as_text(&batch).and_then(|batch| writer.write(&batch)).map_err(output_error)
+            }
+            FormatWriter::Json(writer) => writer.write(&batch).map_err(output_error),
+            FormatWriter::Arrow(writer) => writer.write(&batch).map_err(output_error),
+            FormatWriter::Parquet(writer) => writer.write(&batch).map_err(output_error),
+        }
+    }
+
+    /// Finishes the output, and returns the underlying writer.
+    ///
+    /// # Errors
+    /// [`QueryError::Output`] if writing fails.
+    pub fn finish(self) -> Result<W, QueryError> {
+        match self.writer {
+            FormatWriter::Table { mut batches, schema, rows, mut out } => {
+                if batches.is_empty() {
+                    batches.push(RecordBatch::new_empty(schema));
+                }
+                let text = pretty_format_batches(&batches).map_err(output_error)?;
+                let noun = if rows == 1 { "row" } else { "rows" };
+                writeln!(out, "{text}\n{rows} {noun}").map_err(output_error)?;
+                Ok(out)
+            }
+            FormatWriter::Separated(writer) => Ok(writer.into_inner()),
+            FormatWriter::Json(mut writer) => {
+                writer.finish().map_err(output_error)?;
+                Ok(writer.into_inner())
+            }
+            FormatWriter::Arrow(writer) => writer.into_inner().map_err(output_error),
+            FormatWriter::Parquet(writer) => writer.into_inner().map_err(output_error),
+        }
+    }
+}
+
+/// Converts nested columns, such as lists, to text, because separated values cannot hold them.
+fn nested_columns_as_text(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+    use datafusion::arrow::array::StringArray;
+    use datafusion::arrow::datatypes::{Field, Schema};
+    use std::sync::Arc;
+
+    let options = FormatOptions::default().with_null("");
+    let (mut fields, mut columns) = (Vec::new(), Vec::new());
+    for (field, column) in batch.schema().fields().iter().zip(batch.columns()) {
+        if !column.data_type().is_nested() {
+            fields.push(field.clone());
+            columns.push(column.clone());
+            continue;
+        }
+        let formatter = ArrayFormatter::try_new(column, &options)?;
+        let text = |row| (!column.is_null(row)).then(|| formatter.value(row).to_string());
+        let values: StringArray = (0..column.len()).map(text).collect();
+        fields.push(Arc::new(Field::new(field.name(), DataType::Utf8, true)));
+        columns.push(Arc::new(values));
+    }
+    let rows = datafusion::arrow::array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &rows)
+}

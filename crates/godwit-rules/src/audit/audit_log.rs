@@ -1,0 +1,234 @@
+//! The writer of the audit log: a thread, so that accesses that end together share a write.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use godwit_flight::{AccessLog, AccessRecord, Status, StatusFuture};
+use rustix::fs::{FlockOperation, flock};
+use serde::Serialize;
+use tokio::sync::oneshot;
+
+use super::hash_chain::{HashChain, TORN_CALL, scan_audit};
+use crate::error::AuditError;
+
+/// Most records in a write.
+const MAX_WRITE_RECORDS: usize = 1024;
+
+/// A line.
+#[derive(Serialize)]
+struct AuditLine<'a> {
+    /// RFC 3339, in UTC.
+    time: String,
+    #[serde(rename = "who")]
+    principal: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "granted")]
+    scope: Option<&'a str>,
+    call: &'a str,
+    #[serde(rename = "what")]
+    resource: &'a str,
+    rules: Vec<AppliedRule<'a>>,
+    rows: u64,
+    bytes: u64,
+    outcome: &'a str,
+}
+
+#[derive(Serialize)]
+struct AppliedRule<'a> {
+    #[serde(rename = "of")]
+    dataset: &'a str,
+    rule: &'a str,
+}
+
+/// A line that closes a torn one.
+#[derive(Serialize)]
+struct TornLine {
+    time: String,
+    call: &'static str,
+    bytes: usize,
+    blake3: String,
+}
+
+/// The channel on which a caller waits for its record.
+type Acknowledgement = Option<oneshot::Sender<Result<(), String>>>;
+
+/// An audit log in a file that only this process writes. A drop writes all accepted records and unlocks the file.
+#[derive(Debug)]
+pub struct AuditLog {
+    /// `None` only while it is dropped.
+    records: Option<Sender<(AccessRecord, Acknowledgement)>>,
+    /// The thread that writes; `None` only while it is dropped.
+    writer: Option<JoinHandle<()>>,
+}
+
+impl AuditLog {
+    /// Opens or creates a log. A line that was torn by a stop is closed.
+    ///
+    /// # Errors
+    /// [`AuditError::Locked`]; [`AuditError::Broken`] where the file was changed after it was written; [`AuditError::File`].
+    pub fn open(path: &Path) -> Result<Self, AuditError> {
+        let failed = |source| AuditError::File { action: "write", path: path.to_owned(), source };
+        let file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path).map_err(failed)?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive)
+            .map_err(|_| AuditError::Locked { path: path.to_owned() })?;
+        let walked = scan_audit(path, None)?;
+        if let Some(line) = walked.open_torn_line {
+            let problem = "it is not the line that belongs here; keep the file, and begin another".to_owned();
+            return Err(AuditError::Broken { path: path.to_owned(), line, problem });
+        }
+        let mut book = AuditFile { file, path: path.to_owned(), chain: walked.chain, written_bytes: 0 };
+        book.close_torn_line(&walked.unterminated).map_err(failed)?;
+        book.written_bytes = book.file.seek(SeekFrom::End(0)).map_err(failed)?;
+        // The directory entry must be durable, too.
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        File::open(directory).and_then(|directory| directory.sync_all()).map_err(failed)?;
+        let (sender, receiver) = channel();
+        let started = std::thread::Builder::new().name("audit".to_owned()).spawn(move || book.run(&receiver));
+        let writer = started.map_err(failed)?;
+        Ok(Self { records: Some(sender), writer: Some(writer) })
+    }
+
+    fn enqueue(&self, access: AccessRecord, waiting: Acknowledgement) -> bool {
+        self.records.as_ref().is_some_and(|sender| sender.send((access, waiting)).is_ok())
+    }
+}
+
+impl Drop for AuditLog {
+    fn drop(&mut self) {
+        self.records = None;
+        // A panic of the thread has been reported already.
+        let _ = self.writer.take().map(JoinHandle::join);
+    }
+}
+
+impl AccessLog for AuditLog {
+    fn record(&self, access: AccessRecord) -> StatusFuture<'_, ()> {
+        let (sender, receiver) = oneshot::channel();
+        let is_sent = self.enqueue(access, Some(sender));
+        Box::pin(async move {
+            let cannot = |problem: String| {
+                Status::unavailable(format!(
+                    "accesses cannot be recorded, and without that nothing is served: {problem}"
+                ))
+            };
+            if !is_sent {
+                return Err(cannot("the record is closed".to_owned()));
+            }
+            receiver.await.unwrap_or_else(|_| Err("the record is closed".to_owned())).map_err(cannot)
+        })
+    }
+
+    fn record_in_background(&self, access: AccessRecord) {
+        // A closed log has reported that to all waiting callers.
+        self.enqueue(access, None);
+    }
+}
+
+/// The file, and its state.
+struct AuditFile {
+    file: File,
+    path: PathBuf,
+    chain: HashChain,
+    /// Bytes of complete lines.
+    written_bytes: u64,
+}
+
+impl AuditFile {
+    /// Closes the bytes behind the last complete line.
+    fn close_torn_line(&mut self, rest: &[u8]) -> std::io::Result<()> {
+        if rest.is_empty() {
+            return Ok(());
+        }
+        // A line that lacks only its line feed is complete.
+        if self.chain.verify_line(rest) {
+            self.file.write_all(b"\n")?;
+            return self.file.sync_data();
+        }
+        let line = TornLine {
+            time: now_rfc_3339(),
+            call: TORN_CALL,
+            bytes: rest.len(),
+            blake3: blake3::hash(rest).to_hex().to_string(),
+        };
+        let line = self.chain.append_line(&serde_json::to_string(&line)?);
+        self.file.write_all(format!("\n{line}").as_bytes())?;
+        self.file.sync_data()
+    }
+
+    /// Writes records until all senders are dropped.
+    fn run(mut self, accesses: &Receiver<(AccessRecord, Acknowledgement)>) {
+        while let Ok(first) = accesses.recv() {
+            let together: Vec<_> = [first].into_iter().chain(accesses.try_iter().take(MAX_WRITE_RECORDS - 1)).collect();
+            let result = self.write_records(together.iter().map(|(access, _)| access));
+            let result = result.map_err(|error| format!("{}: {error}", self.path.display()));
+            for (_, waiting) in together {
+                // The caller may have stopped waiting.
+                let _ = waiting.map(|waiting| waiting.send(result.clone()));
+            }
+        }
+    }
+
+    /// Writes lines, all or none of them.
+    fn write_records<'a>(&mut self, accesses: impl Iterator<Item = &'a AccessRecord>) -> std::io::Result<()> {
+        let (before, mut text) = (self.chain.clone(), String::new());
+        for access in accesses {
+            text += &self.chain.append_line(&serde_json::to_string(&audit_line(access))?);
+        }
+        let written = self.file.write_all(text.as_bytes()).and_then(|()| self.file.sync_data());
+        match &written {
+            Ok(()) => self.written_bytes += text.len() as u64,
+            Err(_) => {
+                // A partial write is undone, so that the next line follows the last complete one.
+                self.chain = before;
+                let _ = self.file.set_len(self.written_bytes);
+            }
+        }
+        written
+    }
+}
+
+fn audit_line(access: &AccessRecord) -> AuditLine<'_> {
+    AuditLine {
+        time: now_rfc_3339(),
+        principal: &access.principal,
+        scope: access.scope.as_deref(),
+        call: &access.call,
+        resource: &access.resource,
+        rules: access
+            .datasets
+            .iter()
+            .map(|touched| AppliedRule { dataset: &touched.dataset, rule: &touched.rule })
+            .collect(),
+        rows: access.rows,
+        bytes: access.bytes,
+        outcome: &access.outcome,
+    }
+}
+
+fn now_rfc_3339() -> String {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    format_rfc_3339(since.as_secs(), since.subsec_millis())
+}
+
+/// Formats a time in UTC, by the Gregorian calendar (H. Hinnant, "chrono-Compatible Low-Level Date Algorithms", 2013).
+fn format_rfc_3339(unix_s: u64, millis: u32) -> String {
+    let (days, second) = (unix_s / 86_400, unix_s % 86_400);
+    let shifted = days + 719_468;
+    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
+}
+
+#[cfg(test)]
+mod tests;

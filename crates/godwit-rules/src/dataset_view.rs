@@ -1,0 +1,436 @@
+//! The view of a dataset that a rule defines.
+//!
+//! It cannot be distinguished from a dataset that has only these rows and columns: properties that do not depend on them
+//! (sizes, file offsets, metadata, error messages about values) are left out as well.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow_cast::cast;
+use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
+use godwit_flight::{BatchReader, Dataset, DatasetError, DatasetKind, Scan, ScanPart};
+use godwit_model::Region;
+
+use crate::grants::Grants;
+use crate::grouping::GroupedDataset;
+use crate::masks::{mask_column, masked_type, plain_type, unmasked_type};
+use crate::pseudonyms::{PseudonymKey, pseudonym};
+use crate::row_filter::{POSITION_COLUMNS, RegionSet, RowCondition, visible_rows};
+use crate::rule::{Mask, Rule};
+use crate::samples::{dataset_samples, is_per_sample_column, take_list_elements, visible_sample_indexes};
+
+/// Name of the mask for the samples of datasets, which is not the mask of a column.
+const SAMPLE_COLUMN: &str = "sample";
+
+/// A dataset, and the part of it that is visible.
+#[derive(Debug)]
+pub(crate) struct DatasetView {
+    name: String,
+    dataset: Arc<dyn Dataset>,
+    columns: Arc<[ViewColumn]>,
+    schema: SchemaRef,
+    /// Visible regions, on contigs of the dataset; `None`: all.
+    regions: Option<Vec<Region>>,
+    row_filter: Arc<RowFilter>,
+    key: Option<PseudonymKey>,
+    sample: Option<String>,
+    sorted_by: Vec<&'static str>,
+    has_regions: bool,
+    version: u64,
+}
+
+/// A visible column.
+#[derive(Clone, Debug)]
+struct ViewColumn {
+    /// 0-based index in the dataset.
+    source_index: usize,
+    /// Indexes of the visible samples in each of its lists.
+    sample_indexes: Option<Arc<[u64]>>,
+    mask: Option<Mask>,
+    data_type: DataType,
+}
+
+/// The conditions for visible rows.
+#[derive(Debug)]
+struct RowFilter {
+    regions: Option<(RegionSet, [usize; 3])>,
+    conditions: Vec<RowCondition>,
+}
+
+/// Returns the error of a rule that does not fit a dataset.
+pub(crate) fn unsuitable_rule_error(name: &str, rule: &Rule, problem: &str) -> DatasetError {
+    let problem = format!(
+        "{name} cannot be shown by rule {:?}: {problem}; whoever keeps the rules can say what is to be shown of it",
+        rule.name
+    );
+    DatasetError::Forbidden { problem }
+}
+
+/// Returns an error without the message of the reader, which may contain hidden data.
+pub(crate) fn redact_error(name: &str, error: DatasetError) -> DatasetError {
+    match error {
+        DatasetError::Data(_) => {
+            DatasetError::Data(format!("the data of {name} cannot be read; whoever keeps them can find out why").into())
+        }
+        DatasetError::Local(_) => DatasetError::Local(format!("{name} cannot be read on the server").into()),
+        DatasetError::Remote(_) => DatasetError::Remote(format!("{name} cannot be reached by the server").into()),
+        error => error,
+    }
+}
+
+impl DatasetView {
+    /// Opens the view of a dataset by a rule; the dataset itself where the rule shows all of it.
+    pub(crate) fn open(
+        name: &str,
+        dataset: Arc<dyn Dataset>,
+        rule: &Rule,
+        grants: &Grants,
+    ) -> Result<Arc<dyn Dataset>, DatasetError> {
+        match &rule.grouping {
+            Some(groups) => GroupedDataset::open(name, dataset, rule, groups, grants),
+            None => Self::build(name, dataset, rule, grants, rule.hides_rows()),
+        }
+    }
+
+    /// Opens the rows that groups are made of: no column is a dictionary.
+    pub(crate) fn open_member_rows(
+        name: &str,
+        dataset: Arc<dyn Dataset>,
+        rule: &Rule,
+        grants: &Grants,
+    ) -> Result<Arc<dyn Dataset>, DatasetError> {
+        Self::build(name, dataset, rule, grants, true)
+    }
+
+    fn build(
+        name: &str,
+        dataset: Arc<dyn Dataset>,
+        rule: &Rule,
+        grants: &Grants,
+        expand_dictionaries: bool,
+    ) -> Result<Arc<dyn Dataset>, DatasetError> {
+        let samples: Option<Arc<[u64]>> = visible_sample_indexes(rule, &*dataset).map(Into::into);
+        if rule.shows_everything() && samples.is_none() {
+            return Ok(dataset);
+        }
+        let inner = dataset.schema();
+        if let Some(missing) =
+            rule.required_columns().find(|column| *column != SAMPLE_COLUMN && inner.index_of(column).is_err())
+        {
+            return Err(unsuitable_rule_error(name, rule, &format!("there is no column {missing}")));
+        }
+        let columns = view_columns(name, &inner, rule, samples.as_ref(), expand_dictionaries)?;
+        let fields = columns.iter().map(|column| {
+            let field = inner.field(column.source_index);
+            let nullable = field.is_nullable() || column.mask.is_some();
+            Field::new(field.name(), column.data_type.clone(), nullable)
+        });
+        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        let as_it_is = |name: &str| {
+            let column =
+                inner.index_of(name).ok().and_then(|at| columns.iter().find(|column| column.source_index == at));
+            column.is_some_and(|column| column.mask.is_none() && column.sample_indexes.is_none())
+        };
+        let has_regions = dataset.has_regions() && POSITION_COLUMNS.iter().all(|name| as_it_is(name));
+        let sorted_by = dataset.sorted_by().iter().copied().take_while(|name| as_it_is(name)).collect();
+        let regions = rule.regions_on_contigs(|contig| dataset.has_contig(contig));
+        let regions = regions.map_err(|error| unsuitable_rule_error(name, rule, &error.to_string()))?;
+        let row_filter = Arc::new(RowFilter::new(name, &inner, rule, regions.as_deref())?);
+        let version = view_version(&*dataset, rule, grants);
+        let sample = shown_sample(&*dataset, rule, samples.as_deref(), grants);
+        let columns = columns.into();
+        let key = grants.key;
+        let name = name.to_owned();
+        Ok(Arc::new(Self {
+            name,
+            dataset,
+            columns,
+            schema,
+            regions,
+            row_filter,
+            key,
+            sample,
+            sorted_by,
+            has_regions,
+            version,
+        }))
+    }
+
+    fn hides_rows(&self) -> bool {
+        self.regions.is_some() || !self.row_filter.conditions.is_empty()
+    }
+
+    /// Returns the scan of the dataset for a scan of the view, and whether the positions of its rows must be checked. `None`
+    /// where it has no rows.
+    fn source_scan(&self, scan: &Scan) -> Option<(Scan, bool)> {
+        let asked = scan.regions.as_ref().filter(|_| self.has_regions);
+        let (regions, looks) = match (&self.regions, asked) {
+            (None, asked) => (asked.cloned(), false),
+            (Some(allowed), None) => (Some(allowed.clone()), false),
+            (Some(allowed), Some(asked)) => {
+                let region_set = RegionSet::new(allowed);
+                let asked: Vec<Region> =
+                    asked.iter().filter(|region| region_set.has_contig(&region.contig)).cloned().collect();
+                // A row may overlap a requested region, and no visible one.
+                let looks = !asked.iter().all(|region| region_set.contains(region));
+                (Some(asked), looks)
+            }
+        };
+        if regions.as_ref().is_some_and(Vec::is_empty) {
+            return None;
+        }
+        // Without an index, the position of each row is checked.
+        let (regions, looks) = match self.dataset.has_regions() {
+            true => (regions, looks),
+            false => (None, self.regions.is_some()),
+        };
+        let mut columns: BTreeSet<usize> =
+            self.projected_columns(scan).iter().map(|column| column.source_index).collect();
+        columns.extend(self.row_filter.conditions.iter().map(|test| test.column));
+        if let Some((_, position_columns)) = self.row_filter.regions.as_ref().filter(|_| looks) {
+            columns.extend(position_columns);
+        }
+        Some((Scan { columns: Some(columns.into_iter().collect()), regions }, looks))
+    }
+
+    fn projected_columns(&self, scan: &Scan) -> Vec<ViewColumn> {
+        match &scan.columns {
+            Some(columns) => columns.iter().filter_map(|at| self.columns.get(*at)).cloned().collect(),
+            None => self.columns.to_vec(),
+        }
+    }
+
+    fn batch_transform(&self, scan: &Scan, below: &Scan, checks_regions: bool) -> Result<BatchTransform, DatasetError> {
+        let schema = match &scan.columns {
+            Some(columns) => {
+                let projected = self.schema.project(columns);
+                Arc::new(projected.map_err(|error| DatasetError::InvalidRequest { problem: error.to_string() })?)
+            }
+            None => self.schema.clone(),
+        };
+        Ok(BatchTransform {
+            name: self.name.clone(),
+            schema,
+            columns: self.projected_columns(scan),
+            filter: self.row_filter.clone(),
+            checks_regions,
+            source_columns: below.columns.clone().unwrap_or_default(),
+            key: self.key,
+        })
+    }
+}
+
+fn view_columns(
+    name: &str,
+    inner: &Schema,
+    rule: &Rule,
+    samples: Option<&Arc<[u64]>>,
+    expand_dictionaries: bool,
+) -> Result<Vec<ViewColumn>, DatasetError> {
+    let mut columns = Vec::new();
+    for (source_index, field) in inner.fields().iter().enumerate() {
+        let mask = rule.column_mask(field.name());
+        let sample_indexes = samples.filter(|_| is_per_sample_column(field.name(), field.data_type())).cloned();
+        let data_type = match mask {
+            Some(Mask::Drop) => continue,
+            Some(mask) => masked_type(field.data_type(), mask).map_err(|wanted| {
+                unsuitable_rule_error(
+                    name,
+                    rule,
+                    &format!("column {} is {}, not {wanted}", field.name(), field.data_type()),
+                )
+            })?,
+            // A column that cannot be shown in part is hidden.
+            None => match unmasked_type(field.data_type(), expand_dictionaries) {
+                Some(data_type) => data_type,
+                None => continue,
+            },
+        };
+        columns.push(ViewColumn { source_index, sample_indexes, mask, data_type });
+    }
+    Ok(columns)
+}
+
+/// Returns a version that changes with the dataset, the rule or the key.
+fn view_version(dataset: &dyn Dataset, rule: &Rule, grants: &Grants) -> u64 {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&dataset.version().to_le_bytes());
+    hasher.update(grants.key.as_ref().map_or(&[][..], |key| &key[..]));
+    hasher.update(&serde_json::to_vec(rule).unwrap_or_default());
+    hasher.finalize().as_bytes().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+}
+
+/// Returns the visible sample of the dataset, masked as a column of that name would be.
+fn shown_sample(dataset: &dyn Dataset, rule: &Rule, sample_indexes: Option<&[u64]>, grants: &Grants) -> Option<String> {
+    let sample = match sample_indexes {
+        None => dataset.sample().map(str::to_owned),
+        Some([one]) => dataset_samples(dataset)?.get(usize::try_from(*one).ok()?).cloned(),
+        Some(_) => None,
+    }?;
+    match rule.column_mask(SAMPLE_COLUMN) {
+        None => Some(sample),
+        Some(Mask::Hash) => grants.key.as_ref().map(|key| pseudonym(key, &sample)),
+        Some(Mask::Prefix(characters)) => Some(sample.chars().take(characters).collect()),
+        Some(_) => None,
+    }
+}
+
+impl RowFilter {
+    fn new(name: &str, inner: &Schema, rule: &Rule, regions: Option<&[Region]>) -> Result<Self, DatasetError> {
+        let position_columns = POSITION_COLUMNS.map(|column| inner.index_of(column));
+        let region_set = match (regions, position_columns) {
+            (None, _) => None,
+            (Some(regions), [Ok(contig), Ok(position), Ok(end)]) => {
+                Some((RegionSet::new(regions), [contig, position, end]))
+            }
+            (Some(_), _) => {
+                return Err(unsuitable_rule_error(
+                    name,
+                    rule,
+                    "its rows have no places, by which regions would choose them",
+                ));
+            }
+        };
+        let tests = rule.conditions.iter().map(|condition| RowCondition::new(condition, inner));
+        let tests: Result<Vec<RowCondition>, String> = tests.collect();
+        let conditions = tests.map_err(|problem| unsuitable_rule_error(name, rule, &problem))?;
+        Ok(Self { regions: region_set, conditions })
+    }
+}
+
+/// The transformation of each batch.
+struct BatchTransform {
+    name: String,
+    schema: SchemaRef,
+    columns: Vec<ViewColumn>,
+    filter: Arc<RowFilter>,
+    checks_regions: bool,
+    /// The columns of the dataset that batches have, ascending.
+    source_columns: Vec<usize>,
+    key: Option<PseudonymKey>,
+}
+
+impl BatchTransform {
+    /// Returns the visible part of a batch; `None` where that is empty.
+    fn apply(&self, batch: &RecordBatch) -> Result<Option<RecordBatch>, ArrowError> {
+        let batch_index = |at: usize| self.source_columns.binary_search(&at).unwrap_or_default();
+        let region_set = self.filter.regions.as_ref().filter(|_| self.checks_regions).map(|(places, at)| (places, *at));
+        let seen = match region_set.is_some() || !self.filter.conditions.is_empty() {
+            true => Some(visible_rows(batch, region_set, &self.filter.conditions, &batch_index)?),
+            false => None,
+        };
+        let rows = seen.as_ref().map_or(batch.num_rows(), arrow_array::BooleanArray::true_count);
+        if rows == 0 {
+            return Ok(None);
+        }
+        let columns = self.columns.iter().map(|column| {
+            let values = batch.column(batch_index(column.source_index));
+            // A dictionary's values are pseudonymized once each, before it is expanded.
+            let values = match column.mask {
+                Some(Mask::Hash) => values.clone(),
+                Some(_) => expand_encoded(values)?,
+                None => cast_if_needed(values, &column.data_type)?,
+            };
+            let values = match &seen {
+                Some(seen) => arrow_select::filter::filter(&values, seen)?,
+                None => values,
+            };
+            let values = match &column.sample_indexes {
+                Some(sample_indexes) => take_list_elements(&values, sample_indexes)?,
+                None => values,
+            };
+            match column.mask {
+                Some(mask) => mask_column(&values, mask, &column.data_type, self.key.as_ref()),
+                None => Ok(values),
+            }
+        });
+        let columns: Vec<ArrayRef> = columns.collect::<Result<_, ArrowError>>()?;
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        RecordBatch::try_new_with_options(self.schema.clone(), columns, &options).map(Some)
+    }
+}
+
+/// Expands dictionaries and views, so that each value is stored separately.
+fn expand_encoded(values: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+    plain_type(values.data_type()).map_or_else(|| Ok(values.clone()), |plain| cast_if_needed(values, &plain))
+}
+
+fn cast_if_needed(values: &ArrayRef, wanted: &DataType) -> Result<ArrayRef, ArrowError> {
+    if values.data_type() == wanted { Ok(values.clone()) } else { cast(values, wanted) }
+}
+
+impl Dataset for DatasetView {
+    fn kind(&self) -> DatasetKind {
+        self.dataset.kind()
+    }
+
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+
+    fn rows(&self) -> Option<u64> {
+        self.dataset.rows().filter(|_| !self.hides_rows())
+    }
+
+    /// Returns 0 where rows are hidden: the size would reveal their number.
+    fn bytes(&self) -> u64 {
+        if self.hides_rows() { 0 } else { self.dataset.bytes() }
+    }
+
+    fn sample(&self) -> Option<&str> {
+        self.sample.as_deref()
+    }
+
+    fn version(&self) -> u64 {
+        self.version
+    }
+
+    fn has_regions(&self) -> bool {
+        self.has_regions
+    }
+
+    /// Hides the difference between contigs without a visible region and absent contigs.
+    fn has_contig(&self, name: &str) -> Option<bool> {
+        match &self.regions {
+            Some(regions) => regions.iter().any(|region| region.contig == name).then_some(true),
+            None if self.has_regions => self.dataset.has_contig(name),
+            None => None,
+        }
+    }
+
+    fn sorted_by(&self) -> &[&'static str] {
+        &self.sorted_by
+    }
+
+    /// Returns parts that contain their number and their count, never file offsets.
+    fn parts(&self, scan: &Scan, max_parts: usize) -> Result<Vec<ScanPart>, DatasetError> {
+        let max_parts = max_parts.max(1);
+        let count = match self.source_scan(scan) {
+            None => 0,
+            Some(_) if self.hides_rows() => max_parts,
+            Some((below, _)) => {
+                self.dataset.parts(&below, max_parts).map_err(|error| redact_error(&self.name, error))?.len()
+            }
+        };
+        Ok((0..count as u64).map(|at| ScanPart { ranges: vec![(at, max_parts as u64)] }).collect())
+    }
+
+    fn read(&self, scan: &Scan, part: &ScanPart) -> Result<BatchReader, DatasetError> {
+        let ([(at, max_parts)], Some((below, looks))) = (&part.ranges[..], self.source_scan(scan)) else {
+            return Ok(Box::new(std::iter::empty()));
+        };
+        let hidden = |error| redact_error(&self.name, error);
+        let parts = self.dataset.parts(&below, *max_parts as usize).map_err(hidden)?;
+        let Some(part) = usize::try_from(*at).ok().and_then(|at| parts.get(at)) else {
+            return Ok(Box::new(std::iter::empty()));
+        };
+        let shaping = self.batch_transform(scan, &below, looks)?;
+        let batches = self.dataset.read(&below, part).map_err(hidden)?;
+        Ok(Box::new(batches.filter_map(move |batch| {
+            let shaped =
+                batch.and_then(|batch| shaping.apply(&batch).map_err(|error| DatasetError::Data(Box::new(error))));
+            shaped.map_err(|error| redact_error(&shaping.name, error)).transpose()
+        })))
+    }
+}

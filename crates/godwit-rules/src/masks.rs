@@ -1,0 +1,173 @@
+//! Masks: the visible values of masked columns.
+//!
+//! A result contains no bytes of the original values but visible ones. Dictionaries and views may contain values of hidden
+//! rows, so they are expanded first.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray as _;
+use arrow_array::types::{Float64Type, Int32Type, Int64Type};
+use arrow_array::{Array as _, ArrayRef, StringArray, new_null_array};
+use arrow_cast::{can_cast_types, cast};
+use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields};
+
+use crate::pseudonyms::{PseudonymKey, pseudonymize};
+use crate::rule::Mask;
+
+/// Returns the type in which every value is stored separately; `None` where there is none.
+pub(crate) fn plain_type(of: &DataType) -> Option<DataType> {
+    let plain_field = |field: &FieldRef| -> Option<FieldRef> {
+        Some(Arc::new(Field::new(field.name(), plain_type(field.data_type())?, field.is_nullable())))
+    };
+    let plain = match of {
+        DataType::Dictionary(_, values) => plain_type(values)?,
+        DataType::RunEndEncoded(_, values) => plain_type(values.data_type())?,
+        DataType::Utf8View => DataType::Utf8,
+        DataType::BinaryView => DataType::Binary,
+        DataType::List(field) => DataType::List(plain_field(field)?),
+        DataType::LargeList(field) => DataType::LargeList(plain_field(field)?),
+        DataType::FixedSizeList(field, size) => DataType::FixedSizeList(plain_field(field)?, *size),
+        DataType::Struct(fields) => DataType::Struct(
+            fields.iter().map(plain_field).collect::<Option<Vec<_>>>()?.into_iter().collect::<Fields>(),
+        ),
+        DataType::Union(..) | DataType::ListView(_) | DataType::LargeListView(_) | DataType::Map(..) => return None,
+        other => other.clone(),
+    };
+    (plain == *of || can_cast_types(of, &plain)).then_some(plain)
+}
+
+/// Returns the type of an unmasked column. Where all rows are visible, a dictionary need not be expanded.
+pub(crate) fn unmasked_type(of: &DataType, expand_dictionaries: bool) -> Option<DataType> {
+    let plain = plain_type(of)?;
+    match of {
+        DataType::Dictionary(_, values) if !expand_dictionaries && **values == plain => Some(of.clone()),
+        _ => Some(plain),
+    }
+}
+
+/// Returns the type of a masked column. The error names the type that the column would need.
+pub(crate) fn masked_type(of: &DataType, mask: Mask) -> Result<DataType, &'static str> {
+    let plain = plain_type(of).ok_or("a type that can be shown in part; drop it")?;
+    let is_time = matches!(plain, DataType::Date32 | DataType::Date64 | DataType::Timestamp(..));
+    let is_text = matches!(plain, DataType::Utf8 | DataType::LargeUtf8);
+    match mask {
+        Mask::Drop | Mask::Redact => Ok(plain),
+        Mask::Hash => Ok(DataType::Utf8),
+        Mask::Bin(_) if plain.is_integer() || plain.is_floating() => Ok(plain),
+        Mask::Bin(_) => Err("numbers for `bin`"),
+        Mask::Prefix(_) if is_text => Ok(DataType::Utf8),
+        Mask::Prefix(_) => Err("text for `keep`"),
+        Mask::Date(_) if is_text || is_time => Ok(DataType::Utf8),
+        Mask::Date(_) => Err("dates or times for `date`"),
+    }
+}
+
+/// Masks the values of a column.
+pub(crate) fn mask_column(
+    values: &ArrayRef,
+    mask: Mask,
+    data_type: &DataType,
+    key: Option<&PseudonymKey>,
+) -> Result<ArrayRef, ArrowError> {
+    match mask {
+        Mask::Drop | Mask::Redact => Ok(new_null_array(data_type, values.len())),
+        Mask::Hash => match key {
+            Some(key) => pseudonymize(values, key),
+            // Policies that hash have a key; without one all values are null.
+            None => Ok(new_null_array(data_type, values.len())),
+        },
+        Mask::Bin(width) => bin_values(values, width, data_type),
+        Mask::Prefix(characters) => truncate_values(values, characters),
+        Mask::Date(part) => truncate_values(values, part.characters()),
+    }
+}
+
+fn bin_values(values: &ArrayRef, width: f64, data_type: &DataType) -> Result<ArrayRef, ArrowError> {
+    let values = cast(values, data_type)?;
+    let whole = data_type.is_integer() && width.fract() == 0.0;
+    if let (Some(numbers), Ok(width), true) =
+        (values.as_primitive_opt::<Int32Type>(), i32::try_from(width as i64), whole)
+    {
+        // Positions: overflow below the smallest number is excluded beforehand, not for each value.
+        let least = numbers.values().iter().copied().min().unwrap_or_default();
+        if least.div_euclid(width).checked_mul(width).is_some() {
+            return Ok(Arc::new(numbers.unary::<_, Int32Type>(|number| number.div_euclid(width) * width)));
+        }
+    }
+    let binned: ArrayRef = if whole {
+        let width = width as i64;
+        let numbers = cast(&values, &DataType::Int64)?;
+        // A bin below the smallest number does not exist; its values are null.
+        let below = |number: i64| number.div_euclid(width).checked_mul(width);
+        Arc::new(numbers.as_primitive::<Int64Type>().unary_opt::<_, Int64Type>(below))
+    } else {
+        let numbers = cast(&values, &DataType::Float64)?;
+        let below = |number: f64| (number / width).floor() * width;
+        Arc::new(numbers.as_primitive::<Float64Type>().unary::<_, Float64Type>(below))
+    };
+    // A value that does not fit its type any more becomes null.
+    cast(&binned, data_type)
+}
+
+fn truncate_values(values: &ArrayRef, characters: usize) -> Result<ArrayRef, ArrowError> {
+    let texts = cast(values, &DataType::Utf8)?;
+    let texts = texts.as_string::<i32>();
+    let shown = texts
+        .iter()
+        .map(|text| text.map(|text| text.char_indices().nth(characters).map_or(text, |(end, _)| &text[..end])));
+    Ok(Arc::new(shown.collect::<StringArray>()))
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::{Date32Array, Float32Array, Int32Array, Int64Array};
+    use arrow_cast::display::{ArrayFormatter, FormatOptions};
+
+    use super::*;
+    use crate::rule::DatePart;
+
+    fn masked_texts(values: ArrayRef, mask: Mask) -> Vec<String> {
+        let data_type = masked_type(values.data_type(), mask).unwrap();
+        let masked = mask_column(&values, mask, &data_type, None).unwrap();
+        assert_eq!(masked.data_type(), &data_type);
+        let options = FormatOptions::default().with_null("-");
+        let texts = ArrayFormatter::try_new(&masked, &options).unwrap();
+        (0..masked.len()).map(|row| texts.value(row).to_string()).collect()
+    }
+
+    #[test]
+    fn values_are_made_coarser() {
+        let of = |numbers: Vec<i32>| -> ArrayRef { Arc::new(Int32Array::from(numbers)) };
+        assert_eq!(masked_texts(of(vec![37, 40, -1, 0]), Mask::Bin(5.0)), ["35", "40", "-5", "0"]);
+        assert_eq!(masked_texts(of(vec![i32::MIN + 1]), Mask::Bin(1000.0)), ["-"]);
+        assert_eq!(masked_texts(Arc::new(Int64Array::from(vec![i64::MIN])), Mask::Bin(1000.0)), ["-"]);
+        assert_eq!(masked_texts(Arc::new(Float32Array::from(vec![0.37, -0.1])), Mask::Bin(0.25)), ["0.25", "-0.25"]);
+        let texts = || -> ArrayRef { Arc::new(StringArray::from(vec![Some("éa1987-03-05"), Some(""), None])) };
+        assert_eq!(masked_texts(texts(), Mask::Prefix(2)), ["éa", "", "-"]);
+        assert_eq!(masked_texts(texts(), Mask::Redact), ["-", "-", "-"]);
+        let dates: ArrayRef = Arc::new(Date32Array::from(vec![6272, -1]));
+        assert_eq!(masked_texts(dates.clone(), Mask::Date(DatePart::Year)), ["1987", "1969"]);
+        assert_eq!(masked_texts(dates, Mask::Date(DatePart::Month)), ["1987-03", "1969-12"]);
+        assert!(masked_type(&DataType::Utf8, Mask::Bin(1.0)).is_err());
+        assert!(masked_type(&DataType::Int32, Mask::Prefix(1)).is_err());
+    }
+
+    #[test]
+    fn columns_whose_values_lie_elsewhere_become_plain() {
+        let dictionary = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8View));
+        assert_eq!(plain_type(&dictionary), Some(DataType::Utf8));
+        let lists = DataType::List(Arc::new(Field::new("item", dictionary, true)));
+        assert_eq!(plain_type(&lists), Some(DataType::List(Arc::new(Field::new("item", DataType::Utf8, true)))));
+        assert_eq!(plain_type(&DataType::Int8), Some(DataType::Int8));
+    }
+
+    #[test]
+    fn dictionaries_stay_where_all_rows_are_seen_and_hold_nothing_else() {
+        let of = |values| DataType::Dictionary(Box::new(DataType::Int32), Box::new(values));
+        assert_eq!(unmasked_type(&of(DataType::Utf8), false), Some(of(DataType::Utf8)));
+        assert_eq!(unmasked_type(&of(DataType::Utf8), true), Some(DataType::Utf8));
+        // A view may refer to bytes of other values.
+        assert_eq!(unmasked_type(&of(DataType::Utf8View), false), Some(DataType::Utf8));
+        assert_eq!(unmasked_type(&DataType::Utf8View, false), Some(DataType::Utf8));
+    }
+}

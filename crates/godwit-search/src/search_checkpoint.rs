@@ -1,0 +1,463 @@
+//! The checkpoint of a search, beside its output until that is complete, so that a stopped search can resume.
+//!
+//! A directory beside the output has a journal, the output as far as it is written, the hits of the ranges of the current
+//! batch, and rows of the table. An entry of the journal has the extent of the data and its checksum. Data with a wrong
+//! checksum is ignored, so it need not be durable before its entry.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{DirBuilderExt, FileExt};
+use std::path::{Path, PathBuf};
+
+use godwit_process::{ResumablePaths, TemporaryPath};
+use serde::{Deserialize, Serialize};
+
+use crate::SearchError;
+use crate::search_plan::SearchPlan;
+use crate::worker_protocol::HeaderLine;
+
+/// Number of bytes that are verified at a time.
+const CHECK_BUFFER_BYTES: usize = 1 << 20;
+/// Hexadecimal digits of a checksum, and the space after them.
+const CHECKSUM_CHARS: usize = 9;
+
+/// The identity of a search: a resumed search must have the same one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SearchIdentity {
+    /// Version of godwit.
+    #[serde(rename = "godwit")]
+    pub(crate) godwit_version: String,
+    /// The engine and its version.
+    pub(crate) engine: String,
+    /// Program and options, without output and threads.
+    pub(crate) options: Vec<String>,
+    /// Checksum of the queries.
+    #[serde(rename = "queries")]
+    pub(crate) queries_checksum: String,
+    /// Files of the database: path, size in bytes, modification time in nanoseconds.
+    #[serde(rename = "database")]
+    pub(crate) database_files: Vec<(PathBuf, u64, u128)>,
+    /// True if there is a table of hits.
+    #[serde(rename = "rows")]
+    pub(crate) has_hits_table: bool,
+}
+
+impl SearchIdentity {
+    /// Describes the first difference to another identity.
+    fn difference(&self, now: &Self) -> Option<String> {
+        let changed = |what: &str, was: &str, is: &str| Some(format!("{what} {was} then, and {is} now"));
+        if self.godwit_version != now.godwit_version {
+            return changed("godwit was", &self.godwit_version, &now.godwit_version);
+        }
+        if self.engine != now.engine {
+            return changed("the engine was", &self.engine, &now.engine);
+        }
+        if self.options != now.options {
+            return changed("the options were", &self.options.join(" "), &now.options.join(" "));
+        }
+        if self.queries_checksum != now.queries_checksum {
+            return Some("the queries have changed".to_owned());
+        }
+        if self.database_files != now.database_files {
+            let other = now.database_files.iter().find(|file| !self.database_files.contains(file));
+            let other = other.or_else(|| self.database_files.iter().find(|file| !now.database_files.contains(file)));
+            let name = other.map(|(path, ..)| path.display().to_string()).unwrap_or_default();
+            return Some(format!("the database has changed ({name})"));
+        }
+        (self.has_hits_table != now.has_hits_table).then(|| "--hits was given to one of them only".to_owned())
+    }
+}
+
+/// Extent of data in a file, with its checksum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct FileExtent {
+    pub(crate) offset: u64,
+    pub(crate) bytes: u64,
+    pub(crate) checksum: u32,
+}
+
+/// The partition of a search.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SearchPartition {
+    pub(crate) plan: SearchPlan,
+    /// Number of ranges of the database, or of pieces of the queries of a tool.
+    pub(crate) parts: u32,
+}
+
+/// An entry of the journal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum CheckpointEntry {
+    /// The first entry.
+    #[serde(rename = "Begun")]
+    Start(SearchIdentity, SearchPartition),
+    /// A range of the current batch was searched: its hits are in the hits file.
+    Range { batch: u32, range: u64, extensions: i64, hits: FileExtent },
+    /// The reports of a batch are in the output.
+    Batch(FinishedBatch),
+    /// The output is complete.
+    #[serde(rename = "Whole")]
+    Complete { bytes: u64 },
+}
+
+/// Queries whose reports are in the output.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct FinishedBatch {
+    pub(crate) number: u64,
+    pub(crate) queries: u32,
+    #[serde(rename = "last")]
+    pub(crate) is_last: bool,
+    /// Number of extensions in all ranges.
+    pub(crate) extensions: i64,
+    /// Reports of its slices, in order.
+    pub(crate) reports: Vec<FileExtent>,
+    /// Rows of its slices, if there is a table of hits.
+    pub(crate) rows: Vec<FileExtent>,
+    /// Lines for the SAM header.
+    #[serde(rename = "lines")]
+    pub(crate) header_lines: Vec<HeaderLine>,
+}
+
+/// The finished work that a search resumes from.
+#[derive(Debug, Default)]
+pub(crate) struct ResumeState {
+    /// Finished batches by number.
+    pub(crate) batches: BTreeMap<u64, FinishedBatch>,
+    /// Finished ranges of the first unfinished batch: extensions, and extent of the hits.
+    pub(crate) ranges: BTreeMap<u64, (i64, FileExtent)>,
+    /// Size of the output, if only the renaming is missing.
+    pub(crate) output_bytes: Option<u64>,
+}
+
+/// The checkpoint directory of a search. It stays if the search is stopped, and is removed when the search is complete.
+#[derive(Debug)]
+pub(crate) struct SearchCheckpoint {
+    directory: PathBuf,
+    file: File,
+    hits: File,
+    hits_end: u64,
+    /// The batch that the stored hits belong to.
+    hits_batch: u64,
+    /// True if any work was finished.
+    has_progress: bool,
+    /// Registers the directory for removal until any work is finished.
+    resumable: ResumablePaths,
+}
+
+impl SearchCheckpoint {
+    /// Returns the path of the directory for an output.
+    pub(crate) fn directory_path(out: &Path) -> PathBuf {
+        let name = out.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        out.with_file_name(format!(".{name}.godwit-search"))
+    }
+
+    /// Returns the partition of a stopped search; `None` if there is none.
+    pub(crate) fn read_partition(out: &Path) -> Option<SearchPartition> {
+        let lines = read_entries(&Self::directory_path(out).join("journal")).ok()?.0;
+        lines.into_iter().find_map(|line| match line {
+            CheckpointEntry::Start(_, cut) => Some(cut),
+            _ => None,
+        })
+    }
+
+    /// Creates a checkpoint in place of any existing one, or opens that of the same search to resume.
+    ///
+    /// # Errors
+    /// [`SearchError::Resume`] if it belongs to another search, [`SearchError::File`] for a failed system call.
+    pub(crate) fn open(
+        out: &Path,
+        resumes: bool,
+        identity: &SearchIdentity,
+        cut: &SearchPartition,
+    ) -> Result<(Self, ResumeState), SearchError> {
+        let directory = Self::directory_path(out);
+        let wrong = |action, path: &Path| {
+            let path = path.to_owned();
+            move |source| SearchError::File { action, path, source }
+        };
+        let create = || match fs::DirBuilder::new().mode(0o700).create(&directory) {
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+            outcome => outcome,
+        };
+        // A new directory is registered as a temporary path from the start, and moves to `resumable` below.
+        let _created = TemporaryPath::create_directory(&directory, create).map_err(wrong("make", &directory))?;
+        let path = directory.join("journal");
+        let place = directory.clone();
+        let open = |name: &str| {
+            let path = place.join(name);
+            // The files are private, because their directory is; the output is renamed later.
+            let file = File::options().read(true).write(true).create(true).truncate(false).open(&path);
+            file.map_err(wrong("write", &path))
+        };
+        let mut file = open("journal")?;
+        if file.try_lock().is_err() {
+            let source = std::io::Error::new(std::io::ErrorKind::ResourceBusy, "another search writes it");
+            return Err(wrong("write", out)(source));
+        }
+        let (lines, end) = if resumes { read_entries(&path).map_err(wrong("read", &path))? } else { (Vec::new(), 0) };
+        file.set_len(end).and_then(|()| file.seek(SeekFrom::End(0))).map_err(wrong("write", &path))?;
+        let (hits, resumable) = (open("hits")?, ResumablePaths::new([]));
+        let mut journal = Self { hits, file, hits_end: 0, hits_batch: 0, has_progress: false, resumable, directory };
+        match lines.split_first() {
+            Some((CheckpointEntry::Start(then, how), rest)) => {
+                let difference = then.difference(identity);
+                let difference = difference.or_else(|| {
+                    (how != cut)
+                        .then(|| format!("it was cut into {} parts, and --fragments wants {}", how.parts, cut.parts))
+                });
+                if let Some(difference) = difference {
+                    return Err(SearchError::Resume { directory: journal.directory, difference });
+                }
+                let finished = journal.verify_entries(rest)?;
+                Ok((journal, finished))
+            }
+            _ => {
+                journal.resumable = ResumablePaths::new([journal.directory.as_path()]);
+                journal.file.set_len(0).and_then(|()| journal.file.rewind()).map_err(wrong("write", &path))?;
+                for name in ["output", "rows", "hits"] {
+                    open(name)?.set_len(0).map_err(wrong("write", &journal.file_path(name)))?;
+                }
+                journal.append_entry(&CheckpointEntry::Start(identity.clone(), cut.clone()))?;
+                Ok((journal, ResumeState::default()))
+            }
+        }
+    }
+
+    /// Returns the path of a file of the directory.
+    pub(crate) fn file_path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    /// Returns the finished work of the entries whose checksums match.
+    fn verify_entries(&mut self, lines: &[CheckpointEntry]) -> Result<ResumeState, SearchError> {
+        let mut finished = ResumeState::default();
+        let (output, rows) = (self.file_path("output"), self.file_path("rows"));
+        for line in lines {
+            match line {
+                CheckpointEntry::Complete { bytes } => finished.output_bytes = Some(*bytes),
+                CheckpointEntry::Batch(batch)
+                    if finished.output_bytes.is_some()
+                        || (extents_match(&output, &batch.reports) && extents_match(&rows, &batch.rows)) =>
+                {
+                    finished.batches.insert(batch.number, batch.clone());
+                }
+                _ => {}
+            }
+        }
+        let next = (0..).find(|number| !finished.batches.contains_key(number)).unwrap_or(0);
+        for line in lines {
+            if let CheckpointEntry::Range { batch, range, extensions, hits } = line
+                && u64::from(*batch) == next
+                && extents_match(&self.file_path("hits"), &[*hits])
+            {
+                finished.ranges.insert(*range, (*extensions, *hits));
+            }
+        }
+        self.hits_batch = next;
+        self.hits_end = self.hits.metadata().map_err(|source| self.file_error("read", source))?.len();
+        self.has_progress = !finished.batches.is_empty() || !finished.ranges.is_empty();
+        Ok(finished)
+    }
+
+    /// Stores the hits of a range.
+    pub(crate) fn store_range(
+        &mut self,
+        batch: u32,
+        range: u64,
+        extensions: i64,
+        hits: &[u8],
+    ) -> Result<(), SearchError> {
+        if self.hits_batch != u64::from(batch) {
+            // Hits of the previous batch are no longer needed: its reports are written.
+            self.hits_batch = u64::from(batch);
+            self.hits_end = 0;
+            self.hits.set_len(0).map_err(|source| self.file_error("write", source))?;
+        }
+        let kept = FileExtent { offset: self.hits_end, bytes: hits.len() as u64, checksum: libdeflater::crc32(hits) };
+        self.hits.write_all_at(hits, self.hits_end).map_err(|source| self.file_error("write", source))?;
+        self.hits_end += kept.bytes;
+        self.append_entry(&CheckpointEntry::Range { batch, range, extensions, hits: kept })
+    }
+
+    /// Reads the stored hits of a range.
+    pub(crate) fn read_hits(&self, kept: FileExtent) -> Result<Vec<u8>, SearchError> {
+        let mut hits = vec![0; kept.bytes as usize];
+        self.hits.read_exact_at(&mut hits, kept.offset).map_err(|source| self.file_error("read", source))?;
+        Ok(hits)
+    }
+
+    /// Appends an entry.
+    pub(crate) fn append_entry(&mut self, line: &CheckpointEntry) -> Result<(), SearchError> {
+        let text = serde_json::to_string(line).expect("a line is JSON");
+        let line_of_file = format!("{:08x} {text}\n", libdeflater::crc32(text.as_bytes()));
+        self.file.write_all(line_of_file.as_bytes()).map_err(|source| self.file_error("write", source))?;
+        if !matches!(line, CheckpointEntry::Start(..)) {
+            self.has_progress = true;
+            self.resumable.unregister();
+        }
+        Ok(())
+    }
+
+    /// Removes the checkpoint of a completed search.
+    pub(crate) fn remove(self) {
+        // Best effort: the directory is hidden, and the next search with this output replaces it.
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+
+    /// Keeps the checkpoint of a stopped search if any work is finished. Returns whether it is.
+    pub(crate) fn keep_for_resume(self) -> bool {
+        if !self.has_progress {
+            self.remove();
+            return false;
+        }
+        true
+    }
+
+    fn file_error(&self, action: &'static str, source: std::io::Error) -> SearchError {
+        SearchError::File { action, path: self.directory.clone(), source }
+    }
+}
+
+/// Reads the entries of a journal up to the first damaged one, and returns its offset.
+fn read_entries(path: &Path) -> std::io::Result<(Vec<CheckpointEntry>, u64)> {
+    let bytes = fs::read(path)?;
+    let (mut lines, mut end) = (Vec::new(), 0);
+    for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+        let whole = line.strip_suffix(b"\n").and_then(|line| line.split_at_checked(CHECKSUM_CHARS));
+        let Some((checksum, text)) = whole else { break };
+        let stored_checksum =
+            std::str::from_utf8(checksum).ok().and_then(|digits| u32::from_str_radix(digits.trim_end(), 16).ok());
+        let Some(parsed) =
+            serde_json::from_slice(text).ok().filter(|_| stored_checksum == Some(libdeflater::crc32(text)))
+        else {
+            break;
+        };
+        lines.push(parsed);
+        end += line.len() as u64;
+    }
+    Ok((lines, end))
+}
+
+/// Reports whether all extents of a file match their checksums.
+fn extents_match(path: &Path, all: &[FileExtent]) -> bool {
+    let is_there = |file: &mut File, kept: &FileExtent| {
+        file.seek(SeekFrom::Start(kept.offset))?;
+        let (mut sum, mut left) = (libdeflater::Crc::new(), kept.bytes);
+        let mut piece = vec![0; CHECK_BUFFER_BYTES.min(left as usize)];
+        while left > 0 {
+            let bytes = CHECK_BUFFER_BYTES.min(left as usize);
+            file.read_exact(&mut piece[..bytes])?;
+            sum.update(&piece[..bytes]);
+            left -= bytes as u64;
+        }
+        std::io::Result::Ok(sum.sum() == kept.checksum)
+    };
+    all.is_empty()
+        || File::open(path).is_ok_and(|mut file| all.iter().all(|kept| is_there(&mut file, kept).unwrap_or(false)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity(queries: &str) -> SearchIdentity {
+        let (godwit_version, engine) = ("1".to_owned(), "BLAST 2".to_owned());
+        let database_files = vec![("db.nsq".into(), 7, 9)];
+        SearchIdentity {
+            godwit_version,
+            engine,
+            options: vec!["blastn".into()],
+            queries_checksum: queries.to_owned(),
+            database_files,
+            has_hits_table: false,
+        }
+    }
+
+    const PARTITION: SearchPartition = SearchPartition { plan: SearchPlan::Database { range_count: 3 }, parts: 3 };
+
+    fn open(out: &Path, resumes: bool) -> (SearchCheckpoint, ResumeState) {
+        SearchCheckpoint::open(out, resumes, &identity("q"), &PARTITION).expect("it is the same search")
+    }
+
+    /// Writes a journal with one finished batch, and a range of the next one.
+    fn write_stopped_search(out: &Path) {
+        let (mut journal, finished) = open(out, false);
+        assert!(finished.batches.is_empty() && finished.ranges.is_empty());
+        fs::write(journal.file_path("output"), b"report").expect("scratch can be written");
+        let reports = vec![FileExtent { offset: 1, bytes: 5, checksum: libdeflater::crc32(b"eport") }];
+        let (rows, header_lines) = (Vec::new(), vec![(b"name".to_vec(), b"line".to_vec())]);
+        let batch = FinishedBatch { number: 0, queries: 2, is_last: false, extensions: 4, reports, rows, header_lines };
+        journal.store_range(0, 2, 8, b"of a batch that is finished").expect("scratch can be written");
+        journal.append_entry(&CheckpointEntry::Batch(batch)).expect("scratch can be written");
+        journal.store_range(1, 2, 9, b"hits").expect("scratch can be written");
+        assert!(journal.keep_for_resume());
+    }
+
+    #[test]
+    fn what_was_finished_is_restored() {
+        let directory = tempfile::tempdir().expect("scratch");
+        let out = directory.path().join("out");
+        write_stopped_search(&out);
+        assert_eq!(SearchCheckpoint::read_partition(&out), Some(PARTITION));
+        let (journal, finished) = open(&out, true);
+        assert_eq!(finished.batches.keys().collect::<Vec<_>>(), [&0]);
+        assert_eq!(finished.batches[&0].header_lines, [(b"name".to_vec(), b"line".to_vec())]);
+        let (extensions, kept) = finished.ranges[&2];
+        assert_eq!((finished.ranges.len(), extensions), (1, 9));
+        assert_eq!(journal.read_hits(kept).expect("they are there"), b"hits");
+        assert!(matches!(
+            SearchCheckpoint::open(&out, true, &identity("q"), &PARTITION),
+            Err(SearchError::File { .. })
+        ));
+        journal.remove();
+        assert_eq!(fs::read_dir(directory.path()).expect("it is there").count(), 0);
+    }
+
+    #[test]
+    fn what_is_damaged_is_not() {
+        let directory = tempfile::tempdir().expect("scratch");
+        let out = directory.path().join("out");
+        let inside = |name: &str| SearchCheckpoint::directory_path(&out).join(name);
+        write_stopped_search(&out);
+        fs::write(inside("output"), b"rEport").expect("scratch can be written");
+        let (_, finished) = open(&out, true);
+        // Hits of another batch than the first unfinished one are ignored.
+        assert!(finished.batches.is_empty() && finished.ranges.is_empty());
+        write_stopped_search(&out);
+        fs::write(inside("hits"), b"hats").expect("scratch can be written");
+        assert!(open(&out, true).1.ranges.is_empty());
+        write_stopped_search(&out);
+        let journal = fs::read(inside("journal")).expect("it is there");
+        for end in 0..journal.len() {
+            fs::write(inside("journal"), &journal[..end]).expect("scratch can be written");
+            let (_, finished) = open(&out, true);
+            assert!(finished.ranges.is_empty() && finished.batches.len() <= 1, "{end}");
+        }
+        assert!(open(&out, false).1.batches.is_empty());
+    }
+
+    #[test]
+    fn another_search_is_refused_by_what_is_different() {
+        let directory = tempfile::tempdir().expect("scratch");
+        let out = directory.path().join("out");
+        write_stopped_search(&out);
+        let refused = |identity: &SearchIdentity, cut: &SearchPartition| match SearchCheckpoint::open(
+            &out, true, identity, cut,
+        ) {
+            Err(error @ SearchError::Resume { .. }) => error.to_string(),
+            other => panic!("{other:?}"),
+        };
+        let now = |change: fn(&mut SearchIdentity)| {
+            let mut now = identity("q");
+            change(&mut now);
+            now
+        };
+        assert!(refused(&identity("r"), &PARTITION).contains("queries"));
+        assert!(refused(&now(|now| now.database_files[0].2 = 1), &PARTITION).contains("db.nsq"));
+        assert!(refused(&now(|now| now.options.push("-evalue".into())), &PARTITION).contains("blastn -evalue now"));
+        assert!(refused(&now(|now| now.engine = "BLAST 3".into()), &PARTITION).contains("BLAST 2 then"));
+        assert!(refused(&now(|now| now.has_hits_table = true), &PARTITION).contains("--hits"));
+        assert!(refused(&identity("q"), &SearchPartition { parts: 4, ..PARTITION }).contains("3 parts"));
+        assert_eq!(open(&out, true).1.batches.len(), 1);
+    }
+}

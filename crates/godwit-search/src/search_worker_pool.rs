@@ -1,0 +1,510 @@
+//! Leases numbered work items to workers until all are done, even if workers exit.
+//!
+//! Input: [`WorkItems`], which make requests and interpret responses. Output: reports at their offsets, if there are any.
+//! [`Leases`] decides which worker gets which item; this module sends, receives, and restarts workers.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use godwit_fleet::Leases;
+use godwit_fleet::leases::{Attempt, CommitResult, ItemId, LeaseResponse as Lease, LeaseTimeouts};
+
+use crate::SearchError;
+use crate::atomic_file;
+use crate::output_offsets::OutputOffsets;
+use crate::worker_backend::WorkerBackend;
+use crate::worker_process::WorkerExit;
+use crate::worker_protocol::{self, InitResponse, ProtocolFrame, Response};
+
+/// Maximum number of starts of a worker that exits before it is ready.
+const MAX_STARTS: u32 = 3;
+/// Maximum number of leases of an item; further exits of workers are attributed to the item.
+const MAX_LEASES_PER_ITEM: u32 = 3;
+/// Age of a lease after which an idle worker also takes the item: longer than any item, shorter than a hang.
+const STRAGGLER_AGE: Duration = Duration::from_secs(600);
+/// The work of a worker that is not ready yet.
+const OPENING_WORK: &str = "opening the database and the queries";
+
+/// The result of an item.
+pub(crate) enum ItemResult {
+    /// The item is done.
+    Done,
+    /// The item is done, and the worker has a report of `bytes` bytes. If it is the last, no more items are requested.
+    Report { bytes: u64, last: bool },
+    /// The item does not exist, nor does any later one.
+    NoSuchItem,
+}
+
+/// Work items of one kind.
+pub(crate) trait WorkItems {
+    /// Returns the request for an item.
+    fn item_request(&mut self, item: ItemId) -> ProtocolFrame;
+    /// Accepts the response for an item.
+    fn accept_response(&mut self, item: ItemId, answer: Response) -> Result<ItemResult, SearchError>;
+    /// Returns the requests that a new worker receives before any item.
+    fn setup_requests(&self) -> Vec<ProtocolFrame>;
+    /// Reports whether a worker whose last item was `last` can still be sent `item`.
+    fn can_follow(&self, _last: Option<ItemId>, _item: ItemId) -> bool {
+        true
+    }
+    /// Returns the size of the report if an earlier search finished the item, bytes.
+    fn resumed_report_bytes(&self, _item: ItemId) -> Option<u64> {
+        None
+    }
+    /// Records that the report of an item is written at its offset.
+    fn record_written(&mut self, _item: ItemId, _offset: u64) -> Result<(), SearchError> {
+        Ok(())
+    }
+    /// Describes an item for the error of a worker that exits over it.
+    fn describe_item(&self, item: ItemId) -> String;
+}
+
+/// The file that receives the reports.
+pub(crate) struct ReportOutput {
+    pub(crate) path: PathBuf,
+    pub(crate) offsets: OutputOffsets,
+}
+
+/// A response from a worker.
+struct WorkerResponse {
+    worker: usize,
+    /// The response; `None` if the worker has exited.
+    response: Option<Response>,
+}
+
+/// The workers of a search.
+pub(crate) struct WorkerPool<'a> {
+    backend: Box<dyn WorkerBackend + 'a>,
+    /// Number of the current attempt of each worker.
+    attempts: Vec<u64>,
+    init_request: ProtocolFrame,
+    /// The first init response; those of other workers must match.
+    init_response: Option<InitResponse>,
+    cancelled: &'a AtomicBool,
+    program: &'static str,
+    /// Responses of other workers, received while waiting for one of them.
+    queued_responses: VecDeque<WorkerResponse>,
+    /// Exit of the last worker that was restarted.
+    last_exit: Option<WorkerExit>,
+    pub(crate) worker_restarts: u32,
+}
+
+impl<'a> WorkerPool<'a> {
+    /// Starts all workers at once, and returns their init response when all are ready.
+    pub(crate) fn start_all(
+        backend: Box<dyn WorkerBackend + 'a>,
+        init_request: ProtocolFrame,
+        program: &'static str,
+        cancelled: &'a AtomicBool,
+    ) -> Result<(Self, InitResponse), SearchError> {
+        let attempts = vec![0; backend.worker_count()];
+        let queued_responses = VecDeque::new();
+        let (init_response, last_exit) = (None, None);
+        let mut crew = Self {
+            backend,
+            attempts,
+            init_request,
+            init_response,
+            cancelled,
+            program,
+            queued_responses,
+            last_exit,
+            worker_restarts: 0,
+        };
+        for number in 0..crew.worker_count() {
+            crew.backend.start_worker(number, 0)?;
+            crew.send_init_request(number);
+        }
+        for number in 0..crew.worker_count() {
+            match crew.receive_from(number)? {
+                Some(answer) => crew.check_init_response(answer)?,
+                // On other hosts a worker may exit before it starts its work.
+                None if crew.backend.is_multi_host() => crew.replace_exited_worker(number, &[])?,
+                None => return Err(crew.worker_failed_error(number, 1, OPENING_WORK)),
+            }
+        }
+        let ready = crew
+            .init_response
+            .clone()
+            .ok_or_else(|| SearchError::Protocol { problem: "there are no workers".into() })?;
+        Ok((crew, ready))
+    }
+
+    /// Returns the number of workers.
+    pub(crate) fn worker_count(&self) -> usize {
+        self.attempts.len()
+    }
+
+    /// Returns the backend that runs the workers.
+    pub(crate) fn backend(&self) -> &dyn WorkerBackend {
+        &*self.backend
+    }
+
+    /// Sends a request to an idle worker, and to its replacements if it exits over it.
+    pub(crate) fn request(&mut self, number: usize, request: &ProtocolFrame) -> Result<Response, SearchError> {
+        for _ in 0..MAX_LEASES_PER_ITEM {
+            self.send(number, request);
+            match self.receive_from(number)? {
+                Some(answer) => return Ok(answer),
+                None => self.replace_exited_worker(number, &[])?,
+            }
+        }
+        Err(self.worker_failed_error(number, MAX_LEASES_PER_ITEM, "answering a question"))
+    }
+
+    /// Sends a request that has no response.
+    pub(crate) fn send(&mut self, number: usize, request: &ProtocolFrame) {
+        self.backend.send_frame(number, request.to_bytes());
+    }
+
+    fn send_init_request(&mut self, number: usize) {
+        self.backend.send_frame(number, self.init_request.to_bytes());
+    }
+
+    /// Sends a request to all workers, which are idle. Those that exit over it are restarted and receive it again.
+    pub(crate) fn request_all(&mut self, request: &ProtocolFrame) -> Result<Vec<Response>, SearchError> {
+        (0..self.worker_count()).for_each(|number| self.send(number, request));
+        let mut answers = Vec::new();
+        for number in 0..self.worker_count() {
+            answers.push(match self.receive_from(number)? {
+                Some(answer) => answer,
+                None => {
+                    self.replace_exited_worker(number, &[])?;
+                    self.request(number, request)?
+                }
+            });
+        }
+        Ok(answers)
+    }
+
+    /// Returns the response of each running worker to a last request.
+    pub(crate) fn request_all_without_restart(
+        &mut self,
+        request: &ProtocolFrame,
+    ) -> Result<Vec<Response>, SearchError> {
+        (0..self.worker_count()).for_each(|number| self.send(number, request));
+        let mut answers = Vec::new();
+        for number in 0..self.worker_count() {
+            answers.extend(self.receive_from(number)?);
+        }
+        Ok(answers)
+    }
+
+    /// Returns the next response of a worker; `None` if it has exited.
+    fn receive_from(&mut self, number: usize) -> Result<Option<Response>, SearchError> {
+        if let Some(at) = self.queued_responses.iter().position(|heard| heard.worker == number) {
+            return self.queued_responses.remove(at).map_or(Ok(None), |heard| self.check_failure(heard.response));
+        }
+        loop {
+            let heard = self.receive()?;
+            if heard.worker == number {
+                return self.check_failure(heard.response);
+            }
+            self.queued_responses.push_back(heard);
+        }
+    }
+
+    /// Turns a reported failure into an error of the search: another worker would fail in the same way.
+    fn check_failure(&self, answer: Option<Response>) -> Result<Option<Response>, SearchError> {
+        match answer {
+            Some(Response::Failed { kind, message }) => Err(kind.error(self.program, message)),
+            answer => Ok(answer),
+        }
+    }
+
+    /// Checks that a worker that has opened its files sees the same data as the first one.
+    fn check_init_response(&mut self, answer: Response) -> Result<(), SearchError> {
+        let Response::Init(ready) = answer else {
+            return Err(SearchError::Protocol { problem: "a worker did not greet".into() });
+        };
+        if *self.init_response.get_or_insert_with(|| ready.clone()) == ready {
+            return Ok(());
+        }
+        Err(SearchError::DatabaseMismatch)
+    }
+
+    /// Returns the next response of any worker.
+    fn next_response(&mut self) -> Result<WorkerResponse, SearchError> {
+        match self.queued_responses.pop_front() {
+            Some(heard) => Ok(heard),
+            None => self.receive(),
+        }
+    }
+
+    fn receive(&mut self) -> Result<WorkerResponse, SearchError> {
+        loop {
+            if self.cancelled.load(Ordering::Relaxed) {
+                return Err(SearchError::Interrupted { is_resumable: false });
+            }
+            let Some(said) = self.backend.receive_frame()? else { continue };
+            if self.attempts.get(said.worker) == Some(&said.attempt) {
+                let response = said.frame.as_deref().map(worker_protocol::parse_response).transpose()?;
+                return Ok(WorkerResponse { worker: said.worker, response });
+            }
+        }
+    }
+
+    fn worker_failed_error(&mut self, number: usize, attempts: u32, what: &str) -> SearchError {
+        // Its replacement has no exit to report.
+        let WorkerExit { description, stderr_tail } =
+            self.last_exit.take().unwrap_or_else(|| self.backend.take_exit(number));
+        SearchError::WorkerFailed { exit_description: description, attempts, work: what.to_owned(), stderr_tail }
+    }
+
+    /// Replaces a worker that has exited.
+    fn replace_exited_worker(&mut self, number: usize, preparation: &[ProtocolFrame]) -> Result<(), SearchError> {
+        self.worker_restarts += 1;
+        self.last_exit = Some(self.backend.take_exit(number));
+        self.replace_worker(number, preparation)
+    }
+
+    /// Starts a worker in the place of another one; retries if it exits before it is ready.
+    fn replace_worker(&mut self, number: usize, preparation: &[ProtocolFrame]) -> Result<(), SearchError> {
+        for _ in 1..MAX_STARTS {
+            if self.restart_worker(number, preparation)? {
+                return Ok(());
+            }
+            self.worker_restarts += 1;
+        }
+        match self.restart_worker(number, preparation)? {
+            true => Ok(()),
+            false => Err(self.worker_failed_error(number, MAX_STARTS, OPENING_WORK)),
+        }
+    }
+
+    /// Restarts a worker and sends it the preparation; returns false if it exits during that.
+    fn restart_worker(&mut self, number: usize, preparation: &[ProtocolFrame]) -> Result<bool, SearchError> {
+        self.backend.kill_worker(number);
+        // Responses of the earlier process are obsolete.
+        self.queued_responses.retain(|heard| heard.worker != number);
+        self.attempts[number] += 1;
+        self.backend.start_worker(number, self.attempts[number])?;
+        self.send_init_request(number);
+        match self.receive_from(number)? {
+            Some(answer) => self.check_init_response(answer)?,
+            None => return Ok(false),
+        }
+        for request in preparation {
+            self.send(number, request);
+            if self.receive_from(number)?.is_none() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Processes all items, numbered from 0; without `count`, until an item does not exist. Reports are written.
+    pub(crate) fn process_items(
+        &mut self,
+        items: &mut dyn WorkItems,
+        count: Option<u64>,
+        output: Option<&mut ReportOutput>,
+    ) -> Result<(), SearchError> {
+        let mut leases = Leases::new(LeaseTimeouts { lease_duration: Duration::MAX, straggler_age: STRAGGLER_AGE });
+        let added = leases.add_items(count.unwrap_or(0));
+        if count.is_some() {
+            leases.close();
+        }
+        let slots = (0..self.worker_count()).map(|_| WorkerSlot::default()).collect();
+        let mut shift = ItemDispatcher {
+            pool: self,
+            items,
+            leases,
+            slots,
+            output,
+            started_at: Instant::now(),
+            accepts_more_items: count.is_none(),
+        };
+        for number in added {
+            shift.skip_resumed_item(ItemId(number));
+        }
+        shift.run_to_end()
+    }
+}
+
+/// The state of a worker.
+#[derive(Default)]
+struct WorkerSlot {
+    current_task: Option<WorkerTask>,
+    /// The last item it received.
+    last_item: Option<ItemId>,
+    /// Reports that it holds.
+    held_reports: Vec<ItemId>,
+}
+
+enum WorkerTask {
+    Item(ItemId),
+    WriteReports(Vec<ItemId>),
+}
+
+/// The processing of items of one kind.
+struct ItemDispatcher<'c, 'a> {
+    pool: &'c mut WorkerPool<'a>,
+    items: &'c mut dyn WorkItems,
+    leases: Leases,
+    slots: Vec<WorkerSlot>,
+    output: Option<&'c mut ReportOutput>,
+    started_at: Instant,
+    /// True if there may be further items.
+    accepts_more_items: bool,
+}
+
+impl ItemDispatcher<'_, '_> {
+    fn run_to_end(&mut self) -> Result<(), SearchError> {
+        loop {
+            for number in 0..self.slots.len() {
+                if self.slots[number].current_task.is_none() {
+                    self.assign_work(number)?;
+                }
+            }
+            if self.is_finished() {
+                return self.restart_busy_workers();
+            }
+            let heard = self.pool.next_response()?;
+            match self.pool.check_failure(heard.response)? {
+                Some(answer) => self.handle_response(heard.worker, answer)?,
+                None => self.handle_worker_exit(heard.worker)?,
+            }
+        }
+    }
+
+    fn is_finished(&self) -> bool {
+        let idle = self.slots.iter().all(|post| {
+            post.held_reports.is_empty() && !matches!(post.current_task, Some(WorkerTask::WriteReports(_)))
+        });
+        idle && self.leases.is_finished()
+    }
+
+    /// Restarts workers that still work on items which others have finished.
+    fn restart_busy_workers(&mut self) -> Result<(), SearchError> {
+        for number in 0..self.slots.len() {
+            if self.slots[number].current_task.take().is_some() {
+                self.pool.replace_worker(number, &self.items.setup_requests())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn assign_work(&mut self, number: usize) -> Result<(), SearchError> {
+        if self.write_placed_reports(number) {
+            return Ok(());
+        }
+        let now = self.started_at.elapsed();
+        if self.accepts_more_items && self.leases.unleased_count() == 0 {
+            while self.leases.add_items(1).any(|number| self.skip_resumed_item(ItemId(number))) {}
+        }
+        let name = number.to_string();
+        let Lease::Lease { item, lease_count, .. } = self.leases.request_item(&name, self.current_attempt(number), now)
+        else {
+            return Ok(());
+        };
+        if lease_count > MAX_LEASES_PER_ITEM {
+            let what = self.items.describe_item(item);
+            return Err(self.pool.worker_failed_error(number, lease_count - 1, &what));
+        }
+        let post = &self.slots[number];
+        if !self.items.can_follow(post.last_item, item) {
+            // The reports that it holds are lost with it.
+            for held in std::mem::take(&mut self.slots[number].held_reports) {
+                self.leases.reopen_item(held);
+            }
+            self.pool.replace_worker(number, &self.items.setup_requests())?;
+            self.slots[number] = WorkerSlot::default();
+            self.leases.remove_worker(&name);
+            // The next item may be another one by now; the restarted worker accepts any.
+            return self.assign_work(number);
+        }
+        let request = self.items.item_request(item);
+        self.pool.send(number, &request);
+        self.slots[number].current_task = Some(WorkerTask::Item(item));
+        self.slots[number].last_item = Some(item);
+        Ok(())
+    }
+
+    /// Skips an item that an earlier search has finished. Returns whether it has.
+    fn skip_resumed_item(&mut self, item: ItemId) -> bool {
+        let Some(bytes) = self.items.resumed_report_bytes(item) else { return false };
+        if let Some(output) = &mut self.output {
+            output.offsets.set_size(item.0 as usize, bytes);
+        }
+        self.leases.mark_committed(item)
+    }
+
+    /// Requests a worker to write the held reports whose offsets are known. Returns whether there were any.
+    fn write_placed_reports(&mut self, number: usize) -> bool {
+        let Some(output) = &self.output else { return false };
+        let holds = std::mem::take(&mut self.slots[number].held_reports);
+        let is_placed = |item: &ItemId| output.offsets.piece_offset(item.0 as usize).is_some();
+        let (placed, kept): (Vec<ItemId>, Vec<ItemId>) = holds.into_iter().partition(is_placed);
+        self.slots[number].held_reports = kept;
+        if placed.is_empty() {
+            return false;
+        }
+        let page = if self.pool.backend().is_multi_host() { atomic_file::PAGE_BYTES } else { 1 };
+        let mut request = ProtocolFrame::new(b'W').with_text(output.path.as_os_str().as_encoded_bytes()).with_u64(page);
+        for item in &placed {
+            let offset = output.offsets.piece_offset(item.0 as usize).unwrap_or_default();
+            request = request.with_u64(item.0).with_u64(offset);
+        }
+        self.pool.send(number, &request);
+        self.slots[number].current_task = Some(WorkerTask::WriteReports(placed));
+        true
+    }
+
+    fn handle_response(&mut self, number: usize, answer: Response) -> Result<(), SearchError> {
+        let item = match (self.slots[number].current_task.take(), answer) {
+            (Some(WorkerTask::WriteReports(items)), Response::Written { edges }) => {
+                let Some(output) = &self.output else { return Ok(()) };
+                edges.iter().try_for_each(|(offset, bytes)| atomic_file::write_at(&output.path, bytes, *offset))?;
+                let places =
+                    items.iter().map(|item| (*item, output.offsets.piece_offset(item.0 as usize).unwrap_or_default()));
+                let places: Vec<(ItemId, u64)> = places.collect();
+                return places.into_iter().try_for_each(|(item, offset)| self.items.record_written(item, offset));
+            }
+            (Some(WorkerTask::Item(item)), answer) => {
+                let outcome = self.items.accept_response(item, answer)?;
+                return self.commit_item(number, item, outcome);
+            }
+            (_, answer) => format!("{answer:?} was not asked for"),
+        };
+        Err(SearchError::Protocol { problem: item })
+    }
+
+    fn commit_item(&mut self, number: usize, item: ItemId, outcome: ItemResult) -> Result<(), SearchError> {
+        let (name, attempt, now) = (number.to_string(), self.current_attempt(number), self.started_at.elapsed());
+        if let ItemResult::NoSuchItem | ItemResult::Report { last: true, .. } = outcome {
+            self.accepts_more_items = false;
+            self.leases.close();
+        }
+        let first = matches!(self.leases.commit_item(&name, attempt, item, now), CommitResult::First { .. });
+        let bytes = match outcome {
+            ItemResult::Report { bytes, .. } => bytes,
+            _ => return Ok(()),
+        };
+        if let (true, Some(output)) = (first, &mut self.output) {
+            output.offsets.set_size(item.0 as usize, bytes);
+            self.slots[number].held_reports.push(item);
+        }
+        Ok(())
+    }
+
+    /// Handles the exit of a worker: its item and its held reports are done again.
+    fn handle_worker_exit(&mut self, number: usize) -> Result<(), SearchError> {
+        let post = std::mem::take(&mut self.slots[number]);
+        self.leases.remove_worker(&number.to_string());
+        let writing = match post.current_task {
+            Some(WorkerTask::WriteReports(items)) => items,
+            _ => Vec::new(),
+        };
+        for item in post.held_reports.into_iter().chain(writing) {
+            self.leases.reopen_item(item);
+        }
+        self.pool.replace_exited_worker(number, &self.items.setup_requests())
+    }
+
+    fn current_attempt(&self, number: usize) -> Attempt {
+        Attempt(self.pool.attempts[number])
+    }
+}

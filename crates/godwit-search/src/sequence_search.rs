@@ -1,0 +1,587 @@
+//! A search from its command line to its file.
+
+mod database_stamps;
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::time::{Instant, SystemTime};
+
+use self::database_stamps::{first_changed_file, search_identity, volume_file_stamps};
+use crate::atomic_file::{AtomicFile, reject_directory};
+use crate::hits::{self, HitsFile, RowLog};
+use crate::output_offsets::OutputOffsets;
+use crate::search_checkpoint::{
+    self, CheckpointEntry, FileExtent, ResumeState, SearchCheckpoint, SearchIdentity, SearchPartition,
+};
+use crate::search_plan::{PlanInputs, SearchPlan, partition_by_weight};
+use crate::search_worker_pool::{ReportOutput, WorkerPool};
+use crate::summary::{CpuSeconds, SearchSummary, WallSeconds};
+use crate::tool_search;
+use crate::work_items::{BatchItems, RangeItems, SliceItems, unexpected_response};
+use crate::worker_protocol::{BatchInfo, HeaderLine, InitResponse, ProtocolFrame, Response, StageSeconds};
+use crate::{SearchCommand, SearchError, WorkerBackend};
+
+/// The format whose header depends on the body.
+const SAM_FORMAT: u32 = 17;
+/// Number of slices per worker into which the queries of a batch are divided for reports.
+const SLICES_PER_WORKER: usize = 2;
+/// Number of pieces of the queries per worker; each piece is a run of a tool: fewer pieces read the database fewer times.
+const PIECES_PER_WORKER: u32 = 2;
+/// The note in the summary of a search over aliases.
+const NOT_IDENTICAL_REASON: &str = "each range was searched by a run of its own, which keeps a limited number of subjects of a query before \
+                                 the traceback: for queries with more hits than that, all runs together can find better ones than one run";
+/// Minimum memory for reports in a worker, bytes, whatever the option.
+const MIN_REPORT_MEMORY_BYTES: u64 = 16 << 20;
+
+/// Options of a search.
+#[derive(Clone, Debug)]
+pub struct SearchOptions {
+    /// Program and options.
+    pub command: SearchCommand,
+    /// Number of ranges of the database; `None`: the plan decides.
+    pub range_count: Option<u32>,
+    /// Number of workers on each machine, at least 1.
+    pub workers: usize,
+    /// Memory for all reports before they go to a scratch file, bytes.
+    pub memory_bytes: u64,
+    /// Directory for scratch files.
+    pub scratch_directory: PathBuf,
+    /// True to print the engine's warnings to stderr.
+    pub prints_warnings: bool,
+    /// Path of a table of all hits, `.parquet` or `.arrow`.
+    pub hits_path: Option<PathBuf>,
+    /// True to resume a stopped search with the same output.
+    pub resume: bool,
+}
+
+/// The progress of a search.
+#[derive(Clone, Copy, Debug)]
+pub struct SearchProgress {
+    /// Number of queries whose reports are made.
+    pub reported_queries: u64,
+    /// Total number of queries.
+    pub total_queries: u64,
+    /// Completed fraction of the search, 0 to 1: queries whose reports are made, and the searched part of the database for
+    /// the current ones.
+    pub fraction: f64,
+}
+
+impl SearchProgress {
+    pub(crate) fn new(reported_queries: u64, of: u64, at_hand: f64) -> Self {
+        let fraction = ((reported_queries as f64 + at_hand) / of.max(1) as f64).min(1.0);
+        Self { reported_queries, total_queries: of.max(reported_queries), fraction }
+    }
+}
+
+/// A search; see the module.
+pub struct Search<'a> {
+    options: &'a SearchOptions,
+    workers: WorkerPool<'a>,
+    init_response: InitResponse,
+    plan: SearchPlan,
+    /// Identity and partition of the search, which a resumed search compares.
+    identity: SearchIdentity,
+    partition: SearchPartition,
+    checkpoint: Option<SearchCheckpoint>,
+    resume_state: ResumeState,
+    volumes: Vec<(PathBuf, u64, Option<SystemTime>)>,
+    counts: SearchCounts,
+    hits_file: Option<HitsFile>,
+    seconds: WallSeconds,
+    engine_name: String,
+    /// Approximate total number of queries.
+    query_count: u64,
+}
+
+#[derive(Default)]
+struct SearchCounts {
+    queries: u64,
+    batches: u32,
+    slices: u64,
+    /// Number of batches that an earlier search finished.
+    resumed_batches: u32,
+    hits_bytes: u64,
+    dropped_subjects: u64,
+    hits: Option<u64>,
+    /// Extents of the reports, if whole batches are searched.
+    report_extents: Vec<FileExtent>,
+    header_lines: Vec<HeaderLine>,
+}
+
+impl<'a> Search<'a> {
+    /// Starts the workers, which open database and queries. `query` is the file that they read.
+    ///
+    /// # Errors
+    /// [`SearchError`]: no engine, rejected options, an unreadable database or unreadable queries.
+    pub fn open(
+        options: &'a SearchOptions,
+        query: &Path,
+        place: Box<dyn WorkerBackend + 'a>,
+        cancelled: &'a AtomicBool,
+    ) -> Result<Self, SearchError> {
+        let begun = Instant::now();
+        options.hits_path.as_deref().map(hits::table_format).transpose()?;
+        let engine_name = place.engine_name();
+        let (query_count, letters) = count_queries_and_letters(query)?;
+        let is_bulk = options.command.tool_search.is_some();
+        if is_bulk && options.hits_path.is_some() {
+            let problem =
+                "DIAMOND and MMseqs2 write tables of their own; leave it out, or search with a program of BLAST+";
+            return Err(SearchError::Unsupported { option: "--hits".into(), problem });
+        }
+        let before = options
+            .command
+            .output_path
+            .as_deref()
+            .filter(|_| options.resume)
+            .and_then(SearchCheckpoint::read_partition);
+        let known = PlanInputs {
+            requested_ranges: options.range_count,
+            workers: place.worker_count() as u32,
+            query_letters: letters,
+            batch_letters: 0,
+        };
+        let line: String = options.command.words.iter().flat_map(|word| [word.as_str(), " "]).collect();
+        let share = (options.memory_bytes / options.workers as u64).max(MIN_REPORT_MEMORY_BYTES);
+        let tables = options.command.tool_search.as_ref().and_then(|bulk| bulk.range_tables.as_ref());
+        let ranges = tables.map(|tables| tables.ranges.len() as u32);
+        let wanted = match (SearchPlan::choose(known), &before) {
+            (_, Some(before)) if options.range_count.is_none() && ranges.is_none() => before.parts,
+            _ if ranges.is_some() => ranges.unwrap_or(1),
+            _ if is_bulk => options.range_count.unwrap_or(known.workers * PIECES_PER_WORKER),
+            (SearchPlan::Database { range_count }, _) => range_count,
+            (SearchPlan::Queries, _) => 1,
+        };
+        let scratch = options.scratch_directory.as_os_str().as_encoded_bytes();
+        let fields = if options.hits_path.is_some() { hits::row_field_names() } else { String::new() };
+        let greeting =
+            ProtocolFrame::new(b'I').with_u32(wanted).with_u64(share).with_text(scratch).with_text(line.as_bytes());
+        let greeting = greeting.with_text(fields.as_bytes());
+        let (workers, init_response) =
+            WorkerPool::start_all(place, greeting, options.command.program.name(), cancelled)?;
+        let plan =
+            match SearchPlan::choose(PlanInputs { batch_letters: init_response.batch_size.max(0) as u64, ..known }) {
+                _ if is_bulk => SearchPlan::Queries,
+                SearchPlan::Queries if !init_response.batch_sizes_vary => SearchPlan::Queries,
+                _ => SearchPlan::Database { range_count: init_response.ranges.len() as u32 },
+            };
+        let plan = before.filter(|_| options.range_count.is_none()).map_or(plan, |before| before.plan);
+        let volumes = volume_file_stamps(&init_response.volumes);
+        let seconds = WallSeconds { start_up: begun.elapsed().as_secs_f64(), ..WallSeconds::default() };
+        let identity = search_identity(options, query, &engine_name, &volumes)?;
+        let (partition, checkpoint, resume_state) =
+            (SearchPartition { plan, parts: wanted }, None, ResumeState::default());
+        let (counts, hits_file) = (SearchCounts::default(), None);
+        Ok(Self {
+            options,
+            workers,
+            init_response,
+            plan,
+            identity,
+            partition,
+            checkpoint,
+            resume_state,
+            volumes,
+            counts,
+            hits_file,
+            seconds,
+            engine_name,
+            query_count,
+        })
+    }
+
+    /// Searches, and writes the output. `report_progress` receives the progress.
+    ///
+    /// # Errors
+    /// [`SearchError`]; there is then no new output, and an existing file is unchanged. Finished work stays in the
+    /// checkpoint beside it if a later search can resume from it.
+    pub fn run(mut self, report_progress: &dyn Fn(SearchProgress)) -> Result<SearchSummary, SearchError> {
+        let begun = Instant::now();
+        let searched = self.search_and_commit(report_progress);
+        let journal = self.checkpoint.take();
+        let bytes = match (searched, journal) {
+            (Ok(bytes), journal) => {
+                if let Some(journal) = journal {
+                    journal.remove();
+                }
+                bytes
+            }
+            (Err(error), Some(journal)) if error.is_resumable() => {
+                let is_resumable = journal.keep_for_resume();
+                return Err(if let SearchError::Interrupted { .. } = error {
+                    SearchError::Interrupted { is_resumable }
+                } else {
+                    error
+                });
+            }
+            // The checkpoint of another search must not be removed.
+            (Err(error), None) => return Err(error),
+            (Err(error), Some(journal)) => {
+                journal.remove();
+                return Err(error);
+            }
+        };
+        self.seconds.total = self.seconds.start_up + begun.elapsed().as_secs_f64();
+        self.summarize(bytes)
+    }
+
+    /// Searches the remaining work, and renames the output to its final name. Returns its size.
+    fn search_and_commit(&mut self, step: &dyn Fn(SearchProgress)) -> Result<u64, SearchError> {
+        let aside = self.open_output_files()?;
+        let mut output =
+            ReportOutput { path: aside.temporary_path().to_owned(), offsets: OutputOffsets::starting_at(0) };
+        let mut bytes = 0;
+        if let Some(whole) = self.resume_state.output_bytes {
+            // An earlier search has written everything, and was stopped before the last rename.
+            let lines = self.restore_batches()?;
+            self.counts.header_lines = lines;
+            bytes = whole;
+        } else if !self.init_response.queries_are_empty {
+            let prolog = self.request_text(&ProtocolFrame::new(b'P'))?;
+            aside.write_at(&prolog, 0)?;
+            output.offsets = OutputOffsets::starting_at(prolog.len() as u64);
+            match self.plan {
+                SearchPlan::Queries => self.search_query_batches(&mut output, step)?,
+                SearchPlan::Database { .. } => self.search_database_ranges(&mut output, step)?,
+            }
+            bytes = self.finish_output(&aside, output.offsets.known_end())?;
+        }
+        if let Some(path) = first_changed_file(&self.volumes) {
+            return Err(SearchError::DatabaseChanged { path });
+        }
+        // The output is renamed last: if it exists, everything does.
+        let table = self.hits_file.take().map(HitsFile::finish).transpose()?;
+        if let Some(journal) = self.checkpoint.as_mut().filter(|_| self.resume_state.output_bytes.is_none()) {
+            aside.sync()?;
+            journal.append_entry(&CheckpointEntry::Complete { bytes })?;
+        }
+        if let Some(whole) = table {
+            self.counts.hits = Some(whole.rows);
+            whole.commit()?;
+        }
+        if aside.temporary_path().exists() {
+            aside.commit(bytes)?;
+        }
+        Ok(bytes)
+    }
+
+    /// Creates the files that the search writes, or opens those of an earlier one.
+    fn open_output_files(&mut self) -> Result<AtomicFile, SearchError> {
+        let options = self.options;
+        let aside = match &options.command.output_path {
+            None => AtomicFile::create(None, &options.scratch_directory, None)?,
+            Some(out) => {
+                reject_directory(out)?;
+                let (journal, finished) = SearchCheckpoint::open(out, options.resume, &self.identity, &self.partition)?;
+                self.resume_state = finished;
+                AtomicFile::open_kept(self.checkpoint.insert(journal).file_path("output"), out)
+            }
+        };
+        if let Some(path) = &options.hits_path {
+            let log = match &self.checkpoint {
+                Some(journal) => RowLog::open_named(&journal.file_path("rows"))?,
+                None => RowLog::create_unnamed(&options.scratch_directory)?,
+            };
+            self.hits_file = Some(HitsFile::create(path, log, options.command.program.name(), &self.engine_name)?);
+        }
+        Ok(aside)
+    }
+
+    /// Counts the batches that an earlier search finished, from the first on, and adds their rows to the table. Returns
+    /// their lines for the header.
+    fn restore_batches(&mut self) -> Result<Vec<HeaderLine>, SearchError> {
+        let mut lines = Vec::new();
+        for batch in self.resume_state.batches.values() {
+            self.counts.queries += u64::from(batch.queries);
+            self.counts.batches += 1;
+            lines.extend(batch.header_lines.iter().cloned());
+            for rows in &batch.rows {
+                if let Some(table) = &mut self.hits_file {
+                    table.restore_rows(self.counts.slices, *rows)?;
+                }
+                self.counts.slices += 1;
+            }
+        }
+        Ok(lines)
+    }
+
+    /// Writes the text after the reports, and the part of the header that was unknown before. Returns the size of the output.
+    fn finish_output(&mut self, aside: &AtomicFile, end: u64) -> Result<u64, SearchError> {
+        if let Some(bulk) = self.options.command.tool_search.as_ref().filter(|bulk| bulk.range_tables.is_some()) {
+            let tables = self.counts.report_extents.iter().map(|place| {
+                let mut table = File::open(aside.temporary_path())?;
+                table.seek(SeekFrom::Start(place.offset))?;
+                Ok(BufReader::new(table.take(place.bytes)))
+            });
+            aside.rewrite(|to| tool_search::merge_tables(bulk, tables.collect::<std::io::Result<_>>()?, to))?;
+            self.counts.queries = self.query_count;
+            return aside.file_bytes();
+        }
+        let epilog = self.request_text(&ProtocolFrame::new(b'Z').with_u32(self.counts.queries as u32))?;
+        aside.write_at(&epilog, end)?;
+        let end = end + epilog.len() as u64;
+        if self.options.command.format != SAM_FORMAT {
+            return Ok(end);
+        }
+        let mut seen = HashSet::new();
+        let lines = std::mem::take(&mut self.counts.header_lines);
+        let request = lines
+            .into_iter()
+            .filter(|(name, _)| seen.insert(name.clone()))
+            .fold(ProtocolFrame::new(b'F'), |request, (name, line)| request.with_text(&name).with_text(&line));
+        let header = self.request_text(&request)?;
+        aside.prepend(&header)?;
+        Ok(end + header.len() as u64)
+    }
+
+    fn search_query_batches(
+        &mut self,
+        output: &mut ReportOutput,
+        report_progress: &dyn Fn(SearchProgress),
+    ) -> Result<(), SearchError> {
+        let begun = Instant::now();
+        let batches = std::mem::take(&mut self.resume_state.batches);
+        for batch in batches.values() {
+            if let (Some(table), [rows]) = (&mut self.hits_file, batch.rows.as_slice()) {
+                table.restore_rows(batch.number, *rows)?;
+            }
+        }
+        self.counts.resumed_batches = batches.len() as u32;
+        let count = batches.values().find(|batch| batch.is_last).map(|last| last.number + 1);
+        let (batch_letters, total_queries, hits_file) =
+            (self.init_response.batch_size, self.query_count, self.hits_file.as_mut());
+        let mut job = BatchItems {
+            batch_letters,
+            batches,
+            total_queries,
+            report_progress,
+            hits_file,
+            checkpoint: self.checkpoint.as_mut(),
+        };
+        self.workers.process_items(&mut job, count, Some(output))?;
+        self.counts.queries = job.reported_queries();
+        self.counts.batches = job.batches.len() as u32;
+        let (lines, places): (Vec<_>, Vec<_>) =
+            job.batches.into_values().map(|batch| (batch.header_lines, batch.reports)).unzip();
+        self.counts.header_lines = lines.into_iter().flatten().collect();
+        self.counts.report_extents = places.into_iter().flatten().collect();
+        self.seconds.search += begun.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    fn search_database_ranges(
+        &mut self,
+        output: &mut ReportOutput,
+        step: &dyn Fn(SearchProgress),
+    ) -> Result<(), SearchError> {
+        let mut sizes = vec![self.init_response.batch_size];
+        let mut extensions: Vec<i32> = Vec::new();
+        // Batches of an earlier search are first, because batches are reported in order.
+        let finished = (0..).map_while(|number| self.resume_state.batches.remove(&number)).collect::<Vec<_>>();
+        self.resume_state.batches = finished.iter().map(|batch| (batch.number, batch.clone())).collect();
+        self.counts.header_lines = self.restore_batches()?;
+        self.counts.resumed_batches = finished.len() as u32;
+        for number in 0.. {
+            let (found, is_last) = match finished.get(number as usize) {
+                Some(batch) => {
+                    let end =
+                        batch.reports.last().map_or(output.offsets.known_end(), |report| report.offset + report.bytes);
+                    output.offsets = OutputOffsets::starting_at(end);
+                    (batch.extensions, batch.is_last)
+                }
+                None => self.search_batch(number, &sizes, output, step)?,
+            };
+            step(SearchProgress::new(self.counts.queries, self.query_count, 0.0));
+            if is_last {
+                return Ok(());
+            }
+            if self.init_response.batch_sizes_vary {
+                extensions.push(found as i32);
+                match self.workers.request(0, &ProtocolFrame::new(b'M').with_i32s(&extensions))? {
+                    Response::BatchSize(size) => sizes.push(size),
+                    other => return Err(unexpected_response(&other)),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Searches and reports a batch. Returns the number of extensions, and whether it is the last.
+    fn search_batch(
+        &mut self,
+        number: u32,
+        sizes: &[i32],
+        output: &mut ReportOutput,
+        step: &dyn Fn(SearchProgress),
+    ) -> Result<(i64, bool), SearchError> {
+        let open = ProtocolFrame::new(b'B').with_u32(number).with_i32s(sizes);
+        let batch = self.open_batch(&open)?;
+        if batch.queries == 0 {
+            return Ok((0, true));
+        }
+        let (before, of) = (self.counts.queries, self.query_count);
+        let tell = |share: f64| step(SearchProgress::new(before, of, share * f64::from(batch.queries)));
+        let ranges_done = std::mem::take(&mut self.resume_state.ranges);
+        let mut ranges =
+            RangeItems::new(&self.init_response, (number, batch), open.clone(), &tell, self.checkpoint.as_mut());
+        ranges.restore_ranges(ranges_done)?;
+        if !batch.is_unsplittable {
+            let begun = Instant::now();
+            let count = ranges.range_count();
+            self.workers.process_items(&mut ranges, Some(count), None)?;
+            // Every worker waits for a range; this frame ends the wait.
+            (0..self.workers.worker_count()).for_each(|worker| self.workers.send(worker, &ProtocolFrame::new(b'E')));
+            self.seconds.search += begun.elapsed().as_secs_f64();
+        }
+        let begun = Instant::now();
+        let (hits, extensions) = (std::mem::take(&mut ranges.hits), ranges.total_extensions());
+        self.counts.dropped_subjects += ranges.dropped_subjects;
+        drop(ranges);
+        let mut reported = self.report_batch(batch, &hits, open, output)?;
+        self.seconds.report += begun.elapsed().as_secs_f64();
+        self.counts.queries += u64::from(batch.queries);
+        self.counts.batches += 1;
+        if let Some(journal) = &mut self.checkpoint {
+            (reported.number, reported.extensions) = (u64::from(number), extensions);
+            journal.append_entry(&CheckpointEntry::Batch(reported))?;
+        }
+        Ok((extensions, batch.is_last))
+    }
+
+    /// Requests every worker to open a batch. All have the same.
+    fn open_batch(&mut self, open: &ProtocolFrame) -> Result<BatchInfo, SearchError> {
+        let answers = self.workers.request_all(open)?;
+        match answers.first() {
+            Some(Response::Batch(batch)) => Ok(*batch),
+            Some(other) => Err(unexpected_response(other)),
+            None => Err(SearchError::Protocol { problem: "there are no workers".into() }),
+        }
+    }
+
+    /// Requests the owners to write the reports on a batch, and returns their extents.
+    fn report_batch(
+        &mut self,
+        batch: BatchInfo,
+        hits: &[Vec<Vec<u8>>],
+        open_request: ProtocolFrame,
+        output: &mut ReportOutput,
+    ) -> Result<search_checkpoint::FinishedBatch, SearchError> {
+        let queries = batch.queries as usize;
+        let cuts = if batch.has_joint_hits || batch.is_unsplittable {
+            vec![0, queries]
+        } else {
+            let weights: Vec<u64> = hits.iter().map(|hits| hits.iter().map(|hits| hits.len() as u64).sum()).collect();
+            partition_by_weight(&weights, self.workers.worker_count() * SLICES_PER_WORKER)
+        };
+        let slices: Vec<(usize, usize)> = cuts.windows(2).map(|pair| (pair[0], pair[1])).collect();
+        let header_lines = vec![Vec::new(); slices.len()];
+        let count = slices.len() as u64;
+        let extents = vec![(FileExtent { offset: 0, bytes: 0, checksum: 0 }, None); slices.len()];
+        let (hits_file, earlier_slices) = (self.hits_file.as_mut(), self.counts.slices);
+        let mut job = SliceItems {
+            slices,
+            batch,
+            hits,
+            header_lines,
+            extents,
+            open_request,
+            sent_bytes: 0,
+            hits_file,
+            earlier_slices,
+        };
+        let mut layout =
+            ReportOutput { path: output.path.clone(), offsets: OutputOffsets::starting_at(output.offsets.known_end()) };
+        self.workers.process_items(&mut job, Some(count), Some(&mut layout))?;
+        output.offsets = OutputOffsets::starting_at(layout.offsets.known_end());
+        self.counts.slices += count;
+        self.counts.hits_bytes += job.sent_bytes;
+        let lines: Vec<HeaderLine> = job.header_lines.into_iter().flatten().collect();
+        self.counts.header_lines.extend(lines.iter().cloned());
+        let (reports, rows): (Vec<FileExtent>, Vec<Option<FileExtent>>) = job.extents.into_iter().unzip();
+        let rows = rows.into_iter().flatten().collect();
+        Ok(search_checkpoint::FinishedBatch {
+            number: 0,
+            queries: batch.queries,
+            is_last: batch.is_last,
+            extensions: 0,
+            reports,
+            rows,
+            header_lines: lines,
+        })
+    }
+
+    /// Returns a text that any worker can make.
+    fn request_text(&mut self, request: &ProtocolFrame) -> Result<Vec<u8>, SearchError> {
+        match self.workers.request(0, request)? {
+            Response::Text(text) => Ok(text),
+            other => Err(unexpected_response(&other)),
+        }
+    }
+
+    fn summarize(mut self, bytes: u64) -> Result<SearchSummary, SearchError> {
+        let mut stages = Vec::new();
+        for answer in self.workers.request_all_without_restart(&ProtocolFrame::new(b'S'))? {
+            match answer {
+                Response::Stages(found) => stages.push(found),
+                other => return Err(unexpected_response(&other)),
+            }
+        }
+        (0..self.workers.worker_count()).for_each(|worker| self.workers.send(worker, &ProtocolFrame::new(b'Q')));
+        let is_merged = self.options.command.tool_search.as_ref().is_some_and(|bulk| bulk.range_tables.is_some());
+        let (hosts, lost_hosts) = self.workers.backend().host_counts();
+        let sum = |of: fn(&StageSeconds) -> f64| stages.iter().map(of).sum::<f64>();
+        let (search, traceback, format) = (sum(|s| s.search), sum(|s| s.traceback), sum(|s| s.format));
+        let total = sum(|s| s.total_seconds) + process_cpu_seconds();
+        let started: u64 = stages.iter().map(|stages| stages.ranges_started).sum();
+        let range_starts = sum(|s| s.range_starts);
+        let busiest = stages.iter().map(|stages| stages.search).fold(0.0, f64::max);
+        Ok(SearchSummary {
+            program: self.options.command.program.name(),
+            engine: self.engine_name,
+            is_identical: !is_merged,
+            not_identical_reason: is_merged.then_some(NOT_IDENTICAL_REASON),
+            plan: self.plan,
+            range_count: match self.plan {
+                SearchPlan::Queries if is_merged => self.partition.parts,
+                SearchPlan::Queries => 1,
+                SearchPlan::Database { range_count } => range_count,
+            },
+            workers: self.workers.worker_count() as u32,
+            hosts,
+            lost_hosts,
+            queries: self.counts.queries,
+            batches: self.counts.batches,
+            bytes,
+            hits_bytes: self.counts.hits_bytes,
+            dropped_subjects: self.counts.dropped_subjects,
+            hit_rows: self.counts.hits,
+            resumed_batches: self.counts.resumed_batches,
+            worker_restarts: self.workers.worker_restarts,
+            seconds: self.seconds,
+            cpu_seconds: CpuSeconds { search, traceback, format, other: total - search - traceback - format, total },
+            imbalance: if search > 0.0 { busiest * stages.len() as f64 / search } else { 1.0 },
+            range_start_milliseconds: (started > 0).then(|| 1e3 * range_starts / started as f64),
+            worker_memory_bytes: stages.iter().map(|stages| stages.memory_bytes).max().unwrap_or(0),
+        })
+    }
+}
+
+/// Returns the approximate number of sequences and letters of a FASTA file: it counts all bytes of sequence lines.
+fn count_queries_and_letters(query: &Path) -> Result<(u64, u64), SearchError> {
+    let bytes = std::fs::read(query);
+    let bytes = bytes.map_err(|source| SearchError::File { action: "read", path: query.to_owned(), source })?;
+    let is_name = |line: &&[u8]| line.first() == Some(&b'>');
+    let lines = || bytes.split(|byte| *byte == b'\n');
+    let letters = lines().filter(|line| !is_name(line)).map(|line| line.len() as u64).sum();
+    Ok((lines().filter(is_name).count() as u64, letters))
+}
+
+/// Returns the CPU time of this process, seconds.
+fn process_cpu_seconds() -> f64 {
+    let ticks = std::fs::read_to_string("/proc/self/schedstat").ok();
+    let nanoseconds = ticks.and_then(|text| text.split_whitespace().next()?.parse::<f64>().ok());
+    nanoseconds.unwrap_or(0.0) / 1e9
+}

@@ -1,0 +1,64 @@
+//! The identity of a search, by which it is resumed: its command, its queries, and size and modification time of the database's files.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use super::{SAM_FORMAT, SearchOptions};
+use crate::search_checkpoint::SearchIdentity;
+use crate::{SearchError, ToolSearch};
+
+/// Extensions of the files of a volume that hold sequences and their index.
+const VOLUME_EXTENSIONS: [&str; 6] = [".pin", ".psq", ".phr", ".nin", ".nsq", ".nhr"];
+
+/// Returns the identity of a search.
+pub(super) fn search_identity(
+    options: &SearchOptions,
+    query: &Path,
+    engine: &str,
+    volumes: &[(PathBuf, u64, Option<SystemTime>)],
+) -> Result<SearchIdentity, SearchError> {
+    let command = &options.command;
+    let mut hasher = blake3::Hasher::new();
+    let read = File::open(query).and_then(|mut file| std::io::copy(&mut file, &mut hasher));
+    read.map_err(|source| SearchError::File { action: "read", path: query.to_owned(), source })?;
+    let words = match &command.tool_search {
+        Some(bulk) => bulk.identity_words(),
+        // The SAM header contains all words.
+        None if command.format == SAM_FORMAT => command.words[1..].to_vec(),
+        None => command.arguments.clone(),
+    };
+    let named = |bulk: &ToolSearch| {
+        let files = bulk.database_files(&bulk.database_argument).into_iter();
+        files.filter_map(|path| file_stamp(&path).map(|(bytes, modified)| (path, bytes, modified))).collect::<Vec<_>>()
+    };
+    let files = command.tool_search.as_ref().map_or_else(|| volumes.to_vec(), named);
+    let since = |time: Option<SystemTime>| time.and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
+    let nanoseconds = |time| since(time).map_or(0, |age| age.as_nanos());
+    Ok(SearchIdentity {
+        godwit_version: env!("CARGO_PKG_VERSION").to_owned(),
+        engine: engine.to_owned(),
+        options: std::iter::once(command.program.name().to_owned()).chain(words).collect(),
+        queries_checksum: hasher.finalize().to_hex().to_string(),
+        database_files: files.into_iter().map(|(path, bytes, modified)| (path, bytes, nanoseconds(modified))).collect(),
+        has_hits_table: options.hits_path.is_some(),
+    })
+}
+
+/// Returns the files of volumes, and those that are named directly, with size and modification time.
+pub(super) fn volume_file_stamps(volumes: &[String]) -> Vec<(PathBuf, u64, Option<SystemTime>)> {
+    let endings = || VOLUME_EXTENSIONS.into_iter().chain([""]);
+    let paths =
+        volumes.iter().flat_map(|volume| endings().map(move |ending| PathBuf::from(format!("{volume}{ending}"))));
+    paths.filter_map(|path| file_stamp(&path).map(|(bytes, modified)| (path, bytes, modified))).collect()
+}
+
+fn file_stamp(path: &Path) -> Option<(u64, Option<SystemTime>)> {
+    let found = std::fs::metadata(path).ok()?;
+    Some((found.len(), found.modified().ok()))
+}
+
+pub(super) fn first_changed_file(volumes: &[(PathBuf, u64, Option<SystemTime>)]) -> Option<PathBuf> {
+    let changed = volumes.iter().find(|(path, bytes, modified)| file_stamp(path) != Some((*bytes, *modified)));
+    changed.map(|(path, ..)| path.clone())
+}

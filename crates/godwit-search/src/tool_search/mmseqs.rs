@@ -1,0 +1,173 @@
+//! Parses the command line of MMseqs2.
+
+use std::path::PathBuf;
+
+use super::{RefusedOption, ReportHeader, SearchTool, ToolSearch, check_option};
+use crate::SearchError;
+use crate::command_line::{SearchCommand, SearchProgram};
+
+/// Number of files to which MMseqs2 distributes sequences in turn; it then reads file by file (createdb, `--shuffle`).
+const SHUFFLE_FILES: usize = 32;
+
+/// Options whose results depend on more than one query, or are not one file of rows.
+const REFUSED_OPTIONS: [RefusedOption; 10] = [
+    ("--db-output", "a database has its queries numbered; leave it out"),
+    ("--mpi-runner", "MMseqs2 would share the work by itself; leave it out, or run it without godwit"),
+    ("--force-reuse", "each piece has scratch files of its own; leave it out"),
+    ("--exhaustive-search", "it turns the search round, and takes all queries at a time; leave it out"),
+    ("--createdb-mode", "pieces of the queries are files of their own; leave it out"),
+    ("--lca-search", "that it is the same by pieces is not known; leave it out"),
+    ("--id-offset", "queries are numbered in each piece; leave it out"),
+    ("--compressed", "pieces that are compressed one by one are another file; leave it out"),
+    ("--help", "ask the tool itself"),
+    ("-h", "ask the tool itself"),
+];
+
+/// Options whose value may be missing.
+const BOOLEAN_OPTIONS: [&str; 14] = [
+    "-a",
+    "--add-self-matches",
+    "--diag-score",
+    "--wrapped-scoring",
+    "--realign",
+    "--wg",
+    "--allow-deletion",
+    "--use-all-table-starts",
+    "--add-orf-stop",
+    "--shuffle",
+    "--greedy-best-hits",
+    "--remove-tmp-files",
+    "--filter-hits",
+    "--force-reuse",
+];
+
+/// Parses the words after `mmseqs`.
+pub(crate) fn parse_mmseqs(words: &[String]) -> Result<SearchCommand, SearchError> {
+    let wrong = |message: String| SearchError::Options { program: SearchProgram::Mmseqs.name(), message };
+    let Some((mode, rest)) = words.split_first().filter(|(mode, _)| *mode == "easy-search") else {
+        let option = format!("mmseqs {}", words.first().map_or("", String::as_str));
+        return Err(SearchError::Unsupported { option, problem: "give mmseqs easy-search QUERIES TARGET OUT TMP" });
+    };
+    let words: Vec<String> = std::iter::once("mmseqs".to_owned()).chain(words.iter().cloned()).collect();
+    let mut bulk = ToolSearch::from_words(SearchTool::Mmseqs, mode, &words);
+    let mut command = SearchCommand::from_words(SearchProgram::Mmseqs, words.into_iter());
+    bulk.query_stride = SHUFFLE_FILES;
+    let (mut positional_arguments, mut words) = (Vec::new(), rest.iter().peekable());
+    while let Some(word) = words.next() {
+        if !word.starts_with('-') || word == "-" {
+            positional_arguments.push(word.clone());
+            continue;
+        }
+        check_option(word, &REFUSED_OPTIONS)?;
+        let is_truth = |value: &&String| ["0", "1", "true", "false"].contains(&value.to_ascii_lowercase().as_str());
+        let value = match BOOLEAN_OPTIONS.contains(&word.as_str()) {
+            true => words.next_if(|value| is_truth(value)).cloned(),
+            false => Some(words.next().ok_or_else(|| wrong(format!("{word} has no value")))?.clone()),
+        };
+        apply_option(word, value, &mut command, &mut bulk)?;
+    }
+    let [queries, target, out, scratch] = positional_arguments.as_slice() else {
+        let given = positional_arguments.len();
+        return Err(wrong(format!(
+            "easy-search takes QUERIES TARGET OUT TMP here, one file of each, and has {given} words"
+        )));
+    };
+    command.query_path = Some(queries).filter(|query| *query != "stdin" && *query != "-").map(PathBuf::from);
+    command.output_path = Some(out).filter(|out| *out != "/dev/stdout").map(PathBuf::from);
+    bulk.database = PathBuf::from(target);
+    bulk.scratch_directory = Some(PathBuf::from(scratch));
+    // Without shuffling, queries are in the order in which they are reported.
+    bulk.arguments.extend(["--shuffle", "0", "-v", "1"].map(str::to_owned));
+    bulk.database_argument = bulk.database.clone();
+    command.tool_search = Some(bulk);
+    Ok(command)
+}
+
+fn apply_option(
+    name: &str,
+    value: Option<String>,
+    command: &mut SearchCommand,
+    bulk: &mut ToolSearch,
+) -> Result<(), SearchError> {
+    let unsupported = |problem| {
+        let option = format!("{name} {}", value.as_deref().unwrap_or_default());
+        Err(SearchError::Unsupported { option, problem })
+    };
+    let words = value.as_deref().unwrap_or_default();
+    match name {
+        "--threads" => {
+            let wrong = || SearchError::Options {
+                program: SearchProgram::Mmseqs.name(),
+                message: format!("--threads {words} is no number of threads"),
+            };
+            command.threads = Some(words.parse().ok().filter(|threads| *threads > 0).ok_or_else(wrong)?);
+            return Ok(());
+        }
+        "--shuffle" => {
+            let is_off = ["0", "false"].contains(&words.to_ascii_lowercase().as_str());
+            bulk.query_stride = if is_off { 1 } else { SHUFFLE_FILES };
+            return Ok(());
+        }
+        "-v" | "--remove-tmp-files" => return Ok(()),
+        "--format-mode" => match words {
+            "0" | "2" => bulk.header = ReportHeader::None,
+            "4" => bulk.header = ReportHeader::Line,
+            "1" => return unsupported("its header has the targets that were hit by any query; use 0, 2 or 4"),
+            _ => return unsupported("it is one page; use 0, 2 or 4"),
+        },
+        "--format-output" if words.split(',').any(|field| ["qset", "qsetid"].contains(&field)) => {
+            return unsupported("qset names the file of the queries, which is another for each piece; leave it out");
+        }
+        _ => {}
+    }
+    bulk.arguments.push(name.to_owned());
+    bulk.arguments.extend(value);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse_line(line: &str) -> Result<SearchCommand, SearchError> {
+        parse_mmseqs(&line.split(' ').map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn positional_arguments_and_threads_are_parsed_and_the_rest_passes_through() {
+        let command =
+            parse_line("easy-search -s 7.5 q.fa t.fa o.m8 -a tmp --threads 4 -e 1e-5 --format-mode 4").unwrap();
+        let bulk = command.tool_search.as_ref().unwrap();
+        assert_eq!((command.query_path, command.output_path), (Some("q.fa".into()), Some("o.m8".into())));
+        assert_eq!(
+            (bulk.database.to_str(), bulk.scratch_directory.as_deref().unwrap().to_str()),
+            (Some("t.fa"), Some("tmp"))
+        );
+        assert_eq!((bulk.query_stride, bulk.header, command.threads), (SHUFFLE_FILES, ReportHeader::Line, Some(4)));
+        assert_eq!(bulk.arguments.join(" "), "-s 7.5 -a -e 1e-5 --format-mode 4 --shuffle 0 -v 1");
+        let unshuffled = parse_line("easy-search stdin t o tmp --shuffle 0").unwrap();
+        assert_eq!((unshuffled.query_path, unshuffled.tool_search.unwrap().query_stride), (None, 1));
+    }
+
+    #[test]
+    fn what_depends_on_other_queries_is_refused_by_name() {
+        for (line, name) in [
+            ("search q t o tmp", "mmseqs search"),
+            ("easy-search q t o tmp --format-mode 1", "--format-mode 1"),
+            ("easy-search q t o tmp --format-mode 3", "--format-mode 3"),
+            ("easy-search q t o tmp --format-output query,qset", "qset"),
+            ("easy-search q t o tmp --db-output 1", "--db-output"),
+        ] {
+            let error = parse_line(line).unwrap_err();
+            assert!(matches!(error, SearchError::Unsupported { .. }) && error.to_string().contains(name), "{error}");
+        }
+        for line in [
+            "easy-search q t o",
+            "easy-search q1 q2 t o tmp",
+            "easy-search q t o tmp -s",
+            "easy-search q t o tmp --threads x",
+        ] {
+            assert!(matches!(parse_line(line), Err(SearchError::Options { .. })), "{line}");
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Backends that run workers: this machine, or a cluster run.
+
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::time::Duration;
+
+use godwit_engines::EngineError;
+
+use crate::worker_process::{WorkerExit, WorkerProcess, WorkerSpec};
+use crate::{SearchError, SearchOptions};
+
+/// Maximum wait for a frame before the next check for cancellation.
+const RECEIVE_TIMEOUT: Duration = Duration::from_millis(50);
+
+/// A frame from a worker.
+#[derive(Debug)]
+pub struct WorkerFrame {
+    /// Number of the worker.
+    pub worker: usize,
+    /// Number of the attempt.
+    pub attempt: u64,
+    /// The frame; `None` if the worker has exited.
+    pub frame: Option<Vec<u8>>,
+}
+
+/// A backend that runs workers and carries their frames.
+pub trait WorkerBackend {
+    /// Returns the number of workers, which is constant.
+    fn worker_count(&self) -> usize;
+
+    /// Returns the engine of all workers: `BLAST 2.17.0+`.
+    fn engine_name(&self) -> String;
+
+    /// Reports whether workers run on several hosts, so that only one of them may write a page of a file.
+    fn is_multi_host(&self) -> bool;
+
+    /// Starts the worker with this number, which is not running.
+    ///
+    /// # Errors
+    /// [`SearchError`] if it cannot be started.
+    fn start_worker(&mut self, worker: usize, attempt: u64) -> Result<(), SearchError>;
+
+    /// Sends a frame to a worker. [`WorkerBackend::receive_frame`] reports its exit.
+    fn send_frame(&mut self, worker: usize, frame: Vec<u8>);
+
+    /// Waits a short time for a frame from any worker.
+    ///
+    /// # Errors
+    /// [`SearchError`] if no workers can run any more.
+    fn receive_frame(&mut self) -> Result<Option<WorkerFrame>, SearchError>;
+
+    /// Returns how a worker exited, after its exit was received.
+    fn take_exit(&mut self, worker: usize) -> WorkerExit;
+
+    /// Kills a worker.
+    fn kill_worker(&mut self, worker: usize);
+
+    /// Returns the number of hosts of workers, and the number of hosts that were lost.
+    fn host_counts(&self) -> (u32, u32) {
+        (1, 0)
+    }
+}
+
+/// Worker processes on this machine.
+pub struct LocalBackend {
+    program: PathBuf,
+    engine_name: String,
+    worker_spec: WorkerSpec,
+    prints_warnings: bool,
+    workers: Vec<Option<WorkerProcess>>,
+    receiver: Receiver<WorkerFrame>,
+    sender: Sender<WorkerFrame>,
+}
+
+impl LocalBackend {
+    /// Finds the engine. `query` is the file that workers read.
+    ///
+    /// # Errors
+    /// [`SearchError::Engine`] if it is not installed.
+    pub fn find_engine(options: &SearchOptions, query: PathBuf) -> Result<Self, SearchError> {
+        let worker_spec = options.command.worker_spec(query);
+        let (program, engine_name) = worker_spec.find_worker_program()?;
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let workers = (0..options.workers).map(|_| None).collect();
+        Ok(Self {
+            program,
+            engine_name,
+            worker_spec,
+            prints_warnings: options.prints_warnings,
+            workers,
+            receiver,
+            sender,
+        })
+    }
+}
+
+impl WorkerBackend for LocalBackend {
+    fn worker_count(&self) -> usize {
+        self.workers.len()
+    }
+
+    fn engine_name(&self) -> String {
+        self.engine_name.clone()
+    }
+
+    fn is_multi_host(&self) -> bool {
+        false
+    }
+
+    fn start_worker(&mut self, worker: usize, attempt: u64) -> Result<(), SearchError> {
+        let speaker = self.sender.clone();
+        let heard = move |frame| speaker.send(WorkerFrame { worker, attempt, frame }).is_ok();
+        // All workers print the same warnings.
+        let tells = self.prints_warnings && worker == 0 && attempt == 0;
+        let program = self.program.clone();
+        let failed = |source| EngineError::Io { program, action: "start", source };
+        let process =
+            WorkerProcess::start(self.worker_spec.worker_command(&self.program), heard, tells).map_err(failed)?;
+        self.workers[worker] = Some(process);
+        Ok(())
+    }
+
+    fn send_frame(&mut self, worker: usize, frame: Vec<u8>) {
+        if let Some(process) = &mut self.workers[worker] {
+            process.send_frame(&frame);
+        }
+    }
+
+    fn receive_frame(&mut self) -> Result<Option<WorkerFrame>, SearchError> {
+        match self.receiver.recv_timeout(RECEIVE_TIMEOUT) {
+            Ok(said) => Ok(Some(said)),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Disconnected) => unreachable!("this holds a sender"),
+        }
+    }
+
+    fn take_exit(&mut self, worker: usize) -> WorkerExit {
+        let never = || WorkerExit { description: "was never started".into(), stderr_tail: "none".into() };
+        self.workers[worker].take().map_or_else(never, WorkerProcess::wait_for_exit)
+    }
+
+    fn kill_worker(&mut self, worker: usize) {
+        self.workers[worker] = None;
+    }
+}

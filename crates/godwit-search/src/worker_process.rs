@@ -1,0 +1,173 @@
+//! A worker process: it receives requests on its standard input and responds on its standard output.
+
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use godwit_engines::EngineError;
+use godwit_engines::searcher::blast;
+use serde::{Deserialize, Serialize};
+
+use crate::tool_search::ToolSearch;
+use crate::worker_protocol;
+
+/// Maximum number of stderr lines that are kept.
+const MAX_STDERR_LINES: usize = 20;
+
+/// The start parameters of a worker process.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct WorkerSpec {
+    /// Name of the search program: `blastp`.
+    pub program: String,
+    /// Options for the engine.
+    pub arguments: Vec<String>,
+    /// Path of the file of the queries.
+    #[serde(rename = "query")]
+    pub query_path: PathBuf,
+    /// The search by an external tool over pieces of the queries, if there is one.
+    #[serde(rename = "bulk")]
+    pub tool_search: Option<ToolSearch>,
+}
+
+impl WorkerSpec {
+    /// Finds the program of the workers; returns its path and its engine with version, such as `BLAST 2.17.0+`.
+    ///
+    /// # Errors
+    /// [`EngineError::NotInstalled`] if it is not installed.
+    pub fn find_worker_program(&self) -> Result<(PathBuf, String), EngineError> {
+        let Some(bulk) = &self.tool_search else {
+            let worker = blast::find_worker()?;
+            let version = blast::query_worker_version(&worker)?;
+            return Ok((worker, format!("BLAST {version}")));
+        };
+        let (_, version) = bulk.find_program_version()?;
+        let own = std::env::current_exe();
+        let own = own.map_err(|source| EngineError::Io { program: "godwit".into(), action: "find", source })?;
+        Ok((own, format!("{} {version}", bulk.tool.display_name())))
+    }
+
+    /// Returns the command that starts a worker process.
+    pub fn worker_command(&self, worker: &Path) -> Command {
+        let mut command = Command::new(worker);
+        match &self.tool_search {
+            Some(bulk) => {
+                let json = serde_json::to_string(bulk).expect("words and numbers are JSON");
+                command.args(["search-worker", &json]).arg(&self.query_path);
+            }
+            None => {
+                command.arg(&self.program).args(&self.arguments).arg("-query").arg(&self.query_path);
+                // NCBI's programs report their usage to NCBI; a worker does not.
+                command.env("BLAST_USAGE_REPORT", "false");
+            }
+        }
+        command
+    }
+}
+
+/// The exit of a worker.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct WorkerExit {
+    /// Description of the exit: `was killed by signal 9`.
+    #[serde(rename = "how")]
+    pub description: String,
+    /// The last lines of its stderr, joined to one line.
+    #[serde(rename = "last_words")]
+    pub stderr_tail: String,
+}
+
+/// A running worker process on this machine. Dropping it kills it.
+pub struct WorkerProcess {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    stderr_tail: Arc<Mutex<VecDeque<String>>>,
+    readers: Vec<JoinHandle<()>>,
+}
+
+impl WorkerProcess {
+    /// Starts the process. A thread passes each frame to `on_frame`, and `None` after the exit; the thread ends when
+    /// `on_frame` returns false. With `prints_stderr`, stderr of the worker is printed.
+    ///
+    /// # Errors
+    /// The I/O error if it cannot be started.
+    pub fn start(
+        mut command: Command,
+        mut on_frame: impl FnMut(Option<Vec<u8>>) -> bool + Send + 'static,
+        prints_stderr: bool,
+    ) -> std::io::Result<Self> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        godwit_process::set_parent_death_signal(&mut command);
+        let mut child = command.spawn()?;
+        let stdin = child.stdin.take();
+        let mut stdout = BufReader::with_capacity(1 << 16, child.stdout.take().expect("it is a pipe"));
+        let stderr = BufReader::new(child.stderr.take().expect("it is a pipe"));
+        let stderr_tail = Arc::new(Mutex::new(VecDeque::new()));
+        let listener = std::thread::spawn(move || {
+            loop {
+                let frame = worker_protocol::read_frame_bytes(&mut stdout);
+                let ends = frame.is_none();
+                if !on_frame(frame) || ends {
+                    return;
+                }
+            }
+        });
+        let kept = stderr_tail.clone();
+        let complaints = std::thread::spawn(move || {
+            for line in stderr.lines().map_while(Result::ok) {
+                if prints_stderr {
+                    eprintln!("{line}");
+                }
+                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                kept.push_back(line);
+                if kept.len() > MAX_STDERR_LINES {
+                    kept.pop_front();
+                }
+            }
+        });
+        Ok(Self { child, stdin, stderr_tail, readers: vec![listener, complaints] })
+    }
+
+    /// Sends a request. The reading end reports a worker that has exited.
+    pub fn send_frame(&mut self, frame: &[u8]) {
+        let written = self.stdin.as_mut().map(|stdin| stdin.write_all(frame).and_then(|()| stdin.flush()));
+        if let Some(Err(_)) = written {
+            self.stdin = None;
+        }
+    }
+
+    /// Waits for the exit, after it was requested or received.
+    pub fn wait_for_exit(mut self) -> WorkerExit {
+        self.stdin = None;
+        let description = match self.child.wait() {
+            Ok(status) => {
+                use std::os::unix::process::ExitStatusExt;
+                match (status.code(), status.signal()) {
+                    (Some(code), _) => format!("exited with status {code}"),
+                    (None, signal) => format!("was killed by signal {}", signal.unwrap_or(0)),
+                }
+            }
+            Err(error) => format!("is lost ({error})"),
+        };
+        for reader in self.readers.drain(..) {
+            let _ = reader.join();
+        }
+        let words = self.stderr_tail.lock().unwrap_or_else(PoisonError::into_inner);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        WorkerExit { description, stderr_tail: if words.is_empty() { "none".into() } else { words.join(" | ") } }
+    }
+
+    /// Kills the process.
+    pub fn kill(&mut self) {
+        // It may have exited already.
+        let _ = self.child.kill();
+    }
+}
+
+impl Drop for WorkerProcess {
+    fn drop(&mut self) {
+        self.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,147 @@
+//! The index file beside a data file, and whether it can be used.
+
+use godwit_flight::{DatasetError, ScanPart};
+use godwit_formats::binning_index::{FileChunk, IndexReadError, RegionIndex, merge_chunks};
+use godwit_formats::message_with_causes;
+
+use crate::batch_reader::dataset_error;
+use crate::bucket::find_remote_error;
+use crate::file_store::{DatasetSnapshot, FileSnapshot, FileStore};
+
+/// The index of a file.
+#[derive(Debug)]
+pub(crate) enum FileIndex {
+    /// The index can be used.
+    Usable(Box<RegionIndex>),
+    /// There is no index: regions are found by reading the whole file.
+    Missing,
+    /// The index exists but cannot be used.
+    Unusable {
+        /// Reason, and how to fix it.
+        problem: String,
+    },
+}
+
+impl FileIndex {
+    /// Reads the index beside a file; `command` names the program that makes it.
+    ///
+    /// # Errors
+    /// Errors of an object store only; a local index that cannot be read is [`FileIndex::Unusable`].
+    pub(crate) fn read_beside(store: &FileStore, seen: &DatasetSnapshot, command: &str) -> Result<Self, DatasetError> {
+        let (file, Some(index)) = (seen.single_file()?, &seen.index) else { return Ok(Self::Missing) };
+        let unusable = |problem: String| {
+            let problem = format!("{problem} make it again with `{command} {}`", file.path.display());
+            Ok(Self::Unusable { problem })
+        };
+        if let Some(problem) = staleness_problem(file, index) {
+            return unusable(problem);
+        }
+        match read_index(store, index)? {
+            Ok(found) if found.last_compressed_offset() > file.bytes => {
+                unusable(format!("{} points behind the end of its file;", index.path.display()))
+            }
+            Ok(found) => Ok(Self::Usable(Box::new(found))),
+            Err(problem) => unusable(problem + ";"),
+        }
+    }
+
+    /// Returns the index; `None` if it is missing.
+    ///
+    /// # Errors
+    /// [`DatasetError::InvalidRequest`] if it is unusable.
+    pub(crate) fn usable_or_error(&self) -> Result<Option<&RegionIndex>, DatasetError> {
+        match self {
+            Self::Usable(index) => Ok(Some(index)),
+            Self::Missing => Ok(None),
+            Self::Unusable { problem } => Err(DatasetError::InvalidRequest { problem: problem.clone() }),
+        }
+    }
+
+    /// Returns the index if it can be used.
+    pub(crate) fn usable(&self) -> Option<&RegionIndex> {
+        match self {
+            Self::Usable(index) => Some(index),
+            Self::Missing | Self::Unusable { .. } => None,
+        }
+    }
+
+    /// Splits the whole file, from its first record on, into at most `most` parts.
+    pub(crate) fn whole_file_parts(&self, first: u64, bytes: u64, most: usize) -> Vec<ScanPart> {
+        let cuts = self.usable().map(|index| index.split_offsets(first, bytes, most)).unwrap_or_default();
+        let starts = [first].into_iter().chain(cuts.iter().copied());
+        let ends = cuts.iter().copied().chain([u64::MAX]);
+        starts.zip(ends).map(|stretch| ScanPart { ranges: vec![stretch] }).collect()
+    }
+}
+
+/// Returns the problem of an index that is older than its file.
+pub(crate) fn staleness_problem(file: &FileSnapshot, index: &FileSnapshot) -> Option<String> {
+    let (of_file, of_index) = file.modified.zip(index.modified)?;
+    (of_index < of_file).then(|| {
+        format!(
+            "{} is older than its file, so it may be of another one; touch it if it is known to be right, or",
+            index.path.display()
+        )
+    })
+}
+
+/// Reads an index, or returns why it is unusable.
+fn read_index(store: &FileStore, index: &FileSnapshot) -> Result<Result<RegionIndex, String>, DatasetError> {
+    let input = match store.open_text(index) {
+        Ok(input) => input,
+        Err(error @ (DatasetError::Remote(_) | DatasetError::Changed { .. })) => return Err(error),
+        Err(error) => return Ok(Err(message_with_causes(&error))),
+    };
+    match RegionIndex::read_from(input) {
+        Ok(found) => Ok(Ok(found)),
+        Err(error @ IndexReadError::Bgzf(_)) if find_remote_error(&error).is_some() => Err(dataset_error(error)),
+        Err(error) => Ok(Err(message_with_causes(&error))),
+    }
+}
+
+/// Minimum size of a part, in bytes as stored: reading as much takes milliseconds.
+const MIN_PART_BYTES: u64 = 1 << 20;
+
+/// Distributes chunks, in their order, to at most `most` parts of similar size. The ends of an index's chunks are not
+/// starts of records, so chunks are not split. Records between chunks may be read as well.
+pub(crate) fn parts_of_chunks(stretches: Vec<FileChunk>, most: usize) -> Vec<ScanPart> {
+    // Regions of one file may have overlapping chunks: a record must not be read twice.
+    let stretches = merge_chunks(stretches);
+    let bytes = |stretch: &FileChunk| (stretch.1 >> 16) - (stretch.0 >> 16) + 1;
+    let total = stretches.iter().map(bytes).sum::<u64>();
+    let share = total.div_ceil(most.max(1) as u64).max(MIN_PART_BYTES);
+    let (mut parts, mut filled) = (Vec::new(), 0);
+    for stretch in stretches {
+        if parts.is_empty() || filled >= share {
+            parts.push(ScanPart::default());
+            filled = 0;
+        }
+        filled += bytes(&stretch);
+        if let Some(part) = parts.last_mut() {
+            part.ranges.push(stretch);
+        }
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_that_overlap_are_read_once_and_split_in_order() {
+        let dealt = |stretches: &[FileChunk], most| -> Vec<_> {
+            parts_of_chunks(stretches.to_vec(), most).into_iter().map(|part| part.ranges).collect()
+        };
+        let few = [(5 << 16, 9 << 16), (0, 2 << 16), (8 << 16, 12 << 16), (1 << 16, 2 << 16)];
+        assert_eq!(dealt(&few, 2), [vec![(0, 2 << 16), (5 << 16, 12 << 16)]]);
+        let in_one_block = [(3 << 16, (5 << 16) | 100), ((5 << 16) | 700, (5 << 16) | 900), (6 << 16, 7 << 16)];
+        assert_eq!(dealt(&in_one_block, 2), [vec![(3 << 16, (5 << 16) | 900), (6 << 16, 7 << 16)]]);
+        let long = [0, 2, 4].map(|start| ((start * MIN_PART_BYTES) << 16, ((start + 1) * MIN_PART_BYTES) << 16));
+        assert_eq!(dealt(&long, 3), long.map(|stretch| vec![stretch]));
+        assert_eq!(dealt(&long, 1), [long]);
+        let short = long.map(|(start, _)| (start, start + (9 << 16)));
+        assert_eq!(dealt(&short, 3), [short], "not worth it");
+        assert!(parts_of_chunks(Vec::new(), 3).is_empty());
+    }
+}

@@ -1,0 +1,209 @@
+//! Storage of files: a local directory or a bucket.
+//!
+//! Flows in: the path of a dataset, and extensions of its index. Flows out: a snapshot of its files, and their bytes at any
+//! offset.
+
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use godwit_flight::DatasetError;
+use godwit_formats::bgzf::{Reader, open_text_source};
+use godwit_formats::crypt4gh::{self, FILE_SUFFIX};
+use godwit_formats::random_access::{LocalFile, RandomAccess};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::batch_reader::dataset_error;
+use crate::bucket::Bucket;
+use crate::dataset_root::{FileReadError, file_read_error};
+
+/// Size of a list of files, at most, in bytes.
+const MAX_TEXT_BYTES: usize = 64 << 20;
+
+/// A file in the state in which it was last examined.
+#[derive(Clone, Debug)]
+pub(crate) struct FileSnapshot {
+    pub(crate) path: PathBuf,
+    /// Length in bytes.
+    pub(crate) bytes: u64,
+    /// Time of the last change; `None` if it cannot be compared with that of another file.
+    pub(crate) modified: Option<SystemTime>,
+    /// Differs between any two states of the file.
+    pub(crate) fingerprint: Vec<u8>,
+    /// The ETag of this state in a bucket.
+    pub(crate) etag: Option<String>,
+}
+
+/// A dataset's files in the state in which they were last examined.
+#[derive(Clone, Debug)]
+pub(crate) struct DatasetSnapshot {
+    pub(crate) path: PathBuf,
+    /// The file; or, of a directory, all files directly in it, sorted by name.
+    pub(crate) files: Vec<FileSnapshot>,
+    /// True if the path is a directory.
+    pub(crate) is_directory: bool,
+    /// The index file beside it.
+    pub(crate) index: Option<FileSnapshot>,
+    /// Hash of the state of all of it.
+    pub(crate) version: u64,
+}
+
+impl DatasetSnapshot {
+    /// Builds a snapshot of a file or a directory's files, an index, and the state of the directory itself.
+    pub(crate) fn new(path: &Path, files: Vec<FileSnapshot>, index: Option<FileSnapshot>, state: &[u8]) -> Self {
+        let mut bytes = state.to_vec();
+        for file in files.iter().chain(&index) {
+            bytes.extend_from_slice(&file.fingerprint);
+        }
+        let is_directory = files.first().is_none_or(|first| first.path != path);
+        Self { path: path.to_owned(), files, is_directory, index, version: xxh3_64(&bytes) }
+    }
+
+    /// Returns the total size of the files, in bytes.
+    pub(crate) fn total_bytes(&self) -> u64 {
+        self.files.iter().map(|file| file.bytes).sum()
+    }
+
+    /// Returns the file of a dataset that is a single file.
+    ///
+    /// # Errors
+    /// [`DatasetError::NotFound`] for a directory.
+    pub(crate) fn single_file(&self) -> Result<&FileSnapshot, DatasetError> {
+        let none = || DatasetError::NotFound { name: self.path.display().to_string() };
+        self.files.first().filter(|_| !self.is_directory).ok_or_else(none)
+    }
+}
+
+/// Storage of files.
+#[derive(Clone, Debug)]
+pub(crate) enum FileStore {
+    /// Local files.
+    Local,
+    /// Objects of a bucket.
+    Bucket(Arc<Bucket>),
+}
+
+impl FileStore {
+    /// Takes a snapshot of a file with its first existing index, or with `or_directory` of a directory; `None` if absent.
+    ///
+    /// # Errors
+    /// [`DatasetError`] if the path cannot be read.
+    pub(crate) fn snapshot(
+        &self,
+        path: &Path,
+        index_endings: &[&str],
+        or_directory: bool,
+    ) -> Result<Option<DatasetSnapshot>, DatasetError> {
+        let indexes: Vec<PathBuf> = index_paths(path, index_endings).collect();
+        match self {
+            Self::Local => local_snapshot(path, &indexes, or_directory),
+            Self::Bucket(bucket) => bucket.snapshot(path, &indexes, or_directory),
+        }
+    }
+
+    /// Opens a file for random access.
+    ///
+    /// # Errors
+    /// [`DatasetError`] if it cannot be opened or decrypted.
+    pub(crate) fn open(&self, file: &FileSnapshot) -> Result<Arc<dyn RandomAccess>, DatasetError> {
+        let source: Arc<dyn RandomAccess> = match self {
+            Self::Local => Arc::new(LocalFile::open(&file.path).map_err(|source| file_read_error(&file.path, source))?),
+            Self::Bucket(bucket) => Arc::new(bucket.open_object(file)?),
+        };
+        if !is_encrypted(&file.path) {
+            return Ok(source);
+        }
+        crypt4gh::open_with_process_keys(source)
+            .map_err(|source| dataset_error(FileReadError { path: file.path.clone(), source }))
+    }
+
+    /// Opens a text file, plain or compressed, for sequential reading.
+    ///
+    /// # Errors
+    /// [`DatasetError`] if it cannot be opened.
+    pub(crate) fn open_text(&self, file: &FileSnapshot) -> Result<Reader, DatasetError> {
+        open_text_source(&self.open(file)?, 1).map_err(dataset_error)
+    }
+
+    /// Reads a small text file completely.
+    ///
+    /// # Errors
+    /// [`DatasetError`] if it cannot be read or is not UTF-8.
+    pub(crate) fn read_text(&self, file: &FileSnapshot) -> Result<String, DatasetError> {
+        let source = self.open(file)?;
+        let mut bytes = vec![0; usize::try_from(source.byte_len()).unwrap_or(usize::MAX).min(MAX_TEXT_BYTES)];
+        let count = source.read_at(&mut bytes, 0).map_err(dataset_error)?;
+        bytes.truncate(count);
+        String::from_utf8(bytes).map_err(|error| DatasetError::Data(error.into()))
+    }
+
+    /// Returns the URL of a file for DataFusion's own readers; `None` for a local file.
+    pub(crate) fn engine_url(&self, file: &FileSnapshot) -> Option<String> {
+        match self {
+            Self::Local => None,
+            Self::Bucket(bucket) => bucket.pinned_url(file),
+        }
+    }
+}
+
+/// Reports whether a file is encrypted, by its name.
+fn is_encrypted(path: &Path) -> bool {
+    let name = path.as_os_str().as_encoded_bytes();
+    let ending = name.len().checked_sub(FILE_SUFFIX.len()).map(|at| &name[at..]);
+    ending.is_some_and(|ending| ending.eq_ignore_ascii_case(FILE_SUFFIX.as_bytes()))
+}
+
+/// Returns the possible paths of a file's index: `a.bam.bai`, or `a.bai`.
+fn index_paths<'a>(path: &'a Path, endings: &'a [&str]) -> impl Iterator<Item = PathBuf> + 'a {
+    let appended = endings.iter().map(|ending| path.with_added_extension(ending));
+    appended.chain(endings.iter().map(|ending| path.with_extension(ending)))
+}
+
+fn local_file_snapshot(path: &Path, metadata: &Metadata) -> FileSnapshot {
+    FileSnapshot {
+        path: path.to_owned(),
+        bytes: metadata.len(),
+        modified: metadata.modified().ok(),
+        fingerprint: fingerprint_of(metadata),
+        etag: None,
+    }
+}
+
+/// Identifies the state of a file by inode, modification time and length.
+fn fingerprint_of(metadata: &Metadata) -> Vec<u8> {
+    let numbers = [metadata.ino() as i64, metadata.mtime(), metadata.mtime_nsec(), metadata.len() as i64];
+    numbers.into_iter().flat_map(i64::to_le_bytes).collect()
+}
+
+fn local_snapshot(
+    path: &Path,
+    indexes: &[PathBuf],
+    or_directory: bool,
+) -> Result<Option<DatasetSnapshot>, DatasetError> {
+    let metadata = match fs::metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(file_read_error(path, error)),
+    };
+    if metadata.is_file() {
+        let file_at = |path: &PathBuf| {
+            fs::metadata(path).ok().filter(Metadata::is_file).map(|found| local_file_snapshot(path, &found))
+        };
+        let index = indexes.iter().find_map(file_at);
+        return Ok(Some(DatasetSnapshot::new(path, vec![local_file_snapshot(path, &metadata)], index, &[])));
+    }
+    if !metadata.is_dir() || !or_directory {
+        return Ok(None);
+    }
+    let entries = fs::read_dir(path).map_err(|source| file_read_error(path, source))?;
+    let seen = entries.flatten().filter_map(|entry| {
+        let found = fs::metadata(entry.path()).ok()?;
+        Some(local_file_snapshot(&entry.path(), &found))
+    });
+    let mut files: Vec<FileSnapshot> = seen.collect();
+    files.sort_unstable_by(|one, other| one.path.cmp(&other.path));
+    Ok(Some(DatasetSnapshot::new(path, files, None, &fingerprint_of(&metadata))))
+}

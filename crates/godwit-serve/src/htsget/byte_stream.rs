@@ -1,0 +1,61 @@
+//! Response bodies of file bytes, read as the client takes them.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::stream;
+use godwit_flight::Status;
+use godwit_flight::web::WebStream;
+use godwit_formats::bgzf::ChunkBlocks;
+use godwit_formats::random_access::RandomAccess;
+
+/// Bytes of one read: the size of an HTTP/2 frame of this server.
+const FRAME_BYTES: u64 = 1 << 20;
+
+/// Bytes that remain to be sent.
+struct ByteStream {
+    source: Arc<dyn RandomAccess>,
+    head: Vec<u8>,
+    whole: Range<u64>,
+    tail: Vec<u8>,
+}
+
+/// Streams the bytes of a chunk's blocks.
+pub(crate) fn stream_bytes(source: Arc<dyn RandomAccess>, cut: ChunkBlocks) -> WebStream {
+    let ChunkBlocks { first_blocks, block_range, last_blocks } = cut;
+    let sending = ByteStream { source, head: first_blocks, whole: block_range, tail: last_blocks };
+    Box::pin(stream::unfold(sending, |mut sending| async move {
+        let next = sending.next_frame().await?;
+        if next.is_err() {
+            // After an error only the end of the stream can follow.
+            (sending.whole, sending.tail) = (0..0, Vec::new());
+        }
+        Some((next, sending))
+    }))
+}
+
+impl ByteStream {
+    async fn next_frame(&mut self) -> Option<Result<Bytes, Status>> {
+        if !self.head.is_empty() {
+            return Some(Ok(std::mem::take(&mut self.head).into()));
+        }
+        if self.whole.is_empty() {
+            return (!self.tail.is_empty()).then(|| Ok(std::mem::take(&mut self.tail).into()));
+        }
+        let (source, start) = (self.source.clone(), self.whole.start);
+        let count = (self.whole.end - start).min(FRAME_BYTES);
+        self.whole.start += count;
+        // No thread waits for a slow client.
+        let read = tokio::task::spawn_blocking(move || {
+            let mut bytes = vec![0; count as usize];
+            let path = source.path().display();
+            match source.read_at(&mut bytes, start) {
+                Ok(found) if found as u64 == count => Ok(bytes.into()),
+                Ok(_) => Err(Status::data_loss(format!("{path} became shorter while it was read"))),
+                Err(error) => Err(Status::unavailable(format!("cannot read {path}: {error}"))),
+            }
+        });
+        Some(read.await.unwrap_or_else(|error| Err(Status::internal(format!("a bug in godwit: {error}")))))
+    }
+}

@@ -1,0 +1,189 @@
+//! The HTTP service of a data server: htsget, refget and the web page, and CORS for browsers.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use godwit_flight::web::{
+    FileTickets, REFERENCES_PREFIX, SEQUENCE_PREFIX, SITE_PREFIX, WebBody, WebRequest, WebResponse, WebResponseFuture,
+    WebService,
+};
+use godwit_flight::{AccessRecord, Authorizer, Principal};
+use http::header::{HeaderName, ORIGIN, VARY};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Uri};
+
+use crate::dataset_root::DatasetRoot;
+use crate::htsget::Htsget;
+use crate::refget::Refget;
+use crate::site;
+
+/// Bytes of a request that are recorded, at most.
+const MAX_RECORDED_BYTES: usize = 4096;
+/// Time for which a browser caches a preflight response, in seconds (htsget 1.3, "CORS").
+const PREFLIGHT_MAX_AGE_S: &str = "2592000";
+
+/// Options of the HTTP service.
+#[derive(Clone, Debug, Default)]
+pub struct HttpServiceOptions {
+    /// The policy; `None`: every authenticated principal sees everything.
+    pub rules: Option<Arc<dyn Authorizer>>,
+    /// URL under which clients reach this server, as `https://HOST[:PORT][/PATH]`; `None`: the host of the request.
+    pub public_url: Option<String>,
+    /// FASTA files whose sequences every authenticated principal may read.
+    pub references: Vec<PathBuf>,
+}
+
+/// The HTTP service over the datasets of a root.
+#[derive(Debug)]
+pub struct HttpService {
+    htsget: Htsget,
+    refget: Arc<Refget>,
+}
+
+impl HttpService {
+    /// Creates the service over a root.
+    pub fn new(root: Arc<DatasetRoot>, options: HttpServiceOptions) -> Self {
+        let HttpServiceOptions { rules, public_url, references } = options;
+        let refget = Arc::new(Refget::new(root.clone(), rules.clone(), references));
+        Self { htsget: Htsget::new(root, rules, public_url), refget }
+    }
+
+    async fn route(&self, request: WebRequest, tickets: FileTickets) -> WebResponse {
+        if let Some(response) = site::file_response(&request.path, &request.method) {
+            return WebResponse { response, access_record: None };
+        }
+        if request.path.starts_with(SITE_PREFIX) {
+            return WebResponse { response: site::not_found_response(), access_record: None };
+        }
+        let origin = allowed_origin(&request);
+        let (mut response, access_record) = match request.method {
+            Method::OPTIONS => (preflight_response(&request.headers), None),
+            _ if request.path.starts_with(SEQUENCE_PREFIX) => self.refget.handle_request(request).await,
+            _ if request.path.starts_with(REFERENCES_PREFIX) => self.refget.handle_reference_request(request).await,
+            _ => self.htsget.handle_request(request, tickets).await,
+        };
+        let headers = response.headers_mut();
+        headers.insert(VARY, HeaderValue::from_static("Origin"));
+        if let Some(origin) = origin {
+            headers.insert(http::header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        }
+        WebResponse { response, access_record }
+    }
+}
+
+impl WebService for HttpService {
+    fn respond(&self, request: WebRequest, tickets: FileTickets) -> WebResponseFuture<'_> {
+        Box::pin(self.route(request, tickets))
+    }
+}
+
+/// A panic of a blocking task.
+#[derive(Debug, thiserror::Error)]
+#[error("a bug in godwit: {0}")]
+pub(crate) struct TaskPanic(#[from] tokio::task::JoinError);
+
+/// Runs blocking work on a separate thread.
+pub(crate) async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, TaskPanic> {
+    Ok(tokio::task::spawn_blocking(work).await?)
+}
+
+/// Returns the description of a request for the access record.
+pub(crate) fn request_description(request: &WebRequest) -> String {
+    let query = request.query.as_ref().map(|query| format!("?{query}")).unwrap_or_default();
+    let body = request.body.as_deref().unwrap_or_default();
+    let mut text = format!("{} {}{query} {}", request.method, request.path, String::from_utf8_lossy(body));
+    text.truncate(text.trim_end().len());
+    if text.len() > MAX_RECORDED_BYTES {
+        let end = text.floor_char_boundary(MAX_RECORDED_BYTES);
+        text = format!("{}… ({} bytes)", &text[..end], text.len());
+    }
+    text
+}
+
+/// Builds the access record of a response; `problem` is its error. Bytes of a streamed body are counted as they are sent.
+pub(crate) fn access_record(
+    principal: &Principal,
+    call: &str,
+    resource: String,
+    problem: Option<String>,
+    response: &Response<WebBody>,
+) -> AccessRecord {
+    let bytes = match response.body() {
+        WebBody::Full(bytes) if problem.is_none() => bytes.len() as u64,
+        WebBody::Full(_) | WebBody::Stream { .. } => 0,
+    };
+    AccessRecord {
+        principal: principal.name().to_owned(),
+        call: call.to_owned(),
+        resource,
+        datasets: principal.accesses().to_vec(),
+        bytes,
+        outcome: problem.unwrap_or_else(|| "done".to_owned()),
+        ..AccessRecord::default()
+    }
+}
+
+/// Returns the origin that may read a response. If authentication is required, any: a page needs a token. Otherwise only
+/// local origins: else any page in a browser could read what its machine serves to itself.
+fn allowed_origin(request: &WebRequest) -> Option<HeaderValue> {
+    let origin = request.headers.get(ORIGIN)?;
+    let is_local = || {
+        let host = origin.to_str().ok().and_then(|origin| origin.parse::<Uri>().ok())?;
+        let host = host.host()?.trim_matches(['[', ']']).to_ascii_lowercase();
+        let address = host.parse::<std::net::IpAddr>();
+        Some(host == "localhost" || address.is_ok_and(|address| address.is_loopback()))
+    };
+    (!request.is_auth_disabled || is_local() == Some(true)).then(|| origin.clone())
+}
+
+/// Responds to a CORS preflight request.
+fn preflight_response(request_headers: &HeaderMap) -> Response<WebBody> {
+    let mut response = Response::new(WebBody::Full(Bytes::new()));
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    let headers = response.headers_mut();
+    let mut insert_header =
+        |name: HeaderName, value: &'static str| headers.insert(name, HeaderValue::from_static(value));
+    insert_header(http::header::ACCESS_CONTROL_ALLOW_METHODS, "GET, HEAD, POST, OPTIONS");
+    insert_header(http::header::ACCESS_CONTROL_MAX_AGE, PREFLIGHT_MAX_AGE_S);
+    let wanted = request_headers.get(http::header::ACCESS_CONTROL_REQUEST_HEADERS).cloned();
+    let wanted = wanted.unwrap_or_else(|| HeaderValue::from_static("Authorization, Content-Type"));
+    headers.insert(http::header::ACCESS_CONTROL_ALLOW_HEADERS, wanted);
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(origin: &str, is_auth_disabled: bool) -> WebRequest {
+        WebRequest {
+            principal: Ok(Principal::default()),
+            is_auth_disabled,
+            origin: "http://localhost:1".to_owned(),
+            method: Method::POST,
+            path: "/reads/x".to_owned(),
+            query: Some("a=b".to_owned()),
+            headers: HeaderMap::from_iter([(ORIGIN, origin.parse().unwrap())]),
+            body: Some(Bytes::from_static(b"{}")),
+        }
+    }
+
+    #[test]
+    fn pages_of_other_sites_read_nothing_where_no_authentication_is_required() {
+        let allowed = |origin: &str, is_open| allowed_origin(&request(origin, is_open)).is_some();
+        for origin in ["http://localhost:8000", "https://127.0.0.1", "http://[::1]:3"] {
+            assert!(allowed(origin, true) && allowed(origin, false), "{origin}");
+        }
+        for origin in ["https://example.org", "null", "http://localhost.example.org", "http://10.0.0.1"] {
+            assert!(!allowed(origin, true) && allowed(origin, false), "{origin}");
+        }
+    }
+
+    #[test]
+    fn what_is_recorded_of_a_request_is_bounded() {
+        assert_eq!(request_description(&request("null", true)), "POST /reads/x?a=b {}");
+        let long = WebRequest { body: Some(Bytes::from("é".repeat(9000))), ..request("null", true) };
+        let text = request_description(&long);
+        assert!(text.len() < MAX_RECORDED_BYTES + 40 && text.ends_with("… (18018 bytes)"), "{}", &text[4000..]);
+    }
+}

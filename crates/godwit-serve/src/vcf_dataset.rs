@@ -1,0 +1,189 @@
+//! VCF and BCF files as datasets.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow_schema::SchemaRef;
+use godwit_flight::{BatchReader, Dataset, DatasetError, DatasetKind, Scan, ScanPart};
+use godwit_formats::bgzf::BgzfError;
+use godwit_formats::vcf::{IndexedRecords, Reader, Record, VariantBatchBuilder, VariantLayout, VcfError, VcfFile};
+use godwit_model::{IntervalSet, Region};
+
+use crate::batch_reader::{dataset_error, fused_reader, single_part};
+use crate::file_index::{FileIndex, parts_of_chunks};
+use crate::file_store::{DatasetSnapshot, FileSnapshot, FileStore};
+
+/// Extensions of VCF indexes.
+pub(crate) const INDEX_EXTENSIONS: [&str; 2] = ["tbi", "csi"];
+
+/// The variants of a VCF or BCF file as a dataset.
+#[derive(Debug)]
+pub(crate) struct VcfDataset {
+    store: FileStore,
+    snapshot: FileSnapshot,
+    /// `None` if the file has no random access: it is plain text, or gzip.
+    file: Option<VcfFile>,
+    index: FileIndex,
+    layout: Arc<VariantLayout>,
+    sample: Option<String>,
+    version: u64,
+}
+
+impl VcfDataset {
+    pub(crate) fn open(store: &FileStore, seen: &DatasetSnapshot) -> Result<Self, DatasetError> {
+        let of = seen.single_file()?;
+        let (file, header) = match VcfFile::open(store.open(of)?) {
+            Ok(file) => {
+                let header = file.header().clone();
+                (Some(file), header)
+            }
+            Err(VcfError::Bgzf(BgzfError::NotBgzf { .. })) => {
+                let reader = Reader::new(store.open_text(of)?).map_err(dataset_error)?;
+                (None, Arc::new(reader.header().clone()))
+            }
+            Err(error) => return Err(dataset_error(error)),
+        };
+        let index = match &file {
+            Some(file) if file.contig_ids().is_some() => FileIndex::read_beside(store, seen, "bcftools index")?,
+            Some(_) => FileIndex::read_beside(store, seen, "bcftools index -t")?,
+            None => FileIndex::Missing,
+        };
+        let layout = VariantLayout::new(&header).map_err(dataset_error)?;
+        let sample = match header.samples() {
+            [one] => Some(one.clone()),
+            _ => None,
+        };
+        let (store, snapshot, version) = (store.clone(), of.clone(), seen.version);
+        Ok(Self { store, snapshot, file, index, layout: Arc::new(layout), sample, version })
+    }
+
+    /// Returns contig ids by name: those of the index, or without one ids in the order of the regions.
+    fn contig_ids(&self, regions: &[Region]) -> HashMap<String, u32> {
+        if let Some(numbers) = self.file.as_ref().and_then(VcfFile::contig_ids) {
+            return numbers;
+        }
+        match self.index.usable().and_then(|index| index.contig_names()) {
+            Some(names) => names.iter().cloned().zip(0..).collect(),
+            None => regions.iter().map(|region| region.contig.clone()).zip(0..).collect(),
+        }
+    }
+
+    /// Converts regions to intervals. A contig without variants is in no index; it is skipped, not an error.
+    fn intervals(regions: &[Region], contigs: &HashMap<String, u32>) -> IntervalSet {
+        let known = |region: &Region| Some((*contigs.get(&region.contig)?, region.start, region.end));
+        IntervalSet::new(regions.iter().filter_map(known))
+    }
+}
+
+impl Dataset for VcfDataset {
+    fn kind(&self) -> DatasetKind {
+        DatasetKind::Variants
+    }
+
+    fn schema(&self) -> SchemaRef {
+        self.layout.schema.clone()
+    }
+
+    fn rows(&self) -> Option<u64> {
+        self.index.usable().and_then(|index| index.record_count())
+    }
+
+    fn bytes(&self) -> u64 {
+        self.snapshot.bytes
+    }
+
+    fn sample(&self) -> Option<&str> {
+        self.sample.as_deref()
+    }
+
+    fn version(&self) -> u64 {
+        self.version
+    }
+
+    fn has_regions(&self) -> bool {
+        true
+    }
+
+    /// Reports whether a contig exists; the index may have contigs that the header does not describe.
+    fn has_contig(&self, name: &str) -> Option<bool> {
+        let is_listed = self.layout.has_contig(name)
+            || self
+                .index
+                .usable()
+                .and_then(|index| index.contig_names())
+                .is_some_and(|names| names.iter().any(|one| one == name));
+        is_listed.then_some(true)
+    }
+
+    fn parts(&self, scan: &Scan, most: usize) -> Result<Vec<ScanPart>, DatasetError> {
+        let Some(file) = &self.file else { return Ok(single_part()) };
+        if let Some(regions) = &scan.regions
+            && let Some(index) = self.index.usable_or_error()?
+            && (index.contig_names().is_some() || file.contig_ids().is_some())
+        {
+            let spans = Self::intervals(regions, &self.contig_ids(regions));
+            let chunks = spans.iter().flat_map(|(contig, start, end)| index.chunks(contig as usize, start, end));
+            return Ok(parts_of_chunks(chunks.collect(), most));
+        }
+        Ok(self.index.whole_file_parts(file.first_record_offset(), file.byte_len(), most))
+    }
+
+    fn read(&self, scan: &Scan, part: &ScanPart) -> Result<BatchReader, DatasetError> {
+        let contigs = scan.regions.as_ref().map(|regions| self.contig_ids(regions)).unwrap_or_default();
+        let spans = scan.regions.as_ref().map(|regions| Self::intervals(regions, &contigs));
+        let mut source = match &self.file {
+            Some(file) => {
+                let mut records = file.records_in_chunks(part.ranges.clone());
+                if let Some(spans) = spans {
+                    records = records.with_intervals(spans, contigs);
+                }
+                VariantSource::Chunks(Box::new(records))
+            }
+            None => {
+                let reader = Reader::new(self.store.open_text(&self.snapshot)?).map_err(dataset_error)?;
+                VariantSource::Sequential(Box::new(reader), spans.map(|spans| (spans, contigs)))
+            }
+        };
+        let (layout, wanted) = (self.layout.clone(), scan.columns.clone());
+        Ok(fused_reader(move || {
+            let mut columns = match &wanted {
+                Some(wanted) => VariantBatchBuilder::with_projection(&layout, wanted),
+                None => VariantBatchBuilder::new(&layout),
+            };
+            while !columns.is_full() && source.push_next(&mut columns).map_err(dataset_error)? {}
+            if columns.row_count() == 0 { Ok(None) } else { columns.take_batch().map(Some).map_err(dataset_error) }
+        }))
+    }
+}
+
+enum VariantSource {
+    Chunks(Box<IndexedRecords>),
+    Sequential(Box<Reader>, Option<(IntervalSet, HashMap<String, u32>)>),
+}
+
+fn overlaps_intervals(record: &Record, wanted: Option<&(IntervalSet, HashMap<String, u32>)>) -> bool {
+    wanted.is_none_or(|(spans, contigs)| {
+        let (start, end) = (record.position.max(0) as u32, record.end_position().max(0) as u32);
+        contigs.get(record.contig).is_some_and(|contig| spans.overlaps(*contig, start, end))
+    })
+}
+
+impl VariantSource {
+    /// Appends the next record if it overlaps the intervals; returns false at the end.
+    fn push_next(&mut self, columns: &mut VariantBatchBuilder) -> Result<bool, VcfError> {
+        match self {
+            Self::Chunks(records) => match records.next_record()? {
+                Some(record) => columns.push(&record).map_err(|problem| records.record_error(problem))?,
+                None => return Ok(false),
+            },
+            Self::Sequential(reader, wanted) => match reader.next_record()? {
+                Some(record) if overlaps_intervals(&record, wanted.as_ref()) => {
+                    columns.push(&record).map_err(|problem| reader.record_error(problem))?;
+                }
+                Some(_) => {}
+                None => return Ok(false),
+            },
+        }
+        Ok(true)
+    }
+}

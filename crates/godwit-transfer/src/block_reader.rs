@@ -1,0 +1,223 @@
+//! The reading end: blocks of files are hashed as they are read, and files are checked for changes meanwhile.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arrow_array::RecordBatch;
+
+use crate::blake3_tree::{BLOCK_BYTES, BlockHash, block_byte_range, block_count, hash_block};
+use crate::copy_protocol::{BLOCK_SCHEMA, OutgoingBlock, compress_block, encode_blocks};
+use crate::error::TransferError;
+use crate::file_listing::{file_version, open_for_reading};
+
+/// Largest size of a batch of several blocks, bytes.
+pub(crate) const MAX_BATCH_BYTES: u64 = 1 << 20;
+/// Largest number of files with cached hashes; 128 bytes for each MiB of a file.
+const MAX_CACHED_FILES: usize = 256;
+
+/// Hashes of the blocks of a file, as far as they are known.
+type SharedBlockHashes = Arc<Mutex<Vec<Option<BlockHash>>>>;
+
+/// A cache of the hashes of blocks that were read, so that verification does not read the files again.
+#[derive(Debug, Default)]
+pub(crate) struct BlockHashCache {
+    files: Mutex<HashMap<(PathBuf, u64), SharedBlockHashes>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl BlockHashCache {
+    fn file_hashes(&self, path: &Path, version: u64, size_bytes: u64) -> SharedBlockHashes {
+        let mut files = lock(&self.files);
+        let key = (path.to_owned(), version);
+        if !files.contains_key(&key) && files.len() >= MAX_CACHED_FILES {
+            // Drop the files that no reader uses.
+            files.retain(|_, hashes| Arc::strong_count(hashes) > 1);
+        }
+        let none = || Arc::new(Mutex::new(vec![None; block_count(size_bytes) as usize]));
+        files.entry(key).or_insert_with(none).clone()
+    }
+
+    /// Returns the hashes of all blocks of a file; reads blocks whose hash is unknown.
+    ///
+    /// # Errors
+    /// [`TransferError::SourceChanged`] if the file changed; otherwise if it cannot be read.
+    pub(crate) fn block_hashes(&self, path: &Path, version: u64) -> Result<Vec<BlockHash>, TransferError> {
+        let mut open = SourceFile::open(path, version)?;
+        let known = self.file_hashes(path, version, open.size_bytes);
+        let mut data = Vec::new();
+        let mut hashes = Vec::new();
+        for block in 0..block_count(open.size_bytes) {
+            let found = lock(&known)[block as usize];
+            hashes.push(match found {
+                Some(hash) => hash,
+                None => {
+                    data.clear();
+                    open.append_block(block, &mut data)?;
+                    let hash = hash_block(&data, block, open.size_bytes);
+                    lock(&known)[block as usize] = Some(hash);
+                    hash
+                }
+            });
+        }
+        open.check_unchanged()?;
+        Ok(hashes)
+    }
+}
+
+/// An open file of a known version.
+struct SourceFile {
+    path: PathBuf,
+    file: File,
+    version: u64,
+    size_bytes: u64,
+}
+
+impl SourceFile {
+    fn open(path: &Path, version: u64) -> Result<Self, TransferError> {
+        let (file, metadata) = open_for_reading(path)?;
+        let size_bytes = metadata.len();
+        let open = Self { path: path.to_owned(), file, version, size_bytes };
+        if file_version(&metadata) == version { Ok(open) } else { Err(open.changed_error()) }
+    }
+
+    fn changed_error(&self) -> TransferError {
+        TransferError::SourceChanged { location: self.path.display().to_string() }
+    }
+
+    /// Returns an error if the file has changed.
+    fn check_unchanged(&self) -> Result<(), TransferError> {
+        let metadata = self.file.metadata().map_err(TransferError::io_error("read", &self.path))?;
+        if file_version(&metadata) == self.version { Ok(()) } else { Err(self.changed_error()) }
+    }
+
+    /// Appends the bytes of a block.
+    fn append_block(&mut self, block: u64, data: &mut Vec<u8>) -> Result<(), TransferError> {
+        let (start, end) = block_byte_range(block, self.size_bytes);
+        let before = data.len();
+        data.resize(before + (end - start) as usize, 0);
+        self.file.read_exact_at(&mut data[before..], start).map_err(|error| match error.kind() {
+            // The file was truncated.
+            std::io::ErrorKind::UnexpectedEof => self.changed_error(),
+            _ => TransferError::io_error("read", &self.path)(error),
+        })
+    }
+}
+
+/// Numbers of the files that cannot be read, with their errors.
+pub(crate) type ReadFailures = Vec<(u32, TransferError)>;
+
+/// A range of blocks of a file to read.
+#[derive(Clone, Debug)]
+pub(crate) struct SourceRange {
+    pub(crate) file: u32,
+    pub(crate) path: PathBuf,
+    pub(crate) version: u64,
+    /// First block, and end, exclusive.
+    pub(crate) blocks: (u64, u64),
+}
+
+/// A reader of ranges, in their order, as batches of up to 1 MiB. Batches are smaller for small requests, whose clients want
+/// their data soon. A file that cannot be read is reported and skipped.
+pub(crate) struct BlockReader {
+    ranges: std::vec::IntoIter<SourceRange>,
+    current: Option<(SourceRange, SourceFile)>,
+    block_hashes: Arc<BlockHashCache>,
+    compress: bool,
+    batch_bytes: u64,
+}
+
+impl BlockReader {
+    pub(crate) fn new(spans: Vec<SourceRange>, block_hashes: Arc<BlockHashCache>, compress: bool) -> Self {
+        let blocks: u64 = spans.iter().map(|span| span.blocks.1.saturating_sub(span.blocks.0)).sum();
+        let batch_bytes = (blocks.saturating_mul(BLOCK_BYTES) / 8).clamp(BLOCK_BYTES, MAX_BATCH_BYTES);
+        Self { ranges: spans.into_iter(), current: None, block_hashes, compress, batch_bytes }
+    }
+
+    /// Returns the next batch and the files that cannot be read; `None` after the last.
+    fn read_batch(&mut self) -> Result<Option<(RecordBatch, ReadFailures)>, TransferError> {
+        let (mut blocks, mut data, mut unreadable) = (Vec::new(), Vec::new(), ReadFailures::new());
+        let (hashes, compress, batch_bytes) = (self.block_hashes.clone(), self.compress, self.batch_bytes);
+        while let Some((span, open)) = self.next_source(&mut unreadable) {
+            let (start, end) = block_byte_range(span.blocks.0, open.size_bytes);
+            let before = data.len();
+            if before > 0 && before as u64 + (end - start) > batch_bytes {
+                break;
+            }
+            let block_index = span.blocks.0;
+            match append_unchanged_block(open, block_index, &mut data) {
+                Ok(hash) => {
+                    lock(&hashes.file_hashes(&span.path, span.version, open.size_bytes))[block_index as usize] =
+                        Some(hash);
+                    if let Some(frame) = compress.then(|| compress_block(&data[before..])).flatten() {
+                        data.truncate(before);
+                        data.extend_from_slice(&frame);
+                    }
+                    let block_bytes = (end - start) as u32;
+                    blocks.push(OutgoingBlock {
+                        file: span.file,
+                        block_index,
+                        hash,
+                        block_bytes,
+                        data_end: data.len(),
+                    });
+                    span.blocks.0 += 1;
+                }
+                Err(error) => {
+                    data.truncate(before);
+                    unreadable.push((span.file, error));
+                    self.current = None;
+                }
+            }
+        }
+        if blocks.is_empty() && unreadable.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some((encode_blocks(&blocks, data)?, unreadable)))
+    }
+
+    /// Returns the current range and its open file.
+    fn next_source(&mut self, unreadable: &mut ReadFailures) -> Option<(&mut SourceRange, &mut SourceFile)> {
+        while self.current.as_ref().is_none_or(|(span, _)| span.blocks.0 >= span.blocks.1) {
+            let span = self.ranges.next()?;
+            self.current = match SourceFile::open(&span.path, span.version) {
+                Ok(open) if span.blocks.1 <= block_count(open.size_bytes) => Some((span, open)),
+                Ok(open) => {
+                    unreadable.push((span.file, open.changed_error()));
+                    None
+                }
+                Err(error) => {
+                    unreadable.push((span.file, error));
+                    None
+                }
+            };
+        }
+        self.current.as_mut().map(|(span, open)| (span, open))
+    }
+}
+
+/// Appends a block of a file that did not change while it was read; returns its hash.
+fn append_unchanged_block(open: &mut SourceFile, block: u64, data: &mut Vec<u8>) -> Result<BlockHash, TransferError> {
+    let before = data.len();
+    open.append_block(block, data)?;
+    open.check_unchanged()?;
+    Ok(hash_block(&data[before..], block, open.size_bytes))
+}
+
+impl Iterator for BlockReader {
+    type Item = Result<(RecordBatch, ReadFailures), TransferError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.read_batch().transpose()
+    }
+}
+
+/// Returns the schema of all batches.
+pub(crate) fn block_schema() -> arrow_schema::SchemaRef {
+    BLOCK_SCHEMA.clone()
+}

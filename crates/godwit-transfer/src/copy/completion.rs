@@ -1,0 +1,174 @@
+//! The end of a copy and the checks before its start: removal of extraneous entries, failures of entries.
+
+use std::collections::HashSet;
+
+use super::preflight_checks::verify_local_sources;
+use super::{CopyEvent, CopyObserver, CopyOperation, CopySummary};
+use crate::control_client::{error_from_status, is_unknown_session};
+use crate::copy_protocol::ReceiverState;
+use crate::error::TransferError;
+use crate::file_listing::{Entry, EntryFailure, LinkPolicy, list_entries};
+use crate::file_service::run_blocking;
+use crate::path_text::{escape_for_display, escape_invalid_bytes, is_utf8_path_text};
+use crate::stream_task::Direction;
+
+/// The outcome of a copy.
+pub(crate) struct CopyOutcome {
+    pub(crate) summary: CopySummary,
+    /// Entries that could not be copied.
+    pub(crate) failures: Vec<EntryFailure>,
+}
+
+impl CopyOutcome {
+    /// Reports the failed entries to the observer.
+    pub(super) fn report_failures(mut self, observer: &dyn CopyObserver) -> Result<CopySummary, TransferError> {
+        let failed_files = self.failures.len();
+        let files = self.summary.files + self.summary.up_to_date_files + failed_files;
+        // The first failure decides the exit code: problems of this host, then of the server, have precedence.
+        let is_here =
+            |failure: &EntryFailure| matches!(failure.error, TransferError::Io { .. } | TransferError::Busy { .. });
+        let is_there = |failure: &EntryFailure| {
+            matches!(failure.error, TransferError::RemoteFailure { .. } | TransferError::Flight(_))
+        };
+        let first = self.failures.iter().position(is_here).or_else(|| self.failures.iter().position(is_there));
+        if failed_files == 0 {
+            return Ok(self.summary);
+        }
+        if files > 1 {
+            for EntryFailure { path, error } in &self.failures {
+                let (path, reason) = (escape_invalid_bytes(path), godwit_model::message_with_causes(error));
+                observer.on_event(&CopyEvent::NotCopied { path, reason });
+            }
+        }
+        let first = self.failures.swap_remove(first.unwrap_or(0)).error;
+        match files {
+            1 => Err(first),
+            _ => Err(TransferError::PartialFailure {
+                failed_files,
+                files,
+                first_failure: Box::new(first),
+                summary: Box::new(self.summary),
+            }),
+        }
+    }
+}
+
+impl CopyOperation<'_> {
+    /// Checks what is to be uploaded before anything is sent.
+    pub(super) async fn prepare_upload(&mut self) -> Result<(), TransferError> {
+        if !self.options.dry_run {
+            let failures = verify_local_sources(&self.plan.items, &self.expected_checksums).await?;
+            let failed: HashSet<&str> = failures.iter().map(|failure| failure.path.as_str()).collect();
+            self.plan.items.retain(|item| !failed.contains(item.entry.path.as_str()));
+            self.failures.extend(failures);
+        }
+        let hidden = self.plan.exclude_hidden();
+        if hidden > 0 {
+            let message =
+                format!("{hidden} files and directories are left out: servers take none whose names begin with a dot");
+            self.observer.on_event(&CopyEvent::Warning { message });
+        }
+        let is_new = |entry: &Entry| entry.link_target.is_some() || !is_utf8_path_text(&entry.path);
+        if self.plan.items.iter().any(|item| is_new(&item.entry))
+            && !self.control.supports_per_entry_errors(&self.destination_path).await?
+        {
+            let server = self.control.server_uri();
+            let failures = self.plan.items.extract_if(.., |item| is_new(&item.entry)).map(|item| {
+                let path = item.entry.path;
+                let what = if item.entry.link_target.is_some() { "links" } else { "names that are not UTF-8" };
+                let problem =
+                    format!("{}: {server} is of an earlier version, which takes no {what}", escape_for_display(&path));
+                EntryFailure { path, error: TransferError::Unsupported { problem } }
+            });
+            self.failures.extend(failures);
+        }
+        Ok(())
+    }
+
+    /// Returns the extraneous paths at the destination, the contents of a directory before it. Links there are not followed.
+    /// Paths that may belong to failed entries are left out.
+    pub(super) async fn extraneous_paths(&self) -> Result<Vec<String>, TransferError> {
+        if self.plan.is_one_file() {
+            return Ok(Vec::new());
+        }
+        let there = if self.is_download {
+            let base = self.destination_directory();
+            run_blocking(move || match base.exists() {
+                true => Ok(list_entries(&base, LinkPolicy::Preserve)?.entries),
+                false => Ok(Vec::new()),
+            })
+            .await?
+        } else {
+            match self.control.list_with_link_support(&self.destination_path, LinkPolicy::Preserve).await {
+                Ok((listing, _)) => listing.entries,
+                // This copy makes the directory.
+                Err(TransferError::Rejected { .. }) => Vec::new(),
+                Err(error) => return Err(error),
+            }
+        };
+        let wanted: HashSet<&str> = self.plan.items.iter().map(|item| item.entry.path.as_str()).collect();
+        let is_surplus =
+            |path: &String| !path.is_empty() && !wanted.contains(path.as_str()) && !self.plan.is_below_failure(path);
+        let mut surplus: Vec<String> = there.into_iter().map(|entry| entry.path).filter(is_surplus).collect();
+        surplus.reverse();
+        Ok(surplus)
+    }
+
+    /// Ends an upload; at another member of the pool if the first one was lost after it had committed the last file.
+    async fn end_upload(&self, session: &str, surplus: Vec<String>) -> Result<Vec<EntryFailure>, TransferError> {
+        match self.control.end_session(session, surplus.clone()).await {
+            Err(TransferError::Flight(error)) if is_unknown_session(&error) && self.control.has_moved() => {
+                let entries: Vec<Entry> = self.plan.items.iter().map(|item| item.entry.clone()).collect();
+                let (session, have) = self.control.begin_files(&self.destination_path, &entries, false).await?;
+                let is_missing = |(entry, have): (&Entry, &Result<ReceiverState, TransferError>)| {
+                    entry.is_file() && have.as_ref().is_ok_and(|have| *have != ReceiverState::Complete)
+                };
+                if entries.iter().zip(&have).any(is_missing) {
+                    return Err(error_from_status(error));
+                }
+                self.control.end_session(&session, surplus).await.map_err(convert_flight_error)
+            }
+            ended => ended.map_err(convert_flight_error),
+        }
+    }
+
+    pub(super) async fn finish_copy(
+        &mut self,
+        direction: Direction,
+        surplus: Vec<String>,
+        mut summary: CopySummary,
+    ) -> Result<CopySummary, TransferError> {
+        let names: HashSet<String> = surplus.iter().cloned().collect();
+        let failures = match direction {
+            Direction::Download { receiver } => {
+                let removing = move || {
+                    let mut failures = Vec::new();
+                    for path in surplus {
+                        match receiver.remove_path(&path) {
+                            Err(error) if error.concerns_one_file() => failures.push(EntryFailure { path, error }),
+                            removed => removed?,
+                        }
+                    }
+                    failures.extend(receiver.finish()?);
+                    Ok(failures)
+                };
+                run_blocking(removing).await?
+            }
+            Direction::Upload { session, .. } => self.end_upload(&session, surplus).await?,
+        };
+        let links = self.plan.items.iter().filter(|item| item.entry.link_target.is_some());
+        let links: HashSet<&str> = links.map(|item| item.entry.path.as_str()).collect();
+        summary.files -= failures.iter().filter(|failure| links.contains(failure.path.as_str())).count();
+        summary.removed_files = names.len() - failures.iter().filter(|failure| names.contains(&failure.path)).count();
+        self.failures.extend(failures);
+        Ok(summary)
+    }
+}
+
+/// Converts a status of the server to an error of a copy.
+fn convert_flight_error(error: TransferError) -> TransferError {
+    match error {
+        TransferError::Flight(error) => error_from_status(error),
+        error => error,
+    }
+}

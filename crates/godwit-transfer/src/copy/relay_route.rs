@@ -1,0 +1,140 @@
+//! The route of a copy through a relay, a server that forwards the blocks.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::CopyOperation;
+use super::mirrors::Mirror;
+use crate::control_client::{ControlClient, Credentials};
+use crate::error::TransferError;
+use crate::file_service::random_id;
+use crate::location::Location;
+use crate::selection::split_glob;
+use crate::stream_task::RelayTarget;
+
+/// A relay and the delegation tokens of the servers behind it.
+pub(super) struct RelayRoute {
+    pub(super) control: Arc<ControlClient>,
+    /// Tokens of the sources, or of the destination.
+    tokens: Mutex<Vec<RelayToken>>,
+    /// Identifier of this copy.
+    copy_id: String,
+}
+
+/// The delegation token of a server behind a relay.
+#[derive(Clone, Default)]
+struct RelayToken {
+    server: String,
+    /// Path that the relay may read there; empty if it writes.
+    path: String,
+    token: String,
+}
+
+impl RelayRoute {
+    /// Connects to a relay.
+    ///
+    /// # Errors
+    /// [`TransferError::Flight`] if the relay is unreachable, [`TransferError::Rejected`] if the location is not a server.
+    pub(super) async fn connect(
+        relay: &Location,
+        credentials: &Credentials,
+        retry_timeout: std::time::Duration,
+    ) -> Result<Self, TransferError> {
+        let Location::Remote(remote) = relay else {
+            return Err(TransferError::rejected(format!("{relay} is no server, which a relay is")));
+        };
+        let control = Arc::new(ControlClient::connect(remote, credentials, retry_timeout).await?);
+        Ok(Self { control, tokens: Mutex::default(), copy_id: random_id()? })
+    }
+
+    fn lock_tokens(&self) -> std::sync::MutexGuard<'_, Vec<RelayToken>> {
+        self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Requests a read token from each source.
+    ///
+    /// # Errors
+    /// [`TransferError::Rejected`] if a source denies the token.
+    pub(super) async fn request_read_tokens(
+        &self,
+        sources: &[Location],
+        control: &ControlClient,
+        mirrors: &[Mirror],
+    ) -> Result<(), TransferError> {
+        let mut grants = Vec::new();
+        let lead = (control, common_directory(sources)?);
+        let others = mirrors.iter().map(|mirror| (&*mirror.control, mirror.path().to_owned()));
+        for (control, path) in std::iter::once(lead).chain(others) {
+            grants.push(RelayToken {
+                server: control.server_uri(),
+                token: control.request_read_token(&path).await?,
+                path,
+            });
+        }
+        *self.lock_tokens() = grants;
+        Ok(())
+    }
+
+    /// Returns the upstream of the relay for a source, 0-based, or for the destination, which is the first.
+    pub(super) fn relay_target(&self, source: u32) -> RelayTarget {
+        let RelayToken { server, token, .. } = self.lock_tokens().get(source as usize).cloned().unwrap_or_default();
+        RelayTarget { server, token, copy_id: self.copy_id.clone() }
+    }
+}
+
+impl CopyOperation<'_> {
+    /// Requests a new read token from a source, 0-based.
+    pub(super) async fn renew_relay_read_token(&self, source: u32) -> Result<(), TransferError> {
+        let Some(relay) = &self.relay_route else { return Ok(()) };
+        let Some(before) = relay.lock_tokens().get(source as usize).cloned() else { return Ok(()) };
+        let token = self.source_server(source).request_read_token(&before.path).await?;
+        if let Some(granted) = relay.lock_tokens().get_mut(source as usize) {
+            granted.token = token;
+        }
+        Ok(())
+    }
+
+    /// Requests a write token for a session from the destination, if there is a relay.
+    pub(super) async fn request_relay_write_token(&self, session: &str) -> Result<(), TransferError> {
+        let Some(relay) = &self.relay_route else { return Ok(()) };
+        let token = self.control.request_write_token(session).await?;
+        *relay.lock_tokens() = vec![RelayToken { server: self.control.server_uri(), path: String::new(), token }];
+        Ok(())
+    }
+}
+
+/// Returns the longest path that contains all sources.
+fn common_directory(sources: &[Location]) -> Result<String, TransferError> {
+    let mut common: Option<Vec<String>> = None;
+    for source in sources {
+        let Location::Remote(remote) = source else { continue };
+        let path = remote.path.trim_matches('/');
+        let path = split_glob(path)?.map_or_else(|| path.to_owned(), |(directory, _)| directory);
+        let parts: Vec<String> = path.split('/').map(str::to_owned).collect();
+        common = Some(match common {
+            None => parts,
+            Some(before) => {
+                before.into_iter().zip(parts).take_while(|(one, other)| one == other).map(|(one, _)| one).collect()
+            }
+        });
+    }
+    Ok(common.unwrap_or_default().join("/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_relay_is_authorized_for_the_common_directory_only() {
+        let common = |paths: &[&str]| {
+            let places: Vec<_> =
+                paths.iter().map(|path| Location::parse(&format!("grpc+tcp://h/{path}")).unwrap()).collect();
+            common_directory(&places).unwrap()
+        };
+        assert_eq!(common(&["runs/7/S.bam"]), "runs/7/S.bam");
+        assert_eq!(common(&["runs/7/*.bam"]), "runs/7");
+        assert_eq!(common(&["runs/7/S.bam", "/runs/7/S.bai"]), "runs/7");
+        assert_eq!(common(&["runs/7", "runs/77"]), "runs");
+        assert_eq!(common(&["a", "b"]), "");
+    }
+}

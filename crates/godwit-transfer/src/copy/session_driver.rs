@@ -1,0 +1,511 @@
+//! The driver of a session: carries out its actions and feeds it events.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use godwit_flight::Client;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use super::concurrency_controller::ConcurrencyController;
+use super::file_verification::{FileVerification, HashPrefetch, HashSource};
+use super::{CopyEvent, CopyOperation, CopySummary, PendingConnections};
+use crate::abort_on_drop::AbortOnDropTask;
+use crate::blake3_tree::{BlockHash, block_byte_range, file_hash};
+use crate::block_reader::{BlockHashCache, SourceRange};
+use crate::control_client::is_unknown_session;
+use crate::copy_plan::CopyItem;
+use crate::copy_protocol::{FileVersion, ReadRange};
+use crate::error::TransferError;
+use crate::file_listing::EntryFailure;
+use crate::path_text::{escape_for_display, escape_invalid_bytes};
+use crate::stream_task::{BlockRequest, Direction, RequestRanges, StreamEvent, StreamEventSender, StreamTask};
+use crate::tcp_tuning::{SendOptions, connection_tcp_info};
+use crate::transfer_session::{
+    BlockRange, FileId, FileWork, RequestId, SessionAction, SessionEvent, SessionOptions, SourceSet, StreamId,
+    TransferSession,
+};
+
+/// Interval of progress reports and of checks for cancellation.
+pub(super) const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
+/// Duration over which the progress rate is measured.
+const PROGRESS_RATE_WINDOW: Duration = Duration::from_secs(3);
+
+/// A connection as the driver sees it.
+#[derive(Default)]
+struct StreamSlot {
+    attempt: u32,
+    /// Source it is connected to.
+    source: u32,
+    requests: Option<mpsc::UnboundedSender<BlockRequest>>,
+    client: Option<Client>,
+    /// Bytes over the connection at the last measurement.
+    transferred_bytes: u64,
+    /// The task of the connection, which ends with it.
+    task: Option<AbortOnDropTask<()>>,
+}
+
+impl StreamSlot {
+    /// Closes the connection; its later events are discarded.
+    fn close(&mut self) {
+        self.attempt += 1;
+        (self.requests, self.client, self.task) = (None, None, None);
+    }
+}
+
+/// The state of a driver of a session.
+pub(super) struct SessionDriver<'r, 'c> {
+    copy: &'r CopyOperation<'c>,
+    direction: Direction,
+    block_hashes: Arc<BlockHashCache>,
+    send_options: SendOptions,
+    summary: CopySummary,
+    pending_connections: PendingConnections,
+    event_sender: StreamEventSender,
+    events: mpsc::UnboundedReceiver<StreamEvent>,
+    slots: Vec<StreamSlot>,
+    /// Running verifications of files. They end with the copy.
+    verifications: JoinSet<()>,
+    /// Number of connections with requests.
+    stream_count: u32,
+    failures: Vec<EntryFailure>,
+    /// Reasons why a source does not have a file any more.
+    unavailability_errors: HashMap<FileId, TransferError>,
+    last_failure: Option<TransferError>,
+    /// The reason why nothing more is written.
+    write_failure: Option<TransferError>,
+    started: Instant,
+    received_bytes: u64,
+    /// Bytes over all connections, including those of incomplete blocks.
+    transferred_bytes: u64,
+    /// The controller of the number of connections; `None` if that is fixed.
+    concurrency: Option<ConcurrencyController>,
+    /// Hashes for verification, requested in advance.
+    hash_prefetches: HashMap<FileId, HashPrefetch>,
+    /// Files with blocks that their source does not confirm.
+    distrusted_files: HashSet<FileId>,
+    /// Times and bytes, for the progress rate.
+    rate_samples: std::collections::VecDeque<(Instant, u64)>,
+}
+
+impl<'r, 'c> SessionDriver<'r, 'c> {
+    pub(super) fn new(
+        copy: &'r CopyOperation<'c>,
+        direction: Direction,
+        block_hashes: Arc<BlockHashCache>,
+        send_options: SendOptions,
+        summary: CopySummary,
+        pending_connections: PendingConnections,
+        concurrency: Option<ConcurrencyController>,
+    ) -> Self {
+        let (event_sender, events) = mpsc::unbounded_channel();
+        Self {
+            copy,
+            direction,
+            block_hashes,
+            send_options,
+            summary,
+            pending_connections,
+            event_sender,
+            events,
+            slots: Vec::new(),
+            verifications: JoinSet::new(),
+            stream_count: 0,
+            failures: Vec::new(),
+            unavailability_errors: HashMap::new(),
+            last_failure: None,
+            write_failure: None,
+            started: Instant::now(),
+            received_bytes: 0,
+            transferred_bytes: 0,
+            concurrency,
+            hash_prefetches: HashMap::new(),
+            distrusted_files: HashSet::new(),
+            rate_samples: std::collections::VecDeque::new(),
+        }
+    }
+
+    /// Returns the summary, the direction, and the entries that could not be copied.
+    pub(super) fn into_result(self) -> (CopySummary, Direction, Vec<EntryFailure>) {
+        (self.summary, self.direction, self.failures)
+    }
+
+    /// Runs the session to its end.
+    pub(super) async fn run_session(
+        &mut self,
+        work: Vec<FileWork>,
+        options: SessionOptions,
+        cancelled: &AtomicBool,
+    ) -> Result<(), TransferError> {
+        self.stream_count = options.streams.max(1);
+        let patience = options.idle_timeout;
+        let (mut session, mut actions) = TransferSession::new(work, options, self.started.elapsed());
+        let mut reported_at = Instant::now();
+        loop {
+            for action in std::mem::take(&mut actions) {
+                match action {
+                    SessionAction::Done => {
+                        self.report_progress();
+                        return Ok(());
+                    }
+                    SessionAction::FailWithTimeout => {
+                        let source = self.last_failure.take().map(Box::new);
+                        return Err(TransferError::Timeout { seconds: patience.as_secs(), source });
+                    }
+                    SessionAction::StopAfterWriteFailure => {
+                        let silent = TransferError::Timeout { seconds: patience.as_secs(), source: None };
+                        return Err(self.write_failure.take().unwrap_or(silent));
+                    }
+                    action => self.perform_action(action, &session),
+                }
+            }
+            if cancelled.load(Ordering::Relaxed) {
+                return Err(TransferError::Interrupted);
+            }
+            let wake = session.next_wakeup().map_or(PROGRESS_INTERVAL, |at| at.saturating_sub(self.started.elapsed()));
+            let note = tokio::time::timeout(wake.min(PROGRESS_INTERVAL), self.events.recv()).await;
+            if reported_at.elapsed() >= PROGRESS_INTERVAL {
+                reported_at = Instant::now();
+                self.report_progress();
+                if let Some(count) = self.next_stream_count() {
+                    actions.extend(
+                        session.handle_event(self.started.elapsed(), SessionEvent::StreamCountChanged { count }),
+                    );
+                }
+            }
+            let event = match note {
+                Ok(Some(note)) => match self.session_event_of(note).await? {
+                    Some(event) => event,
+                    None => continue,
+                },
+                _ => SessionEvent::Tick,
+            };
+            actions.extend(session.handle_event(self.started.elapsed(), event));
+        }
+    }
+
+    /// Converts the event of a stream to an event of the session.
+    async fn session_event_of(&mut self, note: StreamEvent) -> Result<Option<SessionEvent>, TransferError> {
+        Ok(match note {
+            StreamEvent::SessionEvent(event) => {
+                self.count_event(&event);
+                if let SessionEvent::VerificationFailed { file, .. } = &event {
+                    self.distrusted_files.insert(*file);
+                }
+                Some(event)
+            }
+            StreamEvent::AttemptSessionEvent { attempt, event } => {
+                let (SessionEvent::StreamOpened { stream } | SessionEvent::RequestEnded { stream, .. }) = &event else {
+                    return Ok(Some(event));
+                };
+                (self.slots[*stream as usize].attempt == attempt).then_some(event)
+            }
+            StreamEvent::ConnectionLost { stream, attempt, error } => {
+                self.last_failure = Some(error.into());
+                self.close_lost_stream(stream, attempt)
+            }
+            StreamEvent::WriteFailed { stream, attempt, request, error: why } => {
+                // The first error is reported.
+                self.write_failure.get_or_insert(why);
+                let request = request.filter(|_| self.slots[stream as usize].attempt == attempt);
+                Some(SessionEvent::WriteFailed { stream, request })
+            }
+            StreamEvent::SessionLost { stream, attempt, session } => {
+                self.restart_upload_session(&session).await?;
+                self.close_lost_stream(stream, attempt)
+            }
+            StreamEvent::TokenLost { stream, attempt } => {
+                self.renew_relay_token(stream).await?;
+                self.close_lost_stream(stream, attempt)
+            }
+            StreamEvent::FileUnavailable { file, source, error: why } => {
+                let origin = self.copy.plan.items.get(file as usize).map(|item| item.source_path.as_str());
+                self.unavailability_errors
+                    .insert(file, why.into_error(&escape_for_display(origin.unwrap_or_default())));
+                Some(SessionEvent::FileUnavailable { file, source })
+            }
+            StreamEvent::FileFailed { file, source, error: why } => {
+                self.unavailability_errors.insert(file, why);
+                Some(SessionEvent::FileUnavailable { file, source })
+            }
+            StreamEvent::Fatal(error) => return Err(error),
+            StreamEvent::VerifyAgain { file, session } => {
+                self.restart_upload_session(&session).await?;
+                self.start_verification(file, SourceSet::only(0));
+                None
+            }
+            StreamEvent::Connected { stream, client } => {
+                let slot = &mut self.slots[stream as usize];
+                (slot.client, slot.transferred_bytes) = (Some(client), 0);
+                None
+            }
+            StreamEvent::FileVerified { file, hashes } => {
+                self.report_copied(file, &hashes);
+                Some(SessionEvent::FileFinished { file })
+            }
+        })
+    }
+
+    fn close_lost_stream(&mut self, stream: StreamId, attempt: u32) -> Option<SessionEvent> {
+        let slot = &mut self.slots[stream as usize];
+        // Several requests of one connection report its end.
+        if slot.attempt != attempt {
+            return None;
+        }
+        slot.close();
+        Some(SessionEvent::StreamLost { stream })
+    }
+
+    /// Starts the upload session again at a server that was restarted.
+    async fn restart_upload_session(&mut self, lost: &str) -> Result<(), TransferError> {
+        let Direction::Upload { session, .. } = &mut self.direction else { return Ok(()) };
+        if session != lost {
+            return Ok(());
+        }
+        let entries: Vec<_> = self.copy.plan.items.iter().map(|item| item.entry.clone()).collect();
+        let (begun, _) = self.copy.control.begin_files(&self.copy.destination_path, &entries, false).await?;
+        *session = begun;
+        self.copy.request_relay_write_token(session).await
+    }
+
+    /// Requests a new delegation token for the relay from a server that was restarted.
+    async fn renew_relay_token(&mut self, stream: StreamId) -> Result<(), TransferError> {
+        let source = self.slots.get(stream as usize).map_or(0, |slot| slot.source);
+        let Direction::Upload { session, .. } = &self.direction else {
+            return self.copy.renew_relay_read_token(source).await;
+        };
+        let session = session.clone();
+        match self.copy.request_relay_write_token(&session).await {
+            Err(TransferError::Flight(error)) if is_unknown_session(&error) => {
+                self.restart_upload_session(&session).await
+            }
+            granted => granted,
+        }
+    }
+
+    fn perform_action(&mut self, action: SessionAction, session: &TransferSession) {
+        match action {
+            SessionAction::OpenStream { stream, source } => self.open_stream(stream, source),
+            SessionAction::CloseStream { stream } => {
+                if let Some(slot) = self.slots.get_mut(stream as usize) {
+                    slot.close();
+                }
+            }
+            SessionAction::RequestBlocks { stream, request, is_prefetched, ranges } => {
+                self.send_request(stream, request, is_prefetched, &ranges);
+                self.prefetch_hashes(&ranges, session);
+            }
+            SessionAction::VerifyFile { file, sources } => {
+                self.route_calls_over_idle_streams(sources, session);
+                self.start_verification(file, sources);
+            }
+            SessionAction::FailFile { file } => self.record_failed_file(file),
+            SessionAction::Done | SessionAction::FailWithTimeout | SessionAction::StopAfterWriteFailure => {}
+        }
+    }
+
+    fn record_failed_file(&mut self, file: FileId) {
+        let CopyItem { entry, source_path } = &self.copy.plan.items[file as usize];
+        let damaged = TransferError::Damaged { location: escape_for_display(source_path) };
+        let error = self.unavailability_errors.remove(&file).unwrap_or(damaged);
+        self.failures.push(EntryFailure { path: entry.path.clone(), error });
+        self.summary.files = self.summary.files.saturating_sub(1);
+        self.summary.bytes = self.summary.bytes.saturating_sub(entry.size_bytes);
+    }
+
+    fn open_stream(&mut self, stream_id: StreamId, source: u32) {
+        let (asks, asked) = mpsc::unbounded_channel();
+        if self.slots.len() <= stream_id as usize {
+            self.slots.resize_with(stream_id as usize + 1, StreamSlot::default);
+        }
+        let slot = &mut self.slots[stream_id as usize];
+        (slot.requests, slot.source, slot.client) = (Some(asks), source, None);
+        if slot.task.take().is_some() {
+            // The stream changes its source: events of its earlier connection are discarded.
+            slot.attempt += 1;
+        }
+        let first = slot.attempt == 0;
+        let relay_target = self.copy.relay_route.as_ref().map(|relay| relay.relay_target(source));
+        let control = self.copy.data_server(source).clone();
+        let ready = if first && stream_id == 0 { control.current_client() } else { None };
+        let connecting = if first { self.pending_connections.remove(&stream_id) } else { None };
+        let connect = async move {
+            match (connecting, ready) {
+                (Some(connecting), _) => match connecting.await {
+                    Ok(outcome) => outcome,
+                    Err(_) => Ok(control.open_connection().await?.into()),
+                },
+                (None, Some(client)) => Ok(client.into()),
+                (None, None) => Ok(control.open_connection().await?.into()),
+            }
+        };
+        let (attempt, events, send_options) = (slot.attempt, self.event_sender.clone(), self.send_options);
+        let worker = StreamTask { stream_id, attempt, source, relay_target, events, send_options };
+        let task = AbortOnDropTask::spawn(worker.run(connect, self.direction.clone(), asked));
+        self.slots[stream_id as usize].task = Some(task);
+    }
+
+    fn send_request(&mut self, stream: StreamId, request_id: RequestId, is_prefetched: bool, spans: &[BlockRange]) {
+        let slot = &self.slots[stream as usize];
+        let ranges = match self.direction {
+            Direction::Download { .. } => {
+                let asked = spans.iter().filter_map(|span| read_range(span, self.copy, slot.source));
+                let asked =
+                    asked.map(|span| ReadRange { bypass_cache: self.distrusted_files.contains(&span.file), ..span });
+                RequestRanges::Remote(asked.collect())
+            }
+            Direction::Upload { .. } => {
+                RequestRanges::Local(spans.iter().map(|span| source_range(span, &self.copy.plan.items)).collect())
+            }
+        };
+        if let Some(asks) = &slot.requests {
+            // A stream that has just ended reports that itself.
+            let _ = asks.send(BlockRequest { request_id, is_prefetched, ranges });
+        }
+    }
+
+    /// Requests the hashes of files whose last blocks are requested, so that verification does not wait a round trip for
+    /// them.
+    fn prefetch_hashes(&mut self, spans: &[BlockRange], session: &TransferSession) {
+        if !matches!(self.direction, Direction::Download { .. }) {
+            return;
+        }
+        for span in spans {
+            if let Some(sources) = session.fully_requested_sources(span.file)
+                && !self.hash_prefetches.contains_key(&span.file)
+            {
+                self.route_calls_over_idle_streams(sources, session);
+                let asked = HashPrefetch::start(self.hash_sources(span.file, sources), self.copy.options.idle_timeout);
+                self.hash_prefetches.insert(span.file, asked);
+            }
+        }
+    }
+
+    /// Routes calls to sources over the connections with the least outstanding data, so that responses do not wait behind
+    /// blocks.
+    fn route_calls_over_idle_streams(&self, sources: SourceSet, session: &TransferSession) {
+        if self.copy.relay_route.is_some() {
+            return;
+        }
+        for source in sources.iter() {
+            let Some(stream) = session.soonest_idle_stream(self.started.elapsed(), source) else { continue };
+            let control = self.copy.source_server(source);
+            // A stream may still be connected to another member of the pool.
+            let client = self.slots.get(stream as usize).and_then(|slot| slot.client.clone());
+            if let Some(client) = client.filter(|_| !control.has_moved()) {
+                control.use_client(client);
+            }
+        }
+    }
+
+    fn hash_sources(&self, file: FileId, sources: SourceSet) -> Vec<HashSource> {
+        let provers = sources.iter().filter_map(|source| {
+            let (path, version) = self.copy.source_file(source, file)?;
+            Some(HashSource {
+                source,
+                control: self.copy.source_server(source).clone(),
+                path: path.to_owned(),
+                version,
+            })
+        });
+        provers.collect()
+    }
+
+    /// Verifies a file against one of its sources.
+    fn start_verification(&mut self, file: FileId, sources: SourceSet) {
+        let item = self.copy.plan.items[file as usize].clone();
+        let (direction, block_hashes) = (self.direction.clone(), self.block_hashes.clone());
+        let (hash_sources, retry_timeout) = (self.hash_sources(file, sources), self.copy.options.idle_timeout);
+        let hash_prefetch = self.hash_prefetches.remove(&file);
+        let proof =
+            FileVerification { hash_sources, retry_timeout, direction, block_hashes, item, file, hash_prefetch };
+        let notes = self.event_sender.clone();
+        while self.verifications.try_join_next().is_some() {}
+        self.verifications.spawn(async move {
+            let _ = notes.send(proof.into_stream_event().await);
+        });
+    }
+
+    fn count_event(&mut self, event: &SessionEvent) {
+        match event {
+            SessionEvent::BlockWritten { file, block, .. } => {
+                let size_bytes = self.copy.plan.items.get(*file as usize).map_or(0, |item| item.entry.size_bytes);
+                let (start, end) = block_byte_range(*block, size_bytes);
+                self.received_bytes += end.saturating_sub(start);
+            }
+            SessionEvent::BlockDamaged { .. } => self.summary.damaged_blocks += 1,
+            _ => {}
+        }
+    }
+
+    fn report_copied(&self, file: FileId, hashes: &[BlockHash]) {
+        let entry = &self.copy.plan.items[file as usize].entry;
+        let blake3 = file_hash(hashes, entry.size_bytes).to_hex().to_string();
+        let (path, bytes) = (escape_invalid_bytes(&entry.path), entry.size_bytes);
+        self.copy.observer.on_event(&CopyEvent::Copied { path, bytes, blake3 });
+    }
+
+    /// Returns the new number of connections if it changes.
+    fn next_stream_count(&mut self) -> Option<u32> {
+        let left = self.summary.bytes.saturating_sub(self.summary.resumed_bytes + self.received_bytes);
+        let moved = self.slots.iter_mut().filter_map(|slot| {
+            let info = connection_tcp_info(slot.client.as_ref()?.socket_handle())?;
+            let bytes = info.received_bytes + info.acknowledged_bytes;
+            Some(bytes - std::mem::replace(&mut slot.transferred_bytes, bytes).min(bytes))
+        });
+        self.transferred_bytes += moved.sum::<u64>();
+        let wanted = self.concurrency.as_mut()?.update(self.started.elapsed(), self.transferred_bytes, left)?;
+        self.stream_count = wanted;
+        Some(wanted)
+    }
+
+    fn report_progress(&mut self) {
+        let now = Instant::now();
+        self.rate_samples.push_back((now, self.received_bytes));
+        while self.rate_samples.len() > 2
+            && self.rate_samples.front().is_some_and(|mark| now - mark.0 > PROGRESS_RATE_WINDOW)
+        {
+            self.rate_samples.pop_front();
+        }
+        let (since, before) = self.rate_samples.front().copied().unwrap_or((self.started, 0));
+        let elapsed = (now - since).as_secs_f64();
+        let rate = if elapsed > 0.0 { (self.received_bytes - before) as f64 / elapsed } else { 0.0 };
+        let bytes = (self.summary.resumed_bytes + self.received_bytes).min(self.summary.bytes);
+        let left = self.summary.bytes - bytes;
+        let retransmits =
+            self.slots.iter().filter_map(|slot| connection_tcp_info(slot.client.as_ref()?.socket_handle()));
+        self.copy.observer.on_event(&CopyEvent::Progress {
+            bytes,
+            total_bytes: self.summary.bytes,
+            bytes_per_s: rate as u64,
+            eta_s: (rate >= 1.0).then(|| (left as f64 / rate) as u64),
+            retransmits: retransmits.map(|info| u64::from(info.retransmits)).sum(),
+            damaged: self.summary.damaged_blocks,
+            streams: self.stream_count,
+        });
+    }
+}
+
+fn read_range(span: &BlockRange, copy: &CopyOperation<'_>, source: u32) -> Option<ReadRange> {
+    let (path, version) = copy.source_file(source, span.file)?;
+    Some(ReadRange {
+        file: span.file,
+        path: path.to_owned(),
+        version: FileVersion::ServerVersion(version),
+        start: span.start,
+        end: span.end,
+        bypass_cache: false,
+    })
+}
+
+fn source_range(span: &BlockRange, items: &[CopyItem]) -> SourceRange {
+    let item = &items[span.file as usize];
+    SourceRange {
+        file: span.file,
+        path: item.local_path(),
+        version: item.entry.version,
+        blocks: (span.start, span.end),
+    }
+}

@@ -1,0 +1,179 @@
+//! Delegation tokens: another server may read below a path, or send the blocks of a session, on behalf of a principal.
+//!
+//! A token is signed and expires; it is valid for one path or one session. The server that issues it keeps no state.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use godwit_flight::{Principal, Status};
+use serde::{Deserialize, Serialize};
+
+use crate::copy_protocol::to_json;
+use crate::error::TransferError;
+
+/// Prefix of tokens of this version.
+const TOKEN_PREFIX: &str = "gwg1.";
+/// Lifetime of a token; a copy that takes longer requests another.
+const TOKEN_LIFETIME: Duration = Duration::from_secs(24 * 3600);
+
+/// The content of a token.
+#[derive(Debug, Serialize, Deserialize)]
+struct Delegation {
+    /// The principal that delegates its right.
+    #[serde(rename = "caller")]
+    principal: String,
+    /// Path below which it may read.
+    path: String,
+    /// Session that it may write; `None` for reading.
+    #[serde(default)]
+    session: Option<String>,
+    /// Expiry, seconds since 1970.
+    expires_unix_s: u64,
+}
+
+/// The key that signs tokens. It is valid as long as the process runs.
+#[derive(Clone)]
+pub(crate) struct DelegationKey([u8; blake3::KEY_LEN]);
+
+impl std::fmt::Debug for DelegationKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("DelegationKey(..)")
+    }
+}
+
+fn now_unix_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+impl DelegationKey {
+    /// Returns a random key.
+    pub(crate) fn random() -> Result<Self, Status> {
+        let mut secret = [0; 32];
+        let filled = getrandom::fill(&mut secret);
+        filled.map_err(|error| Status::internal(format!("no random numbers: {error}")))?;
+        Ok(Self(blake3::derive_key("godwit 2026-11 grants of files", &secret)))
+    }
+
+    /// Returns a token for reading below a path.
+    pub(crate) fn issue_read_token(&self, principal: &Principal, path: &str) -> Result<String, TransferError> {
+        self.issue_read_token_until(principal, path, now_unix_s() + TOKEN_LIFETIME.as_secs())
+    }
+
+    fn issue_read_token_until(
+        &self,
+        principal: &Principal,
+        path: &str,
+        expires_unix_s: u64,
+    ) -> Result<String, TransferError> {
+        let path = path.trim_matches('/').to_owned();
+        self.sign_delegation(&Delegation {
+            principal: principal.name().to_owned(),
+            path,
+            session: None,
+            expires_unix_s,
+        })
+    }
+
+    /// Returns a token for sending the blocks of a session of the principal.
+    pub(crate) fn issue_write_token(&self, principal: &Principal, session: &str) -> Result<String, TransferError> {
+        let expires_unix_s = now_unix_s() + TOKEN_LIFETIME.as_secs();
+        let (principal, session) = (principal.name().to_owned(), Some(session.to_owned()));
+        self.sign_delegation(&Delegation { principal, path: String::new(), session, expires_unix_s })
+    }
+
+    fn sign_delegation(&self, grant: &Delegation) -> Result<String, TransferError> {
+        let body = to_json(grant)?;
+        let mac = blake3::keyed_hash(&self.0, &body).to_hex();
+        let digits: String = body.iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(format!("{TOKEN_PREFIX}{mac}{digits}"))
+    }
+
+    /// Returns the principal of a valid token, limited to its scope.
+    pub(crate) fn authenticate(&self, token: &[u8]) -> Option<Principal> {
+        let token = std::str::from_utf8(token.strip_prefix(TOKEN_PREFIX.as_bytes())?).ok()?;
+        let (mac, digits) = token.split_at_checked(2 * blake3::OUT_LEN)?;
+        let body: Option<Vec<u8>> = digits.as_bytes().chunks(2).map(parse_hex_byte).collect();
+        let body = body?;
+        // The comparison of hashes takes constant time.
+        if blake3::keyed_hash(&self.0, &body) != blake3::Hash::from_hex(mac).ok()? {
+            return None;
+        }
+        let grant: Delegation = serde_json::from_slice(&body).ok()?;
+        let purpose = grant.session.as_deref().map_or(grant.path, write_purpose);
+        (grant.expires_unix_s > now_unix_s()).then(|| Principal::with_scope(&grant.principal, &purpose))
+    }
+}
+
+fn parse_hex_byte(digits: &[u8]) -> Option<u8> {
+    u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok().filter(|_| digits.len() == 2)
+}
+
+/// Returns the scope of a token for writing a session. No path in a token starts with `/`.
+fn write_purpose(session: &str) -> String {
+    format!("/writing {session}")
+}
+
+/// Rejects a principal with another scope than writing this session.
+pub(crate) fn authorize_write(principal: &Principal, session: &str) -> Result<(), TransferError> {
+    let is_granted = principal.scope().is_none_or(|purpose| purpose == write_purpose(session));
+    if is_granted { Ok(()) } else { Err(TransferError::rejected("writing here was not granted")) }
+}
+
+/// Rejects a principal with another scope than reading this path.
+pub(crate) fn authorize_read(principal: &Principal, path: &str) -> Result<(), TransferError> {
+    let Some(granted) = principal.scope() else { return Ok(()) };
+    let path = path.trim_matches('/');
+    let is_below =
+        granted.is_empty() || path.strip_prefix(granted).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    // `..` is rejected wherever paths are used, but a token does not depend on that.
+    let plain = path.split('/').all(|part| part != "..");
+    if is_below && plain { Ok(()) } else { Err(TransferError::rejected(format!("{path:?} was not granted"))) }
+}
+
+/// Rejects a principal with any scope.
+pub(crate) fn authorize_unrestricted(principal: &Principal) -> Result<(), TransferError> {
+    if principal.scope().is_none() { Ok(()) } else { Err(TransferError::rejected("only reading was granted")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_for_a_session_authorizes_nothing_else() {
+        let key = DelegationKey::random().unwrap();
+        let principal =
+            key.authenticate(key.issue_write_token(&Principal::default(), "s1").unwrap().as_bytes()).unwrap();
+        assert!(authorize_write(&principal, "s1").is_ok() && authorize_write(&principal, "s2").is_err());
+        assert!(authorize_unrestricted(&principal).is_err());
+        for path in ["", "s1", "/s1", "writing s1", "/writing s1"] {
+            assert!(authorize_read(&principal, path).is_err(), "{path}");
+        }
+        // A read token does not permit writing, whatever its path.
+        let reader =
+            key.authenticate(key.issue_read_token(&Principal::default(), "/writing s1").unwrap().as_bytes()).unwrap();
+        assert!(authorize_write(&reader, "s1").is_err() && authorize_write(&Principal::default(), "s1").is_ok());
+    }
+
+    #[test]
+    fn a_read_token_is_for_one_path_and_cannot_be_forged_or_changed() {
+        let key = DelegationKey::random().unwrap();
+        let token = key.issue_read_token(&Principal::default(), "/runs/7/").unwrap();
+        let principal = key.authenticate(token.as_bytes()).unwrap();
+        for fine in ["runs/7", "/runs/7/S.bam", "runs/7/a/b"] {
+            assert!(authorize_read(&principal, fine).is_ok(), "{fine}");
+        }
+        for wrong in ["", "runs", "runs/77", "runs/8/S.bam", "runs/7/../8"] {
+            assert!(authorize_read(&principal, wrong).is_err(), "{wrong}");
+        }
+        assert!(authorize_unrestricted(&principal).is_err() && authorize_unrestricted(&Principal::default()).is_ok());
+        for at in 0..token.len() {
+            let mut changed = token.clone().into_bytes();
+            changed[at] ^= 1;
+            assert!(key.authenticate(&changed).is_none(), "{at}");
+            assert!(key.authenticate(&token.as_bytes()[..at]).is_none(), "{at}");
+        }
+        assert!(DelegationKey::random().unwrap().authenticate(token.as_bytes()).is_none());
+        let late = key.issue_read_token_until(&Principal::default(), "runs", 1).unwrap();
+        assert!(key.authenticate(late.as_bytes()).is_none());
+    }
+}

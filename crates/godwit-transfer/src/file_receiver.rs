@@ -1,0 +1,566 @@
+//! The writing end: files are received block by block, under temporary names until they are complete.
+//!
+//! A file of one block is written, made durable and renamed on receipt. A longer file has a journal beside it, and is renamed
+//! after it is verified against its source. Only blocks that match their hashes are written.
+
+mod atomic_incoming_file;
+mod operations;
+mod partial_paths;
+mod symbolic_links;
+
+pub(crate) use atomic_incoming_file::AtomicIncomingFile;
+pub(crate) use operations::{CopyReceiver, wait_for_ended_copies};
+pub(crate) use partial_paths::has_target_or_journal;
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs::{self, File, FileTimes, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use arrow_array::RecordBatch;
+
+use crate::blake3_tree::{BlockHash, block_byte_range, block_count, hash_block};
+use crate::checksum_lists::ExpectedChecksum;
+use crate::copy_protocol::{BlockBatch, BlockReport, FileError, IncomingBlock, ReceiverState};
+use crate::error::TransferError;
+use crate::file_listing::{Entry, EntryFailure, JOURNAL_SUFFIX, PART_SUFFIX, is_partial_path, resolve_below_root};
+use crate::journal::{BlockHashes, Journal, JournalHeader, is_file_at_path};
+use crate::location::parent_directory;
+use crate::path_text::{escape_for_display, path_to_text, text_to_path};
+use crate::ranges::RangeSet;
+use crate::write_back;
+use partial_paths::partial_path;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A receiver of files below one path.
+#[derive(Debug)]
+pub(crate) struct FileReceiver {
+    base_path: PathBuf,
+    /// Names that begin with a dot are rejected.
+    rejects_hidden: bool,
+    incoming_files: Mutex<Vec<Option<Arc<IncomingFile>>>>,
+    /// Directories whose modes and times are set at the end.
+    directories: Mutex<Vec<(PathBuf, Entry)>>,
+    /// Links that are made at the end.
+    links: Mutex<Vec<(PathBuf, Entry)>>,
+    /// Directories with changed names.
+    changed_directories: Mutex<BTreeSet<PathBuf>>,
+    /// Required checksums, verified before a file is renamed, by path below the base.
+    expected_checksums: HashMap<String, ExpectedChecksum>,
+    /// The copy has ended: no further operation starts.
+    has_ended: AtomicBool,
+    /// Held for reading by each running operation.
+    operation_lock: RwLock<()>,
+}
+
+/// A file that is being received.
+#[derive(Debug)]
+pub(crate) struct IncomingFile {
+    target_path: PathBuf,
+    entry: Entry,
+    state: Mutex<IncomingFileState>,
+    /// Held for reading while a block is written.
+    write_lock: RwLock<()>,
+}
+
+/// The outcome of received blocks.
+#[derive(Debug, Default)]
+pub(crate) struct BlockOutcomes {
+    /// File and 0-based block of the written ones.
+    pub(crate) written: Vec<(u32, u64)>,
+    /// File and 0-based block of the damaged ones.
+    pub(crate) damaged: Vec<(u32, u64)>,
+    /// Files that cannot be written, with the error.
+    pub(crate) rejected_files: Vec<(u32, TransferError)>,
+}
+
+impl From<BlockOutcomes> for BlockReport {
+    fn from(written: BlockOutcomes) -> Self {
+        let rejected_files =
+            written.rejected_files.iter().map(|(file, why)| (*file, FileError::from_error(why))).collect();
+        Self { written: written.written, damaged: written.damaged, rejected_files }
+    }
+}
+
+#[derive(Debug)]
+enum IncomingFileState {
+    /// A file of one block, or one that is up to date.
+    SingleBlock,
+    /// A file of several blocks.
+    Partial(Box<PartialFile>),
+    /// Another copy writes to the same path now.
+    TakenOver,
+    Complete,
+}
+
+#[derive(Debug)]
+struct PartialFile {
+    file: Arc<File>,
+    journal: Journal,
+    block_hashes: BlockHashes,
+}
+
+impl IncomingFile {
+    /// Reports whether it has a journal in use.
+    pub(crate) fn is_partial(&self) -> bool {
+        matches!(*lock(&self.state), IncomingFileState::Partial(_))
+    }
+
+    /// Releases the file to another copy. After the return nothing more is written to it, and its lock is released.
+    pub(crate) fn release(&self) {
+        let mut state = lock(&self.state);
+        if !matches!(*state, IncomingFileState::Partial(_)) {
+            return;
+        }
+        let open = std::mem::replace(&mut *state, IncomingFileState::TakenOver);
+        drop(state);
+        let _alone = self.write_lock.write().unwrap_or_else(PoisonError::into_inner);
+        drop(open);
+    }
+}
+
+fn present_blocks(known: &BlockHashes) -> RangeSet {
+    let mut blocks = RangeSet::default();
+    for (block, hash) in (0..).zip(known) {
+        if hash.is_some() {
+            blocks.insert(block, block + 1);
+        }
+    }
+    blocks
+}
+
+impl FileReceiver {
+    /// Returns a receiver of files below `base`, or of the one file at `base`.
+    pub(crate) fn new(base: &Path, rejects_hidden: bool) -> Self {
+        let base_path = base.to_owned();
+        Self {
+            base_path,
+            rejects_hidden,
+            incoming_files: Mutex::default(),
+            directories: Mutex::default(),
+            links: Mutex::default(),
+            changed_directories: Mutex::default(),
+            expected_checksums: HashMap::new(),
+            has_ended: AtomicBool::new(false),
+            operation_lock: RwLock::default(),
+        }
+    }
+
+    /// Returns the receiver with required checksums, by path below the base.
+    pub(crate) fn with_checksums(self, expected_checksums: HashMap<String, ExpectedChecksum>) -> Self {
+        Self { expected_checksums, ..self }
+    }
+
+    /// Verifies the required checksum of an existing file.
+    fn verify_existing(&self, entry: &Entry, target: &Path) -> Result<(), TransferError> {
+        let Some(sum) = self.expected_checksums.get(&entry.path) else { return Ok(()) };
+        let file = File::open(target).map_err(TransferError::io_error("read", target))?;
+        sum.verify_file(&file, target).map_err(|error| match error {
+            TransferError::ChecksumMismatch { problem } => TransferError::ChecksumMismatch {
+                problem: format!("{problem}; it was there before, remove it and it is copied again"),
+            },
+            error => error,
+        })
+    }
+
+    fn target_path(&self, entry: &Entry) -> Result<PathBuf, TransferError> {
+        if entry.path.is_empty() { Ok(self.base_path.clone()) } else { self.resolve_path(&entry.path) }
+    }
+
+    fn resolve_path(&self, path: &str) -> Result<PathBuf, TransferError> {
+        let found = resolve_below(&self.base_path, path)?;
+        if self.rejects_hidden { resolve_below_root(&self.base_path, path) } else { Ok(found) }
+    }
+
+    /// Returns the state of a file; nothing is written.
+    pub(crate) fn receiver_state(&self, entry: &Entry) -> Result<ReceiverState, TransferError> {
+        let target = self.target_path(entry)?;
+        if let Some(link) = &entry.link_target {
+            return self.link_state(&target, entry, link);
+        }
+        match fs::metadata(&target) {
+            Ok(found) if entry.is_directory && found.is_dir() => return Ok(ReceiverState::Complete),
+            Ok(found) if entry.has_same_size_and_time(&found) => return Ok(ReceiverState::Complete),
+            _ => {}
+        }
+        if entry.is_directory || block_count(entry.size_bytes) == 1 {
+            return Ok(ReceiverState::Absent);
+        }
+        Ok(match Journal::read_unlocked(&partial_path(&target, JOURNAL_SUFFIX)) {
+            Some((header, known)) if header.version == entry.version => ReceiverState::Partial(present_blocks(&known)),
+            Some((_, known)) => ReceiverState::Stale(present_blocks(&known)),
+            None => ReceiverState::Absent,
+        })
+    }
+
+    /// Starts to receive a file as number `file`, or makes a directory; returns its state.
+    pub(crate) fn start_file(&self, file: u32, entry: Entry) -> Result<ReceiverState, TransferError> {
+        self.start_or_take_over_file(file, entry, false)
+    }
+
+    /// Starts as [`Self::start_file`]. `take_over` also takes a file from another process, which has lost the sender.
+    pub(crate) fn start_or_take_over_file(
+        &self,
+        file: u32,
+        entry: Entry,
+        take_over: bool,
+    ) -> Result<ReceiverState, TransferError> {
+        let _operation = self.start_operation()?;
+        let target_path = self.target_path(&entry)?;
+        if entry.is_directory {
+            fs::create_dir_all(&target_path).map_err(TransferError::io_error("make", &target_path))?;
+            lock(&self.directories).push((target_path.clone(), entry));
+            return Ok(ReceiverState::Complete);
+        }
+        if let Some(link) = entry.link_target.clone() {
+            return self.start_link(target_path, entry, &link);
+        }
+        let parent = parent_directory(&target_path);
+        // Most directories exist: a test is cheaper than an attempt to make them.
+        if !parent.is_dir() {
+            fs::create_dir_all(parent).map_err(TransferError::io_error("make", parent))?;
+        }
+        let (have, state) = match fs::metadata(&target_path) {
+            Ok(found) if found.is_dir() => {
+                let problem = "it is a directory, and a file at the source; move it away";
+                return Err(TransferError::io_error("write", &target_path)(io::Error::new(
+                    io::ErrorKind::IsADirectory,
+                    problem,
+                )));
+            }
+            Ok(found) if entry.has_same_size_and_time(&found) => {
+                self.verify_existing(&entry, &target_path)?;
+                (ReceiverState::Complete, IncomingFileState::SingleBlock)
+            }
+            _ if block_count(entry.size_bytes) == 1 => (ReceiverState::Absent, IncomingFileState::SingleBlock),
+            _ => open_partial_file(&target_path, &entry, take_over, &self.has_ended)?,
+        };
+        let mut files = lock(&self.incoming_files);
+        if files.len() <= file as usize {
+            files.resize(file as usize + 1, None);
+        }
+        files[file as usize] = Some(Arc::new(IncomingFile {
+            target_path,
+            entry,
+            state: Mutex::new(state),
+            write_lock: RwLock::default(),
+        }));
+        Ok(have)
+    }
+
+    /// Returns a started file.
+    pub(crate) fn incoming_file(&self, file: u32) -> Option<Arc<IncomingFile>> {
+        lock(&self.incoming_files).get(file as usize).cloned().flatten()
+    }
+
+    /// Writes the blocks of a batch; the outcome reports failures of single files and blocks.
+    ///
+    /// # Errors
+    /// [`TransferError::Rejected`] if the batch has no blocks of files; [`TransferError::Io`] if this host cannot write;
+    /// [`TransferError::Interrupted`] after the end of the copy.
+    pub(crate) fn write_batch(&self, batch: &RecordBatch) -> Result<BlockOutcomes, TransferError> {
+        let _operation = self.start_operation()?;
+        let mut answer = BlockOutcomes::default();
+        for came in BlockBatch::from_batch(batch)?.iter() {
+            let (file, block) = (came.file, came.block_index);
+            let Some(incoming) = self.incoming_file(file) else {
+                let problem = format!("the other end sent a block of file {file}, which was not begun");
+                answer.rejected_files.push((file, TransferError::rejected(problem)));
+                continue;
+            };
+            match self.write_block(&incoming, &came) {
+                Ok(true) => answer.written.push((file, block)),
+                Ok(false) => answer.damaged.push((file, block)),
+                Err(error) if error.concerns_one_file() => answer.rejected_files.push((file, error)),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(answer)
+    }
+
+    /// Writes a block; returns false if it is damaged.
+    fn write_block(&self, incoming: &IncomingFile, came: &IncomingBlock<'_>) -> Result<bool, TransferError> {
+        let _writing = incoming.write_lock.read().unwrap_or_else(PoisonError::into_inner);
+        let size_bytes = incoming.entry.size_bytes;
+        if came.block_index >= block_count(size_bytes) {
+            return Ok(false);
+        }
+        let (start, end) = block_byte_range(came.block_index, size_bytes);
+        let Some((data, hash)) = came.verify(size_bytes).filter(|(data, _)| data.len() as u64 == end - start) else {
+            return Ok(false);
+        };
+        let part = match &*lock(&incoming.state) {
+            IncomingFileState::SingleBlock => None,
+            IncomingFileState::Partial(open) => Some(open.file.clone()),
+            IncomingFileState::TakenOver => {
+                return Err(TransferError::Busy { location: incoming.target_path.display().to_string() });
+            }
+            IncomingFileState::Complete => return Ok(true),
+        };
+        let Some(part) = part else {
+            return self.write_single_block_file(incoming, &data).map(|()| true);
+        };
+        part.write_all_at(&data, start).map_err(TransferError::io_error("write", &incoming.target_path))?;
+        write_back::start_write_back(&part, start, end);
+        match &mut *lock(&incoming.state) {
+            IncomingFileState::Partial(open) => {
+                open.journal.append(came.block_index, Some(&hash))?;
+                open.block_hashes[came.block_index as usize] = Some(hash);
+            }
+            IncomingFileState::TakenOver => {
+                return Err(TransferError::Busy { location: incoming.target_path.display().to_string() });
+            }
+            IncomingFileState::SingleBlock | IncomingFileState::Complete => {}
+        }
+        Ok(true)
+    }
+
+    /// Writes and commits a file of one block.
+    fn write_single_block_file(&self, incoming: &IncomingFile, data: &[u8]) -> Result<(), TransferError> {
+        let mut state = lock(&incoming.state);
+        if matches!(*state, IncomingFileState::Complete) {
+            return Ok(());
+        }
+        let part = partial_path(&incoming.target_path, PART_SUFFIX);
+        let file = open_part_file(&part, true)?;
+        file.write_all_at(data, 0).map_err(TransferError::io_error("write", &part))?;
+        let named = self.commit_file(&incoming.target_path, &incoming.entry, &file, &part);
+        if matches!(named, Err(TransferError::ChecksumMismatch { .. })) {
+            // A file of one block leaves nothing behind.
+            let _ = fs::remove_file(&part);
+        }
+        named?;
+        *state = IncomingFileState::Complete;
+        Ok(())
+    }
+
+    /// Verifies the required checksum of the complete file at `part`, makes the file durable, and renames it.
+    fn commit_file(&self, target: &Path, entry: &Entry, file: &File, part: &Path) -> Result<(), TransferError> {
+        if let Some(sum) = self.expected_checksums.get(&entry.path) {
+            sum.verify_file(file, target)?;
+        }
+        apply_mode_and_time(file, entry)
+            .and_then(|()| file.sync_all())
+            .map_err(TransferError::io_error("write", part))?;
+        // Another server of the same directory may have taken it over: `part` may be another file now.
+        if !is_file_at_path(file, part).map_err(TransferError::io_error("look at", part))? {
+            if !parent_directory(target).exists() {
+                let removed = std::io::Error::new(std::io::ErrorKind::NotFound, "its directory was removed meanwhile");
+                return Err(TransferError::io_error("write", target)(removed));
+            }
+            let is_named = is_file_at_path(file, target).map_err(TransferError::io_error("look at", target))?;
+            return if is_named { Ok(()) } else { Err(TransferError::Busy { location: target.display().to_string() }) };
+        }
+        fs::rename(part, target).map_err(TransferError::io_error("name", target))?;
+        lock(&self.changed_directories).insert(parent_directory(target).to_owned());
+        Ok(())
+    }
+
+    /// Compares the blocks of a file with the hashes of its source. If all are equal, the file is committed; else the blocks
+    /// that differ are discarded and returned. `discard_stale_only` only discards the differing blocks of an earlier version;
+    /// the file is not committed.
+    pub(crate) fn verify_file(
+        &self,
+        file: u32,
+        hashes: &[BlockHash],
+        discard_stale_only: bool,
+    ) -> Result<RangeSet, TransferError> {
+        let _operation = self.start_operation()?;
+        let unknown = || TransferError::rejected(format!("file {file} was never begun"));
+        let incoming = self.incoming_file(file).ok_or_else(unknown)?;
+        let entry = &incoming.entry;
+        let mut state = lock(&incoming.state);
+        let open = match &mut *state {
+            IncomingFileState::Partial(open) => open,
+            IncomingFileState::TakenOver => {
+                return Err(TransferError::Busy { location: incoming.target_path.display().to_string() });
+            }
+            IncomingFileState::SingleBlock | IncomingFileState::Complete => return Ok(RangeSet::default()),
+        };
+        if hashes.len() as u64 != block_count(entry.size_bytes) {
+            return Err(TransferError::SourceChanged { location: incoming.target_path.display().to_string() });
+        }
+        let mut wrong = RangeSet::default();
+        for (block, hash) in (0..).zip(hashes) {
+            let known = open.block_hashes[block as usize];
+            if known != Some(*hash) && (known.is_some() || !discard_stale_only) {
+                wrong.insert(block, block + 1);
+                open.block_hashes[block as usize] = None;
+                if !discard_stale_only {
+                    open.journal.append(block, None)?;
+                }
+            }
+        }
+        if discard_stale_only {
+            let known = open.block_hashes.clone();
+            open.journal.rewrite(&JournalHeader::new(entry.size_bytes, entry.version), &known)?;
+            return Ok(wrong);
+        }
+        if wrong.is_empty() {
+            let part = partial_path(&incoming.target_path, PART_SUFFIX);
+            open.file.set_len(entry.size_bytes).map_err(TransferError::io_error("write", &part))?;
+            self.commit_file(&incoming.target_path, entry, &open.file, &part)?;
+            if let IncomingFileState::Partial(open) = std::mem::replace(&mut *state, IncomingFileState::Complete) {
+                open.journal.remove()?;
+            }
+        }
+        Ok(wrong)
+    }
+
+    /// Completes the copy: makes links, sets modes and times of directories, makes names durable. Returns the entries that
+    /// failed.
+    ///
+    /// # Errors
+    /// [`TransferError::Io`] if a failure affects more than one entry; [`TransferError::Interrupted`] after the end of the
+    /// copy.
+    pub(crate) fn finish(&self) -> Result<Vec<EntryFailure>, TransferError> {
+        let _operation = self.start_operation()?;
+        let mut failures = self.create_links();
+        let mut directories = std::mem::take(&mut *lock(&self.directories));
+        // Changes inside a directory change its time: the deepest are first.
+        directories.sort_by(|one, other| other.0.cmp(&one.0));
+        for (place, entry) in directories {
+            let set = File::open(&place).and_then(|directory| apply_mode_and_time(&directory, &entry));
+            if let Err(error) = set.map_err(TransferError::io_error("change", &place)) {
+                failures.push(EntryFailure { path: entry.path, error });
+            }
+        }
+        for place in std::mem::take(&mut *lock(&self.changed_directories)) {
+            let synced = File::open(&place).and_then(|directory| directory.sync_all());
+            if let Err(why) = synced.map_err(TransferError::io_error("write", &place)) {
+                let path = path_to_text(place.strip_prefix(&self.base_path).unwrap_or(&place));
+                failures.push(EntryFailure { path, error: why });
+            }
+        }
+        match failures.iter().position(|failure| !failure.error.concerns_one_file()) {
+            Some(first) => Err(failures.swap_remove(first).error),
+            None => Ok(failures),
+        }
+    }
+
+    /// Removes an extraneous file or empty directory.
+    pub(crate) fn remove_path(&self, path: &str) -> Result<(), TransferError> {
+        let _operation = self.start_operation()?;
+        let target = self.resolve_path(path)?;
+        let removed =
+            if target.is_dir() && !target.is_symlink() { fs::remove_dir(&target) } else { fs::remove_file(&target) };
+        match removed {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => removed.map_err(TransferError::io_error("remove", &target)),
+        }
+    }
+}
+
+/// Resolves a path from the other end below a local directory. Hidden components are allowed: they come from a listing.
+fn resolve_below(directory: &Path, path: &str) -> Result<PathBuf, TransferError> {
+    let is_plain = path.split('/').all(|part| !part.is_empty() && part != "." && part != "..");
+    let below = text_to_path(path).filter(|_| is_plain && !is_partial_path(path));
+    let refused = || {
+        TransferError::rejected(format!("{:?} is not a path below {}", escape_for_display(path), directory.display()))
+    };
+    Ok(directory.join(below.ok_or_else(refused)?))
+}
+
+fn open_part_file(path: &Path, empty: bool) -> Result<File, TransferError> {
+    let opened = OpenOptions::new().read(true).write(true).create(true).truncate(empty).mode(0o600).open(path);
+    opened.map_err(TransferError::io_error("write", path))
+}
+
+/// Sets mode and modification time to those of the source.
+fn apply_mode_and_time(file: &File, entry: &Entry) -> io::Result<()> {
+    file.set_permissions(Permissions::from_mode(entry.mode & 0o777))?;
+    file.set_times(FileTimes::new().set_modified(modified_time(entry)))
+}
+
+fn modified_time(entry: &Entry) -> SystemTime {
+    let seconds = Duration::from_secs(entry.modified_s.unsigned_abs());
+    let whole = if entry.modified_s < 0 { UNIX_EPOCH.checked_sub(seconds) } else { UNIX_EPOCH.checked_add(seconds) };
+    let time = whole.and_then(|whole| whole.checked_add(Duration::from_nanos(u64::from(entry.modified_ns))));
+    time.unwrap_or(UNIX_EPOCH)
+}
+
+/// Opens the partial file and the journal of a file of several blocks, or those of an earlier copy.
+fn open_partial_file(
+    target: &Path,
+    entry: &Entry,
+    take_over: bool,
+    ended: &AtomicBool,
+) -> Result<(ReceiverState, IncomingFileState), TransferError> {
+    let (journal_path, part_path) = (partial_path(target, JOURNAL_SUFFIX), partial_path(target, PART_SUFFIX));
+    let header = JournalHeader::new(entry.size_bytes, entry.version);
+    let (mut journal, found, seized) = match Journal::open(&journal_path) {
+        Err(TransferError::Busy { .. }) if take_over => {
+            let (journal, found) = Journal::take_over(&journal_path)?;
+            let found = found.filter(|(before, _)| before.version == header.version);
+            // The other process may still write blocks of its own version to the old partial file, or rename it.
+            if found.is_none() {
+                let _ = fs::remove_file(&part_path);
+            }
+            (journal, found, true)
+        }
+        opened => {
+            let (journal, found) = opened?;
+            (journal, found, false)
+        }
+    };
+    let part = open_part_file(&part_path, false)?;
+    let blocks = block_count(entry.size_bytes) as usize;
+    // A complete and current journal is kept.
+    let goes_on = !seized && found.as_ref().is_some_and(|(before, _)| *before == header);
+    let (is_stale, block_hashes) = match found {
+        Some((before, mut known)) => {
+            let is_stale = before.version != entry.version || before.size_bytes != entry.size_bytes;
+            // The last block has other bytes if the size has changed.
+            known.resize(blocks, None);
+            if !before.is_from_this_boot() {
+                rehash_blocks(&part, &mut known, before.size_bytes, ended)?;
+            }
+            (is_stale, known)
+        }
+        None => (false, vec![None; blocks]),
+    };
+    if !is_stale && !goes_on {
+        journal.rewrite(&header, &block_hashes)?;
+    }
+    let there = present_blocks(&block_hashes);
+    let have = match (there.is_empty(), is_stale) {
+        (true, _) => ReceiverState::Absent,
+        (false, true) => ReceiverState::Stale(there),
+        (false, false) => ReceiverState::Partial(there),
+    };
+    Ok((have, IncomingFileState::Partial(Box::new(PartialFile { file: Arc::new(part), journal, block_hashes }))))
+}
+
+/// Discards blocks that changed when the host went down.
+fn rehash_blocks(
+    part: &File,
+    known: &mut BlockHashes,
+    size_bytes: u64,
+    ended: &AtomicBool,
+) -> Result<(), TransferError> {
+    let mut data = Vec::new();
+    for (block, hash) in (0..).zip(known) {
+        if ended.load(Ordering::Relaxed) {
+            return Err(TransferError::Interrupted);
+        }
+        let Some(expected) = hash else { continue };
+        let (start, end) = block_byte_range(block, size_bytes);
+        data.resize(end.saturating_sub(start) as usize, 0);
+        let is_there =
+            part.read_exact_at(&mut data, start).is_ok() && hash_block(&data, block, size_bytes) == *expected;
+        if !is_there {
+            *hash = None;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,67 @@
+//! Names of the partial file and journal of an incomplete file.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Path, PathBuf};
+
+use crate::file_listing::{JOURNAL_SUFFIX, NEW_JOURNAL_SUFFIX, PART_SUFFIX};
+
+/// Largest size of a name, bytes (`NAME_MAX` of Linux).
+const MAX_NAME_BYTES: usize = 255;
+/// Size of the longest suffix, bytes.
+const MAX_SUFFIX_BYTES: usize = JOURNAL_SUFFIX.len() + NEW_JOURNAL_SUFFIX.len();
+/// Number of hexadecimal digits of the hash that replaces the end of a long name.
+const HASH_DIGITS: usize = 32;
+
+const _: () = assert!(PART_SUFFIX.len() <= MAX_SUFFIX_BYTES);
+
+/// Returns the path beside a file: `.NAME` and the suffix. A name that is too long for that is truncated and followed by its
+/// hash.
+pub(super) fn partial_path(target: &Path, ending: &str) -> PathBuf {
+    let name = target.file_name().unwrap_or_default().as_bytes();
+    let mut beside = vec![b'.'];
+    let room = MAX_NAME_BYTES - beside.len() - MAX_SUFFIX_BYTES;
+    if name.len() <= room {
+        beside.extend_from_slice(name);
+    } else {
+        let kept = room - HASH_DIGITS - 1;
+        // UTF-8 characters are not split.
+        let kept = (0..=kept).rev().find(|end| !matches!(name[*end], 0x80..0xc0)).unwrap_or(kept);
+        beside.extend_from_slice(&name[..kept]);
+        beside.push(b'-');
+        beside.extend_from_slice(&blake3::hash(name).to_hex().as_bytes()[..HASH_DIGITS]);
+    }
+    beside.extend_from_slice(ending.as_bytes());
+    target.with_file_name(OsString::from_vec(beside))
+}
+
+/// Reports whether a file or a partial copy of it exists.
+pub(crate) fn has_target_or_journal(target: &Path) -> bool {
+    target.exists() || partial_path(target, JOURNAL_SUFFIX).exists()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_of_any_length_has_a_partial_path() {
+        let name_of = |name: &str, ending: &str| {
+            let beside = partial_path(&Path::new("/d").join(name), ending);
+            assert_eq!(beside.parent(), Some(Path::new("/d")));
+            beside.file_name().and_then(|name| name.to_str()).map(str::to_owned).unwrap()
+        };
+        // Earlier versions used the same names wherever possible.
+        let longest = "n".repeat(255 - 1 - MAX_SUFFIX_BYTES);
+        assert_eq!(name_of(&longest, JOURNAL_SUFFIX), format!(".{longest}{JOURNAL_SUFFIX}"));
+        for name in ["n".repeat(236), "n".repeat(255), "é".repeat(127), "字".repeat(85)] {
+            let new = format!("{JOURNAL_SUFFIX}{NEW_JOURNAL_SUFFIX}");
+            for ending in [PART_SUFFIX, JOURNAL_SUFFIX, &new] {
+                let found = name_of(&name, ending);
+                assert!(found.len() <= 255 && found.ends_with(ending), "{found}");
+            }
+        }
+        let (one, other) = (format!("{}1", "n".repeat(254)), format!("{}2", "n".repeat(254)));
+        assert_ne!(name_of(&one, PART_SUFFIX), name_of(&other, PART_SUFFIX));
+    }
+}

@@ -1,0 +1,122 @@
+//! Symbolic links that are copied as links. They are made after all files, so that no file is written through a link of the
+//! same copy.
+//!
+//! A link is made only if its target is below the destination: a copy must not be able to make a server, or a later copy,
+//! read or write elsewhere. So a target is relative and goes up from the link's directory before it goes down: `..` after a
+//! name would be resolved through whatever that name is then. It goes no higher than the destination, counted from the real
+//! path of the link's directory.
+
+use std::fs;
+use std::io::{Error, ErrorKind};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::symlink;
+use std::path::{Component, Path, PathBuf};
+
+use super::partial_paths::partial_path;
+use super::{FileReceiver, lock};
+use crate::copy_protocol::ReceiverState;
+use crate::error::TransferError;
+use crate::file_listing::{Entry, EntryFailure, PART_SUFFIX};
+use crate::location::parent_directory;
+use crate::path_text::{escape_for_display, path_to_text, text_to_path};
+
+/// Returns the number of directories a target goes up before it goes down; `None` if it is outside in any case.
+fn parent_step_count(target: &Path, strict: bool) -> Option<usize> {
+    let mut components = target.components().peekable();
+    let mut up = 0;
+    while components.next_if_eq(&Component::ParentDir).is_some() {
+        up += 1;
+    }
+    let goes_down = |component| match component {
+        Component::Normal(name) => !strict || !name.as_bytes().starts_with(b"."),
+        Component::CurDir => true,
+        Component::ParentDir | Component::RootDir | Component::Prefix(_) => false,
+    };
+    (!target.as_os_str().is_empty() && components.all(goes_down)).then_some(up)
+}
+
+fn outside_target_error(path: &str, target: &Path) -> TransferError {
+    let (path, target) = (escape_for_display(path), escape_for_display(&path_to_text(target)));
+    let problem = format!(
+        "{path} is a link to {target}, which is not within what is copied; --links follow copies what it leads to"
+    );
+    TransferError::Unsupported { problem }
+}
+
+impl FileReceiver {
+    /// Returns the state of a link at the destination.
+    pub(super) fn link_state(&self, place: &Path, entry: &Entry, target: &str) -> Result<ReceiverState, TransferError> {
+        let target = text_to_path(target).unwrap_or_default();
+        if parent_step_count(&target, self.rejects_hidden).is_none() {
+            return Err(outside_target_error(&entry.path, &target));
+        }
+        let is_there = fs::read_link(place).is_ok_and(|there| there == target);
+        Ok(if is_there { ReceiverState::Complete } else { ReceiverState::Absent })
+    }
+
+    /// Starts to receive a link, which is made at the end.
+    pub(super) fn start_link(
+        &self,
+        place: PathBuf,
+        entry: Entry,
+        target: &str,
+    ) -> Result<ReceiverState, TransferError> {
+        let have = self.link_state(&place, &entry, target)?;
+        if have == ReceiverState::Absent {
+            lock(&self.links).push((place, entry));
+        }
+        Ok(have)
+    }
+
+    /// Makes the links; returns those that failed.
+    pub(super) fn create_links(&self) -> Vec<EntryFailure> {
+        let links = std::mem::take(&mut *lock(&self.links));
+        let failed = links.into_iter().filter_map(|(place, entry)| {
+            let error = self.create_link(&place, &entry).err()?;
+            Some(EntryFailure { path: entry.path, error })
+        });
+        failed.collect()
+    }
+
+    fn create_link(&self, place: &Path, entry: &Entry) -> Result<(), TransferError> {
+        let target = entry.link_target.as_deref().and_then(text_to_path).unwrap_or_default();
+        let parent = parent_directory(place);
+        fs::create_dir_all(parent).map_err(TransferError::io_error("make", parent))?;
+        let real = |path: &Path| fs::canonicalize(path).map_err(TransferError::io_error("look at", path));
+        let (real_base, real_parent) = (real(&self.base_path)?, real(parent)?);
+        let depth = real_parent.strip_prefix(&real_base).map(|below| below.components().count());
+        if !depth.is_ok_and(|depth| parent_step_count(&target, self.rejects_hidden).is_some_and(|up| up <= depth)) {
+            return Err(outside_target_error(&entry.path, &target));
+        }
+        if fs::symlink_metadata(place).is_ok_and(|found| found.is_dir()) {
+            let problem = "it is a directory, and a link at the source; move it away";
+            return Err(TransferError::io_error("make", place)(Error::new(ErrorKind::IsADirectory, problem)));
+        }
+        let part = partial_path(place, PART_SUFFIX);
+        match fs::remove_file(&part) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(TransferError::io_error("remove", &part)(error));
+            }
+            _ => {}
+        }
+        symlink(&target, &part).map_err(TransferError::io_error("make", &part))?;
+        fs::rename(&part, place).map_err(TransferError::io_error("name", place))?;
+        lock(&self.changed_directories).insert(parent.to_owned());
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_goes_up_and_then_down_and_never_up_again() {
+        let steps = |target: &str| parent_step_count(Path::new(target), true);
+        assert_eq!((steps("a"), steps("a/b"), steps("../a"), steps("../../a/b")), (Some(0), Some(0), Some(1), Some(2)));
+        for elsewhere in ["", "/a", "a/../b", "../a/../../b", ".hidden", "a/.ssh"] {
+            assert_eq!(steps(elsewhere), None, "{elsewhere}");
+        }
+        assert_eq!(parent_step_count(Path::new("a/.hidden"), false), Some(0));
+    }
+}

@@ -1,0 +1,577 @@
+//! The server's side of copies: lists and sends files below a root, and receives files if that is permitted.
+//!
+//! Tickets are not trusted: every call checks paths and compares versions of files. So a restart loses nothing but the upload
+//! sessions, whose files have journals.
+
+mod list_action;
+mod upload_sessions;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use arrow_array::RecordBatch;
+use bytes::Bytes;
+use futures_util::{StreamExt as _, stream};
+use godwit_flight::{
+    Authorizer, Download, FileAccess, FileAuthorization, FileInfo, FileService, FlightStreamChunk, Principal,
+    PutResultStream, SocketHandle, Status, StatusFuture, Upload,
+};
+use tokio::sync::mpsc;
+
+use crate::blake3_tree::{BLOCK_BYTES, block_count};
+use crate::block_reader::{BlockHashCache, BlockReader, SourceRange, block_schema};
+use crate::copy_protocol::{
+    BEGIN_ACTION, BLOCK_HASHES_ACTION, BeginRequest, BeginResponse, BlockHashesRequest, BlockReport, DELTA_TICKET,
+    DELTA_UPLOAD_COMMAND, DeltaDownloadRequest, DeltaUploadCommand, END_ACTION, EndRequest, EntryFailureMessage,
+    FETCH_ACTION, FETCH_EVENTS_ACTION, FINISH_ACTION, FileError, FileVersion, FinishRequest, FinishResponse,
+    INFO_COMMAND, InfoRequest, LIST_ACTION, ListRequest, PREFETCH_TICKET, PrefetchRange, PrefetchRequest, READ_TICKET,
+    READ_TOKEN_ACTION, REFERENCE_ACTION, RELAY_TICKET, RELAY_WRITE_COMMAND, ReadRange, ReadRequest, ReceiverState,
+    WRITE_COMMAND, WRITE_TOKEN_ACTION, WriteCommand, action_name, encode_message, from_json, hashes_from_text,
+    strip_message_prefix, to_json,
+};
+use crate::delegation_tokens::{DelegationKey, authorize_read, authorize_unrestricted, authorize_write};
+use crate::delta_transfer::delta_service::DeltaService;
+use crate::delta_transfer::reference_store::ReferenceStore;
+use crate::error::TransferError;
+use crate::file_listing::{
+    Entry, EntryFailure, LinkPolicy, WalkItem, open_for_reading, resolve_below_root, walk_entries,
+};
+use crate::file_receiver::{CopyReceiver, FileReceiver, wait_for_ended_copies};
+use crate::path_text::{escape_for_display, text_to_path};
+use crate::prefetch_plan::PrefetchPlan;
+use crate::relay::{Relay, RelayCache};
+use crate::tcp_tuning::{self, SendOptions};
+use crate::third_party_copy::{EventBuffer, FetchRequest, run_fetch};
+use list_action::{is_hidden_path, join_paths};
+use upload_sessions::{UploadSession, UploadSessions};
+
+/// Number of batches between disk and connection.
+const BATCH_QUEUE_LENGTH: usize = 2;
+/// Largest number of hashes in a message, 32 bytes each.
+const MAX_HASHES_PER_MESSAGE: usize = 1 << 15;
+
+/// Largest number of connections of a prefetch, which limits the listing.
+const MAX_PREFETCH_STREAMS: u32 = 256;
+
+/// Default size of an endpoint of a file: enough to fill a long path, small enough to be distributed over servers.
+const DEFAULT_ENDPOINT_BYTES: u64 = 64 << 20;
+/// Largest number of endpoints of a file.
+const MAX_ENDPOINTS: u64 = 4096;
+
+/// Options of the file service.
+#[derive(Debug, Default)]
+pub struct FileServiceOptions {
+    /// Files may be written.
+    pub writable: bool,
+    /// PEM file of certificate authorities for fetches from other servers; `None` for the system's list.
+    pub ca_certificates: Option<PathBuf>,
+    /// Blocks are relayed from and to other servers.
+    pub relay_enabled: bool,
+    /// The cache of relayed blocks.
+    pub relay_cache: Option<Arc<RelayCache>>,
+    /// URIs (Arrow Flight) of other servers with the same files, which are sent to clients.
+    pub mirror_uris: Vec<String>,
+    /// FASTA files for delta copies of genomes.
+    pub references: Vec<PathBuf>,
+    /// Number of threads that pack or unpack a genome.
+    pub threads: usize,
+    /// The authorizer of reads and writes; `None` grants every authenticated principal all files.
+    pub rules: Option<Arc<dyn Authorizer>>,
+}
+
+/// A service for copies of the files below a directory.
+#[derive(Debug)]
+pub struct DirectoryFileService {
+    inner: Arc<FileServiceState>,
+}
+
+#[derive(Debug)]
+struct FileServiceState {
+    root: PathBuf,
+    options: FileServiceOptions,
+    relay: Relay,
+    delegation_key: DelegationKey,
+    block_hashes: Arc<BlockHashCache>,
+    delta_service: DeltaService,
+    sessions: UploadSessions,
+    /// Events of running fetches, by principal and name.
+    running_fetches: Mutex<HashMap<(String, String), Weak<EventBuffer>>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs blocking work on a thread of its own.
+pub(crate) async fn run_blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, TransferError> + Send + 'static,
+) -> Result<T, TransferError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| Err(TransferError::Internal { problem: error.to_string() }))
+}
+
+impl DirectoryFileService {
+    /// Returns a service for the files below `root`.
+    ///
+    /// # Errors
+    /// `INTERNAL` if the host provides no random numbers.
+    pub fn new(root: PathBuf, options: FileServiceOptions) -> Result<Self, Status> {
+        let references = ReferenceStore::new(options.references.clone(), options.threads);
+        let inner = FileServiceState {
+            root,
+            relay: Relay::new(options.ca_certificates.clone(), options.relay_cache.clone()),
+            options,
+            delegation_key: DelegationKey::random()?,
+            block_hashes: Arc::default(),
+            delta_service: DeltaService::new(Arc::new(references)),
+            sessions: UploadSessions::default(),
+            running_fetches: Mutex::default(),
+        };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+}
+
+impl FileServiceState {
+    fn run_action(&self, principal: &Principal, kind: &str, body: &[u8]) -> Result<Vec<Bytes>, TransferError> {
+        if kind == action_name(LIST_ACTION) {
+            let request: ListRequest = from_json(body)?;
+            authorize_read(principal, &request.path)?;
+            return self.list_readable_entries(principal, &request);
+        }
+        if kind == action_name(BLOCK_HASHES_ACTION) {
+            let request: BlockHashesRequest = from_json(body)?;
+            self.authorize_read(principal, &request.path)?;
+            let hashes =
+                self.block_hashes.block_hashes(&resolve_below_root(&self.root, &request.path)?, request.version)?;
+            return Ok(hashes.chunks(MAX_HASHES_PER_MESSAGE).map(|some| Bytes::from(some.concat())).collect());
+        }
+        if kind == action_name(REFERENCE_ACTION) {
+            return self.delta_service.matching_reference(&from_json(body)?);
+        }
+        // A principal with a read token may neither write nor issue tokens.
+        authorize_unrestricted(principal)?;
+        if kind == action_name(READ_TOKEN_ACTION) {
+            let request: ListRequest = from_json(body)?;
+            resolve_below_root(&self.root, &request.path)?;
+            // Uses of the token are authorized with the name of the principal that issued it.
+            return Ok(vec![to_json(&self.delegation_key.issue_read_token(principal, &request.path)?)?.into()]);
+        }
+        if kind == action_name(WRITE_TOKEN_ACTION) {
+            let request: WriteCommand = from_json(body)?;
+            self.sessions.find_session(principal, &request.session)?;
+            return Ok(vec![to_json(&self.delegation_key.issue_write_token(principal, &request.session)?)?.into()]);
+        }
+        if kind == action_name(FETCH_EVENTS_ACTION) {
+            let key = (principal.name().to_owned(), from_json(body)?);
+            let happened = lock(&self.running_fetches).get(&key).and_then(Weak::upgrade);
+            return Ok(vec![to_json(&happened.map_or_else(Vec::new, |happened| happened.drain()))?.into()]);
+        }
+        if kind == action_name(BEGIN_ACTION) {
+            return self.begin_files(principal, from_json(body)?);
+        }
+        if kind == action_name(FINISH_ACTION) {
+            let request: FinishRequest = from_json(body)?;
+            let wrong = || TransferError::rejected("the hashes of blocks cannot be read");
+            let hashes = hashes_from_text(&request.hashes).ok_or_else(wrong)?;
+            let proof = FinishResponse {
+                mismatched_blocks: self.sessions.find_session(principal, &request.session)?.receiver.verify_file(
+                    request.file,
+                    &hashes,
+                    request.discard_stale_only,
+                )?,
+            };
+            return Ok(vec![to_json(&proof)?.into()]);
+        }
+        if kind == action_name(END_ACTION) {
+            return self.end_session(principal, &from_json(body)?);
+        }
+        Err(TransferError::rejected(format!("{kind} is not done here; is the other end of another version?")))
+    }
+
+    /// Rejects a principal whose scope or rules do not permit reading a file unmodified.
+    fn authorize_read(&self, principal: &Principal, path: &str) -> Result<(), TransferError> {
+        authorize_read(principal, path)?;
+        self.authorize_by_rules(principal, path, FileAccess::Read)
+    }
+
+    fn authorize_by_rules(&self, principal: &Principal, path: &str, wanted: FileAccess) -> Result<(), TransferError> {
+        match self.options.rules.as_ref().map(|rules| rules.authorize_file(principal, path, wanted)) {
+            None => Ok(()),
+            Some(FileAuthorization::Allowed(rule)) => {
+                principal.accesses().add(path, &rule);
+                Ok(())
+            }
+            // The response does not reveal whether the file exists.
+            Some(FileAuthorization::Hidden) if matches!(wanted, FileAccess::Write) => {
+                let who = principal.name();
+                let problem = format!("no rule lets {who} write {path}; whoever keeps the rules can say who may");
+                Err(TransferError::rejected(problem))
+            }
+            Some(FileAuthorization::Hidden) => Err(TransferError::NotFound { location: path.to_owned() }),
+            Some(FileAuthorization::Denied { problem }) => Err(TransferError::rejected(problem)),
+        }
+    }
+
+    /// Rejects a principal that may not write a file or link below a path.
+    fn authorize_entry(&self, principal: &Principal, base: &str, entry: &Entry) -> Result<(), TransferError> {
+        self.authorize_by_rules(principal, &join_paths(base, &entry.path), FileAccess::Write)?;
+        // The target of a link would be read under the rules for the link.
+        if self.options.rules.is_some() && entry.link_target.is_some() {
+            let problem = format!(
+                "{} is a link, and this server has rules about files; --links follow copies what it leads to",
+                escape_for_display(&entry.path)
+            );
+            return Err(TransferError::Unsupported { problem });
+        }
+        Ok(())
+    }
+
+    fn begin_files(&self, principal: &Principal, request: BeginRequest) -> Result<Vec<Bytes>, TransferError> {
+        self.check_writable()?;
+        let base = resolve_below_root(&self.root, &request.base_path)?;
+        let checked = request.entries.iter().map(|entry| self.authorize_entry(principal, &request.base_path, entry));
+        let checked: Vec<Result<(), TransferError>> = checked.collect();
+        // The failure of a file fails the request, unless the client requested errors of each entry.
+        let answer = |is_base: bool, begun: Result<ReceiverState, TransferError>| match begun {
+            Err(why) if request.per_entry_errors && !is_base && why.concerns_one_file() => {
+                Ok(ReceiverState::Rejected(FileError::from_entry_error(&why)))
+            }
+            begun => begun,
+        };
+        let checked = match request.per_entry_errors {
+            true => checked,
+            false => checked.into_iter().map(|checked| checked.map(Ok)).collect::<Result<Vec<_>, _>>()?,
+        };
+        let entries = request.entries.into_iter().zip(checked);
+        if request.dry_run {
+            let inbox = FileReceiver::new(&base, true);
+            let have = entries.map(|(entry, checked)| {
+                answer(entry.path.is_empty(), checked.and_then(|()| inbox.receiver_state(&entry)))
+            });
+            let receiver_states = have.collect::<Result<_, _>>()?;
+            return Ok(vec![
+                to_json(&BeginResponse { session: String::new(), receiver_states, per_entry_errors: true })?.into(),
+            ]);
+        }
+        let (name, session) = match request.session {
+            Some(name) => (name.clone(), self.sessions.find_session(principal, &name)?),
+            None => self.sessions.start_session(principal, &request.base_path, FileReceiver::new(&base, true))?,
+        };
+        wait_for_ended_copies();
+        let beginning = lock(&session.start_lock);
+        let have = (request.first_file..).zip(entries).map(|(file, (entry, checked))| {
+            let is_base = entry.path.is_empty();
+            let target = if is_base { Ok(base.clone()) } else { resolve_below_root(&base, &entry.path) };
+            let begun = checked
+                .and(target)
+                .and_then(|target| self.sessions.start_file(&session, (file, entry), target, request.take_over));
+            answer(is_base, begun)
+        });
+        let have = have.collect::<Result<_, _>>()?;
+        drop(beginning);
+        Ok(vec![to_json(&BeginResponse { session: name, receiver_states: have, per_entry_errors: true })?.into()])
+    }
+
+    /// Ends a session: removes extraneous entries; sets modes and times of directories.
+    fn end_session(&self, principal: &Principal, request: &EndRequest) -> Result<Vec<Bytes>, TransferError> {
+        let session = self.sessions.find_session(principal, &request.session)?;
+        let mut failures = Vec::new();
+        for path in &request.paths_to_remove {
+            let checked = self.authorize_by_rules(principal, &join_paths(&session.base_path, path), FileAccess::Write);
+            match checked.and_then(|()| session.receiver.remove_path(path)) {
+                Err(error) if request.per_entry_errors && error.concerns_one_file() => {
+                    failures.push(EntryFailure { path: path.clone(), error });
+                }
+                removed => removed?,
+            }
+        }
+        failures.extend(session.receiver.finish()?);
+        self.sessions.remove_session(&request.session);
+        if let Some(first) = failures.pop_if(|_| !request.per_entry_errors) {
+            return Err(first.error);
+        }
+        Ok(vec![to_json(&failures.iter().map(EntryFailureMessage::from_failure).collect::<Vec<_>>())?.into()])
+    }
+
+    fn authorize_relay(&self, principal: &Principal) -> Result<(), TransferError> {
+        authorize_unrestricted(principal)?;
+        let problem = "this server sends on nothing for others; its --relay option lets it";
+        if self.options.relay_enabled { Ok(()) } else { Err(TransferError::rejected(problem)) }
+    }
+
+    fn check_writable(&self) -> Result<(), TransferError> {
+        let problem = "this server takes no files; its --writable option lets it";
+        if self.options.writable { Ok(()) } else { Err(TransferError::rejected(problem)) }
+    }
+
+    /// Returns the endpoints of a file, a range of blocks each.
+    fn file_info(&self, principal: &Principal, command: &Bytes) -> Result<FileInfo, TransferError> {
+        let unknown = || TransferError::rejected("this command of files is not known here");
+        let request: InfoRequest = from_json(strip_message_prefix(command, INFO_COMMAND).ok_or_else(unknown)?)?;
+        self.authorize_read(principal, &request.path)?;
+        let (_, found) = open_for_reading(&resolve_below_root(&self.root, &request.path)?)?;
+        if !found.is_file() {
+            return Err(TransferError::rejected(format!("{} is a directory; name a file", request.path)));
+        }
+        let entry = Entry::from_metadata(String::new(), &found);
+        let (blocks, modified_ns) = (block_count(entry.size_bytes), entry.modified_ns);
+        let piece = request.endpoint_bytes.unwrap_or(DEFAULT_ENDPOINT_BYTES).div_ceil(BLOCK_BYTES);
+        let piece = piece.clamp(blocks.div_ceil(MAX_ENDPOINTS).max(1), blocks.max(1));
+        let version =
+            FileVersion::SizeAndTime { size_bytes: entry.size_bytes, modified_s: entry.modified_s, modified_ns };
+        let tickets = (0..blocks).step_by(piece as usize).map(|start| {
+            let end = (start + piece).min(blocks);
+            let ranges =
+                vec![ReadRange { file: 0, path: request.path.clone(), version, start, end, bypass_cache: false }];
+            Ok(encode_message(READ_TICKET, &ReadRequest { ranges, send_options: SendOptions::default() })?.into())
+        });
+        let tickets = tickets.collect::<Result<_, TransferError>>()?;
+        Ok(FileInfo {
+            schema: block_schema(),
+            tickets,
+            other_locations: self.options.mirror_uris.clone(),
+            bytes: entry.size_bytes,
+        })
+    }
+
+    /// Resolves a requested range of blocks below the root.
+    fn resolve_range(&self, principal: &Principal, span: ReadRange) -> Result<SourceRange, TransferError> {
+        self.authorize_read(principal, &span.path)?;
+        let path = resolve_below_root(&self.root, &span.path)?;
+        let version = match span.version {
+            FileVersion::ServerVersion(version) => version,
+            FileVersion::SizeAndTime { size_bytes, modified_s, modified_ns } => {
+                let found = Entry::from_metadata(String::new(), &open_for_reading(&path)?.1);
+                if (found.size_bytes, found.modified_s, found.modified_ns) != (size_bytes, modified_s, modified_ns) {
+                    return Err(TransferError::SourceChanged { location: span.path });
+                }
+                found.version
+            }
+        };
+        Ok(SourceRange { file: span.file, path, version, blocks: (span.start, span.end) })
+    }
+
+    /// Returns a connection's part of the first blocks of a file, or of a directory if there are no rules.
+    fn prefetch_ranges(
+        &self,
+        principal: &Principal,
+        request: &PrefetchRequest,
+    ) -> Result<Vec<SourceRange>, TransferError> {
+        // Under rules, only a principal that may read the path learns whether it exists.
+        self.authorize_read(principal, &request.path)?;
+        let (path, streams) =
+            (resolve_below_root(&self.root, &request.path)?, request.streams.min(MAX_PREFETCH_STREAMS));
+        let most = PrefetchPlan::for_directory(streams).max_entries();
+        let listed = walk_entries(&path, LinkPolicy::Follow).filter_map(|found| match found {
+            Ok(WalkItem::Entry(entry)) => (!is_hidden_path(&entry.path)).then_some(Ok(entry)),
+            Ok(WalkItem::Failure(_) | WalkItem::SkippedLink(_)) => None,
+            Err(error) => Some(Err(error)),
+        });
+        let entries: Vec<Entry> = listed.take(most).collect::<Result<_, _>>()?;
+        let is_file = matches!(&entries[..], [only] if only.is_file());
+        if self.options.rules.is_some() && !is_file {
+            return Ok(Vec::new());
+        }
+        let spans = PrefetchPlan::for_entries(&entries, streams)
+            .stream_ranges(&entries, request.stream)
+            .into_iter()
+            .map(|span| {
+                let entry = &entries[span.file as usize];
+                let below = text_to_path(&entry.path).unwrap_or_default();
+                let path = if entry.path.is_empty() { path.clone() } else { path.join(below) };
+                SourceRange { file: span.file, path, version: entry.version, blocks: (span.start, span.end) }
+            });
+        Ok(spans.collect())
+    }
+
+    async fn run_fetch(&self, principal: &Principal, body: &[u8]) -> Result<Vec<Bytes>, TransferError> {
+        authorize_unrestricted(principal)?;
+        self.check_writable()?;
+        if self.options.rules.is_some() {
+            // The names of fetched files come from the other server, so write permission is unknown before.
+            let problem = "this server has rules about who may write what, and fetches nothing by itself; copy by way of this machine";
+            return Err(TransferError::rejected(problem));
+        }
+        let request: FetchRequest = from_json(body)?;
+        let key = (principal.name().to_owned(), request.copy_id.clone());
+        let happened = Arc::new(EventBuffer::default());
+        {
+            let mut fetching = lock(&self.running_fetches);
+            fetching.retain(|_, happened| happened.strong_count() > 0);
+            fetching.insert(key, Arc::downgrade(&happened));
+        }
+        let authority = self.options.ca_certificates.clone();
+        let references = self.delta_service.references();
+        let (summary, failures) =
+            run_fetch(request, |path| resolve_below_root(&self.root, path), authority, references, &happened).await?;
+        let failures: Vec<EntryFailureMessage> = failures.iter().map(EntryFailureMessage::from_failure).collect();
+        Ok(vec![to_json(&summary)?.into(), to_json(&failures)?.into()])
+    }
+}
+
+/// Returns the range as it is announced to the client.
+fn to_prefetch_range(span: &SourceRange) -> PrefetchRange {
+    PrefetchRange { file: span.file, version: span.version, start: span.blocks.0, end: span.blocks.1 }
+}
+
+/// Returns an unguessable name.
+pub(crate) fn random_id() -> Result<String, TransferError> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes)
+        .map_err(|error| TransferError::Internal { problem: format!("no random numbers: {error}") })?;
+    Ok(blake3::hash(&bytes).to_hex().to_string())
+}
+
+impl FileService for DirectoryFileService {
+    fn run_action(&self, principal: Principal, action: String, body: Bytes) -> StatusFuture<'_, Vec<Bytes>> {
+        let inner = self.inner.clone();
+        Box::pin(async move {
+            if action == crate::copy_protocol::action_name(FETCH_ACTION) {
+                return Ok(inner.run_fetch(&principal, &body).await?);
+            }
+            Ok(run_blocking(move || inner.run_action(&principal, &action, &body)).await?)
+        })
+    }
+
+    fn authenticate_scoped_token(&self, token: &[u8]) -> Option<Principal> {
+        self.inner.delegation_key.authenticate(token)
+    }
+
+    fn file_info(&self, principal: Principal, command: Bytes) -> StatusFuture<'_, FileInfo> {
+        let inner = self.inner.clone();
+        Box::pin(async move { Ok(run_blocking(move || inner.file_info(&principal, &command)).await?) })
+    }
+
+    fn download(&self, principal: Principal, ticket: Bytes) -> StatusFuture<'_, Download> {
+        let inner = self.inner.clone();
+        Box::pin(async move {
+            if let Some(request) = strip_message_prefix(&ticket, RELAY_TICKET) {
+                inner.authorize_relay(&principal)?;
+                let request = from_json(request)?;
+                return Ok(inner.relay.relay_download(&principal, request).await?);
+            }
+            if let Some(request) = strip_message_prefix(&ticket, DELTA_TICKET) {
+                let request: DeltaDownloadRequest = from_json(request)?;
+                inner.authorize_read(&principal, &request.path)?;
+                let path = resolve_below_root(&inner.root, &request.path)?;
+                tcp_tuning::apply_send_options(principal.socket_handle(), request.send_options);
+                return Ok(inner.delta_service.serve_download(path, request).await?);
+            }
+            if let Some(request) = strip_message_prefix(&ticket, PREFETCH_TICKET) {
+                let request: PrefetchRequest = from_json(request)?;
+                tcp_tuning::apply_send_options(principal.socket_handle(), request.send_options);
+                let (finder, compress, wire) =
+                    (inner.clone(), request.send_options.compress, principal.socket_handle().clone());
+                let found = run_blocking(move || finder.prefetch_ranges(&principal, &request)).await?;
+                let prefetched: Vec<_> = found.iter().map(to_prefetch_range).collect();
+                let reader = BlockReader::new(found, inner.block_hashes.clone(), compress);
+                let mut sent = stream_blocks(reader, wire);
+                let first =
+                    stream::iter([Ok((RecordBatch::new_empty(block_schema()), Bytes::from(to_json(&prefetched)?)))]);
+                sent.batches = Box::pin(first.chain(sent.batches));
+                return Ok(sent);
+            }
+            let unknown = || Status::invalid_argument("this ticket of files is not known here");
+            let request: ReadRequest = from_json(strip_message_prefix(&ticket, READ_TICKET).ok_or_else(unknown)?)?;
+            let spans = request.ranges.into_iter().map(|span| inner.resolve_range(&principal, span));
+            let spans = spans.collect::<Result<Vec<_>, TransferError>>()?;
+            tcp_tuning::apply_send_options(principal.socket_handle(), request.send_options);
+            let reader = BlockReader::new(spans, inner.block_hashes.clone(), request.send_options.compress);
+            Ok(stream_blocks(reader, principal.socket_handle().clone()))
+        })
+    }
+
+    fn upload(
+        &self,
+        principal: Principal,
+        command: Bytes,
+        first: Option<FlightStreamChunk>,
+        upload: Upload,
+    ) -> StatusFuture<'_, PutResultStream> {
+        let inner = self.inner.clone();
+        Box::pin(async move {
+            if let Some(command) = strip_message_prefix(&command, DELTA_UPLOAD_COMMAND) {
+                authorize_unrestricted(&principal)?;
+                inner.check_writable()?;
+                let command: DeltaUploadCommand = from_json(command)?;
+                inner.authorize_by_rules(
+                    &principal,
+                    &join_paths(&command.base_path, &command.entry.path),
+                    FileAccess::Write,
+                )?;
+                let inbox =
+                    CopyReceiver::new(FileReceiver::new(&resolve_below_root(&inner.root, &command.base_path)?, true));
+                return Ok(inner.delta_service.serve_upload(inbox, command, first, upload).await?);
+            }
+            if let Some(command) = strip_message_prefix(&command, RELAY_WRITE_COMMAND) {
+                inner.authorize_relay(&principal)?;
+                return Ok(inner.relay.relay_upload(&principal, from_json(command)?, first, upload).await?);
+            }
+            let unknown = || Status::invalid_argument("this upload of files is not known here");
+            let command: WriteCommand = from_json(strip_message_prefix(&command, WRITE_COMMAND).ok_or_else(unknown)?)?;
+            authorize_write(&principal, &command.session)?;
+            let taking = inner.sessions.find_session(&principal, &command.session)?;
+            Ok(stream_block_reports(taking, first, upload))
+        })
+    }
+}
+
+/// Returns blocks, which a separate thread reads as the client receives them. Requests over one connection are sent in turn:
+/// of parallel requests, more blocks would be incomplete when a connection is lost.
+fn stream_blocks(reader: BlockReader, wire: SocketHandle) -> Download {
+    let (sender, receiver) = mpsc::channel(BATCH_QUEUE_LENGTH);
+    tokio::task::spawn_blocking(move || {
+        for read in reader {
+            let item = read.map_err(Status::from).and_then(|(batch, unreadable)| {
+                let rejected_files = unreadable.iter().map(|(file, why)| (*file, FileError::from_error(why))).collect();
+                let said = BlockReport { rejected_files, ..BlockReport::default() };
+                let report = if said.rejected_files.is_empty() { Bytes::new() } else { Bytes::from(to_json(&said)?) };
+                Ok((batch, report))
+            });
+            let failed = item.is_err();
+            // The client has closed the connection.
+            if sender.blocking_send(item).is_err() || failed {
+                break;
+            }
+        }
+    });
+    let batches = stream::unfold((receiver, wire, None), |(mut receiver, wire, turn)| async move {
+        let turn = match turn {
+            None => wire.lock_send().await,
+            held => held,
+        };
+        receiver.recv().await.map(|item| (item, (receiver, wire, turn)))
+    });
+    Download { schema: block_schema(), batches: Box::pin(batches) }
+}
+
+/// Returns one report per batch of an upload.
+fn stream_block_reports(
+    taking: Arc<UploadSession>,
+    first: Option<FlightStreamChunk>,
+    upload: Upload,
+) -> PutResultStream {
+    let answers = stream::try_unfold((first, upload, taking), |(first, mut upload, taking)| async move {
+        let mut next = first;
+        loop {
+            let chunk = match next.take() {
+                Some(chunk) => chunk,
+                None => match upload.next().await? {
+                    Some(chunk) => chunk,
+                    None => return Ok(None),
+                },
+            };
+            // A message without a batch opens the upload.
+            let Some(batch) = chunk.batch else { continue };
+            let keeper = taking.clone();
+            let taken = run_blocking(move || {
+                keeper.mark_used();
+                keeper.receiver.write_batch(&batch)
+            });
+            let answer = Bytes::from(to_json(&BlockReport::from(taken.await?))?);
+            return Ok(Some((answer, (None, upload, taking))));
+        }
+    });
+    Box::pin(answers)
+}

@@ -1,0 +1,184 @@
+//! Upload sessions of clients, and the session that writes each file.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
+
+use godwit_flight::Principal;
+
+use super::{lock, random_id};
+use crate::blake3_tree::block_count;
+use crate::copy_protocol::ReceiverState;
+use crate::error::TransferError;
+use crate::file_listing::Entry;
+use crate::file_receiver::{FileReceiver, IncomingFile};
+
+/// Idle time after which a session is removed when another one starts; its journals stay.
+const SESSION_LIFETIME: Duration = Duration::from_secs(3600);
+
+/// The upload sessions of a server.
+#[derive(Debug, Default)]
+pub(super) struct UploadSessions {
+    by_name: Mutex<HashMap<String, Arc<UploadSession>>>,
+    /// The session that writes a file of several blocks.
+    file_owners: Mutex<HashMap<PathBuf, FileOwner>>,
+    /// Number of sessions that were started.
+    session_count: AtomicU64,
+}
+
+/// The upload session of a client.
+#[derive(Debug)]
+pub(super) struct UploadSession {
+    principal: String,
+    /// Path below the root.
+    pub(super) base_path: String,
+    pub(super) receiver: FileReceiver,
+    /// 0-based ordinal among all sessions, by start.
+    ordinal: u64,
+    last_used: Mutex<Instant>,
+    /// Held while files of the session are started.
+    pub(super) start_lock: Mutex<()>,
+}
+
+impl UploadSession {
+    /// Records that the session is in use.
+    pub(super) fn mark_used(&self) {
+        *lock(&self.last_used) = Instant::now();
+    }
+}
+
+/// The session that writes a file.
+#[derive(Debug)]
+struct FileOwner {
+    principal: String,
+    /// See [`UploadSession`].
+    ordinal: u64,
+    incoming_file: Weak<IncomingFile>,
+}
+
+impl UploadSessions {
+    /// Starts a session; returns its name too.
+    pub(super) fn start_session(
+        &self,
+        principal: &Principal,
+        base: &str,
+        receiver: FileReceiver,
+    ) -> Result<(String, Arc<UploadSession>), TransferError> {
+        let name = random_id()?;
+        let session = Arc::new(UploadSession {
+            principal: principal.name().to_owned(),
+            base_path: base.to_owned(),
+            receiver,
+            ordinal: self.session_count.fetch_add(1, Ordering::Relaxed),
+            last_used: Mutex::new(Instant::now()),
+            start_lock: Mutex::default(),
+        });
+        let mut open = lock(&self.by_name);
+        open.retain(|_, session| lock(&session.last_used).elapsed() < SESSION_LIFETIME);
+        lock(&self.file_owners).retain(|_, owner| owner.incoming_file.strong_count() > 0);
+        open.insert(name.clone(), session.clone());
+        Ok((name, session))
+    }
+
+    /// Returns the session of that name.
+    ///
+    /// # Errors
+    /// [`TransferError::UnknownSession`] if the principal has none of that name.
+    pub(super) fn find_session(&self, principal: &Principal, name: &str) -> Result<Arc<UploadSession>, TransferError> {
+        let found = lock(&self.by_name).get(name).filter(|session| session.principal == principal.name()).cloned();
+        let session = found.ok_or(TransferError::UnknownSession)?;
+        session.mark_used();
+        Ok(session)
+    }
+
+    /// Removes a session.
+    pub(super) fn remove_session(&self, name: &str) {
+        lock(&self.by_name).remove(name);
+    }
+
+    /// Starts a file or directory of a session at `target`. For `take_over` see [`FileReceiver::start_or_take_over_file`].
+    pub(super) fn start_file(
+        &self,
+        session: &UploadSession,
+        (file, entry): (u32, Entry),
+        target: PathBuf,
+        take_over: bool,
+    ) -> Result<ReceiverState, TransferError> {
+        let is_long = block_count(entry.size_bytes) > 1;
+        self.take_over_file(session, &target)?;
+        let have = match session.receiver.start_or_take_over_file(file, entry.clone(), take_over) {
+            // An earlier session, whose client has closed the connection, may be about to start the file.
+            Err(TransferError::Busy { .. }) => {
+                self.wait_for_earlier_sessions(session);
+                self.take_over_file(session, &target)?;
+                session.receiver.start_or_take_over_file(file, entry, take_over)?
+            }
+            begun => begun?,
+        };
+        if is_long && let Some(incoming) = session.receiver.incoming_file(file).filter(|incoming| incoming.is_partial())
+        {
+            let (principal, ordinal) = (session.principal.clone(), session.ordinal);
+            let owner = FileOwner { principal, ordinal, incoming_file: Arc::downgrade(&incoming) };
+            lock(&self.file_owners).insert(target, owner);
+        }
+        Ok(have)
+    }
+
+    /// Takes a file over from an earlier session of the same principal: a client that reconnects has another session.
+    ///
+    /// # Errors
+    /// [`TransferError::Busy`] if a later session of the principal writes it.
+    fn take_over_file(&self, session: &UploadSession, target: &Path) -> Result<(), TransferError> {
+        let owners = lock(&self.file_owners);
+        let Some(owner) = owners.get(target).filter(|owner| owner.principal == session.principal) else {
+            return Ok(());
+        };
+        let Some(incoming) = owner.incoming_file.upgrade() else { return Ok(()) };
+        if owner.ordinal > session.ordinal {
+            return Err(TransferError::Busy { location: target.display().to_string() });
+        }
+        drop(owners);
+        incoming.release();
+        Ok(())
+    }
+
+    /// Waits until no earlier session of the same principal is starting files.
+    fn wait_for_earlier_sessions(&self, session: &UploadSession) {
+        let is_earlier =
+            |other: &&Arc<UploadSession>| other.principal == session.principal && other.ordinal < session.ordinal;
+        let earlier: Vec<_> = lock(&self.by_name).values().filter(is_earlier).cloned().collect();
+        for other in earlier {
+            drop(lock(&other.start_lock));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_takes_over_a_file_from_an_earlier_session_of_its_client_and_never_from_a_later_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let sessions = UploadSessions::default();
+        let begin =
+            || sessions.start_session(&Principal::default(), "", FileReceiver::new(directory.path(), true)).unwrap().1;
+        let source = directory.path().join("source");
+        std::fs::write(&source, vec![7; 3 << 20]).unwrap();
+        let entry = Entry::from_metadata("f".to_owned(), &std::fs::metadata(&source).unwrap());
+        let begin_file = |session: &UploadSession| {
+            sessions.start_file(session, (0, entry.clone()), directory.path().join("f"), false)
+        };
+        let is_open = |session: &UploadSession| session.receiver.incoming_file(0).unwrap().is_partial();
+        let (earlier, later) = (begin(), begin());
+        assert_eq!(begin_file(&later).unwrap(), ReceiverState::Absent);
+        // A request of a client that has disconnected may be served late.
+        assert!(matches!(begin_file(&earlier), Err(TransferError::Busy { .. })));
+        assert!(is_open(&later));
+        let latest = begin();
+        assert_eq!(begin_file(&latest).unwrap(), ReceiverState::Absent);
+        assert!(is_open(&latest) && !is_open(&later));
+    }
+}

@@ -1,0 +1,120 @@
+//! Blocks that are being fetched: other requests for such a block wait for it.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::cache::Origin;
+
+/// A block of a file.
+pub(super) type BlockKey = (Origin, u64);
+
+/// All blocks that are being fetched.
+#[derive(Debug, Default)]
+pub(super) struct PendingFetches(Mutex<HashMap<BlockKey, watch::Receiver<()>>>);
+
+/// The blocks that one request fetches. Dropping it releases those that have not arrived.
+pub(super) struct FetchClaims {
+    pending_fetches: Arc<PendingFetches>,
+    keys: HashSet<BlockKey>,
+    completions: watch::Sender<()>,
+}
+
+impl PendingFetches {
+    fn lock_fetches(&self) -> MutexGuard<'_, HashMap<BlockKey, watch::Receiver<()>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reports whether a request fetches a block.
+    pub(super) fn is_pending(&self, key: &BlockKey) -> bool {
+        self.lock_fetches().contains_key(key)
+    }
+
+    /// Reports whether one request fetches both blocks.
+    pub(super) fn are_of_one_request(&self, one: &BlockKey, other: &BlockKey) -> bool {
+        let under_way = self.lock_fetches();
+        let both = under_way.get(one).zip(under_way.get(other));
+        both.is_some_and(|(one, other)| one.same_channel(other))
+    }
+
+    /// Waits until the request that fetches a block stores one of its blocks, or ends; returns false after the timeout.
+    pub(super) async fn wait_for_progress(&self, key: &BlockKey, timeout: Duration) -> bool {
+        let Some(mut landings) = self.lock_fetches().get(key).cloned() else { return true };
+        // Earlier blocks do not count.
+        landings.mark_unchanged();
+        if !self.is_pending(key) {
+            return true;
+        }
+        tokio::time::timeout(timeout, landings.changed()).await.is_ok()
+    }
+}
+
+impl FetchClaims {
+    /// Returns an empty set of claims.
+    pub(super) fn new(pending_fetches: Arc<PendingFetches>) -> Self {
+        Self { pending_fetches, keys: HashSet::new(), completions: watch::Sender::new(()) }
+    }
+
+    /// Claims a block; returns false if another request fetches it, unless `take_over` is set.
+    pub(super) fn claim(&mut self, key: BlockKey, take_over: bool) -> bool {
+        let mut under_way = self.pending_fetches.lock_fetches();
+        if under_way.contains_key(&key) && !take_over {
+            return false;
+        }
+        under_way.insert(key, self.completions.subscribe());
+        self.keys.insert(key);
+        true
+    }
+
+    /// Completes a block, which was stored or will not be.
+    pub(super) fn complete_block(&mut self, key: &BlockKey) {
+        if self.keys.remove(key) {
+            self.release_block(key);
+            self.completions.send_replace(());
+        }
+    }
+
+    fn release_block(&self, key: &BlockKey) {
+        let mut under_way = self.pending_fetches.lock_fetches();
+        let mine = self.completions.subscribe();
+        if under_way.get(key).is_some_and(|held| held.same_channel(&mine)) {
+            under_way.remove(key);
+        }
+    }
+}
+
+impl Drop for FetchClaims {
+    fn drop(&mut self) {
+        self.keys.iter().for_each(|key| self.release_block(key));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::copy_protocol::FileVersion;
+
+    #[tokio::test]
+    async fn a_block_is_fetched_by_one_and_waited_for_by_others() {
+        let flights = Arc::new(PendingFetches::default());
+        let key = |block| (Origin::new("s", "p", &FileVersion::ServerVersion(1)), block);
+        let patience = Duration::from_secs(60);
+        let (mut first, mut second) = (FetchClaims::new(flights.clone()), FetchClaims::new(flights.clone()));
+        assert!(first.claim(key(0), false) && first.claim(key(1), false));
+        assert!(!second.claim(key(0), false) && second.claim(key(2), false));
+        assert!(!flights.wait_for_progress(&key(0), Duration::from_millis(20)).await, "nothing lands");
+        let one = key(1);
+        let (waited, ()) =
+            tokio::join!(flights.wait_for_progress(&one, patience), async { first.complete_block(&key(0)) });
+        assert!(waited && !flights.is_pending(&key(0)) && flights.is_pending(&key(1)));
+        assert!(flights.wait_for_progress(&key(0), patience).await, "it has landed");
+        // The end of a request does not release blocks that another one took over.
+        assert!(second.claim(key(1), true));
+        drop(first);
+        assert!(flights.is_pending(&key(1)) && flights.is_pending(&key(2)));
+        let (waited, ()) = tokio::join!(flights.wait_for_progress(&one, patience), async { drop(second) });
+        assert!(waited && !flights.is_pending(&key(1)) && !flights.is_pending(&key(2)));
+    }
+}

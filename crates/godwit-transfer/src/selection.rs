@@ -1,0 +1,128 @@
+//! The selection of files of a listing: globs, inclusion and exclusion.
+
+use std::collections::HashSet;
+
+use godwit_model::GlobPattern;
+
+use crate::error::TransferError;
+use crate::file_listing::{Entry, EntryFailure};
+
+/// The selected files of a listing.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    include: Vec<GlobPattern>,
+    exclude: Vec<GlobPattern>,
+}
+
+fn parse_pattern(text: &str) -> Result<GlobPattern, TransferError> {
+    GlobPattern::for_file_paths(text).map_err(|error| TransferError::rejected(error.to_string()))
+}
+
+impl Selection {
+    /// Selects files that match a glob of `include`, if there are any, and none of `exclude`. A glob with `/` is matched with
+    /// paths, others with names. Everything below an excluded directory is excluded.
+    ///
+    /// # Errors
+    /// [`TransferError::Rejected`] for an invalid glob.
+    pub fn new(include: &[String], exclude: &[String]) -> Result<Self, TransferError> {
+        let patterns = |texts: &[String]| texts.iter().map(|text| parse_pattern(text)).collect::<Result<Vec<_>, _>>();
+        Ok(Self { include: patterns(include)?, exclude: patterns(exclude)? })
+    }
+
+    /// Retains the failures that are selected or may contain selected entries.
+    pub(crate) fn apply_to_failures(&self, failures: &mut Vec<EntryFailure>) {
+        failures.retain(|failure| {
+            // The contents of an unreadable directory are unknown.
+            let is_special = matches!(failure.error, TransferError::Unsupported { .. });
+            let is_included = !is_special || self.include.is_empty() || matches_any(&self.include, &failure.path);
+            is_included && !ancestors(&failure.path).any(|path| matches_any(&self.exclude, path))
+        });
+    }
+
+    /// Retains the selected entries. With `include`, directories without selected files are removed.
+    pub fn apply(&self, entries: &mut Vec<Entry>) {
+        if !self.exclude.is_empty() {
+            entries.retain(|entry| !ancestors(&entry.path).any(|path| matches_any(&self.exclude, path)));
+        }
+        if !self.include.is_empty() {
+            entries.retain(|entry| entry.is_directory || matches_any(&self.include, &entry.path));
+            let files = entries.iter().filter(|entry| !entry.is_directory);
+            let needed: HashSet<String> = files.flat_map(|file| ancestors(&file.path)).map(str::to_owned).collect();
+            entries.retain(|entry| !entry.is_directory || entry.path.is_empty() || needed.contains(&entry.path));
+        }
+    }
+}
+
+/// Returns a path and all its parent directories.
+fn ancestors(path: &str) -> impl Iterator<Item = &str> {
+    let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
+    ends.map(move |end| &path[..end]).filter(|path| !path.is_empty())
+}
+
+fn matches_any(patterns: &[GlobPattern], path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    patterns.iter().any(|pattern| {
+        let text = if pattern.as_str().contains('/') { path } else { name };
+        pattern.matches(text)
+    })
+}
+
+/// Splits a path with wildcards into the directory to list and a glob for its contents; `None` without wildcards.
+///
+/// # Errors
+/// [`TransferError::Rejected`] for an invalid glob.
+pub(crate) fn split_glob(path: &str) -> Result<Option<(String, GlobPattern)>, TransferError> {
+    let parts: Vec<&str> = path.split('/').collect();
+    let Some(first) = parts.iter().position(|part| part.contains(['*', '?', '['])) else { return Ok(None) };
+    Ok(Some((parts[..first].join("/"), parse_pattern(&parts[first..].join("/"))?)))
+}
+
+/// Returns the prefix of a path that matches a glob: the entry or one of its parent directories.
+pub(crate) fn matching_prefix<'p>(pattern: &GlobPattern, path: &'p str) -> Option<&'p str> {
+    ancestors(path).find(|path| pattern.matches(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(path: &str) -> Entry {
+        Entry {
+            path: path.trim_end_matches('/').to_owned(),
+            is_directory: path.is_empty() || path.ends_with('/'),
+            size_bytes: 0,
+            mode: 0o644,
+            modified_s: 0,
+            modified_ns: 0,
+            version: 0,
+            link_target: None,
+        }
+    }
+
+    fn selected(include: &[&str], exclude: &[&str]) -> Vec<String> {
+        let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+        let paths = ["", "a.bam", "a.bam.bai", "logs/", "logs/x.txt", "s/", "s/b.bam", "s/tmp/", "s/tmp/c.bam"];
+        let mut entries = paths.map(entry).to_vec();
+        Selection::new(&texts(include), &texts(exclude)).unwrap().apply(&mut entries);
+        entries.into_iter().map(|entry| entry.path).collect()
+    }
+
+    #[test]
+    fn names_and_paths_select() {
+        assert_eq!(selected(&["*.bam"], &[]), ["", "a.bam", "s", "s/b.bam", "s/tmp", "s/tmp/c.bam"]);
+        assert_eq!(selected(&["*.bam"], &["tmp"]), ["", "a.bam", "s", "s/b.bam"]);
+        assert_eq!(selected(&[], &["s/*"]), ["", "a.bam", "a.bam.bai", "logs", "logs/x.txt", "s"]);
+        assert_eq!(selected(&["s/**/*.bam"], &[]), ["", "s", "s/b.bam", "s/tmp", "s/tmp/c.bam"]);
+        assert!(Selection::new(&["[".to_owned()], &[]).is_err());
+    }
+
+    #[test]
+    fn a_path_with_wildcards_is_a_directory_and_a_pattern() {
+        let (directory, pattern) = split_glob("runs/2026*/*.bam").unwrap().unwrap();
+        assert_eq!((directory.as_str(), pattern.as_str()), ("runs", "2026*/*.bam"));
+        assert_eq!(matching_prefix(&pattern, "2026-01/a.bam"), Some("2026-01/a.bam"));
+        assert_eq!(matching_prefix(&pattern, "2026-01/a.bam/b"), Some("2026-01/a.bam"));
+        assert_eq!(matching_prefix(&pattern, "2025/a.bam"), None);
+        assert!(split_glob("a/b").unwrap().is_none());
+    }
+}

@@ -1,0 +1,53 @@
+//! The verbs in `godwit --help`, grouped by topic. clap groups options, but not subcommands, so the list is part of the template.
+
+use clap::{Command, Subcommand as _};
+
+use super::Verb;
+
+/// Headings, each with its verbs, in the order of the help.
+const VERB_GROUPS: [(&str, &[&str]); 6] = [
+    ("Reads", &["align", "index", "markdup", "recalibrate", "run", "verify"]),
+    ("Variants", &["call", "filter", "compare", "variants"]),
+    ("Data", &["query", "score", "serve", "token", "policy", "audit"]),
+    ("Search", &["search"]),
+    ("Transfer", &["copy", "pack", "unpack", "collection"]),
+    ("Operations", &["doctor", "plan", "bench", "config", "demo", "completions", "man", "help"]),
+];
+/// Column of the descriptions, behind two spaces of indentation.
+const NAME_WIDTH: usize = 12;
+
+/// Returns the template of `godwit --help`.
+pub(super) fn help_template() -> String {
+    let verbs = Verb::augment_subcommands(Command::new("godwit"));
+    let mut text = String::from("{about-with-newline}\n{usage-heading} {usage}\n");
+    for (heading, names) in VERB_GROUPS {
+        text += &format!("\n{heading}:\n");
+        for name in names {
+            // Verbs of features that are off are not in the list.
+            let about = match *name {
+                "help" => Some("Print this message or the help of a verb".to_owned()),
+                name => verbs.find_subcommand(name).and_then(|verb| verb.get_about()).map(ToString::to_string),
+            };
+            text += &about.map(|about| format!("  {name:<NAME_WIDTH$} {about}\n")).unwrap_or_default();
+        }
+    }
+    text + "\nOptions:\n{options}{after-help}"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_visible_verb_is_in_one_group() {
+        let verbs = Verb::augment_subcommands(Command::new("godwit"));
+        let mut visible: Vec<&str> =
+            verbs.get_subcommands().filter(|verb| !verb.is_hide_set()).map(Command::get_name).collect();
+        visible.push("help");
+        let mut grouped: Vec<&str> = VERB_GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+        visible.sort_unstable();
+        grouped.sort_unstable();
+        assert_eq!(grouped, visible);
+        assert!(grouped.iter().all(|name| name.len() < NAME_WIDTH), "descriptions begin in one column");
+    }
+}

@@ -1,0 +1,99 @@
+//! Comparison of the output with the simulated positions and duplicates.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use godwit_formats::bam;
+use godwit_pipeline::model::{Genome, RawRecord, flags};
+
+use godwit_formats::message_with_causes;
+
+/// Tolerated distance of a template from its origin, in bases: indels and clips move the first base.
+const POSITION_TOLERANCE_BASES: u32 = 20;
+/// MAPQ from which a placement counts as high quality.
+const HIGH_MAPPING_QUALITY: u8 = 30;
+/// Bytes of records read at a time.
+const CHUNK_BYTES: usize = 4 << 20;
+
+/// Counts of templates.
+#[derive(Debug, Default)]
+pub struct TruthComparison {
+    /// Templates that are neither chimeric nor junk.
+    pub ordinary: u64,
+    /// Ordinary templates placed at their origin.
+    pub correctly_placed: u64,
+    /// Ordinary templates of which one mate has a high mapping quality.
+    pub high_quality: u64,
+    /// High-quality templates placed at their origin.
+    pub correctly_placed_high_quality: u64,
+    /// Templates beyond the first of their molecule.
+    pub duplicates: u64,
+    /// Duplicates that were marked, counted by set.
+    pub duplicates_marked: u64,
+    /// Templates marked beyond all but one of their molecule.
+    pub wrongly_marked: u64,
+}
+
+/// Alignment of a template in the output.
+#[derive(Default)]
+struct TemplateAlignment {
+    /// Contig and 0-based leftmost position of its primary records.
+    leftmost: Option<(i32, i32)>,
+    is_high_quality: bool,
+    is_duplicate: bool,
+}
+
+/// Compares the output with the table of templates.
+pub fn compare_with_truth(bam_path: &Path, table: &Path) -> Result<TruthComparison, String> {
+    let mut reader = bam::Reader::open(bam_path, 2).map_err(|error| message_with_causes(&error))?;
+    let genome = reader.genome().clone();
+    let mut seen: HashMap<Vec<u8>, TemplateAlignment> = HashMap::new();
+    let mut chunk = bam::RecordBuffer::default();
+    while reader.read_records(&mut chunk, CHUNK_BYTES).map_err(|error| message_with_causes(&error))? {
+        chunk.records().map(RawRecord::from_trusted_bytes).for_each(|record| add_record(&mut seen, record));
+    }
+    let table = std::fs::read_to_string(table).map_err(|error| format!("cannot read {}: {error}", table.display()))?;
+    Ok(count_templates(&seen, &table, &genome))
+}
+
+fn add_record(seen: &mut HashMap<Vec<u8>, TemplateAlignment>, record: RawRecord) {
+    if record.flag() & (flags::NOT_PRIMARY | flags::UNMAPPED) != 0 {
+        return;
+    }
+    let template = seen.entry(record.name().to_vec()).or_default();
+    let place = (record.contig(), record.position());
+    template.leftmost = Some(template.leftmost.map_or(place, |other| other.min(place)));
+    template.is_high_quality |= record.mapping_quality() >= HIGH_MAPPING_QUALITY;
+    template.is_duplicate |= record.flag() & flags::DUPLICATE != 0;
+}
+
+fn count_templates(seen: &HashMap<Vec<u8>, TemplateAlignment>, table: &str, genome: &Genome) -> TruthComparison {
+    let mut counts = TruthComparison::default();
+    let mut molecules: HashMap<&str, (u64, u64)> = HashMap::new();
+    let nothing = TemplateAlignment::default();
+    for line in table.lines().skip(1) {
+        let fields: Vec<&str> = line.split('\t').collect();
+        let [name, contig, position_1based, _, first, kind] = fields[..] else { continue };
+        let template = seen.get(name.as_bytes()).unwrap_or(&nothing);
+        let molecule = molecules.entry(first).or_default();
+        molecule.0 += 1;
+        molecule.1 += u64::from(template.is_duplicate);
+        if kind == "ordinary" {
+            let start = position_1based.parse::<u32>().unwrap_or(0).saturating_sub(1);
+            let right = template.leftmost.is_some_and(|(seen_contig, seen_start)| {
+                genome.contig_id(contig).is_some_and(|id| id.0 as i32 == seen_contig)
+                    && seen_start.abs_diff(start as i32) <= POSITION_TOLERANCE_BASES
+            });
+            counts.ordinary += 1;
+            counts.correctly_placed += u64::from(right);
+            counts.high_quality += u64::from(template.is_high_quality);
+            counts.correctly_placed_high_quality += u64::from(right && template.is_high_quality);
+        }
+    }
+    for (templates, marked) in molecules.into_values() {
+        counts.duplicates += templates - 1;
+        counts.duplicates_marked += marked.min(templates - 1);
+        counts.wrongly_marked += marked.saturating_sub(templates - 1);
+    }
+    counts
+}

@@ -1,0 +1,70 @@
+//! Progress of a copy.
+
+use godwit_transfer::{CopyEvent, CopyObserver};
+
+use super::{Progress, ProgressDisplay, warning_event};
+use crate::cli::LogLevel;
+use crate::failure::{log_event, log_message, log_warning, print};
+
+impl CopyObserver for Progress {
+    fn on_event(&self, event: &CopyEvent) {
+        if let ProgressDisplay::Json { shows_progress } = self.display {
+            let is_shown = match event {
+                CopyEvent::Warning { .. } => self.log >= LogLevel::Warn,
+                CopyEvent::NotCopied { .. } => true,
+                _ => shows_progress,
+            };
+            if is_shown {
+                log_event(&serde_json::to_string(event).unwrap_or_else(|error| warning_event(&error)));
+            }
+            return;
+        }
+        match event {
+            CopyEvent::Started { resumed_bytes, .. } => {
+                self.show_stage("copying");
+                if *resumed_bytes > 0 {
+                    self.report(&format!("going on: {:.1} MB are there from before", *resumed_bytes as f64 / 1e6));
+                }
+            }
+            CopyEvent::Progress { bytes, total_bytes, bytes_per_s, retransmits, damaged, .. } => {
+                let fraction = *bytes as f64 / (*total_bytes).max(1) as f64;
+                let mut text = format!(
+                    "{:.1} of {:.1} MB copied, {:.0} Mbit/s",
+                    *bytes as f64 / 1e6,
+                    *total_bytes as f64 / 1e6,
+                    *bytes_per_s as f64 * 8.0 / 1e6
+                );
+                for (count, what) in [(*retransmits, "packets sent again"), (*damaged, "blocks damaged")] {
+                    if count > 0 {
+                        text += &format!(", {count} {what}");
+                    }
+                }
+                self.show_progress(Some(fraction), text);
+            }
+            CopyEvent::DeltaProgress { path, bytes, total_bytes: of } => {
+                // A file that is itself the destination has an empty relative path.
+                let name = if path.is_empty() { String::new() } else { format!("{path}: ") };
+                let fraction = *bytes as f64 / (*of).max(1) as f64;
+                let done = format!("{name}{:.1} of {:.1} MB packed or unpacked", *bytes as f64 / 1e6, *of as f64 / 1e6);
+                self.show_progress(Some(fraction), done);
+            }
+            CopyEvent::DryRunAction { action, path, bytes } => {
+                // A closed stdout changes nothing: a dry run has no effects.
+                let _ = print(&format!("{}\t{path}\t{bytes}\n", action.name()));
+            }
+            CopyEvent::Copied { path, blake3, .. } if self.log >= LogLevel::Debug => {
+                log_message(&format!("{path} {blake3}"));
+            }
+            CopyEvent::DeltaCopied { path, bytes, sent_bytes } if self.log >= LogLevel::Debug => {
+                log_message(&format!("{path}: {sent_bytes} bytes sent in place of {bytes}"));
+            }
+            CopyEvent::Copied { .. } | CopyEvent::DeltaCopied { .. } | CopyEvent::DeltaSavings { .. } => {}
+            CopyEvent::NotCopied { path, reason } => {
+                // Control characters are replaced, so that each file is one line.
+                log_message(&format!("not copied: {path}: {reason}").replace(char::is_control, "?"));
+            }
+            CopyEvent::Warning { message } if self.log >= LogLevel::Warn => log_warning(message),
+            CopyEvent::Warning { .. } => {}
+        }
+    }
+}

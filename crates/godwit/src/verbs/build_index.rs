@@ -1,0 +1,24 @@
+//! `godwit index`: builds the index files of an aligner.
+
+use godwit_pipeline::{IndexOptions, build_index};
+
+use crate::cli::IndexArgs;
+use crate::failure::Failure;
+use crate::progress::Progress;
+
+/// Builds the index files that are missing or do not belong to the reference.
+pub fn run(args: &IndexArgs) -> Result<(), Failure> {
+    let progress = Progress::new(&args.common);
+    let arguments: Vec<String> = args.aligner_args.split_whitespace().map(str::to_owned).collect();
+    let options = IndexOptions {
+        reference: &args.reference,
+        aligner: &args.aligner,
+        arguments: &arguments,
+        memory_bytes: args.index_memory,
+        threads: args.common.thread_count(),
+    };
+    let built = build_index(&options, &progress)?;
+    let shown = args.reference.display();
+    progress.report(&if built { format!("indexed {shown}") } else { format!("the index of {shown} is current") });
+    Ok(())
+}

@@ -1,0 +1,283 @@
+//! `godwit plan`: predicts the duration of a cohort on a facility, and the bottleneck.
+
+use std::path::Path;
+
+use clap::ValueEnum as _;
+use godwit_fleet::cohort_simulation::{
+    Facility, SimulationResult, SingleServerBalancer, StorageBalancer, Workload, WorkloadStep, published_workload,
+    simulate,
+};
+use godwit_flight::pool::{BalancingPolicy, LoadBalancer};
+use serde::{Deserialize, Serialize};
+
+use super::{print, print_json};
+use crate::cli::{BalancePolicy, PlanArgs};
+use crate::failure::{Exit, Failure};
+use crate::text_table::align_columns;
+
+/// Storage is the bottleneck if waiting for it takes more than this fraction of a sample's hours.
+const BOTTLENECK_SHARE: f64 = 0.05;
+const SECONDS_PER_HOUR: f64 = 3600.0;
+const BITS_PER_BYTE: f64 = 8.0;
+
+/// The prediction, as printed with `--json`.
+#[derive(Serialize)]
+struct CohortPlan {
+    samples: u32,
+    nodes: u32,
+    storage_nodes: u32,
+    balance: String,
+    /// Source of the costs of steps.
+    from: String,
+    /// Hours of the steps, mean over the samples.
+    steps: Vec<StepHours>,
+    /// Hours of a sample from its first step to its last, mean.
+    total_hours: f64,
+    /// The same for a sample that has the storage to itself.
+    alone_hours: f64,
+    /// Hours that a sample waits for a slot on a compute host, mean.
+    queued_hours: f64,
+    /// Hours of the joint steps of all samples, after the last of them.
+    cohort_hours: f64,
+    /// Hours from the first start to the last end.
+    makespan_hours: f64,
+    /// samples * 24 / makespan_hours.
+    genomes_per_day: f64,
+    bottleneck: String,
+    /// The smallest number of storage servers with which balanced streams cost a sample at most a twentieth of its hours.
+    storage_nodes_needed: Option<u32>,
+}
+
+#[derive(Serialize)]
+struct StepHours {
+    step: String,
+    hours: f64,
+}
+
+/// Predicts and prints the plan.
+pub fn run(args: &PlanArgs) -> Result<(), Failure> {
+    let (workload, cohort) = match &args.from {
+        None => (published_workload(), 0.0),
+        Some(path) => read_measured_workload(path, args)?,
+    };
+    let plan = predict(args, &workload, cohort);
+    if args.json {
+        return print_json(&plan);
+    }
+    print(&plan_table(&plan))
+}
+
+fn predict(args: &PlanArgs, workload: &Workload, cohort: f64) -> CohortPlan {
+    let outcome = simulate_facility(args, workload, (args.storage_nodes, args.balance));
+    let makespan = outcome.makespan_hours + cohort;
+    let source = args.from.as_ref().map_or_else(
+        || "the published BWA-GATK pipeline, 10x human genomes (columns of 3, 30 and 90 samples)".to_owned(),
+        |path| path.display().to_string(),
+    );
+    CohortPlan {
+        samples: args.samples,
+        nodes: args.nodes,
+        storage_nodes: args.storage_nodes,
+        balance: args.balance.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default(),
+        from: source,
+        steps: workload
+            .steps
+            .iter()
+            .zip(&outcome.step_hours)
+            .map(|(step, hours)| StepHours { step: step.name.clone(), hours: *hours })
+            .collect(),
+        total_hours: outcome.total_hours(),
+        alone_hours: workload.unshared_hours(),
+        queued_hours: outcome.queued_hours,
+        cohort_hours: cohort,
+        makespan_hours: makespan,
+        genomes_per_day: f64::from(args.samples) * 24.0 / makespan,
+        bottleneck: bottleneck(args, workload, &outcome),
+        storage_nodes_needed: storage_nodes_needed(args, workload),
+    }
+}
+
+fn simulate_facility(
+    args: &PlanArgs,
+    workload: &Workload,
+    (storage_nodes, balance): (u32, BalancePolicy),
+) -> SimulationResult {
+    let facility = Facility {
+        compute_hosts: args.nodes as usize,
+        samples_per_host: args.per_node as usize,
+        storage_servers: storage_nodes as usize,
+        disk_network_ratio: args.disk_share,
+    };
+    let policy = match balance {
+        BalancePolicy::None => return simulate(args.samples as usize, workload, &facility, &mut SingleServerBalancer),
+        BalancePolicy::RoundRobin => BalancingPolicy::RoundRobin,
+        BalancePolicy::Connections => BalancingPolicy::Connections,
+    };
+    let mut pool = PoolBalancer(LoadBalancer::new(policy, facility.storage_servers, 0));
+    simulate(args.samples as usize, workload, &facility, &mut pool)
+}
+
+/// The load balancer of pools; all members are healthy.
+struct PoolBalancer(LoadBalancer);
+
+impl StorageBalancer for PoolBalancer {
+    fn assign_server(&mut self) -> usize {
+        self.0.open_stream().expect("no node of a plan is lost")
+    }
+
+    fn release_server(&mut self, node: usize) {
+        self.0.close_stream(node);
+    }
+}
+
+/// Returns the fraction of a sample's hours that storage costs.
+fn storage_share(outcome: &SimulationResult, workload: &Workload) -> f64 {
+    1.0 - workload.unshared_hours() / outcome.total_hours()
+}
+
+fn bottleneck(args: &PlanArgs, workload: &Workload, outcome: &SimulationResult) -> String {
+    let lost = storage_share(outcome, workload);
+    if lost > BOTTLENECK_SHARE {
+        let percent = lost * 100.0;
+        return match (outcome.storage_wait.network_hours > outcome.storage_wait.disk_hours, args.balance) {
+            (true, BalancePolicy::None) if args.storage_nodes > 1 => format!(
+                "the network of the one storage node that all use: {percent:.0} % of a sample's hours; the other {} are idle",
+                args.storage_nodes - 1
+            ),
+            (true, _) => format!("the network of the storage nodes: {percent:.0} % of a sample's hours"),
+            (false, _) => format!("the disks of the storage nodes: {percent:.0} % of a sample's hours"),
+        };
+    }
+    if outcome.queued_hours > 0.0 {
+        return format!("compute nodes: a sample waits {:.1} hours for a place", outcome.queued_hours);
+    }
+    let longest = workload.steps.iter().zip(&outcome.step_hours).max_by(|a, b| a.1.total_cmp(b.1));
+    format!("nothing is waited for; the longest step is {}", longest.map_or("none", |(step, _)| &step.name))
+}
+
+/// Returns the smallest number of storage servers without a bottleneck; `None` if ten thousand are too few.
+fn storage_nodes_needed(args: &PlanArgs, workload: &Workload) -> Option<u32> {
+    const MAX_STORAGE_NODES: u32 = 10_000;
+    let balance = match args.balance {
+        BalancePolicy::None => BalancePolicy::RoundRobin,
+        balance => balance,
+    };
+    let enough =
+        |nodes: u32| storage_share(&simulate_facility(args, workload, (nodes, balance)), workload) <= BOTTLENECK_SHARE;
+    let mut most = 1;
+    while !enough(most) {
+        most = if most < MAX_STORAGE_NODES { (most * 2).min(MAX_STORAGE_NODES) } else { return None };
+    }
+    let (mut least, mut most) = (most / 2 + 1, most);
+    while least < most {
+        let middle = least + (most - least) / 2;
+        (least, most) = if enough(middle) { (least, middle) } else { (middle + 1, most) };
+    }
+    Some(most)
+}
+
+/// The fields of a run.json that are read.
+#[derive(Deserialize)]
+struct JobReport {
+    /// `godwit run`: the samples.
+    #[serde(default)]
+    samples: Vec<SampleReport>,
+    /// `godwit run`: the joint steps of all samples.
+    #[serde(default)]
+    cohort: Vec<StepReport>,
+    /// `godwit align`: the verb.
+    #[serde(default)]
+    verb: String,
+    /// `godwit align`: duration in seconds.
+    #[serde(default)]
+    seconds: f64,
+}
+
+#[derive(Deserialize)]
+struct SampleReport {
+    #[serde(default)]
+    steps: Vec<StepReport>,
+    #[serde(default)]
+    error: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct StepReport {
+    step: String,
+    seconds: f64,
+    /// Bytes of the files that the step read and wrote.
+    #[serde(default)]
+    file_bytes: u64,
+}
+
+/// Reads the costs of steps from a run on one host, and the hours of the joint steps for all planned samples.
+fn read_measured_workload(path: &Path, args: &PlanArgs) -> Result<(Workload, f64), Failure> {
+    let bad = |what: String| Failure::new(Exit::Input, format!("{}: {what}", path.display()));
+    let bytes = std::fs::read(path)
+        .map_err(|error| Failure::new(Exit::Machine, format!("cannot read {}: {error}", path.display())))?;
+    let report: JobReport =
+        serde_json::from_slice(&bytes).map_err(|error| bad(format!("not a run.json of godwit: {error}")))?;
+    if report.verb == "align" {
+        let step = StepReport { step: "align".into(), seconds: report.seconds, file_bytes: 0 };
+        return Ok((
+            mean_workload(&[&[step]], args).ok_or_else(|| bad("it says of no step how long it took".into()))?,
+            0.0,
+        ));
+    }
+    let done = report.samples.iter().filter(|sample| sample.error.is_none()).map(|sample| &*sample.steps);
+    let done: Vec<&[StepReport]> = done.collect();
+    let workload = mean_workload(&done, args).ok_or_else(|| bad("no sample of it was finished".into()))?;
+    let cohort: f64 = report.cohort.iter().map(|step| step.seconds).sum();
+    Ok((workload, cohort / SECONDS_PER_HOUR / done.len() as f64 * f64::from(args.samples)))
+}
+
+/// Returns the mean of each step over samples, which all have the same steps; `None` without any.
+fn mean_workload(samples: &[&[StepReport]], args: &PlanArgs) -> Option<Workload> {
+    let rate = args.storage_rate as f64 / BITS_PER_BYTE * SECONDS_PER_HOUR;
+    let first = samples.first()?;
+    let steps = first.iter().map(|StepReport { step: name, .. }| {
+        let of_step = samples.iter().flat_map(|steps| steps.iter()).filter(|step| step.step == *name);
+        let (mut seconds, mut bytes) = (0.0, 0.0);
+        for step in of_step {
+            seconds += step.seconds;
+            bytes += step.file_bytes as f64;
+        }
+        let hours = seconds / SECONDS_PER_HOUR / samples.len() as f64;
+        let volume_hours = bytes / samples.len() as f64 / rate;
+        // The measured hours include the transfer of files, so its time is subtracted.
+        let max_rate = if volume_hours > hours { volume_hours / hours.max(f64::MIN_POSITIVE) } else { 1.0 };
+        WorkloadStep { name: name.clone(), compute_hours: (hours - volume_hours).max(0.0), volume_hours, max_rate }
+    });
+    let workload = Workload { steps: steps.collect(), variation: 0.0 };
+    (workload.unshared_hours() > 0.0).then_some(workload)
+}
+
+fn plan_table(plan: &CohortPlan) -> String {
+    let mut rows = vec![["step", "hours"].map(str::to_owned)];
+    rows.extend(plan.steps.iter().map(|step| [step.step.clone(), format_hours(step.hours)]));
+    if plan.cohort_hours > 0.0 {
+        rows.push(["all samples together".into(), format_hours(plan.cohort_hours)]);
+    }
+    rows.push(["total of a sample".into(), format_hours(plan.total_hours)]);
+    rows.push(["the same alone".into(), format_hours(plan.alone_hours)]);
+    rows.push(["waiting for a compute node".into(), format_hours(plan.queued_hours)]);
+    rows.push(["whole cohort".into(), format_hours(plan.makespan_hours)]);
+    let needed = match plan.storage_nodes_needed {
+        Some(1) => "1 storage node is enough".to_owned(),
+        Some(nodes) => format!("{nodes} storage nodes are enough where streams are balanced"),
+        None => "no number of storage nodes is enough".to_owned(),
+    };
+    format!(
+        "{}\ngenomes per day: {:.0} ({} samples x 24 / {} hours)\nbottleneck: {}\n{needed}\ncosts of steps: {}\n",
+        align_columns(&rows, 1),
+        plan.genomes_per_day,
+        plan.samples,
+        format_hours(plan.makespan_hours),
+        plan.bottleneck,
+        plan.from
+    )
+}
+
+fn format_hours(hours: f64) -> String {
+    if hours < 0.01 && hours > 0.0 { format!("{hours:.5}") } else { format!("{hours:.2}") }
+}

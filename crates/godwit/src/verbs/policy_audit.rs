@@ -1,0 +1,141 @@
+//! `godwit policy` and `godwit audit`: access policies and the audit log; also the policy and audit log of a server.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use godwit_flight::{AccessLog, AccessRecord, Catalog};
+use godwit_formats::message_with_causes;
+use godwit_model::Region;
+use godwit_rules::{AuditError, AuditLog, ExplainRequest, Policy, PolicyError, PolicyStore, explain};
+use godwit_serve::DatasetRoot;
+
+use super::cram_options;
+use crate::cli::{AuditVerb, AuditVerifyArgs, PolicyTestArgs, PolicyVerb, ServeArgs};
+use crate::failure::{Exit, Failure, log_message, log_warning, print};
+
+/// Outcome in the audit log of a policy that is in force.
+const IN_FORCE: &str = "in force";
+/// Interval of checks of a server's policy file.
+const POLICY_POLL_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Runs `godwit policy`.
+pub fn run_policy(verb: &PolicyVerb) -> Result<(), Failure> {
+    let PolicyVerb::Test(args) = verb;
+    test_policy(args)
+}
+
+fn test_policy(args: &PolicyTestArgs) -> Result<(), Failure> {
+    let policy = Arc::new(Policy::read(&args.policy)?);
+    if let Some(error) = args.region.iter().find_map(|region| Region::parse(region, |_| None).err()) {
+        return Err(Failure::new(Exit::Usage, format!("--region: {error}")));
+    }
+    let directory = args.data.as_deref().unwrap_or(Path::new("."));
+    let root = DatasetRoot::new(directory, cram_options(None, &std::env::temp_dir()))?;
+    let principal = args.principal.clone().unwrap_or_default();
+    if let Some(unknown) = args.visa.iter().find(|visa| !policy.has_visa(visa)) {
+        let problem = format!("--visa {unknown}: {} has no [visas.{unknown}]", args.policy.display());
+        return Err(Failure::new(Exit::Usage, problem));
+    }
+    let (dataset, columns, visas) = (args.dataset.clone(), args.column.clone(), args.visa.clone());
+    let question = ExplainRequest { principal, visas, dataset, columns, regions: args.region.clone() };
+    let explained = explain(&policy, Arc::new(root), &question)?;
+    print(&explained.text)?;
+    match explained.is_visible {
+        true => Ok(()),
+        false => {
+            let problem = format!("not everything that was asked of {} is seen; the lines above say why", args.dataset);
+            Err(Failure::new(Exit::Machine, problem))
+        }
+    }
+}
+
+/// Runs `godwit audit`.
+pub fn run_audit(verb: &AuditVerb) -> Result<(), Failure> {
+    let AuditVerb::Verify(args) = verb;
+    verify_audit(args)
+}
+
+fn verify_audit(args: &AuditVerifyArgs) -> Result<(), Failure> {
+    let verified = godwit_rules::verify_audit(&args.file, args.expect.as_deref())?;
+    let torn = if verified.torn_lines > 0 {
+        format!(", {} of them cut short by a stop", verified.torn_lines)
+    } else {
+        String::new()
+    };
+    let found = verified
+        .expected_line
+        .map(|line| format!("line {line} has the chain that was asked for\n"))
+        .unwrap_or_default();
+    print(&format!("{} lines{torn}; the last chain is {}\n{found}", verified.lines, verified.chain))
+}
+
+/// Opens the policy of a server, if it has one.
+pub(super) fn open_policy_store(
+    args: &ServeArgs,
+    catalog: &Arc<DatasetRoot>,
+) -> Result<Option<Arc<PolicyStore>>, Failure> {
+    let Some(path) = &args.policy else { return Ok(None) };
+    let catalog: Arc<dyn Catalog> = catalog.clone();
+    Ok(Some(Arc::new(PolicyStore::open(path, catalog)?)))
+}
+
+/// Opens the audit log of a server, if it has one.
+pub(super) fn open_access_log(args: &ServeArgs) -> Result<Option<Arc<dyn AccessLog>>, Failure> {
+    let Some(path) = &args.audit else { return Ok(None) };
+    Ok(Some(Arc::new(AuditLog::open(path)?)))
+}
+
+/// Records in the audit log which policy a server applies.
+async fn record_policy(log: Option<&Arc<dyn AccessLog>>, policy: &Policy, path: &Path, outcome: String) {
+    let Some(log) = log else { return };
+    let (call, resource) = ("Policy".to_owned(), format!("{} {}", path.display(), policy.digest()));
+    // If recording fails, the next access is rejected with the error.
+    let _ = log.record(AccessRecord { call, resource, outcome, ..AccessRecord::default() }).await;
+}
+
+/// Reloads the policy whenever its file has changed. An invalid file is reported, and the old policy stays.
+pub(super) async fn reload_policy_on_change(
+    book: Arc<PolicyStore>,
+    path: std::path::PathBuf,
+    log: Option<Arc<dyn AccessLog>>,
+) {
+    record_policy(log.as_ref(), &book.policy(), &path, IN_FORCE.to_owned()).await;
+    loop {
+        tokio::time::sleep(POLICY_POLL_INTERVAL).await;
+        let fresh = book.clone();
+        let Ok(Some(read)) = tokio::task::spawn_blocking(move || fresh.reload_if_changed()).await else { continue };
+        match read {
+            Ok(policy) => {
+                log_message(&format!("the rules of {} are in force, {} of them", path.display(), policy.len()));
+                record_policy(log.as_ref(), &policy, &path, IN_FORCE.to_owned()).await;
+            }
+            Err(error) => {
+                let problem = message_with_causes(&error).replace('\n', " | ");
+                log_warning(&format!("the rules stay as they were: {problem}"));
+                let outcome = format!("{IN_FORCE}; what its file has is not in force: {problem}");
+                record_policy(log.as_ref(), &book.policy(), &path, outcome).await;
+            }
+        }
+    }
+}
+
+impl From<PolicyError> for Failure {
+    fn from(error: PolicyError) -> Self {
+        let exit = match error {
+            PolicyError::File { .. } => Exit::Machine,
+            PolicyError::Syntax { .. } | PolicyError::Rule { .. } => Exit::Input,
+        };
+        Self::new(exit, message_with_causes(&error))
+    }
+}
+
+impl From<AuditError> for Failure {
+    fn from(error: AuditError) -> Self {
+        let exit = match error {
+            AuditError::File { .. } | AuditError::Locked { .. } => Exit::Machine,
+            AuditError::Broken { .. } => Exit::Input,
+        };
+        Self::new(exit, message_with_causes(&error))
+    }
+}

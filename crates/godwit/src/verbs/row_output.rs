@@ -1,0 +1,105 @@
+//! Rows as the result of a verb: in a file that gets its name when it is complete, or on stdout.
+
+use std::io::{BufWriter, ErrorKind, Write};
+use std::path::Path;
+
+use godwit_process::TemporaryItem;
+use godwit_query::{RemoteRows, RowFormat, RowWriter, Rows, ScoredRows};
+
+use super::credentials::server_failure;
+use crate::failure::{Exit, Failure};
+
+/// A stream of rows: computed in this process, by a server, or scored by a service.
+pub(super) enum OutputRows {
+    Local(Rows),
+    Remote(Box<RemoteRows>),
+    Scored(Box<ScoredRows>),
+}
+
+/// Writes all rows to a file, or to stdout.
+pub(super) async fn write_rows(rows: OutputRows, format: RowFormat, out: Option<&Path>) -> Result<(), Failure> {
+    match out {
+        Some(path) => write_to_file(rows, format, path).await,
+        None => write_to_stdout(rows, format).await,
+    }
+}
+
+/// Writes rows to stdout; a reader that closes the pipe (`| head`) is not a failure.
+async fn write_to_stdout(rows: OutputRows, format: RowFormat) -> Result<(), Failure> {
+    let out = ClosableStdout { out: BufWriter::with_capacity(1 << 16, std::io::stdout()), is_closed: false };
+    let mut out = write_batches(rows, format, out).await?;
+    out.flush().map_err(|error| Failure::new(Exit::Machine, format!("cannot write to stdout: {error}")))
+}
+
+async fn write_to_file(rows: OutputRows, format: RowFormat, path: &Path) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| {
+        Failure::new(
+            Exit::Machine,
+            format!("cannot write {}: {error}; check the directory and its space", path.display()),
+        )
+    };
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let file = TemporaryItem::create(|| tempfile::NamedTempFile::new_in(directory)).map_err(failed)?;
+    let mut written = write_batches(rows, format, BufWriter::with_capacity(1 << 20, file)).await?;
+    written.flush().map_err(failed)?;
+    let file = written.into_inner().map_err(|error| failed(error.into_error()))?;
+    file.as_file().sync_all().map_err(failed)?;
+    let (file, _listed) = file.into_parts();
+    file.persist(path).map_err(|error| failed(error.error))?;
+    Ok(())
+}
+
+async fn write_batches<W: Write + Send>(mut rows: OutputRows, format: RowFormat, out: W) -> Result<W, Failure> {
+    let schema = match &rows {
+        OutputRows::Local(rows) => rows.schema(),
+        OutputRows::Remote(rows) => rows.schema(),
+        OutputRows::Scored(rows) => rows.schema(),
+    };
+    let mut printer = RowWriter::new(format, schema, out)?;
+    loop {
+        let batch = match &mut rows {
+            OutputRows::Local(rows) => rows.next().await?,
+            OutputRows::Remote(rows) => rows.next().await.map_err(server_failure)?,
+            OutputRows::Scored(rows) => rows.next().await?,
+        };
+        let Some(batch) = batch else { break };
+        printer.write(batch)?;
+    }
+    Ok(printer.finish()?)
+}
+
+/// Stdout that discards further output after its reader has closed it.
+struct ClosableStdout {
+    out: BufWriter<std::io::Stdout>,
+    is_closed: bool,
+}
+
+impl ClosableStdout {
+    fn ignore_broken_pipe<T>(&mut self, written: std::io::Result<T>, otherwise: T) -> std::io::Result<T> {
+        match written {
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => {
+                self.is_closed = true;
+                Ok(otherwise)
+            }
+            written => written,
+        }
+    }
+}
+
+impl Write for ClosableStdout {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        if self.is_closed {
+            return Ok(bytes.len());
+        }
+        let written = self.out.write(bytes);
+        self.ignore_broken_pipe(written, bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        if self.is_closed {
+            return Ok(());
+        }
+        let flushed = self.out.flush();
+        self.ignore_broken_pipe(flushed, ())
+    }
+}

@@ -1,0 +1,229 @@
+//! `godwit run --on`: a job for each sample, which runs the same command for that sample alone.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use godwit_fleet::launcher::{LocalLauncher, SlurmLauncher, SshLauncher};
+use godwit_fleet::{FleetError, JobHandle, JobOutcome, JobSpec, JobStatus, Launcher};
+use godwit_formats::message_with_causes;
+use godwit_pipeline::{JobExit, PipelineError, SampleHosts, SampleJob};
+
+use super::cluster_run::last_error_line;
+use super::cluster_worker::available_cores;
+use super::slurm_job::{slurm_name, slurm_profile};
+use crate::cli::{LauncherName, RunArgs};
+use crate::failure::{Exit, Failure};
+
+/// Poll interval of local and ssh processes.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// Poll interval of SLURM; sites dislike a shorter one.
+const SLURM_POLL_INTERVAL: Duration = Duration::from_secs(2);
+/// Time that a job may be unknown to its launcher before it counts as lost.
+const MISSING_JOB_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The hosts of a run and the jobs on them.
+pub struct SampleJobLauncher {
+    launcher_name: LauncherName,
+    /// One launcher for all hosts, or one for each.
+    launchers: Vec<Box<dyn Launcher>>,
+    command: Vec<OsString>,
+    /// True if the command has `--resume`.
+    is_resumed: bool,
+    working_directory: PathBuf,
+    hosts: usize,
+    samples_per_host: usize,
+    threads: u32,
+    memory_bytes: Option<u64>,
+    jobs: Mutex<HashMap<usize, SampleJobState>>,
+}
+
+/// The job of a sample.
+struct SampleJobState {
+    launcher: usize,
+    spec: JobSpec,
+    handle: JobHandle,
+    /// Time since which the launcher does not know the job.
+    missing_since: Option<Instant>,
+}
+
+impl SampleJobLauncher {
+    /// Creates the launchers for the hosts that options name.
+    pub fn new(args: &RunArgs, launcher_name: LauncherName) -> Result<Self, Failure> {
+        let (nodes, samples_per_host) = (args.cluster.nodes as usize, args.per_node as usize);
+        let launchers: Vec<Box<dyn Launcher>> = match launcher_name {
+            LauncherName::Local => vec![Box::new(LocalLauncher::new())],
+            LauncherName::Slurm => vec![Box::new(SlurmLauncher::new(slurm_profile(&args.cluster)))],
+            LauncherName::Ssh => {
+                let (hosts, options) = (args.cluster.hosts.clone().unwrap_or_default(), &args.cluster.ssh_option);
+                let of = |node| {
+                    Box::new(SshLauncher::new(&hosts, options.clone()).with_first_slot(node)) as Box<dyn Launcher>
+                };
+                (0..nodes).map(of).collect()
+            }
+            LauncherName::Allocation => {
+                let problem = "godwit run leads its jobs from where it is started: use --on local, ssh or slurm";
+                return Err(Failure::new(Exit::Usage, problem.to_owned()));
+            }
+        };
+        if args.cluster.slurm.no_wait {
+            let problem = "godwit run starts samples as others end, so it waits for them; leave --no-wait out";
+            return Err(Failure::new(Exit::Usage, problem.to_owned()));
+        }
+        let missing = |error| Failure::new(Exit::Machine, format!("cannot find where this is run: {error}"));
+        let (program, working_directory) =
+            std::env::current_exe().and_then(|program| Ok((program, std::env::current_dir()?))).map_err(missing)?;
+        let shared_by = if launcher_name == LauncherName::Local { nodes * samples_per_host } else { samples_per_host };
+        let threads = args.common.threads.unwrap_or_else(|| (available_cores() / shared_by).max(1) as u32);
+        let mut words: Vec<OsString> = args.common.configured_flags.iter().map(OsString::from).collect();
+        words.push("--no-config".into());
+        if args.common.threads.is_none() {
+            words.extend(["--threads".into(), threads.to_string().into()]);
+        }
+        let line = without_config_options(std::env::args_os().skip(1).collect());
+        let mut command = vec![program.into()];
+        command.extend(crate::cli::with_arguments(line, &words));
+        let jobs = Mutex::default();
+        let (is_resumed, memory_bytes) = (args.resume, args.cluster.slurm.slurm_memory);
+        Ok(Self {
+            launcher_name,
+            launchers,
+            command,
+            is_resumed,
+            working_directory,
+            hosts: nodes,
+            samples_per_host,
+            threads,
+            memory_bytes,
+            jobs,
+        })
+    }
+
+    fn jobs(&self) -> MutexGuard<'_, HashMap<usize, SampleJobState>> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn job_spec(&self, job: &SampleJob<'_>) -> JobSpec {
+        let mut words: Vec<OsString> = vec!["--one-sample".into(), job.name.into()];
+        // The work of an earlier attempt is resumed.
+        words.extend((job.is_retry && !self.is_resumed).then(|| OsString::from("--resume")));
+        JobSpec {
+            name: format!("godwit-{}", slurm_name(job.name)),
+            command: crate::cli::with_arguments(self.command.clone(), &words),
+            workers: 1,
+            cpus_per_worker: self.threads,
+            memory_bytes_per_worker: self.memory_bytes,
+            time_limit: None,
+            working_directory: self.working_directory.clone(),
+            environment: Vec::new(),
+            job_directory: job.directory.to_owned(),
+        }
+    }
+}
+
+impl SampleHosts for SampleJobLauncher {
+    fn host_count(&self) -> usize {
+        self.hosts
+    }
+
+    fn samples_per_host(&self) -> usize {
+        self.samples_per_host
+    }
+
+    fn host_name(&self, node: usize) -> String {
+        match self.launcher_name {
+            LauncherName::Slurm => "a node of SLURM".to_owned(),
+            _ => format!("node {node}"),
+        }
+    }
+
+    fn poll_interval(&self) -> Duration {
+        if self.launcher_name == LauncherName::Slurm { SLURM_POLL_INTERVAL } else { POLL_INTERVAL }
+    }
+
+    fn start_sample(&self, job: &SampleJob<'_>) -> Result<(), PipelineError> {
+        let launcher = job.host.min(self.launchers.len() - 1);
+        let spec = self.job_spec(job);
+        // The log of an earlier failed attempt would show an old error.
+        let _ = std::fs::remove_file(spec.stderr_path(0));
+        let handle = self.launchers[launcher].submit(&spec)?;
+        self.jobs().insert(job.sample, SampleJobState { launcher, spec, handle, missing_since: None });
+        Ok(())
+    }
+
+    fn poll_exit(&self, sample: usize) -> Option<JobExit> {
+        let mut jobs = self.jobs();
+        let job = jobs.get_mut(&sample)?;
+        let ended = match self.launchers[job.launcher].status(&job.handle) {
+            Ok(JobStatus::Ended { outcome }) => Some(job_end(job, &outcome)),
+            Ok(JobStatus::Unknown { reason }) => {
+                let since = *job.missing_since.get_or_insert_with(Instant::now);
+                (since.elapsed() > MISSING_JOB_TIMEOUT).then_some(JobExit::Lost { reason })
+            }
+            Ok(JobStatus::Pending { .. } | JobStatus::Running { .. }) => {
+                job.missing_since = None;
+                None
+            }
+            // An unavailable scheduler says nothing about the job.
+            Err(FleetError::SchedulerUnavailable { .. }) => None,
+            Err(error) => Some(JobExit::Lost { reason: message_with_causes(&error) }),
+        };
+        if ended.is_some() {
+            jobs.remove(&sample);
+        }
+        ended
+    }
+
+    fn cancel_all(&self) {
+        for (_, job) in self.jobs().drain() {
+            // Local processes end with this one; a SLURM job that cannot be cancelled now is left to the user.
+            let _ = self.launchers[job.launcher].cancel(&job.handle);
+        }
+    }
+}
+
+fn job_end(job: &SampleJobState, how: &JobOutcome) -> JobExit {
+    let gone = |why: &str| JobExit::Lost { reason: format!("job {} {why}", job.handle.id) };
+    match how {
+        JobOutcome::Succeeded => JobExit::Exited { code: Some(0), message: "it ended and left no outcome".to_owned() },
+        JobOutcome::Failed { description, exit_code } => {
+            let error_text = last_error_line(&job.spec, 0).unwrap_or_else(|| description.clone());
+            JobExit::Exited { code: *exit_code, message: error_text }
+        }
+        JobOutcome::Cancelled => gone("was cancelled"),
+        JobOutcome::TimeLimit => gone("ran into its time limit; give it more with --slurm-time"),
+        JobOutcome::HostLost => gone("lost its node"),
+        JobOutcome::Preempted => gone("had to make room"),
+    }
+}
+
+/// Removes the options that name configuration files: their values are arguments by then.
+fn without_config_options(line: Vec<OsString>) -> Vec<OsString> {
+    let mut words = line.into_iter();
+    let mut found = Vec::new();
+    while let Some(word) = words.next() {
+        match word.to_str() {
+            Some("--no-config") => {}
+            Some("--config") => drop(words.next()),
+            Some(config) if config.starts_with("--config=") => {}
+            _ => found.push(word),
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_read_no_configuration_of_their_own() {
+        let of = |line: &str| {
+            let words = without_config_options(line.split(' ').map(OsString::from).collect());
+            words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(of("run --config f --out o --no-config --config=g --on local"), "run --out o --on local");
+    }
+}

@@ -1,0 +1,55 @@
+//! Unfinished jobs below a directory as datasets, for servers and queries: the pipeline reads them.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use godwit_flight::DatasetError;
+use godwit_formats::bam::RecordBuffer;
+use godwit_formats::is_system_failure;
+use godwit_formats::sam::Header;
+use godwit_pipeline::model::IntervalSet;
+use godwit_pipeline::{UnfinishedJob, UnfinishedJobError, unfinished_output_name};
+use godwit_serve::{UnfinishedJobReads, UnfinishedJobs};
+
+/// The unfinished jobs of the pipeline, in their output directories.
+#[derive(Debug)]
+pub struct PipelineJobs;
+
+#[derive(Debug)]
+struct JobReads(UnfinishedJob);
+
+fn dataset_error(error: UnfinishedJobError) -> DatasetError {
+    if is_system_failure(&error) { DatasetError::Local(error.into()) } else { DatasetError::Data(error.into()) }
+}
+
+impl UnfinishedJobs for PipelineJobs {
+    fn dataset_name_in(&self, directory: &Path) -> Option<String> {
+        unfinished_output_name(directory)
+    }
+
+    fn open(&self, directory: &Path) -> Result<Arc<dyn UnfinishedJobReads>, DatasetError> {
+        Ok(Arc::new(JobReads(UnfinishedJob::open(directory).map_err(dataset_error)?)))
+    }
+}
+
+impl UnfinishedJobReads for JobReads {
+    fn header(&self) -> &Header {
+        self.0.header()
+    }
+
+    fn version(&self) -> u64 {
+        self.0.version()
+    }
+
+    fn record_and_byte_counts(&self) -> Result<(u64, u64), DatasetError> {
+        self.0.counts().map_err(dataset_error)
+    }
+
+    fn frames(&self, spans: Option<&IntervalSet>) -> Result<Vec<(u64, u64)>, DatasetError> {
+        self.0.frames(spans).map_err(dataset_error)
+    }
+
+    fn read_frame(&self, frame: (u64, u64), chunk: &mut RecordBuffer) -> Result<(), DatasetError> {
+        self.0.read_frame(frame, chunk).map_err(dataset_error)
+    }
+}

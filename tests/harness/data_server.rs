@@ -1,0 +1,95 @@
+//! A data server of godwit that a test connects to.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread::JoinHandle;
+
+use crate::binary;
+use crate::scratch;
+
+/// A running server. Dropping it kills the process.
+#[derive(Debug)]
+pub struct DataServer {
+    child: Child,
+    /// The address, as `127.0.0.1:PORT`.
+    pub address: String,
+    /// The line that the server printed when it was ready.
+    pub ready_line: String,
+    /// The thread that collects the server's standard error.
+    stderr_reader: Option<JoinHandle<String>>,
+}
+
+impl DataServer {
+    /// Serves a directory on a port of the server's choice.
+    ///
+    /// # Panics
+    /// When the server does not get ready.
+    pub fn start(root: &Path, words: &[&str]) -> Self {
+        Self::start_at(root, "127.0.0.1:0", words)
+    }
+
+    /// Serves a directory at an address.
+    ///
+    /// # Panics
+    /// When the server does not get ready.
+    pub fn start_at(root: &Path, address: &str, words: &[&str]) -> Self {
+        Self::start_with(root, address, words, &[])
+    }
+
+    /// Serves a directory at an address, with environment variables.
+    ///
+    /// # Panics
+    /// When the server does not get ready.
+    pub fn start_with(root: &Path, address: &str, words: &[&str], settings: &[(&str, &str)]) -> Self {
+        let mut command = Command::new(binary::path());
+        command.envs(settings.iter().copied());
+        command.env("XDG_CONFIG_HOME", scratch::root().join("no-configuration"));
+        command.arg("serve").arg("--root").arg(root).args(["--listen", address]).args(words);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("godwit can be started");
+        let mut ready_line = String::new();
+        let stdout = child.stdout.take().expect("it is piped");
+        let read = BufReader::new(stdout).read_line(&mut ready_line);
+        let address = ready_line.trim_end().rsplit("://").next().filter(|_| ready_line.contains("://"));
+        let Some(address) = address.map(str::to_owned) else {
+            let _ = child.kill();
+            let said = read_stderr(&mut child).join().expect("it can be read");
+            panic!("the server did not get ready: {read:?}, {ready_line:?}, {said}");
+        };
+        let stderr_reader = Some(read_stderr(&mut child));
+        Self { child, address, ready_line, stderr_reader }
+    }
+
+    /// Returns the process id.
+    pub fn process_id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends a signal, waits until the server ends, and returns its exit code and its standard error.
+    ///
+    /// # Panics
+    /// When waiting for it fails.
+    pub fn stop(mut self, signal: i32) -> (Option<i32>, String) {
+        crate::processes::send_signal(self.child.id(), signal);
+        let said = self.stderr_reader.take().map(|said| said.join().expect("it can be read"));
+        let status = self.child.wait().expect("it can be waited for");
+        (status.code(), said.unwrap_or_default())
+    }
+}
+
+/// Collects the standard error of a server to its end, on a thread: a pipe that is full would block the server.
+fn read_stderr(child: &mut Child) -> JoinHandle<String> {
+    let stderr = child.stderr.take().expect("it is piped");
+    std::thread::spawn(move || {
+        let mut said = Vec::new();
+        let _ = BufReader::new(stderr).read_to_end(&mut said);
+        String::from_utf8_lossy(&said).into_owned()
+    })
+}
+
+impl Drop for DataServer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,32 @@
+//! The Python examples of the page about serving, run as written.
+
+use std::path::Path;
+
+use godwit_tests::data_server::DataServer;
+use godwit_tests::tool::run_checked;
+use godwit_tests::{needs, scratch};
+
+use crate::run::formats::{aligned_sample, pyarrow_python, to_lines};
+
+#[test]
+fn the_python_of_the_page_about_serving_runs() {
+    needs!("bwa", "python3");
+    let (_, out) = aligned_sample();
+    let root = scratch::directory("guide");
+    for (name, made) in [("S.bam", "sample.bam"), ("S.bam.bai", "sample.bam.bai")] {
+        std::os::unix::fs::symlink(out.join(made), root.join(name)).expect("a link can be made");
+    }
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guide/serve.md");
+    let page = std::fs::read_to_string(page).expect("the page is there");
+    let blocks: Vec<&str> =
+        page.split("```python\n").skip(1).map(|rest| rest.split("```").next().unwrap_or_default()).collect();
+    assert!(blocks.len() >= 4, "the page has lost its Python");
+    let served = DataServer::start(&root, &["--writable"]);
+    let code = blocks.join("\n").replace("127.0.0.1:8815", &served.address);
+    let said = run_checked(pyarrow_python().expect("tools/python-packages.sh made it").command().args(["-c", &code]));
+    let said = to_lines(&String::from_utf8(said.stdout).expect("it prints text"));
+    assert_eq!(said.len(), 2, "{said:?}");
+    assert!(said[0].parse::<u64>().is_ok_and(|reads| reads > 0), "{said:?}");
+    assert_eq!(said[1], "b'{\"dataset\":\"panel.parquet\",\"rows\":1}'");
+    assert_eq!(std::fs::read_dir(root.join("panel.parquet")).expect("it is there").count(), 3, "two parts and a list");
+}

@@ -1,0 +1,204 @@
+//! Rules on language: words for people, first words of documentation, names of types and files.
+//!
+//! In: sources and Markdown pages. Out: one line per finding. It reads whole-line comments, not literals.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::SourceFile;
+use super::scanner::blank_comments_and_literals;
+
+/// Words for people. Software has names: client, server, worker, process, thread.
+const PERSON_WORDS: [&str; 10] =
+    ["who", "whoever", "whom", "nobody", "somebody", "anybody", "everybody", "someone", "anyone", "everyone"];
+/// Nouns for people. A line with one of them may use the words above.
+const PEOPLE: [&str; 9] =
+    ["user", "users", "operator", "operators", "people", "administrator", "reader", "readers", "those"];
+/// First words that describe an item by a question.
+const QUESTION_WORDS: [&str; 8] = ["What", "Who", "Where", "How", "Whether", "When", "Which", "Why"];
+/// Percentage of documented items that may begin with such a word.
+const MAX_QUESTION_PERCENT: usize = 2;
+/// Participles and metaphors. A type is named by a noun of the field.
+const BANNED_TYPES: [&str; 27] = [
+    "Asked", "Aside", "Climb", "Come", "Crew", "Found", "Gate", "Gift", "Given", "Habits", "Kept", "Known", "Made",
+    "Manner", "News", "Opened", "Place", "Ran", "Seat", "Shelf", "Sight", "Stretch", "Told", "Trip", "Wanted",
+    "Watched", "Worked",
+];
+/// Crates in which one file name may occur.
+const MAX_CRATES_OF_FILE_NAME: usize = 3;
+/// File names with a meaning of their own in every crate.
+const CONVENTIONAL_FILE_NAMES: [&str; 5] = ["build.rs", "error.rs", "lib.rs", "main.rs", "tests.rs"];
+
+/// Returns the findings in sources and Markdown pages.
+pub fn check_language(sources: &[SourceFile], pages: &[SourceFile]) -> Vec<String> {
+    let mut findings = Vec::new();
+    for file in sources {
+        let comments = file.text.lines().enumerate().filter_map(|(at, line)| Some((at, comment(&file.path, line)?)));
+        findings.extend(check_prose(&file.path, comments));
+    }
+    for page in pages {
+        let text = blank_code(&page.text);
+        findings.extend(check_prose(&page.path, text.lines().enumerate()));
+    }
+    let crates: Vec<&SourceFile> = sources.iter().filter(|file| is_crate_source(&file.path)).collect();
+    findings.extend(crates.iter().flat_map(|file| check_type_names(file)));
+    findings.extend(check_first_words(&crates));
+    findings.extend(check_file_names(&crates));
+    findings
+}
+
+fn is_crate_source(path: &str) -> bool {
+    path.starts_with("crates/") && path.contains("/src/") && path.ends_with(".rs")
+}
+
+/// Returns the text of a line that is a comment.
+fn comment<'l>(path: &str, line: &'l str) -> Option<&'l str> {
+    let line = line.trim_start();
+    if path.ends_with(".py") || path.ends_with(".sh") {
+        return line.strip_prefix('#');
+    }
+    line.strip_prefix("//").map(|text| text.trim_start_matches(['/', '!']))
+}
+
+/// Blanks fenced blocks and code spans of a Markdown page; lines stay.
+fn blank_code(page: &str) -> String {
+    let mut is_fenced = false;
+    let blank = |line: &str| {
+        if line.trim_start().starts_with("```") {
+            is_fenced = !is_fenced;
+            return String::new();
+        }
+        if is_fenced { String::new() } else { line.split('`').step_by(2).collect::<Vec<_>>().join(" ") }
+    };
+    page.lines().map(blank).collect::<Vec<_>>().join("\n")
+}
+
+fn check_prose<'l>(path: &str, lines: impl Iterator<Item = (usize, &'l str)>) -> Vec<String> {
+    let mut findings = Vec::new();
+    for (at, line) in lines {
+        let words: Vec<String> = words(line).map(str::to_lowercase).collect();
+        if let Some(word) = words.iter().find(|word| PERSON_WORDS.contains(&word.as_str()))
+            && !words.iter().any(|word| PEOPLE.contains(&word.as_str()))
+        {
+            findings
+                .push(format!("{path}:{}: {word:?} for software; name the client, server, worker or process", at + 1));
+        }
+        if words.iter().enumerate().any(|(at, _)| is_denial(&words, at)) {
+            findings.push(format!("{path}:{}: \"is no\"; write \"is not a\"", at + 1));
+        }
+    }
+    findings
+}
+
+/// Reports whether the words at that place deny without an article. Statements of existence and "no longer" need none.
+fn is_denial(words: &[String], at: usize) -> bool {
+    let word = |at: usize| words.get(at).map_or("", String::as_str);
+    let is_existence = at > 0 && word(at - 1) == "there";
+    ["is", "are", "was"].contains(&word(at))
+        && word(at + 1) == "no"
+        && !["longer", "more"].contains(&word(at + 2))
+        && !is_existence
+}
+
+fn words(line: &str) -> impl Iterator<Item = &str> {
+    line.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty())
+}
+
+fn check_type_names(file: &SourceFile) -> Vec<String> {
+    let blanked = blank_comments_and_literals(&file.text);
+    let mut findings = Vec::new();
+    for (at, line) in blanked.lines().enumerate() {
+        let words: Vec<&str> = words(line).collect();
+        let name = words.windows(2).find(|two| ["struct", "enum", "trait"].contains(&two[0])).map(|two| two[1]);
+        if let Some(name) = name.filter(|name| BANNED_TYPES.contains(name)) {
+            findings.push(format!("{}:{}: type {name}: use a noun of the field", file.path, at + 1));
+        }
+    }
+    findings
+}
+
+fn check_first_words(files: &[&SourceFile]) -> Option<String> {
+    let (mut items, mut questions) = (0, Vec::new());
+    for file in files {
+        let mut is_inside = false;
+        for (at, line) in file.text.lines().enumerate() {
+            let text = line.trim_start().strip_prefix("///");
+            if let Some(text) = text.filter(|_| !is_inside) {
+                items += 1;
+                if words(text).next().is_some_and(|word| QUESTION_WORDS.contains(&word)) {
+                    questions.push(format!("{}:{}", file.path, at + 1));
+                }
+            }
+            is_inside = text.is_some();
+        }
+    }
+    (questions.len() * 100 > items * MAX_QUESTION_PERCENT).then(|| {
+        format!(
+            "{} of {items} documented items begin with a question word, {MAX_QUESTION_PERCENT} % may; among them {}",
+            questions.len(),
+            questions.iter().take(20).cloned().collect::<Vec<_>>().join(", ")
+        )
+    })
+}
+
+fn check_file_names(files: &[&SourceFile]) -> Vec<String> {
+    let mut crates: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for file in files {
+        let mut parts = file.path.split('/');
+        if let (Some(owner), Some(name)) = (parts.nth(1), parts.next_back()) {
+            crates.entry(name).or_default().insert(owner);
+        }
+    }
+    let too_many = crates
+        .into_iter()
+        .filter(|(name, owners)| owners.len() > MAX_CRATES_OF_FILE_NAME && !CONVENTIONAL_FILE_NAMES.contains(name));
+    too_many
+        .map(|(name, owners)| format!("{name} is in {} crates: name each file by its content", owners.len()))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source(path: &str, text: &str) -> SourceFile {
+        SourceFile { path: path.to_owned(), text: text.to_owned() }
+    }
+
+    fn findings(text: &str) -> Vec<String> {
+        check_language(&[source("crates/a/src/x.rs", text)], &[])
+    }
+
+    #[test]
+    fn software_is_not_a_person() {
+        assert_eq!(findings("// Returns the lease to whoever asks.\n").len(), 1);
+        assert_eq!(findings("// Users who rely on it.\nlet who = \"nobody\";\n"), Vec::<String>::new());
+        let page = source("docs/a.md", "The one who asks.\n```\nwho\n```\nThe column `who`.\n");
+        assert_eq!(check_language(&[], &[page]).len(), 1);
+    }
+
+    #[test]
+    fn denials_have_an_article() {
+        assert_eq!(findings("// It is no BAM.\n").len(), 1);
+        assert_eq!(findings("// If there is no BAM, it is no longer a run.\n"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn types_are_nouns_of_the_field() {
+        assert_eq!(findings("pub struct Given {\n}\n// struct Told\n").len(), 1);
+    }
+
+    #[test]
+    fn few_items_begin_with_a_question() {
+        let good = "/// A lease.\nstruct A;\n".repeat(60);
+        assert_eq!(findings(&format!("{good}/// What is left\n/// Whether it is.\nstruct B;\n")), Vec::<String>::new());
+        assert_eq!(findings("/// A lease.\nstruct A;\n/// What is left.\nstruct B;\n").len(), 1);
+    }
+
+    #[test]
+    fn a_file_name_is_in_three_crates_at_most() {
+        let files = |name: &str| ["a", "b", "c", "d"].map(|owner| source(&format!("crates/{owner}/src/{name}"), ""));
+        assert_eq!(check_language(&files("plan.rs"), &[]).len(), 1);
+        assert_eq!(check_language(&files("error.rs"), &[]), Vec::<String>::new());
+        assert_eq!(check_language(&files("plan.rs")[1..], &[]), Vec::<String>::new());
+    }
+}
