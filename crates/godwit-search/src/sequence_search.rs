@@ -1,6 +1,6 @@
 //! A search from its command line to its file.
 
-mod database_stamps;
+mod search_identity;
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{Instant, SystemTime};
 
-use self::database_stamps::{first_changed_file, search_identity, volume_file_stamps};
+use self::search_identity::{first_changed_file, search_identity, volume_file_stamps};
 use crate::atomic_file::{AtomicFile, reject_directory};
 use crate::hits::{self, HitsFile, RowLog};
 use crate::output_offsets::OutputOffsets;

@@ -29,20 +29,18 @@ mod search;
 mod serve;
 #[cfg(feature = "sql")]
 mod sql_worker;
+mod startup;
 mod value_parsers;
 mod variant_columns;
 mod verb_groups;
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::error::ErrorKind;
-use clap::{ArgGroup, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use godwit_engines::aligner::AlignerChoice;
 use godwit_pipeline::Format;
 
-use crate::config::{Config, THIS_RUN_HEADING, is_configurable};
-use crate::failure::Failure;
+use crate::config::THIS_RUN_HEADING;
 pub use marking::MarkingArgs;
 pub use value_parsers::parse_rate;
 use value_parsers::{parse_aligner, parse_milliseconds, parse_size};
@@ -77,6 +75,8 @@ pub use search::{SearchArgs, SearchEngine, SearchWorkerArgs};
 pub use serve::{KeySource, ServeArgs, TokenArgs};
 #[cfg(feature = "sql")]
 pub use sql_worker::SqlWorkerArgs;
+pub use startup::StartupError;
+pub(crate) use startup::with_arguments;
 pub use variant_columns::VariantsArgs;
 
 /// From sequencer to results: align, sort and mark reads with the results of bwa, samtools and Picard.
@@ -99,63 +99,7 @@ pub struct Cli {
     pub no_config: bool,
 }
 
-/// An error before a verb can run.
-pub enum StartupError {
-    /// An error or a request for help from clap.
-    CommandLine(clap::Error),
-    /// An invalid configuration.
-    Config(Failure),
-}
-
-impl From<clap::Error> for StartupError {
-    fn from(error: clap::Error) -> Self {
-        Self::CommandLine(error)
-    }
-}
-
-impl From<Failure> for StartupError {
-    fn from(failure: Failure) -> Self {
-        Self::Config(failure)
-    }
-}
-
 impl Cli {
-    /// Parses the arguments of the process on top of configuration files and the environment.
-    ///
-    /// # Errors
-    /// [`StartupError::CommandLine`] for invalid arguments or help, [`StartupError::Config`] for an invalid configuration.
-    pub fn from_environment() -> Result<Self, StartupError> {
-        // Required options may be in a file, and the command line decides which files are read. Help, and errors that do
-        // not depend on files, use the strict definition.
-        let relaxed = Self::command().mut_subcommands(|verb| verb.mut_args(|arg| arg.required(false)));
-        let matches = relaxed.clone().try_get_matches().or_else(|error| match error.kind() {
-            // An option that another one requires may be in a file too.
-            ErrorKind::MissingRequiredArgument => relaxed.ignore_errors(true).try_get_matches(),
-            _ => Self::command().try_get_matches(),
-        })?;
-        let (verb, verb_matches) = matches.subcommand().expect("clap asks for a verb where none is given");
-        let (matches, configured) = if is_configurable(&Self::command(), verb) {
-            let given = verb_matches.get_one::<PathBuf>("config").map(PathBuf::as_path);
-            let config = Config::load(&Self::command(), given, verb_matches.get_flag("no_config"))?;
-            let configured = config.arguments(&Self::command(), verb, verb_matches)?;
-            (
-                Self::command().try_get_matches_from(with_arguments(std::env::args_os().collect(), &configured))?,
-                configured,
-            )
-        } else {
-            (Self::command().try_get_matches()?, Vec::new())
-        };
-        let mut cli = Self::from_arg_matches(&matches)?;
-        if let (Verb::Align(args), Some((_, align))) = (&mut cli.verb, matches.subcommand()) {
-            let lanes = align.get_occurrences::<PathBuf>("reads").into_iter().flatten();
-            args.lanes = lanes.map(|files| files.cloned().collect()).collect();
-        }
-        if let Some(common) = cli.common_mut() {
-            common.configured_flags = configured.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-        }
-        Ok(cli)
-    }
-
     /// Returns the common options of the verb, if it has them.
     pub fn common(&self) -> Option<&CommonArgs> {
         match &self.verb {
@@ -216,13 +160,6 @@ impl Cli {
             _ => None,
         }
     }
-}
-
-/// Inserts options into a command line: after its own, before a `--`.
-pub(crate) fn with_arguments(mut line: Vec<OsString>, words: &[OsString]) -> Vec<OsString> {
-    let end = line.iter().position(|word| word == "--").unwrap_or(line.len());
-    line.splice(end..end, words.iter().cloned());
-    line
 }
 
 #[derive(Subcommand)]
@@ -597,6 +534,8 @@ pub struct ManArgs {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory as _;
+
     use super::*;
 
     #[test]
