@@ -339,7 +339,7 @@ pub enum DownloadTicket {
         /// The block.
         block: BlockId,
     },
-    /// Which records lead a duplicate set, from the head.
+    /// The records that lead a duplicate set, from the head.
     Representatives,
     /// The records that are duplicates, from the head.
     #[serde(rename = "verdicts")]

@@ -75,7 +75,7 @@ pub enum CsvError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LineNumber {
     number: u64,
-    /// Whether every row of the batch so far was one line.
+    /// True if every row of the batch so far was one line.
     is_exact: bool,
 }
 

@@ -110,7 +110,7 @@ pub struct TransferSession {
     streams: Vec<SessionStream>,
     next_request: RequestId,
     last_progress: Duration,
-    /// When requests were last assigned.
+    /// The time at which requests were last assigned.
     last_scheduled: Duration,
     unfinished_files: usize,
     /// A write failed: nothing more is requested.

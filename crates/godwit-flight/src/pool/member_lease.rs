@@ -85,7 +85,7 @@ pub struct Pool {
     name: String,
     members: Vec<Member>,
     wait_options: WaitOptions,
-    /// When a member was found lost.
+    /// The time at which a member was found lost.
     lost_at: Mutex<Vec<Option<Instant>>>,
 }
 

@@ -27,7 +27,7 @@ pub struct BlockRecompressor {
     compressors: Vec<Option<BlockCompressor>>,
     /// The level of the previous block, which is mostly that of the next one.
     level: u8,
-    /// Whether `level` comes from a block, and is not only the initial value.
+    /// True if `level` comes from a block, and is not only the initial value.
     is_level_known: bool,
     recompressed: Vec<u8>,
 }

@@ -39,9 +39,9 @@ pub(super) struct MemberInflater {
 pub(super) struct InflateProgress {
     pub(super) consumed: usize,
     pub(super) produced: usize,
-    /// Whether the data of the member ends there.
+    /// True if the data of the member ends there.
     pub(super) is_member_end: bool,
-    /// Whether a deflate block ends there, with data and room left. Set only where the call was to stop at block ends.
+    /// True if a deflate block ends there, with data and room left. Set only where the call was to stop at block ends.
     pub(super) is_block_end: bool,
     /// The problem in the data behind the text produced.
     pub(super) error: Option<&'static str>,

@@ -115,7 +115,7 @@ pub(crate) struct ReadAhead {
     recycle_sender: Sender<Vec<u8>>,
     shared: Arc<ReadAheadState>,
     compressed_bytes_total: Option<u64>,
-    /// Whether the text is the content of an encrypted file.
+    /// True if the text is the content of an encrypted file.
     is_decrypted: bool,
     thread: Option<JoinHandle<()>>,
 }

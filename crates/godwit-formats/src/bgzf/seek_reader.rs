@@ -36,7 +36,7 @@ pub struct SeekReader {
     next_block_offset: u64,
     data: Vec<u8>,
     position: usize,
-    /// Whether the last block was the empty one that may end a file.
+    /// True if the last block was the empty one that may end a file.
     is_after_eof_block: bool,
 }
 

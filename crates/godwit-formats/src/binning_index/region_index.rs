@@ -24,7 +24,7 @@ pub struct RegionIndex {
     path: PathBuf,
     min_shift: u32,
     depth: u32,
-    /// Whether bins have an offset each, as in CSI, instead of a linear index.
+    /// True if bins have an offset each, as in CSI, instead of a linear index.
     bins_have_offsets: bool,
     contigs: Vec<ContigBins>,
     contig_names: Option<Vec<String>>,

@@ -44,7 +44,7 @@ const MAX_BATCH_RECORD_BYTES: usize = 2 << 20;
 #[derive(Debug)]
 pub struct AlignmentBatchBuilder<L> {
     layout: L,
-    /// Whether each column of the layout is built.
+    /// For each column of the layout, true if it is built.
     projection: [bool; ALIGNMENT_COLUMN_COUNT],
     /// The schema of the columns that are built.
     schema: SchemaRef,

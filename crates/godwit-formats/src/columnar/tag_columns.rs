@@ -53,7 +53,7 @@ impl IntegerBuilder {
 /// A builder of the tag columns.
 #[derive(Debug)]
 pub(super) struct TagColumnsBuilder {
-    /// Whether each column is built; the others have no rows.
+    /// For each column, true if it is built; the others have no rows.
     projection: [bool; TAG_COLUMN_COUNT],
     integers: [IntegerBuilder; INTEGER_TAG_COUNT],
     texts: [BytesBuilder; TEXT_TAG_COUNT],

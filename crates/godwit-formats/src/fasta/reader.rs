@@ -19,7 +19,7 @@ const MAX_TITLE_BYTES: usize = 1 << 20;
 struct ContigLines {
     /// Bases of the current line, as far as it was read.
     line_bases: u64,
-    /// Whether a line shorter than the first, or a blank one, was read: no more bases may follow.
+    /// True if a line shorter than the first, or a blank one, was read: no more bases may follow.
     is_last_line_seen: bool,
 }
 
@@ -60,7 +60,7 @@ pub struct Reader {
     /// 1-based number of the line of `buffer[buffer_start]`.
     line: u64,
     ended: bool,
-    /// Whether all lines of a contig but the last must have one length.
+    /// True if all lines of a contig but the last must have one length.
     even_lines: bool,
     names: HashSet<String>,
     contigs: Vec<FaiRecord>,

@@ -20,7 +20,7 @@ pub(super) struct RecordLayout {
     pub(super) sequence: Range<usize>,
     /// Qualities, as many as bases; `None` for FASTA and where there are no bases.
     pub(super) quality: Option<Range<usize>>,
-    /// Whether sequence and quality are ranges of the joined lines instead.
+    /// True if sequence and quality are ranges of the joined lines instead.
     pub(super) wrapped: bool,
     /// Start of the next record.
     pub(super) next_record: TextPosition,

@@ -64,7 +64,7 @@ pub enum ReadProblem {
     /// A single read is among pairs, or the reverse.
     #[error("it is {}, but the reads before it are not; split the file into two", if *.paired { "paired" } else { "not paired" })]
     Mixed {
-        /// Whether this record is paired.
+        /// True if this record is paired.
         paired: bool,
     },
     /// The header does not list the read group, or the record has none.

@@ -154,7 +154,7 @@ impl TextListBuilder {
 pub(super) struct FieldBuilder {
     values: ValuesBuilder,
     lists: Option<ListOffsetsBuilder>,
-    /// Whether the entry of the current row or sample has its value.
+    /// True if the entry of the current row or sample has its value.
     filled: bool,
 }
 
