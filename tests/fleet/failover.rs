@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 
 use godwit_tests::binary::{self, godwit};
 use godwit_tests::processes::send_signal;
+use godwit_tests::tool::run_checked;
 use godwit_tests::wait::wait_until;
 use godwit_tests::{needs, scratch};
 
@@ -158,6 +159,21 @@ fn the_python_client_reads_from_another_pool_member_and_uploads_tables_once() {
             assert_eq!(counted.run_ok().stdout, "n\n900000\n");
             fs::remove_dir_all(pool.root.join("t.parquet")).expect("it was put");
         }
+    }
+}
+
+#[test]
+fn a_python_client_exits_normally_during_a_health_check() {
+    needs!("python3");
+    let mut pool = ServerPool::new_stopped("pool-exit", "connections", 1, &[]);
+    fs::write(pool.root.join("a.bed"), "chr1\t1\t2\n").expect("it can be written");
+    pool.start_member(0);
+    // Before its threads were joined, about nine of ten processes aborted here.
+    for last in ["open", "close", "open", "close"] {
+        let mut python = crate::python::python_command("columns");
+        python.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/columns/pool_exit.py"));
+        let done = run_checked(python.args([path_text(&pool.description), last]));
+        assert_eq!(String::from_utf8_lossy(&done.stdout), "1 rows\n");
     }
 }
 

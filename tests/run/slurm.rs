@@ -210,10 +210,10 @@ fn a_job_that_is_submitted_twice_has_two_attempts_of_different_numbers() {
     let bench = SlurmJobFixture::new("slurm-twin");
     let job = bench.job_spec(&format!("echo $GODWIT_ATTEMPT; {WAIT_FOR_GO_FILE}; [ $GODWIT_ATTEMPT = 1 ]"), 1);
     let handles = [submit(&bench, &job), submit(&bench, &job)];
-    bench.wait_for_file("job/attempts/1/job");
+    // The second job has the higher number. Its file is empty between its creation and the write of its line.
+    let path = job.job_directory.join("attempts/1/job");
+    let second = wait_for("the second attempt", || fs::read_to_string(&path).ok().filter(|text| text.ends_with('\n')));
     bench.release_job();
-    // The second job has the higher number.
-    let second = fs::read_to_string(job.job_directory.join("attempts/1/job")).expect("it was waited for");
     for handle in &handles {
         let succeeded = bench.wait_for_end(handle) == JobOutcome::Succeeded;
         assert_eq!(succeeded, handle.id == second.trim(), "{handle:?}");

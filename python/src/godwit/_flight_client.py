@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from pyarrow import flight
 
+from ._background_threads import is_exiting, start_background_thread
 from ._errors import GodwitError, InputError, RemoteError, UsageError
 from ._reasons import ReasonReader, reason_of
 
@@ -153,7 +154,7 @@ def prefetch(streams: Sequence[Callable[[], Iterator[T]]], at_once: int) -> Iter
     queues: list[queue.Queue[Any]] = [queue.Queue(PREFETCH_BATCHES_PER_STREAM) for _ in streams]
 
     def offer(to: queue.Queue[Any], item: Any) -> bool:
-        while not stopped.is_set():
+        while not stopped.is_set() and not is_exiting.is_set():
             with contextlib.suppress(queue.Full):
                 to.put(item, timeout=0.1)
                 return True
@@ -171,7 +172,7 @@ def prefetch(streams: Sequence[Callable[[], Iterator[T]]], at_once: int) -> Iter
 
     def start(at: int) -> None:
         if at < len(streams):
-            threading.Thread(target=run_stream, args=(streams[at], queues[at]), name="godwit-fetch", daemon=True).start()
+            start_background_thread("godwit-fetch", run_stream, streams[at], queues[at])
 
     try:
         for at in range(at_once):

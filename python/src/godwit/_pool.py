@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from pyarrow import flight
 
+from ._background_threads import is_exiting, start_background_thread
 from ._errors import GodwitError, InputError, RemoteError, UsageError
 from ._flight_client import Connection, prefetch, translate_error, upload_rows
 
@@ -91,11 +92,11 @@ class _MemberConnection(Connection):
         self._lock = threading.Lock()
 
     def start_health_check(self) -> None:
-        threading.Thread(target=self._check_health, name="godwit-health", daemon=True).start()
+        start_background_thread("godwit-health", self._check_health)
 
     def _check_health(self) -> None:
         client: flight.FlightClient | None = None
-        while not self.closed.wait(HEALTH_CHECK_INTERVAL_S):
+        while not self.closed.wait(HEALTH_CHECK_INTERVAL_S) and not is_exiting.is_set():
             for seconds in HEALTH_CHECK_TIMEOUTS_S:
                 try:
                     client = client or Connection(self.url, self.token, self.ca, self._transport).client
@@ -148,7 +149,7 @@ class _MemberConnection(Connection):
             except BaseException as error:
                 answers.put((False, error))
 
-        threading.Thread(target=run, name="godwit-call", daemon=True).start()
+        start_background_thread("godwit-call", run)
         while True:
             try:
                 succeeded, answer = answers.get(timeout=0.05)
