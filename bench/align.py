@@ -63,7 +63,7 @@ def competitors(options, godwit, peers, fasta, files, scratch):
         scripts["bwa-rs mem > /dev/null"] = f"{mem3} > /dev/null"
         scripts["bwa-rs mem, dupblaster, mako"] = f"""
             rm -rf {out}; mkdir {out}
-            set -o pipefail; {mem3} | {dupblaster} --metrics-prefix {out}/x -o - | {mako} --threads {options.threads} -o {out}/x.bam"""
+            set -o pipefail; {mem3} | {dupblaster} --metrics-prefix {out}/x -o - | {mako} --order coordinate --threads {options.threads} --input - --output {out}/x.bam"""
     if shutil.which("bwa-mem2"):
         scripts["bwa-mem2 mem > /dev/null"] = scripts["bwa mem > /dev/null"].replace("bwa mem", "bwa-mem2 mem")
     return scripts

@@ -247,7 +247,7 @@ def measure_member_loss(fixture):
     assert_same_results(fixture, names, "lossy", "whole")
     assert_same_results(fixture, names, "whole", None)
     logs = [log.read_text(errors="replace") for log in (fixture.scratch / "lossy").rglob("*") if log.is_file() and log.suffix in (".log", "") and log.stat().st_size < 1 << 20]
-    moved = sum(text.count("is lost; going on at another node") for text in logs)
+    moved = sum(text.count("is lost; continuing at another member") for text in logs)
     outcome = {"samples": len(names), "failed": count_failures(lossy), "wall_s": [lossy["wall_seconds"], whole["wall_seconds"]], "moved": moved, "told": told}
     bench.report_progress(f"loss: {outcome}")
     return outcome
@@ -262,7 +262,7 @@ def compare_balanced(fixture, names, reference, out, more):
             pooled = ("--pool", pool.file) if name == "balanced" else ()
             report = run_on_slurm(fixture, reference, names, url, f"{out}-{name}", (*pooled, *more))
         reports[name] = {key: report[key] for key in ("hours", "wall_seconds", "genomes_per_day", "genomes_per_day_is")} | {"failed": count_failures(report)}
-        bench.report_progress(f"{out}, {name}: {report['wall_seconds']:.1f} s, {report['genomes_per_day']:.0f} genomes a day")
+        bench.report_progress(f"{out}, {name}: {report['wall_seconds']:.1f} s, {report['genomes_per_day']:.0f} genomes per day")
     return reports
 
 
@@ -286,9 +286,9 @@ def step_table(title, reports):
     seconds = lambda name, step: next((one["hours"] * 3600 for one in reports[name]["hours"] if one["step"] == step), float("nan"))
     lines += [f"| {step} | {seconds('unbalanced', step):.1f} | {seconds('balanced', step):.1f} |" for step in steps]
     lines.append(f"| from start to end | {reports['unbalanced']['wall_seconds']:.1f} | {reports['balanced']['wall_seconds']:.1f} |")
-    lines.append(f"| genomes a day | {reports['unbalanced']['genomes_per_day']:.0f} | {reports['balanced']['genomes_per_day']:.0f} |")
+    lines.append(f"| genomes per day | {reports['unbalanced']['genomes_per_day']:.0f} | {reports['balanced']['genomes_per_day']:.0f} |")
     lines.append(f"| samples failed, starts failed | {reports['unbalanced']['failed']} | {reports['balanced']['failed']} |")
-    return [*lines, "", f"Genomes a day: {reports['unbalanced']['genomes_per_day_is']}.", ""]
+    return [*lines, "", f"Genomes per day: {reports['unbalanced']['genomes_per_day_is']}.", ""]
 
 
 def format_results(found):

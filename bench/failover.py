@@ -30,7 +30,7 @@ CLIENT_HOST = "gw4"
 FAILURE_MODES = ("killed", "stopped", "cut")
 CLIENTS = ("download", "upload", "statement", "python")
 ROWS_PER_MEGABYTE = 30_000
-LOST_MESSAGE = "is lost; going on at another node"
+LOST_MESSAGE = "is lost; continuing at another member"
 
 
 class JournalGrowth(threading.Thread):

@@ -38,16 +38,16 @@ fn what_was_published_is_predicted_within_a_tenth() {
 fn the_bottleneck_is_named_and_mended() {
     let one = run_plan("--samples 120 --nodes 40 --storage-nodes 3 --balance none");
     let bottleneck = one["bottleneck"].as_str().expect("a text");
-    assert!(bottleneck.contains("the one storage node that all use") && bottleneck.contains("2 are idle"), "{one}");
+    assert!(bottleneck.contains("the only storage server in use") && bottleneck.contains("2 are idle"), "{one}");
     let needed = number_field(&one, "storage_nodes_needed");
     assert!(needed > 3.0, "{one}");
     let enough = run_plan(&format!("--samples 120 --nodes 40 --storage-nodes {needed}"));
-    assert!(enough["bottleneck"].as_str().expect("a text").starts_with("nothing is waited for"), "{enough}");
+    assert!(enough["bottleneck"].as_str().expect("a text").starts_with("none; the longest step is"), "{enough}");
     assert!(number_field(&enough, "total_hours") <= number_field(&enough, "alone_hours") / 0.95, "{enough}");
     let short = run_plan(&format!("--samples 120 --nodes 40 --storage-nodes {}", needed - 1.0));
     assert!(number_field(&short, "total_hours") > number_field(&short, "alone_hours") / 0.95, "{short}");
     let queue = run_plan("--samples 120 --nodes 4 --storage-nodes 20");
-    assert!(queue["bottleneck"].as_str().expect("a text").starts_with("compute nodes: a sample waits"), "{queue}");
+    assert!(queue["bottleneck"].as_str().expect("a text").starts_with("compute hosts: a sample waits"), "{queue}");
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn what_cannot_be_planned_is_said() {
         .args(usual)
         .args(["--from", &from("empty.json")])
         .run()
-        .assert_rejected(&[EXIT_INPUT], &["no sample of it was finished"]);
+        .assert_rejected(&[EXIT_INPUT], &["it has no finished sample"]);
     godwit().args(usual).args(["--disk-share", "0"]).run().assert_rejected(&[EXIT_USAGE], &["--disk-share"]);
     godwit()
         .args(["plan", "--samples", "0", "--nodes", "2", "--storage-nodes", "2"])

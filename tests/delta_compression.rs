@@ -115,7 +115,7 @@ fn regions_are_those_of_samtools_faidx() {
     };
     ask("chr9:1-5").assert_rejected(&[2], &["chr9"]);
     ask("chr1:5-2").assert_rejected(&[2], &["chr1:5-2"]);
-    ask("chr1:900000-900100").assert_rejected(&[2], &["behind the end"]);
+    ask("chr1:900000-900100").assert_rejected(&[2], &["after the end"]);
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn one_bad_genome_keeps_no_other_from_being_added_or_read() {
     let whole = String::from_utf8(read(&directory, "x.fa")).expect("it is text");
     let packed = read(&directory, "all/one.gwp");
     std::fs::write(directory.join("all/one.gwp"), &packed[..packed.len() / 2]).expect("it can be written");
-    run(&region).assert_rejected(&[3], &["1 of 2 genomes were left out", "one"]);
+    run(&region).assert_rejected(&[3], &["1 of 2 genomes were skipped", "one"]);
     let second = whole.find(">two").expect("it has both");
     assert_eq!(String::from_utf8(read(&directory, "x.fa")).expect("it is text"), whole[second..]);
 }
@@ -212,9 +212,9 @@ fn damage_and_another_reference_are_told_and_leave_nothing() {
         damaged[at] ^= 0x10;
     }
     fs::write(directory.join("x.gwp"), &packed[..packed.len() - 40]).expect("it can be written");
-    unpack(&right).assert_rejected(&[3], &["cut off"]);
+    unpack(&right).assert_rejected(&[3], &["truncated"]);
     fs::write(directory.join("x.gwp"), b"something else").expect("it can be written");
-    unpack(&right).assert_rejected(&[3], &["no packed genome"]);
+    unpack(&right).assert_rejected(&[3], &["not a packed genome"]);
     fs::write(directory.join("x.gwp"), &packed).expect("it can be written");
     unpack(&["--reference", "two.fa"]).assert_rejected(&[3], &["packed against the reference", "SQ."]);
     unpack(&[]).assert_rejected(&[2], &["--reference"]);

@@ -153,7 +153,7 @@ fn the_page_about_scoring_runs() {
 }
 
 #[test]
-#[ignore = "Dask is an environment of its own; cargo test --profile ci -p godwit-tests --test e2e -- --ignored python::dask"]
+#[ignore = "Dask needs an environment of its own; cargo test --profile ci -p godwit-tests --test e2e -- --ignored python::dask"]
 fn dask_reads_what_samtools_reads() {
     needs!("bwa", "samtools", "python3");
     package_tests_output(&mut python_command("dask"), "dask_frames.py");

@@ -22,6 +22,7 @@ mod demo;
 mod docs;
 mod doctor;
 mod dry_run;
+mod earlier_files;
 mod edge_cases;
 mod events;
 mod fastq_cases;

@@ -158,10 +158,10 @@ fn what_is_wrong_is_told_by_its_exit_code() {
     };
     wrong(score(&service, "nope").arg(&table), 2, &["no model 'nope'", "pair, quality, sum, unnamed"]);
     wrong(score(&service, "sum/7").arg(&table), 2, &["no version '7'", "1, 2"]);
-    wrong(score(&service, "quality").arg(&table), 3, &["quality", "wants the columns quality"]);
+    wrong(score(&service, "quality").arg(&table), 3, &["quality", "requires the columns quality"]);
     wrong(score(&service, "unnamed").arg(&table), 3, &["f0, f1"]);
     wrong(score(&service, "sum").arg(&table).args(["--columns", "x"]), 2, &["no column x"]);
-    wrong(score(&service, "sum").arg(&table).arg("--out").arg(file("x.doc")), 2, &["ending", "--format"]);
+    wrong(score(&service, "sum").arg(&table).arg("--out").arg(file("x.doc")), 2, &["extension", "--format"]);
     wrong(score(&service, "sum").arg(file("none.csv")), 4, &["there is no file", "none.csv"]);
     wrong(score(&service, "sum"), 2, &["IN"]);
     wrong(score(&service, "sum").args(["--sql", "SELECT nope"]), 2, &["nope"]);
@@ -169,13 +169,17 @@ fn what_is_wrong_is_told_by_its_exit_code() {
     let texts = || score(&service, "sum").args(["--sql", texts]).arg("--data").arg(&directory);
     wrong(texts(), 3, &["column a is string"]);
     let again = "SELECT *, 1 AS score FROM \"table.parquet\"";
-    wrong(score(&service, "sum").args(["--sql", again]).arg("--data").arg(&directory), 2, &["score already"]);
+    wrong(
+        score(&service, "sum").args(["--sql", again]).arg("--data").arg(&directory),
+        2,
+        &["already have a column score"],
+    );
     wrong(score(&service, "sum").arg("-"), 3, &["stdin is neither"]);
     let nobody = godwit().args(["score", "--model", "sum", "--at", "grpc+tcp://127.0.0.1:1"]).arg(&table);
     wrong(nobody, 6, &["127.0.0.1:1"]);
     let served = DataServer::start(&directory, &[]);
     let url = format!("grpc+tcp://{}", served.address);
-    wrong(godwit().args(["score", "--model", "sum", "--at", &url]).arg(&table), 6, &["is no service for scoring"]);
+    wrong(godwit().args(["score", "--model", "sum", "--at", &url]).arg(&table), 6, &["is not a scoring service"]);
 }
 
 /// Checks that nothing is left of an output that is not whole.

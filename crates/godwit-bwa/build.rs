@@ -19,8 +19,8 @@ fn main() {
     };
     let Some(version) = version() else {
         println!(
-            "cargo::error=cannot tell the version of bwa's library: it is not from the Debian package libbwa-dev; set \
-             LIBBWA_VERSION to it (0.7.17 is the one that works)"
+            "cargo::error=cannot determine the version of bwa's library: it is not from the Debian package libbwa-dev; \
+             set LIBBWA_VERSION to it (0.7.17 is the one that works)"
         );
         return;
     };

@@ -59,8 +59,8 @@ fn find_toolkit_prefix() -> Option<PathBuf> {
 }
 
 fn build_worker(prefix: &Path) -> Result<(), String> {
-    let out = PathBuf::from(std::env::var_os("OUT_DIR").ok_or("cargo names no directory")?);
-    let manifest = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").ok_or("cargo names no crate")?);
+    let out = PathBuf::from(std::env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?);
+    let manifest = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").ok_or("CARGO_MANIFEST_DIR is not set")?);
     let compiler = cc::Build::new().cpp(true).cargo_metadata(false).opt_level(2).get_compiler();
     let worker = out.join("godwit-blast");
     let lib = prefix.join("lib");

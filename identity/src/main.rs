@@ -13,21 +13,21 @@ const USAGE: &str = "usage: cargo xtask identity [OPTIONS]
 Compares every record of godwit's exact aligners with bwa mem -K, in rounds drawn from a seed. The same command resumes an
 interrupted run.
 
-  --pairs N              templates of a round, at most [default: 100000]
+  --pairs N              maximum number of templates in a round [default: 100000]
   --genome MB            size of the genome, in millions of bases [default: 20]
   --seed S               seed of the genome and of the rounds [default: 1]
   --rounds N             rounds of the seed; those in the results file are not run again [default: 16]
-  --minutes N            start no round after so many minutes
+  --minutes N            start no round after N minutes
   --aligners LIST        aligners of godwit [default: bwa,bwa-mem3]
   --instructions LIST    instructions of bwa-mem3 [default: those of the processor among avx2,avx512bw]
-  --nodes N              most workers of a cluster run on this machine, 0 for none [default: 3]
+  --nodes N              maximum number of workers of a cluster run on this machine, 0 for none [default: 3]
   --threads N            threads of each program [default: all processors]
-  --qualities FILE       FASTQ file whose qualities are used; once, or once for each mate [default: a model]
+  --qualities FILE       FASTQ file to draw qualities from; given once, or once for each mate [default: a model]
   --godwit PATH          the built program [default: target/ci/godwit]
   --work DIR             genomes, indexes, scratch files, differences [default: target/identity]
   --results FILE         the results file [default: bench/results/identity.tsv]
-  --page FILE            the page made of it [default: bench/results/identity.md]
-  --trials N             most trials in the search for the smallest set of reads [default: 150]
+  --page FILE            the page generated from it [default: bench/results/identity.md]
+  --trials N             maximum number of trials in the search for the smallest set of reads [default: 150]
   --genome-out DIR       write the genome as DIR/ref.fa, and stop";
 
 fn main() -> ExitCode {

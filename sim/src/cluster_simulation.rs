@@ -233,7 +233,7 @@ impl ClusterSimulation {
     fn describe_failure(&self, what: &str) -> String {
         let ledger = &self.ledger;
         let state = format!(
-            "{} nodes, {} blocks aligned, {} waiting, {} slices lacking, {} parts placed",
+            "{} workers, {} blocks aligned, {} waiting, {} slices missing, {} parts placed",
             ledger.worker_count(),
             ledger.aligned_block_count(),
             ledger.waiting_block_count(),
@@ -476,9 +476,7 @@ impl ClusterSimulation {
         match action {
             ShuffleAction::AlignBlock(id, block) => {
                 if self.released_blocks.contains(&block) || !self.fed_blocks.contains(&block) {
-                    return Err(
-                        self.describe_failure(&format!("{block:?} is to be aligned, but its reads are not there"))
-                    );
+                    return Err(self.describe_failure(&format!("{block:?} was assigned without its reads")));
                 }
                 self.outcome.alignments += 1;
                 let (now, pace) = (self.now, 500 + self.random.below(1_000));
@@ -500,9 +498,9 @@ impl ClusterSimulation {
                         .is_none_or(|node| shards.iter().all(|share| node.slices.contains(&(block, *share))))
                 };
                 if !held(&from) {
-                    return Err(
-                        self.describe_failure(&format!("{from:?} is asked for slices of {block:?} that it has not"))
-                    );
+                    return Err(self.describe_failure(&format!(
+                        "slices of {block:?} were requested from {from:?}, which does not hold them"
+                    )));
                 }
                 self.schedule_within(20, 200, SimulatedEvent::SlicesFetched(worker, block, shards, from));
             }
@@ -520,7 +518,7 @@ impl ClusterSimulation {
                 self.schedule_within(10, 50, SimulatedEvent::PartPlaced(node, part, offset))
             }
             ShuffleAction::ReportSizeMismatch(part) => {
-                return Err(self.describe_failure(&format!("part {part} came out in another size")));
+                return Err(self.describe_failure(&format!("part {part} has another size")));
             }
             ShuffleAction::FinishJob if self.finished_rounds + 1 < self.scenario.rounds => {
                 self.finished_rounds += 1;
@@ -539,7 +537,7 @@ impl ClusterSimulation {
         node.parts_being_written += 1;
         let too_many = node.parts_being_written > 2;
         if let Some(block) = missing {
-            return Err(self.describe_failure(&format!("part {part} is to be written without {block:?}")));
+            return Err(self.describe_failure(&format!("part {part} was assigned for writing without {block:?}")));
         }
         if too_many {
             return Err(self.describe_failure("a node writes more than it can"));

@@ -290,7 +290,7 @@ impl CopySimulation {
             let is_done = whole && self.finished_files.contains(&file);
             if !is_done && !is_gone {
                 return Err(format!(
-                    "file {file} of {size} bytes is not whole: {:?}",
+                    "file {file} of {size} bytes is incomplete: {:?}",
                     self.written_blocks[file as usize]
                 ));
             }
@@ -303,7 +303,7 @@ impl CopySimulation {
             + u64::from(self.outcome.process_starts);
         let allowed = self.in_flight * ended + self.outcome.blocks / 50;
         if self.outcome.resent_blocks > allowed {
-            return Err(format!("{} blocks came twice, {allowed} may", self.outcome.resent_blocks));
+            return Err(format!("{} blocks were sent twice, the limit is {allowed}", self.outcome.resent_blocks));
         }
         Ok(())
     }

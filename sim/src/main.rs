@@ -26,7 +26,7 @@ fn main() -> ExitCode {
                 let told = time_ledger(blocks, WORKERS);
                 let mean = told.total_time.as_secs_f64() * 1e6 / f64::from(blocks);
                 println!(
-                    "{blocks} blocks, {WORKERS} nodes: {mean:.1} us a block, {} events, {:?} the longest",
+                    "{blocks} blocks, {WORKERS} workers: {mean:.1} us per block, {} events, longest event {:?}",
                     told.events, told.longest_event_time
                 );
                 return ExitCode::SUCCESS;
@@ -45,7 +45,7 @@ fn main() -> ExitCode {
             Ok(_) => {}
             Err(problem) => {
                 failures += 1;
-                println!("{problem}\n  again: cargo xtask sim --seed {seed}");
+                println!("{problem}\n  reproduce it with: cargo xtask sim --seed {seed}");
             }
         }
         match simulate_copy(seed) {
@@ -53,10 +53,10 @@ fn main() -> ExitCode {
             Ok(_) => {}
             Err(problem) => {
                 failures += 1;
-                println!("{problem}\n  again: cargo xtask sim --seed {seed}");
+                println!("{problem}\n  reproduce it with: cargo xtask sim --seed {seed}");
             }
         }
     }
-    println!("{count} worlds, {failures} failed");
+    println!("{count} simulations, {failures} failed");
     ExitCode::from(u8::from(failures > 0))
 }

@@ -100,7 +100,7 @@ fn one_sample_that_cannot_be_read_stops_no_other_and_the_rest_is_done_later() {
     }
     assert_same_variants(&alone, &out, 6);
     let page = fs::read_to_string(out.join("report.html")).expect("the page was written");
-    assert!(page.contains("node 2") && page.contains("wall_seconds"), "{page}");
+    assert!(page.contains("host 2") && page.contains("wall_seconds"), "{page}");
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn a_sample_whose_process_is_killed_is_tried_again() {
     let told = report(&out);
     let tries = samples(&told)[1]["tries"].as_array().expect("it failed once");
     assert!(tries.len() == 1 && tries[0]["cause"].as_str().is_some_and(|cause| cause.contains("9")), "{told}");
-    assert!(done.stderr.contains("tried again"), "{}", done.stderr);
+    assert!(done.stderr.contains("is retried"), "{}", done.stderr);
     assert_same_variants(&alone, &out, 3);
 }
 
@@ -241,7 +241,7 @@ fn the_page_of_a_run_shows_it_in_a_browser_to_its_end() {
     assert!(done.status.code() == Some(EXIT_INPUT) && told.contains("1 of 4 samples failed"), "{told}");
     let seen: Vec<&str> = seen.lines().collect();
     assert_eq!(seen[..5], ["3 1 0 0", "s0 done", "s1 done", "s2 failed", "s3 done"], "{seen:?}");
-    assert_eq!(seen[5..7], ["Sample|State|Where|align, h|call, h", "All steps done True"], "{seen:?}");
+    assert_eq!(seen[5..7], ["Sample|State|Host|align, h|call, h", "All steps done True"], "{seen:?}");
     assert!(seen[7].starts_with("True 1 s2 failed:") && seen[8..] == ["0 pixels too wide"], "{seen:?}");
 }
 

@@ -99,7 +99,7 @@ fn rows_are_returned_exactly_once_when_a_pool_member_is_killed_or_hangs() {
         stdout.read_to_end(&mut found).expect("the others come");
         let ended = running.wait().expect("it can be waited for");
         let said = fs::read_to_string(&said).expect("it was made");
-        assert!(ended.success() && said.contains("is lost; going on at another node"), "signal {how}: {said}");
+        assert!(ended.success() && said.contains("is lost; continuing at another member"), "signal {how}: {said}");
         assert!(found == expected.as_bytes(), "signal {how}: other rows");
         drop(lost);
     }
@@ -136,7 +136,7 @@ fn the_python_client_reads_from_another_pool_member_and_uploads_tables_once() {
         let done = running.wait_with_output().expect("it can be waited for");
         let warned = String::from_utf8_lossy(&done.stderr);
         assert!(
-            done.status.success() && warned.contains("is lost; going on at another node"),
+            done.status.success() && warned.contains("is lost; continuing at another member"),
             "{what} {how}: {warned}"
         );
         assert_eq!(said, if what == "read_rows" { "700000 in order\n" } else { "900000 rows\n" }, "{what} {how}");
@@ -204,12 +204,12 @@ fn a_client_waits_as_long_as_requested_when_no_pool_member_answers() {
     let copy = |pool: &ServerPool, wait: &str| {
         pool.command(&["copy", &ServerPool::url("f"), path_text(&target), "--wait", wait])
     };
-    let waits = "no node of the pool storage answers; waiting up to";
+    let waits = "no member of the pool storage answers; waiting up to";
     let gone = copy(&pool, "1s").run();
     assert!(gone.stderr.contains(waits), "{}", gone.describe());
-    gone.assert_rejected(&[6], &["godwit+pool://storage", "none of its 2 nodes answered"]);
+    gone.assert_rejected(&[6], &["godwit+pool://storage", "none of its 2 members answered"]);
     let query = pool.command(&["query", "SELECT 1", "--at", &ServerPool::url(""), "--wait", "1s"]).run();
-    query.assert_rejected(&[6], &["none of its 2 nodes answered"]);
+    query.assert_rejected(&[6], &["none of its 2 members answered"]);
     let said = pool.client_directory.join("said");
     let running = copy(&pool, "120s").stderr(fs::File::create(&said).expect("it can be made")).spawn();
     wait_until("it waits", || fs::read_to_string(&said).is_ok_and(|said| said.contains(waits)));

@@ -183,12 +183,12 @@ fn what_rules_refuse_fails_its_sample_and_no_other() {
     // Alice does not see files that she may not read.
     by_alice(&there, &out)
         .run()
-        .assert_rejected(&[EXIT_USAGE], &["1 of 2 samples failed", "s1", "there is no s1_1.fq"]);
+        .assert_rejected(&[EXIT_USAGE], &["1 of 2 samples failed", "s1", "s1_1.fq does not exist"]);
     assert_same_variants(&alone, &out, 1);
     assert!(!out.join("s1/s1.bam").exists());
     // She may not write anywhere: results are stored locally, and the run reports what is missing in the pool.
     let refused = by_alice(&here, &stored).args(["--store", &ServerPool::url("runs")]).run();
-    refused.assert_rejected(&[EXIT_USAGE], &["2 of 2 samples failed", "s0", "no rule lets alice write runs/s0"]);
+    refused.assert_rejected(&[EXIT_USAGE], &["2 of 2 samples failed", "s0", "no rule permits alice to write runs/s0"]);
     assert_same_variants(&alone, &stored, 2);
     assert!(!pool.root.join("runs").exists());
 }
@@ -200,12 +200,12 @@ fn a_run_waits_for_a_pool_as_long_as_it_is_told_to() {
     let (here, there) = write_sheets(&pool, 1);
     let [alone, out] = ["alone", "out"].map(|name| pool.client_directory.join(name));
     run_samples(&here, &alone).run_ok();
-    let waits = "no node of the pool storage answers; waiting up to";
+    let waits = "no member of the pool storage answers; waiting up to";
     let gone = run_from_pool(&pool, &there, &out, "1s").run();
     assert!(gone.stderr.contains(waits), "{}", gone.describe());
     gone.assert_rejected(
         &[EXIT_REMOTE],
-        &["1 of 1 samples failed", "s0_1.fq", "none of its 2 nodes answered", "--resume"],
+        &["1 of 1 samples failed", "s0_1.fq", "none of its 2 members answered", "--resume"],
     );
     assert!(!out.join("s0/s0.bam").exists());
     let said = pool.client_directory.join("said");
@@ -225,8 +225,8 @@ fn addresses_that_cannot_be_are_refused_before_anything_is_fetched() {
     let (here, _) = write_sheets(&pool, 1);
     let out = pool.client_directory.join("out");
     for (address, words) in [
-        ("http://storage/a.fq", &["sample a", "http is not spoken"][..]),
-        ("godwit+pool://storage", &["sample a", "names no file"]),
+        ("http://storage/a.fq", &["sample a", "the scheme http is not supported"][..]),
+        ("godwit+pool://storage", &["sample a", "does not name a file"]),
         ("godwit+pool://other/a.fq", &["sample a", "describes the pool storage"]),
     ] {
         let sheet = pool.client_directory.join("wrong.csv");

@@ -349,7 +349,7 @@ fn what_cannot_be_a_pool_is_told() {
     let copy =
         |words: &[&str]| godwit().arg("copy").args(words).args(["--pool", path_text(&file), "--wait", "1s"]).run();
     copy(&["godwit+pool://other/f", "f"]).assert_rejected(&[2], &["pool s, not other"]);
-    copy(&["godwit+pool://s/f", "grpc+tcp://127.0.0.1:2/"]).assert_rejected(&[2], &["by way of this machine"]);
+    copy(&["godwit+pool://s/f", "grpc+tcp://127.0.0.1:2/"]).assert_rejected(&[2], &["by way of this host"]);
     copy(&["godwit+pool://s/f", "f", "--relay", "grpc+tcp://127.0.0.1:2"]).assert_rejected(&[2], &["--relay"]);
     copy(&["grpc+tcp://127.0.0.1:2/f", "f", "--also-from", "godwit+pool://s/f"]).assert_rejected(&[2], &["not a pool"]);
     fs::write(&file, "name = \"s\"\npolicy = \"any\"\n").expect("it can be written");

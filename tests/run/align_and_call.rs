@@ -299,7 +299,7 @@ fn a_caller_that_fails_leaves_a_whole_bam_and_no_vcf() {
     let out = &hindered.out;
     let failed = hindered.run().run();
     failed.assert_rejected(&[EXIT_ENGINE], &["calling chr1:31001-38000", "2 times", "the sky fell"]);
-    assert!(failed.stderr.contains("called when the BAM is whole"), "{}", failed.describe());
+    assert!(failed.stderr.contains("called when the BAM is complete"), "{}", failed.describe());
     let names = scratch::entry_names(out);
     assert!(names.iter().any(|name| name == "s.bam") && !names.iter().any(|name| name == "s.vcf.gz"), "{names:?}");
     godwit().arg("verify").arg(out).run_ok();

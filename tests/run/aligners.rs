@@ -297,7 +297,7 @@ fn an_index_of_minimap2_that_is_missing_stale_or_cut_is_refused() {
     let index = folder.join("long.fa.mmi");
     let whole = std::fs::read(&index).expect("the index was made");
     std::fs::write(&index, &whole[..whole.len() - 4]).expect("the index is ours");
-    run().assert_rejected(&[EXIT_INPUT], &["long.fa.mmi", "cut short"]);
+    run().assert_rejected(&[EXIT_INPUT], &["long.fa.mmi", "truncated"]);
     std::fs::write(&index, &whole).expect("the index is ours");
     let text = std::fs::read_to_string(&reference).expect("the reference is ours");
     let (name, bases) = text.split_once('\n').expect("it has two lines");
@@ -396,7 +396,7 @@ fn an_aligner_that_fails_or_is_killed_is_named_with_its_last_words() {
 fn answers_that_are_no_alignment_of_the_reads_are_refused() {
     needs!("awk");
     let cases = [
-        ("cat \"$1\"\n".to_owned(), "no SAM record"),
+        ("cat \"$1\"\n".to_owned(), "not a SAM record"),
         ("cat \"$1\" >/dev/null\n".to_owned(), "record for every read"),
         (awk_aligner(&format!("if (n != 5) {UNMAPPED_RECORD};")), "read 1 of"),
         (awk_aligner(&format!("if (n != 5 && n != 6) {UNMAPPED_RECORD};")), "out of step"),
@@ -409,7 +409,7 @@ fn answers_that_are_no_alignment_of_the_reads_are_refused() {
             "other of 5 bases",
         ),
         (awk_aligner(&format!("qual = qual \"\\tRG:Z:mine\"; {UNMAPPED_RECORD};")), "read group mine"),
-        (awk_aligner(r#"print name, flag - 12, "nowhere", 1, 0, "*", "*", 0, 0, seq, qual;"#), "no SAM record"),
+        (awk_aligner(r#"print name, flag - 12, "nowhere", 1, 0, "*", "*", 0, 0, seq, qual;"#), "not a SAM record"),
     ];
     for (script, word) in cases {
         let finished = align_with_script(&script);

@@ -80,9 +80,9 @@ fn a_server_started_by_hand_is_measured_and_addresses_that_are_wrong_are_told() 
     godwit()
         .args(["bench", "flight", "--at", "nowhere"])
         .run()
-        .assert_rejected(&[EXIT_USAGE], &["nowhere is no address"]);
+        .assert_rejected(&[EXIT_USAGE], &["nowhere is not an address"]);
     godwit()
         .args(["bench", "flight", "--tls", "--socket", "unix"])
         .run()
-        .assert_rejected(&[EXIT_USAGE], &["--tls is for TCP"]);
+        .assert_rejected(&[EXIT_USAGE], &["--tls requires TCP"]);
 }

@@ -116,7 +116,7 @@ fn a_peer_that_is_missing_or_another_program_and_a_port_that_is_taken_are_told()
     let other = BenchServer::start("flight");
     let both = format!("{},{}", peer.address, other.address);
     let shuffle = |peers: &str| godwit().args(["bench", "shuffle", "--bytes", "1M", "--peers", peers]).run();
-    shuffle(&both).assert_rejected(&[EXIT_REMOTE], &[&other.address, "no workload"]);
+    shuffle(&both).assert_rejected(&[EXIT_REMOTE], &[&other.address, "invalid workload"]);
     let gone = {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
         listener.local_addr().expect("it has an address").to_string()
@@ -129,9 +129,9 @@ fn what_cannot_be_measured_is_refused_before_anything_starts() {
     let refuses = |code: i32, words: &[&str], told: &[&str]| {
         godwit().args(["bench", "shuffle"]).args(words).run().assert_rejected(&[code], told);
     };
-    refuses(EXIT_USAGE, &["--peers", "nowhere"], &["nowhere is no address"]);
+    refuses(EXIT_USAGE, &["--peers", "nowhere"], &["nowhere is not an address"]);
     refuses(EXIT_USAGE, &["--nodes", "33"], &["33"]);
-    refuses(EXIT_USAGE, &["--nodes", "8", "--bytes", "7"], &["--bytes 7", "8 nodes"]);
+    refuses(EXIT_USAGE, &["--nodes", "8", "--bytes", "7"], &["--bytes 7", "8 workers"]);
     refuses(EXIT_USAGE, &["--nodes", "2", "--message", "5G"], &["--message", "too large"]);
     refuses(EXIT_USAGE, &["--nodes", "2", "--peers", "127.0.0.1:1"], &["--nodes", "--peers"]);
     refuses(EXIT_MACHINE, &["--nodes", "2", "--bytes", "1000T"], &["memory", "--bytes"]);

@@ -304,7 +304,7 @@ fn one_worker_retries_what_failed_on_it_and_one_failure_of_a_caller_is_tolerated
     let script = ScriptedCaller::new("[ $region != chrX-13000-20000 ] || [ $starts -ne 1 ] || kill -9 $$");
     let out = scratch::directory("call-forgiven");
     let run = start_cluster_run(&script, &out, 1, &[]).wait_with_output();
-    assert!(run.status.success() && run.stderr.contains("tried again"), "{}", run.describe());
+    assert!(run.status.success() && run.stderr.contains("is retried"), "{}", run.describe());
     assert!(vcf_records(&out.join("a.vcf.gz")) == AlignedSample::cached().bcftools_records("", "-mv"));
 }
 
@@ -335,7 +335,7 @@ fn without_any_worker_the_run_fails_and_its_checkpoint_is_kept() {
     script.wait_for_starts(3 + 2);
     nodes.into_iter().for_each(|node| send_signal(node, libc::SIGKILL));
     let failed = run.wait_with_output();
-    failed.assert_rejected(&[EXIT_REMOTE], &["no node is left"]);
+    failed.assert_rejected(&[EXIT_REMOTE], &["no worker is left"]);
     assert!(failed.stderr.contains("--resume"), "{}", failed.describe());
     assert!(!out.join("a.vcf.gz").exists());
     script.open_gate();
@@ -357,12 +357,12 @@ fn workers_with_another_version_of_the_caller_are_rejected_by_name() {
     let run = on_workers(call(&out), 2).env("PATH", &path).run();
     run.assert_rejected(
         &[EXIT_REMOTE],
-        &["no node is left", "process ", "version of the caller", "bcftools 1.99", "on the head"],
+        &["no worker is left", "process ", "version of the caller", "bcftools 1.99", "on the head"],
     );
     assert_eq!(scratch::entry_names(&out), [] as [&str; 0]);
     // Workers whose version cannot be read are rejected too.
     let run = on_workers(call(&out), 2).env("PATH", bcftools_on_workers("exit 1")).run();
-    run.assert_rejected(&[EXIT_REMOTE], &["no node is left", "process ", "bcftools 1.13 or later"]);
+    run.assert_rejected(&[EXIT_REMOTE], &["no worker is left", "process ", "bcftools 1.13 or later"]);
     assert_eq!(scratch::entry_names(&out), [] as [&str; 0]);
 }
 
@@ -379,11 +379,11 @@ fn a_run_continues_without_a_rejected_worker() {
     let meeting = out.join(".a.vcf.gz.godwit-run/nodes");
     let stray = godwit().args(["node", "--meeting"]).arg(&meeting);
     let stray = stray.env("PATH", bcftools_on_workers("echo 'bcftools 1.99'; exit 0")).run();
-    stray.assert_rejected(&[EXIT_REMOTE], &["does not take this node", "bcftools 1.99"]);
+    stray.assert_rejected(&[EXIT_REMOTE], &["the head rejected this worker", "bcftools 1.99"]);
     fs::write(go, "").expect("scratch can be written to");
     let run = run.wait_with_output();
     assert_same(&one, &out, &run);
-    for words in ["was refused: the version of the caller", "bcftools 1.99", "install one version everywhere"] {
+    for words in ["was rejected: the version of the caller", "bcftools 1.99", "install the same version on all hosts"] {
         assert!(run.stderr.contains(words), "{words}\n{}", run.describe());
     }
 }
@@ -407,7 +407,7 @@ fn workers_that_see_other_reads_are_rejected_by_name() {
         let out = scratch::directory("call-other-out");
         let run = aligned.call_file(&bam, &out.join("a.vcf.gz")).args(["--on", "local", "--nodes", "1"]);
         let run = run.env("PATH", bcftools_on_workers(&text)).run();
-        run.assert_rejected(&[EXIT_REMOTE], &["no node is left", "process ", &format!("{what}: "), "on the head"]);
+        run.assert_rejected(&[EXIT_REMOTE], &["no worker is left", "process ", &format!("{what}: "), "on the head"]);
         assert_eq!(scratch::entry_names(&out), [] as [&str; 0]);
     }
 }
@@ -430,7 +430,7 @@ fn callers_end_with_their_worker() {
     let nodes = wait_for_children(run.process_id(), "node", 1);
     let callers = wait_for_children(nodes[0], "4321", 1);
     send_signal(nodes[0], libc::SIGKILL);
-    run.wait_with_output().assert_rejected(&[EXIT_REMOTE], &["no node is left"]);
+    run.wait_with_output().assert_rejected(&[EXIT_REMOTE], &["no worker is left"]);
     wait_until_exited(&callers);
 }
 

@@ -132,7 +132,7 @@ fn a_caller_that_fails_on_one_region_is_named_and_leaves_no_vcf() {
         &[EXIT_ENGINE],
         &["chrX:14001-20000", "2 times", "call.sh", "exited with status 7", "the sky fell"],
     );
-    assert!(failed.stderr.contains("tried again"), "{}", failed.describe());
+    assert!(failed.stderr.contains("is retried"), "{}", failed.describe());
     assert!(failed.stderr.contains("--resume"), "{}", failed.describe());
     assert!(scratch::entry_names(&out).iter().all(|name| name.starts_with('.')), "{:?}", scratch::entry_names(&out));
     let starts = scratch::entry_names(script.parent().expect("it lies in a directory"));
@@ -154,7 +154,7 @@ fn a_caller_that_fails_once_is_forgiven() {
     let script = script_caller(&out, "[ \"$(ls \"$(dirname \"$0\")\"/*.seen | wc -l)\" -ne 2 ] || kill -9 $$");
     let template = format!("bash {} {{reference}} {{bam}} {{bed}} {{out}}", script.display());
     let run = aligned.call(&out.join("a.vcf.gz")).args(["--threads", "1", "--caller", &template]).run_ok();
-    assert!(run.stderr.contains("tried again") && run.stderr.contains("signal 9"), "{}", run.describe());
+    assert!(run.stderr.contains("is retried") && run.stderr.contains("signal 9"), "{}", run.describe());
     assert!(vcf_records(&out.join("a.vcf.gz")) == aligned.bcftools_records("", "-mv"));
 }
 
@@ -183,9 +183,9 @@ fn either_half_of_bcftools_may_fail_and_is_named() {
         ),
         ("mpileup", "$real \"$@\" | head -c 3000; kill -9 $$", "signal 9"),
         ("call", "head -c 100 >/dev/null; echo no call >&2; exit 8", "status 8"),
-        ("call", "$real \"$@\" | head -c -50; exit 0", "cut short"),
+        ("call", "$real \"$@\" | head -c -50; exit 0", "truncated"),
         ("call", "cat >/dev/null; exit 0", "empty"),
-        ("call", "cat >/dev/null; echo hello; exit 0", "no VCF"),
+        ("call", "cat >/dev/null; echo hello; exit 0", "not VCF"),
     ] {
         let out = scratch::directory("halves").join("a.vcf.gz");
         let run = aligned.call(&out).env("PATH", wrapped_bcftools_path(word, text)).run();
@@ -227,11 +227,11 @@ fn input_that_cannot_be_called_is_refused() {
     fs::copy(aligned.output.join("s.bam.bai"), directory.join("s.bam.bai")).expect("it can be copied");
     let whole = fs::read(&bam).expect("it was copied");
     fs::write(&bam, &whole[..whole.len() - 28]).expect("scratch can be written to");
-    refused(&bam, EXIT_INPUT, &["s.bam", "cut short"]);
+    refused(&bam, EXIT_INPUT, &["s.bam", "truncated"]);
     fs::write(&bam, &whole).expect("scratch can be written to");
     aligned.call_file(&bam, &directory.join("b.vcf.gz")).run_ok();
     refused(&aligned.reference, EXIT_USAGE, &["neither BAM nor CRAM"]);
-    refused(&directory, EXIT_MACHINE, &["finished run"]);
+    refused(&directory, EXIT_MACHINE, &["finished job"]);
 }
 
 #[test]

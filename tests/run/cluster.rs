@@ -206,7 +206,7 @@ fn without_any_worker_the_run_fails_and_leaves_nothing() {
     let run = align_on_workers(&out, 2).spawn();
     let head = run.process_id();
     wait_for_children(head, "node", 2).into_iter().for_each(|node| send_signal(node, libc::SIGKILL));
-    run.wait_with_output().assert_rejected(&[EXIT_REMOTE], &["no node is left"]);
+    run.wait_with_output().assert_rejected(&[EXIT_REMOTE], &["no worker is left"]);
     assert_eq!(scratch::entry_names(&out), Vec::<String>::new());
 }
 
@@ -216,7 +216,7 @@ fn workers_that_cannot_start_report_why_at_once() {
     let out = scratch::directory("hopeless");
     let started = Instant::now();
     let run = align_on_workers(&out, 2).args(["--aligner", "bwa"]).env("GODWIT_BWA", "/nowhere/godwit-bwa").run();
-    run.assert_rejected(&[EXIT_REMOTE], &["no node is left", "/nowhere/godwit-bwa"]);
+    run.assert_rejected(&[EXIT_REMOTE], &["no worker is left", "/nowhere/godwit-bwa"]);
     // A run waits a minute for workers that may still connect.
     assert!(started.elapsed() < Duration::from_secs(50), "nobody was waited for");
     assert_eq!(scratch::entry_names(&out), Vec::<String>::new());
@@ -263,7 +263,7 @@ fn what_workers_do_not_support_is_rejected_before_anything_is_made() {
     align_on_workers(&out, 2)
         .args(["--aligner", template])
         .run()
-        .assert_rejected(&[EXIT_USAGE], &["bowtie2 cannot be spread"]);
+        .assert_rejected(&[EXIT_USAGE], &["bowtie2 does not support --on"]);
     assert!(!out.exists());
 }
 

@@ -90,7 +90,7 @@ fn a_worker_with_full_scratch_space_leaves_and_a_slow_one_stays() {
 }
 
 #[test]
-#[ignore = "minutes: strikes at random moments on clusters of their own; GODWIT_CHAOS_RUNS of them, 20 where it is not set"]
+#[ignore = "minutes: faults at random moments on separate clusters; GODWIT_CHAOS_RUNS sets their number, 20 by default"]
 fn strikes_at_random_moments_change_no_byte() {
     needs!("bwa");
     if !slurm::is_installed() {

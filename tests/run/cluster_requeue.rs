@@ -233,7 +233,7 @@ fn a_head_that_was_thought_dead_gives_way_to_the_next_start_of_its_job() {
     // It becomes silent with all its files open, and continues after its job was started elsewhere.
     send_signal(first.process_id(), libc::SIGSTOP);
     let second = start_head(&out, &jobs, 1);
-    let waits = || fs::read_to_string(said(1)).unwrap_or_default().contains("an earlier start of this job");
+    let waits = || fs::read_to_string(said(1)).unwrap_or_default().contains("an earlier attempt of this job");
     wait_until("the second head to wait for the first", waits);
     send_signal(first.process_id(), libc::SIGCONT);
     let (first, second) = (first.wait_with_output(), second.wait_with_output());

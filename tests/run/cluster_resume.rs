@@ -141,7 +141,7 @@ fn two_heads_do_not_share_a_run_and_one_process_does_not_go_on_with_it() {
 
     let out = scratch::directory("other-place");
     stop_head_at_event(align_on_workers(&out, 2), &out, libc::SIGKILL, "aligned", 4);
-    align(&out).arg("--resume").run().assert_rejected(&[EXIT_USAGE], &["spread over nodes", "--on"]);
+    align(&out).arg("--resume").run().assert_rejected(&[EXIT_USAGE], &["was a cluster run", "--on"]);
     align_on_workers(&out, 2)
         .args(["--partitions", "5", "--resume"])
         .run()

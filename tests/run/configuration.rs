@@ -116,7 +116,7 @@ fn a_wrong_file_ends_every_run_with_its_line() {
             "[align]\nduplicates = 'marc'\n",
             &["godwit.toml, line 2", "marc", "it is one of mark, remove", "did you mean mark?"],
         ),
-        ("out = 'x'\n", &["line 1", "belongs on the command line"]),
+        ("out = 'x'\n", &["line 1", "use it on the command line"]),
         ("threads = \n", &["line 1", "TOML"]),
         ("strict = true\nlenient = true\n", &["excludes"]),
     ] {
@@ -137,7 +137,7 @@ fn a_wrong_variable_is_named_and_other_variables_are_no_options() {
     command.run().assert_rejected(&[EXIT_USAGE], &["GODWIT_THREADS", "many"]);
     let shown = place.godwit().env("GODWIT_THREDS", "3").env("GODWIT_BWA", "/x").env("GODWIT_BWA_MEM3", "/x");
     let shown = shown.args(["config", "show"]).run_ok().stdout;
-    assert!(shown.contains("GODWIT_THREDS is no option and does nothing; did you mean GODWIT_THREADS?"), "{shown}");
+    assert!(shown.contains("GODWIT_THREDS is not an option and is ignored; did you mean GODWIT_THREADS?"), "{shown}");
     assert!(!shown.contains("GODWIT_BWA"), "{shown}");
 }
 

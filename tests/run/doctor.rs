@@ -69,7 +69,7 @@ fn what_is_essential_and_missing_is_exit_code_4_with_its_remedy() {
     assert_eq!(finding_about(&findings, "bwa index")["state"], "warning");
     assert_eq!(finding_about(&findings, "bwa-mem3 index")["state"], "fine");
     let file = directory.join("ref.fa/below");
-    godwit().arg("doctor").arg("--out").arg(&file).run().assert_rejected(&[EXIT_MACHINE], &["cannot be written"]);
+    godwit().arg("doctor").arg("--out").arg(&file).run().assert_rejected(&[EXIT_MACHINE], &["is not writable"]);
 }
 
 #[test]

@@ -329,7 +329,7 @@ fn a_cluster_run_is_planned_for_all_workers() {
     assert_eq!(number_value(&spread["memory"]["aligner_bytes"]), 3.0 * number_value(&alone["memory"]["aligner_bytes"]));
     assert!(number_value(&spread["seconds"]) < number_value(&alone["seconds"]), "{spread}");
     let refused = dry(&["--on", "local", "--aligner", "bowtie2 -x {index} {reads}", "--dry-run"]);
-    refused.run().assert_rejected(&[EXIT_USAGE], &["cannot be spread over nodes"]);
+    refused.run().assert_rejected(&[EXIT_USAGE], &["does not support --on"]);
 }
 
 #[test]
@@ -341,14 +341,14 @@ fn a_dry_run_tells_what_is_there_already() {
     assert_eq!(dry_run_plan(dry(), &out)["notes"], Value::Array(Vec::new()));
     dry().run_ok();
     let notes = dry_run_plan(dry(), &out)["notes"].to_string();
-    assert!(notes.contains("sample.bam is there and would be replaced"), "{notes}");
+    assert!(notes.contains("sample.bam exists and would be replaced"), "{notes}");
     // As a stopped run leaves it, and as a running one holds it.
     fs::create_dir(out.join(".godwit")).expect("a directory can be made");
     let journal = out.join(".godwit/journal");
     fs::write(&journal, "x").expect("a file can be written");
     let notes = dry_run_plan(dry(), &out)["notes"].to_string();
-    assert!(notes.contains("--resume goes on with it"), "{notes}");
+    assert!(notes.contains("--resume resumes it"), "{notes}");
     let held = fs::File::open(&journal).expect("it was made");
     held.lock().expect("nobody else has it");
-    dry().arg("--dry-run").run().assert_rejected(&[EXIT_MACHINE], &["another godwit works there"]);
+    dry().arg("--dry-run").run().assert_rejected(&[EXIT_MACHINE], &["another godwit process uses it"]);
 }

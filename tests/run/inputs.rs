@@ -269,11 +269,11 @@ fn inputs_that_make_no_sense_are_refused_with_a_way_out() {
     let out = directory.join("out");
     let run =
         |words: &[&dyn AsRef<std::ffi::OsStr>]| words.iter().fold(align(&out), |command, word| command.arg(word)).run();
-    run(&[&"--reads", &cram, &lane.reads[1]]).assert_rejected(&[2], &["reads.cram", "name it alone"]);
+    run(&[&"--reads", &cram, &lane.reads[1]]).assert_rejected(&[2], &["reads.cram", "give it alone"]);
     let whole = std::fs::read(&cram).expect("samtools wrote it");
     std::fs::write(&cram, &whole[..whole.len() - 40]).expect("it can be written to");
     run(&[&"--reads", &cram]).assert_rejected(&[3], &["reads.cram", "truncated"]);
-    run(&[&"--reads", &bam, &lane.reads[1]]).assert_rejected(&[2], &["reads.bam", "name it alone"]);
+    run(&[&"--reads", &bam, &lane.reads[1]]).assert_rejected(&[2], &["reads.bam", "give it alone"]);
     run(&[&"--reads", &lane.reads[0], &lane.reads[1], &"--interleaved"]).assert_rejected(&[2], &["--interleaved"]);
     run(&[&"--reads", &"-", &"-"]).assert_rejected(&[2], &["/dev/stdin"]);
     run(&[&"--reads", &"-", &"--reads", &"/dev/fd/0"]).assert_rejected(&[2], &["same"]);

@@ -264,7 +264,7 @@ fn every_verb_ends_by_a_signal_at_any_moment() {
 
 /// `GODWIT_SWEEP_MOMENTS` (50) sets the number of moments, and `GODWIT_SWEEP_VERB` (all) the verb.
 #[test]
-#[ignore = "an hour; ask for it by name"]
+#[ignore = "an hour; run it by name"]
 fn sweep_of_signals() {
     needs!("bwa", "samtools", "bcftools", "minimap2");
     let moments = std::env::var("GODWIT_SWEEP_MOMENTS").ok().map_or(50, |text| text.parse().expect("a number"));

@@ -187,7 +187,7 @@ fn what_is_no_gvcf_is_not_genotyped() {
         cohort.genotype("1M", gvcfs, &out).run().assert_rejected(&[code], words);
         assert!(!out.exists());
     };
-    refused(&[plain], 3, &["plain.vcf.gz", "no GVCF", "-ERC GVCF"]);
+    refused(&[plain], 3, &["plain.vcf.gz", "not a GVCF", "-ERC GVCF"]);
     refused(&[directory.join("none.g.vcf.gz")], 4, &["none.g.vcf.gz is missing"]);
     refused(std::slice::from_ref(&cohort.reference), 3, &["ref.fa"]);
     let gvcf = &cohort.gvcfs()[0];

@@ -90,7 +90,7 @@ fn a_reference_compressed_with_bgzip_works_in_every_verb_as_the_plain_one_does()
     let outs = ["plain.fa", "blocks.fa.gz"].map(|reference| {
         let out = sample.directory.join(format!("out-{reference}"));
         let dry = sample.align(reference, &out).args(["--format", "bam,cram", "--dry-run"]).run_ok();
-        assert!(dry.stdout.contains("the run could begin now"), "{}", dry.describe());
+        assert!(dry.stdout.contains("the run can start"), "{}", dry.describe());
         sample.align(reference, &out).args(["--format", "bam,cram"]).run_ok();
         out
     });
@@ -314,7 +314,7 @@ fn a_run_shorter_than_the_first_interval_prints_no_progress() {
     let call = call.arg("--out").arg(&vcf).args(["--progress", "plain"]).run_ok();
     let copy = godwit().arg("copy").arg(&vcf).arg(directory.join("copy.vcf.gz")).args(["--progress", "plain"]).run();
     for finished in [align, markdup, call, copy] {
-        let steps = ["% ", "a second", "partitions written", "regions called", "MB copied"];
+        let steps = ["% ", "per second", "partitions written", "regions called", "MB copied"];
         assert!(!steps.iter().any(|step| finished.stderr.contains(step)), "{}", finished.describe());
     }
 }

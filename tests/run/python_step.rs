@@ -363,7 +363,7 @@ fn a_function_that_fails_on_a_worker_fails_the_run_as_in_one_process() {
                 def keep(table):\n    return table\n";
     fs::write(directory.join("near.py"), text).expect("it can be written");
     let out = scratch::directory("step-node-lacks");
-    on_nodes("near:keep", &out).assert_rejected(&[EXIT_REMOTE], &["no node is left", "there is no module near"]);
+    on_nodes("near:keep", &out).assert_rejected(&[EXIT_REMOTE], &["no worker is left", "there is no module near"]);
 }
 
 #[test]

@@ -136,7 +136,7 @@ fn a_run_stopped_at_any_of_some_changes_to_files_goes_on() {
 }
 
 #[test]
-#[ignore = "minutes: every change to a file there is; run it after a change to what is kept"]
+#[ignore = "minutes: a fault at every change to a file; run it after a change to the checkpoint"]
 fn a_run_stopped_at_any_change_to_a_file_goes_on() {
     needs!("bwa", "cc");
     run_fault_sweep(|_| 1);

@@ -225,7 +225,7 @@ fn sexes_that_make_no_sense_are_refused_by_line_and_column_before_anything_is_do
         assert!(!out.exists());
     };
     let table = people.ploidy_table.to_str().expect("scratch has a plain name");
-    refused(&people.sheet, &[], EXIT_INPUT, &["sheet.csv, line 2, column sex", "M says nothing without --ploidy"]);
+    refused(&people.sheet, &[], EXIT_INPUT, &["sheet.csv, line 2, column sex", "M has no effect without --ploidy"]);
     let female = people.changed_sheet("female.csv", |text| text.replacen("eve,F", "eve,female", 1));
     refused(&female, &["--ploidy", table], EXIT_INPUT, &["line 4, column sex", "sex female", "F and M"]);
     let both = people.changed_sheet("both.csv", |text| text.replacen("eve,F", "eve,M", 1));

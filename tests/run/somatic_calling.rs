@@ -106,7 +106,7 @@ fn templates_see_tumour_and_normal() {
     let command = command.args(["-c", plain]).arg(&pair.reference).arg(&pair.tumor).arg(&pair.normal);
     assert_same_text(&vcf_records(&out), &record_lines(&run_checked(command).stdout));
     let refused = |call: GodwitCommand, words: &[&str]| call.run().assert_rejected(&[2], words);
-    refused(pair.call(&out), &["bcftools calls no tumour", "mutect2", "{normal}"]);
+    refused(pair.call(&out), &["bcftools does not call a tumour", "mutect2", "{normal}"]);
     let alone = godwit().arg("call").arg("--reference").arg(&pair.reference).arg("--reads").arg(&pair.tumor);
     refused(alone.arg("--out").arg(&out).args(["--caller", script]), &["--normal"]);
     let twice = godwit().arg("call").arg("--reference").arg(&pair.reference).arg("--reads").arg(&pair.normal);

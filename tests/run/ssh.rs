@@ -92,7 +92,8 @@ fn a_far_failure_is_told_with_its_status_and_its_host() {
     let ssh = launcher(&server, "near\nfar\n");
     let job = job_spec(server.directory(), "[ $GODWIT_NODE = 0 ] || exit 9", 2);
     let handle = ssh.submit(&job).unwrap_or_else(|error| panic!("{error}"));
-    let expected = JobOutcome::Failed { description: "node 1 on far exited with status 9".into(), exit_code: Some(9) };
+    let expected =
+        JobOutcome::Failed { description: "worker 1 on far exited with status 9".into(), exit_code: Some(9) };
     assert_eq!(wait_for_end(&ssh, &handle), expected);
 }
 
@@ -131,6 +132,6 @@ fn far_processes_end_when_the_connection_does() {
     assert_eq!(connections.len(), 1);
     send_signal(connections[0], libc::SIGKILL);
     let JobOutcome::Failed { description, .. } = wait_for_end(&ssh, &handle) else { panic!("it was killed") };
-    assert!(description.contains("node 0 on near was killed by signal 9"), "{description}");
+    assert!(description.contains("worker 0 on near was killed by signal 9"), "{description}");
     wait_until_exited(&running);
 }

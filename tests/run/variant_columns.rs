@@ -27,7 +27,7 @@ fn assert_columns_are(vcf: &Path, columns: &[&str]) {
     for ending in ["parquet", "arrow"] {
         let out = directory.join(format!("calls.{ending}"));
         let told = godwit().arg("variants").arg(vcf).arg("--out").arg(&out).run_ok().stdout;
-        assert!(told.starts_with(&format!("{} variants", expected.lines().count())), "{told}");
+        assert!(told.starts_with(&format!("wrote {} variants to ", expected.lines().count())), "{told}");
         let found = run_python("variants.py", &out, columns);
         assert_same_lines(&to_lines(&found), &to_lines(&expected), ending);
     }
@@ -148,7 +148,7 @@ fn files_that_are_broken_leave_nothing() {
         .assert_rejected(&[3], &["in.vcf", "line 17", "samples"]);
     convert(&format!("{VCF_HEADER}chr1\tx\t.\tA\tC\t.\t.\t.\tGT\t0/1\t.\t.\n"))
         .assert_rejected(&[3], &["line 17", "POS"]);
-    convert("@HD\tVN:1.6\n").assert_rejected(&[3], &["in.vcf", "no VCF"]);
+    convert("@HD\tVN:1.6\n").assert_rejected(&[3], &["in.vcf", "not VCF"]);
     convert(VCF_HEADER.trim_end().rsplit_once('\n').expect("lines").0).assert_rejected(&[3], &["#CHROM"]);
     godwit()
         .arg("variants")

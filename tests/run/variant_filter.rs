@@ -120,7 +120,7 @@ fn a_large_cohort_is_recalibrated_as_by_gatk_alone() {
     let cohort = Cohort::new(&directory, SNP_COUNT, INDEL_COUNT);
     let out = directory.join("out.vcf.gz");
     let run = cohort.filter(&out).args(cohort.resources()).run_ok();
-    assert!(run.stderr.contains("judged by GATK's variant recalibration"), "{}", run.describe());
+    assert!(run.stderr.contains("filtered by GATK's variant recalibration"), "{}", run.describe());
     let modes: [(&str, &str, &[&str], &PathBuf); 2] = [
         ("INDEL", "4", &["FS", "ReadPosRankSum", "MQRankSum", "QD", "SOR", "DP"], &cohort.resource_vcfs[1]),
         ("SNP", "6", &["QD", "MQRankSum", "ReadPosRankSum", "FS", "MQ", "SOR", "DP"], &cohort.resource_vcfs[0]),

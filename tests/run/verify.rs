@@ -134,7 +134,7 @@ fn a_manifest_whose_counts_are_not_those_of_the_file_is_found() {
     write(&path, changed.as_bytes());
     verify(&out.join("sample.bam")).assert_rejected(&[EXIT_INPUT], &["records"]);
     write(&path, b"{}");
-    verify(&out).assert_rejected(&[EXIT_INPUT], &["sample.manifest.json", "no manifest"]);
+    verify(&out).assert_rejected(&[EXIT_INPUT], &["sample.manifest.json", "not a manifest"]);
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn files_of_other_tools_are_checked_by_themselves() {
     let bam = directory.join("foreign.bam");
     let samtools = Tool::require("samtools");
     samtools.run(["view".as_ref(), "-bo".as_ref(), bam.as_os_str(), out.join("sample.bam").as_os_str()]);
-    for (made, said) in [(false, "no index"), (true, "index agrees")] {
+    for (made, said) in [(false, "no index"), (true, "matches its index")] {
         if made {
             samtools.run(["index".as_ref(), bam.as_os_str()]);
         }

@@ -100,7 +100,7 @@ fn every_sample_of_a_sheet_is_aligned_and_called() {
     let per_day = report["genomes_per_day"].as_f64().expect("a number");
     assert!((per_day * seconds / 86_400.0 - 2.0).abs() < 0.01, "{report}");
     let page = fs::read_to_string(out.join("report.html")).expect("the page was written");
-    assert!(page.contains("ada") && page.contains("Genomes a day") && page.contains("Hours by step"), "{page}");
+    assert!(page.contains("ada") && page.contains("Genomes per day") && page.contains("Hours by step"), "{page}");
     assert!(!page.contains("<script"), "{page}");
 }
 
@@ -223,7 +223,7 @@ fn the_workflow_of_gatk_ends_in_filtered_joint_variants() {
     };
     let first = gatk().run_ok();
     let how = "GATK's hard filters, not variant recalibration: there are no resources to learn from";
-    assert!(first.stderr.contains(&format!("variants were judged by {how}")), "{}", first.describe());
+    assert!(first.stderr.contains(&format!("variants were filtered by {how}")), "{}", first.describe());
     let told = report(&out);
     for sample in told["samples"].as_array().expect("a list") {
         let names: Vec<String> = step_names(&sample["steps"]).into_iter().map(|(name, _)| name).collect();
@@ -264,8 +264,8 @@ fn what_the_workflow_of_gatk_leaves_out_it_says() {
         .expect("scratch can be written to");
     let run = run(cohort, &sheet, &out).args(["--workflow", "gatk", "--caller-memory", "1G"]);
     let run = run.env("GODWIT_GATK", gatk::jar_directory()).run_ok();
-    assert!(run.stderr.contains("recalibration is left out"), "{}", run.describe());
+    assert!(run.stderr.contains("recalibration is skipped"), "{}", run.describe());
     let told = report(&out);
     assert!(told["left_out"][0].as_str().is_some_and(|note| note.contains("--known-sites")), "{told}");
-    assert!(fs::read_to_string(out.join("report.html")).expect("a page").contains("left out"));
+    assert!(fs::read_to_string(out.join("report.html")).expect("a page").contains("is skipped"));
 }

@@ -89,7 +89,7 @@ fn without_any_worker_left_a_search_fails_and_can_be_resumed() {
     let nodes = wait_for_children(run.process_id(), "node", 1);
     let workers = wait_for_children(nodes[0], "tblastx", 1);
     send_signal(nodes[0], libc::SIGKILL);
-    run.wait_with_output().assert_rejected(&[EXIT_REMOTE], &["no node is left"]);
+    run.wait_with_output().assert_rejected(&[EXIT_REMOTE], &["no worker is left"]);
     wait_until_exited(&workers);
     let mut left = scratch::entry_names(&directory);
     left.retain(|name| name != ".hits.godwit-search");

@@ -124,7 +124,7 @@ fn mmseqs_by_pieces_writes_the_bytes_of_one_run() {
 }
 
 #[test]
-#[ignore = "each run of MMseqs2 takes seconds to begin"]
+#[ignore = "each run of MMseqs2 takes seconds to start"]
 fn mmseqs_in_other_modes_writes_the_bytes_of_one_run() {
     needs_diamond_and_mmseqs!("mmseqs");
     let pieces = ["--workers 2 --fragments 2", "--fragments 1"];

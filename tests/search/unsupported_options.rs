@@ -99,6 +99,6 @@ fn a_database_that_changes_while_it_is_searched_gives_no_output() {
     wait_until("the search to begin", || !scratch::entry_names(&out).is_empty());
     let volume = std::fs::File::options().append(true).open(directory.join("genes.nsq")).expect("it was copied");
     volume.set_modified(SystemTime::now() + Duration::from_secs(60)).expect("its time can be set");
-    search.wait_with_output().assert_rejected(&[4], &["genes.nsq", "changed while it was searched"]);
+    search.wait_with_output().assert_rejected(&[4], &["genes.nsq", "changed during the search"]);
     assert_eq!(scratch::entry_names(&out), [] as [&str; 0]);
 }

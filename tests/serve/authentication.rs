@@ -130,7 +130,7 @@ fn doctor_reports_whether_a_server_accepts_the_client_and_its_principal() {
         let finding = findings.iter().find(|finding| finding["what"].as_str().is_some_and(|it| it.contains(what)));
         finding.unwrap_or_else(|| panic!("nothing about {what}")).clone()
     };
-    assert_eq!(found("who asks")["found"], "alice");
+    assert_eq!(found("authenticated as")["found"], "alice");
     assert_eq!(found("program")["state"], "fine");
     assert!(found("program")["found"].as_str().is_some_and(|found| found.contains("read only")));
     assert!(found("grpc+tls://localhost")["found"].as_str().is_some_and(|found| found.contains("with TLS")));

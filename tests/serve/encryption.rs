@@ -133,7 +133,7 @@ fn encrypted_reads_are_aligned_as_plain_ones_are() {
     assert!(made("run-plain") == made("run-encrypted"));
     align(&encrypted, "none", &[]).assert_rejected(&[EXIT_INPUT], &["--c4gh-key"]);
     align(&encrypted, "other", &["--c4gh-key", &key_path("plain-other.sec")])
-        .assert_rejected(&[EXIT_INPUT], &["encrypted for others"]);
+        .assert_rejected(&[EXIT_INPUT], &["encrypted for other keys"]);
     align(&encrypted, "call", &["--call", "--c4gh-recipient", &key_path("plain.pub")])
         .assert_rejected(&[EXIT_USAGE], &["--call"]);
     align(&encrypted, "table", &["--format", "parquet", "--c4gh-recipient", &key_path("plain.pub")])
@@ -208,7 +208,7 @@ fn changed_and_cut_files_are_errors_and_leave_no_output() {
     let mut swapped = whole.clone();
     swapped[header..header + 2 * segment].rotate_left(segment);
     for (what, bytes, word) in [
-        ("the key of the data", flipped(90), "encrypted for others"),
+        ("the key of the data", flipped(90), "encrypted for other keys"),
         ("the first segment", flipped(header + 5000), "segment 0"),
         ("a segment within", flipped(header + segment + 77), "segment 1"),
         ("the last byte", flipped(whole.len() - 1), "changed or damaged"),
@@ -229,7 +229,7 @@ fn changed_and_cut_files_are_errors_and_leave_no_output() {
     let refused = |words: &[&str], code: i32, word: &str| {
         markdup(&encrypted, &made, words).run().assert_rejected(&[code], &[word])
     };
-    refused(&["--c4gh-key", &key_path("plain.pub")], EXIT_INPUT, "no secret key");
+    refused(&["--c4gh-key", &key_path("plain.pub")], EXIT_INPUT, "not a secret key");
     let locked = godwit().args([
         "markdup",
         path_text(&encrypted),
@@ -251,7 +251,7 @@ fn changed_and_cut_files_are_errors_and_leave_no_output() {
     refused(
         &["--c4gh-key", &key_path("locked.sec"), "--c4gh-passphrase", path_text(&passphrase)],
         EXIT_INPUT,
-        "for others",
+        "for other keys",
     );
 }
 
@@ -354,5 +354,5 @@ fn a_server_with_a_key_shows_what_is_in_encrypted_files_and_one_without_shows_no
     // With a key of another recipient, the dataset is listed and cannot be opened.
     let other = DataServer::start(&root, &["--c4gh-key", &key_path("plain-other.sec")]);
     at(&other, "SELECT count(*) FROM reads('secret.bam.c4gh')")
-        .assert_rejected(&[EXIT_USAGE, EXIT_INPUT, 6], &["encrypted for others"]);
+        .assert_rejected(&[EXIT_USAGE, EXIT_INPUT, 6], &["encrypted for other keys"]);
 }

@@ -224,7 +224,7 @@ fn an_object_that_takes_the_place_of_another_is_noticed() {
         fs::write(&marks[1], "").expect("it can be written");
         let told = client.join().expect("the client ends");
         assert_eq!(told[0], count(&bam));
-        assert!(told[1].contains("has changed since this was asked for"), "{told:?}");
+        assert!(told[1].contains("has changed since the request was planned"), "{told:?}");
         assert_eq!(told[2], count(&less));
         assert_ne!(told[0], told[2]);
     });
@@ -290,7 +290,7 @@ fn what_keeps_a_bucket_from_being_read_is_said_and_no_secret_with_it() {
     for (name, value) in settings {
         writable = writable.env(name, value);
     }
-    writable.run().assert_rejected(&[2], &["only read", "--writable"]);
+    writable.run().assert_rejected(&[2], &["read-only", "--writable"]);
     let served = DataServer::start_with(Path::new("s3://bucket"), "127.0.0.1:0", &[], &settings);
     // The command line of a statement process is visible to every user of the machine.
     let listed = run_checked(Command::new("ps").args(["-eo", "args"]));

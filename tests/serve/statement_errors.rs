@@ -18,7 +18,7 @@ const STATEMENT_ERRORS: [(&str, i32, &[&str]); 22] = [
     ("SELECT * FROM od", 2, &["no table \"od\"", "odd.bam"]),
     ("SELECT * FROM reads('odd.bma')", 2, &["no table \"odd.bma\"; did you mean odd.bam?", "odd.parquet"]),
     ("SELECT lenght(name) FROM reads('odd.bam')", 2, &["no function lenght; did you mean length?"]),
-    ("SELECT * FROM read('odd.bam')", 2, &["no function read", "did you mean reads?", "coverage"]),
+    ("SELECT * FROM read('odd.bam')", 2, &["no table function read", "did you mean reads?", "coverage"]),
     ("SELECT * FROM reads(odd.bam)", 2, &["reads()", "single quotes"]),
     ("SELECT name FROM reads('odd.parquet') WHERE name = 5", 3, &["the text 'chr1-", "whole number", "single quotes"]),
     ("SELECT name FROM reads('odd.bam') WHERE name = 5", 3, &["the text 'chr1-", "whole number", "single quotes"]),

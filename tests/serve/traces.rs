@@ -123,7 +123,7 @@ fn a_server_goes_on_without_its_collector_and_says_so_once() {
         assert_eq!(get(&served, "/api/me", &[]).status, 200);
     }
     let (code, said) = served.stop(SIGTERM);
-    assert_eq!((code, said.matches("does not take spans").count()), (Some(0), 1), "{said}");
+    assert_eq!((code, said.matches("rejects spans").count()), (Some(0), 1), "{said}");
     let wrong =
         godwit().args(["serve", "--root", path_text(&directory), "--listen", "127.0.0.1:0", "--otlp", "host:4317"]);
     wrong.run().assert_rejected(&[2], &["--otlp http://"]);

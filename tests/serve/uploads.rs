@@ -38,7 +38,7 @@ fn what_is_put_comes_back_as_it_was() {
     assert_eq!(told[1], told[2], "SQL counts what was put");
     assert_eq!(told[3], "{'dataset': 'empty.parquet', 'rows': 0} 0 True");
     assert_eq!(told[4..6], ["['empty.parquet', 'some/types.parquet']", "[] ['empty.parquet']"]);
-    assert!(told[6].contains("there is no dataset"), "{}", told[6]);
+    assert!(told[6].contains("dataset \"some/types.parquet\" does not exist"), "{}", told[6]);
     assert!(remaining_upload_files(&root).is_empty());
     // Complete Parquet files, readable by their owner only, because human data may be in them.
     use std::os::unix::fs::PermissionsExt as _;
@@ -53,7 +53,7 @@ fn one_that_is_there_is_kept_replaced_or_appended_to_as_is_said() {
     let told = client_output(&start_writable_server(&root, &[]), &["upload_over_existing"]);
     let said = |rows: u64| format!("{{'dataset': 't.parquet', 'rows': {rows}}}");
     assert_eq!(told[0], format!("{} [1, 1, 1]", said(3)));
-    assert!(told[1].contains("there is a dataset t.parquet already") && told[1].ends_with("[1, 1, 1]"), "{}", told[1]);
+    assert!(told[1].contains("dataset t.parquet already exists") && told[1].ends_with("[1, 1, 1]"), "{}", told[1]);
     assert_eq!(told[2], format!("{} [1, 1, 1, 2, 2]", said(2)));
     assert_eq!(told[3], format!("{} [3, 3]", said(2)));
     assert!(
@@ -110,7 +110,7 @@ fn names_that_lead_elsewhere_and_files_of_others_are_refused() {
     drop(read_only);
     std::fs::create_dir(root.join("temporary")).expect("it can be made");
     let words = ["serve", "--root", root.to_str().expect("scratch paths are text"), "--writable"];
-    godwit().args(words).run().assert_rejected(&[2], &["temporary/", "another name"]);
+    godwit().args(words).run().assert_rejected(&[2], &["temporary/", "rename it"]);
 }
 
 #[test]

@@ -87,7 +87,11 @@ fn genomes_go_as_what_differs_both_ways_and_all_else_as_it_is() {
             "{told}"
         );
         assert!(told.contains("6 files copied") && events_of_kind(&told, "copied").len() == 3, "{told}");
-        assert!(told.contains("three.fa.gz: sent as it is") && told.contains("no.fa: sent as it is"), "{told}");
+        assert!(
+            told.contains("three.fa.gz: sent without delta compression")
+                && told.contains("no.fa: sent without delta compression"),
+            "{told}"
+        );
         let again = copy().stderr;
         let [started] = events_of_kind(&again, "started")[..] else { panic!("{again}") };
         assert!((event_number(started, "files"), event_number(started, "same")) == (0, 6), "{again}");
@@ -108,7 +112,7 @@ fn genomes_go_as_what_differs_both_ways_and_all_else_as_it_is() {
     let way = [path_text(&run.join("one.fa")).to_owned(), server_url(&served, "run/one.fa")];
     let told = godwit().current_dir(&directory).arg("copy").args(&way).args(words).run_ok().stderr;
     assert!(
-        told.contains("1 file copied") && told.contains("as differences") && told.contains("0.3 MB saved"),
+        told.contains("1 file copied") && told.contains("delta-compressed") && told.contains("0.3 MB saved"),
         "{told}"
     );
     assert!(read(&run.join("one.fa")) == read(&root.join("run/one.fa")));
@@ -137,10 +141,10 @@ fn without_a_common_reference_genomes_go_as_they_are_and_it_is_said_once() {
             godwit().current_dir(&directory).args(["copy", "mine", &to, "--compress", "delta"]).args(words).run_ok()
         };
         let told = copy(&["--reference", "ref.fa"]).stderr;
-        assert_eq!(told.matches("genomes are sent as they are").count(), 1, "{told}");
+        assert_eq!(told.matches("genomes are sent without delta compression").count(), 1, "{told}");
         assert!(told.contains("2 files copied") && !told.contains("saved"), "{told}");
         let told = copy(&[]).stderr;
-        assert_eq!(told.matches("no reference is named").count(), 1, "{told}");
+        assert_eq!(told.matches("no reference is given").count(), 1, "{told}");
         // Only the last server has the second of two references.
         let told = copy(&["--reference", "ref.fa", "--reference", "own.fa", "--json"]).stderr;
         assert_eq!(events_of_kind(&told, "unpacked").len(), if number == 2 { 2 } else { 0 }, "{told}");

@@ -178,7 +178,7 @@ fn assert_copy_survives_kills(seed: u64) {
 }
 
 #[test]
-#[ignore = "takes minutes; for whoever changes what is kept of a copy"]
+#[ignore = "takes minutes; run it after a change to the journal of a copy"]
 fn fifty_copies_are_killed_where_seeds_say_and_end_whole() {
     for seed in 0..50 {
         assert_copy_survives_kills(seed);

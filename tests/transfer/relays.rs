@@ -237,7 +237,7 @@ fn a_relay_whose_disk_is_full_sends_on_what_it_cannot_keep() {
     assert!(far.sent_bytes() >= 2 * FILE_BYTES as u64, "{}", far.sent_bytes());
     let (code, said) = relay.stop(libc::SIGTERM);
     assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("godwit: warning:") && said.contains("cannot be written"), "{said}");
+    assert!(said.contains("godwit: warning:") && said.contains("cannot write to"), "{said}");
 }
 
 #[test]

@@ -14,19 +14,21 @@ mod tidy;
 const USAGE: &str = "usage: cargo xtask CHORE
 
 chores:
-  tidy                 check what the compiler does not: which crate may use which, lengths of functions and
-                       files, manifests, words and file names that stay out
-  test [ARG..]         run all tests, also after one failed; the arguments go to cargo test; ends with a line that counts them
+  tidy                 check rules that the compiler does not: allowed dependencies of crates, lengths of functions and
+                       files, manifests, forbidden words and file names
+  test [ARG..]         run all tests, continue after failures, and print the counts at the end; the arguments go to
+                       cargo test
   docs                 write docs/reference/cli.md from the built program
   sim [--seed N] [--seeds COUNT]
-                       run the decisions of many nodes in simulated worlds with faults; a seed is one world
+                       simulate cluster runs and copies with faults; each seed is one simulation
   identity [--pairs N] [--genome MB] [--seed S] [--rounds N] [ARG..]
                        compare every record of every exact aligner with bwa's, in rounds drawn from a seed; the same command
                        resumes; --help lists all options
-  chaos [RUNS [SEED]]  let things happen to the nodes of runs on a real SLURM cluster, at moments drawn from a seed
-  search [ROUNDS]      all programs and formats of BLAST+ on real data beside one pass; 7 rounds cross ranges and workers
+  chaos [RUNS [SEED]]  inject faults into the hosts of runs on a real SLURM cluster, at moments drawn from a seed
+  search [ROUNDS]      compare all programs and formats of BLAST+ on real data with one pass; 7 rounds combine
+                       ranges and workers
   conformance          build Arrow's integration programs in Go and run its scenarios for Flight against them
-  scanners             let h2spec, SSLyze and testssl.sh look for mistakes in the server
+  scanners             check the server with h2spec, SSLyze and testssl.sh
   bench [NAME [ARG..]] run bench/NAME.py or bench/NAME.sh with the arguments; without a name, list them";
 
 fn main() -> ExitCode {
@@ -48,7 +50,7 @@ fn main() -> ExitCode {
             Ok(())
         }
         other => {
-            eprintln!("xtask: no chore `{}`\n\n{USAGE}", other.join(" "));
+            eprintln!("xtask: there is no chore `{}`\n\n{USAGE}", other.join(" "));
             return ExitCode::from(2);
         }
     };
@@ -116,7 +118,7 @@ fn list_benchmarks(root: &Path) -> Result<()> {
 fn run_simulations(arguments: &[&str]) -> Result<()> {
     let run = ["run", "--quiet", "--profile", "ci", "--package", "godwit-sim", "--"];
     let status = cargo::command().args(run).args(arguments).status().context("cannot start cargo")?;
-    if status.success() { Ok(()) } else { bail!("some worlds failed") }
+    if status.success() { Ok(()) } else { bail!("some simulations failed") }
 }
 
 /// Compares the built `godwit` with bwa. Does not build `godwit`: a run of several nights compares one build.
@@ -130,13 +132,17 @@ fn run_identity(arguments: &[&str]) -> Result<()> {
 /// Runs tests that take minutes, of which CI runs a subset.
 fn run_chaos_tests(arguments: &[&str]) -> Result<()> {
     let given: Vec<_> = ["GODWIT_CHAOS_RUNS", "GODWIT_CHAOS_SEED"].into_iter().zip(arguments.iter().copied()).collect();
-    run_ignored_tests("_moments_change", &given, "a run did not end as it should; the seed is printed above")
+    run_ignored_tests("_moments_change", &given, "a run failed or its output differs; the seed is printed above")
 }
 
 /// Runs tests that take hours, of which CI runs a subset on generated data.
 fn run_search_matrix(arguments: &[&str]) -> Result<()> {
     let given: Vec<_> = ["GODWIT_MATRIX_ROUNDS"].into_iter().zip(arguments.iter().copied()).collect();
-    run_ignored_tests("search::program_matrix", &given, "a search wrote something else than one pass; see above")
+    run_ignored_tests(
+        "search::program_matrix",
+        &given,
+        "the output of a search differs from that of one pass; see above",
+    )
 }
 
 /// Runs tests that are ignored otherwise, with environment variables for them.
@@ -159,7 +165,7 @@ fn run_conformance_tests(root: &Path) -> Result<()> {
     }
     let run = |words: &[&str]| -> Result<()> {
         let status = cargo::command().args(words).current_dir(root).status().context("cannot start cargo")?;
-        if status.success() { Ok(()) } else { bail!("{} did not end as it should; see above", words.join(" ")) }
+        if status.success() { Ok(()) } else { bail!("{} failed; see above", words.join(" ")) }
     };
     run(&["test", "--quiet", "--profile", "ci", "--workspace", "--test", "conformance"])?;
     run(&["build", "--quiet", "--profile", "ci", "--workspace", "--bin", "godwit"])?;
@@ -169,7 +175,7 @@ fn run_conformance_tests(root: &Path) -> Result<()> {
 fn run_benchmark(root: &Path, name: &str, arguments: &[&str]) -> Result<()> {
     let names = benchmark_names(root)?;
     if !names.iter().any(|known| known == name) {
-        bail!("no bench `{name}`; there are: {}", names.join(", "));
+        bail!("there is no benchmark `{name}`; the benchmarks are: {}", names.join(", "));
     }
     let python = root.join("bench").join(format!("{name}.py"));
     let (program, script) =

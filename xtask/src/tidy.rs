@@ -31,13 +31,21 @@ pub fn run(root: &Path) -> Result<()> {
     let pages = read_files(root, &PAGES, &["md"])?;
     findings.extend(source_rules::check_sources(&files));
     findings.extend(language_rules::check_language(&files, &pages));
+    let counts = language_rules::count_documentation(&files);
+    findings.extend(language_rules::check_documentation(&counts));
     for finding in &findings {
         eprintln!("{finding}");
     }
     if !findings.is_empty() {
         bail!("tidy: {} findings in {} files", findings.len(), files.len());
     }
-    println!("tidy: {} files in order", files.len());
+    println!(
+        "tidy: no findings in {} files; {} documented items, {} begin with a question word; {} examples",
+        files.len(),
+        counts.documented_items,
+        counts.questions.len(),
+        counts.examples
+    );
     Ok(())
 }
 

@@ -1,7 +1,8 @@
-//! Runs a block through the three phases of the library, on the requested number of threads.
+//! Aligns a block of reads in the three phases of the library, on the requested number of threads.
 //!
-//! A segment has as many reads as one call of the library's kernels processes. Records do not depend on the assignment of
-//! segments to threads: insert sizes come from the whole block, and the ordinal of a read in its lane breaks ties.
+//! A block is divided into segments; one call of the library's kernels processes a segment. The records do not depend
+//! on which thread processes which segment: insert sizes are inferred from the whole block, and the library chooses
+//! between equally good alignments by the ordinal of the read in its lane.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -12,15 +13,15 @@ use crate::library::{self, Cohort, InsertSizeModel, LibraryOptions, LoadedIndex,
 use crate::records::{PackedBlock, PackedRecords, RecordPacker};
 use crate::{index_loader, options};
 
-/// The library with a loaded index.
+/// The bwa-mem3 library with a loaded index.
 pub struct BwaMem3Library {
     index: LoadedIndex,
     genome: Genome,
-    /// Working memory that no thread uses at the moment.
+    /// Working memory of earlier threads, for reuse by the threads of the next phase or block.
     free_scratches: Mutex<Vec<Scratch>>,
 }
 
-/// State that the threads of a block share.
+/// State that the threads share while they align a block.
 struct BlockContext<'b> {
     library: &'b BwaMem3Library,
     options: LibraryOptions,
@@ -49,7 +50,8 @@ impl MemLibrary for BwaMem3Library {
         options::check_options(options)
     }
 
-    /// Loads the index. Sharing is not possible: the library reads its index into private memory.
+    /// Loads the index. Ignores [`LoadOptions::share_index`], because the library always reads the index into private
+    /// memory.
     fn load(options: &LoadOptions<'_>) -> Result<Self, Error> {
         let (index, genome) = index_loader::load_checked_index(options)?;
         Ok(Self { index, genome, free_scratches: Mutex::default() })
@@ -74,7 +76,8 @@ impl MemLibrary for BwaMem3Library {
 }
 
 impl BlockContext<'_> {
-    /// Returns the records of each segment. `explicit_insert_sizes`: insert sizes that are not inferred.
+    /// Aligns the block and returns the records of each segment. Infers insert sizes unless `explicit_insert_sizes` is
+    /// set.
     fn align(&self, explicit_insert_sizes: Option<InsertSizeModel>) -> Result<Vec<PackedRecords>, Error> {
         let (reads, paired) = (&self.block.reads, self.block.header.paired);
         if reads.read_count() == 0 {
@@ -101,7 +104,7 @@ impl BlockContext<'_> {
         self.map_segments(&mut cohort, |segment, scratch| self.pack_segment(segment, scratch, model.as_ref()))
     }
 
-    /// Packs the records of a segment.
+    /// Resolves the pairs of a segment, and returns its records in BAM's packing.
     fn pack_segment(
         &self,
         segment: &mut Segment,
@@ -124,10 +127,10 @@ impl BlockContext<'_> {
         first_error.map_or_else(|| Ok(packer.take_records()), Err)
     }
 
-    /// Returns the results of `work` for all segments, in order; all threads run it.
+    /// Calls `work` for all segments on all threads, and returns the results in the order of the segments.
     ///
     /// # Errors
-    /// The error of `work` for the first segment among those that failed.
+    /// The error of `work` for the first segment, in order, that failed, or the error of allocating working memory.
     fn map_segments<T: Send>(
         &self,
         cohort: &mut Cohort,
@@ -166,7 +169,7 @@ impl BlockContext<'_> {
 }
 
 impl BwaMem3Library {
-    /// Returns working memory for one thread.
+    /// Returns working memory for one thread: reuses returned memory, or allocates new memory.
     fn take_scratch(&self) -> Result<Scratch, String> {
         let free_scratch = self.free_scratches.lock().unwrap_or_else(PoisonError::into_inner).pop();
         free_scratch.map_or_else(Scratch::new, Ok)

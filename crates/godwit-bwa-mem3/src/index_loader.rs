@@ -1,9 +1,9 @@
-//! Loads an index after checking it.
+//! Checks an index of bwa-mem3 and loads it.
 //!
-//! The library ends the process for a missing file and may read outside its tables for a damaged one, so the files are
-//! compared with each other first. It also takes an index from shared memory by its file name alone, and marks alternate
-//! contigs whenever an `.alt` file is beside the index. To avoid either, the library loads links to the files in a directory
-//! of their own.
+//! The library exits the process if a file is missing, and may access memory outside its tables if a file is damaged.
+//! Therefore the files are checked against each other first. Two other properties of the library need a workaround. It
+//! uses an index in shared memory if only the file name matches, and it marks alternate contigs if an `.alt` file
+//! exists. To prevent either, it loads the index through symbolic links in a temporary directory.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
@@ -16,13 +16,13 @@ use godwit_model::{Contig, Genome};
 
 use crate::library::LoadedIndex;
 
-/// Files that the library reads. It derives the bases of both strands from `.pac`.
+/// Extensions of the index files that the library reads. It derives the bases of both strands from `.pac`.
 const INDEX_EXTENSIONS: [&str; 5] = ["amb", "ann", "pac", "bwt.2bit.64", "alt"];
 
-/// Loads the index, and returns its contigs.
+/// Checks and loads an index. Returns the index and its contigs.
 ///
 /// # Errors
-/// [`Error::LoadIndex`] and [`Error::Usage`].
+/// [`Error::LoadIndex`] if the index is missing, out of date or damaged; [`Error::Usage`] if its path is invalid.
 pub fn load_checked_index(options: &LoadOptions<'_>) -> Result<(LoadedIndex, Genome), Error> {
     let load_error = |problem: String| Error::LoadIndex { reference: options.reference.to_owned(), problem };
     let genome = match index_files_state(options.reference, IndexKind::BwaMem3) {
@@ -51,7 +51,8 @@ pub fn load_checked_index(options: &LoadOptions<'_>) -> Result<(LoadedIndex, Gen
     Ok((index, Genome::new(contigs.collect())?))
 }
 
-/// Creates a directory with links to the files, named after the directory.
+/// Creates a temporary directory with symbolic links to the index files. The links are named after the directory, so
+/// that no index in shared memory has this name.
 fn link_index_files(options: &LoadOptions<'_>) -> std::io::Result<tempfile::TempDir> {
     let directory = tempfile::Builder::new().prefix("godwit-index-").tempdir()?;
     let prefix = directory.path().join(directory.path().file_name().unwrap_or_default());

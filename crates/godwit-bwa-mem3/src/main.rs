@@ -1,5 +1,6 @@
-//! bwa-mem3 for godwit: loads an index once, reads blocks of reads from stdin and writes aligned records and duplicate
-//! signatures to stdout, both as Arrow streams (`godwit_engines::aligner::stream_metadata`). Started by `godwit align`.
+//! The aligner program for bwa-mem3, which `godwit align` starts. The program loads an index once. It reads blocks of
+//! reads from stdin, and writes aligned records and duplicate signatures to stdout. Input and output are Arrow streams
+//! with the metadata of `godwit_engines::aligner::stream_metadata`.
 
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod bwa_mem3;
@@ -19,7 +20,7 @@ fn main() -> ExitCode {
     godwit_mem::run_program::<bwa_mem3::BwaMem3Library>()
 }
 
-/// The library has no code for other processors.
+/// Prints an error: bwa-mem3 supports neither this processor nor any other except x86-64 and ARM64.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn main() -> ExitCode {
     eprintln!(

@@ -1,10 +1,12 @@
-//! Converts options of `bwa mem` to the library's, and rejects those that it does not support.
+//! Converts options of `bwa mem` to options of the bwa-mem3 library, and rejects those for which the records would
+//! differ.
 
 use godwit_mem::{AlignmentOptions, BwaMemOptions, InsertSizeDistribution, mem_flags};
 
 use crate::library::{InsertSizeModel, LibraryOptions, RawInsertSizes, RawOptions, default_options};
 
-/// Converts bwa's options to the library's. Options that bwa does not have keep their defaults, which change no record.
+/// Converts options of bwa to options of the library. Options that only the library has keep their defaults, with which
+/// it returns the same records as bwa.
 pub fn options_from_bwa(mem: &BwaMemOptions) -> LibraryOptions {
     LibraryOptions(RawOptions {
         a: mem.a,
@@ -44,7 +46,7 @@ pub fn options_from_bwa(mem: &BwaMemOptions) -> LibraryOptions {
     })
 }
 
-/// Converts the value of `-I`.
+/// Converts the insert sizes of the option `-I` to the structure of the library.
 pub fn insert_size_model(distributions: &[InsertSizeDistribution; 4]) -> InsertSizeModel {
     distributions.map(|sizes| RawInsertSizes {
         low: sizes.low,
@@ -55,26 +57,26 @@ pub fn insert_size_model(distributions: &[InsertSizeDistribution; 4]) -> InsertS
     })
 }
 
-/// Rejects options under which the library's records differ from bwa's.
+/// Rejects options for which the library returns other records than bwa.
 ///
 /// # Errors
-/// The message for the user.
+/// The message for the user that names the rejected option.
 pub fn check_options(options: &AlignmentOptions) -> Result<(), String> {
     let mem = &options.mem;
     let preset = options.preset.as_deref().filter(|preset| *preset != "intractg");
     let refused = [
         (mem.a != 1, "a match score other than 1 (-A)".to_owned()),
         (preset.is_some(), format!("the preset -x {}", preset.unwrap_or_default())),
-        // Secondary records of pairs without pairing get flags of their own.
+        // With `-a`, the FLAG of secondary records of unpaired mates differs from bwa's.
         (mem.flag & mem_flags::ALL != 0, "-a".to_owned()),
-        // The interface does not return the text of a contig's name line.
+        // `-V` needs the name line of the contig in the FASTA file, which the C interface does not return.
         (mem.flag & mem_flags::REFERENCE_HEADER != 0, "-V".to_owned()),
-        (mem.min_chain_weight != 0, "a least weight of chains (-W)".to_owned()),
+        (mem.min_chain_weight != 0, "a minimum chain weight (-W)".to_owned()),
     ];
     match refused.into_iter().find(|(is_given, _)| *is_given) {
         None => Ok(()),
         Some((_, option)) => {
-            Err(format!("{option} does not give bwa's records with bwa-mem3; use --aligner bwa for that"))
+            Err(format!("{option} does not yield bwa's records with bwa-mem3; use --aligner bwa for it"))
         }
     }
 }

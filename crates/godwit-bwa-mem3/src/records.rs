@@ -1,4 +1,4 @@
-//! Packs the library's values as the records that bwa 0.7.17 would print.
+//! Converts aligned records of the library to BAM's packing, with the fields and tags that bwa 0.7.17 would print.
 
 use std::io::Write;
 
@@ -9,9 +9,9 @@ use godwit_model::flags;
 
 use crate::library::EmittedRecord;
 
-/// Letters as bwa prints them: A, C, G, T, and N for everything else.
+/// For each letter of a read, the letter that bwa prints: A, C, G or T in upper case, and N for every other letter.
 const FORWARD_LETTERS: [u8; 256] = letter_table(*b"ACGT");
-/// Letters of the other strand.
+/// For each letter of a read, the complement that bwa prints for a read on the reverse strand.
 const COMPLEMENT_LETTERS: [u8; 256] = letter_table(*b"TGCA");
 
 const fn letter_table(of_acgt: [u8; 4]) -> [u8; 256] {
@@ -26,15 +26,15 @@ const fn letter_table(of_acgt: [u8; 4]) -> [u8; 256] {
     letters
 }
 
-/// Packed records of consecutive reads.
+/// The BAM-packed records of the reads of a segment.
 #[derive(Default)]
 pub struct PackedRecords {
     bytes: Vec<u8>,
-    /// For each record, its end in `bytes`.
+    /// End offset in `bytes` of each record.
     ends: Vec<usize>,
 }
 
-/// A packer of the records of a segment. It reuses its buffers between records.
+/// A packer of the records of a segment, which reuses its buffers between records.
 #[derive(Default)]
 pub struct RecordPacker {
     packed: PackedRecords,
@@ -43,10 +43,10 @@ pub struct RecordPacker {
 }
 
 impl RecordPacker {
-    /// Packs a record of `read`. `read_group`: ID of the read group, empty for none.
+    /// Packs a record of `read`. `read_group` is the ID of the read group, or empty if there is none.
     ///
     /// # Errors
-    /// [`SamError`] for values that a BAM record cannot hold; the packer is then unusable.
+    /// [`SamError`] if a value does not fit into a BAM record; the packer must not be used afterwards.
     pub fn push(&mut self, record: &EmittedRecord<'_>, read: &Read<'_>, read_group: &[u8]) -> Result<(), SamError> {
         let numbers = record.fields();
         self.set_sequence(record, read);
@@ -65,7 +65,7 @@ impl RecordPacker {
             quality: read.quality.map(|_| self.quality.as_slice()),
         }
         .append_record(out)?;
-        // The order of mem_aln2sam (bwamem.c, 0.7.17), which has neither MQ nor HN.
+        // Append the tags in the order of bwa 0.7.17 (`mem_aln2sam` in bwamem.c), which writes neither MQ nor HN.
         if numbers.has_nm != 0 {
             append_integer_tag(*b"NM", numbers.nm, out);
         }
@@ -95,7 +95,8 @@ impl RecordPacker {
         Ok(())
     }
 
-    /// Writes the part of the read that the record contains, in the record's orientation.
+    /// Sets the bases and qualities of the record: the range of the read that is not hard-clipped, in the record's
+    /// orientation.
     fn set_sequence(&mut self, record: &EmittedRecord<'_>, read: &Read<'_>) {
         let numbers = record.fields();
         let bound = |at: i32| usize::try_from(at).unwrap_or(0).min(read.sequence.len());
@@ -113,17 +114,17 @@ impl RecordPacker {
         }
     }
 
-    /// Returns the records so far and resets the packer.
+    /// Returns the records that were packed so far, and resets the packer.
     pub fn take_records(&mut self) -> PackedRecords {
         std::mem::take(&mut self.packed)
     }
 }
 
-/// The records of a block, segment by segment.
+/// The BAM-packed records of a block, by segment.
 pub struct PackedBlock {
-    /// Number of reads.
+    /// Number of reads in the block.
     pub reads: u64,
-    /// The records of each segment, in order.
+    /// The records of each segment, in the order of the reads.
     pub segments: Vec<PackedRecords>,
 }
 

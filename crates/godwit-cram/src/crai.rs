@@ -7,34 +7,34 @@ use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
 use serde::{Deserialize, Serialize};
 
-/// One line: the records of one contig in one slice.
+/// A line of a `.crai` index: the position in the file of the records of one contig in one slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IndexEntry {
-    /// Index of the contig, -1 for none.
+    /// Index of the contig in the header; -1 for unmapped reads.
     pub contig: i32,
-    /// First position, 1-based as in the file.
+    /// First aligned position, 1-based as in the index file.
     pub start_1based: i64,
-    /// Bases from there to the last.
+    /// Number of reference bases from the first to the last aligned position.
     pub span: i64,
-    /// Offset of the container.
+    /// Offset of the container in the file, bytes.
     pub container_offset: u64,
-    /// Offset of the slice from the end of the container's header.
+    /// Offset of the slice from the end of the container header, bytes.
     pub slice_offset: u64,
-    /// Size of the slice.
+    /// Size of the slice, bytes.
     pub slice_bytes: u64,
 }
 
 impl IndexEntry {
-    /// Reads the entries of a compressed index.
+    /// Reads the entries of a gzip-compressed index.
     ///
     /// # Errors
-    /// Those of reading, and `InvalidData` for an invalid line.
+    /// Read errors of `compressed`; [`io::ErrorKind::InvalidData`] if a line is invalid.
     pub fn read_all(compressed: impl Read) -> io::Result<Vec<Self>> {
         let mut text = String::new();
         MultiGzDecoder::new(compressed).read_to_string(&mut text)?;
         let entries = text.lines().map(|line| Self::parse(line).ok_or(line));
         entries.collect::<Result<_, _>>().map_err(|line| {
-            io::Error::new(io::ErrorKind::InvalidData, format!("{line:?} is no line of an index of CRAM"))
+            io::Error::new(io::ErrorKind::InvalidData, format!("{line:?} is not a line of a CRAM index"))
         })
     }
 
@@ -52,10 +52,11 @@ impl IndexEntry {
     }
 }
 
-/// Writes the index of a file from those of its parts, each with the offset in the file at which the part starts.
+/// Writes the index of a CRAM file. `parts` contains the index entries of each part, and the offset of the part in the
+/// file.
 ///
 /// # Errors
-/// Those of `out`.
+/// Write errors of `out`.
 pub fn write_index(parts: impl Iterator<Item = (Vec<IndexEntry>, u64)>, out: impl Write) -> io::Result<()> {
     let mut out = GzEncoder::new(out, Compression::default());
     for (entries, offset) in parts {

@@ -1,4 +1,4 @@
-//! A CRAM file: its header and checked records, decoded in this process.
+//! Decodes a CRAM file in this process: reads the header, and decodes and validates the records.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,8 @@ use crate::reference::Reference;
 use godwit_formats::bam::{DamagedRecordError, RecordProblem, check_record};
 use godwit_formats::sam::{FileHeaderError, Header};
 
-/// A decoder of a CRAM file in this process, which a malicious file may crash: use [`crate::Reader`] for untrusted files.
+/// A decoder of a CRAM file in this process. A malicious file may crash the process; use [`crate::Reader`] for
+/// untrusted files.
 pub struct Decoder {
     path: PathBuf,
     input: CramInput,
@@ -33,11 +34,11 @@ impl std::fmt::Debug for Decoder {
 }
 
 impl Decoder {
-    /// Opens a file, decoded on `threads` threads, and reads its header. Without a reference, only files that contain no
-    /// reference-based data can be read: unaligned reads, or an embedded reference.
+    /// Opens a CRAM file, starts `threads` decoding threads, and reads the header. Without a reference, only files that
+    /// need none can be decoded: files of unaligned reads, or with an embedded reference.
     ///
     /// # Errors
-    /// [`CramError`] about the file, its header, or a reference that does not match.
+    /// [`CramError`] if the file or its header cannot be read, or if the reference does not match the header.
     pub fn open(path: &Path, reference: Option<&Reference>, threads: usize) -> Result<Self, CramError> {
         let input = match reference {
             Some(reference) => reference.with_linked_path(|reference| CramInput::open(path, Some(reference), threads)),
@@ -45,8 +46,8 @@ impl Decoder {
         };
         let input = input.map_err(|source| {
             let path = path.to_owned();
-            // Without a system error, htslib rejected the data; memory before the first record is requested for sizes that
-            // the file claims.
+            // If `errno` is 0, htslib rejected the data. If memory runs out before the first record, the cause is an
+            // invalid size in the file.
             let is_data = matches!(source.kind(), ErrorKind::InvalidData | ErrorKind::OutOfMemory)
                 || source.raw_os_error() == Some(0);
             if is_data { CramError::NotCram { path } } else { CramError::Open { path, source } }
@@ -64,15 +65,16 @@ impl Decoder {
         Ok(Self { path, input, header, genome, records: 0, has_reference })
     }
 
-    /// Returns the header.
+    /// Returns the header of the file.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// Appends the next record as BAM packs it, checked; returns false at the end of the file.
+    /// Decodes and validates the next record, and appends it to `out` in BAM's packing; returns false at the end of the
+    /// file.
     ///
     /// # Errors
-    /// [`CramError`] with the record; `out` may then hold a part of it.
+    /// [`CramError`] with the number of the record if it is invalid. `out` may then end with an incomplete record.
     pub fn append_record(&mut self, out: &mut Vec<u8>) -> Result<bool, CramError> {
         let (path, record) = (self.path.clone(), self.records + 1);
         match self.input.read_record() {

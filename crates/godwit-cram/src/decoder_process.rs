@@ -1,7 +1,8 @@
-//! Decoding for a [`crate::Reader`] in another process, and the messages between the two.
+//! The process that decodes a CRAM file for a [`crate::Reader`], and the messages that it sends to the reader over a
+//! pipe.
 //!
-//! A message on the pipe is a kind, a length, and that many bytes; numbers are little-endian. The last message reports the
-//! outcome, so a stream without it is incomplete.
+//! A message consists of its kind (one byte), its length (four bytes, little-endian), and its body of that length. The
+//! last message reports success or failure. If this message is missing, the decoder process has crashed.
 
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
@@ -14,32 +15,33 @@ use crate::decoder::Decoder;
 use crate::error::CramError;
 use crate::reference::Reference;
 
-/// Approximate bytes of records per message.
+/// Approximate size in bytes of a message of records.
 const RECORDS_MESSAGE_BYTES: usize = 1 << 18;
-/// Bytes of the length before a record.
+/// Size in bytes of the length that precedes each record in a message.
 pub(crate) const LENGTH_PREFIX_BYTES: usize = 4;
-/// Memory for the content of a file, bytes: without the containers of the threads.
+/// Memory limit of the decoder process, bytes, without the memory of its threads and of the reference.
 const BASE_MEMORY_BYTES: u64 = 384 << 20;
-/// Memory of a thread, bytes: its stack of 8 MiB, and its containers (htslib makes them of 5 M bases at most).
+/// Memory of a decoding thread, bytes: a stack of 8 MiB, and containers, which htslib writes with at most 5 million
+/// bases.
 const MEMORY_BYTES_PER_THREAD: u64 = 64 << 20;
-/// CPU seconds of a thread within which records must follow. A slice of an archive takes two at most; some damaged ones
-/// never end.
+/// Limit of CPU seconds per thread for decoding the next message of records. A slice of an archive takes at most 2 s;
+/// decoding some damaged slices never ends.
 pub(crate) const CPU_SECONDS_PER_THREAD: u64 = 4;
-/// Contigs whose bases htslib holds at once.
+/// Number of contigs whose bases htslib holds in memory at the same time.
 const CACHED_CONTIGS: u64 = 3;
 
-/// The kind of a message.
+/// The kind of a message from the decoder process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MessageKind {
-    /// Text of the header; the first message.
+    /// The text of the SAM header; always the first message.
     Header = 1,
-    /// Packed records, each behind its size (4 bytes).
+    /// BAM-packed records, each preceded by its size (4 bytes).
     Records,
-    /// All records were sent.
+    /// The last message after success: all records were sent.
     End,
-    /// The error, as text.
+    /// The last message after a failure caused by the file: the error message.
     Failure,
-    /// The error, as text, where the system failed, not the file.
+    /// The last message after a failure of the operating system: the error message.
     SystemFailure,
 }
 
@@ -47,23 +49,24 @@ impl MessageKind {
     const ALL: [Self; 5] = [Self::Header, Self::Records, Self::End, Self::Failure, Self::SystemFailure];
 }
 
-/// A request to decode a file.
+/// A request to the decoder process to decode a CRAM file.
 #[derive(Clone, Debug)]
 pub struct DecodeRequest {
-    /// The file.
+    /// Path of the CRAM file.
     pub path: PathBuf,
-    /// FASTA file of the reference, and a directory for scratch files.
+    /// Path of the FASTA file of the reference, and a directory for scratch files.
     pub reference: Option<(PathBuf, PathBuf)>,
-    /// Number of threads.
+    /// Number of decoding threads.
     pub threads: usize,
 }
 
-/// Decodes a file for the [`crate::Reader`] behind `out`. From here on this process has limits. Memory: that of its
-/// threads, three contigs, and [384 MiB](BASE_MEMORY_BYTES). CPU time: `SIGXCPU` ends it where no records follow within
-/// [the limit](CPU_SECONDS_PER_THREAD). It leaves no core dump if it crashes.
+/// Decodes a file and writes the messages to `out`, the pipe to the [`crate::Reader`]. Sets limits for this process
+/// that last until its exit. Memory: [384 MiB](BASE_MEMORY_BYTES), the memory of the threads, and three contigs. CPU
+/// time: `SIGXCPU` ends the process if the next records take longer than [the limit](CPU_SECONDS_PER_THREAD). A crash
+/// leaves no core dump.
 ///
 /// # Errors
-/// Write errors of `out`. All other errors are reported in its messages.
+/// Errors of writing to `out`. All other errors are sent as messages.
 pub fn run_decoder(request: &DecodeRequest, out: &mut impl Write) -> io::Result<()> {
     match decode_and_write(request, out) {
         Ok(()) => write_message(out, MessageKind::End, &[])?,
@@ -99,7 +102,7 @@ fn decode_and_write(request: &DecodeRequest, out: &mut impl Write) -> Result<(),
     loop {
         limit_cpu_time(cpu_seconds);
         let more = fill_message(&mut decoder, &mut message);
-        // The message holds the valid records before a damaged one.
+        // If a record is damaged, the message contains the valid records before it.
         if !message.is_empty() {
             write_message(out, MessageKind::Records, &message).map_err(DecodeError::Output)?;
         }
@@ -109,7 +112,7 @@ fn decode_and_write(request: &DecodeRequest, out: &mut impl Write) -> Result<(),
     }
 }
 
-/// Replaces a message by one of the next records, each behind its length; returns false where the file ends behind them.
+/// Fills `message` with the next records, each preceded by its length; returns false if they are the last of the file.
 fn fill_message(decoder: &mut Decoder, message: &mut Vec<u8>) -> Result<bool, CramError> {
     message.clear();
     while message.len() < RECORDS_MESSAGE_BYTES {
@@ -126,13 +129,14 @@ fn fill_message(decoder: &mut Decoder, message: &mut Vec<u8>) -> Result<bool, Cr
     Ok(true)
 }
 
-/// Limits the memory of this process. A failure is ignored: the limit only guards against malicious files.
+/// Limits the memory of this process and disables core dumps. A failure is ignored: the limit only guards against
+/// malicious files.
 fn limit_memory(bytes: u64) {
     let _ = setrlimit(Resource::Data, Rlimit { current: Some(bytes), maximum: Some(bytes) });
     let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
 }
 
-/// Extends the CPU time of this process by `seconds`.
+/// Sets the CPU time limit of this process to `seconds` more than it has used so far.
 fn limit_cpu_time(seconds: u64) {
     let used = clock_gettime(ClockId::ProcessCPUTime).tv_sec as u64;
     let _ = setrlimit(Resource::Cpu, Rlimit { current: Some(used + seconds), maximum: None });
@@ -144,7 +148,8 @@ fn write_message(out: &mut impl Write, kind: MessageKind, bytes: &[u8]) -> io::R
     out.write_all(bytes)
 }
 
-/// Reads a message into `bytes`; returns `None` where it is incomplete or of an unknown kind.
+/// Reads the body of a message into `bytes` and returns its kind; `None` if the message is incomplete or its kind is
+/// unknown.
 pub(crate) fn read_message(input: &mut impl Read, bytes: &mut Vec<u8>) -> Option<MessageKind> {
     let mut head = [0; 5];
     input.read_exact(&mut head).ok()?;

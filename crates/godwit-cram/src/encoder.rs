@@ -1,8 +1,9 @@
-//! One CRAM file from parts that are encoded independently, as `samtools cat` would join them.
+//! Encodes parts of a CRAM file independently. The header, the parts in order and the end-of-file container form the
+//! file, as if `samtools cat` had concatenated the parts.
 //!
-//! Parts consist of containers only. htslib writes to a descriptor, so a part goes to an unnamed scratch file and is copied
-//! from there. Containers count their records from the start of their part, as in a file of `samtools cat`. The count names
-//! reads whose names were dropped, and godwit drops none.
+//! A part consists of containers without a header. htslib can only write to a file descriptor, so it writes a part to
+//! an unnamed scratch file, from which the part is copied. The record counter of a container starts at 0 in each part,
+//! as after `samtools cat`. Readers only use it to name reads without a name, and godwit always writes the names.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
@@ -17,10 +18,10 @@ use crate::htslib::{self, ContainerWriter, HtsHeader, SharedReference};
 use crate::reference::Reference;
 use godwit_formats::sam::Header;
 
-/// Bytes copied at once.
+/// Size in bytes of the buffer for copying a part.
 const COPY_BUFFER_BYTES: usize = 1 << 20;
 
-/// The state that all parts of a file share.
+/// An encoder of a CRAM file: the header and the reference, which all parts share.
 pub struct Encoder {
     shared: SharedReference,
     header: HtsHeader,
@@ -29,10 +30,11 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// Creates an encoder with a reference that has every contig of the header. `scratch` is a directory for unnamed files.
+    /// Creates an encoder. The reference must contain every contig of the header. `scratch` is a directory for unnamed
+    /// files.
     ///
     /// # Errors
-    /// [`CramError::MissingContig`] and [`CramError::ContigMismatch`] where header and reference differ.
+    /// [`CramError::MissingContig`] or [`CramError::ContigMismatch`] if the header and the reference differ.
     pub fn new(header: &Header, reference: &Reference, scratch: &Path) -> Result<Self, CramError> {
         let scratch_error = |source| CramError::Scratch { path: scratch.to_owned(), source };
         let header = reference.check_header(header)?;
@@ -53,15 +55,15 @@ impl Encoder {
         Ok(Self { shared, header, header_bytes, scratch: scratch.to_owned() })
     }
 
-    /// Returns the bytes before the first part.
+    /// Returns the bytes of the file that precede the first part: the file definition and the header.
     pub fn header_bytes(&self) -> &[u8] {
         &self.header_bytes
     }
 
-    /// Starts an empty part.
+    /// Creates an encoder for a new part of the file.
     ///
     /// # Errors
-    /// Errors of the scratch directory.
+    /// I/O errors of the scratch files.
     pub fn start_part(&self) -> io::Result<PartEncoder<'_>> {
         let (out, index) = (tempfile::tempfile_in(&self.scratch)?, tempfile::tempfile_in(&self.scratch)?);
         let containers = ContainerWriter::create(&self.shared, &self.header, &out, &htslib::descriptor_path(&index))?;
@@ -69,20 +71,20 @@ impl Encoder {
     }
 }
 
-/// An encoder of one part. Dropping it discards the part.
+/// An encoder of one part of a CRAM file. Dropping it discards the part.
 pub struct PartEncoder<'e> {
     containers: ContainerWriter,
     out: File,
     index: File,
-    /// Keeps the reference alive.
+    /// Owner of the reference, which must outlive `containers`.
     _encoder: &'e Encoder,
 }
 
 impl PartEncoder<'_> {
-    /// Appends a record with the FLAG `flag`; coordinate order.
+    /// Appends a record, with `flag` in place of its own FLAG. The records of a part must be in coordinate order.
     ///
     /// # Errors
-    /// [`CramError::EncodeRecord`] or errors of the file system, as [`io::Error`].
+    /// [`CramError::EncodeRecord`] if htslib rejects the record, or an error of the file system; both as [`io::Error`].
     pub fn write(&mut self, record: RawRecord, flag: u16) -> io::Result<()> {
         self.containers.write_record(record, flag).map_err(|error| {
             let read_name = String::from_utf8_lossy(record.name()).into_owned();
@@ -90,10 +92,11 @@ impl PartEncoder<'_> {
         })
     }
 
-    /// Ends the part, copies its containers to `to` and returns their index, whose offsets count from the part's start.
+    /// Encodes the remaining records and copies the containers of the part to `to`. Returns the index entries of the
+    /// part, with offsets from its start.
     ///
     /// # Errors
-    /// [`CramError::Htslib`] or errors of the file system, as [`io::Error`].
+    /// [`CramError::Htslib`] if htslib fails, or an error of the file system; both as [`io::Error`].
     pub fn finish(mut self, to: &mut impl Write) -> io::Result<Vec<IndexEntry>> {
         self.containers.finish().map_err(|source| {
             let source_copy = io::Error::from(source.kind());
@@ -123,7 +126,8 @@ impl PartEncoder<'_> {
     }
 }
 
-/// Returns the system's error if it is about space or devices; other values that htslib leaves there mean nothing.
+/// Returns `error` if it reports a full or failing disk, otherwise `htslib_error`: htslib sets `errno` to meaningful
+/// values only in these cases.
 fn prefer_system_error(error: io::Error, htslib_error: CramError) -> io::Error {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => error,

@@ -1,4 +1,4 @@
-//! Errors of CRAM files and their reference.
+//! Errors of reading and writing CRAM files and their references.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,28 +7,28 @@ use godwit_formats::bam::DamagedRecordError;
 use godwit_formats::fasta::FastaError;
 use godwit_formats::sam::FileHeaderError;
 
-/// A reason why CRAM cannot be read or written. Records are numbered from 1.
+/// Error of reading or writing a CRAM file or its reference. Records are numbered from 1.
 #[derive(Debug, thiserror::Error)]
 pub enum CramError {
     /// The file is not CRAM, or its first bytes are damaged.
     #[error("{} cannot be read as CRAM: it is damaged or has another format; fetch or make it again", path.display())]
     NotCram {
-        /// The file.
+        /// Path of the CRAM file.
         path: PathBuf,
     },
     /// The file cannot be opened.
     #[error("cannot open {} as CRAM", path.display())]
     Open {
-        /// The file.
+        /// Path of the CRAM file.
         path: PathBuf,
-        /// The system's error.
+        /// The I/O error.
         #[source]
         source: io::Error,
     },
-    /// The file lacks its end.
+    /// The file does not end with the end-of-file container.
     #[error("{} is truncated: its end-of-file container is missing; fetch or make it again", path.display())]
     Truncated {
-        /// The file.
+        /// Path of the CRAM file.
         path: PathBuf,
     },
     /// The text of the header is invalid.
@@ -37,7 +37,7 @@ pub enum CramError {
     /// A record cannot be decoded.
     #[error("record {record} of {} cannot be decoded: the file is damaged; fetch or make it again", path.display())]
     DecodeRecord {
-        /// The file.
+        /// Path of the CRAM file.
         path: PathBuf,
         /// 1-based number of the record.
         record: u64,
@@ -48,7 +48,7 @@ pub enum CramError {
         path.display()
     )]
     MissingReference {
-        /// The file.
+        /// Path of the CRAM file.
         path: PathBuf,
         /// 1-based number of the record.
         record: u64,
@@ -59,93 +59,93 @@ pub enum CramError {
     /// The decoder process reported an error.
     #[error("{message}")]
     DecoderFailure {
-        /// Its message.
+        /// The error message from the decoder process.
         message: String,
     },
-    /// The decoder process reported an error of the system.
+    /// The decoder process reported an error of the operating system, not of the file.
     #[error("{message}")]
     DecoderSystemFailure {
-        /// Its message.
+        /// The error message from the decoder process.
         message: String,
-        /// The same message.
+        /// The same message as an I/O error, by which callers recognize a failure of the system.
         #[source]
         source: io::Error,
     },
     /// The decoder process cannot be started.
     #[error("cannot start {} to decode CRAM", program.display())]
     StartDecoder {
-        /// The program.
+        /// Path of the program.
         program: PathBuf,
-        /// The system's error.
+        /// The I/O error.
         #[source]
         source: io::Error,
     },
-    /// The decoder process ended without reporting an outcome.
+    /// The decoder process exited without reporting success or failure.
     #[error(
-        "decoding record {record} of {} (or one after it) brought the decoder down ({exit_status}): the file is damaged; fetch \
+        "the decoder crashed at record {record} of {} or a later one ({exit_status}): the file is damaged; fetch \
          or make it again",
         path.display()
     )]
     DecoderCrashed {
-        /// The file.
+        /// Path of the CRAM file.
         path: PathBuf,
-        /// 1-based number of the first record that is missing.
+        /// 1-based number of the first record that was not received.
         record: u64,
-        /// Exit status of the process.
+        /// Exit status of the decoder process, or the signal that killed it.
         exit_status: String,
     },
     /// The reference cannot be read.
     #[error("cannot use the reference {}", path.display())]
     ReadReference {
-        /// The reference.
+        /// Path of the FASTA file.
         path: PathBuf,
-        /// The problem.
+        /// The error of the FASTA reader.
         #[source]
         source: FastaError,
     },
-    /// The reference lacks a contig.
+    /// A contig of the CRAM header is missing in the reference.
     #[error("the reference {} has no contig {contig}; pass the one the reads were aligned to", reference.display())]
     MissingContig {
-        /// The reference.
+        /// Path of the FASTA file.
         reference: PathBuf,
-        /// The contig of the header.
+        /// Name of the contig in the header.
         contig: String,
     },
-    /// A contig differs from that of the header.
+    /// A contig of the reference has another length or checksum than in the CRAM header.
     #[error(
-        "contig {contig} of the reference {} is another one than the header's: {difference}; pass \
+        "contig {contig} of the reference {} differs from that of the header: {difference}; pass \
          the reference the reads were aligned to",
         reference.display()
     )]
     ContigMismatch {
-        /// The reference.
+        /// Path of the FASTA file.
         reference: PathBuf,
-        /// The contig.
+        /// Name of the contig.
         contig: String,
-        /// `LN` or `M5`, of the reference and of the header.
+        /// The differing field, `LN` or `M5`, with the values of the reference and of the header.
         difference: String,
     },
     /// htslib could not encode a record.
     #[error("htslib cannot encode the record {read_name}")]
     EncodeRecord {
-        /// The read's name.
+        /// Name of the read.
         read_name: String,
     },
     /// htslib failed in an operation that should always succeed.
     #[error("htslib cannot {action}")]
     Htslib {
-        /// The operation.
+        /// The operation that failed, such as `parse the header`.
         action: &'static str,
-        /// The last error of the system.
+        /// The last error of the operating system (`errno`).
         #[source]
         source: io::Error,
     },
     /// The scratch directory cannot be used.
     #[error("cannot use scratch space in {}", path.display())]
     Scratch {
-        /// The directory.
+        /// Path of the scratch directory.
         path: PathBuf,
-        /// The system's error.
+        /// The I/O error.
         #[source]
         source: io::Error,
     },

@@ -1,23 +1,24 @@
-//! Packed records in htslib's memory layout, and back.
+//! Converts between records in BAM's packing and htslib's memory layout.
 //!
-//! htslib pads names to four bytes, stores a CIGAR of any length in its field, and keeps the fixed fields separate.
+//! htslib pads read names to a multiple of four bytes, keeps the fixed fields in a separate struct, and never moves a
+//! long CIGAR to a `CG` tag.
 
 use godwit_model::{RawRecord, reg2bin};
 
-/// Maximum operations in the CIGAR field of a packed record.
+/// Maximum number of operations in the CIGAR field of a BAM record; a longer CIGAR is in a `CG` tag.
 const MAX_INLINE_OPS: usize = 0xffff;
 
-/// The fixed fields of a record.
+/// The fixed fields of a record, as in htslib's `bam1_core_t`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RecordCore {
     pub(super) contig: i32,
     pub(super) position: i64,
     pub(super) bin: u16,
     pub(super) mapping_quality: u8,
-    /// Bytes of padding behind the NUL of the name.
+    /// Number of padding bytes after the NUL of the read name.
     pub(super) padding: u8,
     pub(super) flag: u16,
-    /// Bytes of the name with its NUL and the padding.
+    /// Size in bytes of the read name, including NUL and padding.
     pub(super) name_bytes: u16,
     pub(super) cigar_ops: u32,
     pub(super) bases: i32,
@@ -26,7 +27,8 @@ pub(super) struct RecordCore {
     pub(super) template_length: i64,
 }
 
-/// Converts a record to htslib's layout, with another FLAG; `data` is replaced.
+/// Converts a record to htslib's layout, with `flag` in place of its own FLAG. Returns the fixed fields, and replaces
+/// `data` by the variable fields.
 pub(super) fn to_htslib_layout(record: RawRecord, flag: u16, data: &mut Vec<u8>) -> RecordCore {
     data.clear();
     let name = record.name();
@@ -66,7 +68,8 @@ pub(super) fn to_htslib_layout(record: RawRecord, flag: u16, data: &mut Vec<u8>)
     }
 }
 
-/// Appends the packed record of a record in htslib's layout. Returns `None` where a length or position is out of range.
+/// Converts a record from htslib's layout and appends it to `out` in BAM's packing. Returns `None` if a length or
+/// position is out of range.
 pub(super) fn pack_record(core: &RecordCore, data: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let name_bytes = usize::from(core.name_bytes);
     let name = data.get(..name_bytes.checked_sub(usize::from(core.padding))?)?;
@@ -89,7 +92,7 @@ pub(super) fn pack_record(core: &RecordCore, data: &[u8], out: &mut Vec<u8>) -> 
     }
     out.extend_from_slice(name);
     if is_long {
-        // SAMv1 §4.2.2: `<bases>S<reference bases>N` stands for the CIGAR, which is in a CG tag.
+        // SAMv1 §4.2.2: the CIGAR field contains `<bases>S<reference bases>N`, and the CIGAR itself is in a CG tag.
         let reference_bases: u64 =
             ops().filter(|op| 0b1_1000_1101 >> (op & 15) & 1 == 1).map(|op| u64::from(op >> 4)).sum();
         let placeholder = [(bases as u32) << 4 | 4, u32::try_from(reference_bases).ok()? << 4 | 3];

@@ -1,8 +1,9 @@
-//! An untrusted CRAM file: its header and buffers of checked records, decoded by a separate process.
+//! Reads an untrusted CRAM file: a separate process decodes it, and the reader validates the records that the process
+//! sends.
 //!
-//! htslib trusts the sizes in a file where they let it write beyond its memory, or take gigabytes for a few bytes of input
-//! (`docs/decisions/0005-cram-with-vendored-htslib.md`). A separate process, with a memory limit, turns both into an error with
-//! the file's name.
+//! htslib trusts sizes in a file, so a malicious file can make it write beyond its buffers or allocate gigabytes
+//! (`docs/decisions/0005-cram-with-vendored-htslib.md`). Because a separate process with a memory limit decodes the
+//! file, both become an error that names the file.
 
 use std::io::BufReader;
 use std::os::unix::process::ExitStatusExt;
@@ -19,10 +20,10 @@ use libc::SIGXCPU;
 use crate::decoder_process::{CPU_SECONDS_PER_THREAD, DecodeRequest, LENGTH_PREFIX_BYTES, MessageKind, read_message};
 use crate::error::CramError;
 
-/// Name of the verb of the program that calls [`crate::run_decoder`].
+/// The subcommand of godwit that runs the decoder process, [`crate::run_decoder`].
 pub const DECODE_VERB: &str = "decode-cram";
 
-/// Timeout for the exit of a decoder whose output has ended.
+/// Maximum time to wait for the exit of a decoder process that has closed its output.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A reader of an untrusted CRAM file.
@@ -32,7 +33,7 @@ pub struct Reader {
     child: Child,
     messages: BufReader<ChildStdout>,
     message: Vec<u8>,
-    /// Bytes of the message that were consumed.
+    /// Number of bytes of `message` that are already returned as records.
     message_offset: usize,
     header: Header,
     genome: Genome,
@@ -42,11 +43,12 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Starts `program`, which is godwit itself, to decode a file, and reads its header. Without a reference, only files
-    /// that contain no reference-based data can be read: unaligned reads, or an embedded reference.
+    /// Starts the decoder process and reads the header of the file. `program` is the path of the godwit executable.
+    /// Without a reference, only files that need none can be read: files of unaligned reads, or with an embedded
+    /// reference.
     ///
     /// # Errors
-    /// [`CramError`] about the file, its header, or a reference that does not match.
+    /// [`CramError`] if the file or its header cannot be read, or if the reference does not match the header.
     pub fn open(program: &Path, request: &DecodeRequest) -> Result<Self, CramError> {
         let path = request.path.clone();
         let mut command = Command::new(program);
@@ -81,21 +83,21 @@ impl Reader {
         Ok(reader)
     }
 
-    /// Returns the header.
+    /// Returns the header of the file.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// Returns the contigs.
+    /// Returns the contigs of the header.
     pub fn genome(&self) -> &Genome {
         &self.genome
     }
 
-    /// Replaces the records of `out` by the next ones: about `max_bytes`, at least one record. Returns false, with no
-    /// records, at the end of the file.
+    /// Replaces the records in `out` by the next records of the file, about `max_bytes` bytes and at least one record.
+    /// Returns false, with `out` empty, at the end of the file.
     ///
     /// # Errors
-    /// [`CramError`] with the record; `out` then holds the valid records before it.
+    /// [`CramError`] with the number of the invalid record. `out` then holds the valid records before it.
     pub fn read_chunk(&mut self, out: &mut RecordBuffer, max_bytes: usize) -> Result<bool, CramError> {
         out.fill_with(self.records, max_bytes, |data| {
             let more = self.read_record(data)?;
@@ -104,7 +106,7 @@ impl Reader {
         })
     }
 
-    /// Appends one record; returns false at the end of the file.
+    /// Appends the next record to `out`; returns false at the end of the file.
     fn read_record(&mut self, out: &mut Vec<u8>) -> Result<bool, CramError> {
         while self.message_offset == self.message.len() && !self.ended {
             match self.next_message()? {
@@ -128,7 +130,7 @@ impl Reader {
         }
     }
 
-    /// Reads the next message; a reported failure becomes an error.
+    /// Reads the next message from the decoder process; returns an error if the message reports a failure.
     fn next_message(&mut self) -> Result<MessageKind, CramError> {
         self.message_offset = 0;
         let Some(kind) = read_message(&mut self.messages, &mut self.message) else {
@@ -146,21 +148,21 @@ impl Reader {
         }
     }
 
-    /// Returns the error of a decoder that ended without reporting an outcome.
+    /// Waits for the exit of a decoder process that did not report success or failure, and returns the error.
     fn decoder_crash_error(&mut self) -> CramError {
         let (path, record) = (self.path.clone(), self.records + 1);
         let deadline = Instant::now() + EXIT_TIMEOUT;
         while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(2));
         }
-        // A running decoder has sent an invalid message, so it is stopped.
+        // If the decoder still runs, it has sent an invalid message.
         let _ = self.child.kill();
         let exit_status = self.child.wait().map_or_else(|error| error.to_string(), describe_exit_status);
         CramError::DecoderCrashed { path, record, exit_status }
     }
 }
 
-/// Returns the bytes behind a size; `None` where they are incomplete.
+/// Returns the record that follows its size (4 bytes) at the start of `bytes`; `None` if it is incomplete.
 fn length_prefixed(bytes: &[u8]) -> Option<&[u8]> {
     let (size, rest) = bytes.split_first_chunk()?;
     rest.get(..u32::from_le_bytes(*size) as usize)
@@ -168,7 +170,7 @@ fn length_prefixed(bytes: &[u8]) -> Option<&[u8]> {
 
 fn describe_exit_status(status: ExitStatus) -> String {
     match (status.signal(), status.code()) {
-        (Some(SIGXCPU), _) => format!("no record came in {CPU_SECONDS_PER_THREAD} s of work"),
+        (Some(SIGXCPU), _) => format!("no record within {CPU_SECONDS_PER_THREAD} s of CPU time"),
         (Some(signal), _) => format!("signal {signal}"),
         (None, code) => format!("exit status {}", code.unwrap_or_default()),
     }
@@ -176,7 +178,7 @@ fn describe_exit_status(status: ExitStatus) -> String {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        // Both fail only for a child that has already exited.
+        // Ignore errors: both calls fail only if the decoder process has already exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -199,7 +201,8 @@ impl RecordSource for Reader {
         Ok(Self::read_chunk(self, chunk, max_bytes)?)
     }
 
-    /// Returns all bytes or none: htslib does not report its position.
+    /// Returns the size of the file after its last record, and 0 before: htslib does not report its position in the
+    /// file.
     fn compressed_bytes_read(&self) -> u64 {
         self.file_bytes.filter(|_| self.ended).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! The reference of CRAM: read once, with the checksum of each contig.
+//! The reference of a CRAM file: a FASTA file, which is read once to build its indexes and the MD5 of each contig.
 
 use std::collections::HashMap;
 use std::io;
@@ -11,19 +11,20 @@ use godwit_formats::fasta::{self, FaiEvent, FaiRecord};
 use godwit_formats::sam::Header;
 use godwit_process::TemporaryItem;
 
-/// A FASTA file as the reference of CRAM files.
+/// A FASTA file that serves as the reference of CRAM files.
 pub struct Reference {
     path: PathBuf,
-    /// Absolute path.
+    /// Absolute path of the directory for temporary files.
     scratch_directory: PathBuf,
-    /// The `.fai`, made from the file itself: one beside it may belong to another file.
+    /// Content of the `.fai`. It is computed from the FASTA file, because an existing `.fai` may belong to another
+    /// file.
     fai: Vec<u8>,
-    /// The `.gzi` of a BGZF file, also made from the file itself.
+    /// Content of the `.gzi`, also computed from the FASTA file; `None` if the file is not BGZF.
     gzi: Option<Vec<u8>>,
     checksums: ReferenceChecksums,
 }
 
-/// The contigs of a FASTA file, with their length and MD5.
+/// The length and the MD5 of each contig of a FASTA file.
 #[derive(Debug)]
 pub struct ReferenceChecksums {
     path: PathBuf,
@@ -33,11 +34,11 @@ pub struct ReferenceChecksums {
 #[derive(Debug)]
 struct ContigChecksum {
     bases: u64,
-    /// `M5` (SAMv1 §1.3.2): the MD5 of the bases in upper case.
+    /// MD5 of the bases in upper case, as in the `M5` field of a header (SAMv1 §1.3.2).
     md5: String,
 }
 
-/// The MD5 of each contig, computed while [`fasta::build_fai_with`] reads the file.
+/// Computes the MD5 of each contig of a FASTA file from the events of [`fasta::build_fai_with`].
 pub struct ChecksumScan {
     md5: Md5,
     upper_case_bases: Vec<u8>,
@@ -45,15 +46,15 @@ pub struct ChecksumScan {
 }
 
 impl ChecksumScan {
-    /// Creates a scan without contigs.
+    /// Creates a scan that has not received any events.
     ///
     /// # Errors
-    /// [`io::ErrorKind::OutOfMemory`] where htslib cannot allocate its state.
+    /// [`io::ErrorKind::OutOfMemory`] if htslib cannot allocate the state of the MD5.
     pub fn new() -> io::Result<Self> {
         Ok(Self { md5: Md5::new()?, upper_case_bases: Vec::new(), contig_md5s: Vec::new() })
     }
 
-    /// Adds the next event.
+    /// Updates the MD5 of the current contig with the next event.
     pub fn add_event(&mut self, event: FaiEvent) {
         match event {
             FaiEvent::ContigStart => {}
@@ -66,7 +67,7 @@ impl ChecksumScan {
         }
     }
 
-    /// Returns the checksums of the contigs so far, in their order, of the file at `path`.
+    /// Returns the lengths and MD5s of the contigs of the file at `path`; `contigs` must have the order of the file.
     pub fn finish(self, path: &Path, contigs: &[FaiRecord]) -> ReferenceChecksums {
         let contig_checksum =
             |(record, md5): (&FaiRecord, String)| (record.name.clone(), ContigChecksum { bases: record.bases, md5 });
@@ -78,10 +79,11 @@ impl ChecksumScan {
 }
 
 impl ReferenceChecksums {
-    /// Compares the contigs that the file also has, and for which the header has an `M5`, with the file.
+    /// Compares each `M5` field of the header with the MD5 of the contig. Contigs that the FASTA file does not have are
+    /// skipped.
     ///
     /// # Errors
-    /// [`CramError::ContigMismatch`] where one differs.
+    /// [`CramError::ContigMismatch`] if an `M5` differs.
     pub fn check_listed_checksums(&self, header: &Header) -> Result<(), CramError> {
         header.clone().try_fill_checksums(|name, _, md5| {
             if let (Some(contig), Some(_)) = (self.contigs.get(name), md5) {
@@ -108,7 +110,7 @@ impl ReferenceChecksums {
         }
     }
 
-    /// Compares all contigs of a header with the file, and returns the header with an `M5` for each.
+    /// Compares all contigs of a header with the FASTA file, and returns the header with an `M5` field for each contig.
     fn check_all_contigs(&self, header: &Header) -> Result<Header, CramError> {
         let mut checked = header.clone();
         checked.try_fill_checksums(|name, bases, md5| {
@@ -126,10 +128,11 @@ impl ReferenceChecksums {
 }
 
 impl Reference {
-    /// Reads a whole FASTA file, plain or BGZF. `scratch` is a directory for temporary files.
+    /// Reads a whole FASTA file, uncompressed or BGZF, to index it. `scratch` is a directory for temporary files.
     ///
     /// # Errors
-    /// [`CramError::ReadReference`], also for gzip that is not BGZF; [`CramError::Scratch`].
+    /// [`CramError::ReadReference`] if the file cannot be read, or is compressed with gzip but not BGZF.
+    /// [`CramError::Scratch`] if the scratch directory cannot be used.
     pub fn open(path: &Path, scratch: &Path) -> Result<Self, CramError> {
         let failed = |source| CramError::ReadReference { path: path.to_owned(), source };
         let unusable = |source| CramError::Scratch { path: scratch.to_owned(), source };
@@ -152,14 +155,14 @@ impl Reference {
         Ok(Self { path: path.to_owned(), scratch_directory, fai, gzi, checksums })
     }
 
-    /// Returns the bases of the longest contig.
+    /// Returns the number of bases of the longest contig.
     pub(super) fn longest_contig(&self) -> u64 {
         self.checksums.contigs.values().map(|contig| contig.bases).max().unwrap_or_default()
     }
 
-    /// Calls `open` with a path under which htslib finds the file, its `.fai` and its `.gzi` side by side. Otherwise htslib
-    /// would write a `.fai` beside the reference (1.19 `bgzf_open_ref`), in a directory that godwit must not write to. The
-    /// path is removed afterwards; files that htslib opened stay open.
+    /// Calls `open` with the path of a symbolic link to the FASTA file, in a temporary directory with the `.fai` and
+    /// the `.gzi`. Without this directory, htslib would write a `.fai` beside the FASTA file (1.19, `bgzf_open_ref`),
+    /// which godwit must not do. The directory is removed afterwards; files that htslib has opened remain usable.
     pub(super) fn with_linked_path<T>(&self, open: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
         let directory = TemporaryItem::create(|| {
             tempfile::Builder::new().prefix(".godwit-reference-").tempdir_in(&self.scratch_directory)
@@ -174,10 +177,10 @@ impl Reference {
         open(&path)
     }
 
-    /// Compares the contigs of a header with the reference, and returns the header with an `M5` for each.
+    /// Compares the contigs of a header with the reference, and returns the header with an `M5` field for each contig.
     ///
     /// # Errors
-    /// [`CramError::MissingContig`], [`CramError::ContigMismatch`].
+    /// [`CramError::MissingContig`] or [`CramError::ContigMismatch`] if they differ.
     pub(super) fn check_header(&self, header: &Header) -> Result<Header, CramError> {
         self.checksums.check_all_contigs(header)
     }

@@ -9,7 +9,7 @@ use crate::htslib_layout::{pack_record, to_htslib_layout};
 
 const HEADER_TEXT: &str = "@HD\tVN:1.6\tSO:coordinate\n@SQ\tSN:a\tLN:400\n@RG\tID:g\tSM:s\n";
 
-/// Writes a FASTA file of 400 bases; returns the bases and the path.
+/// Writes a FASTA file with one contig of 400 bases; returns the bases and the path.
 fn write_reference(directory: &std::path::Path) -> (String, std::path::PathBuf) {
     let bases: String = (0..400u32).map(|at| char::from(b"ACGT"[(at * at / 7 + at / 3) as usize % 4])).collect();
     let path = directory.join("a.fa");
@@ -112,6 +112,6 @@ fn checksums_are_those_of_the_standard() {
     let header = Header::parse(b"@SQ\tSN:a\tLN:6\tM5:0123456789abcdef0123456789abcdef\n").unwrap();
     let reference = Reference::open(&fasta, directory.path()).unwrap();
     let refused = Encoder::new(&header, &reference, directory.path()).err().unwrap();
-    // SAMv1 §1.3.2: bases in upper case. `printf ACGTAC | md5sum` of coreutils.
+    // SAMv1 §1.3.2 requires upper case. The expected value is the output of `printf ACGTAC | md5sum`.
     assert!(refused.to_string().contains("M5 is 1617b7d879d437fa4c87da5875264b14"), "{refused}");
 }

@@ -1,8 +1,9 @@
-//! Aligners. Input: blocks of reads. Output: blocks of aligned records and duplicate signatures, in the same order.
+//! Aligners: each receives blocks of reads and returns blocks of aligned records and duplicate signatures, in the same
+//! order.
 //!
-//! An aligner has three handles: a [`BlockWriter`] for the thread that sends reads, a [`BlockReader`] for the thread that
-//! receives the aligned blocks, and a [`ChildHandle`] to wait for it or stop it. Sending and receiving must run in parallel:
-//! the child reads at most one block ahead and responds one block behind.
+//! A running aligner has three handles: a [`BlockWriter`] for the thread that sends reads, a [`BlockReader`] for the
+//! thread that receives aligned blocks, and a [`ChildHandle`] that waits for the aligner or kills it. The two threads
+//! must run in parallel: the aligner reads at most one block ahead and returns each block one block later.
 
 mod block_encoder;
 mod block_io;
@@ -28,36 +29,38 @@ pub use pipe_session::PipeSession;
 pub use pipe_writer::PipeWriter;
 pub use stream_metadata::{AlignerInfo, BlockEnd, BlockHeader};
 
-/// An aligned block.
+/// An aligned block: the records and duplicate signatures of one block of reads.
 #[derive(Debug)]
 pub struct AlignedBlock {
     /// Id of the block.
     pub id: BlockId,
-    /// Number of reads in the input.
+    /// Number of reads in the input block.
     pub reads: u64,
-    /// Number of records in the output, over all batches.
+    /// Number of SAM records in the aligned block, over all batches.
     pub records: u64,
-    /// Batches of `schema::alignments`, in the aligner's order; about 4 MiB each.
+    /// Record batches with the schema `schema::alignments`, in the order in which the aligner wrote the records; about
+    /// 4 MiB per batch.
     pub batches: Vec<RecordBatch>,
-    /// Pairs of mates that were neighbours; unsorted.
+    /// Duplicate signatures of read pairs whose mates are both mapped; unsorted.
     pub pairs: Vec<PairSignature>,
-    /// Reads without a mapped mate; unsorted.
+    /// Duplicate signatures of reads without a mapped mate; unsorted.
     pub ends: Vec<EndSignature>,
-    /// The block's records as the duplicate metrics count them.
+    /// Numbers of records in the block, by the categories of the duplicate metrics.
     pub counts: DuplicateCounts,
 }
 
-/// Dependence of records on the block borders.
+/// Dependence of a read's records on the borders between blocks of reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockDependence {
-    /// Records do not depend on borders: blocks may be aligned separately, anywhere, with the records of one process.
+    /// Records do not depend on block borders: blocks may be aligned by separate processes on any host and yield the
+    /// same records as one process.
     Independent,
-    /// Records may depend on borders: one process must read a lane from its first read to its last.
+    /// Records may depend on block borders: one process must read all reads of a lane, from the first to the last.
     Dependent,
 }
 
 impl BlockDependence {
-    /// Returns the text in reports.
+    /// Returns the label that reports print for this value.
     pub fn report_label(self) -> &'static str {
         match self {
             Self::Independent => "across blocks",
@@ -66,21 +69,21 @@ impl BlockDependence {
     }
 }
 
-/// A running aligner whose [`AlignerInfo`] was received.
+/// A running aligner that has already sent its [`AlignerInfo`] to godwit.
 pub trait Aligner {
-    /// Returns versions and contigs.
+    /// Returns the versions of the aligner and the contigs of its index.
     fn info(&self) -> &AlignerInfo;
 
-    /// Returns whether the aligner may carry state from read to read.
+    /// Returns whether the records of a read may depend on earlier reads and so on block borders.
     fn block_dependence(&self) -> BlockDependence {
         BlockDependence::Independent
     }
 
-    /// Returns the contigs on which the aligner reports positions.
+    /// Returns the contigs of the aligner's index, to which the positions in its records refer.
     fn genome(&self) -> &Genome {
         &self.info().genome
     }
 
-    /// Splits the aligner into writer, reader and process handle.
+    /// Splits the aligner into the writer of reads, the reader of aligned blocks and the process handle.
     fn split(self) -> (BlockWriter, BlockReader, ChildHandle);
 }

@@ -5,20 +5,20 @@ use std::process::{Command, Stdio};
 
 use crate::aligner::{bwa, sam_program};
 
-/// An aligner, installed or not.
+/// An aligner that godwit knows, whether installed or not.
 #[derive(Clone, Debug)]
 pub struct AlignerInstallation {
-    /// The value of `--aligner`, or the program's name if it needs a template.
+    /// The value of `--aligner`, or the name of the program if it can only be used as a template.
     pub name: &'static str,
-    /// Path of the program, if it is installed.
+    /// Path of the program; `None` if it is not installed.
     pub program: Option<PathBuf>,
-    /// First line of its version output.
+    /// First line that the program prints as its version; `None` if it is not installed or prints none.
     pub version: Option<String>,
-    /// Installation instructions.
+    /// Instructions for installing the program.
     pub remedy: &'static str,
 }
 
-/// External aligners, and how to install them.
+/// Names of external aligner programs, with their installation instructions.
 const EXTERNAL_ALIGNERS: [(&str, &str); 3] = [
     ("minimap2", "install minimap2 2.24 or later (Debian and Ubuntu: apt-get install minimap2; bioconda: minimap2)"),
     ("bowtie2", "install bowtie2 (Debian and Ubuntu: apt-get install bowtie2; bioconda: bowtie2)"),
@@ -26,13 +26,13 @@ const EXTERNAL_ALIGNERS: [(&str, &str); 3] = [
 ];
 const OWN_ALIGNER_REMEDY: &str = "it comes with godwit: install it beside godwit or on PATH";
 
-/// Returns the installation instruction for a program.
+/// Returns the installation instructions for an external aligner program.
 pub(crate) fn install_remedy(program: &str) -> &'static str {
     let known = EXTERNAL_ALIGNERS.iter().find(|(name, _)| *name == program);
     known.map_or("install it, or give its path", |(_, remedy)| remedy)
 }
 
-/// Finds every aligner that godwit knows; starts each once to read its version.
+/// Looks for every aligner that godwit knows and starts each installed one once, to read its version.
 pub fn find_aligners() -> Vec<AlignerInstallation> {
     let own = [("bwa", bwa::IndexKind::Bwa), ("bwa-mem3", bwa::IndexKind::BwaMem3)];
     let own = own.map(|(name, kind)| (name, bwa::find_program(kind).ok(), OWN_ALIGNER_REMEDY));

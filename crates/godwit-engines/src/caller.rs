@@ -1,7 +1,8 @@
-//! Variant callers. Input: aligned reads and a region. Output: VCF text.
+//! Variant callers: each receives aligned reads and a genomic region and returns VCF text.
 //!
-//! A caller is one program, or several joined by pipes. It is started once for each region and sees only the padded region
-//! of the genome. This module does not interpret its records or decide which of them count.
+//! A caller consists of one program, or of several programs joined by pipes. godwit starts it once per region, and it
+//! receives only the padded region of the genome. This module does not interpret the VCF records or remove those in the
+//! padding.
 
 pub mod bcftools;
 mod choice;
@@ -20,68 +21,71 @@ use crate::{EngineError, ProcessPipeline};
 
 pub use choice::CallerChoice;
 
-/// The inputs and resources of one start of a caller.
+/// The inputs and limits for one start of a caller.
 #[derive(Clone, Copy, Debug)]
 pub struct CallerInvocation<'a> {
-    /// Path of the reference, FASTA, with its `.fai` beside it.
+    /// Path of the reference, a FASTA file with its `.fai` index beside it.
     pub reference: &'a Path,
-    /// Paths of aligned reads, BAM or CRAM, or of GVCFs, each with its index beside it: one file, or several samples on the
-    /// same contigs.
+    /// Paths of BAM or CRAM files with aligned reads, or of GVCF files, each with its index beside it. Several files
+    /// contain different samples on the same contigs.
     pub reads: &'a [PathBuf],
-    /// Reads of the matched normal, if `reads` are of a tumour.
+    /// Reads of the matched normal, if `reads` contains the reads of a tumour.
     pub normal_reads: Option<NormalReads<'a>>,
-    /// Padded intervals, ascending and disjoint; at least one. All are on one contig unless the caller takes region lists.
+    /// Padded intervals, sorted and disjoint, at least one. All are on one contig unless
+    /// [`Capabilities::takes_region_lists`] is true.
     pub regions: &'a [Region],
-    /// Ploidy of the contig there; `None`: the caller's default.
+    /// Ploidy of the contig in this region; `None` for the default of the caller.
     pub ploidy: Option<u8>,
-    /// A private directory of this region.
+    /// Path of a private directory for this region.
     pub directory: &'a Path,
-    /// Path of the VCF to write, plain or compressed.
+    /// Path of the VCF file to write, plain or compressed.
     pub output: &'a Path,
-    /// Threads of the caller, at least 1.
+    /// Number of threads of the caller, at least 1.
     pub threads: usize,
-    /// Memory limit, bytes.
+    /// Memory limit of the caller, bytes.
     pub memory_bytes: u64,
 }
 
-/// Reads of the matched normal of a tumour.
+/// The reads of the matched normal of a tumour.
 #[derive(Clone, Copy, Debug)]
 pub struct NormalReads<'a> {
-    /// Path of a BAM or CRAM, with its index beside it.
+    /// Path of a BAM or CRAM file, with its index beside it.
     pub reads: &'a Path,
-    /// Its only sample.
+    /// Name of the only sample in this file.
     pub sample: &'a str,
 }
 
-/// The properties of a caller that calling by region depends on.
+/// The properties of a caller that matter for calling region by region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
-    /// Bases that it needs on either side of a region, so that its calls there equal those of one run over everything.
+    /// Number of bases that the caller must receive on either side of a region, so that its calls in the region equal
+    /// those of a single run over the whole genome.
     pub padding_bases: u32,
-    /// Default memory of one process, bytes.
+    /// Default memory limit of one process of the caller, bytes.
     pub memory_bytes: u64,
-    /// True if numbers in its records may depend on the region grid.
+    /// True if numbers in the VCF records may depend on the borders between regions.
     pub depends_on_grid: bool,
-    /// True if it also writes reference blocks. They end where the shown intervals end, so no padding is shown.
+    /// True if the caller also writes reference blocks. They end at the ends of the intervals that it receives, so
+    /// these are not padded.
     pub writes_reference_blocks: bool,
-    /// True if it needs a sequence dictionary (`REF.dict`) beside the reference.
+    /// True if the caller needs a sequence dictionary (`REF.dict`) beside the reference.
     pub needs_dictionary: bool,
-    /// True if the caller reads a reference that is compressed with bgzip.
+    /// True if the caller can read a reference that is compressed with bgzip.
     pub reads_bgzf_reference: bool,
-    /// True if it reads GVCFs instead of reads.
+    /// True if the input of the caller is GVCF files instead of aligned reads.
     pub takes_gvcfs: bool,
-    /// True if it calls a tumour with a matched normal.
+    /// True if the caller can compare a tumour with a matched normal.
     pub takes_tumor_normal_pairs: bool,
-    /// True if one process of it accepts several intervals, also on several contigs.
+    /// True if one process of the caller accepts several intervals, also on different contigs.
     pub takes_region_lists: bool,
-    /// True if its records of a region depend only on the header and the reads there, so that it may be started while the
-    /// rest of the file is not written yet. False for unknown programs: they may estimate depth or insert sizes from the
-    /// whole file.
+    /// True if the records of a region depend only on the header of the input file and the reads in that region. Such a
+    /// caller may start while the rest of the file is not written yet. False for unknown programs, because they may
+    /// estimate depth or insert sizes from the whole file.
     pub depends_on_region_only: bool,
 }
 
 impl Capabilities {
-    /// The capabilities of a caller about which nothing else is known.
+    /// The capabilities of a caller about which godwit knows nothing.
     pub(crate) const DEFAULT: Self = Self {
         padding_bases: 1000,
         memory_bytes: 4 << 30,
@@ -98,41 +102,44 @@ impl Capabilities {
 
 /// An installed variant caller.
 pub trait Caller: Send + Sync {
-    /// Returns its name: the option value, or the template's program.
+    /// Returns the name of the caller: the value of `--caller`, or the program name of a template.
     fn name(&self) -> &str;
 
-    /// Returns its version; empty if it reports none.
+    /// Returns the version of the caller; empty if the program does not print one.
     fn version(&self) -> &str;
 
-    /// Returns the command line for headers: the options that change records, without files and regions.
+    /// Returns the command line that the VCF header contains: the options that change records, without files and
+    /// regions.
     fn command_line(&self) -> String;
 
-    /// Returns its capabilities.
+    /// Returns the properties of the caller that matter for calling region by region.
     fn capabilities(&self) -> Capabilities;
 
-    /// Starts the processes that must finish before the caller starts on a region; most callers have none.
+    /// Starts the processes that must finish before the caller can start on a region. Most callers do not need any.
     ///
     /// # Errors
-    /// As for [`Caller::start`].
+    /// The errors of [`Caller::start`].
     fn prepare(&self, _work: &CallerInvocation) -> Result<Option<ProcessPipeline>, EngineError> {
         Ok(None)
     }
 
-    /// Starts the caller on a region.
+    /// Starts the caller on the region of `work`.
     ///
     /// # Errors
-    /// [`EngineError::Io`] if it does not start; [`EngineError::Arguments`] for an unsupported ploidy.
+    /// [`EngineError::Io`] if a program does not start; [`EngineError::Arguments`] if the caller does not support the
+    /// ploidy.
     fn start(&self, work: &CallerInvocation) -> Result<ProcessPipeline, EngineError>;
 }
 
-/// Splits the option text of a caller into words.
+/// Splits `text`, the options that the user passes to a caller, into words.
 ///
 /// # Errors
-/// [`EngineError::Arguments`] for an unclosed quote, or for one of `refused`, with the alternative.
+/// [`EngineError::Arguments`] for an unclosed quote, or for an option in `refused`; the message contains the
+/// alternative.
 fn split_caller_options(caller: &str, text: &str, refused: &[&[(&str, &str)]]) -> Result<Vec<String>, EngineError> {
     let wrong = |message| EngineError::Arguments { message };
     let words = crate::command_template::split_shell_words(text)
-        .ok_or_else(|| wrong(format!("the options of {caller} {text:?} have a quote that is not closed")))?;
+        .ok_or_else(|| wrong(format!("the options of {caller} {text:?} have an unclosed quote")))?;
     for word in &words {
         let is = |option: &str| match option.strip_prefix("--") {
             Some(_) => word.split('=').next() == Some(option),
@@ -145,7 +152,7 @@ fn split_caller_options(caller: &str, text: &str, refused: &[&[(&str, &str)]]) -
     Ok(words)
 }
 
-/// Creates the file that receives the program's stdout.
+/// Creates the output file of `work`, which receives the stdout of the program.
 fn create_output_file(work: &CallerInvocation) -> Result<std::fs::File, EngineError> {
     std::fs::File::create(work.output).map_err(|source| EngineError::Io {
         program: work.output.to_owned(),

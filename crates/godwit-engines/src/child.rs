@@ -1,7 +1,7 @@
-//! Supervised child processes.
+//! Child processes that godwit starts, supervises and stops.
 //!
-//! A child ends with godwit, the last lines of its stderr are kept, and its exit becomes an [`EngineError`]. This module
-//! does not interpret its stdin and stdout.
+//! A child process ends when godwit ends. The last lines of its stderr are kept, and its failure becomes an
+//! [`EngineError`]. This module does not interpret stdin and stdout of the child.
 
 mod descriptors;
 mod process_pipeline;
@@ -22,17 +22,17 @@ use crate::{EngineError, ExitCause};
 pub use process_pipeline::{PipelineCommand, ProcessPipeline};
 use supervisor::StderrTail;
 
-/// Maximum time until a child that closed its pipes exits. It only has to free its memory.
+/// Maximum time until a child that closed its output exits. In this time, the child only frees its memory.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(30);
-/// Interval between checks for the child's exit.
+/// Interval between two checks whether the child has exited.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
-/// Capacity of a pipe, bytes: more than the 64 KiB of Linux means fewer context switches. It is the maximum for users
-/// without privileges.
+/// Capacity of a pipe, bytes. A larger capacity than the default of Linux (64 KiB) means fewer context switches. This
+/// value is the maximum for unprivileged users.
 const PIPE_BYTES: i32 = 1 << 20;
-/// Exit status of a program that rejected its arguments.
+/// Exit status of an aligner program that rejects its arguments.
 const USAGE_EXIT_STATUS: i32 = stream_metadata::EXIT_USAGE as i32;
 
-/// The state of a child that its handle, reader and writer share.
+/// The state of a child, shared by its handle, its reader and its writer.
 pub(crate) struct ChildState {
     program: PathBuf,
     command_line: String,
@@ -42,20 +42,20 @@ pub(crate) struct ChildState {
     is_killed_by_godwit: AtomicBool,
 }
 
-/// A started child and its pipes.
+/// A running child with the pipes to its stdin and from its stdout.
 pub(crate) struct PipedChild {
     pub(crate) state: Arc<ChildState>,
     pub(crate) stdin: ChildStdin,
     pub(crate) stdout: ChildStdout,
 }
 
-/// Passes the reading end of a pipe to the child as `/dev/fd/3`.
+/// Passes the reading end of a pipe to the child, which opens it as `/dev/fd/3`.
 pub(crate) fn pass_second_input(command: &mut Command, end: std::io::PipeReader) {
     descriptors::set_pipe_capacity(&end, PIPE_BYTES);
     descriptors::pass_as_descriptor_3(command, end);
 }
 
-/// Starts a program with pipes on all three standard streams.
+/// Starts a program whose stdin, stdout and stderr are pipes.
 pub(crate) fn start_piped(program: PathBuf, mut command: Command) -> Result<PipedChild, EngineError> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let state = spawn_in_group(program, command)?;
@@ -71,7 +71,8 @@ pub(crate) fn start_piped(program: PathBuf, mut command: Command) -> Result<Pipe
     Ok(PipedChild { state: Arc::new(state), stdin, stdout })
 }
 
-/// Starts a program with its stdin and stdout set, in a new process group: it is killed together with its own children.
+/// Starts a program whose stdin and stdout are already set. The program gets its own process group, so that its own
+/// children can be killed with it.
 fn spawn_in_group(program: PathBuf, mut command: Command) -> Result<ChildState, EngineError> {
     command.stderr(Stdio::piped());
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
@@ -86,8 +87,8 @@ fn spawn_in_group(program: PathBuf, mut command: Command) -> Result<ChildState, 
     Ok(ChildState { program, command_line, child, stderr_tail, version, is_killed_by_godwit })
 }
 
-/// Creates pipes that a child writes to as files; returns the reading end and the child's path of each. The text ends when
-/// the child exits, for any reason, even if it never opened the path.
+/// Creates `count` pipes that the child opens as files and writes to. Returns the reading end of each pipe and the path
+/// that the child opens. Reading ends when the child exits, even if the child never opened the path.
 pub(crate) fn create_output_pipes(command: &mut Command, count: usize) -> std::io::Result<Vec<(File, PathBuf)>> {
     let (mut outputs, mut kept) = (Vec::new(), Vec::new());
     for _ in 0..count {
@@ -115,13 +116,13 @@ fn format_command_line(command: &Command) -> String {
 }
 
 impl ChildState {
-    /// Stores the engine's version for later messages.
+    /// Stores the version that the child reported, for use in later error messages.
     pub(crate) fn set_version(&self, version: &str) {
-        // The first value stays: a child sends its info once.
+        // If a version is already stored, keep it: a child reports its version only once.
         let _ = self.version.set(version.to_owned());
     }
 
-    /// Returns the program's path.
+    /// Returns the path of the program.
     pub(crate) fn program(&self) -> &PathBuf {
         &self.program
     }
@@ -134,7 +135,7 @@ impl ChildState {
         self.lock().try_wait().map_err(|source| self.io_error("wait for", source))
     }
 
-    /// Waits until the child exits, at most `timeout` if given.
+    /// Waits until the child exits, or until `timeout` if that is set. Returns `None` if the child is still running.
     fn wait_for_exit(&self, timeout: Option<Duration>) -> Result<Option<ExitStatus>, EngineError> {
         let deadline = timeout.map(|patience| Instant::now() + patience);
         loop {
@@ -146,16 +147,16 @@ impl ChildState {
         }
     }
 
-    /// Waits for a child that closed its output at the right time: it must exit with status 0.
+    /// Waits until a child that closed its output in the right state exits, and checks that its exit status is 0.
     pub(crate) fn expect_success(&self) -> Result<(), EngineError> {
         match self.wait_for_exit(Some(EXIT_TIMEOUT))? {
             Some(status) if status.success() => Ok(()),
             Some(status) => Err(self.exit_error(status)),
-            None => Err(self.protocol_error("it closed its output but goes on running")),
+            None => Err(self.protocol_error("it closed its output but is still running")),
         }
     }
 
-    /// Returns the error behind a broken pipe: the child's exit if it exited, else `otherwise`.
+    /// Returns the cause of a broken pipe: an error about the exit of the child if it exits in time, else `otherwise`.
     pub(crate) fn exit_error_or(&self, otherwise: EngineError) -> EngineError {
         match self.wait_for_exit(Some(EXIT_TIMEOUT)) {
             Ok(Some(status)) => self.exit_error(status),
@@ -164,7 +165,8 @@ impl ChildState {
         }
     }
 
-    /// Returns the error for invalid output of a child: its exit if it failed, else `problem`.
+    /// Returns the error for invalid output of a child. If `ended` is true and the child failed, the error describes
+    /// its exit, else `problem`.
     pub(crate) fn output_error(&self, problem: String, ended: bool) -> EngineError {
         let status = if ended { self.wait_for_exit(Some(EXIT_TIMEOUT)) } else { Ok(None) };
         match status {
@@ -178,12 +180,12 @@ impl ChildState {
         }
     }
 
-    /// Returns a protocol error of this child.
+    /// Returns an error about a protocol violation of this child.
     pub(crate) fn protocol_error(&self, problem: impl ToString) -> EngineError {
         EngineError::Protocol { program: self.program.clone(), problem: problem.to_string(), source: None }
     }
 
-    /// Returns the error of a system call on this child.
+    /// Returns an error about a system call that failed for this child.
     pub(crate) fn io_error(&self, action: &'static str, source: std::io::Error) -> EngineError {
         EngineError::Io { program: self.program.clone(), action, source }
     }
@@ -215,7 +217,7 @@ impl ChildState {
         let mut child = self.lock();
         if matches!(child.try_wait(), Ok(None)) {
             self.is_killed_by_godwit.store(true, Ordering::Relaxed);
-            // Both fail only for a child that has exited already.
+            // Both calls fail only if the child has already exited.
             godwit_process::signal_group(child.id(), Signal::Kill);
             let _ = child.kill();
             let _ = child.wait();
@@ -223,7 +225,7 @@ impl ChildState {
     }
 }
 
-/// The handle of a child: waits for it or kills it. Dropping it kills a running child.
+/// The handle of a child process, which can wait for the child or kill it. Dropping the handle kills the child.
 pub struct ChildHandle {
     state: Arc<ChildState>,
 }
@@ -233,20 +235,20 @@ impl ChildHandle {
         Self { state }
     }
 
-    /// Returns the process id, valid until the child was waited for.
+    /// Returns the process id, which is valid until the child has exited and its status was read.
     pub fn id(&self) -> u32 {
         self.state.lock().id()
     }
 
-    /// Kills the child and waits for its exit. Reader and writer then fail with [`EngineError::Exited`].
+    /// Kills the child and waits until it has exited. The reader and the writer then fail with [`EngineError::Exited`].
     pub fn kill(&self) {
         self.state.kill();
     }
 
-    /// Waits for the child to exit by itself, then kills it after `timeout`.
+    /// Waits until the child exits by itself, but kills it after `timeout`.
     ///
     /// # Errors
-    /// [`EngineError::Exited`] if it failed by itself.
+    /// [`EngineError::Exited`] if the child exited by itself with a status other than 0.
     pub fn wait_or_kill(&self, timeout: Duration) -> Result<(), EngineError> {
         match self.state.wait_for_exit(Some(timeout))? {
             Some(status) if !status.success() => Err(self.state.exit_error(status)),
@@ -258,10 +260,10 @@ impl ChildHandle {
         }
     }
 
-    /// Waits until the child exits by itself, which it does after its input ended and its output was read.
+    /// Waits until the child exits by itself. It exits after its input was closed and its output was read completely.
     ///
     /// # Errors
-    /// [`EngineError::Exited`] unless it exited with status 0.
+    /// [`EngineError::Exited`] if the exit status is not 0.
     pub fn wait(&self) -> Result<(), EngineError> {
         match self.state.wait_for_exit(None)? {
             Some(status) if !status.success() => Err(self.state.exit_error(status)),

@@ -1,10 +1,11 @@
-//! Command lines with placeholders.
+//! Command lines of external programs, with placeholders that godwit replaces by values.
 //!
-//! The text is split as a shell does, without a shell, so that the program itself is godwit's child.
+//! The text is split into words as a shell does. No shell is started, so the program itself is the child process of
+//! godwit.
 
 use crate::EngineError;
 
-/// A command line with placeholders.
+/// A command line of an external program, with placeholders that godwit replaces by values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CommandTemplate {
     text: String,
@@ -17,7 +18,7 @@ enum TemplatePart {
     Placeholder(&'static str),
 }
 
-/// Name and description of a placeholder.
+/// The name of a placeholder and its description for users.
 pub(crate) type PlaceholderHelp = (&'static str, &'static str);
 
 fn arguments_error(message: String) -> EngineError {
@@ -25,13 +26,14 @@ fn arguments_error(message: String) -> EngineError {
 }
 
 impl CommandTemplate {
-    /// Parses a command line. `program_role`: the kind of program, for messages.
+    /// Parses a command line. `program_role`: the kind of program, such as `caller`, for error messages.
     ///
     /// # Errors
-    /// [`EngineError::Arguments`] for an unclosed quote, an unknown placeholder, or a line that does not start with a program.
+    /// [`EngineError::Arguments`] for an unclosed quote, an unknown placeholder, or a text that does not start with a
+    /// program.
     pub(crate) fn parse(program_role: &str, text: &str, places: &[PlaceholderHelp]) -> Result<Self, EngineError> {
         let words = split_shell_words(text)
-            .ok_or_else(|| arguments_error(format!("the {program_role} {text:?} has a quote that is not closed")))?;
+            .ok_or_else(|| arguments_error(format!("the {program_role} {text:?} has an unclosed quote")))?;
         let arguments_with_program: Vec<Vec<TemplatePart>> =
             words.iter().map(|word| parse_parts(program_role, word, places)).collect::<Result<_, _>>()?;
         if !matches!(arguments_with_program.first().map(Vec::as_slice), Some([TemplatePart::Text(_)])) {
@@ -40,12 +42,13 @@ impl CommandTemplate {
         Ok(Self { text: text.to_owned(), arguments_with_program })
     }
 
-    /// Returns the line as it was given.
+    /// Returns the command line as the user wrote it, with placeholders.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
 
-    /// Writes the text that job fingerprints contain, independent of the names of types and fields.
+    /// Returns the text for this template in job fingerprints. The text does not depend on the names of types and
+    /// fields.
     pub(crate) fn fingerprint_text(&self) -> String {
         let piece = |piece: &TemplatePart| match piece {
             TemplatePart::Text(text) => format!("Text({text:?})"),
@@ -57,7 +60,7 @@ impl CommandTemplate {
         format!("Words {{ text: {:?}, words: [{}] }}", self.text, words.join(", "))
     }
 
-    /// Returns the program as it was given.
+    /// Returns the program as the user wrote it: a name or a path.
     pub(crate) fn program(&self) -> &str {
         match self.arguments_with_program.first().map(Vec::as_slice) {
             Some([TemplatePart::Text(program)]) => program,
@@ -65,13 +68,13 @@ impl CommandTemplate {
         }
     }
 
-    /// Returns the program's file name without its directory.
+    /// Returns the file name of the program, without its directory.
     pub(crate) fn program_name(&self) -> &str {
         let program = self.program();
         program.rsplit('/').next().unwrap_or(program)
     }
 
-    /// Reports whether a placeholder is used.
+    /// Returns whether the command line contains the placeholder `place`.
     pub(crate) fn uses_placeholder(&self, place: &str) -> bool {
         self.arguments_with_program
             .iter()
@@ -79,7 +82,7 @@ impl CommandTemplate {
             .any(|piece| matches!(piece, TemplatePart::Placeholder(name) if *name == place))
     }
 
-    /// Returns the arguments with every placeholder replaced.
+    /// Returns the arguments of the program, with every placeholder replaced by `value` of its name.
     pub(crate) fn fill_arguments(&self, value: impl Fn(&str) -> String) -> Vec<String> {
         let fill = |piece: &TemplatePart| match piece {
             TemplatePart::Text(text) => text.clone(),
@@ -89,7 +92,7 @@ impl CommandTemplate {
     }
 }
 
-/// Splits words as a shell does: quotes and backslashes, nothing else. Returns `None` for an unclosed quote.
+/// Returns `text` split into words as a shell does, with quotes and backslashes only; `None` for an unclosed quote.
 pub(crate) fn split_shell_words(text: &str) -> Option<Vec<String>> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     let mut letters = text.chars();
@@ -109,7 +112,7 @@ pub(crate) fn split_shell_words(text: &str) -> Option<Vec<String>> {
     quote.is_none().then_some(words)
 }
 
-/// Parses a word with its `{placeholders}`; `{{` and `}}` are escaped braces.
+/// Parses the placeholders `{name}` of a word. `{{` and `}}` stand for literal braces.
 fn parse_parts(noun: &str, word: &str, places: &[PlaceholderHelp]) -> Result<Vec<TemplatePart>, EngineError> {
     let (mut pieces, mut text) = (Vec::new(), String::new());
     let mut rest = word;
@@ -125,7 +128,7 @@ fn parse_parts(noun: &str, word: &str, places: &[PlaceholderHelp]) -> Result<Vec
         let Some((place, _)) = name.and_then(|name| places.iter().find(|(known, _)| *known == name)) else {
             let known: Vec<String> = places.iter().map(|(name, _)| format!("{{{name}}}")).collect();
             return Err(arguments_error(format!(
-                "{word:?} of the {noun} has a brace that is none of {}",
+                "{word:?} of the {noun} has an unknown placeholder; the placeholders are {}",
                 known.join(" ")
             )));
         };

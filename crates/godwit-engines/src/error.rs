@@ -1,28 +1,28 @@
-//! Errors of engines, one variant for each case that the caller can handle.
+//! Errors of external programs, with one variant for each case that a caller of this crate can handle.
 
 use std::path::PathBuf;
 use std::process::ExitStatus;
 
 use crate::stream::StreamError;
 
-/// The reason why a child exited before its work was done.
+/// The reason why a child process exited before it had finished its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExitCause {
-    /// It exited by itself.
+    /// The child exited by itself with this status.
     #[error("exited with status {0} before its work was done")]
     Status(i32),
-    /// A signal killed it that godwit did not send.
+    /// The child was killed by this signal, which godwit did not send.
     #[error("was killed by signal {0}")]
     Signal(i32),
-    /// godwit killed it. The cause is another error.
+    /// The child was killed by godwit because of another error, which the caller should report instead.
     #[error("was stopped by godwit")]
     StoppedByGodwit,
-    /// It ended in another way.
+    /// The child ended in a way that has neither an exit code nor a signal number.
     #[error("ended with {0}")]
     Other(ExitStatus),
 }
 
-/// An engine that could not be found, started or understood, or that exited too early.
+/// An error of an external program: godwit cannot find or start it, it exits too early, or its output is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     /// The program was not found.
@@ -30,138 +30,144 @@ pub enum EngineError {
     NotFound {
         /// Name of the program.
         program: &'static str,
-        /// Searched paths, in order.
+        /// Paths that were searched, in this order.
         searched_paths: Vec<PathBuf>,
-        /// The environment variable that names its path.
+        /// The environment variable that can contain the path of the program.
         variable: &'static str,
     },
-    /// The program exists, but not in the version that this godwit needs.
-    #[error("{} is of {component} {found}, but this godwit needs {component} {expected}; install the matching one", .program.display())]
+    /// The program exists, but its version is not the one that this godwit needs.
+    #[error(
+        "{} has {component} {found}, but this godwit needs {component} {expected}; install the matching version",
+        .program.display()
+    )]
     VersionMismatch {
         /// Path of the program.
         program: PathBuf,
-        /// The component that the versions belong to: `godwit` or the engine.
+        /// The component whose version differs: `godwit`, or the library in the program.
         component: &'static str,
-        /// The version needed.
+        /// The version that this godwit needs.
         expected: String,
-        /// The version found.
+        /// The version that the program reports.
         found: String,
     },
     /// The program rejected its arguments.
-    #[error("{message} (refused by {})", .program.display())]
+    #[error("{message} (rejected by {})", .program.display())]
     Usage {
         /// Path of the program.
         program: PathBuf,
-        /// Its message.
+        /// The error message that the program printed.
         message: String,
     },
-    /// The program exited before its work was done.
+    /// The program exited before it had finished its work.
     #[error("{} (version {version}) {exit_description}; its command line was: {command_line}{}", .program.display(), format_stderr_tail(.stderr_tail))]
     Exited {
         /// Path of the program.
         program: PathBuf,
-        /// Its command line.
+        /// Command line with which the program was started.
         command_line: String,
-        /// The reason of the exit.
+        /// The reason why the program exited.
         exit_description: ExitCause,
-        /// Version of the engine, `unknown` before it reported one.
+        /// Version of the program; `unknown` if the program had not reported it yet.
         version: String,
-        /// Last lines of its stderr, at most 20.
+        /// Last lines of the program's stderr, at most 20.
         stderr_tail: Vec<String>,
     },
-    /// An external program was not found.
+    /// An external program is not installed.
     #[error("cannot find the program {program}; {remedy}")]
     NotInstalled {
         /// Name or path of the program.
         program: String,
-        /// Installation instructions.
+        /// Instructions for installing the program.
         remedy: String,
     },
-    /// The processor cannot run the engine.
+    /// The processor of this machine cannot run the program.
     #[error("{problem}; use --aligner auto or bwa, which give the same records")]
     Processor {
-        /// The missing feature.
+        /// Description of the missing processor feature.
         problem: &'static str,
     },
-    /// The engine's index does not fit into the memory that is free.
+    /// The aligner's index does not fit into the free memory.
     #[error("{engine} needs {} MB of memory for the index of {}{}, but {} MB are free; {remedy}", megabytes(.needed_bytes),
         .reference.display(), process_count_suffix(.processes), megabytes(.free_bytes))]
     Memory {
-        /// Name of the engine.
+        /// Name of the aligner.
         engine: &'static str,
-        /// Path of the reference.
+        /// Path of the reference to which the index belongs.
         reference: PathBuf,
-        /// Number of processes on this machine that load it.
+        /// Number of processes on this machine that load the index.
         processes: u64,
-        /// Memory that all of them need, bytes.
+        /// Memory that all these processes need, bytes.
         needed_bytes: u64,
-        /// Free memory, bytes.
+        /// Free memory of the machine, bytes.
         free_bytes: u64,
-        /// Remedy, for the message.
+        /// Instructions for the user that solve the problem.
         remedy: &'static str,
     },
-    /// Invalid options or an invalid template.
+    /// An option or a command line with placeholders is invalid.
     #[error("{message}")]
     Arguments {
-        /// The defect and the correct form.
+        /// Description of the defect, and of the form that would be correct.
         message: String,
     },
-    /// The engine's index does not exist.
+    /// The aligner's index does not exist.
     #[error("the index {} is missing; {remedy}", .path.display())]
     MissingIndex {
-        /// The expected path.
+        /// Path at which the index was expected.
         path: PathBuf,
-        /// Remedy, for the message.
+        /// Instructions for the user that solve the problem.
         remedy: String,
     },
-    /// The engine's index does not match the reference or the options.
+    /// The aligner's index does not match the reference or the options.
     #[error("the index {} cannot be used: {problem}; {remedy}", .path.display())]
     WrongIndex {
         /// Path of the index.
         path: PathBuf,
-        /// The difference.
+        /// Description of the difference.
         problem: String,
-        /// Remedy, for the message.
+        /// Instructions for the user that solve the problem.
         remedy: String,
     },
     /// The reference could not be read.
     #[error("cannot use the reference {}", .path.display())]
     Reference {
-        /// Path of the file.
+        /// Path of the reference.
         path: PathBuf,
-        /// The defect.
+        /// The error of reading or parsing the file.
         #[source]
         source: godwit_formats::fasta::FastaError,
     },
-    /// An external program's output is not the alignment of its input.
+    /// The output of an external program is invalid, for example it does not match the input reads.
     #[error("{}: {problem}; its command line was: {command_line}{}", .program.display(), format_stderr_tail(.stderr_tail))]
     Output {
         /// Path of the program.
         program: PathBuf,
-        /// Its command line.
+        /// Command line with which the program was started.
         command_line: String,
-        /// The defect and, if known, how to solve it.
+        /// Description of the defect and, if known, how to solve it.
         problem: String,
-        /// Last lines of its stderr, at most 20.
+        /// Last lines of the program's stderr, at most 20.
         stderr_tail: Vec<String>,
     },
-    /// The program runs, but violates the protocol.
-    #[error("{} broke the protocol: {problem}; this is a bug, or the program is not part of this godwit", .program.display())]
+    /// The program violated the protocol, or godwit called the reader or writer of the program in a wrong order.
+    #[error(
+        "{} violated the protocol: {problem}; this is a bug, or the program is not part of this godwit",
+        .program.display()
+    )]
     Protocol {
         /// Path of the program.
         program: PathBuf,
-        /// The violation.
+        /// Description of the violation.
         problem: String,
-        /// The error of an unreadable stream, if that was the cause.
+        /// The error of the stream that could not be read, if that was the cause.
         #[source]
         source: Option<StreamError>,
     },
     /// A system call failed.
     #[error("cannot {action} {}", .program.display())]
     Io {
-        /// Path of the program.
+        /// Path of the program or file.
         program: PathBuf,
-        /// The action that failed: `start`, `write to`, `wait for`.
+        /// The action that failed, such as `start`, `write to` or `wait for`.
         action: &'static str,
         /// The I/O error.
         #[source]
@@ -170,13 +176,14 @@ pub enum EngineError {
 }
 
 impl EngineError {
-    /// Reports whether the error only means that godwit itself stopped the engine; the cause is then another error.
+    /// Returns whether the error only means that godwit itself killed the program. The actual cause is then another
+    /// error.
     pub fn is_stopped_by_godwit(&self) -> bool {
         matches!(self, Self::Exited { exit_description: ExitCause::StoppedByGodwit, .. })
     }
 }
 
-/// Returns megabytes, rounded up.
+/// Returns the number of megabytes in `bytes`, rounded up.
 fn megabytes(bytes: &u64) -> u64 {
     bytes.div_ceil(1_000_000)
 }
@@ -191,7 +198,11 @@ fn join_paths(paths: &[PathBuf]) -> String {
 }
 
 fn format_stderr_tail(lines: &[String]) -> String {
-    if lines.is_empty() { "; it said nothing on stderr".into() } else { format!("; it said:\n{}", lines.join("\n")) }
+    if lines.is_empty() {
+        "; its stderr is empty".into()
+    } else {
+        format!("; its stderr ends with:\n{}", lines.join("\n"))
+    }
 }
 
 #[cfg(test)]

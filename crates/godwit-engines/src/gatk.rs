@@ -1,7 +1,7 @@
-//! GATK as a toolkit: found once, its tools started as processes of Java.
+//! An installed GATK: finds its jar and starts its tools as Java processes.
 //!
-//! Java is started directly, not by the script `gatk`: the script is Python and starts Java itself, which would survive when
-//! the script is killed.
+//! godwit starts Java directly instead of the script `gatk`. The script is a Python program that starts Java as a child
+//! process, and that process would survive if godwit killed the script.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -10,41 +10,41 @@ use crate::aligner::sam_program::find_program;
 use crate::caller::Capabilities;
 use crate::{EngineError, PipelineCommand, ProcessPipeline, is_version_at_least};
 
-/// Name of the program.
+/// Name of the GATK script on PATH.
 pub const PROGRAM: &str = "gatk";
-/// Environment variable that names it: the script `gatk`, its jar, or a directory of jars.
+/// Name of the environment variable that contains the path of GATK: the script `gatk`, its jar, or a directory of jars.
 pub const PROGRAM_VARIABLE: &str = "GODWIT_GATK";
-/// Installation instructions.
+/// Instructions for installing GATK.
 pub const REMEDY: &str =
     "install GATK 4.1 or later and Java 17 (bioconda: gatk4), or name its jar, or a directory of jars, in GODWIT_GATK";
-/// Installation instructions for Java.
+/// Instructions for installing Java.
 const JAVA_REMEDY: &str = "install Java 17 (Debian and Ubuntu: apt-get install default-jre-headless), or set JAVA_HOME";
-/// Since this version the options used here exist.
+/// The oldest supported version, as major and minor version. Earlier versions lack options that godwit uses.
 const MIN_VERSION: [u32; 2] = [4, 1];
 const MAIN_CLASS: &str = "org.broadinstitute.hellbender.Main";
-/// Default memory of one process, bytes.
+/// Default memory limit of one GATK process, bytes.
 pub const DEFAULT_MEMORY_BYTES: u64 = 4 << 30;
-/// Memory of Java besides its heap, bytes.
+/// Memory that a Java process needs besides its heap, bytes.
 const JVM_OVERHEAD_BYTES: u64 = 512 << 20;
 
 /// An installed GATK and the Java that runs it.
 #[derive(Clone, Debug)]
 pub struct GatkToolkit {
     java: PathBuf,
-    /// Path of a jar, or of all jars of a directory.
+    /// Class path of GATK: the path of a jar, or `DIRECTORY/*` for all jars in a directory.
     class_path: PathBuf,
     version: String,
 }
 
 impl GatkToolkit {
-    /// The capabilities that all its callers share.
+    /// The capabilities that all callers in GATK share.
     pub(crate) const CAPABILITIES: Capabilities =
         Capabilities { memory_bytes: DEFAULT_MEMORY_BYTES, needs_dictionary: true, ..Capabilities::DEFAULT };
 
-    /// Finds GATK and Java.
+    /// Finds the jar of GATK, and Java.
     ///
     /// # Errors
-    /// [`EngineError::NotInstalled`], [`EngineError::VersionMismatch`].
+    /// [`EngineError::NotInstalled`] if GATK or Java is missing, [`EngineError::VersionMismatch`] if GATK is too old.
     pub fn find_installed() -> Result<Self, EngineError> {
         let (class_path, version) = find_class_path()?;
         Ok(Self { java: find_java()?, class_path, version })
@@ -55,32 +55,34 @@ impl GatkToolkit {
         &self.version
     }
 
-    /// Returns the start of a tool's command line, with `memory_bytes` as its limit and scratch files below `temp`.
+    /// Returns the start of a command line for the GATK tool `tool`. `memory_bytes`: memory limit of the process;
+    /// `temp`: directory for its temporary files.
     pub fn tool_command(&self, tool: &str, memory_bytes: u64, temp: &Path) -> Command {
         let mut command = Command::new(&self.java);
         let heap_bytes = memory_bytes.saturating_sub(JVM_OVERHEAD_BYTES).max(JVM_OVERHEAD_BYTES);
         command.arg(format!("-Xmx{}m", heap_bytes >> 20));
-        // The threads of other collectors would exceed the requested number.
+        // Use the garbage collector without threads of its own. The threads of other collectors would exceed the number
+        // of threads that the user set.
         command.args(["-XX:+UseSerialGC", "-Dsamjdk.use_async_io_read_samtools=false"]);
         command.args(["-Dsamjdk.use_async_io_write_samtools=false", "-cp"]).arg(&self.class_path).arg(MAIN_CLASS);
         command.args([tool, "--verbosity", "WARNING", "--tmp-dir"]).arg(temp);
         command
     }
 
-    /// Starts a tool.
+    /// Starts a GATK tool with a command line from [`tool_command`](Self::tool_command).
     ///
     /// # Errors
-    /// [`EngineError::Io`] if it does not start.
+    /// [`EngineError::Io`] if Java does not start.
     pub fn start_tool(&self, command: Command) -> Result<ProcessPipeline, EngineError> {
         let link = PipelineCommand { program: self.java.clone(), version: format!("GATK {}", self.version), command };
         ProcessPipeline::start(vec![link], Stdio::null())
     }
 }
 
-/// Returns the class path of GATK and its version.
+/// Returns the class path of GATK, and the version of GATK.
 ///
 /// # Errors
-/// [`EngineError::NotInstalled`], [`EngineError::VersionMismatch`].
+/// [`EngineError::NotInstalled`] if there is no jar of GATK, [`EngineError::VersionMismatch`] if GATK is too old.
 fn find_class_path() -> Result<(PathBuf, String), EngineError> {
     let named = std::env::var_os(PROGRAM_VARIABLE).filter(|named| !named.is_empty()).map(PathBuf::from);
     let place = match named {
@@ -91,7 +93,8 @@ fn find_class_path() -> Result<(PathBuf, String), EngineError> {
         program: format!("GATK (looked for its jar at {})", place.display()),
         remedy: REMEDY.to_owned(),
     };
-    // The script is beside its jar; the entry on PATH may be a link to it.
+    // The jar is in the directory of the script. The file on PATH may be a symbolic link to the script, so resolve it
+    // first.
     let real = place.canonicalize().map_err(|_| missing())?;
     let (class_path, jar) = if real.is_dir() {
         (real.join("*"), newest_jar(&real, |name| jar_version(name).is_some()).ok_or_else(missing)?)
@@ -119,7 +122,8 @@ fn newest_jar(directory: &Path, fits: impl Fn(&str) -> bool) -> Option<PathBuf> 
     names.pop().map(|name| directory.join(name))
 }
 
-/// Returns the version in a jar's name: `gatk-package-4.6.2.0-local.jar` and `gatk-4.6.2.0.jar` are 4.6.2.0.
+/// Returns the version in the file name of a jar, which is 4.6.2.0 for `gatk-package-4.6.2.0-local.jar` and
+/// `gatk-4.6.2.0.jar`.
 fn jar_version(name: &str) -> Option<String> {
     let rest = name.strip_suffix(".jar")?.strip_prefix("gatk-")?;
     let rest = rest.strip_prefix("package-").unwrap_or(rest);

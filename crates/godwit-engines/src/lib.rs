@@ -1,8 +1,8 @@
-//! External programs as supervised child processes.
+//! External programs such as aligners and variant callers, run as supervised child processes.
 //!
-//! An engine is a separate program: it may crash, exit or hang without ending godwit. This crate finds it, checks its
-//! version, sends and receives Arrow batches, and turns its exit into an error with the program, its command line and the
-//! last lines of its stderr. It does not interpret alignments or variants.
+//! An engine is a separate program that may crash, exit or hang without ending godwit. This crate finds the program,
+//! checks its version, and exchanges Arrow batches or text with it. If the program fails, the error contains its path,
+//! its command line and the last lines of its stderr. This crate does not interpret alignments or variants.
 
 pub mod aligner;
 mod aligner_installations;
@@ -25,7 +25,7 @@ pub use child::{ChildHandle, PipelineCommand, ProcessPipeline};
 pub use error::{EngineError, ExitCause};
 pub use line_protocol_child::LineProtocolChild;
 
-/// Reports whether a version is at least `oldest`, by its first two numbers.
+/// Returns whether a version is at least `oldest`, compared by major and minor version.
 fn is_version_at_least(version: &str, oldest: [u32; 2]) -> bool {
     let mut numbers = version.split(['.', '-', '+']).map_while(|number| number.parse::<u32>().ok());
     [numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)] >= oldest

@@ -1,4 +1,4 @@
-//! A child that responds to requests, one line each.
+//! A child process that receives requests on stdin and writes one line per response to stdout.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{ChildStdin, ChildStdout, Command};
@@ -8,12 +8,13 @@ use std::time::Duration;
 use crate::EngineError;
 use crate::child::{self, ChildHandle};
 
-/// Maximum length of a response. Responses contain names; large data goes through files.
+/// Maximum length of a response, bytes. Responses contain only names; large data is exchanged through files.
 const MAX_RESPONSE_BYTES: u64 = 1 << 20;
-/// Interval between checks for cancellation.
+/// Interval between two checks whether the request was cancelled.
 const CANCEL_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A program that reads requests from its stdin and writes one line per response to its stdout. Dropping it kills the program.
+/// A running program that reads requests from stdin and writes one line per response to stdout. Dropping it kills the
+/// program.
 pub struct LineProtocolChild {
     child: ChildHandle,
     pipes: LinePipes,
@@ -26,10 +27,10 @@ struct LinePipes {
 }
 
 impl LineProtocolChild {
-    /// Starts a program, by its path or its name on PATH. `remedy`: how to install it.
+    /// Starts a program, given by its path or by its name on PATH. `remedy`: instructions for installing it.
     ///
     /// # Errors
-    /// [`EngineError::NotInstalled`], [`EngineError::Io`].
+    /// [`EngineError::NotInstalled`] if the program does not exist, [`EngineError::Io`] if it does not start.
     pub fn start(command: Command, remedy: &str) -> Result<Self, EngineError> {
         let program = command.get_program().to_owned();
         let started = child::start_piped(program.clone().into(), command).map_err(|error| match error {
@@ -44,16 +45,16 @@ impl LineProtocolChild {
         Ok(Self { child, pipes: LinePipes { state, stdin, stdout: BufReader::new(stdout) } })
     }
 
-    /// Stores the version of the program for later messages.
+    /// Stores the version of the program, for use in later error messages.
     pub fn set_version(&self, version: &str) {
         self.pipes.state.set_version(version);
     }
 
-    /// Writes `words` and waits for a response. If `cancelled` is set, the program is killed.
+    /// Sends the request `words` and waits for the response. As soon as `cancelled` is true, the program is killed.
     ///
     /// # Errors
-    /// [`EngineError::Exited`] if the program exits, also because of `cancelled`; [`EngineError::Protocol`] if it closes its
-    /// output without a response, or if the response is not a line of text.
+    /// [`EngineError::Exited`] if the program exits or is killed because of `cancelled`; [`EngineError::Protocol`] if
+    /// it closes its output without a response, or if the response is not a line of text.
     pub fn request(&mut self, words: &[u8], cancelled: &AtomicBool) -> Result<String, EngineError> {
         let Self { child, pipes } = self;
         let answered = AtomicBool::new(false);
@@ -84,11 +85,11 @@ impl LinePipes {
         match read {
             Ok(_) if answer.ends_with('\n') => Ok(answer),
             Ok(bytes) if bytes as u64 == MAX_RESPONSE_BYTES => {
-                Err(state.protocol_error("an answer has more than a megabyte"))
+                Err(state.protocol_error("a response is longer than 1 MiB"))
             }
-            Ok(_) => Err(state.exit_error_or(state.protocol_error("it closed its output but goes on running"))),
+            Ok(_) => Err(state.exit_error_or(state.protocol_error("it closed its output but is still running"))),
             Err(source) if source.kind() == std::io::ErrorKind::InvalidData => {
-                Err(state.protocol_error("an answer is no text"))
+                Err(state.protocol_error("a response is not a line of UTF-8 text"))
             }
             Err(source) => Err(state.exit_error_or(state.io_error("read from", source))),
         }

@@ -1,3 +1,3 @@
-//! Programs that normalize variants: left-aligned, parsimonious, one change per record.
+//! Programs that normalize variants: they left-align and trim alleles and write one change per record.
 
 pub mod bcftools;

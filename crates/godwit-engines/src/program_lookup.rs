@@ -1,14 +1,15 @@
-//! Finds the program of an engine.
+//! Finds the path of an engine's program.
 
 use std::path::PathBuf;
 
 use crate::EngineError;
 
-/// Returns the first of: the path in the environment variable `variable`, `program` beside the running executable, `program`
-/// in a directory of PATH. A path in the variable is final: if there is no file, no other path is tried.
+/// Returns the first existing path of: the value of the environment variable `variable`, `program` in the directory of
+/// the running executable, `program` in a directory of PATH. If the variable is set but its file does not exist, no
+/// other path is searched.
 ///
 /// # Errors
-/// [`EngineError::NotFound`] with every searched path.
+/// [`EngineError::NotFound`] with all paths that were searched.
 pub(crate) fn locate_program(program: &'static str, variable: &'static str) -> Result<PathBuf, EngineError> {
     let candidates = match std::env::var_os(variable) {
         Some(named) => vec![PathBuf::from(named)],
@@ -26,7 +27,7 @@ fn candidates(program: &str) -> Vec<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut found: Vec<PathBuf> = beside.into_iter().collect();
     for candidate in std::env::split_paths(&path).map(|folder| folder.join(program)) {
-        // The directory of godwit is often on PATH as well; it is listed once.
+        // The directory of the godwit executable is often on PATH as well; do not list it twice.
         if !found.contains(&candidate) {
             found.push(candidate);
         }

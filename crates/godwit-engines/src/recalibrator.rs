@@ -1,8 +1,8 @@
-//! GATK's recalibration of base qualities, on reads in a file of their own.
+//! Base quality score recalibration (BQSR) with GATK, on reads in a separate BAM file.
 //!
-//! The counts of BaseRecalibrator for a read depend on that read, the reference and the known sites, and on no other read;
-//! they are whole numbers, which [`RecalibrationTables`] adds up. ApplyBQSR processes one read at a time. So parts of a file
-//! that contain every read once yield the table, and the reads, of the whole file.
+//! The counts that BaseRecalibrator makes for a read depend only on that read, the reference and the known sites. The
+//! counts are whole numbers, and [`RecalibrationTables`] adds them. ApplyBQSR processes each read independently. So if
+//! every read is in exactly one of several files, godwit obtains the same table and the same reads as from one file.
 
 mod recalibration_tables;
 
@@ -14,23 +14,23 @@ use crate::{EngineError, ProcessPipeline};
 
 pub use recalibration_tables::RecalibrationTables;
 
-/// Reads to count or to recalibrate.
+/// The inputs and limits for one start of a BQSR tool.
 #[derive(Clone, Copy, Debug)]
 pub struct RecalibrationInvocation<'a> {
     /// Path of the reference, with its `.fai` and `.dict` beside it.
     pub reference: &'a Path,
-    /// Path of a BAM; it needs no index.
+    /// Path of a BAM file with the reads; it does not need an index.
     pub reads: &'a Path,
-    /// A private directory for scratch files.
+    /// Path of a private directory for temporary files.
     pub directory: &'a Path,
-    /// Memory limit of the process, bytes.
+    /// Memory limit of the GATK process, bytes.
     pub memory_bytes: u64,
 }
 
-/// Starts BaseRecalibrator. `known_sites`: VCFs with their indexes, whose sites are not counted.
+/// Starts BaseRecalibrator. `known_sites`: paths of VCF files with their indexes; bases at these sites are not counted.
 ///
 /// # Errors
-/// [`EngineError::Io`] if it does not start.
+/// [`EngineError::Io`] if Java does not start.
 pub fn start_base_recalibrator(
     toolkit: &GatkToolkit,
     work: &RecalibrationInvocation,
@@ -44,10 +44,10 @@ pub fn start_base_recalibrator(
     toolkit.start_tool(command)
 }
 
-/// Starts GatherBQSRReports on a table of [`RecalibrationTables`]: it quantizes the qualities.
+/// Starts GatherBQSRReports on a report of [`RecalibrationTables`], to add the table of quantized qualities.
 ///
 /// # Errors
-/// [`EngineError::Io`] if it does not start.
+/// [`EngineError::Io`] if Java does not start.
 pub fn start_gather_reports(
     toolkit: &GatkToolkit,
     merged: &Path,
@@ -60,10 +60,10 @@ pub fn start_gather_reports(
     toolkit.start_tool(command)
 }
 
-/// Starts ApplyBQSR with a gathered table.
+/// Starts ApplyBQSR with a report that GatherBQSRReports wrote.
 ///
 /// # Errors
-/// [`EngineError::Io`] if it does not start.
+/// [`EngineError::Io`] if Java does not start.
 pub fn start_apply_bqsr(
     toolkit: &GatkToolkit,
     work: &RecalibrationInvocation,

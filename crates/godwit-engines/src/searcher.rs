@@ -1,4 +1,4 @@
-//! Programs that search sequences in databases.
+//! External programs that search sequence databases.
 
 pub mod blast;
 pub mod diamond;
@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use crate::EngineError;
 use crate::aligner::sam_program::find_program;
 
-/// Finds an external program on PATH; returns its path and the first line of its output for the argument `question`.
+/// Finds an external program on PATH. Returns its path, and the first line that it prints for the argument `question`.
 fn find_program_version(program: &str, question: &str, remedy: &str) -> Result<(PathBuf, String), EngineError> {
     let path = find_program(program, remedy)?;
     let missing = || EngineError::NotInstalled { program: program.into(), remedy: remedy.into() };

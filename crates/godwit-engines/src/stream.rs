@@ -1,8 +1,8 @@
-//! Arrow IPC streams, one after another on one pipe.
+//! Reads and writes Arrow IPC streams, of which several follow each other in one pipe.
 //!
-//! The reader turns bytes into schemas and batches; the writer does the reverse. The reader does not trust the bytes:
-//! lengths are bounded before memory is allocated, only schemas of [`godwit_model::schema`] are accepted, and a panic of the
-//! Arrow decoder becomes an error. It does not interpret the streams.
+//! The reader does not trust the bytes it receives. It limits lengths before it allocates memory, accepts only the
+//! schemas of [`godwit_model::schema`], and turns a panic of the Arrow decoder into an error. This module does not
+//! interpret the content of the streams.
 
 use std::collections::HashMap;
 use std::io::{BufRead, Read, Write};
@@ -18,15 +18,16 @@ use godwit_model::schema::{self, metadata};
 
 /// First four bytes of every encapsulated message (Arrow columnar format 1.4, "Encapsulated message format").
 const CONTINUATION_MARKER: [u8; 4] = [0xff; 4];
-/// Maximum length of a message header: the schema of a stream contains the `@SQ` lines, 60 bytes for each of at most some
-/// 100,000 contigs.
+/// Maximum length of a message header, bytes. The schema metadata of a stream may contain `@SQ` lines, about 60 bytes
+/// per contig for at most a few 100,000 contigs.
 const MAX_HEADER_BYTES: usize = 64 << 20;
-/// Maximum length of the body of a batch: the offsets of a binary column are 32 bits wide.
+/// Maximum length of the body of a batch, bytes. The offsets of a binary column are 32-bit numbers.
 const MAX_BODY_BYTES: usize = 1 << 31;
-/// Memory that is allocated before as many bytes of a body have arrived; godwit's batches are smaller.
+/// Memory that is allocated at a time for the body of a batch, bytes. More is allocated only after these bytes have
+/// arrived. The batches of godwit are smaller.
 const BODY_READ_BYTES: usize = 32 << 20;
 
-/// An error of a byte stream.
+/// An error of reading a sequence of Arrow streams.
 #[derive(Debug, thiserror::Error)]
 pub enum StreamError {
     /// Reading the pipe failed.
@@ -36,16 +37,16 @@ pub enum StreamError {
         #[source]
         source: std::io::Error,
     },
-    /// The bytes end within a stream.
+    /// The input ends in the middle of a stream.
     #[error("the stream ends in the middle of {within}")]
     Truncated {
-        /// The truncated element.
+        /// Description of the element that is truncated.
         within: &'static str,
     },
-    /// The bytes are not an Arrow stream, or not one of godwit's kinds.
+    /// The input is not an Arrow stream, or its schema is not one of [`godwit_model::schema`].
     #[error("the stream is malformed: {problem}")]
     Malformed {
-        /// The defect.
+        /// Description of the defect.
         problem: String,
     },
 }
@@ -54,21 +55,21 @@ fn malformed_error(problem: impl Into<String>) -> StreamError {
     StreamError::Malformed { problem: problem.into() }
 }
 
-/// A reader of streams of the kinds of [`godwit_model::schema`], until the input ends.
+/// A reader of consecutive Arrow streams with schemas of [`godwit_model::schema`], until the input ends.
 pub struct StreamReader<R> {
     source: R,
-    /// Schema of the current stream.
+    /// Schema of the current stream; `None` between two streams.
     schema: Option<SchemaRef>,
 }
 
 impl<R: BufRead> StreamReader<R> {
-    /// Creates a reader at the start of a stream.
+    /// Creates a reader. `source` must be at the start of a stream.
     pub fn new(source: R) -> Self {
         Self { source, schema: None }
     }
 
-    /// Returns the schema of the next stream, with its metadata; `None` if the input ends between streams. The rest of the
-    /// current stream is skipped.
+    /// Skips the remaining batches of the current stream and returns the schema of the next stream, with its metadata.
+    /// Returns `None` if the input ends here.
     ///
     /// # Errors
     /// [`StreamError`]; the reader is then unusable.
@@ -77,7 +78,9 @@ impl<R: BufRead> StreamReader<R> {
         if self.source.fill_buf().map_err(|source| StreamError::Io { source })?.is_empty() {
             return Ok(None);
         }
-        let Some(header) = self.read_header()? else { return Err(malformed_error("an end of stream comes first")) };
+        let Some(header) = self.read_header()? else {
+            return Err(malformed_error("the stream starts with an end mark"));
+        };
         let message = parse_header(&header)?;
         let body_bytes = checked_body_bytes(&message)?;
         let Some(found) = message.header_as_schema() else {
@@ -93,7 +96,7 @@ impl<R: BufRead> StreamReader<R> {
         Ok(Some(schema))
     }
 
-    /// Returns the next batch of the current stream; `None` at its end.
+    /// Returns the next batch of the current stream; `None` at the end of the stream.
     ///
     /// # Errors
     /// [`StreamError`]; the reader is then unusable.
@@ -118,7 +121,7 @@ impl<R: BufRead> StreamReader<R> {
         .map(Some)
     }
 
-    /// Returns the flatbuffer of the next message; `None` for an end-of-stream mark.
+    /// Returns the header of the next message (a flatbuffer); `None` for the end-of-stream marker.
     fn read_header(&mut self) -> Result<Option<Vec<u8>>, StreamError> {
         let mut prefix = [0u8; 8];
         read_exact(&mut self.source, &mut prefix, "a message")?;
@@ -137,7 +140,7 @@ impl<R: BufRead> StreamReader<R> {
         Ok(Some(header))
     }
 
-    /// Reads a body into aligned memory, so that the columns need no further copy.
+    /// Reads the body of a message into aligned memory, so that the columns can refer to it without a copy.
     fn read_body(&mut self, body_bytes: usize) -> Result<Buffer, StreamError> {
         let mut body = MutableBuffer::new(body_bytes.min(BODY_READ_BYTES));
         while body.len() < body_bytes {
@@ -167,12 +170,12 @@ fn checked_body_bytes(message: &Message) -> Result<usize, StreamError> {
         .ok_or_else(|| malformed_error(format!("a batch of {} bytes is too long", message.bodyLength())))
 }
 
-/// Runs a decoder of untrusted bytes; arrow-ipc 59.3 panics on some malformed input.
+/// Runs a decoder of untrusted bytes and turns a panic into an error. arrow-ipc 59.3 panics on some malformed input.
 fn decode_guarded<T>(decode: impl FnOnce() -> Result<T, StreamError>) -> Result<T, StreamError> {
-    catch_panic(decode).unwrap_or_else(|| Err(malformed_error("the Arrow decoder gave up on a message")))
+    catch_panic(decode).unwrap_or_else(|| Err(malformed_error("the Arrow decoder failed on a message")))
 }
 
-/// Returns the schema of a kind of stream, without metadata; `None` for an unknown kind.
+/// Returns the schema of this kind of stream, without metadata; `None` for an unknown kind.
 fn schema_of_kind(kind: &str) -> Option<SchemaRef> {
     match kind {
         schema::HELLO | schema::BLOCK_END => Some(schema::empty_schema()),
@@ -186,7 +189,7 @@ fn schema_of_kind(kind: &str) -> Option<SchemaRef> {
 
 fn check_schema(schema: &Schema) -> Result<(), StreamError> {
     let kind =
-        schema.metadata().get(metadata::KIND).ok_or_else(|| malformed_error("a stream does not say its kind"))?;
+        schema.metadata().get(metadata::KIND).ok_or_else(|| malformed_error("a stream does not declare its kind"))?;
     let expected =
         schema_of_kind(kind).ok_or_else(|| malformed_error(format!("there is no stream of kind {kind:?}")))?;
     if expected.fields() != schema.fields() {
@@ -195,34 +198,36 @@ fn check_schema(schema: &Schema) -> Result<(), StreamError> {
     Ok(())
 }
 
-/// A writer of one stream: the schema with `metadata`, then batches, then the end mark by [`StreamWriter::finish`].
+/// A writer of one Arrow stream: the schema with its metadata, then batches, then the end-of-stream marker by
+/// [`StreamWriter::finish`].
 pub struct StreamWriter<W: Write> {
     inner: ArrowWriter<W>,
 }
 
 impl<W: Write> StreamWriter<W> {
-    /// Starts a stream. `schema` is one of [`godwit_model::schema`], `metadata` contains its kind.
+    /// Starts a stream. `schema` must be one of [`godwit_model::schema`], and `metadata` must contain the kind of the
+    /// stream.
     ///
     /// # Errors
-    /// The I/O error of the pipe.
+    /// The I/O error of writing to `sink`.
     pub fn start(sink: W, schema: &SchemaRef, metadata: HashMap<String, String>) -> std::io::Result<Self> {
         let schema = schema.as_ref().clone().with_metadata(metadata);
         let inner = ArrowWriter::try_new(sink, &schema).map_err(into_io_error)?;
         Ok(Self { inner })
     }
 
-    /// Writes a batch of that schema.
+    /// Writes a batch, which must have the schema of the stream.
     ///
     /// # Errors
-    /// The I/O error of the pipe.
+    /// The I/O error of writing to the sink.
     pub fn write(&mut self, batch: &RecordBatch) -> std::io::Result<()> {
         self.inner.write(batch).map_err(into_io_error)
     }
 
-    /// Writes the end mark, flushes, and returns the sink.
+    /// Writes the end-of-stream marker, flushes the sink, and returns it.
     ///
     /// # Errors
-    /// The I/O error of the pipe.
+    /// The I/O error of writing to the sink.
     pub fn finish(self) -> std::io::Result<W> {
         self.inner.into_inner().map_err(into_io_error)
     }

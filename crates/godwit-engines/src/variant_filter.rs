@@ -1,7 +1,8 @@
-//! GATK's filters for called variants: recalibration (VQSR), and hard filters if there are too few variants to train on.
+//! Filters called variants with GATK: by variant quality score recalibration (VQSR), or by hard filters if there are
+//! too few variants for its training.
 //!
-//! Annotations, thresholds and sensitivity follow GATK's documentation ("Filter variants either with VQSR or by
-//! hard-filtering", 2024). Records that are not SNPs are filtered with its thresholds for indels.
+//! The annotations, thresholds and sensitivity follow GATK's documentation ("Filter variants either with VQSR or by
+//! hard-filtering", 2024). Its thresholds for indels apply to all records that are not SNPs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,7 +11,7 @@ use std::str::FromStr;
 use crate::gatk::GatkToolkit;
 use crate::{EngineError, ProcessPipeline};
 
-/// Name of each hard filter, and the expression of the records that fail it (JEXL).
+/// Name of each hard filter, and a JEXL expression that is true for the records that fail the filter.
 pub const HARD_FILTERS: [(&str, &str); 9] = [
     ("QD2", "QD < 2.0"),
     ("QUAL30", "QUAL < 30.0"),
@@ -22,28 +23,30 @@ pub const HARD_FILTERS: [(&str, &str); 9] = [
     ("FS200", "!vc.isSNP() && FS > 200.0"),
     ("ReadPosRankSum-20", "!vc.isSNP() && ReadPosRankSum < -20.0"),
 ];
-/// Percentage of the resources' true variants that must pass.
+/// Percentage of the true variants in the training resources that must pass the filter.
 const TRUTH_SENSITIVITY_PERCENT: &str = "99.7";
-/// Percentages in the table of tranches.
+/// Truth sensitivity percentages for which VariantRecalibrator reports a tranche.
 const TRANCHES_PERCENT: [&str; 7] = ["100.0", "99.95", "99.9", "99.7", "99.0", "97.0", "90.0"];
 
-/// Known variants for training.
+/// A VCF file of known variants, on which VQSR trains.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrainingResource {
-    /// Name and properties, in GATK's syntax: `hapmap,known=false,training=true,truth=true,prior=15.0`.
+    /// Name and properties of the resource in GATK's syntax, such as
+    /// `hapmap,known=false,training=true,truth=true,prior=15.0`.
     pub tags: String,
-    /// Path of a VCF with its index beside it.
+    /// Path of the VCF file, with its index beside it.
     pub path: PathBuf,
 }
 
 impl FromStr for TrainingResource {
     type Err = EngineError;
 
-    /// Parses `TAGS:FILE`.
+    /// Parses the form `TAGS:FILE`.
     fn from_str(text: &str) -> Result<Self, EngineError> {
         let wrong = |problem: &str| EngineError::Arguments {
             message: format!(
-                "{text:?} {problem}; a resource is as 'hapmap,known=false,training=true,truth=true,prior=15.0:hapmap.vcf.gz'"
+                "{text:?} {problem}; write a resource as \
+                 'hapmap,known=false,training=true,truth=true,prior=15.0:hapmap.vcf.gz'"
             ),
         };
         let (tags, path) = text.split_once(':').ok_or_else(|| wrong("has no :"))?;
@@ -59,24 +62,24 @@ impl FromStr for TrainingResource {
                 _ => false,
             };
             if !is_known {
-                return Err(wrong(&format!("has {word:?}, which is none of known, training, truth and prior")));
+                return Err(wrong(&format!("has {word:?}, which is not one of known, training, truth and prior")));
             }
         }
         Ok(Self { tags: tags.to_owned(), path: path.into() })
     }
 }
 
-/// Kinds of variants, which are recalibrated separately.
+/// The two kinds of variants for which VQSR trains separate models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VariantKind {
     /// Single-base variants.
     Snp,
-    /// All other variants.
+    /// All variants that are not single-base variants.
     Indel,
 }
 
 impl VariantKind {
-    /// Returns the name in file names and in GATK's options.
+    /// Returns the name of the kind, as used in file names and in GATK's options.
     pub fn name(self) -> &'static str {
         match self {
             Self::Snp => "SNP",
@@ -99,14 +102,14 @@ impl VariantKind {
     }
 }
 
-/// The inputs and resources of one start of a filter tool.
+/// The inputs and limits for one start of a filter tool.
 #[derive(Clone, Copy, Debug)]
 pub struct FilterInvocation<'a> {
     /// Path of the reference, with its `.fai` and `.dict` beside it.
     pub reference: &'a Path,
-    /// A private directory for recalibration tables and scratch files.
+    /// Path of a private directory for recalibration tables and temporary files.
     pub directory: &'a Path,
-    /// Memory limit of a process, bytes.
+    /// Memory limit of the GATK process, bytes.
     pub memory_bytes: u64,
 }
 
@@ -125,7 +128,7 @@ impl FilterInvocation<'_> {
 /// Starts VariantFiltration with the hard filters.
 ///
 /// # Errors
-/// [`EngineError::Io`] if it does not start.
+/// [`EngineError::Io`] if Java does not start.
 pub fn start_hard_filtering(
     toolkit: &GatkToolkit,
     work: &FilterInvocation,
@@ -140,10 +143,10 @@ pub fn start_hard_filtering(
     toolkit.start_tool(command)
 }
 
-/// Starts VariantRecalibrator, which trains on one kind of variants.
+/// Starts VariantRecalibrator, which trains the VQSR model for one kind of variants.
 ///
 /// # Errors
-/// [`EngineError::Io`] if it does not start.
+/// [`EngineError::Io`] if Java does not start.
 pub fn start_variant_recalibrator(
     toolkit: &GatkToolkit,
     work: &FilterInvocation,
@@ -166,10 +169,10 @@ pub fn start_variant_recalibrator(
     toolkit.start_tool(command)
 }
 
-/// Starts ApplyVQSR with the model of one kind of variants; other variants are unchanged.
+/// Starts ApplyVQSR, which filters one kind of variants with its VQSR model. Other variants stay unchanged.
 ///
 /// # Errors
-/// [`EngineError::Io`] if it does not start.
+/// [`EngineError::Io`] if Java does not start.
 pub fn start_apply_vqsr(
     toolkit: &GatkToolkit,
     work: &FilterInvocation,

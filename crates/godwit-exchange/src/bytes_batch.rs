@@ -1,4 +1,5 @@
-//! Bytes as Arrow batches: one column of bytes, whose buffer is sent without a copy.
+//! Conversion between bytes and Arrow record batches with one column of bytes. The buffer of the column is sent without
+//! a copy.
 
 use std::sync::{Arc, LazyLock};
 
@@ -8,17 +9,17 @@ use arrow_array::{RecordBatch, UInt8Array};
 use arrow_buffer::{Buffer, ScalarBuffer};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 
-/// Largest batch, bytes: a size that fits the caches of both ends.
+/// Maximum size of a batch, bytes; it fits the processor caches of sender and receiver.
 pub const MAX_BATCH_BYTES: usize = 2 << 20;
 
-/// Returns the schema of such batches.
+/// Returns the schema of a batch of bytes: one `UInt8` column.
 pub fn schema() -> SchemaRef {
     static SCHEMA: LazyLock<SchemaRef> =
         LazyLock::new(|| Arc::new(Schema::new(vec![Field::new("bytes", DataType::UInt8, false)])));
     SCHEMA.clone()
 }
 
-/// Makes a batch of these bytes.
+/// Creates a batch that contains these bytes, without a copy.
 pub fn batch_from_bytes(bytes: impl Into<Buffer>) -> RecordBatch {
     let bytes: Buffer = bytes.into();
     let length = bytes.len();
@@ -26,7 +27,7 @@ pub fn batch_from_bytes(bytes: impl Into<Buffer>) -> RecordBatch {
     RecordBatch::try_new(schema(), vec![Arc::new(column)]).expect("the column is that of the schema")
 }
 
-/// Returns the bytes of a batch; empty where it is not a batch of bytes.
+/// Returns the bytes in a batch; empty if the first column is not a column of bytes.
 pub fn batch_as_bytes(batch: &RecordBatch) -> &[u8] {
     batch
         .columns()
@@ -35,7 +36,7 @@ pub fn batch_as_bytes(batch: &RecordBatch) -> &[u8] {
         .map_or(&[], |column| column.values())
 }
 
-/// Splits pieces into batches of at most [`MAX_BATCH_BYTES`], in order.
+/// Splits each buffer into batches of at most [`MAX_BATCH_BYTES`] and returns the batches in order.
 pub fn split_into_batches(pieces: Vec<Buffer>) -> impl Iterator<Item = RecordBatch> {
     pieces.into_iter().flat_map(|piece| {
         let starts = (0..piece.len()).step_by(MAX_BATCH_BYTES);

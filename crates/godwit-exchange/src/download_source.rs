@@ -1,4 +1,4 @@
-//! The downloads that a process offers, and the server in front of them.
+//! Downloads that the head or a worker offers to other processes, and the service that sends these downloads.
 
 use std::io;
 use std::pin::Pin;
@@ -14,27 +14,27 @@ use tokio::sync::mpsc;
 
 use crate::worker_messages::DownloadTicket;
 
-/// Batches that are read ahead of the network.
+/// Number of batches that are read from disk before the network can send them.
 const READ_AHEAD_BATCHES: usize = 2;
 
-/// A download.
+/// An open download: the batches that are sent to the client, and their schema.
 pub struct DownloadBatches {
-    /// Schema of its batches; its metadata is sent too.
+    /// Schema of the batches. Its metadata is sent, too.
     pub schema: SchemaRef,
-    /// Batches with their application metadata. Reading one may block.
+    /// The batches, each with the application metadata of its Flight message. Reading a batch may block.
     pub batches: Box<dyn Iterator<Item = io::Result<(RecordBatch, Bytes)>> + Send>,
 }
 
-/// A source of downloads.
+/// A source of the downloads that a process offers.
 pub trait DownloadSource: Send + Sync + 'static {
-    /// Opens the download of a ticket. May block.
+    /// Opens the download that a ticket identifies. This call may block on the disk.
     ///
     /// # Errors
-    /// The error of the file system; [`io::ErrorKind::NotFound`] where the download does not exist.
+    /// The error of the file system, or [`io::ErrorKind::NotFound`] if the download does not exist.
     fn open(&self, ticket: &DownloadTicket) -> io::Result<DownloadBatches>;
 }
 
-/// A channel as a stream.
+/// The receiving end of a channel as an asynchronous stream.
 pub(crate) struct ReceiverStream<T>(pub(crate) mpsc::Receiver<T>);
 
 impl<T> Stream for ReceiverStream<T> {
@@ -52,10 +52,10 @@ fn status_from_io_error(error: &io::Error) -> Status {
     }
 }
 
-/// Opens a download and reads it on a thread that may block on the disk.
+/// Opens a download and sends its batches. A blocking thread reads the batches, because reads may wait for the disk.
 pub(crate) async fn serve_download<S: DownloadSource>(source: &Arc<S>, ticket: &[u8]) -> Result<Download, Status> {
     let ticket: DownloadTicket =
-        serde_json::from_slice(ticket).map_err(|_| Status::invalid_argument("the ticket cannot be read"))?;
+        serde_json::from_slice(ticket).map_err(|_| Status::invalid_argument("the ticket cannot be parsed"))?;
     let shelf = source.clone();
     let opened = tokio::task::spawn_blocking(move || shelf.open(&ticket)).await;
     let item =
@@ -63,7 +63,7 @@ pub(crate) async fn serve_download<S: DownloadSource>(source: &Arc<S>, ticket: &
     let (sender, receiver) = mpsc::channel(READ_AHEAD_BATCHES);
     tokio::task::spawn_blocking(move || {
         for batch in item.batches {
-            // The client has disconnected: the rest is not needed.
+            // Sending fails if the client has disconnected; the remaining batches are then not needed.
             if sender.blocking_send(batch.map_err(|error| status_from_io_error(&error))).is_err() {
                 return;
             }

@@ -1,7 +1,8 @@
-//! The head's end of the network.
+//! The network endpoint of the head of a run.
 //!
-//! One thread of the head receives the events and uploads of workers, and their losses, from one queue. A worker is lost
-//! when the connection of its events breaks or falls silent; its later events and uploads are rejected.
+//! One thread of the head receives all events, uploads and losses of workers from one queue. A worker is lost if the
+//! connection that carries its events breaks or is silent for too long. Later events and uploads of a lost worker are
+//! rejected.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -23,46 +24,46 @@ use crate::error::ExchangeError;
 use crate::shuffle_scheduler::WorkerId;
 use crate::worker_messages::{Command, UploadHeader, WorkerEvent, WorkerUpload};
 
-/// Events that wait for the head; further senders wait.
+/// Maximum number of events that wait for the head. If the queue is full, the tasks that receive from workers wait.
 const EVENT_QUEUE_LENGTH: usize = 16;
-/// Commands that wait to be sent to one worker. The scheduler issues a few at a time.
+/// Maximum number of commands that wait to be sent to one worker. The scheduler issues only a few commands at a time.
 const COMMAND_QUEUE_LENGTH: usize = 4096;
-/// Largest upload, bytes: signatures of a block of a hundred million reads.
+/// Maximum size of an upload, bytes: the signatures of a block of 100 million reads.
 const MAX_UPLOAD_BYTES: u64 = 16 << 30;
 
-/// An event at the head.
+/// An event that the head receives.
 pub enum HeadEvent {
-    /// A worker joins the run.
+    /// A worker asks to join the run.
     WorkerJoined {
-        /// Its id from now on.
+        /// Id of the worker in this run.
         worker: WorkerId,
-        /// Version of its program.
+        /// Version of the worker's program.
         version: String,
-        /// Name for messages.
+        /// Name of the worker in messages for users.
         name: String,
-        /// Sends commands to it.
+        /// Sender of commands to the worker.
         commands: CommandSender,
     },
     /// A worker reported an event.
     Reported(WorkerId, WorkerEvent),
-    /// A worker uploaded data.
+    /// A worker uploaded data: the kind of upload, and the data as one or more byte buffers.
     Uploaded(WorkerId, WorkerUpload, Vec<MutableBuffer>),
-    /// A worker is lost, for this reason.
+    /// A worker is lost. The text is the reason.
     WorkerLost(WorkerId, String),
 }
 
-/// Sends commands to one worker.
+/// A sender of commands to one worker.
 pub struct CommandSender(mpsc::Sender<Result<Bytes, Status>>);
 
 impl CommandSender {
-    /// Sends a command. Returns false where the worker is not connected any more.
+    /// Queues a command for the worker. Returns false if the worker is disconnected or its queue is full.
     pub fn send(&self, order: &Command) -> bool {
         let text = serde_json::to_vec(order).expect("orders are plain data");
         self.0.try_send(Ok(text.into())).is_ok()
     }
 }
 
-/// The network of a head.
+/// The network endpoint of a head: a Flight server for workers, and the queue of their events.
 pub struct HeadEndpoint {
     address: SocketAddr,
     events: mpsc::Receiver<HeadEvent>,
@@ -70,10 +71,11 @@ pub struct HeadEndpoint {
 }
 
 impl HeadEndpoint {
-    /// Listens at an address; port 0 is any free port.
+    /// Starts the server at an address. Port 0 selects any free port.
     ///
     /// # Errors
-    /// [`ExchangeError::StartNetwork`]; [`ExchangeError::Flight`] where the address cannot be bound.
+    /// [`ExchangeError::StartNetwork`] if threads cannot be started; [`ExchangeError::Flight`] if the address cannot be
+    /// bound.
     pub fn listen(
         address: SocketAddr,
         access: ConnectionSecurity<ServerTls>,
@@ -95,24 +97,24 @@ impl HeadEndpoint {
         Ok(Self { address, events, runtime })
     }
 
-    /// Returns the address for workers.
+    /// Returns the address to which workers connect.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Returns the next event; `None` where none occurs within `wait`.
+    /// Returns the next event, or `None` if no event is received within `wait`.
     pub fn next_event(&mut self, wait: std::time::Duration) -> Option<HeadEvent> {
         let inbox = &mut self.events;
         self.runtime.block_on(async { tokio::time::timeout(wait, inbox.recv()).await.ok().flatten() })
     }
 
-    /// Closes the network, after time for sent commands to arrive.
+    /// Stops the server. Waits up to `grace` for commands that are still being sent.
     pub fn close(self, grace: std::time::Duration) {
         self.runtime.shutdown_timeout(grace);
     }
 }
 
-/// Starts the threads of the network, which mostly wait.
+/// Starts the threads that serve the network. Two threads are enough, because they mostly wait.
 pub(crate) fn start_runtime() -> Result<Runtime, ExchangeError> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder.worker_threads(2).thread_name("exchange").enable_all().build().map_err(ExchangeError::StartNetwork)
@@ -122,7 +124,7 @@ struct HeadService<S> {
     source: Arc<S>,
     events: mpsc::Sender<HeadEvent>,
     next_worker_id: AtomicU32,
-    /// Workers that are connected.
+    /// Ids of the workers that are connected now.
     connected_workers: Arc<Mutex<BTreeSet<WorkerId>>>,
 }
 
@@ -139,7 +141,7 @@ impl<S: DownloadSource> DataPlane for HeadService<S> {
             UploadHeader::Data { worker, upload: gift, piece_bytes } => {
                 let data = collect_pieces(&mut upload, &piece_bytes, first.batch.as_ref()).await?;
                 if !self.connected_workers.lock().unwrap_or_else(PoisonError::into_inner).contains(&worker) {
-                    return Err(Status::failed_precondition("the node was given up"));
+                    return Err(Status::failed_precondition("the worker was lost"));
                 }
                 self.send_event(HeadEvent::Uploaded(worker, gift, data)).await?;
                 Ok(Box::pin(ReceiverStream(mpsc::channel(1).1)))
@@ -168,33 +170,33 @@ impl<S: DownloadSource> HeadService<S> {
             let reason = loop {
                 let report = match upload.next().await {
                     Ok(Some(message)) => serde_json::from_slice(&message.app_metadata),
-                    Ok(None) => break "it left".to_owned(),
+                    Ok(None) => break "it disconnected".to_owned(),
                     Err(status) => break status.message().to_owned(),
                 };
                 let event = match report {
                     Ok(report) => HeadEvent::Reported(worker, report),
-                    Err(error) => break format!("it said something that cannot be understood: {error}"),
+                    Err(error) => break format!("invalid message: {error}"),
                 };
                 if inbox.send(event).await.is_err() {
                     return;
                 }
             };
             nodes.lock().unwrap_or_else(PoisonError::into_inner).remove(&worker);
-            // The send fails only where the run has ended.
+            // Sending fails only if the run has ended.
             let _ = inbox.send(HeadEvent::WorkerLost(worker, reason)).await;
         });
         Ok(Box::pin(ReceiverStream(orders)))
     }
 }
 
-/// Collects the pieces of an upload, each in aligned memory of its own.
+/// Receives the data of an upload. Each announced piece is stored in an aligned buffer of its own.
 async fn collect_pieces(
     upload: &mut Upload,
     pieces: &[u64],
     first: Option<&arrow_array::RecordBatch>,
 ) -> Result<Vec<MutableBuffer>, Status> {
     if pieces.iter().try_fold(0u64, |sum, bytes| sum.checked_add(*bytes)).is_none_or(|sum| sum > MAX_UPLOAD_BYTES) {
-        return Err(Status::resource_exhausted("the gift is too large"));
+        return Err(Status::resource_exhausted("the upload is too large"));
     }
     let mut data: Vec<MutableBuffer> =
         pieces.iter().map(|bytes| MutableBuffer::with_capacity(*bytes as usize)).collect();
@@ -202,7 +204,9 @@ async fn collect_pieces(
     let mut append = |bytes: &[u8]| -> Result<(), Status> {
         let mut bytes = bytes;
         while !bytes.is_empty() {
-            let Some(piece) = data.get_mut(at) else { return Err(Status::invalid_argument("more came than was said")) };
+            let Some(piece) = data.get_mut(at) else {
+                return Err(Status::invalid_argument("the upload is longer than announced"));
+            };
             let some = bytes.len().min(pieces[at] as usize - piece.len());
             piece.extend_from_slice(&bytes[..some]);
             bytes = &bytes[some..];
@@ -215,5 +219,5 @@ async fn collect_pieces(
         message.batch.as_ref().map_or(Ok(()), |batch| append(bytes_batch::batch_as_bytes(batch)))?;
     }
     let all_complete = data.iter().zip(pieces).all(|(piece, bytes)| piece.len() as u64 == *bytes);
-    if all_complete { Ok(data) } else { Err(Status::invalid_argument("less came than was said")) }
+    if all_complete { Ok(data) } else { Err(Status::invalid_argument("the upload is shorter than announced")) }
 }

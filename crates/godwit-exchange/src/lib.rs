@@ -1,11 +1,13 @@
-//! The shuffle of a cluster run: blocks of reads are sent to workers, sorted slices of their records are exchanged between
-//! workers, and partitions of the genome are written by their owners.
+//! The shuffle of a cluster run. The head sends blocks of reads to workers for alignment. Workers exchange sorted
+//! slices of the aligned records. Each partition of the genome is written by the worker that owns it.
 //!
-//! [`ShuffleScheduler`] decides all of it, without a socket or a clock: events and the time go in, actions are returned.
-//! [`HeadEndpoint`] and [`WorkerEndpoint`] are the two ends of the network that carries them, on Arrow Flight: small
-//! messages on a connection of their own, so that data never delays a keep-alive. The content of slices, and how they are
-//! made, stored and merged, belongs to `godwit-pipeline`. Regions to call, and frames of search workers, travel the same
-//! way; `godwit_fleet::Leases` assigns them.
+//! [`ShuffleScheduler`] decides which worker does what, without sockets or a clock: the caller passes events and the
+//! time, and receives actions. [`HeadEndpoint`] and [`WorkerEndpoint`] exchange the messages and data of head and
+//! workers over Arrow Flight. Small messages have a connection of their own, so that data transfers never delay a
+//! keep-alive.
+//!
+//! The content of slices, and their creation, storage and merging, belong to `godwit-pipeline`. The endpoints also
+//! carry the regions of variant calling and the frames of search workers; `godwit_fleet::Leases` assigns these.
 
 pub mod bytes_batch;
 mod download_source;

@@ -1,16 +1,21 @@
-//! Schedules which worker aligns which block, holds which slice, and writes which part.
+//! Scheduler that decides which worker aligns which block, stores which slice, and writes which part of the output.
 //!
-//! The genome is cut into *shards*, each owned by one worker. A block is aligned by any worker that requests work, which
-//! then holds one slice for each shard. Owners fetch their slices from there; where the aligning worker is the owner itself,
-//! another worker fetches a second copy: a block is finished when two workers hold every slice. Since slices are fetched and
-//! not sent, a worker receives no more than it has room for, and the loss of a worker needs no special case: a slice that
-//! lacks a copy is fetched from a holder, and a block of which a slice is lost is aligned again.
+//! The genome is cut into *shards*, and each shard is owned by one worker. A block is aligned by any worker that
+//! requests work. That worker then stores one slice of the block for each shard.
 //!
-//! A worker that joins may hold slices of blocks that were aligned before. If they are reported before the genome is cut,
-//! they decide the owners; a block of which every slice has a holder need not be fed.
+//! The owner of a shard fetches the slice from the worker that aligned the block. If the owner aligned the block
+//! itself, another worker fetches a second copy. A block is finished when two workers hold every slice.
 //!
-//! An event of a worker counts only while the worker is connected and was assigned the work: a lost worker joins again under
-//! another [`WorkerId`]. Results are the same bytes from any worker, so that late ones do no harm.
+//! Workers fetch slices instead of receiving them unrequested, so a worker receives only as much as it can store. The
+//! loss of a worker is handled by the same rules: a slice that lacks a copy is fetched from a holder, and a block that
+//! has lost a slice is aligned again.
+//!
+//! A worker that joins may hold slices of blocks that were aligned earlier. If the worker reports these slices before
+//! the genome is cut, they influence which worker owns which shard. A block whose slices all have holders is not
+//! aligned again.
+//!
+//! An event of a worker counts only while the worker is connected and has the work assigned. A lost worker that joins
+//! again has another [`WorkerId`]. Every worker computes the same bytes, so a late result does no harm.
 
 mod blocks;
 mod parts;
@@ -26,7 +31,7 @@ use serde::{Deserialize, Serialize};
 use blocks::{BlockEntry, BlockState};
 use parts::Parts;
 
-/// A worker, as long as it is connected. Numbers are never reused.
+/// The id of a worker while the worker is connected. Ids are never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct WorkerId(pub u32);
 
@@ -34,19 +39,19 @@ pub struct WorkerId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ShardId(pub u16);
 
-/// Most files that parts are written to.
+/// Maximum number of output files that consist of parts (BAM and CRAM).
 pub const MAX_FILES: usize = 2;
-/// A number of bytes for each file, 0 for an absent file.
+/// A number of bytes for each output file; 0 for a file that is not written.
 pub type BytesPerFile = [u64; MAX_FILES];
 
-/// Limits of the scheduler.
+/// Limits and delays of the scheduler.
 #[derive(Clone, Copy, Debug)]
 pub struct ShuffleOptions {
-    /// Blocks that a worker may have at a time: one being read, one aligned, one sorted.
+    /// Maximum number of blocks that a worker processes at a time: usually one is read, one aligned and one sorted.
     pub max_blocks_per_worker: usize,
-    /// Concurrent fetches of a worker.
+    /// Maximum number of concurrent fetches of a worker.
     pub max_fetches_per_worker: usize,
-    /// A block that takes longer than this many times the mean is also assigned to another idle worker.
+    /// Multiple of the mean alignment time after which a block is also assigned to a second, idle worker.
     pub straggler_factor: u32,
     /// Delay before a failed fetch is retried.
     pub fetch_retry_delay: Duration,
@@ -63,75 +68,80 @@ impl Default for ShuffleOptions {
     }
 }
 
-/// An event of the cluster run.
+/// An event of the cluster run that the scheduler handles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ShuffleEvent {
     /// A worker joined.
     WorkerJoined {
-        /// The worker; its number was never used before.
+        /// Id of the worker; it was never used before.
         worker: WorkerId,
-        /// Parts that it writes at a time.
+        /// Number of parts that the worker can write concurrently.
         writers: usize,
     },
     /// A worker disconnected, or was silent for too long.
     WorkerLost(WorkerId),
     /// A worker has room for one more block.
     WorkRequested(WorkerId),
-    /// The reads of a block are available.
+    /// The reads of a block can be downloaded from the head.
     BlockAvailable(BlockId),
-    /// No more blocks than those available will follow.
+    /// The input has ended; no further blocks will become available.
     InputEnded,
     /// The genome was cut into shards.
     GenomeSharded {
         /// Number of shards, at least one.
         shard_count: u16,
     },
-    /// A worker has aligned a block and holds all its slices; its other results have been uploaded.
+    /// A worker has aligned a block and holds all its slices. The other results of the block have been uploaded to the
+    /// head.
     BlockAligned(WorkerId, BlockId),
-    /// A worker has fetched its slices of a block.
+    /// A worker has fetched the slices of a block that were assigned to it.
     SlicesFetched(WorkerId, BlockId),
-    /// A worker could not fetch these slices.
+    /// A worker could not fetch the slices of a block that were assigned to it.
     SliceFetchFailed(WorkerId, BlockId),
-    /// A worker holds slices of a block that was aligned before: by it, or for an earlier head of the run.
+    /// A worker holds slices of a block that was aligned earlier, either by the worker itself or for an earlier head of
+    /// the run.
     SlicesHeld(WorkerId, BlockId, Vec<ShardId>),
-    /// Duplicates are decided; parts are to be written, in this order, each of one shard. Once all are placed, the event may
-    /// occur again: then all parts are written anew.
+    /// The head has decided which records are duplicates. The list contains the shard of each part of the output, in
+    /// output order. If the event occurs again after all parts were placed, all parts are written again.
     DuplicatesDecided(Vec<ShardId>),
-    /// A worker has written a part into its own storage, of this size.
+    /// A worker has written the part with this index to its own storage; the last field is the size in each output
+    /// file.
     PartWritten(WorkerId, usize, BytesPerFile),
-    /// A part was placed in the files.
+    /// A worker has copied the part with this index to the output files.
     PartPlaced(WorkerId, usize),
 }
 
-/// An action of the head.
+/// An action that the head has to perform.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ShuffleAction {
-    /// Assign a block to a worker.
+    /// Assign a block to a worker for alignment.
     AlignBlock(WorkerId, BlockId),
-    /// Have a worker fetch slices of a block from another one.
+    /// Command a worker to fetch slices of a block from another worker.
     FetchSlices {
-        /// The worker that fetches.
+        /// The worker that has to fetch the slices.
         worker: WorkerId,
-        /// The block.
+        /// Id of the block.
         block: BlockId,
-        /// The slices, ascending.
+        /// Shards of the slices, in ascending order.
         shards: Vec<ShardId>,
-        /// The worker that holds them.
+        /// The worker that holds the slices.
         from: WorkerId,
     },
-    /// Release the reads of a block.
+    /// Release the reads of a block; they are not needed any more.
     ReleaseReads(BlockId),
-    /// Reload the released reads of a block.
+    /// Make the reads of a block available again after they were released.
     ReloadReads(BlockId),
-    /// All blocks are finished: decide duplicates.
+    /// Decide which records are duplicates, because all blocks are finished.
     DecideDuplicates,
-    /// Have a worker write a part into its own storage.
+    /// Command a worker to write the part with this index to its own storage.
     WritePart(WorkerId, usize),
-    /// Have a worker place a part in the files, at these offsets from the start of the first part, bytes.
+    /// Command a worker to copy the part with this index to the output files. The offsets are in bytes from the start
+    /// of the first part in each file.
     PlacePart(WorkerId, usize, BytesPerFile),
-    /// Report a part whose size changed: its bytes depend on the worker that wrote it, which is an error.
+    /// Report an error: the part with this index was written again with another size, so its bytes depend on the
+    /// worker.
     ReportSizeMismatch(usize),
-    /// All parts are placed in the files.
+    /// Finish the job, because all parts have been copied to the output files.
     FinishJob,
 }
 
@@ -147,27 +157,27 @@ struct WorkerState {
     writers: usize,
     requested_blocks: usize,
     leased_blocks: BTreeSet<BlockId>,
-    /// Slices that it is to fetch.
+    /// Slices that the worker has to fetch but is not fetching yet.
     slices_to_fetch: BTreeSet<(BlockId, ShardId)>,
-    /// Slices that it is fetching, by block.
+    /// Shards of the slices that the worker is fetching now, by block.
     active_fetches: BTreeMap<BlockId, Vec<ShardId>>,
     retry_at: Duration,
 }
 
-/// A scheduler of the shuffle, which holds its state.
+/// The scheduler of the shuffle, with the state of workers, blocks and parts.
 pub struct ShuffleScheduler {
     options: ShuffleOptions,
     phase: Phase,
     workers: BTreeMap<WorkerId, WorkerState>,
-    /// Owner of each shard; empty before the genome is cut, `None` without a worker.
+    /// Owner of each shard. Empty before the genome is cut; `None` for a shard while no worker is connected.
     owners: Vec<Option<WorkerId>>,
     blocks: BTreeMap<BlockId, BlockEntry>,
     /// Blocks that can be assigned to a worker.
     waiting_blocks: BTreeSet<BlockId>,
     input_ended: bool,
-    /// Slices that lack a copy, and the worker that is to fetch them; `None` where the block has to be aligned again.
+    /// Slices that lack a copy, each with the worker that has to fetch it. `None` if the block has to be aligned again.
     missing_copies: BTreeMap<(BlockId, ShardId), Option<WorkerId>>,
-    /// Number of these for each shard.
+    /// Number of slices in `missing_copies` for each shard.
     missing_by_shard: Vec<usize>,
     aligned_blocks: usize,
     total_align_time: Duration,
@@ -178,7 +188,7 @@ pub struct ShuffleScheduler {
 }
 
 impl ShuffleScheduler {
-    /// Creates a scheduler without blocks and workers.
+    /// Creates a scheduler that does not have blocks or workers.
     pub fn new(options: ShuffleOptions) -> Self {
         Self {
             options,
@@ -199,13 +209,14 @@ impl ShuffleScheduler {
         }
     }
 
-    /// Handles an event; `now` is the time since the start of the run. Returns the actions that follow, in order.
+    /// Handles an event and returns the actions that follow from it, in order. `now` is the time since the start of the
+    /// run.
     pub fn handle_event(&mut self, event: ShuffleEvent, now: Duration) -> Vec<ShuffleAction> {
         self.apply_event(event, now);
         self.schedule(now)
     }
 
-    /// Returns the actions that are due at this time.
+    /// Returns the actions that have become due by the time `now`, such as retries.
     pub fn handle_time(&mut self, now: Duration) -> Vec<ShuffleAction> {
         self.schedule(now)
     }
@@ -215,22 +226,22 @@ impl ShuffleScheduler {
         self.workers.len()
     }
 
-    /// Returns the number of blocks that wait for a worker.
+    /// Returns the number of available blocks that are not assigned to a worker.
     pub fn waiting_block_count(&self) -> usize {
         self.waiting_blocks.len()
     }
 
-    /// Returns the number of aligned blocks, each counted once.
+    /// Returns the number of aligned blocks. A block that was aligned twice is counted once.
     pub fn aligned_block_count(&self) -> usize {
         self.aligned_blocks
     }
 
-    /// Reports whether a block is aligned, so that its reads are not needed.
+    /// Returns whether a block is aligned; its reads are then not needed for alignment.
     pub fn is_block_aligned(&self, block: BlockId) -> bool {
         self.blocks.get(&block).is_some_and(|block| block.state == BlockState::Aligned)
     }
 
-    /// Reports whether a worker was assigned a block and has not finished it.
+    /// Returns whether a block is assigned to a worker that has not finished it.
     pub fn is_leased(&self, node: WorkerId, block: BlockId) -> bool {
         self.workers.get(&node).is_some_and(|node| node.leased_blocks.contains(&block))
     }
@@ -240,12 +251,12 @@ impl ShuffleScheduler {
         &self.owners
     }
 
-    /// Returns how often a block was assigned to a second worker because the first was slow.
+    /// Returns how often a block was also assigned to a second worker because the first worker was slow.
     pub fn straggler_count(&self) -> u64 {
         self.stragglers
     }
 
-    /// Returns the number of slices that lack a copy.
+    /// Returns the number of slices that have fewer copies than required.
     pub fn missing_copy_count(&self) -> usize {
         self.missing_copies.len()
     }
@@ -269,7 +280,7 @@ impl ShuffleScheduler {
             ShuffleEvent::DuplicatesDecided(shares) if matches!(self.phase, Phase::Deciding | Phase::Finished) => {
                 self.parts = Parts::new(shares);
                 self.phase = Phase::Writing;
-                // Missing copies of placed parts were not tracked.
+                // Missing copies were not tracked for parts that were placed before.
                 self.update_all_missing_copies();
             }
             ShuffleEvent::PartWritten(node, part, bytes) => {
@@ -311,7 +322,7 @@ impl ShuffleScheduler {
         self.workers.insert(id, node);
         let unowned_shards: Vec<usize> = (0..self.owners.len()).filter(|share| self.owners[*share].is_none()).collect();
         unowned_shards.into_iter().for_each(|share| self.owners[share] = Some(id));
-        // Shards without an owner have one now, or a second copy has become possible.
+        // The new worker may own shards that had no owner, or make a second copy of slices possible.
         if self.workers.len() <= 2 {
             self.update_all_missing_copies();
         }
@@ -351,8 +362,8 @@ impl ShuffleScheduler {
         held.into_iter().for_each(|id| self.update_held_block(id));
     }
 
-    /// Returns the initial owners of the shards: adjacent shards have one owner; but a shard is assigned to the worker that
-    /// holds most of it, unless that worker has its fraction of all shards.
+    /// Returns the initial owners of the shards. By default, each worker owns adjacent shards. But a shard is assigned
+    /// to the worker that holds most of its slices, unless that worker already has its fraction of all shards.
     fn initial_owners(&self, shares: usize) -> Vec<Option<WorkerId>> {
         let nodes: Vec<WorkerId> = self.workers.keys().copied().collect();
         let max_shards_per_worker = shares.div_ceil(nodes.len().max(1));

@@ -1,4 +1,4 @@
-//! A worker's end of the network.
+//! The network endpoint of a worker.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -22,38 +22,41 @@ use crate::head_endpoint::start_runtime;
 use crate::shuffle_scheduler::WorkerId;
 use crate::worker_messages::{Command, DownloadTicket, UploadHeader, WorkerEvent, WorkerUpload};
 
-/// Events that wait to be sent to the head. They are few and small; further senders wait.
+/// Maximum number of events that wait to be sent to the head. Events are few and small; if the queue is full, the
+/// sending threads wait.
 const QUEUE_LENGTH: usize = 256;
 
-/// The credentials for both directions of connections.
+/// The credentials of a process of a cluster run, as a server and as a client.
 #[derive(Clone)]
 pub struct ClusterCredentials {
-    /// Required from connecting peers.
+    /// Security that this process requires from clients that connect to it.
     pub server_access: ConnectionSecurity<ServerTls>,
-    /// Sent to other servers.
+    /// Credentials that this process sends to the servers to which it connects.
     pub client_access: ConnectionSecurity<ClientTls>,
 }
 
-/// The name in the certificate that all processes of a run share, on any host.
+/// The host name in the TLS certificate that all processes of a run share. It does not depend on the host.
 const CERTIFICATE_NAME: &str = "godwit";
 
 impl ClusterCredentials {
-    /// Creates the certificate of a run in a directory that its workers can read.
+    /// Creates the TLS certificate of a run and stores it in a directory that the workers can read.
     ///
     /// # Errors
-    /// [`ExchangeError::Tls`] where it cannot be made or stored.
+    /// [`ExchangeError::Tls`] if the certificate cannot be created or stored.
     pub fn create_certificate(directory: &Path) -> Result<(), ExchangeError> {
         Ok(create_identity(directory, CERTIFICATE_NAME).map(drop)?)
     }
 
-    /// Loads the certificate of a run from that directory; with the token, both ends of every connection require it.
+    /// Loads the certificate of a run from the directory that [`Self::create_certificate`] wrote. Both ends of every
+    /// connection of the run require the certificate and the token.
     ///
     /// # Errors
-    /// [`ExchangeError::Tls`] where the certificate cannot be read; [`ExchangeError::InvalidMessage`] for a malformed token.
+    /// [`ExchangeError::Tls`] if the certificate cannot be read; [`ExchangeError::InvalidMessage`] if the token is
+    /// malformed.
     pub fn load(token: &str, directory: &Path) -> Result<Self, ExchangeError> {
         let token = Token::new(token);
         let malformed =
-            || ExchangeError::InvalidMessage { peer: "the rendezvous", problem: "its token is none".into() };
+            || ExchangeError::InvalidMessage { peer: "the rendezvous", problem: "its token is invalid".into() };
         let token = Some(token.ok_or_else(malformed)?);
         let (certificate, key) = (directory.join("certificate.pem"), directory.join("key.pem"));
         let server = ServerTls::from_files(&certificate, &key, Some(&certificate))?;
@@ -63,7 +66,7 @@ impl ClusterCredentials {
     }
 }
 
-/// The network of a worker.
+/// The network endpoint of a worker: its connection to the head, and downloads from the head and other workers.
 pub struct WorkerEndpoint {
     runtime: Arc<Runtime>,
     head: SocketAddr,
@@ -71,7 +74,7 @@ pub struct WorkerEndpoint {
     events: mpsc::Sender<WorkerEvent>,
     commands: Mutex<mpsc::Receiver<Result<Command, ExchangeError>>>,
     stop_waiting: Notify,
-    /// Connections for data: to the head, and to other workers.
+    /// Connections for downloads and uploads, by address of the head or of another worker.
     connections: tokio::sync::Mutex<HashMap<SocketAddr, Client>>,
 }
 
@@ -79,7 +82,8 @@ impl WorkerEndpoint {
     /// Connects to the head and requests to join its run.
     ///
     /// # Errors
-    /// [`ExchangeError::StartNetwork`]; [`ExchangeError::Flight`] where the head is unreachable.
+    /// [`ExchangeError::StartNetwork`] if threads cannot be started; [`ExchangeError::Flight`] if the head cannot be
+    /// reached.
     pub fn join(
         head: SocketAddr,
         credentials: ClusterCredentials,
@@ -111,10 +115,10 @@ impl WorkerEndpoint {
         })
     }
 
-    /// Serves downloads to others. Returns the address.
+    /// Starts a server from which other workers download. Returns the address of the server, with a free port of `ip`.
     ///
     /// # Errors
-    /// [`ExchangeError::Flight`] where no port can be bound.
+    /// [`ExchangeError::Flight`] if no port can be bound.
     pub fn serve_downloads(&self, ip: IpAddr, source: Arc<impl DownloadSource>) -> Result<SocketAddr, ExchangeError> {
         let address = Address::Tcp(SocketAddr::new(ip, 0));
         let plane = WorkerService { source };
@@ -131,10 +135,12 @@ impl WorkerEndpoint {
         Ok(address)
     }
 
-    /// Returns the next command.
+    /// Waits for the next command of the head and returns it.
     ///
     /// # Errors
-    /// [`ExchangeError::HeadLost`]; [`ExchangeError::WorkerRejected`] where the head rejects this worker.
+    /// [`ExchangeError::HeadLost`] if the connection to the head was lost or [`Self::stop_waiting_for_commands`] was
+    /// called. [`ExchangeError::Flight`] if the head rejects the connection, and [`ExchangeError::InvalidMessage`] for
+    /// an invalid command.
     pub fn next_command(&self) -> Result<Command, ExchangeError> {
         let mut orders = self.commands.lock().unwrap_or_else(PoisonError::into_inner);
         self.runtime.block_on(async {
@@ -145,7 +151,7 @@ impl WorkerEndpoint {
         })
     }
 
-    /// Wakes a thread that waits for a command that is not needed any more.
+    /// Wakes the thread that waits in [`Self::next_command`]. Called when further commands are not needed.
     pub fn stop_waiting_for_commands(&self) {
         self.stop_waiting.notify_one();
     }
@@ -153,15 +159,15 @@ impl WorkerEndpoint {
     /// Sends an event to the head.
     ///
     /// # Errors
-    /// [`ExchangeError::HeadLost`].
+    /// [`ExchangeError::HeadLost`] if the connection to the head was lost.
     pub fn send_event(&self, report: WorkerEvent) -> Result<(), ExchangeError> {
         self.runtime.block_on(self.events.send(report)).map_err(|_| ExchangeError::HeadLost)
     }
 
-    /// Uploads data to the head, and waits until they have arrived.
+    /// Uploads data to the head, and waits until the head has received all of the data.
     ///
     /// # Errors
-    /// [`ExchangeError::Flight`] where the head rejects them or the connection fails.
+    /// [`ExchangeError::Flight`] if the head rejects the upload or the connection fails.
     pub fn upload(&self, worker: WorkerId, upload: WorkerUpload, pieces: Vec<Buffer>) -> Result<(), ExchangeError> {
         let sizes = pieces.iter().map(|piece| piece.len() as u64).collect();
         let opening =
@@ -182,24 +188,24 @@ impl WorkerEndpoint {
                 Ok(())
             };
             let (sent, answered) = tokio::join!(sending, answered);
-            // Where the head ended the upload, its response is the error.
+            // If the head ended the upload early, its response contains the reason, so this error takes precedence.
             answered.and(sent).map_err(ExchangeError::from)
         })
     }
 
-    /// Downloads from the head.
+    /// Opens a download from the head.
     ///
     /// # Errors
-    /// [`ExchangeError::Flight`] where the head rejects the ticket or the connection fails.
+    /// [`ExchangeError::Flight`] if the head rejects the ticket or the connection fails.
     pub fn download_from_head(&self, ticket: &DownloadTicket) -> Result<DownloadReader<'_>, ExchangeError> {
         let batches = self.runtime.block_on(self.open_download(self.head, ticket))?;
         Ok(DownloadReader { endpoint: self, batches })
     }
 
-    /// Downloads from another worker.
+    /// Opens a download from another worker.
     ///
     /// # Errors
-    /// [`ExchangeError::Flight`] where the worker rejects the ticket or the connection fails.
+    /// [`ExchangeError::Flight`] if the other worker rejects the ticket or the connection fails.
     pub fn download_from_worker(
         &self,
         from: SocketAddr,
@@ -219,7 +225,7 @@ impl WorkerEndpoint {
         Ok(self.connection(from).await?.download(ticket).await?)
     }
 
-    /// Returns the one connection for data to a peer.
+    /// Returns the connection for data to a peer. Creates the connection if there is none yet.
     async fn connection(&self, peer: SocketAddr) -> Result<Client, ExchangeError> {
         let mut connections = self.connections.lock().await;
         if let Some(client) = connections.get(&peer) {
@@ -243,12 +249,12 @@ impl DownloadReader<'_> {
     /// Returns the next batch and its application metadata.
     ///
     /// # Errors
-    /// [`ExchangeError::Flight`] where the download fails.
+    /// [`ExchangeError::Flight`] if the download fails.
     pub fn next_batch(&mut self) -> Result<Option<(RecordBatch, Bytes)>, ExchangeError> {
         Ok(self.endpoint.runtime.block_on(self.batches.next())?)
     }
 
-    /// Returns the schema; `None` before the first batch was read.
+    /// Returns the schema of the batches, or `None` if no batch has been read yet.
     pub fn schema(&self) -> Option<&arrow_schema::SchemaRef> {
         self.batches.schema()
     }
@@ -264,11 +270,11 @@ impl<S: DownloadSource> DataPlane for WorkerService<S> {
     }
 
     async fn upload(&self, _: Principal, _: Upload) -> Result<PutResultStream, Status> {
-        Err(Status::unimplemented("a node takes no uploads"))
+        Err(Status::unimplemented("DoPut is not supported by a worker"))
     }
 }
 
-/// Sends events to the head until there are no more, or the head is lost.
+/// Sends the events of this worker to the head until the channel is closed or the head is lost.
 async fn send_events(
     mut upload: godwit_flight::BatchSender,
     opening: Vec<u8>,
@@ -284,11 +290,11 @@ async fn send_events(
             return;
         }
     }
-    // The head also learns it from the end of the connection.
+    // An error is ignored: the end of the connection also informs the head.
     let _ = upload.finish().await;
 }
 
-/// Receives commands from the head.
+/// Receives commands from the head and forwards them to the channel `orders`. Stops at the first error.
 async fn receive_commands(
     answers: impl Future<Output = Result<godwit_flight::Answered, godwit_flight::FlightError>>,
     orders: mpsc::Sender<Result<Command, ExchangeError>>,

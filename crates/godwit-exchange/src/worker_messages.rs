@@ -1,5 +1,5 @@
-//! Messages between the head of a run and its workers. Small messages use one connection per worker, as JSON beside empty
-//! batches; data use others.
+//! Messages between the head of a run and its workers. Small messages of a worker use one connection, as JSON in the
+//! metadata of empty batches. Data use other connections.
 
 use std::net::SocketAddr;
 
@@ -13,288 +13,295 @@ use crate::shuffle_scheduler::{BytesPerFile, ShardId, WorkerId};
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "report", rename_all = "snake_case")]
 pub enum WorkerEvent {
-    /// Its aligner runs, and others can fetch from it.
+    /// The aligner of the worker is running, and other workers can download slices from the worker.
     Ready {
-        /// Address from which others fetch.
+        /// Address from which other workers download slices.
         address: SocketAddr,
-        /// Parts that it writes at a time.
+        /// Number of parts of the output that the worker can write concurrently.
         writers: usize,
-        /// Version of the records of the aligner; equal on all workers.
+        /// Version of the aligner's output. Aligners with equal versions return identical records; it must be equal on
+        /// all workers.
         engine_version: String,
-        /// Name of the aligner that it runs: workers may have several that give the same records.
+        /// Name of the aligner that the worker runs. Workers of a run may use different aligners if they return
+        /// identical records.
         #[serde(default)]
         aligner: String,
-        /// Version of that aligner.
+        /// Version of the aligner that the worker runs.
         #[serde(default)]
         aligner_version: String,
-        /// Contigs, as the aligner prints them.
+        /// `@SQ` lines of the contigs, as the aligner prints them.
         sq_lines: String,
     },
-    /// Its variant caller was found; the fields describe its capacity and its inputs.
+    /// The worker has found its variant caller and can call regions. The fields describe its capacity and inputs.
     ReadyToCall {
-        /// Regions that it calls at a time.
+        /// Number of regions that the worker calls concurrently.
         callers: usize,
-        /// Values that must be equal on all workers, defined by the job.
+        /// Values, defined by the job, that must be equal on all workers.
         #[serde(rename = "facts")]
         job_identity: Value,
     },
-    /// Its search engine was found; the fields describe its capacity and its inputs.
+    /// The worker has found its search engine and can start search workers. The fields describe its capacity and
+    /// inputs.
     ReadyToSearch {
-        /// Search workers that it has room for.
+        /// Maximum number of search workers that the worker runs concurrently.
         #[serde(rename = "workers")]
         search_workers: usize,
-        /// The engine and its version.
+        /// Name and version of the search engine.
         engine: String,
-        /// Checksum of the queries.
+        /// Checksum of the query sequences.
         #[serde(rename = "queries")]
         queries_checksum: String,
     },
-    /// A search worker exited.
+    /// A search worker process has exited.
     #[serde(rename = "worker_ended")]
     SearchWorkerExited {
         /// 0-based index of the search worker.
         #[serde(rename = "worker")]
         search_worker: usize,
-        /// Attempt number of the search worker.
+        /// Attempt number of the search worker; a restarted search worker has another number.
         attempt: u64,
-        /// Its exit status.
+        /// Exit status of the search worker.
         #[serde(rename = "how")]
         exit_status: String,
-        /// Its last output on stderr.
+        /// Last output of the search worker on stderr.
         #[serde(rename = "last_words")]
         stderr_tail: String,
     },
-    /// It has room for one more block, or region.
+    /// The worker has room for one more block or calling region.
     #[serde(rename = "wants")]
     WorkRequested,
-    /// Its variant caller failed on a region.
+    /// The variant caller of the worker failed on a region.
     CallFailed {
-        /// Number of the item of work.
+        /// Number of the work item that the region is.
         item: u64,
-        /// The failure, with the command and its last output.
+        /// Error message, with the command of the variant caller and its last output.
         message: String,
     },
-    /// The partitions of the genome by the first block: the smallest key of each.
+    /// The worker has computed the partitions of the genome from the first block.
     #[serde(rename = "cut")]
     GenomePartitioned {
-        /// Starts as in `PartitionPlan::starts`.
+        /// Smallest sort key of each partition, as in `PartitionPlan::starts`.
         starts: Vec<SortKey>,
     },
-    /// It has fetched its slices of a block.
+    /// The worker has fetched the slices of a block that the head assigned.
     #[serde(rename = "fetched")]
     SlicesFetched {
-        /// The block.
+        /// Id of the block.
         block: BlockId,
-        /// Duration of the fetch.
+        /// Duration of the fetch, seconds.
         seconds: f64,
-        /// Bytes that were fetched.
+        /// Number of bytes that were fetched.
         bytes: u64,
     },
-    /// It could not fetch these slices.
+    /// The worker could not fetch the slices of a block.
     #[serde(rename = "fetch_failed")]
     SliceFetchFailed {
-        /// The block.
+        /// Id of the block.
         block: BlockId,
-        /// The reason.
+        /// Error message of the failed fetch.
         #[serde(rename = "why")]
         reason: String,
     },
-    /// It holds slices of a block from before it joined.
+    /// The worker stores slices of a block that an earlier worker process left in its directory.
     #[serde(rename = "holds")]
     SlicesHeld {
-        /// The block.
+        /// Id of the block.
         block: BlockId,
-        /// Checksum of the block's reads, as the head that had it aligned reported it.
+        /// Checksum of the reads of the block, as the earlier head sent it with the command to align the block.
         #[serde(rename = "content")]
         reads_checksum: String,
-        /// The slices.
+        /// Shards of the slices.
         #[serde(rename = "shares")]
         shards: Vec<ShardId>,
     },
-    /// It has reported all slices from before.
+    /// The worker has reported all slices that earlier worker processes left in its directory.
     #[serde(rename = "recalled")]
     AllSlicesReported,
-    /// It cannot continue.
+    /// The worker has failed and exits.
     Failed {
-        /// The failure, its place, and what to do.
+        /// Error message: the failure, where it occurred, and what to do.
         message: String,
-        /// The kind of failure, defined by the job, where others would fail in the same way, so that the run has to end.
+        /// The kind of failure, defined by the job, if it would occur on every worker in the same way; the run then
+        /// ends. `None` if other workers can continue.
         #[serde(rename = "everywhere")]
         fatal_kind: Option<Value>,
     },
 }
 
-/// An upload of a worker to the head, with data.
+/// An upload of data from a worker to the head.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "gift", rename_all = "snake_case")]
 pub enum WorkerUpload {
-    /// An aligned block, whose slices the worker keeps. Data: pairs, ends, the table of frames, and further results about
-    /// its records.
+    /// A block was aligned, and the worker stores its slices. Data: pair and end signatures, the table of the slices'
+    /// frames, and further results about the records.
     #[serde(rename = "block")]
     AlignedBlock {
-        /// The block.
+        /// Id of the block.
         block: BlockId,
-        /// Number of reads.
+        /// Number of reads of the block.
         reads: u64,
-        /// Number of records.
+        /// Number of alignment records of the block.
         records: u64,
-        /// Counts of the duplicate metrics.
+        /// Record counts for the duplication metrics.
         counts: DuplicateCounts,
     },
-    /// A part whose records were counted. Data: the requested records, each with its position in the part.
+    /// The ranks of records in a part were computed. Data: the requested records that are in the part, each with its
+    /// 0-based rank in the part.
     #[serde(rename = "ranked")]
     RankedPart {
-        /// 0-based index of the part.
+        /// 0-based index of the part of the output.
         part: usize,
-        /// Number of records.
+        /// Number of alignment records of the block.
         records: u64,
     },
-    /// A part that the worker has written and keeps. Data: its summary.
+    /// A part was written to the worker's own storage. Data: the worker's report about the part, as JSON.
     #[serde(rename = "part")]
     WrittenPart {
-        /// 0-based index of the part.
+        /// 0-based index of the part of the output.
         part: usize,
-        /// Size, bytes.
+        /// Size of the part in each output file, bytes.
         bytes: BytesPerFile,
-        /// True if it was made for an earlier head.
+        /// True if the part was restored from a checkpoint that was written for an earlier head.
         #[serde(rename = "kept")]
         from_checkpoint: bool,
     },
-    /// A part that is in the files. Data: for each file the bytes that are still to be written before it and behind it.
+    /// A part was copied to the output files. Data: for each file, the first and last bytes of the part that share a
+    /// page with other parts. The head writes these bytes.
     #[serde(rename = "placed")]
     PlacedPart {
-        /// 0-based index of the part.
+        /// 0-based index of the part of the output.
         part: usize,
-        /// Offset of its first byte.
+        /// Offset of the first byte of the part in each output file.
         offset: BytesPerFile,
-        /// Size, bytes.
+        /// Size of the part in each output file, bytes.
         bytes: BytesPerFile,
     },
-    /// A called region. Data: the header of its VCF, and the lines of the records that it owns.
+    /// A region was called. Data: the VCF header, and the lines of the variant records that the region owns.
     #[serde(rename = "region")]
     CalledRegion {
-        /// Number of the item of work.
+        /// Number of the work item that the region is.
         item: u64,
-        /// Number of records.
+        /// Number of alignment records of the block.
         records: u64,
-        /// Wall time of the variant caller.
+        /// Wall time of the variant caller, seconds.
         seconds: f64,
     },
-    /// A frame from a search worker; the frame is the data.
+    /// A frame (message) from a search worker to the head. Data: the frame.
     #[serde(rename = "frame")]
     SearchFrame {
         /// 0-based index of the search worker.
         #[serde(rename = "worker")]
         search_worker: usize,
-        /// Attempt number of the search worker.
+        /// Attempt number of the search worker; a restarted search worker has another number.
         attempt: u64,
     },
 }
 
-/// A command of the head to a worker.
+/// A command from the head to a worker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "order", rename_all = "snake_case")]
 pub enum Command {
-    /// The worker is accepted.
+    /// The head accepts the worker.
     #[serde(rename = "welcome")]
     AcceptWorker {
-        /// Its id.
+        /// Id of the worker in this run.
         #[serde(rename = "node")]
         worker: WorkerId,
-        /// The work to do, defined by the job.
+        /// Description of the work, defined by the job.
         job: Value,
     },
-    /// The worker is rejected.
+    /// The head rejects the worker.
     #[serde(rename = "refused")]
     RejectWorker {
-        /// The reason.
+        /// The reason for the rejection.
         #[serde(rename = "why")]
         reason: String,
     },
-    /// Align a block; its reads are a download.
+    /// Align a block. The worker downloads the reads from the head.
     #[serde(rename = "align")]
     AlignBlock {
-        /// The block.
+        /// Id of the block.
         block: BlockId,
-        /// Checksum of its reads, under which slices of it are stored.
+        /// Checksum of the reads of the block. The worker stores the slices of the block under this checksum.
         #[serde(rename = "content")]
         reads_checksum: String,
-        /// True if it decides the partitions of the genome.
+        /// True if the worker computes the partitions of the genome from this block.
         #[serde(rename = "cuts")]
         decides_partitions: bool,
     },
-    /// The partitions of the genome and the number of shards.
+    /// Use these partitions of the genome and this number of shards.
     #[serde(rename = "plan")]
     SetPartitions {
-        /// Starts as in `PartitionPlan::starts`.
+        /// Smallest sort key of each partition, as in `PartitionPlan::starts`.
         starts: Vec<SortKey>,
-        /// Number of shards.
+        /// Number of shards into which the partitions are grouped.
         #[serde(rename = "shares")]
         shard_count: u16,
     },
-    /// Adopt the slices that workers of an earlier head left in this worker's directory, and report them as its own.
+    /// Adopt the slices that workers of an earlier head left in directories that no running worker has taken over. The
+    /// worker reports the adopted slices as its own.
     #[serde(rename = "inherit")]
     AdoptSlices {
-        /// The partitions of the genome, as in [`Command::SetPartitions`].
+        /// Smallest sort key of each partition, as in [`Command::SetPartitions`].
         starts: Vec<SortKey>,
-        /// Number of shards.
+        /// Number of shards into which the partitions are grouped.
         #[serde(rename = "shares")]
         shard_count: u16,
     },
-    /// Fetch slices.
+    /// Fetch slices of a block from another worker.
     #[serde(rename = "fetch")]
     FetchSlices {
-        /// The block.
+        /// Id of the block.
         block: BlockId,
-        /// Checksum of its reads.
+        /// Checksum of the reads of the block.
         #[serde(rename = "content")]
         reads_checksum: String,
-        /// The slices.
+        /// Shards of the slices.
         #[serde(rename = "shares")]
         shards: Vec<ShardId>,
-        /// Address of the worker that holds them.
+        /// Address of the worker that stores the slices.
         address: SocketAddr,
     },
-    /// Duplicates are decided; the marks are a download.
+    /// The head has decided which records are duplicates. The worker downloads the duplicate marks from the head.
     #[serde(rename = "decided")]
     DuplicatesDecided {
-        /// Further inputs for writing, defined by the job.
+        /// Further inputs for writing the output, defined by the job.
         job: Value,
     },
-    /// Find the positions of records in a part; the records are a download.
+    /// Compute the ranks of records in a part. The worker downloads the list of records from the head.
     #[serde(rename = "rank")]
     RankRecords {
-        /// 0-based index of the part.
+        /// 0-based index of the part of the output.
         part: usize,
-        /// The sources of the part, defined by the job.
+        /// Locations of the sorted records of the part, defined by the job.
         job: Value,
     },
-    /// Write a part.
+    /// Write a part to the worker's own storage.
     #[serde(rename = "write")]
     WritePart {
-        /// 0-based index of the part.
+        /// 0-based index of the part of the output.
         part: usize,
     },
-    /// Place a part in the files.
+    /// Copy a written part from the worker's own storage to the output files.
     #[serde(rename = "place")]
     PlacePart {
-        /// 0-based index of the part.
+        /// 0-based index of the part of the output.
         part: usize,
-        /// Offset of its first byte.
+        /// Offset of the first byte of the part in each output file.
         offset: BytesPerFile,
     },
-    /// Call a region.
+    /// Call variants in a region.
     #[serde(rename = "call")]
     CallRegion {
-        /// Number of the item of work.
+        /// Number of the work item that the region is.
         item: u64,
-        /// The region, defined by the job.
+        /// Description of the region, defined by the job.
         job: Value,
     },
-    /// Cancel a region: another worker was faster.
+    /// Cancel the calling of a region, because another worker has already returned the result.
     #[serde(rename = "leave")]
     CancelRegion {
-        /// Number of the item of work.
+        /// Number of the work item that the region is.
         item: u64,
     },
     /// Start a search worker.
@@ -303,18 +310,18 @@ pub enum Command {
         /// 0-based index of the search worker.
         #[serde(rename = "worker")]
         search_worker: usize,
-        /// Attempt number of the search worker.
+        /// Attempt number of the search worker; a restarted search worker has another number.
         attempt: u64,
     },
-    /// Send a frame to a search worker; the frame is a download.
+    /// Send a frame (message) to a search worker. The worker downloads the frame from the head.
     #[serde(rename = "ask_worker")]
     SendSearchFrame {
         /// 0-based index of the search worker.
         #[serde(rename = "worker")]
         search_worker: usize,
-        /// Attempt number of the search worker.
+        /// Attempt number of the search worker; a restarted search worker has another number.
         attempt: u64,
-        /// Number of the frame.
+        /// Number of the frame, which identifies its download.
         frame: u64,
     },
     /// Stop a search worker.
@@ -323,64 +330,64 @@ pub enum Command {
         /// 0-based index of the search worker.
         #[serde(rename = "worker")]
         search_worker: usize,
-        /// Attempt number of the search worker.
+        /// Attempt number of the search worker; a restarted search worker has another number.
         attempt: u64,
     },
-    /// The run has finished.
+    /// The run has finished; the worker exits.
     Finish,
 }
 
-/// A ticket of a download.
+/// A ticket that identifies a download.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "ticket", rename_all = "snake_case")]
 pub enum DownloadTicket {
-    /// The reads of a block, from the head.
+    /// The reads of a block; the head offers them.
     Reads {
-        /// The block.
+        /// Id of the block.
         block: BlockId,
     },
-    /// The records that lead a duplicate set, from the head.
+    /// The best record of each duplicate set, whose rank workers compute; the head offers this list.
     Representatives,
-    /// The records that are duplicates, from the head.
+    /// The duplicate marks of all records; the head offers them.
     #[serde(rename = "verdicts")]
     Duplicates,
-    /// A frame for a search worker, from the head.
+    /// A frame for a search worker; the head offers it.
     #[serde(rename = "frame")]
     SearchFrame {
-        /// Number of the frame.
+        /// Number of the frame, which identifies its download.
         frame: u64,
     },
-    /// Slices, from a worker.
+    /// Slices of a block; the worker that stores them offers them.
     Slices {
-        /// The block.
+        /// Id of the block.
         block: BlockId,
-        /// The slices.
+        /// Shards of the slices.
         #[serde(rename = "shares")]
         shards: Vec<ShardId>,
     },
 }
 
-/// The first message of an upload.
+/// The first message of an upload stream from a worker to the head.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "upload", rename_all = "snake_case")]
 pub(crate) enum UploadHeader {
-    /// A worker joins: it reports events and receives commands until the upload ends.
+    /// A worker joins the run. Until the stream ends, the worker sends events, and the head responds with commands.
     Join {
         /// Version of the worker's program.
         version: String,
-        /// Name of its host and process, for messages.
+        /// Name of the worker's host and process, for messages to users.
         name: String,
     },
-    /// Data.
+    /// Data of a worker that has joined.
     #[serde(rename = "gift")]
     Data {
-        /// The worker that sends.
+        /// The worker that sends the data.
         #[serde(rename = "node")]
         worker: WorkerId,
-        /// The kind of data.
+        /// Kind of the data, with its description.
         #[serde(rename = "gift")]
         upload: WorkerUpload,
-        /// Size of each piece, bytes.
+        /// Size of each piece of the data, bytes.
         #[serde(rename = "pieces")]
         piece_bytes: Vec<u64>,
     },

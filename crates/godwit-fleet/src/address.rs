@@ -1,7 +1,8 @@
-//! Choice of the address of this host for its peers.
+//! Chooses the IP address at which other hosts reach this host.
 //!
-//! Hosts have several networks: one for files, one for administration, a fast one. The user names the interface, a range of
-//! addresses, or a host to which the route counts.
+//! A host may belong to several networks, for example one for files, one for administration and a fast one. The user
+//! selects an address by the name of an interface, by an address range, or by a host: the address from which packets to
+//! that host are sent.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
@@ -9,33 +10,33 @@ use std::str::FromStr;
 
 use crate::{FleetError, interface_addresses};
 
-/// The rule by which an address is chosen.
+/// The rule by which an address of this host is chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AddressChoice {
-    /// This address, which the host must have.
+    /// Exactly this address, which must be an address of this host.
     Address(IpAddr),
-    /// The first address of the interface with this name: `eth0`.
+    /// The first address of the network interface with this name, such as `eth0`.
     Interface(String),
-    /// The first address in this range: `10.1.0.0/16`.
+    /// The first address in this range, such as `10.1.0.0/16`.
     Range {
-        /// Any address of the range.
+        /// Any address in the range.
         base_address: IpAddr,
-        /// Bits of the network prefix.
+        /// Length of the network prefix, bits.
         prefix_bits: u8,
     },
-    /// The source address of packets to this host: a name or an address.
+    /// The source address of packets to this host, given by its name or address.
     RouteTo(String),
 }
 
 impl FromStr for AddressChoice {
     type Err = FleetError;
 
-    /// Parses `10.1.2.3`, `10.1.0.0/16`, `route:HOST`, or the name of an interface.
+    /// Parses one of the forms `10.1.2.3`, `10.1.0.0/16`, `route:HOST`, or the name of an interface.
     fn from_str(text: &str) -> Result<Self, FleetError> {
-        let wrong = |problem: &str| FleetError::invalid_value("the choice of an address", text, problem);
+        let wrong = |problem: &str| FleetError::invalid_value("the address option", text, problem);
         if let Some(host) = text.strip_prefix("route:") {
             return if host.is_empty() {
-                Err(wrong("a host follows route:"))
+                Err(wrong("route: needs a host"))
             } else {
                 Ok(Self::RouteTo(host.to_owned()))
             };
@@ -44,14 +45,13 @@ impl FromStr for AddressChoice {
             return Ok(Self::Address(address));
         }
         if let Some((base, bits)) = text.split_once('/') {
-            let base_address: IpAddr = base.parse().map_err(|_| wrong("before the slash, an address is expected"))?;
+            let base_address: IpAddr = base.parse().map_err(|_| wrong("expected an address before the slash"))?;
             let most = if base_address.is_ipv4() { 32 } else { 128 };
             let prefix_bits = bits.parse().ok().filter(|bits| *bits <= most);
-            let prefix_bits =
-                prefix_bits.ok_or_else(|| wrong("after the slash, the number of fixed bits is expected"))?;
+            let prefix_bits = prefix_bits.ok_or_else(|| wrong("expected the number of prefix bits after the slash"))?;
             return Ok(Self::Range { base_address, prefix_bits });
         }
-        // Linux allows 15 bytes (IFNAMSIZ) and no white space.
+        // On Linux, the name of an interface has at most 15 bytes (IFNAMSIZ) and no white space.
         if text.is_empty() || text.len() > 15 || text.contains(char::is_whitespace) {
             return Err(wrong("write an address, ADDRESS/BITS, route:HOST or the name of an interface"));
         }
@@ -71,23 +71,24 @@ impl fmt::Display for AddressChoice {
 }
 
 impl AddressChoice {
-    /// Returns the chosen address of this host. Of several, IPv4 is preferred. Link-local IPv6 addresses are left out: they
-    /// have no meaning on another host.
+    /// Returns the chosen address of this host. If several match, IPv4 is preferred. Link-local IPv6 addresses are
+    /// ignored, because they have no meaning on another host.
     ///
     /// # Errors
-    /// [`FleetError::NoAddress`] with the available ones; [`FleetError::Network`] where a host has no address or route.
+    /// [`FleetError::NoAddress`] with the available addresses if none matches; [`FleetError::Network`] if the
+    /// interfaces cannot be listed, or the host of a `route:` has no address or no route.
     pub fn resolve(&self) -> Result<IpAddr, FleetError> {
-        let failed = |source| FleetError::Network { action: "list the addresses of this machine".to_owned(), source };
+        let failed = |source| FleetError::Network { action: "list the addresses of this host".to_owned(), source };
         match self {
             Self::RouteTo(host) => local_address_towards(host),
             _ => self.select_from(interface_addresses::list_interface_addresses().map_err(failed)?),
         }
     }
 
-    /// Binds a listener to the chosen address, on a free port.
+    /// Listens at the chosen address, on a free TCP port.
     ///
     /// # Errors
-    /// As for [`AddressChoice::resolve`]; [`FleetError::Network`] where the address cannot be bound.
+    /// The errors of [`AddressChoice::resolve`]; [`FleetError::Network`] if listening fails.
     pub fn bind(&self) -> Result<TcpListener, FleetError> {
         let address = self.resolve()?;
         let failed = |source| FleetError::Network { action: format!("listen at {address}"), source };
@@ -110,12 +111,13 @@ impl AddressChoice {
     }
 }
 
-/// Returns all addresses of this host that another may reach, IPv4 first; the loopback's where there are no others.
+/// Returns all addresses of this host that other hosts may reach, IPv4 first. If there are none, returns a loopback
+/// address.
 ///
 /// # Errors
-/// [`FleetError::Network`] where the interfaces cannot be listed.
+/// [`FleetError::Network`] if the network interfaces cannot be listed.
 pub fn reachable_addresses() -> Result<Vec<IpAddr>, FleetError> {
-    let failed = |source| FleetError::Network { action: "list the addresses of this machine".to_owned(), source };
+    let failed = |source| FleetError::Network { action: "list the addresses of this host".to_owned(), source };
     let present = interface_addresses::list_interface_addresses().map_err(failed)?;
     let mut addresses: Vec<IpAddr> = present.into_iter().map(|(_, address)| address).collect();
     addresses.retain(|address| !matches!(address, IpAddr::V6(address) if is_link_local(address)));
@@ -125,10 +127,11 @@ pub fn reachable_addresses() -> Result<Vec<IpAddr>, FleetError> {
     Ok(addresses)
 }
 
-/// Returns the local address by the routing table: connecting a UDP socket sends nothing.
+/// Returns the source address of packets to `host`, according to the routing table. Connecting a UDP socket does not
+/// send a packet.
 fn local_address_towards(host: &str) -> Result<IpAddr, FleetError> {
-    let failed = |source| FleetError::Network { action: format!("find a way to {host}"), source };
-    // The port does not matter.
+    let failed = |source| FleetError::Network { action: format!("find a route to {host}"), source };
+    // The routing table does not depend on the port, so any port will do.
     let targets: Vec<SocketAddr> = (host, 9).to_socket_addrs().map_err(failed)?.collect();
     let mut last = std::io::Error::other("it has no address");
     for target in targets {
@@ -159,7 +162,7 @@ fn is_in_range(address: &IpAddr, base: &IpAddr, prefix_bits: u8) -> bool {
     }
 }
 
-/// Reports whether an address is in fe80::/10 (RFC 4291 §2.4).
+/// Returns whether an IPv6 address is in fe80::/10, the range of link-local addresses (RFC 4291 §2.4).
 fn is_link_local(address: &Ipv6Addr) -> bool {
     address.segments()[0] & 0xffc0 == 0xfe80
 }
@@ -193,7 +196,7 @@ mod tests {
             assert_eq!(chosen(absent), None, "{absent}");
         }
         let error = AddressChoice::Interface("eth1".into()).select_from(machine()).unwrap_err().to_string();
-        assert!(error.contains("is eth1; it has 127.0.0.1 (lo), 10.1.2.3 (eth0)"), "{error}");
+        assert!(error.contains("matches eth1; available: 127.0.0.1 (lo), 10.1.2.3 (eth0)"), "{error}");
     }
 
     #[test]

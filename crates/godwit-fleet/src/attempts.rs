@@ -1,7 +1,7 @@
-//! Attempt numbers of a job's starts, and marks of how they ended.
+//! Attempt numbers, one for each start of a job, and the exit marks of attempts.
 //!
-//! A number is claimed by creating a directory, which only one process can do, on NFS too; so two independent starts never
-//! have the same one. SLURM's script does the same in shell (`launcher/slurm/batch_script.rs`).
+//! A process claims a number by creating a directory. Only one process can create it, also on NFS, so two independent
+//! starts never have the same number. The SLURM batch script does the same in shell (`launcher/slurm/batch_script.rs`).
 
 use std::fs::{self, DirBuilder};
 use std::io::ErrorKind;
@@ -10,14 +10,15 @@ use std::path::Path;
 
 use crate::FleetError;
 
-/// The stage that an attempt of SLURM's script reached. The script writes the names (`launcher/slurm/batch_script.rs`).
+/// The last stage that an attempt of the SLURM batch script reached. The script writes these names into its exit mark
+/// (`launcher/slurm/batch_script.rs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AttemptStage {
-    /// The workers were not started.
+    /// The attempt ended before the workers were started.
     Setup,
     /// The workers were started.
     Work,
-    /// SLURM stopped it at its time limit, and it could not be started again.
+    /// The attempt was stopped, normally before the time limit, and SLURM rejected the request to requeue the job.
     Limit,
 }
 
@@ -32,16 +33,16 @@ impl AttemptStage {
     }
 }
 
-/// The end of an attempt of SLURM's script.
+/// The exit mark of an attempt, which the SLURM batch script writes at its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AttemptExit {
-    /// The stage that it reached.
+    /// The last stage that the attempt reached.
     pub(crate) stage: AttemptStage,
-    /// Exit status.
+    /// Exit status of the batch script.
     pub(crate) status: i32,
 }
 
-/// Claims the next free number.
+/// Claims the next free attempt number of a job.
 pub(crate) fn claim_attempt(job_directory: &Path) -> Result<u64, FleetError> {
     let mut number = next_attempt(job_directory)?;
     loop {
@@ -54,12 +55,13 @@ pub(crate) fn claim_attempt(job_directory: &Path) -> Result<u64, FleetError> {
     }
 }
 
-/// Returns the number that would be claimed now.
+/// Returns the attempt number that the next claim would get if no other process claims one before.
 pub(crate) fn next_attempt(job_directory: &Path) -> Result<u64, FleetError> {
     Ok(attempt_numbers(job_directory)?.into_iter().max().map_or(0, |last| last + 1))
 }
 
-/// Returns the last attempt of this job of the scheduler, and its mark. Other jobs may have used the directory.
+/// Returns the number of the last attempt of the SLURM job `id`, and its exit mark if it wrote one. Attempts of other
+/// SLURM jobs in the same directory are ignored.
 pub(crate) fn last_attempt(job_directory: &Path, id: &str) -> Result<Option<(u64, Option<AttemptExit>)>, FleetError> {
     let of_job = |number: &u64| {
         let path = attempts_directory(job_directory).join(number.to_string()).join("job");
@@ -75,7 +77,8 @@ fn parse_attempt_exit(text: &str) -> Option<AttemptExit> {
     Some(AttemptExit { stage: AttemptStage::parse(stage)?, status: status.parse().ok()? })
 }
 
-/// Lists the directory instead of testing names: on NFS, opening it makes files of other hosts visible.
+/// Returns all claimed numbers. Lists the directory instead of testing names, because on NFS this makes the files of
+/// other hosts visible.
 fn attempt_numbers(job_directory: &Path) -> Result<Vec<u64>, FleetError> {
     let path = attempts_directory(job_directory);
     let entries = match fs::read_dir(&path) {

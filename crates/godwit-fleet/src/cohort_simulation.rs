@@ -1,11 +1,12 @@
-//! Simulation of a cohort on a facility: hours, genomes per day, bottlenecks.
+//! Simulates a cohort of samples on a compute facility and computes hours, genomes per day and bottlenecks.
 //!
-//! [`simulate`] runs the steps of every sample of a cohort. A sample has a slot on a compute host from its first step to its
-//! last, assigned by the [`Scheduler`](crate::Scheduler) of real runs. A step computes for some hours, then moves files to
-//! or from shared storage: a [`StorageBalancer`] assigns a storage server, whose network, and the disks behind all servers,
-//! are shared fairly by all streams. The result is deterministic.
+//! [`simulate`] runs all steps of every sample of a cohort. The [`Scheduler`](crate::Scheduler), which real runs also
+//! use, assigns a slot on a compute host to a sample for all of its steps. Each step computes for some hours and then
+//! moves files to or from shared storage. A [`StorageBalancer`] assigns a storage server to this transfer. All
+//! transfers share the networks of the storage servers, and the disks behind all servers, fairly. The result is
+//! deterministic.
 //!
-//! The costs of steps are derived from measured hours: [`Workload::from_measurements`].
+//! [`Workload::from_measurements`] derives the costs of the steps from measured hours.
 
 mod shared_storage;
 mod simulation;
@@ -14,15 +15,15 @@ mod workload;
 pub use simulation::{SimulationResult, simulate};
 pub use workload::{Measurement, Workload, WorkloadStep, published_workload};
 
-/// A policy that assigns storage servers.
+/// A policy that assigns a storage server to each transfer.
 pub trait StorageBalancer {
-    /// Returns the 0-based index of the storage server for a new stream.
+    /// Returns the 0-based index of the storage server for a new transfer.
     fn assign_server(&mut self) -> usize;
-    /// Records that a stream of this server ended.
+    /// Records that a transfer through this storage server has ended.
     fn release_server(&mut self, node: usize);
 }
 
-/// A balancer that uses the first storage server only, as where all clients know one address.
+/// A balancer that always assigns the first storage server, as if all clients used the same address.
 #[derive(Debug)]
 pub struct SingleServerBalancer;
 
@@ -39,11 +40,11 @@ impl StorageBalancer for SingleServerBalancer {
 pub struct Facility {
     /// Number of compute hosts.
     pub compute_hosts: usize,
-    /// Samples that a compute host runs at a time.
+    /// Number of samples that a compute host processes at a time.
     pub samples_per_host: usize,
     /// Number of storage servers.
     pub storage_servers: usize,
-    /// Throughput of a storage server's disks, as a fraction of that of its network.
+    /// Throughput of the disks of a storage server, as a fraction of the throughput of its network.
     pub disk_network_ratio: f64,
 }
 

@@ -1,150 +1,159 @@
-//! Errors of starting and finding processes, one variant for each case that a caller can act on.
+//! Errors of starting jobs and connecting their processes, with one variant for each case that a caller can handle.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-/// An error of a job's description, start, status or rendezvous.
+/// An error of describing, starting, querying or connecting the processes of a job.
 #[derive(Debug, thiserror::Error)]
 pub enum FleetError {
-    /// A job, a host file or an option that cannot be used as it is.
+    /// A field of a job, a line of a host file, or the value of an option is invalid.
     #[error("{field} cannot be {value:?}: {problem}")]
     InvalidValue {
-        /// The field: `the job's name`, `line 3 of hosts.txt`.
+        /// Description of the field, such as `the job's name` or `line 3 of hosts.txt`.
         field: String,
-        /// The value.
+        /// The invalid value.
         value: String,
-        /// The problem, and a valid form.
+        /// Description of the problem and of a valid form.
         problem: String,
     },
-    /// Fewer slots than workers.
-    #[error("{} has room for {slots} processes, but {workers} are asked for; add hosts or slots, or ask for fewer nodes", .path.display())]
+    /// The host file has fewer slots than the job has workers.
+    #[error(
+        "{} has {slots} slots, but the job needs {workers}; add hosts or slots, or request fewer workers",
+        .path.display()
+    )]
     TooFewSlots {
-        /// The host file.
+        /// Path of the host file.
         path: PathBuf,
-        /// Slots in it.
+        /// Number of slots in the host file.
         slots: u64,
-        /// Slots needed.
+        /// Number of slots that the job needs.
         workers: u32,
     },
-    /// A program of the scheduler, or ssh, does not exist.
-    #[error("cannot start {program}; install it, or run this where it is installed")]
+    /// A program of the scheduler, or ssh, is not installed.
+    #[error("cannot start {program}; install it, or run this on a host that has it")]
     MissingProgram {
-        /// Its name.
+        /// Name of the program.
         program: String,
-        /// The error of the system.
+        /// The I/O error of starting the program.
         #[source]
         source: std::io::Error,
     },
-    /// The scheduler rejected a command.
-    #[error("{command} was refused ({exit_status}): {stderr}")]
+    /// The scheduler rejected a command of godwit.
+    #[error("{command} failed ({exit_status}): {stderr}")]
     CommandRejected {
-        /// The command line.
+        /// Command line of the scheduler's program.
         command: String,
-        /// Its exit status: `exit status: 1`.
+        /// Exit status of the program, such as `exit status: 1`.
         exit_status: String,
-        /// Its output on stderr, at most the last 20 lines.
+        /// Last lines of the program's stderr, at most 20.
         stderr: String,
     },
-    /// The scheduler does not answer. The job may be running; query it later.
-    #[error("{command} got no answer from the scheduler ({exit_status}): {stderr}")]
+    /// The scheduler did not respond. The job may be running nevertheless; query it later.
+    #[error("the scheduler did not answer {command} ({exit_status}): {stderr}")]
     SchedulerUnavailable {
-        /// The command line.
+        /// Command line of the scheduler's program.
         command: String,
-        /// Its exit status.
+        /// Exit status of the program.
         exit_status: String,
-        /// Its output on stderr, at most the last 20 lines.
+        /// Last lines of the program's stderr, at most 20.
         stderr: String,
     },
-    /// Output of a scheduler's program that cannot be parsed.
+    /// The output of a scheduler's program cannot be parsed.
     #[error("{command} printed {output:?}, which is not {expected}")]
     UnexpectedOutput {
-        /// The command line.
+        /// Command line of the scheduler's program.
         command: String,
-        /// Its output.
+        /// Output of the program.
         output: String,
-        /// The expected form.
+        /// Description of the expected output.
         expected: &'static str,
     },
-    /// A job of another launcher, or of a process that has ended.
+    /// The job was started by a different launcher, or by a process that has ended.
     #[error("job {id} was not started by this {launcher} launcher")]
     ForeignJob {
-        /// The job.
+        /// Identifier of the job.
         id: String,
-        /// The launcher that was called.
+        /// Name of the launcher that was called.
         launcher: &'static str,
     },
-    /// An operation of the file system failed.
+    /// An operation on a file or directory failed.
     #[error("cannot {action} {}", .path.display())]
     File {
-        /// The operation.
+        /// The operation that failed, such as `read`.
         action: &'static str,
-        /// The file.
+        /// Path of the file or directory.
         path: PathBuf,
-        /// The error of the system.
+        /// The I/O error.
         #[source]
         source: std::io::Error,
     },
     /// A process could not be started.
     #[error("cannot start {command}")]
     ProcessStart {
-        /// The command line.
+        /// Command line of the process.
         command: String,
-        /// The error of the system.
+        /// The I/O error of starting the process.
         #[source]
         source: std::io::Error,
     },
-    /// The rendezvous file was not written in time.
-    #[error("nobody wrote {} within {waited_s} s; look into the logs beside it for why the first node did not start", .path.display())]
+    /// The head did not write the rendezvous file in time.
+    #[error(
+        "{} was not written within {waited_s} s; the logs beside it say why the first worker did not start",
+        .path.display()
+    )]
     RendezvousTimeout {
-        /// The file.
+        /// Path of the rendezvous file.
         path: PathBuf,
-        /// Seconds waited.
+        /// Time that the worker waited, seconds.
         waited_s: u64,
     },
-    /// The caller cancelled.
+    /// The caller cancelled the operation.
     #[error("cancelled")]
     Cancelled,
     /// The rendezvous file is malformed.
     #[error("{} is not a rendezvous file; remove it and start the job again", .path.display())]
     InvalidRendezvous {
-        /// The file.
+        /// Path of the rendezvous file.
         path: PathBuf,
-        /// The defect.
+        /// The JSON error.
         #[source]
         source: serde_json::Error,
     },
-    /// The file was written by another version.
-    #[error("{} was written by godwit {file_version}, but this is godwit {own_version}; start all nodes with one version", .path.display())]
+    /// The rendezvous file was written by a different version of godwit.
+    #[error(
+        "{} was written by godwit {file_version}, but this is godwit {own_version}; start all workers with one version",
+        .path.display()
+    )]
     VersionMismatch {
-        /// The file.
+        /// Path of the rendezvous file.
         path: PathBuf,
-        /// Version of its writer.
+        /// Version of godwit that wrote the file.
         file_version: String,
-        /// Version of this program.
+        /// Version of this godwit.
         own_version: String,
     },
-    /// A later attempt of the job has replaced this one.
+    /// A later attempt of the job has started, so this attempt must stop.
     #[error("this process belongs to attempt {own} of the job, but attempt {current} has taken over; it must end")]
     Superseded {
-        /// The attempt of the caller.
+        /// Attempt number of this process.
         own: u64,
-        /// The attempt in the file.
+        /// Attempt number in the rendezvous file.
         current: u64,
     },
-    /// No address of this host matches.
-    #[error("no address of this machine is {requested}; it has {}", format_addresses(.available))]
+    /// No address of this host matches the choice of the user.
+    #[error("no address of this host matches {requested}; available: {}", format_addresses(.available))]
     NoAddress {
-        /// The requested address.
+        /// The value that the user specified.
         requested: String,
-        /// The available ones, by interface.
+        /// The addresses of this host, each with the name of its interface.
         available: Vec<(String, IpAddr)>,
     },
     /// A network operation failed.
     #[error("cannot {action}")]
     Network {
-        /// The operation.
+        /// Description of the operation that failed.
         action: String,
-        /// The error of the system.
+        /// The I/O error.
         #[source]
         source: std::io::Error,
     },

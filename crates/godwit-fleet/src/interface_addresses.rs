@@ -1,9 +1,9 @@
-//! Lists the addresses of this host by a call to Linux, which the standard library lacks.
+//! Lists the addresses of this host by a call to libc, because the standard library has no function for this.
 
 use std::ffi::CStr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Returns the addresses of the interfaces that are up, in the system's order: name and address.
+/// Returns the name and the address of each interface that is up, in the order of the system.
 pub(crate) fn list_interface_addresses() -> std::io::Result<Vec<(String, IpAddr)>> {
     let mut first = std::ptr::null_mut();
     // SAFETY: getifaddrs stores a list that it owns in `first`, which is valid until freeifaddrs.
@@ -13,14 +13,14 @@ pub(crate) fn list_interface_addresses() -> std::io::Result<Vec<(String, IpAddr)
     let mut found = Vec::new();
     let mut next = first;
     while !next.is_null() {
-        // SAFETY: `next` is an entry of the list. Its name is a C string; its address is null or a sockaddr of the size of
-        // its family, which is read after checking the family. Nothing outlives the list.
+        // SAFETY: `next` is an entry of the list. Its name is a C string. Its address is null or a sockaddr of the size
+        // for its family, which is read only after the family was checked. No reference outlives the list.
         let (entry, name) = unsafe { (&*next, CStr::from_ptr((*next).ifa_name)) };
         next = entry.ifa_next;
         if entry.ifa_flags & libc::IFF_UP as libc::c_uint == 0 || entry.ifa_addr.is_null() {
             continue;
         }
-        // SAFETY: as above.
+        // SAFETY: `next` is an entry of the list and its address is null or a valid sockaddr, as explained above.
         let address = unsafe {
             match i32::from((*entry.ifa_addr).sa_family) {
                 libc::AF_INET => {
@@ -36,7 +36,7 @@ pub(crate) fn list_interface_addresses() -> std::io::Result<Vec<(String, IpAddr)
         };
         found.push((name.to_string_lossy().into_owned(), address));
     }
-    // SAFETY: the list was returned by getifaddrs and is not used any more.
+    // SAFETY: getifaddrs returned the list, and it is not used after this call.
     unsafe { libc::freeifaddrs(first) };
     Ok(found)
 }

@@ -1,20 +1,21 @@
-//! Launchers: start one command on several workers, report its status, and cancel it.
+//! Launchers, which start one command on several workers, report the status of this job, and cancel it.
 //!
-//! In: a [`JobSpec`]. Out: processes, one per worker, and a [`JobHandle`] for requests. A launcher writes everything below
-//! the job's directory, which is made private:
+//! A launcher receives a [`JobSpec`], starts one process per worker, and returns a [`JobHandle`] for further requests.
+//! It writes the following files to the directory of the job, which only its owner can read:
 //!
 //! ```text
-//! script.sh              the script that was run, as `render_script` shows it beforehand
+//! script.sh              the script of the job, equal to the result of `render_script`
 //! handle.json            the JobHandle, for processes that did not start the job
-//! job.log                output of the scheduler's script (SLURM only)
-//! logs/node-K.out, .err  output of the command on worker K; later attempts append to it
-//! attempts/N/            made by attempt N before anything else of it; see GODWIT_ATTEMPT below
+//! job.log                output of the batch script (SLURM only)
+//! logs/node-K.out, .err  stdout and stderr of the command on worker K; later attempts append to them
+//! attempts/N/            created first by attempt N, to claim its number; see GODWIT_ATTEMPT below
 //! ```
 //!
-//! Each process has in its environment, beside the job's variables: `GODWIT_NODE` (0 to workers - 1), `GODWIT_NODES`,
-//! `GODWIT_ATTEMPT`, `GODWIT_JOB_DIRECTORY` and `GODWIT_VERSION`. Attempts are numbers that rise with every start of the
-//! job, whatever caused it: a restart by the scheduler, a second submission, a duplicate that was thought dead. Two starts
-//! never have one number, and the higher one counts.
+//! In addition to the job's variables, the environment of each process contains `GODWIT_NODE` (0 to the number of
+//! workers - 1), `GODWIT_NODES`, `GODWIT_ATTEMPT`, `GODWIT_JOB_DIRECTORY` and `GODWIT_VERSION`. The attempt number
+//! increases with every start of the job: by the user, by the scheduler after a failure, or in parallel with an attempt
+//! that only seemed to have failed. Two starts never have the same number, and the one with the highest number is
+//! valid.
 
 mod child_jobs;
 mod job_spec;
@@ -34,50 +35,53 @@ pub use local::LocalLauncher;
 pub use slurm::{MemoryRequest, SlurmLauncher, SlurmProfile};
 pub use ssh::{Host, SshLauncher, parse_hosts};
 
-/// A way of starting jobs.
+/// A method of starting jobs: on this host, by ssh, or by SLURM.
 pub trait Launcher: Send + Sync {
-    /// Returns what `submit` would run now, as a shell script: the exact text, unless another job is started in between.
+    /// Returns the shell script that `submit` would run now. The text is exact unless another attempt starts in
+    /// between.
     ///
     /// # Errors
-    /// [`FleetError::InvalidValue`] and [`FleetError::TooFewSlots`] for a job that cannot be run this way.
+    /// [`FleetError::InvalidValue`] or [`FleetError::TooFewSlots`] if this launcher cannot run the job.
     fn render_script(&self, job: &JobSpec) -> Result<String, FleetError>;
 
-    /// Starts or queues the job.
+    /// Starts the job, or adds it to the queue of the scheduler.
     ///
     /// # Errors
-    /// As for [`Launcher::render_script`]; others where the scheduler, the system or the file system rejects it. After
-    /// [`FleetError::SchedulerUnavailable`] the job may run all the same; the attempt of a later submission fences it.
+    /// The errors of [`Launcher::render_script`], and other errors if the scheduler, the operating system or the file
+    /// system rejects the job. After [`FleetError::SchedulerUnavailable`], the job may run nevertheless. If it is
+    /// submitted again, the new attempt replaces it.
     fn submit(&self, job: &JobSpec) -> Result<JobHandle, FleetError>;
 
-    /// Returns its status.
+    /// Returns the current status of a job.
     ///
     /// # Errors
-    /// [`FleetError::SchedulerUnavailable`] where the scheduler does not answer, which does not mean that the job has ended.
+    /// [`FleetError::SchedulerUnavailable`] if the scheduler does not respond, which does not mean that the job has
+    /// ended.
     fn status(&self, handle: &JobHandle) -> Result<JobStatus, FleetError>;
 
-    /// Requests the end of the job. Its processes have a moment to end by themselves. Not an error for a job that has ended.
+    /// Stops a job. Its processes get some time to exit by themselves. Does nothing if the job has already ended.
     ///
     /// # Errors
-    /// [`FleetError::CommandRejected`], [`FleetError::SchedulerUnavailable`].
+    /// [`FleetError::CommandRejected`] or [`FleetError::SchedulerUnavailable`] if the scheduler does not stop the job.
     fn cancel(&self, handle: &JobHandle) -> Result<(), FleetError>;
 }
 
-/// A job that was started.
+/// The identification of a job that was started, for later requests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobHandle {
-    /// Name of its launcher: `local`, `ssh` or `slurm`.
+    /// Name of the launcher that started the job: `local`, `ssh` or `slurm`.
     pub launcher: String,
-    /// Its identifier there: SLURM's job number.
+    /// Identifier of the job at its launcher, such as SLURM's job number.
     pub id: String,
-    /// The job's directory.
+    /// Path of the directory of the job.
     pub directory: PathBuf,
 }
 
 impl JobHandle {
-    /// Loads the handle of the last job that was started with this directory.
+    /// Loads the handle of the last job that was started with this job directory.
     ///
     /// # Errors
-    /// [`FleetError::File`] where there is none.
+    /// [`FleetError::File`] if the directory contains no handle.
     pub fn load(job_directory: &Path) -> Result<Self, FleetError> {
         let path = Self::file_path(job_directory);
         let bytes = fs::read(&path).map_err(FleetError::file_error("read", &path))?;
@@ -97,7 +101,7 @@ impl JobHandle {
         job_directory.join("handle.json")
     }
 
-    /// Checks that this launcher started the job.
+    /// Checks that the launcher with this name started the job.
     fn check_launcher(&self, launcher: &'static str) -> Result<(), FleetError> {
         if self.launcher == launcher { Ok(()) } else { Err(FleetError::ForeignJob { id: self.id.clone(), launcher }) }
     }
@@ -106,30 +110,31 @@ impl JobHandle {
 /// The status of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobStatus {
-    /// It waits to be started, or started again.
+    /// The job waits for its first start or for a restart.
     Pending {
-        /// The scheduler's reason.
+        /// The reason that the scheduler reports.
         reason: String,
     },
-    /// It runs.
+    /// The job is running.
     Running {
-        /// The hosts that it still has, by name, without lost ones.
+        /// Names of the hosts on which the job still runs, without lost hosts.
         workers: Vec<String>,
-        /// The 0-based indexes of its running processes, ascending; `None` where the launcher knows hosts only.
+        /// 0-based indexes of the running processes, in ascending order; `None` if the launcher knows only the hosts.
         indexes: Option<Vec<u32>>,
-        /// True if the host of the job's script is lost: the other processes run on, but their end is not awaited, and the
-        /// job is not started again automatically. See [`SlurmLauncher::requeue`].
+        /// True if the host that runs the batch script of the job is lost. The processes on the other hosts continue,
+        /// but no process waits for their end, and the scheduler does not restart the job. See
+        /// [`SlurmLauncher::requeue`].
         is_batch_host_lost: bool,
     },
-    /// It has ended.
+    /// The job has ended.
     Ended {
-        /// Its outcome.
+        /// The outcome of the job.
         outcome: JobOutcome,
     },
-    /// Unknown: the scheduler has no such job, and the job recorded no end. It may be dead, or alive and forgotten; it has
-    /// not succeeded.
+    /// The status is unknown: the scheduler does not know the job, and the job did not write an exit mark. The job has
+    /// not succeeded so far, but it may still be running.
     Unknown {
-        /// The evidence.
+        /// Description of what is known about the job.
         reason: String,
     },
 }
@@ -139,24 +144,24 @@ pub enum JobStatus {
 pub enum JobOutcome {
     /// Every process exited with status 0.
     Succeeded,
-    /// A process, or the script around it, exited otherwise.
+    /// A process, or the batch script, exited with another status or was killed by a signal.
     Failed {
-        /// The failed process and its failure, for users.
+        /// Description of the failed process and of its failure, for users.
         description: String,
-        /// Its exit status, where it has one.
+        /// Exit status of the failed process, if it has one.
         exit_code: Option<i32>,
     },
-    /// It was cancelled.
+    /// The job was cancelled.
     Cancelled,
-    /// Its time limit was reached, and it could not be started again.
+    /// The job reached its time limit and was not restarted.
     TimeLimit,
-    /// A host was lost, and it could not continue or be started again.
+    /// The job lost a host and was not restarted.
     HostLost,
-    /// Its hosts were assigned to another job, and it could not be started again.
+    /// The scheduler assigned the hosts of the job to another job, and the job was not restarted.
     Preempted,
 }
 
-/// Creates the job's directory and the files in it before the start. Returns the script's path.
+/// Creates the job directory and its files before the start of the job. Returns the path of the script.
 fn prepare_job_directory(job: &JobSpec, script: &str) -> Result<PathBuf, FleetError> {
     private_files::create_private_directory(&job.job_directory)?;
     private_files::create_private_directory(&job.job_directory.join("attempts"))?;

@@ -1,117 +1,120 @@
-//! Leases: numbered items of work, assigned to named workers for a limited time.
+//! Leases: numbered work items that are assigned to named workers for a limited time.
 //!
-//! In: requests of workers, and the time. Out: responses. No clock or socket is used, so that a simulation can run the same
-//! code. Times are counted from any fixed moment.
+//! [`Leases`] receives the requests of workers and the current time, and returns responses. It does not use a clock or
+//! a socket, so a simulation can run the same code. All times are durations since an arbitrary fixed moment.
 //!
-//! - Items are leased in the order of their numbers. Returned items are leased before new ones.
-//! - A worker that is silent for a lease's length counts as lost, and its items are leased again. It may resume.
-//! - When no unleased item is left, items that take long are leased to a second worker. The first commit wins, whatever its
-//!   worker, since any two results of an item are the same bytes.
-//! - A worker that was started again has a higher attempt. Requests of a lower one are rejected.
+//! - Items are leased in the order of their numbers. Items that workers returned are leased before new ones.
+//! - A worker that sends no message for the duration of a lease counts as lost, and its items are leased to other
+//!   workers. The worker may resume later.
+//! - When all items are leased or committed, an item that takes long is also leased to a second worker. The first
+//!   commit of an item wins, whichever worker sends it, because any two results of an item are the same bytes.
+//! - A worker that was restarted has a higher attempt number. Requests with a lower number are rejected.
 //!
-//! The meaning of items and the location of their results are not known here: an item whose result was lost is
-//! [reopened](Leases::reopen_item).
+//! This module does not know the meaning of items or the location of their results. If the result of an item is lost,
+//! the caller must [reopen](Leases::reopen_item) the item.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 use std::time::Duration;
 
-/// Number of an item, from 0 in the order in which they were added.
+/// Number of a work item. The first item that was added has number 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ItemId(pub u64);
 
-/// Number of a worker's start. Higher ones replace lower ones.
+/// Attempt number of a worker. A worker that is restarted gets a higher number and replaces its earlier attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Attempt(pub u64);
 
-/// Time limits of leases.
+/// The time limits that [`Leases`] uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseTimeouts {
-    /// Silence after which a worker counts as lost. Several heartbeat intervals.
+    /// Time without a message after which a worker counts as lost. Set it to several heartbeat intervals.
     pub lease_duration: Duration,
-    /// Age of a lease from which on an idle worker may lease its item too.
+    /// Age of a lease from which on the item may also be leased to a second, idle worker.
     pub straggler_age: Duration,
 }
 
-/// The response to a request for work.
+/// The response to a worker that requests a work item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseResponse {
-    /// An item is leased.
+    /// The worker gets an item.
     Lease {
-        /// Its number.
+        /// Number of the item.
         item: ItemId,
-        /// Number of its leases, this one included. High for an item that ends every worker that runs it.
+        /// Number of times that the item was leased, including this time. It is high for an item that makes every
+        /// worker fail.
         lease_count: u32,
-        /// Time by which the worker has to send its next message.
+        /// Time by which the worker must send its next message.
         deadline: Duration,
     },
-    /// No item now. Request again when something changed, or at that time.
+    /// No item is available now. The worker should request again after a change, or at the latest at `until`.
     Wait {
-        /// Time at which an item may become free without another event.
+        /// Time at which an item may become available without a change; `None` if there is no such time.
         until: Option<Duration>,
     },
-    /// All items are committed, and no more will come.
+    /// All items are committed, and no more items will be added.
     Finished,
-    /// A later start of this worker is known.
+    /// The request is rejected, because a later attempt of this worker is known.
     Fenced {
-        /// Its attempt.
+        /// Number of the later attempt.
         current: Attempt,
     },
 }
 
-/// The result of a commit.
+/// The response to a worker that commits the result of an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommitResult {
-    /// It is the first result of the item.
+    /// This result is the first one of the item and is valid.
     First {
-        /// Other workers that hold it, which may stop.
+        /// Names of the other workers that hold the item and may stop working on it.
         other_workers: Vec<String>,
     },
-    /// The item had a result already. Discard this one.
+    /// The item already has a result. The worker must discard this one.
     Late,
-    /// A later start of this worker is known. Discard it.
+    /// The result is rejected, because a later attempt of this worker is known. The worker must discard the result.
     Fenced {
-        /// Its attempt.
+        /// Number of the later attempt.
         current: Attempt,
     },
-    /// The item was never leased: an error of the worker.
+    /// The item was never leased to any worker, so the worker made an error.
     NeverLeased,
 }
 
-/// A worker that was silent for too long.
+/// A worker that sent no message for too long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpiredWorker {
-    /// Its name.
+    /// Name of the worker.
     pub name: String,
-    /// Its items, in order; those without another worker will be leased again.
+    /// Items that the worker held, in ascending order. Those that no other worker holds will be leased again.
     pub items: Vec<ItemId>,
 }
 
-/// The state of all items and workers.
+/// The state of all work items and of all workers.
 pub struct Leases {
     timeouts: LeaseTimeouts,
-    /// Number of the next item.
+    /// Number of the next item that is added.
     next_number: u64,
     closed: bool,
-    /// Items to be leased, and how often they were. Items below `next_number` that are in no map are committed.
+    /// Items that are not leased, and how often each was leased before. An item below `next_number` that is in neither
+    /// map is committed.
     unleased_items: BTreeMap<ItemId, u32>,
-    /// Items that workers hold.
+    /// Items that are leased to workers.
     leased_items: BTreeMap<ItemId, LeasedItem>,
-    /// Those with one worker, oldest first.
+    /// Leased items that only one worker holds, each with the time of its first lease, oldest first.
     single_holder_items: BTreeSet<(Duration, ItemId)>,
     workers: HashMap<String, Worker>,
-    /// Workers that hold items, by deadline.
+    /// Workers that hold items, each with the time at which it counts as lost, earliest first.
     deadlines: BTreeSet<(Duration, String)>,
     #[cfg(test)]
     steps: u64,
 }
 
-/// A leased item.
+/// An item that is leased.
 struct LeasedItem {
-    /// The one or two workers that hold it.
+    /// Names of the one or two workers that hold the item.
     workers: Vec<String>,
     lease_count: u32,
-    /// Time of its first lease.
+    /// Time of the item's first lease since it was last returned to the unleased items.
     first_leased_at: Duration,
 }
 
@@ -122,7 +125,7 @@ struct Worker {
 }
 
 impl Leases {
-    /// Creates leases without items and workers.
+    /// Creates a state without items and workers.
     pub fn new(timeouts: LeaseTimeouts) -> Self {
         Self {
             timeouts,
@@ -138,7 +141,7 @@ impl Leases {
         }
     }
 
-    /// Adds items. Returns their numbers.
+    /// Adds `count` items. Returns the range of their numbers.
     pub fn add_items(&mut self, count: u64) -> Range<u64> {
         let added = self.next_number..self.next_number.saturating_add(count);
         self.next_number = added.end;
@@ -146,52 +149,56 @@ impl Leases {
         added
     }
 
-    /// Marks an item that was never leased as committed by an earlier run. Returns whether it was unleased.
+    /// Marks an item that was never leased as committed, because an earlier run produced its result. Returns false if
+    /// the item was already leased or committed.
     pub fn mark_committed(&mut self, item: ItemId) -> bool {
         self.unleased_items.get(&item) == Some(&0) && self.unleased_items.remove(&item).is_some()
     }
 
-    /// Declares that no more items will be added.
+    /// Declares that no more items will be added. When all items are committed, workers then get
+    /// [`LeaseResponse::Finished`].
     pub fn close(&mut self) {
         self.closed = true;
     }
 
-    /// Returns the number of items that wait to be leased.
+    /// Returns the number of items that are waiting to be leased.
     pub fn unleased_count(&self) -> usize {
         self.unleased_items.len()
     }
 
-    /// Returns the number of items that workers hold.
+    /// Returns the number of items that are leased to workers.
     pub fn leased_count(&self) -> usize {
         self.leased_items.len()
     }
 
-    /// Returns the number of items with a result.
+    /// Returns the number of committed items.
     pub fn committed_count(&self) -> u64 {
         self.next_number - (self.unleased_items.len() + self.leased_items.len()) as u64
     }
 
-    /// Reports whether every item has a result and no more will be added.
+    /// Returns whether every item is committed and no more items will be added.
     pub fn is_finished(&self) -> bool {
         self.closed && self.unleased_items.is_empty() && self.leased_items.is_empty()
     }
 
-    /// Reports whether an item has a result.
+    /// Returns whether an item is committed.
     pub fn is_committed(&self, item: ItemId) -> bool {
         item.0 < self.next_number && !self.unleased_items.contains_key(&item) && !self.leased_items.contains_key(&item)
     }
 
-    /// Sets the age from which on items may be leased to a second worker: it may be known only when some are done.
+    /// Sets the age from which on an item may be leased to a second worker. A good value may be known only after some
+    /// items are committed.
     pub fn set_straggler_age(&mut self, age: Duration) {
         self.timeouts.straggler_age = age;
     }
 
-    /// Requests an item for a worker, which may hold several at a time.
+    /// Leases an item to a worker that requests one. A worker may hold several items at a time.
     pub fn request_item(&mut self, worker: &str, attempt: Attempt, now: Duration) -> LeaseResponse {
         self.request_suitable_item(worker, attempt, |_| true, now)
     }
 
-    /// As [`Leases::request_item`], among suitable items: one that failed on a worker may succeed on another.
+    /// Leases an item for which `suits` returns true, in the same way as [`Leases::request_item`]. This excludes items
+    /// that have already failed on this worker.
     pub fn request_suitable_item(
         &mut self,
         worker: &str,
@@ -222,15 +229,16 @@ impl Leases {
         }
     }
 
-    /// Records that a worker is alive, which renews all its leases. Any other request does so too.
+    /// Records a heartbeat of a worker, which renews all its leases. Every other request of the worker renews them as
+    /// well.
     ///
     /// # Errors
-    /// The attempt of a later start of this worker, if one is known.
+    /// The number of a later attempt of this worker, if one is known.
     pub fn heartbeat(&mut self, worker: &str, attempt: Attempt, now: Duration) -> Result<(), Attempt> {
         self.record_contact(worker, attempt, now)
     }
 
-    /// Commits the result of an item, which must be safe.
+    /// Commits an item. The caller must have stored the result of the item safely before.
     pub fn commit_item(&mut self, worker: &str, attempt: Attempt, item: ItemId, now: Duration) -> CommitResult {
         if let Err(current) = self.record_contact(worker, attempt, now) {
             return CommitResult::Fenced { current };
@@ -249,7 +257,7 @@ impl Leases {
         CommitResult::First { other_workers: out.workers.into_iter().filter(|holder| holder != worker).collect() }
     }
 
-    /// Returns an item that its worker cannot complete. Returns whether the worker held it.
+    /// Takes back an item that its worker cannot complete. Returns whether the worker held the item.
     pub fn return_item(&mut self, worker: &str, attempt: Attempt, item: ItemId, now: Duration) -> bool {
         if self.record_contact(worker, attempt, now).is_err() || !self.worker_holds_item(worker, item) {
             return false;
@@ -259,7 +267,8 @@ impl Leases {
         true
     }
 
-    /// Removes a worker that leaves or was lost. Its items are leased again. Attempts below its last one stay fenced.
+    /// Removes the leases of a worker that leaves or is lost. Returns its items, which will be leased again. Lower
+    /// attempt numbers of this worker are still rejected.
     pub fn remove_worker(&mut self, worker: &str) -> Vec<ItemId> {
         let Some(left) = self.workers.get_mut(worker) else { return Vec::new() };
         let items: Vec<ItemId> = std::mem::take(&mut left.items).into_iter().collect();
@@ -270,7 +279,8 @@ impl Leases {
         items
     }
 
-    /// Expires the leases of silent workers. Must be called at [`Leases::next_deadline`] at the latest.
+    /// Removes the leases of workers that count as lost. Must be called at the time [`Leases::next_deadline`] or
+    /// earlier.
     pub fn expire_workers(&mut self, now: Duration) -> Vec<ExpiredWorker> {
         let mut expired = Vec::new();
         while let Some((deadline, name)) = self.deadlines.first().cloned() {
@@ -284,27 +294,29 @@ impl Leases {
         expired
     }
 
-    /// Returns the time at which the next worker counts as lost, unless it sends a message.
+    /// Returns the time at which the next worker will count as lost if it sends no message; `None` if no worker holds
+    /// items.
     pub fn next_deadline(&self) -> Option<Duration> {
         self.deadlines.first().map(|(deadline, _)| *deadline)
     }
 
-    /// Reopens a committed item whose result was lost: it is leased again. Returns whether it was committed.
+    /// Reopens a committed item whose result was lost, so that it is leased again. Returns whether the item was
+    /// committed.
     pub fn reopen_item(&mut self, item: ItemId) -> bool {
         let committed = self.is_committed(item);
         if committed {
-            // Late results need to know that it was leased before, not how often.
+            // Commits of earlier leases check only whether the item was leased before, not how often.
             self.unleased_items.insert(item, 1);
         }
         committed
     }
 
-    /// Records a message of a worker.
+    /// Records a message of a worker: extends its deadline, or rejects the attempt if a later one is known.
     fn record_contact(&mut self, name: &str, attempt: Attempt, now: Duration) -> Result<(), Attempt> {
         let known = self.workers.get(name).map(|worker| worker.attempt);
         match known {
             Some(current) if current > attempt => return Err(current),
-            // The leases of the earlier start ended with it.
+            // The leases of the earlier attempt end when a later attempt sends its first message.
             Some(current) if current < attempt => drop(self.remove_worker(name)),
             _ => {}
         }
@@ -341,7 +353,8 @@ impl Leases {
         LeaseResponse::Lease { item, lease_count, deadline }
     }
 
-    /// Returns the item that one other worker has held for longest. The scan skips the worker's own.
+    /// Returns the item that exactly one other worker has held for the longest time. Skips items of this worker and
+    /// unsuitable ones.
     fn oldest_leased_elsewhere(&mut self, name: &str, suits: impl Fn(ItemId) -> bool) -> Option<(Duration, ItemId)> {
         let own = &self.workers.get(name)?.items;
         let passed =
@@ -357,7 +370,7 @@ impl Leases {
         self.workers.get(name).is_some_and(|worker| worker.items.contains(&item))
     }
 
-    /// Removes an item from a worker.
+    /// Removes an item from the items of a worker.
     fn remove_from_worker(&mut self, name: &str, item: ItemId) {
         let Some(worker) = self.workers.get_mut(name) else { return };
         worker.items.remove(&item);
@@ -366,7 +379,7 @@ impl Leases {
         }
     }
 
-    /// Removes a holder of an item, which is requeued if that was the only one.
+    /// Removes a worker from the holders of an item. If it was the only holder, the item is queued to be leased again.
     fn requeue_item(&mut self, name: &str, item: ItemId) {
         self.count_step();
         let Some(out) = self.leased_items.get_mut(&item) else { return };
@@ -381,7 +394,7 @@ impl Leases {
         }
     }
 
-    /// Counts steps of linear scans, for the test of complexity.
+    /// Counts the steps of linear scans, for a test of their complexity.
     fn count_step(&mut self) {
         #[cfg(test)]
         {

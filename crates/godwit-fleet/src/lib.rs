@@ -1,10 +1,11 @@
-//! Where processes run, how they find each other, and which worker has which work.
+//! Starts the processes of a cluster job, connects workers to the head, and assigns work to workers.
 //!
-//! A [`launcher`] starts one command on several workers: processes of this host, hosts reached by ssh, an allocation of
-//! SLURM. The processes connect by a [`rendezvous`] file in a shared directory. [`Leases`] assigns numbered items of work to
-//! workers that join, leave and fail; a [`Scheduler`] starts whole samples on hosts. Neither uses a clock or a socket.
+//! A [`launcher`] starts one command on several workers: as processes on this host, on hosts reached by ssh, or in an
+//! allocation of SLURM. The workers find the head by a [`rendezvous`] file in a shared directory. [`Leases`] assigns
+//! numbered work items to workers that join, leave and fail. A [`Scheduler`] starts whole samples on hosts. [`Leases`]
+//! and [`Scheduler`] do not use a clock or a socket.
 //!
-//! What the processes do, and the messages between them, are not part of this crate.
+//! The work of the processes, and the messages between them, are not part of this crate.
 
 pub mod address;
 mod attempts;
@@ -24,5 +25,5 @@ pub use leases::Leases;
 pub use rendezvous::{Rendezvous, Token};
 pub use scheduler::Scheduler;
 
-/// The version in scripts and rendezvous files, which workers compare.
+/// Version of godwit in scripts and rendezvous files. A worker compares it with its own version.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -1,4 +1,4 @@
-//! Files and directories that only their owner can read: scripts, logs and tokens of jobs with human genomes.
+//! Files and directories that only their owner can read: scripts, logs and tokens of jobs that process human genomes.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::Write;
@@ -10,14 +10,15 @@ use crate::FleetError;
 const FILE_MODE: u32 = 0o600;
 const DIRECTORY_MODE: u32 = 0o700;
 
-/// Creates a directory and its parents where it is missing, and removes the permissions of others.
+/// Creates a directory and its parents if they do not exist, and removes the permissions of other users on the
+/// directory.
 pub(crate) fn create_private_directory(path: &Path) -> Result<(), FleetError> {
     let made = DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(path);
     made.and_then(|()| fs::set_permissions(path, Permissions::from_mode(DIRECTORY_MODE)))
         .map_err(FleetError::file_error("make the private directory", path))
 }
 
-/// Opens a file for appending, and creates it where it is missing.
+/// Opens a file for appending, and creates it if it does not exist. Only its owner can read it.
 pub(crate) fn open_for_append(path: &Path) -> Result<File, FleetError> {
     let opened = OpenOptions::new().append(true).create(true).mode(FILE_MODE).open(path);
     opened
@@ -25,11 +26,11 @@ pub(crate) fn open_for_append(path: &Path) -> Result<File, FleetError> {
         .map_err(FleetError::file_error("open", path))
 }
 
-/// Replaces a file atomically: readers see the old or the new content.
+/// Replaces the content of a file atomically: a reader sees either the old or the new content.
 pub(crate) fn replace_file(path: &Path, bytes: &[u8]) -> Result<(), FleetError> {
     let temporary_path = &path.with_added_extension(format!("{}.new", std::process::id()));
     let write = || {
-        // A process of the same ID that was killed may have left a file.
+        // An earlier process with the same process ID may have been killed and have left its temporary file.
         let _ = fs::remove_file(temporary_path);
         let mut file = OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(temporary_path)?;
         file.write_all(bytes)?;

@@ -1,7 +1,8 @@
-//! The rendezvous of workers with their head: a file in a shared directory.
+//! The rendezvous file, by which the workers of a job find the head. It is in a directory that all hosts share.
 //!
-//! The listening process writes it atomically; the others wait for it. It contains a secret, so only its owner can read it.
-//! A file of an earlier attempt is ignored; one of a later attempt means that the reader was superseded.
+//! The head listens at an address and writes the file atomically; the workers wait for the file. It contains a secret,
+//! so only its owner can read it. A worker ignores the file of an earlier attempt. If the file belongs to a later
+//! attempt, the attempt of the worker was superseded.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -14,40 +15,40 @@ use serde::{Deserialize, Serialize};
 
 use crate::{FleetError, VERSION, private_files};
 
-/// Name of the file in the job's directory.
+/// Name of the rendezvous file in the job directory.
 const FILE_NAME: &str = "rendezvous.json";
-/// Random bytes of a token, before they are written as hexadecimal digits: 256 bits cannot be guessed.
+/// Number of random bytes in a token, which is written as hexadecimal digits. 256 bits cannot be guessed.
 const TOKEN_BYTES: usize = 32;
-/// First and longest interval of the search for the file: short for a job that starts, long for one that waits, because
-/// every check is a request to the file server from every worker.
+/// First interval between two checks for the file: short, so that a job starts fast. The interval then grows, because
+/// each check of each worker is a request to the file server.
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(10);
 const MAX_POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The address and credentials for the connection to the head.
+/// The address and the credentials with which a worker connects to the head.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rendezvous {
-    /// Addresses of the listener, best first.
+    /// IP addresses at which the head listens, in the order in which workers try them.
     pub addresses: Vec<IpAddr>,
-    /// Its port.
+    /// TCP port at which the head listens.
     pub port: u16,
-    /// The secret of connections.
+    /// The secret with which workers authenticate to the head.
     pub token: Token,
-    /// Attempt of the job that it belongs to.
+    /// Attempt number of the job to which this rendezvous belongs.
     pub attempt: u64,
-    /// Version of godwit that wrote it.
+    /// Version of godwit that wrote the file.
     pub version: String,
 }
 
-/// The secret of one attempt. It is not printed with `{:?}`.
+/// The secret of one attempt of a job. `{:?}` does not print its value.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Token(String);
 
 impl Token {
-    /// Creates a token from the system's source of randomness.
+    /// Creates a random token from the random number generator of the system.
     ///
     /// # Errors
-    /// [`FleetError`] where the system has none.
+    /// [`FleetError`] if random bytes cannot be read.
     pub fn random() -> Result<Self, FleetError> {
         const RANDOM_SOURCE: &str = "/dev/urandom";
         let mut bytes = [0; TOKEN_BYTES];
@@ -56,12 +57,12 @@ impl Token {
         Ok(Self(bytes.iter().map(|byte| format!("{byte:02x}")).collect()))
     }
 
-    /// Creates a token from existing text.
+    /// Creates a token from existing text, such as a received one.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// Returns its text, for sending.
+    /// Returns the text of the token, for sending it to the head.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -74,10 +75,10 @@ impl fmt::Debug for Token {
 }
 
 impl Rendezvous {
-    /// Creates a rendezvous for a listener, with a new token and this program's version.
+    /// Creates a rendezvous for the address of a listening head, with a new token and the version of this program.
     ///
     /// # Errors
-    /// [`FleetError`] where the system has no randomness for a token.
+    /// [`FleetError`] if random bytes for the token cannot be read.
     pub fn new(address: SocketAddr, attempt: u64) -> Result<Self, FleetError> {
         Ok(Self {
             addresses: vec![address.ip()],
@@ -88,19 +89,20 @@ impl Rendezvous {
         })
     }
 
-    /// Returns the path of the file in a job's directory.
+    /// Returns the path of the rendezvous file in a job directory.
     pub fn file_path(job_directory: &Path) -> PathBuf {
         job_directory.join(FILE_NAME)
     }
 
-    /// Writes it into the job's directory atomically, in place of an earlier attempt's.
+    /// Writes the rendezvous file into the job directory, atomically. Replaces the file of an earlier attempt.
     ///
     /// # Errors
-    /// [`FleetError::Superseded`] where a later attempt's file exists; [`FleetError::File`] where it cannot be written.
+    /// [`FleetError::Superseded`] if the file of a later attempt exists; [`FleetError::File`] if the file cannot be
+    /// written.
     pub fn publish(&self, job_directory: &Path) -> Result<(), FleetError> {
         private_files::create_private_directory(job_directory)?;
         let path = Self::file_path(job_directory);
-        // A malformed file is replaced: no reader could have used it.
+        // Replace a malformed file as well, because no worker could have used it.
         if let Ok(Some(present)) = read_file(&path)
             && present.attempt > self.attempt
         {
@@ -110,20 +112,21 @@ impl Rendezvous {
         private_files::replace_file(&path, &bytes)
     }
 
-    /// Removes it, unless another one has replaced it.
+    /// Removes the rendezvous file, unless another rendezvous has replaced it.
     pub fn remove(&self, job_directory: &Path) {
         let path = Self::file_path(job_directory);
         if read_file(&path).is_ok_and(|present| present.as_ref() == Some(self)) {
-            // Best effort: no process listens at the address of a file that stays.
+            // Ignore the error: if the file remains, its address is harmless, because no process listens there.
             let _ = fs::remove_file(path);
         }
     }
 
-    /// Waits for this attempt's file, at most for `timeout`, and until `is_cancelled` returns true.
+    /// Waits for the rendezvous file of attempt `attempt`, for at most `timeout` or until `is_cancelled` returns true.
     ///
     /// # Errors
-    /// [`FleetError::RendezvousTimeout`] where none appears; [`FleetError::Superseded`] where a later attempt's does;
-    /// [`FleetError::VersionMismatch`] where another version wrote it; [`FleetError::Cancelled`].
+    /// [`FleetError::RendezvousTimeout`] if the file does not appear in time; [`FleetError::Superseded`] if it belongs
+    /// to a later attempt; [`FleetError::VersionMismatch`] if another version of godwit wrote it;
+    /// [`FleetError::Cancelled`].
     pub fn wait(
         job_directory: &Path,
         attempt: u64,
@@ -134,7 +137,7 @@ impl Rendezvous {
         let start = Instant::now();
         let mut pause = MIN_POLL_INTERVAL;
         loop {
-            // On NFS, opening the directory makes a new file in it visible.
+            // On NFS, opening the directory makes a file visible that another host has created in it.
             let _ = File::open(job_directory);
             if let Some(found) = read_file(&path)?.filter(|found| found.attempt >= attempt) {
                 return found.check_attempt_and_version(attempt, &path);
@@ -167,12 +170,12 @@ fn read_file(path: &Path) -> Result<Option<Rendezvous>, FleetError> {
     let bytes = match fs::read(path) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        // On NFS, a file that was replaced while it was open.
+        // On NFS, this error means that the file was replaced while it was open.
         Err(error) if error.raw_os_error() == Some(libc::ESTALE) => return Ok(None),
         Err(source) => return Err(FleetError::File { action: "read", path: path.to_owned(), source }),
     };
     serde_json::from_slice(&bytes).map(Some).map_err(|source| {
-        // Another version may have other fields; the user can act on the version, not on the fields.
+        // A file of another version may have other fields. Report the version, because the user can act on that.
         match serde_json::from_slice(&bytes) {
             Ok(VersionField { version }) if version != VERSION => FleetError::VersionMismatch {
                 path: path.to_owned(),
@@ -184,7 +187,7 @@ fn read_file(path: &Path) -> Result<Option<Rendezvous>, FleetError> {
     })
 }
 
-/// The one field that every version writes.
+/// The only field that the rendezvous file has in every version.
 #[derive(Deserialize)]
 struct VersionField {
     version: String,
@@ -207,7 +210,7 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let directory = scratch.path().join("job");
         let written = sample(3);
-        // All have looked for the file before it exists.
+        // All workers look for the file once before it exists.
         let all_looked = std::sync::Barrier::new(5);
         let wait = || {
             let first = std::cell::Cell::new(true);

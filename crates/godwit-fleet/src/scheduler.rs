@@ -1,85 +1,88 @@
-//! Scheduling of samples on hosts, and retries of failed ones.
+//! Assigns samples to hosts, and retries samples that failed.
 //!
-//! Ends of items go in, starts are returned: no clock, no processes. `godwit run` starts samples by it, and
-//! [`cohort_simulation`](crate::cohort_simulation) simulates with it. Items are started in their order, each on the host with most
-//! free slots. One that was lost with its host, or failed for a reason that may be the host's, is retried, elsewhere if possible; one
-//! that failed by itself is not. A host that loses one item after the other is not used while others work: it would lose them all.
+//! A [`Scheduler`] receives the outcomes of items and returns the items to start. It uses no clock and starts no
+//! processes. `godwit run` starts samples with it, and [`cohort_simulation`](crate::cohort_simulation) uses it for
+//! simulations. Items are started in their order, each on the host with most free slots. An item is retried if it was
+//! lost with its host, or failed for a reason that may be due to the host. The retry runs on another host if possible.
+//! An item that failed for any other reason is not retried. A host that loses several items in a row is not used while
+//! other hosts work, because it would lose all items.
 
 use std::collections::BTreeSet;
 
-/// Consecutive items that a host may lose before it is avoided.
+/// Number of consecutive items that a host may lose before the scheduler avoids it.
 const MAX_CONSECUTIVE_LOSSES: u32 = 3;
 
-/// The hosts and their free slots.
+/// The number of free slots on each host.
 #[derive(Debug)]
 pub struct HostSlots {
     free_by_host: Vec<usize>,
-    /// Sum over all hosts.
+    /// Number of free slots on all hosts.
     free_total: usize,
 }
 
 impl HostSlots {
-    /// Creates `nodes` hosts with `each` slots.
+    /// Creates `nodes` hosts with `each` free slots per host.
     pub fn new(nodes: usize, each: usize) -> Self {
         Self { free_by_host: vec![each; nodes], free_total: nodes * each }
     }
 
-    /// Takes a slot of the host with most free ones, the first of these; `None` where all are taken.
+    /// Takes a slot on the host with most free slots, or on the first of several such hosts. Returns the 0-based index
+    /// of the host; `None` if no slot is free.
     pub fn take_slot(&mut self) -> Option<usize> {
         self.take_slot_where(|_| true)
     }
 
-    /// Takes a slot as [`Self::take_slot`] does, of a suitable host.
+    /// Takes a slot in the same way as [`Self::take_slot`], but only on a host for which `fits` returns true.
     fn take_slot_where(&mut self, fits: impl Fn(usize) -> bool) -> Option<usize> {
         let fitting = self.free_by_host.iter_mut().enumerate().rev().filter(|(node, _)| fits(*node));
-        // max_by_key returns the last of equals, which in reverse is the first.
+        // max_by_key returns the last of several maxima. The order is reversed, so this is the first host.
         let (node, free) = fitting.max_by_key(|(_, free)| **free)?;
         *free = free.checked_sub(1)?;
         self.free_total -= 1;
         Some(node)
     }
 
-    /// Reports whether a slot is free.
+    /// Returns whether any host has a free slot.
     fn is_any_free(&self) -> bool {
         self.free_total > 0
     }
 
-    /// Releases a slot of this host.
+    /// Returns a slot to the host with index `node`.
     pub fn release_slot(&mut self, node: usize) {
         self.free_by_host[node] += 1;
         self.free_total += 1;
     }
 }
 
-/// The outcome of an item.
+/// The outcome of an item that was started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ItemOutcome {
-    /// It succeeded.
+    /// The item succeeded.
     Done,
-    /// It failed in a way that would repeat on any host.
+    /// The item failed in a way that would repeat on any host.
     Failed,
-    /// It was lost with its host, or failed for a reason that may be the host's.
+    /// The item was lost with its host, or failed for a reason that may be due to the host.
     Lost,
 }
 
-/// The decision about an item that has ended.
+/// The decision whether an item that has ended is retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetryDecision {
-    /// It is not retried.
+    /// The item is not retried.
     NoRetry,
-    /// It is retried.
+    /// The item is retried.
     Retry,
 }
 
-/// A scheduler of items on hosts.
+/// A scheduler of numbered items on hosts with slots.
 #[derive(Debug)]
 pub struct Scheduler {
     slots: HostSlots,
     waiting: BTreeSet<usize>,
     items: Vec<ItemState>,
-    /// Consecutive items that each host lost.
+    /// Number of consecutive items that each host has lost, by index of the host.
     consecutive_losses: Vec<u32>,
-    /// Most starts of an item.
+    /// Maximum number of starts of an item.
     max_attempts: usize,
     started_items: usize,
 }
@@ -87,12 +90,13 @@ pub struct Scheduler {
 #[derive(Clone, Debug, Default)]
 struct ItemState {
     host: usize,
-    /// Hosts that lost it.
+    /// Indexes of the hosts on which the item was lost.
     lost_on_hosts: Vec<usize>,
 }
 
 impl Scheduler {
-    /// Creates a scheduler of `items` items for `nodes` hosts with `each` slots. Each is started `tries` times at most.
+    /// Creates a scheduler of `items` items on `nodes` hosts with `each` slots per host. An item is started at most
+    /// `tries` times.
     pub fn new(items: usize, nodes: usize, each: usize, tries: usize) -> Self {
         Self {
             slots: HostSlots::new(nodes, each),
@@ -104,7 +108,8 @@ impl Scheduler {
         }
     }
 
-    /// Starts the next item; returns it with its host; `None` where none waits or no suitable slot is free.
+    /// Starts the next item and returns it with the index of its host. Returns `None` if no item is waiting, or no
+    /// suitable slot is free.
     pub fn start_next(&mut self) -> Option<(usize, usize)> {
         if !self.slots.is_any_free() {
             return None;
@@ -114,7 +119,8 @@ impl Scheduler {
         let started = self.waiting.iter().find_map(|item| {
             let lost_on = &self.items[*item].lost_on_hosts;
             let fits = |node: usize| sound(node) || !any_sound;
-            // A host that lost it is used only where there is no other, however busy the others are.
+            // A host that lost this item is used only if there is no other usable host, even if all other hosts are
+            // busy.
             let elsewhere = |node: usize| fits(node) && !lost_on.contains(&node);
             let any_elsewhere = lost_on.is_empty() || (0..self.consecutive_losses.len()).any(elsewhere);
             let node = self.slots.take_slot_where(|node| if any_elsewhere { elsewhere(node) } else { fits(node) });
@@ -127,7 +133,7 @@ impl Scheduler {
         Some((item, node))
     }
 
-    /// Records the end of a started item.
+    /// Records the outcome of an item that was started, and returns whether it is retried.
     pub fn finish_item(&mut self, item: usize, outcome: ItemOutcome) -> RetryDecision {
         let found = &mut self.items[item];
         let node = found.host;
@@ -146,7 +152,7 @@ impl Scheduler {
         RetryDecision::Retry
     }
 
-    /// Reports whether no item waits or runs.
+    /// Returns whether no item is waiting or running.
     pub fn is_finished(&self) -> bool {
         self.waiting.is_empty() && self.started_items == 0
     }
@@ -180,7 +186,7 @@ mod tests {
         assert_eq!(scheduler.finish_item(0, ItemOutcome::Lost), RetryDecision::Retry);
         assert_eq!(scheduler.start_next(), Some((0, 2)));
         assert_eq!(scheduler.finish_item(0, ItemOutcome::Lost), RetryDecision::Retry);
-        // The host that has not lost it yet is busy; the item waits for it.
+        // The only host that has not lost the item is busy, so the item waits for this host.
         assert_eq!(scheduler.start_next(), None);
         assert_eq!(scheduler.finish_item(1, ItemOutcome::Failed), RetryDecision::NoRetry);
         assert_eq!(scheduler.start_next(), Some((0, 1)));
@@ -194,7 +200,7 @@ mod tests {
         let (mut done, mut lost) = (0, 0);
         let mut working = start_all(&mut scheduler);
         while !working.is_empty() {
-            // Items of the failing host are lost at once.
+            // Items on the failing host end first, and all of them are lost.
             let next = working.iter().position(|(_, node)| *node == 0).unwrap_or(0);
             let (item, node) = working.swap_remove(next);
             if node == 0 {

@@ -1,11 +1,11 @@
-//! Quoting of words for a POSIX shell.
+//! Quotes words for a POSIX shell.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
 use crate::FleetError;
 
-/// Quotes a word where a POSIX shell would change it. Single quotes keep every byte but themselves.
+/// Quotes a word if a POSIX shell would interpret it. Single quotes preserve every byte except single quotes.
 pub(crate) fn quote_word(word: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_@%+=:,./-".contains(&byte);
     if !word.is_empty() && word.bytes().all(plain) {
@@ -14,14 +14,15 @@ pub(crate) fn quote_word(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// Joins quoted words to a command line.
+/// Quotes words and joins them to a command line.
 pub(crate) fn quote_command_line<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
     words.into_iter().map(quote_word).collect::<Vec<_>>().join(" ")
 }
 
-/// Returns a word as text for a script or message.
+/// Returns a word as text for a script or a message; `what` describes the word in an error message.
 ///
-/// Scripts are text: bytes that are not UTF-8 cannot be shown before they are run, and a NUL ends the word for the system.
+/// Words that are not UTF-8 are rejected, because users could not read them in a script. A word with a NUL byte is
+/// rejected, because the system ends it there.
 pub(crate) fn utf8_word<'a>(what: &str, word: &'a OsStr) -> Result<&'a str, FleetError> {
     let shown = || String::from_utf8_lossy(word.as_bytes()).into_owned();
     let text = word.to_str().ok_or_else(|| FleetError::invalid_value(what, shown(), "it is not UTF-8"))?;

@@ -1,4 +1,4 @@
-//! Records of accesses: one line before data leave, and one when they have left.
+//! Records of data accesses for the audit log: the server writes one record before it sends data, and one at the end.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,36 +14,36 @@ use crate::server::{Download, ExchangeStream, PutResultStream};
 use crate::sql::StatusFuture;
 use crate::web::WebStream;
 
-/// Outcome of an access whose data begin to leave.
+/// Outcome in the record that is written before the server sends the first data.
 pub(crate) const OUTCOME_STARTED: &str = "begun";
-/// Outcome of an access whose data have all left.
+/// Outcome of an access for which the server has sent all data.
 pub(crate) const OUTCOME_DONE: &str = "done";
-/// Outcome where the client has not received everything.
+/// Outcome of an access that the client ended before the server had sent all data.
 const OUTCOME_ABORTED: &str = "broken off";
 
-/// The record of one access.
+/// A record of one data access, for the audit log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccessRecord {
-    /// Name of the principal; empty where authentication is disabled.
+    /// Name of the principal; empty if authentication is disabled.
     pub principal: String,
-    /// The scope of the principal, where it has one.
+    /// The scope to which the token limits the principal; `None` if it is not limited.
     pub scope: Option<String>,
     /// Name of the call, such as `DoGet`.
     pub call: String,
-    /// The resource: a dataset, a statement, a file, an action.
+    /// The accessed resource: a dataset, an SQL statement, a file or an action.
     pub resource: String,
-    /// The datasets that the call opened, and the rules that allowed it.
+    /// The datasets that the call opened, each with the access rule that allowed it.
     pub datasets: Vec<DatasetAccess>,
-    /// Rows that were sent or received.
+    /// Number of rows that were sent or received.
     pub rows: u64,
-    /// Bytes of these rows, before framing.
+    /// Bytes of these rows as Arrow buffers, without message framing; for files, bytes of the file.
     pub bytes: u64,
-    /// `begun`, `done`, `broken off`, or the failure: a gRPC code and a text.
+    /// `begun`, `done`, `broken off`, or, after a failure, the name of the gRPC code and the error message.
     pub outcome: String,
 }
 
 impl AccessRecord {
-    /// Creates the record of a call of which nothing else is known yet.
+    /// Creates a record that contains only the principal and the name of the call.
     pub(crate) fn new(principal: &Principal, call: &str) -> Self {
         let scope = principal.scope().map(str::to_owned);
         Self { principal: principal.name().to_owned(), scope, call: call.to_owned(), ..Self::default() }
@@ -55,22 +55,66 @@ impl AccessRecord {
         self.bytes += bytes.sum::<usize>() as u64;
     }
 
-    /// Returns a copy with this outcome.
+    /// Returns a copy of the record with this outcome.
     pub(crate) fn with_outcome(&self, outcome: String) -> Self {
         Self { outcome, ..self.clone() }
     }
 }
 
-/// A durable log of accesses.
+/// A durable log of data accesses (audit log).
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::sync::{Arc, Mutex, PoisonError};
+///
+/// use godwit_flight::{AccessLog, AccessRecord, StatusFuture};
+/// # use godwit_flight::{Catalog, DataPlane, Dataset, DatasetError, DatasetService, DatasetServiceOptions, Principal};
+///
+/// #[derive(Debug, Default)]
+/// struct MemoryLog(Mutex<Vec<AccessRecord>>);
+///
+/// impl AccessLog for MemoryLog {
+///     fn record(&self, access: AccessRecord) -> StatusFuture<'_, ()> {
+///         self.record_in_background(access);
+///         Box::pin(std::future::ready(Ok(())))
+///     }
+///
+///     fn record_in_background(&self, access: AccessRecord) {
+///         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(access);
+///     }
+/// }
+///
+/// # #[derive(Debug)]
+/// # struct NoDatasets;
+/// # impl Catalog for NoDatasets {
+/// #     fn names(&self) -> Result<Vec<String>, DatasetError> {
+/// #         Ok(Vec::new())
+/// #     }
+/// #     fn open(&self, name: &str) -> Result<Arc<dyn Dataset>, DatasetError> {
+/// #         Err(DatasetError::NotFound { name: name.to_owned() })
+/// #     }
+/// # }
+/// let log = Arc::new(MemoryLog::default());
+/// let options = DatasetServiceOptions { access_log: Some(log.clone()), ..DatasetServiceOptions::default() };
+/// let service = DatasetService::new(Arc::new(NoDatasets), None, options);
+/// assert!(service.download(Principal::named("alice"), "not a ticket".into()).await.is_err());
+/// let records = log.0.lock().unwrap_or_else(PoisonError::into_inner);
+/// assert_eq!((records[0].principal.as_str(), records[0].call.as_str()), ("alice", "DoGet"));
+/// # Ok(())
+/// # }
+/// ```
 pub trait AccessLog: fmt::Debug + Send + Sync {
-    /// Records an access; ready when the record is durable.
+    /// Records an access. The returned future completes when the record is durable.
     fn record(&self, access: AccessRecord) -> StatusFuture<'_, ()>;
 
-    /// Records an access without waiting, for callers that cannot wait.
+    /// Records an access without waiting until it is durable, for callers in synchronous code.
     fn record_in_background(&self, access: AccessRecord);
 }
 
-/// Returns the outcome of a call that failed.
+/// Returns the outcome of a call with this status, as [`AccessRecord::outcome`] contains it.
 pub(crate) fn status_outcome(status: &Status) -> String {
     match status.code() {
         Code::Ok => OUTCOME_DONE.to_owned(),
@@ -78,8 +122,8 @@ pub(crate) fn status_outcome(status: &Status) -> String {
     }
 }
 
-/// Returns the name of a code of gRPC in records of access, in metrics and in spans. Files on disk and dashboards hold these names: they
-/// are independent of the names in tonic.
+/// Returns the name of a gRPC code in access records, metrics and trace spans. Log files and dashboards contain these
+/// names, so they must not change when tonic changes its names.
 pub(crate) fn code_name(code: Code) -> &'static str {
     match code {
         Code::Ok => "Ok",
@@ -102,7 +146,8 @@ pub(crate) fn code_name(code: Code) -> &'static str {
     }
 }
 
-/// Records an access when it ends, also where it is dropped before.
+/// Writes the record of an access when the access ends. If it is dropped before, it records that the client ended the
+/// access.
 pub(crate) struct AccessRecorder {
     log: Arc<dyn AccessLog>,
     record: AccessRecord,
@@ -110,13 +155,13 @@ pub(crate) struct AccessRecorder {
 }
 
 impl AccessRecorder {
-    /// Records that an access starts. No data may leave where that fails.
+    /// Records that an access starts. If this fails, the server must not send data.
     pub(crate) async fn start(log: &Arc<dyn AccessLog>, record: AccessRecord) -> Result<Self, Status> {
         log.record(record.with_outcome(OUTCOME_STARTED.to_owned())).await?;
         Ok(Self { log: log.clone(), record, is_open: true })
     }
 
-    /// Adds the datasets that the call has opened by now.
+    /// Replaces the datasets of the record by those that the call has opened so far.
     pub(crate) fn with_datasets_of(mut self, caller: &Principal) -> Self {
         self.record.datasets = caller.accesses().to_vec();
         self
@@ -126,8 +171,8 @@ impl AccessRecorder {
         self.record.add_batch(batch);
     }
 
-    /// Counts bytes that are in no batch. The last bytes leave only after the outcome is recorded: a client that knows the
-    /// length does not read to the end of the stream.
+    /// Counts the bytes of a stream that consists of plain bytes instead of batches. Records the outcome before it
+    /// passes on the last bytes, because a client that knows `length` may stop reading after them.
     pub(crate) fn record_bytes(self, bytes: WebStream, length: u64) -> WebStream {
         let bytes = stream::unfold((bytes, self), move |(mut bytes, mut recorded)| async move {
             if !recorded.is_open {
@@ -154,7 +199,7 @@ impl AccessRecorder {
         self.log.record(self.record.with_outcome(outcome)).await
     }
 
-    /// Counts the batches of a download. The stream ends only after the outcome is recorded.
+    /// Wraps the batches of a download to count rows and bytes. The stream ends only after the outcome is recorded.
     pub(crate) fn record_download(self, download: Download) -> Download {
         let batches = stream::unfold((download.batches, self), |(mut batches, mut recorded)| async move {
             if !recorded.is_open {
@@ -170,7 +215,7 @@ impl AccessRecorder {
         Download { schema: download.schema, batches: Box::pin(batches) }
     }
 
-    /// Counts the batches of an exchange in the same way.
+    /// Wraps the batches that the server sends in an exchange, as [`Self::record_download`] does for a download.
     pub(crate) fn record_exchange(self, chunks: ExchangeStream) -> ExchangeStream {
         let chunks = stream::unfold((chunks, self), |(mut chunks, mut recorded)| async move {
             if !recorded.is_open {
@@ -186,7 +231,7 @@ impl AccessRecorder {
         Box::pin(chunks)
     }
 
-    /// Wraps the results of an upload in the same way.
+    /// Wraps the results of an upload. The stream of results ends only after the outcome is recorded.
     pub(crate) fn record_upload(self, answers: PutResultStream) -> PutResultStream {
         let answers = stream::unfold((answers, self), |(mut answers, mut recorded)| async move {
             if !recorded.is_open {
@@ -199,7 +244,7 @@ impl AccessRecorder {
         Box::pin(answers)
     }
 
-    /// Returns the next item, after recording the outcome where the stream ends.
+    /// Returns the next item of a stream. If this item is the end or an error, records the outcome first.
     async fn finish_at_end<T>(&mut self, next: Option<Result<T, Status>>) -> Option<Result<T, Status>> {
         let outcome = match &next {
             Some(Ok(_)) => return next,

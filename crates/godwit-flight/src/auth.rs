@@ -1,7 +1,8 @@
-//! Authentication: which principal a call is made by.
+//! Authentication: finding the principal that makes a call.
 //!
-//! A client sends a token as `authorization: Bearer TOKEN`, or as the password of `authorization: Basic`. Tokens are long
-//! and random, so that a file can hold their plain hash: they cannot be guessed, however fast the hash is.
+//! A client sends a token as `authorization: Bearer TOKEN`, or as the password of `authorization: Basic`. The server
+//! stores only the BLAKE3 hash of each token. A slow, salted hash is not needed, because tokens are long and random and
+//! cannot be guessed.
 
 mod jwt;
 mod passport;
@@ -24,7 +25,7 @@ pub use jwt::{KeySetError, SUBJECT_CLAIM, TokenIssuer};
 pub use passport::{Visa, VisaIssuer};
 pub use session::Session;
 
-/// The principal of a call, and the connection of the call.
+/// The user or program that makes a call, with its rights, and the connection of the call.
 #[derive(Clone, Debug, Default)]
 pub struct Principal {
     name: Option<Arc<str>>,
@@ -35,21 +36,21 @@ pub struct Principal {
     credential: Credential,
 }
 
-/// The credential that a principal was authenticated by.
+/// The kind of credential by which a principal was authenticated.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) enum Credential {
-    /// Authentication is disabled, or another program identified the principal.
+    /// None: authentication is disabled, one shared token was sent, or another component identified the principal.
     #[default]
     None,
-    /// A token of the list, by its hash.
+    /// A token in the list of identities, given by its BLAKE3 hash.
     Token(blake3::Hash),
-    /// A token signed by an issuer; it expires at this time, seconds since 1970.
+    /// A JSON Web Token that an issuer signed, given by its expiry time in seconds since 1970.
     Jwt(u64),
-    /// A session that was issued for one of them.
+    /// A session token, which a server issued after another credential had been accepted.
     Session,
 }
 
-/// Principals are equal by name and scope, whatever connection they use.
+/// Two principals are equal if name and scope are equal, even on different connections.
 impl PartialEq for Principal {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name && self.scope == other.scope
@@ -59,48 +60,77 @@ impl PartialEq for Principal {
 impl Eq for Principal {}
 
 impl Principal {
-    /// Returns the name of the identity; empty where authentication is disabled.
+    /// Returns the name of the principal; empty if authentication is disabled or all clients share one token.
     pub fn name(&self) -> &str {
         self.name.as_deref().unwrap_or_default()
     }
 
-    /// Creates a principal of this name.
+    /// Creates a principal of this name without limits of scope.
     pub fn named(name: &str) -> Self {
         Self { name: Some(name.into()), ..Self::default() }
     }
 
-    /// Creates a principal that may do one thing only, by a token that another principal delegated.
+    /// Creates a principal with a scope: it may perform one operation only, which another principal delegated by a
+    /// token.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use godwit_flight::Principal;
+    ///
+    /// let alice = Principal::named("alice");
+    /// let delegate = Principal::with_scope("alice", "read a.bam");
+    /// assert_eq!((delegate.name(), delegate.scope()), ("alice", Some("read a.bam")));
+    /// assert_eq!(alice.scope(), None);
+    /// assert_ne!(alice, delegate);
+    /// ```
     pub fn with_scope(name: &str, purpose: &str) -> Self {
         Self { name: Some(name.into()), scope: Some(purpose.into()), ..Self::default() }
     }
 
-    /// Returns the one thing that this principal may do, where it is limited to one, as its issuer defined it.
+    /// Returns the only operation that this principal may perform, as the issuer of the token described it; `None` if
+    /// the principal is not limited.
     pub fn scope(&self) -> Option<&str> {
         self.scope.as_deref()
     }
 
-    /// Returns the visas of its passport.
+    /// Returns the visas of the principal (GA4GH Passport).
     pub fn visas(&self) -> &[Visa] {
         &self.visas
     }
 
-    /// Returns the principal with these visas.
+    /// Returns the principal with these visas instead of its own.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use godwit_flight::{Principal, Visa};
+    ///
+    /// let visa = Visa {
+    ///     issuer: "https://visas.example.org".to_owned(),
+    ///     kind: "ControlledAccessGrants".to_owned(),
+    ///     value: "https://ega-archive.org/datasets/EGAD1".to_owned(),
+    ///     ..Visa::default()
+    /// };
+    /// let principal = Principal::named("alice").with_visas(vec![visa.clone()]);
+    /// assert_eq!(principal.visas(), [visa]);
+    /// ```
     #[must_use]
     pub fn with_visas(self, visas: Vec<Visa>) -> Self {
         Self { visas: visas.into(), ..self }
     }
 
-    /// Returns the credential that it was authenticated by.
+    /// Returns the credential by which the principal was authenticated.
     pub(crate) fn credential(&self) -> Credential {
         self.credential
     }
 
-    /// Returns the connection of the call.
+    /// Returns the handle to the socket on which the call arrived.
     pub fn socket_handle(&self) -> &SocketHandle {
         &self.socket_handle
     }
 
-    /// Returns the datasets that the call opened; the authorizer adds to this list.
+    /// Returns the list of datasets that the call opened, to which the authorizer adds entries.
     pub fn accesses(&self) -> &DatasetAccessList {
         &self.accesses
     }
@@ -110,7 +140,8 @@ impl Principal {
     }
 }
 
-/// The names of principals by the BLAKE3 of their tokens, and the issuer whose signed tokens are accepted.
+/// The identities that a server accepts: names of principals by the BLAKE3 hash of their token, and optionally an
+/// issuer of signed tokens.
 #[derive(Clone, Default)]
 pub struct Identities {
     names_by_token_hash: HashMap<blake3::Hash, Arc<str>>,
@@ -126,19 +157,34 @@ impl std::fmt::Debug for Identities {
     }
 }
 
-/// A line that does not name an identity.
+/// The error for a line that is not a name and a hash.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}: a name and the BLAKE3 of its token, 64 hexadecimal digits, are expected")]
+#[error("line {line}: expected a name and the BLAKE3 of its token, 64 hexadecimal digits")]
 pub struct IdentityError {
-    /// 1-based number of the line.
+    /// Number of the invalid line, 1-based.
     pub line: usize,
 }
 
 impl Identities {
-    /// Parses lines of a name and a hash. Blank lines and those that begin with `#` are skipped.
+    /// Parses lines that consist of a name and the BLAKE3 hash of a token. Skips blank lines and lines that begin with
+    /// `#`.
     ///
     /// # Errors
-    /// [`IdentityError`] where a line is malformed.
+    /// [`IdentityError`] if a line is malformed.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use godwit_flight::{Identities, IdentityError, Token};
+    ///
+    /// let text = format!("# analysts\n{}", Identities::format_line("alice", &Token::random()));
+    /// assert!(!Identities::parse(&text)?.is_empty());
+    ///
+    /// assert_eq!(Identities::parse("# analysts\nalice\n").unwrap_err(), IdentityError { line: 2 });
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn parse(text: &str) -> Result<Self, IdentityError> {
         let mut names_by_token_hash = HashMap::new();
         for (line, text) in (1..).zip(text.lines()) {
@@ -154,13 +200,13 @@ impl Identities {
         Ok(Self { names_by_token_hash, issuer: None })
     }
 
-    /// Also accepts tokens that this issuer signed.
+    /// Returns identities that also accept JSON Web Tokens signed by this issuer.
     #[must_use]
     pub fn with_issuer(self, issuer: TokenIssuer) -> Self {
         Self { issuer: Some(issuer), ..self }
     }
 
-    /// Returns the principal of a token.
+    /// Returns the principal to which a token belongs; `None` if the token is not valid.
     fn authenticate(&self, token: &[u8]) -> Option<Principal> {
         match &self.issuer {
             Some(issuer) if TokenIssuer::is_jwt(token) => {
@@ -176,7 +222,7 @@ impl Identities {
         }
     }
 
-    /// Reports whether the credential of a session is still valid.
+    /// Returns whether the credential for which a session was issued is still accepted.
     fn accepts_session(&self, session: &Session) -> bool {
         match session.token_hash() {
             Some(hash) => self.names_by_token_hash.get(&hash).is_some_and(|name| **name == *session.principal),
@@ -184,26 +230,82 @@ impl Identities {
         }
     }
 
-    /// Reports whether there are none.
+    /// Returns whether no token is accepted: there are no names and no issuer.
     pub fn is_empty(&self) -> bool {
         self.names_by_token_hash.is_empty() && self.issuer.is_none()
     }
 
-    /// Returns the line that names an identity and the hash of its token.
+    /// Returns a line for [`Identities::parse`] with a name and the hash of a token.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use godwit_flight::{Identities, Token};
+    ///
+    /// let token = Token::new("t0ken-of-alice").ok_or("the token has other characters")?;
+    /// let hash = blake3::hash(b"t0ken-of-alice").to_hex();
+    /// assert_eq!(Identities::format_line("alice", &token), format!("alice {hash}\n"));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn format_line(name: &str, token: &Token) -> String {
         format!("{name} {}\n", blake3::hash(token.as_str().as_bytes()).to_hex())
     }
 }
 
-/// Authenticates callers.
+/// The method by which a server authenticates calls.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use std::sync::Arc;
+/// # use godwit_flight::{Address, Catalog, Client, ConnectionSecurity, Dataset, DatasetError, DatasetService};
+/// # use godwit_flight::{DatasetServiceOptions, Server, TransportOptions};
+/// use godwit_flight::{Authenticator, Identities, ReloadHandle, Token};
+///
+/// # #[derive(Debug)]
+/// # struct NoDatasets;
+/// # impl Catalog for NoDatasets {
+/// #     fn names(&self) -> Result<Vec<String>, DatasetError> {
+/// #         Ok(Vec::new())
+/// #     }
+/// #     fn open(&self, name: &str) -> Result<Arc<dyn Dataset>, DatasetError> {
+/// #         Err(DatasetError::NotFound { name: name.to_owned() })
+/// #     }
+/// # }
+/// # let service = DatasetService::new(Arc::new(NoDatasets), None, DatasetServiceOptions::default());
+/// # let (routes, any_port) = (service.routes(), Address::Tcp("127.0.0.1:0".parse()?));
+/// let token = Token::random();
+/// let identities = ReloadHandle::new(Identities::parse(&Identities::format_line("alice", &token))?);
+/// let authenticator = Authenticator::Identities(identities.clone());
+/// let options = TransportOptions::default();
+/// let server = Server::bind_with_auth(&any_port, service, routes, authenticator, None, options).await?;
+/// # let address = server.address().clone();
+/// # tokio::spawn(server.serve());
+///
+/// let security = ConnectionSecurity { token: Some(token), tls: None };
+/// let client = Client::connect(&address, security, TransportOptions::default()).await?;
+/// let status = client.do_action("Status", "").await?;
+/// let status: serde_json::Value = serde_json::from_slice(&status[0])?;
+/// assert_eq!(status["caller"], "alice");
+///
+/// // The identity is removed: the next call is rejected.
+/// identities.set(Identities::default());
+/// assert!(client.do_action("Status", "").await.is_err());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default)]
 pub enum Authenticator {
-    /// Every caller is accepted, without a name.
+    /// Every call is accepted; the principal has no name.
     #[default]
     Disabled,
-    /// Callers with this one token are accepted.
+    /// Calls with this token are accepted; the principal has no name.
     Token(Token),
-    /// Callers with the token of an identity are accepted.
+    /// Calls with the token of an identity are accepted; the principal has the name of the identity.
     Identities(ReloadHandle<Identities>),
 }
 
@@ -211,7 +313,7 @@ impl Authenticator {
     /// Authenticates a call by its headers.
     ///
     /// # Errors
-    /// A status where the token is missing or wrong.
+    /// A status if the token is missing or wrong.
     pub(crate) fn authenticate(&self, headers: &HeaderMap) -> Result<Principal, Box<Status>> {
         let refused = || Box::new(Status::unauthenticated("the token is missing or wrong"));
         let header = headers.get(AUTHORIZATION).map(http::HeaderValue::as_bytes);
@@ -223,17 +325,17 @@ impl Authenticator {
             Self::Identities(identities) => {
                 let (name, token) = header.and_then(parse_authorization).ok_or_else(refused)?;
                 let found = identities.get().authenticate(&token).ok_or_else(refused)?;
-                // A user name beside the token has to match it.
+                // With `authorization: Basic`, the user name must be the name of the token's identity.
                 let fitting = name.is_none_or(|name| name == found.name().as_bytes());
                 fitting.then_some(found).ok_or_else(refused)
             }
         }
     }
 
-    /// Authenticates a session whose credential is still valid.
+    /// Returns the principal of a session if the credential for which the session was issued is still accepted.
     ///
     /// # Errors
-    /// A status where it is not.
+    /// A status if the credential is not accepted any more.
     pub(crate) fn authenticate_session(&self, session: &Session) -> Result<Principal, Box<Status>> {
         let vouches = matches!(self, Self::Identities(identities) if identities.get().accepts_session(session));
         vouches
@@ -242,18 +344,18 @@ impl Authenticator {
     }
 }
 
-/// Returns the token in the headers, where there is one.
+/// Returns the bearer token or the Basic password in the headers; `None` if there is none.
 pub(crate) fn request_token(headers: &HeaderMap) -> Option<Vec<u8>> {
     headers.get(AUTHORIZATION).and_then(|header| parse_authorization(header.as_bytes())).map(|(_, token)| token)
 }
 
-/// Returns the token where it is a bearer token, without a user name.
+/// Returns the token in the headers if it is a bearer token; `None` for a Basic password.
 pub(crate) fn bearer_token(headers: &HeaderMap) -> Option<Vec<u8>> {
     let (name, token) = headers.get(AUTHORIZATION).and_then(|header| parse_authorization(header.as_bytes()))?;
     name.is_none().then_some(token)
 }
 
-/// Parses a header into the user name, where there is one, and the token.
+/// Parses an `authorization` header into the user name (Basic only) and the token or password.
 fn parse_authorization(header: &[u8]) -> Option<(Option<Vec<u8>>, Vec<u8>)> {
     let (scheme, rest) = header.split_at_checked(header.iter().position(|byte| *byte == b' ')?)?;
     let rest = rest.trim_ascii();
@@ -285,7 +387,7 @@ mod tests {
             |value: &str| authenticator.authenticate(&headers(value)).map(|principal| principal.name().to_owned()).ok();
         assert_eq!(admitted("Bearer t0ken-of-alice").as_deref(), Some("alice"));
         assert_eq!(admitted("bearer t0ken-of-alice").as_deref(), Some("alice"));
-        // alice:t0ken-of-alice, bob:t0ken-of-alice
+        // Base64 of alice:t0ken-of-alice and of bob:t0ken-of-alice.
         assert_eq!(admitted("Basic YWxpY2U6dDBrZW4tb2YtYWxpY2U=").as_deref(), Some("alice"));
         assert_eq!(admitted("Basic Ym9iOnQwa2VuLW9mLWFsaWNl"), None);
         for wrong in ["Bearer ", "Bearer t0ken", "Basic !!", "t0ken-of-alice", "Digest x", ""] {

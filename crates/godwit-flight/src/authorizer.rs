@@ -1,7 +1,7 @@
-//! Authorization: what a principal may see, as the owner of the rules reports it to a server.
+//! Authorization: the interface by which a server asks which datasets and files a principal may access.
 //!
-//! The rules themselves are not known here. A server requests the catalog of each principal and uses no other, and a service
-//! of whole files requests an answer for each file, so that each way to the data has one check.
+//! The access rules are implemented elsewhere. For every call, a server requests the catalog that the principal may
+//! see, and uses only this catalog. The service for whole files requests an authorization for each file.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,31 +12,63 @@ use crate::dataset::Catalog;
 /// The kind of access to a whole file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileAccess {
-    /// Its bytes are read.
+    /// Reading the bytes of the file.
     Read,
-    /// It is written, replaced or removed.
+    /// Writing, replacing or removing the file.
     Write,
 }
 
-/// The answer of an [`Authorizer`] for a file.
+/// The decision of an [`Authorizer`] about an access to a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileAuthorization {
-    /// Allowed, by the rule of that name.
+    /// The access is allowed by the rule of this name.
     Allowed(String),
-    /// Rejected, without reporting whether the file exists.
+    /// The access is rejected as if the file did not exist.
     Hidden,
-    /// Rejected: the principal may see a part of it, and bytes cannot be masked.
+    /// The access is rejected because the principal may see only some rows or columns, which the bytes of a whole file
+    /// cannot hide.
     Denied {
-        /// The reason, and what to do.
+        /// The reason and a solution, as shown to users.
         problem: String,
     },
 }
 
-/// Decides what principals may see.
+/// A set of access rules that decides which datasets and files a principal may access.
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use godwit_flight::{Authorizer, Catalog, FileAccess, FileAuthorization, Principal};
+///
+/// #[derive(Debug)]
+/// struct PublicDirectory;
+///
+/// impl Authorizer for PublicDirectory {
+///     fn authorized_catalog(&self, _principal: &Principal, catalog: &Arc<dyn Catalog>) -> Arc<dyn Catalog> {
+///         catalog.clone()
+///     }
+///
+///     fn authorize_file(&self, _principal: &Principal, path: &str, access: FileAccess) -> FileAuthorization {
+///         match access {
+///             FileAccess::Read if path.starts_with("public/") => FileAuthorization::Allowed("public".to_owned()),
+///             _ => FileAuthorization::Hidden,
+///         }
+///     }
+/// }
+///
+/// let (rules, alice) = (PublicDirectory, Principal::named("alice"));
+/// let allowed = FileAuthorization::Allowed("public".to_owned());
+/// assert_eq!(rules.authorize_file(&alice, "public/a.bam", FileAccess::Read), allowed);
+/// assert_eq!(rules.authorize_file(&alice, "public/a.bam", FileAccess::Write), FileAuthorization::Hidden);
+/// ```
 pub trait Authorizer: fmt::Debug + Send + Sync {
-    /// Returns the catalog as a principal may see it, by the current rules. It is valid for one call.
+    /// Returns a catalog with only those datasets, rows and columns that the principal may see by the current rules.
+    /// Use the returned catalog for one call only.
     fn authorized_catalog(&self, principal: &Principal, catalog: &Arc<dyn Catalog>) -> Arc<dyn Catalog>;
 
-    /// Decides whether a principal may access a whole file. The path is relative to the root, with `/` as separator.
+    /// Decides whether a principal may access a whole file. `path` is relative to the root directory of the server,
+    /// with `/` as separator.
     fn authorize_file(&self, principal: &Principal, path: &str, access: FileAccess) -> FileAuthorization;
 }

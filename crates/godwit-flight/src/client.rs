@@ -1,8 +1,8 @@
-//! The client.
+//! The Flight client.
 //!
-//! A [`Client`] is one connection; calls on it share its windows. A download is pulled by the caller, batch by batch; an
-//! upload waits for the server's windows, a few batches ahead at most. Balancing, retries and failover are in
-//! [`crate::pool`].
+//! A [`Client`] is one HTTP/2 connection; its calls share the flow control window of the connection. The caller pulls a
+//! download batch by batch. An upload queues at most a few batches while HTTP/2 flow control delays sending. Load
+//! balancing, retries and failover are in [`crate::pool`].
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -33,7 +33,7 @@ use crate::tls::ClientTls;
 use crate::trace;
 use crate::transport::{Address, ConnectionSecurity, Socket, Token, TransportOptions, configure_http2};
 
-/// Batches that wait between an uploading caller and the connection.
+/// Most batches that an upload queues between the caller of [`BatchSender::send`] and the connection.
 const UPLOAD_QUEUE_BATCHES: usize = 2;
 
 /// A connection to a server.
@@ -44,11 +44,11 @@ pub struct Client {
     token: Option<Token>,
     options: TransportOptions,
     socket_handle: SocketHandle,
-    /// The lease by which a pool directed it here.
+    /// The lease of the pool that selected this server; calls report the lease to the server.
     lease_id: Option<MemberLeaseId>,
 }
 
-/// The body of a request: queued messages, and the rest of a message too long for one frame.
+/// The body of a request: queued messages, and the unsent bytes of a message that is longer than one HTTP/2 frame.
 struct RequestBody {
     messages: mpsc::Receiver<Segments>,
     unsent: Segments,
@@ -82,10 +82,11 @@ impl Body for RequestBody {
 }
 
 impl Client {
-    /// Connects. A task of the current runtime drives the connection until the last call on it ends.
+    /// Connects to a server. A task of the current tokio runtime drives the connection until the client is dropped and
+    /// its last call has ended.
     ///
     /// # Errors
-    /// [`FlightError::Connect`] where TCP or TLS fails, [`FlightError::Connection`] where HTTP/2 does.
+    /// [`FlightError::Connect`] if TCP or TLS fails, [`FlightError::Connection`] if HTTP/2 fails.
     pub async fn connect(
         address: &Address,
         security: ConnectionSecurity<ClientTls>,
@@ -114,13 +115,14 @@ impl Client {
             .handshake(TokioIo::new(socket.into_framed()))
             .await
             .map_err(|source| FlightError::Connection { peer: peer.clone(), source })?;
-        // An error of the connection reaches every open call on it.
+        // This task ignores an error of the connection: every open call on the connection returns the error.
         tokio::spawn(async move {
             tokio::pin!(connection);
             tokio::select! {
                 _ = connection.as_mut() => {}
                 () = wait_until_lost(lost) => {
-                    // hyper drives the socket in a task of its own, which runs as long as calls are open.
+                    // Close the socket explicitly: hyper reads and writes it in another task, which runs until all
+                    // calls end.
                     owner.shut_down();
                     let _ = connection.await;
                 }
@@ -129,7 +131,7 @@ impl Client {
         Ok(Self { requests, peer, token: security.token, options, socket_handle, lease_id: None })
     }
 
-    /// Returns the same connection; its calls carry the lease of a pool.
+    /// Returns a client for the same connection whose calls carry the lease of a pool.
     pub(crate) fn with_lease(self, lease_id: MemberLeaseId) -> Self {
         Self { lease_id: Some(lease_id), ..self }
     }
@@ -139,7 +141,7 @@ impl Client {
         &self.socket_handle
     }
 
-    /// Reports whether new calls can be made, as far as this end knows.
+    /// Returns whether new calls can be made, as far as the client knows. A lost connection may not be detected yet.
     pub fn is_open(&self) -> bool {
         !self.requests.is_closed()
     }
@@ -147,7 +149,7 @@ impl Client {
     /// Runs an action of the server by its name; returns the list of its results.
     ///
     /// # Errors
-    /// [`FlightError::Status`] where the server rejects the action; other variants where the connection fails.
+    /// [`FlightError::Status`] if the server rejects the action; other variants if the connection fails.
     pub async fn do_action(&self, action: &str, body: impl Into<Bytes>) -> Result<Vec<Bytes>, FlightError> {
         let mut answers = self.start_action(action, body.into()).await?;
         let mut messages = Vec::new();
@@ -157,8 +159,8 @@ impl Client {
         Ok(messages)
     }
 
-    /// Returns the first result of an action, which must exist and is limited to `limit_bytes`; nothing more is read. For
-    /// servers that are not trusted.
+    /// Runs an action and returns its first result, of at most `limit_bytes`; fails if there is none. Reads no further
+    /// result, so that a server that is not trusted cannot make the client read without limit.
     pub(crate) async fn first_action_result(
         &self,
         action: &str,
@@ -167,37 +169,38 @@ impl Client {
     ) -> Result<Bytes, FlightError> {
         let mut answers = self.start_action(action, body.into()).await?;
         answers.incoming.limit_bytes = limit_bytes as u64;
-        let none = FlightError::Malformed { problem: "the server did not answer" };
+        let none = FlightError::Malformed { problem: "the server returned no result" };
         answers.next().await?.ok_or(none)
     }
 
     async fn start_action(&self, action: &str, body: Bytes) -> Result<PutResults, FlightError> {
         let (sender, receiver) = mpsc::channel(1);
-        // The channel is empty and its receiver exists: this neither waits nor fails.
+        // The channel is empty and its receiver exists, so `try_send` cannot fail.
         let _ = sender.try_send(encode_protobuf(&Action { r#type: action.to_owned(), body }));
         drop(sender);
         let response = self.send_request("DoAction", receiver.into()).await?;
-        // A `Result` of an action is encoded as a `PutResult` is: one field of bytes, number 1.
+        // `Result` of an action and `PutResult` have the same protobuf encoding: one field of bytes with number 1.
         Ok(PutResults { incoming: self.response_messages(response)? })
     }
 
-    /// Returns the tickets of a statement's rows (Flight SQL), in the order in which they are to be read.
+    /// Requests the flight info of an SQL statement (Flight SQL). Returns its tickets; downloaded in this order they
+    /// give the rows in order.
     ///
     /// # Errors
-    /// [`FlightError::Status`] where the server rejects the statement; other variants where the connection fails.
+    /// [`FlightError::Status`] if the server rejects the statement; other variants if the connection fails.
     pub async fn statement_tickets(&self, sql: &str) -> Result<Vec<Bytes>, FlightError> {
         let query = CommandStatementQuery { query: sql.to_owned(), transaction_id: None };
         let descriptor = FlightDescriptor::new_cmd(query.as_any().encode_to_vec());
         let (sender, receiver) = mpsc::channel(1);
-        // The channel is empty and its receiver exists: this neither waits nor fails.
+        // The channel is empty and its receiver exists, so `try_send` cannot fail.
         let _ = sender.try_send(encode_protobuf(&descriptor));
         drop(sender);
         let response = self.send_request("GetFlightInfo", receiver.into()).await?;
         let mut incoming = self.response_messages(response)?;
         let message = incoming.next_message().await?.unwrap_or_default();
         let info =
-            FlightInfo::decode(message).map_err(|_| FlightError::Malformed { problem: "it is no FlightInfo" })?;
-        // A call that fails sends its status behind its last message.
+            FlightInfo::decode(message).map_err(|_| FlightError::Malformed { problem: "not a FlightInfo message" })?;
+        // Read to the end of the response: the server sends the status of a failed call after the last message.
         incoming.next_message().await?;
         Ok(info.endpoint.into_iter().filter_map(|endpoint| Some(endpoint.ticket?.ticket)).collect())
     }
@@ -210,10 +213,10 @@ impl Client {
     /// Downloads the data of a ticket.
     ///
     /// # Errors
-    /// [`FlightError::Status`] where the server rejects the ticket; other variants where the connection fails.
+    /// [`FlightError::Status`] if the server rejects the ticket; other variants if the connection fails.
     pub async fn download(&self, ticket: impl Into<Bytes>) -> Result<Batches, FlightError> {
         let (sender, receiver) = mpsc::channel(1);
-        // The channel is empty and its receiver exists: this neither waits nor fails.
+        // The channel is empty and its receiver exists, so `try_send` cannot fail.
         let _ = sender.try_send(encode_protobuf(&Ticket { ticket: ticket.into() }));
         drop(sender);
         self.start_batches("DoGet", receiver.into()).await
@@ -225,11 +228,37 @@ impl Client {
         Ok(Batches { incoming: self.response_messages(response)?, assembler, decoder: BatchDecoder::default() })
     }
 
-    /// Uploads batches of one schema: the first value sends them, the second returns the server's results. Read these while
-    /// sending, wherever the server sends many.
+    /// Uploads batches of one schema. The first returned value sends batches, the second receives the results of the
+    /// server. If the server sends many results, read them while sending.
     ///
     /// # Errors
     /// [`FlightError::Arrow`]: the schema cannot be sent.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use godwit_flight::measure::WorkloadDataPlane;
+    /// # use godwit_flight::{Address, ConnectionSecurity, Routes, Server, TransportOptions};
+    /// # use godwit_flight::{Client, FlightDescriptor, measure::Workload};
+    /// # let (data, security) = (WorkloadDataPlane::default(), ConnectionSecurity::default());
+    /// # let any_port = Address::Tcp("127.0.0.1:0".parse()?);
+    /// # let server = Server::bind(&any_port, data, Routes::default(), security, TransportOptions::default()).await?;
+    /// # let address = server.address().clone();
+    /// # tokio::spawn(server.serve());
+    /// # let client = Client::connect(&address, ConnectionSecurity::default(), TransportOptions::default()).await?;
+    /// # let batch = "fixed/2/1000/16000".parse::<Workload>()?.batches().remove(0);
+    /// let (mut sender, results) = client.upload(&FlightDescriptor::new_path(vec!["a".to_owned()]), &batch.schema())?;
+    /// let sending = async {
+    ///     sender.send(&batch, b"").await?;
+    ///     sender.finish().await
+    /// };
+    /// let ((), mut results) = tokio::try_join!(sending, results)?;
+    /// assert_eq!(results.next().await?.as_deref(), Some(&b"1000"[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn upload(
         &self,
         descriptor: &FlightDescriptor,
@@ -244,8 +273,8 @@ impl Client {
         Ok((sender, answers))
     }
 
-    /// Exchanges batches: the first value sends batches of one schema, the second returns the server's batches, which may
-    /// have another schema and must be read while sending.
+    /// Exchanges batches with the server (`DoExchange`). The first returned value sends batches of one schema. The
+    /// second receives batches of the server, which may have another schema; read them while sending.
     ///
     /// # Errors
     /// [`FlightError::Arrow`]: the schema cannot be sent.
@@ -308,7 +337,7 @@ impl Client {
     }
 }
 
-/// Waits until `lost` becomes true; forever where that cannot happen.
+/// Waits until `lost` becomes true. Waits forever if `lost` is `None` or its sender was dropped.
 async fn wait_until_lost(lost: Option<watch::Receiver<bool>>) {
     if let Some(mut lost) = lost
         && lost.wait_for(|lost| *lost).await.is_ok()
@@ -318,7 +347,7 @@ async fn wait_until_lost(lost: Option<watch::Receiver<bool>>) {
     std::future::pending().await
 }
 
-/// Fails where the headers carry an error status, or lack a required status.
+/// Returns an error if the headers contain an error status, or if trailers contain no status.
 fn check_status(peer: &str, headers: &HeaderMap, is_trailer: bool) -> Result<(), FlightError> {
     match status_in(headers) {
         Some(status) if status.code() != Code::Ok => {
@@ -329,7 +358,7 @@ fn check_status(peer: &str, headers: &HeaderMap, is_trailer: bool) -> Result<(),
     }
 }
 
-/// Reads the status in headers. Details that are not base64, at which tonic panics, are left out.
+/// Reads the gRPC status in headers. Omits status details that are not valid base64, because tonic panics on them.
 fn status_in(headers: &HeaderMap) -> Option<Status> {
     let Some(details) = headers.get(Status::GRPC_STATUS_DETAILS) else { return Status::from_header_map(headers) };
     let mut others = headers.clone();
@@ -340,7 +369,7 @@ fn status_in(headers: &HeaderMap) -> Option<Status> {
     Some(Status::with_details_and_metadata(status.code(), status.message(), details.into(), metadata))
 }
 
-/// The messages of a response, up to the trailers with its status.
+/// The gRPC messages of a response, up to the trailers, which contain the status.
 struct ResponseMessages {
     body: Incoming,
     unread: Bytes,
@@ -350,7 +379,7 @@ struct ResponseMessages {
 }
 
 impl ResponseMessages {
-    /// Reads more bytes; returns false when the call has ended without an error.
+    /// Reads bytes of the response into `unread`; returns false if the call has ended without an error.
     async fn read_more(&mut self) -> Result<bool, FlightError> {
         loop {
             if self.is_ended {
@@ -370,14 +399,14 @@ impl ResponseMessages {
                     }
                 },
                 Some(Err(source)) => return Err(FlightError::Connection { peer: self.peer.clone(), source }),
-                // A call without trailers has failed, whatever it sent before.
+                // A response without trailers is incomplete: the call has failed.
                 None => check_status(&self.peer, &HeaderMap::new(), true)?,
             }
         }
     }
 }
 
-/// Batches of a download, or of the server's side of an exchange.
+/// Batches that the server sends in a download (`DoGet`) or an exchange (`DoExchange`).
 pub struct Batches {
     incoming: ResponseMessages,
     assembler: MessageAssembler,
@@ -385,7 +414,7 @@ pub struct Batches {
 }
 
 impl Batches {
-    /// Returns the schema; `None` before the first batch or the end was received.
+    /// Returns the schema of the batches; `None` until [`Batches::next`] has received it.
     pub fn schema(&self) -> Option<&SchemaRef> {
         self.decoder.schema()
     }
@@ -393,7 +422,7 @@ impl Batches {
     /// Returns the next batch and its application metadata; `None` after the last one.
     ///
     /// # Errors
-    /// [`FlightError`]; a truncated download is an error, however many batches were received.
+    /// [`FlightError`] if the call fails or its data are invalid. A truncated download is an error.
     pub async fn next(&mut self) -> Result<Option<(RecordBatch, Bytes)>, FlightError> {
         loop {
             match self.next_chunk().await? {
@@ -404,7 +433,7 @@ impl Batches {
         }
     }
 
-    /// Returns the next batch as [`Batches::next`] does, and adds each message to `progress`.
+    /// Returns the next batch as [`Batches::next`] does, and records each received message in `come`.
     pub(crate) async fn next_with_progress(
         &mut self,
         come: &mut StreamProgress,
@@ -421,7 +450,7 @@ impl Batches {
         }
     }
 
-    /// Returns the next message, also where it is metadata without a batch.
+    /// Returns the next batch, or the next metadata that was sent without a batch; `None` after the last one.
     ///
     /// # Errors
     /// As [`Batches::next`].
@@ -450,14 +479,14 @@ impl Batches {
                 return if whole {
                     Ok(None)
                 } else {
-                    Err(FlightError::Malformed { problem: "the download ends in it" })
+                    Err(FlightError::Malformed { problem: "the stream ends within a message" })
                 };
             }
         }
     }
 }
 
-/// The sending side of an upload or of an exchange.
+/// Sends the batches of an upload (`DoPut`) or an exchange (`DoExchange`).
 pub struct BatchSender {
     sender: mpsc::Sender<Segments>,
     encoder: BatchEncoder,
@@ -466,17 +495,18 @@ pub struct BatchSender {
 }
 
 impl BatchSender {
-    /// Sends a batch, when there is room for it.
+    /// Sends a batch; waits while the queue of unsent batches is full.
     ///
     /// # Errors
-    /// [`FlightError::Arrow`]; [`FlightError::Status`] where the call has ended: its results report why.
+    /// [`FlightError::Arrow`] if the batch cannot be encoded. [`FlightError::Status`] if the call has ended; then the
+    /// receiving side returns the reason.
     pub async fn send(&mut self, batch: &RecordBatch, app_metadata: &[u8]) -> Result<(), FlightError> {
         let descriptor = std::mem::take(&mut self.descriptor);
         let segments = self.encoder.encode(batch, &descriptor, app_metadata)?;
         self.send_segments(segments).await
     }
 
-    /// Sends metadata without a batch, when there is room for it.
+    /// Sends metadata without a batch; waits while the queue of unsent messages is full.
     ///
     /// # Errors
     /// As [`BatchSender::send`].
@@ -485,7 +515,7 @@ impl BatchSender {
         self.send_segments(encode_metadata(&descriptor, app_metadata)).await
     }
 
-    /// Ends the upload.
+    /// Ends the sending side of the call. The server may still send results or batches.
     ///
     /// # Errors
     /// As [`BatchSender::send`].
@@ -497,12 +527,12 @@ impl BatchSender {
     async fn send_segments(&mut self, segments: Segments) -> Result<(), FlightError> {
         self.sender.send(segments).await.map_err(|_| FlightError::Status {
             peer: self.peer.clone(),
-            status: Box::new(Status::aborted("the upload was ended by the other side")),
+            status: Box::new(Status::aborted("the peer ended the upload")),
         })
     }
 }
 
-/// The server's results of an upload.
+/// The results that the server sends for an upload.
 pub struct PutResults {
     incoming: ResponseMessages,
 }
@@ -511,18 +541,18 @@ impl PutResults {
     /// Returns the next result; `None` when the upload has succeeded.
     ///
     /// # Errors
-    /// [`FlightError::Status`] where the server rejects the upload; other variants where the connection fails.
+    /// [`FlightError::Status`] if the server rejects the upload; other variants if the connection fails.
     pub async fn next(&mut self) -> Result<Option<Bytes>, FlightError> {
         let Some(message) = self.incoming.next_message().await? else { return Ok(None) };
         match PutResult::decode(message) {
             Ok(answer) => Ok(Some(answer.app_metadata)),
-            Err(_) => Err(FlightError::Malformed { problem: "it is no PutResult" }),
+            Err(_) => Err(FlightError::Malformed { problem: "not a PutResult message" }),
         }
     }
 }
 
 impl ResponseMessages {
-    /// Returns the next message of a call without batches; `None` when the call has succeeded.
+    /// Returns the next gRPC message of a response without batches; `None` if the call has succeeded.
     async fn next_message(&mut self) -> Result<Option<Bytes>, FlightError> {
         let mut bytes = Vec::new();
         loop {
@@ -534,13 +564,17 @@ impl ResponseMessages {
             }
             let taken = self.unread.len().min(wanted - bytes.len());
             bytes.extend_from_slice(&self.unread.split_to(taken));
-            // A message may consist of its prefix only.
+            // The message is complete; an empty message consists of the gRPC prefix only.
             if bytes.len() == wanted && (wanted > GRPC_PREFIX_BYTES || bytes[1..] == [0; 4]) {
                 return Ok(Some(Bytes::from(bytes).slice(GRPC_PREFIX_BYTES..)));
             }
             if bytes.len() < wanted && self.unread.is_empty() && !self.read_more().await? {
                 let whole = bytes.is_empty();
-                return if whole { Ok(None) } else { Err(FlightError::Malformed { problem: "the answers end in it" }) };
+                return if whole {
+                    Ok(None)
+                } else {
+                    Err(FlightError::Malformed { problem: "the response ends within a message" })
+                };
             }
         }
     }
@@ -558,7 +592,9 @@ mod tests {
         assert!(matches!(check_status("p", &HeaderMap::new(), true), Err(FlightError::MissingStatus { .. })));
         assert!(check_status("p", &HeaderMap::new(), false).is_ok());
         let mut trailers = HeaderMap::new();
-        Status::unavailable("the answer broke off").add_header(&mut trailers).expect("a status fits into headers");
+        Status::unavailable("the response ended without a status")
+            .add_header(&mut trailers)
+            .expect("a status fits into headers");
         assert!(matches!(check_status("p", &trailers, true), Err(FlightError::Status { .. })));
         let passed_on = Status::from(FlightError::MissingStatus { peer: "p".to_owned() });
         assert_eq!(passed_on.code(), Code::Unavailable);

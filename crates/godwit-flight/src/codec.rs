@@ -1,4 +1,4 @@
-//! Encoding of record batches as Flight messages, and decoding.
+//! Encoding of record batches as Flight messages, and decoding of Flight messages.
 
 use arrow_array::RecordBatch;
 use arrow_buffer::Buffer;
@@ -13,10 +13,11 @@ use crate::message::{FlightDataMessage, OutgoingMessage, encode_message};
 use crate::pool::StreamProgress;
 use crate::segments::Segments;
 
-/// Bytes before each message of an IPC stream: marker and length (Arrow Columnar Format 1.5, "Encapsulated message format").
+/// Bytes of continuation marker and length before each message of an Arrow IPC stream (Arrow Columnar Format 1.5,
+/// "Encapsulated message format").
 const IPC_PREFIX_BYTES: usize = 8;
 
-/// An encoder for batches of one schema. The schema is sent with the first batch.
+/// An encoder for batches of one schema. The bytes of the first batch also contain the schema message.
 pub(crate) struct BatchEncoder {
     encoder: StreamEncoder,
     schema: Schema,
@@ -24,19 +25,19 @@ pub(crate) struct BatchEncoder {
 }
 
 impl BatchEncoder {
-    /// Creates an encoder.
+    /// Creates an encoder for batches of this schema.
     ///
     /// # Errors
-    /// [`FlightError::Arrow`]: the schema cannot be sent.
+    /// [`FlightError::Arrow`] if the schema cannot be encoded.
     pub(crate) fn new(schema: &Schema) -> Result<Self, FlightError> {
         Ok(Self { encoder: StreamEncoder::try_new(schema)?, schema: schema.clone(), is_started: false })
     }
 
-    /// Returns the bytes of a batch, after its dictionaries where there are any. `descriptor` is added to the first message,
-    /// `app_metadata` to the batch.
+    /// Encodes a batch, preceded by its dictionaries. The first message contains `descriptor`, and the message with the
+    /// batch contains `app_metadata`.
     ///
     /// # Errors
-    /// [`FlightError::Arrow`]: the batch does not have the schema, or is too large.
+    /// [`FlightError::Arrow`] if the batch has another schema or is too large.
     pub(crate) fn encode(
         &mut self,
         batch: &RecordBatch,
@@ -47,10 +48,11 @@ impl BatchEncoder {
         encode_stream(self.encoder.encode(batch)?, descriptor, app_metadata)
     }
 
-    /// Adds the messages that [`Self::encode`] would make of a batch to `progress`, instead of encoding them.
+    /// Adds the messages of a batch to `progress` as if they had been sent. Used to skip batches that a client received
+    /// earlier.
     ///
     /// # Errors
-    /// As for [`Self::encode`].
+    /// Those of [`Self::encode`].
     pub(crate) fn add_to_progress(
         &mut self,
         batch: &RecordBatch,
@@ -64,10 +66,10 @@ impl BatchEncoder {
         })
     }
 
-    /// Returns what is to be sent after the last batch: the schema, where there was no batch.
+    /// Returns the bytes to send after the last batch: the schema if no batch was encoded, otherwise nothing.
     ///
     /// # Errors
-    /// [`FlightError::Arrow`]: the schema cannot be sent.
+    /// [`FlightError::Arrow`] if the schema cannot be encoded.
     pub(crate) fn finish(&mut self, descriptor: &[u8]) -> Result<Segments, FlightError> {
         if self.is_started {
             return Ok(Segments::default());
@@ -77,12 +79,12 @@ impl BatchEncoder {
     }
 }
 
-/// Encodes metadata without a batch.
+/// Encodes a Flight message with metadata and without a batch.
 pub(crate) fn encode_metadata(descriptor: &[u8], app_metadata: &[u8]) -> Segments {
     encode_message(OutgoingMessage { descriptor, app_metadata, ..OutgoingMessage::default() })
 }
 
-/// Encodes an IPC stream in pieces as Flight messages.
+/// Converts the bytes of an Arrow IPC stream, given as a list of buffers, to Flight messages.
 fn encode_stream(pieces: Vec<Buffer>, descriptor: &[u8], app_metadata: &[u8]) -> Result<Segments, FlightError> {
     let mut result = Segments::default();
     let mut descriptor = Some(descriptor);
@@ -94,7 +96,7 @@ fn encode_stream(pieces: Vec<Buffer>, descriptor: &[u8], app_metadata: &[u8]) ->
     Ok(result)
 }
 
-/// Splits an IPC stream in pieces: kind, header and body of each message.
+/// Splits the bytes of an Arrow IPC stream into messages, and calls `found` with kind, header and body of each.
 fn for_each_message(
     pieces: Vec<Buffer>,
     mut found: impl FnMut(MessageHeader, &[u8], Vec<Buffer>),
@@ -102,24 +104,24 @@ fn for_each_message(
     let mut stream = BufferReader { pieces: pieces.into_iter(), current: Buffer::from(Vec::<u8>::new()) };
     while let Some(prefix) = stream.read_bytes(IPC_PREFIX_BYTES) {
         let header_bytes = prefix.last_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes)) as usize;
-        // A length of zero ends an IPC stream; Flight ends its streams otherwise.
+        // A length of zero marks the end of an IPC stream. Flight does not send this mark.
         let Some(header) = (header_bytes > 0).then(|| stream.read_bytes(header_bytes)).flatten() else { break };
-        let parsed =
-            root_as_message(&header).map_err(|_| FlightError::Malformed { problem: "its header is damaged" })?;
+        let parsed = root_as_message(&header)
+            .map_err(|_| FlightError::Malformed { problem: "the message header is damaged" })?;
         let body = stream.read_buffers(parsed.bodyLength() as usize);
         found(parsed.header_type(), &header, body);
     }
     Ok(())
 }
 
-/// A reader over bytes in pieces.
+/// A reader of bytes that are spread over several buffers.
 struct BufferReader {
     pieces: std::vec::IntoIter<Buffer>,
     current: Buffer,
 }
 
 impl BufferReader {
-    /// Returns the next contiguous bytes, `max_bytes` at most; empty at the end.
+    /// Returns the next bytes of one buffer without a copy, `max_bytes` at most; empty at the end.
     fn next_contiguous(&mut self, max_bytes: usize) -> Buffer {
         while self.current.is_empty() {
             match self.pieces.next() {
@@ -133,7 +135,7 @@ impl BufferReader {
         piece
     }
 
-    /// Copies the next bytes; `None` where fewer are left.
+    /// Copies the next `bytes` bytes; `None` if fewer are left.
     fn read_bytes(&mut self, bytes: usize) -> Option<Vec<u8>> {
         let pieces = self.read_buffers(bytes);
         let copied = pieces.iter().flat_map(|piece| piece.as_slice()).copied().collect::<Vec<u8>>();
@@ -154,44 +156,76 @@ impl BufferReader {
     }
 }
 
-/// One message of an upload or an exchange; named as in Arrow's other libraries.
+/// A batch, metadata, or both, as one message of an upload or an exchange. Other Arrow libraries use the same name.
+///
+/// # Examples
+///
+/// A message of metadata and a batch, both returned by a server that echoes:
+///
+/// ```
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use godwit_flight::measure::{Workload, WorkloadDataPlane};
+/// # use godwit_flight::{Address, Client, ConnectionSecurity, FlightDescriptor, Routes, Server, TransportOptions};
+/// # let (data, security) = (WorkloadDataPlane::default(), ConnectionSecurity::default());
+/// # let any_port = Address::Tcp("127.0.0.1:0".parse()?);
+/// # let server = Server::bind(&any_port, data, Routes::default(), security, TransportOptions::default()).await?;
+/// # let address = server.address().clone();
+/// # tokio::spawn(server.serve());
+/// # let client = Client::connect(&address, ConnectionSecurity::default(), TransportOptions::default()).await?;
+/// # let batch = "fixed/2/1000/16000".parse::<Workload>()?.batches().remove(0);
+/// let (mut sender, echoes) = client.exchange(&FlightDescriptor::new_cmd("echo"), &batch.schema())?;
+/// let sending = async {
+///     sender.send_metadata(b"start").await?;
+///     sender.send(&batch, b"first").await?;
+///     sender.finish().await
+/// };
+/// let ((), mut echoes) = tokio::try_join!(sending, echoes)?;
+/// let start = echoes.next_chunk().await?.ok_or("the exchange has ended")?;
+/// assert!(start.batch.is_none() && start.app_metadata == "start");
+/// let first = echoes.next_chunk().await?.ok_or("the exchange has ended")?;
+/// assert!(first.batch.as_ref() == Some(&batch) && first.app_metadata == "first");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct FlightStreamChunk {
-    /// A batch; `None` where only metadata is sent.
+    /// The batch; `None` if the message contains only metadata.
     pub batch: Option<RecordBatch>,
-    /// Its application metadata.
+    /// Application metadata, sent with the batch or alone; may be empty.
     pub app_metadata: Bytes,
 }
 
-/// The content of a decoded message.
+/// The content of a decoded Flight message.
 #[derive(Clone, Debug)]
 pub(crate) enum DecodedMessage {
-    /// The stream's schema; the first message.
+    /// The schema of all batches, in the first message of a call.
     Schema,
     /// A batch.
     Batch(RecordBatch),
-    /// A dictionary of later batches.
+    /// A dictionary that later batches use; the decoder stores it.
     Dictionary,
-    /// Metadata alone.
+    /// Application metadata without a batch.
     Metadata,
 }
 
-/// Decodes the messages of one stream. Batches share the memory of their message.
+/// A decoder of the Flight messages of one call. A decoded batch shares the memory of its message.
 #[derive(Debug, Default)]
 pub(crate) struct BatchDecoder {
     inner: IpcDecoder,
 }
 
 impl BatchDecoder {
-    /// Returns the schema, once it was received.
+    /// Returns the schema; `None` until its message was decoded.
     pub(crate) fn schema(&self) -> Option<&SchemaRef> {
         self.inner.schema()
     }
 
-    /// Decodes one message.
+    /// Decodes one Flight message.
     ///
     /// # Errors
-    /// [`FlightError::Arrow`], [`FlightError::Malformed`]. Offsets and text are checked before a batch is returned.
+    /// [`FlightError::Arrow`] or [`FlightError::Malformed`] if the message is invalid. Offsets and UTF-8 text in a
+    /// batch are validated too.
     pub(crate) fn decode(&mut self, message: &FlightDataMessage) -> Result<DecodedMessage, FlightError> {
         if message.header.is_empty() {
             return Ok(DecodedMessage::Metadata);
@@ -214,7 +248,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the messages of a stream of one batch of numbers, compressed or not: the schema and the batch.
+    /// Returns two messages, a schema and a batch of 100,000 integers. If `packed`, the batch is compressed.
     fn messages(packed: bool) -> Vec<FlightDataMessage> {
         let compression = packed.then_some(CompressionType::ZSTD);
         let options = IpcWriteOptions::default().try_with_compression(compression).unwrap();
@@ -249,13 +283,14 @@ mod tests {
         }
         let mut bomb = messages(true);
         let mut body = bomb[1].body.to_vec();
-        // The first buffer that is not empty, that of the values, begins with its uncompressed length.
+        // A compressed buffer begins with its uncompressed length. The buffer of the values is the first one that is
+        // not empty.
         let at = body.windows(8).position(|bytes| bytes == 800_000i64.to_le_bytes()).unwrap();
         body[at..at + 8].copy_from_slice(&(1i64 << 40).to_le_bytes());
         bomb[1].body = Buffer::from_vec(body);
         let refused = decode_last(&bomb).unwrap_err();
         assert!(refused.to_string().contains("more than 1 GiB"), "{refused}");
-        // The number of rows is in the header, in the batch and in its column.
+        // The header contains the number of rows twice: for the batch and for its column.
         let mut rows = messages(false);
         let many = (1i64 << 50).to_le_bytes();
         for at in 0..rows[1].header.len() - 8 {
@@ -264,7 +299,7 @@ mod tests {
             }
         }
         let refused = decode_last(&rows).unwrap_err();
-        assert!(refused.to_string().contains("more rows than data"), "{refused}");
+        assert!(refused.to_string().contains("more rows than its data"), "{refused}");
         let mut cut = messages(false);
         cut[1].body = cut[1].body.slice_with_length(0, 1000);
         assert!(decode_last(&cut).unwrap_err().to_string().contains("outside its body"));

@@ -1,7 +1,7 @@
-//! The traits of datasets and catalogs: datasets by name, read by parts, columns and regions.
+//! The traits of datasets, which are read by parts, columns and regions, and of catalogs, which open datasets by name.
 //!
-//! Serving and querying crates share these traits: files below a directory and unfinished jobs are datasets; SQL and Flight
-//! read them. How a dataset is read or stored is not known here, nor what a principal may read.
+//! Implementations read files below a directory, or the output of unfinished jobs. The SQL engine and the Flight
+//! service read datasets through these traits only. This module contains no storage format and no authorization.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -15,46 +15,58 @@ use serde::{Deserialize, Serialize};
 
 use crate::error_reason::ErrorReason;
 
-/// The reason why a dataset cannot be read.
+/// An error while a dataset is opened, read, written or removed.
+///
+/// # Examples
+///
+/// The status that a client receives:
+///
+/// ```
+/// use godwit_flight::{Code, DatasetError, ErrorReason, Status};
+///
+/// let status = Status::from(DatasetError::NotFound { name: "a.bam".to_owned() });
+/// assert_eq!(status.code(), Code::NotFound);
+/// assert_eq!(ErrorReason::of(&status), Some(ErrorReason::DatasetNotFound));
+/// ```
 #[derive(Debug, thiserror::Error)]
 pub enum DatasetError {
-    /// No dataset of that name exists, or none that the principal may see.
-    #[error("there is no dataset {name:?}; names are paths below the root, as a listing has them")]
+    /// A dataset of this name does not exist, or the principal may not see it.
+    #[error("dataset {name:?} does not exist; names are paths below the root, as in a listing")]
     NotFound {
         /// The name.
         name: String,
     },
-    /// The request is not valid for this dataset.
+    /// The request is not valid for the dataset, such as a region of a dataset without positions.
     #[error("{problem}")]
     InvalidRequest {
-        /// The problem, and what to do.
+        /// The problem and its solution, as shown to users.
         problem: String,
     },
-    /// Writing is not allowed, in general or for this principal.
+    /// The server or the access rules of the principal do not allow writing.
     #[error("{problem}")]
     Forbidden {
-        /// The problem, and what to do.
+        /// The problem and its solution, as shown to users.
         problem: String,
     },
-    /// A dataset of that name exists and is not to be replaced.
-    #[error("there is a dataset {name} already; say that it is to be replaced or appended to, or take another name")]
+    /// A dataset of this name exists, and the request does not allow replacing or appending.
+    #[error("dataset {name} already exists; replace it, append to it, or choose another name")]
     AlreadyExists {
         /// The name.
         name: String,
     },
-    /// The dataset changed after its reading was planned.
-    #[error("{name} has changed since this was asked for; ask again")]
+    /// The dataset changed after its parts were determined.
+    #[error("{name} has changed since the request was planned; request it again")]
     Changed {
         /// The dataset.
         name: String,
     },
-    /// Its data are damaged, or of another format than its name.
+    /// The data of the dataset are damaged, or their format does not match the name of the dataset.
     #[error(transparent)]
     Data(Box<dyn std::error::Error + Send + Sync>),
-    /// Another host, or the network, failed.
+    /// Another host or the network failed.
     #[error(transparent)]
     Remote(Box<dyn std::error::Error + Send + Sync>),
-    /// A failure of this host.
+    /// This host failed, for example while reading a file.
     #[error(transparent)]
     Local(Box<dyn std::error::Error + Send + Sync>),
 }
@@ -66,12 +78,12 @@ pub enum DatasetKind {
     Reads,
     /// Variants ([`godwit_model::schema::variant_columns`]).
     Variants,
-    /// Anything else: the columns of the file.
+    /// Any other table, with the columns of its file.
     Table,
 }
 
 impl DatasetKind {
-    /// Returns its name in listings.
+    /// Returns the name of the kind that listings show.
     pub fn name(self) -> &'static str {
         match self {
             Self::Reads => "reads",
@@ -81,74 +93,77 @@ impl DatasetKind {
     }
 }
 
-/// The columns and regions to read of a dataset.
+/// The columns and genomic regions that a client wants to read from a dataset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scan {
-    /// Columns by their 0-based index in its schema, ascending; `None`: all.
+    /// 0-based indexes of the columns in the schema of the dataset, ascending; `None`: all columns.
     pub columns: Option<Vec<usize>>,
-    /// Only rows that overlap one of these, each row once; `None`: all rows. Ignored where [`Dataset::has_regions`] is
-    /// false.
+    /// Regions: only rows that overlap at least one of them are read, each row once. `None`: all rows. Ignored if
+    /// [`Dataset::has_regions`] is false.
     pub regions: Option<Vec<Region>>,
 }
 
-/// A part of a scan that can be read by itself: ranges of a file, whose meaning the dataset defines. All parts in order give
-/// the rows in the order of the dataset.
+/// A part of a scan that can be read independently, as ranges of a file. The dataset defines the unit of the ranges.
+/// All parts read in order give the rows in the order of the dataset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScanPart {
     /// Start and end of each range.
     pub ranges: Vec<(u64, u64)>,
 }
 
-/// An iterator of batches, read on the thread of its caller.
+/// An iterator over the batches of a dataset. It may block its caller on file access.
 pub type BatchReader = Box<dyn Iterator<Item = Result<RecordBatch, DatasetError>> + Send>;
 
-/// Rows of one schema.
+/// A table of reads, variants or other rows, which can be read by parts, columns and regions.
 pub trait Dataset: std::fmt::Debug + Send + Sync {
-    /// Returns the kind of its rows.
+    /// Returns the kind of rows that the dataset contains.
     fn kind(&self) -> DatasetKind;
 
-    /// Returns all columns, with metadata.
+    /// Returns the schema with all columns, and with metadata such as the SAM or VCF header.
     fn schema(&self) -> SchemaRef;
 
-    /// Returns the number of rows, where it is known exactly without reading them.
+    /// Returns the exact number of rows; `None` if it is not known without reading all rows.
     fn rows(&self) -> Option<u64> {
         None
     }
 
-    /// Returns its size in storage, bytes.
+    /// Returns the size of the dataset in storage, bytes; 0 if the size is unknown or hidden.
     fn bytes(&self) -> u64;
 
-    /// Returns the sample, where the dataset has exactly one.
+    /// Returns the name of the sample if the dataset contains exactly one sample.
     fn sample(&self) -> Option<&str> {
         None
     }
 
-    /// Returns a version that changes whenever the content may have changed.
+    /// Returns a version number, which differs after any change of the content.
     fn version(&self) -> u64;
 
-    /// Reports whether rows have a position on a genome, in the columns `contig`, `position` and `end_position`.
+    /// Returns whether the dataset can be read by genomic regions. Its columns `contig`, `position` and `end_position`
+    /// contain the position of each row.
     fn has_regions(&self) -> bool;
 
-    /// Returns whether a contig of that name exists; `None` where the list of contigs is not known, or may lack some.
+    /// Returns whether a contig of this name exists; `None` if the list of contigs in the header may be incomplete.
     fn has_contig(&self, name: &str) -> Option<bool> {
         let schema = self.schema();
         let is_listed = contig_names(&schema).any(|contig| contig == name);
-        // A SAM header lists all contigs (SAMv1 §1.3); in VCF the lines are optional (VCFv4.4 §1.4.7).
+        // A SAM header lists all contigs (SAMv1 §1.3). In a VCF header, `##contig` lines are optional (VCFv4.4 §1.4.7).
         let is_complete = schema.metadata().contains_key(alignment_columns::HEADER_KEY);
         (is_listed || is_complete).then_some(is_listed)
     }
 
-    /// Returns the columns by which rows of each part are sorted, ascending, nulls last; empty where they are not.
+    /// Returns the names of the columns by which the rows of each part are sorted, ascending with nulls last; empty if
+    /// the rows are not sorted.
     fn sorted_by(&self) -> &[&'static str] {
         &[]
     }
 
-    /// Returns the Parquet files that it consists of, in order, for engines with a Parquet reader of their own.
+    /// Returns the Parquet files of which the dataset consists, in order, for SQL engines with their own Parquet
+    /// reader. `None` for other formats.
     fn parquet_files(&self) -> Option<&[PathBuf]> {
         None
     }
 
-    /// Returns their URLs, where engines read them through the object store of the catalog.
+    /// Returns the URLs of the Parquet files, if SQL engines must read them from an object store; `None` otherwise.
     fn parquet_urls(&self) -> Option<&[String]> {
         None
     }
@@ -156,13 +171,13 @@ pub trait Dataset: std::fmt::Debug + Send + Sync {
     /// Splits a scan into at most `max_parts` parts.
     ///
     /// # Errors
-    /// [`DatasetError::Changed`] where the file changed; other variants where it cannot be read.
+    /// [`DatasetError::Changed`] if the file has changed; other variants if the file cannot be read.
     fn parts(&self, scan: &Scan, max_parts: usize) -> Result<Vec<ScanPart>, DatasetError>;
 
-    /// Reads a part: batches of the requested columns, none of them empty.
+    /// Reads a part of a scan. Returns batches with the requested columns; no batch is empty.
     ///
     /// # Errors
-    /// [`DatasetError::Changed`] where the file changed; other variants where it cannot be read.
+    /// [`DatasetError::Changed`] if the file has changed; other variants if the file cannot be read.
     fn read(&self, scan: &Scan, part: &ScanPart) -> Result<BatchReader, DatasetError>;
 }
 
@@ -171,16 +186,17 @@ pub(crate) fn contig_names(schema: &Schema) -> impl Iterator<Item = &str> {
     contig_lines(schema).filter_map(|line| line.field("SN:", "ID="))
 }
 
-/// A header line that describes a contig.
+/// A line of a SAM or VCF header that describes a contig, without its prefix.
 pub(crate) enum ContigLine<'h> {
-    /// Fields of `@SQ`.
+    /// The fields of an `@SQ` line of SAM.
     Sam(&'h str),
-    /// Fields of `##contig`.
+    /// The fields of a `##contig` line of VCF.
     Vcf(&'h str),
 }
 
 impl<'h> ContigLine<'h> {
-    /// Returns the value of a field, by its name in SAM and in VCF.
+    /// Returns the value of a field. `of_sam` and `of_vcf` are the prefixes of the field in SAM and VCF, such as `SN:`
+    /// and `ID=`.
     pub(crate) fn field(&self, of_sam: &str, of_vcf: &str) -> Option<&'h str> {
         match self {
             Self::Sam(fields) => fields.split('\t').find_map(|field| field.strip_prefix(of_sam)),
@@ -201,16 +217,16 @@ pub(crate) fn contig_lines(schema: &Schema) -> impl Iterator<Item = ContigLine<'
     of_sam.chain(of_vcf)
 }
 
-/// The handling of an existing dataset of the same name.
+/// The action if a dataset with the name of the upload exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WriteMode {
-    /// The name must be free.
+    /// The upload is rejected if the dataset exists.
     #[default]
     Create,
-    /// The new dataset replaces it atomically.
+    /// The uploaded dataset atomically replaces the existing one.
     Replace,
-    /// The rows are appended; where no dataset exists, it is created.
+    /// The uploaded rows are appended to the existing dataset. If the dataset does not exist, it is created.
     Append,
 }
 
@@ -219,53 +235,69 @@ pub enum WriteMode {
 pub struct PutRequest {
     /// The name of the dataset.
     pub name: String,
-    /// Handling of an existing dataset of the same name.
+    /// The action if a dataset with this name exists.
     pub write_mode: WriteMode,
-    /// True if a dataset of the name must exist.
+    /// True if the request must be rejected unless a dataset with this name exists.
     pub must_exist: bool,
-    /// True if it is kept in memory and removed when the server stops.
+    /// True if the dataset is stored in memory and removed when the server stops.
     pub temporary: bool,
-    /// Identifier of the upload, 8 to 64 hexadecimal digits: an upload that is already stored is not stored again.
+    /// Identifier of the upload, 8 to 64 hexadecimal digits. If the client repeats an upload that is already stored,
+    /// the server does not store it again.
     pub upload_id: Option<String>,
 }
 
-/// A summary of what was written.
+/// A summary of a stored upload, which the client receives.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PutSummary {
-    /// The name of the dataset from now on.
+    /// The name under which the dataset can now be read.
     pub dataset: String,
-    /// Rows that were written.
+    /// Number of rows that were written.
     pub rows: u64,
 }
 
-/// A writer of one dataset. Where it is dropped before the commit, nothing is stored or visible.
+/// A writer of one dataset. If the writer is dropped without [`DatasetWriter::commit`], nothing is stored.
 pub trait DatasetWriter: Send {
     /// Writes rows of the schema that the writer was opened with.
     ///
     /// # Errors
-    /// [`DatasetError`] where they cannot be written.
+    /// [`DatasetError`] if the rows cannot be written.
     fn write(&mut self, batch: &RecordBatch) -> Result<(), DatasetError>;
 
-    /// Makes everything durable and then the dataset visible, atomically.
+    /// Makes all written rows durable, and then makes the dataset visible atomically.
     ///
     /// # Errors
-    /// [`DatasetError`]: then nothing is stored.
+    /// [`DatasetError`] if the dataset cannot be stored; nothing is stored in this case.
     fn commit(self: Box<Self>) -> Result<PutSummary, DatasetError>;
 }
 
-/// The directory in the names of datasets that are removed when the server stops.
+/// First part of the names of temporary datasets, which are removed when the server stops.
 pub const TEMPORARY_DIRECTORY: &str = "temporary";
 
-/// A dataset that was opened, and the rule that allowed it.
+/// A dataset that a call opened, and the access rule that allowed it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct DatasetAccess {
-    /// Its name.
+    /// The name of the dataset or file.
     pub dataset: String,
-    /// The name of the rule.
+    /// The name of the access rule.
     pub rule: String,
 }
 
-/// The datasets that one call opened, as far as rules exist. Clones share the list.
+/// The datasets that one call opened, for the audit log; empty without access rules. Clones share the list.
+///
+/// # Examples
+///
+/// ```
+/// use godwit_flight::DatasetAccessList;
+///
+/// let accesses = DatasetAccessList::default();
+/// let accesses_of_call = accesses.clone();
+/// accesses_of_call.add("cohort/a.bam", "trio");
+/// accesses_of_call.add("cohort/a.bam", "trio");
+/// let opened = accesses.drain();
+/// assert_eq!(opened.len(), 1);
+/// assert_eq!((opened[0].dataset.as_str(), opened[0].rule.as_str()), ("cohort/a.bam", "trio"));
+/// assert!(accesses.to_vec().is_empty());
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct DatasetAccessList(Arc<Mutex<BTreeSet<DatasetAccess>>>);
 
@@ -274,53 +306,80 @@ impl DatasetAccessList {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a dataset or file.
+    /// Adds a dataset or file, and the access rule that allowed it.
     pub fn add(&self, dataset: &str, rule: &str) {
         self.lock().insert(DatasetAccess { dataset: dataset.to_owned(), rule: rule.to_owned() });
     }
 
-    /// Returns all of them, each once.
+    /// Returns the entries of the list, each once.
     pub fn to_vec(&self) -> Vec<DatasetAccess> {
         self.lock().iter().cloned().collect()
     }
 
-    /// Returns all of them and clears the list.
+    /// Returns the entries of the list and clears it.
     pub fn drain(&self) -> Vec<DatasetAccess> {
         std::mem::take(&mut *self.lock()).into_iter().collect()
     }
 }
 
-/// Datasets by name.
+/// The collection of datasets of a server, by name.
+///
+/// # Examples
+///
+/// ```
+/// use std::collections::BTreeMap;
+/// use std::sync::Arc;
+///
+/// use godwit_flight::{Catalog, Dataset, DatasetError};
+///
+/// #[derive(Debug, Default)]
+/// struct Tables(BTreeMap<String, Arc<dyn Dataset>>);
+///
+/// impl Catalog for Tables {
+///     fn names(&self) -> Result<Vec<String>, DatasetError> {
+///         Ok(self.0.keys().cloned().collect())
+///     }
+///
+///     fn open(&self, name: &str) -> Result<Arc<dyn Dataset>, DatasetError> {
+///         self.0.get(name).cloned().ok_or_else(|| DatasetError::NotFound { name: name.to_owned() })
+///     }
+/// }
+///
+/// let catalog = Tables::default();
+/// assert!(matches!(catalog.open("a.bam"), Err(DatasetError::NotFound { .. })));
+/// assert!(!catalog.is_writable());
+/// ```
 pub trait Catalog: std::fmt::Debug + Send + Sync {
-    /// Returns all names, sorted. Datasets that cannot be read are left out.
+    /// Returns the names of all datasets, sorted. Omits datasets that cannot be read.
     ///
     /// # Errors
-    /// [`DatasetError`] where the storage cannot be listed.
+    /// [`DatasetError`] if the storage cannot be listed.
     fn names(&self) -> Result<Vec<String>, DatasetError>;
 
-    /// Opens the dataset of a name.
+    /// Opens the dataset with this name.
     ///
     /// # Errors
-    /// [`DatasetError::NotFound`] where none has this name; other variants where it cannot be read.
+    /// [`DatasetError::NotFound`] if no dataset has this name; other variants if the dataset cannot be read.
     fn open(&self, name: &str) -> Result<Arc<dyn Dataset>, DatasetError>;
 
-    /// Returns the one name, of all that [`Catalog::open`] accepts for a dataset, that rules apply to. It need not exist.
+    /// Returns the canonical name of a dataset, to which access rules apply. [`Catalog::open`] may accept several names
+    /// for the same dataset. The dataset need not exist.
     ///
     /// # Errors
-    /// [`DatasetError::NotFound`] where the text cannot be the name of a dataset.
+    /// [`DatasetError::NotFound`] if `name` cannot be the name of a dataset.
     fn canonical_name(&self, name: &str) -> Result<String, DatasetError> {
         Ok(name.to_owned())
     }
 
-    /// Reports whether datasets may be written and removed.
+    /// Returns whether clients may write and remove datasets.
     fn is_writable(&self) -> bool {
         false
     }
 
-    /// Opens a writer for a dataset of a client.
+    /// Opens a writer for a dataset that a client uploads.
     ///
     /// # Errors
-    /// [`DatasetError::Forbidden`] where the catalog is read-only.
+    /// [`DatasetError::Forbidden`] if the catalog is read-only.
     fn open_writer(&self, _put: &PutRequest, _schema: SchemaRef) -> Result<Box<dyn DatasetWriter>, DatasetError> {
         Err(read_only_error())
     }
@@ -328,7 +387,7 @@ pub trait Catalog: std::fmt::Debug + Send + Sync {
     /// Removes a dataset that a client wrote.
     ///
     /// # Errors
-    /// [`DatasetError::Forbidden`] where the catalog, or this dataset, is read-only.
+    /// [`DatasetError::Forbidden`] if the catalog, or this dataset, is read-only.
     fn remove(&self, _name: &str) -> Result<(), DatasetError> {
         Err(read_only_error())
     }
@@ -336,7 +395,7 @@ pub trait Catalog: std::fmt::Debug + Send + Sync {
 
 /// Returns the error of a read-only catalog.
 pub fn read_only_error() -> DatasetError {
-    DatasetError::Forbidden { problem: "datasets are only read here; start the server with --writable".to_owned() }
+    DatasetError::Forbidden { problem: "datasets are read-only on this server; start it with --writable".to_owned() }
 }
 
 impl From<DatasetError> for tonic::Status {

@@ -1,8 +1,8 @@
-//! The data server: a catalog of datasets, and SQL on them, as a Flight service.
+//! The data server: a Flight service for a catalog of datasets and for SQL queries on the datasets.
 //!
-//! Clients request datasets by a path, or by a [`DatasetCommand`] in JSON; Flight SQL has its own messages. Flight info
-//! lists the locations of parts, each with a ticket that is valid for a limited time. Data take the fast path
-//! ([`DataPlane`]); everything else is a tonic service of the same [`DatasetService`].
+//! Clients request datasets by a path or by a [`DatasetCommand`] in JSON, and SQL by the messages of Flight SQL. Flight
+//! info lists the parts of a dataset with their locations and tickets, which expire. [`DataPlane`] sends and receives
+//! batches; [`DatasetService`] also implements the tonic service that answers all other calls.
 
 mod access_recording;
 mod actions;
@@ -54,10 +54,11 @@ use crate::tickets::{BoundStatement, DatasetPart, TicketClaims, TicketKey};
 use crate::trace::{self, OpenSpan, Tracer};
 use crate::web::{WebBody, WebRequest, WebService};
 
-/// Batches that wait between a connection and the thread that reads or makes them.
+/// Most batches that are queued between the thread that reads or computes them and the connection.
 const BATCH_QUEUE_LENGTH: usize = 2;
 
-/// Largest request that moves no data, bytes: manifests of many files, hashes of large ones.
+/// Largest message in calls other than DoGet, DoPut and DoExchange, in bytes. File manifests and lists of block hashes
+/// can be large.
 const MAX_REQUEST_BYTES: usize = 64 << 20;
 
 /// Options of a [`DatasetService`].
@@ -65,19 +66,19 @@ const MAX_REQUEST_BYTES: usize = 64 << 20;
 pub struct DatasetServiceOptions {
     /// Lifetime of a ticket.
     pub ticket_lifetime: Duration,
-    /// Most parts that a dataset is split into, where the client requests no number.
+    /// Most parts that a dataset is split into if the client does not request a number.
     pub max_parts: usize,
-    /// Smallest size of a part, bytes.
+    /// Smallest average size of the parts of a dataset, in bytes, if the client does not request a number of parts.
     pub part_bytes: u64,
-    /// Uploads of datasets at a time; others wait.
+    /// Most concurrent uploads of datasets; further uploads wait.
     pub max_uploads: usize,
-    /// Decides what principals may see; `None`: every authenticated principal sees everything.
+    /// Decides which datasets and files a principal may access. `None`: every authenticated principal may access all.
     pub authorizer: Option<Arc<dyn Authorizer>>,
-    /// The log of accesses.
+    /// The access log; `None` if accesses are not recorded.
     pub access_log: Option<Arc<dyn AccessLog>>,
-    /// The service for requests over plain HTTP.
+    /// The service that answers HTTP requests that are not gRPC.
     pub web_service: Option<Arc<dyn WebService>>,
-    /// Makes trace spans; `None` where tracing is off.
+    /// Creates trace spans; `None` if tracing is off.
     pub tracer: Option<Tracer>,
 }
 
@@ -120,19 +121,20 @@ struct ServiceState {
 
 /// The kind of a Flight SQL command.
 enum SqlCommandKind {
-    /// Metadata about the server or its tables, in these columns.
+    /// A request for metadata about the server or its tables, and the schema of the response.
     Metadata(SchemaRef),
-    /// The rows of a statement; `advertised_schema`: their columns, where they were advertised a moment ago.
+    /// A request for the rows of an SQL statement. `advertised_schema` is their schema if the server has sent it to the
+    /// client recently, when the statement was prepared.
     Rows { text: BoundStatement, advertised_schema: Option<SchemaRef> },
 }
 
 impl DatasetService {
-    /// Creates a service. Without an engine it has no SQL.
+    /// Creates a service. If `engine` is `None`, the service rejects SQL statements.
     pub fn new(catalog: Arc<dyn Catalog>, engine: Option<Arc<dyn SqlEngine>>, options: DatasetServiceOptions) -> Self {
         Self::with_files(catalog, engine, None, options)
     }
 
-    /// Creates a service as [`DatasetService::new`] does, which also serves whole files.
+    /// Creates a service as [`DatasetService::new`] does. If `files` is given, the service also serves whole files.
     pub fn with_files(
         catalog: Arc<dyn Catalog>,
         engine: Option<Arc<dyn SqlEngine>>,
@@ -142,7 +144,8 @@ impl DatasetService {
         Self::with_pool(catalog, engine, files, None, options)
     }
 
-    /// Creates a service as [`DatasetService::with_files`] does, as a pool member: tickets are valid at all members.
+    /// Creates a service as [`DatasetService::with_files`] does. If `pool` is given, the service is a pool member, and
+    /// every member accepts its tickets.
     pub fn with_pool(
         catalog: Arc<dyn Catalog>,
         sql_engine: Option<Arc<dyn SqlEngine>>,
@@ -177,10 +180,10 @@ impl DatasetService {
     }
 
     pub(crate) fn file_service(&self) -> Result<&Arc<dyn FileService>, Status> {
-        self.inner.file_service.as_ref().ok_or_else(|| Status::unimplemented("this server has no files to copy"))
+        self.inner.file_service.as_ref().ok_or_else(|| Status::unimplemented("this server does not serve whole files"))
     }
 
-    /// Returns the calls that move no data, for [`Server`](crate::Server).
+    /// Returns the tonic routes for [`Server`](crate::Server): all calls except DoGet, DoPut and DoExchange.
     pub fn routes(&self) -> Routes {
         let service = FlightServiceServer::new(self.clone());
         with_reflection(Routes::new(service.max_decoding_message_size(MAX_REQUEST_BYTES)))
@@ -190,7 +193,8 @@ impl DatasetService {
         self.inner.sql_engine.as_ref().ok_or_else(|| Status::unimplemented("this server was built without SQL"))
     }
 
-    /// Returns the catalog as a principal may see it. All reads of the catalog for a principal go through it.
+    /// Returns the catalog with only the datasets, rows and columns that a principal may see. Every call uses it
+    /// instead of the full catalog.
     fn authorized_catalog(&self, principal: &Principal) -> Arc<dyn Catalog> {
         match &self.inner.options.authorizer {
             Some(rules) => rules.authorized_catalog(principal, &self.inner.catalog),
@@ -213,7 +217,8 @@ impl DatasetService {
         }
     }
 
-    /// Returns the flight info of a whole file: an endpoint for each of its pieces, with each server that has it.
+    /// Returns the flight info of a whole file. Each piece of the file has an endpoint that lists all servers with the
+    /// file.
     async fn file_info(
         &self,
         principal: &Principal,
@@ -227,7 +232,7 @@ impl DatasetService {
         for (number, ticket) in file.tickets.into_iter().enumerate() {
             let mut endpoint =
                 locations.add_to_endpoint(number, FlightEndpoint::new().with_ticket(Ticket::new(ticket)));
-            // Without a location an endpoint is at this server, but not where it lists other locations.
+            // An endpoint without locations means this server. With other locations, this server must be listed too.
             if !file.other_locations.is_empty() && endpoint.location.is_empty() {
                 endpoint = endpoint.with_location(REUSE_CONNECTION_LOCATION);
             }
@@ -260,7 +265,7 @@ impl DatasetService {
         command: DatasetCommand,
     ) -> Result<(Arc<dyn Dataset>, Scan), Status> {
         if command.write_mode.is_some() || command.temporary {
-            return Err(Status::invalid_argument("`put` and `temporary` are for uploads (DoPut)"));
+            return Err(Status::invalid_argument("`put` and `temporary` are valid in uploads (DoPut) only"));
         }
         let catalog = self.authorized_catalog(principal);
         run_blocking(move || {
@@ -288,13 +293,14 @@ impl DatasetService {
             ..TicketClaims::new(principal, self.inner.options.ticket_lifetime)
         });
         let claims: Vec<TicketClaims> = claims.collect();
-        // The ticket that is used first shows that the lease was used.
+        // The lease has the identifier of the first ticket: its download confirms that the client uses the lease.
         let locations = self.endpoint_locations(client, claims.first().map_or(0, |claim| claim.id)).await;
         for (number, claim) in claims.iter().enumerate() {
             info = info.with_endpoint(locations.add_to_endpoint(number, self.signed_endpoint(claim)));
         }
         let rows = dataset.rows().filter(|_| scan.regions.is_none());
-        // A principal that sees only some rows must not learn the size of the dataset.
+        // -1 means unknown. The authorizer reports 0 bytes if the principal may see only some rows, to hide the full
+        // size.
         let bytes = if dataset.bytes() == 0 { -1 } else { dataset.bytes() as i64 };
         Ok(info
             .with_total_records(rows.map_or(-1, |rows| rows as i64))
@@ -302,7 +308,8 @@ impl DatasetService {
             .with_app_metadata(dataset.kind().name()))
     }
 
-    /// Splits a scan into parts: as many as requested, or as many as its size justifies.
+    /// Splits a scan into the requested number of parts, or by default into a number that depends on the size of the
+    /// dataset.
     async fn plan_parts(
         &self,
         dataset: Arc<dyn Dataset>,
@@ -379,7 +386,7 @@ impl DatasetService {
         Ok(flight_info_with_schema(descriptor, &schema)?.with_endpoint(endpoint).with_ordered(true))
     }
 
-    /// Returns an endpoint without a location, which means the server that returned the info.
+    /// Returns an endpoint with a signed ticket and without a location; clients then download from this server.
     fn signed_endpoint(&self, claim: &TicketClaims) -> FlightEndpoint {
         FlightEndpoint::new().with_ticket(Ticket::new(claim.sign(&self.inner.ticket_key)))
     }
@@ -437,7 +444,7 @@ impl DatasetService {
     }
 }
 
-/// Opens the dataset of a part; its version has to be that for which the part was made.
+/// Opens the dataset of a part; fails if the dataset has changed since it was split into parts.
 fn open_dataset_part(catalog: &dyn Catalog, part: &DatasetPart) -> Result<Arc<dyn Dataset>, Status> {
     let dataset = catalog.open(&part.name)?;
     if dataset.version() != part.version {
@@ -449,7 +456,7 @@ fn open_dataset_part(catalog: &dyn Catalog, part: &DatasetPart) -> Result<Arc<dy
 impl DataPlane for DatasetService {
     fn authenticate_scoped_token(&self, token: &[u8]) -> Option<Principal> {
         if self.inner.pool.as_ref().is_some_and(|pool| pool.accepts_token(token)) {
-            return Some(Principal::with_scope("node of the pool", POOL_SCOPE));
+            return Some(Principal::with_scope("pool member", POOL_SCOPE));
         }
         self.inner.file_service.as_ref()?.authenticate_scoped_token(token)
     }
@@ -497,19 +504,19 @@ impl DataPlane for DatasetService {
         })
     }
 
-    /// Receives a dataset, or values for a prepared statement.
+    /// Receives a dataset, or parameter values for a prepared statement.
     async fn upload(&self, principal: Principal, upload: Upload) -> Result<PutResultStream, Status> {
         self.receive_upload(&principal, upload).await
     }
 
-    /// Receives regions of a dataset and sends their rows.
+    /// Receives genomic regions from the client and sends the rows of a dataset that overlap them.
     async fn exchange(&self, principal: Principal, upload: Upload) -> Result<ExchangeStream, Status> {
         self.exchange_lookups(&principal, upload).await
     }
 }
 
 impl DatasetService {
-    /// Returns the data of a ticket.
+    /// Starts the download of a ticket's data.
     async fn download_ticket(&self, principal: &Principal, ticket: Bytes) -> Result<Download, Status> {
         if ticket.starts_with(FILES_PREFIX.as_bytes()) {
             let span = self.start_span(READ_SPAN);
@@ -522,17 +529,17 @@ impl DatasetService {
             let claim = TicketClaims::verify(&ticket, &self.inner.ticket_key, principal).map_err(|error| *error)?;
             return self.download_claim(principal, claim).await;
         }
-        // Some clients make tickets of metadata commands themselves, as the specification allows.
+        // Flight SQL allows a client to use a metadata command as a ticket, without requesting flight info first.
         self.run_metadata_command(principal, decode_sql_command(&ticket)?).await
     }
 }
 
-/// The location of the server that sent the flight info (Arrow Flight RPC, "Connection Reuse").
+/// The location that stands for the server that sent the flight info (Arrow Flight RPC, "Connection Reuse").
 const REUSE_CONNECTION_LOCATION: &str = "arrow-flight-reuse-connection://?";
 
 fn unsupported(type_url: &str) -> Status {
     let name = type_url.rsplit('.').next().unwrap_or(type_url);
-    Status::unimplemented(format!("{name} is not done here: data are only read; ask with SELECT"))
+    Status::unimplemented(format!("{name} is not supported: data are read-only; use SELECT"))
 }
 
 fn projected_schema(dataset: &dyn Dataset, scan: &Scan) -> Result<SchemaRef, Status> {
@@ -547,7 +554,7 @@ fn flight_info_with_schema(descriptor: FlightDescriptor, schema: &Schema) -> Res
     Ok(info.map_err(|error| Status::internal(format!("a bug in godwit: {error}")))?.with_descriptor(descriptor))
 }
 
-/// Runs work that waits for files on a thread where it blocks no other task.
+/// Runs work that may block, such as reading files, on a thread of tokio's blocking pool.
 async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Status> + Send + 'static,
 ) -> Result<T, Status> {
@@ -555,12 +562,12 @@ async fn run_blocking<T: Send + 'static>(
     done.unwrap_or_else(|error| Err(Status::internal(format!("a bug in godwit: {error}"))))
 }
 
-/// Encodes a batch as bytes, for a ticket.
+/// Encodes a batch as bytes that a ticket can contain.
 fn encode_batch(batch: &RecordBatch) -> Result<Vec<u8>, Status> {
     ipc::batch_to_bytes(batch).map_err(|error| Status::invalid_argument(error.to_string()))
 }
 
-/// Decodes bytes that [`encode_batch`] made and that are signed in a ticket.
+/// Decodes the bytes of [`encode_batch`] from a ticket whose signature was verified. Empty bytes give `None`.
 fn decode_batch(bytes: &[u8]) -> Result<Option<RecordBatch>, Status> {
     let decode = |bytes| ipc::batch_from_bytes(bytes).map_err(|error| Status::internal(error.to_string()));
     (!bytes.is_empty()).then(|| decode(bytes)).transpose()

@@ -4,21 +4,50 @@ use base64::Engine as _;
 use base64::alphabet::{STANDARD, URL_SAFE};
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
-/// Decoding accepts text with or without padding.
+/// Settings for decoding that accept Base64 with or without padding.
 const OPTIONAL_PADDING: GeneralPurposeConfig =
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
 
-/// Encodes in the alphabet of §4, with padding.
+/// Encodes bytes as standard Base64 (RFC 4648 §4) with padding.
+///
+/// # Examples
+///
+/// ```
+/// use godwit_flight::encode_base64;
+///
+/// assert_eq!(encode_base64(b"foob"), "Zm9vYg==");
+/// assert_eq!(encode_base64(&[0xfb, 0xff]), "+/8=");
+/// ```
 pub fn encode_base64(bytes: &[u8]) -> String {
     base64::engine::general_purpose::STANDARD.encode(bytes)
 }
 
-/// Encodes in the alphabet of §5, for names of files, digests and headers, without padding.
+/// Encodes bytes as URL-safe Base64 (RFC 4648 §5) without padding, for file names, digests and headers.
+///
+/// # Examples
+///
+/// ```
+/// use godwit_flight::encode_base64_url;
+///
+/// assert_eq!(encode_base64_url(b"foob"), "Zm9vYg");
+/// assert_eq!(encode_base64_url(&[0xfb, 0xff]), "-_8");
+/// ```
 pub fn encode_base64_url(bytes: &[u8]) -> String {
     base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// Decodes either alphabet, with or without padding; `None` for any other text.
+/// Decodes standard or URL-safe Base64, with or without padding; `None` if the text is neither.
+///
+/// # Examples
+///
+/// ```
+/// use godwit_flight::decode_base64;
+///
+/// assert_eq!(decode_base64("Zm9vYg=="), Some(b"foob".to_vec()));
+/// assert_eq!(decode_base64("Zm9vYg"), Some(b"foob".to_vec()));
+/// assert_eq!(decode_base64("-_8"), Some(vec![0xfb, 0xff]));
+/// assert_eq!(decode_base64("Z!=="), None);
+/// ```
 pub fn decode_base64(text: impl AsRef<[u8]>) -> Option<Vec<u8>> {
     let text = text.as_ref();
     let is_url = text.iter().any(|letter| matches!(letter, b'-' | b'_'));
@@ -31,7 +60,7 @@ mod tests {
 
     #[test]
     fn the_vectors_of_the_specification_go_both_ways() {
-        // RFC 4648 §10.
+        // Test vectors of RFC 4648 §10.
         let vectors =
             [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg=="), ("foobar", "Zm9vYmFy")];
         for (bytes, text) in vectors {

@@ -1,11 +1,24 @@
-//! Errors of connections and calls.
+//! Errors of Flight connections and calls.
 
 use arrow_schema::ArrowError;
 
-/// Failures of either end.
+/// An error of a client or a server.
+///
+/// # Examples
+///
+/// The status with which a server reports an error:
+///
+/// ```
+/// use godwit_flight::{Code, FlightError, Status};
+///
+/// let error = FlightError::TooLarge { bytes: 2048, limit_bytes: 1024 };
+/// let status = Status::from(error);
+/// assert_eq!(status.code(), Code::ResourceExhausted);
+/// assert!(status.message().contains("2048 bytes"));
+/// ```
 #[derive(Debug, thiserror::Error)]
 pub enum FlightError {
-    /// The connection could not be established.
+    /// The client could not connect to a server.
     #[error("cannot connect to {address}; is a server running there?")]
     Connect {
         /// Address of the server.
@@ -14,17 +27,17 @@ pub enum FlightError {
         #[source]
         source: std::io::Error,
     },
-    /// A server could not bind its address.
+    /// The server could not bind its address.
     #[error("cannot listen on {address}; choose another address, or stop what uses it")]
     Listen {
-        /// The address.
+        /// The address that the server could not bind.
         address: String,
         /// The cause.
         #[source]
         source: std::io::Error,
     },
-    /// The connection failed, or the peer does not speak HTTP/2.
-    #[error("the connection to {peer} broke")]
+    /// An established connection failed, or the peer does not support HTTP/2.
+    #[error("the connection to {peer} failed")]
     Connection {
         /// Address of the peer.
         peer: String,
@@ -32,8 +45,8 @@ pub enum FlightError {
         #[source]
         source: hyper::Error,
     },
-    /// The connection failed below HTTP/2.
-    #[error("the connection to {peer} broke")]
+    /// Reading from or writing to the socket failed.
+    #[error("the connection to {peer} failed")]
     Io {
         /// Address of the peer.
         peer: String,
@@ -41,52 +54,54 @@ pub enum FlightError {
         #[source]
         source: std::io::Error,
     },
-    /// The peer ended the call with an error status. The status is not a `source`: its own text repeats code and metadata.
-    #[error("{peer} answered: {}", status_message(status))]
+    /// The peer ended the call with an error status. The status is not marked as `source` because its display text
+    /// would repeat the message with code and metadata.
+    #[error("{peer} rejected the call: {}", status_message(status))]
     Status {
         /// Address of the peer.
         peer: String,
         /// The status of the call.
         status: Box<tonic::Status>,
     },
-    /// A call ended without a status: the peer, or a proxy, stopped within the response.
-    #[error("{peer} answered: the answer broke off")]
+    /// The response ended without a gRPC status: the server, or a proxy, stopped before the end of the response.
+    #[error("{peer}: the response ended without a status")]
     MissingStatus {
         /// Address of the peer.
         peer: String,
     },
-    /// Bytes that are not a Flight message.
-    #[error("a message cannot be read: {problem}")]
+    /// The peer sent bytes that are not a valid Flight message.
+    #[error("invalid message: {problem}")]
     Malformed {
-        /// The defect.
+        /// The reason why the message is invalid.
         problem: &'static str,
     },
-    /// A message larger than this end accepts.
+    /// The peer sent a message that is larger than the limit of this process.
     #[error("a message of {bytes} bytes is over the limit of {limit_bytes}; send smaller batches")]
     TooLarge {
         /// Size of the message, bytes.
         bytes: u64,
-        /// The limit, bytes.
+        /// Largest accepted message, bytes.
         limit_bytes: u64,
     },
-    /// Data whose checksum differs from that of the sender.
+    /// The checksum of received data differs from the checksum that the sender computed.
     #[error(
-        "what {peer} sent does not have its checksum; the network or the memory of a machine changes data, or the peer is another program"
+        "data from {peer} do not match their checksum; the network or the memory of a host changes data, or the peer \
+         is another program"
     )]
     Checksum {
         /// Address of the peer.
         peer: String,
     },
-    /// Bytes that are not a record batch of the stream's schema.
-    #[error("a record batch cannot be read or written")]
+    /// A record batch or schema could not be encoded, or received bytes are not a record batch of the announced schema.
+    #[error("a record batch cannot be decoded or encoded")]
     Arrow {
-        /// The error of Arrow.
+        /// The error that the Arrow library returned.
         #[source]
         source: ArrowError,
     },
 }
 
-/// Returns the message of a status, or what its code means where the message is empty.
+/// Returns the message of a status, or the description of its code if the message is empty.
 fn status_message(status: &tonic::Status) -> &str {
     if status.message().is_empty() { status.code().description() } else { status.message() }
 }

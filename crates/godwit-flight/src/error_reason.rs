@@ -1,44 +1,46 @@
-//! Reasons of failed calls, for programs: a client decides by the reason of a status, never by its message.
+//! Machine-readable reasons of failed calls. Client programs use the reason of a status and never parse its message.
 //!
-//! A reason travels in `grpc-status-details-bin` as a `google.rpc.Status` with one `google.rpc.ErrorInfo`, whose domain is
-//! [`DOMAIN`] (googleapis `google/rpc/error_details.proto`). Stock clients read it: grpc-go and grpc-java as details of the status,
-//! pyarrow in a middleware of the client. A relay that passes a status on passes its reason on. Statuses of other programs and of
-//! earlier versions of godwit have no reason.
+//! The trailer `grpc-status-details-bin` contains the reason as a `google.rpc.Status` with one `google.rpc.ErrorInfo`
+//! of the domain [`DOMAIN`] (googleapis `google/rpc/error_details.proto`). Stock clients can read it: grpc-go and
+//! grpc-java as details of the status, pyarrow in a client middleware. A relay forwards the reason together with the
+//! status. A status of another program or of an earlier version of godwit has no reason.
 
 use prost::Message;
 use tonic::{Code, Status};
 
-/// The domain of all reasons of godwit.
+/// The `ErrorInfo.domain` of all reasons that godwit sends.
 const DOMAIN: &str = "godwit";
-/// The type of the detail that holds a reason.
+/// The protobuf type URL of `google.rpc.ErrorInfo`, which contains the reason.
 const ERROR_INFO_TYPE: &str = "type.googleapis.com/google.rpc.ErrorInfo";
-/// Bytes of the message that the details repeat. Clients accept about 8 KiB of trailers, which hold the message itself too.
+/// Maximum length of the copy of the error message in the details, bytes. The trailers also contain the message itself,
+/// and clients accept only about 8 KiB of trailers.
 const MAX_MESSAGE_BYTES: usize = 1024;
 
-/// The reason of a failed call. The names on the wire are stable; new reasons may be added.
+/// The reason why a call failed. The transmitted names ([`ErrorReason::name`]) never change; new reasons may be added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorReason {
-    /// The server has no upload session of this name: it was restarted, or the session was idle for too long.
+    /// The server has no upload session of this name: the server was restarted, or the session was idle for too long.
     UnknownSession,
-    /// The server behind a relay does not accept the grant of the client: it was restarted, or the grant is too old.
+    /// The server behind a relay does not accept the grant of the client: the server was restarted, or the grant is too
+    /// old.
     GrantRejected,
-    /// The time of a ticket is over.
+    /// The ticket has expired.
     TicketExpired,
-    /// A ticket that another server issued.
+    /// The ticket was issued by another server.
     TicketOfOtherServer,
-    /// A ticket that was issued to another principal.
+    /// The ticket was issued to another principal.
     TicketOfOtherPrincipal,
     /// The server does not know the action.
     UnknownAction,
-    /// There is no dataset of this name.
+    /// A dataset of this name does not exist, or the principal may not see it.
     DatasetNotFound,
-    /// A dataset changed after its tickets were issued.
+    /// The dataset changed after the ticket was issued.
     DatasetChanged,
-    /// There is no table of this name.
+    /// A table of this name does not exist.
     TableNotFound,
 }
 
-/// `google.rpc.Status`.
+/// The protobuf message `google.rpc.Status`.
 #[derive(Clone, PartialEq, Message)]
 struct StatusDetails {
     #[prost(int32, tag = "1")]
@@ -49,7 +51,7 @@ struct StatusDetails {
     details: Vec<prost_types::Any>,
 }
 
-/// `google.rpc.ErrorInfo`, without its metadata.
+/// The protobuf message `google.rpc.ErrorInfo` without its field `metadata`.
 #[derive(Clone, PartialEq, Message)]
 struct ErrorInfo {
     #[prost(string, tag = "1")]
@@ -71,7 +73,7 @@ impl ErrorReason {
         Self::TableNotFound,
     ];
 
-    /// Returns the name on the wire.
+    /// Returns the transmitted name of the reason.
     pub fn name(self) -> &'static str {
         match self {
             Self::UnknownSession => "UNKNOWN_SESSION",
@@ -86,7 +88,17 @@ impl ErrorReason {
         }
     }
 
-    /// Returns a status of this reason. The message is for users only.
+    /// Returns a status with this reason, code and message. The message is for users; programs read the reason.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use godwit_flight::{Code, ErrorReason};
+    ///
+    /// let status = ErrorReason::DatasetChanged.status(Code::FailedPrecondition, "a.bam has changed");
+    /// assert_eq!((status.code(), status.message()), (Code::FailedPrecondition, "a.bam has changed"));
+    /// assert_eq!(ErrorReason::of(&status).map(ErrorReason::name), Some("DATASET_CHANGED"));
+    /// ```
     pub fn status(self, code: Code, message: impl Into<String>) -> Status {
         let message = message.into();
         let info = ErrorInfo { reason: self.name().to_owned(), domain: DOMAIN.to_owned() };
@@ -96,7 +108,17 @@ impl ErrorReason {
         Status::with_details(code, message, details.encode_to_vec().into())
     }
 
-    /// Reads the reason of a status. `None` where it has none, or one of a later version.
+    /// Reads the reason of a status. `None` if the status has no reason, or a reason that only later versions know.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use godwit_flight::{Code, ErrorReason, Status};
+    ///
+    /// let expired = ErrorReason::TicketExpired.status(Code::PermissionDenied, "the ticket has expired");
+    /// assert_eq!(ErrorReason::of(&expired), Some(ErrorReason::TicketExpired));
+    /// assert_eq!(ErrorReason::of(&Status::permission_denied("the ticket has expired")), None);
+    /// ```
     pub fn of(status: &Status) -> Option<Self> {
         let details = StatusDetails::decode(status.details()).ok()?.details;
         let infos = details.iter().filter(|detail| detail.type_url == ERROR_INFO_TYPE);
@@ -133,7 +155,8 @@ mod tests {
         let expected = "UNKNOWN_SESSION GRANT_REJECTED TICKET_EXPIRED TICKET_OF_OTHER_SERVER TICKET_OF_OTHER_PRINCIPAL \
                         UNKNOWN_ACTION DATASET_NOT_FOUND DATASET_CHANGED TABLE_NOT_FOUND";
         assert_eq!(names, expected);
-        // google.rpc.Status { code: 5, message: "m", details: [Any { type_url, value: ErrorInfo { reason, domain } }] }
+        // Expected encoding: google.rpc.Status { code: 5, message: "m", details: [Any { type_url, value }] }, where
+        // `value` is ErrorInfo { reason, domain }.
         let bytes = ErrorReason::DatasetNotFound.status(Code::NotFound, "m").details().to_vec();
         let info = [b"\x0a\x11DATASET_NOT_FOUND\x12\x06godwit".as_slice()].concat();
         let any = [b"\x0a\x28".as_slice(), ERROR_INFO_TYPE.as_bytes(), &[0x12, info.len() as u8], &info].concat();

@@ -1,6 +1,7 @@
-//! Whole files, beside datasets: the interface between a server and the service that reads and writes files.
+//! Transfer of whole files: the interface between a data server and the service that reads and writes its files.
 //!
-//! Tickets, descriptors and actions that begin with [`FILES_PREFIX`] are not parsed here.
+//! The server passes tickets, descriptor commands and actions that begin with [`FILES_PREFIX`] to this service
+//! unparsed.
 
 use arrow_schema::SchemaRef;
 use bytes::Bytes;
@@ -10,37 +11,37 @@ use crate::codec::FlightStreamChunk;
 use crate::server::{Download, PutResultStream, Upload};
 use crate::sql::StatusFuture;
 
-/// Prefix of the tickets, descriptor commands and action names that are about files.
+/// Prefix of the tickets, descriptor commands and action names that concern whole files.
 pub const FILES_PREFIX: &str = "godwit.files.";
 
-/// The locations of a file, in pieces.
+/// The pieces of a file that a client can download, and the servers that have them.
 #[derive(Clone, Debug)]
 pub struct FileInfo {
-    /// Schema of the batches that the tickets stand for.
+    /// Schema of the batches in which the file is downloaded.
     pub schema: SchemaRef,
-    /// Tickets of the pieces, in the order of the file.
+    /// One ticket for each piece of the file, in the order of the pieces in the file.
     pub tickets: Vec<Bytes>,
-    /// Other servers that accept the same tickets, as URIs of Arrow Flight.
+    /// Flight location URIs of other servers that accept the same tickets.
     pub other_locations: Vec<String>,
     /// Size of the file, bytes.
     pub bytes: u64,
 }
 
-/// Reads and writes files for clients.
+/// A service that reads and writes files for the clients of a server.
 pub trait FileService: Send + Sync + 'static {
-    /// Runs an action; returns its results.
+    /// Runs a Flight action and returns its results.
     fn run_action(&self, principal: Principal, action: String, body: Bytes) -> StatusFuture<'_, Vec<Bytes>>;
 
     /// Returns the principal of a token that this service issued for one scope; `None` for any other token.
     fn authenticate_scoped_token(&self, token: &[u8]) -> Option<Principal>;
 
-    /// Returns the locations of the file that a descriptor command names.
+    /// Returns the pieces and locations of the file that a descriptor command names.
     fn file_info(&self, principal: Principal, command: Bytes) -> StatusFuture<'_, FileInfo>;
 
-    /// Returns the data of a ticket.
+    /// Starts the download of the piece that a ticket names.
     fn download(&self, principal: Principal, ticket: Bytes) -> StatusFuture<'_, Download>;
 
-    /// Receives an upload under a descriptor command. `first` is the message that carried the command.
+    /// Receives an upload. `first` is the first message of the upload, which contained the descriptor command.
     fn upload(
         &self,
         principal: Principal,

@@ -1,13 +1,14 @@
-//! Tracks where HTTP/2 frames end in the received bytes, so that a reader is not woken before the end of a frame.
+//! Finds the ends of HTTP/2 frames in received bytes, so that the kernel wakes a reader only at the end of a frame.
 //!
-//! A part of a frame is of no use, but the kernel wakes a reader for every segment: on loopback, where waking is the
-//! sender's work, that was a sixth of its time. [`FrameTracker`] counts the missing bytes; the socket sleeps until they have
-//! arrived (`SO_RCVLOWAT`). A sender completes each frame that it starts, so no reader waits forever.
+//! A reader cannot use an incomplete frame, but the kernel wakes the reader for every received TCP segment. On
+//! loopback, where the sender does the waking, this took a sixth of the sender's time. [`FrameTracker`] counts the
+//! bytes that the current frame lacks, and `SO_RCVLOWAT` lets the reader sleep until they have arrived. No reader waits
+//! forever, because a sender completes each frame that it has started.
 
-/// Bytes of length, type, flags and stream before each frame (RFC 9113 §4.1).
+/// Size of the header of an HTTP/2 frame, which contains length, type, flags and stream identifier (RFC 9113 §4.1).
 const FRAME_HEADER_BYTES: usize = 9;
 
-/// The state of the frame that is being received.
+/// The received part of the header of the current frame, and the number of bytes that its payload lacks.
 #[derive(Debug, Default)]
 pub(crate) struct FrameTracker {
     header: [u8; FRAME_HEADER_BYTES],
@@ -16,7 +17,7 @@ pub(crate) struct FrameTracker {
 }
 
 impl FrameTracker {
-    /// Advances over received bytes.
+    /// Updates the state by the next received bytes.
     pub(crate) fn advance(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             if self.missing_bytes > 0 {
@@ -37,7 +38,7 @@ impl FrameTracker {
         }
     }
 
-    /// Returns the bytes that the current frame lacks; 0 between frames.
+    /// Returns the number of payload bytes that the current frame lacks; 0 between frames and within a frame header.
     pub(crate) fn missing_bytes(&self) -> usize {
         self.missing_bytes
     }
@@ -56,7 +57,7 @@ mod tests {
             piece in 1usize..500,
         ) {
             let mut bytes = Vec::new();
-            // The missing bytes after each byte.
+            // For each byte: the expected number of missing bytes after this byte.
             let mut expected = Vec::new();
             for size in &sizes {
                 bytes.extend([&(*size as u32).to_be_bytes()[1..], &[0; 6], &vec![9; *size][..]].concat());

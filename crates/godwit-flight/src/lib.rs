@@ -1,11 +1,40 @@
-//! The data plane: Arrow Flight over gRPC, compatible with any stock client, without copying what is sent.
+//! The data plane: Arrow Flight over gRPC, compatible with stock Flight clients. Sent batches are not copied.
 //!
-//! Flows in and out: Arrow record batches, with a few bytes of metadata each. [`server`] implements `DoGet`, `DoPut` and
-//! `DoExchange` itself, on the HTTP/2 layer: the buffers of a batch are written to the socket from their place in memory,
-//! behind a few bytes of framing (module `message`), in frames of 1 MiB. All other calls go to a tonic service. [`client`]
-//! is the other end: received data are copied once, into aligned memory. Both ends work with stock ones.
+//! Client and server exchange Arrow record batches, each with a few bytes of metadata. [`server`] implements `DoGet`,
+//! `DoPut` and `DoExchange` directly on HTTP/2: the Arrow buffers of a batch are written to the socket without a copy,
+//! after a few bytes of framing (module `message`), in frames of 1 MiB. A tonic service answers all other calls.
+//! [`client`] copies received data once, into aligned memory. This client works with stock Flight servers, and this
+//! server with stock Flight clients.
 //!
-//! The meaning of tickets, authorization and the source of the data are decided by the caller's [`DataPlane`].
+//! The implementation of [`DataPlane`] that is passed to the server defines tickets, authorization and the source of
+//! data.
+//!
+//! # Examples
+//!
+//! A server on a loopback port, and a client that downloads the data of a ticket:
+//!
+//! ```
+//! # #[tokio::main]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use godwit_flight::measure::WorkloadDataPlane;
+//! use godwit_flight::{Address, Client, ConnectionSecurity, Routes, Server, TransportOptions};
+//!
+//! let any_port = Address::Tcp("127.0.0.1:0".parse()?);
+//! let (data, security) = (WorkloadDataPlane::default(), ConnectionSecurity::default());
+//! let server = Server::bind(&any_port, data, Routes::default(), security, TransportOptions::default()).await?;
+//! let address = server.address().clone();
+//! tokio::spawn(server.serve());
+//!
+//! let client = Client::connect(&address, ConnectionSecurity::default(), TransportOptions::default()).await?;
+//! let mut batches = client.download("fixed/2/1000/32000/0/1").await?;
+//! let mut rows = 0;
+//! while let Some((batch, _metadata)) = batches.next().await? {
+//!     rows += batch.num_rows();
+//! }
+//! assert_eq!(rows, 2000);
+//! # Ok(())
+//! # }
+//! ```
 
 mod access_log;
 mod auth;

@@ -1,15 +1,16 @@
-//! Sets `SO_RCVLOWAT`, which neither tokio nor socket2 does.
+//! Sets the socket option `SO_RCVLOWAT`, which neither tokio nor socket2 supports.
 
 use std::io;
 use std::os::fd::AsRawFd;
 
 use tokio::net::TcpStream;
 
-/// Has a reader woken only when so many bytes have arrived, or no more will (socket(7); for epoll since Linux 4.19).
+/// Sets the number of received bytes at which the kernel wakes a reader. The end of the stream wakes the reader too
+/// (`SO_RCVLOWAT` in socket(7); with epoll since Linux 4.19).
 pub(crate) fn set_receive_low_water(stream: &TcpStream, bytes: usize) -> io::Result<()> {
     let value = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
-    // SAFETY: the descriptor is open as long as `stream` is borrowed; the option's value is one int, whose address and size
-    // are passed.
+    // SAFETY: the file descriptor is open as long as `stream` is borrowed. The value of the option is one C int, and
+    // the call passes the address and the size of `value`, which is a C int.
     let done = unsafe {
         libc::setsockopt(
             stream.as_raw_fd(),
@@ -37,7 +38,7 @@ mod tests {
         let mut sender = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (mut reader, _) = listener.accept().await.unwrap();
         let mut space = [0; 4096];
-        // Tokio assumes that a new socket is readable until the first attempt.
+        // Tokio treats a new socket as readable until a first read fails.
         assert!(reader.try_read(&mut space).is_err());
         set_receive_low_water(&reader, 1000).unwrap();
         sender.write_all(&[1; 999]).await.unwrap();

@@ -1,9 +1,10 @@
-//! Measurements of `godwit bench flight`: data of a known shape, a [`DataPlane`] that sends, receives and echoes them, and
-//! transfers over several connections at once.
+//! Measurements for `godwit bench flight`: generated test data ([`Workload`]), a [`DataPlane`] that sends, receives and
+//! echoes test data, and timed transfers over several connections at once.
 //!
-//! All batches of a [`Workload`] are distinct and made before the clock starts, so that caches do not help either end and
-//! only the transfer is timed: from the first request to the last decoded byte. Batches over [`BATCH_SPLIT_BYTES`] are split
-//! before sending. Module `bare_stream` moves the same bytes without Flight, for comparison.
+//! All batches of a [`Workload`] are created before the measurement starts, and all are different, so that CPU caches
+//! do not make the transfer faster. The measured time ends when the last byte is decoded. Batches over
+//! [`BATCH_SPLIT_BYTES`] are split before sending. For comparison, module `bare_stream` transfers the same bytes
+//! without Flight.
 
 mod bare_stream;
 pub mod shuffle;
@@ -30,34 +31,49 @@ use crate::batch_split::{BATCH_SPLIT_BYTES, split_batch};
 use crate::server::{DataPlane, Download, ExchangeStream, PutResultStream, Upload};
 use crate::transport::Address;
 
-/// Approximate bytes per row of the `alignments` shape.
+/// Approximate size of a row of [`Shape::Alignments`], bytes.
 const ALIGNMENT_ROW_BYTES: usize = 350;
 
-/// The shape of rows.
+/// The columns of the generated rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Shape {
-    /// This many columns of eight bytes, without nulls.
+    /// Columns of 64-bit integers without nulls.
     Fixed {
         /// Number of columns.
         columns: usize,
     },
-    /// Aligned reads: numbers, names with nulls, and packed BAM records.
+    /// Aligned reads with number columns, names that may be null, and encoded BAM records.
     Alignments,
 }
 
-/// The shape and size of the data.
+/// The shape and size of generated test data.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use godwit_flight::measure::{Shape, Workload};
+///
+/// let workload: Workload = "fixed/4/65536/1000000".parse()?;
+/// let shape = Shape::Fixed { columns: 4 };
+/// assert_eq!(workload, Workload { shape, rows_per_batch: 65_536, bytes: 1_000_000 });
+/// assert_eq!(workload.to_string(), "fixed/4/65536/1000000");
+/// assert!("fixed/4".parse::<Workload>().is_err());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Workload {
-    /// Shape of the rows.
+    /// The columns of each row.
     pub shape: Shape,
-    /// Rows of each batch.
+    /// Number of rows in each batch.
     pub rows_per_batch: usize,
-    /// Least bytes of all batches together.
+    /// Minimum size of all batches together, bytes.
     pub bytes: usize,
 }
 
 impl fmt::Display for Workload {
-    /// Writes the form that tickets have.
+    /// Writes the workload in the form that tickets contain, such as `fixed/4/65536/1000000`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.shape {
             Shape::Fixed { columns } => write!(f, "fixed/{columns}/")?,
@@ -71,7 +87,7 @@ impl FromStr for Workload {
     type Err = Status;
 
     fn from_str(text: &str) -> Result<Self, Status> {
-        let wrong = || Status::not_found(format!("no workload {text}"));
+        let wrong = || Status::not_found(format!("invalid workload {text}"));
         let [shape, columns, rows_per_batch, bytes] =
             text.split('/').collect::<Vec<_>>().try_into().map_err(|_| wrong())?;
         let number = |text: &str| text.parse::<usize>().map_err(|_| wrong());
@@ -93,7 +109,18 @@ impl Workload {
         }
     }
 
-    /// Makes all batches.
+    /// Creates all batches of the workload.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use godwit_flight::measure::{Shape, Workload};
+    ///
+    /// let workload = Workload { shape: Shape::Fixed { columns: 2 }, rows_per_batch: 100, bytes: 4000 };
+    /// let batches = workload.batches();
+    /// assert_eq!(batches.len(), 3);
+    /// assert!(batches.iter().all(|batch| (batch.num_columns(), batch.num_rows()) == (2, 100)));
+    /// ```
     pub fn batches(&self) -> Vec<RecordBatch> {
         let count = self.bytes.div_ceil(self.row_bytes() * self.rows_per_batch).max(1);
         let mut draw = XorShift64(0x9e37_79b9_7f4a_7c15);
@@ -142,10 +169,11 @@ impl XorShift64 {
     }
 }
 
-/// The ticket that requests the address of bare streams, and its key in the metadata of the returned schema.
+/// The ticket that requests the address of the server for bare streams. The metadata of the returned schema contains
+/// the address under the same key.
 const BARE_STREAMS_TICKET: &str = "stream";
 
-/// A data plane that sends workloads by ticket, counts uploads, and echoes exchanges.
+/// A data plane that sends the workload that a ticket names, counts the rows of uploads, and echoes exchanges.
 #[derive(Clone, Default)]
 pub struct WorkloadDataPlane {
     workload_batches: Arc<Mutex<HashMap<Workload, Arc<Vec<RecordBatch>>>>>,
@@ -153,15 +181,15 @@ pub struct WorkloadDataPlane {
 }
 
 impl WorkloadDataPlane {
-    /// Adds the address of a server of bare streams with the same workloads.
+    /// Sets the address of a server that sends the same workloads as bare streams, without Flight.
     pub fn with_bare_streams(self, at: Address) -> Self {
         Self { bare_stream_address: Some(at), ..self }
     }
 
-    /// Returns the batches of a workload, made once; only those of the last workload are kept.
+    /// Returns the batches of a workload. The batches of the last workload are cached.
     async fn batches(&self, workload: Workload) -> Result<Arc<Vec<RecordBatch>>, Status> {
         let made = self.workload_batches.clone();
-        // Making them takes seconds, during which pings must be answered.
+        // Creating the batches takes seconds. The runtime must answer HTTP/2 pings during this time.
         let making = tokio::task::spawn_blocking(move || {
             let mut made = made.lock().unwrap_or_else(PoisonError::into_inner);
             if !made.contains_key(&workload) {
@@ -173,7 +201,7 @@ impl WorkloadDataPlane {
     }
 }
 
-/// Returns every n-th batch from the i-th on, split.
+/// Returns the batches that one of several parallel streams transfers, split into pieces for sending.
 fn batches_of_stream(
     batches: Arc<Vec<RecordBatch>>,
     from: usize,
@@ -183,10 +211,11 @@ fn batches_of_stream(
 }
 
 impl DataPlane for WorkloadDataPlane {
-    /// Sends a workload. Tickets are `WORKLOAD/STREAM/STREAMS`; with `0/0`, the batches are made and none is sent.
+    /// Sends the batches of a workload. A ticket is `WORKLOAD/STREAM/STREAMS`. With `0/0` for STREAM and STREAMS, the
+    /// server creates the batches but sends none.
     async fn download(&self, _: Principal, ticket: Bytes) -> Result<Download, Status> {
         let text = String::from_utf8_lossy(&ticket).into_owned();
-        let wrong = || Status::not_found(format!("no measurement {text}"));
+        let wrong = || Status::not_found(format!("invalid ticket {text}"));
         if text == BARE_STREAMS_TICKET {
             let address = self.bare_stream_address.as_ref().ok_or_else(wrong)?.to_string();
             let metadata = HashMap::from([(BARE_STREAMS_TICKET.to_owned(), address)]);
@@ -201,7 +230,7 @@ impl DataPlane for WorkloadDataPlane {
         Ok(Download { schema, batches: Box::pin(futures_util::stream::iter(items)) })
     }
 
-    /// Counts the rows, and sends the number once, at the end.
+    /// Counts the rows of an upload and sends their number as the only result, at the end.
     async fn upload(&self, _: Principal, mut upload: Upload) -> Result<PutResultStream, Status> {
         let mut rows = 0;
         while let Some(chunk) = upload.next().await? {
@@ -210,7 +239,7 @@ impl DataPlane for WorkloadDataPlane {
         Ok(Box::pin(futures_util::stream::iter([Ok(Bytes::from(rows.to_string()))])))
     }
 
-    /// Echoes everything.
+    /// Sends every received batch and its metadata back to the client.
     async fn exchange(&self, _: Principal, upload: Upload) -> Result<ExchangeStream, Status> {
         Ok(Box::pin(futures_util::stream::try_unfold(upload, |mut upload| async move {
             Ok(upload.next().await?.map(|chunk| (chunk, upload)))
@@ -218,9 +247,10 @@ impl DataPlane for WorkloadDataPlane {
     }
 }
 
-/// Parses `WORKLOAD/STREAM/STREAMS`: every STREAMS-th batch, from the STREAM-th on.
+/// Parses a ticket `WORKLOAD/STREAM/STREAMS`, which requests every STREAMS-th batch, starting with batch STREAM
+/// (0-based).
 fn parse_stream_ticket(text: &str) -> Result<(Workload, usize, usize), Status> {
-    let wrong = || Status::not_found(format!("no measurement {text}"));
+    let wrong = || Status::not_found(format!("invalid ticket {text}"));
     let (rest, streams) = text.rsplit_once('/').ok_or_else(wrong)?;
     let (workload, stream) = rest.rsplit_once('/').ok_or_else(wrong)?;
     let number = |text: &str| text.parse().map_err(|_| wrong());

@@ -1,7 +1,8 @@
-//! Flight messages on the wire: gRPC's prefix, the `FlightData` message of `Flight.proto`, and an Arrow IPC message in it.
+//! The wire format of Flight messages: the gRPC prefix and a `FlightData` message (`Flight.proto`) with an Arrow IPC
+//! message.
 //!
-//! [`encode_message`] writes the bytes before each buffer and passes the buffers on without a copy. [`MessageAssembler`]
-//! takes bytes in pieces and copies a body once, into aligned memory. prost encodes the other messages of the protocol.
+//! [`encode_message`] encodes a message without copying large Arrow buffers. [`MessageAssembler`] decodes messages from
+//! received bytes and copies each body once, into aligned memory. prost encodes the other messages of the protocol.
 
 use arrow_buffer::{Buffer, MutableBuffer};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
@@ -9,37 +10,39 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use crate::error::FlightError;
 use crate::segments::Segments;
 
-/// Bytes of flag and length before each gRPC message (gRPC over HTTP/2, "Length-Prefixed-Message").
+/// Size of the prefix of a gRPC message, which consists of a compression flag and the length (gRPC over HTTP/2,
+/// "Length-Prefixed-Message").
 pub(crate) const GRPC_PREFIX_BYTES: usize = 5;
-/// Buffers up to this size are copied together: a system call takes 64 pieces at most.
+/// Arrow buffers up to this size are copied into one contiguous piece: a vectored write accepts only 64 pieces per
+/// system call.
 const COPY_THRESHOLD_BYTES: usize = 4096;
 
-/// Field numbers of `FlightData` (Flight.proto).
+/// Field numbers of the message `FlightData` (Flight.proto); this one and the following.
 const DESCRIPTOR_FIELD: u32 = 1;
 const HEADER_FIELD: u32 = 2;
 const APP_METADATA_FIELD: u32 = 3;
 const BODY_FIELD: u32 = 1000;
 
-/// Wire types (Protocol Buffers, "Encoding").
+/// Protobuf wire types (Protocol Buffers, "Encoding"); this one and the following.
 const VARINT: u32 = 0;
 const FIXED64: u32 = 1;
 const DELIMITED: u32 = 2;
 const FIXED32: u32 = 5;
 
-/// A `FlightData` message.
+/// A received `FlightData` message.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FlightDataMessage {
-    /// Encoded `FlightDescriptor`; only in the first message of an upload.
+    /// Protobuf encoding of `FlightDescriptor`; empty except in the first message of an upload or an exchange.
     pub(crate) descriptor: Vec<u8>,
-    /// Arrow IPC message: a flatbuffer. Empty in a message of metadata alone.
+    /// Arrow IPC message as a flatbuffer; empty if the message contains only application metadata.
     pub(crate) header: Vec<u8>,
-    /// Application metadata beside the batch.
+    /// Application metadata of the batch, or alone.
     pub(crate) app_metadata: Vec<u8>,
-    /// Buffers of the IPC message, each padded to 64 bytes; a received body is aligned to 64 bytes.
+    /// Body of the IPC message. It contains the Arrow buffers and starts at an address that is a multiple of 64 bytes.
     pub(crate) body: Buffer,
 }
 
-/// An outgoing message: a [`FlightDataMessage`] with its body in pieces.
+/// A `FlightData` message to send, whose body is a list of Arrow buffers.
 #[derive(Debug, Default)]
 pub(crate) struct OutgoingMessage<'m> {
     pub(crate) descriptor: &'m [u8],
@@ -48,7 +51,7 @@ pub(crate) struct OutgoingMessage<'m> {
     pub(crate) body: Vec<Buffer>,
 }
 
-/// Encodes a gRPC message; large buffers are not copied.
+/// Encodes a `FlightData` message with its gRPC prefix. Buffers over [`COPY_THRESHOLD_BYTES`] are not copied.
 pub(crate) fn encode_message(message: OutgoingMessage) -> Segments {
     let body_bytes: usize = message.body.iter().map(Buffer::len).sum();
     let small = message.descriptor.len() + message.header.len() + message.app_metadata.len();
@@ -80,7 +83,7 @@ pub(crate) fn encode_message(message: OutgoingMessage) -> Segments {
     segments
 }
 
-/// Encodes a gRPC message by prost.
+/// Encodes any protobuf message by prost, with its gRPC prefix.
 pub(crate) fn encode_protobuf(message: &impl prost::Message) -> Segments {
     let mut bytes = BytesMut::with_capacity(GRPC_PREFIX_BYTES + message.encoded_len());
     bytes.put_u8(0);
@@ -102,12 +105,12 @@ fn put_varint(bytes: &mut BytesMut, mut value: u64) {
     bytes.put_u8(value as u8);
 }
 
-/// An assembler of messages from bytes in pieces of any size.
+/// An assembler of `FlightData` messages from received chunks of any size.
 #[derive(Debug)]
 pub(crate) struct MessageAssembler {
     limit_bytes: u64,
     state: AssemblyState,
-    /// Bytes left of the current gRPC message.
+    /// Bytes of the current gRPC message that are not yet received.
     remaining_bytes: usize,
     message: FlightDataMessage,
     body: MutableBuffer,
@@ -115,15 +118,16 @@ pub(crate) struct MessageAssembler {
 
 #[derive(Clone, Copy, Debug)]
 enum AssemblyState {
-    /// In the prefix of a gRPC message, of which `seen` bytes were read.
+    /// Within the prefix of a gRPC message. `seen` bytes of the prefix were read; `length` has the length bytes among
+    /// them.
     Prefix { seen: usize, length: u32 },
-    /// In a varint.
+    /// Within a protobuf varint. `shift` is the number of bits read so far.
     Varint { value: u64, shift: u32, then: VarintRole },
-    /// In the bytes of a field.
+    /// Within the bytes of a protobuf field, of which `left` bytes are not yet received.
     Field { field: u32, left: usize },
 }
 
-/// The role of a varint.
+/// The meaning of a protobuf varint within a message.
 #[derive(Clone, Copy, Debug)]
 enum VarintRole {
     Tag,
@@ -134,7 +138,7 @@ enum VarintRole {
 const TAG_STATE: AssemblyState = AssemblyState::Varint { value: 0, shift: 0, then: VarintRole::Tag };
 
 impl MessageAssembler {
-    /// Creates an assembler for messages of at most `limit_bytes`.
+    /// Creates an assembler that rejects messages of more than `limit_bytes`.
     pub(crate) fn new(limit_bytes: u64) -> Self {
         let state = AssemblyState::Prefix { seen: 0, length: 0 };
         Self {
@@ -146,15 +150,16 @@ impl MessageAssembler {
         }
     }
 
-    /// Reports whether no message is incomplete.
+    /// Returns whether all received messages are complete.
     pub(crate) fn is_between_messages(&self) -> bool {
         matches!(self.state, AssemblyState::Prefix { seen: 0, .. })
     }
 
-    /// Consumes bytes of `chunk` until a message is complete or none are left; call again while it returns messages.
+    /// Consumes bytes of `chunk` until a message is complete or `chunk` is empty. The caller must repeat the call until
+    /// it returns `None`.
     ///
     /// # Errors
-    /// [`FlightError::Malformed`], [`FlightError::TooLarge`]. After an error the stream cannot be read further.
+    /// [`FlightError::Malformed`] or [`FlightError::TooLarge`]. After an error the assembler cannot be used any more.
     pub(crate) fn push(&mut self, chunk: &mut Bytes) -> Result<Option<FlightDataMessage>, FlightError> {
         while !chunk.is_empty() {
             match self.state {
@@ -178,7 +183,7 @@ impl MessageAssembler {
 
     fn read_prefix(&mut self, seen: usize, length: u32, byte: u8) -> Result<(), FlightError> {
         if seen == 0 && byte != 0 {
-            return Err(FlightError::Malformed { problem: "it is compressed, which was not agreed upon" });
+            return Err(FlightError::Malformed { problem: "it is compressed without negotiation" });
         }
         let length = length << 8 | u32::from(byte);
         if seen + 1 < GRPC_PREFIX_BYTES {
@@ -216,10 +221,10 @@ impl MessageAssembler {
                 match value as u32 & 7 {
                     VARINT => AssemblyState::Varint { value: 0, shift: 0, then: VarintRole::Ignored },
                     DELIMITED => AssemblyState::Varint { value: 0, shift: 0, then: VarintRole::Length { field } },
-                    // Field 0 does not exist: its bytes are skipped.
+                    // Skip the eight bytes by treating them as field 0, which protobuf does not use.
                     FIXED64 => self.start_field(0, 8)?,
                     FIXED32 => self.start_field(0, 4)?,
-                    _ => return Err(FlightError::Malformed { problem: "a field is of no known type" }),
+                    _ => return Err(FlightError::Malformed { problem: "a field has an unknown wire type" }),
                 }
             }
             VarintRole::Length { field } => self.start_field(field, value)?,
@@ -232,7 +237,7 @@ impl MessageAssembler {
             return Err(FlightError::Malformed { problem: "a field is longer than its message" });
         }
         if field == BODY_FIELD {
-            // Memory is not committed until it is written, so a false length does no harm.
+            // The kernel provides memory only when it is written, so a wrong length wastes no memory.
             self.body = MutableBuffer::with_capacity(length as usize);
         }
         Ok(if length == 0 { TAG_STATE } else { AssemblyState::Field { field, left: length as usize } })
@@ -326,7 +331,7 @@ mod tests {
 
     #[test]
     fn unknown_fields_are_passed_over() {
-        // Field 7 as a number, field 9 as eight bytes, field 10 as text, then a header.
+        // Unknown fields (7 as varint, 9 as fixed64, 10 as bytes), followed by a known field, the header.
         let fields =
             [&[0x38, 0x96, 1][..], &[0x49, 1, 2, 3, 4, 5, 6, 7, 8], &[0x52, 2, b'x', b'y'], &[0x12, 1, b'h']].concat();
         let bytes = [&[0, 0, 0, 0, fields.len() as u8][..], &fields].concat();

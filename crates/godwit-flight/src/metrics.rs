@@ -1,8 +1,9 @@
-//! Metrics of a server's calls, for Prometheus.
+//! Metrics of a server and its calls, for Prometheus.
 //!
-//! Flows in: calls as they start, progress and end. Flows out: text, in the format that the client accepts. Names of metrics
-//! are a contract with dashboards and listed in `docs/reference/metrics.md`. Labels have few values; none holds the name of
-//! a dataset or a principal. Counting costs an atomic addition for each batch, and a lock when a call ends.
+//! The server counts calls when they start, send data and end. A client of the path `/metrics` receives all metrics as
+//! text. Dashboards depend on the names of metrics, which `docs/reference/metrics.md` lists. Each label has few
+//! possible values; no label contains the name of a dataset or a principal. Counting costs an atomic addition per
+//! batch, and a lock at the end of a call.
 
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -24,10 +25,11 @@ use crate::web::{
     API_PREFIX, FILE_DATA_PATH, READS_PREFIX, REFERENCES_PREFIX, SEQUENCE_PREFIX, SITE_PREFIX, VARIANTS_PREFIX,
 };
 
-/// Path of the metrics.
+/// HTTP path at which the server returns its metrics.
 pub(crate) const METRICS_PATH: &str = "/metrics";
 
-/// Upper bounds of the histogram buckets of durations, seconds: from a lookup in memory to a file that takes hours.
+/// Upper bounds of the histogram buckets for call durations, seconds. They cover lookups in memory and file transfers
+/// of hours.
 const DURATION_BUCKETS_S: [f64; 12] = [0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0, 3600.0, 14400.0];
 
 type OneLabel = [(&'static str, &'static str); 1];
@@ -48,15 +50,15 @@ pub(crate) enum CallType {
     Handshake,
     Health,
     Metrics,
-    /// Tickets and service information of htsget.
+    /// An htsget request for a ticket or for service information.
     Htsget,
-    /// Bytes of files by htsget tickets.
+    /// A download of file bytes by an htsget ticket.
     HtsgetData,
-    /// Sequences by their digests.
+    /// A refget request for a sequence by its digest, or for the list of references.
     Refget,
-    /// The web page of a server, and its API.
+    /// The web page of the server, or the API that the page uses.
     Page,
-    /// Any other call.
+    /// A call of any other RPC or path.
     Other,
 }
 
@@ -80,7 +82,7 @@ impl CallType {
         (Self::Other, "Other"),
     ];
 
-    /// Returns the type of the call at a path.
+    /// Returns the type of a call by the path of its HTTP request.
     pub(crate) fn from_path(path: &str) -> Self {
         if let Some(method) = path.strip_prefix("/arrow.flight.protocol.FlightService/") {
             let found = Self::ALL[..=Self::Handshake as usize].iter().find(|(_, name)| *name == method);
@@ -115,14 +117,14 @@ pub(crate) struct CallMetrics {
     pub(crate) received_rows: Counter,
 }
 
-/// The worker processes that run statements.
+/// Numbers of worker processes that run SQL statements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StatementWorkers {
-    /// Workers that run a statement.
+    /// Number of workers that currently run a statement.
     pub busy: usize,
-    /// Workers that wait for a statement.
+    /// Number of started workers that wait for a statement.
     pub idle: usize,
-    /// Most workers that may be busy at a time.
+    /// Maximum number of workers that may be busy at the same time.
     pub limit: usize,
 }
 
@@ -143,25 +145,21 @@ impl Default for ServerMetrics {
     fn default() -> Self {
         let mut registry = Registry::with_prefix("godwit");
         let build_info = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
-        registry.register("build", "The program that serves", build_info);
+        registry.register("build", "The program", build_info);
         let started: Gauge<f64, std::sync::atomic::AtomicU64> = Gauge::default();
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         started.set(now.map_or(0.0, |since| since.as_secs_f64()));
-        registry.register("start_time_seconds", "When the server was started, seconds since 1970", started);
+        registry.register("start_time_seconds", "Start of the server, seconds since 1970", started);
 
         let of_verb = |_| Family::<OneLabel, Counter>::default();
         let [sent_bytes, sent_rows, received_bytes, received_rows] = [(); 4].map(of_verb);
         let (open, ended_calls) = (Family::<OneLabel, Gauge>::default(), Family::<CallLabels, Counter>::default());
         let seconds = Family::<OneLabel, Histogram>::new_with_constructor(|| Histogram::new(DURATION_BUCKETS_S));
-        registry.register(
-            "calls",
-            "Calls that have ended, by what was called and what came of it",
-            ended_calls.clone(),
-        );
-        registry.register("open_calls", "Calls and streams that are open", open.clone());
-        registry.register("call_seconds", "How long calls took, to the last byte, seconds", seconds.clone());
-        registry.register("sent_bytes", "Bytes of answers, before encryption", sent_bytes.clone());
-        registry.register("sent_rows", "Rows of answers", sent_rows.clone());
+        registry.register("calls", "Calls that have ended, by call type and status", ended_calls.clone());
+        registry.register("open_calls", "Open calls and streams", open.clone());
+        registry.register("call_seconds", "Duration of calls until the last byte, seconds", seconds.clone());
+        registry.register("sent_bytes", "Bytes of responses, before encryption", sent_bytes.clone());
+        registry.register("sent_rows", "Rows of responses", sent_rows.clone());
         registry.register("received_bytes", "Bytes of uploads, after decryption", received_bytes.clone());
         registry.register("received_rows", "Rows of uploads", received_rows.clone());
         let verbs = CallType::ALL.iter().map(|(_, name)| {
@@ -178,13 +176,13 @@ impl Default for ServerMetrics {
         let call_metrics = verbs.collect();
 
         let connections = Gauge::default();
-        registry.register("open_connections", "Connections that are open", connections.clone());
+        registry.register("open_connections", "Open connections", connections.clone());
         let (rejections, audit_records) = (Family::default(), Family::default());
-        registry.register("refused_callers", "Callers that were not let in, by the reason", rejections.clone());
-        registry.register("audit_lines", "Accesses to be recorded, by whether they were", audit_records.clone());
+        registry.register("refused_callers", "Rejected calls and connections, by reason", rejections.clone());
+        registry.register("audit_lines", "Accesses passed to the audit log, by outcome", audit_records.clone());
         let (workers, worker_limit) = (Family::default(), Gauge::default());
-        registry.register("statement_workers", "Processes for statements, by what they do", workers.clone());
-        registry.register("statement_workers_limit", "Statements that may run at a time", worker_limit.clone());
+        registry.register("statement_workers", "Worker processes for statements, by state", workers.clone());
+        registry.register("statement_workers_limit", "Statements that may run concurrently", worker_limit.clone());
         Self { registry, call_metrics, ended_calls, connections, rejections, audit_records, workers, worker_limit }
     }
 }
@@ -194,24 +192,24 @@ impl Default for ServerMetrics {
 pub(crate) enum RejectionReason {
     /// The token is missing or wrong.
     Token,
-    /// The call is outside the scope of the token.
+    /// The scope of the token does not allow the call.
     Scope,
-    /// The host name of the request is not one of the server.
+    /// The host name in the request is not a name of the server.
     Host,
-    /// Too many connections are open.
+    /// The server has reached its limit of open connections.
     Connections,
-    /// The principal has as many open calls as it may.
+    /// The principal has reached its limit of open calls.
     Limit,
 }
 
 impl ServerMetrics {
-    /// Counts a call as started.
+    /// Counts a call as open until the returned value is dropped.
     pub(crate) fn start_call(self: &Arc<Self>, call_type: CallType) -> MeteredCall {
         self.call_metrics(call_type).open_calls.inc();
         MeteredCall { metrics: self.clone(), call_type, started: Instant::now(), status: None, span: None }
     }
 
-    /// Returns the metrics of a call type.
+    /// Returns the counters for calls of one type.
     pub(crate) fn call_metrics(&self, call_type: CallType) -> &CallMetrics {
         &self.call_metrics[call_type as usize]
     }
@@ -240,10 +238,11 @@ impl ServerMetrics {
         self.worker_limit.set(count(workers.limit));
     }
 
-    /// Encodes all metrics, with the media type: OpenMetrics 1.0 where the client accepts it, else the older text format.
+    /// Returns the media type and the text of all metrics. The format is OpenMetrics 1.0 if the client accepts it,
+    /// otherwise the Prometheus text format 0.0.4.
     pub(crate) fn encode_text(&self, headers: &HeaderMap) -> (&'static str, String) {
         let mut text = String::new();
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = encode(&mut text, &self.registry);
         let accepted = headers.get_all(http::header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
         if accepted.flat_map(|value| value.split(',')).any(is_open_metrics) {
@@ -253,14 +252,14 @@ impl ServerMetrics {
     }
 }
 
-/// Reports whether a member of an `Accept` header requests OpenMetrics.
+/// Returns whether one element of an `Accept` header requests OpenMetrics.
 fn is_open_metrics(member: &str) -> bool {
     let mut words = member.split(';').map(str::trim);
     words.next() == Some("application/openmetrics-text") && !words.any(|word| word == "q=0" || word == "q=0.0")
 }
 
-/// Converts OpenMetrics to the text format 0.0.4: there, counters and info are named as their samples are, and the text has
-/// no end marker.
+/// Converts OpenMetrics to the Prometheus text format 0.0.4. In this format, `# TYPE` and `# HELP` lines contain the
+/// full names with the suffixes `_total` and `_info`, and there is no line `# EOF`.
 fn to_prometheus_text(text: &str) -> String {
     let mut counters = Vec::new();
     let mut infos = Vec::new();
@@ -289,7 +288,7 @@ fn to_prometheus_text(text: &str) -> String {
     older
 }
 
-/// A connection that is counted as open until it is dropped.
+/// A connection that is counted as open until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct OpenConnection(Gauge);
 
@@ -299,7 +298,7 @@ impl Drop for OpenConnection {
     }
 }
 
-/// A call, counted as ended when it is dropped.
+/// A call that is counted as open until this value is dropped, and then as ended.
 #[derive(Debug)]
 pub(crate) struct MeteredCall {
     metrics: Arc<ServerMetrics>,
@@ -310,7 +309,7 @@ pub(crate) struct MeteredCall {
 }
 
 impl MeteredCall {
-    /// Attaches a trace span, which ends with the call.
+    /// Attaches a trace span to the call. The span ends when the call ends.
     pub(crate) fn with_span(mut self, span: Option<OpenSpan>) -> Self {
         self.span = span;
         self
@@ -320,7 +319,7 @@ impl MeteredCall {
         self.metrics.call_metrics(self.call_type)
     }
 
-    /// Records the status of a gRPC call, where these headers or trailers have one.
+    /// Records the status of a gRPC call if these headers or trailers contain a status.
     pub(crate) fn record_grpc_status(&mut self, headers: &HeaderMap) {
         if let Some(status) = headers.get("grpc-status") {
             let code = Code::from_bytes(status.as_bytes());
@@ -345,7 +344,7 @@ impl Drop for MeteredCall {
         let counts = self.call_metrics();
         counts.open_calls.dec();
         counts.duration_s.observe(self.started.elapsed().as_secs_f64());
-        // The client disconnected before a status was sent.
+        // Without a status, the client disconnected before the server sent one.
         let outcome = self.status.take().unwrap_or_else(|| {
             if let Some(span) = &mut self.span {
                 span.set_grpc_status(Code::Cancelled);
@@ -359,7 +358,7 @@ impl Drop for MeteredCall {
     }
 }
 
-/// An access log whose lines are counted.
+/// An access log that counts its records in the metrics of the server.
 #[derive(Debug)]
 pub(crate) struct MeteredAccessLog {
     pub(crate) log: Arc<dyn AccessLog>,
@@ -378,7 +377,8 @@ impl AccessLog for MeteredAccessLog {
 
     fn record_in_background(&self, access: AccessRecord) {
         self.log.record_in_background(access);
-        // Only the log knows whether writing succeeded; after a failure it rejects all later records.
+        // Count the record as noted: whether writing succeeds is not visible here. After a failure, the log rejects all
+        // later records.
         self.metrics.audit_records.get_or_create(&[("outcome", "noted")]).inc();
     }
 }

@@ -1,10 +1,10 @@
-//! Several servers of the same data as one: load balancing, and failover when a pool member is lost.
+//! A pool of servers with the same data: load balancing, and failover when a pool member is lost.
 //!
-//! [`LoadBalancer`] decides: reports of members, requests and the time go in; a member for each request is returned.
-//! [`Membership`] is a server's side: it probes the other members, and assigns clients to members. [`Pool`] is a client's
-//! side, and [`PooledRows`] are rows whose reading continues at another member when one is lost.
+//! [`LoadBalancer`] selects a member for each request, from the loads that the members report. [`Membership`] runs in
+//! each server of the pool: it probes the other members and assigns clients to members. [`Pool`] is used by clients.
+//! [`PooledRows`] are the rows of a download that continues at another member when its member is lost.
 //!
-//! What members store, and how their data are kept equal, is not known here.
+//! This module does not keep the data of the members equal; the operator of the pool is responsible for that.
 
 mod connection_counter;
 mod dns;

@@ -1,5 +1,5 @@
-//! Detects by the first bytes which protocol a connection speaks, within a time limit: a silent connection would hold one of
-//! the limited number of connections.
+//! Detects by the first bytes of a connection whether the client uses HTTP/2 or HTTP/1.1. The caller sets a time limit,
+//! because the number of connections is limited and a silent client would occupy one.
 
 use std::io;
 use std::pin::Pin;
@@ -10,31 +10,32 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, Re
 use crate::transport::Socket;
 
 const HTTP2_PREFACE_BYTES: usize = 24;
-/// Time limit for reading from a client of an unknown protocol after the shutdown.
+/// Time limit for reading the remaining bytes of a client with an unknown protocol before the connection is closed.
 const CLOSE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(1);
-/// The client connection preface of HTTP/2 (RFC 9113 §3.4). No request of HTTP/1.1 begins so.
+/// The bytes that an HTTP/2 client sends first, the connection preface (RFC 9113 §3.4). No HTTP/1.1 request begins with
+/// them.
 const HTTP2_PREFACE: &[u8; HTTP2_PREFACE_BYTES] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// The version of HTTP that a client speaks.
+/// The HTTP version that a client uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HttpVersion {
-    /// HTTP/2, by prior knowledge or by ALPN.
+    /// HTTP/2, selected by ALPN or used without negotiation ("prior knowledge").
     Http2,
     /// HTTP/1.1.
     Http1,
 }
 
-/// A server's socket whose first bytes were read and are read again from here.
+/// A socket of a server whose first bytes were read for detection; reading returns these bytes again.
 #[derive(Debug)]
 pub(crate) struct RewindSocket {
     socket: Socket,
     prefix: [u8; HTTP2_PREFACE_BYTES],
-    /// Bytes of the prefix that are still to be read.
+    /// Range of `prefix` that the reader has not read yet.
     unread: std::ops::Range<usize>,
 }
 
-/// Reports whether a connection begins as a request of HTTP/1.1 does (RFC 9112 §3): a method, a space, and a path, `*`, a
-/// URI, or the host name of CONNECT. `None` where too few bytes were received.
+/// Returns whether the first bytes of a connection are an HTTP/1.1 request (RFC 9112 §3): a method, a space, and then a
+/// path, `*`, a URI, or the host name of CONNECT. `None` if more bytes are needed to decide.
 fn is_http1_request(prefix: &[u8]) -> Option<bool> {
     let method = prefix.iter().take_while(|byte| byte.is_ascii_uppercase()).count();
     match prefix[method..] {
@@ -44,8 +45,8 @@ fn is_http1_request(prefix: &[u8]) -> Option<bool> {
     }
 }
 
-/// Closes a connection whose client may still be sending: unread bytes at closing would cause a TCP reset, by which the
-/// client loses data that it has not read yet, which includes the end of the stream.
+/// Closes a connection whose client may still be sending. Reads and discards bytes first: closing a socket with unread
+/// bytes causes a TCP reset, and the client would lose data that it has not read yet.
 async fn close_gracefully(socket: &mut Socket) {
     let talking = async {
         let mut unheard = [0; 4096];
@@ -56,15 +57,16 @@ async fn close_gracefully(socket: &mut Socket) {
             }
         }
     };
-    // A client that does not stop within the time limit is cut off.
+    // If the client does not stop sending within the time limit, close the connection anyway.
     let _ = tokio::time::timeout(CLOSE_TIMEOUT, talking).await;
 }
 
-/// Waits for the first bytes of a client.
+/// Waits for the first bytes of a client. Returns the HTTP version, and a socket from which these bytes can be read
+/// again.
 ///
 /// # Errors
-/// Those of the socket, its end, and first bytes of an unknown protocol: a client of another protocol cannot parse a
-/// response (RFC 9113 §3.4).
+/// An error if the socket fails or is closed, or if the first bytes belong to another protocol. Such a client receives
+/// no response, because it could not parse one (RFC 9113 §3.4).
 pub(crate) async fn detect_protocol(mut socket: Socket) -> io::Result<(RewindSocket, HttpVersion)> {
     let (mut prefix, mut count) = ([0; HTTP2_PREFACE_BYTES], 0);
     let spoken = loop {
@@ -87,7 +89,7 @@ pub(crate) async fn detect_protocol(mut socket: Socket) -> io::Result<(RewindSoc
             None => {}
         }
     };
-    // From here on HTTP/2 arrives in frames.
+    // The preface is complete; all further bytes of HTTP/2 are frames.
     let socket = if spoken == HttpVersion::Http2 { socket.into_framed() } else { socket };
     Ok((RewindSocket { socket, prefix, unread: 0..count }, spoken))
 }
@@ -136,7 +138,8 @@ mod tests {
 
     use super::*;
 
-    /// Detects the protocol of bytes that arrive in pieces; returns it with all bytes that are read afterwards.
+    /// Sends bytes in these pieces. Returns the detected protocol and all bytes that the server reads after the
+    /// detection.
     async fn detect(pieces: &[&[u8]]) -> io::Result<(HttpVersion, Vec<u8>)> {
         let (mut client, server) = UnixStream::pair().unwrap();
         let pieces: Vec<Vec<u8>> = pieces.iter().map(|piece| piece.to_vec()).collect();

@@ -1,7 +1,7 @@
-//! gRPC Server Reflection (v1 and v1alpha): describes the services of a server, Arrow Flight and health, to clients.
+//! gRPC Server Reflection (v1 and v1alpha), by which clients can list the services Arrow Flight and health checks.
 //!
-//! The messages of Flight are written here as in the specification (`Flight.proto`), since the generated code contains no
-//! descriptor. A test calls the server by them, with a client that knows nothing else.
+//! This module repeats the messages of `Flight.proto`, because the code that arrow-flight generated from it contains no
+//! protobuf descriptors. A test calls the server with a client that knows only these descriptors.
 
 use arrow_flight::flight_service_server::FlightServiceServer;
 use prost_types::field_descriptor_proto::{Label, Type};
@@ -18,17 +18,17 @@ const PROTO_FILE: &str = "Flight.proto";
 const TIMESTAMP_FILE: &str = "google/protobuf/timestamp.proto";
 const TIMESTAMP: &str = "google.protobuf.Timestamp";
 
-/// The type of a field.
+/// The type of a protobuf field.
 #[derive(Clone, Copy)]
 enum FieldKind {
     Scalar(Type),
-    /// A message of the package.
+    /// A message of the package `arrow.flight.protocol`, by its name.
     Message(&'static str),
-    /// A repeated message of the package.
+    /// A repeated message of the package `arrow.flight.protocol`, by its name.
     RepeatedMessage(&'static str),
     /// A repeated string.
     RepeatedString,
-    /// An enumeration of the package.
+    /// An enumeration of the package `arrow.flight.protocol`, by its name.
     Enum(&'static str),
     Timestamp,
     /// An optional double.
@@ -42,7 +42,7 @@ const STRING: FieldKind = Scalar(Type::String);
 
 type Fields = &'static [(&'static str, i32, FieldKind)];
 
-/// The messages, with name, number and type of each field.
+/// The messages of `Flight.proto`, with name, number and type of each field.
 const MESSAGES: [(&str, Fields); 20] = [
     ("HandshakeRequest", &[("protocol_version", 1, Scalar(Type::Uint64)), ("payload", 2, BYTES)]),
     ("HandshakeResponse", &[("protocol_version", 1, Scalar(Type::Uint64)), ("payload", 2, BYTES)]),
@@ -104,7 +104,7 @@ const MESSAGES: [(&str, Fields); 20] = [
     ("PutResult", &[("app_metadata", 1, BYTES)]),
 ];
 
-/// A method: its name, request and response, each with whether it is a stream.
+/// An RPC method: its name, and the message names of request and response, each with `true` if it is streamed.
 type Method = (&'static str, (&'static str, bool), (&'static str, bool));
 
 const METHODS: [Method; 10] = [
@@ -128,7 +128,7 @@ const CANCEL_STATUS: [&str; 4] = [
     "CANCEL_STATUS_NOT_CANCELLABLE",
 ];
 
-/// Adds the reflection services to the routes.
+/// Adds the gRPC reflection services to the routes of a server.
 pub(crate) fn with_reflection(routes: Routes) -> Routes {
     let described = || {
         let builder = Builder::configure().register_file_descriptor_set(file_descriptor_set());
@@ -174,7 +174,7 @@ fn file_descriptor_set() -> FileDescriptorSet {
 fn message_descriptor(name: &str, fields: Fields) -> DescriptorProto {
     let optional: Vec<&str> =
         fields.iter().filter(|(_, _, kind)| matches!(kind, OptionalDouble)).map(|(name, _, _)| *name).collect();
-    // An optional field of proto3 is the only member of a synthetic oneof.
+    // A proto3 descriptor represents each optional field by a oneof with this field as its only member.
     let choices =
         optional.iter().map(|name| prost_types::OneofDescriptorProto { name: Some(format!("_{name}")), options: None });
     DescriptorProto {

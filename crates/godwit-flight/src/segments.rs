@@ -1,4 +1,4 @@
-//! Outgoing bytes in pieces that are not copied.
+//! A queue of byte buffers to send, which are not copied.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -6,10 +6,11 @@ use std::io::IoSlice;
 use arrow_buffer::Buffer;
 use bytes::{Buf, Bytes};
 
-/// Most bytes that are passed to HTTP/2 at once: h2 rejects more than a window can hold, 2 GiB less one.
+/// Maximum number of bytes that are passed to HTTP/2 at once. The h2 library rejects more than the largest flow control
+/// window, 2 GiB - 1.
 const MAX_FRAME_DATA_BYTES: usize = 1 << 30;
 
-/// Owns an Arrow buffer on behalf of [`Bytes`].
+/// A wrapper by which [`Bytes`] can own an Arrow buffer.
 struct BufferOwner(Buffer);
 
 impl AsRef<[u8]> for BufferOwner {
@@ -18,7 +19,7 @@ impl AsRef<[u8]> for BufferOwner {
     }
 }
 
-/// Pieces in order. One HTTP/2 frame holds as many of them as fit, in one system call.
+/// Byte buffers (pieces) in the order in which they are sent. One system call writes the pieces of an HTTP/2 frame.
 #[derive(Debug, Default)]
 pub struct Segments {
     pieces: VecDeque<Bytes>,
@@ -26,7 +27,7 @@ pub struct Segments {
 }
 
 impl Segments {
-    /// Appends a piece.
+    /// Appends a piece without a copy.
     pub fn push(&mut self, piece: Bytes) {
         if !piece.is_empty() {
             self.bytes += piece.len();
@@ -45,7 +46,7 @@ impl Segments {
         self.pieces.append(&mut other.pieces);
     }
 
-    /// Removes the first bytes, as many as may be passed to HTTP/2 at once; `None` where none are left.
+    /// Removes and returns the first bytes, as many as may be passed to HTTP/2 at once; `None` if none are left.
     pub(crate) fn take_frame(&mut self) -> Option<Self> {
         if self.bytes <= MAX_FRAME_DATA_BYTES {
             return (self.bytes > 0).then(|| std::mem::take(self));
@@ -53,7 +54,7 @@ impl Segments {
         Some(self.split_to(MAX_FRAME_DATA_BYTES))
     }
 
-    /// Removes the first `count` bytes; there are more.
+    /// Removes and returns the first `count` bytes; more bytes must be present.
     fn split_to(&mut self, count: usize) -> Self {
         let mut first = Self::default();
         while let Some(mut piece) = self.pieces.pop_front() {

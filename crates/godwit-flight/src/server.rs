@@ -1,10 +1,10 @@
-//! The server.
+//! The Flight server.
 //!
-//! `DoGet`, `DoPut` and `DoExchange` are served here; every other call goes to the given tonic service. The health of the
-//! server (`grpc.health.v1.Health`) is reported without authentication. Requests that are not gRPC, over HTTP/1.1 or HTTP/2,
-//! are served by module `web`. Batches of a [`Download`] are pulled as fast as the client reads them; those of an [`Upload`]
-//! are read as fast as the [`DataPlane`] requests them, and HTTP/2's windows hold the client back. An exchange is both at
-//! once.
+//! `DoGet`, `DoPut` and `DoExchange` are served here; the given tonic service answers every other call. Health checks
+//! (`grpc.health.v1.Health`) need no authentication. [`DataPlane::respond_http`] answers requests that are not gRPC,
+//! over HTTP/1.1 or HTTP/2. The server pulls batches of a [`Download`] as fast as the client reads them. It reads
+//! batches of an [`Upload`] as fast as the [`DataPlane`] requests them; HTTP/2 flow control slows the client down. An
+//! exchange does both.
 
 mod call_limits;
 mod plain_http;
@@ -61,34 +61,73 @@ const DO_GET_PATH: &str = "/arrow.flight.protocol.FlightService/DoGet";
 const DO_PUT_PATH: &str = "/arrow.flight.protocol.FlightService/DoPut";
 const DO_ACTION_PATH: &str = "/arrow.flight.protocol.FlightService/DoAction";
 const DO_EXCHANGE_PATH: &str = "/arrow.flight.protocol.FlightService/DoExchange";
-/// Message of calls that are outside the scope of a token.
-pub(crate) const OUT_OF_SCOPE: &str = "this was not granted";
-/// Largest ticket that is accepted, bytes.
+/// Error message for a call that the scope of its token does not allow.
+pub(crate) const OUT_OF_SCOPE: &str = "the token does not allow this call";
+/// Largest accepted `DoGet` request, which contains the ticket, in bytes.
 const MAX_TICKET_BYTES: usize = 1 << 20;
 
-/// A batch and its application metadata.
+/// A record batch and the application metadata (`app_metadata`) that is sent with it.
 pub type BatchItem = (RecordBatch, Bytes);
 
-/// The data of a download.
+/// The schema and the batches that a server sends in response to `DoGet`.
 pub struct Download {
     /// Schema of all batches.
     pub schema: SchemaRef,
-    /// The batches.
+    /// The batches in the order in which they are sent, or the error that ends the download.
     pub batches: Pin<Box<dyn Stream<Item = Result<BatchItem, Status>> + Send>>,
 }
 
-/// Results of an upload, sent as they are produced; the upload ends with the stream.
+/// Results of an upload, which the server sends to the client as they are produced. The call ends when this stream
+/// ends.
 pub type PutResultStream = Pin<Box<dyn Stream<Item = Result<Bytes, Status>> + Send>>;
 
-/// The server's side of an exchange. The first batch has the schema of all; messages of metadata may precede it.
+/// The batches and metadata that the server sends in an exchange. All batches have the schema of the first one;
+/// messages with metadata only may precede it.
 pub type ExchangeStream = Pin<Box<dyn Stream<Item = Result<FlightStreamChunk, Status>> + Send>>;
 
-/// The data service behind a server.
+/// The service that supplies and receives the data of a [`Server`].
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use std::sync::Arc;
+/// use arrow_array::RecordBatch;
+/// use bytes::Bytes;
+/// use godwit_flight::{Code, DataPlane, Download, Principal, PutResultStream, Status, Upload, stream_batches};
+/// # use arrow_array::{ArrayRef, Int64Array};
+///
+/// struct Positions(RecordBatch);
+///
+/// impl DataPlane for Positions {
+///     async fn download(&self, _principal: Principal, ticket: Bytes) -> Result<Download, Status> {
+///         if ticket != "positions" {
+///             return Err(Status::not_found("the ticket is unknown"));
+///         }
+///         Ok(stream_batches(self.0.schema(), Box::new(std::iter::once(Ok(self.0.clone())))))
+///     }
+///
+///     async fn upload(&self, _principal: Principal, _upload: Upload) -> Result<PutResultStream, Status> {
+///         Err(Status::unimplemented("DoPut is not supported by this server"))
+///     }
+/// }
+///
+/// # let positions: ArrayRef = Arc::new(Int64Array::from(vec![100, 200]));
+/// # let plane = Positions(RecordBatch::try_from_iter([("position", positions)])?);
+/// let download = plane.download(Principal::default(), "positions".into()).await?;
+/// assert_eq!(download.schema.field(0).name(), "position");
+/// let rejected = plane.download(Principal::default(), "reads".into()).await;
+/// assert!(matches!(rejected, Err(status) if status.code() == Code::NotFound));
+/// # Ok(())
+/// # }
+/// ```
 pub trait DataPlane: Send + Sync + 'static {
     /// Returns the data of a ticket, for the principal of the call.
     fn download(&self, principal: Principal, ticket: Bytes) -> impl Future<Output = Result<Download, Status>> + Send;
 
-    /// Receives data; results are sent to the client. A principal with a scope is authorized by the implementation only.
+    /// Receives uploaded data and returns the results for the client. The server does not check the scope of a
+    /// principal here; the implementation must.
     fn upload(
         &self,
         principal: Principal,
@@ -100,42 +139,42 @@ pub trait DataPlane: Send + Sync + 'static {
         None
     }
 
-    /// Returns the session in a token, where this server or its pool issued it.
+    /// Returns the session that a token contains, if this server or another member of its pool issued the token.
     fn read_session(&self, _token: &[u8]) -> Option<Session> {
         None
     }
 
-    /// Returns the connection counter of a pool member.
+    /// Returns the connection counter of this server if it is a pool member.
     fn connection_counter(&self) -> Option<Arc<ConnectionCounter>> {
         None
     }
 
-    /// Returns the current metrics of the server; `None` where none are kept.
+    /// Returns the current metrics of the server; `None` if the server does not keep metrics.
     fn metrics(&self) -> Option<Arc<ServerMetrics>> {
         None
     }
 
-    /// Returns the source of trace spans; `None` where tracing is off.
+    /// Returns the tracer that creates trace spans; `None` if tracing is off.
     fn tracer(&self) -> Option<&Tracer> {
         None
     }
 
     /// Responds to a plain HTTP request.
     fn respond_http(&self, _request: WebRequest) -> impl Future<Output = Response<WebBody>> + Send {
-        std::future::ready(text_response(StatusCode::NOT_FOUND, "there is no page of that name"))
+        std::future::ready(text_response(StatusCode::NOT_FOUND, "the page does not exist"))
     }
 
-    /// Exchanges data, both directions at once; rejected by services without exchanges.
+    /// Receives data and sends data in the same call (`DoExchange`). The default implementation rejects the call.
     fn exchange(
         &self,
         _caller: Principal,
         _upload: Upload,
     ) -> impl Future<Output = Result<ExchangeStream, Status>> + Send {
-        std::future::ready(Err(Status::unimplemented("nothing is exchanged here")))
+        std::future::ready(Err(Status::unimplemented("DoExchange is not supported by this server")))
     }
 }
 
-/// Incoming data: an upload, or the client's side of an exchange.
+/// Data that a client sends in an upload (`DoPut`) or an exchange (`DoExchange`).
 pub struct Upload {
     body: Incoming,
     unread: Bytes,
@@ -151,20 +190,21 @@ impl Upload {
         Self { body, unread: Bytes::new(), assembler, decoder: BatchDecoder::default(), descriptor: None, call_metrics }
     }
 
-    /// Returns the client's descriptor; known once the first message was received.
+    /// Returns the descriptor that the client sent; `None` until [`Upload::next`] has read the message that contains
+    /// it.
     pub fn descriptor(&self) -> Option<&FlightDescriptor> {
         self.descriptor.as_ref()
     }
 
-    /// Returns the schema; known once it was received, which is before the first batch.
+    /// Returns the schema of the batches; `None` until it is received. It precedes the first batch.
     pub fn schema(&self) -> Option<&SchemaRef> {
         self.decoder.schema()
     }
 
-    /// Returns the next message; `None` after the last one.
+    /// Returns the next batch or metadata; `None` after the last one.
     ///
     /// # Errors
-    /// A status where a message is invalid, or the client disconnected before the end.
+    /// A status if a message is invalid, or if the client disconnects before the end.
     pub async fn next(&mut self) -> Result<Option<FlightStreamChunk>, Status> {
         loop {
             let Some(message) = self.assembler.push(&mut self.unread)? else {
@@ -175,7 +215,7 @@ impl Upload {
                             counts.received_bytes.inc_by(self.unread.len() as u64);
                         }
                     }
-                    Some(Err(error)) => return Err(Status::cancelled(format!("the upload broke off: {error}"))),
+                    Some(Err(error)) => return Err(Status::cancelled(format!("the upload was interrupted: {error}"))),
                     None if self.assembler.is_between_messages() => return Ok(None),
                     None => return Err(Status::invalid_argument("the upload ends within a message")),
                 }
@@ -184,7 +224,7 @@ impl Upload {
             if !message.descriptor.is_empty() && self.descriptor.is_none() {
                 let descriptor = FlightDescriptor::decode(&message.descriptor[..]);
                 self.descriptor =
-                    Some(descriptor.map_err(|_| Status::invalid_argument("the descriptor cannot be read"))?);
+                    Some(descriptor.map_err(|_| Status::invalid_argument("the descriptor cannot be parsed"))?);
             }
             let batch = match self.decoder.decode(&message)? {
                 DecodedMessage::Batch(batch) => {
@@ -201,13 +241,13 @@ impl Upload {
     }
 }
 
-/// A server with its address bound.
+/// A server that listens on its address but accepts connections only in [`Server::serve`] or [`Server::serve_until`].
 pub struct Server<D> {
     listener: Listener,
     state: Arc<ServerState<D>>,
 }
 
-/// The shared state of all connections.
+/// The state that all connections of a server share.
 struct ServerState<D> {
     data_plane: D,
     routes: Routes,
@@ -221,11 +261,11 @@ struct ServerState<D> {
 }
 
 impl<D: DataPlane> Server<D> {
-    /// Binds an address; port 0 is any free port. `rest` serves all other calls. Where `access` has a token, every call must
-    /// carry it.
+    /// Binds an address; port 0 selects a free port. `data` serves `DoGet`, `DoPut` and `DoExchange`, `rest` all other
+    /// calls. If `security` contains a token, the server rejects calls without this token.
     ///
     /// # Errors
-    /// [`FlightError::Listen`] where the address cannot be bound.
+    /// [`FlightError::Listen`] if the address cannot be bound.
     pub async fn bind(
         address: &Address,
         data: D,
@@ -237,10 +277,10 @@ impl<D: DataPlane> Server<D> {
         Self::bind_with_auth(address, data, rest, authenticator, security.tls, options).await
     }
 
-    /// Binds as [`Server::bind`] does, with any kind of authentication.
+    /// Binds an address as [`Server::bind`] does, with the given authenticator.
     ///
     /// # Errors
-    /// [`FlightError::Listen`] where the address cannot be bound.
+    /// [`FlightError::Listen`] if the address cannot be bound.
     pub async fn bind_with_auth(
         address: &Address,
         data_plane: D,
@@ -260,18 +300,39 @@ impl<D: DataPlane> Server<D> {
         Ok(Self { listener, state: Arc::new(state) })
     }
 
-    /// Returns its address.
+    /// Returns the address of the server, with the actual port.
     pub fn address(&self) -> &Address {
         &self.state.address
     }
 
-    /// Serves until the future is dropped; connections that are open then are closed.
+    /// Serves until the returned future is dropped, which closes all open connections.
     pub async fn serve(self) {
         self.serve_until(std::future::pending(), Duration::ZERO).await;
     }
 
-    /// Serves until `stop`: then new connections are rejected, open calls may end within `drain`, and the rest is closed.
-    /// Returns how many connections were closed so.
+    /// Serves until `stop` completes. Then the server rejects new connections and gives open calls the time `drain` to
+    /// end. Returns the number of connections that are still open after that time; they are closed.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use godwit_flight::measure::WorkloadDataPlane;
+    /// # use godwit_flight::{Address, ConnectionSecurity, Routes, Server, TransportOptions};
+    /// use std::time::Duration;
+    ///
+    /// # let (data, security) = (WorkloadDataPlane::default(), ConnectionSecurity::default());
+    /// # let any_port = Address::Tcp("127.0.0.1:0".parse()?);
+    /// let server = Server::bind(&any_port, data, Routes::default(), security, TransportOptions::default()).await?;
+    /// let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    /// let stopped = async move { drop(stopped.await) };
+    /// let serving = tokio::spawn(server.serve_until(stopped, Duration::from_secs(5)));
+    /// drop(stop);
+    /// assert_eq!(serving.await?, 0);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn serve_until(self, stop: impl Future<Output = ()>, drain: Duration) -> usize {
         let Self { listener, state, .. } = self;
         let mut connections = JoinSet::new();
@@ -284,7 +345,7 @@ impl<D: DataPlane> Server<D> {
             };
             while connections.try_join_next().is_some() {}
             let Some(socket) = accepted else { continue };
-            // A connection above the limit is closed at once.
+            // A connection above the limit is closed at once: `socket` is dropped.
             if connections.len() < state.options.max_connections {
                 connections.spawn(serve_connection(socket, state.clone(), stopped.clone()));
             } else if let Some(metrics) = &state.metrics {
@@ -299,7 +360,8 @@ impl<D: DataPlane> Server<D> {
     }
 }
 
-/// Reports NOT_SERVING to health watches and then ends them: an open watch would keep its connection open.
+/// Reports NOT_SERVING to clients that watch the health of the server, and ends their calls. An open `Watch` call would
+/// keep its connection open.
 async fn report_not_serving(mut health: HealthReporter) {
     for service in ["", FLIGHT_SERVICE] {
         health.set_service_status(service, ServingStatus::NotServing).await;
@@ -307,7 +369,8 @@ async fn report_not_serving(mut health: HealthReporter) {
     }
 }
 
-/// Serves a connection until it ends, or until its calls have ended once `stopping` is dropped.
+/// Serves a connection until it ends. Once the sender of `stopping` is dropped, new calls are rejected and the
+/// connection ends with its last open call.
 async fn serve_connection<D: DataPlane>(socket: Socket, state: Arc<ServerState<D>>, mut stopping: watch::Receiver<()>) {
     let options = state.options.clone();
     let _counted = state.metrics.as_ref().map(|metrics| metrics.count_connection());
@@ -321,8 +384,8 @@ async fn serve_connection<D: DataPlane>(socket: Socket, state: Arc<ServerState<D
         begun = tokio::time::timeout(options.connect_timeout, handshake) => begun,
         _ = stopping.changed() => return,
     };
-    // A client that does not speak TLS, or sends no first bytes, cannot be identified or answered. Later, HTTP/2's pings
-    // find silent clients, and HTTP/1.1 limits the time for the headers of each request.
+    // The server closes the connection without a response if the TLS handshake fails or the client sends nothing.
+    // Later, HTTP/2 pings detect silent clients, and over HTTP/1.1 the headers of each request have a time limit.
     let Ok(Ok((owner, socket, spoken))) = handshake else { return };
     let socket_handle = owner.handle();
     let connection_use = Arc::new(ConnectionUse::new(state.data_plane.connection_counter()));
@@ -330,7 +393,7 @@ async fn serve_connection<D: DataPlane>(socket: Socket, state: Arc<ServerState<D
         let (state, socket_handle, connection_use) = (state.clone(), socket_handle.clone(), connection_use.clone());
         async move { Ok::<_, Infallible>(state.respond(request, socket_handle, &connection_use).await) }
     });
-    // An error of the connection is the client's matter; each call on it has reported its own outcome.
+    // Ignore an error of the connection: each call on the connection has reported its own result.
     macro_rules! until_stopped {
         ($connection:expr) => {{
             let connection = $connection;
@@ -374,12 +437,12 @@ impl<D: DataPlane> ServerState<D> {
         let is_page = !is_grpc(request.headers());
         let (head, body) = request.into_parts();
         let span = self.data_plane.tracer().and_then(|tracer| tracer.start_server_span(call_type, &head, !is_page));
-        // Where tracing is off here, servers called from here receive the client's trace context.
+        // If this server creates no span, calls that it makes to other servers carry the trace context of the client.
         let context = span.as_ref().map(OpenSpan::context).or_else(|| TraceContext::from_headers(&head.headers));
         let request = Request::from_parts(head, body);
         let call = self.metrics.as_ref().map(|metrics| metrics.start_call(call_type).with_span(span));
         if !is_page && request.version() < Version::HTTP_2 {
-            let text = "gRPC is spoken over HTTP/2; this came over HTTP/1.1";
+            let text = "gRPC requires HTTP/2; the request used HTTP/1.1";
             let answer = http_response(text_response(StatusCode::HTTP_VERSION_NOT_SUPPORTED, text), request.method());
             return MeteredBody::wrap(answer, call, true);
         }
@@ -392,7 +455,7 @@ impl<D: DataPlane> ServerState<D> {
         MeteredBody::wrap(trace::with_context(context, answered).await, call, is_page)
     }
 
-    /// Returns the metrics of a call type.
+    /// Returns the counters for calls of one type; `None` if the server does not keep metrics.
     fn call_metrics(&self, call_type: CallType) -> Option<CallMetrics> {
         self.metrics.as_ref().map(|metrics| metrics.call_metrics(call_type).clone())
     }
@@ -403,7 +466,8 @@ impl<D: DataPlane> ServerState<D> {
         }
     }
 
-    /// Authenticates a call by its headers, also by tokens and sessions that were issued here.
+    /// Authenticates a call by its headers. Besides tokens of the authenticator, accepts scoped tokens and sessions
+    /// that the data plane issued.
     fn authenticate(&self, headers: &HeaderMap, socket_handle: SocketHandle) -> Result<Principal, Status> {
         let granted = request_token(headers).and_then(|token| self.data_plane.authenticate_scoped_token(&token));
         let session = || bearer_token(headers).and_then(|token| self.data_plane.read_session(&token));
@@ -420,9 +484,9 @@ impl<D: DataPlane> ServerState<D> {
         })
     }
 
-    /// Acquires the right to one call of a principal.
+    /// Acquires a permit for one call; fails if the principal has too many open calls.
     fn acquire_permit(&self, principal: &Principal) -> Result<Option<CallPermit>, Box<Status>> {
-        // Calls of pool members are made for many clients; they are not limited.
+        // A pool member makes calls for many clients. Its calls are not limited.
         self.acquire_permit_for(if principal.scope() == Some(POOL_SCOPE) { "" } else { principal.name() })
     }
 
@@ -469,7 +533,8 @@ impl<D: DataPlane> ServerState<D> {
     }
 
     async fn forward_to_tonic(&self, request: Request<Incoming>) -> Response<ResponseBody> {
-        // Routes are cloned per call, as tonic itself does; calling one cannot fail.
+        // `call` needs exclusive access to the routes, so each call uses a clone, as in tonic itself. `call` cannot
+        // fail.
         let Ok(response) = self.routes.clone().call(request).await;
         response.map(ResponseBody::Tonic)
     }
@@ -482,14 +547,14 @@ impl<D: DataPlane> ServerState<D> {
     ) -> Result<ResponseBody, Status> {
         let mut bytes = Vec::new();
         while let Some(frame) = std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
-            let frame = frame.map_err(|error| Status::cancelled(format!("the request broke off: {error}")))?;
+            let frame = frame.map_err(|error| Status::cancelled(format!("the request was interrupted: {error}")))?;
             bytes.extend_from_slice(&frame.into_data().unwrap_or_default());
             if bytes.len() > MAX_TICKET_BYTES {
-                return Err(Status::resource_exhausted("the ticket is over 1 MiB"));
+                return Err(Status::resource_exhausted("the ticket is larger than 1 MiB"));
             }
         }
         let ticket = bytes.get(GRPC_PREFIX_BYTES..).and_then(|bytes| Ticket::decode(bytes).ok());
-        let ticket = ticket.ok_or_else(|| Status::invalid_argument("the ticket cannot be read"))?;
+        let ticket = ticket.ok_or_else(|| Status::invalid_argument("the ticket cannot be parsed"))?;
         let download = self.data_plane.download(principal, ticket.ticket).await?;
         let encoder = Some(Box::new(BatchEncoder::new(&download.schema)?));
         let rows = counts.map(|counts| counts.sent_rows);

@@ -1,7 +1,7 @@
-//! Flight SQL (Arrow Flight SQL 1.x, `FlightSql.proto`): its commands, run by an SQL engine.
+//! Commands of Flight SQL (Arrow Flight SQL 1.x, `FlightSql.proto`), which an SQL engine runs.
 //!
-//! [`SqlEngine`] runs statements. Requests for metadata of the server and its tables are served here from the catalog.
-//! Updates, transactions and Substrait plans are rejected with a message.
+//! [`SqlEngine`] runs SQL statements. This module answers requests for metadata about the server and its tables from
+//! the catalog. It rejects updates, transactions and Substrait plans with an error message.
 
 mod metadata;
 mod prepared_statements;
@@ -27,47 +27,61 @@ pub(crate) use prepared_statements::{PreparedStatements, random_bytes};
 /// A boxed future of a result or a status, which may be sent to another thread.
 pub type StatusFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, Status>> + Send + 'a>>;
 
-/// The schemas of a statement, before it is run.
+/// The schemas of a statement, which are known before the statement runs.
 #[derive(Clone, Debug)]
 pub struct StatementDescription {
-    /// Columns of its rows.
+    /// Schema of the rows that the statement returns.
     pub schema: SchemaRef,
-    /// Its parameters in order, by name and type.
+    /// Name and type of each parameter of the statement, in order.
     pub parameters: SchemaRef,
 }
 
-/// A running statement.
+/// A running statement, whose rows can be read.
 pub struct StatementResult {
-    /// Its rows.
+    /// The rows that the statement returns.
     pub download: Download,
-    /// The datasets that it reads, where access rules exist.
+    /// The datasets that the statement reads, each with the access rule that allowed it; empty without access rules.
     pub datasets: Vec<DatasetAccess>,
 }
 
-/// A statement that reads rows of one dataset unchanged, or their number: there is nothing to compute.
+/// A statement that returns unchanged rows of one dataset, or their number. It can be answered without the SQL engine.
 #[derive(Debug)]
 pub struct DirectScan {
     /// The name of the dataset.
     pub name: String,
     /// The dataset.
     pub dataset: Arc<dyn Dataset>,
-    /// The columns of the output.
+    /// The columns that the statement returns.
     pub columns: DirectScanColumns,
-    /// Only rows that overlap one of these regions; `None`: all.
+    /// Genomic regions: only rows that overlap one of them are returned. `None`: all rows.
     pub regions: Option<Vec<Region>>,
 }
 
-/// The columns of the output of a direct scan.
+/// The columns that a direct scan returns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DirectScanColumns {
-    /// Columns, each once, by their 0-based index in the schema of the dataset.
+    /// Columns of the dataset by their 0-based index in its schema; no column occurs twice.
     Projection(Vec<usize>),
-    /// The number of rows, as one row whose column has this name. Where all rows count, [`Dataset::rows`] returns it.
+    /// The number of rows, returned as one row with one column of this name. If there are no regions, the number is
+    /// [`Dataset::rows`].
     Count(String),
 }
 
-/// Returns the columns as SQL clients see them: without metadata, all nullable. A plan computed without data may report
-/// fewer details, and clients compare received columns with advertised ones.
+/// Returns the schema that is sent to SQL clients: without metadata, and with all columns nullable. Clients compare the
+/// received schema with the one sent before, but metadata and nullability can differ between planning and execution.
+///
+/// # Examples
+///
+/// ```
+/// use arrow_schema::{DataType, Field, Schema};
+/// use godwit_flight::advertised_schema;
+///
+/// let schema = Schema::new(vec![Field::new("position", DataType::Int32, false)]);
+/// let schema = schema.with_metadata([("sample".to_owned(), "NA12878".to_owned())].into());
+/// let advertised = advertised_schema(&schema);
+/// assert!(advertised.field(0).is_nullable());
+/// assert!(advertised.metadata().is_empty());
+/// ```
 pub fn advertised_schema(schema: &Schema) -> SchemaRef {
     let fields = schema
         .fields()
@@ -76,33 +90,53 @@ pub fn advertised_schema(schema: &Schema) -> SchemaRef {
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
-/// Makes a batch with the advertised columns.
+/// Creates a batch with the schema that was sent to the client before.
 ///
 /// # Errors
-/// An internal error where the columns differ: a bug in godwit.
+/// An internal error if the types of the columns differ from the schema, which is a bug in godwit.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::sync::Arc;
+///
+/// use arrow_array::{ArrayRef, Int32Array};
+/// use arrow_schema::{DataType, Field, Schema};
+/// use godwit_flight::{advertised_batch, advertised_schema};
+///
+/// let advertised = advertised_schema(&Schema::new(vec![Field::new("position", DataType::Int32, false)]));
+/// let positions: ArrayRef = Arc::new(Int32Array::from(vec![100, 200]));
+/// let batch = advertised_batch(&advertised, vec![positions], 2)?;
+/// assert_eq!((batch.num_rows(), batch.schema()), (2, advertised.clone()));
+/// assert!(advertised_batch(&advertised, Vec::new(), 2).is_err());
+/// # Ok(())
+/// # }
+/// ```
 pub fn advertised_batch(advertised: &SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch, Status> {
     let rows = RecordBatchOptions::new().with_row_count(Some(rows));
     RecordBatch::try_new_with_options(advertised.clone(), columns, &rows)
         .map_err(|error| Status::internal(format!("a bug in godwit: {error}")))
 }
 
-/// An engine that runs SQL.
+/// An engine that runs SQL statements for a server.
 pub trait SqlEngine: Send + Sync + 'static {
-    /// Returns the columns and parameters of a statement.
+    /// Returns the schemas of the rows and of the parameters of a statement without running it.
     fn describe_statement(&self, principal: &Principal, sql: String) -> StatusFuture<'_, StatementDescription>;
 
-    /// Returns the worker processes that run statements, where there are any.
+    /// Returns the numbers of worker processes; `None` if the engine runs statements in the server process.
     fn statement_workers(&self) -> Option<StatementWorkers> {
         None
     }
 
-    /// Returns the scan that a statement without parameters consists of, where it consists of nothing else and may run
-    /// without the resource limits of statements. It may access files.
+    /// Returns the direct scan that is equivalent to a statement without parameters; `None` if there is none. A direct
+    /// scan is not subject to the resource limits of statements. This function may block on file access.
     fn direct_scan(&self, _catalog: Arc<dyn Catalog>, _sql: &str) -> Option<DirectScan> {
         None
     }
 
-    /// Runs a statement, with a row of values for its parameters where it has any. Dropping the result cancels it.
+    /// Runs a statement. If the statement has parameters, `parameters` contains one row with their values. Dropping the
+    /// result cancels the statement.
     fn execute(
         &self,
         principal: &Principal,

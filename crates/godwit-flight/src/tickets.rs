@@ -1,8 +1,8 @@
-//! Tickets: signed rights of a principal to data, for a limited time.
+//! Tickets. A ticket is a signed message that allows one principal to download certain data for a limited time.
 //!
-//! A ticket contains everything that is needed to serve it, so that the server stores nothing, and any server with the same
-//! key serves it. It is signed: it cannot be forged or changed. It is valid for one principal, until a time. It is not
-//! encrypted: it contains only what the principal has requested itself.
+//! A ticket contains the complete request, so that servers need not store tickets, and any server with the same key
+//! accepts a ticket. The signature prevents forging and changing. The content is not encrypted, because it contains
+//! only what the principal has requested.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -15,11 +15,11 @@ use crate::dataset::{Scan, ScanPart};
 use crate::error_reason::ErrorReason;
 use crate::sql::random_bytes;
 
-/// Prefix of the tickets of this version.
+/// Prefix of tickets, which identifies the version of their format.
 const TICKET_PREFIX: &[u8] = b"gw1.";
 const MAC_BYTES: usize = blake3::OUT_LEN;
 
-/// The key that tickets are signed with.
+/// The key with which a server or a pool signs its tickets.
 #[derive(Clone)]
 pub struct TicketKey([u8; blake3::KEY_LEN]);
 
@@ -30,12 +30,13 @@ impl std::fmt::Debug for TicketKey {
 }
 
 impl TicketKey {
-    /// Derives a key from a secret of 32 or more random bytes.
+    /// Derives a key from a secret, which should consist of 32 or more random bytes.
     pub fn new(secret: &[u8]) -> Self {
         Self(blake3::derive_key("godwit 2026-11 tickets", secret))
     }
 
-    /// Returns the MAC of bytes that are not a ticket; the prefix identifies their kind.
+    /// Returns the message authentication code (MAC) of another signed token than a ticket. `prefix` identifies the
+    /// kind of token.
     pub(crate) fn mac(&self, prefix: &[u8], body: &[u8]) -> blake3::Hash {
         blake3::Hasher::new_keyed(&self.0).update(prefix).update(body).finalize()
     }
@@ -44,51 +45,54 @@ impl TicketKey {
 /// The signed content of a ticket.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct TicketClaims {
-    /// Time of expiry, seconds since 1970.
+    /// Expiry time of the ticket, seconds since 1970.
     #[prost(uint64, tag = "1")]
     pub(crate) expires_unix_s: u64,
     #[prost(string, tag = "2")]
     pub(crate) principal: String,
     #[prost(message, optional, tag = "3")]
     pub(crate) part: Option<DatasetPart>,
-    /// Beside a part: the statement that it was requested by.
+    /// An SQL statement. If `part` is set too, the part belongs to the direct scan of this statement.
     #[prost(message, optional, tag = "4")]
     pub(crate) statement: Option<BoundStatement>,
-    /// A Flight SQL command that requests metadata, as it was received.
+    /// An encoded Flight SQL command that requests metadata; empty if the ticket requests other data.
     #[prost(bytes = "vec", tag = "5")]
     pub(crate) command: Vec<u8>,
-    /// Its number, by which it is cancelled. A renewed ticket keeps it.
+    /// Random identifier of the ticket, by which a client can cancel the download. A renewed ticket has the same
+    /// identifier.
     #[prost(fixed64, tag = "6")]
     pub(crate) id: u64,
-    /// A part of a file, for a client of plain HTTP.
+    /// The part of a file that an HTTP client (htsget) may download.
     #[prost(message, optional, tag = "7")]
     pub(crate) file: Option<FilePart>,
-    /// Beside a file part: the visas of the principal, which the client need not send again.
+    /// Visas of the principal, if `file` is set: an HTTP client sends only the ticket, not its passport.
     #[prost(message, repeated, tag = "8")]
     pub(crate) visas: Vec<Visa>,
 }
 
-/// A part of a file.
+/// A part of the file of a dataset, for a download over HTTP.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct FilePart {
-    /// Name of the dataset that the file is.
+    /// Name of the dataset that is stored in the file.
     #[prost(string, tag = "1")]
     pub name: String,
-    /// Version of the dataset.
+    /// Version of the dataset for which the part was determined.
     #[prost(fixed64, tag = "2")]
     pub version: u64,
-    /// Start of the part: an offset, bytes; where `recompress_ends` is true, a virtual offset of BGZF (SAMv1 §4.1.1).
+    /// Start of the part as a byte offset in the file; a BGZF virtual offset (SAMv1 §4.1.1) if `recompress_ends` is
+    /// true.
     #[prost(uint64, tag = "3")]
     pub start: u64,
-    /// End of the part, in the same way.
+    /// End of the part (exclusive), as the same kind of offset as `start`.
     #[prost(uint64, tag = "4")]
     pub end: u64,
-    /// True if the blocks at both ends are cut and compressed again.
+    /// True if the part starts or ends within a BGZF block. The server then compresses the included data of that block
+    /// again.
     #[prost(bool, tag = "5")]
     pub recompress_ends: bool,
 }
 
-/// A part of a dataset.
+/// A part of a dataset with the requested columns and regions.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct DatasetPart {
     #[prost(string, tag = "1")]
@@ -99,29 +103,29 @@ pub(crate) struct DatasetPart {
     pub(crate) columns: Option<ColumnList>,
     #[prost(message, optional, tag = "4")]
     pub(crate) regions: Option<RegionList>,
-    /// Starts and ends of ranges, alternating.
+    /// Ranges of [`ScanPart`], as alternating starts and ends.
     #[prost(uint64, repeated, tag = "5")]
     pub(crate) ranges: Vec<u64>,
-    /// The output of the statement, where one requested the part.
+    /// The output columns, if the part belongs to an SQL statement.
     #[prost(message, optional, tag = "6")]
     pub(crate) output: Option<DirectScanOutput>,
 }
 
-/// The mapping from the rows that are read to the rows of a statement.
+/// The mapping from the columns that are read from a dataset to the output of an SQL statement.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct DirectScanOutput {
-    /// For each column of the statement its 0-based index among those that are read.
+    /// For each output column, the 0-based index of the column among the columns that are read.
     #[prost(uint64, repeated, tag = "1")]
     pub(crate) column_order: Vec<u64>,
-    /// True if the part has all rows of the statement.
+    /// True if the part contains all rows that the statement returns.
     #[prost(bool, tag = "2")]
     pub(crate) is_only_part: bool,
-    /// Name of the column of the count, where only the number of rows is requested.
+    /// Name of the output column if the statement requests only the number of rows.
     #[prost(string, optional, tag = "3")]
     pub(crate) count_column: Option<String>,
 }
 
-/// A list that may be empty, which differs from an absent list.
+/// A list of column indexes. An empty list means no columns; an absent list means all columns.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct ColumnList {
     #[prost(uint64, repeated, tag = "1")]
@@ -134,7 +138,8 @@ pub(crate) struct RegionList {
     pub(crate) texts: Vec<String>,
 }
 
-/// A statement, with the values of its parameters as an Arrow IPC stream, where it has them.
+/// An SQL statement, and the values of its parameters as an Arrow IPC stream (empty if the statement has no
+/// parameters).
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct BoundStatement {
     #[prost(string, tag = "1")]
@@ -179,44 +184,48 @@ pub(crate) fn now_unix_s() -> u64 {
 }
 
 impl TicketClaims {
-    /// Creates claims of a principal that expire after `lifetime`.
+    /// Creates claims without data for a principal, with a random identifier, which expire after `lifetime`.
     pub(crate) fn new(principal: &Principal, lifetime: Duration) -> Self {
         let expires_unix_s = now_unix_s().saturating_add(lifetime.as_secs());
         let id = u64::from_le_bytes(random_bytes());
         Self { expires_unix_s, principal: principal.name().to_owned(), id, ..Self::default() }
     }
 
-    /// Encodes and signs a ticket.
+    /// Encodes and signs the claims. Returns the bytes of the ticket.
     pub(crate) fn sign(&self, key: &TicketKey) -> Vec<u8> {
         let body = self.encode_to_vec();
         let mac = blake3::keyed_hash(&key.0, &body);
         [TICKET_PREFIX, mac.as_bytes(), &body].concat()
     }
 
-    /// Reports whether bytes have the form of a ticket, whatever their signature.
+    /// Returns whether bytes begin with the prefix of a ticket. Does not verify the signature.
     pub(crate) fn is_ticket(ticket: &[u8]) -> bool {
         ticket.starts_with(TICKET_PREFIX)
     }
 
-    /// Returns the claims of a ticket that this key signed, without checking its principal and expiry.
+    /// Returns the claims of a ticket that was signed with this key. Does not check principal and expiry.
     pub(crate) fn read_signed(ticket: &[u8], key: &TicketKey) -> Option<Self> {
         let (mac, body) = ticket.strip_prefix(TICKET_PREFIX)?.split_first_chunk::<MAC_BYTES>()?;
-        // The type compares in constant time.
+        // `blake3::Hash` compares in constant time, which prevents timing attacks.
         let is_ours = blake3::keyed_hash(&key.0, body) == blake3::Hash::from_bytes(*mac);
         if is_ours { Self::decode(body).ok() } else { None }
     }
 
-    /// Verifies a ticket: signature, principal and expiry.
+    /// Verifies signature, principal and expiry of a ticket, and returns its claims.
     pub(crate) fn verify(ticket: &[u8], key: &TicketKey, principal: &Principal) -> Result<Self, Box<Status>> {
         let refused = |reason: ErrorReason, problem: &str| Box::new(reason.status(Code::PermissionDenied, problem));
-        let wrong =
-            || refused(ErrorReason::TicketOfOtherServer, "the ticket is not of this server; ask for flight info again");
+        let wrong = || {
+            refused(
+                ErrorReason::TicketOfOtherServer,
+                "the ticket was not issued by this server; request flight info again",
+            )
+        };
         let claim = Self::read_signed(ticket, key).ok_or_else(wrong)?;
         if claim.principal != principal.name() {
-            return Err(refused(ErrorReason::TicketOfOtherPrincipal, "the ticket is another caller's"));
+            return Err(refused(ErrorReason::TicketOfOtherPrincipal, "the ticket was issued to another principal"));
         }
         if now_unix_s() > claim.expires_unix_s {
-            return Err(refused(ErrorReason::TicketExpired, "the ticket has expired; ask for flight info again"));
+            return Err(refused(ErrorReason::TicketExpired, "the ticket has expired; request flight info again"));
         }
         Ok(claim)
     }

@@ -1,10 +1,12 @@
-//! Encryption: TLS 1.3 by rustls. ALPN selects HTTP/2, or HTTP/1.1 for clients without HTTP/2.
+//! Encryption with TLS 1.3 by rustls. Client and server select HTTP/2 or HTTP/1.1 by ALPN.
 //!
-//! TCP sends ten packets, and twice as many after each round trip. A server would send two or three in the handshake and
-//! none in the next round trip: it fills up the ten, so that its response begins with twenty. Only far clients request this
-//! warm-up, by ALPN, and discard the zeros.
+//! TCP sends at most ten packets in the first round trip and doubles this number after each round trip that used it.
+//! The handshake uses only two or three. The server therefore fills up the ten packets with zeros (the warm-up), so
+//! that its first response may use twenty. Only clients with a long round trip request the warm-up, by ALPN; they
+//! discard the zeros.
 //!
-//! Certificates and keys are PEM files. Client certificates are checked for the signature of an authority only.
+//! Certificates and keys are PEM files. A client certificate is accepted if the client authority signed it; its name is
+//! not checked.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -29,22 +31,24 @@ use crate::reload_handle::ReloadHandle;
 
 /// ALPN identifier of HTTP/2 (RFC 9113 §3.3).
 const HTTP2_ALPN: &[u8] = b"h2";
-/// HTTP/2 after [`WARMUP_BYTES`] zeros that the server sends in its half of the handshake (RFC 8446 §2: before the client's).
+/// ALPN identifier of HTTP/2 after [`WARMUP_BYTES`] zeros, which the server sends directly after its handshake
+/// messages, before those of the client (RFC 8446 §2).
 const WARMUP_ALPN: &[u8] = b"godwit-warmed-h2";
-/// With the server's certificates about as much as TCP sends before the first acknowledgement, ten packets (RFC 6928).
+/// Size of the warm-up. Together with the certificates of the server, it fills the ten packets that TCP sends before
+/// the first acknowledgement (RFC 6928).
 const WARMUP_BYTES: usize = 12 << 10;
-/// Connections with round trips from this on are warmed up in the handshake.
+/// Shortest round trip time for which a client requests the warm-up.
 pub const WARMUP_MIN_RTT: Duration = Duration::from_millis(20);
-/// ALPN identifier of HTTP/1.1 (RFC 7301 §6), which a server supports besides.
+/// ALPN identifier of HTTP/1.1 (RFC 7301 §6), which servers accept in addition to HTTP/2.
 const HTTP1_ALPN: &[u8] = b"http/1.1";
 
-/// The reason why encryption cannot be set up.
+/// An error while loading or creating certificates and keys.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// A file is not PEM, or cannot be read.
+    /// A file cannot be read or is not PEM.
     #[error("cannot read {} from {}", item, path.display())]
     File {
-        /// The expected content.
+        /// The expected content of the file, such as "a certificate".
         item: &'static str,
         /// Path of the file.
         path: PathBuf,
@@ -52,53 +56,71 @@ pub enum TlsError {
         #[source]
         source: pem::Error,
     },
-    /// The files do not match, or hold what rustls does not accept.
+    /// The certificate and the key do not match, or rustls does not accept one of them.
     #[error("the certificates in {} cannot be used", path.display())]
     UnusableCertificates {
-        /// Path of the certificates.
+        /// Path of the file with the certificates.
         path: PathBuf,
         /// The cause.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// A certificate could not be created or stored.
-    #[error("cannot make a certificate in {}", directory.display())]
+    /// A certificate and its key could not be created or written.
+    #[error("cannot create a certificate in {}", directory.display())]
     CreateIdentity {
-        /// The directory.
+        /// The directory in which the files should be written.
         directory: PathBuf,
         /// The cause.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// A server name that a certificate cannot have.
+    /// The server name is neither a host name nor an IP address.
     #[error("{name} is neither a host name nor an address")]
     InvalidServerName {
-        /// The name.
+        /// The invalid name.
         name: String,
     },
 }
 
-/// A server's certificate and key.
+/// The TLS settings of a server: its certificates and key, and optionally the authority that signs client certificates.
 #[derive(Clone)]
 pub struct ServerTls {
     config: ReloadHandle<ServerConfig>,
 }
 
-/// The certificates that a client trusts.
+/// The TLS settings of a client: trusted certificates, the name of the server, and optionally a client certificate.
 #[derive(Clone)]
 pub struct ClientTls {
     config: Arc<ClientConfig>,
-    /// For servers with long round trips.
+    /// The configuration for servers with a long round trip, which requests the warm-up.
     warmup_config: Arc<ClientConfig>,
     server_name: ServerName<'static>,
 }
 
 impl ServerTls {
-    /// Reads PEM files: the certificate with its chain, and its key. With `client_authority`, only clients with a
-    /// certificate signed by it are accepted.
+    /// Reads the server's certificate chain and key from PEM files. If `client_authority` is given, the server accepts
+    /// only clients with a certificate that this authority signed.
     ///
     /// # Errors
-    /// [`TlsError::File`] where a file cannot be read, [`TlsError::UnusableCertificates`] where rustls rejects them.
+    /// [`TlsError::File`] if a file cannot be read, [`TlsError::UnusableCertificates`] if rustls rejects a certificate
+    /// or the key.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use godwit_flight::{ServerTls, TlsError, create_identity};
+    ///
+    /// let directory = tempfile::tempdir()?;
+    /// let (certificates, key) = create_identity(directory.path(), "localhost")?;
+    /// assert!(ServerTls::from_files(&certificates, &key, None).is_ok());
+    ///
+    /// let missing = directory.path().join("missing.pem");
+    /// let failed = ServerTls::from_files(&certificates, &missing, None);
+    /// assert!(matches!(failed, Err(TlsError::File { path, .. }) if path == missing));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn from_files(certificates: &Path, key: &Path, client_authority: Option<&Path>) -> Result<Self, TlsError> {
         let chain = read_certificates(certificates)?;
         let key = read_private_key(key)?;
@@ -117,18 +139,19 @@ impl ServerTls {
         let mut config = builder.with_single_cert(chain, key).map_err(|error| refused(error.into()))?;
         config.alpn_protocols = vec![HTTP2_ALPN.to_vec(), HTTP1_ALPN.to_vec()];
         if client_authority.is_none() {
-            // A client that has not sent its half yet receives nothing but the warm-up. One that must send a certificate
-            // would receive it afterwards, in place of the response.
+            // Send only the warm-up, and no other data, before the client has sent its half of the handshake. With
+            // client certificates there is no warm-up: it could be sent only after the client's half and would delay
+            // the response.
             config.alpn_protocols.insert(0, WARMUP_ALPN.to_vec());
             config.send_half_rtt_data = true;
         }
         Ok(Self { config: ReloadHandle::new(config) })
     }
 
-    /// Performs the server's side of the handshake.
+    /// Performs the server's side of the TLS handshake.
     ///
     /// # Errors
-    /// Those of the connection, and invalid or untrusted messages of the client.
+    /// An error if the connection fails, or if the client sends invalid messages or an untrusted certificate.
     pub(crate) async fn accept(&self, stream: TcpStream) -> io::Result<TlsSocket> {
         let start = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
         let config = self.config.get();
@@ -145,18 +168,75 @@ impl ServerTls {
         Ok(TlsSocket { stream: accepting.await?.into(), warmup_bytes_left: 0 })
     }
 
-    /// Uses the certificates of `other` for later connections; open ones keep theirs.
+    /// Uses the settings of `other` for later connections. Open connections are not affected.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use godwit_flight::measure::WorkloadDataPlane;
+    /// # use godwit_flight::{Address, Client, ClientTls, ConnectionSecurity, Routes, Server, TransportOptions};
+    /// use godwit_flight::{ServerTls, create_identity};
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let (certificates, key) = create_identity(directory.path(), "localhost")?;
+    /// let tls = ServerTls::from_files(&certificates, &key, None)?;
+    /// let security = ConnectionSecurity { token: None, tls: Some(tls.clone()) };
+    /// # let (data, any_port) = (WorkloadDataPlane::default(), Address::Tcp("127.0.0.1:0".parse()?));
+    /// let server = Server::bind(&any_port, data, Routes::default(), security, TransportOptions::default()).await?;
+    /// # let address = server.address().clone();
+    /// # tokio::spawn(server.serve());
+    ///
+    /// let (certificates, key) = create_identity(directory.path(), "localhost")?;
+    /// tls.replace_with(&ServerTls::from_files(&certificates, &key, None)?);
+    /// let trusted = ClientTls::from_files(&certificates, "localhost", None)?;
+    /// let security = ConnectionSecurity { token: None, tls: Some(trusted) };
+    /// assert!(Client::connect(&address, security, TransportOptions::default()).await.is_ok());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn replace_with(&self, other: &Self) {
         self.config.set(other.config.get());
     }
 }
 
 impl ClientTls {
-    /// Trusts servers called `name` whose certificate is in, or signed by one in, the PEM file `authority`. `identity` is
-    /// the client's own certificate and key, where the server requests one.
+    /// Creates the settings of a client that connects to the server `name`. The server's certificate must be in the PEM
+    /// file `authority` or signed by a certificate in this file. `identity` contains the files of the client's
+    /// certificate and key, for servers that require a client certificate.
     ///
     /// # Errors
-    /// [`TlsError`], by the file or name that is wrong.
+    /// [`TlsError::File`], [`TlsError::UnusableCertificates`] or [`TlsError::InvalidServerName`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use godwit_flight::measure::WorkloadDataPlane;
+    /// # use godwit_flight::{Address, Client, Routes, Server, TransportOptions};
+    /// use godwit_flight::{ClientTls, ConnectionSecurity, ServerTls, TlsError, create_identity};
+    ///
+    /// let directory = tempfile::tempdir()?;
+    /// let (certificates, key) = create_identity(directory.path(), "localhost")?;
+    /// let tls = ServerTls::from_files(&certificates, &key, None)?;
+    /// let security = ConnectionSecurity { token: None, tls: Some(tls) };
+    /// # let (data, any_port) = (WorkloadDataPlane::default(), Address::Tcp("127.0.0.1:0".parse()?));
+    /// let server = Server::bind(&any_port, data, Routes::default(), security, TransportOptions::default()).await?;
+    /// # let address = server.address().clone();
+    /// # tokio::spawn(server.serve());
+    ///
+    /// let tls = ClientTls::from_files(&certificates, "localhost", None)?;
+    /// let security = ConnectionSecurity { token: None, tls: Some(tls) };
+    /// let client = Client::connect(&address, security, TransportOptions::default()).await?;
+    /// assert!(client.download("fixed/1/100/800/0/1").await.is_ok());
+    ///
+    /// let rejected = ClientTls::from_files(&certificates, "no name", None);
+    /// assert!(matches!(rejected, Err(TlsError::InvalidServerName { .. })));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn from_files(authority: &Path, name: &str, identity: Option<(&Path, &Path)>) -> Result<Self, TlsError> {
         let refused = |source| TlsError::UnusableCertificates { path: authority.to_owned(), source };
         let builder = ClientConfig::builder_with_provider(crypto_provider());
@@ -180,10 +260,10 @@ impl ClientTls {
         Ok(Self { config: Arc::new(config), warmup_config: Arc::new(far), server_name: server })
     }
 
-    /// Performs the client's side of the handshake, over a connection with this round trip time.
+    /// Performs the client's side of the TLS handshake. `rtt` is the round trip time of the connection.
     ///
     /// # Errors
-    /// Those of the connection, and of certificates that are not trusted.
+    /// An error if the connection fails, or if the certificate of the server is not trusted.
     pub(crate) async fn connect(&self, stream: TcpStream, rtt: Duration) -> io::Result<TlsSocket> {
         let config = if rtt < WARMUP_MIN_RTT { &self.config } else { &self.warmup_config };
         let stream = TlsConnector::from(config.clone()).connect(self.server_name.clone(), stream).await?;
@@ -196,17 +276,17 @@ impl ClientTls {
 #[derive(Debug)]
 pub(crate) struct TlsSocket {
     stream: TlsStream<TcpStream>,
-    /// Warm-up bytes that are still to be discarded.
+    /// Number of warm-up bytes that the client has not yet received and discarded.
     warmup_bytes_left: usize,
 }
 
 impl TlsSocket {
-    /// Returns the descriptor of the TCP socket.
+    /// Returns the file descriptor of the TCP socket.
     pub(crate) fn tcp_fd(&self) -> BorrowedFd<'_> {
         self.stream.get_ref().0.as_fd()
     }
 
-    /// Reads as a socket does, after discarding the warm-up.
+    /// Reads decrypted bytes, after discarding the warm-up bytes.
     pub(crate) fn poll_read(&mut self, context: &mut Context<'_>, space: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         while self.warmup_bytes_left > 0 {
             let mut nothing = [0; 4096];
@@ -221,17 +301,34 @@ impl TlsSocket {
         Pin::new(&mut self.stream).poll_read(context, space)
     }
 
-    /// Returns the stream for writing.
+    /// Returns the TLS stream, for writing only: reading must discard the warm-up bytes.
     pub(crate) fn stream_mut(&mut self) -> Pin<&mut TlsStream<TcpStream>> {
         Pin::new(&mut self.stream)
     }
 }
 
-/// Creates a self-signed certificate for `name`, and its key: `certificate.pem` and `key.pem` in a directory, readable by
-/// this user only. Any process that can read them is trusted, as server and as client. Returns their paths.
+/// Creates a self-signed certificate for the host `name`. Writes `certificate.pem` and `key.pem` to a directory,
+/// readable by the current user only, and returns their paths. A process that can read both files can act as a trusted
+/// server and as a trusted client.
 ///
 /// # Errors
-/// [`TlsError::CreateIdentity`] where they cannot be made or stored.
+/// [`TlsError::CreateIdentity`] if the certificate or the key cannot be created or written.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::fs;
+///
+/// use godwit_flight::create_identity;
+///
+/// let directory = tempfile::tempdir()?;
+/// let (certificate, key) = create_identity(directory.path(), "localhost")?;
+/// assert!(fs::read_to_string(&certificate)?.starts_with("-----BEGIN CERTIFICATE-----"));
+/// assert_eq!(key, directory.path().join("key.pem"));
+/// # Ok(())
+/// # }
+/// ```
 pub fn create_identity(directory: &Path, name: &str) -> Result<(PathBuf, PathBuf), TlsError> {
     let failed = |source: Box<dyn std::error::Error + Send + Sync>| TlsError::CreateIdentity {
         directory: directory.to_owned(),
@@ -284,7 +381,8 @@ mod tests {
     use super::*;
     use crate::transport::Socket;
 
-    /// Creates a server and a client that trust each other, and a listener; `guarded`: the server requires a certificate.
+    /// Creates a server and a client that trust each other, and a listener. If `guarded`, the server requires a client
+    /// certificate.
     async fn server_and_client(guarded: bool) -> (ServerTls, ClientTls, TcpListener) {
         let directory = tempfile::tempdir().unwrap();
         let (certificate, key) = create_identity(directory.path(), "localhost").unwrap();
@@ -294,7 +392,8 @@ mod tests {
         (server, client, TcpListener::bind("127.0.0.1:0").await.unwrap())
     }
 
-    /// Returns the number of warm-up bytes before the reply to a client with this round trip time, and the reply.
+    /// Connects a client with this round trip time. Returns the number of warm-up bytes before the reply, and the
+    /// reply.
     async fn warmup_and_reply(guarded: bool, rtt: Duration) -> (usize, Vec<u8>) {
         let (server, client, listener) = server_and_client(guarded).await;
         let address = listener.local_addr().unwrap();
@@ -326,7 +425,7 @@ mod tests {
         }
     }
 
-    /// The client sends its hello and nothing more.
+    /// The client sends only its ClientHello.
     #[tokio::test]
     async fn warmup_bytes_are_sent_before_the_client_has_sent_its_half_of_the_handshake() {
         let (server, client, listener) = server_and_client(false).await;
@@ -341,7 +440,7 @@ mod tests {
         }
     }
 
-    /// The server closes the connection within the warm-up.
+    /// The server closes the connection before it has sent all warm-up bytes.
     #[tokio::test]
     async fn a_connection_that_is_closed_during_the_warmup_ends() {
         let (server, client, listener) = server_and_client(false).await;

@@ -1,8 +1,8 @@
-//! Trace spans of a server's work, for tools that follow a request through several programs (OpenTelemetry).
+//! Trace spans of the work of a server, for tools that follow a request through several programs (OpenTelemetry).
 //!
-//! Flows in: the context of the client (W3C Trace Context, Level 1), and starts and ends of work. Flows out: spans, to a
-//! [`SpanExporter`]; and the context, with every outgoing call. Spans contain no name of a dataset or principal, no
-//! statement and no token. Health checks and metrics requests, which are frequent, make none.
+//! A client sends its trace context in headers (W3C Trace Context, Level 1). The server passes each finished span to a
+//! [`SpanExporter`], and adds the trace context to its own calls to other servers. Spans never contain names of
+//! datasets or principals, statements or tokens. Health checks and metrics requests are frequent and create no spans.
 
 use std::fmt;
 use std::pin::Pin;
@@ -19,39 +19,55 @@ use crate::metrics::CallType;
 use crate::server::{BatchItem, Download};
 use crate::sql::random_bytes;
 
-/// The header of a context.
+/// The HTTP header that contains trace ID, span ID and flags.
 pub const TRACEPARENT_HEADER: &str = "traceparent";
-/// The header to which programs on the path add their state.
+/// The HTTP header with data of other tracing systems, which is forwarded unchanged.
 const TRACESTATE_HEADER: &str = "tracestate";
-/// Most bytes of it that are passed on; a longer header is left out (§3.3.1.5).
+/// Maximum length of a `tracestate` header that is forwarded, bytes; a longer header is dropped (§3.3.1.5).
 const MAX_TRACESTATE_BYTES: usize = 512;
-/// The bit of the flags that marks recorded spans.
+/// The bit of the trace flags in a `traceparent` header that marks a recorded trace.
 const SAMPLED_FLAG: u8 = 1;
-/// Bytes of a header of version 00.
+/// Length of a `traceparent` header of version 00, bytes.
 const TRACEPARENT_BYTES: usize = 55;
 
 tokio::task_local! {
-    /// The context of the calls of a task.
+    /// The trace context for calls that the current task makes.
     static TASK_CONTEXT: TraceContext;
 }
 
-/// The context of this process's calls, where their task has none.
+/// The trace context for calls of this process, used if a task has no context.
 static PROCESS_CONTEXT: OnceLock<TraceContext> = OnceLock::new();
 
-/// The span that work is part of.
+/// The trace and span to which work belongs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceContext {
-    /// Trace ID, not 0.
+    /// Trace ID, never 0.
     pub trace_id: u128,
-    /// Span ID, not 0.
+    /// Span ID, never 0.
     pub span_id: u64,
-    /// True if its spans are recorded.
+    /// True if the spans of the trace are recorded.
     pub is_sampled: bool,
     tracestate: Option<Arc<str>>,
 }
 
 impl TraceContext {
-    /// Parses a header; `None` where it is malformed: then a new trace starts.
+    /// Parses a `traceparent` header; `None` if the header is malformed.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use godwit_flight::trace::TraceContext;
+    ///
+    /// let text = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    /// let context = TraceContext::parse(text).ok_or("the header is malformed")?;
+    /// assert_eq!(context.trace_id, 0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736);
+    /// assert_eq!(context.span_id, 0x00f0_67aa_0ba9_02b7);
+    /// assert!(context.is_sampled);
+    /// assert_eq!(TraceContext::parse("00-4bf92f35-00f067aa-01"), None);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn parse(text: &str) -> Option<Self> {
         let lower_hex = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
         let mut parts = text.split('-');
@@ -67,15 +83,30 @@ impl TraceContext {
         Some(Self { trace_id, span_id, is_sampled: flags & SAMPLED_FLAG != 0, tracestate: None })
     }
 
-    /// Returns the text of a header.
+    /// Returns the value of a `traceparent` header.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use godwit_flight::trace::TraceContext;
+    ///
+    /// let text = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    /// let mut context = TraceContext::parse(text).ok_or("the header is malformed")?;
+    /// assert_eq!(context.to_traceparent(), text);
+    /// context.is_sampled = false;
+    /// assert!(context.to_traceparent().ends_with("-00"));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn to_traceparent(&self) -> String {
         format!("00-{:032x}-{:016x}-{:02x}", self.trace_id, self.span_id, u8::from(self.is_sampled))
     }
 
-    /// Returns the context in the headers of a client.
+    /// Returns the trace context in the headers of a request; `None` if there is no valid one.
     pub(crate) fn from_headers(headers: &HeaderMap) -> Option<Self> {
         let mut parents = headers.get_all(TRACEPARENT_HEADER).iter();
-        // Two headers count as none (§3.2).
+        // A request with more than one `traceparent` header is treated as a request without it (§3.2).
         let (Some(parent), None) = (parents.next(), parents.next()) else { return None };
         let context = Self::parse(parent.to_str().ok()?)?;
         let states: Vec<&str> =
@@ -85,7 +116,7 @@ impl TraceContext {
         Some(Self { tracestate: is_passed_on.then(|| state.into()), ..context })
     }
 
-    /// Adds the context to the headers of an outgoing call.
+    /// Adds the trace context to the headers of an outgoing call.
     pub(crate) fn insert_into(&self, headers: &mut HeaderMap) {
         let mut add = |name: &'static str, text: &str| {
             if let Ok(value) = HeaderValue::from_str(text) {
@@ -98,7 +129,7 @@ impl TraceContext {
         }
     }
 
-    /// Creates a span within a parent, or the first of a trace.
+    /// Creates the context of a new span within `parent`; without a parent, the first span of a new trace.
     fn child_of(parent: Option<&Self>) -> Self {
         let not_zero = |bytes: [u8; 8]| u64::from_le_bytes(bytes).max(1);
         let (high, low) = (not_zero(random_bytes()), not_zero(random_bytes()));
@@ -112,17 +143,17 @@ impl TraceContext {
     }
 }
 
-/// Sets the context of this process, as received from the process that started it; only the first call has an effect.
+/// Sets the trace context of this process, which its parent process passed to it. Only the first call has an effect.
 pub fn set_process_context(context: TraceContext) {
     let _ = PROCESS_CONTEXT.set(context);
 }
 
-/// Returns the context of the current task.
+/// Returns the trace context of the current task, or else of this process.
 pub(crate) fn current_context() -> Option<TraceContext> {
     TASK_CONTEXT.try_with(TraceContext::clone).ok().or_else(|| PROCESS_CONTEXT.get().cloned())
 }
 
-/// Runs work whose calls belong to a span.
+/// Runs work with a trace context, which the calls of the work send to other servers.
 pub(crate) async fn with_context<T>(context: Option<TraceContext>, work: impl Future<Output = T>) -> T {
     match context {
         Some(context) => TASK_CONTEXT.scope(context, work).await,
@@ -139,44 +170,45 @@ pub enum AttributeValue {
     Number(i64),
 }
 
-/// A finished span.
+/// A finished trace span.
 #[derive(Clone, Debug)]
 pub struct Span {
-    /// Its trace and span IDs.
+    /// Trace ID and span ID of this span.
     pub context: TraceContext,
-    /// Span ID of the parent.
+    /// Span ID of the parent span; `None` for the first span of a trace.
     pub parent_span_id: Option<u64>,
-    /// Its name.
+    /// Name of the span, such as the called RPC.
     pub name: String,
-    /// True if it serves a request of a client (kind SERVER); otherwise it is internal.
+    /// True for a span that handles a request of a client (kind SERVER); false for an internal span.
     pub is_server: bool,
-    /// Start and end.
+    /// Start and end of the span.
     pub start_and_end: (SystemTime, SystemTime),
-    /// Attributes by name (OpenTelemetry's semantic conventions, where they have one).
+    /// Attributes by name. Names follow the semantic conventions of OpenTelemetry if these define one.
     pub attributes: Vec<(&'static str, AttributeValue)>,
-    /// The error type, where the server failed.
+    /// The error type if the server failed, such as a gRPC code; `None` otherwise.
     pub error_type: Option<String>,
 }
 
-/// A receiver of spans, also of traces that the client does not record. It must not block: spans without room are dropped.
+/// A receiver of finished spans, including spans of traces that are not sampled. An implementation must not block; it
+/// should drop spans that it cannot store.
 pub trait SpanExporter: fmt::Debug + Send + Sync + 'static {
-    /// Exports a finished span.
+    /// Receives a finished span for export.
     fn export(&self, span: Span);
 }
 
-/// A source of spans.
+/// A factory of spans, which passes finished spans to an exporter.
 #[derive(Clone, Debug)]
 pub struct Tracer {
     exporter: Arc<dyn SpanExporter>,
 }
 
 impl Tracer {
-    /// Creates a tracer with this exporter.
+    /// Creates a tracer that passes finished spans to this exporter.
     pub fn new(exporter: Arc<dyn SpanExporter>) -> Self {
         Self { exporter }
     }
 
-    /// Starts the span of a call; `None` where it is not recorded.
+    /// Starts the span of a call that a client made; `None` for health checks and metrics requests.
     pub(crate) fn start_server_span(
         &self,
         call_type: CallType,
@@ -202,7 +234,7 @@ impl Tracer {
         Some(self.new_span(name, parent.as_ref(), true, facts))
     }
 
-    /// Starts a span within that of the current task.
+    /// Starts an internal span. Its parent is the span of the current task.
     pub(crate) fn start_span(&self, name: &str) -> OpenSpan {
         self.new_span(name.to_owned(), current_context().as_ref(), false, Vec::new())
     }
@@ -222,7 +254,7 @@ impl Tracer {
     }
 }
 
-/// Returns a known method; clients can send any word as one.
+/// Returns the HTTP method, or `_OTHER` for an unknown method, because clients can send any word as method.
 fn method_attribute(method: &http::Method) -> &str {
     match method.as_str() {
         known @ ("GET" | "HEAD" | "POST" | "OPTIONS" | "PUT" | "DELETE" | "PATCH" | "TRACE" | "CONNECT") => known,
@@ -230,7 +262,7 @@ fn method_attribute(method: &http::Method) -> &str {
     }
 }
 
-/// A started span. It ends when it is dropped.
+/// A started span, which ends when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct OpenSpan {
     span: Span,
@@ -247,13 +279,13 @@ impl OpenSpan {
         self.span.attributes.push((name, AttributeValue::Number(number)));
     }
 
-    /// Sets the status of a gRPC call.
+    /// Adds the status of a gRPC call to the span.
     pub(crate) fn set_grpc_status(&mut self, code: Code) {
         self.set_number("rpc.grpc.status_code", i64::from(code as i32));
         self.set_error_type(code);
     }
 
-    /// Sets the status of a plain HTTP request.
+    /// Adds the status of an HTTP request that is not gRPC to the span.
     pub(crate) fn set_http_status(&mut self, status: http::StatusCode) {
         self.set_number("http.response.status_code", i64::from(status.as_u16()));
         if status.is_server_error() {
@@ -261,7 +293,7 @@ impl OpenSpan {
         }
     }
 
-    /// Sets the error type for codes that mean a server failure (OpenTelemetry's conventions for gRPC).
+    /// Sets the error type of the span if the gRPC code means a failure of the server, as OpenTelemetry defines it.
     fn set_error_type(&mut self, code: Code) {
         let own = [Code::Unknown, Code::DeadlineExceeded, Code::Unimplemented, Code::Internal, Code::Unavailable];
         if own.contains(&code) || code == Code::DataLoss {
@@ -273,13 +305,15 @@ impl OpenSpan {
 impl Drop for OpenSpan {
     fn drop(&mut self) {
         let now = SystemTime::now();
-        // A change of the clock must not make a span end before its start.
+        // Compute the end from the monotonic clock: a change of the system clock must not make a span end before its
+        // start.
         self.span.start_and_end.1 = self.span.start_and_end.0.checked_add(self.started.elapsed()).unwrap_or(now);
         self.exporter.export(self.span.clone());
     }
 }
 
-/// Ends a span with the batches of a download, or with the error that prevented it.
+/// Wraps a download so that the span ends with its last batch. If the download could not start, ends the span with the
+/// error.
 pub(crate) fn trace_download(span: Option<OpenSpan>, started: Result<Download, Status>) -> Result<Download, Status> {
     let Some(mut span) = span else { return started };
     match started {
@@ -296,7 +330,8 @@ pub(crate) fn trace_download(span: Option<OpenSpan>, started: Result<Download, S
 
 type ResultStream<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
-/// Ends a span with a stream; the sum of its items becomes the attribute of that name.
+/// Wraps a stream so that the span ends with the stream. The sum of `measure` over all items becomes the attribute
+/// `total_attribute`.
 pub(crate) fn trace_stream<T: 'static>(
     span: Option<OpenSpan>,
     stream: ResultStream<T>,

@@ -1,4 +1,4 @@
-//! The transport below Flight, at both ends: addresses, sockets, HTTP/2's windows and frames, keep-alive, and the token.
+//! The transport below Flight for clients and servers: addresses, sockets, HTTP/2 options, keep-alive, and the token.
 
 use std::fmt;
 use std::io;
@@ -21,11 +21,25 @@ use crate::sql::random_bytes;
 use crate::tls::{ClientTls, ServerTls, TlsSocket};
 
 /// The address of a server.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use godwit_flight::Address;
+///
+/// let tcp = Address::Tcp("127.0.0.1:8815".parse()?);
+/// assert_eq!(tcp.to_string(), "127.0.0.1:8815");
+/// let unix = Address::Unix("/run/godwit/socket".into());
+/// assert_eq!(unix.to_string(), "unix:/run/godwit/socket");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// TCP.
+    /// A TCP address, as IP address and port.
     Tcp(SocketAddr),
-    /// A Unix socket, for processes of one host.
+    /// The path of a Unix socket, for processes of one host.
     Unix(PathBuf),
 }
 
@@ -40,31 +54,58 @@ impl fmt::Display for Address {
 
 /// Sizes and timeouts of connections.
 ///
-/// The defaults are the best of a sweep on loopback: frames of 16 KiB, HTTP/2's own default, wake the receiver 64 times
-/// per MiB, and windows over 16 MiB fall out of the cache, as Unix buffers over 1 MiB do; smaller ones make the sender wait.
+/// The defaults gave the highest throughput in measurements on loopback. Frames of 16 KiB, the default of HTTP/2, wake
+/// the receiver 64 times per MiB. Windows over 16 MiB and Unix buffers over 1 MiB exceed the CPU cache; smaller windows
+/// and buffers make the sender wait.
+///
+/// # Examples
+///
+/// A client that rejects large messages:
+///
+/// ```
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use godwit_flight::measure::WorkloadDataPlane;
+/// # use godwit_flight::{Address, Client, ConnectionSecurity, Routes, Server};
+/// use godwit_flight::{FlightError, TransportOptions};
+///
+/// # let (data, security) = (WorkloadDataPlane::default(), ConnectionSecurity::default());
+/// # let any_port = Address::Tcp("127.0.0.1:0".parse()?);
+/// # let server = Server::bind(&any_port, data, Routes::default(), security, TransportOptions::default()).await?;
+/// # let address = server.address().clone();
+/// # tokio::spawn(server.serve());
+/// let options = TransportOptions { message_limit_bytes: 10_000, ..TransportOptions::default() };
+/// let client = Client::connect(&address, ConnectionSecurity::default(), options).await?;
+/// // A batch of 80,000 bytes.
+/// let mut batches = client.download("fixed/1/10000/80000/0/1").await?;
+/// assert!(matches!(batches.next().await, Err(FlightError::TooLarge { .. })));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct TransportOptions {
-    /// Most bytes of an HTTP/2 frame.
+    /// Maximum size of an HTTP/2 frame, bytes.
     pub frame_bytes: u32,
-    /// Flow control window of a stream, bytes.
+    /// HTTP/2 flow control window of one stream (call), bytes.
     pub stream_window_bytes: u32,
-    /// Flow control window of a connection, bytes.
+    /// HTTP/2 flow control window of all calls of a connection together, bytes.
     pub connection_window_bytes: u32,
-    /// Send buffer of a Unix socket, bytes; TCP adapts its own.
+    /// Send buffer of a Unix socket, bytes. The kernel adapts the buffers of TCP sockets itself.
     pub unix_buffer_bytes: usize,
-    /// Largest accepted message, bytes.
+    /// Largest accepted gRPC message, bytes.
     pub message_limit_bytes: u64,
-    /// Silence of a connection before a ping is sent.
+    /// Time without received data after which an HTTP/2 ping is sent.
     pub keep_alive_interval: Duration,
-    /// Time limit for the answer to a ping; then the connection counts as lost.
+    /// Time limit for the response to a ping, after which the connection is closed.
     pub keep_alive_timeout: Duration,
-    /// Time limit for establishing a connection, and for its first bytes.
+    /// Time limit for establishing a connection; at a server, for the TLS handshake and the first bytes of a client.
     pub connect_timeout: Duration,
-    /// Most connections of a server; further ones are closed at once.
+    /// Maximum number of open connections of a server; further connections are closed at once.
     pub max_connections: usize,
-    /// Most concurrent calls of a connection; HTTP/2 delays others.
+    /// Maximum number of concurrent calls on a connection of a server; the client delays further calls (HTTP/2
+    /// streams).
     pub max_calls_per_connection: u32,
-    /// Limits of each principal at a server.
+    /// Limits that a server applies to the calls of each principal.
     pub call_limits: CallLimits,
 }
 
@@ -86,7 +127,8 @@ impl Default for TransportOptions {
     }
 }
 
-/// Configures hyper's builder of either end of an HTTP/2 connection: two types with methods of the same names.
+/// Configures hyper's HTTP/2 builder of a client or a server. This is a macro because the builders are two types
+/// without a common trait.
 macro_rules! configure_http2 {
     ($builder:expr, $tuning:expr) => {{
         let (mut builder, tuning) = ($builder, &$tuning);
@@ -108,18 +150,42 @@ pub(crate) use configure_http2;
 pub struct Token(String);
 
 impl Token {
-    /// Creates a token of visible ASCII characters; `None` where there are others, or none.
+    /// Creates a token; `None` if the text is empty or contains characters other than visible ASCII.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use godwit_flight::Token;
+    ///
+    /// let token = Token::new("s3cret").ok_or("the token has other characters")?;
+    /// assert_eq!(token.as_str(), "s3cret");
+    /// assert_eq!(format!("{token:?}"), "Token(..)");
+    /// assert_eq!(Token::new("two words"), None);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn new(text: &str) -> Option<Self> {
         let fine = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
         fine.then(|| Self(text.to_owned()))
     }
 
-    /// Creates a random token.
+    /// Creates a random token of 64 hexadecimal digits.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use godwit_flight::Token;
+    ///
+    /// let token = Token::random();
+    /// assert!(token.as_str().len() == 64 && token.as_str().bytes().all(|byte| byte.is_ascii_hexdigit()));
+    /// assert_ne!(token, Token::random());
+    /// ```
     pub fn random() -> Self {
         Self(blake3::Hash::from_bytes(random_bytes()).to_hex().to_string())
     }
 
-    /// Returns its text.
+    /// Returns the text of the token.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -128,7 +194,8 @@ impl Token {
         format!("Bearer {}", self.0)
     }
 
-    /// Reports whether a header value contains this token. Takes the same time for any value of the right length.
+    /// Returns whether a header value contains this token. To prevent timing attacks, the comparison takes the same
+    /// time for all values of the same length.
     pub(crate) fn matches_header(&self, header: &[u8]) -> bool {
         let expected = self.authorization_header();
         let differing = expected.bytes().zip(header).fold(0, |differing, (one, other)| differing | (one ^ other));
@@ -143,31 +210,61 @@ impl fmt::Debug for Token {
 }
 
 /// Token and encryption of a connection: `T` is [`ServerTls`] or [`ClientTls`].
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use godwit_flight::measure::WorkloadDataPlane;
+/// # use godwit_flight::{Address, Client, Code, FlightError, Routes, Server, TransportOptions};
+/// use godwit_flight::{ConnectionSecurity, Token};
+///
+/// # let (data, any_port) = (WorkloadDataPlane::default(), Address::Tcp("127.0.0.1:0".parse()?));
+/// let token = Token::random();
+/// let security = ConnectionSecurity { token: Some(token.clone()), tls: None };
+/// let server = Server::bind(&any_port, data, Routes::default(), security, TransportOptions::default()).await?;
+/// # let address = server.address().clone();
+/// # tokio::spawn(server.serve());
+///
+/// let security = ConnectionSecurity { token: Some(token), tls: None };
+/// let client = Client::connect(&address, security, TransportOptions::default()).await?;
+/// assert!(client.download("fixed/1/100/800/0/1").await.is_ok());
+///
+/// let client = Client::connect(&address, ConnectionSecurity::default(), TransportOptions::default()).await?;
+/// let rejected = client.download("fixed/1/100/800/0/1").await;
+/// assert!(matches!(rejected, Err(FlightError::Status { status, .. }) if status.code() == Code::Unauthenticated));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct ConnectionSecurity<T> {
-    /// The token; `None`: no authentication.
+    /// The token that a server requires or a client sends; `None`: no authentication.
     pub token: Option<Token>,
-    /// Encryption; `None`: plain text. Unix sockets are never encrypted.
+    /// TLS certificates and keys; `None`: no encryption. Connections over Unix sockets are never encrypted.
     pub tls: Option<T>,
 }
 
 impl<T> Default for ConnectionSecurity<T> {
-    /// Neither token nor encryption.
+    /// Returns the settings without token and encryption.
     fn default() -> Self {
         Self { token: None, tls: None }
     }
 }
 
-/// Most bytes that a reader sleeps for: one of our frames. Waking once a frame instead of every 64 KiB saved both ends
-/// together a fifth of the CPU time per byte on loopback; 256 and 512 KiB saved half of that.
+/// Maximum number of received bytes for which the kernel delays waking a reader: one frame of the default size. Waking
+/// once per frame instead of every 64 KiB saved 20 % of the CPU time of client and server on loopback; 256 and 512 KiB
+/// saved 10 %.
 const MAX_WAKE_BYTES: usize = 1 << 20;
 
-/// Connections that may wait to be accepted; a system may allow fewer. A client that finds the queue full retries a second
-/// later, and then at growing intervals: with the usual 128 a burst of connections locked others out for as long.
+/// Maximum number of connections that wait to be accepted; the kernel may limit it further. If the queue is full, the
+/// kernel of a client retries after one second and then at growing intervals. The common value 128 delayed clients that
+/// long during bursts of connections.
 const LISTEN_BACKLOG: i32 = 4096;
 
-/// Most unsent bytes in a server's socket. The rest waits where flow control sees it: a thousand clients that did not read
-/// left up to 4 MiB each in sockets, which used up the system's TCP memory and made every connection slow.
+/// Maximum number of unsent bytes in a TCP socket of a server; more data stay in the queues of HTTP/2. Without this
+/// limit, 1000 clients that did not read left up to 4 MiB each in sockets, which exhausted the TCP memory of the kernel
+/// and slowed down every connection.
 const TCP_NOTSENT_LOWAT_BYTES: u32 = 256 << 10;
 
 /// The listening socket of a server.
@@ -177,7 +274,7 @@ pub(crate) enum Listener {
 }
 
 impl Listener {
-    /// Binds an address and returns the actual one: port 0 is any free port.
+    /// Binds an address; port 0 selects a free port. Returns the listener and its actual address.
     pub(crate) async fn bind(bind_address: &Address) -> Result<(Self, Address), FlightError> {
         let failed = |source| FlightError::Listen { address: bind_address.to_string(), source };
         match bind_address {
@@ -191,7 +288,7 @@ impl Listener {
         }
     }
 
-    /// Accepts the next connection; `None` where that failed: call again.
+    /// Accepts the next connection. After a failure, waits 10 ms and returns `None`; the caller should try again.
     pub(crate) async fn accept(&self, options: &TransportOptions) -> Option<Socket> {
         let accepted = match self {
             Self::Tcp(listener) => listener.accept().await.and_then(|(stream, _)| {
@@ -202,18 +299,20 @@ impl Listener {
             Self::Unix(listener) => listener.accept().await.and_then(|(stream, _)| Socket::from_unix(stream, options)),
         };
         if accepted.is_err() {
-            // The client disconnected at once, or no descriptors are left: others may still be served a little later.
+            // The client has disconnected already, or this process has no free file descriptors. Either may be over
+            // soon.
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         accepted.ok()
     }
 }
 
-/// Delay before a second connection attempt is made in parallel (RFC 8305 uses the same for the next address).
+/// Delay before a second, parallel connection attempt to the same address. RFC 8305 recommends the same delay before an
+/// attempt to the next address.
 const SECOND_CONNECT_DELAY: Duration = Duration::from_millis(250);
 
-/// Connects. TCP repeats a lost first packet after a second (RFC 6298); a second attempt that starts sooner avoids that
-/// delay, and costs little where the round trip is just long.
+/// Connects to an address. If the first packet is lost, TCP repeats it only after one second (RFC 6298). A second
+/// attempt after [`SECOND_CONNECT_DELAY`] avoids this delay; if the round trip is just long, the attempt costs little.
 async fn connect_tcp(address: SocketAddr) -> io::Result<TcpStream> {
     let mut first = std::pin::pin!(TcpStream::connect(address));
     if let Ok(connected) = tokio::time::timeout(SECOND_CONNECT_DELAY, &mut first).await {
@@ -225,11 +324,11 @@ async fn connect_tcp(address: SocketAddr) -> io::Result<TcpStream> {
     }
 }
 
-/// A connection of any kind.
+/// A connection over TCP, TLS or a Unix socket.
 #[derive(Debug)]
 pub(crate) enum Socket {
     Tcp(TcpStream),
-    /// A connection with HTTP/2.
+    /// TCP with HTTP/2, where the reader wakes once per HTTP/2 frame.
     TcpFramed(FramedTcpStream),
     Tls(Box<TlsSocket>),
     Unix(UnixStream),
@@ -255,13 +354,13 @@ impl Socket {
         }
     }
 
-    /// Enlarges the buffer of a Unix socket, whose default is less than one batch.
+    /// Enlarges the send buffer of a Unix socket; the default of the kernel is smaller than one batch.
     fn from_unix(stream: UnixStream, options: &TransportOptions) -> io::Result<Self> {
         SockRef::from(&stream).set_send_buffer_size(options.unix_buffer_bytes)?;
         Ok(Self::Unix(stream))
     }
 
-    /// Performs the server's side of the handshake.
+    /// Performs the server's side of the TLS handshake if the server has a certificate and the connection uses TCP.
     pub(crate) async fn accept(self, tls: Option<&ServerTls>) -> io::Result<Self> {
         match (self, tls) {
             (Self::Tcp(stream), Some(tls)) => Ok(Self::Tls(Box::new(tls.accept(stream).await?))),
@@ -271,7 +370,7 @@ impl Socket {
 }
 
 impl Socket {
-    /// Returns the descriptor of the TCP socket.
+    /// Returns the file descriptor of the TCP socket; `None` for a Unix socket.
     pub(crate) fn tcp_fd(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Self::Tcp(stream) | Self::TcpFramed(FramedTcpStream { stream, .. }) => Some(stream.as_fd()),
@@ -280,8 +379,9 @@ impl Socket {
         }
     }
 
-    /// Wakes its reader by whole HTTP/2 frames; the next byte must start a frame. Frames of an encrypted connection are not
-    /// visible here, and Unix sockets have no such option.
+    /// Makes an unencrypted TCP connection wake its reader once per HTTP/2 frame; the next received byte must start a
+    /// frame. Leaves TLS connections unchanged, whose frames are encrypted, and Unix sockets, which do not support
+    /// this.
     pub(crate) fn into_framed(self) -> Self {
         match self {
             Self::Tcp(stream) => {
@@ -297,7 +397,7 @@ impl Socket {
 pub(crate) struct FramedTcpStream {
     stream: TcpStream,
     frame_tracker: FrameTracker,
-    /// Bytes that wake the reader.
+    /// Number of received bytes at which the kernel wakes the reader.
     wake_bytes: usize,
 }
 
@@ -309,7 +409,8 @@ impl FramedTcpStream {
         if polled.is_pending() {
             let wanted = self.frame_tracker.missing_bytes().clamp(1, MAX_WAKE_BYTES);
             if wanted != self.wake_bytes {
-                // The kernel checks the received bytes again: those received since the read above wake the reader too.
+                // The kernel compares bytes that arrived since the read above with the new value, so no wake-up is
+                // lost.
                 set_receive_low_water(&self.stream, wanted)?;
                 self.wake_bytes = wanted;
             }
@@ -385,7 +486,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_lost_first_packet_does_not_keep_a_connection_waiting() {
-        // A listener without backlog whose only connection is not accepted yet drops further packets.
+        // The kernel drops the first packet of a second connection: the backlog is 0 and one connection waits to be
+        // accepted.
         let socket = socket2::Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
         socket.listen(0).unwrap();

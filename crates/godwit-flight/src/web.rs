@@ -1,7 +1,7 @@
-//! Plain HTTP on the same port: health, metrics, and the web service of the data.
+//! HTTP requests that are not gRPC, on the same port: health checks, metrics, and a web service for the data.
 //!
-//! Flows in: requests of HTTP/1.1 and HTTP/2, small enough to be held whole, with their principal. Flows out: responses,
-//! complete or streamed. A [`WebService`] decides which paths exist; [`FileTickets`] authorize access to bytes of files.
+//! The server reads a request with its body completely and authenticates it. A [`WebService`] then answers the request
+//! with a complete or a streamed response. [`FileTickets`] issues the tokens by which clients download parts of files.
 
 use std::fmt;
 use std::pin::Pin;
@@ -17,83 +17,131 @@ use crate::auth::Principal;
 use crate::encoding::{decode_base64, encode_base64_url};
 use crate::tickets::{FilePart, TicketClaims, TicketKey};
 
-/// Prefix of paths of reads (htsget 1.3).
+/// Path prefix of htsget requests for reads (htsget 1.3).
 pub const READS_PREFIX: &str = "/reads/";
-/// Prefix of paths of variants.
+/// Path prefix of htsget requests for variants.
 pub const VARIANTS_PREFIX: &str = "/variants/";
-/// Prefix of paths of sequences (refget 2.0).
+/// Path prefix of refget requests for sequences (refget 2.0).
 pub const SEQUENCE_PREFIX: &str = "/sequence/";
-/// Prefix of paths of a server's references.
+/// Path prefix of the reference genomes of a server.
 pub const REFERENCES_PREFIX: &str = "/references/";
-/// Prefix of paths of the API of the server's web page.
+/// Path prefix of the API that the web page of the server uses.
 pub const API_PREFIX: &str = "/api/";
-/// Prefix of paths of the files of that page, which are public.
+/// Path prefix of the static files of the web page, which need no authentication.
 pub const SITE_PREFIX: &str = "/site/";
-/// Path of bytes of files, by ticket.
+/// Path at which clients download bytes of files by an htsget ticket.
 pub const FILE_DATA_PATH: &str = "/htsget/data";
 
-/// Prefix of tokens for a part of a file.
+/// Prefix of tokens that authorize the download of a part of a file.
 const FILE_TOKEN_PREFIX: &[u8] = b"gwh1.";
 
-/// A request.
+/// An HTTP request that is not gRPC, with its complete body.
 #[derive(Clone, Debug)]
 pub struct WebRequest {
-    /// The principal; an error where authentication failed.
+    /// The authenticated principal; an error if authentication failed.
     pub principal: Result<Principal, Status>,
-    /// True if authentication is disabled.
+    /// True if authentication is disabled on the server.
     pub is_auth_disabled: bool,
-    /// The origin of the server in the request, as `https://HOST:PORT`.
+    /// The origin by which the client reached the server, such as `https://HOST:PORT`.
     pub origin: String,
-    /// The method.
+    /// The HTTP method.
     pub method: Method,
     /// The path as received, percent-encoded.
     pub path: String,
-    /// The query, behind the question mark.
+    /// The query after the question mark; `None` if there is no question mark.
     pub query: Option<String>,
-    /// All its headers.
+    /// All headers of the request.
     pub headers: HeaderMap,
-    /// Its body; `None`: longer than accepted.
+    /// The body of the request; `None` if it is longer than the server accepts.
     pub body: Option<Bytes>,
 }
 
-/// The bytes of a streamed body.
+/// The chunks of a streamed response body.
 pub type WebStream = Pin<Box<dyn Stream<Item = Result<Bytes, Status>> + Send>>;
 
-/// The body of a response.
+/// The body of an HTTP response.
 pub enum WebBody {
-    /// A complete body.
+    /// A body that is completely in memory.
     Full(Bytes),
-    /// A streamed body.
+    /// A body that is sent while it is produced.
     Stream {
-        /// Its length, bytes.
+        /// Total length of the body, bytes.
         content_length: u64,
-        /// Its bytes.
+        /// The bytes of the body, in chunks.
         stream: WebStream,
     },
 }
 
-/// A response with its access record.
+/// An HTTP response and the data access that must be recorded for it.
 pub struct WebResponse {
-    /// The response.
+    /// The HTTP response.
     pub response: Response<WebBody>,
-    /// The access to record; `None` where the response has no data.
+    /// The access to record; `None` if the response contains no data of datasets or files.
     pub access_record: Option<AccessRecord>,
 }
 
-/// The principal of a response, as an extension of it.
+/// The name of the principal that made the request, attached to the response as an extension.
 #[derive(Clone, Debug)]
 pub(crate) struct ResponsePrincipal(pub(crate) String);
 
 /// A boxed future of a response, which may be sent to another thread.
 pub type WebResponseFuture<'a> = Pin<Box<dyn Future<Output = WebResponse> + Send + 'a>>;
 
-/// A service that responds to HTTP requests.
+/// A service that answers HTTP requests that are not gRPC.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use std::sync::Arc;
+/// # use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+/// # use godwit_flight::{Address, Catalog, ConnectionSecurity, Dataset, DatasetError, DatasetService};
+/// # use godwit_flight::{DatasetServiceOptions, Server, TransportOptions};
+/// use godwit_flight::web::{FileTickets, WebBody, WebRequest, WebResponse, WebResponseFuture, WebService};
+///
+/// #[derive(Debug)]
+/// struct PathEcho;
+///
+/// impl WebService for PathEcho {
+///     fn respond(&self, request: WebRequest, _tickets: FileTickets) -> WebResponseFuture<'_> {
+///         let response = http::Response::new(WebBody::Full(request.path.into()));
+///         Box::pin(std::future::ready(WebResponse { response, access_record: None }))
+///     }
+/// }
+///
+/// # #[derive(Debug)]
+/// # struct NoDatasets;
+/// # impl Catalog for NoDatasets {
+/// #     fn names(&self) -> Result<Vec<String>, DatasetError> {
+/// #         Ok(Vec::new())
+/// #     }
+/// #     fn open(&self, name: &str) -> Result<Arc<dyn Dataset>, DatasetError> {
+/// #         Err(DatasetError::NotFound { name: name.to_owned() })
+/// #     }
+/// # }
+/// let options = DatasetServiceOptions { web_service: Some(Arc::new(PathEcho)), ..DatasetServiceOptions::default() };
+/// # let service = DatasetService::new(Arc::new(NoDatasets), None, options);
+/// # let (routes, security) = (service.routes(), ConnectionSecurity::default());
+/// # let any_port = Address::Tcp("127.0.0.1:0".parse()?);
+/// # let server = Server::bind(&any_port, service, routes, security, TransportOptions::default()).await?;
+/// # let Address::Tcp(address) = *server.address() else { unreachable!() };
+/// # tokio::spawn(server.serve());
+/// let mut connection = tokio::net::TcpStream::connect(address).await?;
+/// connection.write_all(b"GET /reads/a.bam HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await?;
+/// let mut response = String::new();
+/// connection.read_to_string(&mut response).await?;
+/// assert!(response.starts_with("HTTP/1.1 200 OK") && response.contains("/reads/a.bam"));
+/// # Ok(())
+/// # }
+/// ```
 pub trait WebService: fmt::Debug + Send + Sync + 'static {
-    /// Responds to a request. A streamed response is recorded when it starts and when it ends.
+    /// Answers a request. The server records the access of a streamed response when the response starts and when it
+    /// ends.
     fn respond(&self, request: WebRequest, tickets: FileTickets) -> WebResponseFuture<'_>;
 }
 
-/// Returns a response of plain text.
+/// Returns a response with this status and a plain text body.
 pub(crate) fn text_response(status: StatusCode, text: &str) -> Response<WebBody> {
     let mut response = Response::new(WebBody::Full(Bytes::from(format!("{text}\n"))));
     *response.status_mut() = status;
@@ -102,7 +150,8 @@ pub(crate) fn text_response(status: StatusCode, text: &str) -> Response<WebBody>
     response
 }
 
-/// Issues and verifies tokens for parts of files: signed, for one principal, until a time, as tickets of Flight are.
+/// The issuer and verifier of tokens for parts of files. A token is signed, and valid for one principal and a limited
+/// time, like a Flight ticket.
 #[derive(Clone, Debug)]
 pub struct FileTickets {
     key: TicketKey,
@@ -115,7 +164,7 @@ impl FileTickets {
         Self { key, lifetime, origin: None }
     }
 
-    /// Sets the Flight location to which a pool assigns this client.
+    /// Sets the Flight location of the pool member to which this client is assigned.
     pub(crate) fn with_location(self, location: Option<&String>) -> Self {
         let web = |location: &String| {
             let (scheme, rest) = location.split_once("://")?;
@@ -125,30 +174,32 @@ impl FileTickets {
         Self { origin: location.and_then(web), ..self }
     }
 
-    /// Returns the origin of the URL of the bytes, where a pool assigned one.
+    /// Returns the origin of the pool member from which the client should download bytes; `None` without a pool.
     pub fn origin(&self) -> Option<&str> {
         self.origin.as_deref()
     }
 
-    /// Issues a token for a part of a file.
+    /// Issues a token by which a client can download a part of a file.
     pub fn issue_token(&self, principal: &Principal, part: FilePart) -> String {
         let mut claim = TicketClaims {
             file: Some(part),
             visas: principal.visas().to_vec(),
             ..TicketClaims::new(principal, self.lifetime)
         };
-        // Access by a visa ends when the visa expires.
+        // The token expires at the latest when the first visa expires.
         claim.expires_unix_s = claim.visas.iter().map(|visa| visa.expires_unix_s).fold(claim.expires_unix_s, u64::min);
         let prefix = String::from_utf8_lossy(FILE_TOKEN_PREFIX);
         format!("{prefix}{}", encode_base64_url(&claim.sign(&self.key)))
     }
 
-    /// Verifies a token; returns its principal and file part. The token is the only credential that is needed.
+    /// Verifies the token in the headers of a request; returns its principal and file part. The request needs no other
+    /// credential.
     ///
     /// # Errors
-    /// [`Status::permission_denied`], with a message for clients.
+    /// [`Status::permission_denied`] with an error message for the client.
     pub fn verify_token(&self, headers: &HeaderMap) -> Result<(Principal, FilePart), Status> {
-        let wrong = || Status::permission_denied("the ticket is missing, or not of this server; ask for a new one");
+        let wrong =
+            || Status::permission_denied("the ticket is missing, or was not issued by this server; request a new one");
         let token = crate::auth::request_token(headers).ok_or_else(wrong)?;
         let ticket = token.strip_prefix(FILE_TOKEN_PREFIX).and_then(decode_base64).ok_or_else(wrong)?;
         let claim = TicketClaims::read_signed(&ticket, &self.key).ok_or_else(wrong)?;

@@ -1,8 +1,9 @@
-//! BAM (SAMv1 §4.2): headers, and a reader of packed records.
+//! BAM (SAMv1 §4.2): headers, and readers of packed records.
 //!
-//! Flows in: a BAM file of any origin. Flows out: its [`Header`](crate::sam::Header) and buffers of packed records that
-//! later code may trust ([`check_record`]), or the records at positions from an index ([`BamFile`]).
-//! [`crate::bgzf::Writer`] writes records; [`godwit_model::RawRecord`] reads their fields.
+//! Flows in: a BAM file of any origin. Flows out: its [`Header`](crate::sam::Header), and its packed records, which are
+//! validated so that later code may trust them ([`check_record`]). The records are read in order ([`Reader`]) or at
+//! positions from an index ([`BamFile`]). [`crate::bgzf::Writer`] writes records; [`godwit_model::RawRecord`] reads the
+//! fields of a record.
 
 mod error;
 mod header;
@@ -20,5 +21,5 @@ pub use reader::{Reader, RecordBuffer};
 pub(crate) use record_validation::fits_bam_positions;
 pub use record_validation::{RecordProblem, check_record};
 
-/// First bytes of a BAM file, uncompressed.
+/// First bytes of an uncompressed BAM file.
 const MAGIC: [u8; 4] = *b"BAM\x01";

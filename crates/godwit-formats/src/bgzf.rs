@@ -1,12 +1,12 @@
-//! BGZF (SAMv1 §4.1): gzip members of at most 64 KiB of data each, so that reading can begin at any block, and several
-//! threads can work on one file.
+//! BGZF (SAMv1 §4.1): a series of gzip members ("blocks") of at most 64 KiB of data each. Decompression can begin at
+//! any block, and several threads can decompress one file.
 //!
-//! Flows in: bytes of records ([`Writer`], [`BlockCompressor`]), or a file on disk ([`Reader`], [`open_text`], and FASTQ).
-//! Flows out: blocks with the virtual offsets that an index needs, or the decompressed bytes, verified. Every sequential
-//! reader of the crate decompresses here, ahead of its consumer: blocks in parallel and in order, gzip members and plain
-//! text on one thread. Between and after members only the zero padding that gzip tolerates is accepted. Reading of a text
-//! file can begin at a [`ResumePoint`] that was recorded in an earlier read. Lookups by an index use [`SeekReader`], on the
-//! caller's thread.
+//! Flows in: bytes of records ([`Writer`], [`BlockCompressor`]), or a file on disk ([`Reader`], [`open_text`], and
+//! FASTQ). Flows out: blocks with the virtual offsets that an index needs, or the decompressed and verified bytes. All
+//! sequential readers of this crate decompress in this module, on threads that run ahead of the consumer: several
+//! threads for BGZF blocks, one thread for gzip members and plain text. Only the zero padding that gzip tolerates may
+//! follow the last member. A text file can be read from a [`ResumePoint`] that an earlier read recorded. Lookups
+//! through an index use [`SeekReader`], on the caller's thread.
 
 mod access_point;
 mod block;

@@ -1,10 +1,12 @@
-//! Alignments as columns ([`godwit_model::schema::alignment_columns`]), and the Parquet and Arrow files that hold them.
+//! Conversion of alignments into columns ([`godwit_model::schema::alignment_columns`]), and Parquet and Arrow files of
+//! such columns.
 //!
-//! Flows in: packed records in coordinate order. Flows out: record batches ([`AlignmentBatchBuilder`]) and whole files, one
-//! per partition ([`AlignmentParquetWriter`], [`ArrowFileWriter`]). Columns keep everything of a record but the index bin,
-//! which readers recompute. Parquet of any origin is read by row groups ([`ParquetFiles`]), Arrow IPC batch by batch
-//! ([`ArrowFile`]). Another process maps the columns of an [`AlignmentStreamWriter`]; a [`RowEncoder`] converts the rows
-//! that it changed back to records.
+//! Flows in: packed records in coordinate order. Flows out: record batches ([`AlignmentBatchBuilder`]) and complete
+//! files, one per partition ([`AlignmentParquetWriter`], [`ArrowFileWriter`]). The columns contain all of a record
+//! except the index bin, which readers compute again. This module also reads files of any origin: Parquet by row groups
+//! ([`ParquetFiles`]), Arrow IPC batch by batch ([`ArrowFile`]). An [`AlignmentStreamWriter`] writes columns for
+//! another process, which maps them into its memory and may return changed rows. A [`RowEncoder`] converts such rows
+//! back into records.
 
 mod alignment_layout;
 mod alignment_parquet_writer;

@@ -1,7 +1,8 @@
-//! CSV and TSV as columns: a line of column names, and rows.
+//! A reader of CSV and TSV files with a header line as Arrow record batches.
 //!
-//! Flows in: text, plain, gzip or BGZF. Flows out: record batches. The first values of a column decide its type: whole
-//! numbers, numbers, true and false, else text. A later value of another type is an error with its line, not a guess.
+//! Flows in: CSV or TSV text, plain, gzip or BGZF. Flows out: record batches. The first values of a column decide its
+//! type: whole numbers, numbers, booleans (true or false), otherwise text. A later value of another type is an error
+//! that names its line; the value is not converted.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,18 +17,18 @@ use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use crate::bgzf::{BgzfError, Reader, open_text_source};
 use crate::random_access::RandomAccess;
 
-/// Maximum rows that decide the types of columns.
+/// Maximum number of rows from which the types of columns are inferred.
 const MAX_INFERENCE_ROWS: usize = 1000;
-/// Maximum bytes of their text.
+/// Maximum bytes of text from which the types of columns are inferred.
 const MAX_INFERENCE_BYTES: usize = 1 << 20;
-/// Maximum rows of a batch.
+/// Maximum rows of a record batch.
 const MAX_BATCH_ROWS: usize = 2048;
-/// Maximum bytes of text of a batch: a quote that is never closed would take all memory.
+/// Maximum bytes of text of a record batch. Without a limit, a quote that is never closed would fill the memory.
 const MAX_BATCH_BYTES: usize = 128 << 20;
-/// Maximum number of columns; each costs memory in every batch.
+/// Maximum number of columns, because each column needs memory in every batch.
 const MAX_COLUMNS: usize = 1 << 16;
 
-/// A reason why a file cannot be read.
+/// A reason why a CSV or TSV file cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum CsvError {
     /// The file cannot be read or decompressed.
@@ -36,56 +37,57 @@ pub enum CsvError {
     /// The line of column names is invalid.
     #[error("{}, line 1: {problem}", .path.display())]
     ColumnNames {
-        /// The file.
+        /// Path of the CSV or TSV file.
         path: PathBuf,
-        /// The problem.
+        /// Description of the problem.
         problem: String,
     },
     /// A value has another type than the first values of its column.
     #[error(
-        "{}, {line}: {value:?} in column {column:?} is no {expected}, but the first values of the column are; write the file with \
-        quotes around all of them to have text", .path.display()
+        "{}, {line}: {value:?} in column {column:?} does not have the type of the first values ({expected}); put \
+        quotes around all of them to read them as text", .path.display()
     )]
     Value {
-        /// The file.
+        /// Path of the CSV or TSV file.
         path: PathBuf,
-        /// Its line.
+        /// Number of the line that contains the value.
         line: LineNumber,
-        /// The column.
+        /// Name of the column.
         column: String,
-        /// The value, or its start.
+        /// The value, truncated if it is long.
         value: String,
-        /// Type of its column.
+        /// The type that the first values of the column have.
         expected: &'static str,
     },
-    /// A row is invalid.
+    /// A row of the file is not valid CSV.
     #[error("{}: {problem}", .path.display())]
     Row {
-        /// The file.
+        /// Path of the CSV or TSV file.
         path: PathBuf,
-        /// The problem, and its position.
+        /// Description of the problem and its position, from the CSV parser.
         problem: String,
     },
-    /// A batch does not fit its schema: a bug.
+    /// The columns of a batch do not fit its schema, which is a bug in godwit.
     #[error("a bug in godwit: columns do not fit their schema")]
     Columns(#[from] ArrowError),
 }
 
-/// 1-based number of a line, exact or a lower bound.
+/// 1-based number of a line for an error message. The number is exact, or a lower bound if an earlier row of the batch
+/// may have several lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LineNumber {
     number: u64,
-    /// True if every row of the batch so far was one line.
+    /// True if every row of the batch was a single line, so that the number is exact.
     is_exact: bool,
 }
 
 impl std::fmt::Display for LineNumber {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} {}", if self.is_exact { "line" } else { "at or behind line" }, self.number)
+        write!(f, "{} {}", if self.is_exact { "line" } else { "at or after line" }, self.number)
     }
 }
 
-/// A CSV file: its columns, known before its rows are read.
+/// A CSV or TSV file whose columns have been determined, but whose rows have not been read.
 #[derive(Clone, Debug)]
 pub struct CsvFile {
     source: Arc<dyn RandomAccess>,
@@ -94,10 +96,31 @@ pub struct CsvFile {
 }
 
 impl CsvFile {
-    /// Reads the column names, and infers the types of the columns.
+    /// Reads the column names from the first line, and infers the types of the columns from the first rows.
     ///
     /// # Errors
-    /// [`CsvError`].
+    /// [`CsvError`] if the file cannot be read, or its column names or first rows are invalid.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::sync::Arc;
+    ///
+    /// use arrow_schema::DataType;
+    /// use godwit_formats::csv::CsvFile;
+    /// use godwit_formats::random_access::LocalFile;
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("samples.csv");
+    /// std::fs::write(&path, "sample,depth,is_case\nNA12878,31.5,true\n")?;
+    /// let table = CsvFile::open(Arc::new(LocalFile::open(&path)?), b',')?;
+    /// assert_eq!(table.schema().field(0).data_type(), &DataType::Utf8);
+    /// assert_eq!(table.schema().field(1).data_type(), &DataType::Float64);
+    /// assert_eq!(table.schema().field(2).data_type(), &DataType::Boolean);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn open(source: Arc<dyn RandomAccess>, delimiter: u8) -> Result<Self, CsvError> {
         let path = source.path();
         let mut input = open_text_source(&source, 1)?;
@@ -118,7 +141,7 @@ impl CsvFile {
             };
             inference_text.truncate(end + 1);
         }
-        // The last row of the sample may be truncated within quotes.
+        // The rows used for inference may end within a quoted value.
         let format = Format::default().with_header(true).with_delimiter(delimiter).with_truncated_rows(true);
         let inferred = format.infer_schema(&inference_text[..], Some(MAX_INFERENCE_ROWS));
         let (inferred, _) =
@@ -128,12 +151,12 @@ impl CsvFile {
         names.sort_unstable();
         let duplicate = names.windows(2).find(|pair| pair[0] == pair[1]);
         match (fields.len(), duplicate) {
-            (0, _) => return Err(names_error("the names of its columns are expected".to_owned())),
+            (0, _) => return Err(names_error("its column names are missing".to_owned())),
             (count, _) if count > MAX_COLUMNS => {
-                return Err(names_error(format!("it names {count} columns, over 65536")));
+                return Err(names_error(format!("it has {count} columns, more than 65536")));
             }
             (_, Some(pair)) => {
-                return Err(names_error(format!("two columns are called {:?}; rename one", excerpt(pair[0]))));
+                return Err(names_error(format!("two columns have the name {:?}; rename one", excerpt(pair[0]))));
             }
             _ => {}
         }
@@ -145,15 +168,38 @@ impl CsvFile {
         Ok(Self { schema: Arc::new(Schema::new(fields)), delimiter, source })
     }
 
-    /// Returns the columns.
+    /// Returns the schema with all columns of the file.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
     }
 
-    /// Starts to read the rows, with all or some columns, by their index in the schema, ascending.
+    /// Starts reading the rows. `columns` are ascending indexes of the columns to read; `None` means all columns.
     ///
     /// # Errors
-    /// [`CsvError::Bgzf`] where reading cannot start.
+    /// [`CsvError::Bgzf`] if reading cannot start.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::sync::Arc;
+    ///
+    /// use arrow_array::cast::AsArray;
+    /// use arrow_array::types::Int64Type;
+    /// use godwit_formats::csv::CsvFile;
+    /// use godwit_formats::random_access::LocalFile;
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("samples.tsv");
+    /// std::fs::write(&path, "sample\treads\nNA12878\t1200\nNA12891\t900\n")?;
+    /// let table = CsvFile::open(Arc::new(LocalFile::open(&path)?), b'\t')?;
+    /// let mut batches = table.batches(Some(&[1]))?;
+    /// let batch = batches.next_batch()?.unwrap();
+    /// assert_eq!(batch["reads"].as_primitive::<Int64Type>().value(1), 900);
+    /// assert!(batches.next_batch()?.is_none());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn batches(&self, columns: Option<&[usize]>) -> Result<CsvBatches, CsvError> {
         let texts = self.schema.fields().iter().map(|field| Field::new(field.name(), DataType::Utf8, true));
         let mut builder = arrow_csv::ReaderBuilder::new(Arc::new(Schema::new(texts.collect::<Vec<_>>())));
@@ -168,24 +214,24 @@ impl CsvFile {
     }
 }
 
-/// A stream of row batches of a file.
+/// An iterator over the rows of a file as record batches.
 #[derive(Debug)]
 pub struct CsvBatches {
     input: Reader,
-    /// Schema of the columns that are read.
+    /// Schema of the columns to be read.
     schema: SchemaRef,
     decoder: Decoder,
-    /// Lines that were consumed.
+    /// Number of lines of the file that have been consumed.
     lines_read: u64,
 }
 
 impl CsvBatches {
-    /// Returns the next rows; `None` at the end of the file.
+    /// Returns the next rows as a batch, or `None` at the end of the file.
     ///
     /// # Errors
-    /// [`CsvError`].
+    /// [`CsvError`] if the file cannot be read, or a row or a value is invalid.
     pub fn next_batch(&mut self) -> Result<Option<RecordBatch>, CsvError> {
-        // The line of column names is skipped with the first rows.
+        // The decoder skips the header line together with the first rows.
         let first_line = self.lines_read.max(1) + 1;
         let mut bytes = 0;
         let path = self.input.path().to_owned();
@@ -200,8 +246,7 @@ impl CsvBatches {
                 break;
             }
             if bytes > MAX_BATCH_BYTES {
-                let problem =
-                    format!("the row at line {first_line} or one behind it does not end; is a quote missing?");
+                let problem = format!("the row at line {first_line} or a later one does not end; is a quote missing?");
                 return Err(row_error(problem));
             }
         }
@@ -252,12 +297,12 @@ fn parse_bool(text: &str) -> Option<bool> {
     [("true", true), ("false", false)].into_iter().find(|(word, _)| text.eq_ignore_ascii_case(word)).map(|(_, is)| is)
 }
 
-/// Returns the start of a text, for messages.
+/// Returns the first characters of a text, for error messages.
 fn excerpt(text: &str) -> String {
     text.chars().take(40).collect()
 }
 
-/// Returns the parser's message about a row, without its own prefix.
+/// Returns the error message of the CSV parser without the prefix that arrow adds.
 fn arrow_error_text(error: &ArrowError) -> String {
     match error {
         ArrowError::CsvError(problem) | ArrowError::ParseError(problem) => problem.clone(),
@@ -302,8 +347,8 @@ mod tests {
         let many = |last: &str| format!("n,t\n{}{last}\n", "1,a\n".repeat(5000));
         for (text, expected) in [
             ("a,a\n1,2\n".to_owned(), "line 1: two columns"),
-            (String::new(), "line 1: the names"),
-            (many("x,b"), "line 5002: \"x\" in column \"n\" is no whole number"),
+            (String::new(), "line 1: its column names"),
+            (many("x,b"), "line 5002: \"x\" in column \"n\" does not have the type of the first values (whole number)"),
             (many("1,b,c"), "line 5002"),
             (many("1"), "line 5002"),
         ] {
@@ -311,6 +356,6 @@ mod tests {
             assert!(found.contains("a.csv") && found.contains(expected), "{found}");
         }
         let message = read(&format!("n,t\n{}\"1\n2\",b\n", "1,\"a\nb\"\n".repeat(3000)), None).unwrap_err().to_string();
-        assert!(message.contains("at or behind line"), "{message}");
+        assert!(message.contains("at or after line"), "{message}");
     }
 }

@@ -1,43 +1,64 @@
-//! The format of a file by its first bytes, independent of its name.
+//! Detection of file formats from the first bytes of a file, independent of the file name.
 
 use std::io::{self, Read};
 
 use crate::random_access::RandomAccess;
 use crate::sam::{AlignmentFormat, detect_format_in_bytes};
 
-/// Bytes that are read to detect the format; two BGZF blocks at most.
+/// Number of bytes that are read to detect the format; they contain at most two complete BGZF blocks.
 const DETECTION_BYTES: usize = 64 << 10;
-/// First bytes of gzip and BGZF (RFC 1952 §2.3.1).
+/// First bytes of a gzip or BGZF file (RFC 1952 §2.3.1).
 const GZIP_MAGIC: [u8; 2] = [0x1F, 0x8B];
 
-/// A format that can be detected in the first bytes of a file. Tables as text (BED, CSV, TSV) have no magic bytes.
+/// A file format that can be detected from the first bytes of a file. BED, CSV and TSV files have no magic bytes and
+/// cannot be detected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileFormat {
-    /// BAM.
+    /// BAM alignments.
     Bam,
-    /// SAM text, plain or compressed.
+    /// SAM alignments as text, plain or compressed.
     Sam,
-    /// CRAM.
+    /// CRAM alignments.
     Cram,
-    /// VCF text, plain or compressed, or BCF.
+    /// Variants as VCF text, plain or compressed, or as BCF.
     VcfOrBcf,
-    /// Parquet.
+    /// A Parquet file.
     Parquet,
-    /// Arrow IPC, a file or a stream.
+    /// Arrow IPC, in the file or the streaming format.
     Arrow,
-    /// A packed genome of godwit.
+    /// A genome packed by godwit (`gwp`).
     Gwp,
-    /// FASTA, plain or compressed.
+    /// FASTA sequences, plain or compressed.
     Fasta,
-    /// FASTQ, plain or compressed.
+    /// FASTQ reads, plain or compressed.
     Fastq,
 }
 
 impl FileFormat {
-    /// Detects the format by the first bytes of a file; returns `None` for none of these formats.
+    /// Detects the format from the first bytes of a file; returns `None` if it is none of these formats.
     ///
     /// # Errors
-    /// Read errors of the source.
+    /// Errors of reading the source.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use godwit_formats::file_format::FileFormat;
+    /// use godwit_formats::random_access::LocalFile;
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("input");
+    /// std::fs::write(&path, "@r1\nACGT\n+\nIIII\n")?;
+    /// assert_eq!(FileFormat::detect(&LocalFile::open(&path)?)?, Some(FileFormat::Fastq));
+    /// std::fs::write(&path, "@SQ\tSN:chr1\tLN:1000\n")?;
+    /// assert_eq!(FileFormat::detect(&LocalFile::open(&path)?)?, Some(FileFormat::Sam));
+    /// // BED has no magic bytes.
+    /// std::fs::write(&path, "chr1\t0\t1000\n")?;
+    /// assert_eq!(FileFormat::detect(&LocalFile::open(&path)?)?, None);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn detect(source: &dyn RandomAccess) -> io::Result<Option<Self>> {
         let bytes = usize::try_from(source.byte_len()).unwrap_or(usize::MAX).min(DETECTION_BYTES);
         let mut raw = vec![0; bytes];
@@ -47,7 +68,8 @@ impl FileFormat {
             return Ok(Self::detect_in_bytes(&raw, true));
         }
         let mut text = Vec::new();
-        // A truncated or damaged block ends the text; the reader of the format reports the damage.
+        // Ignore the error of a truncated or damaged block and use the text before it. The reader of the format reports
+        // the damage later.
         let _ = flate2::read::MultiGzDecoder::new(&raw[..]).take(DETECTION_BYTES as u64).read_to_end(&mut text);
         Ok(Self::detect_in_bytes(&text, false))
     }
@@ -64,13 +86,14 @@ impl FileFormat {
             (b"BCF\x02", Self::VcfOrBcf),
             (b"PAR1", Self::Parquet),
             (b"ARROW1", Self::Arrow),
-            // A message of an IPC stream (Arrow Columnar Format 1.5, "Encapsulated message format").
+            // Continuation marker at the start of an Arrow IPC stream (Arrow Columnar Format 1.5, "Encapsulated message
+            // format").
             (&[0xFF; 4], Self::Arrow),
             (b"GWP", Self::Gwp),
         ];
         let letters: [(&[u8], Self); 2] = [(b">", Self::Fasta), (b"@", Self::Fastq)];
         let found = marks.into_iter().chain(letters).find(|(mark, _)| head.starts_with(mark));
-        // These formats are not supported within gzip.
+        // These binary formats are not supported within gzip.
         let is_binary = |content: &Self| matches!(content, Self::Parquet | Self::Arrow | Self::Gwp);
         found.map(|(_, content)| content).filter(|content| is_plain || !is_binary(content))
     }

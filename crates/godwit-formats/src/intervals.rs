@@ -1,7 +1,8 @@
-//! BED and GFF files as columns: intervals with names, scores and the other fields of a line.
+//! A reader of BED and GFF files as Arrow record batches, with names, scores and the other fields of a line as columns.
 //!
-//! Flows in: BED (UCSC, 3 to 12 columns), GFF3 or GTF; plain, gzip or BGZF. Flows out: record batches, positions 0-based
-//! and half-open in both. Attributes stay one text column: their content differs between the producers of such files.
+//! Flows in: BED (UCSC, 3 to 12 columns), GFF3 or GTF text; plain, gzip or BGZF. Flows out: record batches with
+//! 0-based, half-open positions for both formats. The attributes of GFF remain one text column, because their content
+//! differs between the programs that write such files.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,17 +12,17 @@ use arrow_array::builder::{Float64Builder, Int32Builder, StringBuilder};
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 
-/// Maximum bytes of a line.
+/// Maximum bytes of a line of the file.
 const MAX_LINE_BYTES: usize = 16 << 20;
-/// Rows of a batch.
+/// Maximum rows of a record batch.
 const BATCH_ROWS: usize = 8192;
 
-/// The format of an interval file.
+/// The format of a file of intervals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IntervalFormat {
-    /// BED.
+    /// The format BED.
     Bed,
-    /// GFF3 or GTF.
+    /// The format GFF3 or GTF.
     Gff,
 }
 
@@ -31,25 +32,36 @@ pub enum IntervalError {
     /// The file cannot be read or decompressed.
     #[error(transparent)]
     Bgzf(#[from] BgzfError),
-    /// A line is invalid.
+    /// A line of the file is not a valid line of its format.
     #[error("{}, line {line}: {problem}", .path.display())]
     Line {
-        /// The file.
+        /// Path of the BED or GFF file.
         path: PathBuf,
         /// 1-based number of the line.
         line: u64,
-        /// The problem.
+        /// Description of the problem.
         problem: &'static str,
     },
-    /// A batch does not fit its schema: a bug.
+    /// The columns of a batch do not fit its schema, which is a bug in godwit.
     #[error("a bug in godwit: columns do not fit their schema")]
     Columns(#[from] ArrowError),
 }
 
 impl IntervalFormat {
-    /// Returns the columns. BED: `contig`, `position`, `end_position`, `name`, `score`, `strand`, and `other_columns`, the
-    /// unparsed fields after the sixth, tabs included. GFF: `contig`, `source`, `type`, `position`, `end_position`,
-    /// `score`, `strand`, `phase`, `attributes`. A missing value, or `.`, is null.
+    /// Returns the schema of the record batches. The columns for BED are `contig`, `position`, `end_position`, `name`,
+    /// `score`, `strand`, and `other_columns`, which holds the unparsed fields after the sixth with their tabs. The
+    /// columns for GFF are `contig`, `source`, `type`, `position`, `end_position`, `score`, `strand`, `phase`,
+    /// `attributes`. A missing value, or `.`, is null.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use godwit_formats::intervals::IntervalFormat;
+    ///
+    /// let schema = IntervalFormat::Gff.schema();
+    /// let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+    /// assert_eq!(names[..5], ["contig", "source", "type", "position", "end_position"]);
+    /// ```
     pub fn schema(self) -> SchemaRef {
         let text = |name: &str, nullable| Field::new(name, DataType::Utf8, nullable);
         let position_field = |name: &str| Field::new(name, DataType::Int32, false);
@@ -79,19 +91,39 @@ impl IntervalFormat {
     }
 }
 
-/// The interval of a line.
+/// The interval of a line of a BED or GFF file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval<'l> {
-    /// The contig.
+    /// Name of the contig.
     pub contig: &'l str,
-    /// First base, 0-based.
+    /// 0-based position of the first base.
     pub start: i32,
-    /// One past the last base.
+    /// 0-based position after the last base.
     pub end: i32,
     line: &'l str,
 }
 
-/// A reader of BED and GFF files.
+/// A reader of BED and GFF files that returns record batches.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use arrow_array::cast::AsArray;
+/// use arrow_array::types::Float64Type;
+/// use godwit_formats::intervals::{IntervalFormat, IntervalReader};
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("exons.bed");
+/// std::fs::write(&path, "chr20\t999\t2000\texon1\t7.5\t+\n")?;
+/// let mut reader = IntervalReader::open(&path, IntervalFormat::Bed)?;
+/// let batch = reader.next_batch(|_| true)?.unwrap();
+/// assert_eq!(batch["name"].as_string::<i32>().value(0), "exon1");
+/// assert_eq!(batch["score"].as_primitive::<Float64Type>().value(0), 7.5);
+/// assert!(reader.next_batch(|_| true)?.is_none());
+/// # Ok(())
+/// # }
+/// ```
 pub struct IntervalReader {
     input: Reader,
     format: IntervalFormat,
@@ -101,29 +133,50 @@ pub struct IntervalReader {
 }
 
 impl IntervalReader {
-    /// Opens a file.
+    /// Opens a BED or GFF file.
     ///
     /// # Errors
-    /// [`IntervalError::Bgzf`].
+    /// [`IntervalError::Bgzf`] if the file cannot be opened.
     pub fn open(path: &Path, format: IntervalFormat) -> Result<Self, IntervalError> {
         Ok(Self::new(open_text(path, 1)?, format))
     }
 
-    /// Reads an open file of which nothing was consumed.
+    /// Creates a reader of an open file from which nothing has been consumed.
     pub fn new(input: Reader, format: IntervalFormat) -> Self {
         Self { input, format, line: Vec::new(), line_number: 0, ended: false }
     }
 
-    /// Returns the next lines for which `predicate` is true, as a batch; `None` at the end of the file.
+    /// Returns a batch of the next lines for which `predicate` is true, or `None` at the end of the file.
     ///
     /// # Errors
-    /// [`IntervalError`].
+    /// [`IntervalError`] if the file cannot be read or a line is invalid.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use arrow_array::cast::AsArray;
+    /// use arrow_array::types::Int32Type;
+    /// use godwit_formats::intervals::{IntervalFormat, IntervalReader};
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("genes.gff3");
+    /// let genes = "chr19\t.\tgene\t1\t9\t.\t+\t.\tID=g1\nchr20\t.\tgene\t1000\t2000\t.\t-\t.\tID=g2\n";
+    /// std::fs::write(&path, genes)?;
+    /// let mut reader = IntervalReader::open(&path, IntervalFormat::Gff)?;
+    /// let batch = reader.next_batch(|interval| interval.contig == "chr20")?.unwrap();
+    /// assert_eq!(batch.num_rows(), 1);
+    /// assert_eq!(batch["position"].as_primitive::<Int32Type>().value(0), 999);
+    /// assert_eq!(batch["attributes"].as_string::<i32>().value(0), "ID=g2");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn next_batch(&mut self, predicate: impl Fn(&Interval) -> bool) -> Result<Option<RecordBatch>, IntervalError> {
         let mut columns = IntervalBatchBuilder::default();
         while columns.row_count < BATCH_ROWS && self.read_line()? {
             let line_error =
                 |problem| IntervalError::Line { path: self.input.path().to_owned(), line: self.line_number, problem };
-            let text = std::str::from_utf8(&self.line).map_err(|_| line_error("it is no UTF-8 text"))?;
+            let text = std::str::from_utf8(&self.line).map_err(|_| line_error("it is not UTF-8 text"))?;
             if let Some(interval) = parse_line(text, self.format).map_err(line_error)?
                 && predicate(&interval)
             {
@@ -136,7 +189,8 @@ impl IntervalReader {
         Ok(Some(RecordBatch::try_new(self.format.schema(), columns.finish(self.format))?))
     }
 
-    /// Reads the next line; returns false at the end, also where FASTA follows GFF.
+    /// Reads the next line. Returns false at the end of the file, or at the `##FASTA` line that ends the intervals of a
+    /// GFF file.
     fn read_line(&mut self) -> Result<bool, IntervalError> {
         if self.ended {
             return Ok(false);
@@ -153,7 +207,7 @@ impl IntervalReader {
     }
 }
 
-/// Returns the interval of a line; `None` for a comment, a blank line, or a `track` or `browser` line.
+/// Returns the interval of a line, or `None` if the line is blank, a comment, or a `track` or `browser` line.
 fn parse_line(line: &str, format: IntervalFormat) -> Result<Option<Interval<'_>>, &'static str> {
     let line = line.strip_suffix('\r').unwrap_or(line);
     let is_for_browsers = ["track ", "browser "].iter().any(|word| line.starts_with(word)) || line == "track";
@@ -172,15 +226,15 @@ fn parse_line(line: &str, format: IntervalFormat) -> Result<Option<Interval<'_>>
             let (first_1based, last) = (number(fields.nth(2)), number(fields.next()));
             match (first_1based.and_then(|first| first.checked_sub(1)), last) {
                 (Some(start), Some(end)) if start >= 0 => (start, end),
-                _ => return Err("nine fields are expected, separated by tabs, the fourth and fifth numbers from 1 on"),
+                _ => return Err("nine fields separated by tabs are expected; the fourth and fifth are numbers from 1"),
             }
         }
     };
     if contig.is_empty() {
-        return Err("it names no contig");
+        return Err("it has no contig");
     }
     if start > end {
-        return Err("its start is behind its end");
+        return Err("its start is after its end");
     }
     Ok(Some(Interval { contig, start, end, line }))
 }

@@ -1,4 +1,5 @@
-//! Readers and writers of file formats: bytes on disk to batches and packed records, and back.
+//! Readers and writers of file formats. Readers turn the bytes of a file into Arrow batches and packed records; writers
+//! do the reverse.
 
 pub mod bam;
 pub mod bed;

@@ -1,6 +1,6 @@
-//! Random access to bytes: a local file, or a remote object.
+//! Random access to the bytes of a local file or a remote object.
 //!
-//! Flows in: offsets. Flows out: bytes. This module does not interpret or cache them.
+//! Flows in: offsets. Flows out: bytes. This module neither interprets nor caches the bytes.
 
 use std::fmt::Debug;
 use std::fs::File;
@@ -9,32 +9,34 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Bytes of known length that several threads can read at any offset.
+/// A file or object of known length, which several threads can read at any offset.
 pub trait RandomAccess: Debug + Send + Sync {
-    /// Returns the name, for messages.
+    /// Returns the path or name that error messages show.
     fn path(&self) -> &Path;
 
-    /// Returns the length, bytes.
+    /// Returns the length in bytes.
     fn byte_len(&self) -> u64;
 
-    /// Reads from an offset on; returns fewer bytes than `space` holds only at the end.
+    /// Reads bytes from `offset` on into `space` and returns their number. The number is less than the length of
+    /// `space` only at the end of the file.
     ///
     /// # Errors
     /// Errors of the operating system or the network.
     fn read_at(&self, space: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// Reports whether the bytes are the decrypted content of an encrypted file.
+    /// Returns whether the file is encrypted and these bytes are its decrypted content.
     fn is_decrypted(&self) -> bool {
         false
     }
 
-    /// Returns the minimum bytes of a request in a sequential read of the whole; large where requests are slow.
+    /// Returns the minimum number of bytes that one request of a sequential read should fetch. The number is large for
+    /// sources with slow requests, such as remote objects.
     fn preferred_read_bytes(&self) -> usize {
         0
     }
 }
 
-/// A regular file of this host.
+/// A regular file on this host.
 #[derive(Debug)]
 pub struct LocalFile {
     path: PathBuf,
@@ -43,15 +45,33 @@ pub struct LocalFile {
 }
 
 impl LocalFile {
-    /// Opens a file.
+    /// Opens a regular file.
     ///
     /// # Errors
-    /// Those of the operating system; `InvalidInput` for what is not a regular file, such as a pipe.
+    /// The errors of the operating system; `InvalidInput` if `path` is not a regular file, for example a pipe.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use godwit_formats::random_access::{LocalFile, RandomAccess};
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("a.fa");
+    /// std::fs::write(&path, ">chr1\nACGTAC\n")?;
+    /// let file = LocalFile::open(&path)?;
+    /// let mut bases = [0; 4];
+    /// assert_eq!(file.read_at(&mut bases, 8)?, 4);
+    /// assert_eq!(&bases, b"GTAC");
+    /// assert_eq!(file.byte_len(), 13);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn open(path: &Path) -> io::Result<Self> {
         let file = File::open(path)?;
         let metadata = file.metadata()?;
         if !metadata.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
         }
         Ok(Self { path: path.to_owned(), file, byte_len: metadata.len() })
     }
@@ -83,13 +103,13 @@ impl RandomAccess for LocalFile {
     }
 }
 
-/// A sequential reader of the whole.
+/// A reader of a random-access source from start to end.
 #[derive(Debug)]
 pub(crate) struct SequentialReader {
     source: Arc<dyn RandomAccess>,
-    /// Offset of the next byte to fetch.
+    /// Offset of the next byte to request from the source.
     offset: u64,
-    /// Unread bytes, `buffer[buffer_start..]`, which precede `offset`.
+    /// A buffer of bytes before `offset`, of which the bytes from `buffer_start` on are not returned yet.
     buffer: Vec<u8>,
     buffer_start: usize,
 }
@@ -99,7 +119,7 @@ impl SequentialReader {
         Self { source, offset: 0, buffer: Vec::new(), buffer_start: 0 }
     }
 
-    /// Returns the length, bytes.
+    /// Returns the length in bytes.
     pub(crate) fn byte_len(&self) -> u64 {
         self.source.byte_len()
     }
@@ -135,7 +155,7 @@ impl Read for SequentialReader {
 impl Seek for SequentialReader {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         let SeekFrom::Start(offset) = to else {
-            return Err(io::Error::new(io::ErrorKind::Unsupported, "only places from the start are gone to"));
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "seeking is supported only from the start"));
         };
         self.buffer.clear();
         self.buffer_start = 0;
@@ -150,7 +170,7 @@ mod tests {
 
     use super::*;
 
-    /// Bytes, and the requests for them: offset and length.
+    /// A source in memory that records the offset and length of each request.
     #[derive(Debug)]
     struct RequestRecorder(Vec<u8>, usize, Mutex<Vec<(u64, usize)>>);
 

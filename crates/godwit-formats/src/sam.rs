@@ -1,8 +1,8 @@
-//! SAM text: lines to packed records, headers, and a reader that returns several lines at a time.
+//! SAM text: conversion of lines into packed records, headers, and a reader that returns several lines at a time.
 //!
-//! Flows in: the lines an aligner prints ([`LineEncoder`]) or a SAM file, plain or compressed ([`Reader`]). Flows out:
-//! packed records (BAM records without `block_size`) and [`Header`]s. [`RecordValues`] packs the values of an aligner that
-//! returns them instead of text. This module does not print records as SAM text.
+//! Flows in: the SAM lines that an aligner prints ([`LineEncoder`]), or a SAM file, plain or compressed ([`Reader`]).
+//! Flows out: packed records (BAM records without `block_size`) and [`Header`]s. [`RecordValues`] packs the records of
+//! an aligner that returns values instead of text. This module does not convert records into SAM text.
 
 mod bases;
 mod error;

@@ -1,13 +1,15 @@
-//! The reads of a SAM or BAM file, or of another [`RecordSource`], as the sequencer reported them.
+//! A reader of the reads of a SAM or BAM file, or of another [`RecordSource`], in the form in which the sequencer
+//! reported them.
 //!
-//! Flows in: a file whose reads are not aligned, or aligned but still in the order of their names. Flows out: templates,
-//! one read or a pair with read 1 first, as `samtools fastq` 1.16 would print them: without secondary and supplementary
-//! records, with reversed reads turned back, with missing qualities taken as 1. FLAG 0x1 of the first record decides
-//! whether the file is paired; mates have to be neighbours, in either order. Where samtools drops a read, prints it
-//! elsewhere or prints invalid FASTQ, this module returns an error with the record.
+//! Flows in: a file whose reads are not aligned, or are aligned but in the order of their names. Flows out: templates,
+//! each of which is one read or a pair with read 1 first. The reads are those that `samtools fastq` 1.16 prints:
+//! secondary and supplementary records are left out, reads on the reverse strand are reverse-complemented, and missing
+//! qualities become 1. FLAG 0x1 of the first record decides whether the file is paired. The records of two mates must
+//! be adjacent, in either order. If samtools would drop a read, print it to another output, or print invalid FASTQ,
+//! this module returns an error that names the record.
 //!
-//! A file of several read groups is several lanes; [`ReadGroupFilter::OneOf`] reads one of them and skips the others.
-//! Mapping and every tag that was not requested are dropped.
+//! A file with several read groups is treated as several lanes: [`ReadGroupFilter::OneOf`] selects the reads of one
+//! read group. The alignment and all tags that were not requested are dropped.
 
 mod error;
 mod read;

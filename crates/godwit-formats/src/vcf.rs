@@ -1,12 +1,12 @@
-//! VCF and BCF files (VCFv4.4): their header, their records one by one, and columns of them
+//! Readers of VCF and BCF files (VCFv4.4), and conversion of their records into columns
 //! ([`godwit_model::schema::variants`]).
 //!
-//! Flows in: VCF, plain, gzip or BGZF, or BCF. Flows out: the [`Header`], a [`Record`] for each line, record batches
-//! ([`VariantBatchBuilder`]), and Parquet files of those ([`VariantParquetWriter`]; for Arrow files see
-//! [`crate::columnar::ArrowFileWriter::with_schema`]). For BGZF also the records at positions from an index ([`VcfFile`]).
-//! Every header that bcftools reads is accepted: a missing description, a field defined twice or an unknown line is not an
-//! error. Ambiguous records are rejected: too few fields, no position, text that is not UTF-8. This module does not write
-//! VCF.
+//! Flows in: VCF (plain, gzip or BGZF), or BCF. Flows out: the [`Header`], a [`Record`] for each line, record batches
+//! ([`VariantBatchBuilder`]), and Parquet files of these batches ([`VariantParquetWriter`]; for Arrow files see
+//! [`crate::columnar::ArrowFileWriter::with_schema`]). BGZF files can also be read at positions from an index
+//! ([`VcfFile`]). Every header that bcftools reads is accepted: a missing description, a field that is defined twice,
+//! or an unknown line is not an error. Ambiguous records are rejected, which have too few fields, no position, or text
+//! that is not UTF-8. This module does not write VCF.
 
 mod batch_builder;
 mod bcf;

@@ -1,7 +1,9 @@
-//! VCF by the line (VCFv4.3): header lines, the position of each record, and checks of the shape of every line.
+//! A line-based reader of VCF text (VCFv4.3): header lines, the position of each record, and checks of the form of each
+//! line.
 //!
-//! Flows in: the text that a variant caller wrote, in any state. Flows out: [`Header`]s that can be merged, and [`Record`]s
-//! that keep the caller's bytes. Fields beyond position and length are not parsed here.
+//! Flows in: the VCF text that a variant caller wrote, which may be invalid or incomplete. Flows out: [`Header`]s that
+//! can be merged, and [`Record`]s with the unchanged bytes of the caller. Fields that do not determine the interval of
+//! a record are not parsed in this module.
 
 mod error;
 mod header;

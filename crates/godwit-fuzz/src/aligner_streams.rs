@@ -1,9 +1,9 @@
-//! Streams from the pipe of an aligner.
+//! Fuzz target for the Arrow streams that an aligner program writes to its pipe.
 
 use godwit_engines::aligner::stream_metadata::{self, AlignerInfo, BlockEnd, BlockHeader};
 use godwit_engines::stream::StreamReader;
 
-/// Reads Arrow IPC streams, one after another.
+/// Reads consecutive Arrow IPC streams, with their metadata and record batches.
 pub(crate) fn pipe(bytes: &[u8]) {
     let mut reader = StreamReader::new(bytes);
     while let Ok(Some(schema)) = reader.next_stream() {

@@ -1,4 +1,4 @@
-//! Files of alignments.
+//! Fuzz targets for SAM and BAM files.
 
 use godwit_formats::bam::{self, RecordBuffer, check_record};
 use godwit_formats::sam::{self, LineEncoder};
@@ -6,10 +6,11 @@ use godwit_model::RawRecord;
 
 use crate::input_files::{compress_bgzf, open_input};
 
-/// Size of a read, bytes of records or lines: small, so that short inputs have several.
+/// Size in bytes of the chunks of records or lines that a target requests; small, so that a short input has several
+/// chunks.
 const CHUNK_BYTES: usize = 200;
 
-/// Reads all fields of a record that sorting and marking read.
+/// Accesses all fields of a record that sorting and duplicate marking use.
 pub(crate) fn read_all_record_fields(record: RawRecord<'_>) {
     let cigar = record.cigar().map(|op| u64::from(op.bases())).sum::<u64>();
     let tags = record.iter_tags().map(|tag| tag.value.len()).sum::<usize>();
@@ -20,7 +21,7 @@ pub(crate) fn read_all_record_fields(record: RawRecord<'_>) {
     let _ = (record.read_group(), record.mapping_quality(), record.mate_contig(), record.mate_position());
 }
 
-/// Reads SAM, plain or compressed: an accepted line becomes a valid record.
+/// Reads a SAM file, uncompressed or compressed, and checks that each accepted line becomes a valid BAM record.
 pub(crate) fn sam(bytes: &[u8]) {
     let Ok(mut reader) = sam::Reader::new(open_input(bytes)) else { return };
     let _ = reader.header().read_groups();
@@ -42,12 +43,13 @@ pub(crate) fn sam(bytes: &[u8]) {
     }
 }
 
-/// Reads the content of a BAM file before compression.
+/// Compresses the input with BGZF, and reads the result as a BAM file. So mutations change the records, not the
+/// compression.
 pub(crate) fn bam(bytes: &[u8]) {
     bam_file(&compress_bgzf(bytes));
 }
 
-/// Reads a BAM file.
+/// Reads the input as a compressed BAM file.
 pub(crate) fn bam_file(bytes: &[u8]) {
     let Ok(mut reader) = bam::Reader::new(open_input(bytes)) else { return };
     let mut chunk = RecordBuffer::default();

@@ -1,4 +1,5 @@
-//! CRAM, with its checksums corrected first: an attacker would not leave them wrong.
+//! Fuzz target for CRAM files. The checksums of the input are corrected first, because a malicious file would have
+//! correct ones.
 
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
@@ -11,30 +12,30 @@ use godwit_model::RawRecord;
 use crate::alignment_files::read_all_record_fields;
 use crate::input_files::anonymous_file;
 
-/// Bytes before the first container (CRAMv3 §6).
+/// Size in bytes of the file definition, which precedes the first container (CRAMv3 §6).
 const DEFINITION_BYTES: usize = 26;
 
-/// Returns the reference of the seeds: one contig.
+/// Returns the reference of the seed files, which has one contig.
 fn seed_reference() -> &'static Reference {
     static REFERENCE: OnceLock<Reference> = OnceLock::new();
     REFERENCE.get_or_init(|| {
         let directory = std::env::temp_dir();
         let fasta = tempfile::NamedTempFile::new().expect("there is room for a temporary file");
         std::fs::write(fasta.path(), cram_reference()).expect("it can be written to");
-        // htslib opens it again by name.
+        // Keep the file, because htslib will open it by its path.
         let (_, path) = fasta.keep().expect("it can stay");
         Reference::open(&path, &directory).expect("it is a reference")
     })
 }
 
-/// Returns the reference of the seeds, as FASTA.
+/// Returns the reference of the seed files in FASTA format.
 pub fn cram_reference() -> Vec<u8> {
     let bases: Vec<u8> = (0..400usize).map(|at| b"ACGT"[(at * at / 7 + at / 3) % 4]).collect();
     [b">a\n", &bases[..], b"\n"].concat()
 }
 
-/// Returns the file for an input of the target `cram`, of version 2 or 3, and whether its reference is available, which the
-/// first byte decides.
+/// Converts an input of the target `cram` to the bytes of a CRAM file (version 2 or 3) with correct checksums. Also
+/// returns the lowest bit of the first byte of the input, which decides whether the file is decoded with the reference.
 pub fn cram_file(bytes: &[u8]) -> Option<(Vec<u8>, bool)> {
     let (&options_byte, bytes) = bytes.split_first()?;
     let mut bytes = bytes.to_vec();
@@ -47,8 +48,8 @@ pub fn cram_file(bytes: &[u8]) -> Option<(Vec<u8>, bool)> {
     Some((bytes, options_byte & 1 == 1))
 }
 
-/// Decodes in this process, which shows the code that an input reaches. `examples/replay_cram.rs` checks that a crash of the
-/// library is not fatal to godwit.
+/// Decodes a CRAM file in this process, so that the fuzzer can measure which code an input reaches. A crash of htslib
+/// is expected here; `examples/replay_cram.rs` checks that godwit survives it.
 pub(crate) fn cram(bytes: &[u8]) {
     let Some((bytes, with_reference)) = cram_file(bytes) else { return };
     let file = anonymous_file(&bytes);
@@ -62,7 +63,7 @@ pub(crate) fn cram(bytes: &[u8]) {
     }
 }
 
-/// Corrects the CRC-32 of containers and blocks, as far as they can be parsed.
+/// Corrects the CRC-32 of all containers and blocks, up to the first that cannot be parsed.
 fn fix_checksums(bytes: &mut [u8]) {
     let mut at = DEFINITION_BYTES;
     while let Some(end) = fix_container_checksums(bytes, at) {
@@ -70,11 +71,13 @@ fn fix_checksums(bytes: &mut [u8]) {
     }
 }
 
-/// Returns the end of the container at `at`.
+/// Corrects the CRC-32s of the container at offset `at`, and returns the offset of its end; `None` if it cannot be
+/// parsed.
 fn fix_container_checksums(bytes: &mut [u8], at: usize) -> Option<usize> {
     let length = u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?) as usize;
     let mut field = at + 4;
-    // Contig, start, span, records, counter, bases, blocks (CRAMv3 §7); then the landmarks.
+    // Skip seven numbers of the container header (CRAMv3 §7): contig, start, span, records, record counter, bases and
+    // blocks. The landmarks follow.
     for _ in 0..7 {
         field += read_itf8(bytes, field)?.1;
     }
@@ -97,7 +100,8 @@ fn fix_container_checksums(bytes: &mut [u8], at: usize) -> Option<usize> {
     Some(end)
 }
 
-/// Writes the CRC-32 of `[start, end)` after it and returns the end of the checksum.
+/// Writes the CRC-32 of the bytes from `start` to `end` (exclusive) to the four bytes at `end`. Returns the offset
+/// after them.
 fn write_crc32(bytes: &mut [u8], start: usize, end: usize) -> Option<usize> {
     let mut crc = Crc::new();
     crc.update(bytes.get(start..end)?);
@@ -105,11 +109,12 @@ fn write_crc32(bytes: &mut [u8], start: usize, end: usize) -> Option<usize> {
     Some(end + 4)
 }
 
-/// Reads an ITF8 or LTF8 number, truncated to 32 bits, and returns it with its end (CRAMv3 §2.3).
+/// Reads an ITF8 or LTF8 number (CRAMv3 §2.3) at offset `at`. Returns the number, truncated to 32 bits, and its size in
+/// bytes.
 fn read_itf8(bytes: &[u8], at: usize) -> Option<(u32, usize)> {
     let first = *bytes.get(at)?;
     let more = first.leading_ones() as usize;
-    // ITF8 has at most 5 bytes, the last of which is half used; no seed has longer LTF8 numbers.
+    // An ITF8 number has at most 5 bytes, and only 4 bits of the fifth are used. No seed file has a longer LTF8 number.
     let width = 1 + more.min(4);
     let rest = bytes.get(at + 1..at + width)?;
     Some(match more {

@@ -1,4 +1,4 @@
-//! Indexes: of BAM files, and of references.
+//! Fuzz targets for the indexes of BAM files and of references.
 
 use std::fs::File;
 use std::sync::atomic::AtomicBool;
@@ -19,10 +19,10 @@ use crate::input_files::{ScratchDirectory, compress_bgzf, split_parts};
 
 /// Number of contigs of the indexed BAM file.
 const CONTIGS: usize = 2;
-/// Maximum bases of a reference whose index is created: the files are as large as the index declares.
+/// Maximum number of bases that an `.ann` file may declare; for more, the target does not create the other index files.
 const MAX_BASES: u64 = 1 << 24;
 
-/// Returns a BAM file of three records.
+/// Returns a BAM file with two contigs and three records.
 fn small_bam() -> &'static [u8] {
     static BAM: OnceLock<Vec<u8>> = OnceLock::new();
     BAM.get_or_init(|| {
@@ -49,7 +49,7 @@ fn small_bam() -> &'static [u8] {
     })
 }
 
-/// Reads `.bai`, `.csi` or `.crai`, plain or compressed.
+/// Reads a `.bai`, `.csi` or `.crai` index, uncompressed or compressed, and queries it.
 pub(crate) fn index(bytes: &[u8]) {
     let scratch = ScratchDirectory::for_this_thread();
     scratch.write("x.bam", small_bam());
@@ -65,7 +65,7 @@ pub(crate) fn index(bytes: &[u8]) {
     }
 }
 
-/// Reads records at the offsets in the index.
+/// Reads the records of the BAM file at the offsets that the index returns for several regions.
 fn query_index(scratch: &ScratchDirectory) {
     let Ok(index) = RegionIndex::read(&scratch.path("x.bam.bai")) else { return };
     let source = LocalFile::open(&scratch.path("x.bam")).expect("it was written");
@@ -85,7 +85,8 @@ fn query_index(scratch: &ScratchDirectory) {
     let _ = (index.record_count(), index.last_compressed_offset());
 }
 
-/// Reads a reference and its `.fai`, `.ann`, `.amb` and `.alt`. The other files of bwa's index get matching sizes.
+/// Reads a reference with its `.fai`, and the `.ann`, `.amb` and `.alt` files of a bwa index; all five are parts of the
+/// input. The other files of the index contain zeros and have sizes that match the `.ann`.
 pub(crate) fn reference_index(bytes: &[u8]) {
     let [fasta, fai, annotation, ambiguity, alternates] = split_parts(bytes);
     let scratch = ScratchDirectory::for_this_thread();
@@ -120,7 +121,8 @@ pub(crate) fn reference_index(bytes: &[u8]) {
     }
 }
 
-/// Writes `.pac`, `.bwt` and `.sa` with the sizes of bwa 0.7.17, and bwa-mem3's. Everything else in them is zeros.
+/// Writes the index files `.pac`, `.bwt` and `.sa` of bwa 0.7.17, and those of bwa-mem3, for a reference of `bases`
+/// bases. Sizes and file headers are valid; the content is zeros.
 fn write_index_files(scratch: &ScratchDirectory, bases: u64) {
     let both = 2 * bases;
     let words = |numbers: &[u64]| numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>();

@@ -1,4 +1,4 @@
-//! Bytes as files for parsers.
+//! Writes the input of a fuzz target to files for the parsers.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
@@ -10,20 +10,21 @@ use flate2::write::GzEncoder;
 use godwit_formats::bgzf::{BlockCompressor, EOF_BLOCK, Reader};
 use tempfile::TempDir;
 
-/// Size of a block's data, bytes: small, so that short inputs have several.
+/// Uncompressed size of a BGZF block, bytes; small, so that a short input has several blocks.
 const BLOCK_BYTES: usize = 300;
 
-/// Returns a file without a name that contains these bytes.
+/// Returns an open temporary file without a name that contains `bytes`.
 pub(crate) fn anonymous_file(bytes: &[u8]) -> File {
     let mut file = tempfile::tempfile().expect("there is room for a temporary file");
     file.write_all(bytes).and_then(|()| file.seek(SeekFrom::Start(0))).expect("it can be written to");
     file
 }
 
-/// The separator of parts of an input that become separate files.
+/// Separator between the parts of an input, for targets that read several files.
 pub(crate) const PART_SEPARATOR: &[u8] = b"\xff\xfe";
 
-/// Splits an input into parts; missing parts are empty, the last one extends to the end.
+/// Splits an input into `N` parts at [`PART_SEPARATOR`]. If there are fewer separators, the missing parts are empty; if
+/// there are more, they belong to the last part.
 pub(crate) fn split_parts<const N: usize>(mut bytes: &[u8]) -> [&[u8]; N] {
     let mut parts = [&bytes[..0]; N];
     for (index, part) in parts.iter_mut().enumerate() {
@@ -36,7 +37,7 @@ pub(crate) fn split_parts<const N: usize>(mut bytes: &[u8]) -> [&[u8]; N] {
     parts
 }
 
-/// A directory of this thread, which every input writes again.
+/// A temporary directory of this thread. Each input overwrites the files of the previous input.
 pub(crate) struct ScratchDirectory(Rc<TempDir>);
 
 impl ScratchDirectory {
@@ -51,7 +52,7 @@ impl ScratchDirectory {
         self.0.path().join(name)
     }
 
-    /// Writes a file and returns its path.
+    /// Writes a file in the directory and returns its path.
     pub(crate) fn write(&self, name: &str, bytes: &[u8]) -> PathBuf {
         let path = self.path(name);
         std::fs::write(&path, bytes).expect("it can be written to");
@@ -59,12 +60,12 @@ impl ScratchDirectory {
     }
 }
 
-/// Opens the bytes as a file without a name, as a job opens its input.
+/// Writes the bytes to an unnamed file, and opens it with the reader that jobs use for their input.
 pub(crate) fn open_input(bytes: &[u8]) -> Reader {
     Reader::from_file(Path::new("input"), anonymous_file(bytes), 1).expect("a thread can be started")
 }
 
-/// Compresses bytes as a BGZF file.
+/// Returns a BGZF file with these bytes.
 pub(crate) fn compress_bgzf(bytes: &[u8]) -> Vec<u8> {
     let mut packed = Vec::new();
     let mut compressor = BlockCompressor::new(1);
@@ -73,7 +74,7 @@ pub(crate) fn compress_bgzf(bytes: &[u8]) -> Vec<u8> {
     packed
 }
 
-/// Compresses bytes as a gzip file of two members.
+/// Returns a gzip file with two members that contains these bytes.
 pub(crate) fn compress_gzip(bytes: &[u8]) -> Vec<u8> {
     let mut packed = Vec::new();
     for part in [&bytes[..bytes.len() / 2], &bytes[bytes.len() / 2..]] {

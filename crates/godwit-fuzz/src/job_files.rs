@@ -1,4 +1,4 @@
-//! Files that a job leaves beside its outputs, and files from which it resumes.
+//! Fuzz targets for the manifest that a job writes beside its outputs, and for the journal from which a job resumes.
 
 use std::fs;
 use std::sync::atomic::AtomicBool;
@@ -8,7 +8,7 @@ use godwit_pipeline::verify;
 
 use crate::input_files::{ScratchDirectory, compress_bgzf, split_parts};
 
-/// Checks a manifest, and the file `x.bam` that it may name; other possible names are `y` and `d/z`.
+/// Verifies a manifest, which may list the files `x.bam`, `y` and `d/z`; the second part of the input is their content.
 pub(crate) fn manifest(bytes: &[u8]) {
     let [manifest, file] = split_parts(bytes);
     let scratch = ScratchDirectory::for_this_thread();
@@ -22,7 +22,8 @@ pub(crate) fn manifest(bytes: &[u8]) {
     }
 }
 
-/// Reads the journal of a job without its checksums, blocks, parts and windows.
+/// Resumes from a job directory. The four parts of the input are the journal (without checksums), the blocks, the parts
+/// and the windows. Checks that files outside of the directory are unchanged.
 pub(crate) fn journal(bytes: &[u8]) {
     let [lines, blocks, kept, windows] = split_parts(bytes);
     let scratch = ScratchDirectory::for_this_thread();

@@ -1,9 +1,9 @@
-//! The parsers of untrusted bytes, each as a function of bytes.
+//! Fuzz targets: one function for each parser of untrusted data.
 //!
-//! A target parses any bytes as a job would, and returns. It fails by a panic: that of the parser, or its own for output
-//! that violates a guarantee. It does not check which inputs are rejected. A fuzzer runs targets through `fuzz/`, which is
-//! not part of the workspace; `tests/seeds.rs` runs them with seeds that a [`Mutator`] changed on every run of the tests, so
-//! that they stay working.
+//! A target parses arbitrary bytes as a job would. It panics if the parser panics, or if the output of the parser
+//! violates a guarantee. It does not check which inputs the parser rejects. A fuzzer runs the targets through `fuzz/`,
+//! which is not part of the workspace. In addition, every test run executes `tests/seeds.rs`, which runs the targets
+//! with seeds that a [`Mutator`] has changed.
 
 mod aligner_streams;
 mod alignment_files;
@@ -23,10 +23,11 @@ use std::sync::Once;
 pub use cram::{cram_file, cram_reference};
 pub use mutator::Mutator;
 
-/// A target: it fails by a panic.
+/// A fuzz target, which panics if it finds a bug.
 pub type Target = fn(&[u8]);
 
-/// Name and body of every target. The names are those of `fuzz/fuzz_targets` and `fuzz/seeds`.
+/// Name and function of every target. The files in `fuzz/fuzz_targets` and the directories in `fuzz/seeds` have the
+/// same names.
 pub const TARGETS: [(&str, Target); 19] = [
     ("fastq", read_files::fastq),
     ("fastq_packed", read_files::fastq_packed),
@@ -49,10 +50,10 @@ pub const TARGETS: [(&str, Target); 19] = [
     ("packed", packed_genomes::packed),
 ];
 
-/// Runs a target.
+/// Runs the target `name` with the input `bytes`.
 ///
 /// # Panics
-/// If no target has that name, or it fails.
+/// If no target has this name, or if the target finds a bug.
 pub fn run_target(name: &str, bytes: &[u8]) {
     let target = TARGETS.iter().find(|(known, _)| *known == name);
     let (_, body) = target.unwrap_or_else(|| panic!("there is no target {name}"));
@@ -60,8 +61,9 @@ pub fn run_target(name: &str, bytes: &[u8]) {
     body(bytes);
 }
 
-/// Silences caught panics: readers turn panics of the decoders of Arrow and Parquet into errors. They are not failures, even
-/// under a fuzzer whose hook ends the process. A panic that leaves a reader is a failure.
+/// Disables the panic hook for panics that godwit catches. Readers convert panics of the Arrow and Parquet decoders to
+/// errors. Such a panic is not a bug, but the hook of a fuzzer would exit the process. A panic that a reader does not
+/// catch is a bug.
 fn silence_caught_panics() {
     static QUIET: Once = Once::new();
     QUIET.call_once(|| {

@@ -1,23 +1,23 @@
-//! Changes seeds into inputs, deterministically by a number.
+//! A deterministic generator of inputs, which mutates seed files.
 
-/// Bytes that parsers treat specially.
+/// Bytes that have a special meaning in one of the formats, for insertion into inputs.
 const SPECIAL_BYTES: &[u8] = b"\0\x01\x7f\x80\xff\n\r\t @+>*=-:/!~IN\x1f\x8b";
 /// Maximum size of an input, bytes.
 const MAX_BYTES: usize = 1 << 16;
 
-/// A generator of inputs.
+/// A generator of inputs for fuzz targets.
 #[derive(Clone, Debug)]
 pub struct Mutator {
     state: u64,
 }
 
 impl Mutator {
-    /// Creates the generator with this number.
+    /// Creates a generator. Generators with the same `number` return the same inputs.
     pub fn new(number: u64) -> Self {
         Self { state: number.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x0bad_5eed }
     }
 
-    /// Returns the next number of SplitMix64 (doi:10.1145/2660193.2660195).
+    /// Returns the next random number of the generator SplitMix64 (doi:10.1145/2660193.2660195).
     fn next_u64(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.state;
@@ -30,7 +30,7 @@ impl Mutator {
         (self.next_u64() % limit.max(1) as u64) as usize
     }
 
-    /// Returns a seed, changed in one to eight places.
+    /// Returns a randomly chosen seed with one to eight random mutations.
     pub fn next_input(&mut self, seeds: &[Vec<u8>]) -> Vec<u8> {
         let mut bytes = seeds.get(self.next_below(seeds.len())).cloned().unwrap_or_default();
         for _ in 0..1 + self.next_below(8) {

@@ -1,4 +1,4 @@
-//! Delta-compressed genomes (`gwp`).
+//! Fuzz target for delta-compressed genomes (`gwp` files) and collections of them.
 
 use std::fs::File;
 use std::sync::OnceLock;
@@ -12,10 +12,10 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::input_files::ScratchDirectory;
 
-/// Size of magic and digest at the start of a file of chunks, bytes.
+/// Size in bytes of the magic number and the digest at the start of a `gwp` file.
 const START_BYTES: usize = 4 + 24;
 
-/// The reference of `fuzz/seeds/packed`: 3,000 bases, some lower case, some unknown.
+/// The reference of the seed files in `fuzz/seeds/packed`: 3,000 bases, of which some are lower case or unknown.
 const REFERENCE: &str = include_str!("../data/packed.fa");
 
 fn reference() -> &'static (Reference, KmerIndex) {
@@ -29,8 +29,9 @@ fn reference() -> &'static (Reference, KmerIndex) {
     })
 }
 
-/// Reads the list of a collection, or a packed genome, unchanged and with corrected checksums, so that the data after them
-/// is read too; and packs and unpacks the bytes themselves.
+/// Reads the input as the list of a collection if it starts with `{`, and as a packed genome. Reads the packed genome a
+/// second time with corrected checksums, so that the parser accepts the data after them. Also checks that packing and
+/// unpacking the input returns the same bytes.
 pub(crate) fn packed(bytes: &[u8]) {
     if bytes.first() == Some(&b'{') {
         check_collection_list(bytes);
@@ -46,7 +47,8 @@ pub(crate) fn packed(bytes: &[u8]) {
     assert!(again == bytes, "other bytes come back");
 }
 
-/// Reads the list of a collection: its members are in its directory, whatever their names.
+/// Reads the list of a collection, and checks that the paths of its members are always in the directory of the
+/// collection.
 fn check_collection_list(bytes: &[u8]) {
     let (reference, _) = reference();
     let scratch = ScratchDirectory::for_this_thread();
@@ -86,7 +88,7 @@ fn check_packed_genome(bytes: &[u8]) {
     }
 }
 
-/// Returns the same chunks with correct checksums. Data that is not a row of chunks is unchanged.
+/// Returns the bytes of a `gwp` file with corrected checksums, up to the first chunk that cannot be parsed.
 fn with_valid_checksums(bytes: &[u8]) -> Vec<u8> {
     let mut out = bytes.to_vec();
     if let Some(text) = bytes.strip_prefix(b"GWP\x81")

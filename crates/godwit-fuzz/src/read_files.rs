@@ -1,4 +1,4 @@
-//! Files of reads.
+//! Fuzz targets for files of unaligned reads: FASTQ, FASTA, SAM and BAM.
 
 use godwit_formats::fastq::{LaneEvent, LaneInput, LaneOptions, LaneReader};
 use godwit_formats::sam::{self, AlignmentFormat};
@@ -11,10 +11,10 @@ fn options(lenient: bool) -> LaneOptions {
     LaneOptions { block_bases: 50, batch_bytes: 100, decompress_threads: 1, lenient }
 }
 
-/// The name of a read and its bases.
+/// The name and the bases of a read.
 type NameAndBases = (Vec<u8>, Vec<u8>);
 
-/// Returns names and bases of all reads, and whether the lane is valid to its end.
+/// Returns the names and bases of all reads of a lane up to the first error, and true if there was no error.
 fn read_lane(mut lane: LaneReader) -> (Vec<NameAndBases>, bool) {
     let paired = lane.is_paired();
     let (mut reads, mut in_block) = (Vec::new(), 0);
@@ -50,7 +50,8 @@ fn read_lane(mut lane: LaneReader) -> (Vec<NameAndBases>, bool) {
     }
 }
 
-/// Reads FASTQ or FASTA, plain or compressed. The first byte selects one file, an interleaved one or two.
+/// Reads FASTQ or FASTA, uncompressed or compressed. The first byte of the input selects a single file, an interleaved
+/// file, or two files of mates.
 pub(crate) fn fastq(bytes: &[u8]) {
     let Some((&options_byte, bytes)) = bytes.split_first() else { return };
     let lane = match options_byte % 3 {
@@ -64,7 +65,7 @@ pub(crate) fn fastq(bytes: &[u8]) {
     read_lane(LaneReader::new(lane, &options(options_byte & 0x80 != 0)));
 }
 
-/// Checks that text yields the same reads in any compression.
+/// Checks that the reader returns the same reads from an uncompressed file, a gzip file and a BGZF file.
 pub(crate) fn fastq_packed(bytes: &[u8]) {
     if bytes.starts_with(b"\x1f\x8b") {
         return;
@@ -78,7 +79,8 @@ pub(crate) fn fastq_packed(bytes: &[u8]) {
     }
 }
 
-/// Reads SAM, or the content of BAM, as reads. The first byte selects the read group.
+/// Reads the reads of a SAM file, or of a BAM file before its compression. The first byte of the input selects the read
+/// group.
 pub(crate) fn unaligned(bytes: &[u8]) {
     let Some((&options_byte, bytes)) = bytes.split_first() else { return };
     let packed = as_bgzf(bytes);

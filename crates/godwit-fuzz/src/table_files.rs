@@ -1,4 +1,4 @@
-//! Untrusted tables: Arrow IPC, CSV.
+//! Fuzz targets for Arrow IPC and CSV tables.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use godwit_formats::random_access::LocalFile;
 
 use crate::input_files::ScratchDirectory;
 
-/// Reads an Arrow IPC file or stream: its batches with all columns, then with some.
+/// Reads all record batches of an Arrow IPC file or stream, first with all columns, then with only the last column.
 pub(crate) fn arrow(bytes: &[u8]) {
     let path = ScratchDirectory::for_this_thread().write("x.arrow", bytes);
     let source = LocalFile::open(&path).expect("it was written");
@@ -23,7 +23,8 @@ pub(crate) fn arrow(bytes: &[u8]) {
     }
 }
 
-/// Reads CSV, plain or compressed: a scan of all columns and one of no columns have equal row counts.
+/// Reads a CSV file, uncompressed or compressed. Checks that a scan of all columns and a scan of no columns have the
+/// same number of rows.
 pub(crate) fn csv(bytes: &[u8]) {
     let path = ScratchDirectory::for_this_thread().write("x.csv", bytes);
     let source = LocalFile::open(&path).expect("it was written");

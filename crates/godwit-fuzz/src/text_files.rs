@@ -1,4 +1,4 @@
-//! References, and output of variant callers.
+//! Fuzz targets for FASTA references, and for VCF output of variant callers.
 
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
@@ -11,10 +11,10 @@ use godwit_model::{Contig, Genome};
 
 use crate::input_files::{anonymous_file, split_parts};
 
-/// Reads FASTA, plain or compressed.
+/// Reads a FASTA file, uncompressed or compressed.
 pub(crate) fn fasta(bytes: &[u8]) {
     let file = anonymous_file(bytes);
-    // The path of a file without a name while it is open.
+    // An unnamed file has this path while it is open.
     let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
     let Ok(mut reader) = Reader::open(&path, 1) else { return };
     while let Ok(Some(_)) = reader.next_contig() {
@@ -24,7 +24,8 @@ pub(crate) fn fasta(bytes: &[u8]) {
     }
 }
 
-/// Reads the VCF of one region, and that of the next.
+/// Reads the VCF output of two calling regions (the two parts of the input), merges their headers, and indexes their
+/// records.
 pub(crate) fn vcf_lines(bytes: &[u8]) {
     let contig = Contig { name: "a".into(), length: 1000, alternate: false };
     let genome = Genome::new(vec![contig.clone()]).expect("it has one contig");

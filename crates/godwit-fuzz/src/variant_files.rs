@@ -1,4 +1,4 @@
-//! Files of variants, and files of regions.
+//! Fuzz targets for VCF files, and for BED and GFF files of regions.
 
 use godwit_formats::bed;
 use godwit_formats::intervals::{IntervalFormat, IntervalReader};
@@ -6,7 +6,8 @@ use godwit_formats::vcf::{Reader, VariantBatchBuilder, VariantLayout};
 
 use crate::input_files::{ScratchDirectory, open_input};
 
-/// Reads VCF, plain or compressed: records, and columns of them. The first byte sets the number of rows of a batch.
+/// Reads a VCF file, uncompressed or compressed, and converts its records to Arrow record batches. The first byte of
+/// the input sets the number of rows of a batch.
 pub(crate) fn vcf(bytes: &[u8]) {
     let Some((&rows, bytes)) = bytes.split_first() else { return };
     let Ok(mut reader) = Reader::new(open_input(bytes)) else { return };
@@ -33,7 +34,8 @@ pub(crate) fn vcf(bytes: &[u8]) {
     assert_eq!(taken, read);
 }
 
-/// Reads BED, plain or compressed; and as columns, also as GFF.
+/// Reads a BED file, uncompressed or compressed, as regions and as Arrow record batches. Also reads the input as a GFF
+/// file.
 pub(crate) fn bed_and_gff(bytes: &[u8]) {
     let path = ScratchDirectory::for_this_thread().write("x.bed", bytes);
     for format in [IntervalFormat::Bed, IntervalFormat::Gff] {

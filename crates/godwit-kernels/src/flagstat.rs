@@ -1,14 +1,38 @@
-//! Counts by FLAG, printed as `samtools flagstat` 1.16 prints them.
+//! Record counts by FLAG, in the output format of `samtools flagstat` 1.16.
 
 use std::fmt;
 
 use godwit_model::{RawRecord, flags};
 use serde::{Deserialize, Serialize};
 
-/// Counts of records that passed (index 0) and failed (index 1) the vendor's quality checks.
+/// Number of records that passed (index 0) and that failed (index 1) the vendor's quality checks.
 type PassFailCounts = [u64; 2];
 
-/// The counts of `samtools flagstat`.
+/// The counts that `samtools flagstat` prints.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use godwit_kernels::flagstat::Flagstat;
+///
+/// # let words = [
+/// #     0, 999, 4681 << 16 | 60 << 8 | 4, 99 << 16 | 1, 8, 0, 1_291, 300, i32::from_le_bytes(*b"r01\0"),
+/// #     8 << 4, 0x4812_4812, 0x1e1e_1e1e, 0x1e1e_1e1e,
+/// # ];
+/// # let bytes = words.map(i32::to_le_bytes).concat();
+/// # let record = godwit_model::RawRecord::from_bytes(&bytes, 2)?;
+/// // `record` is a mapped record; here it is counted with three FLAGs.
+/// let mut counts = Flagstat::default();
+/// for flag in [99, 147, 4] {
+///     counts.add(record, flag);
+/// }
+/// let text = counts.to_string();
+/// assert!(text.starts_with("3 + 0 in total (QC-passed reads + QC-failed reads)\n"));
+/// assert!(text.contains("2 + 0 mapped (66.67% : N/A)\n"));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Flagstat {
     total: PassFailCounts,
@@ -30,7 +54,28 @@ pub struct Flagstat {
 }
 
 impl Flagstat {
-    /// Counts a record whose FLAG is `flag`, which may differ from the packed one in the duplicate bit.
+    /// Counts a record. `flag` replaces the FLAG in the packed record; the two may differ in the duplicate bit.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use godwit_kernels::flagstat::Flagstat;
+    /// use godwit_model::flags;
+    ///
+    /// # let words = [
+    /// #     0, 999, 4681 << 16 | 60 << 8 | 4, 99 << 16 | 1, 8, 0, 1_291, 300, i32::from_le_bytes(*b"r01\0"),
+    /// #     8 << 4, 0x4812_4812, 0x1e1e_1e1e, 0x1e1e_1e1e,
+    /// # ];
+    /// # let bytes = words.map(i32::to_le_bytes).concat();
+    /// # let record = godwit_model::RawRecord::from_bytes(&bytes, 2)?;
+    /// let mut counts = Flagstat::default();
+    /// counts.add(record, record.flag());
+    /// counts.add(record, record.flag() | flags::DUPLICATE);
+    /// assert_eq!((counts.records(), counts.duplicates()), (2, 1));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn add(&mut self, record: RawRecord, flag: u16) {
         let is = |bits: u16| u64::from(flag & bits != 0);
         let class = is(flags::QC_FAIL) as usize;
@@ -66,7 +111,28 @@ impl Flagstat {
         }
     }
 
-    /// Adds the counts of another part of the file.
+    /// Adds the counts of other records of the same file.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use godwit_kernels::flagstat::Flagstat;
+    ///
+    /// # let words = [
+    /// #     0, 999, 4681 << 16 | 60 << 8 | 4, 99 << 16 | 1, 8, 0, 1_291, 300, i32::from_le_bytes(*b"r01\0"),
+    /// #     8 << 4, 0x4812_4812, 0x1e1e_1e1e, 0x1e1e_1e1e,
+    /// # ];
+    /// # let bytes = words.map(i32::to_le_bytes).concat();
+    /// # let record = godwit_model::RawRecord::from_bytes(&bytes, 2)?;
+    /// let (mut first, mut second) = (Flagstat::default(), Flagstat::default());
+    /// first.add(record, 99);
+    /// second.add(record, 147);
+    /// first.merge(&second);
+    /// assert_eq!(first.records(), 2);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn merge(&mut self, other: &Self) {
         let mut mine = self.counts_mut();
         for (mine, theirs) in mine.iter_mut().zip(other.clone().counts_mut()) {
@@ -96,7 +162,7 @@ impl Flagstat {
         ]
     }
 
-    /// Returns the number of records.
+    /// Returns the number of all counted records.
     pub fn records(&self) -> u64 {
         self.total[0] + self.total[1]
     }
@@ -107,7 +173,7 @@ impl Flagstat {
     }
 }
 
-/// Formats a count as a percentage of another one; `N/A` if the other one is 0.
+/// Formats `part` as a percentage of `whole`; returns `N/A` if `whole` is 0.
 fn percent(part: u64, whole: u64) -> String {
     if whole == 0 { "N/A".into() } else { format!("{:.2}%", f64::from(part as f32 / whole as f32) * 100.0) }
 }

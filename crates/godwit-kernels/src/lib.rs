@@ -1,6 +1,7 @@
-//! Pure functions on packed records and signatures: ordering, duplicate marking, counting.
+//! Pure functions on packed records and signatures, which sort, mark duplicates and count.
 //!
-//! Nothing here opens a file or starts a long-lived thread. Data beyond the memory budget goes to the [`sort::Spill`] trait.
+//! This crate does not open files or start long-lived threads. Data that exceed the memory budget are written to the
+//! [`sort::Spill`] trait, which the caller implements.
 
 pub mod flagstat;
 pub mod markdup;

@@ -1,9 +1,11 @@
-//! Duplicate marking exactly as Picard 3.4.0 `MarkDuplicates` does it, on coordinate-sorted or on query-grouped input.
+//! Duplicate marking with the same results as Picard 3.4.0 `MarkDuplicates`, for coordinate-sorted or query-grouped
+//! input.
 //!
-//! Records are read once, block by block, while mates are still together: [`SignatureBuilder`] turns them into pair and end
-//! signatures. [`DuplicateMarker`] sorts the signatures of all blocks (externally), joins mates that were apart, decides
-//! every duplicate set and returns a [`RecordSet`], one bit per record, and the [`DuplicationMetrics`] that Picard prints.
-//! This module never holds the records themselves.
+//! Records are read once, block by block, while mates are still neighbours. [`SignatureBuilder`] converts records to
+//! signatures of pairs and single ends. [`DuplicateMarker`] sorts the signatures of all blocks (externally if
+//! necessary), joins mates that were not neighbours, and decides every duplicate set. The results are a [`RecordSet`]
+//! with one bit per record and the [`DuplicationMetrics`] that Picard prints. This module does not store the records
+//! themselves.
 
 mod barcodes;
 mod duplicate_decider;
@@ -33,16 +35,18 @@ pub use record_set::RecordSet;
 pub use signature::{BlockSignatures, SignatureBuilder};
 pub use templates::BlockTemplates;
 
-/// Maximum distance in pixels of optical duplicates on a tile (Picard's default).
+/// Maximum distance in pixels between optical duplicates on the same tile (the default of Picard).
 pub const DEFAULT_OPTICAL_DISTANCE: i32 = 100;
 
-/// The mode of Picard's marking; the result depends on the order of its input.
+/// The mode of duplicate marking. Picard uses one of these modes depending on the sort order of its input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DuplicateMode {
-    /// Coordinate-sorted input: reads are marked, that is mapped primary records; that order breaks ties.
+    /// The mode for coordinate-sorted input. Only mapped primary records are marked. Ties between equally good reads
+    /// are broken by coordinate order.
     #[default]
     Coordinate,
-    /// Input grouped by name, in the order of the blocks: every record of a duplicate's name is marked.
+    /// The mode for query-grouped input. All records with the name of a duplicate are marked. Ties are broken by input
+    /// order.
     Query,
 }

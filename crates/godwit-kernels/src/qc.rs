@@ -1,11 +1,13 @@
-//! Metrics of a sorted, marked file, equal to those of established tools: Picard 3.4.0 (insert sizes, alignment summary),
-//! samtools 1.16 (`stats`) and mosdepth 0.3.3 (coverage).
+//! Quality metrics of a coordinate-sorted, duplicate-marked file. The values equal those of Picard 3.4.0 (insert sizes,
+//! alignment summary), samtools 1.16 (`stats`) and mosdepth 0.3.3 (coverage).
 //!
-//! Records are read once, in the order of the file, partition by partition, each partition on any thread. A [`RecordCounts`]
-//! per thread counts what does not depend on order and is merged by addition. A [`PartitionDepth`] per partition counts
-//! depth; [`DepthMerger`] receives them in the order of the file and corrects their borders. All counts are whole numbers,
-//! so nothing depends on threads or on partition borders. [`ReferenceBases`] provides reference bases; nothing here opens a
-//! file.
+//! Records are read once, in file order within each partition; different threads may process different partitions. Each
+//! thread has a [`RecordCounts`] for counts that do not depend on the record order; these are merged by addition. Each
+//! partition has a [`PartitionDepth`] that counts depth. [`DepthMerger`] receives these depths in file order and
+//! corrects them at partition borders.
+//!
+//! All counts are integers, so the results do not depend on the number of threads or on partition borders. The caller
+//! provides reference bases through [`ReferenceBases`], because this module does not open files.
 
 mod adapters;
 mod alignment_summary;
@@ -29,7 +31,7 @@ pub use mosdepth::{ContigDepth, MosdepthReport};
 pub use record_counts::RecordCounts;
 pub use samtools_stats::SamtoolsStats;
 
-/// Returns the comment lines at the start of a Picard metrics file.
+/// Returns the comment lines that a Picard metrics file starts with.
 fn picard_header(comment: &str) -> String {
     format!("## htsjdk.samtools.metrics.StringHeader\n# {comment}\n\n")
 }

@@ -1,4 +1,5 @@
-//! Sorting of data larger than memory: a loser tree to merge sorted sources, and an external sorter of fixed-size items.
+//! Sorting of data that are larger than memory: a loser tree that merges sorted sources, and an external sorter of
+//! fixed-size items.
 
 mod external;
 mod loser_tree;
@@ -8,22 +9,54 @@ pub use loser_tree::LoserTree;
 
 use std::io;
 
-/// Append-only scratch space with random reads. One file serves any number of sorters, so the number of open files does not
-/// grow with the input.
+/// Append-only scratch storage with random reads. Any number of sorters share one file, so the number of open files
+/// does not grow with the input.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::io::{self, Read};
+/// use std::sync::Mutex;
+///
+/// use godwit_kernels::sort::Spill;
+///
+/// struct MemorySpill(Mutex<Vec<u8>>);
+///
+/// impl Spill for MemorySpill {
+///     fn append(&self, bytes: &[u8]) -> io::Result<u64> {
+///         let mut space = self.0.lock().unwrap();
+///         space.extend_from_slice(bytes);
+///         Ok((space.len() - bytes.len()) as u64)
+///     }
+///
+///     fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
+///         (&self.0.lock().unwrap()[offset as usize..]).read_exact(bytes)
+///     }
+/// }
+///
+/// let (spill, mut bytes) = (MemorySpill(Mutex::default()), [0; 2]);
+/// spill.read_at(spill.append(b"ACGT")? + 1, &mut bytes)?;
+/// assert_eq!(bytes, *b"CG");
+/// # Ok(())
+/// # }
+/// ```
 pub trait Spill: Send + Sync {
-    /// Appends bytes and returns their offset.
+    /// Appends bytes to the storage and returns their offset.
     ///
     /// # Errors
-    /// The I/O error of the device; a full disk is [`io::ErrorKind::StorageFull`].
+    /// The I/O error of the storage device; [`io::ErrorKind::StorageFull`] if the disk is full.
     fn append(&self, bytes: &[u8]) -> io::Result<u64>;
 
-    /// Fills `bytes` from an offset that [`Spill::append`] returned, or from within the bytes that it wrote.
+    /// Fills `bytes` from an offset that [`Spill::append`] returned, or from a later offset within the same appended
+    /// bytes.
     ///
     /// # Errors
-    /// The I/O error of the device; fewer bytes than requested are [`io::ErrorKind::UnexpectedEof`].
+    /// The I/O error of the storage device; [`io::ErrorKind::UnexpectedEof`] if fewer bytes are stored at this offset.
     fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()>;
 
-    /// Reports whether the result is no longer needed; sorters call this periodically and then stop.
+    /// Returns whether the sorted result is no longer needed. Sorters call this method periodically and stop if it
+    /// returns true.
     fn is_cancelled(&self) -> bool {
         false
     }

@@ -1,8 +1,9 @@
-//! The command `align`: three threads with at most one block in each of them.
+//! The command `align`, which aligns blocks of reads from stdin and writes the records to stdout, with three threads.
 //!
-//! The reader turns streams into the reads of a block, the main thread aligns them (the library adds threads), and the writer
-//! turns the library's output into records and streams. The channels between them are unbuffered. While one block is aligned, the
-//! previous one is written, and only then the next one is read, so that there are never more than two, as in bwa's own pipeline.
+//! The reader thread receives the reads of a block, the main thread aligns them (the library starts more threads), and
+//! the writer thread encodes and sends the records. The channels between the threads are unbuffered. While one block is
+//! aligned, the previous block is written, and only then the next block is read. So memory never contains more than two
+//! blocks, as in bwa's own pipeline.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -20,22 +21,22 @@ use crate::error::Error;
 use crate::options::AlignmentOptions;
 use crate::{BlockReads, BlockRecords, LoadOptions, MemLibrary, ReadBlock};
 
-/// bwa stores the read group's ID in an array of 256 bytes.
+/// Maximum size in bytes of the ID of a read group: bwa stores it, with a NUL, in an array of 256 bytes.
 const MAX_READ_GROUP_BYTES: usize = 255;
-/// Size of the buffers, bytes; batches bypass them.
+/// Size in bytes of the buffers for stdin and stdout. Arrow record batches are larger, and bypass the buffers.
 const BUFFER_BYTES: usize = 64 << 10;
 
 /// The command line of `align`.
 pub struct AlignArguments {
     /// Path prefix of the index files.
     pub reference: PathBuf,
-    /// True to map the index files.
+    /// True to memory-map the large index files instead of reading them (`--share-index`).
     pub share_index: bool,
-    /// Alignment options.
+    /// The options of `bwa mem`.
     pub options: AlignmentOptions,
 }
 
-/// A block to write.
+/// An aligned block on its way from the main thread to the writer thread.
 struct BlockToWrite<A> {
     header: BlockHeader,
     records: A,
@@ -44,8 +45,8 @@ struct BlockToWrite<A> {
 /// Aligns blocks from stdin to stdout until stdin ends.
 ///
 /// # Errors
-/// Every [`Error`] except [`Error::BuildIndex`]. An error in the reader or the writer ends the process from there: the main
-/// thread may be in the middle of a batch, which can take minutes and cannot be stopped.
+/// Every [`Error`] except [`Error::BuildIndex`]. If the reader or the writer thread fails, that thread exits the
+/// process, because the main thread may be aligning a block, which can take minutes and cannot be cancelled.
 pub fn run_align<L: MemLibrary>(arguments: &AlignArguments) -> Result<(), Error> {
     let options = &arguments.options;
     let library = L::load(&LoadOptions {
@@ -80,7 +81,7 @@ pub fn run_align<L: MemLibrary>(arguments: &AlignArguments) -> Result<(), Error>
     }
     drop(aligned_sender);
     for handle in [reader, writer] {
-        // A panic was reported already; the exit status must report it too.
+        // The panic message is printed already, but the exit status must report the failure too.
         handle.join().map_err(|_| Error::Output { source: std::io::Error::other("a thread panicked") })?;
     }
     Ok(())
@@ -97,7 +98,7 @@ fn spawn_or_exit<L: MemLibrary>(
     })
 }
 
-/// Returns `@SQ` lines as `bwa mem` 0.7.17 prints them (`bwa_print_sam_hdr`).
+/// Returns the `@SQ` lines of the SAM header as `bwa mem` 0.7.17 prints them (`bwa_print_sam_hdr`).
 fn sq_lines(genome: &godwit_model::Genome) -> String {
     let line = |contig: &godwit_model::Contig| {
         let alternate = if contig.alternate { "\tAH:*" } else { "" };
@@ -106,7 +107,8 @@ fn sq_lines(genome: &godwit_model::Genome) -> String {
     genome.contigs().iter().map(line).collect()
 }
 
-/// Reads blocks. `written_blocks` receives a message for every written block.
+/// Reads blocks from `input` and sends them to `blocks`. The writer thread sends a message to `written_blocks` for each
+/// written block.
 fn read_blocks_from<R: BlockReads>(
     input: File,
     keep_comments: bool,
@@ -115,7 +117,7 @@ fn read_blocks_from<R: BlockReads>(
 ) -> Result<(), Error> {
     let mut streams = StreamReader::new(BufReader::with_capacity(BUFFER_BYTES, input));
     for block in 0u64.. {
-        // While the last block is aligned, the block before it is written.
+        // Before reading block n, wait until block n - 2 is written. Block n - 1 is being aligned meanwhile.
         if block >= 2 && written_blocks.recv().is_err() {
             break;
         }
@@ -136,7 +138,7 @@ fn check_block<R: BlockReads>(header: BlockHeader, reads: R) -> Result<ReadBlock
     let id = header.id;
     let refused = |problem| Error::InvalidBlock { id, problem };
     if header.paired && reads.read_count() % 2 == 1 {
-        return Err(refused("it is of pairs but has an odd number of reads"));
+        return Err(refused("it is paired but has an odd number of reads"));
     }
     if i32::try_from(reads.read_count()).is_err() {
         return Err(refused("it has more than 2,147,483,647 reads"));
@@ -160,7 +162,7 @@ fn write_blocks_to<A: BlockRecords>(
         let mut streams = StreamEncoder::start(output, &mut encoder, &header)?;
         let reads = records.write(&header, &mut streams)?;
         output = streams.finish(reads)?;
-        // The reader has ended if the input has.
+        // Ignore the error: the reader thread has exited if stdin has ended.
         let _ = written.send(());
     }
     Ok(())

@@ -1,32 +1,32 @@
-//! Structures with the memory layout of bwa 0.7.17. Each program's shim fails to compile if its library differs, or copies
-//! field by field.
+//! Structures with the memory layout of bwa 0.7.17. If the structures of a library differ, the program that links it
+//! fails to compile, or copies every field.
 
 use std::ffi::{c_char, c_int};
 use std::mem::offset_of;
 
-/// `MEM_F_*`: bits of [`BwaMemOptions::flag`].
+/// Bits of [`BwaMemOptions::flag`], which bwa calls `MEM_F_*`, with the options of `bwa mem` that set them.
 pub mod mem_flags {
-    /// Reads are paired.
+    /// The reads of the block are paired.
     pub const PAIRED: i32 = 0x2;
-    /// `-P`
+    /// Skip pairing of mates (`-P`).
     pub const NO_PAIRING: i32 = 0x4;
-    /// `-a`
+    /// Return all alignments of single or unpaired reads (`-a`).
     pub const ALL: i32 = 0x8;
-    /// `-M`
+    /// Mark shorter split alignments as secondary (`-M`).
     pub const NO_MULTI: i32 = 0x10;
-    /// `-S`
+    /// Skip the rescue of mates (`-S`).
     pub const NO_RESCUE: i32 = 0x20;
-    /// `-V`
+    /// Return the name line of the reference contig in the tag `XR` (`-V`).
     pub const REFERENCE_HEADER: i32 = 0x100;
-    /// `-Y`
+    /// Soft-clip supplementary alignments (`-Y`).
     pub const SOFT_CLIP: i32 = 0x200;
-    /// `-5`
+    /// Make the split alignment with the smallest coordinate primary (`-5`).
     pub const PRIMARY_5: i32 = 0x800;
-    /// `-q`
+    /// Do not change the mapping quality of supplementary alignments (`-q`).
     pub const KEEP_SUPPLEMENTARY_MAPQ: i32 = 0x1000;
 }
 
-/// `mem_opt_t`. Names are bwa's, whose comments explain them.
+/// bwa's `mem_opt_t`, the options of an alignment. `bwamem.h` of bwa explains the fields.
 #[derive(Clone, Debug, PartialEq)]
 #[repr(C)]
 #[allow(missing_docs)]
@@ -75,7 +75,7 @@ const _: () = assert!(
         && offset_of!(BwaMemOptions, mat) == 140
 );
 
-/// `mem_pestat_t`: the insert sizes of one orientation.
+/// bwa's `mem_pestat_t`, the distribution of insert sizes for one orientation of pairs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(C)]
 pub struct InsertSizeDistribution {
@@ -83,17 +83,17 @@ pub struct InsertSizeDistribution {
     pub low: c_int,
     /// Maximum insert size of a proper pair, bases.
     pub high: c_int,
-    /// Not 0 if no pair of this orientation is proper.
+    /// 0 if pairs of this orientation can be proper; otherwise 1, and the other fields are not used.
     pub failed: c_int,
-    /// Mean, bases.
+    /// Mean insert size, bases.
     pub mean: f64,
-    /// Standard deviation, bases.
+    /// Standard deviation of the insert size, bases.
     pub standard_deviation: f64,
 }
 
 const _: () = assert!(size_of::<InsertSizeDistribution>() == 32 && offset_of!(InsertSizeDistribution, mean) == 16);
 
-/// `bseq1_t`: one read.
+/// bwa's `bseq1_t`, one read.
 #[derive(Debug)]
 #[repr(C)]
 #[allow(missing_docs)]
@@ -111,7 +111,8 @@ const _: () =
     assert!(size_of::<BwaSequence>() == 48 && offset_of!(BwaSequence, name) == 8 && offset_of!(BwaSequence, sam) == 40);
 
 impl Default for BwaMemOptions {
-    /// Returns the values of `mem_opt_init` (bwamem.c, bwa 0.7.17); the programs test this.
+    /// Returns the default values of bwa 0.7.17 (`mem_opt_init` in bwamem.c). Tests of the alignment programs compare
+    /// the two.
     fn default() -> Self {
         let mut options = Self {
             a: 1,
@@ -155,8 +156,8 @@ impl Default for BwaMemOptions {
 }
 
 impl BwaMemOptions {
-    /// Fills the scoring matrix from match score and mismatch penalty, as `bwa_fill_scmat` (bwa.c) does: N scores -1 against
-    /// every base.
+    /// Fills the scoring matrix with the match score and the mismatch penalty, as `bwa_fill_scmat` (bwa.c) does. An N
+    /// scores -1 against every base.
     pub fn fill_matrix(&mut self) {
         for (row, scores) in self.mat.chunks_exact_mut(5).enumerate() {
             for (column, score) in scores.iter_mut().enumerate() {

@@ -1,4 +1,5 @@
-//! Errors of the alignment programs. Errors of the library itself end the process inside it.
+//! Errors of the alignment programs. If an error occurs inside the aligner library, the library usually exits the
+//! process itself.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,27 +9,27 @@ use godwit_engines::stream::StreamError;
 use godwit_formats::sam::SamError;
 use godwit_model::{BlockId, GenomeError};
 
-/// An error that ends the program.
+/// An error because of which the alignment program exits.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The command line is invalid.
     #[error("{message}")]
     Usage {
-        /// The defect and the correct form.
+        /// Description of the invalid argument, and the correct form.
         message: String,
     },
     /// The processor lacks a feature that the library needs.
     #[error("{problem}")]
     UnsupportedProcessor {
-        /// The missing feature and the alternative.
+        /// Description of the missing feature, and the alternative.
         problem: String,
     },
     /// The index cannot be loaded.
     #[error("cannot load the index of {}: {problem}", .reference.display())]
     LoadIndex {
-        /// Path of the reference.
+        /// Path prefix of the index files.
         reference: PathBuf,
-        /// The defect of the index.
+        /// Description of what is wrong with the index.
         problem: String,
     },
     /// The library could not align a block.
@@ -36,73 +37,76 @@ pub enum Error {
     AlignBlock {
         /// Id of the block.
         id: BlockId,
-        /// The library's message.
+        /// The error message of the aligner library.
         problem: String,
     },
-    /// The input is not a stream of reads.
-    #[error("the input on stdin is broken: {source}")]
+    /// The input on stdin is not a valid Arrow stream.
+    #[error("the input on stdin is invalid: {source}")]
     Input {
-        /// The defect.
+        /// The error of the stream reader.
         #[from]
         source: StreamError,
     },
-    /// The metadata of a stream are invalid.
-    #[error("the input on stdin is broken: {source}")]
+    /// The schema metadata of a stream on stdin is invalid.
+    #[error("the input on stdin is invalid: {source}")]
     Protocol {
-        /// The defect.
+        /// The error in the metadata.
         #[from]
         source: ProtocolError,
     },
-    /// A read that the library cannot process.
+    /// The aligner library cannot process a read.
     #[error("read {index} of a block cannot be aligned: {problem}")]
     InvalidRead {
-        /// 0-based index within the block.
+        /// 0-based index of the read in the block.
         index: usize,
-        /// The defect.
+        /// Description of what is wrong with the read.
         problem: &'static str,
     },
-    /// A block that the library cannot process.
+    /// The aligner library cannot process a block.
     #[error("block {} of lane {} cannot be aligned: {problem}", .id.ordinal, .id.lane)]
     InvalidBlock {
         /// Id of the block.
         id: BlockId,
-        /// The defect.
+        /// Description of what is wrong with the block.
         problem: &'static str,
     },
-    /// The engine returned an invalid record.
-    #[error("the engine's answer for read {index} of block {} of lane {} is not a BAM record: {source}", .id.ordinal, .id.lane)]
+    /// The aligner library returned an invalid record.
+    #[error(
+        "the engine's record for read {index} of block {} of lane {} is not a BAM record: {source}",
+        .id.ordinal, .id.lane
+    )]
     InvalidRecord {
         /// Id of the block.
         id: BlockId,
-        /// 0-based index of the read within it.
+        /// 0-based index of the read in the block.
         index: usize,
-        /// The defect.
+        /// The reason why the record is invalid.
         #[source]
         source: SamError,
     },
-    /// The contigs of the index are not a valid genome.
+    /// The contigs of the index are invalid, for example because two have the same name.
     #[error(transparent)]
     Genome(#[from] GenomeError),
-    /// The reference cannot be read.
+    /// The FASTA file of the reference cannot be read.
     #[error("cannot read {}: {source}", .path.display())]
     Reference {
-        /// Path of the file.
+        /// Path of the FASTA file.
         path: PathBuf,
         /// The I/O error.
         #[source]
         source: std::io::Error,
     },
-    /// The library could not write the index, and printed the reason.
+    /// The aligner library could not build the index; it has printed the reason on stderr.
     #[error("{engine} could not write an index of {} (status {status})", .reference.display())]
     BuildIndex {
-        /// Name of the engine.
+        /// Name of the aligner library.
         engine: &'static str,
-        /// Path of the reference.
+        /// Path of the FASTA file of the reference.
         reference: PathBuf,
-        /// Status that the library returned.
+        /// Status that the aligner library returned.
         status: i32,
     },
-    /// The reader of the records has exited, or the pipe failed.
+    /// Writing to stdout failed, for example because godwit, which reads the records, has exited.
     #[error("cannot write to stdout: {source}")]
     Output {
         /// The I/O error.
@@ -112,7 +116,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// Prints the error on stderr, except for a closed stdout, and returns the exit code: 2 for wrong usage, else 1.
+    /// Prints the error on stderr, unless the reader of stdout has exited. Returns the exit code: 2 for an invalid
+    /// command line, otherwise 1.
     pub fn report(&self, program: &str) -> u8 {
         let is_broken_pipe = matches!(self, Self::Output { source } if source.kind() == std::io::ErrorKind::BrokenPipe);
         if !is_broken_pipe {
@@ -121,7 +126,7 @@ impl Error {
         if matches!(self, Self::Usage { .. }) { EXIT_USAGE } else { 1 }
     }
 
-    /// Does the same as [`report`](Self::report), for `main`.
+    /// Prints the error like [`report`](Self::report), and returns the exit code in the type that `main` needs.
     pub fn exit_code(&self, program: &str) -> ExitCode {
         ExitCode::from(self.report(program))
     }

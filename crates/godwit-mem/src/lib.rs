@@ -1,8 +1,9 @@
-//! Shared parts of the programs that link a library of BWA-MEM: the original (`godwit-bwa`) and its successor
-//! (`godwit-bwa-mem3`).
+//! Code that two alignment programs share: `godwit-bwa`, which links the library of bwa, and `godwit-bwa-mem3`, which
+//! links that of its successor bwa-mem3.
 //!
-//! All accept the same options and the same reads and break ties by the same ordinal. So command line, options, threads and
-//! streams are here, and a program adds the [`MemLibrary`] that it links. This crate links no library.
+//! Both programs accept the same options and reads, and choose between equally good alignments by the ordinal of the
+//! read in its lane. This crate implements their command line, options, threads and streams. Each program implements
+//! [`MemLibrary`] for the library that it links; this crate itself links neither.
 
 mod align_command;
 mod bwa_structs;
@@ -27,116 +28,118 @@ pub use program::run_program;
 pub use read_columns::{Read, ReadBatches, ReadColumns};
 pub use sequences::{SamTexts, Sequences};
 
-/// A linked library, which is also its loaded index.
+/// An alignment library with a loaded index.
 pub trait MemLibrary: Send + Sync + Sized + 'static {
-    /// Name of the program, for its messages.
+    /// Name of the program, which starts its messages on stderr.
     const PROGRAM: &'static str;
-    /// Name of the engine.
+    /// Name of the library, such as `bwa-mem3`.
     const ENGINE: &'static str;
-    /// Version of the engine.
+    /// Version of the library.
     const VERSION: &'static str;
-    /// Writes the index files of a reference at a prefix; `None` if the library cannot.
+    /// Function that builds an index; `None` if the library cannot build one.
     const BUILD_INDEX: Option<BuildIndex>;
-    /// The reads of a block in the library's form.
+    /// The reads of a block in the form that the library needs.
     type Reads: BlockReads;
-    /// The library's records of a block.
+    /// The aligned records of a block as the library returns them.
     type Answer: BlockRecords;
 
-    /// Prepares the process, before anything else of the library is called: it prints warnings and errors only.
+    /// Prepares the process. Called before any other function of the library; limits its messages to warnings and
+    /// errors.
     ///
     /// # Errors
     /// The message for the user if the processor cannot run the library.
     fn prepare_process() -> Result<(), String>;
 
-    /// Rejects options under which the records of this library would not be bwa's.
+    /// Rejects options for which this library would return other records than bwa.
     ///
     /// # Errors
-    /// The message for the user.
+    /// The message for the user that names the rejected option.
     fn check_options(options: &AlignmentOptions) -> Result<(), String>;
 
-    /// Loads an index. The library may end the process with a message if an error occurs.
+    /// Loads an index. If an error occurs inside the library, the library may print a message and exit the process.
     ///
     /// # Errors
-    /// [`Error::LoadIndex`] and [`Error::Usage`].
+    /// [`Error::LoadIndex`] if the index is missing or damaged; [`Error::Usage`] if the path is invalid.
     fn load(options: &LoadOptions<'_>) -> Result<Self, Error>;
 
-    /// Returns names and lengths of the contigs. Names that are not UTF-8 cannot be distinguished in a SAM header; their
-    /// invalid bytes become replacement characters.
+    /// Returns the names and lengths of the contigs of the index. Bytes of a name that are not UTF-8 become replacement
+    /// characters.
     ///
     /// # Errors
-    /// [`GenomeError`] if two share a name.
+    /// [`GenomeError`] if two contigs have the same name.
     fn genome(&self) -> Result<Genome, GenomeError>;
 
-    /// Aligns a block as one batch of bwa; calls never overlap.
+    /// Aligns a block of reads, which corresponds to one batch of `bwa mem`. Only one call runs at a time.
     ///
     /// # Errors
-    /// [`Error::AlignBlock`] and [`Error::InvalidRecord`].
+    /// [`Error::AlignBlock`] if the library fails; [`Error::InvalidRecord`] if it returns an invalid record.
     fn align(&self, options: &AlignmentOptions, block: ReadBlock<Self::Reads>) -> Result<Self::Answer, Error>;
 }
 
-/// A function that writes the index files of a reference at a prefix, or returns the status of the library. The library may
-/// end the process if it fails.
+/// A function that builds the index of the FASTA file `fasta` and writes it to files whose paths start with `prefix`.
+/// It returns the library's status if that is not 0. If an error occurs inside the library, the library may exit the
+/// process.
 pub type BuildIndex = fn(fasta: &CStr, prefix: &CStr) -> Result<(), c_int>;
 
 /// Options for loading an index.
 pub struct LoadOptions<'a> {
     /// Path prefix of the index files.
     pub reference: &'a Path,
-    /// True to map the large files instead of reading them, if the library can.
+    /// True to memory-map the large index files instead of reading them, if the library supports that.
     pub share_index: bool,
     /// `-j`: treat alternate contigs as primary ones.
     pub ignore_alternates: bool,
-    /// Number of threads for loading, at least 1.
+    /// Number of threads for loading the index, at least 1.
     pub threads: usize,
 }
 
 impl LoadOptions<'_> {
-    /// Returns the path as a C string.
+    /// Returns the path prefix of the index files as a C string.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a path with a NUL, which no file has.
+    /// [`Error::Usage`] if the path contains a NUL.
     pub fn c_prefix(&self) -> Result<CString, Error> {
         path_to_c_string(self.reference)
     }
 }
 
-/// A block to align.
+/// A block of reads to align.
 pub struct ReadBlock<R> {
-    /// Header of the block.
+    /// Header of the block, from the metadata of the received stream.
     pub header: BlockHeader,
-    /// ID of the read group, at most 255 bytes, empty for none.
+    /// ID of the read group, at most 255 bytes; empty if there is no read group.
     pub read_group: CString,
-    /// Number of reads of the lane before this block.
+    /// Number of reads in the lane that precede this block.
     pub first_ordinal: i64,
-    /// The reads.
+    /// The reads of the block.
     pub reads: R,
 }
 
 /// A collector of the reads of a block.
 pub trait BlockReads: Default + Send + 'static {
-    /// Adds the reads of a batch of `schema::reads`.
+    /// Adds the reads of an Arrow record batch with the schema `schema::reads`.
     ///
     /// # Errors
-    /// [`Error::InvalidRead`] for a read that the library cannot process.
+    /// [`Error::InvalidRead`] if the library cannot process a read.
     fn push(&mut self, batch: &RecordBatch, keep_comments: bool) -> Result<(), Error>;
 
-    /// Returns the number of reads.
+    /// Returns the number of reads added so far.
     fn read_count(&self) -> usize;
 }
 
 /// The aligned records of a block, in the order of its reads.
 pub trait BlockRecords: Send + 'static {
-    /// Writes the records and returns the number of reads.
+    /// Writes the records to `streams` and returns the number of reads.
     ///
     /// # Errors
-    /// [`Error::Output`], and [`Error::InvalidRecord`] for output that is not a record.
+    /// [`Error::Output`] if writing fails; [`Error::InvalidRecord`] if the library returned an invalid record.
     fn write<W: Write>(self, header: &BlockHeader, streams: &mut StreamEncoder<'_, W>) -> Result<u64, Error>;
 }
 
 /// Returns a path as a C string.
 ///
 /// # Errors
-/// [`Error::Usage`] for a path with a NUL, which no file has.
+/// [`Error::Usage`] if the path contains a NUL.
 fn path_to_c_string(path: &Path) -> Result<CString, Error> {
     use std::os::unix::ffi::OsStrExt;
     CString::new(path.as_os_str().as_bytes())

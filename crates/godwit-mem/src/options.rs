@@ -1,27 +1,28 @@
-//! The options of `bwa mem` 0.7.17, parsed as its `main_mem` (fastmap.c) does; every program accepts the same.
+//! Parses the options of `bwa mem` 0.7.17 as its `main_mem` (fastmap.c) does. All alignment programs accept these
+//! options.
 //!
-//! Two differences: an invalid number is rejected where bwa takes the result of `atoi`, and options that godwit sets itself
-//! are rejected with the godwit option to use.
+//! There are two differences. An invalid number is rejected, while bwa uses the result of `atoi`. An option that godwit
+//! sets itself is rejected, and the error names the godwit option to use.
 
 use crate::bwa_structs::{BwaMemOptions, InsertSizeDistribution, mem_flags};
 use crate::error::Error;
 
-/// The options of an alignment.
+/// The parsed options of `bwa mem`.
 #[derive(Clone, Debug)]
 pub struct AlignmentOptions {
-    /// The options for `mem_process_seqs`; `MEM_F_PE` is set per block.
+    /// The options for bwa's `mem_process_seqs`. Its flag for paired reads, `MEM_F_PE`, is set for each block.
     pub mem: BwaMemOptions,
-    /// `-I`: insert sizes of FF, FR, RF and RR, if given and not inferred.
+    /// `-I`: insert sizes for the orientations FF, FR, RF and RR; `None` to infer them from the reads.
     pub insert_sizes: Option<[InsertSizeDistribution; 4]>,
-    /// `-C`: append the comment of the read to its lines.
+    /// `-C`: append the comment of a FASTQ record to the SAM lines of the read.
     pub keep_comments: bool,
-    /// `-x`, already applied.
+    /// `-x`: name of the preset, whose values are already in `mem`.
     pub preset: Option<String>,
     /// `-j`: treat alternate contigs as primary ones.
     pub ignore_alternates: bool,
 }
 
-/// The explicitly given options among those that presets (`-x`) and scaling (`-A`) change otherwise.
+/// Options that the user set explicitly. The preset (`-x`) and the scaling of scores (`-A`) do not change these.
 #[derive(Default)]
 struct ExplicitOptions {
     preset: Option<String>,
@@ -34,21 +35,23 @@ impl ExplicitOptions {
     }
 }
 
-/// Letters without a value.
+/// Letters of the options that have no value.
 const FLAG_LETTERS: &[u8] = b"5qaMCSPVYj";
-/// Letters with a value.
+/// Letters of the options that have a value.
 const VALUE_LETTERS: &[u8] = b"kcsrABOEUwLdTQDmINWxGhyX";
 
 impl AlignmentOptions {
-    /// Returns the number of aligning threads, at least 1.
+    /// Returns the number of alignment threads, at least 1.
     pub fn threads(&self) -> usize {
         usize::try_from(self.mem.n_threads).unwrap_or(1).max(1)
     }
 
-    /// Parses arguments as `["-M", "-k", "19"]`; letters may be joined and values attached, as in getopt.
+    /// Parses arguments such as `["-M", "-k", "19"]`. As in `getopt`, several letters may follow one hyphen, and a
+    /// value may follow its letter directly (`-k19`).
     ///
     /// # Errors
-    /// [`Error::Usage`] with the argument.
+    /// [`Error::Usage`] if an option is unknown or not supported, or a value is invalid; the message contains the
+    /// argument.
     pub fn parse(arguments: &[String], threads: usize) -> Result<Self, Error> {
         let mut options = Self {
             mem: BwaMemOptions::default(),
@@ -64,7 +67,7 @@ impl AlignmentOptions {
             let letters = argument.strip_prefix('-').filter(|letters| !letters.is_empty() && *letters != "-");
             let Some(letters) = letters else {
                 return Err(usage_error(format!(
-                    "{argument:?} is not an option of bwa mem; the reads are given by --reads"
+                    "{argument:?} is not an option of bwa mem; set the reads with --reads"
                 )));
             };
             for (at, letter) in letters.char_indices() {
@@ -118,7 +121,7 @@ impl AlignmentOptions {
     fn set_value(&mut self, letter: u8, value: &str, explicit: &mut ExplicitOptions) -> Result<(), Error> {
         let mem = &mut self.mem;
         let int = || parse_number::<i32>(letter, value);
-        // bwa parses a double and stores a float.
+        // Like bwa, parse the number as a double and store it as a float.
         let float = || parse_number::<f64>(letter, value).map(|number| number as f32);
         match letter {
             b'k' => mem.min_seed_len = int()?,
@@ -153,7 +156,8 @@ impl AlignmentOptions {
         Ok(())
     }
 
-    /// Applies `-x`: settings for a kind of reads, except explicit ones. Scaling by `-A` is then off.
+    /// Applies the preset of `-x`, except for options that the user set. With a preset, `-A` does not scale the other
+    /// scores.
     fn apply_preset(&mut self, preset: &str, explicit: &ExplicitOptions) -> Result<(), Error> {
         let mem = &mut self.mem;
         let unless = |letter: u8, field: &mut i32, value: i32| {
@@ -186,7 +190,7 @@ impl AlignmentOptions {
         Ok(())
     }
 
-    /// Applies `-A`: scales the other scores with the match score, except explicit ones (`update_a`).
+    /// Applies `-A` as bwa's `update_a` does: multiplies all scores that the user did not set by the match score.
     fn scale_scores(&mut self, explicit: &ExplicitOptions) {
         let mem = &mut self.mem;
         let factor = mem.a;
@@ -218,7 +222,7 @@ fn unsupported_option_error(argument: &str, letter: u8) -> Error {
     let instead = match letter {
         b't' => "threads are set by --threads",
         b'K' => "batches are set by --block-bases",
-        b'p' => "pairs are told from the number of files given by --reads",
+        b'p' => "the number of files in --reads decides about pairs",
         b'R' => "the read group is set by --read-group",
         b'H' => "the header is written by godwit",
         b'o' | b'f' => "the output is set by --out",
@@ -239,7 +243,8 @@ fn parse_number<T: std::str::FromStr>(letter: u8, value: &str) -> Result<T, Erro
     value.trim_start().parse().map_err(|_| bad())
 }
 
-/// Parses `INT[,INT]`: the second defaults to the first. As in bwa, any punctuation separates them.
+/// Parses `INT[,INT]`; the second number defaults to the first. As in bwa, any punctuation mark may separate the
+/// numbers.
 fn parse_integer_pair(letter: u8, value: &str) -> Result<(i32, i32), Error> {
     let values = split_values(letter, value, 2)?;
     let first = parse_number(letter, values[0])?;
@@ -247,7 +252,8 @@ fn parse_integer_pair(letter: u8, value: &str) -> Result<(i32, i32), Error> {
     Ok((first, second))
 }
 
-/// Splits values at a punctuation mark before a digit, as in `300.5,20`: a point followed by a digit belongs to its number.
+/// Splits a value into numbers at punctuation marks before a digit. A point is not a separator: `300.5,20` has two
+/// numbers.
 fn split_values(letter: u8, value: &str, max_values: usize) -> Result<Vec<&str>, Error> {
     let separator = |at: &(usize, u8)| {
         let next_is_digit = value.as_bytes().get(at.0 + 1).is_some_and(u8::is_ascii_digit);
@@ -269,7 +275,8 @@ fn split_values(letter: u8, value: &str, max_values: usize) -> Result<Vec<&str>,
     Ok(values)
 }
 
-/// Parses `-I MEAN[,DEVIATION[,MAX[,MIN]]]`: forward-reverse pairs only.
+/// Parses the value of `-I MEAN[,DEVIATION[,MAX[,MIN]]]`, which only applies to the orientation FR; the others are
+/// disabled.
 fn parse_insert_sizes(value: &str) -> Result<[InsertSizeDistribution; 4], Error> {
     let values = split_values(b'I', value, 4)?
         .into_iter()

@@ -7,7 +7,8 @@ use std::process::ExitCode;
 use crate::error::Error;
 use crate::{MemLibrary, align_command, options, path_to_c_string};
 
-/// Runs the program: `index`, `align`, `check`, `--version`, `--help`. It is all of `main`.
+/// Parses the command line, runs the subcommand (`index`, `align`, `check`, `--version` or `--help`), and returns the
+/// exit code for `main`.
 pub fn run_program<L: MemLibrary>() -> ExitCode {
     let arguments: Vec<String> = match std::env::args_os().skip(1).map(|word| word.into_string()).collect() {
         Ok(arguments) => arguments,
@@ -30,14 +31,14 @@ fn help_text<L: MemLibrary>() -> String {
     };
     format!(
         "\
-{engine} mem as a program that takes blocks of reads and returns Arrow batches; godwit starts it by itself
+{engine} mem as a program that reads blocks of reads and writes Arrow batches; godwit starts it
 
 usage:
 {index}  {program} align --reference REF.fa --threads N [--share-index] [-- BWA-MEM-OPTIONS]
       blocks of reads on stdin, aligned blocks on stdout, until stdin ends
       --share-index  map the index files where the engine can, so that processes on one machine share the memory
   {program} check -- BWA-MEM-OPTIONS
-      whether align would take these options
+      reports whether align accepts these options
   {program} --version
 
 example:
@@ -66,7 +67,7 @@ fn run_subcommand<L: MemLibrary>(arguments: &[String]) -> Result<(), Error> {
 
 fn build_index<L: MemLibrary>(reference: &Path, prefix: &Path) -> Result<(), Error> {
     let build =
-        L::BUILD_INDEX.ok_or_else(|| usage_error(format!("{} makes no index; run godwit index", L::PROGRAM)))?;
+        L::BUILD_INDEX.ok_or_else(|| usage_error(format!("{} builds no index; run godwit index", L::PROGRAM)))?;
     File::open(reference).map_err(|source| Error::Reference { path: reference.to_owned(), source })?;
     let problem = |status| Error::BuildIndex { engine: L::ENGINE, reference: reference.to_owned(), status };
     build(&path_to_c_string(reference)?, &path_to_c_string(prefix)?).map_err(problem)

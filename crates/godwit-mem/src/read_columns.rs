@@ -1,4 +1,4 @@
-//! The reads of a block, as the columns of the received batches.
+//! Access to the reads of a block in the columns of the received Arrow record batches.
 
 use std::ffi::c_int;
 
@@ -7,29 +7,29 @@ use arrow_array::{Array, BinaryArray, RecordBatch};
 use crate::BlockReads;
 use crate::error::Error;
 
-/// Maximum length of the name of a BAM record (SAMv1 §4.2). bwa-mem3 aborts on a longer one.
+/// Maximum length in bytes of a read name in BAM (SAMv1 §4.2). bwa-mem3 aborts the process on a longer name.
 const MAX_NAME_BYTES: usize = 254;
 
-/// A read. An empty comment or quality counts as absent, as in bwa.
+/// A read to align. As in bwa, an empty comment or quality string counts as absent.
 #[derive(Clone, Copy, Debug)]
 pub struct Read<'a> {
-    /// Name without `@`, up to the first white space.
+    /// Read name: the name line of the FASTQ record from after `@` up to the first white space.
     pub name: &'a [u8],
-    /// The rest of the name line, if `-C` keeps it.
+    /// The name line after the white space; `None` without the option `-C`.
     pub comment: Option<&'a [u8]>,
-    /// Letters of the bases: printable ASCII.
+    /// Letters of the bases, all printable ASCII.
     pub sequence: &'a [u8],
-    /// Qualities, of the same length as the sequence.
+    /// Phred+33 qualities, of the same length as the sequence.
     pub quality: Option<&'a [u8]>,
 }
 
 impl Read<'_> {
-    /// Rejects a read that one of the libraries cannot process, with the reason.
+    /// Returns the reason if the library of bwa or bwa-mem3 cannot process this read.
     fn check_limits(&self) -> Result<(), &'static str> {
         if c_int::try_from(self.sequence.len()).is_err() {
             return Err("it has more than 2,147,483,647 bases");
         }
-        // The libraries use letters as signed index into tables, and treat 0 to 4 as encoded bases.
+        // The libraries use each letter as a signed index into tables, and interpret the bytes 0 to 4 as encoded bases.
         if !self.sequence.iter().all(u8::is_ascii_graphic) {
             return Err("its sequence has a byte that is not a letter");
         }
@@ -49,7 +49,7 @@ impl Read<'_> {
     }
 }
 
-/// The columns of a batch of `schema::reads`.
+/// The columns of an Arrow record batch with the schema `schema::reads`.
 pub struct ReadColumns {
     name: BinaryArray,
     comment: BinaryArray,
@@ -59,11 +59,13 @@ pub struct ReadColumns {
 }
 
 impl ReadColumns {
-    /// Returns the columns of `batch`, with each of its reads checked. `before`: reads of the block before this batch.
+    /// Validates all reads of `batch` and returns its columns. `before` is the number of reads in the block before this
+    /// batch.
     ///
     /// # Errors
-    /// [`Error::InvalidRead`] for a read that makes a library read outside its tables: a letter that is not printable ASCII,
-    /// a NUL, a quality of another length.
+    /// [`Error::InvalidRead`] if the batch lacks a column, or a read would make a library access memory outside its
+    /// tables: a letter that is not printable ASCII, a NUL, or qualities whose length differs from that of the
+    /// sequence.
     pub fn new(batch: &RecordBatch, before: usize, keep_comments: bool) -> Result<Self, Error> {
         let column = |name| batch.column_by_name(name)?.as_any().downcast_ref::<BinaryArray>().cloned();
         let columns = || {
@@ -77,15 +79,15 @@ impl ReadColumns {
         Ok(columns)
     }
 
-    /// Returns the number of reads.
+    /// Returns the number of reads in the batch.
     pub fn row_count(&self) -> usize {
         self.name.len()
     }
 
-    /// Returns the read in a row.
+    /// Returns the read in a row of the batch, from 0.
     ///
     /// # Panics
-    /// If there is no such row.
+    /// If the batch has fewer rows.
     pub fn read(&self, row: usize) -> Read<'_> {
         fn optional(column: &BinaryArray, row: usize) -> Option<&[u8]> {
             column.is_valid(row).then(|| column.value(row)).filter(|text| !text.is_empty())
@@ -98,22 +100,22 @@ impl ReadColumns {
         }
     }
 
-    /// Iterates over the reads in order.
+    /// Returns an iterator over the reads of the batch, in order.
     pub fn iter(&self) -> impl Iterator<Item = Read<'_>> {
         (0..self.row_count()).map(|row| self.read(row))
     }
 }
 
-/// All reads of a block, without copies.
+/// All reads of a block, stored as the received record batches without copying the strings.
 #[derive(Default)]
 pub struct ReadBatches {
     batches: Vec<ReadColumns>,
-    /// For each batch, the number of reads up to its end.
+    /// For each batch, the number of reads in this and all earlier batches.
     ends: Vec<usize>,
 }
 
 impl ReadBatches {
-    /// Returns the read with a 0-based index within the block.
+    /// Returns the read with this 0-based index in the block.
     ///
     /// # Panics
     /// If the block has fewer reads.

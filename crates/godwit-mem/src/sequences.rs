@@ -1,7 +1,8 @@
-//! A block of reads in bwa's form, and the SAM text that bwa returns for them.
+//! A block of reads in bwa's structures, and the SAM text that bwa returns for the reads.
 //!
-//! Reads are NUL-terminated in one arena per batch, which bwa's structures point into. So a block of 100 M bases takes a few
-//! hundred allocations instead of millions, and all are freed as soon as the block is aligned.
+//! The strings of all reads of a batch, NUL-terminated, are in one allocation (arena), and bwa's structures point into
+//! it. So a block of 100 million bases takes a few hundred allocations instead of millions. All are freed when the
+//! block is aligned.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::io::Write;
@@ -15,15 +16,17 @@ use crate::error::Error;
 use crate::read_columns::ReadColumns;
 use crate::{BlockReads, BlockRecords};
 
-/// The reads of a block before the alignment.
+/// The reads of a block before the alignment, as an array of bwa's `bseq1_t`.
 #[derive(Default)]
 pub struct Sequences {
     entries: Vec<BwaSequence>,
-    /// The memory that `entries` point into; it does not change once they do.
+    /// Strings that `entries` point to, one arena per batch. An arena is never changed or reallocated after it was
+    /// filled.
     arenas: Vec<Vec<u8>>,
 }
 
-// SAFETY: the pointers lead into `arenas`, which move along, or are null.
+// SAFETY: the pointers are null, or point to the heap memory of `arenas`, which moves to the other thread together with
+// them.
 unsafe impl Send for Sequences {}
 
 impl BlockReads for Sequences {
@@ -61,14 +64,15 @@ impl BlockReads for Sequences {
 }
 
 impl Sequences {
-    /// Aligns the reads by `align`, which is not called if there are none.
+    /// Calls `align` with the reads, and returns the SAM text that it has set. If there are no reads, `align` is not
+    /// called.
     ///
-    /// The pointers of each entry lead to NUL-terminated text that nothing else refers to, or are null; `bases` is the
+    /// The pointers of each entry are null, or point to NUL-terminated strings that nothing else uses. `bases` is the
     /// length of the sequence, whose letters are printable ASCII.
     ///
     /// # Safety
-    /// `align` must treat the entries as bwa's `mem_process_seqs` does: set `sam` of each to a NUL-terminated string from
-    /// `malloc`, or null, and keep none of the pointers.
+    /// `align` must treat the entries as bwa's `mem_process_seqs` does. It must set `sam` of each entry to null or to a
+    /// NUL-terminated string from `malloc`, and must not keep any of the pointers.
     pub unsafe fn align_with(mut self, align: impl FnOnce(&mut [BwaSequence])) -> SamTexts {
         if !self.entries.is_empty() {
             align(&mut self.entries);
@@ -77,27 +81,30 @@ impl Sequences {
     }
 }
 
-/// SAM text of a block, per read in order; each text is freed when it is passed on.
+/// The SAM text of each read of a block, in the order of the reads. The text of a read is freed as soon as it has been
+/// used.
 pub struct SamTexts {
     texts: Vec<*mut c_char>,
     next_index: usize,
 }
 
-// SAFETY: the texts come from malloc and nothing else holds them.
+// SAFETY: the texts come from `malloc`, and only this value has pointers to them.
 unsafe impl Send for SamTexts {}
 
 impl SamTexts {
-    /// Passes the lines of the next read, newline-ended, to `use_text` and frees them. Returns `None` after the last read.
+    /// Calls `use_text` with the SAM lines of the next read, each ending with a newline, and frees them. Returns `None`
+    /// after the last read.
     fn with_next_read<T>(&mut self, use_text: impl FnOnce(&[u8]) -> T) -> Option<T> {
         let text = *self.texts.get(self.next_index)?;
         if text.is_null() {
             self.next_index += 1;
             return Some(use_text(b""));
         }
-        // SAFETY: bwa set a NUL-terminated string from malloc here; it is freed once, below, after its last use.
+        // SAFETY: bwa has set this pointer to a NUL-terminated string from `malloc`, which is freed once, after this
+        // use.
         let result = use_text(unsafe { CStr::from_ptr(text) }.to_bytes());
         self.next_index += 1;
-        // SAFETY: as above.
+        // SAFETY: the string comes from `malloc`. `next_index` has advanced, so it is not used or freed again.
         unsafe { libc::free(text.cast()) };
         Some(result)
     }
@@ -110,7 +117,7 @@ impl Drop for SamTexts {
 }
 
 impl BlockRecords for SamTexts {
-    /// Writes the records; frees each text when it is encoded.
+    /// Encodes the SAM lines of all reads, and frees the text of each read after its encoding.
     fn write<W: Write>(mut self, header: &BlockHeader, streams: &mut StreamEncoder<'_, W>) -> Result<u64, Error> {
         let reads = self.texts.len() as u64;
         let mut index = 0;
@@ -122,7 +129,7 @@ impl BlockRecords for SamTexts {
     }
 }
 
-/// Encodes the lines of one read.
+/// Encodes the SAM lines of one read as records of the output streams.
 fn encode_read<W: Write>(
     streams: &mut StreamEncoder<'_, W>,
     header: &BlockHeader,

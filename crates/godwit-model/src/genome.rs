@@ -1,4 +1,4 @@
-//! The reference: its contigs, in order.
+//! The reference genome as an ordered list of contigs.
 
 use std::collections::HashMap;
 
@@ -7,11 +7,12 @@ use crate::ContigId;
 /// One reference sequence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contig {
-    /// `SN`, as in the reference FASTA up to the first white space.
+    /// Name of the contig (`SN` of the `@SQ` line): the title in the reference FASTA up to the first white space.
     pub name: String,
-    /// `LN`, bases.
+    /// Length of the contig in bases (`LN` of the `@SQ` line).
     pub length: u32,
-    /// True if the contig is in the reference's `.alt` file: bwa treats it as an alternate haplotype (`AH:*`).
+    /// True if the contig is in the `.alt` file of the reference. bwa treats such a contig as an alternate haplotype
+    /// (`AH:*`).
     pub alternate: bool,
 }
 
@@ -38,6 +39,22 @@ impl Genome {
     ///
     /// # Errors
     /// [`GenomeError::DuplicateContig`] when two contigs share a name.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use godwit_model::{Contig, Genome, GenomeError};
+    ///
+    /// let contig = |name: &str, length| Contig { name: name.to_owned(), length, alternate: false };
+    /// let genome = Genome::new(vec![contig("chr20", 64_444_167), contig("chrM", 16_569)])?;
+    /// assert_eq!(genome.contigs()[1].name, "chrM");
+    ///
+    /// let error = Genome::new(vec![contig("chrM", 16_569), contig("chrM", 16_571)]).unwrap_err();
+    /// assert_eq!(error, GenomeError::DuplicateContig { name: "chrM".to_owned() });
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn new(contigs: Vec<Contig>) -> Result<Self, GenomeError> {
         let mut by_name = HashMap::with_capacity(contigs.len());
         for (index, contig) in contigs.iter().enumerate() {
@@ -48,22 +65,63 @@ impl Genome {
         Ok(Self { contigs, by_name })
     }
 
-    /// Returns all contigs in order.
+    /// Returns all contigs in `@SQ` order.
     pub fn contigs(&self) -> &[Contig] {
         &self.contigs
     }
 
-    /// Returns the id of the contig with this name.
+    /// Returns the id of the contig with this name, or `None` if the genome does not have such a contig.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use godwit_model::{Contig, ContigId, Genome};
+    ///
+    /// let contig = |name: &str, length| Contig { name: name.to_owned(), length, alternate: false };
+    /// let genome = Genome::new(vec![contig("chr20", 64_444_167), contig("chrM", 16_569)])?;
+    /// assert_eq!(genome.contig_id("chrM"), Some(ContigId(1)));
+    /// assert_eq!(genome.contig_id("MT"), None);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn contig_id(&self, name: &str) -> Option<ContigId> {
         self.by_name.get(name).copied().map(ContigId)
     }
 
-    /// Returns the contig with this id.
+    /// Returns the contig with this id, or `None` if the id is out of range.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use godwit_model::{Contig, ContigId, Genome};
+    ///
+    /// let contig = Contig { name: "chrM".to_owned(), length: 16_569, alternate: false };
+    /// let genome = Genome::new(vec![contig])?;
+    /// assert_eq!(genome.contig(ContigId(0)).map(|contig| contig.length), Some(16_569));
+    /// assert_eq!(genome.contig(ContigId(1)), None);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn contig(&self, id: ContigId) -> Option<&Contig> {
         self.contigs.get(id.0 as usize)
     }
 
     /// Returns the total number of bases of all contigs.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use godwit_model::{Contig, Genome};
+    ///
+    /// let contig = |name: &str, length| Contig { name: name.to_owned(), length, alternate: false };
+    /// let genome = Genome::new(vec![contig("chr20", 64_444_167), contig("chrM", 16_569)])?;
+    /// assert_eq!(genome.total_bases(), 64_460_736);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn total_bases(&self) -> u64 {
         self.contigs.iter().map(|contig| u64::from(contig.length)).sum()
     }

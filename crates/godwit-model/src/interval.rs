@@ -1,4 +1,4 @@
-//! Loci and intervals of the genome: 0-based, half-open.
+//! Loci and intervals of the genome. Positions are 0-based, and intervals are half-open.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,10 +6,21 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ContigId(pub u32);
 
-/// One base of the genome: contig and 0-based position.
+/// The position of one base of the genome: a contig and a 0-based position on the contig.
+///
+/// # Examples
+///
+/// ```
+/// use godwit_model::{ContigId, Locus};
+///
+/// let locus = |contig, position| Locus { contig: ContigId(contig), position };
+/// let mut loci = [locus(1, 10), locus(0, 5_000), locus(0, 999)];
+/// loci.sort();
+/// assert_eq!(loci, [locus(0, 999), locus(0, 5_000), locus(1, 10)]);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Locus {
-    /// The contig.
+    /// Index of the contig.
     pub contig: ContigId,
     /// 0-based position on the contig.
     pub position: u32,
@@ -18,16 +29,26 @@ pub struct Locus {
 /// An interval of one contig, `[start, end)`, 0-based.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Interval {
-    /// The contig.
+    /// Index of the contig.
     pub contig: ContigId,
-    /// First base, 0-based.
+    /// 0-based position of the first base.
     pub start: u32,
-    /// One past the last base.
+    /// 0-based position one past the last base.
     pub end: u32,
 }
 
 impl Interval {
-    /// Returns the number of bases covered.
+    /// Returns the number of bases in the interval.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use godwit_model::{ContigId, Interval};
+    ///
+    /// // chr1:1000-1009, if chr1 is the first contig.
+    /// let interval = Interval { contig: ContigId(0), start: 999, end: 1_009 };
+    /// assert_eq!(interval.bases(), 10);
+    /// ```
     pub fn bases(&self) -> u32 {
         self.end.saturating_sub(self.start)
     }

@@ -1,7 +1,8 @@
-//! The data model of godwit, and every Arrow schema that crosses a process or crate border.
+//! The data model of godwit: types of genomes, records and regions, and the Arrow schemas of data that crates or
+//! processes exchange.
 //!
-//! No I/O, no async, no threads: everything here is a value. Positions are 0-based and half-open
-//! ([`Locus`], [`Interval`]); 1-based numbers exist only where text is read or printed.
+//! This crate does not do I/O, start threads or contain async code. Positions are 0-based and intervals half-open
+//! ([`Locus`], [`Interval`]); 1-based positions occur only in text that is parsed or printed.
 
 mod block;
 mod error_causes;

@@ -1,7 +1,7 @@
-//! Panics of decoders of untrusted bytes, turned into errors.
+//! Conversion of panics into errors, for decoders of untrusted bytes.
 //!
-//! Libraries that read Arrow and Parquet panic on some malformed input. Callers of [`catch_panic`] return an error for it; a
-//! program's panic hook calls [`is_catching_panics`] and does not report these panics.
+//! Libraries that read Arrow and Parquet panic on some malformed input. Callers of [`catch_panic`] return an error for
+//! such input. The panic hook of a program calls [`is_catching_panics`] and does not report panics that are caught.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,7 +11,7 @@ thread_local! {
     static CATCH_DEPTH: Cell<usize> = const { Cell::new(0) };
 }
 
-/// A guard: while it exists, panics of this thread are caught.
+/// A guard that increments the thread's [`CATCH_DEPTH`] when it is created and decrements the depth when it is dropped.
 struct CatchGuard;
 
 impl CatchGuard {
@@ -27,13 +27,33 @@ impl Drop for CatchGuard {
     }
 }
 
-/// Runs a decoder; returns `None` if it panics. The caller must not use the decoder's state after a panic.
+/// Calls `decode`; returns `None` if the call panics. The caller must not use the state of the decoder after a panic.
+///
+/// # Examples
+///
+/// ```
+/// use godwit_model::panics::catch_panic;
+///
+/// // A decoder that panics on fewer than four bytes.
+/// let decode = |bytes: &[u8]| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+/// assert_eq!(catch_panic(|| decode(&[150, 0, 0, 0])), Some(150));
+/// assert_eq!(catch_panic(|| decode(&[150, 0])), None);
+/// ```
 pub fn catch_panic<T>(decode: impl FnOnce() -> T) -> Option<T> {
     let _guard = CatchGuard::new();
     catch_unwind(AssertUnwindSafe(decode)).ok()
 }
 
-/// Reports whether [`catch_panic`] would catch a panic of this thread.
+/// Returns whether [`catch_panic`] would catch a panic of the current thread.
+///
+/// # Examples
+///
+/// ```
+/// use godwit_model::panics::{catch_panic, is_catching_panics};
+///
+/// assert_eq!(catch_panic(is_catching_panics), Some(true));
+/// assert!(!is_catching_panics());
+/// ```
 pub fn is_catching_panics() -> bool {
     CATCH_DEPTH.get() > 0
 }

@@ -1,4 +1,5 @@
-//! Partitions: regions of the genome that are sorted, marked and written independently.
+//! Partitions of the genome. The records of each partition are sorted, duplicate-marked and written independently of
+//! other partitions.
 
 use crate::SortKey;
 
@@ -6,19 +7,31 @@ use crate::SortKey;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PartitionId(pub u32);
 
-/// The partition borders of a genome. Partition `i` holds the keys in `[starts[i], starts[i + 1])`; the first one starts at
-/// the smallest key, and the last one holds only records without a position.
+/// The partition borders of a genome. Partition `i` holds the records with sort keys in `[starts[i], starts[i + 1])`.
+/// The first partition starts at the smallest key; the last partition holds only the records without a position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartitionPlan {
     starts: Vec<SortKey>,
 }
 
 impl PartitionPlan {
-    /// Creates a plan of at most `partitions` mapped partitions, each with about the same number of the sampled records,
-    /// plus one for records without a position.
+    /// Creates a plan of at most `partitions` partitions for records with a position, and one partition for records
+    /// without a position. Each of the former has about the same number of sampled records.
     ///
-    /// `sorted_sample`: sort keys in ascending order, usually those of a job's first block. Cuts fall between positions, so
-    /// a single deep position stays whole, and there may be fewer partitions.
+    /// `sorted_sample` holds sort keys in ascending order, usually the keys of a job's first block. Borders are always
+    /// between two positions. The records of one position therefore stay in one partition, and the plan may have fewer
+    /// partitions.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use godwit_model::{PartitionPlan, SortKey};
+    ///
+    /// let sample: Vec<SortKey> = (0..100).map(|read| SortKey::new(0, 1_000 * read, false)).collect();
+    /// let plan = PartitionPlan::from_sample(&sample, 4);
+    /// assert_eq!(plan.partition_count(), 5);
+    /// assert_eq!(plan.starts()[1], SortKey::new(0, 25_000, false));
+    /// ```
     pub fn from_sample(sorted_sample: &[SortKey], partitions: u32) -> Self {
         let mapped = &sorted_sample[..sorted_sample.partition_point(|key| *key < SortKey::UNPLACED)];
         let partitions = partitions.max(1) as usize;
@@ -34,24 +47,49 @@ impl PartitionPlan {
         Self { starts }
     }
 
-    /// Restores a plan from the stored [`PartitionPlan::starts`]; returns `None` if they are not a valid plan.
+    /// Creates a plan from keys that [`PartitionPlan::starts`] returned earlier; returns `None` if the keys do not form
+    /// a valid plan.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use godwit_model::{PartitionPlan, SortKey};
+    ///
+    /// let starts = vec![SortKey::MIN, SortKey::new(1, 0, false), SortKey::UNPLACED];
+    /// let plan = PartitionPlan::from_starts(starts.clone()).unwrap();
+    /// assert_eq!(plan.starts(), starts);
+    /// // The partition of records without a position is missing.
+    /// assert_eq!(PartitionPlan::from_starts(starts[..2].to_vec()), None);
+    /// ```
     pub fn from_starts(starts: Vec<SortKey>) -> Option<Self> {
         let ascending = starts.windows(2).all(|pair| pair[0] < pair[1]);
         let starts_at_first_key = starts.len() > 1 && starts.first() == Some(&SortKey::MIN);
         (ascending && starts_at_first_key && starts.last() == Some(&SortKey::UNPLACED)).then_some(Self { starts })
     }
 
-    /// Returns the number of partitions, including the one without positions.
+    /// Returns the number of partitions, including the partition of records without a position.
     pub fn partition_count(&self) -> usize {
         self.starts.len()
     }
 
-    /// Returns the smallest key of each partition, ascending.
+    /// Returns the smallest sort key of each partition, in ascending order.
     pub fn starts(&self) -> &[SortKey] {
         &self.starts
     }
 
-    /// Returns the partition that holds a key.
+    /// Returns the partition that holds the records with this sort key.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use godwit_model::{PartitionId, PartitionPlan, SortKey};
+    ///
+    /// let starts = vec![SortKey::MIN, SortKey::new(1, 0, false), SortKey::UNPLACED];
+    /// let plan = PartitionPlan::from_starts(starts).unwrap();
+    /// assert_eq!(plan.partition_of(SortKey::new(0, 999, true)), PartitionId(0));
+    /// assert_eq!(plan.partition_of(SortKey::new(1, 0, true)), PartitionId(1));
+    /// assert_eq!(plan.partition_of(SortKey::new(-1, -1, false)), PartitionId(2));
+    /// ```
     pub fn partition_of(&self, key: SortKey) -> PartitionId {
         PartitionId(self.starts.partition_point(|start| *start <= key) as u32 - 1)
     }

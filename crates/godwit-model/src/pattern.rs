@@ -1,9 +1,10 @@
-//! Glob patterns for names and paths.
+//! Glob patterns for dataset names and file paths.
 //!
-//! Matching takes time in proportion to the product of the lengths of pattern and name, for any pattern: the pattern may
-//! come from a client, and the name from another client.
+//! Matching takes time in proportion to the length of the pattern times the length of the name, for any pattern. This
+//! limit is needed because one client may choose the pattern and another client the names.
 
-/// A glob pattern. `*` matches any characters except `/`, `?` matches one of them, and every other character matches itself.
+/// A glob pattern. `*` matches any number of characters except `/`, and `?` matches one character except `/`. Other
+/// characters match themselves, apart from the additions that each constructor describes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GlobPattern {
     text: String,
@@ -16,7 +17,7 @@ pub struct GlobPattern {
 pub struct GlobPatternError {
     /// The text of the pattern.
     pub text: String,
-    /// The defect.
+    /// The reason why the text is not a pattern.
     pub problem: &'static str,
 }
 
@@ -25,14 +26,14 @@ enum GlobToken {
     Literal(char),
     /// One character except `/`.
     AnyChar,
-    /// One character except `/` that is in one of these ranges, or in none of them if negated.
+    /// One character except `/` that is in one of these ranges; if `negated`, that is in none of these ranges.
     CharClass {
         negated: bool,
         ranges: Vec<(char, char)>,
     },
-    /// Any characters except `/`.
+    /// Any number of characters except `/`.
     AnyChars,
-    /// Any characters.
+    /// Any number of characters, including `/`.
     AnyPathChars,
     /// Any number of directories, each with its trailing `/`.
     Directories,
@@ -57,7 +58,18 @@ impl GlobToken {
 }
 
 impl GlobPattern {
-    /// Parses a pattern for names of datasets, in which `**` matches any characters including `/`.
+    /// Parses a pattern for names of datasets. `**` matches any number of characters, including `/`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use godwit_model::GlobPattern;
+    ///
+    /// let pattern = GlobPattern::for_dataset_names("cohort/*.vcf.gz");
+    /// assert!(pattern.matches("cohort/chr20.vcf.gz"));
+    /// assert!(!pattern.matches("cohort/2024/chr20.vcf.gz"));
+    /// assert!(GlobPattern::for_dataset_names("cohort/**.vcf.gz").matches("cohort/2024/chr20.vcf.gz"));
+    /// ```
     pub fn for_dataset_names(text: &str) -> Self {
         let mut tokens = Vec::new();
         let mut rest = text.chars().peekable();
@@ -72,11 +84,28 @@ impl GlobPattern {
         Self { text: text.to_owned(), tokens }
     }
 
-    /// Parses a pattern for paths of files, as shells with `globstar` do: `**` is a whole path component and matches zero or
-    /// more directories; `[a-z]` and `[!a-z]` match one character.
+    /// Parses a pattern for file paths, with the syntax of shells that have `globstar`. `**` must be a whole path
+    /// component and matches zero or more directories. `[a-z]` matches one character in a range, and `[!a-z]` one
+    /// outside.
     ///
     /// # Errors
-    /// [`GlobPatternError`] for an unclosed bracket, and for `**` beside other characters.
+    /// [`GlobPatternError`] for a bracket that is not closed, and for a path component that contains `**` and other
+    /// characters.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use godwit_model::GlobPattern;
+    ///
+    /// let pattern = GlobPattern::for_file_paths("runs/**/lane[1-4].bam")?;
+    /// assert!(pattern.matches("runs/lane1.bam"));
+    /// assert!(pattern.matches("runs/2024/may/lane4.bam"));
+    /// assert!(!pattern.matches("runs/lane5.bam"));
+    /// assert!(GlobPattern::for_file_paths("runs/lane[1-4.bam").is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn for_file_paths(text: &str) -> Result<Self, GlobPatternError> {
         let wrong = |problem| GlobPatternError { text: text.to_owned(), problem };
         let mut tokens = Vec::new();
@@ -103,8 +132,18 @@ impl GlobPattern {
     }
 
     /// Returns whether the pattern matches a name.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use godwit_model::GlobPattern;
+    ///
+    /// let pattern = GlobPattern::for_dataset_names("sample?.bam");
+    /// assert!(pattern.matches("sample1.bam"));
+    /// assert!(!pattern.matches("sample10.bam"));
+    /// ```
     pub fn matches(&self, name: &str) -> bool {
-        // For each token: true if the tokens before it match the characters read so far.
+        // `reached[i]` is true if the first `i` tokens can match all characters that were read so far.
         let mut reached = vec![false; self.tokens.len() + 1];
         reached[0] = true;
         self.follow_empty_matches(&mut reached, '/');
@@ -122,7 +161,7 @@ impl GlobPattern {
         reached[self.tokens.len()]
     }
 
-    /// Marks the tokens that can be reached through tokens that match nothing; `last` is the previous character.
+    /// Extends `reached` past tokens that can match zero characters. `last` is the character that was read last.
     fn follow_empty_matches(&self, reached: &mut [bool], last: char) {
         for (at, token) in self.tokens.iter().enumerate() {
             let may_end = *token != GlobToken::Directories || last == '/';
@@ -131,7 +170,7 @@ impl GlobPattern {
     }
 }
 
-/// Appends the tokens of a path component; returns `None` for an unclosed bracket.
+/// Appends the tokens of one path component; returns `None` if a bracket is not closed.
 fn tokenize_path_part(part: &str, tokens: &mut Vec<GlobToken>) -> Option<()> {
     let mut rest = part.chars();
     while let Some(character) = rest.next() {
@@ -145,7 +184,8 @@ fn tokenize_path_part(part: &str, tokens: &mut Vec<GlobToken>) -> Option<()> {
     Some(())
 }
 
-/// Parses the character class behind an opening bracket. A closing bracket in the first position belongs to the class.
+/// Parses the character class after an opening bracket. If its first character is a closing bracket, that bracket is a
+/// member of the class.
 fn parse_char_class(rest: &mut std::str::Chars) -> Option<GlobToken> {
     let negated = rest.as_str().starts_with(['!', '^']);
     let body = if negated { &rest.as_str()[1..] } else { rest.as_str() };
@@ -217,7 +257,7 @@ mod tests {
 
     #[test]
     fn many_stars_do_not_multiply() {
-        // Without the bound, matching would take exponential time.
+        // A matcher that backtracks would take exponential time for these patterns.
         let (name, stars) = ("a".repeat(60), "*a".repeat(50));
         assert!(!GlobPattern::for_dataset_names(&format!("{stars}*b.bam")).matches(&format!("{name}.bam")));
         assert!(!GlobPattern::for_dataset_names(&"**a".repeat(50)).matches(&"/".repeat(60)));

@@ -1,11 +1,11 @@
-//! Ploidy by contig, position and sex: the rules of bcftools' `--ploidy-file`.
+//! Ploidy by contig, position and sex, with the rules of the `--ploidy-file` option of bcftools.
 //!
-//! Input: the text of such a file, or the name of a table that bcftools has built in. Output: the ploidy at a position for a
-//! sex, and the positions on a contig where it changes.
+//! The input is the text of such a file, or the name of a table that is built into bcftools. The output is the ploidy
+//! at a position for a sex, and the positions on a contig at which the ploidy changes.
 
 use std::collections::BTreeSet;
 
-/// Names and text of the built-in tables, as `bcftools call --ploidy NAME?` of bcftools 1.16 prints them.
+/// Names and text of the built-in tables, as bcftools 1.16 prints them for `bcftools call --ploidy NAME?`.
 const BUILT_IN_TABLES: [(&str, &str); 6] = [
     ("1", "* * * * 1\n"),
     ("2", "* * * * 2\n"),
@@ -24,9 +24,9 @@ const BUILT_IN_TABLES: [(&str, &str); 6] = [
          chrM 1 16569 F 1\n* * * M 2\n* * * F 2\n",
     ),
 ];
-/// Ploidy where no rule applies.
+/// The ploidy at positions to which no rule applies.
 const DEFAULT_PLOIDY: u8 = 2;
-/// The text of a rule that matches any contig, position or sex.
+/// The text in a rule that matches any contig, position or sex.
 const WILDCARD: &str = "*";
 
 /// A table of ploidy rules.
@@ -37,14 +37,14 @@ pub struct PloidyTable {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct PloidyRule {
-    /// `None`: applies wherever no other rule does.
+    /// The region that the rule applies to; `None` if the rule applies wherever no rule with a region does.
     region: Option<RuleRegion>,
-    /// `None`: any sex.
+    /// The sex that the rule applies to; `None` for any sex.
     sex: Option<String>,
     ploidy: u8,
 }
 
-/// Part of a contig, `[start, end)`, 0-based.
+/// A part of a contig, `[start, end)`, 0-based.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct RuleRegion {
     contig: String,
@@ -55,7 +55,7 @@ struct RuleRegion {
 /// An invalid ploidy table, or a sex that it does not contain.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PloidyError {
-    /// A line that is not a rule.
+    /// A line is not a valid rule.
     #[error(
         "line {line} is {text:?}, but a rule is a contig, first and last position (1-based), sex and ploidy, or * * * SEX PLOIDY"
     )]
@@ -65,28 +65,53 @@ pub enum PloidyError {
         /// Text of the line.
         text: String,
     },
-    /// A sex that no rule names.
-    #[error("no rule is for the sex {sex}; the rules are for {listed_sexes}")]
+    /// A sex is not named by any rule.
+    #[error("no rule applies to the sex {sex}; the rules apply to {listed_sexes}")]
     UnknownSex {
-        /// The sex.
+        /// The sex that was requested.
         sex: String,
-        /// The sexes that rules name.
+        /// The sexes that the rules name, joined by "and".
         listed_sexes: String,
     },
 }
 
 impl PloidyTable {
-    /// Returns the built-in table with this name: `1`, `2`, `X`, `Y`, `GRCh37` or `GRCh38`.
+    /// Returns the built-in table with this name (`1`, `2`, `X`, `Y`, `GRCh37` or `GRCh38`), or `None` for another
+    /// name.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use godwit_model::PloidyTable;
+    ///
+    /// let table = PloidyTable::built_in("GRCh38").unwrap();
+    /// assert_eq!(table.ploidy("chrM", 100, Some("F")), 1);
+    /// assert_eq!(PloidyTable::built_in("hg19"), None);
+    /// ```
     pub fn built_in(name: &str) -> Option<Self> {
         let (_, text) = BUILT_IN_TABLES.iter().find(|(known, _)| *known == name)?;
         Self::parse(text).ok()
     }
 
-    /// Parses the text of a file: lines of contig, first and last position (1-based), sex and ploidy; `* * * SEX PLOIDY`
-    /// applies wherever no other line does; `#` starts a comment.
+    /// Parses the text of a ploidy file. A line has a contig, first and last position (1-based), sex and ploidy. A line
+    /// `* * * SEX PLOIDY` applies wherever no other line does. `#` starts a comment.
     ///
     /// # Errors
     /// [`PloidyError::InvalidRule`] for a line that is not a rule.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use godwit_model::PloidyTable;
+    ///
+    /// let table = PloidyTable::parse("chrZ * * M 2\nchrZ * * F 1 # birds\n* * * M 2\n* * * F 2\n")?;
+    /// assert_eq!(table.ploidy("chrZ", 999, Some("F")), 1);
+    /// assert_eq!(table.ploidy("chr1", 999, Some("F")), 2);
+    /// assert!(PloidyTable::parse("chrZ F 1").is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn parse(text: &str) -> Result<Self, PloidyError> {
         let mut rules = Vec::new();
         for (index, line) in text.lines().enumerate() {
@@ -100,17 +125,28 @@ impl PloidyTable {
         Ok(Self { rules })
     }
 
-    /// Writes the text that job fingerprints contain. Files on disk hold hashes of it: the text is independent of the names
-    /// of types and fields, and changing it makes stopped jobs start over.
+    /// Returns the text that represents this value in job fingerprints. Files on disk contain hashes of this text, so
+    /// it must not depend on names of types and fields. If the text changes, a stopped job starts again from the
+    /// beginning.
     pub fn fingerprint_text(&self) -> String {
         let rules: Vec<String> = self.rules.iter().map(PloidyRule::fingerprint_text).collect();
         format!("PloidyTable {{ rules: [{}] }}", rules.join(", "))
     }
 
-    /// Rejects a sex that no rule names.
+    /// Rejects a sex that no rule of the table names. A table whose rules do not name a sex accepts any sex.
     ///
     /// # Errors
-    /// [`PloidyError::UnknownSex`] for such a sex.
+    /// [`PloidyError::UnknownSex`] if rules name sexes, but not this sex.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use godwit_model::PloidyTable;
+    ///
+    /// let table = PloidyTable::built_in("GRCh38").unwrap();
+    /// assert_eq!(table.check_sex("F"), Ok(()));
+    /// assert!(table.check_sex("female").is_err());
+    /// ```
     pub fn check_sex(&self, sex: &str) -> Result<(), PloidyError> {
         let known: BTreeSet<&str> = self.rules.iter().filter_map(|rule| rule.sex.as_deref()).collect();
         if known.is_empty() || known.contains(sex) {
@@ -120,7 +156,21 @@ impl PloidyTable {
         Err(PloidyError::UnknownSex { sex: sex.to_owned(), listed_sexes })
     }
 
-    /// Returns the ploidy at a 0-based position. Without a sex, it is the highest of all, so that no call is lost.
+    /// Returns the ploidy at a 0-based position. Without a sex, returns the highest ploidy of all sexes in the table,
+    /// so that no variant is missed.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use godwit_model::PloidyTable;
+    ///
+    /// let table = PloidyTable::built_in("GRCh38").unwrap();
+    /// assert_eq!(table.ploidy("chrX", 50_000_000, Some("M")), 1);
+    /// // The first pseudoautosomal region.
+    /// assert_eq!(table.ploidy("chrX", 100_000, Some("M")), 2);
+    /// assert_eq!(table.ploidy("chrY", 50_000_000, Some("F")), 0);
+    /// assert_eq!(table.ploidy("chrY", 50_000_000, None), 1);
+    /// ```
     pub fn ploidy(&self, contig: &str, position: u32, sex: Option<&str>) -> u8 {
         let of_sex = |sex: Option<&str>| {
             let fits = |rule: &&PloidyRule| sex.is_none() || rule.sex.is_none() || rule.sex.as_deref() == sex;
@@ -137,7 +187,18 @@ impl PloidyTable {
         .unwrap_or(DEFAULT_PLOIDY)
     }
 
-    /// Returns the 0-based positions where the ploidy may change, ascending, each the first base of a new interval.
+    /// Returns the 0-based positions on a contig of `bases` bases at which the ploidy differs from the ploidy of the
+    /// preceding base, in ascending order.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use godwit_model::PloidyTable;
+    ///
+    /// let table = PloidyTable::built_in("GRCh38").unwrap();
+    /// assert_eq!(table.ploidy_changes("chrX", 156_040_895, Some("M")), [9_999, 2_781_479, 155_701_381]);
+    /// assert!(table.ploidy_changes("chrX", 156_040_895, Some("F")).is_empty());
+    /// ```
     pub fn ploidy_changes(&self, contig: &str, bases: u32, sex: Option<&str>) -> Vec<u32> {
         let places = self.rules.iter().filter_map(|rule| rule.region.as_ref()).filter(|place| place.contig == contig);
         let edges: BTreeSet<u32> = places.flat_map(|place| [place.start, place.end]).collect();
@@ -200,7 +261,7 @@ mod tests {
         assert_eq!(table.ploidy("chrM", 5, Some("F")), 1);
         assert_eq!(["F", "M"].map(|sex| table.ploidy("chrY", 5, Some(sex))), [0, 1]);
         assert_eq!(table.ploidy("chr1", 5, Some("F")), 2);
-        // Without a sex, no call is lost.
+        // Without a sex, the highest ploidy applies, so that no variant is missed.
         assert_eq!(table.ploidy("chrY", 5, None), 1);
         assert!(table.ploidy_changes("chrX", 156_040_895, None).is_empty());
     }

@@ -1,50 +1,75 @@
-//! The packed record: one BAM record (SAMv1 §4.2, 2023-05-24) without its leading `block_size`.
+//! Packed records: BAM records (SAMv1 §4.2, 2023-05-24) without the leading `block_size`.
 //!
-//! Sorting, marking and writing read a few fields and copy the rest; [`RawRecord`] reads those fields in place.
+//! Sorting, duplicate marking and writing use only a few fields of a record and copy its other bytes unchanged.
+//! [`RawRecord`] decodes these fields in place.
 
 use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 
-/// Letters of the bases by their 4-bit codes (SAMv1 §4.2.3).
+/// Letters of the bases, indexed by their 4-bit codes (SAMv1 §4.2.3).
+///
+/// # Examples
+///
+/// ```
+/// use godwit_model::BASE_LETTERS;
+///
+/// let packed = [0x12_u8, 0x48];
+/// let codes = packed.into_iter().flat_map(|byte| [byte >> 4, byte & 15]);
+/// let letters: String = codes.map(|code| char::from(BASE_LETTERS[usize::from(code)])).collect();
+/// assert_eq!(letters, "ACGT");
+/// ```
 pub const BASE_LETTERS: &[u8; 16] = b"=ACMGRSVTWYHKDBN";
 
 use crate::flags;
 
-/// Bytes before the read name in a BAM record.
+/// Number of bytes before the read name in a BAM record.
 const FIXED_BYTES: usize = 32;
 
-/// Coordinate order of records as one integer: contig (unplaced last), position, strand. It is the order of `samtools sort`
-/// 1.16, which also reads FLAG 0x10 of unmapped reads; ties keep the order of the input.
+/// The coordinate order of records as one integer: contig (records without a contig last), position, strand. The order
+/// is that of `samtools sort` 1.16, which also uses FLAG 0x10 of unmapped reads. Records with equal keys keep the order
+/// of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Pod, Zeroable, Serialize, Deserialize)]
 #[repr(transparent)]
 pub struct SortKey(pub u64);
 
 impl SortKey {
-    /// The lowest possible key.
+    /// The lowest possible sort key.
     pub const MIN: Self = Self(0);
-    /// The lowest key of a record without a contig, above all keys with a contig.
+    /// The lowest key of a record without a contig. It is above all keys with a contig.
     pub const UNPLACED: Self = Self((u32::MAX as u64) << 32);
 
-    /// Returns the key of a record at a 0-based position (-1: none) of a contig (-1: none).
+    /// Returns the key of a record at a 0-based position of a contig; -1 stands for an absent position or contig.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use godwit_model::SortKey;
+    ///
+    /// let key = SortKey::new(0, 999, false);
+    /// assert_eq!((key.contig(), key.position()), (0, 999));
+    /// assert!(key < SortKey::new(0, 999, true));
+    /// assert!(key < SortKey::new(0, 1_000, false));
+    /// assert!(SortKey::new(24, 16_000, true) < SortKey::UNPLACED);
+    /// ```
     #[inline]
     pub fn new(contig: i32, position: i32, reverse: bool) -> Self {
         let position_and_strand = (position.wrapping_add(1) as u32) << 1 | u32::from(reverse);
         Self(u64::from(contig as u32) << 32 | u64::from(position_and_strand))
     }
 
-    /// Returns the contig index, -1 for none.
+    /// Returns the contig index, or -1 if the record does not have a contig.
     #[inline]
     pub fn contig(self) -> i32 {
         (self.0 >> 32) as u32 as i32
     }
 
-    /// Returns the 0-based position, -1 for none.
+    /// Returns the 0-based position, or -1 if the record does not have a position.
     #[inline]
     pub fn position(self) -> i32 {
         ((self.0 as u32 >> 1) as i32).wrapping_sub(1)
     }
 
-    /// Returns the lowest key at the same position.
+    /// Returns the key of the forward strand at the same position, which is the lowest key of the position.
     #[inline]
     pub fn forward_strand(self) -> Self {
         Self(self.0 & !1)
@@ -52,11 +77,22 @@ impl SortKey {
 }
 
 /// One CIGAR operation.
+///
+/// # Examples
+///
+/// ```
+/// use godwit_model::CigarOp;
+///
+/// // 3D, as BAM encodes it.
+/// let deletion = CigarOp(3 << 4 | 2);
+/// assert_eq!((deletion.bases(), deletion.code()), (3, 2));
+/// assert!(deletion.consumes_reference() && !deletion.consumes_read());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CigarOp(pub u32);
 
 impl CigarOp {
-    /// Returns the number of bases.
+    /// Returns the number of bases of the operation.
     #[inline]
     pub fn bases(self) -> u32 {
         self.0 >> 4
@@ -68,13 +104,13 @@ impl CigarOp {
         (self.0 & 0xf) as u8
     }
 
-    /// Reports whether the operation consumes reference bases: M, D, N, = and X.
+    /// Returns whether the operation consumes reference bases, as M, D, N, = and X do.
     #[inline]
     pub fn consumes_reference(self) -> bool {
         0b1_1000_1101 >> self.code() & 1 == 1
     }
 
-    /// Reports whether the operation consumes read bases: M, I, S, = and X.
+    /// Returns whether the operation consumes read bases, as M, I, S, = and X do.
     #[inline]
     pub fn consumes_read(self) -> bool {
         0b1_1001_0011 >> self.code() & 1 == 1
@@ -87,23 +123,32 @@ impl CigarOp {
     }
 }
 
-/// A tag of a record.
+/// A tag (optional field) of a BAM record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag<'a> {
-    /// The two letters of its name.
+    /// The two characters of the tag name.
     pub name: [u8; 2],
     /// Type code: one of `AcCsSiIfdZHB`; `d` is htslib's code for a 64-bit float.
     pub type_code: u8,
-    /// Value, as [`RawRecord::tag`] returns it.
+    /// Value of the tag, as [`RawRecord::tag`] returns it.
     pub value: &'a [u8],
-    /// Byte offset in the record of the first byte of the tag.
+    /// Byte offset of the first byte of the tag from the start of the record.
     pub start: usize,
-    /// Byte offset in the record of the end of the tag, exclusive.
+    /// Byte offset one past the last byte of the tag from the start of the record.
     pub end: usize,
 }
 
 impl<'a> Tag<'a> {
-    /// Returns the number of a tag of type `c`, `C`, `s`, `S`, `i` or `I`.
+    /// Returns the value of an integer tag (type `c`, `C`, `s`, `S`, `i` or `I`), or `None` for a tag of another type.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use godwit_model::iter_packed_tags;
+    ///
+    /// let values: Vec<_> = iter_packed_tags(b"NMC\x02ASs\x97\0RGZlane1\0").map(|tag| tag.integer()).collect();
+    /// assert_eq!(values, [Some(2), Some(151), None]);
+    /// ```
     #[inline]
     pub fn integer(&self) -> Option<i64> {
         Some(match (self.type_code, self.value) {
@@ -117,7 +162,7 @@ impl<'a> Tag<'a> {
         })
     }
 
-    /// Returns the number of a tag of type `f` or `d`, or of an integer type.
+    /// Returns the value of a number tag (type `f`, `d` or an integer type), or `None` for a tag of another type.
     pub fn float(&self) -> Option<f64> {
         match (self.type_code, self.value) {
             (b'f', [a, b, c, d]) => Some(f64::from(f32::from_le_bytes([*a, *b, *c, *d]))),
@@ -126,7 +171,7 @@ impl<'a> Tag<'a> {
         }
     }
 
-    /// Returns the text of a tag of type `Z`, `H` or `A` that is valid UTF-8.
+    /// Returns the value of a text tag (type `Z`, `H` or `A`), or `None` for another type or invalid UTF-8.
     pub fn text(&self) -> Option<&'a str> {
         matches!(self.type_code, b'Z' | b'H' | b'A').then(|| std::str::from_utf8(self.value).ok()).flatten()
     }
@@ -135,18 +180,18 @@ impl<'a> Tag<'a> {
 /// An invalid BAM record.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
-    /// The record is shorter than its fixed fields, or than the lengths in them require.
+    /// The record is shorter than its fixed fields, or shorter than the lengths in its fixed fields require.
     #[error("a BAM record of {bytes} bytes is too short for its fields, which take {needed}")]
     Truncated {
         /// Length of the record, bytes.
         bytes: usize,
-        /// Length that its fields take, bytes.
+        /// Length that the fields of the record require, bytes.
         needed: usize,
     },
     /// The read name is empty or does not end with NUL.
-    #[error("the read name of a BAM record is not ended by NUL")]
+    #[error("the read name of a BAM record does not end with NUL")]
     InvalidName,
-    /// A contig index is outside the header.
+    /// A contig index in the record is not one of the contigs in the header.
     #[error("a BAM record is on contig {contig}, but the header has {contigs}")]
     ContigOutOfRange {
         /// The contig index in the record.
@@ -157,14 +202,42 @@ pub enum RecordError {
 }
 
 /// A view of one packed record.
+///
+/// # Examples
+///
+/// ```
+/// use godwit_model::{RawRecord, flags};
+///
+/// // Fixed fields, name, CIGAR 8M, SEQ ACGTACGT and qualities of a reverse read at the 0-based position 999.
+/// let words = [
+///     0, 999, 4681 << 16 | 60 << 8 | 4, 16 << 16 | 1, 8, -1, -1, 0, i32::from_le_bytes(*b"r01\0"),
+///     8 << 4, 0x4812_4812, 0x1e1e_1e1e, 0x1e1e_1e1e,
+/// ];
+/// let bytes = words.map(i32::to_le_bytes).concat();
+/// let record = RawRecord::from_bytes(&bytes, 1)?;
+/// assert_eq!((record.contig(), record.position(), record.mapping_quality()), (0, 999, 60));
+/// assert_eq!(record.flag(), flags::REVERSE);
+/// assert_eq!(record.name(), b"r01");
+/// # Ok::<(), godwit_model::RecordError>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct RawRecord<'a>(&'a [u8]);
 
 impl<'a> RawRecord<'a> {
-    /// Creates a view and checks that every length in the record fits its bytes and every contig index is below `contigs`.
+    /// Creates a view of a record. Checks that the fields fit the bytes of the record and that every contig index is
+    /// below `contigs`.
     ///
     /// # Errors
-    /// [`RecordError`] for the field that does not fit.
+    /// [`RecordError`] that names the first field that is invalid.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use godwit_model::{RawRecord, RecordError};
+    ///
+    /// let error = RawRecord::from_bytes(b"BAM\x01", 1).unwrap_err();
+    /// assert_eq!(error, RecordError::Truncated { bytes: 4, needed: 32 });
+    /// ```
     pub fn from_bytes(bytes: &'a [u8], contigs: usize) -> Result<Self, RecordError> {
         if bytes.len() < FIXED_BYTES {
             return Err(RecordError::Truncated { bytes: bytes.len(), needed: FIXED_BYTES });
@@ -186,7 +259,7 @@ impl<'a> RawRecord<'a> {
         Ok(record)
     }
 
-    /// Creates a view of bytes that were checked before, or that godwit encoded itself.
+    /// Creates a view of a record that was checked before or that godwit encoded itself, without checks.
     #[inline]
     pub fn from_trusted_bytes(bytes: &'a [u8]) -> Self {
         debug_assert!(bytes.len() >= FIXED_BYTES);
@@ -210,13 +283,14 @@ impl<'a> RawRecord<'a> {
         self.0
     }
 
-    /// Returns the contig index, -1 for none.
+    /// Returns the contig index, or -1 if the record does not have a contig.
     #[inline]
     pub fn contig(self) -> i32 {
         self.i32_at(0)
     }
 
-    /// Returns the 0-based leftmost position, -1 for none. Old programs wrote other negative numbers for none.
+    /// Returns the 0-based leftmost position, or -1 if absent. Old programs wrote other negative numbers for an absent
+    /// position.
     #[inline]
     pub fn position(self) -> i32 {
         self.i32_at(4).max(-1)
@@ -234,25 +308,26 @@ impl<'a> RawRecord<'a> {
         self.u16_at(14)
     }
 
-    /// Returns the mate's contig index, -1 for none.
+    /// Returns the contig index of the mate, or -1 if absent.
     #[inline]
     pub fn mate_contig(self) -> i32 {
         self.i32_at(20)
     }
 
-    /// Returns the mate's 0-based position, -1 for none. Old programs wrote other negative numbers for none.
+    /// Returns the 0-based position of the mate, or -1 if absent. Old programs wrote other negative numbers for an
+    /// absent position.
     #[inline]
     pub fn mate_position(self) -> i32 {
         self.i32_at(24).max(-1)
     }
 
-    /// Returns TLEN, signed.
+    /// Returns TLEN (signed).
     #[inline]
     pub fn template_length(self) -> i32 {
         self.i32_at(28)
     }
 
-    /// Returns the number of operations in the CIGAR field; 2 if the CIGAR is in the `CG` tag.
+    /// Returns the number of operations in the CIGAR field. The number is 2 if the actual CIGAR is in the `CG` tag.
     #[inline]
     pub fn cigar_operation_count(self) -> usize {
         usize::from(self.u16_at(12))
@@ -290,13 +365,14 @@ impl<'a> RawRecord<'a> {
         &self.0[FIXED_BYTES..FIXED_BYTES + self.name_length() - 1]
     }
 
-    /// Returns SEQ as BAM packs it: two bases a byte, high nibble first; [`BASE_LETTERS`] has their letters (SAMv1 §4.2.3).
+    /// Returns SEQ in the encoding of BAM (SAMv1 §4.2.3): two bases per byte, the first in the high four bits.
+    /// [`BASE_LETTERS`] has the letters of the codes.
     #[inline]
     pub fn packed_bases(self) -> &'a [u8] {
         &self.0[self.sequence_offset()..self.quality_offset()]
     }
 
-    /// Returns the base qualities (no offset); a first byte of 0xff means that there are none.
+    /// Returns the base qualities without an offset. If the first byte is 0xff, the record does not have qualities.
     #[inline]
     pub fn qualities(self) -> &'a [u8] {
         &self.0[self.quality_offset()..self.tags_offset()]
@@ -308,21 +384,38 @@ impl<'a> RawRecord<'a> {
         &self.0[self.tags_offset()..]
     }
 
-    /// Returns the CIGAR; one of more than 65,535 operations is read from its `CG` tag (SAMv1 §4.2.2).
+    /// Returns the CIGAR operations. A CIGAR of more than 65,535 operations is read from the `CG` tag (SAMv1 §4.2.2).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use godwit_model::RawRecord;
+    /// # let words = [
+    /// #     0, 999, 4681 << 16 | 60 << 8 | 4, 16 << 16 | 3, 8, -1, -1, 0, i32::from_le_bytes(*b"r01\0"),
+    /// #     5 << 4, 1 << 4 | 1, 2 << 4 | 4, 0x4812_4812, 0x1e1e_1e1e, 0x1e1e_1e1e,
+    /// # ];
+    /// # let bytes = words.map(i32::to_le_bytes).concat();
+    /// // A record with the CIGAR 5M1I2S.
+    /// let record = RawRecord::from_bytes(&bytes, 1)?;
+    /// let operations: Vec<_> = record.cigar().map(|op| (op.bases(), op.code())).collect();
+    /// assert_eq!(operations, [(5, 0), (1, 1), (2, 4)]);
+    /// # Ok::<(), godwit_model::RecordError>(())
+    /// ```
     #[inline]
     pub fn cigar(self) -> impl DoubleEndedIterator<Item = CigarOp> + 'a {
         self.cigar_bytes().chunks_exact(4).map(|op| CigarOp(u32::from_le_bytes([op[0], op[1], op[2], op[3]])))
     }
 
-    /// Reports whether the CIGAR was too long for its field and is in the `CG` tag.
+    /// Returns whether the CIGAR is in the `CG` tag, because it was too long for the CIGAR field.
     #[inline]
     pub fn has_cigar_in_tag(self) -> bool {
         self.sequence_offset() - self.cigar_offset() == 8
             && self.cigar_bytes().as_ptr() != self.0[self.cigar_offset()..].as_ptr()
     }
 
-    /// Returns the position one past the last 0-based position that the record covers. A record that is unmapped or whose
-    /// CIGAR covers no base counts as one base, as in `samtools view` with a region (htslib 1.16 `bam_endpos`).
+    /// Returns the 0-based position one past the last base that the record covers. If the record is unmapped or its
+    /// CIGAR does not cover a base, it counts as one base, as in `samtools view` with a region (htslib 1.16
+    /// `bam_endpos`).
     #[inline]
     pub fn end_position(self, flag: u16) -> i32 {
         let mapped = flag & flags::UNMAPPED == 0;
@@ -337,8 +430,8 @@ impl<'a> RawRecord<'a> {
             let op = |at: usize| CigarOp(self.i32_at(self.cigar_offset() + at) as u32);
             let placeholder =
                 op(0).code() == 4 && op(0).bases() as usize == self.sequence_length() && op(4).code() == 3;
-            // `CG:B,I`: type and subtype, four bytes of count, then the operations. htslib 1.16 (`bam_tag2cigar`) ignores a
-            // tag that has fewer operations than the placeholder.
+            // The value of a `CG:B,I` tag is the subtype (one byte), the count (four bytes) and the operations. htslib
+            // 1.16 (`bam_tag2cigar`) ignores a tag that has fewer operations than the placeholder.
             if placeholder
                 && let Some((b'B', value)) = self.tag(*b"CG")
                 && value.first() == Some(&b'I')
@@ -350,13 +443,30 @@ impl<'a> RawRecord<'a> {
         inline
     }
 
-    /// Returns type and value of a tag: the value of a `Z` or `H` tag without its NUL, of a `B` tag with its subtype and
-    /// count in front. Returns `None` if there is no such tag or a tag before it is malformed.
+    /// Returns the type and the value of a tag, or `None` if the tag is absent or follows a malformed tag. The value of
+    /// a `Z` or `H` tag excludes the NUL; the value of a `B` tag starts with its subtype and count.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use godwit_model::RawRecord;
+    /// # let words = [
+    /// #     0, 999, 4681 << 16 | 60 << 8 | 4, 16 << 16 | 1, 8, -1, -1, 0, i32::from_le_bytes(*b"r01\0"),
+    /// #     8 << 4, 0x4812_4812, 0x1e1e_1e1e, 0x1e1e_1e1e,
+    /// # ];
+    /// # let mut bytes = words.map(i32::to_le_bytes).concat();
+    /// # bytes.extend(b"NMC\x01RGZlane1\0");
+    /// // A record with the tags NM:i:1 and RG:Z:lane1.
+    /// let record = RawRecord::from_bytes(&bytes, 1)?;
+    /// assert_eq!(record.tag(*b"RG"), Some((b'Z', &b"lane1"[..])));
+    /// assert_eq!(record.tag(*b"MD"), None);
+    /// # Ok::<(), godwit_model::RecordError>(())
+    /// ```
     pub fn tag(self, name: [u8; 2]) -> Option<(u8, &'a [u8])> {
         self.iter_tags().find(|tag| tag.name == name).map(|tag| (tag.type_code, tag.value))
     }
 
-    /// Iterates over the tags in order; ends early at a malformed tag.
+    /// Returns an iterator over the tags of the record in order. It ends early at a malformed tag.
     #[inline]
     pub fn iter_tags(self) -> impl Iterator<Item = Tag<'a>> {
         iter_tags_at(self.0, self.tags_offset())
@@ -368,14 +478,30 @@ impl<'a> RawRecord<'a> {
         self.tag(*b"RG").filter(|(kind, _)| *kind == b'Z').map(|(_, value)| value)
     }
 
-    /// Returns the number of reference bases that the alignment covers, 0 without a CIGAR.
+    /// Returns the number of reference bases that the alignment covers; 0 if the record does not have a CIGAR.
     #[inline]
     pub fn reference_bases(self) -> u32 {
         self.cigar().filter(|op| op.consumes_reference()).fold(0u32, |sum, op| sum.wrapping_add(op.bases()))
     }
 
-    /// Returns the 0-based position of the unclipped 5' end: the first base of a forward read, the last base of a reverse
-    /// one (htsjdk 4.2.0 `getUnclippedStart`, `getUnclippedEnd`). Negative before the contig's start.
+    /// Returns the 0-based position of the unclipped 5' end: the first base of a forward read, or the last base of a
+    /// reverse read (htsjdk 4.2.0 `getUnclippedStart`, `getUnclippedEnd`). The position is negative if that base is
+    /// before the start of the contig.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use godwit_model::RawRecord;
+    /// # let words = [
+    /// #     0, 999, 4681 << 16 | 60 << 8 | 4, 16 << 16 | 2, 8, -1, -1, 0, i32::from_le_bytes(*b"r01\0"),
+    /// #     6 << 4, 2 << 4 | 4, 0x4812_4812, 0x1e1e_1e1e, 0x1e1e_1e1e,
+    /// # ];
+    /// # let bytes = words.map(i32::to_le_bytes).concat();
+    /// // A reverse read at the 0-based position 999 with the CIGAR 6M2S.
+    /// let record = RawRecord::from_bytes(&bytes, 1)?;
+    /// assert_eq!(record.unclipped_five_prime(), 1_006);
+    /// # Ok::<(), godwit_model::RecordError>(())
+    /// ```
     #[inline]
     pub fn unclipped_five_prime(self) -> i32 {
         if self.flag() & flags::REVERSE == 0 {
@@ -394,7 +520,18 @@ impl<'a> RawRecord<'a> {
     }
 }
 
-/// Iterates over tags in BAM encoding; ends early at a malformed tag.
+/// Returns an iterator over tags in BAM encoding. It ends early at a malformed tag.
+///
+/// # Examples
+///
+/// ```
+/// use godwit_model::iter_packed_tags;
+///
+/// let tags: Vec<_> = iter_packed_tags(b"NMC\x02RGZlane1\0").collect();
+/// assert_eq!(tags.len(), 2);
+/// assert_eq!((tags[0].name, tags[0].integer()), (*b"NM", Some(2)));
+/// assert_eq!((tags[1].name, tags[1].text()), (*b"RG", Some("lane1")));
+/// ```
 pub fn iter_packed_tags(packed: &[u8]) -> impl Iterator<Item = Tag<'_>> {
     iter_tags_at(packed, 0)
 }
@@ -411,7 +548,7 @@ fn iter_tags_at(bytes: &[u8], mut at: usize) -> impl Iterator<Item = Tag<'_>> {
     })
 }
 
-/// Returns the number of bytes that a tag value of this type takes, including its NUL or array header.
+/// Returns the number of bytes of a tag value of this type, including the NUL of a text or the header of an array.
 fn tag_value_length(kind: u8, value: &[u8]) -> Option<usize> {
     let bytes = match kind {
         b'A' | b'c' | b'C' => 1,
@@ -434,7 +571,17 @@ fn tag_value_length(kind: u8, value: &[u8]) -> Option<usize> {
     (bytes <= value.len()).then_some(bytes)
 }
 
-/// Returns the smallest index bin that contains `[start, end)`, 0-based (SAMv1 §5.3, `reg2bin`).
+/// Returns the smallest bin of a BAI index that contains `[start, end)`, 0-based (SAMv1 §5.3, `reg2bin`).
+///
+/// # Examples
+///
+/// ```
+/// use godwit_model::reg2bin;
+///
+/// assert_eq!(reg2bin(999, 1_007), 4681);
+/// // The interval crosses a border of the smallest bins, which have 16,384 bases.
+/// assert_eq!(reg2bin(16_000, 17_000), 585);
+/// ```
 #[inline]
 pub fn reg2bin(start: i64, end: i64) -> u16 {
     let end = end - 1;

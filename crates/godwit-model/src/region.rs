@@ -1,15 +1,15 @@
-//! Region strings by the rules of samtools, and sets of intervals for overlap queries.
+//! Region strings by the syntax of samtools, and sets of intervals for overlap queries.
 
 use std::fmt;
 
-/// A region of a contig that is identified by name, `[start, end)`, 0-based.
+/// A region `[start, end)`, 0-based, of a contig that is identified by its name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Region {
-    /// The contig.
+    /// Name of the contig.
     pub contig: String,
-    /// First base, 0-based.
+    /// 0-based position of the first base.
     pub start: u32,
-    /// One past the last base; [`Region::OPEN_END`] for the end of the contig.
+    /// 0-based position one past the last base; [`Region::OPEN_END`] if the region extends to the end of the contig.
     pub end: u32,
 }
 
@@ -21,18 +21,18 @@ pub enum RegionError {
     Syntax {
         /// The region string.
         text: String,
-        /// The defect.
+        /// The reason why the text is not a region.
         problem: &'static str,
     },
     /// The region names a contig that does not exist.
     #[error("there is no contig {contig:?}{}", whole_name_hint(.contig, .text))]
     UnknownContig {
-        /// Name of the contig, without the range if the text has one.
+        /// Name of the contig that does not exist, without the range that may follow in the text.
         contig: String,
         /// The region string.
         text: String,
     },
-    /// The text is the name of a contig, and also a range of another contig.
+    /// The text has two meanings: the name of a contig, or a range of another contig.
     #[error(
         "{text:?} is ambiguous: a contig has this name, and it is also a range of contig {contig:?}; write {{{text}}} for \
          the contig, or {{{contig}}}:{range} for the range"
@@ -40,12 +40,12 @@ pub enum RegionError {
     Ambiguous {
         /// The region string.
         text: String,
-        /// The contig of the range.
+        /// Name of the contig, if the text is a range.
         contig: String,
-        /// The range.
+        /// Text of the range after the contig name and colon, if the text is a range.
         range: String,
     },
-    /// The text is one region with a thousands separator, and also a list of several regions.
+    /// The text has two meanings: one region whose position has a thousands separator, or a list of several regions.
     #[error(
         "{text:?} is ambiguous: the comma may separate thousands or two regions; write the number without commas, or give \
          each region by itself"
@@ -56,32 +56,38 @@ pub enum RegionError {
     },
 }
 
-/// Returns the alternative contig name that the text may have meant, as a suffix of the message.
+/// Returns a suffix for the error message that mentions the whole text as a second contig name that does not exist;
+/// empty if `contig` is already the whole text.
 fn whole_name_hint(contig: &str, text: &str) -> String {
     if contig == text { String::new() } else { format!(", and none named {text:?}") }
 }
 
 impl Region {
-    /// The end of a region without an end: at or above every contig length (SAMv1 §1.3: lengths below 2^31).
+    /// The `end` of a region whose text does not have an end. It is at or above every contig length (SAMv1 §1.3:
+    /// lengths below 2^31).
     pub const OPEN_END: u32 = i32::MAX as u32;
 
-    /// Writes the text that job fingerprints contain. Files on disk hold hashes of it: the text is independent of the names
-    /// of types and fields, and changing it makes stopped jobs start over.
+    /// Returns the text that represents this value in job fingerprints. Files on disk contain hashes of this text, so
+    /// it must not depend on names of types and fields. If the text changes, a stopped job starts again from the
+    /// beginning.
     pub fn fingerprint_text(&self) -> String {
         let Self { contig, start, end } = self;
         format!("Region {{ contig: {contig:?}, start: {start}, end: {end} }}")
     }
 
-    /// Parses a region string by the rules of samtools ("REGIONS" in `samtools-view(1)`; `hts_parse_region` of htslib 1.16):
-    /// `NAME`, `NAME:FIRST`, `NAME:FIRST-`, `NAME:FIRST-LAST` and `NAME:-LAST`, 1-based and closed, with or without
-    /// thousands separators. The whole text is tried first as the name of a contig, because names may contain colons. Braces
-    /// quote a name: `{HLA-A*01:01:01:01}:1-100`.
+    /// Parses a region string by the rules of samtools ("REGIONS" in `samtools-view(1)`; `hts_parse_region` of htslib
+    /// 1.16): `NAME`, `NAME:FIRST`, `NAME:FIRST-`, `NAME:FIRST-LAST` and `NAME:-LAST`. Positions are 1-based and
+    /// closed, with or without thousands separators. Contig names may contain colons, so the whole text is first looked
+    /// up as a contig name. Braces quote a name: `{HLA-A*01:01:01:01}:1-100`.
     ///
-    /// `has_contig` reports whether a contig exists; `None` if the list of contigs is not known. If neither reading names a
-    /// known contig, the text is a range if it has the syntax of one, and a name otherwise.
+    /// `has_contig` returns whether a contig exists, or `None` if the list of contigs is not known. In that case, the
+    /// text is a range if the characters after its last colon have the syntax of a range, and a contig name otherwise.
     ///
     /// # Errors
-    /// [`RegionError::Syntax`], [`RegionError::UnknownContig`]; [`RegionError::Ambiguous`] if both readings name a contig.
+    /// [`RegionError::Syntax`] for a malformed text, and [`RegionError::UnknownContig`] for a contig that does not
+    /// exist. [`RegionError::Ambiguous`] if the whole text and the part before the last colon both name contigs.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use godwit_model::Region;
@@ -101,7 +107,7 @@ impl Region {
             let range = match rest.strip_prefix(':') {
                 Some(range) => parse_range(range).map_err(syntax)?,
                 None if rest.is_empty() => (0, Self::OPEN_END),
-                None => return Err(syntax("a colon is expected behind the brace")),
+                None => return Err(syntax("a colon is expected after the brace")),
             };
             if name.is_empty() {
                 return Err(syntax("it names no contig"));
@@ -125,19 +131,35 @@ impl Region {
             (Some(true), _) => Ok(whole),
             _ if contig.is_empty() => Err(syntax("it names no contig")),
             (_, Some(true)) => parse_range(range).map(|range| of(contig, range)).map_err(syntax),
-            // If neither name is known to exist, the syntax of the text decides.
+            // Neither name is known to exist. If no list of contigs is available, the syntax of the text decides.
             (Some(false), Some(false)) => Err(no_contig(contig)),
             (None, known) if known == Some(false) || !is_range_syntax(range) => Ok(whole),
             _ => parse_range(range).map(|range| of(contig, range)).map_err(syntax),
         }
     }
 
-    /// Parses a list of regions: one region, or several separated by commas as for `bcftools --regions`. Commas within
-    /// braces belong to a name.
+    /// Parses a list of regions: one region, or several regions separated by commas as in `bcftools --regions`. Commas
+    /// within braces belong to a contig name.
     ///
     /// # Errors
-    /// As for [`Region::parse`]; [`RegionError::AmbiguousList`] if the text is one region with a thousands separator and
-    /// also several.
+    /// The errors of [`Region::parse`]; [`RegionError::AmbiguousList`] if the text is both one region with a thousands
+    /// separator and a list of several regions.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use godwit_model::Region;
+    ///
+    /// let has_contig = |name: &str| Some(["chr20", "chrX"].contains(&name));
+    /// let regions = Region::parse_list("chr20:1,001-2,000", has_contig)?;
+    /// assert_eq!(regions.len(), 1);
+    /// let regions = Region::parse_list("chr20:1001-2000,chrX", has_contig)?;
+    /// assert_eq!(regions.len(), 2);
+    /// assert_eq!((regions[1].contig.as_str(), regions[1].end), ("chrX", Region::OPEN_END));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn parse_list(text: &str, has_contig: impl Fn(&str) -> Option<bool>) -> Result<Vec<Self>, RegionError> {
         let one = Self::parse(text, &has_contig);
         let items = split_region_list(text);
@@ -153,7 +175,7 @@ impl Region {
     }
 }
 
-/// Splits a list at the commas outside braces.
+/// Splits a list of regions at the commas outside braces.
 fn split_region_list(text: &str) -> Vec<&str> {
     let mut is_quoted = false;
     let is_separator = |letter: char| {
@@ -167,12 +189,13 @@ fn split_region_list(text: &str) -> Vec<&str> {
     text.split(is_separator).collect()
 }
 
-/// Reports whether a text consists only of the characters of a range.
+/// Returns whether a text consists only of digits, commas and hyphens, the characters of a range.
 fn is_range_syntax(text: &str) -> bool {
     text.chars().all(|letter| letter.is_ascii_digit() || letter == ',' || letter == '-')
 }
 
-/// Parses `FIRST`, `FIRST-`, `FIRST-LAST` or `-LAST` (1-based, closed) as `[start, end)`, 0-based. The error is the defect.
+/// Parses `FIRST`, `FIRST-`, `FIRST-LAST` or `-LAST` (1-based, closed) as `[start, end)`, 0-based. The error describes
+/// the defect.
 fn parse_range(text: &str) -> Result<(u32, u32), &'static str> {
     let (first, last) = text.split_once('-').unwrap_or((text, ""));
     if first.is_empty() && last.is_empty() {
@@ -183,12 +206,13 @@ fn parse_range(text: &str) -> Result<(u32, u32), &'static str> {
     let start = number(first, 1).ok_or("its first base is not a number from 1 on")? - 1;
     let end = number(last, Region::OPEN_END).ok_or("its last base is not a number from 1 on")?;
     if start >= end {
-        return Err("its first base lies behind its last");
+        return Err("its first base is after its last");
     }
     Ok((start, end))
 }
 
-/// Parses a 1-based position with or without commas; a position above any contig length becomes [`Region::OPEN_END`].
+/// Parses a 1-based position with or without commas. A position above the maximum contig length becomes
+/// [`Region::OPEN_END`].
 fn parse_position_1based(text: &str) -> Option<u32> {
     let is_number = text.bytes().all(|letter| letter.is_ascii_digit() || letter == b',');
     let digits: String = text.chars().filter(char::is_ascii_digit).collect();
@@ -200,14 +224,24 @@ fn parse_position_1based(text: &str) -> Option<u32> {
 }
 
 impl Region {
-    /// Returns the region as a title: as it is displayed, but without braces around the name.
+    /// Returns the text of the region without braces around the contig name, for use as a title.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use godwit_model::Region;
+    ///
+    /// let region = Region { contig: "HLA-A*01:01:01:01".to_owned(), start: 0, end: 100 };
+    /// assert_eq!(region.title(), "HLA-A*01:01:01:01:1-100");
+    /// assert_eq!(region.to_string(), "{HLA-A*01:01:01:01}:1-100");
+    /// ```
     pub fn title(&self) -> String {
         format!("{}{}", self.contig, RangeSuffix(self))
     }
 }
 
 impl fmt::Display for Region {
-    /// Writes a text that [`Region::parse`] reads as this region if the list of contigs is not known.
+    /// Writes a text that [`Region::parse`] converts back to this region if the list of contigs is not known.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.contig.contains(':') || self.contig.starts_with('{') {
             true => write!(f, "{{{}}}{}", self.contig, RangeSuffix(self)),
@@ -216,7 +250,7 @@ impl fmt::Display for Region {
     }
 }
 
-/// A displayable range of a region, with the colon before it; empty for a whole contig.
+/// Displays the range of a region with the preceding colon; displays nothing for a whole contig.
 struct RangeSuffix<'r>(&'r Region);
 
 impl fmt::Display for RangeSuffix<'_> {
@@ -229,15 +263,25 @@ impl fmt::Display for RangeSuffix<'_> {
     }
 }
 
-/// A set of intervals on numbered contigs: sorted, and merged where they touch.
+/// A sorted set of intervals on numbered contigs. Intervals that touch or overlap are merged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IntervalSet {
-    /// Contig index, start and end, 0-based and half-open.
+    /// Contig index, start and end of each interval, 0-based and half-open.
     intervals: Vec<(u32, u32, u32)>,
 }
 
 impl IntervalSet {
-    /// Creates a set of `(contig, start, end)`, 0-based and half-open, from any order. Empty intervals are dropped.
+    /// Creates a set of `(contig, start, end)` intervals, 0-based and half-open, given in any order. Empty intervals
+    /// are dropped.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use godwit_model::IntervalSet;
+    ///
+    /// let targets = IntervalSet::new([(1, 50, 60), (0, 100, 200), (0, 150, 300)]);
+    /// assert_eq!(targets.iter().collect::<Vec<_>>(), [(0, 100, 300), (1, 50, 60)]);
+    /// ```
     pub fn new(spans: impl IntoIterator<Item = (u32, u32, u32)>) -> Self {
         let mut intervals: Vec<_> = spans.into_iter().filter(|(_, start, end)| start < end).collect();
         intervals.sort_unstable();
@@ -251,20 +295,44 @@ impl IntervalSet {
         Self { intervals }
     }
 
-    /// Reports whether an interval of the set overlaps `[start, end)` of a contig. An empty query counts as one base.
+    /// Returns whether an interval of the set overlaps `[start, end)` of a contig. An empty query is treated as the one
+    /// base at `start`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use godwit_model::IntervalSet;
+    ///
+    /// let targets = IntervalSet::new([(0, 100, 200), (0, 500, 600)]);
+    /// assert!(targets.overlaps(0, 150, 300));
+    /// assert!(!targets.overlaps(0, 200, 500));
+    /// assert!(!targets.overlaps(1, 150, 300));
+    /// ```
     #[inline]
     pub fn overlaps(&self, contig: u32, start: u32, end: u32) -> bool {
         let at = self.intervals.partition_point(|span| (span.0, span.2) <= (contig, start));
         self.intervals.get(at).is_some_and(|span| span.0 == contig && span.1 < end.max(start.saturating_add(1)))
     }
 
-    /// Reports whether all intervals end before a position: no record that starts at or after it can overlap one.
+    /// Returns whether all intervals end at or before a position. If so, a record that starts at or after the position
+    /// cannot overlap an interval.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use godwit_model::IntervalSet;
+    ///
+    /// let targets = IntervalSet::new([(0, 100, 200), (0, 500, 600)]);
+    /// assert!(!targets.all_end_before(0, 599));
+    /// assert!(targets.all_end_before(0, 600));
+    /// assert!(targets.all_end_before(1, 0));
+    /// ```
     #[inline]
     pub fn all_end_before(&self, contig: u32, position: u32) -> bool {
         self.intervals.last().is_none_or(|span| (span.0, span.2) <= (contig, position))
     }
 
-    /// Iterates over the intervals in order: contig, start, end.
+    /// Returns an iterator over the intervals in ascending order, as (contig, start, end).
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (u32, u32, u32)> {
         self.intervals.iter().copied()
     }
@@ -312,7 +380,7 @@ mod tests {
         ] {
             let region = Region::parse(text, has_contig).unwrap();
             assert_eq!(region_fields(Ok(region.clone())).unwrap(), (contig.to_owned(), start, end), "{text}");
-            // The displayed text is parsed back without a list of contigs.
+            // A region that is displayed and then parsed without a list of contigs is unchanged.
             assert_eq!(Region::parse(&region.to_string(), |_| None), Ok(region), "{text}");
         }
     }
@@ -351,7 +419,7 @@ mod tests {
         {
             assert_eq!(Region::parse(text, |_| None).ok().map(|region| region.contig).as_deref(), contig, "{text}");
         }
-        // A known contig takes precedence over one that may exist.
+        // A contig that is known to exist takes precedence over a contig that may exist.
         let some = |name: &str| (name == "chr1").then_some(true);
         assert_eq!(Region::parse("chr1:5-6", some).unwrap().contig, "chr1");
     }
@@ -411,7 +479,7 @@ mod tests {
             (1, 0, 100, true),
             (1, 60, 61, false),
             (2, 5, 6, false),
-            // Empty: counts as the one base at its start.
+            // An empty query is treated as the one base at its start.
             (0, 10, 10, true),
             (0, 9, 9, false),
         ] {

@@ -1,51 +1,66 @@
-//! The fixed grid: calling regions of the genome in which variants are called independently.
+//! The fixed grid of calling regions: parts of the genome in which variants are called independently.
 //!
-//! Input: contigs, their targets, and assembly gaps. Output: calling regions, in the order of the genome, that together own
-//! every target position exactly once. Cuts depend on nothing else: not on reads, threads, workers or time. A record belongs
-//! to the region in which it starts; the padding shows a caller the bases around a region, so that it finds at a border what
-//! it would find without the border.
+//! The input is a list of contigs with their targets and assembly gaps. The output is a list of calling regions in
+//! genome order that together own every target position exactly once. Cuts depend only on this input, not on reads,
+//! threads, workers or time.
+//!
+//! A variant record belongs to the region in which it starts. A variant caller also receives the reads in the padding
+//! around a region. Therefore it finds the same variants near a border as without the border.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{ContigId, Interval};
 
-/// Options for cutting.
+/// Options for cutting contigs into calling regions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GridOptions {
-    /// Maximum number of bases of a region, assembly gaps not counted; at least 1.
+    /// Maximum number of target bases of a region, not counting assembly gaps; at least 1.
     pub window_bases: u32,
-    /// Number of bases that a caller sees on either side of the positions that its region owns.
+    /// Number of bases on either side of the owned positions of a region that a variant caller also processes.
     pub padding_bases: u32,
 }
 
-/// A contig to cut.
+/// A contig that is cut into calling regions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GridContig {
     /// Id of the contig.
     pub id: ContigId,
     /// Length of the contig, bases.
     pub bases: u32,
-    /// Targets, `[start, end)`, 0-based, in any order, overlapping or not; `None`: the whole contig.
+    /// Targets, `[start, end)`, 0-based, in any order; targets may overlap. `None` stands for the whole contig.
     pub targets: Option<Vec<(u32, u32)>>,
     /// Assembly gaps (intervals of N), `[start, end)`, 0-based, ascending.
     pub assembly_gaps: Vec<(u32, u32)>,
-    /// 0-based positions where a cut is required, ascending.
+    /// 0-based positions at which the contig must be cut, in ascending order.
     pub required_cuts: Vec<u32>,
 }
 
-/// A unit of calling: part of a contig, or several small contigs as a whole.
+/// A unit of variant calling: a part of a contig, or several small contigs as a whole.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallingRegion {
-    /// The intervals that the region owns, ascending and disjoint.
+    /// The intervals that the region owns, in ascending order and disjoint.
     pub targets: Vec<Interval>,
-    /// The intervals that a caller sees: the targets with their padding, ascending and disjoint.
+    /// The intervals that a variant caller processes: the targets with padding, in ascending order and disjoint.
     #[serde(rename = "stretches")]
     pub padded_targets: Vec<Interval>,
 }
 
 impl CallingRegion {
-    /// Returns the intervals from the first to the last owned position on the first contig and on the last one, including
-    /// positions in between that the region does not own. Usually both are the same contig.
+    /// Returns two intervals: from the first to the last owned position on the first contig, and the same for the last
+    /// contig. Usually both are the same contig. Positions in between that the region does not own are included.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use godwit_model::region_grid::CallingRegion;
+    /// use godwit_model::{ContigId, Interval};
+    ///
+    /// let interval = |start, end| Interval { contig: ContigId(0), start, end };
+    /// let targets = vec![interval(100, 200), interval(400, 500)];
+    /// let region = CallingRegion { padded_targets: targets.clone(), targets };
+    /// assert_eq!(region.bounding_intervals(), [interval(100, 500), interval(100, 500)]);
+    /// assert_eq!(region.bases(), 200);
+    /// ```
     pub fn bounding_intervals(&self) -> [Interval; 2] {
         let (first, last) = (self.targets[0], self.targets[self.targets.len() - 1]);
         let on = |contig: ContigId| self.targets.iter().filter(move |target| target.contig == contig);
@@ -55,26 +70,52 @@ impl CallingRegion {
         ]
     }
 
-    /// Reports whether the region owns a record that starts at this 0-based position.
+    /// Returns whether the region owns a variant record that starts at this 0-based position.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use godwit_model::region_grid::CallingRegion;
+    /// use godwit_model::{ContigId, Interval};
+    ///
+    /// let interval = |start, end| Interval { contig: ContigId(0), start, end };
+    /// let region = CallingRegion { targets: vec![interval(100, 200)], padded_targets: vec![interval(50, 250)] };
+    /// assert!(region.owns_position(ContigId(0), 100));
+    /// assert!(!region.owns_position(ContigId(0), 200));
+    /// ```
     pub fn owns_position(&self, contig: ContigId, position: u32) -> bool {
         let next = self.targets.partition_point(|target| (target.contig, target.end) <= (contig, position));
         self.targets.get(next).is_some_and(|target| target.contig == contig && target.start <= position)
     }
 
-    /// Appends the intervals of another region, which is on a later contig.
+    /// Appends the intervals of another region, which must be on later contigs.
     pub fn extend(&mut self, other: Self) {
         self.targets.extend(other.targets);
         self.padded_targets.extend(other.padded_targets);
     }
 
-    /// Returns the number of bases of the targets.
+    /// Returns the number of bases that the region owns.
     pub fn bases(&self) -> u64 {
         self.targets.iter().map(|target| u64::from(target.bases())).sum()
     }
 }
 
-/// Cuts a contig. Regions end in assembly gaps and between targets if they can: at the last such gap before the window is
-/// full, if the window is at least half full there.
+/// Cuts a contig into calling regions. If possible, a cut is in an assembly gap or between two targets. The last such
+/// gap before the region reaches `window_bases` is used, if the region has at least half of `window_bases` there.
+///
+/// # Examples
+///
+/// ```
+/// use godwit_model::region_grid::{GridContig, GridOptions, cut_contig};
+/// use godwit_model::{ContigId, Interval};
+///
+/// let (id, bases) = (ContigId(0), 2_500_000);
+/// let contig = GridContig { id, bases, targets: None, assembly_gaps: Vec::new(), required_cuts: Vec::new() };
+/// let regions = cut_contig(&contig, GridOptions { window_bases: 1_000_000, padding_bases: 500 });
+/// assert_eq!(regions.len(), 3);
+/// assert_eq!(regions[1].targets, [Interval { contig: id, start: 1_000_000, end: 2_000_000 }]);
+/// assert_eq!(regions[1].padded_targets, [Interval { contig: id, start: 999_500, end: 2_000_500 }]);
+/// ```
 pub fn cut_contig(contig: &GridContig, options: GridOptions) -> Vec<CallingRegion> {
     let targets = match &contig.targets {
         Some(targets) => {
@@ -115,7 +156,7 @@ fn merge_overlapping(mut stretches: Vec<(u32, u32)>) -> Vec<(u32, u32)> {
     whole
 }
 
-/// Subtracts `gaps` from intervals, both ascending.
+/// Subtracts `gaps` from intervals. Both lists are in ascending order.
 fn subtract_gaps(stretches: &[(u32, u32)], gaps: &[(u32, u32)]) -> Vec<(u32, u32)> {
     let (mut left, mut next) = (Vec::new(), 0);
     for (start, end) in stretches {
@@ -133,7 +174,7 @@ fn subtract_gaps(stretches: &[(u32, u32)], gaps: &[(u32, u32)]) -> Vec<(u32, u32
     left
 }
 
-/// A position where a region may end, and how full the window is there.
+/// A position at which a region may end, and the number of bases that the region would have.
 struct CutCandidate {
     position: u32,
     window_bases: u64,
@@ -211,9 +252,9 @@ mod tests {
             all_outer_bounds(&contig(300, &[(60, 80), (90, 94)]), 100),
             [(0, 92), (92, 194), (194, 294), (294, 300)]
         );
-        // Too early in the window.
+        // The gap is too early in the window.
         assert_eq!(all_outer_bounds(&contig(300, &[(30, 40)]), 100), [(0, 110), (110, 210), (210, 300)]);
-        // Assembly gaps do not fill the window, wherever they are.
+        // The bases of assembly gaps are not counted, at any position of the window.
         assert_eq!(all_outer_bounds(&contig(1100, &[(0, 500), (550, 1050)]), 100), [(0, 1100)]);
         assert_eq!(all_outer_bounds(&contig(50, &[(0, 50)]), 100), [(0, 50)]);
     }

@@ -1,7 +1,7 @@
-//! Every Arrow schema that crosses a process border.
+//! The Arrow schemas of all data that godwit's processes exchange.
 //!
-//! A block crosses a pipe as one Arrow IPC stream per kind. Values of the whole block are in the schema's metadata under the
-//! keys in [`metadata`].
+//! godwit and an aligner process exchange each block over pipes, with one Arrow IPC stream for each kind of data.
+//! Values that apply to the whole block are in the schema metadata of the stream, under the keys in [`metadata`].
 
 pub mod alignment_columns;
 pub mod hit_columns;
@@ -13,56 +13,68 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 
 use crate::{EndSignature, PairSignature};
 
-/// Keys of schema metadata.
+/// Keys of the schema metadata of streams.
 pub mod metadata {
-    /// Kind of the stream: [`super::HELLO`], [`super::READS`], [`super::ALIGNMENTS`], [`super::PAIRS`], [`super::ENDS`] or
-    /// [`super::BLOCK_END`].
+    /// Kind of the stream: [`super::HELLO`], [`super::READS`], [`super::ALIGNMENTS`], [`super::PAIRS`], [`super::ENDS`]
+    /// or [`super::BLOCK_END`].
     pub const KIND: &str = "godwit.kind";
-    /// 0-based index of the lane, decimal.
+    /// 0-based index of the lane that the block belongs to, decimal.
     pub const LANE: &str = "godwit.lane";
     /// 0-based index of the block within its lane, decimal.
     pub const BLOCK: &str = "godwit.block";
-    /// Number of reads of the lane before this block, decimal: `n_processed` of bwa.
+    /// Number of reads of the lane that precede this block, decimal (`n_processed` of bwa).
     pub const FIRST_ORDINAL: &str = "godwit.first_ordinal";
     /// `1` if reads are paired (rows 2i and 2i+1 are mates), else `0`.
     pub const PAIRED: &str = "godwit.paired";
-    /// `ID` of the read group of the lane; absent for none.
+    /// `ID` of the read group of the lane; absent if the lane does not have a read group.
     pub const READ_GROUP: &str = "godwit.read_group";
-    /// Index of that read group in the header, decimal.
+    /// 0-based index of the lane's read group in the SAM header, decimal.
     pub const READ_GROUP_INDEX: &str = "godwit.read_group_index";
-    /// Index of the library of that read group, decimal.
+    /// 0-based index of the library of the lane's read group, decimal.
     pub const LIBRARY_INDEX: &str = "godwit.library_index";
-    /// Version of the godwit release that the program belongs to.
+    /// Version of the godwit release that the aligner program is part of.
     pub const GODWIT_VERSION: &str = "godwit.version";
-    /// Version of the linked aligner.
+    /// Version of the aligner library that the program is linked with.
     pub const ENGINE_VERSION: &str = "godwit.engine_version";
-    /// `@SQ` lines as the aligner prints them, newline-ended.
+    /// `@SQ` lines as the aligner prints them; a line feed ends each line.
     pub const SQ_LINES: &str = "godwit.sq_lines";
     /// Number of reads in the block, decimal.
     pub const READS: &str = "godwit.reads";
-    /// Number of records in the block, decimal.
+    /// Number of alignment records of the block, decimal.
     pub const RECORDS: &str = "godwit.records";
-    /// Counts of the block for the duplicate metrics: `unpaired,paired,not_primary,unmapped`, decimal.
+    /// Record counts of the block for the duplication metrics: `unpaired,paired,not_primary,unmapped`, decimal.
     pub const DUPLICATE_COUNTS: &str = "godwit.duplicate_counts";
 }
 
-/// First stream of an aligner: versions and contigs, no columns.
+/// Kind of the first stream that an aligner process sends: versions and contigs in the metadata, no columns.
 pub const HELLO: &str = "hello";
-/// Reads to align.
+/// Kind of a stream of reads to align.
 pub const READS: &str = "reads";
-/// Aligned records in the aligner's order.
+/// Kind of a stream of alignment records, in the order in which the aligner returned the records.
 pub const ALIGNMENTS: &str = "alignments";
-/// [`PairSignature`]s.
+/// Kind of a stream of [`PairSignature`]s.
 pub const PAIRS: &str = "pairs";
-/// [`EndSignature`]s.
+/// Kind of a stream of [`EndSignature`]s.
 pub const ENDS: &str = "ends";
-/// End of a block: counts, no columns.
+/// Kind of the stream that ends a block: counts in the metadata, no columns.
 pub const BLOCK_END: &str = "block_end";
 
-/// Returns the schema of reads of a block, in the order of the input; mates are neighbours (read 1, read 2).
+/// Returns the schema of the reads of a block. Rows are in input order; the mates of a pair are in neighbouring rows
+/// (read 1, read 2).
 ///
-/// `name`: up to the first white space, without a trailing `/1` or `/2`. `comment`: the rest of the title line, or null.
-/// `sequence`: bases as in the file. `quality`: same length, Phred+33, null for FASTA input.
+/// `name` ends before the first white space and does not have a trailing `/1` or `/2`. `comment` is the remainder of
+/// the title line, or null. `sequence` holds the bases as in the input file. `quality` has the same length, in
+/// Phred+33; null for FASTA input.
+///
+/// # Examples
+///
+/// ```
+/// use godwit_model::schema;
+///
+/// let reads = schema::reads();
+/// let names: Vec<&str> = reads.fields().iter().map(|field| field.name().as_str()).collect();
+/// assert_eq!(names, ["name", "comment", "sequence", "quality"]);
+/// ```
 pub fn reads() -> SchemaRef {
     Arc::new(Schema::new(vec![
         Field::new("name", DataType::Binary, false),
@@ -72,11 +84,12 @@ pub fn reads() -> SchemaRef {
     ]))
 }
 
-/// Returns the schema of aligned records of a block in the aligner's order: key columns and the packed record.
+/// Returns the schema of the alignment records of a block: the columns of the sort key, and the packed record. Rows are
+/// in the order in which the aligner returned the records.
 ///
-/// `contig`: index, -1 none. `position`: 0-based POS, -1 none. `flag`: FLAG. `five_prime`: 0-based unclipped 5' position,
-/// valid only on mapped records. `order`: 0-based index within the block. `record`: BAM record without its leading
-/// `block_size`.
+/// `contig` is the contig index and `position` the 0-based POS, both -1 if absent. `flag` is FLAG. `five_prime` is the
+/// 0-based unclipped 5' position, valid only for mapped records. `order` is the 0-based index within the block.
+/// `record` is the BAM record without its leading `block_size`.
 pub fn alignments() -> SchemaRef {
     Arc::new(Schema::new(vec![
         Field::new("contig", DataType::Int32, false),
@@ -88,17 +101,17 @@ pub fn alignments() -> SchemaRef {
     ]))
 }
 
-/// Returns the schema of [`PairSignature`]s as bytes, unsorted.
+/// Returns the schema of unsorted [`PairSignature`]s: one column with the bytes of each signature.
 pub fn pairs() -> SchemaRef {
     fixed_size_schema("pair", size_of::<PairSignature>())
 }
 
-/// Returns the schema of [`EndSignature`]s as bytes, unsorted.
+/// Returns the schema of unsorted [`EndSignature`]s: one column with the bytes of each signature.
 pub fn ends() -> SchemaRef {
     fixed_size_schema("end", size_of::<EndSignature>())
 }
 
-/// Returns a schema without columns, for messages that consist of metadata.
+/// Returns a schema without columns, for streams that carry only metadata.
 pub fn empty_schema() -> SchemaRef {
     Arc::new(Schema::empty())
 }

@@ -1,4 +1,5 @@
-//! The alignment job: FASTQ lanes in, one sorted and marked BAM out, in one process beside the aligner's.
+//! The alignment job: aligns the reads of all lanes, marks duplicates, sorts the records and writes them to the output
+//! files. The aligner runs in a process of its own, or on the workers of a cluster run.
 
 pub(crate) mod align_plan;
 mod aligner;
@@ -53,41 +54,44 @@ pub use lanes::ReadsOptions;
 /// Inputs, outputs and options of an alignment.
 #[derive(Clone, Debug)]
 pub struct AlignOptions {
-    /// The reference, with its index beside it.
+    /// File of the reference sequence; the aligner's index files are in the same directory.
     pub reference: PathBuf,
-    /// Files of each lane: one, or read 1 and read 2. Standard input has the name [`godwit_formats::bgzf::STDIN_PATH`].
+    /// Input files of each lane: a single file, or one file for read 1 and one for read 2. The path
+    /// [`godwit_formats::bgzf::STDIN_PATH`] stands for standard input.
     pub lanes: Vec<Vec<PathBuf>>,
     /// Options for reading and trimming reads.
     pub reads: ReadsOptions,
-    /// `@RG` lines: none, one for all lanes, or one for each. The two characters `\t` mean a tab.
+    /// `@RG` header lines: a single line for all lanes, or one line for each; if empty, they are generated. The two
+    /// characters `\t` mean a tab.
     pub read_groups: Vec<String>,
-    /// Names the output and fills `SM` of generated read groups.
+    /// Sample name: the base name of the output files, and the value of `SM` in generated read groups.
     pub sample: String,
     /// Output directory; created if it is missing.
     pub out: PathBuf,
-    /// Formats of the records, at least one.
+    /// Formats of the output files, at least one.
     pub formats: Vec<Format>,
-    /// Options in common with `markdup`.
+    /// Options that `align` and `markdup` have in common.
     pub job: JobOptions,
-    /// Bases per block: bwa's `-K`.
+    /// Number of bases in a block of reads, which the aligner processes at once; the same as `-K` of `bwa mem`.
     pub block_bases: u64,
-    /// The aligner.
+    /// The aligner that the user selected.
     pub aligner: AlignerChoice,
-    /// Options of a named aligner that change records.
+    /// Additional command-line options for the aligner; rejected for a command template.
     pub aligner_args: Vec<String>,
-    /// Relax the FASTQ reader.
+    /// True to accept a BGZF file without its empty last block, and `+` lines with a title that differs from the read
+    /// name.
     pub lenient: bool,
-    /// Resume a stopped job.
+    /// True to resume a stopped job in the output directory.
     pub resume: bool,
 }
 
 /// Runs an alignment and returns its report, which is also in `run.json`. With `cluster`, workers align and write.
 ///
-/// Its checkpoints stay in a job directory until the outputs have their names, so that a later call with
+/// Checkpoints stay in a job directory until the output files have their final names, so that a later call with
 /// [`AlignOptions::resume`] can resume after any stop.
 ///
 /// # Errors
-/// [`PipelineError`]; no output has its name then.
+/// [`PipelineError`] if a step of the job fails; no output file has its final name then.
 pub fn align(
     options: &AlignOptions,
     cluster: Option<&ClusterOptions>,
@@ -97,7 +101,7 @@ pub fn align(
     align_with_tail(options, cluster, None, observer, cancelled)
 }
 
-/// Aligns as [`align`], with a reader of the BAM while it is written.
+/// Runs an alignment like [`align`]. `bam_tail` reads the output BAM while it is written.
 pub(crate) fn align_with_tail(
     options: &AlignOptions,
     cluster: Option<&ClusterOptions>,
@@ -119,7 +123,7 @@ pub(crate) fn align_with_tail(
         Some(_) => AlignerLocation::Remote,
     };
     let aligner = InstalledAligner::find_installed(options, place)?;
-    // Each worker selects its own program, and `run.json` names all of them.
+    // In a cluster run, each worker selects its own aligner program, and `run.json` lists all of them.
     let selected = aligner.selected().filter(|_| cluster.is_none()).and_then(SelectedAligner::fallback_note);
     for message in aligner::aligner_note(&options.aligner).into_iter().chain(selected) {
         observer.event(&Event::Warning { message });
@@ -168,18 +172,18 @@ pub(crate) fn align_with_tail(
     resume::close_job_directory(outcome, job_directory, outputs, observer)
 }
 
-/// The input, as inspected before the alignment.
+/// The lanes, their read groups and the additional programs, as checked before the alignment starts.
 struct AlignInput {
     lanes: Vec<Lane>,
     groups: LaneReadGroups,
-    /// Version of the trimmer, where there is one.
+    /// Version of fastp, which trims the reads; `None` if reads are not trimmed.
     trimmer_version: Option<String>,
     /// The Python step, which processes records before they are written.
     python_step: Option<PythonStep>,
 }
 
 impl AlignInput {
-    /// Returns the lanes that can be read only once.
+    /// Returns the 0-based numbers of the lanes whose input can be read only once.
     fn read_once_lanes(&self) -> BTreeSet<u16> {
         let lanes = self.lanes.iter().enumerate();
         lanes.filter(|(_, lane)| lane.is_read_once()).map(|(number, _)| number as u16).collect()
@@ -281,7 +285,7 @@ impl AlignJob<'_> {
     }
 }
 
-/// Writes the header of the outputs into the job directory, where readers of an unfinished job look for it.
+/// Writes the SAM header of the outputs into the job directory, from which a reader of an unfinished job loads it.
 fn write_header_file(
     options: &AlignOptions,
     outputs: &Outputs,
@@ -290,7 +294,7 @@ fn write_header_file(
 ) -> Result<(), PipelineError> {
     let stem = outputs.stem.file_name().unwrap_or_default().to_string_lossy();
     let written = job_directory.write_header_file(&stem, header);
-    written.map_err(PipelineError::file("write into the run directory in", &options.out))
+    written.map_err(PipelineError::file("write to the job directory in", &options.out))
 }
 
 fn report_destination<'a>(
@@ -310,7 +314,8 @@ fn report_destination<'a>(
     }
 }
 
-/// Returns inputs and outputs, checked against each other.
+/// Returns the input files and the outputs. Rejects an input that is used twice and an output that would overwrite an
+/// input.
 fn check_inputs_and_outputs(options: &AlignOptions) -> Result<(Vec<InputFile>, Outputs), PipelineError> {
     let inputs = inspect_inputs(options)?;
     let outputs = Outputs {
@@ -352,18 +357,20 @@ fn stage_reports(
     ]
 }
 
-/// Progress of the feeding thread, for the thread that receives records.
+/// Progress of the thread that feeds the aligner, shared with the thread that receives records.
 #[derive(Default)]
 struct FeedProgress {
     bytes_total: AtomicU64,
-    /// Input bytes up to the end of each block that was fed and not returned, oldest first. The aligner's queue bounds it.
+    /// For each block that the aligner has received but not returned, oldest first: input bytes up to the end of the
+    /// block. The aligner's queue limits the length of this list.
     block_end_bytes: Mutex<VecDeque<u64>>,
     feeding_done: AtomicBool,
 }
 
 impl FeedProgress {
-    /// Returns the fraction of the input that is aligned after one more block, where it is known. Where blocks are returned
-    /// out of order, it is the fraction of as many blocks in order.
+    /// Removes the oldest entry of `block_end_bytes`, and returns the fraction of the input up to the end of its block;
+    /// `None` if unknown. If blocks are returned out of order, this is the fraction of the same number of blocks in
+    /// input order.
     fn fraction_after_block(&self) -> Option<f64> {
         let total = self.bytes_total.load(Ordering::Relaxed);
         let end = self.block_end_bytes.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
@@ -398,26 +405,26 @@ struct AlignContext<'r> {
     cancelled: &'r Arc<AtomicBool>,
 }
 
-/// The result of an alignment; the files do not have their names yet.
+/// The result of an alignment. The output files still have temporary names.
 struct AlignResult {
     feed_report: FeedReport,
     outputs: UnpublishedOutputs,
     /// Time at which the last block was aligned.
     aligned_at: Instant,
-    /// Report of a cluster run.
+    /// Report of the data exchange of a cluster run; `None` without workers.
     exchange: Option<ExchangeReport>,
 }
 
 struct LocalAlignJob<'r> {
     context: AlignContext<'r>,
     collector: Collector,
-    /// Index of the library of each lane.
+    /// For each lane, the index of the library of its read group.
     lane_libraries: Vec<u16>,
     progress: FeedProgress,
 }
 
 impl LocalAlignJob<'_> {
-    /// Aligns everything and writes the files.
+    /// Aligns all lanes and writes the output files.
     fn run(
         self,
         lanes: Vec<FeedLane>,
@@ -431,7 +438,7 @@ impl LocalAlignJob<'_> {
         Ok(AlignResult { feed_report, outputs, aligned_at, exchange: None })
     }
 
-    /// Aligns all lanes, with one process or with one for each.
+    /// Aligns all lanes, with one aligner process for all of them or one process for each.
     fn align_lanes(&self, lanes: Vec<FeedLane>, engine: &mut RunningAligner) -> Result<FeedReport, PipelineError> {
         let AlignContext { options, groups, job_directory, .. } = self.context;
         let lane_options = options.lane_options();
@@ -456,8 +463,8 @@ impl LocalAlignJob<'_> {
         Ok(fed)
     }
 
-    /// Feeds the aligner and receives its records at the same time, until both ends are done. The first failure stops the
-    /// child, which stops the other side; that failure is returned.
+    /// Feeds the aligner and receives its records at the same time, until both directions have ended. The first failure
+    /// kills the aligner process, which also ends the other direction. Returns that first failure.
     fn run_aligner_process(
         &self,
         feeder: Feeder<'_, BlockWriter>,
@@ -501,7 +508,8 @@ impl LocalAlignJob<'_> {
         Ok(fed)
     }
 
-    /// Kills the child when the job is cancelled: a child that is aligning does not notice a signal to its parent.
+    /// Kills the aligner process when the job is cancelled: an aligner at work does not notice that godwit received a
+    /// signal.
     fn kill_when_cancelled(&self, child: &godwit_engines::ChildHandle) {
         while !self.progress.feeding_done.load(Ordering::Acquire) {
             if self.context.cancelled.load(Ordering::Relaxed) {
@@ -512,7 +520,8 @@ impl LocalAlignJob<'_> {
         }
     }
 
-    /// Returns the number of returned reads, those of earlier processes included.
+    /// Collects all blocks that the aligner returns. Returns the number of their reads, added to `reads` from earlier
+    /// processes.
     fn collect_blocks(&self, mut reader: BlockReader, mut reads: u64) -> Result<u64, PipelineError> {
         while let Some(block) = reader.next_block()? {
             reads += block.reads;
@@ -534,12 +543,13 @@ impl LocalAlignJob<'_> {
     }
 }
 
-/// Returns the packed records of a block in the aligner's order, and their sort keys.
+/// Returns the packed records of a block in the order in which the aligner returned them, and their sort keys.
 pub(crate) fn records_and_keys(batches: Vec<RecordBatch>, records: u64) -> (Vec<BinaryArray>, Vec<SortKey>) {
     let mut keys = Vec::with_capacity(records as usize);
     let mut chunks: Vec<BinaryArray> = Vec::with_capacity(batches.len());
     for batch in batches {
-        // Columns of `schema::alignments`; the engine checked every batch against it.
+        // Column numbers follow `schema::alignments`; the reader of the aligner's output checked every batch against
+        // it.
         let (contigs, positions) =
             (batch.column(0).as_primitive::<Int32Type>(), batch.column(1).as_primitive::<Int32Type>());
         let flag = batch.column(2).as_primitive::<UInt16Type>();
@@ -552,7 +562,9 @@ pub(crate) fn records_and_keys(batches: Vec<RecordBatch>, records: u64) -> (Vec<
     (chunks, keys)
 }
 
-/// Returns the first of the failures of both sides: a failure that is not the engine's made godwit stop the engine.
+/// Returns the earlier of two failures: that of the thread that feeds the aligner, and that of the thread that receives
+/// its records. A failure outside the aligner makes godwit stop the aligner, so the aligner's own failure is then the
+/// later one.
 pub(crate) fn root_cause(feeding: PipelineError, taking: PipelineError) -> PipelineError {
     let stopped = |error: &PipelineError| matches!(error, PipelineError::Engine(error) if error.is_stopped_by_godwit());
     match (&feeding, &taking) {

@@ -1,7 +1,7 @@
 //! Alignment and variant calling in one job: calling starts while the BAM is written.
 //!
-//! The VCF is that of [`call`](crate::call()) on the files of [`align`](crate::align()), byte for byte; only the time at
-//! which its regions are called differs. The BAM has its name before the VCF is complete, and also if calling fails.
+//! The VCF is identical to that of [`call`](crate::call()) on the output of [`align`](crate::align()); regions are only
+//! called earlier. The BAM is published before the VCF is complete, and also if calling fails.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,24 +36,25 @@ pub struct AlignAndCallReport {
 /// A finished alignment, and the calling that remains.
 pub(crate) struct AlignmentOutcome {
     pub(crate) report: JobReport,
-    /// Calling of what was not called meanwhile.
+    /// Calling of the regions that were not called while the BAM was written.
     pub(crate) remaining_calling: RemainingCalling,
 }
 
-/// The rest of calling, after the alignment is done.
+/// The part of calling that remains after the alignment is complete.
 pub(crate) struct RemainingCalling {
     options: CallOptions,
-    /// Regions that were called while the BAM was written.
+    /// Number of regions that were called while the BAM was written.
     regions_called_while_writing: usize,
 }
 
-/// Aligns as [`align`](crate::align()) does, and calls variants into `OUT/SAMPLE.vcf.gz` (`.g.vcf.gz` where the caller
-/// writes GVCF). Only options are taken from `calling`; reads and output are those of the alignment. In one process a region
-/// is called as soon as all of its reads are in the BAM; in a cluster run, calling starts when the BAM is complete.
-/// `aligned` is called with the report when the alignment is done.
+/// Aligns like [`align`](crate::align()), and calls variants into `OUT/SAMPLE.vcf.gz` (`.g.vcf.gz` if the caller writes
+/// GVCF). The paths of reads, reference and output in `calling` are replaced by those of the alignment. In one process,
+/// a region is called as soon as all of its reads are in the BAM. In a cluster run, calling starts when the BAM is
+/// complete. `aligned` receives the report when the alignment is complete.
 ///
 /// # Errors
-/// [`PipelineError`]; after an error of calling, the files of the alignment have their names.
+/// [`PipelineError`] if alignment or calling fails. If only calling fails, the files of the alignment are already
+/// published.
 pub fn align_and_call(
     options: &AlignOptions,
     calling: &CallOptions,
@@ -70,7 +71,7 @@ pub fn align_and_call(
     Ok(AlignAndCallReport { alignment: report, calling, vcf: remaining_calling.options.out })
 }
 
-/// Checks options of calling, with the reference and the regions, before an alignment. Writes nothing.
+/// Checks the options of calling, the reference and the regions, before an alignment starts. Writes no files.
 ///
 /// # Errors
 /// [`PipelineError`] for unusable options, reference or regions.
@@ -81,7 +82,8 @@ pub fn check_calling(options: &AlignOptions, calling: &CallOptions) -> Result<()
 /// Returns the options for calling from the output of an alignment.
 ///
 /// # Errors
-/// [`PipelineError::Options`] for a caller that does not read this output, [`PipelineError`] for an output that is an input.
+/// [`PipelineError::Options`] for a caller that does not read BAM or CRAM, or for a VCF path that is also an input;
+/// [`PipelineError`] for an input that cannot be inspected.
 fn calling_options(options: &AlignOptions, calling: &CallOptions) -> Result<CallOptions, PipelineError> {
     let (reads, out) = calling_paths(options, calling)?;
     let (reads, reference) = (vec![reads], options.reference.clone());
@@ -93,7 +95,7 @@ fn calling_options(options: &AlignOptions, calling: &CallOptions) -> Result<Call
     Ok(calling)
 }
 
-/// Returns the reads that are called, and the VCF.
+/// Returns the path of the BAM or CRAM from which variants are called, and the path of the VCF.
 fn calling_paths(options: &AlignOptions, calling: &CallOptions) -> Result<(PathBuf, PathBuf), PipelineError> {
     let format = [Format::Bam, Format::Cram].into_iter().find(|format| options.formats.contains(format));
     let Some(format) = format else {
@@ -105,14 +107,14 @@ fn calling_paths(options: &AlignOptions, calling: &CallOptions) -> Result<(PathB
     let beside = |ending: &str| options.out.join(format!("{}.{ending}", options.sample));
     let capabilities = caller.capabilities();
     if capabilities.takes_gvcfs {
-        let problem = format!("{} takes GVCFs, not what is aligned; name another caller", caller.name());
+        let problem = format!("{} reads GVCFs, not BAM or CRAM; use another caller", caller.name());
         return Err(PipelineError::Options { problem });
     }
     let vcf = if capabilities.writes_reference_blocks { "g.vcf.gz" } else { "vcf.gz" };
     Ok((beside(format.extension()), beside(vcf)))
 }
 
-/// Aligns, and meanwhile calls what can be called.
+/// Aligns, and meanwhile calls each region as soon as all of its reads are in the BAM.
 ///
 /// # Errors
 /// [`PipelineError`] of the alignment, and for options of calling that cannot be used.
@@ -124,11 +126,12 @@ pub(crate) fn align_with_calling(
     cancelled: &Arc<AtomicBool>,
 ) -> Result<AlignmentOutcome, PipelineError> {
     let mut calling = calling_options(options, calling)?;
-    // Blocks of other aligners are aligned again, and their records may differ.
+    // If the aligner may keep state from read to read, a resumed job aligns all blocks again. Their records may then
+    // differ from those that were called.
     let same_again = options.aligner.block_dependence() == BlockDependence::Independent;
     let in_one_process = cluster.is_none() && options.formats.contains(&Format::Bam);
     let live = ConcurrentCalling::open(&calling, same_again, observer, cancelled)?;
-    // Later calling need not scan the reference again.
+    // Keep the scanned reference for the remaining calling, which would otherwise scan the file again.
     let scanned = live.as_ref().map(|live| live.reference().clone());
     let (report, regions_called_while_writing) = match live {
         None => (align_with_tail(options, cluster, None, observer, cancelled)?, 0),
@@ -161,7 +164,7 @@ impl RemainingCalling {
     /// Calls the remaining regions, and writes the VCF.
     ///
     /// # Errors
-    /// Those of [`call`](crate::call()).
+    /// The errors of [`call`](crate::call()).
     pub(crate) fn call(
         &self,
         cluster: Option<&ClusterOptions>,
@@ -177,7 +180,7 @@ impl RemainingCalling {
     }
 }
 
-/// Adds the report of calling to the report and the page of the alignment, which had their names before.
+/// Adds the report of calling to `run.json` and `report.html` of the alignment, which are already published.
 ///
 /// # Errors
 /// [`PipelineError::File`] if a report cannot be read or written.

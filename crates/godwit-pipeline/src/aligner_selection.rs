@@ -1,8 +1,9 @@
 //! Selects the program for `--aligner auto`, `bwa` and `bwa-mem3` on this host.
 //!
-//! All of them give the records of bwa 0.7.17, so the selection never changes an output: hosts of one cluster run may select
-//! differently, and a stopped job may resume with another. `auto` selects the fastest program that supports the options and
-//! for which the host has processor, memory and index; a named program is used or rejected.
+//! All these programs give the records of bwa 0.7.17, so the selection never changes an output. Hosts of one cluster
+//! run may select different programs, and a stopped job may resume with another program. `auto` selects the fastest
+//! program that supports the options and for which the host has a suitable processor, enough memory and an index. A
+//! program that the user named is used or rejected.
 
 use std::path::Path;
 
@@ -15,43 +16,45 @@ use crate::error::PipelineError;
 use crate::host_resources;
 use crate::reference::{current_index, require_current_index};
 
-/// Memory of a program besides its index: fixed, for each thread, and for each base of a block.
+/// Memory of an aligner process besides its index: a fixed amount, an amount per thread, and an amount per base of a
+/// block.
 struct WorkingMemory {
     base_bytes: u64,
     thread_bytes: u64,
     bytes_per_base: f64,
 }
 
-/// 960 MB with `-K 100000000` and 135 MB with `-K 10000000`, whatever the threads (bench/results).
+/// Working memory of bwa. Measured (bench/results): 960 MB with `-K 100000000` and 135 MB with `-K 10000000`, for any
+/// number of threads.
 const BWA_MEMORY: WorkingMemory = WorkingMemory { base_bytes: 48 << 20, thread_bytes: 0, bytes_per_base: 9.2 };
-/// Of reads of 101 bases: 105, 184 and 284 MB with 1, 2 and 4 threads and blocks of 500,000 bases; 295, 358 and 457 MB with blocks of
-/// 10 million; 475, 521 and 620 MB with blocks of 20 million.
+/// Working memory of bwa-mem3. Measured with reads of 101 bases and 1, 2 and 4 threads: 105, 184 and 284 MB for blocks
+/// of 500,000 bases; 295, 358 and 457 MB for blocks of 10 million; 475, 521 and 620 MB for blocks of 20 million.
 const BWA_MEM3_MEMORY: WorkingMemory =
     WorkingMemory { base_bytes: 48 << 20, thread_bytes: 50 << 20, bytes_per_base: 19.0 };
-/// The reason reported for the fastest program.
-const FASTEST_REASON: &str = "the fastest aligner with the records of bwa, and this machine has what it needs";
+/// Reason in the report if `auto` selects bwa-mem3, the fastest program.
+const FASTEST_REASON: &str = "the fastest aligner with the records of bwa, and this host meets its requirements";
 
-/// A selected program.
+/// The aligner program that was selected for this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SelectedAligner {
-    /// The program, identified by its index.
+    /// The program, identified by the kind of index that it loads.
     pub(crate) kind: IndexKind,
-    /// The reason of `auto`; `None` for a program that the user named.
+    /// The reason why `auto` selected the program; `None` for a program that the user named.
     pub(crate) reason: Option<String>,
 }
 
 impl SelectedAligner {
-    /// Returns name and version, as `bwa-mem3 0.15.0`.
+    /// Returns name and version of the program, such as `bwa-mem3 0.15.0`.
     pub(crate) fn label(&self) -> String {
         format!("{} {}", bwa::library_name(self.kind), bwa::library_version(self.kind))
     }
 
-    /// Returns name and version.
+    /// Returns name and version of the program.
     pub(crate) fn name_and_version(&self) -> (String, String) {
         (bwa::library_name(self.kind).to_owned(), bwa::library_version(self.kind).to_owned())
     }
 
-    /// Returns a message for the user of `auto` where the program is not the fastest.
+    /// Returns a warning for the user if `auto` did not select the fastest program.
     pub(crate) fn fallback_note(&self) -> Option<String> {
         let reason = self.reason.as_ref().filter(|_| self.kind == IndexKind::Bwa)?;
         Some(format!("{} aligns: {reason}; the records are the same", self.label()))
@@ -61,22 +64,22 @@ impl SelectedAligner {
 /// The hosts where the aligner runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AlignerLocation {
-    /// This host, as one of several processes that load an index.
+    /// This host, on which several processes may load an index at the same time.
     Local {
-        /// Processes, this one included.
+        /// Number of these processes, including this one.
         processes: u64,
     },
-    /// Hosts that each select for themselves.
+    /// Other hosts, each of which selects a program of its own.
     Remote,
 }
 
 /// Inputs of a selection.
 pub(crate) struct AlignerSelection<'a> {
-    /// One of the choices whose records are those of bwa.
+    /// Choice of the user; only aligners with the records of bwa.
     pub(crate) choice: &'a AlignerChoice,
-    /// The reference, with its indexes beside it.
+    /// File of the reference sequence, whose index files are in the same directory.
     pub(crate) reference: &'a Path,
-    /// Options of `bwa mem`.
+    /// Additional command-line options of `bwa mem`.
     pub(crate) arguments: &'a [String],
     /// The hosts where the aligner runs.
     pub(crate) location: AlignerLocation,
@@ -84,7 +87,8 @@ pub(crate) struct AlignerSelection<'a> {
     pub(crate) threads: usize,
     /// Maximum number of bases of a block.
     pub(crate) block_bases: u64,
-    /// True: the index is compared with the reference, base by base. False: its files are compared with each other.
+    /// If true, the index is compared with the reference, base by base. If false, only the index files are compared
+    /// with each other.
     pub(crate) compares_reference: bool,
 }
 
@@ -92,8 +96,8 @@ impl AlignerSelection<'_> {
     /// Selects a program.
     ///
     /// # Errors
-    /// [`PipelineError`] where the named program cannot be used, or where `auto` finds none: the processor, the memory, the
-    /// program, the index or the options.
+    /// [`PipelineError`] if the named program cannot be used, or none of the programs for `auto`: because of the
+    /// processor, the memory, the index or the options.
     pub(crate) fn select(&self) -> Result<SelectedAligner, PipelineError> {
         self.select_with_free_memory(host_resources::free_memory_bytes())
     }
@@ -112,7 +116,8 @@ impl AlignerSelection<'_> {
             return Ok(SelectedAligner { kind: IndexKind::BwaMem3, reason: Some(FASTEST_REASON.to_owned()) });
         };
         if let Err(error) = self.check_index(IndexKind::Bwa) {
-            // Where both indexes are missing, the error names bwa's; otherwise the reason against bwa-mem3 is more useful.
+            // If both indexes are missing, the error names bwa's index. Otherwise the reason against bwa-mem3 is more
+            // useful.
             let both_missing =
                 matches!(problem, PipelineError::Missing { .. } | PipelineError::Engine(EngineError::NotFound { .. }));
             return Err(if both_missing { error } else { problem });
@@ -121,14 +126,15 @@ impl AlignerSelection<'_> {
         Ok(SelectedAligner { kind: IndexKind::Bwa, reason: Some(reason) })
     }
 
-    /// Rejects bwa-mem3 where the processor, the memory or the index does not suffice.
+    /// Rejects bwa-mem3 if the processor does not support it, memory is insufficient, or the index is missing or
+    /// outdated.
     fn check_bwa_mem3(&self, free_bytes: Option<u64>) -> Result<(), PipelineError> {
         let kind = IndexKind::BwaMem3;
         if let AlignerLocation::Local { processes } = self.location {
             if let Some(problem) = bwa::processor_problem(kind) {
                 return Err(EngineError::Processor { problem }.into());
             }
-            // Sizes are known before the files are read.
+            // Check the memory first: the sizes of the index files are known without reading them.
             self.check_files(kind)?;
             let needed_bytes = processes
                 * (bwa::loaded_bytes(self.reference, kind) + working_bytes(kind, self.threads, self.block_bases));
@@ -159,7 +165,7 @@ impl AlignerSelection<'_> {
     }
 }
 
-/// Returns the bytes that a process of a program holds besides its index.
+/// Returns the memory that an aligner process uses besides its index, bytes.
 pub(crate) fn working_bytes(kind: IndexKind, threads: usize, block_bases: u64) -> u64 {
     let WorkingMemory { base_bytes, thread_bytes, bytes_per_base } = match kind {
         IndexKind::Bwa => BWA_MEMORY,
@@ -168,7 +174,7 @@ pub(crate) fn working_bytes(kind: IndexKind, threads: usize, block_bases: u64) -
     base_bytes + threads as u64 * thread_bytes + (block_bases as f64 * bytes_per_base) as u64
 }
 
-/// Returns an error as a part of a sentence.
+/// Returns an error as a text that fits into parentheses in a message.
 fn short_reason(problem: &PipelineError) -> String {
     match problem {
         PipelineError::Missing { path, remedy, .. } => format!("{} is missing; {remedy}", path.display()),
@@ -180,7 +186,8 @@ fn short_reason(problem: &PipelineError) -> String {
 mod tests {
     use super::*;
 
-    /// Copies a reference of 40 bases, the files that all kinds of index share, and its indexes of `kinds` to a directory.
+    /// Copies a reference of 40 bases, the files that all kinds of index share, and its indexes of `kinds` to a
+    /// directory.
     fn reference(directory: &tempfile::TempDir, kinds: &[IndexKind]) -> std::path::PathBuf {
         let golden = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/small_index/ref.fa"));
         let path = directory.path().join("ref.fa");

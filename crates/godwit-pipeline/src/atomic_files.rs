@@ -1,7 +1,7 @@
-//! Outputs that are published together, when all of them are complete.
+//! Output files that are published together, when all of them are complete.
 //!
-//! Each file is written under a temporary name, made durable and locked, so that two jobs never write one file. Publishing
-//! renames all of them one after the other; if a rename fails, the earlier ones are undone.
+//! Each file is written under a temporary name, flushed to disk, and locked, so that two jobs never write the same
+//! file. Publishing renames all files one after the other. If one rename fails, the earlier renames are undone.
 
 mod atomic_directory;
 mod encryption;
@@ -15,7 +15,7 @@ use godwit_process::TemporaryPath;
 
 pub use atomic_directory::{AtomicDirectory, backup_name};
 
-const BUSY_MESSAGE: &str = "another godwit writes this file; wait for it to end";
+const BUSY_MESSAGE: &str = "another godwit process is writing this file; wait until it has ended";
 
 /// Directories and files to be published, in the order in which they are renamed.
 #[derive(Default)]
@@ -24,20 +24,22 @@ pub struct AtomicFileSet {
     files: Vec<AtomicFile>,
 }
 
-/// A file under a temporary name beside its final path. Dropping it unpublished removes it.
+/// A file with a temporary name in the directory of its final path. If it is dropped before it is published, it is
+/// removed.
 pub struct AtomicFile {
     path: PathBuf,
     temporary_path: PathBuf,
     file: File,
     published: bool,
-    /// It keeps its temporary name when it is dropped, for a later process that resumes it.
+    /// True if the file stays under its temporary name when this value is dropped, for a later process that resumes it.
     keep_on_drop: bool,
-    /// Removes the file on a stop by a signal; `None` if it is resumable.
+    /// Guard that removes the file if a signal stops the process; `None` for a resumable file.
     temporary_guard: Option<TemporaryPath>,
 }
 
 impl AtomicFile {
-    /// Creates an empty file that will be published as `path`; until then it has a temporary name beside it.
+    /// Creates an empty file that will be published as `path`; until then it has a temporary name in the same
+    /// directory.
     ///
     /// # Errors
     /// The I/O error of the file system; [`io::ErrorKind::ResourceBusy`] if another job writes the same file,
@@ -48,10 +50,11 @@ impl AtomicFile {
         Ok(staged)
     }
 
-    /// Opens a file that will be published as `path`, with the bytes of an earlier process. It stays when it is dropped.
+    /// Opens a file that will be published as `path`, with the bytes that an earlier process wrote. If it is dropped
+    /// before it is published, it stays under its temporary name.
     ///
     /// # Errors
-    /// As for [`AtomicFile::create`].
+    /// The errors of [`AtomicFile::create`].
     pub fn open_resumable(path: &Path) -> io::Result<Self> {
         Self::open_or_create(path, true)
     }
@@ -80,7 +83,7 @@ impl AtomicFile {
         &self.file
     }
 
-    /// Returns the temporary path, where another program may write to it.
+    /// Returns the temporary path, to which another program may write the content.
     pub fn temporary_path(&self) -> &Path {
         &self.temporary_path
     }
@@ -94,13 +97,14 @@ impl AtomicFile {
 impl Drop for AtomicFile {
     fn drop(&mut self) {
         if !self.published && !self.keep_on_drop {
-            // Best effort: the error that led here is reported already.
+            // Ignore an error here: the failure that caused the drop is already reported.
             let _ = fs::remove_file(&self.temporary_path);
         }
     }
 }
 
-/// Locks the file opened at `temporary_path` against other jobs; `busy`: the message if another one has locked it.
+/// Locks the file opened at `temporary_path` against other jobs. `busy` is the error message if another job has locked
+/// the file.
 fn lock_exclusively(opened: &File, temporary_path: &Path, busy: &'static str) -> io::Result<()> {
     let busy = || io::Error::new(io::ErrorKind::ResourceBusy, busy);
     match opened.try_lock() {
@@ -108,7 +112,8 @@ fn lock_exclusively(opened: &File, temporary_path: &Path, busy: &'static str) ->
         Err(TryLockError::WouldBlock) => return Err(busy()),
         Err(TryLockError::Error(error)) => return Err(error),
     }
-    // Between opening and locking, the other job may have published or removed the file.
+    // Between opening and locking, another job may have published or removed the file: check that the path still names
+    // it.
     let (ours, named) = (opened.metadata()?, fs::metadata(temporary_path));
     match named.is_ok_and(|named| (named.dev(), named.ino()) == (ours.dev(), ours.ino())) {
         true => Ok(()),
@@ -116,37 +121,37 @@ fn lock_exclusively(opened: &File, temporary_path: &Path, busy: &'static str) ->
     }
 }
 
-/// Reports whether a relative path stays below its base directory.
+/// Returns whether a relative path stays below its base directory.
 pub fn is_relative_descendant(name: &str) -> bool {
     !name.is_empty() && Path::new(name).components().all(|part| matches!(part, Component::Normal(_)))
 }
 
-/// Returns the temporary name of a file until it is published.
+/// Returns the temporary name that the file at `path` has until it is published.
 pub fn temporary_name(path: &Path) -> String {
     format!(".{}.godwit-part", path.file_name().unwrap_or_default().to_string_lossy())
 }
 
 impl AtomicFileSet {
-    /// Adds a complete and durable file.
+    /// Adds a file that is complete and flushed to disk.
     pub fn add(&mut self, file: AtomicFile) {
         self.files.push(file);
     }
 
-    /// Adds all of `others`.
+    /// Adds all directories and files of `others`.
     pub fn append(&mut self, mut others: Self) {
         self.directories.append(&mut others.directories);
         self.files.append(&mut others.files);
     }
 
-    /// Adds a directory whose files are complete and durable.
+    /// Adds a directory whose files are complete and flushed to disk.
     pub fn add_directory(&mut self, directory: AtomicDirectory) {
         self.directories.push(directory);
     }
 
-    /// Writes a small file.
+    /// Writes a small file and adds it to the set.
     ///
     /// # Errors
-    /// Those of [`AtomicFile::create`], and the I/O error of the file system.
+    /// The errors of [`AtomicFile::create`], and the I/O error of the file system.
     pub fn write_file(&mut self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         let staged = AtomicFile::create(path)?;
         (&staged.file).write_all(bytes)?;
@@ -167,7 +172,7 @@ impl AtomicFileSet {
         &self.files
     }
 
-    /// Keeps the temporary files if they cannot be published, for a later process that renames them.
+    /// Keeps the temporary files even if publishing fails, so that a later process can rename them.
     pub fn keep_on_drop(&mut self) {
         for staged in &mut self.files {
             staged.keep_on_drop = true;
@@ -175,15 +180,15 @@ impl AtomicFileSet {
         }
     }
 
-    /// Returns the directories.
+    /// Returns the directories, in the order in which they are renamed.
     pub fn directories(&self) -> &[AtomicDirectory] {
         &self.directories
     }
 
-    /// Renames every directory and file to its final name. Existing ones are replaced.
+    /// Renames every directory and file to its final name. Replaces existing directories and files of these names.
     ///
     /// # Errors
-    /// The I/O error of the file system; then none of these files has its final name.
+    /// The path and its I/O error. If a rename failed, none of these files has its final name.
     pub fn publish(mut self) -> Result<(), (PathBuf, io::Error)> {
         for at in 0..self.directories.len() {
             if let Err(error) = self.directories[at].publish() {
@@ -195,7 +200,7 @@ impl AtomicFileSet {
             let renamed = fs::rename(&self.files[at].temporary_path, &self.files[at].path);
             if let Err(error) = renamed {
                 for published in &self.files[..at] {
-                    // Best effort: the failed rename is reported.
+                    // Ignore an error here: the function returns the error of the failed rename.
                     let _ = match published.keep_on_drop {
                         true => fs::rename(&published.path, &published.temporary_path),
                         false => fs::remove_file(&published.path),
@@ -218,7 +223,7 @@ impl AtomicFileSet {
     }
 }
 
-/// Makes the names in a directory durable.
+/// Flushes a directory to disk, so that the names of its files survive a crash.
 ///
 /// # Errors
 /// The I/O error of the file system.
@@ -230,7 +235,7 @@ pub fn sync_directory(directory: &Path) -> io::Result<()> {
 /// Checks whether [`AtomicFile::create`] would fail because of the name, without creating a file.
 ///
 /// # Errors
-/// As for [`AtomicFile::create`].
+/// The errors of [`AtomicFile::create`].
 pub fn check_available(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Err(io::Error::new(io::ErrorKind::IsADirectory, "a directory has this name"));
@@ -241,12 +246,12 @@ pub fn check_available(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Reports whether another process has locked a file.
+/// Returns whether another process has locked a file.
 pub fn is_locked(path: &Path) -> bool {
     matches!(File::open(path).map(|file| file.try_lock_shared()), Ok(Err(TryLockError::WouldBlock)))
 }
 
-/// Writes a small file under a temporary name and renames it when it is complete and durable.
+/// Writes a small file under a temporary name, flushes it to disk, and renames it to `path`.
 ///
 /// # Errors
 /// The I/O error of the file system.

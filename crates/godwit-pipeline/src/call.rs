@@ -1,8 +1,9 @@
-//! Calling variants by region: aligned reads in, one bgzipped VCF with its index out, the same at any number of workers.
+//! Variant calling by region. The input is aligned reads; the output is one bgzipped VCF with its index, which does not
+//! depend on the number of workers.
 //!
-//! The genome is cut by a [fixed grid](godwit_model::region_grid). A caller is started on each region, the most expensive
-//! first. Of its output, the records that start in the region count, and are put together in the order of the genome. A
-//! finished region has a checkpoint, so that another process can resume.
+//! A [fixed grid](godwit_model::region_grid) divides the genome into regions. One caller process runs per region, the
+//! most expensive region first. Records that start in its region are joined in the order of the genome; others are
+//! dropped. Each finished region has a checkpoint, so that another process can resume the job.
 
 mod call_inputs;
 mod checkpoint;
@@ -61,62 +62,63 @@ pub(crate) use targets::bed_files as region_files;
 use vcf_assembly::VcfAssembly;
 pub(crate) use vcf_assembly::add_json_file;
 
-/// The option for the memory of one caller.
+/// Command-line option for the memory of one caller process.
 const CALLER_MEMORY: &str = "--caller-memory";
 
 /// Inputs, output and options of variant calling.
 #[derive(Clone, Debug)]
 pub struct CallOptions {
-    /// The reference.
+    /// File of the reference sequence.
     pub reference: PathBuf,
-    /// BAM or CRAM with its index, or the output directory of `align`, of each sample; they are called together. GVCFs with
-    /// their indexes for a caller that reads GVCFs.
+    /// Input of each sample: BAM or CRAM with its index, or the output directory of `align`; for some callers, a GVCF
+    /// with its index. All samples are called together.
     pub reads: Vec<PathBuf>,
-    /// Reads of the normal, if `reads` are of a tumour.
+    /// Reads of the matched normal sample, if `reads` are those of a tumour.
     pub normal: Option<PathBuf>,
-    /// The VCF, ending in `.vcf.gz`.
+    /// Path of the VCF, which ends in `.vcf.gz`.
     pub out: PathBuf,
-    /// Public keys of those who may read the VCF, whose name then ends in `.c4gh`; it is not encrypted if this is empty.
+    /// Public keys of the people who may read the VCF. If there are any, the VCF is encrypted and its name ends in
+    /// `.c4gh`.
     pub recipients: Vec<PublicKey>,
-    /// The caller.
+    /// The variant caller.
     pub caller: CallerChoice,
-    /// Options of a named caller that change records.
+    /// Additional command-line options of the caller.
     pub caller_args: String,
-    /// BED files and region strings to call; the whole genome where empty.
+    /// BED files and region strings to call; if empty, the whole genome.
     pub regions: Vec<OsString>,
-    /// Ploidy of each contig; the caller's default where `None`.
+    /// Ploidy of each contig; `None` for the caller's default.
     pub ploidy: Option<PloidyTable>,
-    /// Name or path of that table, as the user gave it.
+    /// Name or path of the ploidy table, as the user gave it.
     pub ploidy_name: Option<String>,
     /// Sex of the sample, as named in the ploidy table.
     pub sex: Option<String>,
-    /// Bases of a region.
+    /// Length of a region, bases.
     pub window_bases: u32,
-    /// Bases that the caller reads on either side; its default where `None`.
+    /// Bases before and after a region that the caller also reads; `None` for the caller's default.
     pub padding_bases: Option<u32>,
     /// Threads of all callers together.
     pub threads: usize,
     /// Threads of each caller.
     pub caller_threads: usize,
-    /// Memory of all callers together, bytes; half of the host's memory where `None`.
+    /// Memory of all callers together, bytes; `None` for half of the host's memory.
     pub memory_bytes: Option<u64>,
-    /// Memory of each caller, bytes; its usual memory where `None`.
+    /// Memory of each caller, bytes; `None` for the usual memory of the caller.
     pub caller_memory_bytes: Option<u64>,
-    /// Directory of the callers' scratch files; beside the output where `None`.
+    /// Directory of the callers' scratch files; `None` for the job directory beside the output.
     pub temp: Option<PathBuf>,
-    /// Resume a stopped job.
+    /// True to resume a stopped job.
     pub resume: bool,
     /// The godwit program, which decodes CRAM in a process of its own.
     pub godwit_program: PathBuf,
     /// The command line, for the report.
     pub command: Vec<String>,
-    /// The reference, where it was scanned before.
+    /// The scanned reference, if an earlier step has scanned the file.
     pub scanned_reference: Option<Arc<ScannedReference>>,
 }
 
 impl CallOptions {
-    /// Returns options to call all of these reads with bcftools, with the settings of the job that runs before; all other
-    /// options have their defaults.
+    /// Returns options to call `reads` with bcftools, with the threads, scratch directory and command line of the
+    /// preceding job. All other options have their defaults.
     pub fn from_job(job: &JobOptions, reference: &Path, reads: Vec<PathBuf>, out: &Path, window_bases: u32) -> Self {
         Self {
             reference: reference.to_owned(),
@@ -145,10 +147,10 @@ impl CallOptions {
     }
 }
 
-/// Calls variants and returns the report, which is also in `OUT.run.json`. With `cluster`, workers call.
+/// Calls variants and returns the report, which is also in `OUT.run.json`. With `cluster`, workers run the callers.
 ///
 /// # Errors
-/// [`PipelineError`]; no output has its name then.
+/// [`PipelineError`] if a step fails; no output file has its final name then.
 pub fn call(
     options: &CallOptions,
     cluster: Option<&ClusterOptions>,
@@ -158,7 +160,7 @@ pub fn call(
     call_remaining(options, 0, cluster, observer, cancelled)
 }
 
-/// Calls as [`call`], after this process has called `regions_called_while_writing` regions while the reads were written.
+/// Calls like [`call`], after this process has called `regions_called_while_writing` regions while the BAM was written.
 pub(crate) fn call_remaining(
     options: &CallOptions,
     regions_called_while_writing: usize,
@@ -189,7 +191,7 @@ pub(crate) fn call_remaining(
     reference.write_indexes(&options.reference, caller.capabilities().needs_dictionary)?;
     let mut fingerprint = fingerprint::call_fingerprint(options, &*caller, &reference, targets.as_ref());
     fingerprint.extend(fingerprint::reads_fingerprint(&reads)?);
-    // Resumed regions were reported when this process called its first region.
+    // If this process has called regions already, it reported resumed regions before the first of them.
     let own_regions = if regions_called_while_writing > 0 { usize::MAX } else { 0 };
     let resume_options = ResumeOptions { resume: options.resume, own_regions };
     let job_directory =
@@ -220,18 +222,18 @@ pub(crate) fn call_remaining(
     close_call_directory(outcome, job_directory, &options.out, observer)
 }
 
-/// Threads and memory of all programs of a process together, and of each program.
+/// Limits of threads and memory for all caller processes of a godwit process together, and for each of them.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct CallerBudget {
     threads: usize,
     #[serde(rename = "threads_each")]
     threads_per_caller: usize,
-    /// Half of the host's memory where `None`.
+    /// Memory of all callers together; `None` for half of the host's memory.
     memory_bytes: Option<u64>,
-    /// The usual memory of the program where `None`.
+    /// Memory of each caller; `None` for the usual memory of the program.
     #[serde(rename = "memory_each")]
     memory_per_caller_bytes: Option<u64>,
-    /// Processes that share the host.
+    /// Number of godwit processes that share the host.
     #[serde(rename = "shared_by")]
     host_processes: u32,
 }
@@ -248,7 +250,7 @@ impl CallerBudget {
     }
 }
 
-/// Number and memory of concurrent programs.
+/// Number of caller processes that run at the same time, and the memory of each.
 #[derive(Clone, Copy)]
 struct CallerSlots {
     count: usize,
@@ -256,8 +258,8 @@ struct CallerSlots {
 }
 
 impl CallerSlots {
-    /// Returns the slots of a budget. `usual_bytes`: memory of one program where the budget has none; then its name, and the
-    /// option for its memory.
+    /// Returns the slots of a budget. `usual_bytes` is the memory of a caller if the budget sets none; `name` and
+    /// `option` are the caller and its memory option.
     fn new(budget: &CallerBudget, usual_bytes: u64, (name, option): (&str, &str)) -> Result<Self, PipelineError> {
         let memory_each = budget.memory_per_caller_bytes.unwrap_or(usual_bytes);
         let by_threads = (budget.threads / budget.threads_per_caller.max(1)).max(1);
@@ -265,11 +267,11 @@ impl CallerSlots {
             Some(bytes) if bytes < memory_each => {
                 let least = memory_each.div_ceil(1 << 20);
                 let problem =
-                    format!("--memory is less than one {name} takes; give at least {least}M, or set {option}");
+                    format!("--memory is less than one {name} needs; give at least {least}M, or set {option}");
                 return Err(PipelineError::Options { problem });
             }
             Some(bytes) => bytes,
-            // One program always runs: only running it shows whether its memory suffices.
+            // At least one caller runs, even if memory seems too small: its usual memory is only an estimate.
             None => host_resources::memory_bytes().unwrap_or(u64::MAX) / 2 / u64::from(budget.host_processes.max(1)),
         };
         let by_memory = usize::try_from(memory / memory_each.max(1)).unwrap_or(usize::MAX).max(1);
@@ -299,10 +301,10 @@ pub(crate) fn report_path(out: &Path) -> PathBuf {
     PathBuf::from(format!("{}.run.json", out.display()))
 }
 
-/// Checks that an output and the files beside it can have their names, before hours of work.
+/// Checks, before hours of work, that the output and its sidecar files can be created under their final names.
 ///
 /// # Errors
-/// [`PipelineError::File`] where a directory has one of these names, or another process writes it.
+/// [`PipelineError::File`] if a directory has one of these names, or another process writes the file.
 pub(crate) fn check_output_available(out: &Path) -> Result<(), PipelineError> {
     for suffix in ["", ".tbi", ".csi", ".bai", ".run.json", manifest::MANIFEST_SUFFIX] {
         let path = PathBuf::from(format!("{}{suffix}", out.display()));
@@ -311,7 +313,7 @@ pub(crate) fn check_output_available(out: &Path) -> Result<(), PipelineError> {
     Ok(())
 }
 
-/// Returns the manifest if all outputs exist and are those of this command, where a job is to be resumed.
+/// Returns the manifest if `resume` is true and all outputs of the same command already exist.
 pub(crate) fn complete_manifest(
     out: &Path,
     resume: bool,
@@ -332,23 +334,23 @@ pub(crate) fn complete_manifest(
     Ok(Some(manifest))
 }
 
-/// The state that an earlier process left.
+/// The state in which an earlier process left the job.
 enum CallResumeState {
-    /// Checkpoints, possibly of all regions.
+    /// An unfinished job, with the checkpoints of finished regions.
     Unfinished(Box<CallJobDirectory>),
-    /// No work: the outputs exist.
+    /// A complete job, whose outputs exist.
     Complete {
-        /// Records in the output.
+        /// Number of records in the output.
         records: u64,
     },
 }
 
-/// The source of checkpoints that may be used.
+/// Options that decide which checkpoints are used.
 #[derive(Clone, Copy)]
 struct ResumeOptions {
-    /// Use those of a stopped job.
+    /// True to use the checkpoints of a stopped job.
     resume: bool,
-    /// Regions that this process called itself, or has reported already.
+    /// Number of regions that this process has called itself or has already reported as resumed.
     own_regions: usize,
 }
 
@@ -382,7 +384,7 @@ fn open_call_directory(
         }
     };
     if !resume {
-        warn_dropped_regions(&job_directory, "with --resume they would have been kept", observer);
+        warn_dropped_regions(&job_directory, "--resume keeps them", observer);
     }
     let before = job_directory.finished_regions.len().saturating_sub(own_regions);
     if before > 0 {
@@ -394,13 +396,13 @@ fn open_call_directory(
 /// Warns that regions of an earlier process are dropped, and why.
 fn warn_dropped_regions(job_directory: &CallJobDirectory, why: &str, observer: &dyn Observer) {
     if job_directory.dropped_regions > 0 {
-        let message =
-            format!("{} called regions of a run that was stopped are dropped; {why}", job_directory.dropped_regions);
+        let message = format!("{} called regions of a stopped job are dropped; {why}", job_directory.dropped_regions);
         observer.event(&Event::Warning { message });
     }
 }
 
-/// Removes the directory of a job that is complete or has no checkpoints; keeps all others and reports them to the user.
+/// Removes the job directory after success, after an internal error, or without checkpoints. Otherwise reports its path
+/// to the user.
 fn close_call_directory<R>(
     outcome: Result<R, PipelineError>,
     job_directory: CallJobDirectory,
@@ -413,7 +415,7 @@ fn close_call_directory<R>(
             PipelineError::Interrupted => Err(PipelineError::InterruptedResumable { job_directory: path }),
             error => {
                 let message =
-                    format!("what was done is kept in {}: add --resume to the same command to go on", path.display());
+                    format!("the checkpoints are in {}: add --resume to the same command to resume", path.display());
                 observer.event(&Event::Warning { message });
                 Err(error)
             }
@@ -425,7 +427,7 @@ fn close_call_directory<R>(
     }
 }
 
-/// Writes the manifest of complete files. `records`: those of the output itself.
+/// Writes the manifest of the files in `staged` and adds it to them. `records` is the number of records in the output.
 pub(crate) fn add_manifest(
     verb: &str,
     out: &Path,
@@ -450,7 +452,7 @@ pub(crate) fn add_manifest(
     add_json_file(staged, &manifest_path(out), &manifest)
 }
 
-/// Writes the report, and gives all files their names.
+/// Writes the report, and renames all files to their final names.
 fn publish_outputs(
     job_directory: &CallJobDirectory,
     out: &Path,
@@ -462,7 +464,7 @@ fn publish_outputs(
     staged.publish().map_err(|(path, source)| PipelineError::File { action: "name", path, source })
 }
 
-/// A call whose options are checked.
+/// A variant calling job whose options have been checked.
 struct CallJob<'r> {
     options: &'r CallOptions,
     cluster: Option<&'r ClusterOptions<'r>>,
@@ -488,7 +490,7 @@ struct CalledRegions {
     concurrent_callers: usize,
     /// Names of the workers of a cluster run.
     worker_names: Vec<String>,
-    /// Number of lost workers, in a cluster run.
+    /// Number of workers that were lost; `None` without a cluster run.
     lost_workers: Option<usize>,
 }
 
@@ -524,7 +526,7 @@ impl CallJob<'_> {
         self.publish(job_directory, staged, records, &called, stages)
     }
 
-    /// Calls all regions in this process.
+    /// Calls all regions without workers.
     fn call_locally(&self, job_directory: &CallJobDirectory) -> Result<CalledRegions, PipelineError> {
         let Self { options, caller_slots, .. } = self;
         let scratch = job_directory.create_scratch_directory(options.temp.as_deref());
@@ -551,7 +553,8 @@ impl CallJob<'_> {
         })
     }
 
-    /// Returns header lines with the origin of the records: only what changes them, so that equal records are equal files.
+    /// Returns VCF header lines with the origin of the records: only options that change records, so that equal records
+    /// are equal files.
     fn provenance(&self) -> Vec<String> {
         let Self { options, caller, .. } = self;
         let mut command = format!("call --caller '{}'", caller.command_line());

@@ -1,4 +1,4 @@
-//! Cluster runs of any verb: how workers are started and how they find the head, and which of them are connected.
+//! Cluster runs of any subcommand: options, the launcher that starts workers, and the pool of connected workers.
 
 mod worker_pool;
 
@@ -11,15 +11,15 @@ use crate::error::PipelineError;
 
 pub(crate) use worker_pool::{WorkerPool, WorkerPoolEvent};
 
-/// Returns a message for workers as JSON.
+/// Returns a task or command for workers as JSON.
 ///
 /// # Errors
-/// [`PipelineError::Options`] if a path in it is not UTF-8.
+/// [`PipelineError::Options`] if the task contains a path that is not UTF-8.
 pub(crate) fn to_worker_json(told: &impl serde::Serialize) -> Result<serde_json::Value, PipelineError> {
     serde_json::to_value(told).map_err(|error| PipelineError::Options {
         problem: format!(
-            "nodes cannot be told what to do: {error}; over nodes the paths of all files and directories must be UTF-8: rename \
-             the one that is not"
+            "the task cannot be sent to workers: {error}; in a cluster run the paths of all files and directories must \
+             be UTF-8: rename the one that is not"
         ),
     })
 }
@@ -28,41 +28,43 @@ pub(crate) fn to_worker_json(told: &impl serde::Serialize) -> Result<serde_json:
 pub struct ClusterOptions<'l> {
     /// Number of workers that are started; more may join, and some may be lost.
     pub workers: u32,
-    /// Addresses of this host for connections of workers, best first. With a single one, the head listens only there.
+    /// Addresses of this host to which workers connect, best first. If there is only one, the head listens only at this
+    /// address.
     pub addresses: Vec<IpAddr>,
-    /// The directory with the rendezvous file, if the launcher has one that workers know already.
+    /// Directory of the rendezvous file, by which workers find the head, if the launcher has given workers its path
+    /// already.
     pub rendezvous_directory: Option<PathBuf>,
     /// Number of this attempt of the job; workers of earlier attempts are rejected.
     pub attempt: u64,
     /// True if all workers run on one host.
     pub single_host: bool,
-    /// Starts and stops the workers.
+    /// Launcher that starts and stops the workers.
     pub launcher: &'l dyn WorkerLauncher,
 }
 
 /// A launcher of workers.
 pub trait WorkerLauncher: Sync {
-    /// Starts all workers, which find the head through this directory.
+    /// Starts all workers, which find the head by the rendezvous file in this directory.
     ///
     /// # Errors
     /// [`PipelineError`] if the workers could not be started.
     fn start_workers(&self, rendezvous_directory: &Path) -> Result<(), PipelineError>;
 
-    /// Returns the last messages of workers that ended since the previous call, each with its number.
+    /// Returns the last message of each worker that has ended since the previous call, with the number of the worker.
     fn exit_messages(&self) -> Vec<String>;
 
-    /// Reports whether all workers have ended.
+    /// Returns whether all started workers have ended.
     fn all_ended(&self) -> bool;
 
-    /// Stops workers that still run, after a time to end by themselves.
+    /// Waits for a time until workers end by themselves, and stops those that still run.
     fn stop_workers(&self);
 
-    /// Returns the number of a later attempt of this job, if there is one: this process has to end.
+    /// Returns the number of a later attempt of this job, if there is one. This process then has to end.
     fn newer_attempt(&self) -> Option<u64>;
 }
 
 impl ClusterOptions<'_> {
-    /// Checks that there is no later attempt of this job: two heads would write the same files.
+    /// Fails if there is a later attempt of this job: two heads would write the same files.
     ///
     /// # Errors
     /// [`FleetError::Superseded`] if there is a later attempt.

@@ -1,8 +1,10 @@
-//! A search as a cluster run: search workers are processes of cluster workers, and their frames go over the network.
+//! A sequence search as a cluster run: each cluster worker runs search workers as child processes. The head and the
+//! search workers exchange message frames over the network.
 //!
-//! As on one host, `godwit-search` assigns work to search workers and handles their loss. Here, they run on cluster workers.
-//! The loss of a cluster worker ends its search workers: they are restarted on others, and their work is repeated. Cluster
-//! workers write reports to the output file themselves; hits go to the head, and from there to owners.
+//! As on one host, `godwit-search` assigns work to search workers and handles their loss. If a cluster worker is lost,
+//! its search workers are restarted on other cluster workers, and their work is repeated. Search workers write their
+//! reports to the output file themselves. Hits go to the head, which sends the hits of a query to the search worker
+//! that owns this query.
 
 pub(crate) mod cluster_worker;
 
@@ -30,23 +32,26 @@ use crate::error::PipelineError;
 use crate::observer::Observer;
 use crate::scratch::{ScratchDirectory, unique_name};
 
-/// Time to wait for further cluster workers once one is ready. Those that join later can replace lost ones.
+/// Maximum time to wait for further cluster workers after the first one is ready. Workers that join later can replace
+/// lost ones.
 const WORKER_JOIN_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The task of cluster workers that search.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct SearchTask {
     engine: WorkerSpec,
-    /// Search workers of each cluster worker; `None`: one per thread.
+    /// Number of search workers on each cluster worker; `None` for one per thread.
     #[serde(rename = "workers")]
     search_workers: Option<usize>,
 }
 
-/// Searches on cluster workers and writes the output. `query`: a file that all cluster workers can read; `search_workers`:
-/// per cluster worker, by default its number of threads. `step` receives the progress.
+/// Searches on cluster workers and writes the output. `query` is a file that all cluster workers can read.
+/// `search_workers` is the number of search workers on each cluster worker; `None` for its number of threads. `step`
+/// receives the progress.
 ///
 /// # Errors
-/// [`SearchError`]; for failures of cluster workers, [`SearchError::WorkersUnavailable`] with a [`PipelineError`].
+/// [`SearchError`] if the search fails; [`SearchError::WorkersUnavailable`] with a [`PipelineError`] if cluster workers
+/// fail.
 pub fn search_on_workers(
     options: &SearchOptions,
     query: &Path,
@@ -76,15 +81,15 @@ fn place_error(error: PipelineError) -> SearchError {
     SearchError::WorkersUnavailable(Box::new(error))
 }
 
-/// Creates the directory, beside the output, through which workers find the head.
+/// Creates the directory of the rendezvous file beside the output. Workers find the head by this file.
 fn create_rendezvous_directory(out: Option<&Path>) -> Result<ScratchDirectory, PipelineError> {
     let out = out.unwrap_or(Path::new("search"));
     let name = out.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let path = out.with_file_name(format!(".{name}.{}-{}.godwit-nodes", std::process::id(), unique_name()));
-    ScratchDirectory::create(&path).map_err(PipelineError::file("make the directory where nodes meet,", path))
+    ScratchDirectory::create(&path).map_err(PipelineError::file("create the rendezvous directory", path))
 }
 
-/// Frames for search workers, until their cluster worker has downloaded them.
+/// Message frames for search workers, by number. Each is kept until a cluster worker has downloaded it.
 #[derive(Default)]
 struct FrameSource(Mutex<HashMap<u64, Vec<u8>>>);
 
@@ -96,7 +101,7 @@ impl FrameSource {
 
 impl DownloadSource for FrameSource {
     fn open(&self, ticket: &DownloadTicket) -> io::Result<DownloadBatches> {
-        let missing = || io::Error::new(io::ErrorKind::NotFound, "there is no such frame");
+        let missing = || io::Error::new(io::ErrorKind::NotFound, "unknown frame");
         let DownloadTicket::SearchFrame { frame } = ticket else { return Err(missing()) };
         let bytes = self.lock_frames().remove(frame).ok_or_else(missing)?;
         let batches =
@@ -108,12 +113,12 @@ impl DownloadSource for FrameSource {
 /// The state of a search worker.
 #[derive(Default)]
 struct SearchWorkerState {
-    /// The cluster worker on which it runs; `None`: none is available.
+    /// Cluster worker on which the search worker runs; `None` if no cluster worker is available.
     cluster_worker: Option<WorkerId>,
     attempt: u64,
-    /// Frames to be sent once it runs.
+    /// Frames to send as soon as the search worker runs.
     waiting_frames: Vec<Vec<u8>>,
-    /// Frames that are sent but may not be downloaded yet.
+    /// Numbers of frames that are offered for download but may not be downloaded yet.
     sent_frames: Vec<u64>,
     ending: Option<WorkerExit>,
 }
@@ -124,18 +129,18 @@ struct ClusterSearchWorkers<'r> {
     frame_source: Arc<FrameSource>,
     /// Number of the next frame.
     next_frame: u64,
-    /// Cluster workers that are ready, with the number of slots for search workers on each.
+    /// Cluster workers that are ready, with the intended number of search workers on each.
     cluster_workers: BTreeMap<WorkerId, usize>,
     search_workers: Vec<SearchWorkerState>,
     engine: Option<String>,
-    /// BLAKE3 of the queries.
+    /// BLAKE3 of the query file.
     query_checksum: String,
-    /// Frames to be returned by `receive_frame`.
+    /// Frames of search workers that `receive_frame` returns next.
     pending_replies: VecDeque<WorkerFrame>,
 }
 
 impl<'r> ClusterSearchWorkers<'r> {
-    /// Waits until the cluster workers are ready.
+    /// Waits until all cluster workers are ready, or until the timeout has passed after the first one.
     fn wait_for_workers(
         worker_pool: WorkerPool<'r>,
         frame_source: Arc<FrameSource>,
@@ -158,7 +163,7 @@ impl<'r> ClusterSearchWorkers<'r> {
                 && first.get_or_insert_with(Instant::now).elapsed() > WORKER_JOIN_TIMEOUT
             {
                 place.worker_pool.warn(format!(
-                    "searching with {} of {} nodes; others that come take the place of lost ones",
+                    "searching with {} of {} workers; workers that join later replace lost ones",
                     place.cluster_workers.len(),
                     place.worker_pool.expected_workers()
                 ));
@@ -193,7 +198,7 @@ impl<'r> ClusterSearchWorkers<'r> {
             }
             Some(WorkerPoolEvent::Upload(_, WorkerUpload::SearchFrame { search_worker: worker, attempt }, pieces)) => {
                 if let Some(seat) = self.search_workers.get_mut(worker).filter(|seat| seat.attempt == attempt) {
-                    // A reply shows that it has received all earlier frames.
+                    // A reply shows that the search worker has received all earlier frames.
                     seat.sent_frames.clear();
                     let frame = pieces.first().map(|piece| piece.to_vec());
                     self.pending_replies.push_back(WorkerFrame {
@@ -213,22 +218,26 @@ impl<'r> ClusterSearchWorkers<'r> {
         Ok(())
     }
 
-    /// Accepts a cluster worker with the engine and the queries of the others, and starts waiting search workers on it.
+    /// Accepts a cluster worker if its engine and its query file are those of the other workers, and starts waiting
+    /// search workers on it. Otherwise rejects the cluster worker.
     fn add_cluster_worker(&mut self, node: WorkerId, workers: usize, engine: String, queries: &str) {
         let own = self.engine.get_or_insert_with(|| engine.clone());
         if *own != engine {
-            let why = format!("its engine is {engine}, that of others {own}; install one version everywhere");
+            let why = format!(
+                "its engine is {engine}, but that of the other workers is {own}; install one version on all hosts"
+            );
             return self.worker_pool.reject_worker(node, why);
         }
         if queries != self.query_checksum {
-            let why = "it sees other queries than the head; all nodes have to see the same files".to_owned();
+            let why =
+                "its file of queries differs from that of the head; all hosts must share the same files".to_owned();
             return self.worker_pool.reject_worker(node, why);
         }
         self.cluster_workers.insert(node, workers);
         let homeless: Vec<usize> =
             (0..self.search_workers.len()).filter(|seat| self.search_workers[*seat].cluster_worker.is_none()).collect();
         for worker in homeless {
-            // Those with an exit status are lost; `start_worker` starts them again.
+            // A search worker with an exit status was lost; `start_worker` starts it again.
             if self.search_workers[worker].ending.is_none() {
                 self.assign_search_worker(worker);
             }
@@ -242,7 +251,7 @@ impl<'r> ClusterSearchWorkers<'r> {
                 seat.cluster_worker = None;
                 let mut frames = self.frame_source.lock_frames();
                 seat.sent_frames.drain(..).for_each(|frame| drop(frames.remove(&frame)));
-                let description = "was lost with its node".to_owned();
+                let description = "was lost with its cluster worker".to_owned();
                 seat.ending = Some(WorkerExit { description, stderr_tail: "none".to_owned() });
                 self.pending_replies.push_back(WorkerFrame { worker, attempt: seat.attempt, frame: None });
             }
@@ -312,7 +321,7 @@ impl WorkerBackend for ClusterSearchWorkers<'_> {
     }
 
     fn kill_worker(&mut self, search_worker: usize) {
-        // Frames that are sent stay available, because its cluster worker is about to download them.
+        // Offered frames stay available, because the cluster worker is about to download them.
         let seat = &mut self.search_workers[search_worker];
         seat.waiting_frames.clear();
         if let Some(node) = seat.cluster_worker.take() {
@@ -327,7 +336,7 @@ impl WorkerBackend for ClusterSearchWorkers<'_> {
 
 impl Drop for ClusterSearchWorkers<'_> {
     fn drop(&mut self) {
-        // After any end of a search, cluster workers hold nothing that could be resumed.
+        // End the cluster workers also after a failure: they hold nothing from which a later search could resume.
         self.worker_pool.finish();
     }
 }

@@ -1,10 +1,11 @@
-//! A worker of a cluster run. Its head assigns the task: [calling](crate::call::cluster_worker) of regions,
-//! [searching](crate::cluster_search::cluster_worker) of sequences, or alignment.
+//! A worker of a cluster run. The head assigns the task: variant [calling](crate::call::cluster_worker), sequence
+//! [searching](crate::cluster_search::cluster_worker), or alignment.
 //!
-//! For alignment, it downloads blocks from the head, stores their slices, fetches slices of its own shards from other
-//! workers, and writes its partitions into the shared output file. One thread receives commands and passes them to other
-//! threads: one feeds the aligner, one collects its output, one sorts and packs, a few fetch, a few write. Any failure ends
-//! the worker; the head continues without it.
+//! An alignment worker downloads blocks of reads from the head, aligns them, and stores the records as slices. A slice
+//! contains the records of one block in one shard of the genome. The worker fetches the slices of its own shards from
+//! other workers, and writes its parts into the shared output file. One thread receives commands and passes them to
+//! other threads: one feeds the aligner, one collects its records, one sorts and packs them, a few fetch, a few write.
+//! Any failure ends the worker; the head continues without this worker.
 
 mod align_threads;
 mod block_aligner;
@@ -49,30 +50,30 @@ use slice_source::SliceSource;
 use write_threads::WriteState;
 pub(crate) use write_threads::{VerdictHeader, WriteTask};
 
-/// Number of concurrent fetches, each of slices of another block.
+/// Number of threads that fetch slices; each of them fetches the slices of one block at a time.
 const FETCH_THREADS: usize = 3;
 
 /// Time for which a worker tries to reconnect to a lost head.
 const RECONNECT_TIMEOUT: Duration = Duration::from_secs(60);
-/// Time between two attempts to connect.
+/// Time between two attempts to reconnect.
 const RECONNECT_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Options of a worker.
 #[derive(Clone, Debug)]
 pub struct WorkerOptions {
-    /// The directory of the rendezvous file.
+    /// Directory of the rendezvous file, by which the worker finds the head.
     pub rendezvous_directory: PathBuf,
     /// The attempt of the job to which this process belongs; a worker of an earlier attempt ends.
     pub attempt: u64,
-    /// Threads of the aligner, and number of parts written at a time.
+    /// Number of threads of the aligner, and number of output parts written at a time.
     pub threads: usize,
-    /// Directory of slices; `None`: the rendezvous directory.
+    /// Directory for slices and other scratch files; `None` for a directory that the head names.
     pub temp: Option<PathBuf>,
     /// Maximum time to wait for the rendezvous file.
     pub join_timeout: Duration,
 }
 
-/// The task of the workers.
+/// The task of all workers of a job.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "work", rename_all = "snake_case")]
 pub(crate) enum WorkerTask {
@@ -94,16 +95,17 @@ pub(crate) struct AlignTask {
     pub(crate) block_bases: u64,
     /// Read groups of the lanes.
     pub(crate) lanes: Vec<LaneTask>,
-    /// The sample.
+    /// Name of the sample.
     pub(crate) sample: String,
     /// Options of duplicate marking.
     pub(crate) marking: MarkingOptions,
     /// Number of partitions of the genome.
     pub(crate) partitions: u32,
-    /// Number of processes on the host of this worker that load an index. Several should share it.
+    /// Number of workers on the host of this worker, each of which loads an index. If there are several, they should
+    /// share the index.
     #[serde(rename = "processes_of_host")]
     pub(crate) host_processes: u64,
-    /// The Python step before records are written.
+    /// The Python step, which processes records before they are written.
     #[serde(default)]
     #[serde(rename = "step")]
     pub(crate) python_step: Option<PythonStep>,
@@ -115,13 +117,13 @@ pub(crate) struct AlignTask {
 /// The read group of a lane, for aligners.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct LaneTask {
-    /// Its `@RG` line.
+    /// `@RG` line of the read group.
     pub(crate) read_group: String,
-    /// The `ID` of that line.
+    /// `ID` in this `@RG` line.
     pub(crate) read_group_id: String,
 }
 
-/// An input of the main thread of a worker.
+/// An input of the main thread of a worker: a command of the head, or the failure of another thread.
 pub(crate) enum WorkerInput {
     Command(Result<Command, ExchangeError>),
     Failed(PipelineError),
@@ -133,18 +135,18 @@ struct WorkerContext<'n> {
     id: WorkerId,
     spill: Arc<SpillFile>,
     checkpoints: &'n WorkerCheckpoints,
-    /// BLAKE3 of the reads of the blocks being aligned.
+    /// For each block that is being aligned, the BLAKE3 of its reads.
     reads_checksums: Mutex<HashMap<BlockId, String>>,
     scratch: PathBuf,
     slice_store: OnceLock<Arc<SliceStore>>,
-    /// The block that decides the partitions, if it is aligned here.
+    /// The block that decides the partitions of the genome, if this worker aligns it.
     planning_block: Mutex<Option<BlockId>>,
     input_sender: Mutex<Sender<WorkerInput>>,
     cancelled: &'n Arc<AtomicBool>,
 }
 
 impl WorkerContext<'_> {
-    /// Runs a thread of the worker; its failure ends the worker.
+    /// Runs the work of a thread; if it fails, the worker ends.
     fn run_thread(&self, work: impl FnOnce() -> Result<(), PipelineError>) {
         if let Err(error) = work() {
             self.report_failure(error);
@@ -152,7 +154,7 @@ impl WorkerContext<'_> {
     }
 
     fn report_failure(&self, error: PipelineError) {
-        // Without the main thread, the worker has ended already.
+        // If sending fails, the main thread and thus the worker have already ended.
         let _ = self.input_sender.lock().unwrap_or_else(PoisonError::into_inner).send(WorkerInput::Failed(error));
     }
 
@@ -168,7 +170,7 @@ impl WorkerContext<'_> {
         self.reads_checksums.lock().unwrap_or_else(PoisonError::into_inner).insert(block, content);
     }
 
-    /// Stores slices of a block, which are in the store, in the checkpoints for a later head.
+    /// Records slices of a block in the checkpoints for a later head. The slices are already in the slice store.
     fn checkpoint_slices(
         &self,
         block: BlockId,
@@ -184,12 +186,12 @@ impl WorkerContext<'_> {
     }
 }
 
-/// Runs a worker until the job is finished. If the connection to the head is lost, it reconnects as a new worker with its
-/// slices. It does not connect to a later head: that one starts workers of its own, which wait for the slices of this one,
-/// and the launcher of this one may be about to end it.
+/// Runs a worker until the job is finished. If the connection to the head is lost, the worker reconnects as a new
+/// worker and keeps its slices. It does not connect to a later head, because a later head starts workers of its own,
+/// which wait for these slices. The launcher of this worker may also be about to stop it.
 ///
 /// # Errors
-/// [`PipelineError`]; the job continues without this worker.
+/// [`PipelineError`] if this worker fails; the job continues without it.
 pub fn run_worker(options: &WorkerOptions, cancelled: &Arc<AtomicBool>) -> Result<(), PipelineError> {
     let (mut head, mut lost_since) = (None, None::<Instant>);
     loop {
@@ -198,7 +200,7 @@ pub fn run_worker(options: &WorkerOptions, cancelled: &Arc<AtomicBool>) -> Resul
             Err(PipelineError::Exchange(error)) => error,
             ended => return ended,
         };
-        // The connection was established in between.
+        // A long session shows that the connection was established in between: the timeout starts anew.
         if started.elapsed() > RECONNECT_TIMEOUT {
             lost_since = None;
         }
@@ -210,7 +212,7 @@ pub fn run_worker(options: &WorkerOptions, cancelled: &Arc<AtomicBool>) -> Resul
     }
 }
 
-/// Reports whether the host of the head answered that no head listens, or the head rejected the worker.
+/// Returns whether the head has ended, so that its host refuses connections, or has rejected the worker.
 fn is_head_gone(error: &ExchangeError) -> bool {
     match error {
         ExchangeError::Flight(FlightError::Connect { source, .. }) => {
@@ -221,7 +223,8 @@ fn is_head_gone(error: &ExchangeError) -> bool {
     }
 }
 
-/// Runs one connection to the head. `head`: the token of the head of this process, once it is known.
+/// Connects to the head and works until the connection or the job ends. `head` is the token of the first head to which
+/// this process connected, once it is known.
 fn run_worker_session(
     options: &WorkerOptions,
     head: &mut Option<Token>,
@@ -231,7 +234,7 @@ fn run_worker_session(
     let found = Rendezvous::wait(&options.rendezvous_directory, options.attempt, options.join_timeout, is_cancelled)?;
     if *head.get_or_insert_with(|| found.token.clone()) != found.token {
         return Err(ExchangeError::WorkerRejected {
-            reason: "another head leads it by now, with nodes of its own".to_owned(),
+            reason: "another head with its own workers has taken over the job".to_owned(),
         }
         .into());
     }
@@ -256,14 +259,14 @@ fn run_worker_session(
     {
         let fatal_kind = error.affects_all_workers().then(|| serde_json::json!(error.kind()));
         let message = message_with_causes(error);
-        // Best effort: the head also sees the connection end.
+        // Ignore an error here: the head also notices that the connection closes.
         let _ = link.send_event(WorkerEvent::Failed { message, fatal_kind });
         std::thread::sleep(Duration::from_millis(200));
     }
     result
 }
 
-/// Prepares an alignment worker and serves the head.
+/// Opens the checkpoints of an alignment worker, and executes the commands of the head.
 fn run_align_worker(
     link: &WorkerEndpoint,
     id: WorkerId,
@@ -276,7 +279,8 @@ fn run_align_worker(
     let failed = PipelineError::file("use scratch space in", &scratch);
     let kept = WorkerCheckpoints::open(&job.checkpoint_location, options.temp.as_deref(), cancelled).map_err(failed)?;
     let led = serve_head(link, (id, head), job, &kept, scratch, options, cancelled);
-    // After other failures, another process may resume from these checkpoints; but not if this host's disk is the cause.
+    // Remove the checkpoints after success, and after a failure of this host such as a full disk. After other failures,
+    // another process may resume from them.
     match &led {
         Err(error) if error.kind() != ErrorKind::Machine => {}
         _ => kept.remove(),
@@ -284,7 +288,7 @@ fn run_align_worker(
     led
 }
 
-/// Serves the head until the job is finished or the connection is lost.
+/// Starts the aligner, and executes the commands of the head until the job is finished or the connection is lost.
 fn serve_head(
     connection: &WorkerEndpoint,
     (id, head): (WorkerId, SocketAddr),
@@ -328,7 +332,7 @@ fn serve_head(
     process_commands(&shared, aligner, &hello, &slice_source, job, options, (inputs_of_orders, inputs))
 }
 
-/// Joins the job at the first of the head's addresses that answers.
+/// Connects to the first address of the head that answers, and joins the job.
 fn connect_to_head(
     found: &Rendezvous,
     keys: &ClusterCredentials,
@@ -345,7 +349,7 @@ fn connect_to_head(
     Err(last)
 }
 
-/// Forwards commands until the last one.
+/// Forwards the commands of the head to the main thread, until the last command or an error.
 pub(crate) fn forward_commands(link: &WorkerEndpoint, inputs: &Sender<WorkerInput>) {
     loop {
         let order = link.next_command();
@@ -356,7 +360,7 @@ pub(crate) fn forward_commands(link: &WorkerEndpoint, inputs: &Sender<WorkerInpu
     }
 }
 
-/// Waits for an input.
+/// Waits for a command or a failure.
 pub(crate) fn receive_input(
     inputs: &Receiver<WorkerInput>,
     cancelled: &AtomicBool,
@@ -370,7 +374,7 @@ pub(crate) fn receive_input(
     }
 }
 
-/// Processes commands until the last one.
+/// Starts the threads of an alignment worker, and passes the commands of the head to them until the last command.
 fn process_commands(
     shared: &WorkerContext,
     aligner: BlockAligner,
@@ -404,7 +408,7 @@ fn process_commands(
             scope.spawn(|| shared.run_thread(|| write_threads::run_write_thread(shared, &writing, &write)));
         }
         let led = (|| loop {
-            // A thread that has ended has sent the reason, which is received next.
+            // Sending to a thread fails only if the thread has ended; the reason is then the next input.
             match receive_input(&inputs, shared.cancelled)? {
                 WorkerInput::Failed(error) => return Err(error),
                 WorkerInput::Command(order) => match order? {
@@ -447,7 +451,8 @@ fn process_commands(
     })
 }
 
-/// Sets the partitions, and reports the slices in the checkpoints of an earlier process.
+/// Sets the partitions of the genome. Restores slices from the checkpoints of an earlier process, and reports them to
+/// the head.
 fn set_partition_plan(
     shared: &WorkerContext,
     slice_source: &SliceSource,
@@ -457,8 +462,8 @@ fn set_partition_plan(
     if shared.slice_store.get().is_some() {
         return Ok(());
     }
-    let plan =
-        PartitionPlan::from_starts(starts.clone()).ok_or_else(|| malformed_command("the plan is none".into()))?;
+    let plan = PartitionPlan::from_starts(starts.clone())
+        .ok_or_else(|| malformed_command("the partitions are invalid".into()))?;
     let store = Arc::new(SliceStore::new(ShardPlan::new(plan, usize::from(shares)), shared.spill.clone()));
     let recalled =
         shared.checkpoints.restore_slices(&starts, shares, &store).map_err(|error| shared.scratch_error(error))?;
@@ -467,10 +472,10 @@ fn set_partition_plan(
     report_held_slices(shared, recalled)
 }
 
-/// Adopts the slices of processes without a successor.
+/// Adopts slices of earlier workers whose directories no running worker has taken over, and reports them to the head.
 fn adopt_slices(shared: &WorkerContext, starts: &[SortKey], shares: u16) -> Result<(), PipelineError> {
     let Some(store) = shared.slice_store.get() else {
-        return Err(malformed_command("slices came before the plan".into()));
+        return Err(malformed_command("slices were sent before the partitions".into()));
     };
     let inherited = shared.checkpoints.adopt_slices((starts, shares), shared.id.0 as usize, store);
     report_held_slices(shared, inherited.map_err(|error| shared.scratch_error(error))?)
@@ -489,11 +494,11 @@ struct FetchTask {
     /// BLAKE3 of the reads of the block.
     reads_checksum: String,
     shards: Vec<ShardId>,
-    /// Address of the worker that holds them.
+    /// Address of the worker that holds these slices.
     peer_address: SocketAddr,
 }
 
-/// Fetches slices, one task after the other.
+/// Fetches slices from other workers, one task after the other.
 fn fetch_slices(shared: &WorkerContext, orders: &Mutex<Receiver<FetchTask>>) -> Result<(), PipelineError> {
     loop {
         let order = orders.lock().unwrap_or_else(PoisonError::into_inner).recv();
@@ -501,7 +506,7 @@ fn fetch_slices(shared: &WorkerContext, orders: &Mutex<Receiver<FetchTask>>) -> 
         let (block, started) = (order.block, Instant::now());
         let report = match fetch_block(shared, order) {
             Ok(bytes) => WorkerEvent::SlicesFetched { block, seconds: started.elapsed().as_secs_f64(), bytes },
-            // The other worker may be lost; the head knows others.
+            // The other worker may be lost: the head can name another worker that holds the slices.
             Err(PipelineError::Exchange(error)) => {
                 WorkerEvent::SliceFetchFailed { block, reason: message_with_causes(&*error) }
             }
@@ -511,18 +516,18 @@ fn fetch_slices(shared: &WorkerContext, orders: &Mutex<Receiver<FetchTask>>) -> 
     }
 }
 
-/// Fetches slices of one block; returns their size in bytes.
+/// Fetches slices of one block from another worker. Returns their size in bytes.
 fn fetch_block(shared: &WorkerContext, order: FetchTask) -> Result<u64, PipelineError> {
     let FetchTask { block, reads_checksum, shards, peer_address } = order;
     let Some(store) = shared.slice_store.get() else {
-        return Err(malformed_command("slices came before the plan".into()));
+        return Err(malformed_command("slices were sent before the partitions".into()));
     };
     let ticket = DownloadTicket::Slices { block, shards: shards.clone() };
     let mut incoming = shared.connection.download_from_worker(peer_address, &ticket)?;
     let mut bytes_in_all = 0;
     for share in shards.iter().copied() {
         let broken =
-            || ExchangeError::InvalidMessage { peer: "a node", problem: "a slice is not what it should be".into() };
+            || ExchangeError::InvalidMessage { peer: "a worker", problem: "a slice is damaged or incomplete".into() };
         let Some((table, header)) = incoming.next_batch()? else { return Err(broken().into()) };
         let header: SliceHeader = serde_json::from_slice(&header).map_err(|_| broken())?;
         let table = crate::runs::RunTable(bytes_batch::batch_as_bytes(&table).to_vec());
@@ -564,10 +569,10 @@ pub(crate) fn malformed_command(problem: String) -> PipelineError {
 
 /// Returns the error for a command that does not fit the task.
 pub(crate) fn unexpected_command(order: &Command) -> PipelineError {
-    malformed_command(format!("{order:?} is out of place"))
+    malformed_command(format!("unexpected command {order:?}"))
 }
 
-/// Returns plain items as bytes to be sent.
+/// Returns the bytes of plain items, to be sent to the head.
 fn to_buffer<T: bytemuck::Pod>(items: &[T]) -> Buffer {
     Buffer::from(bytemuck::cast_slice::<T, u8>(items))
 }

@@ -1,9 +1,10 @@
-//! Compares call sets with a truth set: found, missed and false alleles.
+//! Compares variant call sets with a truth set: counts found, missed and false alleles.
 //!
-//! Flows in: VCF files of one sample each, or a named one. Flows out: counts for SNPs and indels ([`Comparison`]). The unit
-//! of comparison is one alternate allele: position, reference and alternate bases after `bcftools norm` has split compound
-//! changes and left-aligned indels, and the number of copies in the genotype. Two representations of a haplotype that this
-//! does not make equal count as missed and as false; see `docs/guide/compare.md`.
+//! Input: VCF files with one sample, or with a sample that the user names. Output: counts for SNPs and indels
+//! ([`Comparison`]). The unit of comparison is one alternate allele: its position, its reference and alternate bases,
+//! and its number of copies in the genotype. Before the comparison, `bcftools norm` splits compound changes and
+//! left-aligns indels. Two representations of a haplotype that still differ count as missed and as false; see
+//! `docs/guide/compare.md`.
 
 mod accuracy;
 mod call_set;
@@ -28,46 +29,46 @@ use indexed_reference::IndexedReference;
 /// Inputs and options of a comparison.
 #[derive(Clone, Debug, Default)]
 pub struct CompareOptions {
-    /// The call set to compare.
+    /// VCF of the call set to compare.
     pub calls: PathBuf,
-    /// The truth.
+    /// VCF of the truth set.
     pub truth: PathBuf,
-    /// Another call set, to count what the first one gained and lost against it.
+    /// VCF of another call set. The comparison counts the alleles that the first call set gained and lost against it.
     pub baseline: Option<PathBuf>,
-    /// BED: only alleles in one of its regions count.
+    /// BED file of confident regions: only alleles in one of these regions count.
     pub confident: Option<PathBuf>,
-    /// FASTA: indels are left-aligned on it.
+    /// FASTA file of the reference, on which indels are left-aligned; `None` to skip left-alignment.
     pub reference: Option<PathBuf>,
-    /// The sample in files that have several.
+    /// Name of the sample to compare, for files with several samples.
     pub sample: Option<String>,
-    /// Also compare records that a filter failed.
+    /// True to compare also records that failed a filter.
     pub all_records: bool,
-    /// True: genotypes are not compared, and files may have no samples.
+    /// True to ignore genotypes; files without samples are then accepted.
     pub ignore_genotypes: bool,
-    /// Directory of temporary files; `None`: the system's.
+    /// Directory of temporary files; `None` for the temporary directory of the system.
     pub temp: Option<PathBuf>,
-    /// Decompression threads.
+    /// Number of threads for decompression.
     pub threads: usize,
 }
 
 /// The result of a comparison.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
-    /// The call set.
+    /// Accuracy of the call set.
     pub calls: CallSetAccuracy,
-    /// The baseline.
+    /// Accuracy of the baseline.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub baseline: Option<CallSetAccuracy>,
     /// Differences between the call set and the baseline.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub changes: Option<PerVariantType<BaselineChanges>>,
-    /// The truth.
+    /// File of the truth set, and counts of its records.
     pub truth: ComparedFile,
     /// True if genotypes were not compared.
     pub genotypes_ignored: bool,
-    /// True if indels were left-aligned: a reference was given.
+    /// True if a reference was given, so that indels were left-aligned.
     pub left_aligned: bool,
-    /// Bases of the confident regions; overlaps count once.
+    /// Number of bases in the confident regions; overlaps count once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confident_bases: Option<u64>,
     /// Version of bcftools.
@@ -77,11 +78,11 @@ pub struct Comparison {
 /// A file, and counts of its records.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ComparedFile {
-    /// The file.
+    /// Path of the file.
     pub file: PathBuf,
-    /// The sample; `None` where the file has none.
+    /// Name of the sample that was compared; `None` if the file has no samples.
     pub sample: Option<String>,
-    /// Counts of its records.
+    /// Counts of the records in the file.
     #[serde(flatten)]
     pub records: VcfRecordCounts,
 }
@@ -89,15 +90,15 @@ pub struct ComparedFile {
 /// A call set with its accuracy.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CallSetAccuracy {
-    /// The file.
+    /// File of the call set, and counts of its records.
     #[serde(flatten)]
     pub source: ComparedFile,
-    /// Its accuracy.
+    /// Accuracy of the call set against the truth set.
     #[serde(flatten)]
     pub accuracy: PerVariantType<Accuracy>,
 }
 
-/// Names of contigs, shared by all files of a comparison.
+/// Numbers for contig names, shared by all files of a comparison.
 #[derive(Debug, Default)]
 struct ContigNames {
     names: Vec<String>,
@@ -123,9 +124,9 @@ impl ContigNames {
 /// Compares one or two call sets with a truth set.
 ///
 /// # Errors
-/// [`PipelineError::Vcf`], [`PipelineError::Bed`], [`PipelineError::Fasta`]; [`PipelineError::Incomparable`] where the files
-/// have different contigs or nothing is left to compare; [`PipelineError::Options`] for a sample that does not exist;
-/// [`PipelineError::Engine`] for an error of bcftools.
+/// [`PipelineError::Vcf`], [`PipelineError::Bed`] or [`PipelineError::Fasta`] for an invalid input file;
+/// [`PipelineError::Incomparable`] if the files have different contigs or nothing is left to compare;
+/// [`PipelineError::Options`] for a sample that does not exist; [`PipelineError::Engine`] for an error of bcftools.
 pub fn compare(options: &CompareOptions, cancelled: &AtomicBool) -> Result<Comparison, PipelineError> {
     let mut contigs = ContigNames::default();
     let mut read = |path: &Path| CallSet::read(path, options, &mut contigs, cancelled);
@@ -178,7 +179,7 @@ pub fn compare(options: &CompareOptions, cancelled: &AtomicBool) -> Result<Compa
     })
 }
 
-/// Rejects files without a common contig.
+/// Rejects a call set that has no contig in common with the truth set.
 fn check_contigs(calls: &CallSet, truth: &CallSet, contigs: &ContigNames) -> Result<(), PipelineError> {
     let (found, expected) = (calls.contigs(), truth.contigs());
     if found.is_empty() || expected.is_empty() || found.iter().any(|contig| expected.contains(contig)) {
@@ -198,7 +199,7 @@ fn no_contig_in_common(path: &Path, names: &[String], other: &Path, expected: &[
         false => "are they of the same genome?",
     };
     let problem = format!(
-        "{} and {} have no contig in common: one is about {}, the other about {}; {remedy}",
+        "{} and {} have no contig in common: the first has {}, the other {}; {remedy}",
         path.display(),
         other.display(),
         first(names),

@@ -1,4 +1,4 @@
-//! The errors that end a job, and their kinds, which decide the exit code.
+//! The errors that end a job, and the error kinds, which decide the exit code.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -24,21 +24,22 @@ use serde::{Deserialize, Serialize};
 use crate::memory::MemoryTooSmall;
 use crate::python_step::PythonStepError;
 
-/// The class of an error, which decides the exit code: the cause that has to change before the job can succeed.
+/// The class of an error, which decides the exit code. It names the cause that the user has to change before the job
+/// can succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorKind {
-    /// The command line.
+    /// A wrong or contradictory command line.
     Usage,
-    /// The input data.
+    /// Wrong input data.
     Input,
-    /// This machine: a file, tool, permission or disk.
+    /// A problem of this machine, for example a missing file or tool, a missing permission or a full disk.
     Machine,
-    /// An outside program.
+    /// A failure of another program that godwit started, for example an aligner.
     Engine,
-    /// Another machine, or the network.
+    /// A failure of another machine or of the network.
     Remote,
-    /// A stop by the user or by a signal.
+    /// A stop by the user or by a signal, for example Ctrl-C.
     Interrupted,
     /// A bug in godwit.
     Bug,
@@ -61,12 +62,14 @@ impl ErrorKind {
         }
     }
 
-    /// Returns the error kind of another godwit process by its exit code; without a known one, its machine was lost.
+    /// Returns the error kind of another godwit process from its exit code. An unknown or missing exit code means that
+    /// the machine of the process was lost.
     pub fn of_exit_code(code: Option<i32>) -> Self {
         Self::ALL.into_iter().find(|blame| Some(blame.exit_code()) == code).unwrap_or(Self::Remote)
     }
 
-    /// Returns the text in the outcome file of a sample. It is independent of the names of the variants.
+    /// Returns the text of this kind in the outcome file of a sample. The text stays the same if a variant of this type
+    /// is renamed.
     pub(crate) fn outcome_text(self) -> &'static str {
         match self {
             Self::Usage => "Usage",
@@ -83,196 +86,199 @@ impl ErrorKind {
 /// An error that ends a job.
 #[derive(Debug, thiserror::Error)]
 pub enum PipelineError {
-    /// The memory limit cannot hold one block.
+    /// The memory limit is so small that it cannot hold one block of reads.
     #[error(transparent)]
     Memory(#[from] MemoryTooSmall),
     /// Options that contradict each other.
     #[error("{problem}")]
     Options {
-        /// The problem and its remedy.
+        /// The options that contradict each other, and the remedy.
         problem: String,
     },
     /// An error of a FASTQ file.
     #[error(transparent)]
     Fastq(#[from] FastqError),
-    /// Aligned input that cannot be used.
+    /// A file of aligned reads (SAM, BAM or CRAM) that cannot be used.
     #[error("cannot use {}", .path.display())]
     Alignments {
-        /// The file.
+        /// Path of the SAM, BAM or CRAM file.
         path: PathBuf,
-        /// The reason.
+        /// The reason why the file cannot be used.
         #[source]
         source: AlignmentsError,
     },
-    /// A header or read group line that is wrong.
+    /// A SAM header, or an `@RG` line for it, that is wrong.
     #[error("the header of {origin} is wrong")]
     Header {
-        /// The source of the header, as named in the message.
+        /// The file or option from which the header comes, for the error message.
         origin: String,
-        /// The reason.
+        /// The error in the header.
         #[source]
         source: HeaderError,
     },
     /// A required file does not exist.
     #[error("{description} {} is missing; {remedy}", .path.display())]
     Missing {
-        /// The kind of file, for the message.
+        /// The kind of file, for the error message, for example `the reference`.
         description: &'static str,
-        /// The file.
+        /// Path of the missing file.
         path: PathBuf,
-        /// The remedy.
+        /// The remedy, for the error message.
         remedy: String,
     },
-    /// A file with wrong content.
+    /// A file whose content is invalid or damaged.
     #[error("{} is corrupt: {problem}", .path.display())]
     Corrupt {
-        /// The file.
+        /// Path of the corrupt file.
         path: PathBuf,
-        /// The problem.
+        /// The error in the content.
         problem: String,
     },
-    /// An index that does not belong to its reference.
+    /// An aligner index that was not built from the reference beside it.
     #[error("the index beside {} does not belong to it: {reason}", .reference.display())]
     StaleIndex {
-        /// The reference.
+        /// Path of the reference.
         reference: PathBuf,
-        /// The difference.
+        /// The difference between the index and the reference.
         reason: StaleReason,
     },
     /// The reference is not valid FASTA.
     #[error("cannot use the reference {}", .path.display())]
     Fasta {
-        /// The file.
+        /// Path of the reference.
         path: PathBuf,
-        /// The reason.
+        /// The error in the FASTA text.
         #[source]
         source: FastaError,
     },
-    /// The index or its reference could not be read.
+    /// The index of the aligner, or the reference that belongs to it, could not be read.
     #[error("cannot check the index of {}", .reference.display())]
     Index {
-        /// The reference.
+        /// Path of the reference.
         reference: PathBuf,
-        /// The reason.
+        /// The error of the index.
         #[source]
         source: IndexError,
     },
     /// An error of the aligner.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// A program failed repeatedly on one region or slice.
+    /// A caller or another program failed repeatedly on one region or on one slice of the records.
     #[error("{action} {region} failed {attempts} times")]
     RegionFailed {
-        /// The action, as `calling`.
+        /// The action that failed, for example `calling`, for the error message.
         action: &'static str,
-        /// The region, as `chr1:1-1000`, 1-based, or the records.
+        /// The region, as `chr1:1-1000` (1-based), or the record numbers of the slice.
         region: String,
         /// Number of attempts.
         attempts: u32,
-        /// The last failure.
+        /// The error of the last attempt.
         #[source]
         source: Box<EngineError>,
     },
-    /// A caller failed repeatedly on one region, on a worker.
+    /// A variant caller failed repeatedly on one region, the last time on a worker.
     #[error("calling {region} failed {attempts} times, the last time on {worker}: {message}")]
     RegionFailedOnWorker {
         /// The region, as `chr1:1-1000`, 1-based.
         region: String,
         /// Number of attempts.
         attempts: u32,
-        /// Host and process of the last attempt.
+        /// Host name and process number of the worker that made the last attempt.
         worker: String,
-        /// The last failure, with the command and the end of its error output.
+        /// The error of the last attempt, with the command line and the last lines of its standard error.
         message: String,
     },
-    /// The output of a caller cannot be merged.
-    #[error("what was called in {region} {problem}")]
+    /// The output of a variant caller for one region cannot be merged with the other regions.
+    #[error("the variants called in {region} {problem}")]
     CallerOutput {
-        /// The region, as `chr1:1-1000`, 1-based.
+        /// The region whose variants cannot be merged, as `chr1:1-1000`, 1-based.
         region: String,
-        /// The problem.
+        /// The problem, as the end of the sentence "the variants called in REGION ...".
         problem: String,
     },
-    /// An error of the program that trims the reads before alignment.
+    /// An error of the program that trims the reads before alignment (fastp).
     #[error(transparent)]
     Trimmer(EngineError),
     /// A file or directory could not be created, written or read.
     #[error("cannot {action} {}", .path.display())]
     File {
-        /// `create`, `write`, `read`.
+        /// The verb of the error message, for example `create`, `write` or `read`.
         action: &'static str,
-        /// Its path.
+        /// Path of the file or directory.
         path: PathBuf,
-        /// The error of the system.
+        /// The I/O error of the operating system.
         #[source]
         source: io::Error,
     },
-    /// An error of a barcode.
+    /// An error in the barcode (UMI) of a read.
     #[error(transparent)]
     Barcode(#[from] BarcodeError),
-    /// fastp did not read all reads.
-    #[error("fastp took {trimmed_reads} of {reads} reads; trim the files by hand to see why, and align what it makes")]
+    /// fastp read fewer or more reads than the FASTQ files contain.
+    #[error(
+        "fastp read {trimmed_reads} of {reads} reads; run fastp separately to find the reason, and align its output"
+    )]
     TrimmedReadCount {
-        /// Reads in the files.
+        /// Number of reads in the FASTQ files.
         reads: u64,
-        /// Reads that fastp reports as read.
+        /// Number of reads that fastp reports as read.
         trimmed_reads: u64,
     },
-    /// CRAM that cannot be written: its reference, or a record.
+    /// CRAM that cannot be written, because of its reference or of a record.
     #[error("cannot write CRAM")]
     Cram(#[source] CramError),
-    /// Columns that cannot be written.
+    /// A columnar output, for example Arrow or Parquet, that cannot be written.
     #[error("cannot write columns")]
     Columns(#[source] ColumnarError),
-    /// Read names that are not unique.
+    /// Several read pairs of one read group with the same name.
     #[error(
-        "several pairs of one read group share a name: more than one read, the last of them at {position}, has its mate on \
+        "several pairs of one read group share a name: more than one read, the last one at {position}, has its mate on \
          {mate_contig}; was the same file given twice? give reads unique names"
     )]
     RepeatedName {
-        /// Position of one of the reads, `contig:position`, 1-based.
+        /// Position of one of the reads, as `contig:position` (1-based).
         position: String,
-        /// The contig with several candidates for its mate.
+        /// Name of the contig on which more than one read could be the mate.
         mate_contig: String,
     },
-    /// Fewer or more reads or records were written than read. This is a bug; no output was published.
-    #[error("a bug in godwit: {actual} of {expected} {items} came through; please report it")]
+    /// The number of written reads or records differs from the number of those read. This is a bug. No output is
+    /// published.
+    #[error("a bug in godwit: {actual} of {expected} {items} were written; please report it")]
     CountMismatch {
-        /// The items that were counted.
+        /// Plural name of the counted items, for example `reads`, for the error message.
         items: &'static str,
-        /// Items read, less those left out on purpose.
+        /// Number of items read, without those that are left out on purpose.
         expected: u64,
-        /// Items written.
+        /// Number of items written.
         actual: u64,
     },
     /// An error in a sample sheet.
     #[error("{}, {position}: {problem}", .path.display())]
     Sheet {
-        /// The file.
+        /// Path of the sample sheet.
         path: PathBuf,
-        /// Line, and column where known; both 1-based.
+        /// Line number, and the column if it is known, for the error message; both are 1-based.
         position: String,
-        /// The problem.
+        /// The error in the line.
         problem: String,
     },
     /// Remote reads could not be downloaded, or outputs could not be uploaded.
     #[error("cannot copy between here and {address}: {message}")]
     Transfer {
-        /// The remote address.
+        /// Address of the remote server or file.
         address: String,
-        /// The reason and the remedy.
+        /// The reason and the remedy, for the error message.
         message: String,
-        /// The kind of the error.
+        /// The kind of the error, which decides the exit code.
         kind: ErrorKind,
     },
-    /// Some samples of several failed.
+    /// At least one sample of a workflow failed.
     #[error("{}", failed_samples_message(failed, *total))]
     Samples {
-        /// Names of the failed samples, with the reasons.
+        /// Names of the failed samples, each with the reason.
         failed: Vec<(String, String)>,
         /// Number of all samples.
         total: usize,
-        /// The kind of the first failure.
+        /// The kind of the first error of a sample.
         kind: ErrorKind,
     },
     /// An error of a VCF file.
@@ -281,44 +287,47 @@ pub enum PipelineError {
     /// An error of a BED file.
     #[error(transparent)]
     Bed(#[from] BedError),
-    /// Files that cannot be compared with each other.
+    /// Variant files that cannot be compared with each other.
     #[error("{problem}")]
     Incomparable {
-        /// The files, the evidence and the remedy.
+        /// The names of the files, the difference and the remedy.
         problem: String,
     },
     /// An error of a Python step.
     #[error(transparent)]
     PythonStep(#[from] PythonStepError),
-    /// An error of the network between the workers of a job.
+    /// An error of the network between the head and the workers of a cluster job.
     #[error(transparent)]
     Exchange(Box<ExchangeError>),
-    /// An error while workers are started or connect.
+    /// An error while workers of a cluster job are started or connect.
     #[error(transparent)]
     Fleet(Box<FleetError>),
-    /// All workers are lost.
-    #[error("no node is left to go on: {last_error}")]
+    /// All workers of a cluster job are lost.
+    #[error("no worker is left: {last_error}")]
     NoWorkers {
-        /// The last failure that a worker reported, or else the first loss.
+        /// The last error that a worker reported; if no worker reported an error, the first loss of a worker.
         last_error: String,
     },
-    /// A worker failed with an error that all other workers would have too.
+    /// A worker stopped with an error that every other worker would also have.
     #[error("{message} (on {worker})")]
     Worker {
         /// Name of the worker.
         worker: String,
-        /// The problem, its location and the remedy.
+        /// The problem, the file or record that has it, and the remedy.
         message: String,
-        /// The kind of the error.
+        /// The kind of the error, which decides the exit code.
         kind: ErrorKind,
     },
-    /// The job was cancelled.
-    #[error("interrupted; nothing was left behind")]
+    /// The job was cancelled. Its temporary files are removed.
+    #[error("interrupted; all temporary files were removed")]
     Interrupted,
-    /// The job was cancelled, and its work can be resumed.
-    #[error("interrupted; what was done is kept in {}: add --resume to the same command to go on", .job_directory.display())]
+    /// The job was cancelled. Its finished work is stored, and `--resume` continues it.
+    #[error(
+        "interrupted; finished work is stored in {}: add --resume to the same command to resume",
+        .job_directory.display()
+    )]
     InterruptedResumable {
-        /// The job directory.
+        /// Path of the job directory.
         job_directory: PathBuf,
     },
 }
@@ -326,24 +335,24 @@ pub enum PipelineError {
 /// The reason why a file of aligned reads cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum AlignmentsError {
-    /// CRAM from a pipe.
+    /// CRAM from a pipe, which is not supported.
     #[error("it is CRAM, which cannot be read from a pipe; name a file")]
     CramPipe,
-    /// CRAM that is encrypted.
+    /// Encrypted CRAM, which is not supported.
     #[error("it is encrypted CRAM, which is not read: decrypt it first, or encrypt BAM")]
     CramEncrypted,
     /// A file of 0 bytes, or one that decompresses to 0 bytes.
     #[error("it is empty; was the program that wrote it stopped? A file without reads still has a header")]
     Empty,
-    /// A file in none of the supported formats.
+    /// A file that is not SAM, BAM or CRAM.
     #[error("it is neither SAM, BAM nor CRAM; convert it first, as with `samtools view -b`")]
     Format,
-    /// A wrong line of SAM.
+    /// A wrong line of a SAM file.
     #[error("line {line}")]
     Line {
-        /// 1-based number of the line.
+        /// Number of the line in the file, 1-based.
         line: u64,
-        /// The reason.
+        /// The error in the line.
         #[source]
         source: SamError,
     },
@@ -358,7 +367,7 @@ pub enum AlignmentsError {
     Cram(#[from] CramError),
 }
 
-/// An I/O error that names its file, for code that works on several files and returns [`io::Error`].
+/// An I/O error with the path of its file, for functions that use several files and return [`io::Error`].
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {action} {}", path.display())]
 struct FileError {
@@ -368,7 +377,8 @@ struct FileError {
     source: io::Error,
 }
 
-/// Adds the file to an I/O error. An interruption is returned unchanged.
+/// Returns a function that adds the path of a file to an I/O error. It returns an error of kind `Interrupted`
+/// unchanged.
 pub(crate) fn with_file(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> io::Error {
     move |source| match source.kind() {
         io::ErrorKind::Interrupted => source,
@@ -380,7 +390,8 @@ fn failed_samples_message(failed: &[(String, String)], of: usize) -> String {
     let reasons: Vec<String> = failed.iter().map(|(name, reason)| format!("{name} ({reason})")).collect();
     let (count, reasons) = (failed.len(), reasons.join("; "));
     format!(
-        "{count} of {of} samples failed: {reasons}; all others are done: mend these and add --resume to the same command"
+        "{count} of {of} samples failed: {reasons}; all others are finished: fix these and add --resume to the same \
+         command"
     )
 }
 
@@ -453,7 +464,7 @@ impl PipelineError {
         }
     }
 
-    /// Reports whether all workers would fail in the same way.
+    /// Reports whether every worker of a cluster job would fail with this error, so that another worker need not try.
     pub(crate) fn affects_all_workers(&self) -> bool {
         match self {
             Self::PythonStep(error) if error.affects_all_workers() => true,
@@ -466,7 +477,8 @@ impl PipelineError {
         if cancelled.load(Ordering::Relaxed) { Self::Interrupted } else { self }
     }
 
-    /// Makes an error of an I/O error. A file that the error names itself ([`with_file`]) replaces this one.
+    /// Returns a function that converts an I/O error. If [`with_file`] has added a path to the error, that path
+    /// replaces `path`.
     pub(crate) fn file(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| match source.downcast::<FileError>() {
@@ -475,12 +487,12 @@ impl PipelineError {
         }
     }
 
-    /// Makes an error of a file of aligned reads.
+    /// Creates the error for a file of aligned reads.
     pub(crate) fn alignments(path: &Path, source: AlignmentsError) -> Self {
         Self::Alignments { path: path.to_owned(), source }
     }
 
-    /// Makes an error of a failed duplicate marking; `temp` is the directory of its scratch space.
+    /// Converts an error of duplicate marking; `temp` is the directory of the scratch files.
     pub(crate) fn from_marking(error: MarkDuplicatesError, temp: PathBuf, genome: &Genome) -> Self {
         match error {
             MarkDuplicatesError::Spill(source) if source.kind() == io::ErrorKind::Interrupted => Self::Interrupted,

@@ -1,4 +1,5 @@
-//! Filtering of joint variants: GATK's recalibration, or its hard filters if there are too few variants to learn from.
+//! Filtering of joint variant calls (`godwit filter`): GATK's variant recalibration, or GATK's hard filters if there
+//! are too few variants to train on.
 
 use std::fs::File;
 use std::io::{self, BufReader};
@@ -27,66 +28,68 @@ use crate::journal::FingerprintEntry;
 use crate::observer::{Event, Observer, rounded_seconds};
 use crate::scratch::{ScratchDirectory, unique_name};
 
-/// Minimum numbers of SNPs and of other variants for recalibration. GATK's documentation recommends a whole genome or thirty
-/// exomes; VariantRecalibrator itself requires a thousand bad variants.
+/// Minimum numbers of SNPs and of other variants for GATK's recalibration. For training, GATK's documentation
+/// recommends at least one whole genome or 30 exomes. VariantRecalibrator itself fails with fewer than 1,000 bad
+/// variants.
 const MIN_TRAINING_VARIANTS: [u64; 2] = [10_000, 2_000];
 
 /// Options of [`filter`].
 #[derive(Clone, Debug)]
 pub struct FilterOptions {
-    /// The reference.
+    /// Path of the reference.
     pub reference: PathBuf,
-    /// A bgzipped VCF of HaplotypeCaller or GenotypeGVCFs, with its index.
+    /// Path of a bgzipped VCF that HaplotypeCaller or GenotypeGVCFs wrote. Its index must be in the same directory.
     pub variants: PathBuf,
-    /// The VCF to write.
+    /// Path of the VCF to write.
     pub out: PathBuf,
-    /// Known SNPs as training resources.
+    /// Known SNPs on which GATK's recalibration trains.
     pub snp_resources: Vec<TrainingResource>,
-    /// Known indels as training resources.
+    /// Known indels on which GATK's recalibration trains.
     pub indel_resources: Vec<TrainingResource>,
-    /// Memory of GATK, bytes; `None`: 4 GiB.
+    /// Memory limit of GATK, bytes; `None`: 4 GiB.
     pub gatk_memory_bytes: Option<u64>,
-    /// Do nothing if the output exists and belongs to the same input.
+    /// True to do nothing if `out` exists and was made from the same input.
     pub resume: bool,
     /// The command line, for the report.
     pub command: Vec<String>,
-    /// The scanned reference, if it was scanned before.
+    /// The scanned reference, if an earlier step of this process scanned it.
     pub scanned_reference: Option<Arc<ScannedReference>>,
 }
 
-/// The report of a `filter`.
+/// The report of a `godwit filter` job.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct FilterReport {
     /// Version of godwit.
     pub godwit: String,
-    /// The verb.
+    /// The subcommand of godwit, `filter`.
     pub verb: &'static str,
-    /// The command line.
+    /// The command line of the job.
     pub command: Vec<String>,
     /// Version of GATK.
     pub gatk_version: String,
-    /// The method of filtering, with the reason for it.
+    /// The filter method, with the reason for it.
     #[serde(rename = "how")]
     pub method: String,
-    /// Files read.
+    /// Files that the job read.
     pub inputs: Vec<InputFile>,
-    /// Files written.
+    /// Files that the job wrote.
     pub outputs: Vec<OutputFile>,
-    /// Number of records, the same in input and output.
+    /// Number of VCF records, which is the same in input and output.
     pub records: u64,
-    /// SNPs among them.
+    /// Number of SNPs among the records.
     pub snps: u64,
-    /// Wall time, seconds.
+    /// Wall time of the job, seconds.
     pub seconds: f64,
-    /// True if the outputs existed already, so that nothing ran.
+    /// True if complete outputs existed already, so that GATK was not started.
     #[serde(skip)]
     pub already_complete: bool,
 }
 
-/// Writes variants with their filters and returns the report, which is also in `OUT.run.json`.
+/// Writes the variants with a FILTER value to `options.out` and returns the report, which is also written to
+/// `OUT.run.json`.
 ///
 /// # Errors
-/// [`PipelineError`]; no output is published then.
+/// A [`PipelineError`], in which case no output is published.
 pub fn filter(
     options: &FilterOptions,
     observer: &dyn Observer,
@@ -104,7 +107,7 @@ pub fn filter(
     let recalibrates = method.learns();
     let how = method.to_string();
     let fingerprint = filter_fingerprint(options, &toolkit, method)?;
-    // Outputs of another input are written again.
+    // Outputs that were made from another input, or with other options, are overwritten.
     if let Ok(Some(manifest)) = complete_manifest(&options.out, options.resume, &fingerprint) {
         return Ok(FilterReport {
             method: how,
@@ -135,7 +138,7 @@ fn inspect_inputs(options: &FilterOptions) -> Result<Vec<InputFile>, PipelineErr
     let mut inputs = vec![InputFile::inspect("the reference", &options.reference)?];
     inputs.push(InputFile::inspect("the variants", &options.variants)?);
     find_index(&options.variants, &["tbi", "csi"], "tabix -p vcf")?;
-    // One file may be a resource of both kinds.
+    // The same file may be a training resource for SNPs and for indels.
     let mut resources: Vec<&Path> =
         options.snp_resources.iter().chain(&options.indel_resources).map(|resource| &*resource.path).collect();
     resources.sort_unstable();
@@ -170,7 +173,7 @@ fn filter_fingerprint(
     Ok(entries.into_iter().map(|(key, value)| key.fact(value)).collect())
 }
 
-/// Numbers of records of a VCF.
+/// Numbers of records in a VCF.
 #[derive(Clone, Copy, Default)]
 struct VariantCounts {
     records: u64,
@@ -178,7 +181,7 @@ struct VariantCounts {
 }
 
 impl VariantCounts {
-    /// Reads a VCF to its end and checks every line.
+    /// Counts the records of a VCF. Checks every line up to the end of the file.
     fn read_vcf(path: &Path) -> Result<Self, String> {
         let text = |error: &dyn std::error::Error| message_with_causes(error);
         let input = bgzf::Reader::open(path, 1).map_err(|error| text(&error))?;
@@ -194,7 +197,7 @@ impl VariantCounts {
         Ok(counts)
     }
 
-    /// Selects the method for these variants.
+    /// Selects the filter method for these numbers of variants and the given training resources.
     fn method(self, options: &FilterOptions) -> FilterMethod {
         let (snps, others) = (self.snps, self.records - self.snps);
         match (options.snp_resources.is_empty(), options.indel_resources.is_empty()) {
@@ -211,17 +214,17 @@ impl VariantCounts {
 /// The method by which variants are filtered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FilterMethod {
-    /// GATK's recalibration, with the numbers of variants it learns from.
+    /// GATK's variant recalibration, with the numbers of SNPs and of other variants on which it trains.
     Recalibration { snps: u64, others: u64 },
     /// GATK's hard filters.
     HardFilters(HardFilterReason),
 }
 
-/// A reason for hard filters instead of recalibration.
+/// The reason why hard filters are used instead of recalibration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HardFilterReason {
     NoResources,
-    /// There are resources for SNPs or for indels only.
+    /// Training resources are given for SNPs only or for indels only.
     OneResourceKind,
     TooFewVariants {
         snps: u64,
@@ -234,7 +237,8 @@ impl FilterMethod {
         matches!(self, Self::Recalibration { .. })
     }
 
-    /// Returns the text in fingerprints, which is that of earlier versions and independent of the sentence for users.
+    /// Returns the text for fingerprints. It must stay as earlier versions wrote it, while the `Display` text for users
+    /// may change.
     fn fingerprint_text(self) -> String {
         let why = match self {
             Self::Recalibration { snps, others } => {
@@ -272,7 +276,7 @@ impl std::fmt::Display for FilterMethod {
     }
 }
 
-/// A filter job after all checks.
+/// A filter job whose inputs are checked.
 struct FilterJob<'f> {
     options: &'f FilterOptions,
     toolkit: GatkToolkit,
@@ -289,10 +293,10 @@ impl FilterJob<'_> {
         let scratch = scratch.canonicalize().map_err(PipelineError::file("use", scratch))?;
         let aside = scratch.join("filtered.vcf.gz");
         let chain = self.run_gatk(&scratch, &aside)?;
-        let wrong = |problem: String| PipelineError::from(chain.output_error(format!("what it wrote: {problem}")));
+        let wrong = |problem: String| PipelineError::from(chain.output_error(format!("its output: {problem}")));
         let (records, taken) = (VariantCounts::read_vcf(&aside).map_err(wrong)?.records, self.counts.records);
         if records != taken {
-            return Err(wrong(format!("{records} of {taken} records came through")));
+            return Err(wrong(format!("{records} of {taken} records were written")));
         }
         let index = |vcf: &Path| PathBuf::from(format!("{}.tbi", vcf.display()));
         let mut staged = AtomicFileSet::default();
@@ -303,11 +307,11 @@ impl FilterJob<'_> {
         report.outputs = OutputFile::from_files(&staged);
         report.seconds = rounded_seconds(self.started_at.elapsed());
         add_json_file(&mut staged, &report_path(out), &report)?;
-        staged.publish().map_err(|(path, source)| PipelineError::File { action: "name", path, source })?;
+        staged.publish().map_err(|(path, source)| PipelineError::File { action: "publish", path, source })?;
         Ok(report)
     }
 
-    /// Runs GATK, which writes the filtered variants. Returns the program, which has ended.
+    /// Runs GATK, which writes the filtered variants to `out`. Returns the last GATK process after it has ended.
     fn run_gatk(&self, scratch: &Path, out: &Path) -> Result<ProcessPipeline, PipelineError> {
         let Self { options, toolkit, .. } = self;
         let memory_bytes = options.gatk_memory_bytes.unwrap_or(DEFAULT_MEMORY_BYTES);

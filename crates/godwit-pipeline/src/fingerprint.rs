@@ -1,7 +1,8 @@
-//! Texts that are hashed into fingerprints of jobs and stored in files.
+//! Texts that are hashed into the fingerprints of jobs and that are stored in journals and manifests.
 //!
-//! Each function writes the bytes that earlier versions wrote. Names of types and fields may change; these texts may not: a
-//! stopped job is resumed only with an equal text. Only texts of the standard library are formatted with `{:?}`.
+//! Each function returns the same bytes as in earlier versions of godwit, because a stopped job is resumed only if its
+//! fingerprint is equal. Types and fields may be renamed; these texts must not change. `{:?}` is used only for strings
+//! of the standard library, whose format is stable.
 
 use std::collections::BTreeMap;
 
@@ -9,16 +10,16 @@ use godwit_model::{BlockId, Region};
 
 use crate::journal::FingerprintEntry;
 
-/// The subject of a fingerprint entry. Entries are found and compared by it.
+/// The name of a fingerprint entry. Entries are looked up and compared by this name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FingerprintKey<'k> {
-    /// Version of this aligner.
+    /// Version of the aligner with this name.
     AlignerVersion(&'k str),
-    /// A file of reads to align, both counted from 0.
+    /// A FASTQ file to align.
     ReadsFile {
-        /// The lane.
+        /// Number of the lane, 0-based.
         lane: usize,
-        /// The file of the lane.
+        /// Number of the file within the lane, 0-based.
         file: usize,
     },
     /// Version of godwit.
@@ -29,60 +30,60 @@ pub enum FingerprintKey<'k> {
     CallerVersion,
     /// Version of GATK.
     GatkVersion,
-    /// Options that change records, as a command line.
+    /// Options that change the output records, as a command line.
     Command,
     /// Name of the sample.
     Sample,
-    /// Number of partitions of the genome.
+    /// Number of partitions into which the genome is divided.
     Partitions,
     /// Formats of the outputs.
     Format,
-    /// Public keys for which the outputs are encrypted.
+    /// Public keys of the recipients for whom the outputs are encrypted.
     Recipients,
-    /// Read groups of the header.
+    /// `@RG` lines of the header.
     ReadGroups,
     /// The index of the aligner.
     AlignerIndex,
-    /// The function of `--step` and the content of its module.
+    /// The function of `--step` and the content of its Python module.
     StepModule,
-    /// The input of `markdup`.
+    /// The input file of `markdup`.
     Input,
-    /// Intervals to call.
+    /// Genomic intervals in which variants are called.
     Regions,
-    /// Number of copies of each contig.
+    /// Number of copies of each contig in the sample.
     Ploidy,
     /// Sex of the sample.
     Sex,
     /// Size of a calling region, bases.
     GridSize,
-    /// Padding around a calling region, bases.
+    /// Length by which a calling region is extended on each side while its variants are called, bases.
     Padding,
-    /// The reference.
+    /// The reference genome.
     Reference,
-    /// Aligned reads.
+    /// The file of aligned reads.
     Reads,
-    /// The normal sample.
+    /// The file of aligned reads of the normal sample, for somatic calling.
     Normal,
-    /// The index of aligned reads.
+    /// The index of the file of aligned reads.
     ReadsIndex,
-    /// Known variants for recalibration.
+    /// Known variants, for base quality recalibration.
     KnownSites,
-    /// Number of records of a slice in recalibration.
+    /// Number of records in a slice of the aligned reads, for base quality recalibration.
     SliceRecords,
-    /// Variants to filter.
+    /// The VCF of variants to filter.
     Variants,
-    /// Known SNPs to learn from.
+    /// Known SNPs on which variant recalibration trains.
     SnpResource,
-    /// Known indels to learn from.
+    /// Known indels on which variant recalibration trains.
     IndelResource,
-    /// Expressions of the hard filters.
+    /// Expressions of GATK's hard filters.
     HardFilters,
-    /// The method of filtering.
+    /// The filter method that was selected.
     FiltersUsed,
 }
 
 impl FingerprintKey<'_> {
-    /// Returns the name in journals and manifests, which is that of earlier versions.
+    /// Returns the name of the entry in journals and manifests. It must stay as earlier versions wrote it.
     fn name(self) -> String {
         let name = match self {
             Self::AlignerVersion(aligner) => return format!("the version of {aligner}"),
@@ -120,36 +121,36 @@ impl FingerprintKey<'_> {
         name.to_owned()
     }
 
-    /// Returns the fingerprint entry with a value.
+    /// Returns a fingerprint entry with this name and a value.
     pub fn fact(self, value: String) -> FingerprintEntry {
         FingerprintEntry { name: self.name(), value }
     }
 
-    /// Reports whether an entry has this subject.
+    /// Reports whether a fingerprint entry has the name of this key.
     pub fn is_of(self, fact: &FingerprintEntry) -> bool {
         fact.name == self.name()
     }
 }
 
-/// Returns the text of fingerprint entries, in their order.
+/// Returns the fingerprint entries as one text, in the given order.
 pub fn facts_text(facts: &[FingerprintEntry]) -> String {
     let text =
         |FingerprintEntry { name, value }: &FingerprintEntry| format!("Fact {{ name: {name:?}, value: {value:?} }}");
     list_text(facts.iter().map(text))
 }
 
-/// Returns the text of the read checksums of blocks, in the order of the blocks.
+/// Returns the checksums of the reads of each block as one text, in the order of the blocks.
 pub fn blocks_text(contents: &BTreeMap<BlockId, String>) -> String {
     let text = |(id, content): (&BlockId, &String)| format!("{}: {content:?}", id.fingerprint_text());
     format!("{{{}}}", contents.iter().map(text).collect::<Vec<_>>().join(", "))
 }
 
-/// Returns the text of regions, in their order.
+/// Returns the regions as one text, in the given order.
 pub fn regions_text(regions: &[Region]) -> String {
     list_text(regions.iter().map(Region::fingerprint_text))
 }
 
-/// Returns the text of an optional value. `text`: that of the value itself.
+/// Returns an optional value as text. `text`: the text of the value itself.
 pub fn option_text(text: Option<String>) -> String {
     text.map_or_else(|| "None".to_owned(), |text| format!("Some({text})"))
 }

@@ -1,4 +1,5 @@
-//! Parsers of outside bytes that are private to this crate, for `godwit-fuzz`.
+//! Entry points for `godwit-fuzz` to private parsers of this crate, which read bytes that another program may have
+//! changed.
 
 use std::fs;
 use std::io;
@@ -10,11 +11,11 @@ use crate::atomic_files::AtomicFile;
 use crate::job_directory::{DIRECTORY_NAME, JobDirectory, JobDirectoryState};
 use crate::journal::{AlignJournalEntry, Journal, line_checksum};
 
-/// Resumes the job in `out`, whose journal has these lines of JSON, each with its checksum added, and whose data are
-/// `blocks`, `parts` and `windows`. Reads all checkpoints.
+/// Writes a job directory into `out`, resumes its job and reads all checkpoints. `lines`: journal entries as lines of
+/// JSON, to which this function adds checksums. `blocks`, `parts` and `windows`: contents of the data files.
 ///
 /// # Errors
-/// The errors of the job directory.
+/// The I/O error that opening or reading the job directory returns.
 pub fn resume_job_directory(out: &Path, lines: &[u8], blocks: &[u8], parts: &[u8], windows: &[u8]) -> io::Result<()> {
     let directory = out.join(DIRECTORY_NAME);
     fs::create_dir_all(&directory)?;
@@ -29,7 +30,7 @@ pub fn resume_job_directory(out: &Path, lines: &[u8], blocks: &[u8], parts: &[u8
     fs::write(directory.join("parts"), parts)?;
     fs::write(directory.join("windows"), windows)?;
     let entries = Journal::open(&directory.join("journal"))?.1;
-    // A data directory elsewhere would be created and used.
+    // Stop if the journal names a data directory outside `out`, because resuming would create and use it.
     if entries.iter().any(|entry| matches!(entry, AlignJournalEntry::Start { data_directory: Some(_), .. })) {
         return Ok(());
     }
@@ -53,7 +54,8 @@ pub fn resume_job_directory(out: &Path, lines: &[u8], blocks: &[u8], parts: &[u8
     Ok(())
 }
 
-/// Sets the checksum of a line of a block to that of its bytes in `blocks` or `windows`; a fuzzer cannot guess it.
+/// Replaces the checksum in a journal line by the checksum of the bytes in `blocks` or `windows` to which the line
+/// refers, because a fuzzer cannot guess a checksum.
 fn with_checksum(text: &[u8], blocks: &[u8], windows: &[u8]) -> Vec<u8> {
     let checksum_of = |bytes: &[u8], offset: u64, sizes: &[u64]| {
         let length = sizes.iter().try_fold(0u64, |sum, bytes| sum.checked_add(*bytes))?;

@@ -1,4 +1,5 @@
-//! Resources that this host allows a process: memory, processors, disk. Linux only; `None`: unknown.
+//! Memory, processors and disk space that this host allows a process to use. Only Linux is supported; `None` means
+//! unknown.
 
 use std::ffi::CString;
 use std::fs;
@@ -7,25 +8,27 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// Limits of the control groups of a process: the tightest of all levels.
+/// Resource limits of the control groups (cgroups) of a process. For each resource, the tightest limit of all levels
+/// counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CgroupLimits {
-    /// Memory, bytes.
+    /// Memory limit, bytes.
     pub memory_bytes: Option<u64>,
-    /// Free part of that memory, bytes; inactive file pages count as free.
+    /// Free memory below that limit, bytes. Inactive pages of the file cache count as free.
     pub memory_free_bytes: Option<u64>,
-    /// Processors, as a quota of CPU time.
+    /// Number of processors that the quota of CPU time allows; may be a fraction.
     pub processors: Option<f64>,
 }
 
 impl CgroupLimits {
-    /// Returns the limits of this process.
+    /// Returns the cgroup limits of this process.
     pub fn of_this_process() -> Self {
         let membership = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         Self::read(&membership, Path::new("/sys/fs/cgroup"))
     }
 
-    /// Reads the limits of a process with this `/proc/PID/cgroup`, below the mount point of the control groups.
+    /// Reads the limits of a process. `membership`: content of its `/proc/PID/cgroup`. `mount`: the mount point of the
+    /// control groups.
     fn read(membership: &str, mount: &Path) -> Self {
         let mut limits = Self::default();
         for line in membership.lines() {
@@ -65,7 +68,7 @@ impl CgroupLimits {
     }
 
     fn tighten_memory(&mut self, level: &Path, limit: &str, usage: &str, files: &str) {
-        // Version 1 represents "no limit" by a number larger than any memory.
+        // Control groups of version 1 represent "no limit" by a number that is larger than any memory.
         let Some(limit_bytes) = read_number(&level.join(limit)).filter(|bytes| *bytes < 1 << 60) else { return };
         let statistics = fs::read_to_string(level.join("memory.stat")).unwrap_or_default();
         let file_bytes = statistics.lines().find_map(|line| line.strip_prefix(files)?.trim().parse().ok()).unwrap_or(0);
@@ -80,7 +83,8 @@ impl CgroupLimits {
     }
 }
 
-/// Returns a group and its parents. In a container, the path may be that of the host, and only the mount point exists.
+/// Returns the directories of a control group and of its parents. In a container, `path` may be a path of the host;
+/// then only the mount point exists.
 fn cgroup_levels(mount: &Path, path: &str) -> impl Iterator<Item = PathBuf> + use<> {
     let (mount, path) = (mount.to_owned(), PathBuf::from(path.trim_start_matches('/')));
     let all: Vec<PathBuf> = path.ancestors().map(|level| mount.join(level)).collect();
@@ -91,7 +95,7 @@ fn read_number(path: &Path) -> Option<u64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// Returns a value of `/proc/meminfo`, bytes.
+/// Returns a value of `/proc/meminfo`, converted to bytes.
 fn meminfo_bytes(name: &str) -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let kibibytes =
@@ -99,22 +103,24 @@ fn meminfo_bytes(name: &str) -> Option<u64> {
     kibibytes.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// Returns the maximum memory of this process, bytes: that of the host, or the limit of its control groups.
+/// Returns the maximum memory of this process, bytes: the memory of the host, or the limit of its control groups if
+/// that is smaller.
 pub fn memory_bytes() -> Option<u64> {
     let group = CgroupLimits::of_this_process().memory_bytes;
     meminfo_bytes("MemTotal").into_iter().chain(group).min()
 }
 
-/// Returns the memory, in bytes, that this process could allocate now without displacing others.
+/// Returns the memory that this process can allocate now without displacing the memory of other processes, bytes.
 pub fn free_memory_bytes() -> Option<u64> {
     let group = CgroupLimits::of_this_process().memory_free_bytes;
     meminfo_bytes("MemAvailable").into_iter().chain(group).min()
 }
 
-/// Measures the read rate of a file, bytes/s, from disk or cache, on its first 64 MiB.
+/// Measures the rate at which the first 64 MiB of a file are read, bytes/s. The file may be on disk or in the page
+/// cache.
 ///
 /// # Errors
-/// The I/O error of the system.
+/// The I/O error of the operating system.
 pub fn read_bytes_per_s(path: &Path) -> io::Result<f64> {
     let mut file = fs::File::open(path)?.take(64 << 20);
     let mut buffer = vec![0; 1 << 20];
@@ -127,25 +133,27 @@ pub fn read_bytes_per_s(path: &Path) -> io::Result<f64> {
     }
 }
 
-/// Returns the bytes available to unprivileged users on the file system of a path, or of its nearest existing parent.
+/// Returns the disk space that unprivileged users may use on the file system of a path, bytes. If the path does not
+/// exist, its nearest existing parent directory is used.
 ///
 /// # Errors
-/// The I/O error of the system.
+/// The I/O error of the operating system.
 pub fn free_disk_bytes(path: &Path) -> io::Result<u64> {
     let path = CString::new(nearest_existing(path).as_os_str().as_bytes())?;
     // SAFETY: all fields of statvfs are numbers, for which zero is valid.
     let mut found: libc::statvfs = unsafe { std::mem::zeroed() };
-    // SAFETY: the path ends with a zero byte, and the structure lives through the call.
+    // SAFETY: the path ends with a zero byte, and the structure is valid during the call.
     match unsafe { libc::statvfs(path.as_ptr(), &mut found) } {
         0 => Ok(found.f_bavail as u64 * found.f_frsize as u64),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// Checks that files can be created in a directory, or that the directory can be created.
+/// Checks that this process may create files in a directory. If the directory does not exist, checks that it may be
+/// created.
 ///
 /// # Errors
-/// The I/O error that the system would report.
+/// The I/O error that creating a file would cause.
 pub fn check_writable(directory: &Path) -> io::Result<()> {
     let there = nearest_existing(directory);
     if !there.is_dir() {
@@ -159,7 +167,7 @@ pub fn check_writable(directory: &Path) -> io::Result<()> {
     }
 }
 
-/// Returns the path, or its nearest existing parent.
+/// Returns the path itself if it exists, or its nearest existing parent directory.
 pub(crate) fn nearest_existing(path: &Path) -> &Path {
     let above = path.ancestors().find(|path| path.exists()).unwrap_or(Path::new("."));
     if above.as_os_str().is_empty() { Path::new(".") } else { above }

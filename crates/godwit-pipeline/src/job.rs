@@ -1,4 +1,4 @@
-//! Options of every job that ends in a marked BAM.
+//! Options that `align` and `markdup` share.
 
 use std::path::{Path, PathBuf};
 
@@ -10,53 +10,55 @@ use crate::memory::MemoryPlan;
 use crate::python_step::{PythonStep, PythonStepOptions};
 use crate::reduce::{DuplicatePolicy, ReduceOptions, WritingOptions};
 
-/// Options of `align` and `markdup` alike.
+/// Options that `align` and `markdup` share.
 #[derive(Clone, Debug)]
 pub struct JobOptions {
     /// Number of threads.
     pub threads: usize,
-    /// Memory limit of this process, bytes.
+    /// Memory limit of this process, bytes; `None`: a default that depends on the subcommand.
     pub memory_bytes: Option<u64>,
-    /// The directory of scratch files; `None`: the directory of the output.
+    /// Directory of the scratch files; `None`: the directory of the output files.
     pub temp: Option<PathBuf>,
-    /// Number of partitions of the genome.
+    /// Number of partitions into which the genome is divided.
     pub partitions: u32,
     /// The treatment of duplicates in the output.
     pub duplicates: DuplicatePolicy,
-    /// Maximum distance of optical duplicates, pixels.
+    /// Maximum distance between two clusters on the flow cell that count as optical duplicates, pixels.
     pub optical_distance: i32,
     /// Further options of duplicate marking.
     pub marking: MarkingOptions,
-    /// A Python step between marking and writing; `markdup` has none.
+    /// A Python function that is applied between duplicate marking and writing; `None` for `markdup`.
     pub python_step: Option<PythonStepOptions>,
-    /// Public keys for which BAM and CRAM are encrypted; empty: no encryption.
+    /// Public keys of the recipients for whom BAM and CRAM are encrypted; empty: no encryption.
     pub recipients: Vec<PublicKey>,
     /// True to collect metrics of the written file and to write the report page.
     pub metrics: bool,
     /// The command line, for the report.
     pub command: Vec<String>,
-    /// The godwit program, which decodes CRAM in a separate process.
+    /// Path of the godwit program, which is started as a separate process to decode CRAM.
     pub godwit_program: PathBuf,
 }
 
 impl JobOptions {
-    /// Checks that the options can be combined.
+    /// Checks that the options do not contradict each other.
     pub(crate) fn check(&self) -> Result<(), PipelineError> {
         self.marking.check(self.duplicates)
     }
 
-    /// Returns the marking options that change records, as on the command line.
+    /// Returns the options of duplicate marking that change records, in the form of a command line.
     pub(crate) fn marking_command_line(&self) -> String {
         let (policy, marking) = (self.duplicates.name(), self.marking.command_line());
         format!("--duplicates {policy} --optical-distance {}{marking}", self.optical_distance)
     }
 
-    /// Returns the reference with which metrics compare bases, if metrics are collected.
+    /// Returns the reference with which the bases of reads are compared for the metrics; `None` if no metrics are
+    /// collected.
     pub(crate) fn metrics_reference<'r>(&self, reference: Option<&'r Path>) -> Option<&'r Path> {
         reference.filter(|_| self.metrics)
     }
 
-    /// Returns the options of the reduce phase. `reference`: for metrics. `python_step`: the located Python step.
+    /// Returns the options of the reduce phase. `reference`: the reference for the metrics. `python_step`: the Python
+    /// step to apply.
     pub(crate) fn reduce_options(
         &self,
         memory: MemoryPlan,

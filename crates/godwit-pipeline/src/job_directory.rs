@@ -1,13 +1,16 @@
-//! The job directory: the persisted state with which a stopped `align` is resumed.
+//! The job directory `OUT/.godwit`: the state on disk from which a stopped `align` is resumed.
 //!
-//! `OUT/.godwit` holds the [journal](crate::journal) and append-only files: `blocks` (the sorted runs of all blocks with
-//! their signatures, which is the spill file of the job) and `parts` (compressed partitions that wait for their turn, and
-//! summaries of all finished ones). It is private. It is removed when the outputs are published. It is matched by its
-//! fingerprint, not by dates: versions, options that change records, and the content of every input.
+//! The directory is private to godwit and is removed when the outputs are published. It contains the
+//! [journal](crate::journal) and three append-only files:
 //!
-//! A third file, `windows`, holds the text that deflate needs to resume at block starts in the files of reads.
+//! - `blocks`: the sorted runs of all blocks with their duplicate signatures (the spill file of the job).
+//! - `parts`: compressed partitions that wait until the partitions before them are written, and the summaries of all
+//!   finished partitions.
+//! - `windows`: the preceding text that DEFLATE needs to resume reading a compressed FASTQ file at the start of a
+//!   block.
 //!
-//! This module does not align or merge; [`crate::reduce`] reads the checkpoints from it.
+//! A job is resumed only if its fingerprint is equal: versions of programs, options that change records, and the
+//! content of all inputs. This module does not align or merge; [`crate::reduce`] reads the checkpoints from it.
 
 mod block_appender;
 mod block_starts;
@@ -46,20 +49,21 @@ use crate::scratch::{SpillFile, create_private_directory};
 
 /// Name of the job directory within the output directory.
 pub const DIRECTORY_NAME: &str = ".godwit";
-/// File in the job directory for readers of an unfinished job: the name of its outputs, and their header.
+/// File in the job directory for processes that read the output of an unfinished job: the name of the outputs, and
+/// their SAM header.
 pub(crate) const HEADER_FILE: &str = "live";
-/// Directory in the job directory that the workers of a job share.
+/// Subdirectory of the job directory that all workers of a cluster job share.
 const WORKERS_DIRECTORY: &str = "nodes";
-/// Names of the data files.
+/// Names of the append-only files with checkpoints.
 const DATA_FILES: [&str; 3] = ["blocks", "parts", block_starts::WINDOWS_FILE];
-/// Bytes read at a time while checkpoints are verified.
+/// Size of the buffer with which checkpoints are read to verify them, bytes.
 const CHECK_BUFFER_BYTES: usize = 1 << 20;
 
-/// An open job directory, whose journal is locked.
+/// An open job directory. Its journal is locked against other processes.
 pub struct JobDirectory {
     out: PathBuf,
     journal: Journal,
-    /// Directory of the data files.
+    /// Directory of the files in [`DATA_FILES`].
     data_directory: PathBuf,
     blocks_file: Arc<SpillFile>,
     parts_file: Arc<SpillFile>,
@@ -67,50 +71,51 @@ pub struct JobDirectory {
     partition_plan: OnceLock<PartitionPlan>,
     finished_blocks: BTreeMap<BlockId, BlockEntry>,
     finished_partitions: HashMap<usize, PartitionEntry>,
-    /// Blocks being aligned: the number of their reads, and the BLAKE3 of these.
+    /// Blocks that are being aligned, with the number of their reads and the BLAKE3 of the reads.
     fed_blocks: Mutex<HashMap<BlockId, (u64, String)>>,
-    /// Serialises appends, so that each block is contiguous.
+    /// Lock that serialises appends, so that the bytes of each block are contiguous.
     append_lock: Mutex<()>,
-    /// All blocks in the journal, and the BLAKE3 of their reads.
+    /// All blocks in the journal, with the BLAKE3 of their reads.
     checkpointed_blocks: Mutex<BTreeMap<BlockId, String>>,
-    /// The fingerprint of the job.
+    /// The fingerprint of the job, with which its outputs and checkpoints are compared.
     fingerprint: Vec<FingerprintEntry>,
-    /// Number of blocks of an earlier process that are not resumed.
+    /// Number of blocks that an earlier process aligned and that are not reused.
     dropped_blocks: usize,
     cluster_run: Option<ClusterRun>,
-    /// The directory and temporary files, to be removed on a stop until the first block is stored.
+    /// The job directory and temporary output files. A stop removes them, unless the first block is stored.
     resumable: ResumablePaths,
 }
 
 /// The state of a job directory after opening.
 pub enum JobDirectoryState {
-    /// Work is left; the directory holds the finished blocks and partitions.
+    /// The job is unfinished. The directory contains the finished blocks and partitions.
     Open(Box<JobDirectory>),
-    /// No work is left: all outputs were complete and are published now.
+    /// The job is finished: all outputs were complete, and opening the directory has published them.
     Complete,
 }
 
-/// The stored results of a finished block.
+/// The results of a finished block, as stored in the job directory.
 pub struct BlockCheckpoint {
-    /// The block.
+    /// The identifier of the block.
     pub id: BlockId,
-    /// Number of its records.
+    /// Number of records in the block.
     pub records: u64,
-    /// Its signatures.
+    /// Signatures of the records, for duplicate marking.
     pub signatures: BlockSignatures,
-    /// Further details for duplicate marking, if workers hold the records.
+    /// Further data for duplicate marking; empty unless workers store the records.
     pub details: BlockDetails,
-    /// Locations of its frames.
+    /// Locations of the frames of the sorted run in the `blocks` file.
     pub table: RunTable,
 }
 
 impl JobDirectory {
-    /// Opens the job directory of an output directory. With `resume`, the checkpoints are verified against `fingerprint`;
-    /// without it, they are removed. `temporary_names`: names, in the output directory, of files that grow while partitions
-    /// are written. `cluster_run`: the properties of a new cluster run.
+    /// Opens the job directory of an output directory. With `resume`, verifies the checkpoints and compares
+    /// `fingerprint`; without it, removes the checkpoints. `temporary_names`: names in the output directory of files
+    /// that grow while partitions are written. `cluster_run`: the properties of a new cluster run.
     ///
     /// # Errors
-    /// [`PipelineError::Options`] if the stopped job has another fingerprint, and [`PipelineError::File`].
+    /// [`PipelineError::Options`] if the stopped job has another fingerprint or was a cluster run and this job is not,
+    /// or the reverse. [`PipelineError::File`] if the directory cannot be used.
     pub fn open(
         out: &Path,
         temp: Option<&Path>,
@@ -120,8 +125,9 @@ impl JobDirectory {
         resume: bool,
     ) -> Result<JobDirectoryState, PipelineError> {
         let path = out.join(DIRECTORY_NAME);
-        let failed = |error| PipelineError::file("use the run directory", &path)(error);
-        // A new directory is a temporary path from the start; `resumable` below takes over its removal.
+        let failed = |error| PipelineError::file("use the job directory", &path)(error);
+        // `TemporaryPath` removes a new directory if the process is stopped. `ResumablePaths` below takes over that
+        // task.
         let created = TemporaryPath::create_directory(&path, || create_private_directory(&path));
         let _created = created.map_err(PipelineError::file("create", &path))?;
         let (journal, entries) = Journal::open(&path.join("journal")).map_err(failed)?;
@@ -206,8 +212,9 @@ impl JobDirectory {
         })
     }
 
-    /// Writes the file with which readers find the aligned reads ([`crate::unfinished_job`]), under the name of the outputs.
-    /// In a cluster run, the workers hold the reads, and no file is written.
+    /// Writes the header file, with which other processes read the aligned reads of an unfinished job
+    /// ([`crate::unfinished_job`]). `name`: the base name of the outputs. Does nothing in a cluster run, whose workers
+    /// store the reads.
     ///
     /// # Errors
     /// The I/O error of the file system.
@@ -222,14 +229,14 @@ impl JobDirectory {
         fs::rename(aside, path)
     }
 
-    /// Makes the file names durable, so that data of journal lines are not lost.
+    /// Makes the names of the files durable, so that journal lines never refer to lost files.
     fn sync_directories(&self) -> io::Result<()> {
         sync_directory(&self.data_directory)?;
         sync_directory(&self.out.join(DIRECTORY_NAME))?;
         sync_directory(&self.out)
     }
 
-    /// Restores the intact work of an earlier process; damaged work is repeated.
+    /// Restores the undamaged blocks and partitions of an earlier process. Damaged ones are computed again.
     fn restore_entries(&mut self, entries: Vec<AlignJournalEntry>) -> io::Result<()> {
         let (mut blocks_end, mut parts_end) = (0, 0);
         for entry in entries {
@@ -274,39 +281,40 @@ impl JobDirectory {
         Ok(hash == block.checksum)
     }
 
-    /// Returns a hash of all values that decide the records: the fingerprint, and the reads of all blocks in the journal.
+    /// Returns a hash of all values on which the records depend: the fingerprint, and the reads of all blocks in the
+    /// journal.
     pub fn records_fingerprint(&self) -> String {
         let blocks = self.checkpointed_blocks.lock().unwrap_or_else(PoisonError::into_inner);
         let text = format!("{} {}", facts_text(&self.fingerprint), blocks_text(&blocks));
         blake3::hash(text.as_bytes()).to_hex()[..16].to_owned()
     }
 
-    /// Returns the properties of the cluster run, if it is one.
+    /// Returns the properties of the cluster run; `None` if the job runs in one process.
     pub fn cluster_run(&self) -> Option<&ClusterRun> {
         self.cluster_run.as_ref()
     }
 
-    /// Returns the BLAKE3 of the reads of a block that was aligned before, or is being aligned.
+    /// Returns the BLAKE3 of the reads of a block that an earlier process aligned or that this process is aligning.
     pub fn reads_checksum(&self, id: BlockId) -> Option<String> {
         let fed = self.fed_blocks.lock().unwrap_or_else(PoisonError::into_inner);
         let before = || self.finished_blocks.get(&id).map(|entry| entry.reads_checksum.clone());
         fed.get(&id).map(|(_, content)| content.clone()).or_else(before)
     }
 
-    /// Returns the blocks that were finished when the directory was opened.
+    /// Returns the blocks that were already finished when the directory was opened.
     pub fn finished_blocks(&self) -> impl Iterator<Item = &BlockEntry> {
         self.finished_blocks.values()
     }
 
-    /// Returns where workers store their slices: the name of a directory in their scratch space, and the path for workers
-    /// without scratch space.
+    /// Returns the location at which workers store their slices: the name of a directory in their scratch space, and a
+    /// path for workers without scratch space.
     pub fn worker_slices_location(&self) -> (String, PathBuf) {
         let (name, own) =
             (data_directory_below(Path::new(""), &self.out), self.out.join(DIRECTORY_NAME).join(WORKERS_DIRECTORY));
         (name.with_extension("slices").to_string_lossy().into_owned(), own)
     }
 
-    /// Creates the directory that workers share, unless it exists, and returns its path.
+    /// Creates the subdirectory that all workers share, if it does not exist, and returns its path.
     ///
     /// # Errors
     /// The I/O error of the file system.
@@ -315,7 +323,8 @@ impl JobDirectory {
         create_private_directory(&path).map(|()| path)
     }
 
-    /// Creates an empty directory for reads to be sent to workers, below `temp` if given, and returns its path.
+    /// Creates an empty directory for the reads that the head sends to workers, and returns its path. The directory is
+    /// below `temp`, if given, or else in the job directory.
     ///
     /// # Errors
     /// The I/O error of the file system.
@@ -328,17 +337,17 @@ impl JobDirectory {
         create_private_directory(&path).map(|()| path)
     }
 
-    /// Returns the spill file of sorted runs.
+    /// Returns the spill file with the sorted runs of all blocks.
     pub fn blocks_file(&self) -> &Arc<SpillFile> {
         &self.blocks_file
     }
 
-    /// Returns the spill file of compressed parts.
+    /// Returns the spill file of compressed partitions.
     pub fn parts_file(&self) -> &Arc<SpillFile> {
         &self.parts_file
     }
 
-    /// Returns the partitions that the first block defined, if it is finished.
+    /// Returns the division of the genome into partitions, which is made when the first block is stored; `None` before.
     pub fn partition_plan(&self) -> Option<&PartitionPlan> {
         self.partition_plan.get()
     }
@@ -348,32 +357,32 @@ impl JobDirectory {
         (self.finished_blocks.len(), self.finished_partitions.len())
     }
 
-    /// Returns the number of aligned blocks of an earlier process that were dropped.
+    /// Returns the number of blocks that an earlier process aligned and that are not reused.
     pub fn dropped_blocks(&self) -> usize {
         self.dropped_blocks
     }
 
-    /// Reports whether there is work that can be resumed.
+    /// Reports whether at least one block is stored, so that the job can be resumed.
     pub fn has_checkpoints(&self) -> bool {
         !self.checkpointed_blocks.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
-    /// Reports whether a block is in the journal, written by an earlier process or by this one.
+    /// Reports whether this process or an earlier one has written the block to the journal.
     pub fn is_checkpointed(&self, id: BlockId) -> bool {
         self.checkpointed_blocks.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&id)
     }
 
-    /// Returns a block that need not be aligned again.
+    /// Returns the entry of a block that an earlier process aligned; `None` if the block must be aligned.
     pub fn finished_block(&self, id: BlockId) -> Option<&BlockEntry> {
         self.finished_blocks.get(&id)
     }
 
-    /// Records the input of a block before it is aligned: number of reads and their BLAKE3, hexadecimal.
+    /// Records the reads of a block before they are aligned. `content`: their BLAKE3, hexadecimal.
     pub fn record_reads(&self, id: BlockId, reads: u64, content: String) {
         self.fed_blocks.lock().unwrap_or_else(PoisonError::into_inner).insert(id, (reads, content));
     }
 
-    /// Returns the checkpoint of each finished block, in order.
+    /// Returns the checkpoints of all finished blocks, in the order of the blocks.
     pub fn block_checkpoints(&self) -> impl Iterator<Item = io::Result<BlockCheckpoint>> {
         self.finished_blocks.values().map(|entry| {
             let pairs_at = entry.offset + entry.frame_bytes;
@@ -400,7 +409,8 @@ impl JobDirectory {
         Ok(items)
     }
 
-    /// Stores a partition, whose bytes are in `file` or in the parts file, and its summary.
+    /// Writes the summary of a finished partition and its journal line. The bytes of the partition are already in
+    /// `file` or in the `parts` file.
     ///
     /// # Errors
     /// The I/O error of the file system.
@@ -425,8 +435,8 @@ impl JobDirectory {
         }))
     }
 
-    /// Returns location and summary of a finished partition, with the BLAKE3 of its present bytes; `None` if it is
-    /// unfinished or damaged.
+    /// Returns the location and summary of a finished partition, and the BLAKE3 of its bytes on disk. Returns `None` if
+    /// the partition is unfinished or damaged.
     ///
     /// # Errors
     /// The I/O error of the file system.
@@ -456,7 +466,7 @@ impl JobDirectory {
         }
     }
 
-    /// Records that all files are complete: from now on a resumed job only has to rename them.
+    /// Records in the journal that all output files are complete. A resumed job then only has to rename the files.
     ///
     /// # Errors
     /// The I/O error of the file system.
@@ -468,15 +478,15 @@ impl JobDirectory {
         let names = staged.files().iter().map(|file| Ok((within(file.temporary_path())?, within(file.path())?)));
         let names = names.collect::<io::Result<_>>()?;
         sync_directory(&self.out)?;
-        // Before the append: the line may have been written even if appending fails.
+        // Keep the files before the append: if it fails, the line may still be in the journal.
         staged.keep_on_drop();
         self.journal.append(&AlignJournalEntry::Publish { names })
     }
 
-    /// Removes the directory of a job whose outputs are published. The journal is removed last, so that a job stopped here
-    /// is still known to be complete.
+    /// Removes the job directory after the outputs are published. The journal is removed last, so that a job that is
+    /// stopped during the removal is still recognised as complete.
     pub fn remove(self) {
-        // Best effort: the next job recognises and removes what is left.
+        // Errors are ignored, because the next job removes the remaining files.
         DATA_FILES.iter().for_each(|name| drop(fs::remove_file(self.data_directory.join(name))));
         let path = self.out.join(DIRECTORY_NAME);
         let _ = fs::remove_dir_all(path.join(WORKERS_DIRECTORY));
@@ -488,38 +498,38 @@ impl JobDirectory {
         let _ = fs::remove_dir(&path);
     }
 
-    /// Removes a job that cannot be resumed, and its temporary files.
+    /// Removes the state of a job that cannot be resumed, and its temporary output files.
     pub fn discard(self, aside: &[String]) {
         remove_temporary_files(&self.out, aside);
         self.remove();
     }
 }
 
-/// Reports whether an output directory holds a stopped job. Changes nothing.
+/// Reports whether an output directory contains a stopped job. Changes no files.
 ///
 /// # Errors
-/// [`PipelineError::File`] if another process works there.
+/// [`PipelineError::File`] if another process is using the job directory.
 pub fn has_unfinished_job(out: &Path) -> Result<bool, PipelineError> {
     let path = out.join(DIRECTORY_NAME);
     let journal = path.join("journal");
     if is_locked(&journal) {
         let busy = io::Error::new(io::ErrorKind::ResourceBusy, journal::BUSY_MESSAGE);
-        return Err(PipelineError::file("use the run directory", path)(busy));
+        return Err(PipelineError::file("use the job directory", path)(busy));
     }
     Ok(journal.metadata().is_ok_and(|found| found.len() > 0))
 }
 
-/// Rejects a fingerprint that differs from that of the stopped or finished job in `out`, and names the differences.
+/// Compares the fingerprint of the stopped or finished job in `out` with that of this job.
 ///
 /// # Errors
-/// [`PipelineError::Options`] if the fingerprints differ.
+/// [`PipelineError::Options`] if the fingerprints differ. The message lists the differences.
 pub fn check_fingerprint(
     out: &Path,
     before: &[FingerprintEntry],
     now: &[FingerprintEntry],
 ) -> Result<(), PipelineError> {
     let value = |facts: &[FingerprintEntry], name: &str| {
-        facts.iter().find(|fact| fact.name == name).map_or_else(|| "not given".to_owned(), |fact| fact.value.clone())
+        facts.iter().find(|fact| fact.name == name).map_or_else(|| "not set".to_owned(), |fact| fact.value.clone())
     };
     let mut names: Vec<&str> = before.iter().chain(now).map(|fact| fact.name.as_str()).collect();
     let mut seen = std::collections::HashSet::new();
@@ -532,32 +542,34 @@ pub fn check_fingerprint(
         .map(|name| format!("{name} was {} and is {} now", value(before, name), value(now, name)))
         .collect();
     let problem = format!(
-        "cannot resume the run in {}: {}; give what it was given, or leave out --resume to start over",
+        "cannot resume the job in {}: {}; use the original options, or start over without --resume",
         out.display(),
         differences.join(", ")
     );
     Err(PipelineError::Options { problem })
 }
 
-/// Rejects a resumed cluster run without workers, and the other way round: the records are elsewhere.
+/// Rejects a resumed job that was a cluster run but now has no workers, or the reverse, because its records are on
+/// other hosts.
 fn check_cluster_mode(out: &Path, before: bool, now: bool) -> Result<(), PipelineError> {
     let how = match (before, now) {
-        (true, false) => "was spread over nodes; add --on as it had",
-        (false, true) => "was one process's; leave out --on",
+        (true, false) => "was a cluster run; add its --on options",
+        (false, true) => "ran in one process; leave out --on",
         _ => return Ok(()),
     };
-    let problem = format!("cannot resume the run in {}: it {how}, or leave out --resume to start over", out.display());
+    let problem = format!("cannot resume the job in {}: it {how}, or start over without --resume", out.display());
     Err(PipelineError::Options { problem })
 }
 
-/// Returns the data directory of the job into `out`, below a scratch directory that many jobs share.
+/// Returns the path of the data directory of the job that writes to `out`, within a scratch directory that many jobs
+/// share.
 fn data_directory_below(temp: &Path, out: &Path) -> PathBuf {
     let whole = out.canonicalize().unwrap_or_else(|_| out.to_owned());
     let prefix = String::from_utf8_lossy(DATA_DIRECTORY_PREFIX);
     temp.join(format!("{prefix}{}", &blake3::hash(whole.as_os_str().as_bytes()).to_hex()[..16]))
 }
 
-/// Returns the BLAKE3 of the concatenated byte ranges (offset, bytes), hexadecimal.
+/// Returns the BLAKE3 of concatenated byte ranges of a file, hexadecimal. Each range is an offset and a length, bytes.
 pub fn hash_byte_ranges(
     stretches: &[(u64, u64)],
     mut read: impl FnMut(u64, &mut [u8]) -> io::Result<()>,

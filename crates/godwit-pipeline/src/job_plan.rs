@@ -1,4 +1,5 @@
-//! The estimate of a job before it runs: reads, blocks, memory, disk and time, and the uncertainty of each.
+//! The estimate of a job before it starts: numbers of reads and blocks, memory, disk space and time, each with its
+//! uncertainty.
 
 use std::path::{Path, PathBuf};
 
@@ -11,130 +12,132 @@ use crate::memory::MemoryPlan;
 use crate::reduce::Outputs;
 use crate::runs::FRAME_BYTES;
 
-/// CPU seconds per record for sorting, marking and writing: `godwit markdup` needs 9.4 for two million records of 148 bases
-/// (bench/results).
+/// CPU seconds per record for sorting, duplicate marking and writing. Measured: `godwit markdup` needs 9.4 CPU seconds
+/// for two million records of 148 bases (bench/results).
 pub(crate) const REDUCE_SECONDS_PER_RECORD: f64 = 4.7e-6;
-/// Rate at which a reference is compared with its index, and the index is loaded, bytes/s.
+/// Rate at which an index is compared with its reference and loaded, bytes/s.
 const INDEX_BYTES_PER_SECOND: f64 = 400e6;
-/// Bytes of duplicate signatures per read: half of a pair's 72, and a key of 16 for the position of each end.
+/// Bytes of duplicate signatures per read: 36, which is half of the 72 bytes of a pair, and a sort key of 16 for the
+/// position of the end.
 const SIGNATURE_BYTES_PER_READ: u64 = 52;
-/// Bytes per read of a block's signatures in a checkpoint: half of a pair's 72.
+/// Bytes of duplicate signatures per read in a checkpoint: half of the 72 bytes of a pair.
 const CHECKPOINT_SIGNATURE_BYTES_PER_READ: u64 = 36;
-/// Bytes per record of the sort order of a block.
+/// Bytes per record that sorting a block needs besides the record.
 const ORDER_BYTES_PER_RECORD: u64 = 24;
 
-/// Maximum ratio between an estimate and the truth, either way. The end-to-end tests check them on real jobs.
+/// Maximum factor by which the true value may be larger or smaller than the estimate. The end-to-end tests check the
+/// factors on real jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct UncertaintyFactors {
-    /// Factor for reads, bases and blocks; 1 where everything was counted.
+    /// Factor for the numbers of reads, bases and blocks; 1 if all of them were counted.
     pub reads: f64,
-    /// Factor for memory.
+    /// Factor for the memory of the job.
     pub memory: f64,
-    /// Factor for output and scratch.
+    /// Factor for the sizes of outputs and scratch files.
     pub disk: f64,
-    /// Factor for time, where machines and genomes differ most.
+    /// Factor for time, which differs most between machines and genomes.
     pub time: f64,
 }
 
-/// The estimated needs of a job.
+/// The estimated resources that a job needs.
 #[derive(Clone, Debug, Serialize)]
 pub struct JobPlan {
-    /// The verb.
+    /// The subcommand of godwit, for example `align`.
     pub verb: &'static str,
-    /// The aligner with its version; `None` for a verb that aligns nothing.
+    /// Name and version of the aligner; `None` for a subcommand that does not align.
     pub aligner: Option<String>,
-    /// The reason of `auto` for the aligner.
+    /// The reason why `--aligner auto` selected this aligner.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub aligner_reason: Option<String>,
-    /// The lanes; empty for a verb without lanes.
+    /// The lanes; empty for a subcommand without lanes.
     pub lanes: Vec<LanePlan>,
-    /// Reads of all lanes, or records of the input; `None` where an input is a pipe.
+    /// Number of reads in all lanes, or of records in the input file; `None` if an input is a pipe.
     pub reads: Option<u64>,
-    /// Blocks of all lanes.
+    /// Number of blocks in all lanes.
     pub blocks: Option<u64>,
-    /// Number of workers of a cluster run; `None`: one process.
+    /// Number of workers of a cluster run; `None` if the job runs in one process.
     #[serde(rename = "nodes")]
     pub workers: Option<u32>,
     /// Number of threads of all workers together.
     pub threads: usize,
-    /// Memory of all processes.
+    /// Memory of all processes of the job.
     pub memory: MemoryNeed,
-    /// The index; `None` for a verb that loads no index.
+    /// The index of the aligner; `None` for a subcommand that loads no index.
     pub index: Option<IndexNeed>,
-    /// Disk space for outputs.
+    /// Disk space that the outputs need.
     pub output: DiskNeed,
-    /// Disk space for scratch files.
+    /// Disk space that the scratch files need.
     pub scratch: DiskNeed,
-    /// Estimated CPU seconds.
+    /// Estimated CPU time of the job, seconds.
     pub cpu_seconds: Option<f64>,
-    /// Estimated wall seconds on an otherwise idle machine.
+    /// Estimated wall time in seconds on an otherwise idle machine.
     pub seconds: Option<f64>,
-    /// The uncertainty of the estimates.
+    /// Factors by which the estimates may differ from the true values.
     #[serde(rename = "within")]
     pub uncertainty: UncertaintyFactors,
-    /// Effects on files that exist already.
+    /// Notes for the user, for example that an existing file would be replaced.
     pub notes: Vec<String>,
-    /// Reasons for which the job would fail.
+    /// Reasons why the job would fail.
     pub problems: Vec<String>,
 }
 
-/// Memory and time that loading the index takes.
+/// Memory and time that it takes to load the index of an aligner.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct IndexNeed {
-    /// Memory of the index in each aligner process.
+    /// Memory of the index in each aligner process, bytes.
     pub resident_bytes: u64,
-    /// Seconds to read the index; `None` where the rate cannot be measured.
+    /// Seconds to read the index files; `None` if the read rate cannot be measured.
     pub load_seconds: Option<f64>,
 }
 
-/// The content of a lane.
+/// The estimated content of a lane.
 #[derive(Clone, Debug, Serialize)]
 pub struct LanePlan {
-    /// Its files.
+    /// FASTQ files of the lane.
     pub files: Vec<PathBuf>,
-    /// Its read group.
+    /// Identifier of the read group.
     pub read_group: String,
-    /// Reads, mates counted singly; `None` where a file is a pipe.
+    /// Number of reads, counting both mates of a pair; `None` if a file is a pipe.
     pub reads: Option<u64>,
-    /// Their bases.
+    /// Number of bases in the reads.
     pub bases: Option<u64>,
-    /// Blocks.
+    /// Number of blocks.
     pub blocks: Option<u64>,
-    /// Fraction of the files that was inspected, 0 to 1; 1: everything was counted.
+    /// Fraction of the files that was read for the estimate, 0 to 1. If it is 1, all reads were counted.
     #[serde(rename = "sampled")]
     pub inspected_fraction: f64,
 }
 
-/// Memory of all processes of a job.
+/// Memory that all processes of a job need.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct MemoryNeed {
-    /// Memory limit of godwit itself.
+    /// Memory limit of the godwit process, bytes.
     pub godwit_bytes: u64,
-    /// The aligner with its index.
+    /// Memory of the aligner and its index, bytes.
     pub aligner_bytes: u64,
-    /// Available memory, where known.
+    /// Available memory, bytes; `None` if it is unknown.
     pub free_bytes: Option<u64>,
 }
 
-/// Disk space on a file system.
+/// Disk space that the files in one directory need.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DiskNeed {
-    /// The directory.
+    /// The directory in which the files are written.
     pub directory: PathBuf,
-    /// Bytes needed, where known.
+    /// Bytes needed; `None` if the number is unknown.
     pub bytes: Option<u64>,
-    /// Bytes available in the directory.
+    /// Bytes available on the file system of the directory.
     pub free_bytes: Option<u64>,
 }
 
-/// Mean bytes per record in each representation, from a sample.
+/// Mean bytes per record in memory, output and scratch, measured on a sample of the records.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct RecordBytes {
-    /// Packed, as in BAM before compression.
+    /// Bytes of the packed record, which is that of BAM before compression.
     pub(crate) packed: f64,
-    /// Compressed in the output.
+    /// Bytes in the compressed output.
     pub(crate) output: f64,
-    /// Compressed in scratch.
+    /// Bytes in the compressed scratch file.
     pub(crate) scratch: f64,
 }
 
@@ -149,7 +152,8 @@ impl DiskNeed {
 }
 
 impl IndexNeed {
-    /// Estimates the needs of files that are read whole. The read rate is measured on the largest of them.
+    /// Estimates memory and time for index files that are read completely. The read rate is measured on the largest
+    /// file.
     pub fn measure(files: &[PathBuf]) -> Self {
         let sizes = files.iter().map(|file| (std::fs::metadata(file).map_or(0, |found| found.len()), file));
         let resident_bytes = sizes.clone().map(|(bytes, _)| bytes).sum();
@@ -159,7 +163,7 @@ impl IndexNeed {
 }
 
 impl RecordBytes {
-    /// Returns the means of contiguous packed records; 0 without records.
+    /// Returns the means for packed records that are contiguous in memory. All means are 0 if there are no records.
     pub(crate) fn measure(packed: &[u8], records: u64) -> Self {
         let mut compressor = bgzf::BlockCompressor::new(bgzf::Writer::<Vec<u8>>::DEFAULT_LEVEL);
         let mut output = Vec::new();
@@ -169,13 +173,14 @@ impl RecordBytes {
         Self { packed: mean(packed.len()), output: mean(output.len()), scratch: mean(scratch) }
     }
 
-    /// Returns the bytes of the outputs with index and small files. Every format is compressed to about the size of BAM.
+    /// Returns the size of all outputs, including index and small files. It assumes that every format is about as large
+    /// as BAM.
     pub(crate) fn output_bytes(&self, records: u64, formats: usize) -> u64 {
         (records as f64 * self.output * 1.01 * formats as f64) as u64 + (64 << 10)
     }
 
-    /// Returns the bytes of scratch: records and signatures beyond the memory limits. A resumable job also stores all blocks
-    /// with their signatures, and each of its partitions may have to wait for its turn.
+    /// Returns the size of the scratch files: the records and signatures that exceed the memory limits. A resumable job
+    /// also stores all blocks with their signatures, and the partitions that wait until those before them are written.
     pub(crate) fn scratch_bytes(&self, records: u64, memory: &MemoryPlan, signatures: bool, resumable: bool) -> u64 {
         let resident_bytes = records as f64 * (self.packed + ORDER_BYTES_PER_RECORD as f64);
         let spilled_share = match resumable {
@@ -190,13 +195,13 @@ impl RecordBytes {
     }
 }
 
-/// Returns the seconds for checking and loading index files of this size.
+/// Returns the seconds that it takes to check and load index files of this total size.
 pub(crate) fn index_seconds(bytes: u64) -> f64 {
     bytes as f64 / INDEX_BYTES_PER_SECOND
 }
 
 impl JobPlan {
-    /// Adds the problems that would stop the job, as far as the estimates are certain.
+    /// Adds a problem for each resource that is insufficient, if the estimate is certain enough.
     pub(crate) fn with_problems(mut self) -> Self {
         let needed = self.memory.godwit_bytes + self.memory.aligner_bytes;
         if let Some(free) =
@@ -213,7 +218,7 @@ impl JobPlan {
         let mut short = |need: &DiskNeed, what: &str, others_bytes: u64, option: &str| {
             if need.exceeds_free(others_bytes) {
                 self.problems.push(format!(
-                    "{} needs about {} for {what}, but {} is free there; make room or choose another {option}",
+                    "{} needs about {} for {what}, but has {} free; free space or choose another {option}",
                     need.directory.display(),
                     format_bytes(need.bytes.unwrap_or(0) + others_bytes),
                     format_bytes(need.free_bytes.unwrap_or(0))
@@ -234,10 +239,10 @@ fn same_file_system(one: &Path, other: &Path) -> bool {
     device(one) == device(other)
 }
 
-/// Checks that a job can write `outputs` and use these directories, without writing.
+/// Checks that a job could write `outputs` and create files in `directories`. Writes no files.
 ///
 /// # Errors
-/// [`PipelineError::File`] and [`PipelineError::Options`], as in the job.
+/// [`PipelineError::File`] and [`PipelineError::Options`], as in a real job.
 pub(crate) fn check_outputs_writable(outputs: &Outputs, directories: &[&Path]) -> Result<(), PipelineError> {
     for directory in directories {
         host_resources::check_writable(directory).map_err(PipelineError::file("create files in", *directory))?;
@@ -245,13 +250,13 @@ pub(crate) fn check_outputs_writable(outputs: &Outputs, directories: &[&Path]) -
     outputs.check_reference()
 }
 
-/// Returns a note for each output that exists already.
+/// Returns a note for each output that already exists.
 pub(crate) fn replaced_outputs(outputs: &Outputs) -> Vec<String> {
     let there = outputs.paths().into_iter().filter(|path| path.exists());
-    there.map(|path| format!("{} is there and would be replaced", path.display())).collect()
+    there.map(|path| format!("{} exists and would be replaced", path.display())).collect()
 }
 
-/// Formats a size for people: two digits at least, and a binary unit.
+/// Formats a size with a binary unit (K, M or G) and at least two digits.
 pub fn format_bytes(bytes: u64) -> String {
     let units = [("G", 30), ("M", 20), ("K", 10)];
     match units.into_iter().find(|(_, shift)| bytes >= 1 << shift) {

@@ -1,4 +1,4 @@
-//! `run.json`: the programs, inputs, stages, times and outputs of a job.
+//! The job report `run.json`: programs, inputs, stages, times and outputs of a job.
 
 use std::collections::HashMap;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -24,52 +24,53 @@ use crate::report_page::ReportPage;
 pub struct JobReport {
     /// Version of godwit.
     pub godwit: String,
-    /// Name and version of each outside program.
+    /// Name and version of each other program that the job used, for example the aligner.
     pub engines: Vec<(String, String)>,
-    /// The aligner; `None` if nothing was aligned.
+    /// The aligner; `None` if the job did not align.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub aligner: Option<AlignerReport>,
-    /// The verb.
+    /// The subcommand of godwit, for example `align`.
     pub verb: String,
-    /// The command line.
+    /// The command line of the job.
     pub command: Vec<String>,
     /// Start time, UTC, as in `2026-11-21T02:34:16Z`.
     #[serde(rename = "started")]
     pub started_at: String,
     /// Number of threads.
     pub threads: usize,
-    /// Files read.
+    /// Files that the job read.
     pub inputs: Vec<InputFile>,
-    /// Files written.
+    /// Files that the job wrote.
     pub outputs: Vec<OutputFile>,
-    /// Time of each stage.
+    /// Wall time and size of each stage of the job.
     pub stages: Vec<Stage>,
-    /// Records written.
+    /// Number of records in the output.
     pub records: u64,
-    /// Records that are duplicates, written or left out.
+    /// Number of duplicate records, whether written or removed.
     pub duplicates: u64,
-    /// Duplicates left out.
+    /// Number of duplicate records that were removed.
     #[serde(rename = "removed")]
     pub removed_duplicates: u64,
-    /// The result of the Python step, if any.
+    /// The result of the Python step; `None` if the job had no Python step.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(rename = "step")]
     pub python_step: Option<PythonStepReport>,
-    /// The most requested numbers; only with metrics.
+    /// The most requested metrics; `None` if no metrics were collected.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(rename = "numbers")]
     pub key_numbers: Option<KeyNumbers>,
-    /// Byte ranges of the BAM with their checksums. Only its header and the 28 bytes of its end mark are outside of them.
+    /// Byte ranges of the BAM with their checksums. They contain the whole file except the header and the 28 bytes of
+    /// the end-of-file marker.
     pub segments: Vec<crate::reduce::Segment>,
-    /// Wall time, seconds.
+    /// Wall time of the job, seconds.
     pub seconds: f64,
-    /// Work that was resumed from an earlier, stopped process.
+    /// Number of blocks and partitions that an earlier, stopped process finished.
     #[serde(rename = "resumed")]
     pub resumed_work: ResumedWork,
-    /// Traffic between workers; `None` for a job in one process.
+    /// Network traffic between workers; `None` for a job in one process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exchange: Option<ExchangeReport>,
-    /// True if the outputs existed already, so that nothing ran.
+    /// True if complete outputs existed already, so that nothing was computed.
     #[serde(skip)]
     pub already_complete: bool,
 }
@@ -77,91 +78,93 @@ pub struct JobReport {
 /// The result of a Python step.
 #[derive(Clone, Debug, Serialize)]
 pub struct PythonStepReport {
-    /// `MODULE:FUNCTION`.
+    /// The Python function, as `MODULE:FUNCTION`.
     pub function: String,
-    /// Records that it dropped.
+    /// Number of records that the function dropped.
     #[serde(rename = "dropped")]
     pub dropped_records: u64,
 }
 
-/// Work of an earlier process that was not repeated.
+/// Work of an earlier process that this process reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ResumedWork {
-    /// Blocks that were aligned before.
+    /// Number of blocks that the earlier process aligned.
     pub blocks: usize,
-    /// Partitions that were written before.
+    /// Number of partitions that the earlier process wrote.
     pub partitions: usize,
 }
 
-/// The aligner of a job.
+/// The aligner that a job used, and its index.
 #[derive(Clone, Debug, Serialize)]
 pub struct AlignerReport {
-    /// The value of `--aligner`: a name, or a command template with placeholders.
+    /// The value of `--aligner`: the name of an aligner, or a command template with placeholders.
     pub choice: String,
-    /// The program.
+    /// Name of the aligner program.
     pub name: String,
-    /// Its version; empty if it reports none.
+    /// Version of the aligner; empty if the program reports none.
     pub version: String,
-    /// The reason of `auto` for the aligner.
+    /// The reason why `--aligner auto` selected this aligner.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Path prefix of its index files.
+    /// Path prefix of the index files.
     pub index: PathBuf,
-    /// Dependence of the records on block borders: `across blocks` or `single stream only`.
+    /// Dependence of the records on the ends of blocks: `across blocks` (independent) or `single stream only`
+    /// (dependent).
     pub identity: &'static str,
 }
 
-/// A file that was read.
+/// An input file.
 #[derive(Clone, Debug, Serialize)]
 pub struct InputFile {
-    /// Path as given.
+    /// Path as given on the command line.
     pub path: PathBuf,
-    /// Size; `None` for a pipe.
+    /// Size, bytes; `None` for a pipe.
     pub bytes: Option<u64>,
-    /// BLAKE3 of its bytes as they are on disk, hexadecimal, where all of it was read.
+    /// BLAKE3 of the file as it is on disk (compressed), hexadecimal; `None` if the job did not read the whole file.
     pub blake3: Option<String>,
-    /// Offset at which decompression and parsing began, bytes; `None`: at the start. A resumed job only compares the bytes
-    /// before it.
+    /// Offset at which decompression and parsing began, bytes; `None`: at the start. A resumed job reads the bytes
+    /// before this offset only to compare their checksum.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(rename = "read_from")]
     pub read_from_offset: Option<u64>,
 }
 
-/// A file that was written.
+/// An output file.
 #[derive(Clone, Debug, Serialize)]
 pub struct OutputFile {
-    /// Name within the directory of the report.
+    /// File name, relative to the directory of the report.
     pub name: String,
-    /// Size.
+    /// Size, bytes.
     pub bytes: u64,
 }
 
 impl OutputFile {
-    /// Returns the files that are not published yet.
+    /// Returns the entries of output files that are not yet published.
     pub(crate) fn from_files(staged: &AtomicFileSet) -> Vec<Self> {
         let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         staged.sizes().map(|(path, bytes)| Self { name: name(path), bytes }).collect()
     }
 }
 
-/// Part of a job. Stages overlap: blocks are aligned while reads are still read.
+/// A stage of a job. Stages overlap: for example, blocks are aligned while later reads are still being read.
 #[derive(Clone, Debug, Serialize)]
 pub struct Stage {
-    /// Name of the stage, a few words.
+    /// Name of the stage, for people.
     pub name: &'static str,
-    /// Wall time, seconds.
+    /// Wall time of the stage, seconds.
     pub seconds: f64,
-    /// Reads or records.
+    /// Number of reads or records that the stage processed.
     pub rows: u64,
-    /// Bytes read, spilled or written.
+    /// Bytes that the stage read, spilled or wrote.
     pub bytes: u64,
 }
 
 impl InputFile {
-    /// Inspects an input file.
+    /// Returns the path and size of an input file.
     ///
     /// # Errors
-    /// [`PipelineError::Missing`] if it does not exist, and [`PipelineError::File`] if it cannot be inspected.
+    /// [`PipelineError::Missing`] if the file does not exist, and [`PipelineError::File`] if its metadata cannot be
+    /// read.
     pub fn inspect(description: &'static str, path: &Path) -> Result<Self, PipelineError> {
         let found = std::fs::metadata(path).map_err(|source| match source.kind() {
             std::io::ErrorKind::NotFound => {
@@ -179,7 +182,7 @@ impl InputFile {
 }
 
 impl JobReport {
-    /// Makes the report of a job that starts.
+    /// Creates the report of a job that starts. `engine`: name and version of the main program.
     pub fn new(verb: &str, command: &[String], engine: (&str, &str)) -> Self {
         let engines = if engine.0.is_empty() { Vec::new() } else { vec![(engine.0.into(), engine.1.into())] };
         Self {
@@ -192,13 +195,14 @@ impl JobReport {
         }
     }
 
-    /// Adds the aligner.
+    /// Sets the aligner.
     pub fn with_aligner(mut self, aligner: AlignerReport) -> Self {
         self.aligner = Some(aligner);
         self
     }
 
-    /// Adds the number of threads and the work resumed from an earlier process, which started `elapsed` before.
+    /// Sets the number of threads, the reused work of an earlier process, and the start time, which is `elapsed` before
+    /// now.
     pub fn with_resumed_work(mut self, threads: usize, resumed: ResumedWork, elapsed: Duration) -> Self {
         self.threads = threads;
         self.resumed_work = resumed;
@@ -206,13 +210,13 @@ impl JobReport {
         self
     }
 
-    /// Adds the traffic between workers.
+    /// Sets the network traffic between workers.
     pub fn with_exchange(mut self, exchange: Option<ExchangeReport>) -> Self {
         self.exchange = exchange;
         self
     }
 
-    /// Makes the report of a job whose outputs existed already.
+    /// Creates the report of a job whose complete outputs existed already.
     pub fn from_manifest(manifest: &Manifest) -> Self {
         Self {
             godwit: manifest.godwit.clone(),
@@ -225,32 +229,32 @@ impl JobReport {
         }
     }
 
-    /// Adds a further program, if it was used.
+    /// Adds another program, if the job used it (`version` is not `None`).
     pub fn with_program(mut self, name: &str, version: Option<&str>) -> Self {
         self.engines.extend(version.map(|version| (name.to_owned(), version.to_owned())));
         self
     }
 
-    /// Adds the result of a Python step, if there was one; its Python counts as a program of the job.
+    /// Adds the result of a Python step, if the job has one, and Python as a program of the job.
     pub fn with_python_step(mut self, step: Option<&PythonStep>, dropped_records: u64) -> Self {
         self.python_step = step.map(|step| PythonStepReport { function: step.function().to_owned(), dropped_records });
         self.with_program("python", step.map(PythonStep::version))
     }
 
-    /// Adds the input files.
+    /// Sets the input files.
     pub fn with_inputs(mut self, inputs: Vec<InputFile>) -> Self {
         self.inputs = inputs;
         self
     }
 
-    /// Adds the stages.
+    /// Sets the stages. Their times are rounded to milliseconds.
     pub fn with_stages(mut self, mut stages: Vec<Stage>) -> Self {
         stages.iter_mut().for_each(|stage| stage.seconds = (stage.seconds * 1000.0).round() / 1000.0);
         self.stages = stages;
         self
     }
 
-    /// Adds the outputs.
+    /// Sets the outputs, the record counts and the wall time.
     pub fn with_outputs(mut self, reduced: &UnpublishedOutputs, elapsed: Duration) -> Self {
         let sized = |(path, bytes): (&Path, u64)| OutputFile {
             name: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
@@ -266,17 +270,18 @@ impl JobReport {
         self
     }
 
-    /// Writes the page (with metrics), the manifest and the report beside the other outputs, then publishes all of them.
+    /// Writes the report page (with metrics), the manifest and the report into the directory of the outputs, then
+    /// publishes all files.
     ///
     /// # Errors
-    /// [`PipelineError::File`]; no output is published then.
+    /// A [`PipelineError::File`], in which case no output is published.
     pub fn publish(
         mut self,
         mut reduced: UnpublishedOutputs,
         publication: &ReportDestination,
     ) -> Result<Self, PipelineError> {
         let ReportDestination { outputs, json_path, html_path, fingerprint, job_directory, .. } = publication;
-        // The page and the report contain times. The manifest does not include them: equal jobs have equal manifests.
+        // The report page and the report contain times. The manifest does not, so that equal jobs have equal manifests.
         let manifest = Manifest::from_outputs(&self.verb, fingerprint, &reduced, &outputs.path(Format::Bam))
             .map_err(|(path, source)| PipelineError::File { action: "read", path, source })?;
         if let Some(html) = self.render_page(&reduced, publication) {
@@ -292,17 +297,18 @@ impl JobReport {
             let text = text.map_err(std::io::Error::other);
             text.and_then(|text| staged.write_file(path, &text)).map_err(PipelineError::file("write", path))?;
         }
-        // Directories cannot be rolled forward: a job stopped between their renames writes all outputs again.
+        // Output directories are renamed one by one. If the job stops between two renames, the next run writes all
+        // outputs again. Therefore only outputs without directories are recorded as complete.
         if let Some(run) = job_directory
             && staged.directories().is_empty()
         {
             run.record_publish(staged).map_err(PipelineError::file("write the journal of", json_path))?;
         }
-        reduced.files.publish().map_err(|(path, source)| PipelineError::File { action: "name", path, source })?;
+        reduced.files.publish().map_err(|(path, source)| PipelineError::File { action: "publish", path, source })?;
         Ok(self)
     }
 
-    /// Returns the report page, if there are metrics.
+    /// Returns the report page as HTML; `None` if no metrics were collected.
     fn render_page(&self, reduced: &UnpublishedOutputs, publication: &ReportDestination) -> Option<String> {
         let (qc, key_numbers) = (reduced.qc.as_ref()?, self.key_numbers.as_ref()?);
         let reference = publication.reference.map(|path| path.to_string_lossy());
@@ -318,25 +324,25 @@ impl JobReport {
     }
 }
 
-/// Paths and names for a report.
+/// Paths and names with which a job publishes its report.
 pub struct ReportDestination<'p> {
-    /// The other outputs.
+    /// Paths of the data files that the job wrote.
     pub outputs: &'p Outputs,
-    /// `run.json`.
+    /// Path of `run.json`.
     pub json_path: PathBuf,
     /// Path of the report page.
     pub html_path: PathBuf,
-    /// The sample, or the name of the file.
+    /// Name of the sample; if it is unknown, the name of the file.
     pub sample: String,
-    /// The reference, if given.
+    /// Path of the reference; `None` if no reference is given.
     pub reference: Option<&'p Path>,
-    /// The values that decide the content of the outputs.
+    /// The values on which the content of the outputs depends.
     pub fingerprint: &'p [FingerprintEntry],
-    /// The job directory, if any.
+    /// The job directory; `None` for a job that cannot be resumed.
     pub job_directory: Option<&'p JobDirectory>,
 }
 
-/// Formats a time as ISO 8601, to the second.
+/// Formats a time as ISO 8601 in UTC, to the second.
 pub(crate) fn format_utc(moment: SystemTime) -> String {
     let seconds = moment.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let (mut days, of_day) = (seconds / 86_400, seconds % 86_400);
@@ -359,12 +365,13 @@ pub(crate) fn format_utc(moment: SystemTime) -> String {
     format!("{year:04}-{month:02}-{:02}T{hour:02}:{minute:02}:{second:02}Z", days + 1)
 }
 
-/// Rejects a job that would read one file or pipe twice, or overwrite an input.
+/// Rejects a job that would read a file or pipe twice, or overwrite one of its inputs.
 ///
 /// # Errors
-/// [`PipelineError::Options`].
+/// [`PipelineError::Options`] if two of the paths are the same file.
 pub fn check_distinct_files(inputs: &[InputFile], outputs: &[PathBuf]) -> Result<(), PipelineError> {
-    // Pipes too: each of two readers of one pipe misses the bytes of the other. /dev/null may be named twice.
+    // Pipes are checked too, because two readers of one pipe would each get only some of the bytes. Devices such as
+    // /dev/null may be named twice.
     let is_device = |path: &Path| std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_char_device());
     let identity = |path: &Path| {
         let found = std::fs::metadata(path).ok().filter(|found| !found.is_dir() && !is_device(path))?;
@@ -393,7 +400,7 @@ mod tests {
 
     #[test]
     fn times_are_written_as_date_writes_them() {
-        // `date -u -d @N +%FT%TZ`, coreutils 9.1.
+        // Expected values are from `date -u -d @N +%FT%TZ`, coreutils 9.1.
         for (seconds, expected) in [
             (0, "1970-01-01T00:00:00Z"),
             (951_782_399, "2000-02-28T23:59:59Z"),

@@ -1,8 +1,9 @@
-//! The journal of a job: one line for each finished and durable item, in the order of completion.
+//! The journal of a job: a text file with a line for each finished and durable item, in the order of completion.
 //!
-//! A line is a checksum and JSON. Data are made durable before their line is appended, so a complete line can be trusted. A
-//! line that was being written when the machine stopped has a wrong checksum and is dropped. The open journal is locked: two
-//! processes never work on one job.
+//! A line consists of a checksum and JSON. The data to which a line refers are made durable before the line is
+//! appended, so a complete line is reliable. If the machine stops while a line is written, the checksum of the line is
+//! wrong, and the next process drops the line. An open journal is locked, so that two processes never work on the same
+//! job.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -21,100 +22,102 @@ use serde::{Deserialize, Serialize};
 use crate::atomic_files::is_relative_descendant;
 use crate::partitioned_file::PartLocation;
 
-/// Prefix of the name of a data directory outside of the job directory.
+/// Prefix of the name of a data directory that is outside the job directory.
 pub const DATA_DIRECTORY_PREFIX: &[u8] = b".godwit-";
-/// Hexadecimal digits of the checksum before each line.
+/// Number of hexadecimal digits of the checksum at the start of each line.
 const CHECKSUM_DIGITS: usize = 16;
 
-/// A value that decides the output of a job, with its name.
+/// A named value on which the output of a job depends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FingerprintEntry {
-    /// The name that users know, as `--block-bases` or `the reference`.
+    /// The name that users know, for example `--block-bases` or `the reference`.
     pub name: String,
-    /// Its value, or a checksum of it.
+    /// The value, or a checksum of the value.
     pub value: String,
 }
 
-/// A line of the journal of `align`.
+/// A line of the journal of an `align` job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "entry", rename_all = "snake_case")]
 pub enum AlignJournalEntry {
-    /// A job started.
+    /// The job started.
     Start {
-        /// The fingerprint of the job.
+        /// The fingerprint of the job, which a resumed job must match.
         #[serde(rename = "facts")]
         fingerprint: Vec<FingerprintEntry>,
-        /// Temporary names, in the output directory, of files that are published when the job is complete.
+        /// Temporary names of output files in the output directory. They are renamed when the job is complete.
         #[serde(rename = "aside")]
         temporary_names: Vec<String>,
-        /// The data directory, as bytes of a path; `None`: the directory of the journal.
+        /// Path of the data directory, as bytes; `None`: the directory of the journal.
         #[serde(rename = "data")]
         data_directory: Option<Vec<u8>>,
-        /// The cluster run, if workers run the job.
+        /// Properties of the cluster run; `None` if the job runs in one process.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[serde(rename = "over_nodes")]
         cluster_run: Option<ClusterRun>,
     },
-    /// The first block split the genome: smallest key of each partition.
+    /// The genome is divided into partitions. This is done when the first block is finished.
     Plan {
-        /// As in `PartitionPlan::starts`.
+        /// Smallest sort key of each partition, as `PartitionPlan::starts` returns them.
         starts: Vec<u64>,
     },
     /// A block is aligned, sorted and stored.
     Block(BlockEntry),
-    /// The start of a block in the files of its lane.
+    /// The position of the first read of a block in the FASTQ files of its lane.
     BlockStart(BlockStartEntry),
     /// A partition is compressed and stored.
     Partition(PartitionEntry),
-    /// All files are complete and durable, and will be renamed next.
+    /// All output files are complete and durable, and will be renamed next.
     Publish {
-        /// Temporary and final name of each, both within the output directory.
+        /// Temporary name and final name of each file, relative to the output directory.
         names: Vec<(String, String)>,
     },
 }
 
-/// Properties of a cluster run that stay when its head restarts.
+/// Properties of a cluster run that stay the same when the head restarts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClusterRun {
-    /// A unique identifier.
+    /// A unique identifier of the cluster run.
     #[serde(rename = "run")]
     pub id: String,
-    /// Number of shards of the genome.
+    /// Number of shards into which the genome is divided.
     #[serde(rename = "shares")]
     pub shards: u16,
 }
 
-/// A block in the data: frames, pairs, ends and frame table, contiguous.
+/// A finished block in the `blocks` file. Its sections are contiguous: frames, pair signatures, end signatures, frame
+/// table, templates and barcodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockEntry {
-    /// The block.
+    /// The identifier of the block.
     pub id: BlockId,
     /// Number of input reads.
     pub reads: u64,
-    /// BLAKE3 of these reads, hexadecimal.
+    /// BLAKE3 of the input reads, hexadecimal.
     #[serde(rename = "content")]
     pub reads_checksum: String,
     /// Number of output records.
     pub records: u64,
-    /// Maximum reference length of a record, bases; `u32::MAX` if an earlier version did not count it.
+    /// Maximum length of a record on the reference, bases; `u32::MAX` if an earlier version of godwit did not record
+    /// it.
     #[serde(default = "unknown_longest_bases")]
     pub longest_bases: u32,
     /// Record counts per library, for the duplicate metrics.
     pub counts: Vec<DuplicateCounts>,
-    /// Offset in the data, bytes.
+    /// Offset of the block in the `blocks` file, bytes.
     pub offset: u64,
-    /// Size of the frames, bytes.
+    /// Size of the frames, which hold the sorted records, bytes.
     pub frame_bytes: u64,
-    /// Size of the pairs, bytes.
+    /// Size of the duplicate signatures of pairs, bytes.
     pub pair_bytes: u64,
-    /// Size of the ends, bytes.
+    /// Size of the duplicate signatures of single read ends, bytes.
     pub end_bytes: u64,
     /// Size of the frame table, bytes.
     pub table_bytes: u64,
-    /// Size of the templates, bytes, if workers hold the records.
+    /// Size of the template data for duplicate marking, bytes; 0 unless workers store the records.
     #[serde(default)]
     pub template_bytes: u64,
-    /// Size of the barcodes, bytes, if workers hold the records.
+    /// Size of the barcodes, bytes; 0 unless workers store the records.
     #[serde(default)]
     pub barcode_bytes: u64,
     /// BLAKE3 of the whole block, hexadecimal.
@@ -126,7 +129,7 @@ fn unknown_longest_bases() -> u32 {
 }
 
 impl BlockEntry {
-    /// Returns the size in the data, bytes.
+    /// Returns the size of all sections of the block, bytes.
     pub fn total_bytes(&self) -> u64 {
         self.sizes().into_iter().sum()
     }
@@ -135,51 +138,52 @@ impl BlockEntry {
         [self.frame_bytes, self.pair_bytes, self.end_bytes, self.table_bytes, self.template_bytes, self.barcode_bytes]
     }
 
-    /// Reports whether no sum of its numbers overflows.
+    /// Reports whether the sum of offset and sizes does not overflow.
     fn is_sound(&self) -> bool {
         self.sizes().iter().try_fold(self.offset, |end, bytes| end.checked_add(*bytes)).is_some()
     }
 }
 
-/// The start of a block in the files of its lane, so that a resumed job does not read the bytes before it again.
+/// The position of the first read of a block in the FASTQ files of its lane. With it, a resumed job does not read the
+/// bytes before the block again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockStartEntry {
-    /// The block; not the first of its lane.
+    /// The identifier of the block; never the first block of a lane.
     pub id: BlockId,
-    /// Number of reads of the lane before the block.
+    /// Number of reads of the lane before this block.
     pub first_ordinal: u64,
-    /// Position in each file, without the windows.
+    /// Position in each FASTQ file, without its DEFLATE window.
     #[serde(rename = "places")]
     pub file_positions: Vec<FastqResumePoint>,
-    /// Offset of the contiguous windows in their file, bytes.
+    /// Offset of the contiguous DEFLATE windows in the `windows` file, bytes.
     pub window_offset: u64,
-    /// Size of the window of each file, bytes.
+    /// Size of the DEFLATE window for each FASTQ file, bytes.
     pub window_bytes: Vec<u32>,
-    /// BLAKE3 of all windows, hexadecimal.
+    /// BLAKE3 of all windows of this entry, hexadecimal.
     pub window_checksum: String,
 }
 
-/// A finished partition.
+/// The journal entry of a finished partition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartitionEntry {
-    /// 0-based number of the partition.
+    /// Number of the partition, 0-based.
     pub index: usize,
-    /// Location of its compressed bytes.
+    /// Location of the compressed records of the partition.
     #[serde(rename = "place")]
     pub location: PartLocation,
-    /// Offset of its summary in the parts file, bytes.
+    /// Offset of the summary in the `parts` file, bytes.
     pub summary_offset: u64,
-    /// Size of its summary, bytes.
+    /// Size of the summary, bytes.
     pub summary_bytes: u64,
-    /// BLAKE3 of its summary, hexadecimal.
+    /// BLAKE3 of the summary, hexadecimal.
     pub summary_checksum: String,
 }
 
-/// Message for a journal that another process has locked.
-pub const BUSY_MESSAGE: &str = "another godwit works there; wait for it to end";
+/// Error message if another process has locked the journal.
+pub const BUSY_MESSAGE: &str = "another godwit process uses it; wait until it has ended";
 
 impl PartitionEntry {
-    /// Returns the end of its bytes in the parts file.
+    /// Returns the offset in the `parts` file behind the last byte of this partition, bytes.
     pub fn parts_end(&self) -> u64 {
         let pieces = match &self.location {
             PartLocation::Spill(pieces) => &pieces[..],
@@ -189,7 +193,7 @@ impl PartitionEntry {
         end.max(self.summary_offset + self.summary_bytes)
     }
 
-    /// Reports whether no sum of its numbers overflows.
+    /// Reports whether no sum of an offset and a size overflows.
     fn is_sound(&self) -> bool {
         let ends = |offset: &u64, bytes: &u64| offset.checked_add(*bytes).is_some();
         ends(&self.summary_offset, &self.summary_bytes)
@@ -200,9 +204,10 @@ impl PartitionEntry {
     }
 }
 
-/// The line type of a journal.
+/// An entry that is stored as one line of a journal.
 pub trait JournalEntry: Serialize + DeserializeOwned {
-    /// Reports whether a job can have written the line: a directory of unknown origin must not refer to other places.
+    /// Reports whether godwit can have written this entry. A forged entry must not refer to paths outside the directory
+    /// of the job.
     fn is_sound(&self) -> bool;
 }
 
@@ -233,7 +238,7 @@ pub struct Journal<L = AlignJournalEntry> {
 }
 
 impl<L: JournalEntry> Journal<L> {
-    /// Opens or creates a journal, locks it and reads its lines; an incomplete end is dropped.
+    /// Opens or creates a journal, locks it and returns its entries. An incomplete last line is removed.
     ///
     /// # Errors
     /// The I/O error of the file system; [`io::ErrorKind::ResourceBusy`] if another process has locked it.
@@ -245,7 +250,8 @@ impl<L: JournalEntry> Journal<L> {
             Err(TryLockError::WouldBlock) => return Err(busy()),
             Err(TryLockError::Error(error)) => return Err(error),
         }
-        // Between opening and locking, the other process may have ended and removed the file.
+        // Another process may have removed the file between opening and locking. Then the lock is on a file without a
+        // name.
         let (ours, named) = (file.metadata()?, fs::metadata(path));
         if !named.is_ok_and(|named| (named.dev(), named.ino()) == (ours.dev(), ours.ino())) {
             return Err(busy());
@@ -258,26 +264,28 @@ impl<L: JournalEntry> Journal<L> {
         Ok((Self { file: Mutex::new(file), entry_type: PhantomData }, entries))
     }
 
-    /// Appends a line and makes it durable.
+    /// Appends an entry as a line and makes it durable.
     ///
     /// # Errors
-    /// The I/O error of the file system. A part of the line may be written then; the next [`Journal::open`] drops it.
+    /// The I/O error of the file system. The line may then be incomplete; the next [`Journal::open`] removes it.
     pub fn append(&self, entry: &L) -> io::Result<()> {
         self.append_unsynced(entry)?;
         self.sync()
     }
 
-    /// Appends a line that may be lost when the machine stops: its reader checks the content.
+    /// Appends an entry that may be lost if the machine stops. Only for entries whose content is verified when it is
+    /// used.
     ///
     /// # Errors
-    /// As for [`Journal::append`].
+    /// The I/O error of the file system, as for [`Journal::append`].
     pub fn append_unsynced(&self, entry: &L) -> io::Result<()> {
         let text = serde_json::to_string(entry).map_err(io::Error::other)?;
         let line = format!("{} {text}\n", line_checksum(text.as_bytes()));
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let end = file.stream_position()?;
         file.write_all(line.as_bytes()).inspect_err(|_| {
-            // Best effort: another thread may append behind it, and an incomplete line would hide the next one.
+            // Try to remove the incomplete line, because it would hide a line that another thread appends after it.
+            // Ignore errors.
             let _ = file.set_len(end).and_then(|()| file.seek(SeekFrom::Start(end)));
         })
     }
@@ -286,7 +294,7 @@ impl<L: JournalEntry> Journal<L> {
         self.file.lock().unwrap_or_else(PoisonError::into_inner).sync_data()
     }
 
-    /// Removes all lines.
+    /// Removes all lines of the journal.
     ///
     /// # Errors
     /// The I/O error of the file system.
@@ -298,7 +306,7 @@ impl<L: JournalEntry> Journal<L> {
     }
 }
 
-/// Reads the lines of a journal that another process may be writing, without an incomplete end.
+/// Reads the entries of a journal to which another process may be writing. Ignores an incomplete last line.
 ///
 /// # Errors
 /// The I/O error of the file system.
@@ -306,7 +314,7 @@ pub fn read<L: JournalEntry>(path: &Path) -> io::Result<Vec<L>> {
     Ok(parse_intact_lines(&fs::read(path)?).0)
 }
 
-/// Returns the lines before the first incomplete one, and their size in bytes.
+/// Returns the entries before the first incomplete line, and the size of their lines, bytes.
 fn parse_intact_lines<L: JournalEntry>(bytes: &[u8]) -> (Vec<L>, usize) {
     let (mut entries, mut whole) = (Vec::new(), 0);
     for line in bytes.split_inclusive(|byte| *byte == b'\n') {
@@ -326,7 +334,7 @@ fn parse_line<L: JournalEntry>(line: &[u8]) -> Option<L> {
     serde_json::from_slice(text).ok().filter(L::is_sound)
 }
 
-/// Returns the checksum that precedes a line.
+/// Returns the checksum with which the line of this text starts.
 pub fn line_checksum(text: &[u8]) -> String {
     blake3::hash(text).to_hex()[..CHECKSUM_DIGITS].to_owned()
 }
@@ -355,7 +363,7 @@ mod tests {
             fs::write(&path, &whole[..cut]).unwrap();
             let lines = whole[..cut].iter().filter(|byte| **byte == b'\n').count();
             assert_eq!(Journal::<AlignJournalEntry>::open(&path).unwrap().1, entries[..lines]);
-            // The next line is appended after the last complete one.
+            // Append after the last complete line.
             write_journal(&path, &entries[lines..]);
             assert!(fs::read(&path).unwrap() == whole);
         }

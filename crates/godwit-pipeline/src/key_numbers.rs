@@ -1,39 +1,41 @@
-//! The most requested numbers of a job, for `run.json` and the report page alike.
+//! The most requested metrics of a job, for `run.json` and for the report page.
 
 use godwit_kernels::markdup::DuplicationMetrics;
 use serde::Serialize;
 
 use crate::reduce::Qc;
 
-/// The most requested numbers. Percentages are 0 to 100; `None`: not measured, or without a value.
+/// The most requested metrics. Percentages are in the range 0 to 100; `None` means that the metric was not measured or
+/// is undefined.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct KeyNumbers {
-    /// Reads in the BAM: records that are neither secondary nor supplementary.
+    /// Number of reads in the BAM, which are the records that are neither secondary nor supplementary.
     pub reads: u64,
-    /// Bases of these reads.
+    /// Number of bases in these reads.
     pub bases: u64,
-    /// Reads that are mapped, percent.
+    /// Percentage of reads that are mapped.
     pub mapped_percent: f64,
-    /// Paired reads that are properly paired, percent; `None` without paired reads.
+    /// Percentage of paired reads that are properly paired; `None` if there are no paired reads.
     pub properly_paired_percent: Option<f64>,
-    /// Mapped reads that are duplicates, percent: Picard's `PERCENT_DUPLICATION` over all libraries.
+    /// Percentage of mapped reads that are duplicates: Picard's `PERCENT_DUPLICATION` over all libraries.
     pub duplicate_percent: Option<f64>,
-    /// Pairs that are optical duplicates.
+    /// Number of read pairs that are optical duplicates.
     pub optical_duplicate_pairs: Option<u64>,
-    /// Picard's estimate of distinct molecules, summed over libraries; `None` if a library has no estimate.
+    /// Picard's estimate of the number of distinct molecules, summed over all libraries; `None` if a library has no
+    /// estimate.
     pub estimated_library_size: Option<u64>,
-    /// Median insert size of the most frequent orientation, bases.
+    /// Median insert size of the most frequent pair orientation, bases.
     pub median_insert: Option<f64>,
-    /// Aligned bases that differ from the reference, percent; `None` if they were not compared.
+    /// Percentage of aligned bases that differ from the reference; `None` if no reference was compared.
     pub mismatch_percent: Option<f64>,
-    /// Mean coverage of the genome, without duplicates; overlapping mates count once.
+    /// Mean coverage of the genome without duplicates. Overlapping mates count once.
     pub mean_coverage: Option<f64>,
-    /// Fraction of the genome covered at least 10, 20 and 30 times, percent.
+    /// Percentage of the genome that is covered at least 10, 20 and 30 times.
     pub covered_percent: Option<[f64; 3]>,
 }
 
 impl KeyNumbers {
-    /// Computes the numbers of a written file.
+    /// Computes the metrics of a written file.
     pub(crate) fn new(qc: &Qc, duplication: Option<&DuplicationMetrics>) -> Self {
         let stats = &qc.counts.stats;
         let (paired, proper) = stats.paired();
@@ -66,7 +68,7 @@ fn duplicate_percent(found: &DuplicationMetrics) -> f64 {
     percent(duplicates, sum(|one| one.counts.unpaired_reads + 2 * one.pairs()))
 }
 
-/// Sums the estimates over the libraries that have reads.
+/// Returns the sum of the estimated library sizes over all libraries that have reads; `None` if one has no estimate.
 fn library_size(found: &DuplicationMetrics) -> Option<u64> {
     let with_reads = found.libraries.iter().filter(|one| one.pairs() + one.counts.unpaired_reads > 0);
     let sizes: Option<Vec<u64>> = with_reads.map(|one| one.estimated_library_size()).collect();
@@ -77,7 +79,7 @@ fn percent(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { rounded(part as f64 * 100.0 / whole as f64) }
 }
 
-/// Rounds to four decimals.
+/// Rounds to four decimal places.
 fn rounded(value: f64) -> f64 {
     (value * 10_000.0).round() / 10_000.0
 }

@@ -1,8 +1,9 @@
-//! The jobs of godwit: alignment, duplicate marking, calling, filtering, comparison, verification, and workflows of them.
+//! The jobs of godwit: alignment, duplicate marking, variant calling, filtering, comparison, verification, and
+//! workflows that combine them.
 //!
-//! [`align()`] turns FASTQ into marked files; [`markdup()`] is its second half on aligned reads; [`simulate`] makes reads
-//! with a known origin. A job reports its progress to an [`Observer`] and stops when its cancel flag is set. This crate
-//! contains no terminal or command-line code.
+//! [`align()`] aligns FASTQ, marks duplicates and writes sorted output; [`markdup()`] marks duplicates in reads that
+//! are already aligned; [`simulate`] creates reads whose origin in the genome is known. A job reports its progress to
+//! an [`Observer`] and stops when its cancel flag is set. This crate contains no terminal or command-line code.
 
 mod align;
 mod align_and_call;

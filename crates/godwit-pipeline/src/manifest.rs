@@ -1,7 +1,8 @@
-//! The manifest beside the outputs: names, sizes and checksums of all written files.
+//! The manifest of a job: names, sizes and checksums of all output files, in a JSON file in the same directory.
 //!
-//! `NAME.manifest.json` names files relative to itself, so that it stays valid when all of them are moved together. It
-//! detects what a file alone cannot show: a BAM cut between two blocks, with its end mark appended, is a valid BAM.
+//! `NAME.manifest.json` contains paths relative to itself, so that it stays valid if all files are moved together. It
+//! detects damage that a reader of a single file cannot detect: a BAM that was cut between two BGZF blocks and given an
+//! end-of-file marker is a valid BAM.
 
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -13,55 +14,56 @@ use crate::atomic_files::{AtomicDirectory, AtomicFile, is_relative_descendant};
 use crate::journal::FingerprintEntry;
 use crate::reduce::{Segment, UnpublishedOutputs};
 
-/// Suffix of the name of a manifest.
+/// Suffix of the file name of a manifest.
 pub const MANIFEST_SUFFIX: &str = ".manifest.json";
-/// Bytes read at a time.
+/// Size of the buffer with which files are read, bytes.
 const READ_BYTES: usize = 1 << 20;
 
-/// The files of one job.
+/// The manifest of one job.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
     /// Version of godwit that wrote the files.
     pub godwit: String,
-    /// The verb.
+    /// The subcommand of godwit, for example `align`.
     pub verb: String,
-    /// The values that decided the content of the files.
+    /// The values on which the content of the files depends.
     #[serde(rename = "identity")]
     pub fingerprint: Vec<FingerprintEntry>,
-    /// Records written.
+    /// Number of records in the output.
     pub records: u64,
-    /// Records that are duplicates, written or left out.
+    /// Number of duplicate records, whether written or removed.
     pub duplicates: u64,
-    /// Duplicates left out.
+    /// Number of duplicate records that were removed.
     #[serde(rename = "removed")]
     pub removed_duplicates: u64,
-    /// Every file except the manifest and the report of the job.
+    /// All output files except the manifest itself and the report of the job.
     pub files: Vec<ManifestFile>,
 }
 
-/// A file of a manifest.
+/// The entry of a file in a manifest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ManifestFile {
-    /// Path relative to the manifest.
+    /// Path relative to the directory of the manifest.
     pub name: String,
     /// Size, bytes.
     pub bytes: u64,
-    /// BLAKE3 of the file, hexadecimal; `None` for a file with segments, which have their own.
+    /// BLAKE3 of the file, hexadecimal; `None` for a file with segments, each of which has a checksum.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blake3: Option<String>,
-    /// Number of records, where it holds any.
+    /// Number of records in the file; `None` for a file without records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub records: Option<u64>,
-    /// Byte ranges that together are the whole file, in order. Each can be checked, decompressed and counted by itself.
+    /// Consecutive byte ranges that together are the whole file. Each segment can be verified, decompressed and counted
+    /// separately.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub segments: Vec<Segment>,
 }
 
 impl Manifest {
-    /// Makes the manifest of a job's files before they are published.
+    /// Creates the manifest of output files that are not yet published.
     ///
     /// # Errors
-    /// The I/O error of the file system, with the path of its file.
+    /// The I/O error of the file system, with the path of the file.
     pub fn from_outputs(
         verb: &str,
         identity: &[FingerprintEntry],
@@ -87,7 +89,7 @@ impl Manifest {
         })
     }
 
-    /// Reads a manifest. Returns `None` if the file is not a manifest, or names files outside of its directory.
+    /// Reads a manifest. Returns `None` if the file is not a manifest, or if it contains a path outside its directory.
     ///
     /// # Errors
     /// The I/O error of the file system.
@@ -96,12 +98,12 @@ impl Manifest {
         Ok(manifest.filter(|manifest| manifest.files.iter().all(|file| is_relative_descendant(&file.name))))
     }
 
-    /// Returns the entry of a file.
+    /// Returns the entry of the file with this name.
     pub fn entry(&self, name: &str) -> Option<&ManifestFile> {
         self.files.iter().find(|file| file.name == name)
     }
 
-    /// Reports whether every file exists with its size, relative to `directory`.
+    /// Reports whether every file of the manifest exists in `directory` with the recorded size.
     pub fn is_complete(&self, directory: &Path) -> bool {
         let there = |file: &ManifestFile| {
             std::fs::metadata(directory.join(&file.name))
@@ -115,7 +117,7 @@ fn file_name(file: &AtomicFile) -> String {
     file.path().file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Returns the entries of the files of a directory, in the order of their names.
+/// Returns the entries of all files in an output directory, sorted by name.
 fn directory_entries(directory: &AtomicDirectory) -> io::Result<Vec<ManifestFile>> {
     let name = directory.path().file_name().unwrap_or_default().to_string_lossy();
     let mut files = Vec::new();
@@ -129,7 +131,7 @@ fn directory_entries(directory: &AtomicDirectory) -> io::Result<Vec<ManifestFile
     Ok(files)
 }
 
-/// Returns the entry of a file that is hashed as a whole.
+/// Returns the entry of a file, with one checksum for the whole file.
 ///
 /// # Errors
 /// The I/O error of the file system.
@@ -139,7 +141,8 @@ pub fn checksummed_entry(file: &AtomicFile) -> io::Result<ManifestFile> {
     Ok(ManifestFile { name: file_name(file), bytes, blake3, records: None, segments: Vec::new() })
 }
 
-/// Returns the entry of the BAM. Its partitions are hashed during compression; header and end mark are hashed here.
+/// Returns the entry of the BAM. The checksums of its partitions were computed during compression; those of the header
+/// and of the end-of-file marker are computed here.
 fn segmented_entry(file: &AtomicFile, reduced: &UnpublishedOutputs) -> io::Result<ManifestFile> {
     let bytes = file.file().metadata()?.len();
     let (mut segments, mut at) = (Vec::new(), 0);

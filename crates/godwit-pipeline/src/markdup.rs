@@ -1,4 +1,5 @@
-//! Sorts and marks reads that were aligned elsewhere: SAM, BAM or CRAM in any order in, the same reduce half as `align`.
+//! Sorting and duplicate marking of reads that are already aligned (`godwit markdup`). The input is SAM, BAM or CRAM in
+//! any order. The reduce phase is the same as in `align`.
 
 mod alignment_reader;
 pub(crate) mod markdup_plan;
@@ -31,29 +32,30 @@ use crate::scratch::create_private_directory;
 
 use alignment_reader::{AlignmentReader, AlignmentReaderOptions, InputBlock, RecordEncoder};
 
-/// Bytes of input per block. A block is sorted as one run, so this is what a thread holds; it does not depend on the
-/// memory limit, so that the output does not.
+/// Bytes of input per block, which one thread holds in memory and sorts as one run. The size is constant, so that the
+/// output does not depend on the memory limit.
 const BLOCK_BYTES: usize = 32 << 20;
 
 /// Input, outputs and options of `markdup`.
 #[derive(Clone, Debug)]
 pub struct MarkdupOptions {
-    /// SAM, BAM or CRAM; [`godwit_formats::bgzf::STDIN`] is the name of standard input.
+    /// Path of a SAM, BAM or CRAM file; [`godwit_formats::bgzf::STDIN`] stands for standard input.
     pub input: PathBuf,
-    /// The output; its extension decides the format, and the files beside it take its name without the extension.
+    /// Path of the main output, whose extension decides the format. The names of all other output files start with this
+    /// path without the extension.
     pub out: PathBuf,
-    /// Formats to write in addition.
+    /// Formats that are written in addition to that of `out`.
     pub formats: Vec<Format>,
-    /// The reference for CRAM, as input or output, and for some metrics.
+    /// Path of the reference, which CRAM input, CRAM output and some metrics need.
     pub reference: Option<PathBuf>,
-    /// Options in common with `align`.
+    /// Options that `align` and `markdup` share.
     pub job: JobOptions,
 }
 
-/// Sorts and marks a file.
+/// Sorts a file of aligned reads, marks duplicates and writes the outputs.
 ///
 /// # Errors
-/// [`PipelineError`]; no output has its name then.
+/// A [`PipelineError`], in which case no output is published.
 pub fn markdup(
     options: &MarkdupOptions,
     observer: &dyn Observer,
@@ -76,7 +78,7 @@ pub fn markdup(
     let read_groups = read_header_groups(&header, &source, observer)?;
     update_header(&mut header, options);
     if let (Some(reference), true) = (&options.reference, options.job.metrics) {
-        // CRAM is compared with its reference when it is decoded.
+        // Without metrics, this check is not needed: the CRAM decoder itself compares the file with the reference.
         ScannedReference::check_header_md5(reference, &options.input, &header)?;
     }
     written.prepare(&outputs, &header, options.job.metrics_reference(options.reference.as_deref()), temp)?;
@@ -125,7 +127,7 @@ pub fn markdup(
     )
 }
 
-/// Returns the read groups of the input, after warnings about those that other tools reject.
+/// Returns the read groups of the input. Warns about read groups that other tools reject.
 fn read_header_groups(
     header: &Header,
     source: &AlignmentReader,
@@ -138,12 +140,12 @@ fn read_header_groups(
     ReadGroups::new(&groups)
 }
 
-/// The inputs and outputs, checked before any record is read.
+/// Inputs and outputs of a job, which are checked before the first record is read.
 struct MarkdupSetup {
     memory: MemoryPlan,
     input: InputFile,
     outputs: Outputs,
-    /// The output's directory.
+    /// Directory of the outputs.
     directory: PathBuf,
 }
 
@@ -156,7 +158,7 @@ impl MarkdupSetup {
         check_distinct_files(std::slice::from_ref(&input), &outputs.paths())?;
         let directory = options.out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         if !directory.is_dir() {
-            let remedy = "make it, or choose another --out".to_owned();
+            let remedy = "create it, or choose another --out".to_owned();
             return Err(PipelineError::Missing {
                 description: "the output directory",
                 path: directory.to_owned(),
@@ -173,14 +175,15 @@ impl MarkdupSetup {
     }
 }
 
-/// Returns the paths of the report and its page.
+/// Returns the paths of the job report and of the report page.
 fn report_paths(outputs: &Outputs) -> [PathBuf; 2] {
     [outputs.path_with_suffix(".run.json"), outputs.path_with_suffix(".report.html")]
 }
 
-/// Returns the outputs: the extension of `--out` decides the format, and the stem is the path without it.
+/// Returns the paths and formats of the outputs. The extension of `--out` decides the main format; all outputs share
+/// the path without the extension.
 fn parse_outputs(options: &MarkdupOptions) -> Result<Outputs, PipelineError> {
-    // An encrypted file has a further suffix after the format.
+    // The name of an encrypted file ends with the suffix of Crypt4GH, after the extension of the format.
     let encrypted = options.out.to_str().and_then(|name| name.strip_suffix(FILE_SUFFIX));
     let out = match (encrypted, options.job.recipients.is_empty()) {
         (Some(_), true) => {
@@ -194,7 +197,7 @@ fn parse_outputs(options: &MarkdupOptions) -> Result<Outputs, PipelineError> {
     let extension = out.extension().filter(|_| out.file_stem().is_some());
     let format = extension.and_then(|ending| Format::ALL.into_iter().find(|format| *ending == *format.extension()));
     let Some(format) = format else {
-        let problem = format!("--out {} ends in none of .bam, .cram, .parquet and .arrow", out.display());
+        let problem = format!("--out {} does not end in .bam, .cram, .parquet or .arrow", out.display());
         return Err(PipelineError::Options { problem });
     };
     let mut formats = options.formats.clone();
@@ -219,15 +222,15 @@ fn update_header(header: &mut Header, options: &MarkdupOptions) {
     header.add_program("godwit", &[("VN", env!("CARGO_PKG_VERSION")), ("CL", &command_line(options))]);
 }
 
-/// Returns only the options that change records.
+/// Returns the part of the command line that changes records.
 fn command_line(options: &MarkdupOptions) -> String {
     format!("godwit markdup {}", options.job.marking_command_line())
 }
 
-/// A reader of the input as numbered blocks.
+/// A reader that divides the input into numbered blocks.
 struct BlockReader<'s> {
     source: &'s mut AlignmentReader,
-    /// Memory of blocks that were processed.
+    /// Buffers of blocks that are processed, for reuse.
     recycled_buffers: mpsc::Receiver<Vec<u8>>,
     next_ordinal: u32,
     bytes: u64,
@@ -247,7 +250,7 @@ impl BlockReader<'_> {
     }
 }
 
-/// The failure that is first in the input, of all threads.
+/// The error of the block that comes first in the input, out of the errors of all threads.
 #[derive(Default)]
 struct FirstFailure {
     is_set: AtomicBool,
@@ -283,12 +286,13 @@ struct MarkdupJob<'j> {
 }
 
 impl MarkdupJob<'_> {
-    /// Reads the input: this thread cuts it into blocks, the others turn them into sorted runs. Returns the bytes of all
-    /// blocks.
+    /// Reads the input. This thread divides it into blocks; the other threads convert the blocks to sorted runs.
+    /// Returns the size of all blocks, bytes.
     fn collect_records(&self, source: &mut AlignmentReader, threads: usize) -> Result<u64, PipelineError> {
         let (done_with, recycled_buffers) = mpsc::channel();
         let mut blocks = BlockReader { source, recycled_buffers, next_ordinal: 0, bytes: 0 };
-        // The first block decides the partitions, so it is added before the threads start.
+        // The first block determines how the genome is divided into partitions, so it is added before the other threads
+        // start.
         let path = blocks.source.path().to_owned();
         if let Some((ordinal, chunk)) = blocks.next_block()? {
             self.add_block(&mut RecordEncoder::new(self.genome, done_with.clone()), ordinal, chunk, &path)?;
@@ -337,7 +341,7 @@ impl MarkdupJob<'_> {
         self.observer.event(&Event::Reading { bytes, total_bytes, reads: self.collector.records() });
     }
 
-    /// Turns a block of input into a sorted run and its signatures.
+    /// Converts a block of input to a sorted run and to duplicate signatures, and adds both to the collector.
     fn add_block(
         &self,
         encoder: &mut RecordEncoder,
@@ -354,14 +358,15 @@ impl MarkdupJob<'_> {
     }
 }
 
-/// A collector of keys and signatures of each record, right after it was packed and while it is in the cache.
+/// A collector of the sort keys and duplicate signatures of a block. It processes each record right after packing,
+/// while the record is in the processor cache.
 struct SignatureCollector<'j> {
     read_groups: &'j ReadGroups,
     block: BlockId,
     clear_duplicate_types: bool,
     builder: SignatureBuilder,
     keys: Vec<SortKey>,
-    /// The read group of the last record, which is usually that of the next one.
+    /// ID of the read group of the preceding record and its indexes. The next record usually has the same read group.
     last_read_group: (Vec<u8>, ReadGroupIndexes),
 }
 
@@ -378,7 +383,8 @@ impl<'j> SignatureCollector<'j> {
         }
     }
 
-    /// Returns the range of a `DT` tag in the record, which is removed: Picard clears the tags of an earlier marking.
+    /// Adds a record. Returns the range of its `DT` tag, which the caller removes: Picard removes the `DT` tags of an
+    /// earlier duplicate marking.
     fn push(&mut self, record: RawRecord) -> Option<Range<usize>> {
         let (mut read_group, mut duplicate_type) = (None, None);
         for tag in record.iter_tags() {

@@ -1,4 +1,4 @@
-//! Options of duplicate marking beyond the default, in Picard's terms.
+//! Options of duplicate marking that are off by default. They correspond to options of Picard MarkDuplicates.
 
 use arrow_array::BinaryArray;
 use godwit_kernels::markdup::{BarcodeError, BarcodeTags, BlockDetails, DuplicateMode};
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::PipelineError;
 use crate::reduce::DuplicatePolicy;
 
-/// Duplicates that get a `DT` tag: `LB` for those of the library, `SQ` for optical ones.
+/// The duplicates that receive a `DT` tag. Its value is `LB` for library duplicates and `SQ` for optical duplicates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TaggingPolicy {
@@ -24,23 +24,23 @@ pub enum TaggingPolicy {
 /// Options of duplicate marking that are off by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MarkingOptions {
-    /// Unit of marking: reads or whole templates.
+    /// The unit of duplicate marking: single reads, or all records of a template.
     pub mode: DuplicateMode,
-    /// Duplicates that get a `DT` tag.
+    /// The duplicates that receive a `DT` tag.
     pub tagging: TaggingPolicy,
-    /// Tag members of duplicate sets with `DI` and `DS`.
+    /// True to add the tags `DI` and `DS` to the members of duplicate sets.
     pub tag_set_members: bool,
-    /// Barcodes that duplicates share.
+    /// Tags with barcodes that must be equal for reads to be duplicates.
     pub barcodes: BarcodeTags,
-    /// Tag to write the molecule of each record to.
+    /// Name of the tag for the identifier of the molecule of each record; `None`: no tag is written.
     pub molecule_tag: Option<[u8; 2]>,
 }
 
 impl MarkingOptions {
-    /// Checks that the options are compatible.
+    /// Checks that the options do not contradict each other or the duplicate policy.
     pub(crate) fn check(&self, policy: DuplicatePolicy) -> Result<(), PipelineError> {
         let problem = if policy == DuplicatePolicy::None && *self != Self::default() {
-            "--duplicates none looks for no duplicates, so options on how to mark them have no effect; leave them out"
+            "--duplicates none marks no duplicates, so options for marking have no effect; leave them out"
         } else if self.barcodes.molecule.is_none() && (self.barcodes.duplex || self.molecule_tag.is_some()) {
             "--duplex-umi and --molecular-identifier-tag need --barcode-tag"
         } else {
@@ -49,7 +49,7 @@ impl MarkingOptions {
         Err(PipelineError::Options { problem: problem.to_owned() })
     }
 
-    /// Returns the options that are not the default, as on the command line: empty, or starting with a space.
+    /// Returns the options that differ from the default, as a command line. The text is empty or starts with a space.
     pub(crate) fn command_line(&self) -> String {
         let mut line = String::new();
         if self.mode == DuplicateMode::Query {
@@ -79,23 +79,24 @@ impl MarkingOptions {
         line
     }
 
-    /// Reports whether optical duplicates have to be distinguished from others.
+    /// Reports whether duplicate marking has to distinguish optical duplicates from library duplicates.
     pub(crate) fn separates_optical(&self, policy: DuplicatePolicy) -> bool {
         self.tagging != TaggingPolicy::None || policy == DuplicatePolicy::RemoveOptical
     }
 
-    /// Reports whether marking needs more than signatures.
+    /// Reports whether duplicate marking needs template data or barcodes in addition to signatures.
     pub(crate) fn needs_details(&self) -> bool {
         self.mode == DuplicateMode::Query || self.barcodes.has_any()
     }
 
-    /// Reports whether details are of `records` records, as far as these options need them.
+    /// Reports whether `details` describe `records` records, as far as these options use the details.
     pub(crate) fn matches_details(&self, details: &BlockDetails, records: u64) -> bool {
         let templates = self.mode != DuplicateMode::Query || u64::from(details.templates.record_count()) == records;
         templates && (!self.barcodes.has_any() || details.barcodes.len() as u64 == records)
     }
 
-    /// Returns the details that these options need of the records of a block; empty where they are the default.
+    /// Returns the details of the records of a block that these options need: templates and barcodes. Both are empty
+    /// for default options.
     pub(crate) fn block_details(&self, chunks: &[BinaryArray]) -> Result<BlockDetails, BarcodeError> {
         let mut details = BlockDetails::default();
         if !self.needs_details() {

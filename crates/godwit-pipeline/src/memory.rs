@@ -1,49 +1,50 @@
-//! The division of `--memory` among its uses, and the minimum.
+//! The division of the `--memory` limit among the buffers of a job, and the minimum limit.
 
 use crate::host_resources;
 
-/// Bytes of a job that do not depend on its input: the program, read-ahead buffers, the merge's frames.
+/// Bytes of a job that do not depend on its input: program, read-ahead buffers and the frames of the merge.
 const BASE_BYTES: u64 = 64 << 20;
-/// Bytes per base of a block while the block is sorted: the packed record with name, qualities and tags, and its entry in
-/// the sort order. Reads of 100 bases take about 4, longer ones less.
+/// Bytes per base of a block while the block is sorted: packed records with names, qualities and tags, and the entry of
+/// each record in the sort order. Reads of 100 bases need about 4, longer reads less.
 const BYTES_PER_BLOCK_BASE: u64 = 4;
-/// Default limit of `align`: the aligner and its index need the rest of the machine.
+/// Default memory limit of `align`. It is low because the aligner and its index need most of the memory.
 const DEFAULT_ALIGN_BYTES: u64 = 512 << 20;
-/// Default limit of `markdup`.
+/// Default memory limit of `markdup`.
 pub const DEFAULT_MARKDUP_BYTES: u64 = 8 << 30;
 
-/// A memory limit that cannot hold one block.
+/// A memory limit that cannot hold one block of input.
 #[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq)]
 #[error(
     "--memory {} is too small for {needed_for}: the minimum is {}; raise --memory or lower {option_to_lower}",
     format_mebibytes(*.limit_bytes), format_mebibytes(*.minimum_bytes)
 )]
 pub struct MemoryTooSmall {
-    /// The requested limit, bytes.
+    /// The memory limit that was requested, bytes.
     pub limit_bytes: u64,
-    /// The minimum, bytes.
+    /// The minimum memory limit of the job, bytes.
     pub minimum_bytes: u64,
-    /// The data that need it.
+    /// The option value or data that needs this minimum, for the error message.
     pub needed_for: &'static str,
-    /// The option to lower.
+    /// The option whose value the user can lower instead, for the error message.
     pub option_to_lower: &'static str,
 }
 
-/// Parts of the memory limit, in bytes.
+/// The division of a memory limit among the buffers of a job, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryPlan {
-    /// Sorted records kept in memory; more are spilled.
+    /// Sorted records in memory. Further records are written to the spill file.
     pub resident_bytes: usize,
-    /// Duplicate signatures kept in memory.
+    /// Duplicate signatures in memory.
     pub marker_bytes: usize,
-    /// Frames of spilled runs during the merge; the memory of block sorting is free by then.
+    /// Frames of spilled runs during the merge. The memory of sorting is free by then.
     pub merge_bytes: usize,
-    /// Compressed partitions that wait for their turn in the file.
+    /// Compressed partitions that wait until the partitions before them are written.
     pub waiting_bytes: usize,
 }
 
 impl MemoryPlan {
-    /// Splits the limit for aligning in blocks of `block_bases`; `None`: the minimum, but at least 512 MiB.
+    /// Divides the memory limit of `align`, which processes blocks of `block_bases` bases. `None`: the minimum, but at
+    /// least 512 MiB.
     ///
     /// # Errors
     /// [`MemoryTooSmall`] if the limit is below the minimum.
@@ -52,12 +53,12 @@ impl MemoryPlan {
         Self::split_above_minimum(limit, align_minimum(block_bases), "blocks of this many bases", "--block-bases")
     }
 
-    /// Returns the effective limit for aligning.
+    /// Returns the effective memory limit of `align`.
     pub fn align_limit(limit_bytes: Option<u64>, block_bases: u64) -> u64 {
         limit_bytes.unwrap_or(DEFAULT_ALIGN_BYTES.max(align_minimum(block_bases)))
     }
 
-    /// Splits the limit for marking an existing file, read in blocks of `block_bytes` by `threads` threads.
+    /// Divides the memory limit of `markdup`, which reads blocks of `block_bytes` bytes with `threads` threads.
     ///
     /// # Errors
     /// [`MemoryTooSmall`] if the limit is below the minimum.
@@ -66,7 +67,8 @@ impl MemoryPlan {
         Self::split_above_minimum(limit, markdup_minimum(block_bytes, threads), "this many threads", "--threads")
     }
 
-    /// Returns the effective limit for marking: by default at most half of the memory available to this process.
+    /// Returns the effective memory limit of `markdup`: by default at most half of the memory available to this
+    /// process.
     pub fn markdup_limit(limit_bytes: Option<u64>, block_bytes: usize, threads: usize) -> u64 {
         let half_bytes = || host_resources::memory_bytes().map_or(DEFAULT_MARKDUP_BYTES, |bytes| bytes / 2);
         let default = || DEFAULT_MARKDUP_BYTES.min(half_bytes()).max(markdup_minimum(block_bytes, threads));
@@ -82,22 +84,22 @@ impl MemoryPlan {
         let Some(free) = limit_bytes.checked_sub(minimum_bytes) else {
             return Err(MemoryTooSmall { limit_bytes, minimum_bytes, needed_for, option_to_lower });
         };
-        // The base includes a part of each use, so that the minimum itself works.
+        // `BASE_BYTES` includes a minimum for each buffer, so that a job works with the minimum limit.
         let share = |percent: u64, of_base: u64| (free / 100 * percent + BASE_BYTES / 16 * of_base) as usize;
         let (resident_bytes, marker_bytes, waiting_bytes) = (share(65, 0), share(25, 4), share(10, 2));
-        // Blocks and signatures are freed before partitions are merged.
+        // Blocks and signatures are freed before the merge of partitions starts.
         let merge_bytes = (limit_bytes - BASE_BYTES / 2) as usize - resident_bytes - waiting_bytes;
         Ok(Self { resident_bytes, marker_bytes, waiting_bytes, merge_bytes })
     }
 }
 
-/// Returns the minimum for aligning in blocks of `block_bases`.
+/// Returns the minimum memory limit of `align` for blocks of `block_bases` bases.
 fn align_minimum(block_bases: u64) -> u64 {
     BASE_BYTES + block_bases.saturating_mul(BYTES_PER_BLOCK_BASE)
 }
 
-/// Returns the minimum for marking: each thread turns a block of input into records and sorts them, while one more block is
-/// read.
+/// Returns the minimum memory limit of `markdup`: each thread converts a block of input to records and sorts them,
+/// while one further block is read.
 fn markdup_minimum(block_bytes: usize, threads: usize) -> u64 {
     BASE_BYTES + (block_bytes * (3 * threads + 1)) as u64
 }

@@ -1,21 +1,21 @@
-//! Files in memory, by a Linux system call that the standard library does not offer.
+//! Files in memory, created with a Linux system call (memfd_create) that the standard library does not offer.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::FromRawFd;
 
-/// Creates an empty file in memory, which is removed when the last process closes it. Other processes of the same user open
-/// it as `/proc/PID/fd`.
+/// Creates an empty file in memory. The kernel frees it when the last process closes it. Another process of the same
+/// user opens it by the path `/proc/PID/fd/NUMBER`.
 ///
 /// # Errors
-/// The error of the system, if it has no such files.
+/// The I/O error of the operating system, for example if it does not support files in memory.
 pub(crate) fn create_memory_file() -> io::Result<File> {
-    // SAFETY: the name is a literal that ends with NUL, and the call keeps nothing of it.
+    // SAFETY: the name is a literal that ends with NUL, and the kernel does not keep the pointer.
     let descriptor = unsafe { libc::memfd_create(c"godwit-table".as_ptr(), libc::MFD_CLOEXEC) };
     if descriptor < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor was just opened, and nothing else owns it.
+    // SAFETY: the descriptor was just opened, and no other value owns it.
     Ok(unsafe { File::from_raw_fd(descriptor) })
 }
 

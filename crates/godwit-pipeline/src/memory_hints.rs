@@ -1,11 +1,11 @@
-//! Hints to the processor and the kernel about memory. They change only the speed.
+//! Hints about memory to the processor and the kernel. They change only the speed of a job, not its results.
 
 /// Bytes of a cache line.
 const CACHE_LINE_BYTES: usize = 64;
-/// Smallest buffer worth a huge page of 2 MiB.
+/// Minimum size of a buffer for which a huge page (2 MiB) is requested, bytes.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// Prefetches bytes that will be read soon.
+/// Prefetches bytes that will be read soon into the processor cache.
 #[inline]
 pub(crate) fn prefetch(bytes: &[u8]) {
     #[cfg(target_arch = "x86_64")]
@@ -17,14 +17,15 @@ pub(crate) fn prefetch(bytes: &[u8]) {
     let _ = (bytes, CACHE_LINE_BYTES);
 }
 
-/// Returns a buffer for `capacity` bytes, on huge pages where the kernel grants them: one page fault instead of 512.
+/// Returns a buffer with this capacity. It uses huge pages of 2 MiB if the kernel allows it, which causes one page
+/// fault instead of 512.
 pub(crate) fn large_buffer(capacity: usize) -> Vec<u8> {
     let buffer: Vec<u8> = Vec::with_capacity(capacity);
     let start = (buffer.as_ptr() as usize).next_multiple_of(HUGE_PAGE_BYTES);
     let end = (buffer.as_ptr() as usize + buffer.capacity()) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
     if start < end {
-        // SAFETY: the range is page-aligned and within the allocation; MADV_HUGEPAGE keeps its content. A failure has no
-        // effect.
+        // SAFETY: the range is page-aligned and within the allocation, and MADV_HUGEPAGE does not change its content. A
+        // failure has no effect.
         unsafe { libc::madvise(start as *mut libc::c_void, end - start, libc::MADV_HUGEPAGE) };
     }
     buffer

@@ -1,17 +1,17 @@
-//! The events that a running job reports.
+//! The events by which a running job reports its progress.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// The sample name of steps that process all samples together.
+/// Sample name in events of workflow steps that process all samples together.
 pub const ALL_SAMPLES: &str = "all samples";
 
-/// A step of a workflow. Its name is in events, reports and files of outcomes.
+/// A step of a workflow. The name of the step is used in events, reports and outcome files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkflowStep {
-    /// Reads are copied from a server.
+    /// Reads are downloaded from a remote server.
     Fetch,
     /// Reads are aligned.
     #[default]
@@ -20,16 +20,16 @@ pub enum WorkflowStep {
     Recalibrate,
     /// Variants are called.
     Call,
-    /// GVCFs are genotyped together.
+    /// The GVCFs of all samples are genotyped jointly.
     Genotype,
     /// Variants are filtered.
     Filter,
-    /// Outputs are copied to a server.
+    /// Outputs are uploaded to a remote server.
     Store,
 }
 
 impl WorkflowStep {
-    /// Returns the name, which is also its serialised form.
+    /// Returns the name of the step, which is also its serialised form.
     pub fn name(self) -> &'static str {
         match self {
             Self::Fetch => "fetch",
@@ -43,20 +43,20 @@ impl WorkflowStep {
     }
 }
 
-/// The state of a sample of a workflow.
+/// The state of a sample in a workflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SampleState {
-    /// The work on it began.
+    /// The first step of the sample has started.
     Started,
-    /// All its steps are done.
+    /// All steps of the sample are finished.
     Done,
-    /// A step failed, and the sample is not retried.
+    /// A step failed, and the sample is not processed again.
     Failed,
 }
 
 impl SampleState {
-    /// Returns the name, which is also its serialised form.
+    /// Returns the name of the state, which is also its serialised form.
     pub fn name(self) -> &'static str {
         match self {
             Self::Started => "started",
@@ -66,109 +66,109 @@ impl SampleState {
     }
 }
 
-/// An event of a job. Serialised as the events of `--json`.
+/// An event of a job. Its serialised form is a line of the `--json` output.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
-    /// A stage began.
+    /// A stage of the job started.
     Stage {
-        /// Its name, a few words.
+        /// Name of the stage, for people.
         name: &'static str,
     },
-    /// Input was read.
+    /// A part of the input was read.
     Reading {
-        /// Bytes of all input files read so far.
+        /// Number of bytes of all input files that were read so far.
         bytes: u64,
-        /// Bytes of all input files, where known.
+        /// Size of all input files, bytes; `None` if it is unknown.
         total_bytes: Option<u64>,
-        /// Reads passed on so far.
+        /// Number of reads that were read so far.
         reads: u64,
     },
     /// A block was aligned.
     Aligned {
-        /// 0-based lane.
+        /// Number of the lane, 0-based.
         lane: u16,
-        /// 0-based block of the lane.
+        /// Number of the block within the lane, 0-based.
         block: u32,
-        /// Reads aligned so far, over all lanes.
+        /// Number of reads aligned so far, over all lanes.
         reads: u64,
-        /// Fraction of the input that is aligned, 0 to 1, where known.
+        /// Fraction of the input that is aligned, 0 to 1; `None` if it is unknown.
         fraction: Option<f64>,
     },
     /// The job resumes the work of an earlier process.
     Resumed {
-        /// Blocks that are not aligned again.
+        /// Number of blocks that are not aligned again.
         blocks: usize,
-        /// Partitions that are not written again.
+        /// Number of partitions that are not written again.
         partitions: usize,
     },
     /// A partition was written.
     Written {
-        /// Partitions written so far.
+        /// Number of partitions written so far.
         partitions: usize,
-        /// Partitions in all.
+        /// Number of all partitions.
         #[serde(rename = "of")]
         total: usize,
     },
-    /// Calling resumes the work of an earlier process.
+    /// Variant calling resumes the work of an earlier process.
     CallResumed {
-        /// Regions that are not called again.
+        /// Number of regions that are not called again.
         regions: usize,
     },
-    /// A region was called.
+    /// Variants of a region were called.
     Called {
-        /// Regions called so far, including those of an earlier process.
+        /// Number of regions called so far, including those of an earlier process.
         regions: usize,
-        /// Regions in all.
+        /// Number of all regions.
         #[serde(rename = "of")]
         total: usize,
-        /// Variant records in the called regions.
+        /// Number of variant records in the called regions.
         records: u64,
     },
-    /// A step of a workflow began.
+    /// A step of a workflow started.
     Step {
-        /// The sample, or [`ALL_SAMPLES`].
+        /// Name of the sample, or [`ALL_SAMPLES`].
         sample: String,
-        /// The step.
+        /// The step that started.
         step: WorkflowStep,
     },
     /// A step of a workflow was finished.
     StepDone {
-        /// The sample, or [`ALL_SAMPLES`].
+        /// Name of the sample, or [`ALL_SAMPLES`].
         sample: String,
-        /// The step.
+        /// The step that finished.
         step: WorkflowStep,
-        /// Wall time, seconds; that of an earlier process if the step finished there.
+        /// Wall time of the step, seconds. If an earlier process finished the step, the time in that process.
         seconds: f64,
     },
-    /// The work on a sample began or ended.
+    /// The state of a sample changed.
     Sample {
-        /// Its name, or [`ALL_SAMPLES`].
+        /// Name of the sample, or [`ALL_SAMPLES`].
         sample: String,
-        /// Its state. The reason of a failure is reported as a warning.
+        /// The new state of the sample. The reason of a failure is reported separately, as a warning.
         state: SampleState,
-        /// The host; `None`: this process.
+        /// The host on which the sample is processed; `None`: this process.
         #[serde(rename = "node")]
         host: Option<String>,
     },
-    /// A slice of the reads went through a pass of recalibration.
+    /// A pass of base quality recalibration finished a slice of the reads.
     Recalibrated {
-        /// 1: qualities were counted; 2: qualities were changed.
+        /// Number of the pass: 1 counts base qualities, 2 changes them.
         #[serde(rename = "step")]
         pass: u8,
-        /// Slices that finished this pass so far, including those of an earlier process.
+        /// Number of slices that finished this pass so far, including those of an earlier process.
         slices: usize,
-        /// Records in these slices.
+        /// Number of records in these slices.
         records: u64,
     },
     /// A warning for the user.
     Warning {
-        /// The text.
+        /// The text of the warning.
         message: String,
     },
 }
 
-/// A receiver of events. Called from several threads.
+/// A receiver of events. Several threads call it at the same time.
 pub trait Observer: Sync {
     /// Receives an event.
     fn event(&self, event: &Event);
@@ -181,7 +181,7 @@ impl Observer for NullObserver {
     fn event(&self, _: &Event) {}
 }
 
-/// Returns seconds, rounded to milliseconds, for reports.
+/// Returns a duration in seconds, rounded to milliseconds, for reports.
 pub(crate) fn rounded_seconds(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1000.0).round() / 1000.0
 }

@@ -1,8 +1,9 @@
-//! A file that many threads or processes write in parts, at offsets that are known only when the parts before are complete.
+//! An output file, BAM or CRAM, that many threads or processes write in numbered parts: the header, then one part for
+//! each partition. The offset of a part is known only when all parts before it are complete.
 //!
-//! The next part in order is written directly to the file. Others wait in memory up to a shared limit, then in the spill
-//! file. The writer that completes a part also writes the complete parts behind it, so no writer waits for another. A part
-//! that an earlier process sealed is completed at its location.
+//! The next part in order is written directly to the file. Later parts wait in memory up to a shared limit, and beyond
+//! it in the spill file. The thread that completes a part also writes all complete parts that follow it, so that no
+//! thread waits for another. A part that an earlier process completed is copied to its offset.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -17,20 +18,20 @@ use serde::{Deserialize, Serialize};
 use crate::atomic_files::AtomicFile;
 use crate::scratch::SpillFile;
 
-/// Bytes that a part buffers before they are written.
+/// Size of the buffer of a part before its bytes are written, bytes.
 const PART_BUFFER_BYTES: usize = 1 << 20;
-/// Bytes of a page or a multiple: the unit in which clients of network file systems write back.
+/// Unit in which clients of network file systems write, bytes: the page size or a multiple of it.
 const PAGE_BYTES: u64 = 64 << 10;
 
-/// A file that is written in parts. Dropping it removes an unfinished file.
+/// A file that is written in numbered parts. Dropping it removes the file if it is not published.
 pub struct PartitionedFile<'s> {
-    /// `None` if parts are only built here, for a file that another process assembles.
+    /// The output file; `None` if this process only builds parts of a file that another process writes.
     atomic_file: Option<AtomicFile>,
     spill: &'s SpillFile,
-    /// Bytes of waiting parts that may stay in memory.
+    /// Limit for the total size of the waiting parts in memory, bytes.
     waiting_budget_bytes: usize,
     waiting_bytes: AtomicUsize,
-    /// The next part in order; equals `state.next_part`, readable without the lock.
+    /// Number of the next part in order. It equals `state.next_part`, but is readable without the lock.
     next_part: AtomicUsize,
     state: Mutex<PartitionedFileState>,
 }
@@ -38,26 +39,26 @@ pub struct PartitionedFile<'s> {
 #[derive(Default)]
 struct PartitionedFileState {
     next_part: usize,
-    /// Offset of the next part in order, bytes.
+    /// Offset at which the next part in order will start, bytes.
     next_offset: u64,
     complete_parts: BTreeMap<usize, BufferedPart>,
     extents: Vec<PartExtent>,
-    /// Parts written to the file, apart from those that `written_prefix_parts` counts.
+    /// Numbers of parts that are written to the file but follow a part that is not yet written.
     written_out_of_order: BTreeSet<usize>,
-    /// Number of contiguous parts, from the first on, that are written to the file.
+    /// Number of contiguous parts from the start of the file that are written.
     written_prefix_parts: usize,
 }
 
 /// The location of a part in the finished file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartExtent {
-    /// Offset in the file, bytes.
+    /// Offset of the part in the file, bytes.
     pub offset: u64,
-    /// Number of bytes.
+    /// Size of the part, bytes.
     pub bytes: u64,
 }
 
-/// Bytes of a part that are not yet in the file.
+/// Bytes of a complete part that are not yet in the file.
 #[derive(Default)]
 struct BufferedPart {
     bytes: u64,
@@ -70,30 +71,30 @@ enum BufferedBytes {
         offset: u64,
         bytes: usize,
     },
-    /// In the file, written by an earlier process.
+    /// Bytes that an earlier process wrote to the file.
     InFile {
         offset: u64,
         bytes: u64,
     },
 }
 
-/// The location of the bytes of a sealed part.
+/// The location of the bytes of a part before the output file is finished.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PartLocation {
-    /// In the file itself.
+    /// In the output file.
     File {
-        /// Offset, bytes.
+        /// Offset in the output file, bytes.
         offset: u64,
-        /// Number of bytes.
+        /// Size of the part, bytes.
         bytes: u64,
     },
-    /// In the spill file, as pieces: offset and number of bytes.
+    /// In the spill file, as pieces. Each piece is an offset and a number of bytes.
     Spill(Vec<(u64, u64)>),
 }
 
 impl PartLocation {
-    /// Returns the number of bytes.
+    /// Returns the size of the part, bytes.
     pub fn bytes(&self) -> u64 {
         match self {
             Self::File { bytes, .. } => *bytes,
@@ -103,7 +104,7 @@ impl PartLocation {
 }
 
 impl<'s> PartitionedFile<'s> {
-    /// Makes an empty file in parts.
+    /// Creates a file without parts. `waiting_budget_bytes`: memory limit for parts that wait.
     pub fn new(staged: AtomicFile, spill: &'s SpillFile, waiting_budget_bytes: usize) -> Self {
         Self {
             atomic_file: Some(staged),
@@ -115,7 +116,7 @@ impl<'s> PartitionedFile<'s> {
         }
     }
 
-    /// Makes parts for a file that another process assembles: all of them are sealed in the spill file.
+    /// Creates a value that builds parts for a file of another process. All parts are written to the spill file.
     pub fn detached(spill: &'s SpillFile) -> Self {
         let next_part = usize::MAX;
         Self {
@@ -128,33 +129,35 @@ impl<'s> PartitionedFile<'s> {
         }
     }
 
-    /// Returns a writer of part `index`. Every part from 0 on must be written exactly once, in any order.
+    /// Returns a writer for part `index`. Every part, starting with 0, must be written exactly once. The order is
+    /// arbitrary.
     pub fn part_writer(&self, index: usize) -> PartWriter<'_> {
         PartWriter { file: self, index, buffer: Vec::new(), part: BufferedPart::default(), written_bytes: 0 }
     }
 
-    /// Returns the unfinished file.
+    /// Returns the output file, which is not published yet.
     pub fn atomic_file(&self) -> &AtomicFile {
-        self.atomic_file.as_ref().expect("where parts are made apart, none of them gets to the file")
+        self.atomic_file.as_ref().expect("detached parts have no file")
     }
 
-    /// Completes a part that another process wrote to its final offset.
+    /// Registers a part that another process has written to its final offset in the file.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidData`] if it does not follow the part before it.
+    /// [`io::ErrorKind::InvalidData`] if the part does not start at the end of the preceding part.
     pub fn add_written_part(&self, index: usize, extent: PartExtent) -> io::Result<()> {
         self.restore_part(index, &PartLocation::File { offset: extent.offset, bytes: extent.bytes })
     }
 
-    /// Returns the size of the parts whose offsets are known, bytes.
+    /// Returns the total size of the contiguous parts from the start of the file, bytes.
     pub fn contiguous_bytes(&self) -> u64 {
         self.lock_state().next_offset
     }
 
-    /// Completes a part that an earlier process sealed, instead of writing it.
+    /// Registers a part that an earlier process completed, instead of writing it again.
     ///
     /// # Errors
-    /// The I/O error of the file system; [`io::ErrorKind::InvalidData`] if it does not follow the part before it.
+    /// The I/O error of the file system; [`io::ErrorKind::InvalidData`] if the part does not start at the end of the
+    /// preceding part.
     pub fn restore_part(&self, index: usize, place: &PartLocation) -> io::Result<()> {
         let buffers: Vec<BufferedBytes> = match place {
             PartLocation::File { offset, bytes } => vec![BufferedBytes::InFile { offset: *offset, bytes: *bytes }],
@@ -167,11 +170,12 @@ impl<'s> PartitionedFile<'s> {
     }
 
     fn lock_state(&self) -> MutexGuard<'_, PartitionedFileState> {
-        // A panicking thread ends the job, so the state behind a poisoned lock is only dropped.
+        // A panicking thread ends the job. The state behind a poisoned lock is therefore only dropped.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes a complete part, and those behind it that waited for it.
+    /// Registers a complete part. Writes this part and the complete parts that follow it as soon as their offsets are
+    /// known.
     fn complete_part(&self, index: usize, part: BufferedPart) -> io::Result<()> {
         let mut state = self.lock_state();
         state.complete_parts.insert(index, part);
@@ -202,13 +206,15 @@ impl<'s> PartitionedFile<'s> {
         Ok(())
     }
 
-    /// Returns the locations of the contiguous parts, from the first on, that are written: this prefix can be read.
+    /// Returns the locations of the contiguous written parts from the start of the file. Other processes can read these
+    /// parts.
     pub fn written_prefix(&self) -> Vec<PartExtent> {
         let state = self.lock_state();
         state.extents[..state.written_prefix_parts].to_vec()
     }
 
-    /// Writes the buffers of a part so that they end at `end`: earlier bytes of the part are in the file already.
+    /// Writes the buffers of a part, of which the last byte precedes offset `end`. Earlier bytes of the part are
+    /// already in the file.
     fn write_part(&self, end: u64, part: BufferedPart) -> io::Result<()> {
         let waiting: u64 = part.buffers.iter().map(BufferedBytes::bytes).sum();
         let mut offset = end - waiting;
@@ -222,7 +228,8 @@ impl<'s> PartitionedFile<'s> {
                 BufferedBytes::Spilled { offset: from, bytes } => self.copy_from_spill(from, offset, bytes)?,
                 BufferedBytes::InFile { offset: at, .. } if at == offset => {}
                 BufferedBytes::InFile { offset: at, .. } => {
-                    let message = format!("a part kept at byte {at} belongs at {offset}; run again without --resume");
+                    let message =
+                        format!("a stored part is at offset {at} instead of {offset}; run again without --resume");
                     return Err(io::Error::new(io::ErrorKind::InvalidData, message));
                 }
             }
@@ -244,8 +251,8 @@ impl<'s> PartitionedFile<'s> {
         Ok(())
     }
 
-    /// Appends the last bytes behind all parts and makes the file durable, but does not publish it. Returns the locations of
-    /// all `parts` parts.
+    /// Writes `last_bytes` after all parts and makes the file durable, but does not publish the file. Returns the
+    /// locations of all parts. `parts`: the expected number of parts.
     ///
     /// # Errors
     /// The I/O error of the file system; [`io::ErrorKind::InvalidData`] if a part is missing.
@@ -266,23 +273,24 @@ impl<'s> PartitionedFile<'s> {
         Ok(extents)
     }
 
-    /// Returns the sealed file, to be published with others.
+    /// Returns the finished file, which the caller publishes together with others.
     pub fn into_atomic_file(self) -> AtomicFile {
-        self.atomic_file.expect("where parts are made apart, there is no file to seal")
+        self.atomic_file.expect("detached parts have no file")
     }
 }
 
-/// Bytes of a part in pages of the file that it shares with its neighbours.
+/// Bytes of a part in pages of the file that contain bytes of other parts, too.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartEdges {
-    /// Bytes before the first page that is the part's alone; the whole part if there is no such page.
+    /// Bytes before the first page that contains only this part; the whole part if there is no such page.
     pub first: Vec<u8>,
-    /// Bytes behind the last such page.
+    /// Bytes after the last page that contains only this part.
     pub last: Vec<u8>,
 }
 
-/// Copies a separately built part into the file, as far as no other part shares its pages: on network file systems, two
-/// hosts that write one page overwrite each other's bytes. Returns the rest for the process that assembles the file.
+/// Copies a part from the spill file to the output file, except for pages that contain bytes of other parts. On network
+/// file systems, two hosts that write the same page overwrite each other's bytes. Returns the bytes in shared pages,
+/// for the process that assembles the file.
 ///
 /// # Errors
 /// The I/O error of the file system.
@@ -326,20 +334,20 @@ impl BufferedBytes {
     }
 }
 
-/// A writer of one part. [`PartWriter::finish`] completes it; if it is dropped before, the part is missing, and the file
-/// cannot be finished.
+/// A writer of one part. [`PartWriter::finish`] completes the part. If the writer is dropped before, the part is
+/// missing, and the file cannot be finished.
 pub struct PartWriter<'f> {
     file: &'f PartitionedFile<'f>,
     index: usize,
     buffer: Vec<u8>,
     part: BufferedPart,
-    /// Bytes of this part in the file.
+    /// Number of bytes of this part that are already in the file.
     written_bytes: u64,
 }
 
 impl PartWriter<'_> {
-    /// Flushes the last bytes and returns the location of the part. Without memory for waiting parts, it is in the file or
-    /// in the spill file, and stays there.
+    /// Writes the buffered bytes and returns the location of the part. Requires a memory limit of 0 for waiting parts.
+    /// The part is then in the file or in the spill file, and stays there.
     ///
     /// # Errors
     /// The I/O error of the file system.
@@ -351,13 +359,13 @@ impl PartWriter<'_> {
         let spilled = |piece: &BufferedBytes| match piece {
             BufferedBytes::Spilled { offset, bytes } => Ok((*offset, *bytes as u64)),
             BufferedBytes::Memory(_) | BufferedBytes::InFile { .. } => {
-                Err(io::Error::other("a part to keep is in memory"))
+                Err(io::Error::other("a part to be stored is in memory"))
             }
         };
         self.part.buffers.iter().map(spilled).collect::<io::Result<_>>().map(PartLocation::Spill)
     }
 
-    /// Completes the part.
+    /// Completes the part. Writes it as soon as all parts before it are complete.
     ///
     /// # Errors
     /// The I/O error of the file system.

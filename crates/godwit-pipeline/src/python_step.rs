@@ -1,7 +1,8 @@
-//! `--step`: a Python function that processes the table of every partition between marking and writing.
+//! The Python step (`--step`): a Python function that processes the records of each partition as a table, between
+//! duplicate marking and writing.
 //!
-//! A [`PythonStep`] is a function that was located. A [`PythonStepProcess`] runs it on one table after the other. The
-//! further processing of the records is not part of this module.
+//! A [`PythonStep`] identifies a function that was found on this host. A [`PythonStepProcess`] applies the function to
+//! one table after the other. Conversion of records to tables is in other modules.
 
 mod process;
 mod shared_table;
@@ -25,103 +26,104 @@ pub(crate) use process::{PartitionInfo, PythonStepOutput, PythonStepProcess};
 /// The options of a Python step, as on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PythonStepOptions {
-    /// `MODULE:FUNCTION`.
+    /// The Python function, as `MODULE:FUNCTION`.
     pub function: String,
-    /// The Python interpreter, as a path or a name on PATH.
+    /// Path of the Python interpreter, or its name on PATH.
     pub python_path: PathBuf,
 }
 
-/// A located function, with the data that workers need.
+/// A Python function that was found on this host, with the data that workers need to find it on theirs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PythonStep {
-    /// `MODULE:FUNCTION`.
+    /// The Python function, as `MODULE:FUNCTION`.
     function: String,
     #[serde(rename = "python")]
     python_path: PathBuf,
-    /// First directory of the module search: the working directory of the command.
+    /// Directory in which Python searches modules first: the working directory of the command.
     #[serde(rename = "directory")]
     module_directory: PathBuf,
-    /// SHA-256 of the module file, hexadecimal; empty without a file.
+    /// SHA-256 of the module file, hexadecimal; empty if the module has no file.
     #[serde(rename = "digest")]
     module_digest: String,
-    /// Indexes in the schema of the columns that the function receives, ascending; `None`: all columns.
+    /// Indexes of the columns that the function receives, ascending, in the schema of alignments; `None`: all columns.
     columns: Option<Vec<usize>>,
     /// Versions of Python and pyarrow on the host that started the job.
     version: String,
-    /// Processes that wait for a table: at first the one that located the function, if this process writes.
+    /// Processes that wait for a table. The first one is the process that found the function, if this host writes
+    /// partitions.
     #[serde(skip)]
     idle_processes: IdleProcesses,
 }
 
-/// The reason why a step cannot start.
+/// The reason why Python cannot call the function of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PythonStepRefusal {
-    /// A module or a library is missing.
+    /// The module, or a library that it imports, is missing.
     Missing,
-    /// The function does not exist, or does not accept tables.
+    /// The function does not exist or does not accept a table.
     Usage,
-    /// The module raised an exception.
+    /// The module raised an exception while it was imported.
     Failed,
 }
 
 /// An error of a Python step that ends a job.
 #[derive(Debug, thiserror::Error)]
 pub enum PythonStepError {
-    /// The function cannot be called.
+    /// Python found a reason why the function cannot be called.
     #[error("--step {function}: {problem}")]
     Refused {
-        /// `MODULE:FUNCTION`.
+        /// The Python function, as `MODULE:FUNCTION`.
         function: String,
-        /// The kind of the reason.
+        /// The class of the reason, which decides the exit code.
         kind: PythonStepRefusal,
-        /// The problem.
+        /// The reason, for the error message.
         problem: String,
     },
-    /// Python did not start, or ended before it described the function.
+    /// Python did not start, or ended before it reported the properties of the function.
     #[error("cannot run --step {function}")]
     Python {
-        /// `MODULE:FUNCTION`.
+        /// The Python function, as `MODULE:FUNCTION`.
         function: String,
-        /// Its end.
+        /// The exit status or error of the Python process.
         #[source]
         source: Box<EngineError>,
     },
     /// The function raised an exception.
     #[error("--step {function} failed on partition {partition}: {problem}")]
     Failed {
-        /// `MODULE:FUNCTION`.
+        /// The Python function, as `MODULE:FUNCTION`.
         function: String,
-        /// Number and region.
+        /// Number and region of the partition.
         partition: String,
-        /// The exception and its line.
+        /// The exception and the line that raised it.
         problem: String,
     },
     /// The function returned a value that cannot be written.
     #[error("--step {function} on partition {partition}: {problem}")]
     Returned {
-        /// `MODULE:FUNCTION`.
+        /// The Python function, as `MODULE:FUNCTION`.
         function: String,
-        /// Number and region.
+        /// Number and region of the partition.
         partition: String,
-        /// The problem.
+        /// The problem of the returned value.
         problem: String,
     },
-    /// The process ended.
+    /// The Python process ended while the function ran.
     #[error("--step {function} ended on partition {partition}")]
     Ended {
-        /// `MODULE:FUNCTION`.
+        /// The Python function, as `MODULE:FUNCTION`.
         function: String,
-        /// Number and region.
+        /// Number and region of the partition.
         partition: String,
-        /// Its end.
+        /// The exit status or error of the Python process.
         #[source]
         source: Box<EngineError>,
     },
 }
 
 impl PythonStepError {
-    /// Returns the kind of the error.
+    /// Returns the kind of the error, which decides the exit code.
     pub(crate) fn kind(&self) -> ErrorKind {
         match self {
             Self::Refused { kind: PythonStepRefusal::Missing, .. } => ErrorKind::Machine,
@@ -131,27 +133,28 @@ impl PythonStepError {
         }
     }
 
-    /// Reports whether all workers would fail in the same way.
+    /// Reports whether every worker of a cluster job would fail with this error.
     pub(crate) fn affects_all_workers(&self) -> bool {
         matches!(self, Self::Failed { .. } | Self::Returned { .. })
     }
 }
 
 impl PythonStep {
-    /// Locates the Python step of a job, if it has one. `here`: whether this process writes, so that the Python process that
-    /// located it waits for the first table.
+    /// Finds the function of a job's Python step; `None` if the job has no Python step. `here`: true if this process
+    /// writes partitions; then the Python process that found the function is kept for the first table.
     ///
     /// # Errors
-    /// [`PipelineError::PythonStep`]; [`PipelineError::Options`] if it cannot be combined with other options.
+    /// [`PipelineError::PythonStep`] if the function cannot be called. [`PipelineError::Options`] if other options
+    /// exclude a Python step.
     pub(crate) fn for_job(job: &JobOptions, here: bool, cancelled: &AtomicBool) -> Result<Option<Self>, PipelineError> {
         let Some(options) = &job.python_step else { return Ok(None) };
         if job.marking.tag_set_members {
-            let problem = "--tag-duplicate-set-members names sets by places in a file that --step makes another one of; leave out one of \
-                           them";
+            let problem = "--tag-duplicate-set-members names sets by record numbers in the file, which --step changes; \
+                           leave out one of them";
             return Err(PipelineError::Options { problem: problem.to_owned() });
         }
         let module_directory = std::env::current_dir().map_err(PipelineError::file("find", "."))?;
-        // A name is looked up on the PATH of each host.
+        // A path is made absolute. A name without directory is searched on the PATH of each host.
         let is_name = options.python_path.components().count() == 1;
         let python = if is_name { Ok(options.python_path.clone()) } else { std::path::absolute(&options.python_path) };
         let mut step = Self {
@@ -173,17 +176,19 @@ impl PythonStep {
         Ok(Some(step))
     }
 
-    /// Locates the function on this host, and checks that its module is the one of the host that started the job.
+    /// Finds the function on this host, and checks that its module is identical to that on the host that started the
+    /// job.
     ///
     /// # Errors
-    /// [`PipelineError::PythonStep`] if the function cannot be located or its module differs.
+    /// [`PipelineError::PythonStep`] if the function cannot be found or its module differs.
     pub(crate) fn check_same_module(&self, cancelled: &AtomicBool) -> Result<(), PipelineError> {
         let (_, found) = self.inspect_function(cancelled)?;
         if found.digest == self.module_digest {
             return Ok(());
         }
-        let problem =
-            "its module is another one than where the run was started; have the same file everywhere".to_owned();
+        let problem = "its module differs from that of the host that started the job; install the same file on all \
+                       hosts"
+            .to_owned();
         Err(PythonStepError::Refused { function: self.function.clone(), kind: PythonStepRefusal::Missing, problem }
             .into())
     }
@@ -202,7 +207,7 @@ impl PythonStep {
             schema.index_of(&name).map_err(|_| PythonStepError::Refused {
                 function: self.function.clone(),
                 kind: PythonStepRefusal::Usage,
-                problem: format!("there is no column {name}; docs/formats/alignments.md lists them"),
+                problem: format!("unknown column {name}; docs/formats/alignments.md lists the columns"),
             })
         };
         let mut indexes = names.into_iter().map(index).collect::<Result<Vec<_>, _>>()?;
@@ -211,13 +216,13 @@ impl PythonStep {
         Ok(indexes)
     }
 
-    /// Returns the fingerprint entry of the step.
+    /// Returns the fingerprint entry of this Python step.
     pub(crate) fn fingerprint_entry(&self) -> FingerprintEntry {
         let digest = self.module_digest.get(..16).unwrap_or("no file");
         FingerprintKey::StepModule.fact(format!("{}, {digest}", self.function))
     }
 
-    /// Returns `MODULE:FUNCTION`.
+    /// Returns the function as `MODULE:FUNCTION`.
     pub(crate) fn function(&self) -> &str {
         &self.function
     }
@@ -232,7 +237,7 @@ impl PythonStep {
         self.columns.as_deref()
     }
 
-    /// Returns an idle process, or starts one.
+    /// Returns an idle Python process, or starts one.
     ///
     /// # Errors
     /// [`PythonStepError`] inside an [`io::Error`]; [`io::ErrorKind::Interrupted`] when `cancelled` is set.
@@ -240,12 +245,12 @@ impl PythonStep {
         self.idle_processes.pop().map_or_else(|| PythonStepProcess::start_for_tables(self, cancelled), Ok)
     }
 
-    /// Returns a process to the idle ones.
+    /// Adds a Python process to the idle processes.
     pub(crate) fn release_process(&self, worker: PythonStepProcess) {
         self.idle_processes.push(worker);
     }
 
-    /// Returns the first directory of the module search.
+    /// Returns the directory in which Python searches modules first.
     fn module_directory(&self) -> &Path {
         &self.module_directory
     }

@@ -1,4 +1,4 @@
-//! Read groups and libraries as numbers, and warnings about read groups that later tools reject.
+//! Numbering of read groups and libraries, and warnings about read groups that other tools reject.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use godwit_model::NO_READ_GROUP;
 
 use crate::error::PipelineError;
 
-/// The read groups of a header, by ID, and the libraries they belong to.
+/// The read groups of a header, by their ID, and the libraries to which they belong.
 #[derive(Clone, Debug)]
 pub struct ReadGroups {
     by_id: HashMap<Vec<u8>, ReadGroupIndexes>,
@@ -17,25 +17,25 @@ pub struct ReadGroups {
     unknown_library: u16,
 }
 
-/// The read group and library of a record.
+/// The indexes of the read group and of the library of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadGroupIndexes {
-    /// Index of the read group in the header, [`NO_READ_GROUP`] for none.
+    /// Index of the read group in the header; [`NO_READ_GROUP`] if the record has no read group.
     pub read_group: u16,
-    /// Index of the library.
+    /// Index of the library in [`ReadGroups::libraries`].
     pub library: u16,
 }
 
 impl ReadGroups {
-    /// Numbers the read groups of a header, in its order.
+    /// Numbers the read groups of a header in the order of the header.
     ///
-    /// A read group without `LB` belongs to Picard's "Unknown Library", as does a record without a read group.
+    /// Read groups without `LB` and records without a read group belong to "Unknown Library", as in Picard.
     ///
     /// # Errors
     /// [`PipelineError::Options`] for more than 65,534 read groups.
     pub fn new(read_groups: &[ReadGroup]) -> Result<Self, PipelineError> {
         if read_groups.len() >= usize::from(NO_READ_GROUP) {
-            let problem = format!("the header has {} read groups; godwit takes at most 65534", read_groups.len());
+            let problem = format!("the header has {} read groups; godwit supports at most 65534", read_groups.len());
             return Err(PipelineError::Options { problem });
         }
         let mut libraries: Vec<String> = Vec::new();
@@ -58,24 +58,25 @@ impl ReadGroups {
         Ok(Self { by_id, libraries, header_libraries, unknown_library })
     }
 
-    /// Returns the read group and library of a record with this `RG` value.
+    /// Returns the indexes of the read group and library of a record with this value of the `RG` tag.
     pub fn indexes_of(&self, id: Option<&[u8]>) -> ReadGroupIndexes {
         let unknown = ReadGroupIndexes { read_group: NO_READ_GROUP, library: self.unknown_library };
         id.and_then(|id| self.by_id.get(id).copied()).unwrap_or(unknown)
     }
 
-    /// Returns the names of the libraries, by index.
+    /// Returns the names of the libraries, in the order of their indexes.
     pub fn libraries(&self) -> &[String] {
         &self.libraries
     }
 
-    /// Returns the number of libraries in the header; those behind them are reported only if a record belongs to them.
+    /// Returns the number of libraries that the header names. Libraries with higher indexes are reported only if a
+    /// record belongs to them.
     pub fn header_libraries(&self) -> usize {
         self.header_libraries
     }
 }
 
-/// Platforms of SAMv1 §1.3 (2024-11-06); htsjdk 4.2.0 ignores their case.
+/// Values of `PL` in the specification SAMv1 §1.3 (2024-11-06). htsjdk 4.2.0 accepts them in upper and lower case.
 const PLATFORMS: [&str; 12] = [
     "CAPILLARY",
     "DNBSEQ",
@@ -91,12 +92,12 @@ const PLATFORMS: [&str; 12] = [
     "ULTIMA",
 ];
 
-/// Returns the value of a tag of a header line.
+/// Returns the value of the tag `name` in a header line.
 pub(crate) fn header_tag<'l>(line: &'l str, name: &str) -> Option<&'l str> {
     line.split('\t').skip(1).find_map(|field| field.strip_prefix(name)?.strip_prefix(':'))
 }
 
-/// Returns a sentence for each defect of `@RG` lines for which GATK or Picard reject the file later.
+/// Returns a warning for each defect of an `@RG` line because of which GATK or Picard would reject the file.
 pub(crate) fn compatibility_warnings<'l>(lines: impl Iterator<Item = &'l str>) -> Vec<String> {
     let mut warnings = Vec::new();
     for line in lines {

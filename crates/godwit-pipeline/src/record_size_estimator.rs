@@ -1,4 +1,5 @@
-//! Estimates of the bytes of a record when packed, in the output and in scratch, measured on real reads before alignment.
+//! Estimates of the size of a record when packed, in the output and in scratch files. They are measured on reads before
+//! alignment.
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, RecordBatch};
@@ -6,13 +7,14 @@ use godwit_model::BASE_LETTERS;
 
 use crate::job_plan::RecordBytes;
 
-/// Maximum number of packed bytes that are compressed; more do not change the estimate.
+/// Maximum number of packed bytes that are compressed for the measurement. More bytes do not change the estimate.
 const MAX_MEASURED_BYTES: usize = 4 << 20;
-/// Tags that bwa adds to each record, without the read group's name: NM, MD, AS, XS, RG and, for pairs, MC; values vary.
+/// Typical tags that bwa adds to each record: NM, MD, AS, XS and RG without its value. [`PAIR_TAGS`] has the tag MC of
+/// pairs.
 const TAGS: &[u8] = b"NMC\x00MDZ148\x00ASC\x94XSC\x13RGZ";
 const PAIR_TAGS: &[u8] = b"MCZ148M\x00";
 
-/// An estimator that packs and compresses reads as records.
+/// An estimator that converts reads to packed records, as if they were aligned, and compresses the records.
 #[derive(Default)]
 pub(crate) struct RecordSizeEstimator {
     records: u64,
@@ -20,7 +22,7 @@ pub(crate) struct RecordSizeEstimator {
 }
 
 impl RecordSizeEstimator {
-    /// Adds the reads of a batch of `schema::reads`.
+    /// Adds the reads of a batch with the schema `schema::reads`.
     pub(crate) fn add(&mut self, batch: &RecordBatch, read_group_bytes: usize, paired: bool) {
         let column = |name| batch.column_by_name(name).map(|column| column.as_binary::<i32>());
         let (Some(names), Some(sequences), Some(qualities)) = (column("name"), column("sequence"), column("quality"))
@@ -37,7 +39,8 @@ impl RecordSizeEstimator {
     }
 
     fn push(&mut self, name: &[u8], sequence: &[u8], quality: &[u8], read_group_bytes: usize, paired: bool) {
-        // Sorted positions rise in small steps, and mates are near; 36 bytes are fixed, 4 are a CIGAR of one operation.
+        // Imitate sorted records: positions increase in small steps, and mates are near. The fixed fields have 36
+        // bytes, and a CIGAR of one operation has 4.
         let place = (self.records as u32).wrapping_mul(37).to_le_bytes();
         let mate = (self.records as u32).wrapping_mul(37).wrapping_add(name.len() as u32 * 11).to_le_bytes();
         for part in [&[0; 8][..], &place, &[0; 12], &mate, &[0; 8], name, &[0], &[0x40, 9, 0, 0]] {
@@ -54,7 +57,7 @@ impl RecordSizeEstimator {
         self.records += 1;
     }
 
-    /// Returns the means over all records; zero without records.
+    /// Returns the mean sizes over all records; 0 if there are no records.
     pub(crate) fn mean_bytes(&self) -> RecordBytes {
         RecordBytes::measure(&self.packed, self.records)
     }
@@ -72,7 +75,7 @@ mod tests {
             weighing.push(format!("name{at:05}").as_bytes(), &[b'A'; 100], &[b'I'; 100], 4, true);
         }
         let mean = weighing.mean_bytes();
-        // Fixed, name, CIGAR, bases, qualities, tags and read group.
+        // Fixed fields, name, CIGAR, bases, qualities, tags and read group.
         let tags = TAGS.len() + 5 + PAIR_TAGS.len();
         assert_eq!(mean.packed as usize, 36 + 10 + 4 + 50 + 100 + tags);
         assert!(mean.output < mean.scratch && mean.scratch < mean.packed, "{mean:?}");

@@ -1,8 +1,8 @@
-//! The reduce half: runs and signatures in, sorted and marked records out, in every requested format, with indexes and
-//! statistics.
+//! The reduce phase: it takes the sorted runs and duplicate signatures of all blocks, and writes sorted records with
+//! marked duplicates in every requested format, with indexes and statistics.
 //!
-//! `align` and `markdup` share it. Blocks are added in any order; nothing is written before the last block, because the best
-//! pair of a duplicate set may be in it.
+//! `align` and `markdup` share this phase. Blocks are added in any order. No output is written before the last block is
+//! added, because the best pair of a duplicate set may be in that block.
 
 mod annotate;
 mod bam_tail;
@@ -32,7 +32,7 @@ pub use write::{Segment, UnpublishedOutputs};
 
 use serde::{Deserialize, Serialize};
 
-/// The treatment of duplicates.
+/// The treatment of duplicate records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DuplicatePolicy {
@@ -40,14 +40,14 @@ pub enum DuplicatePolicy {
     Mark,
     /// Duplicates are removed.
     Remove,
-    /// Optical duplicates are removed, others marked (`REMOVE_SEQUENCING_DUPLICATES`).
+    /// Optical duplicates are removed; other duplicates are marked (Picard's `REMOVE_SEQUENCING_DUPLICATES`).
     RemoveOptical,
-    /// Duplicates are not searched; FLAG stays as it is.
+    /// Duplicates are not searched, and the FLAG of records is not changed.
     None,
 }
 
 impl DuplicatePolicy {
-    /// Returns the name of the policy on the command line.
+    /// Returns the name of the policy in the options of the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Mark => "mark",

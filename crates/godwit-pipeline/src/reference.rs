@@ -1,4 +1,4 @@
-//! The reference and its index: checks, and the verb `index`.
+//! The reference and its index: checks for all jobs, and the subcommand `index`.
 
 mod fm_index;
 
@@ -16,18 +16,19 @@ use crate::call::write_gzi;
 use crate::error::PipelineError;
 use crate::observer::{Event, Observer};
 
-/// Returns the contigs of a reference whose index for bwa or bwa-mem3 exists and matches it.
+/// Returns the contigs of a reference. Checks that its index for bwa or bwa-mem3 exists and belongs to it.
 ///
 /// # Errors
-/// [`PipelineError::Missing`], [`PipelineError::StaleIndex`] and [`PipelineError::Index`].
+/// [`PipelineError::Missing`], [`PipelineError::StaleIndex`] or [`PipelineError::Index`].
 pub fn current_index(reference: &Path, kind: IndexKind) -> Result<Genome, PipelineError> {
     require_current_index(reference, read_index_state(reference, kind)?)
 }
 
-/// Returns the contigs of a current index.
+/// Returns the contigs of an index that is current.
 ///
 /// # Errors
-/// [`PipelineError::Missing`] without an index, and [`PipelineError::StaleIndex`] if it does not match the reference.
+/// [`PipelineError::Missing`] if there is no index, and [`PipelineError::StaleIndex`] if the index does not belong to
+/// the reference.
 pub(crate) fn require_current_index(reference: &Path, state: IndexState) -> Result<Genome, PipelineError> {
     match state {
         IndexState::Current { genome } => Ok(genome),
@@ -40,10 +41,10 @@ pub(crate) fn require_current_index(reference: &Path, state: IndexState) -> Resu
     }
 }
 
-/// Checks that the reference exists.
+/// Checks that the reference file exists.
 ///
 /// # Errors
-/// [`PipelineError::Missing`] if it does not exist.
+/// [`PipelineError::Missing`] if the file does not exist.
 fn require_file(reference: &Path) -> Result<(), PipelineError> {
     if !reference.exists() {
         let remedy = "check its path".to_owned();
@@ -52,10 +53,10 @@ fn require_file(reference: &Path) -> Result<(), PipelineError> {
     Ok(())
 }
 
-/// Checks that bases of a reference can be read at any position, as metrics, CRAM and callers do.
+/// Checks that the bases of a reference can be read at any position. Metrics, CRAM and variant callers require this.
 ///
 /// # Errors
-/// [`PipelineError::Missing`], [`PipelineError::Fasta`].
+/// [`PipelineError::Missing`] or [`PipelineError::Fasta`].
 pub(crate) fn check_access(reference: &Path) -> Result<(), PipelineError> {
     require_file(reference)?;
     fasta::check_random_access(reference).map_err(|source| PipelineError::Fasta { path: reference.to_owned(), source })
@@ -68,23 +69,23 @@ fn read_index_state(reference: &Path, kind: IndexKind) -> Result<IndexState, Pip
 
 /// Options of [`build_index`].
 pub struct IndexOptions<'a> {
-    /// The reference, FASTA.
+    /// Path of the reference in FASTA.
     pub reference: &'a Path,
-    /// The aligner. `auto`: the indexes of bwa and bwa-mem3.
+    /// The aligner for which the index is built; `auto` builds the indexes of bwa and bwa-mem3.
     pub aligner: &'a AlignerChoice,
-    /// Options of minimap2; its index depends on its preset.
+    /// Options of minimap2, whose index depends on the preset.
     pub arguments: &'a [String],
-    /// Maximum memory of the loaded index of bwa-mem3, bytes.
+    /// Maximum memory of the index of bwa-mem3 after loading, bytes.
     pub memory_bytes: Option<u64>,
-    /// Threads, at least 1.
+    /// Number of threads, at least 1.
     pub threads: usize,
 }
 
-/// Writes the files that the aligner and other tools need beside a reference: the aligner's index, the `.fai`, and the
-/// `.gzi` for a reference in BGZF. Returns whether anything had to be written.
+/// Writes the files that an aligner and other tools need in the directory of a reference: the index of the aligner, the
+/// `.fai`, and the `.gzi` if the reference is BGZF. Returns true if at least one file was written.
 ///
 /// # Errors
-/// [`PipelineError`]; only complete files are published.
+/// A [`PipelineError`]. Incomplete files are never published.
 pub fn build_index(options: &IndexOptions<'_>, observer: &dyn Observer) -> Result<bool, PipelineError> {
     let reference = options.reference;
     observer.event(&Event::Stage { name: "checking the reference" });
@@ -100,7 +101,7 @@ pub fn build_index(options: &IndexOptions<'_>, observer: &dyn Observer) -> Resul
         AlignerChoice::Minimap2 => build_minimap2_index(reference, options.arguments, options.threads, observer),
         AlignerChoice::Template(template) => {
             let problem = format!(
-                "godwit does not know how {} makes its index; make it with its own tool beside {}",
+                "godwit cannot build the index of {}; build it with its own tool beside {}",
                 template.program_name(),
                 reference.display()
             );
@@ -109,7 +110,7 @@ pub fn build_index(options: &IndexOptions<'_>, observer: &dyn Observer) -> Resul
     }
 }
 
-/// Builds the indexes of bwa and bwa-mem3.
+/// Builds the indexes of bwa and bwa-mem3, unless they are current. Returns true if an index was built.
 fn build_bwa_indexes(options: &IndexOptions<'_>, observer: &dyn Observer) -> Result<bool, PipelineError> {
     let reference = options.reference;
     require_file(reference)?;
@@ -119,7 +120,7 @@ fn build_bwa_indexes(options: &IndexOptions<'_>, observer: &dyn Observer) -> Res
     Ok(bwa_built || converted)
 }
 
-/// Builds an index with one of godwit's own programs, unless it is current.
+/// Builds an index with an indexer that is part of godwit, unless the index is current. Returns true if it was built.
 fn build_bundled_index(reference: &Path, kind: IndexKind, observer: &dyn Observer) -> Result<bool, PipelineError> {
     let current = matches!(read_index_state(reference, kind)?, IndexState::Current { .. });
     let fai_written = write_fai_and_gzi(reference)?;
@@ -129,7 +130,7 @@ fn build_bundled_index(reference: &Path, kind: IndexKind, observer: &dyn Observe
     Ok(fai_written || !current)
 }
 
-/// Builds an index like [`build_bundled_index`], but always.
+/// Builds an index like [`build_bundled_index`], even if the present one seems to be current.
 fn rebuild_bundled_index(reference: &Path, kind: IndexKind, observer: &dyn Observer) -> Result<(), PipelineError> {
     observer.event(&Event::Stage { name: "indexing" });
     bwa::build_index(reference, kind, None)?;
@@ -159,7 +160,7 @@ fn build_minimap2_index(
     Ok(fai_written || !current)
 }
 
-/// Writes `REF.fa.fai`, and `REF.fa.gz.gzi` for BGZF, unless they are current.
+/// Writes `REF.fa.fai` and, for BGZF, `REF.fa.gz.gzi`, unless they are current. Returns true if a file was written.
 fn write_fai_and_gzi(reference: &Path) -> Result<bool, PipelineError> {
     let failed = |source| PipelineError::Fasta { path: reference.to_owned(), source };
     let blocks = fasta::read_block_table(reference).map_err(failed)?;

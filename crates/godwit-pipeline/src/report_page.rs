@@ -1,8 +1,8 @@
-//! `report.html`: a self-contained page about a job, with plots.
+//! The report page `report.html` of a job: a self-contained HTML page with plots.
 //!
-//! In: the report of the job and its metrics. Out: HTML with inline CSS and SVG, without scripts and requests, which the
-//! page's content security policy enforces. All values from inputs are escaped. Jobs with equal results have pages that
-//! differ only in times and paths.
+//! Input: the report and the metrics of a job. Output: HTML with inline CSS and SVG. The page contains no scripts and
+//! makes no network requests; its content security policy enforces this. All values from inputs are escaped. If two
+//! jobs have equal results, their pages differ only in times and paths.
 
 mod calling_section;
 mod figures;
@@ -22,24 +22,24 @@ pub(crate) use workflow_page::WorkflowPage;
 
 const STYLE: &str = include_str!("report_page/style.css");
 
-/// The data of the page.
+/// The data of a report page.
 pub(crate) struct ReportPage<'p> {
-    /// Name of the sample, or of the file.
+    /// Name of the sample; if it is unknown, the name of the file.
     pub(crate) sample: &'p str,
-    /// The reference, if given.
+    /// Path of the reference; `None` if no reference is given.
     pub(crate) reference: Option<&'p str>,
     /// The report of the job.
     pub(crate) report: &'p JobReport,
-    /// Its key numbers.
+    /// The most requested metrics of the job.
     pub(crate) key_numbers: &'p KeyNumbers,
-    /// Its metrics.
+    /// The quality metrics of the output.
     pub(crate) qc: &'p Qc,
-    /// The metrics of duplicate marking.
+    /// The metrics of duplicate marking; `None` if duplicates were not marked.
     pub(crate) duplicate_metrics: Option<&'p DuplicationMetrics>,
 }
 
 impl ReportPage<'_> {
-    /// Returns the page as HTML.
+    /// Returns the report page as HTML.
     pub(crate) fn to_html(&self) -> String {
         let mut page = String::new();
         page += &self.key_numbers();
@@ -108,7 +108,7 @@ fn section_html(title: &str, figures: &[String]) -> String {
     format!("<section>\n<h2>{title}</h2>\n<div class=\"figures\">\n{content}</div>\n</section>\n")
 }
 
-/// Returns a complete page. `lead` and `content` are HTML, the others plain text.
+/// Returns a complete HTML page. `lead` and `content` are HTML; all other arguments are plain text.
 fn document_html(name: &str, kicker: &str, lead: &str, content: &str, version: &str) -> String {
     let [name, kicker, version] = [name, kicker, version].map(escape_html);
     let (title, mut page) = (kicker.to_lowercase(), String::new());

@@ -1,8 +1,9 @@
-//! Sorted runs of records between alignment and writing, in memory or spilled.
+//! Sorted runs of records between alignment and writing, either in memory or in the spill file.
 //!
-//! One run per block. A run is a sequence of frames; a frame holds whole records and never crosses a partition. Only the
-//! records decide where frames end, so that partitions split along frame borders are the same at any memory limit. In memory
-//! a frame is a range of the block's order; in the spill it is one LZ4 block.
+//! There is one run for each block of reads. A run is a sequence of frames. A frame contains complete records of one
+//! partition. The ends of frames depend only on the records, so that partitions, which are split at the ends of frames,
+//! are the same with any memory limit. In memory, a frame is a range of the block's sort order; in the spill file, it
+//! is one LZ4 block.
 
 mod cursor;
 mod run_table;
@@ -22,19 +23,19 @@ use godwit_model::{BlockId, RawRecord, SortKey};
 #[cfg(test)]
 mod tests;
 
-/// Bytes after which a frame is closed: small enough that a merge of a thousand runs stays within 64 MiB, large enough
-/// that LZ4 and system calls cost little.
+/// Size of the records at which a frame ends, bytes. It is so small that a merge of 1,000 runs needs at most 64 MiB,
+/// and so large that LZ4 and system calls take little time.
 pub const FRAME_BYTES: usize = 64 << 10;
-/// Bytes before each record in a frame: its length and its index in the block.
+/// Size of the header of each record in a frame, bytes: the length of the record and its index in the block.
 const ENTRY_HEADER_BYTES: usize = 8;
 
-/// Decompresses a frame into records, and checks each of them: the spill may be that of another process.
+/// Decompresses a frame into records. Checks each record, because another process may have written the frame.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidData`] for damaged or replaced frames.
+/// [`io::ErrorKind::InvalidData`] if the frame is damaged or was replaced.
 pub fn unpack_frame(packed: &[u8], plain_bytes: u32, contigs: usize, chunk: &mut RecordBuffer) -> io::Result<()> {
-    let damaged = || io::Error::new(io::ErrorKind::InvalidData, "the records of the run are damaged, or begun anew");
-    // LZ4 expands one byte to 255 at most.
+    let damaged = || io::Error::new(io::ErrorKind::InvalidData, "the records of the run are damaged or were replaced");
+    // LZ4 expands one byte to at most 255 bytes. A larger size is wrong; do not allocate it.
     if u64::from(plain_bytes) > 255 * packed.len() as u64 + 64 {
         return Err(damaged());
     }
@@ -55,33 +56,33 @@ pub fn unpack_frame(packed: &[u8], plain_bytes: u32, contigs: usize, chunk: &mut
     Ok(())
 }
 
-/// A sorted run.
+/// The sorted records of one block.
 struct Run {
     block: BlockId,
-    /// Frames in key order.
+    /// Frames in the order of their sort keys.
     frames: Vec<Frame>,
-    /// For each partition of the plan and one past the last: index of its first frame.
+    /// Index of the first frame of each partition of the plan, and the number of frames as the last element.
     partition_frames: Vec<u32>,
     bytes: RunBytes,
 }
 
-/// The records of a run.
+/// The location of the records of a run.
 enum RunBytes {
-    /// The block as it was added, with its order: nothing is copied.
+    /// In memory: the block as it was added, with its sort order. The records are not copied.
     Memory(SortedBlock),
     Spilled,
 }
 
-/// Some records of one partition.
+/// Consecutive records of one partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Frame {
     first_key: SortKey,
-    /// Index of its first record in the order of the block.
+    /// Index of the first record of the frame in the sort order of the block.
     first_item: u32,
-    /// Offset in the spill, where it is spilled.
+    /// Offset in the spill file, bytes; unused for a run in memory.
     offset: u64,
-    /// Bytes in the spill.
+    /// Compressed size in the spill file, bytes.
     stored_bytes: u32,
-    /// Bytes when decompressed.
+    /// Decompressed size, bytes.
     plain_bytes: u32,
 }

@@ -1,5 +1,5 @@
-//! Scratch space: unnamed spill files, which disappear when the process ends in any way, and named files, which a later
-//! process resumes.
+//! Scratch files: unnamed spill files, which disappear when the process ends for any reason, and named files, with
+//! which a later process resumes the job.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -13,21 +13,21 @@ use godwit_process::TemporaryPath;
 
 use crate::error::with_file;
 
-/// An append-only file that any thread writes and reads.
+/// An append-only file in which any thread may write and read.
 pub struct SpillFile {
     file: File,
-    /// The directory, or the path of a named file: for messages.
+    /// Path of a named file, or the directory of an unnamed one, for error messages.
     path: PathBuf,
     end: AtomicU64,
-    /// Set when the result is no longer needed.
+    /// Set when the result of the job is no longer needed, so that long operations on the file stop.
     cancelled: Arc<AtomicBool>,
-    /// Digest of the bytes appended since it was last taken; `None` where it is not needed.
+    /// Hash of the bytes that were appended since the hash was last taken; `None` if the hash is not needed.
     digest: Option<Mutex<blake3::Hasher>>,
 }
 
 impl SpillFile {
-    /// Creates a spill file on the file system of `directory`, which must exist. It has no name, so that nothing is left
-    /// after a kill. `cancelled` stops sorting in it.
+    /// Creates an unnamed spill file on the file system of `directory`, which must exist. The file disappears even if
+    /// the process is killed. Sorting in the file stops when `cancelled` is set.
     ///
     /// # Errors
     /// The I/O error of the file system.
@@ -36,7 +36,7 @@ impl SpillFile {
         Ok(Self { file, path: directory.to_owned(), end: AtomicU64::new(0), cancelled, digest: None })
     }
 
-    /// Opens or creates a spill file that stays when the process ends. Appended bytes are digested.
+    /// Opens or creates a named spill file, which remains when the process ends. Appended bytes are hashed.
     ///
     /// # Errors
     /// The I/O error of the file system.
@@ -47,7 +47,8 @@ impl SpillFile {
         Ok(Self { file, path, end, cancelled: Arc::default(), digest: Some(Mutex::default()) })
     }
 
-    /// Opens a file like [`SpillFile::open_resumable`], but without a digest, for callers with their own checks.
+    /// Opens or creates a named spill file like [`SpillFile::open_resumable`], but does not hash appended bytes. For
+    /// callers that verify the content in another way.
     ///
     /// # Errors
     /// The I/O error of the file system.
@@ -55,7 +56,7 @@ impl SpillFile {
         Ok(Self { cancelled, digest: None, ..Self::open_resumable(path)? })
     }
 
-    /// Removes everything from `end` on.
+    /// Removes all bytes from offset `end` on.
     ///
     /// # Errors
     /// The I/O error of the file system.
@@ -64,7 +65,7 @@ impl SpillFile {
         self.with_path(self.file.set_len(end))
     }
 
-    /// Makes everything appended so far durable.
+    /// Makes all appended bytes durable.
     ///
     /// # Errors
     /// The I/O error of the file system.
@@ -72,18 +73,20 @@ impl SpillFile {
         self.with_path(self.file.sync_data())
     }
 
-    /// Returns the BLAKE3 of the bytes appended since the last call. It is valid only if one thread appends at a time.
+    /// Returns the BLAKE3 of the bytes appended since the last call. The hash is valid only if one thread at a time
+    /// appends.
     pub fn take_digest(&self) -> blake3::Hash {
         let Some(digest) = &self.digest else { return blake3::hash(&[]) };
         std::mem::take(&mut *digest.lock().unwrap_or_else(PoisonError::into_inner)).finalize()
     }
 
-    /// Reserves space for bytes that are written later and returns its offset. Bytes never written read as zeros.
+    /// Reserves space for bytes that are written later, and returns the offset of the space. Reserved bytes that are
+    /// not yet written read as zeros.
     pub fn reserve(&self, bytes: u64) -> u64 {
         self.end.fetch_add(bytes, Ordering::Relaxed)
     }
 
-    /// Writes into reserved space.
+    /// Writes bytes into reserved space.
     ///
     /// # Errors
     /// The I/O error of the file system.
@@ -91,12 +94,12 @@ impl SpillFile {
         self.with_path(self.file.write_all_at(bytes, offset))
     }
 
-    /// Adds the path of this file to an error: code that uses a spill file works on other files too.
+    /// Adds the path of this file to an error, because code that uses spill files also uses other files.
     fn with_path<T>(&self, outcome: io::Result<T>) -> io::Result<T> {
         outcome.map_err(with_file("use scratch space in", &self.path))
     }
 
-    /// Returns the size of the file, reserved space included, bytes.
+    /// Returns the size of the file including reserved space, bytes.
     pub fn bytes(&self) -> u64 {
         self.end.load(Ordering::Relaxed)
     }
@@ -121,7 +124,8 @@ impl Spill for SpillFile {
     }
 }
 
-/// Creates an unnamed file on the file system of `directory`, which must exist. Nothing is left after a kill.
+/// Creates an unnamed file on the file system of `directory`, which must exist. The file disappears even if the process
+/// is killed.
 ///
 /// # Errors
 /// The I/O error of the file system.
@@ -132,7 +136,8 @@ pub fn create_unnamed_file(directory: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Creates a directory and its parents, only for this user: genomes are private. An existing one stays as it is.
+/// Creates a directory and its parents with access for this user only, because genomes are private. The permissions of
+/// an existing directory do not change.
 ///
 /// # Errors
 /// The I/O error of the file system.
@@ -140,7 +145,8 @@ pub fn create_private_directory(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-/// A private directory for files of this process. Dropping it, or a stop by a signal, removes it with its content.
+/// A private directory for files of this process. Dropping this value, or stopping the process with a signal, removes
+/// the directory and its content.
 #[derive(Debug)]
 pub struct ScratchDirectory {
     path: PathBuf,
@@ -148,7 +154,7 @@ pub struct ScratchDirectory {
 }
 
 impl ScratchDirectory {
-    /// Creates the directory and its parents.
+    /// Creates the private directory and its parents.
     ///
     /// # Errors
     /// The I/O error of the file system.
@@ -156,12 +162,12 @@ impl ScratchDirectory {
         let path = std::path::absolute(path)?;
         let temporary = TemporaryPath::new(&path);
         create_private_directory(&path)?;
-        // Programs with other working directories receive paths within it.
+        // Child processes with other working directories receive paths in this directory, so make the path absolute.
         let path = path.canonicalize()?;
         Ok(Self { path, _temporary: temporary })
     }
 
-    /// Returns the path, absolute and without symbolic links.
+    /// Returns the path of the directory, absolute and without symbolic links.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -169,12 +175,12 @@ impl ScratchDirectory {
 
 impl Drop for ScratchDirectory {
     fn drop(&mut self) {
-        // Best effort: its name is hidden, and no other process uses it.
+        // Errors are ignored: the name of the directory is hidden, and no other process uses the directory.
         let _ = fs::remove_dir_all(&self.path);
     }
 }
 
-/// Returns a name that no other process or thread of this machine uses.
+/// Returns a name that no other process or thread of this host uses.
 pub fn unique_name() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))

@@ -1,13 +1,14 @@
-//! Simulated genomes and reads with a known truth, for `godwit demo`, the benchmarks and the tests.
+//! Simulation of genomes and of reads whose true origin is known, for `godwit demo`, the benchmarks and the tests.
 //!
-//! In: options, or a reference FASTA instead of a simulated genome. Out: a FASTA ([`write_genome`]), the variants of a
-//! diploid sample as VCF ([`Sample::write_vcf`]), and FASTQ files by lane with a table of the origin of each template and of
-//! the template that it duplicates ([`write_reads`]). The same options always give the same bytes. Every template is a
-//! function of the seed and its own number, so a simulation needs memory for the genome only.
+//! Input: options, and optionally a reference FASTA that replaces the simulated genome. Output: a FASTA
+//! ([`write_genome`]), the variants of a diploid sample as VCF ([`Sample::write_vcf`]), and FASTQ files for each lane
+//! ([`write_reads`]). [`write_reads`] also writes a table with the origin of each template and the template that it
+//! duplicates. Equal options always give equal bytes. Each template is computed from the seed and its own number only,
+//! so that a simulation needs memory only for the genome.
 //!
-//! It does *not* model library chemistry, GC bias or coverage. It produces the cases that an aligner and a duplicate marker
-//! must handle: repeats, indels, pairs that overlap or read through into the adapter, chimeras, split reads, mates that do
-//! not align, PCR duplicates on other tiles and optical duplicates nearby.
+//! It does *not* model library chemistry, GC bias or coverage. It produces the cases that an aligner and a duplicate
+//! marker must handle: repeats, indels, pairs that overlap, reads that continue into the adapter, chimeras, split
+//! reads, mates that do not align, PCR duplicates on other tiles, and optical duplicates near each other.
 //!
 //! ```no_run
 //! use godwit_pipeline::simulate::{GenomeOptions, ReadOptions, Sample, SampleOptions, write_genome, write_reads};
@@ -51,46 +52,47 @@ pub enum SimulateError {
     /// A file could not be read.
     #[error("cannot read {}; check the path and its permissions", path.display())]
     Read {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The error of the system.
+        /// The I/O error of the operating system.
         #[source]
         source: io::Error,
     },
     /// A file could not be written.
     #[error("cannot write {}; check free space and permissions of its directory", path.display())]
     Write {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The error of the system.
+        /// The I/O error of the operating system.
         #[source]
         source: io::Error,
     },
     /// A file is not valid FASTA.
     #[error(transparent)]
     NotFasta(FastaError),
-    /// A genome without contigs.
+    /// A genome without contigs, from which no reads can be drawn.
     #[error("the genome has no contig; give at least one")]
     EmptyGenome,
-    /// A contig longer than the positions of SAM allow.
-    #[error("contig {contig} is longer than 2^31 - 1 bases, which SAM cannot place reads on; split it")]
+    /// A contig that is longer than the maximum position in SAM.
+    #[error("contig {contig} is longer than 2^31 - 1 bases, the maximum of SAM; split it")]
     ContigTooLong {
         /// Name of the contig.
         contig: String,
     },
-    /// An option out of its range.
+    /// An option whose value is outside its range.
     #[error("{option} is {value}; it must be {allowed}")]
     Option {
-        /// Name of the field.
+        /// Name of the field in the options.
         option: &'static str,
-        /// The given value.
+        /// The value that was given.
         value: String,
-        /// The allowed values.
+        /// The allowed values, for the error message.
         allowed: &'static str,
     },
-    /// No contig is long enough for the requested templates.
+    /// No contig has a region without N that is long enough for the requested templates.
     #[error(
-        "found no place without N for a template of about {insert_mean} bases; use longer contigs or shorter templates"
+        "found no position without N for a template of about {insert_mean} bases; use longer contigs or shorter \
+         templates"
     )]
     NoPosition {
         /// Requested mean template length, bases.
@@ -99,7 +101,7 @@ pub enum SimulateError {
 }
 
 impl SimulateError {
-    /// Separates a file that cannot be read from one that is not valid FASTA.
+    /// Converts an error of the FASTA reader: [`Self::Read`] if the file cannot be read, or else [`Self::NotFasta`].
     fn fasta(error: FastaError) -> Self {
         match error {
             FastaError::Bgzf(BgzfError::Io { path, source, .. }) => Self::Read { path, source },

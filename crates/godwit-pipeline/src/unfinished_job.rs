@@ -1,7 +1,8 @@
-//! Reading the aligned reads of an unfinished job from its job directory.
+//! Reading of the aligned reads of an unfinished `align` job from its job directory.
 //!
-//! The directory holds the aligned blocks, sorted and listed by the [journal](crate::journal). Reading locks and writes
-//! nothing, so the job is not affected. The duplicate flags are not available: they are decided last.
+//! The job directory contains the blocks that are aligned so far, each of them sorted, and the
+//! [journal](crate::journal), which lists the blocks. Reading takes no locks and writes no files, so that the job is
+//! not affected. Duplicate flags are not available, because the job marks duplicates after the last block.
 
 use std::fs::{self, File};
 use std::io;
@@ -17,32 +18,33 @@ use crate::job_directory::{DIRECTORY_NAME, HEADER_FILE};
 use crate::journal::{self, AlignJournalEntry, BlockEntry};
 use crate::runs::{FrameLocation, RunTable, unpack_frame};
 
-/// Maximum size of a frame table: that of the largest block with tiny frames. A larger one is damaged.
+/// Maximum size of the frame table of a block, bytes. Even the largest block with very small frames has a smaller
+/// table, so a larger one is damaged.
 const MAX_TABLE_BYTES: u64 = 1 << 30;
 
 /// The reason why an unfinished job cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum UnfinishedJobError {
-    /// An error of the file system.
-    #[error("cannot read the run in {}", out.display())]
+    /// An I/O error of the file system.
+    #[error("cannot read the job in {}", out.display())]
     Io {
-        /// Its output directory.
+        /// Output directory of the job.
         out: PathBuf,
-        /// The reason.
+        /// The I/O error of the operating system.
         #[source]
         source: io::Error,
     },
-    /// The files are not those of a job.
-    #[error("the run in {} cannot be read: {problem}", out.display())]
+    /// The files in the job directory are not those of a job, or are damaged.
+    #[error("the job in {} cannot be read: {problem}", out.display())]
     Damaged {
-        /// Its output directory.
+        /// Output directory of the job.
         out: PathBuf,
-        /// The problem.
+        /// The problem, for the error message.
         problem: String,
     },
 }
 
-/// A job whose outputs are not published yet.
+/// An `align` job whose outputs are not published yet.
 #[derive(Debug)]
 pub struct UnfinishedJob {
     out: PathBuf,
@@ -52,7 +54,7 @@ pub struct UnfinishedJob {
     version: u64,
 }
 
-/// Returns the name of the outputs of the job in a directory; `None` if there is no job that can be read.
+/// Returns the name of the outputs of the job in a directory; `None` if the directory contains no readable job.
 pub fn unfinished_output_name(out: &Path) -> Option<String> {
     let bytes = fs::read(out.join(DIRECTORY_NAME).join(HEADER_FILE)).ok()?;
     let line = bytes.split(|byte| *byte == b'\n').next()?;
@@ -61,15 +63,16 @@ pub fn unfinished_output_name(out: &Path) -> Option<String> {
 }
 
 impl UnfinishedJob {
-    /// Opens the job that writes outputs into a directory.
+    /// Opens the unfinished job that writes its outputs to directory `out`.
     ///
     /// # Errors
-    /// [`UnfinishedJobError`]; of [`io::ErrorKind::NotFound`] if there is no job, or if it has ended.
+    /// An [`UnfinishedJobError`]. It contains an error of kind [`io::ErrorKind::NotFound`] if there is no job or if the
+    /// job has ended.
     pub fn open(out: &Path) -> Result<Self, UnfinishedJobError> {
         let failed = |source| UnfinishedJobError::Io { out: out.to_owned(), source };
         let directory = out.join(DIRECTORY_NAME);
         let shown = directory.join(HEADER_FILE);
-        // A job that starts over writes this file anew.
+        // A job that starts over writes the header file again, so the metadata of this file identify the job.
         let metadata = fs::metadata(&shown).map_err(failed)?;
         let bytes = fs::read(&shown).map_err(failed)?;
         let text = bytes.iter().position(|byte| *byte == b'\n').map_or(&[][..], |end| &bytes[end + 1..]);
@@ -99,21 +102,21 @@ impl UnfinishedJob {
         UnfinishedJobError::Damaged { out: self.out.clone(), problem: problem.to_owned() }
     }
 
-    /// Returns the header of the outputs.
+    /// Returns the SAM header of the outputs.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// Returns a number that differs between jobs. New blocks do not change it.
+    /// Returns a number that identifies the job. It stays the same when blocks are added.
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// Returns the number of partitions, and the blocks aligned so far.
+    /// Returns the number of partitions, and the entries of the blocks that are aligned so far.
     fn partitions_and_blocks(&self) -> Result<(usize, Vec<BlockEntry>), UnfinishedJobError> {
         let entries: Vec<AlignJournalEntry> = match journal::read(&self.out.join(DIRECTORY_NAME).join("journal")) {
             Ok(entries) => entries,
-            // The job has just ended, and its outputs are published.
+            // The job has ended since it was opened, and has published its outputs.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(self.io_error(error)),
         };
@@ -131,21 +134,23 @@ impl UnfinishedJob {
         Ok((partitions, blocks))
     }
 
-    /// Returns the number of records of the blocks aligned so far, and their size in bytes.
+    /// Returns the number of records in the blocks that are aligned so far, and their compressed size in bytes.
     ///
     /// # Errors
-    /// [`UnfinishedJobError`].
+    /// An [`UnfinishedJobError`] if the journal cannot be read.
     pub fn counts(&self) -> Result<(u64, u64), UnfinishedJobError> {
         let (_, blocks) = self.partitions_and_blocks()?;
         let sum = |of: fn(&BlockEntry) -> u64| blocks.iter().map(of).fold(0, u64::saturating_add);
         Ok((sum(|block| block.records), sum(|block| block.frame_bytes)))
     }
 
-    /// Returns the frames of the blocks aligned so far, block by block, each in genome order: the offset of a frame, and its
-    /// bytes packed (low half) and plain (high half). With `spans`, only frames that may hold an overlapping record.
+    /// Returns the frames of all blocks that are aligned so far, block by block. The frames of a block are in genome
+    /// order. Each frame is a pair: its offset in the `blocks` file, and its compressed size (low 32 bits) with its
+    /// decompressed size (high 32 bits), bytes. With `spans`, only frames that may contain an overlapping record are
+    /// returned.
     ///
     /// # Errors
-    /// [`UnfinishedJobError`].
+    /// An [`UnfinishedJobError`] if the journal or a frame table cannot be read.
     pub fn frames(&self, spans: Option<&IntervalSet>) -> Result<Vec<(u64, u64)>, UnfinishedJobError> {
         let (partitions, blocks) = self.partitions_and_blocks()?;
         let mut frames = Vec::new();
@@ -163,20 +168,20 @@ impl UnfinishedJob {
 
     fn frame_locations(&self, block: &BlockEntry, partitions: usize) -> Result<Vec<FrameLocation>, UnfinishedJobError> {
         if block.table_bytes > MAX_TABLE_BYTES {
-            return Err(self.damaged_error("a block has a table that none can have"));
+            return Err(self.damaged_error("the frame table of a block is too large"));
         }
         let mut table = vec![0; block.table_bytes as usize];
         let offset = block.offset + block.frame_bytes + block.pair_bytes + block.end_bytes;
         self.blocks.read_exact_at(&mut table, offset).map_err(|error| self.io_error(error))?;
         RunTable(table)
             .frame_locations(partitions)
-            .ok_or_else(|| self.damaged_error("the table of a block is none; it may have begun anew"))
+            .ok_or_else(|| self.damaged_error("the frame table of a block is invalid; the job may have been restarted"))
     }
 
-    /// Reads the records of a frame, given as [`UnfinishedJob::frames`] returns it, in genome order.
+    /// Reads the records of a frame in genome order. The frame is a pair that [`UnfinishedJob::frames`] has returned.
     ///
     /// # Errors
-    /// [`UnfinishedJobError`].
+    /// An [`UnfinishedJobError`] if the frame cannot be read or is damaged.
     pub fn read_frame(&self, (offset, bytes): (u64, u64), chunk: &mut RecordBuffer) -> Result<(), UnfinishedJobError> {
         let mut packed = vec![0; bytes as u32 as usize];
         self.blocks.read_exact_at(&mut packed, offset).map_err(|error| self.io_error(error))?;
@@ -185,7 +190,8 @@ impl UnfinishedJob {
     }
 }
 
-/// Reports whether records with keys from `first` to `next`, of at most `longest_bases`, may overlap an interval.
+/// Reports whether records with sort keys from `first` to `next` may overlap an interval. `longest_bases`: the maximum
+/// length of a record on the reference.
 fn may_overlap(spans: &IntervalSet, first: SortKey, next: SortKey, longest_bases: u32) -> bool {
     spans.iter().any(|(contig, start, end)| {
         let key = |position: u32| SortKey::new(contig as i32, position.min(i32::MAX as u32) as i32, false);
@@ -204,7 +210,7 @@ mod tests {
         let may = |first, next| may_overlap(&spans, first, next, 150);
         assert!(may(key(1, 0), key(1, 850)) && may(key(1, 1050), key(2, 0)) && may(key(0, 7), key(2, 7)));
         assert!(!may(key(1, 0), key(1, 849)) && !may(key(1, 1100), key(2, 0)) && !may(key(0, 0), key(0, 1050)));
-        // Without a known maximum, a record may have any length.
+        // If the maximum length is unknown, a record may have any length.
         assert!(may_overlap(&spans, key(1, 0), key(1, 1), u32::MAX));
     }
 }

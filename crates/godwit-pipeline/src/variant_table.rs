@@ -1,4 +1,4 @@
-//! Conversion of a VCF to one Parquet or Arrow file.
+//! Conversion of a VCF file to a single Parquet or Arrow file.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -12,12 +12,13 @@ use godwit_formats::vcf::{Reader, VariantBatchBuilder, VariantLayout, VariantPar
 use crate::atomic_files::{AtomicFile, AtomicFileSet};
 use crate::error::PipelineError;
 
-/// Writes the records of a VCF file as columns ([`godwit_model::schema::variants`]), in their order, into one file. Returns
-/// their number.
+/// Writes the records of a VCF file as columns ([`godwit_model::schema::variants`]) to one file, in the same order. The
+/// extension of `out` selects Parquet or Arrow. Returns the number of records.
 ///
 /// # Errors
-/// [`PipelineError::Options`] if the name of `out` has no known extension, [`PipelineError::Vcf`],
-/// [`PipelineError::Columns`], [`PipelineError::File`], [`PipelineError::Interrupted`]; then `out` is not written.
+/// [`PipelineError::Options`] if the extension of `out` is unknown. [`PipelineError::Vcf`], [`PipelineError::Columns`],
+/// [`PipelineError::File`] or [`PipelineError::Interrupted`] if the conversion fails. In all cases, `out` is not
+/// written.
 pub fn write_variants(vcf: &Path, out: &Path, threads: usize, cancelled: &AtomicBool) -> Result<u64, PipelineError> {
     let Some(format) = TableFormat::from_path(out) else {
         let problem = format!("{} ends in neither .parquet nor .arrow; name the format by its ending", out.display());
@@ -29,7 +30,7 @@ pub fn write_variants(vcf: &Path, out: &Path, threads: usize, cancelled: &Atomic
     Ok(records)
 }
 
-/// Writes like [`write_variants`], into an unpublished file of a set.
+/// Converts a VCF like [`write_variants`], but adds the file to a set that the caller publishes.
 pub(crate) fn add_variant_table(
     vcf: &Path,
     out: &Path,
@@ -65,7 +66,7 @@ pub(crate) fn add_variant_table(
     Ok(records)
 }
 
-/// A writer of an unfinished file.
+/// A writer for the Parquet or Arrow file, which is not yet complete.
 enum VariantTableWriter<'f> {
     Parquet(Box<VariantParquetWriter<BufWriter<&'f File>>>),
     Arrow(Box<ArrowFileWriter<BufWriter<&'f File>>>),

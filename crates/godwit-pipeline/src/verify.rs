@@ -1,8 +1,9 @@
-//! Verification of files against their manifest, and of a BAM without a manifest by itself.
+//! Verification of files against their manifest, and of a BAM without a manifest by its own structure.
 //!
-//! With a manifest, every byte is compared by checksum, and records are counted segment by segment on all threads. Without
-//! one, a BAM is read from end to end: blocks, end mark, every record, the order that its header claims, and its index. That
-//! finds damage, but not a file that was cut between blocks and closed with an end mark, unless an index counts the records.
+//! With a manifest, every byte is verified by checksums, and records are counted in each segment, on all threads.
+//! Without a manifest, a BAM is read completely: BGZF blocks, end-of-file marker, all records, the sort order that the
+//! header states, and the index. This does not detect a file that was cut between blocks and given an end-of-file
+//! marker, unless its index contains record counts.
 
 mod bam_structure;
 mod segments;
@@ -17,50 +18,51 @@ use godwit_formats::message_with_causes;
 use crate::error::PipelineError;
 use crate::manifest::{MANIFEST_SUFFIX, Manifest, ManifestFile, range_checksum};
 
-/// The result of checking a file.
+/// The result of verifying a file.
 #[derive(Debug)]
 pub struct FileCheck {
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// The outcome.
+    /// The outcome of the verification.
     pub outcome: VerifyOutcome,
 }
 
-/// The outcome for a file.
+/// The outcome of verifying a file.
 #[derive(Debug)]
 pub enum VerifyOutcome {
-    /// It matches its manifest.
+    /// The file matches its manifest.
     Matches {
-        /// Number of records, where it holds any.
+        /// Number of records; `None` for a file without records.
         records: Option<u64>,
     },
-    /// It has no manifest, and no defect was found in the file itself.
+    /// The file has no manifest, and the file itself has no defect.
     Sound {
-        /// Number of records.
+        /// Number of records in the file.
         records: u64,
-        /// True if an index exists; it agrees with the file.
+        /// True if the file has an index. The index agrees with the file.
         indexed: bool,
     },
-    /// It is damaged, or differs from its manifest.
+    /// The file is damaged, or differs from its manifest.
     Corrupt {
-        /// The problem.
+        /// The problem, for the message to the user.
         problem: String,
     },
-    /// It does not exist, but a manifest names it.
+    /// A manifest lists the file, but the file does not exist.
     Missing,
-    /// It exists, but this machine cannot read it.
+    /// The file exists, but this machine cannot read it.
     Unreadable {
-        /// The I/O error of the system.
+        /// The I/O error of the operating system.
         problem: String,
     },
 }
 
-/// Verifies a file, the files of a manifest, or everything that the manifests in a directory name. A file that cannot be
-/// read does not stop the verification of others.
+/// Verifies a single file, all files of a manifest, or all files of the manifests in a directory. If one of several
+/// files cannot be read, the other files are still verified.
 ///
 /// # Errors
-/// [`PipelineError::Missing`] if `path` does not exist or holds nothing to verify, [`PipelineError::File`] if a file cannot
-/// be read, [`PipelineError::Options`] for a file without a manifest that is not a BAM.
+/// [`PipelineError::Missing`] if `path` does not exist or is a directory without files to verify.
+/// [`PipelineError::File`] if a single file cannot be read. [`PipelineError::Options`] if a file has no manifest and is
+/// not a BAM.
 pub fn verify(path: &Path, threads: usize, cancelled: &AtomicBool) -> Result<Vec<FileCheck>, PipelineError> {
     let found = fs::metadata(path).map_err(|source| match source.kind() {
         io::ErrorKind::NotFound if path.symlink_metadata().is_err() => missing_file_error(path),
@@ -85,16 +87,16 @@ fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Returns the error for a path that does not exist.
+/// Returns the error for a path that does not exist. It mentions a manifest that lists the file.
 fn missing_file_error(path: &Path) -> PipelineError {
     let remedy = match find_manifest(path) {
-        Ok(Some(_)) => "a manifest beside it names it: it was removed, or not copied along",
+        Ok(Some(_)) => "a manifest beside it lists it: it was removed, or not copied with the other files",
         _ => "check the path",
     };
     PipelineError::Missing { description: "the file", path: path.to_owned(), remedy: remedy.to_owned() }
 }
 
-/// Returns the manifests in a directory, sorted by name.
+/// Returns the paths of the manifests in a directory, sorted by name.
 fn manifests_in(directory: &Path) -> Result<Vec<PathBuf>, PipelineError> {
     let failed = |error| PipelineError::file("read", directory)(error);
     let mut manifests = Vec::new();
@@ -110,10 +112,11 @@ fn manifests_in(directory: &Path) -> Result<Vec<PathBuf>, PipelineError> {
 
 fn read_manifest(path: &Path) -> Result<Manifest, PipelineError> {
     let manifest = Manifest::read(path).map_err(PipelineError::file("read", path))?;
-    manifest.ok_or_else(|| PipelineError::Corrupt { path: path.to_owned(), problem: "it is no manifest".into() })
+    manifest.ok_or_else(|| PipelineError::Corrupt { path: path.to_owned(), problem: "it is not a manifest".into() })
 }
 
-/// Returns the manifest beside a file that names it, and the index of its entry.
+/// Returns the manifest that lists a file and is in the same directory, with the index of the file in the manifest.
+/// Returns `None` if there is no such manifest.
 fn find_manifest(path: &Path) -> Result<Option<(Manifest, usize)>, PipelineError> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !directory.is_dir() {
@@ -128,10 +131,10 @@ fn find_manifest(path: &Path) -> Result<Option<(Manifest, usize)>, PipelineError
     Ok(None)
 }
 
-/// Returns the outcome for one of several files whose check failed.
+/// Returns the outcome for a file whose verification failed, so that the other files are still verified.
 ///
 /// # Errors
-/// [`PipelineError::Interrupted`], which ends the verification.
+/// [`PipelineError::Interrupted`] if the verification was cancelled.
 fn outcome_of_error(path: PathBuf, error: PipelineError) -> Result<FileCheck, PipelineError> {
     let outcome = match error {
         PipelineError::Interrupted => return Err(error),
@@ -187,7 +190,7 @@ impl Verifier<'_> {
         manifest.files.iter().map(check).collect()
     }
 
-    /// Verifies a file against its entry.
+    /// Verifies a file against its entry in the manifest.
     fn verify_file(&self, path: PathBuf, entry: &ManifestFile) -> Result<FileCheck, PipelineError> {
         let failed = |error| PipelineError::file("read", &path)(error);
         let found = match fs::metadata(&path) {
@@ -198,16 +201,16 @@ impl Verifier<'_> {
             Err(error) => return Err(failed(error)),
         };
         if !found.is_file() {
-            // Opening a pipe would block.
-            let problem = "it is no regular file, but its manifest says so".to_owned();
+            // Do not open a path that is not a regular file: opening a pipe would block.
+            let problem = "it is not a regular file".to_owned();
             return Ok(FileCheck { path, outcome: VerifyOutcome::Corrupt { problem } });
         }
         let (file, bytes) = (fs::File::open(&path).map_err(failed)?, found.len());
         let problem = if bytes != entry.bytes {
-            Some(format!("it has {bytes} bytes, but its manifest says {}", entry.bytes))
+            Some(format!("it has {bytes} bytes instead of {} as in its manifest", entry.bytes))
         } else if let Some(expected) = &entry.blake3 {
             let found = range_checksum(&file, 0, bytes).map_err(failed)?;
-            (found != *expected).then(|| "its content is not what its manifest says: the checksum differs".to_owned())
+            (found != *expected).then(|| "its checksum differs from that in its manifest".to_owned())
         } else {
             self.verify_segments(&file, entry).map_err(|error| match error.kind() {
                 io::ErrorKind::Interrupted => PipelineError::Interrupted,

@@ -1,8 +1,10 @@
-//! Workflows of many samples from FASTQ to variants: the jobs of this crate in sequence, for each sample of a sheet. Samples
-//! run one after the other in this process, or several at a time on hosts ([`SampleHosts`]).
+//! Workflows for many samples, from FASTQ to variants. For each sample of a sample sheet, the jobs of this crate run in
+//! sequence. Samples are processed one after the other in this process, or in parallel on several hosts
+//! ([`SampleHosts`]).
 //!
-//! The files of a sample are in its own directory, as the jobs write them. A failed sample does not stop the others, but
-//! steps of the cohort need all samples. Each job can be resumed, and so can the whole workflow.
+//! Each sample has a directory, to which its jobs write. If a sample fails, the other samples are still processed, but
+//! the steps of the cohort, such as joint genotyping, are skipped. Each job can be resumed, and so can the whole
+//! workflow.
 
 mod remote_files;
 mod report;
@@ -44,21 +46,21 @@ pub use sample_sheet::sample_name_problem;
 use sample_sheet::{SheetSample, read_sample_sheet};
 pub use storage_monitor::{StorageMonitor, StoragePoolMember, StorageSnapshot};
 
-/// Options of HaplotypeCaller for GVCFs that are genotyped together later.
+/// Options with which HaplotypeCaller writes a GVCF for joint genotyping.
 const GVCF_ARGUMENTS: &str = "-ERC GVCF";
 
-/// The steps for each sample.
+/// The sequence of steps for each sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Workflow {
-    /// Alignment, then calling.
+    /// Alignment, followed by variant calling.
     #[default]
     Default,
-    /// The best practices of the Broad Institute for germline short variants.
+    /// The GATK best practices of the Broad Institute for germline short variants.
     Gatk,
 }
 
 impl Workflow {
-    /// Returns the name on the command line.
+    /// Returns the name of the workflow on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Default => "default",
@@ -66,7 +68,8 @@ impl Workflow {
         }
     }
 
-    /// Returns the text in fingerprints of samples. Files on disk hold it: it is independent of the names of variants.
+    /// Returns the text in fingerprints of samples. Because files on disk contain this text, it must stay as earlier
+    /// versions wrote it.
     fn fingerprint_text(self) -> &'static str {
         match self {
             Self::Default => "Default",
@@ -78,53 +81,56 @@ impl Workflow {
 /// Options of a workflow.
 #[derive(Clone, Debug)]
 pub struct WorkflowOptions {
-    /// The reference, with the aligner's index beside it.
+    /// Path of the reference, with the index of the aligner in the same directory.
     pub reference: PathBuf,
-    /// The sample sheet.
+    /// Path of the sample sheet.
     pub sample_sheet: PathBuf,
-    /// Output directory; created if it is missing.
+    /// Output directory. It is created if it does not exist.
     pub out: PathBuf,
-    /// The steps.
+    /// The workflow, which determines the steps for each sample.
     pub workflow: Workflow,
-    /// Options of `align`; their memory limit is that of godwit itself.
+    /// Options of the `align` jobs. Their memory limit applies to the godwit process only.
     pub job: JobOptions,
-    /// Bases per block of the aligner.
+    /// Number of bases per block for the aligner.
     pub block_bases: u64,
-    /// The aligner.
+    /// The aligner for all samples.
     pub aligner: AlignerChoice,
-    /// The caller of the default workflow.
+    /// The variant caller of the default workflow.
     pub caller: CallerChoice,
-    /// Options of that caller that change records.
+    /// Options of the variant caller that change records.
     pub caller_args: String,
-    /// Copies of each contig, selected by the sex of each sample in the sheet; `None`: the defaults of the caller.
+    /// Number of copies of each contig, selected by the sex of each sample in the sheet; `None`: the defaults of the
+    /// caller.
     pub ploidy: Option<PloidyTable>,
-    /// Name or path of that table.
+    /// Name or path of the ploidy table.
     pub ploidy_name: Option<String>,
-    /// VCFs of known variants, for recalibration.
+    /// VCFs of known variants, for base quality recalibration.
     pub known_sites: Vec<PathBuf>,
-    /// Known SNPs as training resources of variant recalibration.
+    /// Known SNPs on which variant recalibration trains.
     pub snp_resources: Vec<TrainingResource>,
-    /// Known indels as training resources of variant recalibration.
+    /// Known indels on which variant recalibration trains.
     pub indel_resources: Vec<TrainingResource>,
     /// Size of a calling region, bases.
     pub window_bases: u32,
-    /// Memory of each caller process and each GATK process, bytes; `None`: its default.
+    /// Memory limit of each caller process and of each GATK process, bytes; `None`: the default of the program.
     pub caller_memory_bytes: Option<u64>,
-    /// Resume a stopped job.
+    /// True to resume a stopped workflow.
     pub resume: bool,
-    /// Downloads reads that the sheet names by address, and uploads outputs.
+    /// Client that downloads reads whose address is in the sheet, and uploads outputs; `None`: transfers are not
+    /// supported.
     pub remote_files: Option<Arc<dyn RemoteFiles>>,
-    /// A directory on a server to which outputs are copied, sample by sample.
+    /// Address of a directory on a server to which the outputs of each sample are uploaded; `None`: no upload.
     pub store_address: Option<String>,
-    /// Monitors the storage that reads come from and outputs go to.
+    /// Monitor of the storage from which reads are downloaded and to which outputs are uploaded; `None`: no monitoring.
     pub storage_monitor: Option<Arc<dyn StorageMonitor>>,
 }
 
-/// Runs a workflow and returns its report, which is also in `OUT/run.json`, and for people in `OUT/report.html`.
+/// Runs a workflow and returns its report. The report is also written to `OUT/run.json` and, as a page for people, to
+/// `OUT/report.html`.
 ///
 /// # Errors
-/// [`PipelineError::Samples`] if some samples failed: the others are finished, and the report is written. [`PipelineError`]
-/// if the workflow as a whole cannot run.
+/// [`PipelineError::Samples`] if at least one sample failed. All other samples are then finished, and the report is
+/// written. Another [`PipelineError`] if the workflow as a whole cannot run.
 pub fn run_workflow(
     options: &WorkflowOptions,
     nodes: Option<&dyn SampleHosts>,
@@ -134,7 +140,7 @@ pub fn run_workflow(
     let started = Instant::now();
     let samples = read_samples(options)?;
     for (sample, missing) in samples.iter().filter_map(|sample| Some((&sample.name, sample.missing_file.as_ref()?))) {
-        let message = format!("the sample {sample} will fail: {missing}; the other samples are run");
+        let message = format!("sample {sample} will fail: {missing}; the other samples will run");
         observer.event(&Event::Warning { message });
     }
     let mut run = WorkflowJob::new(options, &samples, observer, cancelled)?;
@@ -146,13 +152,13 @@ pub fn run_workflow(
     let WorkflowJob { report, first_error_kind, .. } = run;
     match first_error_kind {
         None => stored.map(|()| report),
-        // The first failure is reported last.
+        // The failure of a sample takes precedence over an error of uploading, except for an interruption.
         Some(_) if matches!(stored, Err(PipelineError::Interrupted)) => Err(PipelineError::Interrupted),
         Some(kind) => Err(PipelineError::Samples { failed: report.failures(), total: samples.len(), kind }),
     }
 }
 
-/// Reads the sample sheet and checks the options and the output directory.
+/// Reads the sample sheet, and checks the options and the output directory.
 fn read_samples(options: &WorkflowOptions) -> Result<Vec<SheetSample>, PipelineError> {
     let samples = read_sample_sheet(&options.sample_sheet, options.ploidy.as_ref(), &options.reference)?;
     remote_files::check_addresses(options, &samples)?;
@@ -166,12 +172,12 @@ fn read_samples(options: &WorkflowOptions) -> Result<Vec<SheetSample>, PipelineE
     Ok(samples)
 }
 
-/// Returns an error and its causes in one line.
+/// Returns the message of an error and the messages of its causes, in one line.
 fn one_line_message(error: &PipelineError) -> String {
     message_with_causes(error).replace('\n', " | ")
 }
 
-/// Checks the options for errors that every sample would have.
+/// Checks the options for errors that would affect every sample.
 fn check_options(options: &WorkflowOptions) -> Result<(), PipelineError> {
     let refused = |problem: &str| Err(PipelineError::Options { problem: problem.to_owned() });
     match options.workflow {
@@ -183,7 +189,7 @@ fn check_options(options: &WorkflowOptions) -> Result<(), PipelineError> {
         }
         Workflow::Default => drop(options.caller.find_caller(&options.caller_args)?),
         Workflow::Gatk if !matches!(options.caller, CallerChoice::Bcftools | CallerChoice::Gatk) => {
-            return refused("--workflow gatk calls by HaplotypeCaller; --caller is for --workflow default");
+            return refused("--workflow gatk always calls with HaplotypeCaller; use --caller with --workflow default");
         }
         Workflow::Gatk if !options.caller_args.trim().is_empty() => {
             return refused(
@@ -197,9 +203,9 @@ fn check_options(options: &WorkflowOptions) -> Result<(), PipelineError> {
         let (path, copy) = (path.display(), "godwit copy");
         let problem = match option {
             "--out" => {
-                format!("{option} {path}: what is written lies here; --store takes it to a server when it is whole")
+                format!("{option} {path}: must be a local directory; --store uploads complete outputs to a server")
             }
-            _ => format!("{option} {path}: it has to lie here, with its index; `{copy}` fetches it"),
+            _ => format!("{option} {path}: must be a local file with its index; download it with `{copy}`"),
         };
         return refused(&problem);
     }
@@ -214,7 +220,7 @@ fn check_options(options: &WorkflowOptions) -> Result<(), PipelineError> {
     Ok(())
 }
 
-/// A running workflow.
+/// A workflow that is running in this process.
 struct WorkflowJob<'w> {
     options: &'w WorkflowOptions,
     scanned_reference: Arc<ScannedReference>,
@@ -222,15 +228,15 @@ struct WorkflowJob<'w> {
     observer: &'w dyn Observer,
     cancelled: &'w Arc<AtomicBool>,
     report: WorkflowReport,
-    /// The kind of the first failure.
+    /// Kind of the first error of a sample.
     first_error_kind: Option<ErrorKind>,
 }
 
-/// The result of a step.
+/// The result of one step of a workflow.
 struct StepSummary {
     records: u64,
     already_complete: bool,
-    /// Files that it read and wrote, without the reference.
+    /// Files that the step read and wrote, without the reference.
     files: Vec<PathBuf>,
 }
 
@@ -250,7 +256,7 @@ impl<'w> WorkflowJob<'w> {
             threads: options.job.threads,
             ..WorkflowReport::default()
         };
-        // Scanned once for all steps of all samples.
+        // Scan the reference once for all steps of all samples.
         let scanned_reference = Arc::new(ScannedReference::scan(&options.reference)?);
         if options.workflow == Workflow::Default {
             scanned_reference
@@ -275,10 +281,10 @@ impl<'w> WorkflowJob<'w> {
         }
         if self.options.workflow == Workflow::Gatk {
             if self.options.known_sites.is_empty() {
-                self.record_skipped_step("base quality recalibration is left out: no --known-sites were given");
+                self.record_skipped_step("base quality recalibration is skipped: it needs --known-sites");
             }
             if self.first_error_kind.is_some() {
-                self.record_skipped_step("joint genotyping is left out: it needs every sample");
+                self.record_skipped_step("joint genotyping is skipped: it needs all samples");
                 return Ok(());
             }
             let mut steps = Vec::new();
@@ -286,7 +292,7 @@ impl<'w> WorkflowJob<'w> {
             let done = self.run_cohort_steps(&mut steps, &mut filters);
             self.report.filter_method = filters;
             self.report.cohort = steps;
-            self.report.cohort_error = self.record_failure((ALL_SAMPLES, "the cohort"), done)?;
+            self.report.cohort_error = self.record_failure((ALL_SAMPLES, "the cohort steps"), done)?;
             if self.report.cohort_error.is_none() {
                 self.report_sample_state(ALL_SAMPLES, SampleState::Done, None);
             }
@@ -294,8 +300,8 @@ impl<'w> WorkflowJob<'w> {
         Ok(())
     }
 
-    /// Reports a failure and returns its message; `words` names the sample in it. An error that ends the workflow, as an
-    /// interruption, is returned as error.
+    /// Reports the failure of a sample and returns its message. `words`: the name of the sample for the warning. An
+    /// interruption or a bug ends the workflow and is returned as an error.
     fn record_failure(
         &mut self,
         (sample, words): (&str, &str),
@@ -317,7 +323,8 @@ impl<'w> WorkflowJob<'w> {
         self.report.skipped_steps.push(message.to_owned());
     }
 
-    /// Runs and times a step. `report`: the job's own report, which holds the time if an earlier process finished the job.
+    /// Runs a step and measures its time. `report`: path of the report of the job, from which the time is taken if an
+    /// earlier process finished the job.
     fn run_step(
         &self,
         of: &str,
@@ -333,7 +340,7 @@ impl<'w> WorkflowJob<'w> {
             true => report::read_seconds(report).unwrap_or(0.0),
             false => crate::observer::rounded_seconds(started.elapsed()),
         };
-        // Pipes and removed files have no size.
+        // Pipes and removed files are not counted.
         let file_bytes = files.iter().filter_map(|file| file.metadata().ok()).map(|file| file.len()).sum();
         let done = StepTime { step, seconds, records, file_bytes, is_resumed: already_complete };
         self.report_step(of, &done);
@@ -365,7 +372,7 @@ impl<'w> WorkflowJob<'w> {
         let recalibration = self.recalibrate_options(aligned.clone(), out.clone());
         self.run_step(name, WorkflowStep::Recalibrate, &report_path(&out), steps, || {
             let report = recalibrate(&recalibration, self.observer, self.cancelled)?;
-            // The BAM is read twice: to count qualities, and to change them.
+            // The BAM is listed twice because it is read twice: first base qualities are counted, then changed.
             let files = vec![aligned.clone(), aligned, out.clone()];
             Ok(StepSummary { records: report.records, already_complete: report.already_complete, files })
         })?;
@@ -373,7 +380,7 @@ impl<'w> WorkflowJob<'w> {
         self.run_call_step(name, WorkflowStep::Call, &self.with_ploidy(calling, sample), steps)
     }
 
-    /// Aligns a sample, and calls its variants.
+    /// Aligns a sample and calls its variants.
     fn align_and_call(
         &self,
         sample: &SheetSample,
@@ -385,7 +392,7 @@ impl<'w> WorkflowJob<'w> {
             Workflow::Default => (options.caller.clone(), &*options.caller_args),
             Workflow::Gatk => (CallerChoice::Gatk, GVCF_ARGUMENTS),
         };
-        // The alignment sets the paths of reads and output.
+        // The alignment sets the paths of the reads and of the output.
         let calling = self.with_ploidy(self.call_options(Vec::new(), caller, Path::new("")), sample);
         let mut rest = None;
         self.run_step(of, WorkflowStep::Align, &align.out.join("run.json"), steps, || {
@@ -407,7 +414,7 @@ impl<'w> WorkflowJob<'w> {
         self.sample_directory(sample).join(format!("{}.bam", sample.name))
     }
 
-    /// Returns the files that the alignment of a sample reads and writes.
+    /// Returns the paths of the files that the alignment of a sample reads and writes.
     fn alignment_files(&self, sample: &SheetSample) -> Vec<PathBuf> {
         let reads = sample.lanes.iter().flat_map(|lane| lane.files.iter().cloned());
         reads.chain([self.bam_path(sample)]).collect()
@@ -421,7 +428,7 @@ impl<'w> WorkflowJob<'w> {
         let options = self.options;
         let joint = options.out.join("joint.vcf.gz");
         let gvcfs = self.samples.iter().map(|sample| self.gvcf_path(sample)).collect();
-        // The GVCF of each sample defines its ploidy.
+        // The ploidy is not set here, because the GVCF of each sample contains it.
         let genotyping = self.call_options(gvcfs, (CallerChoice::GatkJoint, ""), &joint);
         self.run_call_step(ALL_SAMPLES, WorkflowStep::Genotype, &genotyping, steps)?;
         let out = options.out.join("joint.filtered.vcf.gz");
@@ -470,7 +477,7 @@ impl<'w> WorkflowJob<'w> {
         }
     }
 
-    /// Adds the ploidy table and the sex of a sample.
+    /// Adds the ploidy table and the sex of a sample to the options of calling.
     fn with_ploidy(&self, calling: CallOptions, sample: &SheetSample) -> CallOptions {
         let WorkflowOptions { ploidy, ploidy_name, .. } = self.options;
         CallOptions { ploidy: ploidy.clone(), ploidy_name: ploidy_name.clone(), sex: sample.sex.clone(), ..calling }

@@ -1,60 +1,61 @@
-//! Linux system calls that the standard library does not offer.
+//! Linux system calls for child processes that the standard library does not offer.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// Makes the kernel kill the child, by SIGKILL, when the thread that starts it ends (`PR_SET_PDEATHSIG`, prctl(2)): that
-/// thread must live as long as the child is needed. It does not affect the child's own children.
+/// Makes the kernel send SIGKILL to the child when the thread that starts the child exits (`PR_SET_PDEATHSIG`,
+/// prctl(2)). So this thread must run as long as the child is needed. Children of the child are not killed.
 pub fn set_parent_death_signal(command: &mut Command) {
     let parent = std::process::id();
     let set_death_signal = move || {
-        // SAFETY: prctl and getppid take no pointers and may be called between fork and exec (both are plain system
-        // calls); nothing here allocates.
+        // SAFETY: prctl and getppid take no pointers and may be called between fork and exec, because both are plain
+        // system calls. The closure does not allocate memory.
         let (result, parent_now) =
             unsafe { (libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong), libc::getppid()) };
         if result != 0 {
             return Err(std::io::Error::last_os_error());
         }
-        // If the parent ended before the call above, no signal will be sent.
+        // If the parent exited before the call of prctl, the kernel sends no signal, so the child must not start.
         if parent_now as u32 != parent {
             return Err(std::io::Error::from_raw_os_error(libc::ESRCH));
         }
         Ok(())
     };
-    // SAFETY: the closure only makes the two system calls above.
+    // SAFETY: between fork and exec, the closure only makes the system calls prctl and getppid.
     unsafe {
         command.pre_exec(set_death_signal);
     }
 }
 
-/// A signal for every process of a group.
+/// A signal to send to every process of a process group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
-    /// SIGTERM: a request to exit.
+    /// SIGTERM, which requests a process to exit.
     Terminate,
-    /// SIGKILL: immediate end.
+    /// SIGKILL, which ends a process immediately.
     Kill,
 }
 
-/// Sends the signal. The group's leader must be a child that was not waited for; otherwise the id may belong to another group.
+/// Sends a signal to a process group. `leader` must be the id of a child that was not waited for; otherwise the kernel
+/// may have reused the id for another group.
 pub fn signal_group(leader: u32, signal: Signal) {
     let number = match signal {
         Signal::Terminate => libc::SIGTERM,
         Signal::Kill => libc::SIGKILL,
     };
     let Ok(group) = libc::pid_t::try_from(leader) else { return };
-    // SAFETY: kill takes no pointers. It fails only if the group has no process any more.
+    // SAFETY: kill takes no pointers. The call fails only if all processes of the group have exited.
     unsafe {
         libc::kill(-group, number);
     }
 }
 
-/// Reports whether the child has exited, without reaping it: until a later wait its id is not reused.
+/// Returns whether the child has exited, without reaping it, so that its id is not reused until it is waited for.
 /// # Errors
-/// The system error if it is not a child of this process, or was waited for.
+/// The system error if `child` is not the id of a child of this process, or the child was waited for.
 pub fn has_exited(child: u32) -> std::io::Result<bool> {
     let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-    // SAFETY: an all-zero siginfo_t is a valid value of that plain C struct, and waitid writes to nothing else.
+    // SAFETY: siginfo_t is a plain C struct for which all-zero is a valid value, and waitid writes only to this struct.
     unsafe {
         let mut found: libc::siginfo_t = std::mem::zeroed();
         if libc::waitid(libc::P_PID, child as libc::id_t, &mut found, options) != 0 {
@@ -64,12 +65,12 @@ pub fn has_exited(child: u32) -> std::io::Result<bool> {
     }
 }
 
-/// Waits until the child has exited, without reaping it; returns at once if it was waited for already.
+/// Waits until the child has exited, without reaping it. Returns immediately if the child was waited for already.
 pub fn wait_for_exit(id: u32) {
     loop {
-        // SAFETY: siginfo_t is plain old data for which zeros are a valid value.
+        // SAFETY: siginfo_t is a plain C struct for which all-zero is a valid value.
         let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-        // SAFETY: `info` lives on this stack frame for the whole call.
+        // SAFETY: `info` is a local variable that outlives the call.
         let result = unsafe { libc::waitid(libc::P_PID, id, &mut info, libc::WEXITED | libc::WNOWAIT) };
         let interrupted = std::io::Error::last_os_error().kind() == std::io::ErrorKind::Interrupted;
         if result == 0 || !interrupted {

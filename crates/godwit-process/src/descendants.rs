@@ -1,23 +1,23 @@
-//! The descendants of this process.
+//! Terminates all descendants of this process: its children, their children, and so on.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-/// Interval between checks of signalled processes.
+/// Interval between checks whether the signalled processes have exited.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
-/// Time for killed processes to exit.
+/// Maximum time to wait for the exit of processes after SIGKILL.
 const KILL_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// A process as `/proc/PID/stat` shows it.
+/// Fields of `/proc/PID/stat` for a process.
 struct ProcessEntry {
     parent: i32,
     group: i32,
     has_exited: bool,
 }
 
-/// Terminates all descendants: SIGTERM, once more after half of `timeout` for those that clean up on the first one only, and
-/// SIGKILL after `timeout`. Process groups of descendants are signalled as a whole, except the group of this process.
-/// Returns whether there were descendants.
+/// Terminates all descendants of this process. Sends SIGTERM, and again after half of `timeout`, because some programs
+/// only clean up on the first SIGTERM. Sends SIGKILL after `timeout`. Signals go to the whole process groups of the
+/// descendants, except the group of this process. Returns false if there were no descendants.
 pub fn terminate_descendants(timeout: Duration) -> bool {
     let started = Instant::now();
     let mut family = DescendantProcesses::default();
@@ -32,30 +32,31 @@ pub fn terminate_descendants(timeout: Duration) -> bool {
         return true;
     }
     let deadline = Instant::now() + KILL_TIMEOUT;
-    // Processes that a killed one had just started are found in the next round.
+    // Repeat: a process may have started children after they were listed and before it was killed.
     while family.signal(libc::SIGKILL) && Instant::now() < deadline {
         std::thread::sleep(POLL_INTERVAL);
     }
     true
 }
 
-/// All descendants, including those whose parents have exited: they are in groups that were seen before.
+/// The descendants of this process. A process whose parent has exited still counts as a descendant if its process group
+/// is in `groups`.
 #[derive(Default)]
 struct DescendantProcesses {
     groups: BTreeSet<i32>,
 }
 
 impl DescendantProcesses {
-    /// Sends a signal to all members. Returns whether there are any.
+    /// Sends a signal to all running descendants and their process groups. Returns false if there are none.
     fn signal(&mut self, signal: i32) -> bool {
         let members = self.running_processes();
-        // SAFETY: getpgrp takes nothing and cannot fail.
+        // SAFETY: getpgrp has no arguments and cannot fail.
         let own_group = unsafe { libc::getpgrp() };
         self.groups.extend(members.values().copied().filter(|group| *group != own_group && *group > 1));
         let outside_groups =
             members.iter().filter(|(_, group)| !self.groups.contains(group)).map(|(process, _)| *process);
         for target in self.groups.iter().map(|group| -group).chain(outside_groups) {
-            // SAFETY: kill takes no pointers. It fails only if the process has exited.
+            // SAFETY: kill takes no pointers. The call fails only if the process has exited.
             unsafe { libc::kill(target, signal) };
         }
         !members.is_empty()
@@ -73,7 +74,7 @@ impl DescendantProcesses {
         }
     }
 
-    /// Returns the members that have not exited, and their process groups.
+    /// Returns the ids of the descendants that have not exited, each with its process group.
     fn running_processes(&self) -> BTreeMap<i32, i32> {
         let all = list_processes();
         let mut children: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
@@ -98,11 +99,11 @@ fn list_processes() -> BTreeMap<i32, ProcessEntry> {
     numbers.filter_map(|number: i32| Some((number, read_process_entry(number)?))).collect()
 }
 
-/// Returns the entry of a process, if it exists.
+/// Returns the fields of `/proc/PID/stat` for a process, or `None` if the process does not exist.
 fn read_process_entry(process: i32) -> Option<ProcessEntry> {
     let stat = std::fs::read(format!("/proc/{process}/stat")).ok()?;
     let stat = String::from_utf8_lossy(&stat);
-    // The name before the fields is in parentheses and may contain any character (proc_pid_stat(5)).
+    // Split after the last parenthesis: the process name in parentheses may contain any character (proc_pid_stat(5)).
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
     let state = fields.next()?;
     let (parent, group) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
@@ -117,19 +118,20 @@ mod tests {
 
     use super::*;
 
-    /// Runs in its own process, so that it terminates no child of another test.
+    /// The next test runs this test in a separate process, so that it does not terminate children of other tests.
     #[test]
     #[ignore = "started by the test below"]
     fn terminates_its_descendants() {
-        // The shell ends by SIGTERM; its child ignores it, and then has no parent that is a descendant.
+        // In the first script, all processes ignore SIGTERM. In the second, the shell exits on SIGTERM, but its
+        // subshell ignores SIGTERM and loses its parent.
         for script in ["trap '' TERM; sleep 1000 & echo $!; wait", "(trap '' TERM; echo $$; sleep 1000) & wait"] {
             let mut shell = Command::new("sh");
             let mut child = shell.args(["-c", script]).stdout(Stdio::piped()).process_group(0).spawn().unwrap();
-            // Once the first byte is read, the signal is ignored and the processes exist.
+            // When the first byte arrives, the trap is set, and the process that ignores SIGTERM exists.
             child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
             assert!(terminate_descendants(Duration::from_millis(20)));
             child.wait().unwrap();
-            // The pipe ends when the last process of the group has exited.
+            // Reading to the end returns when the last process that holds the pipe has exited.
             child.stdout.take().unwrap().read_to_end(&mut Vec::new()).unwrap();
             assert!(!terminate_descendants(Duration::from_millis(20)));
         }

@@ -1,10 +1,12 @@
-//! Child processes. They end with this process, however it ends. They are signalled together with their own children. Their
-//! exit can be observed before they are waited for, so that their ids are not reused by then.
+//! Child processes and temporary files, with the Linux system calls that the standard library does not offer.
 //!
-//! Input: commands before their start, and ids of children. Output: signals, and whether a child has exited. If a signal
-//! stops the process, all its descendants are terminated and its temporary files and directories are removed.
-//! The purpose of a child, its pipes and its timeouts belong to its owner: `godwit-engines` for the programs of a job,
-//! `godwit-fleet` for the workers of a cluster run.
+//! The kernel kills a child when this process exits for any reason ([`set_parent_death_signal`]). A signal can be sent
+//! to a whole process group ([`signal_group`]). The exit of a child can be detected before the child is waited for, so
+//! that its process id is not reused meanwhile ([`has_exited`]). If a signal stops this process, it terminates all its
+//! descendants and removes its temporary files and directories.
+//!
+//! This crate does not know the purpose, the pipes and the timeouts of a child. `godwit-engines` manages the programs
+//! of a job, `godwit-fleet` the workers of a cluster run.
 
 mod child_processes;
 mod descendants;

@@ -1,8 +1,9 @@
-//! Files and directories that must not outlive the process: a stop by a signal removes them if their owner cannot.
+//! A list of the temporary files and directories of this process, which are removed if a signal stops the process.
 //!
-//! Each owner removes its temporary path when it is dropped. A process that is stopped by a signal while one of its threads
-//! is blocked drops nothing; it calls [`remove_temporary_paths`] instead. A path from which a later process resumes is not
-//! on the list; [`set_resume_instruction`] records how the user resumes.
+//! Usually the owner of a temporary path removes it on drop. If a signal stops the process while a thread is blocked,
+//! no owner is dropped, and the process calls [`remove_temporary_paths`] instead. A path with finished work, from which
+//! a later process can resume, is not on the list. [`set_resume_instruction`] stores the instruction for the user how
+//! to resume.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,18 +14,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
-/// Attempts to remove a directory that a thread still writes to.
+/// Maximum number of attempts to remove a directory; an attempt fails if a thread creates files in it meanwhile.
 const REMOVAL_ATTEMPTS: u32 = 5;
-/// Attempts to lock the list while another thread holds it.
+/// Maximum number of attempts to lock the list of temporary paths while another thread holds the lock.
 const LOCK_ATTEMPTS: u32 = 50;
-/// Interval between these attempts.
+/// Interval between two attempts to lock the list.
 const LOCK_INTERVAL: Duration = Duration::from_millis(2);
 
 /// All temporary paths of the process.
 static TEMPORARY_PATHS: Mutex<PathRegistry> = Mutex::new(PathRegistry { next: 0, paths: BTreeMap::new() });
-/// True if the command has no way to resume from the work on disk.
+/// True if the command of this process has no option to resume, so that unfinished work is removed.
 static DISCARDS_WORK: AtomicBool = AtomicBool::new(false);
-/// Instruction for resuming from the work on disk.
+/// Instruction for the user how to resume from the finished work on disk.
 static RESUME_INSTRUCTION: Mutex<Option<&'static str>> = Mutex::new(None);
 
 struct PathRegistry {
@@ -45,30 +46,32 @@ fn lock_registry() -> MutexGuard<'static, PathRegistry> {
     TEMPORARY_PATHS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// An entry of the list of temporary paths. Dropping it removes the entry and leaves the file system unchanged.
+/// An entry of the list of temporary paths. Dropping this value removes the entry from the list, not the file.
 #[derive(Debug)]
 pub struct TemporaryPath(u64);
 
 impl TemporaryPath {
-    /// Adds the path of a file or directory, which need not exist yet.
+    /// Adds the path of a file or directory to the list; the file need not exist yet.
     pub fn new(path: &Path) -> Self {
         lock_registry().add(path)
     }
 
-    /// Adds a path and runs `create`, which creates it, as one step: a stop by a signal sees both or neither.
+    /// Runs `create`, which creates the file at `path`, and adds the path to the list, under the lock of the list. So
+    /// [`remove_temporary_paths`] never runs between the two.
     ///
     /// # Errors
-    /// The error of `create`; the path is then not added.
+    /// The error of `create`; the path is then not added to the list.
     pub fn create<T, E>(path: &Path, create: impl FnOnce() -> Result<T, E>) -> Result<(T, Self), E> {
         let mut paths = lock_registry();
         let value = create()?;
         Ok((value, paths.add(path)))
     }
 
-    /// Creates a directory with `create` and adds it to the list; returns `None` if it exists already.
+    /// Runs `create`, which creates the directory at `path`, and adds the path to the list. If the directory existed
+    /// before, does not add it and returns `None`.
     ///
     /// # Errors
-    /// The error of `create`.
+    /// The error of `create`; the path is then not added to the list.
     pub fn create_directory<E>(path: &Path, create: impl FnOnce() -> Result<(), E>) -> Result<Option<Self>, E> {
         let mut paths = lock_registry();
         let exists = path.exists();
@@ -83,7 +86,7 @@ impl Drop for TemporaryPath {
     }
 }
 
-/// A temporary file or directory whose path is on the list.
+/// A temporary file or directory whose path is on the list of temporary paths.
 #[derive(Debug)]
 pub struct TemporaryItem<T> {
     value: T,
@@ -91,10 +94,11 @@ pub struct TemporaryItem<T> {
 }
 
 impl<T: AsRef<Path>> TemporaryItem<T> {
-    /// Creates a temporary file or directory with `make` and adds its path to the list, as one step for a stop by a signal.
+    /// Runs `make`, which creates a temporary file or directory, and adds its path to the list, under the lock of the
+    /// list.
     ///
     /// # Errors
-    /// The error of `make`.
+    /// The error of `make`; nothing is then added to the list.
     pub fn create<E>(make: impl FnOnce() -> Result<T, E>) -> Result<Self, E> {
         let mut paths = lock_registry();
         let value = make()?;
@@ -103,7 +107,8 @@ impl<T: AsRef<Path>> TemporaryItem<T> {
 }
 
 impl<T> TemporaryItem<T> {
-    /// Returns the value, and the entry of the list, which must be kept until the value is renamed.
+    /// Returns the file or directory, and its entry of the list. The caller must keep the entry until it has renamed
+    /// the file.
     pub fn into_parts(self) -> (T, TemporaryPath) {
         (self.value, self.registration)
     }
@@ -133,40 +138,43 @@ impl<T: Write> Write for TemporaryItem<T> {
     }
 }
 
-/// Paths that are temporary until a later process can resume from their content.
+/// Paths that are on the list of temporary paths until they contain work from which a later process can resume.
 #[derive(Debug)]
 pub struct ResumablePaths(Mutex<Vec<TemporaryPath>>);
 
 impl ResumablePaths {
-    /// Adds the paths to the list.
+    /// Adds the paths to the list of temporary paths.
     pub fn new<'p>(paths: impl IntoIterator<Item = &'p Path>) -> Self {
         Self(Mutex::new(paths.into_iter().map(TemporaryPath::new).collect()))
     }
 
-    /// Removes the paths from the list: they hold finished work, from which `--resume` continues. After
-    /// [`discard_resumable_work`] the paths stay on the list.
+    /// Removes the paths from the list, because they now contain finished work from which a process with `--resume` can
+    /// continue. If [`discard_resumable_work`] was called before, the paths remain on the list.
     pub fn unregister(&self) {
         if DISCARDS_WORK.load(Ordering::Relaxed) {
             return;
         }
         let listed = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         if !listed.is_empty() {
-            set_resume_instruction("what was done is kept: add --resume to the same command to continue");
+            set_resume_instruction("finished work is stored: add --resume to the same command to resume");
         }
     }
 }
 
-/// Removes all temporary paths of the process before its exit: other threads may still write to them.
+/// Removes all files and directories on the list of temporary paths. For use shortly before the exit of the process,
+/// while other threads may still write to the files.
 pub fn remove_temporary_paths() {
     remove_registered_paths();
 }
 
-/// Removes all temporary paths like [`remove_temporary_paths`], and blocks every thread that creates another one or drops one.
+/// Removes all files and directories like [`remove_temporary_paths`], and keeps the list locked. After this call, every
+/// thread that creates or drops a temporary path blocks forever.
 pub fn remove_and_block_temporary_paths() {
     std::mem::forget(remove_registered_paths());
 }
 
-/// Removes the paths and returns the locked list; `None` if another thread does not release the list.
+/// Removes all files and directories on the list and returns the locked list; `None` if another thread does not release
+/// the lock in time.
 fn remove_registered_paths() -> Option<MutexGuard<'static, PathRegistry>> {
     let locked = (0..LOCK_ATTEMPTS).find_map(|_| match TEMPORARY_PATHS.try_lock() {
         Ok(paths) => Some(paths),
@@ -176,14 +184,14 @@ fn remove_registered_paths() -> Option<MutexGuard<'static, PathRegistry>> {
             None
         }
     })?;
-    // A later path may be inside an earlier one.
+    // Remove the newest paths first, because they may be inside older directories.
     for path in locked.paths.values().rev() {
         remove_path(path);
     }
     Some(locked)
 }
 
-/// Removes a file, or a directory with its content. A path that does not exist has been removed or renamed by its owner.
+/// Removes a file, or a directory with its content. If the path does not exist, its owner has removed or renamed it.
 fn remove_path(path: &Path) {
     for _ in 0..REMOVAL_ATTEMPTS {
         let removed = match fs::symlink_metadata(path) {
@@ -197,17 +205,19 @@ fn remove_path(path: &Path) {
     }
 }
 
-/// Makes a stop by a signal remove unfinished work: the command of this process has no `--resume`.
+/// Keeps finished work on the list of temporary paths, so that it is removed if a signal stops the process. For
+/// commands without the option `--resume`.
 pub fn discard_resumable_work() {
     DISCARDS_WORK.store(true, Ordering::Relaxed);
 }
 
-/// Records how the user resumes from the work on disk.
+/// Sets the instruction for the user how to resume from the finished work on disk.
 pub fn set_resume_instruction(how: &'static str) {
     *RESUME_INSTRUCTION.lock().unwrap_or_else(PoisonError::into_inner) = Some(how);
 }
 
-/// Returns the last value of [`set_resume_instruction`]; `None` also if another thread is recording one.
+/// Returns the last instruction of [`set_resume_instruction`]; `None` if there is none, or another thread holds its
+/// lock.
 pub fn resume_instruction() -> Option<&'static str> {
     *RESUME_INSTRUCTION.try_lock().ok()?
 }

@@ -1,4 +1,5 @@
-//! The datasets that the values of a column come from; their contigs decide how a region string is parsed.
+//! Finds the datasets from which a contig column of a plan is read. The contigs of these datasets determine how a
+//! region string is parsed.
 
 use std::sync::Arc;
 
@@ -10,11 +11,11 @@ use godwit_flight::Dataset;
 use crate::dataset_table::dataset_of_table;
 use crate::interval_functions::source_table_of_column;
 
-/// The datasets that a column of contigs is read from.
+/// The datasets from which a contig column is read.
 #[derive(Debug, Default)]
 pub(crate) struct ContigSource {
     datasets: Vec<Arc<dyn Dataset>>,
-    /// True if the column also has values of other origin.
+    /// True if the column also contains values that come from no dataset, such as literals.
     is_partial: bool,
 }
 
@@ -23,14 +24,14 @@ impl ContigSource {
     pub(crate) fn from_plan(plan: &LogicalPlan, column: &Column) -> Self {
         let mut source = Self::default();
         match plan {
-            // The conditions of a scan are about its own columns.
+            // The filters of a scan refer to columns of the scanned table itself, not to those of an input plan.
             LogicalPlan::TableScan(_) => source.follow_column(plan, column),
             _ => source.follow_column_into_inputs(plan, column),
         }
         source
     }
 
-    /// Reports whether a contig of that name exists; `None` if that is not known.
+    /// Returns whether a contig of this name exists in the datasets; `None` if this is not known.
     pub(crate) fn has_contig(&self, name: &str) -> Option<bool> {
         let known: Vec<Option<bool>> = self.datasets.iter().map(|dataset| dataset.has_contig(name)).collect();
         match known.contains(&Some(true)) {
@@ -47,7 +48,7 @@ impl ContigSource {
         }
     }
 
-    /// Follows a column of a plan's output to the tables.
+    /// Follows an output column of a plan down to the tables from which it is read, and adds their datasets.
     fn follow_column(&mut self, plan: &LogicalPlan, column: &Column) {
         let at = plan.schema().maybe_index_of_column(column);
         let input_column = |input: &LogicalPlan| Some(Column::from(input.schema().qualified_field(at?)));

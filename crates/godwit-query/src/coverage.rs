@@ -1,9 +1,11 @@
-//! `coverage('x.bam')` and `coverage('x.bam', 'chr20:1-1000')`: depth of coverage, as intervals of equal depth.
+//! The SQL table function `coverage`, which returns the depth of coverage as intervals of equal depth. Calls are
+//! `coverage('x.bam')` and `coverage('x.bam', 'chr20:1-1000')`.
 //!
-//! Counts as `samtools depth` (1.16) does: reads that are not unmapped, secondary, duplicates or QC failures, and of those
-//! the bases aligned to a reference base (M, =, X). Bases without reads are left out. Flows in: reads sorted by position.
-//! Flows out: rows `[position, end_position)`, each apart from the next or of another depth. Memory grows with the extent
-//! of the reads that cover one base.
+//! The depth is that of `samtools depth` (1.16): the number of read bases that are aligned to a reference base (CIGAR
+//! operations M, =, X). Unmapped reads, secondary alignments, duplicates and QC failures do not count. The input reads
+//! must be sorted by position. Each output row is an interval `[position, end_position)`; adjacent rows differ in
+//! depth, and bases of depth 0 have no row. Memory grows with the range of the reference that the reads over one base
+//! cover.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -21,13 +23,13 @@ use godwit_model::{Region, flags};
 use crate::dataset_table::{TableCatalog, table_provider};
 use crate::table_functions::{literal_text, to_datafusion_error};
 
-/// Name of the table function.
+/// Name of the SQL table function.
 pub(crate) const FUNCTION_NAME: &str = "coverage";
-/// Columns of reads that the depth is computed from.
+/// Columns of the reads from which the depth is computed.
 const READ_COLUMNS: [&str; 4] = ["flags", "contig", "position", "cigar"];
-/// Reads that do not count (samtools 1.16, `depth --help`, "-G").
+/// FLAG bits of reads that do not count (samtools 1.16, `depth --help`, "-G").
 const EXCLUDED_FLAGS: u16 = flags::UNMAPPED | flags::SECONDARY | flags::QC_FAIL | flags::DUPLICATE;
-/// Rows of an output batch.
+/// Number of rows in an output batch.
 const BATCH_ROWS: usize = 8192;
 
 /// The table function `coverage`.
@@ -50,11 +52,12 @@ impl TableFunctionImpl for CoverageFunction {
         };
         let (name, reads) = self.tables.find_dataset(name).map_err(to_datafusion_error)?;
         if reads.kind() != DatasetKind::Reads {
-            return plan_err!("{name} holds no reads, so nothing is covered");
+            return plan_err!("{name} does not hold reads, so it has no coverage");
         }
         if reads.sorted_by().is_empty() {
             return plan_err!(
-                "{name} is not sorted by place, as {FUNCTION_NAME}() needs it; sort it, as with `samtools sort`"
+                "{name} is not sorted by position, as {FUNCTION_NAME}() requires; sort it, for example with `samtools \
+                 sort`"
             );
         }
         let region = region.map(|text| Region::parse(text, |contig| reads.has_contig(contig))).transpose();
@@ -64,12 +67,12 @@ impl TableFunctionImpl for CoverageFunction {
     }
 }
 
-/// Depths of coverage as a dataset.
+/// A dataset whose rows are the depths of coverage of a dataset of reads.
 #[derive(Debug)]
 struct CoverageDataset {
     name: String,
     reads: Arc<dyn Dataset>,
-    /// Indices of [`READ_COLUMNS`].
+    /// Indexes of [`READ_COLUMNS`] in the schema of the reads.
     columns: Vec<usize>,
     region: Option<Region>,
     schema: SchemaRef,
@@ -91,8 +94,8 @@ impl CoverageDataset {
         Ok(Self { name: name.to_owned(), reads, columns, region, schema: Arc::new(schema) })
     }
 
-    /// Returns the scan of the reads. An interval of equal depth may reach beyond a requested region, so conditions only
-    /// choose whole contigs.
+    /// Returns the scan of the reads for a scan of depths. Reads whole contigs even if the depths of smaller regions
+    /// are requested, because an interval of equal depth may extend beyond a region.
     fn reads_scan(&self, scan: &Scan) -> Scan {
         let whole = |region: &Region| Region { contig: region.contig.clone(), start: 0, end: Region::OPEN_END };
         let regions = match (&self.region, &scan.regions) {
@@ -156,11 +159,11 @@ impl Dataset for CoverageDataset {
     }
 }
 
-/// An iterator of batches of depths, computed from batches of reads.
+/// An iterator over batches of depths, which are computed from batches of reads.
 struct CoverageReader {
     reads: Arc<dyn Dataset>,
     scan: Scan,
-    /// Parts that remain to be read, last first.
+    /// Parts of the reads that are not read yet, in reverse order.
     parts: Vec<ScanPart>,
     batches: Option<BatchReader>,
     sweep: DepthSweep,
@@ -198,7 +201,7 @@ impl Iterator for CoverageReader {
 }
 
 impl CoverageReader {
-    /// Reads until a batch of rows is complete, or the reads end.
+    /// Reads batches of reads until a batch of depths is complete or the reads end.
     fn fill_rows(&mut self) -> Result<(), DatasetError> {
         while !self.is_finished && self.sweep.builder.row_count < BATCH_ROWS {
             let next = self.batches.as_mut().and_then(Iterator::next);
@@ -221,7 +224,7 @@ impl CoverageReader {
     }
 }
 
-/// Columns of the batch that is being built.
+/// The columns of the output batch that is being built.
 #[derive(Default)]
 struct CoverageBuilder {
     row_count: usize,
@@ -252,19 +255,19 @@ impl CoverageBuilder {
     }
 }
 
-/// A sweep along the genome that computes the depth.
+/// A sweep along the genome that computes the depth from sorted reads.
 #[derive(Default)]
 struct DepthSweep {
     region: Option<Region>,
     contig: String,
-    /// Contigs that the sweep has passed.
+    /// Contigs whose reads have all been processed. A later read on one of them means that the input is not sorted.
     finished_contigs: HashSet<String>,
-    /// Position of the last read, 0-based.
+    /// Start of the last processed read, 0-based.
     last_position: i32,
-    /// Changes of the depth by position, from here on.
+    /// Changes of the depth at positions from `depth_start` on, 0-based.
     depth_changes: BTreeMap<i32, i64>,
     depth: i64,
-    /// Position from which `depth` holds, 0-based.
+    /// Position from which `depth` is valid, 0-based.
     depth_start: i32,
     builder: CoverageBuilder,
 }
@@ -274,12 +277,12 @@ impl DepthSweep {
         Self { region, ..Self::default() }
     }
 
-    /// Adds reads. The error describes what is wrong with them.
+    /// Processes a batch of reads. The error describes why the reads are invalid.
     fn add_batch(&mut self, reads: &RecordBatch) -> Result<(), String> {
-        // Names of contigs are dictionaries in some files.
+        // In some files, the column of contig names is dictionary-encoded.
         let column = |name: &str, data_type| {
             let found = reads.column_by_name(name).ok_or_else(|| format!("it has no column {name}"))?;
-            cast(found, data_type).map_err(|error| format!("its column {name} is another one: {error}"))
+            cast(found, data_type).map_err(|error| format!("its column {name} has another type: {error}"))
         };
         let (flags, positions) = (column("flags", &DataType::Int32)?, column("position", &DataType::Int32)?);
         let (flags, positions) = (flags.as_primitive::<Int32Type>(), positions.as_primitive::<Int32Type>());
@@ -296,7 +299,7 @@ impl DepthSweep {
         Ok(())
     }
 
-    /// Emits the rows that no later read can change.
+    /// Appends the output rows before this position, which no later read can change.
     fn advance_to(&mut self, contig: &str, position: i32) -> Result<(), String> {
         let unsorted = || format!("its reads are not sorted at {contig}:{}, whatever its header says", position + 1);
         if contig != self.contig {
@@ -340,7 +343,7 @@ impl DepthSweep {
         }
     }
 
-    /// Adds the aligned bases of a read.
+    /// Adds the aligned bases of a read to `depth_changes`.
     fn add_read(&mut self, position: i32, cigar: &str) -> Result<(), String> {
         let mut start = i64::from(position);
         let mut length = 0i64;

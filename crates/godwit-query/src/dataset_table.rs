@@ -1,4 +1,4 @@
-//! Datasets as tables.
+//! Provides the datasets of a catalog as DataFusion tables.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,12 +17,13 @@ use godwit_flight::{Catalog, Dataset, DatasetError, SQL_SCHEMA};
 use crate::region_pushdown::{constrains_region, regions_of_filters};
 use crate::scan::{DatasetExec, without_metadata};
 
-/// The datasets of a catalog, as schema and tables of DataFusion.
+/// The datasets of a catalog as a DataFusion schema, in which each dataset is a table.
 #[derive(Clone, Debug)]
 pub(crate) struct TableCatalog(pub(crate) Arc<dyn Catalog>);
 
 impl TableCatalog {
-    /// Finds a dataset by its name, or by its file name without directories and suffixes if only one dataset has that.
+    /// Finds a dataset by its name. Also accepts the file name without directories and suffixes if only one dataset
+    /// matches.
     pub(crate) fn find_dataset(&self, name: &str) -> Result<(String, Arc<dyn Dataset>), DatasetError> {
         match self.0.open(name) {
             Ok(dataset) => Ok((name.to_owned(), dataset)),
@@ -45,13 +46,14 @@ impl TableCatalog {
     }
 }
 
-/// Returns a file name without its directories and suffixes.
+/// Returns the name of a dataset without directories and file name suffixes.
 fn dataset_stem(name: &str) -> &str {
     let file = name.rsplit('/').next().unwrap_or(name);
     file.split('.').next().unwrap_or(file)
 }
 
-/// Makes a table of a dataset. For Parquet files DataFusion's own reader skips pages and reads only the rows that it needs.
+/// Creates a table for a dataset. Parquet files are read by DataFusion's own reader, which skips pages and rows that
+/// are not needed.
 pub(crate) fn table_provider(name: &str, dataset: Arc<dyn Dataset>) -> Result<Arc<dyn TableProvider>> {
     let Some(files) = dataset.parquet_files() else {
         let schema = without_metadata(&dataset.schema());
@@ -68,13 +70,13 @@ pub(crate) fn table_provider(name: &str, dataset: Arc<dyn Dataset>) -> Result<Ar
     Ok(Arc::new(ParquetTable { files: ListingTable::try_new(config)?, dataset }))
 }
 
-/// Returns the dataset that a table was made from; `None` for other tables.
+/// Returns the dataset of a table; `None` if the table was not created from a dataset.
 pub(crate) fn dataset_of_table<'t>(table: &'t (dyn TableProvider + 'static)) -> Option<&'t Arc<dyn Dataset>> {
     let of_parquet = table.downcast_ref::<ParquetTable>().map(|table| &table.dataset);
     of_parquet.or_else(|| table.downcast_ref::<DatasetTable>().map(|table| &table.dataset))
 }
 
-/// A dataset of Parquet files, which DataFusion reads itself.
+/// A table of Parquet files, which DataFusion reads itself.
 #[derive(Debug)]
 struct ParquetTable {
     files: ListingTable,
@@ -114,12 +116,12 @@ impl TableProvider for ParquetTable {
 fn file_url(file: &Path) -> Result<ListingTableUrl> {
     let path = std::path::absolute(file)?;
     let text = path.to_str().ok_or_else(|| {
-        DataFusionError::Plan(format!("{} is no UTF-8; rename it to ask it with SQL", path.display()))
+        DataFusionError::Plan(format!("{} is not valid UTF-8; rename the file to query it with SQL", path.display()))
     })?;
     ListingTableUrl::parse(percent_encode(text))
 }
 
-/// Returns a path as a URL without characters that are read as a pattern.
+/// Percent-encodes a path for a URL, including characters that DataFusion would read as a file name pattern.
 fn percent_encode(path: &str) -> String {
     let mut url = "file://".to_owned();
     for byte in path.bytes() {
@@ -132,7 +134,7 @@ fn percent_encode(path: &str) -> String {
     url
 }
 
-/// A dataset that is read by its own reader.
+/// A table of a dataset that is read by [`Dataset::read`].
 #[derive(Debug)]
 struct DatasetTable {
     name: String,
@@ -164,7 +166,8 @@ impl TableProvider for DatasetTable {
         Ok(Arc::new(DatasetExec::new(self.dataset.clone(), &self.name, columns, regions, partitions)?))
     }
 
-    /// Regions are a hint only: DataFusion applies all conditions itself.
+    /// Conditions on positions select regions to read, but possibly more rows than match. DataFusion therefore still
+    /// applies all conditions.
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
         let support = |filter: &&Expr| {
             if self.dataset.has_regions() && constrains_region(filter) {

@@ -1,8 +1,9 @@
-//! Statements that request rows of one dataset unchanged: some or all of its columns, or their number, everywhere or in one
-//! region.
+//! Recognizes direct scans: SQL statements that only request columns of one dataset, or the number of its rows, for the
+//! whole dataset or for one region.
 //!
-//! A server runs these on the dataset itself. They are recognized by their text alone, before planning, and only where the
-//! text has no other meaning. All other statements, and the error messages about them, are left to DataFusion.
+//! A server reads the rows of a direct scan from the dataset, without the SQL engine. This module parses the text of a
+//! statement before planning, and accepts only statements that are certainly direct scans. DataFusion plans all other
+//! statements and reports their errors.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,20 +17,20 @@ use crate::dataset_table::TableCatalog;
 use crate::engine::parse_query;
 use crate::functions::REGION_FUNCTION;
 
-/// The number of rows, as DataFusion names this column.
+/// The name that DataFusion gives to the column of `SELECT count(*)`.
 const COUNT_EXPRESSION: &str = "count(*)";
 
-/// Longest statement that is examined, in bytes.
+/// Maximum length of a statement that is examined, bytes.
 const MAX_STATEMENT_BYTES: usize = 16 << 10;
 
-/// A parsed direct scan.
+/// A parsed statement that may be a direct scan.
 #[derive(Debug, PartialEq)]
 struct ScanStatement {
     dataset: String,
-    /// The kind that the dataset must have, if the statement names one.
+    /// The kind that the dataset must have, if the statement uses `reads(..)` or `variants(..)`.
     kind: Option<DatasetKind>,
     columns: SelectList,
-    /// As written: the region that it means depends on the contigs of the dataset.
+    /// The region as written in the statement. How it is parsed depends on the contigs of the dataset.
     region: Option<String>,
 }
 
@@ -37,11 +38,11 @@ struct ScanStatement {
 enum SelectList {
     All,
     Names(Vec<String>),
-    /// The number of rows, and the name of its column.
+    /// The number of rows, in an output column of this name.
     Count(String),
 }
 
-/// Returns the direct scan that a statement is; `None` if it does anything else.
+/// Returns the direct scan of a statement; `None` if the SQL engine must run the statement.
 pub(crate) fn parse_direct_scan(catalog: Arc<dyn Catalog>, sql: &str) -> Option<DirectScan> {
     let named = parse_scan_statement(sql)?;
     let (name, dataset) = TableCatalog(catalog).find_dataset(&named.dataset).ok()?;
@@ -59,7 +60,8 @@ pub(crate) fn parse_direct_scan(catalog: Arc<dyn Catalog>, sql: &str) -> Option<
     };
     let each_once: HashSet<&usize> = columns.iter().collect();
     let (is_clear, columns) = match named.columns {
-        // If counting needs the whole file, the engine runs the statement, because statements have a time limit.
+        // If counting would have to read the whole file, let the engine run the statement, because the engine has a
+        // time limit.
         SelectList::Count(name) => (named.region.is_some() || dataset.rows().is_some(), DirectScanColumns::Count(name)),
         _ => (
             names.len() == schema.fields().len() && each_once.len() == columns.len() && !columns.is_empty(),
@@ -74,7 +76,7 @@ pub(crate) fn parse_direct_scan(catalog: Arc<dyn Catalog>, sql: &str) -> Option<
     is_clear.then_some(DirectScan { name, dataset, columns, regions })
 }
 
-/// Parses a direct scan; returns `None` if the statement contains anything else.
+/// Parses a statement; returns `None` if the statement is not a direct scan.
 fn parse_scan_statement(sql: &str) -> Option<ScanStatement> {
     if sql.len() > MAX_STATEMENT_BYTES {
         return None;
@@ -101,7 +103,7 @@ fn parse_scan_statement(sql: &str) -> Option<ScanStatement> {
         None => None,
         Some(condition) => Some(region_argument(condition)?),
     };
-    // If the text rebuilt from the parsed parts equals the statement, the statement contains nothing else.
+    // Format the parsed parts as SQL again. If the text equals the statement, no other clause was overlooked.
     let again = [
         "SELECT ".to_owned(),
         if columns == SelectList::All { "*".to_owned() } else { join_with_commas(&select.projection) },
@@ -127,7 +129,8 @@ fn column_name(item: &ast::SelectItem) -> Option<String> {
     }
 }
 
-/// Returns the column name of a `count(*)`: its alias, or else the default name.
+/// Returns the output column name of `count(*)`: its alias, or [`COUNT_EXPRESSION`] if it has none. `None` for other
+/// expressions.
 fn count_alias(item: &ast::SelectItem) -> Option<String> {
     let (expr, name) = match item {
         ast::SelectItem::UnnamedExpr(expr) => (expr, COUNT_EXPRESSION),
@@ -137,7 +140,7 @@ fn count_alias(item: &ast::SelectItem) -> Option<String> {
     expr.to_string().eq_ignore_ascii_case(COUNT_EXPRESSION).then(|| name.to_owned())
 }
 
-/// Returns the only argument of a function, if it is text.
+/// Returns the argument of a function that has exactly one argument, a text literal; `None` otherwise.
 fn text_argument(arguments: &[ast::FunctionArg]) -> Option<String> {
     let [ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(ast::Expr::Value(value)))] = arguments else {
         return None;
@@ -148,7 +151,7 @@ fn text_argument(arguments: &[ast::FunctionArg]) -> Option<String> {
     }
 }
 
-/// Returns the argument of a condition `region('chr20:1-100')`.
+/// Returns the region string if a condition has the form `region('chr20:1-100')`; `None` otherwise.
 fn region_argument(condition: &ast::Expr) -> Option<String> {
     let ast::Expr::Function(function) = condition else { return None };
     let ast::FunctionArguments::List(list) = &function.args else { return None };

@@ -1,4 +1,4 @@
-//! Execution of SQL statements: from text to rows.
+//! Parses, plans and runs SQL statements by DataFusion.
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -40,25 +40,66 @@ use crate::interval_functions::{IntervalPairFunction, PairKind};
 use crate::interval_join_rule::{self, IntervalJoinRule};
 use crate::table_functions::DatasetFunction;
 
-/// Limits of a statement.
+/// Memory, threads and scratch space that a statement may use.
 #[derive(Clone, Debug)]
 pub struct QueryResources {
-    /// Bytes that sorting, grouping and joining may hold before they spill to scratch space or fail.
+    /// Memory limit of sorting, grouping and joining, bytes. Above the limit they spill to scratch files, or the
+    /// statement fails.
     pub memory_bytes: usize,
-    /// Threads.
+    /// Number of threads that compute rows.
     pub threads: usize,
-    /// Directory for scratch files; `None` disables them.
+    /// Directory for scratch files; `None` disables scratch files.
     pub scratch_directory: Option<PathBuf>,
 }
 
-/// Rows of a batch where rows are grouped: the cost of grouping a row falls with the size of the batch, up to this size
-/// (70,000 groups of 10 million rows: 223 ms by batches of 8,192, 179 ms by these; no better beyond).
+/// Number of rows per batch in statements that group rows. Larger batches make grouping faster, up to this size.
+/// Grouping 10 million rows into 70,000 groups took 179 ms instead of 223 ms with batches of 8,192 rows.
 const GROUPING_BATCH_ROWS: usize = 65_536;
 
-/// Consumers of memory that an error message names.
+/// Maximum number of operators that an error message about memory lists.
 const MAX_CONSUMERS_SHOWN: usize = 3;
 
 /// An SQL engine over the datasets of a catalog.
+///
+/// # Examples
+///
+/// A statement with a parameter, as a Flight SQL server runs it:
+///
+/// ```
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use std::sync::Arc;
+/// # use godwit_flight::{Catalog, Dataset, DatasetError};
+/// # use godwit_query::QueryResources;
+/// use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch};
+/// use futures_util::TryStreamExt as _;
+/// use godwit_flight::{Principal, SqlEngine as _};
+/// use godwit_query::QueryEngine;
+///
+/// # #[derive(Debug)]
+/// # struct NoDatasets;
+/// # impl Catalog for NoDatasets {
+/// #     fn names(&self) -> Result<Vec<String>, DatasetError> {
+/// #         Ok(Vec::new())
+/// #     }
+/// #     fn open(&self, name: &str) -> Result<Arc<dyn Dataset>, DatasetError> {
+/// #         Err(DatasetError::NotFound { name: name.to_owned() })
+/// #     }
+/// # }
+/// # let limits = QueryResources { memory_bytes: 64 << 20, threads: 1, scratch_directory: None };
+/// # let engine = QueryEngine::new(Arc::new(NoDatasets), &limits)?;
+/// let sql = "SELECT name FROM (VALUES ('A', 100), ('B', 300)) AS genes(name, position) WHERE position < $1";
+/// let description = engine.describe_statement(&Principal::default(), sql.to_owned()).await?;
+/// assert_eq!(description.parameters.field(0).name(), "$1");
+///
+/// let limit: ArrayRef = Arc::new(Int64Array::from(vec![200]));
+/// let parameters = RecordBatch::try_from_iter([("$1", limit)])?;
+/// let result = engine.execute(&Principal::default(), sql.to_owned(), Some(parameters)).await?;
+/// let batches: Vec<_> = result.download.batches.try_collect().await?;
+/// assert_eq!(batches.iter().map(|(batch, _)| batch.num_rows()).sum::<usize>(), 1);
+/// # Ok(())
+/// # }
+/// ```
 pub struct QueryEngine {
     context: SessionContext,
     tables: TableCatalog,
@@ -66,8 +107,8 @@ pub struct QueryEngine {
     scratch_directory: Option<Arc<ScratchDirectory>>,
 }
 
-/// A directory of this engine for spilled data. DataFusion removes its own only when its last thread has ended, and a
-/// process may end before that.
+/// A directory for the spilled data of an engine, which is removed with the engine. DataFusion removes its own
+/// directory only when its last thread ends, and the process may exit earlier.
 type ScratchDirectory = TemporaryItem<tempfile::TempDir>;
 
 impl std::fmt::Debug for QueryEngine {
@@ -76,16 +117,49 @@ impl std::fmt::Debug for QueryEngine {
     }
 }
 
-/// The rows of a statement, computed as they are read.
+/// The rows of a statement, which are computed while they are read.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use std::sync::Arc;
+/// # use godwit_flight::{Catalog, Dataset, DatasetError};
+/// use godwit_query::{QueryEngine, QueryResources};
+///
+/// # #[derive(Debug)]
+/// # struct NoDatasets;
+/// # impl Catalog for NoDatasets {
+/// #     fn names(&self) -> Result<Vec<String>, DatasetError> {
+/// #         Ok(Vec::new())
+/// #     }
+/// #     fn open(&self, name: &str) -> Result<Arc<dyn Dataset>, DatasetError> {
+/// #         Err(DatasetError::NotFound { name: name.to_owned() })
+/// #     }
+/// # }
+/// # let limits = QueryResources { memory_bytes: 64 << 20, threads: 1, scratch_directory: None };
+/// # let engine = QueryEngine::new(Arc::new(NoDatasets), &limits)?;
+/// let sql = "SELECT contig, position FROM (VALUES ('chr1', 100), ('chr2', 300)) AS sites(contig, position)";
+/// let mut rows = engine.query(sql).await?;
+/// assert_eq!(rows.schema().field(1).name(), "position");
+/// let mut count = 0;
+/// while let Some(batch) = rows.next().await? {
+///     count += batch.num_rows();
+/// }
+/// assert_eq!(count, 2);
+/// # Ok(())
+/// # }
+/// ```
 pub struct Rows {
     schema: SchemaRef,
     batches: SendableRecordBatchStream,
-    /// Keeps the directory of spilled data until the rows are dropped.
+    /// The directory of spilled data, which must exist until the rows are dropped.
     _scratch: Option<Arc<ScratchDirectory>>,
 }
 
 impl Rows {
-    /// Returns the columns of the rows.
+    /// Returns the schema of the rows.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
     }
@@ -104,6 +178,44 @@ impl QueryEngine {
     ///
     /// # Errors
     /// [`QueryError::Execution`] if the scratch directory cannot be created.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use std::sync::Arc;
+    /// # use godwit_flight::{Catalog, Dataset, DatasetError};
+    /// use godwit_query::{QueryEngine, QueryResources, RowFormat, RowWriter};
+    ///
+    /// # #[derive(Debug)]
+    /// # struct NoDatasets;
+    /// # impl Catalog for NoDatasets {
+    /// #     fn names(&self) -> Result<Vec<String>, DatasetError> {
+    /// #         Ok(Vec::new())
+    /// #     }
+    /// #     fn open(&self, name: &str) -> Result<Arc<dyn Dataset>, DatasetError> {
+    /// #         Err(DatasetError::NotFound { name: name.to_owned() })
+    /// #     }
+    /// # }
+    /// let scratch = tempfile::tempdir()?;
+    /// let limits = QueryResources {
+    ///     memory_bytes: 256 << 20,
+    ///     threads: 2,
+    ///     scratch_directory: Some(scratch.path().to_owned()),
+    /// };
+    /// let engine = QueryEngine::new(Arc::new(NoDatasets), &limits)?;
+    /// let sql = "SELECT contig, count(*) AS reads FROM (VALUES ('chr1'), ('chr2'), ('chr1')) AS alignments(contig) \
+    ///            GROUP BY contig ORDER BY contig";
+    /// let mut rows = engine.query(sql).await?;
+    /// let mut csv = RowWriter::new(RowFormat::Csv, rows.schema(), Vec::new())?;
+    /// while let Some(batch) = rows.next().await? {
+    ///     csv.write(batch)?;
+    /// }
+    /// assert_eq!(String::from_utf8(csv.finish()?)?, "contig,reads\nchr1,2\nchr2,1\n");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn new(catalog: Arc<dyn Catalog>, limits: &QueryResources) -> Result<Self, QueryError> {
         let tables = TableCatalog(catalog);
         let catalogs = Arc::new(MemoryCatalogProviderList::new());
@@ -114,10 +226,10 @@ impl QueryEngine {
             .with_create_default_catalog_and_schema(false);
         let options = config.options_mut();
         options.execution.use_row_number_estimates_to_optimize_partitioning = true;
-        // Names of columns and files keep their case: tag_NM, info_DP, NA12878.
+        // Names of columns and files are case-sensitive, such as tag_NM, info_DP and NA12878.
         options.sql_parser.enable_ident_normalization = false;
         options.execution.parquet.pushdown_filters = true;
-        // Clients receive the types that files have, not view types, which only some clients know.
+        // Send strings in the data types of the Parquet files. Only some clients support Arrow view types.
         options.execution.parquet.schema_force_view_types = false;
         options.sql_parser.map_string_types_to_utf8view = false;
         let make = |parent: &PathBuf| {
@@ -161,18 +273,19 @@ impl QueryEngine {
         })
     }
 
-    /// Sets the list to which the catalog adds each opened dataset, for [`QueryEngine::take_dataset_accesses`].
+    /// Sets the list to which the catalog adds each dataset that it opens. [`QueryEngine::take_dataset_accesses`] reads
+    /// this list.
     #[must_use]
     pub fn with_dataset_accesses(self, dataset_accesses: DatasetAccessList) -> Self {
         Self { dataset_accesses, ..self }
     }
 
-    /// Returns the datasets opened since the last call; empty without a policy.
+    /// Returns the datasets that statements have opened since the last call; empty without access rules.
     pub(crate) fn take_dataset_accesses(&self) -> Vec<DatasetAccess> {
         self.dataset_accesses.drain()
     }
 
-    /// Sets the object store for URLs that begin with `start`; without one, no objects are read.
+    /// Sets the object store that reads URLs that begin with `start`. `None` leaves the engine without an object store.
     ///
     /// # Errors
     /// [`QueryError::Execution`] if `start` is not the start of a URL.
@@ -184,10 +297,86 @@ impl QueryEngine {
         Ok(self)
     }
 
-    /// Runs a statement. Only queries run.
+    /// Runs a query. Other statements, such as INSERT, are rejected.
     ///
     /// # Errors
     /// [`QueryError`] if the statement is not a query, or cannot be planned or started.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use std::path::PathBuf;
+    /// # use datafusion::arrow::datatypes::SchemaRef;
+    /// # use godwit_flight::{BatchReader, Catalog, Dataset, DatasetError, DatasetKind, Scan, ScanPart};
+    /// # use godwit_formats::csv::{CsvError, CsvFile};
+    /// # use godwit_formats::random_access::LocalFile;
+    /// use std::fs;
+    /// use std::sync::Arc;
+    ///
+    /// use godwit_query::{QueryEngine, QueryResources, RowFormat, RowWriter};
+    ///
+    /// # #[derive(Debug)]
+    /// # struct Table(CsvFile);
+    /// # impl Dataset for Table {
+    /// #     fn kind(&self) -> DatasetKind {
+    /// #         DatasetKind::Table
+    /// #     }
+    /// #     fn schema(&self) -> SchemaRef {
+    /// #         self.0.schema().clone()
+    /// #     }
+    /// #     fn bytes(&self) -> u64 {
+    /// #         0
+    /// #     }
+    /// #     fn version(&self) -> u64 {
+    /// #         0
+    /// #     }
+    /// #     fn has_regions(&self) -> bool {
+    /// #         false
+    /// #     }
+    /// #     fn parts(&self, _: &Scan, _: usize) -> Result<Vec<ScanPart>, DatasetError> {
+    /// #         Ok(vec![ScanPart::default()])
+    /// #     }
+    /// #     fn read(&self, scan: &Scan, _: &ScanPart) -> Result<BatchReader, DatasetError> {
+    /// #         let failed = |error: CsvError| DatasetError::Data(error.into());
+    /// #         let mut rows = self.0.batches(scan.columns.as_deref()).map_err(failed)?;
+    /// #         Ok(Box::new(std::iter::from_fn(move || rows.next_batch().map_err(failed).transpose())))
+    /// #     }
+    /// # }
+    /// # #[derive(Debug)]
+    /// # struct CsvDirectory(PathBuf);
+    /// # impl Catalog for CsvDirectory {
+    /// #     fn names(&self) -> Result<Vec<String>, DatasetError> {
+    /// #         let mut names = Vec::new();
+    /// #         for entry in fs::read_dir(&self.0).map_err(|error| DatasetError::Local(error.into()))? {
+    /// #             let entry = entry.map_err(|error| DatasetError::Local(error.into()))?;
+    /// #             names.push(entry.file_name().to_string_lossy().into_owned());
+    /// #         }
+    /// #         names.sort();
+    /// #         Ok(names)
+    /// #     }
+    /// #     fn open(&self, name: &str) -> Result<Arc<dyn Dataset>, DatasetError> {
+    /// #         let file = LocalFile::open(&self.0.join(name));
+    /// #         let file = file.map_err(|_| DatasetError::NotFound { name: name.to_owned() })?;
+    /// #         let file = CsvFile::open(Arc::new(file), b',').map_err(|error| DatasetError::Data(error.into()))?;
+    /// #         Ok(Arc::new(Table(file)))
+    /// #     }
+    /// # }
+    /// # let limits = QueryResources { memory_bytes: 64 << 20, threads: 1, scratch_directory: None };
+    /// let directory = tempfile::tempdir()?;
+    /// let genes = "name,contig,position,end_position\nA,chr1,100,200\nB,chr1,300,400\n";
+    /// fs::write(directory.path().join("genes.csv"), genes)?;
+    /// let engine = QueryEngine::new(Arc::new(CsvDirectory(directory.path().to_owned())), &limits)?;
+    /// let mut rows = engine.query("SELECT name FROM genes WHERE region('chr1:151-250')").await?;
+    /// let mut csv = RowWriter::new(RowFormat::Csv, rows.schema(), Vec::new())?;
+    /// while let Some(batch) = rows.next().await? {
+    ///     csv.write(batch)?;
+    /// }
+    /// assert_eq!(String::from_utf8(csv.finish()?)?, "name\nA\n");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn query(&self, sql: &str) -> Result<Rows, QueryError> {
         let plan = self.plan(sql).await?;
         self.execute_plan(plan).await
@@ -202,7 +391,7 @@ impl QueryEngine {
         Ok(Rows { schema: batches.schema(), batches, _scratch: self.scratch_directory.clone() })
     }
 
-    /// Plans a statement, with values for its parameters, `$1` and so on.
+    /// Plans a statement, with these values for its parameters `$1`, `$2` and so on.
     pub(crate) async fn plan_with_parameters(
         &self,
         sql: &str,
@@ -212,7 +401,7 @@ impl QueryEngine {
         if values.is_empty() { Ok(plan) } else { Ok(plan.with_param_values(ParamValues::from(values))?) }
     }
 
-    /// Adds the names of the existing tables to the error about a missing table.
+    /// Adds the names of existing tables to an error about a missing table. Returns other errors unchanged.
     fn name_known_tables(&self, error: QueryError) -> QueryError {
         let name = match error {
             QueryError::TableNotFound { name, .. } | QueryError::Dataset(DatasetError::NotFound { name }) => name,
@@ -221,7 +410,7 @@ impl QueryEngine {
         let names = self.tables.0.names().unwrap_or_default();
         let nearest = did_you_mean(&name, names.iter().map(String::as_str));
         let listed = match names.is_empty() {
-            true => "; there are none here".to_owned(),
+            true => "; there are no tables".to_owned(),
             false => format!(
                 "{} the tables are {}",
                 if nearest.is_empty() { ";" } else { "" },
@@ -245,20 +434,21 @@ impl QueryEngine {
     }
 }
 
-/// Reports whether a plan groups rows anywhere.
+/// Returns whether a plan contains a grouping of rows.
 fn has_grouping(plan: &LogicalPlan) -> bool {
     let is_grouping = |node: &LogicalPlan| Ok(matches!(node, LogicalPlan::Aggregate(of) if !of.group_expr.is_empty()));
     plan.exists(is_grouping).unwrap_or_default()
 }
 
-/// Returns the rule that rewrites functions, followed by DataFusion's own rules.
+/// Returns the analyzer rules: [`MacroExpander`](crate::functions::MacroExpander), followed by the default rules of
+/// DataFusion.
 fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     let mut rules: Vec<Arc<dyn AnalyzerRule + Send + Sync>> = vec![Arc::new(functions::MacroExpander)];
     rules.extend(Analyzer::new().rules);
     rules
 }
 
-/// Returns DataFusion's own rules, with [`IntervalJoinRule`] inserted.
+/// Returns the physical optimizer rules of DataFusion, with [`IntervalJoinRule`] inserted.
 fn optimizer_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut rules = PhysicalOptimizer::new().rules;
     let behind =
@@ -267,13 +457,13 @@ fn optimizer_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     rules
 }
 
-/// Parses a text that holds exactly one query.
+/// Parses a text that must contain exactly one query.
 pub(crate) fn parse_query(sql: &str) -> Result<Statement, QueryError> {
     let mut statements = DFParserBuilder::new(sql).build()?.parse_statements()?;
     let problem = match statements.len() {
         1 => None,
-        0 => Some("the statement is empty; ask with SELECT"),
-        _ => Some("there is more than one statement; send them one by one"),
+        0 => Some("the statement is empty; send a SELECT"),
+        _ => Some("there is more than one statement; send one statement per call"),
     };
     if let Some(problem) = problem {
         return Err(QueryError::InvalidStatement { problem: problem.to_owned() });
@@ -291,7 +481,7 @@ pub(crate) fn parse_query(sql: &str) -> Result<Statement, QueryError> {
     Err(QueryError::NotAQuery { statement: words.join(" ") })
 }
 
-/// Replaces each `?`, which JDBC and ODBC write for a parameter, by `$1` and so on, which DataFusion knows.
+/// Replaces each parameter `?`, as JDBC and ODBC clients write it, by `$1`, `$2` and so on, as DataFusion expects.
 fn number_placeholders(statement: &mut ast::Statement) {
     let mut last = 0;
     let _ = ast::visit_expressions_mut(statement, |expr| {
@@ -323,7 +513,7 @@ fn is_query_statement(statement: &ast::Statement) -> bool {
     }
 }
 
-/// Reports whether a query only reads. A query may hold an `INSERT` or similar in the position of a `SELECT`.
+/// Returns whether a query only reads data. The SQL parser accepts `INSERT` and similar statements within a query.
 fn is_read_only_query(query: &ast::Query) -> bool {
     fn is_read_only(body: &ast::SetExpr) -> bool {
         match body {

@@ -5,10 +5,42 @@ use godwit_flight::DatasetError;
 
 use crate::error_messages;
 
-/// An error of a statement.
+/// An error while a statement is parsed, planned or run, or while its rows are written.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use std::sync::Arc;
+/// # use godwit_flight::{Catalog, Dataset, DatasetError};
+/// # use godwit_query::{QueryEngine, QueryResources};
+/// use godwit_query::QueryError;
+///
+/// # #[derive(Debug)]
+/// # struct NoDatasets;
+/// # impl Catalog for NoDatasets {
+/// #     fn names(&self) -> Result<Vec<String>, DatasetError> {
+/// #         Ok(Vec::new())
+/// #     }
+/// #     fn open(&self, name: &str) -> Result<Arc<dyn Dataset>, DatasetError> {
+/// #         Err(DatasetError::NotFound { name: name.to_owned() })
+/// #     }
+/// # }
+/// # let limits = QueryResources { memory_bytes: 64 << 20, threads: 1, scratch_directory: None };
+/// # let engine = QueryEngine::new(Arc::new(NoDatasets), &limits)?;
+/// let dropped = engine.query("DROP TABLE genes").await;
+/// assert!(matches!(dropped, Err(QueryError::NotAQuery { .. })));
+/// let two_statements = engine.query("SELECT 1; SELECT 2").await;
+/// assert!(matches!(two_statements, Err(QueryError::InvalidStatement { .. })));
+/// let missing = engine.query("SELECT name FROM genes").await;
+/// assert!(matches!(missing, Err(QueryError::TableNotFound { name, .. }) if name == "genes"));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, thiserror::Error)]
 pub enum QueryError {
-    /// The text is not SQL, or names something that does not exist.
+    /// The statement is not valid SQL, or it names a column or function that does not exist.
     #[error("{problem}")]
     InvalidStatement {
         /// Description of the error.
@@ -19,33 +51,32 @@ pub enum QueryError {
     TableNotFound {
         /// Name of the table.
         name: String,
-        /// The most similar name, and the existing names; empty if they are not known.
+        /// Text for the error message with the most similar table name and the existing names; empty if these are not
+        /// known.
         hint: String,
     },
     /// The statement is valid SQL but not a query.
-    #[error("{statement} is not run here: the data are only read; ask with SELECT")]
+    #[error("{statement} is not supported: the data are read-only; send a SELECT")]
     NotAQuery {
         /// Kind of the statement.
         statement: String,
     },
     /// The statement exceeds its memory limit.
-    #[error(
-        "the statement needs more memory than it may have: {problem}; ask for fewer rows or columns, or raise --memory"
-    )]
+    #[error("the statement exceeds its memory limit: {problem}; select fewer rows or columns, or raise --memory")]
     MemoryLimit {
-        /// The operator that exceeded it.
+        /// Description of the operator that exceeded the limit.
         problem: String,
     },
-    /// An error of a dataset.
+    /// A dataset could not be opened or read.
     #[error(transparent)]
     Dataset(DatasetError),
-    /// Rows could not be computed from the data.
+    /// The statement failed while its rows were computed.
     #[error("the statement failed: {problem}")]
     Execution {
         /// Description of the error.
         problem: String,
     },
-    /// Rows could not be written.
+    /// Rows could not be written to the output.
     #[error("the rows cannot be written: {problem}")]
     Output {
         /// Description of the error.
@@ -86,7 +117,7 @@ impl From<DataFusionError> for QueryError {
     }
 }
 
-/// Finds the error of a dataset among the causes of another error: tables and object stores wrap it.
+/// Finds a dataset error among the causes of a DataFusion error. Tables and object stores wrap dataset errors.
 fn find_dataset_error(error: &DataFusionError) -> Option<&DatasetError> {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(error) = cause {
@@ -98,7 +129,7 @@ fn find_dataset_error(error: &DataFusionError) -> Option<&DatasetError> {
     None
 }
 
-/// Copies an error, because DataFusion only lends it.
+/// Copies a dataset error, because DataFusion gives access to a reference only.
 fn clone_dataset_error(error: &DatasetError) -> DatasetError {
     let text = || godwit_model::message_with_causes(error).into();
     match error {

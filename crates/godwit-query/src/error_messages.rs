@@ -1,5 +1,5 @@
-//! Messages for users about errors of DataFusion: unknown names with the known ones, types by their contents, no text meant
-//! for developers.
+//! Converts errors of DataFusion to messages for users. Messages about unknown names list the known names, data types
+//! are described in words, and text for developers is removed.
 
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::{Column, SchemaError};
@@ -7,11 +7,11 @@ use datafusion::sql::sqlparser::parser::ParserError;
 use godwit_flight::{SQL_CATALOG, SQL_SCHEMA};
 use godwit_model::{did_you_mean, nearest_name};
 
-/// Functions that return tables.
+/// Names of the functions that return tables.
 const TABLE_FUNCTIONS: [&str; 5] = ["reads", "variants", "overlaps", "nearest", "coverage"];
-/// Names of a list that a message shows at most.
+/// Maximum number of names that a list in a message shows.
 const MAX_NAMES_SHOWN: usize = 40;
-/// Column names of other formats and tools (SAM, VCF, BED), and the name in godwit.
+/// Pairs of a column name that SAM, VCF or BED uses, and the name of this column in godwit.
 const COLUMN_SYNONYMS: [(&str, &str); 23] = [
     ("qname", "name"),
     ("read_name", "name"),
@@ -37,7 +37,7 @@ const COLUMN_SYNONYMS: [(&str, &str); 23] = [
     ("ref", "reference"),
     ("alt", "alternates"),
 ];
-/// Prefixes of error texts that name a component of DataFusion.
+/// Prefixes by which DataFusion marks error texts with the component that failed.
 const ERROR_PREFIXES: [&str; 17] = [
     "Arrow error: ",
     "Arrow: ",
@@ -58,7 +58,7 @@ const ERROR_PREFIXES: [&str; 17] = [
     "This feature is not implemented: ",
 ];
 
-/// Formats a list of names for a message.
+/// Formats a list of at most [`MAX_NAMES_SHOWN`] names for a message.
 pub(crate) fn name_list<'n>(names: impl IntoIterator<Item = &'n str>) -> String {
     let names: Vec<&str> = names.into_iter().collect();
     let shown = names[..names.len().min(MAX_NAMES_SHOWN)].join(", ");
@@ -68,7 +68,7 @@ pub(crate) fn name_list<'n>(names: impl IntoIterator<Item = &'n str>) -> String 
     }
 }
 
-/// Describes an error in the columns of a statement.
+/// Returns the message for an error about columns of a statement.
 pub(crate) fn schema_error_message(error: &SchemaError) -> String {
     match error {
         SchemaError::FieldNotFound { field, valid_fields } => missing_column_message(field, valid_fields),
@@ -103,7 +103,7 @@ fn missing_column_message(field: &Column, valid: &[Column]) -> String {
         COLUMN_SYNONYMS.iter().find(|(other, name)| *other == lower && names.contains(name)).map(|(_, name)| *name);
     let tables: Vec<&str> =
         valid.iter().filter_map(|column| column.relation.as_ref().map(|table| table.table())).collect();
-    // The table name may be wrong rather than the column.
+    // The column may exist, but the table name before it may be wrong.
     let wrong_table = field
         .relation
         .as_ref()
@@ -116,7 +116,7 @@ fn missing_column_message(field: &Column, valid: &[Column]) -> String {
     format!("there is no column {written}{hint} The columns are {}", name_list(names))
 }
 
-/// Describes an error in the text of a statement.
+/// Returns the message for an SQL syntax error.
 pub(crate) fn parser_error_message(error: &ParserError) -> String {
     let problem = match error {
         ParserError::TokenizerError(text) | ParserError::ParserError(text) => text.as_str(),
@@ -131,14 +131,14 @@ pub(crate) fn parser_error_message(error: &ParserError) -> String {
     format!("the statement cannot be read as SQL: {}", problem.replace("found: ", "found "))
 }
 
-/// Returns the table that a message of DataFusion reports as missing.
+/// Returns the table name if a message of DataFusion means that a table is missing.
 pub(crate) fn missing_table_name(text: &str) -> Option<&str> {
     let name = text.strip_prefix("table '")?.strip_suffix("' not found")?;
     let prefix = format!("{SQL_CATALOG}.{SQL_SCHEMA}.");
     Some(name.strip_prefix(&prefix).unwrap_or(name))
 }
 
-/// Describes an error in a statement that cannot be planned.
+/// Returns the message for a statement that cannot be planned, from the text of DataFusion.
 pub(crate) fn plan_error_message(text: &str) -> String {
     let text = strip_error_prefixes(text);
     if let Some(rest) = text.strip_prefix("Invalid function '") {
@@ -153,7 +153,7 @@ pub(crate) fn plan_error_message(text: &str) -> String {
         let near = did_you_mean(name, TABLE_FUNCTIONS);
         let near = if near.is_empty() { ";" } else { &near };
         return format!(
-            "there is no function {name} that gives a table{near} there are {}",
+            "there is no table function {name}{near} the table functions are {}",
             name_list(TABLE_FUNCTIONS)
         );
     }
@@ -165,17 +165,17 @@ pub(crate) fn plan_error_message(text: &str) -> String {
             "{column} is neither grouped nor aggregated; add it to GROUP BY, or take min({column}) or another aggregate"
         );
     }
-    // Keeps what the function takes, without all its signatures.
+    // Keep the description of the arguments, but remove the list of all signatures of the function.
     let text = text.split(" No function matches").next().unwrap_or_default();
     user_message(&text.replace("expects Numeric", "takes numbers").replace(" but received String", ", not text"))
 }
 
-/// Returns the text between two others, and the text after the second.
+/// Returns the text between the delimiters `before` and `behind`, and the text after `behind`.
 fn text_between<'t>(text: &'t str, before: &str, behind: &str) -> Option<(&'t str, &'t str)> {
     text.split_once(before)?.1.split_once(behind)
 }
 
-/// Describes an error in the computation of values.
+/// Returns the message for an error while values are computed.
 pub(crate) fn arrow_error_message(error: &ArrowError) -> String {
     match error {
         ArrowError::DivideByZero => "a number is divided by zero; use NULLIF(.., 0) for the divisor".to_owned(),
@@ -186,7 +186,7 @@ pub(crate) fn arrow_error_message(error: &ArrowError) -> String {
     }
 }
 
-/// Returns a text of DataFusion without the parts meant for developers.
+/// Removes the parts for developers from an error text of DataFusion.
 pub(crate) fn user_message(text: &str) -> String {
     let text = strip_error_prefixes(text);
     if text == "Divide by zero error" {
@@ -205,7 +205,7 @@ pub(crate) fn user_message(text: &str) -> String {
     replace_type_names(first)
 }
 
-/// Returns the innermost message of an error in debug format, without the names of the components that passed it on.
+/// Returns the innermost message of an error text, without the names of the components that wrapped it.
 fn strip_error_prefixes(text: &str) -> String {
     let mut text = innermost_debug_message(text).unwrap_or_else(|| text.to_owned());
     while let Some(rest) = ERROR_PREFIXES.iter().find_map(|prefix| text.strip_prefix(prefix)) {
@@ -214,7 +214,7 @@ fn strip_error_prefixes(text: &str) -> String {
     text
 }
 
-/// Returns the last quoted text of `..Error("..")`, the debug format of an error.
+/// Returns the last quoted text in the debug format of an error, such as `..Error("..")`.
 fn innermost_debug_message(text: &str) -> Option<String> {
     let start = text.rfind("Error(\"")? + "Error(\"".len();
     let mut message = String::new();
@@ -232,7 +232,7 @@ fn innermost_debug_message(text: &str) -> Option<String> {
     }
 }
 
-/// Replaces the names of Arrow types in a text by what they hold.
+/// Replaces names of Arrow data types in a text by words, such as "text" for `Utf8`.
 fn replace_type_names(text: &str) -> String {
     let mut words = String::with_capacity(text.len());
     let mut rest = text;
@@ -252,7 +252,7 @@ fn replace_type_names(text: &str) -> String {
     words
 }
 
-/// Returns the length of the type name that a text begins with, and its contents in words.
+/// If a text begins with the name of an Arrow data type, returns the length of the name and the type in words.
 fn leading_type_in_words(text: &str) -> Option<(usize, &'static str)> {
     let end = text.find(|letter: char| !letter.is_ascii_alphanumeric()).unwrap_or(text.len());
     let word = match &text[..end] {
@@ -267,12 +267,12 @@ fn leading_type_in_words(text: &str) -> Option<(usize, &'static str)> {
         "List" | "LargeList" => "list",
         _ => return None,
     };
-    // The parameters in parentheses are a detail that users do not need.
+    // Include type parameters in parentheses in the length, because users do not need them.
     let arguments = text[end..].starts_with('(').then(|| parenthesized_length(&text[end..])).flatten().unwrap_or(0);
     Some((end + arguments, word))
 }
 
-/// Returns the length of a text in parentheses at the start of another.
+/// Returns the length of the parenthesized text at the start of a text, including the parentheses.
 fn parenthesized_length(text: &str) -> Option<usize> {
     let mut depth = 0;
     for (at, letter) in text.char_indices() {

@@ -1,4 +1,4 @@
-//! The query engine as the SQL engine of Flight SQL.
+//! Implements the trait [`SqlEngine`](godwit_flight::SqlEngine) of the Flight SQL server for the query engine.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ impl SqlEngine for QueryEngine {
         Box::pin(async move {
             let values = parameters.map(|row| parameter_values(&row)).transpose()?.unwrap_or_default();
             let plan = self.plan_with_parameters(&sql, values).await?;
-            // Clients compare the columns of the rows with the advertised schema.
+            // Return rows with the schema that the client received before, because clients compare the two.
             let schema = advertised_schema(plan.schema().as_arrow());
             let rows = self.execute_plan(plan).await?;
             let advertised_schema = schema.clone();

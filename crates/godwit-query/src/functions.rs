@@ -1,7 +1,8 @@
-//! SQL functions of genomics: regions, flags, tags.
+//! SQL functions for genomics, which test regions and FLAG bits and read tags.
 //!
-//! `region(..)` and the tests of flags are rewritten before planning into comparisons of columns, which DataFusion
-//! optimizes and looks up as if the user had written them. Tags are read from the packed form of BAM.
+//! Before planning, `region(..)` and the FLAG tests are replaced by comparisons of columns. DataFusion then optimizes
+//! these, and datasets use their index, as if the user had written comparisons. Functions for tags decode the tags from
+//! their BAM encoding.
 
 use std::sync::Arc;
 
@@ -24,7 +25,7 @@ use godwit_model::{Region, flags};
 
 use crate::contig_source::ContigSource;
 
-/// Tests of FLAG bits (SAMv1 §1.4), by function name.
+/// Functions that test FLAG bits (SAMv1 §1.4), with the tested bits.
 const FLAG_TESTS: [(&str, u16); 12] = [
     ("is_paired", flags::PAIRED),
     ("is_proper_pair", flags::PROPER_PAIR),
@@ -39,12 +40,13 @@ const FLAG_TESTS: [(&str, u16); 12] = [
     ("is_duplicate", flags::DUPLICATE),
     ("is_supplementary", flags::SUPPLEMENTARY),
 ];
-/// The function that tests whether a row overlaps a region.
+/// Name of the function that tests whether a row overlaps a region.
 pub(crate) const REGION_FUNCTION: &str = "region";
-/// The column that marks duplicates of an unfinished job; null, because duplicates are not decided yet.
+/// The column `duplicate` of reads in an unfinished job. Its values are null, because duplicates are not yet
+/// determined.
 const DUPLICATE_COLUMN: &str = "duplicate";
 
-/// Returns all scalar functions.
+/// Returns all scalar SQL functions of this module.
 pub(crate) fn scalar_functions() -> Vec<ScalarUDF> {
     let rewritten = |name: &'static str, signature| ScalarUDF::from(MacroFunction { name, signature });
     let texts = TypeSignature::OneOf(vec![TypeSignature::Exact(vec![DataType::Utf8]), TypeSignature::Any(2)]);
@@ -60,7 +62,7 @@ pub(crate) fn scalar_functions() -> Vec<ScalarUDF> {
     functions
 }
 
-/// A function that [`MacroExpander`] replaces before a plan runs.
+/// An SQL function that [`MacroExpander`] replaces by comparisons before a plan runs.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct MacroFunction {
     name: &'static str,
@@ -85,7 +87,8 @@ impl ScalarUDFImpl for MacroFunction {
     }
 }
 
-/// The analyzer rule that replaces [`MacroFunction`] calls by comparisons. It runs before types are coerced.
+/// The analyzer rule that replaces [`MacroFunction`] calls by comparisons. It must run before the type coercion of
+/// DataFusion.
 #[derive(Debug)]
 pub(crate) struct MacroExpander;
 
@@ -99,7 +102,7 @@ impl AnalyzerRule for MacroExpander {
     }
 }
 
-/// Rewrites the expressions of one node of a plan.
+/// Replaces the calls in the expressions of one node of a plan.
 fn expand_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let is_rewritten =
         |expr: &Expr| Ok(matches!(expr, Expr::ScalarFunction(of) if of.func.inner().is::<MacroFunction>()));
@@ -136,7 +139,8 @@ fn expand_call(expr: Expr, plan: &LogicalPlan, schema: &DFSchema) -> Result<Tran
     }
 }
 
-/// Expands `region('chr20:1-100')` or, with several tables that have positions, `region(x.contig, 'chr20:1-100')`.
+/// Returns the condition that replaces `region('chr20:1-100')`. If several tables have positions, the first argument
+/// selects the table: `region(x.contig, 'chr20:1-100')`.
 fn region_condition(arguments: &[Expr], plan: &LogicalPlan, schema: &DFSchema) -> Result<Expr> {
     let (table, text) = match arguments {
         [Expr::Literal(text, _)] => (None, text),
@@ -158,13 +162,16 @@ fn region_condition(arguments: &[Expr], plan: &LogicalPlan, schema: &DFSchema) -
     Ok(Expr::Column(contig).eq(lit(region.contig)).and(starts).and(ends))
 }
 
-/// Returns the only column of a name.
+/// Returns the column with this name; fails unless exactly one table has such a column.
 fn unique_column(name: &str, function: &str, schema: &DFSchema) -> Result<Column> {
     match schema.qualified_fields_with_unqualified_name(name)[..] {
         [(table, field)] => Ok(Column::new(table.cloned(), field.name())),
-        [] => plan_err!("{function}() is for tables with places on a genome; this one has no column {name}"),
+        [] => plan_err!("{function}() is for tables with positions on a genome; this table has no column {name}"),
         _ => {
-            plan_err!("{function}() could mean several tables; write the column first, as in {function}(x.{name}, ..)")
+            plan_err!(
+                "{function}() is ambiguous between several tables; name the table of the column, as in \
+                 {function}(x.{name}, ..)"
+            )
         }
     }
 }
@@ -185,7 +192,7 @@ fn flag_condition(function: &str, mask: u16, arguments: &[Expr], schema: &DFSche
     Ok(masked.not_eq(lit(0i64)))
 }
 
-/// Type of a tag's value.
+/// The data type that a tag function returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum TagKind {
     Text,
@@ -193,7 +200,8 @@ enum TagKind {
     Float,
 }
 
-/// `tag_text(other_tags, 'BX')` and similar: the value of a tag that has no column of its own; null if the tag is absent.
+/// An SQL function such as `tag_text(other_tags, 'BX')`, which returns the value of a tag that has no column of its
+/// own; null if the tag is absent.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct TagFunction {
     kind: TagKind,
@@ -226,7 +234,7 @@ impl ScalarUDFImpl for TagFunction {
             return exec_err!("{}() takes the column other_tags and the two letters of a tag", self.name());
         };
         let Ok(name) = <[u8; 2]>::try_from(name.as_bytes()) else {
-            return exec_err!("{name:?} is no tag: a tag has two letters");
+            return exec_err!("{name:?} is not a tag: a tag has two characters");
         };
         let tags = tags.to_array(arguments.number_rows)?;
         let tags = tags.as_binary::<i32>();

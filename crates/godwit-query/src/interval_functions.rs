@@ -1,6 +1,8 @@
-//! `overlaps('a.bed', 'b.bed')` and `nearest('a.bed', 'b.bed')`: two tables of intervals joined to one.
+//! The SQL table functions `overlaps('a.bed', 'b.bed')` and `nearest('a.bed', 'b.bed')`, which join two tables of
+//! intervals.
 //!
-//! Columns of the first table keep their names; those of the second have the suffix `_2`.
+//! In the joined table, columns of the first table keep their names, and columns of the second table have the suffix
+//! `_2`.
 
 use std::sync::Arc;
 
@@ -18,19 +20,19 @@ use crate::dataset_table::{TableCatalog, table_provider};
 use crate::interval_join::{IntervalJoin, IntervalJoinExec, IntervalJoinType, JoinColumn, SideExpressions};
 use crate::table_functions::{literal_text, to_datafusion_error};
 
-/// Columns that hold the interval of a row.
+/// Columns that contain the interval of a row.
 const INTERVAL_COLUMNS: [&str; 3] = ["contig", "position", "end_position"];
-/// Suffix of the columns of the second table.
+/// Suffix of the names of columns that come from the second table.
 const SECOND_TABLE_SUFFIX: &str = "_2";
-/// Column with the distance between the two rows of [`PairKind::Nearest`], in bases.
+/// Column of [`PairKind::Nearest`] with the distance between the two intervals, in bases.
 const DISTANCE_COLUMN: &str = "distance";
 
-/// Condition that pairs rows of two tables.
+/// The condition by which rows of two tables are paired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PairKind {
-    /// Rows that share a base.
+    /// Pairs of rows whose intervals have at least one common base.
     Overlaps,
-    /// Each row of the first table with the nearest rows of the second.
+    /// Each row of the first table, paired with the nearest rows of the second table.
     Nearest,
 }
 
@@ -43,7 +45,7 @@ impl PairKind {
     }
 }
 
-/// A table function that returns pairs of rows.
+/// A table function that returns pairs of rows of two tables.
 #[derive(Debug)]
 pub(crate) struct IntervalPairFunction {
     pub(crate) pair_kind: PairKind,
@@ -87,12 +89,13 @@ impl IntervalPairFunction {
     }
 }
 
-/// Returns the name of a column of the second table.
+/// Returns the name that a column of the second table has in the joined table.
 fn second_column_name(field: &Field) -> String {
     format!("{}{SECOND_TABLE_SUFFIX}", field.name())
 }
 
-/// Builds a join as users write it; [`crate::interval_join_rule`] turns it into an interval join.
+/// Creates a view with an ordinary join on overlap, as a user could write it in SQL. [`crate::interval_join_rule`]
+/// replaces it by an interval join.
 fn overlap_view(first: Arc<dyn TableProvider>, second: Arc<dyn TableProvider>) -> Result<Arc<dyn TableProvider>> {
     const TABLE_ALIASES: [&str; 2] = ["first", "second"];
     let column = |table: usize, name: &str| Expr::Column(Column::new(Some(TABLE_ALIASES[table]), name));
@@ -109,7 +112,7 @@ fn overlap_view(first: Arc<dyn TableProvider>, second: Arc<dyn TableProvider>) -
     Ok(Arc::new(ViewTable::new(joined.build()?, None)))
 }
 
-/// Each row of one table with the nearest rows of another.
+/// A table that pairs each row of one table with the nearest rows of another.
 #[derive(Debug)]
 struct NearestTable {
     first: Arc<dyn TableProvider>,
@@ -121,7 +124,7 @@ struct NearestTable {
 impl NearestTable {
     fn new(first: Arc<dyn TableProvider>, second: Arc<dyn TableProvider>) -> Self {
         let (of_first, of_second) = (first.schema(), second.schema());
-        // A row without a nearest row has nulls in the columns of the second table.
+        // Columns of the second table are nullable: they are null if the second table has no row on the contig.
         let second_field =
             |field: &Arc<Field>| field.as_ref().clone().with_name(second_column_name(field)).with_nullable(true);
         let mut fields: Vec<Field> = of_first.fields().iter().map(|field| field.as_ref().clone()).collect();
@@ -134,13 +137,14 @@ impl NearestTable {
     }
 }
 
-/// Returns the table that a column of a [`NearestTable`] comes from; `None` for other tables.
+/// Returns the table from which a column of a [`NearestTable`] comes; `None` if `table` is not a [`NearestTable`].
 pub(crate) fn source_table_of_column(table: &Arc<dyn TableProvider>, column: &str) -> Option<Arc<dyn TableProvider>> {
     let nearest = table.downcast_ref::<NearestTable>()?;
     Some(if nearest.first.schema().index_of(column).is_ok() { nearest.first.clone() } else { nearest.second.clone() })
 }
 
-/// Columns that are read of one table, ascending: the requested ones, and those of the interval.
+/// Ascending indexes of the columns that are read from one of the two tables: the requested columns and
+/// [`INTERVAL_COLUMNS`].
 struct SideProjection(Vec<usize>);
 
 impl SideProjection {
@@ -152,7 +156,7 @@ impl SideProjection {
         Ok(Self(columns))
     }
 
-    /// Returns the index of a table column among the columns that are read.
+    /// Returns the index of a column of the table among the columns that are read.
     fn index_of(&self, column: usize) -> usize {
         self.0.binary_search(&column).unwrap_or_default()
     }
@@ -162,7 +166,7 @@ impl SideProjection {
             Ok(Arc::new(InputColumn::new(name, self.index_of(schema.index_of(name)?))))
         };
         let [contig, start, end] = INTERVAL_COLUMNS;
-        // Some tables have dictionary-encoded contig names.
+        // Cast the contig names to plain text, because in some tables they are dictionary-encoded.
         let contig = cast(column(contig)?, &schema.project(&self.0)?, DataType::Utf8)?;
         Ok(SideExpressions { keys: vec![contig], low: column(start)?, high: column(end)?, bound_offsets: (0, 0) })
     }

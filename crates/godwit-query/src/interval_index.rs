@@ -1,15 +1,15 @@
-//! An index of intervals for lookups of those that overlap an interval, and of those nearest to it.
+//! An index of intervals that finds the intervals that overlap a given interval, or the nearest ones.
 //!
-//! Entries are sorted by start, with the greatest end of each 16, of each 256 and so on: a lookup skips all groups that end
-//! too early. Entries need not be valid intervals: with an end before the start, the two bounds still compare as in the
-//! statement.
+//! Entries are sorted by their start. The index also stores the greatest end of each group of 16, 256 and so on
+//! entries, so that a lookup skips groups that end before the given interval. An entry may end before it starts: its
+//! two bounds are compared as the SQL statement specifies.
 
 use std::ops::ControlFlow;
 
-/// Entries under one greatest end.
+/// Number of entries or groups that form a group on the next level.
 const FANOUT: usize = 16;
 
-/// Bounds of an interval, and the index of its row.
+/// The bounds of an interval, and the index of the row that contains it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct IntervalEntry {
     pub(crate) low: i64,
@@ -17,23 +17,23 @@ pub(crate) struct IntervalEntry {
     pub(crate) row: u32,
 }
 
-/// Intervals of one key, mostly a contig.
+/// An index of the intervals with equal join keys, usually the intervals of one contig.
 #[derive(Debug, Default)]
 pub(crate) struct IntervalIndex {
-    /// Sorted by `low`, then by row.
+    /// The `low` bound of each entry. Entries are sorted by `low` and then by row.
     lows: Vec<i64>,
     rows: Vec<u32>,
-    /// The greatest `high` of each 1, 16, 256 and so on entries.
+    /// For each level, the greatest `high` bounds of groups of 1, 16, 256 and so on entries.
     max_highs: Vec<Vec<i64>>,
-    /// `high` and row, ascending; empty in an index without nearest lookups.
+    /// Pairs of `high` bound and row, ascending; empty if nearest lookups are disabled.
     by_high: Vec<(i64, u32)>,
 }
 
-/// Memory of an entry in the index, in bytes, at most.
+/// Upper limit of the memory that an entry needs in the index, bytes.
 pub(crate) const BYTES_PER_ENTRY: usize = 64;
 
 impl IntervalIndex {
-    /// Builds an index; `with_nearest` enables [`IntervalIndex::nearest`].
+    /// Builds an index. [`IntervalIndex::nearest`] may be called only if `with_nearest` is true.
     pub(crate) fn new(mut entries: Vec<IntervalEntry>, with_nearest: bool) -> Self {
         entries.sort_unstable_by_key(|entry| (entry.low, entry.row));
         let mut max_highs = vec![entries.iter().map(|entry| entry.high).collect::<Vec<i64>>()];
@@ -50,8 +50,8 @@ impl IntervalIndex {
         Self { lows, rows: entries.iter().map(|entry| entry.row).collect(), max_highs, by_high }
     }
 
-    /// Calls `found` for the row of each entry with `entry.low < high` and `entry.high > low`, in the order of their lows,
-    /// until `found` breaks.
+    /// Calls `found` with the row of each entry for which `entry.low < high` and `entry.high > low`, in the order of
+    /// their `low` bounds. Stops if `found` returns `ControlFlow::Break`.
     pub(crate) fn for_each_overlap(&self, low: i64, high: i64, mut found: impl FnMut(u32) -> ControlFlow<()>) {
         let end = self.lows.partition_point(|start| *start < high);
         if end > 0 {
@@ -59,7 +59,7 @@ impl IntervalIndex {
         }
     }
 
-    /// Visits the entries before `end` below the `at`th greatest end of a level.
+    /// Visits the overlapping entries in group `at` of a level, up to entry index `end`.
     fn visit_subtree(
         &self,
         level: usize,
@@ -82,8 +82,9 @@ impl IntervalIndex {
         ControlFlow::Continue(())
     }
 
-    /// Fills `rows` with the entries that overlap `[low, high)` or, if there are none, with the nearest ones, all at one
-    /// distance. Returns the distance: 0 for overlapping entries, 1 for adjacent ones; `None` if the index is empty.
+    /// Fills `rows` with the rows of all entries that overlap `[low, high)`. If no entry overlaps, fills `rows` with
+    /// all entries at the shortest distance. Returns the distance, which is 0 for overlapping and 1 for adjacent
+    /// entries; `None` if the index is empty.
     pub(crate) fn nearest(&self, low: i64, high: i64, rows: &mut Vec<u32>) -> Option<i64> {
         rows.clear();
         self.for_each_overlap(low, high, |row| {

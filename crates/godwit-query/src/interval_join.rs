@@ -1,8 +1,9 @@
-//! Interval joins: one side (build) is kept in memory, indexed by its keys and bounds; the other (probe) is streamed.
+//! Interval joins. The build side is kept in memory with an index of its keys and bounds. The probe side is read batch
+//! by batch, and each of its rows is looked up in the index.
 //!
-//! Two rows match if their keys are equal, `build.low < probe.high` and `probe.low < build.high`; in a nearest join, if no
-//! row with the same keys is nearer. Memory grows with the build side. It is reserved from the memory pool of the
-//! statement, which rejects what exceeds the limit.
+//! Two rows match if their keys are equal, `build.low < probe.high` and `probe.low < build.high`. In a nearest join
+//! they match if their keys are equal and no other build row with these keys is nearer. Memory grows with the build
+//! side. It is reserved from the memory pool of the statement; if it exceeds the limit, the statement fails.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -30,42 +31,43 @@ use tokio::sync::OnceCell;
 
 use crate::interval_index::{BYTES_PER_ENTRY, IntervalEntry, IntervalIndex};
 
-/// Expressions that are evaluated on the rows of one side.
+/// Expressions for keys and bounds, which are evaluated on the rows of one side of the join.
 #[derive(Clone, Debug)]
 pub(crate) struct SideExpressions {
-    /// Equal for rows that match; a null key matches nothing.
+    /// Expressions whose values must be equal in matching rows, such as the contig. A null value matches no row.
     pub(crate) keys: Vec<Arc<dyn PhysicalExpr>>,
     pub(crate) low: Arc<dyn PhysicalExpr>,
     pub(crate) high: Arc<dyn PhysicalExpr>,
-    /// Added to the bounds: turns inclusive comparisons into exclusive ones.
+    /// Numbers that are added to the two bounds, to convert inclusive comparisons in the statement to exclusive ones.
     pub(crate) bound_offsets: (i64, i64),
 }
 
-/// The side that an output column comes from.
+/// The origin of an output column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JoinColumn {
     Build(usize),
     Probe(usize),
-    /// Distance between the two rows, in bases.
+    /// The distance between the two intervals, in bases.
     Distance,
 }
 
-/// Output of the join for rows of the probe side.
+/// The rows that the join returns for each row of the probe side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IntervalJoinType {
-    /// Each row with each row that it matches.
+    /// The probe row paired with each matching build row.
     Inner,
-    /// As `Inner`, and once without a partner if it matches none.
+    /// As `Inner`. A probe row without a match is returned once, with nulls for the build side.
     Outer,
-    /// Each row once, if it matches any.
+    /// The probe row once if any build row matches.
     Semi,
-    /// Each row once, if it matches none.
+    /// The probe row once if no build row matches.
     Anti,
-    /// Each row with each of the nearest rows, and once without a partner if there are none.
+    /// The probe row paired with each of the nearest build rows; once with nulls for the build side if no build row has
+    /// its keys.
     Nearest,
 }
 
-/// The remaining conditions of the join, on some columns of both sides.
+/// The join conditions other than keys and overlap, on columns of both sides.
 #[derive(Clone, Debug)]
 pub(crate) struct ResidualFilter {
     pub(crate) expression: Arc<dyn PhysicalExpr>,
@@ -73,7 +75,7 @@ pub(crate) struct ResidualFilter {
     pub(crate) schema: SchemaRef,
 }
 
-/// Description of an interval join.
+/// The parameters of an interval join: expressions, join type, filter and output columns.
 #[derive(Clone, Debug)]
 pub(crate) struct IntervalJoin {
     pub(crate) build: SideExpressions,
@@ -88,7 +90,7 @@ pub(crate) struct IntervalJoin {
 #[derive(Debug)]
 pub(crate) struct IntervalJoinExec {
     join: Arc<IntervalJoin>,
-    /// The build side, then the probe side.
+    /// The plans of the build side and of the probe side, in this order.
     inputs: [Arc<dyn ExecutionPlan>; 2],
     build_side: Arc<OnceCell<Arc<BuildSide>>>,
     properties: Arc<PlanProperties>,
@@ -107,9 +109,9 @@ impl IntervalJoinExec {
 impl DisplayAs for IntervalJoinExec {
     fn fmt_as(&self, _format: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
         let SideExpressions { keys, low, high, .. } = &self.join.build;
-        write!(f, "IntervalJoinExec: {:?}, held=[{low}, {high})", self.join.join_type)?;
+        write!(f, "IntervalJoinExec: {:?}, build=[{low}, {high})", self.join.join_type)?;
         let keys: Vec<_> = keys.iter().map(ToString::to_string).collect();
-        write!(f, ", passing=[{}, {}), keys=[{}]", self.join.probe.low, self.join.probe.high, keys.join(", "))?;
+        write!(f, ", probe=[{}, {}), keys=[{}]", self.join.probe.low, self.join.probe.high, keys.join(", "))?;
         match &self.join.residual_filter {
             Some(condition) => write!(f, ", filter={}", condition.expression),
             None => Ok(()),
@@ -185,15 +187,15 @@ impl ExecutionPlan for IntervalJoinExec {
     }
 }
 
-/// Converts keys into bytes that are equal exactly where the keys are.
+/// A converter of key values into bytes that are equal if and only if the keys are equal.
 struct KeyConverter {
     converter: RowConverter,
 }
 
-/// Evaluated keys and bounds of the rows of a batch.
+/// The values of keys and bounds for all rows of a batch.
 struct BatchIntervals {
     keys: KeyRows,
-    /// True for rows with a null key.
+    /// For each row: true if a key is null.
     has_null_key: Vec<bool>,
     low: Int64Array,
     high: Int64Array,
@@ -221,19 +223,19 @@ impl KeyConverter {
 }
 
 impl BatchIntervals {
-    /// Returns the bounds of a row; `None` if the row can match nothing.
+    /// Returns the bounds of a row; `None` if a key or a bound is null, so that the row cannot match.
     fn bounds(&self, row: usize) -> Option<(i64, i64)> {
         let is_null = self.has_null_key[row] || self.low.is_null(row) || self.high.is_null(row);
         (!is_null).then(|| (self.low.value(row), self.high.value(row)))
     }
 }
 
-/// The build side, collected and indexed.
+/// The collected rows of the build side, and their index.
 #[derive(Debug)]
 struct BuildSide {
     rows: RecordBatch,
     indexes_by_key: HashMap<Box<[u8]>, IntervalIndex>,
-    /// Released when the side is dropped.
+    /// The reserved memory, which is released when the build side is dropped.
     _reservation: MemoryReservation,
 }
 
@@ -255,10 +257,10 @@ impl BuildSide {
         }
         if u32::try_from(rows).is_err() {
             return resources_err!(
-                "a join of intervals holds 4294967295 rows at most, and one of its tables has {rows}"
+                "the build side of an interval join holds at most 4294967295 rows, and one of its tables has {rows}"
             );
         }
-        // Both the batches and their concatenation are in memory for a moment.
+        // Reserve the size again: while the batches are concatenated, both copies are in memory.
         reservation.try_grow(bytes)?;
         let rows = concat_batches(&input.schema(), &batches)?;
         drop(batches);
@@ -281,20 +283,20 @@ impl BuildSide {
     }
 }
 
-/// A batch of the probe side, and the progress in it.
+/// A batch of the probe side, and the state of its processing.
 struct ProbeBatch {
     batch: RecordBatch,
     intervals: BatchIntervals,
-    /// Next row to look up.
+    /// Index of the next row to look up.
     next_row: usize,
-    /// Matches of the row before `next_row` that are not emitted yet, last first; and their distance.
+    /// Build rows that match the row before `next_row` and are not returned yet, in reverse order.
     pending_build_rows: Vec<u32>,
     pending_distance: i64,
-    /// True for rows that matched another.
+    /// For each row: true if it has matched a build row.
     is_matched: Vec<bool>,
 }
 
-/// Matched pairs of rows.
+/// Matched pairs of build rows and probe rows, by index.
 #[derive(Default)]
 struct RowPairs {
     build_rows: Vec<Option<u32>>,
@@ -308,12 +310,12 @@ struct IntervalJoinStream {
     key_converter: KeyConverter,
     input: SendableRecordBatchStream,
     probe_batch: Option<ProbeBatch>,
-    /// Rows of an output batch, at most.
+    /// Maximum number of rows in an output batch.
     max_batch_rows: usize,
 }
 
 impl IntervalJoinStream {
-    /// Returns the next rows; `None` at the end.
+    /// Returns the next batch of joined rows; `None` at the end.
     async fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         loop {
             let Some(current) = &mut self.probe_batch else {
@@ -365,10 +367,11 @@ impl IntervalJoinStream {
 }
 
 impl ProbeBatch {
-    /// Returns the next pairs, before the residual filter; none at the end of the batch.
+    /// Returns the next matching pairs of the batch, at most `most`, before the residual filter. Returns no pairs at
+    /// the end of the batch.
     fn next_pairs(&mut self, join: &IntervalJoin, held: &BuildSide, most: usize) -> RowPairs {
         let mut pairs = RowPairs::default();
-        // One match decides these joins if there is no residual filter.
+        // For semi and anti joins without a residual filter, the first match of a row is sufficient.
         let first_is_enough =
             matches!(join.join_type, IntervalJoinType::Semi | IntervalJoinType::Anti) && join.residual_filter.is_none();
         while pairs.probe_rows.len() < most {
@@ -393,13 +396,13 @@ impl ProbeBatch {
                     if first_is_enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
                 });
             }
-            // The entries found first are emitted first.
+            // `pending_build_rows` is emptied from its end, so reverse it to return the first entries first.
             self.pending_build_rows.reverse();
         }
         pairs
     }
 
-    /// Returns the rows that are emitted when all pairs of the batch are known.
+    /// Returns the rows that can be returned only after all pairs of the batch are known, such as rows without a match.
     fn remaining_pairs(&self, emit: IntervalJoinType) -> RowPairs {
         let wanted = match emit {
             IntervalJoinType::Inner => return RowPairs::default(),
@@ -413,7 +416,7 @@ impl ProbeBatch {
 }
 
 impl IntervalJoin {
-    /// Keeps the pairs that meet the residual filter.
+    /// Returns only those pairs that meet the residual filter.
     fn apply_residual_filter(&self, pairs: RowPairs, held: &RecordBatch, passing: &RecordBatch) -> Result<RowPairs> {
         let Some(condition) = &self.residual_filter else { return Ok(pairs) };
         let rows = self.gather_columns(&pairs, &condition.columns, &condition.schema, held, passing)?;
@@ -428,7 +431,7 @@ impl IntervalJoin {
         })
     }
 
-    /// Gathers columns of pairs.
+    /// Creates columns with the values of the rows in the pairs.
     fn gather_columns(
         &self,
         pairs: &RowPairs,

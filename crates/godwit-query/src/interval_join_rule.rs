@@ -1,5 +1,5 @@
-//! Finds interval joins in plans: equal keys and two comparisons that say that intervals overlap. A hash join would compare
-//! each row of a contig with each other.
+//! Replaces hash joins on equal keys with two comparisons that mean that intervals overlap by interval joins. A hash
+//! join would compare all pairs of rows on the same contig.
 
 use std::sync::Arc;
 
@@ -20,11 +20,12 @@ use crate::interval_join::{
     IntervalJoin, IntervalJoinExec, IntervalJoinType, JoinColumn, ResidualFilter, SideExpressions,
 };
 
-/// The optimizer rule that replaces hash joins by interval joins.
+/// The physical optimizer rule that replaces hash joins by interval joins.
 #[derive(Debug)]
 pub(crate) struct IntervalJoinRule;
 
-/// DataFusion's rule that decides the build side; this rule runs after it.
+/// Name of the rule by which DataFusion selects the build side of joins. [`IntervalJoinRule`] runs directly after this
+/// rule.
 pub(crate) const PREDECESSOR_RULE: &str = "join_selection";
 
 impl PhysicalOptimizerRule for IntervalJoinRule {
@@ -48,13 +49,14 @@ impl PhysicalOptimizerRule for IntervalJoinRule {
     }
 }
 
-/// Returns the equivalent interval join; `None` if the join is not one by overlap.
+/// Returns an interval join that is equivalent to a hash join; `None` if the conditions do not mean that intervals
+/// overlap.
 fn convert_hash_join(join: &HashJoinExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let Some(filter) = join.filter() else { return Ok(None) };
     if join.projection.is_some() || join.null_aware || join.null_equality() != NullEquality::NullEqualsNothing {
         return Ok(None);
     }
-    // The side whose rows are emitted once, or without a partner, is the probe side.
+    // In outer, semi and anti joins, the side whose rows are preserved or returned once must be the probe side.
     let (join_type, held_side) = match join.join_type() {
         JoinType::Inner => (IntervalJoinType::Inner, JoinSide::Left),
         JoinType::Left => (IntervalJoinType::Outer, JoinSide::Right),
@@ -103,7 +105,7 @@ fn convert_hash_join(join: &HashJoinExec) -> Result<Option<Arc<dyn ExecutionPlan
 
 type BoundExpressions = (Arc<dyn PhysicalExpr>, Arc<dyn PhysicalExpr>);
 
-/// Overlap conditions of a join filter.
+/// The conditions of a join filter, split into overlap and other conditions.
 struct OverlapConditions {
     build: BoundExpressions,
     probe: BoundExpressions,
@@ -122,7 +124,7 @@ struct Comparison {
 
 impl OverlapConditions {
     fn from_filter(filter: &JoinFilter, held_side: JoinSide) -> Result<Option<Self>> {
-        // One comparison where the build side begins before the probe side ends, and one the other way.
+        // Find one comparison that the build side begins before the probe side ends, and one with exchanged sides.
         let (mut begins, mut ends, mut residual) = (None, None, Vec::new());
         for condition in split_conjunction(filter.expression()) {
             match parse_comparison(condition, filter, held_side)? {
@@ -163,13 +165,13 @@ fn parse_comparison(
     Ok(Some(Comparison { is_build_lesser, build, probe, is_inclusive }))
 }
 
-/// Reports whether an expression is an integer that fits into an `i64`.
+/// Returns whether the data type of an expression is an integer type whose values fit into an `i64`.
 fn is_position(expression: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<bool> {
     let data_type = expression.data_type(schema)?;
     Ok(data_type.is_integer() && data_type != DataType::UInt64)
 }
 
-/// Returns the only side that an expression takes columns from.
+/// Returns the side of the join whose columns an expression uses; `None` if it uses both sides or no column.
 fn side_of(expression: &Arc<dyn PhysicalExpr>, filter: &JoinFilter) -> Option<JoinSide> {
     let columns = collect_columns(expression);
     let mut sides = columns.iter().map(|column| filter.column_indices().get(column.index()).map(|found| found.side));
@@ -177,7 +179,7 @@ fn side_of(expression: &Arc<dyn PhysicalExpr>, filter: &JoinFilter) -> Option<Jo
     sides.all(|side| side == Some(first)).then_some(first)
 }
 
-/// Rewrites an expression over the columns of a filter to the columns of its input.
+/// Rewrites an expression of a join filter so that its column indexes refer to the input of one side.
 fn rebase_to_input(expression: &Arc<dyn PhysicalExpr>, filter: &JoinFilter) -> Result<Arc<dyn PhysicalExpr>> {
     let rewritten = expression.clone().transform(|expression| {
         let Some(column) = expression.downcast_ref::<Column>() else { return Ok(Transformed::no(expression)) };

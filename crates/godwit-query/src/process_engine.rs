@@ -1,7 +1,7 @@
-//! Runs the statements of a server in processes of their own.
+//! Runs the SQL statements of a server in separate processes.
 //!
-//! A statement process runs one statement at a time. It is reused if the statement succeeds. It is killed if the statement
-//! exceeds its time or memory, or if its client cancels it.
+//! A statement process runs one statement at a time. If the statement succeeds, the process is reused. If the statement
+//! exceeds its time or memory limit, or if the client cancels the statement, the process is killed.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
@@ -24,25 +24,25 @@ use tokio::time::Instant;
 use crate::direct_scan::parse_direct_scan;
 use crate::statement_server::{StatementRequest, schema_from_bytes};
 
-/// Longest wait for the exit of a process whose connection broke.
+/// Maximum time to wait for the exit of a statement process after its connection has failed.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Batches queued between a statement process and the client, at most.
+/// Maximum number of batches that are queued between a statement process and the client.
 const MAX_QUEUED_BATCHES: usize = 2;
 
-/// A batch and its application metadata.
+/// A record batch and the application metadata (`app_metadata`) that is sent with it.
 type BatchWithMetadata = (RecordBatch, Bytes);
 
-/// Limits of the statements of a server.
+/// Limits that apply to each statement of a server, and to their number.
 #[derive(Clone, Debug)]
 pub struct StatementLimits {
-    /// Memory of each statement process, in bytes.
+    /// Memory limit of each statement process, bytes.
     pub memory_bytes: u64,
-    /// Time of each statement, from its start to its last row.
+    /// Time limit of each statement, from its start to its last row.
     pub timeout: Duration,
-    /// Rows that each statement may return.
+    /// Maximum number of rows that a statement may return.
     pub max_rows: u64,
-    /// Statements that run at a time; others wait.
+    /// Maximum number of concurrent statements; further statements wait.
     pub max_concurrent: usize,
 }
 
@@ -51,13 +51,13 @@ pub struct ProcessSqlEngine {
     pool: Arc<StatementProcessPool>,
 }
 
-/// Encodes what a principal may see for a statement process.
+/// A function that encodes the grants of a principal, which determine the datasets that a statement process may read.
 type GrantsEncoder = Box<dyn Fn(&Principal) -> Vec<u8> + Send + Sync>;
 
 struct StatementProcessPool {
-    /// `None`: every principal sees everything.
+    /// Encodes the grants of a principal; `None`: every principal may see all datasets.
     encode_grants: Option<GrantsEncoder>,
-    /// Builds the command of a statement process for a socket path.
+    /// Returns the command that starts a statement process, which must listen on this socket path.
     process_command: Box<dyn Fn(&std::path::Path) -> Command + Send + Sync>,
     limits: StatementLimits,
     idle: Mutex<Vec<StatementProcess>>,
@@ -65,30 +65,58 @@ struct StatementProcessPool {
     scratch_directory: PathBuf,
 }
 
-/// A statement process. Dropping it kills the process.
+/// A running statement process. Dropping this value kills the process.
 struct StatementProcess {
     child: ProcessGuard,
-    /// The grants that it serves, encoded; it serves no others.
+    /// The encoded grants for which the process runs statements. A process serves one set of grants only.
     grants: Vec<u8>,
     client: Client,
-    /// Holds the socket of the process.
+    /// The directory with the socket of the process, which is removed with this value.
     _directory: TemporaryItem<tempfile::TempDir>,
 }
 
-/// The child process, killed when this is dropped: also if a statement is cancelled while its process starts.
+/// A child process that is killed when this value is dropped, even if the statement is cancelled while the process
+/// starts.
 struct ProcessGuard(Child);
 
 impl Drop for ProcessGuard {
     fn drop(&mut self) {
-        // Both fail only if the child has exited already.
+        // Ignore errors of both calls: they fail only if the child process has already exited.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
 impl ProcessSqlEngine {
-    /// Runs statements in processes that `command` starts for a socket path. They serve it with
-    /// [`crate::serve_statements`], and print a line once they do. Sockets are in directories below `scratch`.
+    /// Creates an engine. `command` returns the command that starts a statement process for a socket path. The process
+    /// must call [`crate::serve_statements`] for this path, and print a line when it is ready. Sockets are created
+    /// below the directory `scratch`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::path::Path;
+    /// use std::process::Command;
+    /// use std::time::Duration;
+    ///
+    /// use godwit_flight::{SqlEngine as _, StatementWorkers};
+    /// use godwit_query::{ProcessSqlEngine, StatementLimits};
+    ///
+    /// let limits = StatementLimits {
+    ///     memory_bytes: 1 << 30,
+    ///     timeout: Duration::from_secs(60),
+    ///     max_rows: 1_000_000,
+    ///     max_concurrent: 4,
+    /// };
+    /// let command = |socket: &Path| {
+    ///     let mut command = Command::new("statement-worker");
+    ///     command.arg("--socket").arg(socket);
+    ///     command
+    /// };
+    /// let engine = ProcessSqlEngine::new(command, limits, std::env::temp_dir());
+    /// // Processes start with the first statements.
+    /// assert_eq!(engine.statement_workers(), Some(StatementWorkers { busy: 0, idle: 0, limit: 4 }));
+    /// ```
     pub fn new(
         command: impl Fn(&std::path::Path) -> Command + Send + Sync + 'static,
         limits: StatementLimits,
@@ -97,7 +125,8 @@ impl ProcessSqlEngine {
         Self::with_grants(command, limits, scratch, None)
     }
 
-    /// As [`Self::new`], with grants for each principal; a process serves one set of grants only.
+    /// Creates an engine as [`Self::new`] does, with a function that encodes the grants of a principal. Statements of
+    /// principals with different grants never run in the same process.
     pub fn with_grants(
         command: impl Fn(&std::path::Path) -> Command + Send + Sync + 'static,
         limits: StatementLimits,
@@ -131,7 +160,7 @@ impl SqlEngine for ProcessSqlEngine {
         Some(StatementWorkers { busy, idle, limit })
     }
 
-    /// Returns the direct scan only where `max_rows` is unlimited, because nothing counts its rows.
+    /// Returns a direct scan only if `max_rows` is unlimited, because the rows of direct scans are not counted.
     fn direct_scan(&self, catalog: Arc<dyn Catalog>, sql: &str) -> Option<DirectScan> {
         (self.pool.limits.max_rows == u64::MAX).then(|| parse_direct_scan(catalog, sql)).flatten()
     }
@@ -160,7 +189,8 @@ impl SqlEngine for ProcessSqlEngine {
         let request = StatementRequest { is_describe: false, sql, parameters, grants: self.grants_of(principal) };
         Box::pin(async move {
             let mut statement = StatementExecution::start(self.pool.clone(), &request).await?;
-            // The first batch has no rows; its metadata lists the datasets that the statement reads.
+            // The statement process first sends a batch without rows, whose metadata lists the datasets that the
+            // statement reads.
             let head = statement.next_batch().await?;
             let touched = head.and_then(|(_, said)| serde_json::from_slice(&said).ok());
             let datasets = touched.ok_or_else(|| Status::internal("a bug in godwit: a statement without a head"))?;
@@ -179,8 +209,8 @@ impl SqlEngine for ProcessSqlEngine {
     }
 }
 
-/// Forwards rows until they end, the client stops, or the deadline passes: a client that reads none of its rows does not
-/// hold a process forever.
+/// Forwards rows from a statement process to the client, until the rows end, the client stops, or the deadline passes.
+/// Because of the deadline, a client that does not read its rows cannot occupy a process forever.
 async fn forward_rows(
     mut statement: StatementExecution,
     first: Option<BatchWithMetadata>,
@@ -201,11 +231,11 @@ async fn forward_rows(
         }
     };
     drop(statement);
-    // Sending fails if the client has gone.
+    // Ignore the result: sending fails only if the client has disconnected.
     let _ = rows.send(Err(failure)).await;
 }
 
-/// A running statement. Dropping it kills its process.
+/// A running statement. Dropping this value kills the process that runs it.
 struct StatementExecution {
     process: StatementProcess,
     batches: Batches,
@@ -220,10 +250,9 @@ impl StatementExecution {
         let ticket = request.encode()?;
         let deadline = Instant::now() + pool.limits.timeout;
         let place = tokio::time::timeout_at(deadline, pool.permits.clone().acquire_owned());
-        let place = place
-            .await
-            .map_err(|_| Status::resource_exhausted("too many statements are being run; try again later"))?;
-        let place = place.map_err(|_| Status::unavailable("the server is ending"))?;
+        let place =
+            place.await.map_err(|_| Status::resource_exhausted("too many statements are running; try again later"))?;
+        let place = place.map_err(|_| Status::unavailable("the server is shutting down"))?;
         let mut process = pool.clone().acquire_process(&request.grants).await?;
         let started = tokio::time::timeout_at(deadline, process.client.download(ticket)).await;
         match started {
@@ -234,7 +263,7 @@ impl StatementExecution {
     }
 
     async fn next_batch(&mut self) -> Result<Option<BatchWithMetadata>, Status> {
-        // If a batch is always ready, the timeout below never fires.
+        // Check the deadline here too: if a batch is always ready, the timeout below never fires.
         if Instant::now() > self.deadline {
             return Err(self.pool.timeout_status());
         }
@@ -243,7 +272,7 @@ impl StatementExecution {
                 self.row_count += item.as_ref().map_or(0, |(batch, _)| batch.num_rows() as u64);
                 if self.row_count > self.pool.limits.max_rows {
                     let problem =
-                        format!("the statement gives more than {} rows; add LIMIT", self.pool.limits.max_rows);
+                        format!("the statement returns more than {} rows; add LIMIT", self.pool.limits.max_rows);
                     return Err(Status::resource_exhausted(problem));
                 }
                 Ok(item)
@@ -253,7 +282,7 @@ impl StatementExecution {
         }
     }
 
-    /// Returns the process to the pool.
+    /// Ends the statement successfully, and makes its process available for other statements.
     fn release_process(self) {
         let mut idle = self.pool.idle.lock().unwrap_or_else(PoisonError::into_inner);
         idle.push(self.process);
@@ -261,7 +290,7 @@ impl StatementExecution {
 }
 
 impl StatementProcessPool {
-    /// Returns an idle process for the grants, or else starts one.
+    /// Returns an idle process with these grants; starts a new process if there is none.
     async fn acquire_process(self: Arc<Self>, view: &[u8]) -> Result<StatementProcess, Status> {
         let waiting = self.take_idle_process(view);
         if let Some(mut worker) = waiting
@@ -281,8 +310,8 @@ impl StatementProcessPool {
         Ok(StatementProcess { child, grants: view.to_vec(), client, _directory: directory })
     }
 
-    /// Takes an idle process for the grants. If there is none, stops idle processes of other grants beyond the free
-    /// permits, so that processes never outnumber permits.
+    /// Returns an idle process with these grants. If there is none, stops idle processes with other grants, so that the
+    /// number of processes never exceeds `max_concurrent`.
     fn take_idle_process(&self, view: &[u8]) -> Option<StatementProcess> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(at) = idle.iter().rposition(|worker| worker.grants == view) {
@@ -300,7 +329,7 @@ impl StatementProcessPool {
         })?;
         let socket = directory.path().join("s");
         let mut command = (self.process_command)(&socket);
-        // This process holds the child's stdin; the child exits when it closes.
+        // The child exits when its stdin closes, which also happens if this server process dies.
         let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
         let mut process = ProcessGuard(child);
         let mut line = String::new();
@@ -314,12 +343,15 @@ impl StatementProcessPool {
     }
 
     fn timeout_status(&self) -> Status {
-        Status::deadline_exceeded(format!("the statement took longer than it may, {} s", self.limits.timeout.as_secs()))
+        Status::deadline_exceeded(format!(
+            "the statement exceeded its time limit of {} s",
+            self.limits.timeout.as_secs()
+        ))
     }
 
-    /// Returns the error of a statement: the status from its process, or why that process ended.
+    /// Returns the error of a failed statement: the status that its process sent, or the reason why the process ended.
     async fn failure_status(&self, worker: &mut StatementProcess, error: FlightError) -> Status {
-        // Any other error means that the process has ended.
+        // An error other than a status means that the process has ended.
         if let FlightError::Status { status, .. } = error {
             return *status;
         }
@@ -327,14 +359,14 @@ impl StatementProcessPool {
         let memory_mib = self.limits.memory_bytes >> 20;
         match ended.and_then(|status| status.signal()) {
             Some(libc::SIGABRT | libc::SIGKILL | libc::SIGSEGV | libc::SIGBUS) => Status::resource_exhausted(format!(
-                "the statement needed more memory than it may have, {memory_mib} MiB; ask for fewer rows or columns"
+                "the statement exceeded its memory limit of {memory_mib} MiB; select fewer rows or columns"
             )),
-            _ => Status::internal(format!("the process of the statement was lost: {error}")),
+            _ => Status::internal(format!("the process of the statement exited unexpectedly: {error}")),
         }
     }
 }
 
-/// Waits for a child that is about to exit.
+/// Waits up to [`EXIT_TIMEOUT`] for the exit of a child process.
 async fn wait_for_exit(child: &mut Child) -> Option<std::process::ExitStatus> {
     let deadline = Instant::now() + EXIT_TIMEOUT;
     loop {
@@ -359,7 +391,8 @@ mod tests {
         let written = named.clone();
         let command = move |_: &std::path::Path| {
             let mut shell = Command::new("sh");
-            // The shell reports its start only on request, and does not exit by itself.
+            // The shell prints its ready line only after the test has created the file `.go`, and does not exit by
+            // itself.
             shell.args(["-c", "echo $$ > \"$0.new\"; mv \"$0.new\" \"$0\"; until [ -e \"$0.go\" ]; do sleep 0.01; done; echo; exec sleep 1000"]);
             shell.arg(&written);
             shell
@@ -377,7 +410,7 @@ mod tests {
         });
         let process = std::fs::read_to_string(&named).unwrap().trim().to_owned();
         std::fs::write(named.with_added_extension("go"), "").unwrap();
-        // Dropping the runtime waits for the blocking tasks that were started.
+        // Dropping the runtime waits until started blocking tasks have ended.
         drop(runtime);
         assert!(!std::path::Path::new("/proc").join(&process).exists(), "process {process} is left");
     }

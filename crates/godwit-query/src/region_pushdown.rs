@@ -1,7 +1,8 @@
-//! Pushdown of conditions on positions: the regions that all rows of a statement must overlap.
+//! Converts conditions on positions in a statement to the genomic regions that matching rows overlap, so that a dataset
+//! reads only these regions.
 //!
-//! DataFusion still applies the conditions to every row. The regions found here may cover more rows than meet the
-//! conditions, never fewer.
+//! The regions may contain rows that do not meet the conditions, but every row that meets them is in a region.
+//! DataFusion still applies the conditions to every row.
 
 use std::collections::BTreeSet;
 
@@ -10,13 +11,14 @@ use datafusion::logical_expr::expr::InList;
 use datafusion::logical_expr::{BinaryExpr, Cast, Expr, Operator, TryCast};
 use godwit_model::Region;
 
-/// Constraints of one statement, at most; conditions that exceed it are ignored.
+/// Maximum number of constraints for one statement. Conditions that would create more are ignored, so more rows are
+/// read.
 const MAX_CONSTRAINTS: usize = 4096;
 
-/// A constraint: rows on some contigs that overlap `[start, end)`, 0-based.
+/// A constraint that rows are on one of these contigs and overlap `[start, end)`, 0-based.
 #[derive(Clone, Debug, PartialEq)]
 struct RegionConstraint {
-    /// `None`: any contig.
+    /// Names of the contigs; `None`: any contig.
     contigs: Option<BTreeSet<String>>,
     start: i64,
     end: i64,
@@ -38,7 +40,8 @@ impl RegionConstraint {
     }
 }
 
-/// Returns the regions that rows meeting all conditions overlap; `None` if the conditions do not constrain them.
+/// Returns regions such that every row that meets all conditions overlaps one of them; `None` if the conditions do not
+/// restrict positions.
 pub(crate) fn regions_of_filters<'e>(conditions: impl IntoIterator<Item = &'e Expr>) -> Option<Vec<Region>> {
     let mut places = vec![RegionConstraint::UNCONSTRAINED];
     for condition in conditions {
@@ -47,7 +50,7 @@ pub(crate) fn regions_of_filters<'e>(conditions: impl IntoIterator<Item = &'e Ex
     let mut regions = Vec::new();
     for place in places {
         let contigs = place.contigs?;
-        // A row may start before the first base (the telomere, in VCF); it is looked up with the first base.
+        // A VCF record may have the position before the first base (telomere). A lookup of the first base finds it too.
         let start = place.start.clamp(0, i64::from(Region::OPEN_END)) as u32;
         let end = place.end.clamp(1, i64::from(Region::OPEN_END)) as u32;
         if start < end {
@@ -59,7 +62,7 @@ pub(crate) fn regions_of_filters<'e>(conditions: impl IntoIterator<Item = &'e Ex
     Some(regions)
 }
 
-/// Reports whether a condition constrains positions.
+/// Returns whether a condition restricts contigs or positions.
 pub(crate) fn constrains_region(condition: &Expr) -> bool {
     constraints_of(condition) != [RegionConstraint::UNCONSTRAINED]
 }
@@ -113,7 +116,7 @@ fn constraints_of(condition: &Expr) -> Vec<RegionConstraint> {
     }
 }
 
-/// Returns the constraint of `column op value`.
+/// Returns the constraint that a comparison `column op value` implies; `None` if it implies none.
 fn constraint_of_comparison(column: &str, op: Operator, value: &ScalarValue) -> Option<RegionConstraint> {
     let place = RegionConstraint::UNCONSTRAINED;
     if column == "contig" {
@@ -123,7 +126,7 @@ fn constraint_of_comparison(column: &str, op: Operator, value: &ScalarValue) -> 
     let number = integer_value(value)?;
     let next = number.saturating_add(1);
     Some(match (column, op) {
-        // A row that starts at or after a base ends after it.
+        // A row that starts at or after a base also ends after this base.
         ("position", Operator::Eq) => RegionConstraint { start: number, end: next, ..place },
         ("position", Operator::GtEq) => RegionConstraint { start: number, ..place },
         ("position", Operator::Gt) => RegionConstraint { start: next, ..place },

@@ -1,4 +1,4 @@
-//! The rows of a statement that a server runs.
+//! Rows of an SQL statement that a remote server or pool runs.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use datafusion::arrow::datatypes::SchemaRef;
 use godwit_flight::pool::{Pool, PooledRows};
 use godwit_flight::{Batches, Client, FlightError};
 
-/// The rows of a remote statement, ticket by ticket, in the order of the server's endpoints.
+/// The rows of a remote statement. The client downloads the tickets of the flight info one after the other, in order.
 pub enum RemoteRows {
     /// Rows from one server.
     Server(Box<ServerRows>),
@@ -19,32 +19,124 @@ pub enum RemoteRows {
 /// Rows from one server.
 pub struct ServerRows {
     client: Client,
-    /// Tickets that remain to be fetched, last first.
+    /// Tickets that are not downloaded yet, in reverse order.
     pending_tickets: Vec<Bytes>,
     batches: Batches,
-    /// Already read, because the schema comes with it.
+    /// The first batch, which was read in advance to know the schema.
     first_batch: Option<RecordBatch>,
     schema: SchemaRef,
 }
 
 impl RemoteRows {
-    /// Runs a statement on a server.
+    /// Requests that a server runs a statement, and returns its rows.
     ///
     /// # Errors
     /// [`FlightError`] if a call fails; [`FlightError::Malformed`] if the server returns no tickets.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use std::sync::Arc;
+    /// # use godwit_flight::{Catalog, Dataset, DatasetError};
+    /// # use godwit_flight::{Address, ConnectionSecurity, DatasetService, DatasetServiceOptions};
+    /// # use godwit_flight::{Server, TransportOptions};
+    /// # use godwit_query::{QueryEngine, QueryResources};
+    /// use godwit_flight::Client;
+    /// use godwit_query::{RemoteRows, RowFormat, RowWriter};
+    ///
+    /// # #[derive(Debug)]
+    /// # struct NoDatasets;
+    /// # impl Catalog for NoDatasets {
+    /// #     fn names(&self) -> Result<Vec<String>, DatasetError> {
+    /// #         Ok(Vec::new())
+    /// #     }
+    /// #     fn open(&self, name: &str) -> Result<Arc<dyn Dataset>, DatasetError> {
+    /// #         Err(DatasetError::NotFound { name: name.to_owned() })
+    /// #     }
+    /// # }
+    /// # let limits = QueryResources { memory_bytes: 64 << 20, threads: 1, scratch_directory: None };
+    /// # let engine = Arc::new(QueryEngine::new(Arc::new(NoDatasets), &limits)?);
+    /// # let service = DatasetService::new(Arc::new(NoDatasets), Some(engine), DatasetServiceOptions::default());
+    /// # let (routes, security) = (service.routes(), ConnectionSecurity::default());
+    /// # let any_port = Address::Tcp("127.0.0.1:0".parse()?);
+    /// # let server = Server::bind(&any_port, service, routes, security, TransportOptions::default()).await?;
+    /// # let address = server.address().clone();
+    /// # tokio::spawn(server.serve());
+    /// let client = Client::connect(&address, ConnectionSecurity::default(), TransportOptions::default()).await?;
+    /// let mut rows = RemoteRows::query_server(client, "SELECT 'chr1' AS contig, 40 + 2 AS position").await?;
+    /// let mut csv = RowWriter::new(RowFormat::Csv, rows.schema(), Vec::new())?;
+    /// while let Some(batch) = rows.next().await? {
+    ///     csv.write(batch)?;
+    /// }
+    /// assert_eq!(String::from_utf8(csv.finish()?)?, "contig,position\nchr1,42\n");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn query_server(client: Client, sql: &str) -> Result<Self, FlightError> {
         ServerRows::query(client, sql).await.map(|rows| Self::Server(Box::new(rows)))
     }
 
-    /// Runs a statement on a pool of servers.
+    /// Requests that a pool of servers runs a statement, and returns its rows. If a member is lost, another member
+    /// continues.
     ///
     /// # Errors
-    /// As [`Self::query_server`].
+    /// Those of [`Self::query_server`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use std::sync::Arc;
+    /// # use godwit_flight::{Catalog, Dataset, DatasetError};
+    /// # use godwit_flight::{Address, ConnectionSecurity, DatasetService, DatasetServiceOptions};
+    /// # use godwit_flight::{Server, TransportOptions};
+    /// # use godwit_query::{QueryEngine, QueryResources};
+    /// use std::time::Duration;
+    ///
+    /// use godwit_flight::pool::{Member, Pool, PoolNotice, WaitOptions};
+    /// use godwit_query::RemoteRows;
+    ///
+    /// # #[derive(Debug)]
+    /// # struct NoDatasets;
+    /// # impl Catalog for NoDatasets {
+    /// #     fn names(&self) -> Result<Vec<String>, DatasetError> {
+    /// #         Ok(Vec::new())
+    /// #     }
+    /// #     fn open(&self, name: &str) -> Result<Arc<dyn Dataset>, DatasetError> {
+    /// #         Err(DatasetError::NotFound { name: name.to_owned() })
+    /// #     }
+    /// # }
+    /// # let limits = QueryResources { memory_bytes: 64 << 20, threads: 1, scratch_directory: None };
+    /// # let engine = Arc::new(QueryEngine::new(Arc::new(NoDatasets), &limits)?);
+    /// # let service = DatasetService::new(Arc::new(NoDatasets), Some(engine), DatasetServiceOptions::default());
+    /// # let (routes, security) = (service.routes(), ConnectionSecurity::default());
+    /// # let any_port = Address::Tcp("127.0.0.1:0".parse()?);
+    /// # let server = Server::bind(&any_port, service, routes, security, TransportOptions::default()).await?;
+    /// # let address = server.address().clone();
+    /// # tokio::spawn(server.serve());
+    /// let member = Member {
+    ///     location: format!("grpc+tcp://{address}"),
+    ///     address,
+    ///     security: ConnectionSecurity::default(),
+    ///     weight: 1,
+    ///     capacity_bytes_per_s: None,
+    /// };
+    /// let notify = Arc::new(|notice: &PoolNotice| eprintln!("{notice}"));
+    /// let pool = Pool::new("archive", vec![member], WaitOptions { timeout: Duration::from_secs(30), notify });
+    /// let mut rows = RemoteRows::query_pool(Arc::new(pool), "SELECT 40 + 2 AS position").await?;
+    /// assert_eq!(rows.schema().field(0).name(), "position");
+    /// assert_eq!(rows.next().await?.map(|batch| batch.num_rows()), Some(1));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn query_pool(pool: Arc<Pool>, sql: &str) -> Result<Self, FlightError> {
         PooledRows::run_statement(pool, sql).await.map(|rows| Self::Pool(Box::new(rows)))
     }
 
-    /// Returns the columns of the rows.
+    /// Returns the schema of the rows.
     pub fn schema(&self) -> &SchemaRef {
         match self {
             Self::Server(rows) => &rows.schema,
@@ -68,10 +160,10 @@ impl ServerRows {
     async fn query(client: Client, sql: &str) -> Result<Self, FlightError> {
         let mut pending_tickets = client.statement_tickets(sql).await?;
         pending_tickets.reverse();
-        let none = FlightError::Malformed { problem: "it names no rows to fetch" };
+        let none = FlightError::Malformed { problem: "it has no tickets for rows" };
         let Some(ticket) = pending_tickets.pop() else { return Err(none) };
         let mut batches = client.download(ticket).await?;
-        // The schema comes with the first batch, or with the end of the stream.
+        // Read the first batch, because the schema is known only after the first batch or the end of the rows.
         let first_batch = batches.next().await?.map(|(batch, _)| batch);
         let Some(schema) = batches.schema().cloned() else { return Err(none) };
         Ok(Self { client, pending_tickets, batches, first_batch, schema })

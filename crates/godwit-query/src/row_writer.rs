@@ -1,4 +1,4 @@
-//! Output formats of rows, for people and for programs.
+//! Writes rows in text formats (table, CSV, TSV, JSON) or binary formats (Arrow, Parquet).
 
 use std::io::Write;
 
@@ -14,10 +14,34 @@ use datafusion::parquet::arrow::ArrowWriter;
 
 use crate::error::QueryError;
 
-/// Rows of a table on a terminal, at most: the whole table is kept in memory to align it.
+/// Maximum number of rows in the format [`RowFormat::Table`], which keeps all rows in memory to align the columns.
 const MAX_TABLE_ROWS: usize = 100_000;
 
-/// Output format of rows.
+/// The format in which rows are written.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use std::sync::Arc;
+/// # use datafusion::arrow::array::{ArrayRef, Int32Array, RecordBatch, StringArray};
+/// use godwit_query::{RowFormat, RowWriter};
+///
+/// # let contigs: ArrayRef = Arc::new(StringArray::from(vec!["chr20"]));
+/// # let positions: ArrayRef = Arc::new(Int32Array::from(vec![7]));
+/// # let batch = RecordBatch::try_from_iter([("contig", contigs), ("position", positions)])?;
+/// for (format, expected) in [
+///     (RowFormat::Csv, "contig,position\nchr20,7\n"),
+///     (RowFormat::Tsv, "contig\tposition\nchr20\t7\n"),
+///     (RowFormat::Json, "{\"contig\":\"chr20\",\"position\":7}\n"),
+/// ] {
+///     let mut writer = RowWriter::new(format, &batch.schema(), Vec::new())?;
+///     writer.write(batch.clone())?;
+///     assert_eq!(String::from_utf8(writer.finish()?)?, expected);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowFormat {
     /// A text table with aligned columns.
@@ -26,7 +50,7 @@ pub enum RowFormat {
     Csv,
     /// Tab-separated values, with a header.
     Tsv,
-    /// JSON Lines: one object in each line.
+    /// JSON Lines, with one object per line.
     Json,
     /// An Arrow IPC stream.
     Arrow,
@@ -34,7 +58,7 @@ pub enum RowFormat {
     Parquet,
 }
 
-/// A writer of rows in one of the formats.
+/// A writer of rows in a [`RowFormat`].
 pub struct RowWriter<W: Write + Send> {
     writer: FormatWriter<W>,
 }
@@ -52,10 +76,28 @@ fn output_error(error: impl std::error::Error) -> QueryError {
 }
 
 impl<W: Write + Send> RowWriter<W> {
-    /// Creates a writer.
+    /// Creates a writer of rows with this schema to `out`.
     ///
     /// # Errors
-    /// [`QueryError::Output`] if the header cannot be written.
+    /// [`QueryError::Output`] if the header of the format cannot be written.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::sync::Arc;
+    ///
+    /// use datafusion::arrow::datatypes::{DataType, Field, Schema};
+    /// use godwit_query::{RowFormat, RowWriter};
+    ///
+    /// let field = |name: &str, data_type| Field::new(name, data_type, false);
+    /// let schema = Arc::new(Schema::new(vec![field("contig", DataType::Utf8), field("position", DataType::Int32)]));
+    /// // Output without rows has a header.
+    /// let writer = RowWriter::new(RowFormat::Csv, &schema, Vec::new())?;
+    /// assert_eq!(writer.finish()?, b"contig,position\n");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn new(format: RowFormat, schema: &SchemaRef, out: W) -> Result<Self, QueryError> {
         let separated = |delimiter, out| {
             let writer = WriterBuilder::new().with_header(true).with_delimiter(delimiter).build(out);
@@ -72,7 +114,7 @@ impl<W: Write + Send> RowWriter<W> {
             }
         };
         let mut printer = Self { writer };
-        // Output without rows still has its header.
+        // Write the CSV or TSV header now, so that output without rows has a header too.
         if let FormatWriter::Separated(writer) = &mut printer.writer {
             writer
                 .write(&nested_columns_as_text(&RecordBatch::new_empty(schema.clone())).map_err(output_error)?)
@@ -84,13 +126,34 @@ impl<W: Write + Send> RowWriter<W> {
     /// Writes a batch.
     ///
     /// # Errors
-    /// [`QueryError::Output`] if writing fails, or if a table becomes too large.
+    /// [`QueryError::Output`] if writing fails, or if the format is [`RowFormat::Table`] and there are too many rows.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use std::sync::Arc;
+    /// # use datafusion::arrow::array::{ArrayRef, Int32Array, RecordBatch, StringArray};
+    /// use godwit_query::{RowFormat, RowWriter};
+    ///
+    /// # let contigs: ArrayRef = Arc::new(StringArray::from(vec!["chr20"]));
+    /// # let positions: ArrayRef = Arc::new(Int32Array::from(vec![7]));
+    /// # let batch = RecordBatch::try_from_iter([("contig", contigs), ("position", positions)])?;
+    /// let mut writer = RowWriter::new(RowFormat::Table, &batch.schema(), Vec::new())?;
+    /// writer.write(batch.clone())?;
+    /// writer.write(batch)?;
+    /// let table = String::from_utf8(writer.finish()?)?;
+    /// assert!(table.contains("| chr20  | 7        |"));
+    /// assert!(table.ends_with("2 rows\n"));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn write(&mut self, batch: RecordBatch) -> Result<(), QueryError> {
         match &mut self.writer {
             FormatWriter::Table { batches, rows, .. } => {
                 *rows += batch.num_rows();
                 if *rows > MAX_TABLE_ROWS {
-                    let problem = format!("a table has at most {MAX_TABLE_ROWS} rows; add LIMIT, or take --format csv");
+                    let problem = format!("a table has at most {MAX_TABLE_ROWS} rows; add LIMIT, or use --format csv");
                     return Err(QueryError::Output { problem });
                 }
                 batches.push(batch);
@@ -105,10 +168,31 @@ impl<W: Write + Send> RowWriter<W> {
         }
     }
 
-    /// Finishes the output, and returns the underlying writer.
+    /// Completes the output, and returns the underlying writer.
     ///
     /// # Errors
     /// [`QueryError::Output`] if writing fails.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use std::sync::Arc;
+    /// # use datafusion::arrow::array::{ArrayRef, Int32Array, RecordBatch, StringArray};
+    /// use datafusion::arrow::ipc::reader::StreamReader;
+    /// use godwit_query::{RowFormat, RowWriter};
+    ///
+    /// # let contigs: ArrayRef = Arc::new(StringArray::from(vec!["chr20"]));
+    /// # let positions: ArrayRef = Arc::new(Int32Array::from(vec![7]));
+    /// # let batch = RecordBatch::try_from_iter([("contig", contigs), ("position", positions)])?;
+    /// let mut writer = RowWriter::new(RowFormat::Arrow, &batch.schema(), Vec::new())?;
+    /// writer.write(batch.clone())?;
+    /// let stream = writer.finish()?;
+    /// let batches = StreamReader::try_new(&stream[..], None)?.collect::<Result<Vec<_>, _>>()?;
+    /// assert_eq!(batches, [batch]);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn finish(self) -> Result<W, QueryError> {
         match self.writer {
             FormatWriter::Table { mut batches, schema, rows, mut out } => {
@@ -131,7 +215,7 @@ impl<W: Write + Send> RowWriter<W> {
     }
 }
 
-/// Converts nested columns, such as lists, to text, because separated values cannot hold them.
+/// Converts nested columns, such as lists, to text, because CSV and TSV cannot represent nested values.
 fn nested_columns_as_text(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
     use datafusion::arrow::array::StringArray;
     use datafusion::arrow::datatypes::{Field, Schema};

@@ -1,4 +1,5 @@
-//! The scan of a dataset as an execution plan: each part is a partition, read on a blocking thread.
+//! The DataFusion execution plan that scans a dataset. Each part of the scan is a partition, which is read on a thread
+//! that may block.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,20 +20,22 @@ use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use godwit_flight::{Dataset, Scan, ScanPart};
 
-/// Batches queued between the reading thread and the stream, at most.
+/// Maximum number of batches that are queued between the reading thread and DataFusion.
 const MAX_QUEUED_BATCHES: usize = 2;
-/// Estimated bytes of a row in a file: used to make the smaller of two tables with unknown row counts the build side.
+/// Assumed size of a row in a file, bytes. If row counts are unknown, DataFusion estimates them by this size, and uses
+/// the smaller table as the build side of a join.
 const TYPICAL_ROW_BYTES: usize = 64;
-/// Estimated rows of regions that form one part. DataFusion repartitions anything above its batch size of 8192 rows.
+/// Row count that is reported for regions that form only one part. It is below the DataFusion batch size of 8192 rows,
+/// so that DataFusion does not repartition the rows.
 const ESTIMATED_PART_ROWS: usize = 4096;
 
-/// The execution plan of a scan.
+/// The execution plan that reads a dataset.
 #[derive(Debug)]
 pub(crate) struct DatasetExec {
     dataset: Arc<dyn Dataset>,
     name: String,
     scan: Scan,
-    /// For each output column, its index among the columns that are read.
+    /// For each output column, its index among the columns that are read from the dataset.
     column_order: Vec<usize>,
     parts: Vec<ScanPart>,
     rows: Precision<usize>,
@@ -40,7 +43,7 @@ pub(crate) struct DatasetExec {
 }
 
 impl DatasetExec {
-    /// Plans reading of columns, by index in any order, and of rows in regions.
+    /// Creates the plan that reads these columns, by index in any order, and only the rows in these regions.
     pub(crate) fn new(
         dataset: Arc<dyn Dataset>,
         name: &str,
@@ -58,16 +61,16 @@ impl DatasetExec {
         let guessed = dataset.rows().map_or(dataset.bytes() as usize / TYPICAL_ROW_BYTES + 1, |rows| rows as usize);
         let rows = match dataset.rows() {
             Some(rows) if scan.regions.is_none() => Precision::Exact(rows as usize),
-            // Regions that fill one part only are not worth repartitioning.
+            // The regions form only one part: report few rows, so that DataFusion does not repartition them.
             _ if scan.regions.is_some() && partitions > 1 && parts.len() < 2 => {
                 Precision::Inexact(guessed.min(ESTIMATED_PART_ROWS))
             }
-            // A principal that sees only some rows must not learn the size of the dataset.
+            // Size 0 means that the size is unknown, or hidden because the principal may see only some rows.
             _ if dataset.bytes() == 0 => Precision::Absent,
             _ => Precision::Inexact(guessed),
         };
         if parts.is_empty() {
-            // DataFusion requires at least one partition; this one has no rows.
+            // DataFusion requires at least one partition, so add one without rows.
             parts.push(ScanPart::default());
         }
         let schema = Arc::new(without_metadata(&dataset.schema()).project(columns)?);
@@ -82,7 +85,7 @@ impl DatasetExec {
     }
 }
 
-/// Returns the sort order of the rows, as far as its columns are read.
+/// Returns the sort order of the rows in DataFusion's form, up to the first sort column that is not read.
 fn ordering(schema: &SchemaRef, sorted_by: &[&str]) -> Option<LexOrdering> {
     let options = SortOptions { descending: false, nulls_first: false };
     let column = |name: &&str| schema.index_of(name).ok().map(|at| Arc::new(Column::new(name, at)) as _);
@@ -140,7 +143,7 @@ impl ExecutionPlan for DatasetExec {
                 let batch = if in_order { batch } else { batch.project(&order)? };
                 let rows = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
                 let batch = RecordBatch::try_new_with_options(schema.clone(), batch.columns().to_vec(), &rows)?;
-                // The receiver is gone: a limit is reached, or the statement was cancelled.
+                // Sending fails if DataFusion needs no more rows (LIMIT), or if the statement was cancelled.
                 if sender.blocking_send(Ok(batch)).is_err() {
                     break;
                 }
@@ -159,7 +162,7 @@ impl ExecutionPlan for DatasetExec {
     }
 }
 
-/// Returns a schema without its metadata, which would be sent with every response.
+/// Returns a schema without its metadata, such as a SAM header, which would be sent with every response.
 pub(crate) fn without_metadata(schema: &Schema) -> SchemaRef {
     Arc::new(Schema::new(schema.fields().clone()))
 }

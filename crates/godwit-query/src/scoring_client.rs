@@ -1,7 +1,8 @@
-//! Client of a scoring service: rows with their scores.
+//! A client of a scoring service, which computes scores for rows by a machine learning model.
 //!
-//! Features of rows are sent over one exchange, batch by batch, and scores return in the same order. Passthrough columns
-//! wait here for their scores, a few batches of them. The model defines which columns are features.
+//! The client sends the feature columns of the rows in one Flight exchange, batch by batch, and the service returns the
+//! scores in the same order. The model defines which columns are features. Passthrough columns are not sent: the client
+//! keeps them for a few batches, until the scores of these batches arrive.
 
 use std::sync::Arc;
 
@@ -16,54 +17,57 @@ use tokio::task::JoinHandle;
 use crate::engine::Rows;
 use crate::error::QueryError;
 
-/// Rows of a batch that is sent: larger batches gain nothing, smaller ones cost more per row.
+/// Number of rows per batch that is sent. Smaller batches cost more per row, and larger batches are not faster.
 const BATCH_ROWS: usize = 16_384;
-/// Batches that wait for their scores, at most.
+/// Maximum number of sent batches whose scores have not arrived.
 const MAX_PENDING_BATCHES: usize = 16;
 /// The Flight action that describes a model.
 const DESCRIBE_ACTION: &str = "DescribeModel";
 
-/// An error of scoring.
+/// An error while rows are scored.
 #[derive(Debug, thiserror::Error)]
 pub enum ScoreError {
     /// The server is not a scoring service.
-    #[error("{url} is no service for scoring; `python -m godwit.scoring` starts one")]
+    #[error("{url} is not a scoring service; `python -m godwit.scoring` starts one")]
     NotAScoringService {
         /// URL of the server.
         url: String,
     },
-    /// The rows lack features of the model.
-    #[error("model {model} wants the columns {}, and the rows have no {}", required.join(", "), missing.join(", "))]
+    /// The rows do not have all feature columns of the model.
+    #[error("model {model} requires the columns {}, and the rows have no {}", required.join(", "), missing.join(", "))]
     MissingFeatures {
         /// Name of the model.
         model: String,
-        /// Columns of all its features.
+        /// Names of all feature columns of the model.
         required: Vec<String>,
-        /// Features that the rows lack.
+        /// Names of the feature columns that the rows do not have.
         missing: Vec<String>,
     },
-    /// A passthrough column that the rows lack.
-    #[error("there is no column {column} to write beside the scores")]
+    /// The rows do not have a requested passthrough column.
+    #[error("there is no column {column} to write with the scores")]
     ColumnNotFound {
         /// Name of the column.
         column: String,
     },
-    /// A passthrough column has the name of a score.
-    #[error("the rows have a column {column} already, which the model gives too; name those to keep with --columns")]
+    /// A passthrough column has the same name as a score column.
+    #[error(
+        "the rows already have a column {column}, which is also a score of the model; select the columns to write with \
+         --columns"
+    )]
     ColumnConflict {
         /// Name of the column.
         column: String,
     },
-    /// The service violates the scoring protocol.
-    #[error("{problem}; is that a service for scoring?")]
+    /// The response of the service violates the scoring protocol.
+    #[error("{problem}; is the server a scoring service?")]
     InvalidResponse {
         /// Description of the violation.
         problem: String,
     },
-    /// The service rejected a batch.
-    #[error("the model takes no such rows: {problem}")]
+    /// The service rejected a batch of rows.
+    #[error("the model rejected the rows: {problem}")]
     RowsRejected {
-        /// Message of the service.
+        /// The error message that the service returned.
         problem: String,
     },
     /// The rows could not be read.
@@ -80,18 +84,28 @@ impl From<ArrowError> for ScoreError {
     }
 }
 
-/// Name and version of a model, as a service receives them.
+/// Name and version of a model, in the form in which the client sends them to a service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ModelName {
     /// Name of the model.
     pub model: String,
-    /// Version; the latest if `None`.
+    /// Version of the model; `None`: the latest version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
 }
 
 impl ModelName {
     /// Parses `NAME` or `NAME/VERSION`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use godwit_query::ModelName;
+    ///
+    /// let name = ModelName::parse("variant-filter/1.2");
+    /// assert_eq!((name.model.as_str(), name.version.as_deref()), ("variant-filter", Some("1.2")));
+    /// assert_eq!(ModelName::parse("variant-filter").version, None);
+    /// ```
     pub fn parse(text: &str) -> Self {
         match text.split_once('/') {
             Some((model, version)) => Self { model: model.to_owned(), version: Some(version.to_owned()) },
@@ -104,7 +118,7 @@ impl ModelName {
     }
 }
 
-/// Description of a model by its service.
+/// The description of a model that a service returns.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct ModelDescription {
     /// Name of the model.
@@ -113,14 +127,15 @@ pub struct ModelDescription {
     pub version: String,
     /// Names of the feature columns.
     pub features: Vec<String>,
-    /// True if the names are generated: then the same number of columns in order is accepted too.
+    /// True if the model has no real feature names and `features` are generated. Then any rows with the same number of
+    /// columns are accepted, in order.
     #[serde(default)]
     pub by_position: bool,
-    /// The score columns.
+    /// The score columns that the model returns.
     pub scores: Vec<ScoreColumn>,
 }
 
-/// A column of scores.
+/// A column of scores that a model returns.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct ScoreColumn {
     /// Name of the column.
@@ -131,25 +146,68 @@ impl ModelDescription {
     /// Requests the description of a model from a service.
     ///
     /// # Errors
-    /// [`ScoreError::NotAScoringService`] if the action is unknown, [`ScoreError::InvalidResponse`],
-    /// [`ScoreError::Flight`].
+    /// [`ScoreError::NotAScoringService`] if the server does not support the action, [`ScoreError::InvalidResponse`] if
+    /// the response is malformed, [`ScoreError::Flight`] if the call fails.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use godwit_flight::measure::WorkloadDataPlane;
+    /// # use godwit_flight::{Address, Client, ConnectionSecurity, Routes, Server, TransportOptions};
+    /// use godwit_query::{ModelDescription, ModelName, ScoreError};
+    ///
+    /// # let (data, security) = (WorkloadDataPlane::default(), ConnectionSecurity::default());
+    /// # let any_port = Address::Tcp("127.0.0.1:0".parse()?);
+    /// # let server = Server::bind(&any_port, data, Routes::default(), security, TransportOptions::default()).await?;
+    /// # let address = server.address().clone();
+    /// # tokio::spawn(server.serve());
+    /// // The server does not know the action that describes a model.
+    /// let client = Client::connect(&address, ConnectionSecurity::default(), TransportOptions::default()).await?;
+    /// let url = format!("grpc+tcp://{address}");
+    /// let rejected = ModelDescription::fetch(&client, &url, &ModelName::parse("variant-filter")).await;
+    /// assert!(matches!(rejected, Err(ScoreError::NotAScoringService { url: rejecting }) if rejecting == url));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn fetch(client: &Client, url: &str, name: &ModelName) -> Result<Self, ScoreError> {
         let no_service = || ScoreError::NotAScoringService { url: url.to_owned() };
         let answers = client.do_action(DESCRIBE_ACTION, name.to_command()).await.map_err(|error| match &error {
-            // A dataset server does not know the action.
+            // A server that is not a scoring service, such as a data server, does not support the action.
             FlightError::Status { status, .. } if status.code() == Code::Unimplemented => no_service(),
             _ => error.into(),
         })?;
         let told = answers.first().ok_or_else(no_service)?;
         serde_json::from_slice(told).map_err(|error| ScoreError::InvalidResponse {
-            problem: format!("what {url} says of the model is not read: {error}"),
+            problem: format!("the model description from {url} cannot be parsed: {error}"),
         })
     }
 
-    /// Returns the indices of the features among the columns of rows.
+    /// Returns the indexes of the feature columns in the schema of the rows.
     ///
     /// # Errors
     /// [`ScoreError::MissingFeatures`] if a feature is missing.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use datafusion::arrow::datatypes::{DataType, Field, Schema};
+    /// use godwit_query::{ModelDescription, ScoreError};
+    ///
+    /// let model: ModelDescription = serde_json::from_str(
+    ///     r#"{"model":"filter","version":"2","features":["depth","quality"],"scores":[{"name":"score"}]}"#,
+    /// )?;
+    /// let schema = |names: &[&str]| {
+    ///     Schema::new(names.iter().map(|name| Field::new(*name, DataType::Float32, true)).collect::<Vec<_>>())
+    /// };
+    /// assert_eq!(model.feature_indices(&schema(&["position", "quality", "depth"]))?, [2, 1]);
+    /// let missing = model.feature_indices(&schema(&["position", "quality"]));
+    /// assert!(matches!(missing, Err(ScoreError::MissingFeatures { missing, .. }) if missing == ["depth"]));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn feature_indices(&self, schema: &Schema) -> Result<Vec<usize>, ScoreError> {
         let found: Vec<Option<usize>> = self.features.iter().map(|name| schema.index_of(name).ok()).collect();
         if self.by_position && found.iter().all(Option::is_none) && schema.fields().len() == self.features.len() {
@@ -167,10 +225,32 @@ impl ModelDescription {
         Ok(found.into_iter().flatten().collect())
     }
 
-    /// Returns the indices of the passthrough columns: those named, or all.
+    /// Returns the indexes of the passthrough columns in the schema of the rows. `columns` are their names; `None`: all
+    /// columns.
     ///
     /// # Errors
-    /// [`ScoreError::ColumnNotFound`] if one is missing, [`ScoreError::ColumnConflict`] if one has the name of a score.
+    /// [`ScoreError::ColumnNotFound`] if a column does not exist, [`ScoreError::ColumnConflict`] if a column has the
+    /// name of a score column.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use datafusion::arrow::datatypes::{DataType, Field, Schema};
+    /// use godwit_query::{ModelDescription, ScoreError};
+    ///
+    /// let model: ModelDescription = serde_json::from_str(
+    ///     r#"{"model":"filter","version":"2","features":["depth","quality"],"scores":[{"name":"score"}]}"#,
+    /// )?;
+    /// let field = |name: &str| Field::new(name, DataType::Float32, true);
+    /// let schema = Schema::new(vec![field("depth"), field("quality"), field("score")]);
+    /// assert_eq!(model.passthrough_indices(&schema, Some(&["quality".to_owned()]))?, [1]);
+    /// // All columns, one of which has the name of a score.
+    /// let conflict = model.passthrough_indices(&schema, None);
+    /// assert!(matches!(conflict, Err(ScoreError::ColumnConflict { column }) if column == "score"));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn passthrough_indices(&self, schema: &Schema, columns: Option<&[String]>) -> Result<Vec<usize>, ScoreError> {
         let place = |column: &String| {
             schema.index_of(column).map_err(|_| ScoreError::ColumnNotFound { column: column.clone() })
@@ -190,7 +270,7 @@ impl ModelDescription {
     }
 }
 
-/// Rows with their scores, read as a stream.
+/// Rows with their scores, which are received while they are read.
 pub struct ScoredRows {
     schema: SchemaRef,
     batches: Batches,
@@ -199,7 +279,7 @@ pub struct ScoredRows {
     feeder: FeederTask,
 }
 
-/// The task that sends features; its result is taken once.
+/// The task that sends features to the service; `None` after its result was returned.
 struct FeederTask(Option<JoinHandle<Result<(), ScoreError>>>);
 
 impl Drop for FeederTask {
@@ -211,7 +291,7 @@ impl Drop for FeederTask {
 }
 
 impl FeederTask {
-    /// Waits for the task; fails if not everything was sent.
+    /// Waits for the end of the task. Fails if the task could not read or send all rows.
     async fn join(&mut self) -> Result<(), ScoreError> {
         match self.0.take() {
             Some(feeding) => feeding.await.unwrap_or_else(|_| Err(incomplete_scores_error())),
@@ -219,7 +299,7 @@ impl FeederTask {
         }
     }
 
-    /// Returns the cause of a failed exchange: if the rows could not be read, that error.
+    /// Returns the cause of a failed exchange. If the rows could not be read, returns that error instead of `error`.
     async fn explain_failure(&mut self, error: FlightError) -> ScoreError {
         if self.0.as_ref().is_some_and(JoinHandle::is_finished)
             && let Err(ScoreError::Query(cause)) = self.join().await
@@ -231,10 +311,56 @@ impl FeederTask {
 }
 
 impl ScoredRows {
-    /// Scores rows with a service, and keeps some of their columns.
+    /// Starts scoring rows by a service. The result contains the passthrough columns and the scores.
     ///
     /// # Errors
-    /// [`ScoreError`] if the rows cannot be read or the service rejects or fails the exchange.
+    /// [`ScoreError`] if the rows cannot be read, if columns are missing, or if the exchange with the service fails.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use std::sync::Arc;
+    /// # use godwit_flight::{Catalog, Dataset, DatasetError};
+    /// # use godwit_flight::measure::WorkloadDataPlane;
+    /// # use godwit_flight::{Address, Client, ConnectionSecurity, Routes, Server, TransportOptions};
+    /// # use godwit_query::{QueryEngine, QueryResources};
+    /// use godwit_query::{ModelDescription, ModelName, RowFormat, RowWriter, ScoredRows};
+    ///
+    /// # #[derive(Debug)]
+    /// # struct NoDatasets;
+    /// # impl Catalog for NoDatasets {
+    /// #     fn names(&self) -> Result<Vec<String>, DatasetError> {
+    /// #         Ok(Vec::new())
+    /// #     }
+    /// #     fn open(&self, name: &str) -> Result<Arc<dyn Dataset>, DatasetError> {
+    /// #         Err(DatasetError::NotFound { name: name.to_owned() })
+    /// #     }
+    /// # }
+    /// # let limits = QueryResources { memory_bytes: 64 << 20, threads: 1, scratch_directory: None };
+    /// # let engine = QueryEngine::new(Arc::new(NoDatasets), &limits)?;
+    /// # let (data, security) = (WorkloadDataPlane::default(), ConnectionSecurity::default());
+    /// # let any_port = Address::Tcp("127.0.0.1:0".parse()?);
+    /// # let server = Server::bind(&any_port, data, Routes::default(), security, TransportOptions::default()).await?;
+    /// # let address = server.address().clone();
+    /// # tokio::spawn(server.serve());
+    /// // The service of this example returns the features as scores.
+    /// let client = Client::connect(&address, ConnectionSecurity::default(), TransportOptions::default()).await?;
+    /// let model: ModelDescription = serde_json::from_str(
+    ///     r#"{"model":"echo","version":"1","features":["depth"],"scores":[{"name":"depth"}]}"#,
+    /// )?;
+    /// let sql = "SELECT position, depth FROM (VALUES (100, 0.5), (200, 0.25)) AS sites(position, depth)";
+    /// let (rows, kept) = (engine.query(sql).await?, ["position".to_owned()]);
+    /// let mut rows = ScoredRows::score(&client, &ModelName::parse("echo"), &model, rows, Some(&kept)).await?;
+    /// let mut csv = RowWriter::new(RowFormat::Csv, rows.schema(), Vec::new())?;
+    /// while let Some(batch) = rows.next().await? {
+    ///     csv.write(batch)?;
+    /// }
+    /// assert_eq!(String::from_utf8(csv.finish()?)?, "position,depth\n100,0.5\n200,0.25\n");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn score(
         client: &Client,
         name: &ModelName,
@@ -248,7 +374,8 @@ impl ScoredRows {
         let (sender, answer) = client.exchange(&descriptor, &rows.schema().project(&features)?)?;
         let kept_schema = rows.schema().project(&passthrough)?;
         let (keep, receiver) = mpsc::channel(MAX_PENDING_BATCHES);
-        // The service responds once it has seen the schema, which is sent with the first batch: sending starts before.
+        // Start sending before waiting for the response: the service responds only after it has received the schema,
+        // which is sent with the first batch.
         let mut feeder = FeederTask(Some(tokio::spawn(send_features(
             rows,
             sender,
@@ -265,7 +392,7 @@ impl ScoredRows {
         let Some(scores) = asked.batches.schema() else {
             asked.finish_sending().await?;
             return Err(ScoreError::InvalidResponse {
-                problem: "the service did not say what its scores are".to_owned(),
+                problem: "the service did not describe its score columns".to_owned(),
             });
         };
         let fields = asked.schema.fields().iter().chain(scores.fields()).cloned();
@@ -273,7 +400,7 @@ impl ScoredRows {
         Ok(asked)
     }
 
-    /// Returns the passthrough columns, then the scores.
+    /// Returns the schema of the result: the passthrough columns, followed by the score columns.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
     }
@@ -281,7 +408,7 @@ impl ScoredRows {
     /// Returns the next batch; `None` at the end.
     ///
     /// # Errors
-    /// [`ScoreError`] as in [`Self::score`].
+    /// Those of [`Self::score`].
     pub async fn next(&mut self) -> Result<Option<RecordBatch>, ScoreError> {
         let scores = match self.first_scores.take() {
             Some(first) => Some(first),
@@ -295,10 +422,10 @@ impl ScoredRows {
             };
         };
         let kept = self.passthrough.recv().await.ok_or_else(|| ScoreError::InvalidResponse {
-            problem: "the service gave scores of rows that were not sent".to_owned(),
+            problem: "the service returned scores of rows that were not sent".to_owned(),
         })?;
         if kept.num_rows() != scores.num_rows() {
-            let problem = format!("the service gave {} scores for {} rows", scores.num_rows(), kept.num_rows());
+            let problem = format!("the service returned {} scores for {} rows", scores.num_rows(), kept.num_rows());
             return Err(ScoreError::InvalidResponse { problem });
         }
         let columns = kept.columns().iter().chain(scores.columns()).cloned().collect();
@@ -312,9 +439,9 @@ impl ScoredRows {
         }
     }
 
-    /// Checks that everything was sent, after the service has ended the exchange.
+    /// Checks, after the service has ended the exchange, that all rows were sent and scored.
     async fn finish_sending(&mut self) -> Result<(), ScoreError> {
-        // The feeder would wait forever for room in the channel, because the service takes no more rows.
+        // Close the channel: the service receives no more rows, so the sending task would wait forever for free space.
         self.passthrough.close();
         self.feeder.join().await
     }
@@ -324,12 +451,23 @@ fn incomplete_scores_error() -> ScoreError {
     ScoreError::InvalidResponse { problem: "the service ended before all rows were scored".to_owned() }
 }
 
-/// Returns the message of a service. Arrow's C++ library, on which services in Python run, appends the traceback to it.
+/// Returns the error message of a service without the Python traceback that Arrow C++ appends, on which Python services
+/// are based.
+///
+/// # Examples
+///
+/// ```
+/// use godwit_flight::Status;
+/// use godwit_query::without_traceback;
+///
+/// let status = Status::invalid_argument("depth is negative. Detail: Python exception: Traceback ..");
+/// assert_eq!(without_traceback(&status), "depth is negative");
+/// ```
 pub fn without_traceback(status: &Status) -> &str {
     status.message().split(". Detail: ").next().unwrap_or_default()
 }
 
-/// Converts the error of a service about a batch.
+/// Converts an error of the exchange to a [`ScoreError`].
 fn scoring_error(error: FlightError) -> ScoreError {
     match &error {
         FlightError::Status { status, .. } if status.code() == Code::InvalidArgument => {
@@ -339,13 +477,14 @@ fn scoring_error(error: FlightError) -> ScoreError {
     }
 }
 
-/// Indices of the columns that are sent, and of those that are kept.
+/// Indexes of the feature columns, which are sent, and of the passthrough columns, which are kept.
 struct ColumnSelection {
     features: Vec<usize>,
     passthrough: Vec<usize>,
 }
 
-/// Sends features of rows, and queues the passthrough columns of each batch before it is sent.
+/// Sends the features of all rows to the service. Queues the passthrough columns of each batch before sending its
+/// features.
 async fn send_features(
     mut rows: Rows,
     mut sender: BatchSender,
@@ -392,7 +531,7 @@ mod tests {
     fn features_are_found_by_name_wherever_they_stand() {
         assert_eq!(model(false).feature_indices(&columns(&["x", "f1", "f0"])).unwrap(), [2, 1]);
         let missing = model(false).feature_indices(&columns(&["x", "f1"])).unwrap_err().to_string();
-        assert_eq!(missing, "model filter wants the columns f0, f1, and the rows have no f0");
+        assert_eq!(missing, "model filter requires the columns f0, f1, and the rows have no f0");
     }
 
     #[test]
@@ -400,7 +539,7 @@ mod tests {
         assert_eq!(model(true).feature_indices(&columns(&["x", "y"])).unwrap(), [0, 1]);
         assert!(model(false).feature_indices(&columns(&["x", "y"])).is_err());
         assert!(model(true).feature_indices(&columns(&["x", "y", "z"])).is_err());
-        // If some names match and some do not, the columns are wrong, not unnamed.
+        // If only some names match, the columns are not accepted by position.
         assert!(model(true).feature_indices(&columns(&["f1", "y"])).is_err());
     }
 

@@ -1,8 +1,9 @@
-//! The process that runs statements for a server.
+//! The statement process, which runs SQL statements for a server.
 //!
-//! The memory that a statement needs is unknown before it runs, and no memory pool sees all of it: a function that repeats
-//! a text builds one large value at once. So statements run in processes whose memory the system limits. Flows in:
-//! statements, as Flight tickets over a Unix socket. Flows out: rows.
+//! The memory that a statement needs is not known in advance, and the memory pool of DataFusion does not count all of
+//! it. For example, a function that repeats a text may create one very large value. Statements therefore run in
+//! separate processes whose memory the operating system limits. The server sends each statement as a Flight ticket over
+//! a Unix socket, and the process returns the rows.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,19 +22,20 @@ use godwit_model::ipc;
 use crate::engine::QueryEngine;
 use crate::error::QueryError;
 
-/// A request to a statement process.
+/// A request from the server to a statement process.
 #[derive(Debug)]
 pub(crate) struct StatementRequest {
-    /// True if only the columns and parameters are requested.
+    /// True if only the schemas of rows and parameters are requested, and the statement must not run.
     pub(crate) is_describe: bool,
     pub(crate) sql: String,
     pub(crate) parameters: Option<RecordBatch>,
-    /// Encoded grants of the principal, for the engine factory; empty without a policy.
+    /// Encoded grants of the principal, which are passed to the engine factory; empty without access rules.
     pub(crate) grants: Vec<u8>,
 }
 
 impl StatementRequest {
-    /// Encodes `is_describe`, the lengths of grants and statement (u64, little-endian), both, and the parameters.
+    /// Encodes the request as the bytes of `is_describe`, the lengths of grants and statement (u64, little-endian),
+    /// grants, statement, and parameters, in this order.
     pub(crate) fn encode(&self) -> Result<Vec<u8>, QueryError> {
         let parameters = self.parameters.as_ref().map(encode_batch).transpose()?.unwrap_or_default();
         let lengths = [self.grants.len() as u64, self.sql.len() as u64].map(u64::to_le_bytes).concat();
@@ -56,7 +58,7 @@ fn encode_batch(batch: &RecordBatch) -> Result<Vec<u8>, QueryError> {
     ipc::batch_to_bytes(batch).map_err(|error| DataFusionError::from(error).into())
 }
 
-/// Encodes a schema as a batch without rows.
+/// Encodes a schema as an Arrow batch without rows.
 fn schema_to_bytes(schema: &SchemaRef) -> Result<Vec<u8>, QueryError> {
     encode_batch(&RecordBatch::new_empty(schema.clone()))
 }
@@ -65,10 +67,11 @@ pub(crate) fn schema_from_bytes(bytes: &[u8]) -> Option<SchemaRef> {
     Some(ipc::batch_from_bytes(bytes).ok()?.schema())
 }
 
-/// Opens the engine for encoded grants.
+/// A function that creates the query engine for encoded grants.
 type EngineFactory = Box<dyn Fn(&[u8]) -> Result<QueryEngine, Status> + Send + Sync>;
 
-/// The server of a statement process. It serves one set of grants for its whole life, so that it keeps nothing of another.
+/// The Flight service of a statement process. A process serves one set of grants only, so that it never holds data of
+/// principals with other grants.
 struct StatementServer {
     open_engine: EngineFactory,
     engine: Mutex<Option<(Vec<u8>, Arc<QueryEngine>)>>,
@@ -79,7 +82,9 @@ impl StatementServer {
         let mut opened = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
         match &*opened {
             Some((own, engine)) if *own == view => Ok(engine.clone()),
-            Some(_) => Err(Status::internal("a bug in godwit: a process was asked for another view than its own")),
+            Some(_) => {
+                Err(Status::internal("a bug in godwit: a statement process received a request with other grants"))
+            }
             None => {
                 let engine = Arc::new((self.open_engine)(&view)?);
                 *opened = Some((view, engine.clone()));
@@ -91,20 +96,21 @@ impl StatementServer {
 
 impl DataPlane for StatementServer {
     async fn download(&self, principal: Principal, ticket: Bytes) -> Result<Download, Status> {
-        let request =
-            StatementRequest::decode(&ticket).ok_or_else(|| Status::internal("a bug in godwit: no request"))?;
+        let request = StatementRequest::decode(&ticket)
+            .ok_or_else(|| Status::internal("a bug in godwit: a malformed statement request"))?;
         let engine = self.engine_for_grants(request.grants)?;
         if !request.is_describe {
             let StatementResult { download, datasets } =
                 engine.execute(&principal, request.sql, request.parameters).await?;
-            // A batch without rows is sent first; its metadata lists the datasets that the statement reads.
+            // First send a batch without rows, whose metadata lists the datasets that the statement reads.
             let metadata = serde_json::to_vec(&datasets);
             let said = metadata.map_err(|error| Status::internal(format!("a bug in godwit: {error}")))?;
             let head = (RecordBatch::new_empty(download.schema.clone()), Bytes::from(said));
             let batches = stream::iter([Ok(head)]).chain(download.batches);
             return Ok(Download { schema: download.schema, batches: Box::pin(batches) });
         }
-        // The schema of the stream holds the columns; the metadata of a batch without rows holds the parameters.
+        // Send a batch without rows: its schema is the schema of the rows, and its metadata contains the schema of the
+        // parameters.
         let StatementDescription { schema, parameters } = engine.describe_statement(&principal, request.sql).await?;
         let metadata = Bytes::from(schema_to_bytes(&parameters)?);
         let batch = RecordBatch::new_empty(schema.clone());
@@ -112,15 +118,53 @@ impl DataPlane for StatementServer {
     }
 
     async fn upload(&self, _: Principal, _: Upload) -> Result<PutResultStream, Status> {
-        Err(Status::unimplemented("nothing is taken here"))
+        Err(Status::unimplemented("DoPut is not supported by this server"))
     }
 }
 
-/// Serves statements on a Unix socket until the future is dropped. `open` makes the engine for the grants of the first
-/// statement; later statements must have the same grants. `ready` is called once the socket listens.
+/// Serves statements on a Unix socket until the returned future is dropped. `open` creates the engine for the grants of
+/// the first statement; later statements must have the same grants. `ready` is called when the process listens on the
+/// socket.
 ///
 /// # Errors
-/// [`FlightError::Listen`] if the socket cannot be opened.
+/// [`FlightError::Listen`] if the process cannot listen on the socket.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use std::sync::Arc;
+/// # use godwit_flight::{Catalog, Dataset, DatasetError};
+/// # use godwit_flight::Status;
+/// # use godwit_query::QueryResources;
+/// use godwit_query::{QueryEngine, serve_statements};
+///
+/// # #[derive(Debug)]
+/// # struct NoDatasets;
+/// # impl Catalog for NoDatasets {
+/// #     fn names(&self) -> Result<Vec<String>, DatasetError> {
+/// #         Ok(Vec::new())
+/// #     }
+/// #     fn open(&self, name: &str) -> Result<Arc<dyn Dataset>, DatasetError> {
+/// #         Err(DatasetError::NotFound { name: name.to_owned() })
+/// #     }
+/// # }
+/// # let limits = QueryResources { memory_bytes: 64 << 20, threads: 1, scratch_directory: None };
+/// let directory = tempfile::tempdir()?;
+/// let socket = directory.path().join("socket");
+/// let open = move |_grants: &[u8]| -> Result<QueryEngine, Status> {
+///     Ok(QueryEngine::new(Arc::new(NoDatasets), &limits)?)
+/// };
+/// let (ready, is_ready) = tokio::sync::oneshot::channel();
+/// tokio::select! {
+///     served = serve_statements(open, &socket, || drop(ready.send(()))) => served?,
+///     started = is_ready => started?,
+/// }
+/// assert!(socket.exists());
+/// # Ok(())
+/// # }
+/// ```
 pub async fn serve_statements(
     open: impl Fn(&[u8]) -> Result<QueryEngine, Status> + Send + Sync + 'static,
     socket: &Path,

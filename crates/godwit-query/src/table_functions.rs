@@ -1,4 +1,5 @@
-//! `reads('x.bam')` and `variants('x.vcf.gz')`: datasets by name, and several as one table by a pattern.
+//! The SQL table functions `reads('x.bam')` and `variants('x.vcf.gz')`, which return a dataset by its name. If the name
+//! is a pattern, they return all matching datasets as one table.
 
 use std::sync::Arc;
 
@@ -12,10 +13,10 @@ use godwit_model::GlobPattern;
 
 use crate::dataset_table::{TableCatalog, table_provider};
 
-/// The column that distinguishes the files of a pattern.
+/// The column with the sample of each row, if a table consists of several datasets.
 const SAMPLE_COLUMN: &str = "sample";
 
-/// A table function over datasets of one kind.
+/// A table function that returns datasets of one kind.
 #[derive(Debug)]
 pub(crate) struct DatasetFunction {
     pub(crate) kind: DatasetKind,
@@ -41,7 +42,7 @@ impl TableFunctionImpl for DatasetFunction {
     }
 }
 
-/// Returns the text of an argument that is a text literal.
+/// Returns the text if an argument is a text literal; `None` otherwise.
 pub(crate) fn literal_text(argument: &Expr) -> Option<&str> {
     match argument {
         Expr::Literal(value, _) => value.try_as_str().flatten(),
@@ -58,10 +59,11 @@ impl DatasetFunction {
         if dataset.kind() == self.kind {
             return Ok(());
         }
-        plan_err!("{name} holds no {}; ask it as \"{name}\"", self.kind.name())
+        plan_err!("{name} does not hold {}; query it as \"{name}\"", self.kind.name())
     }
 
-    /// Returns the union of all datasets that match a pattern, each row with its sample, with the columns of all of them.
+    /// Returns the union of all datasets that match a pattern. The union has the columns of all datasets, and a column
+    /// with the sample of each row.
     fn union_of_matches(&self, pattern: &str) -> Result<Arc<dyn TableProvider>> {
         let names = self.tables.0.names().map_err(to_datafusion_error)?;
         let fitting = GlobPattern::for_dataset_names(pattern);
@@ -83,12 +85,12 @@ impl DatasetFunction {
         }
         match whole {
             Some(whole) => Ok(Arc::new(ViewTable::new(whole.build()?, None))),
-            None => plan_err!("no dataset of {} fits {pattern:?}", self.kind.name()),
+            None => plan_err!("no dataset of {} matches {pattern:?}", self.kind.name()),
         }
     }
 }
 
-/// Refers to a column by its exact name.
+/// Returns an expression for a column with this case-sensitive name.
 fn exact_column(name: &str) -> Expr {
     col(datafusion::common::Column::from_name(name))
 }

@@ -1,10 +1,12 @@
-//! The audit log: one line of JSON for each access, chained by hashes.
+//! The audit log: a file with one line of JSON per access, in which each line contains a hash of all lines before it.
 //!
-//! The last field of a line, `chain`, is the BLAKE3 of the line without it behind the chain of the line before: changing, moving
-//! or removing a line breaks all that follow. A writer of the file can still truncate or rewrite it; comparing with a chain noted
-//! elsewhere detects that.
+//! The last field of a line is `chain`. Its value is the BLAKE3 hash of two parts: the chain of the preceding line, and
+//! this line without the field. If a line is changed, moved or removed, the chains of all following lines are wrong. A
+//! process with write access can still truncate the file or rewrite it completely. To detect that, note a chain in
+//! another place and compare it later.
 //!
-//! [`AuditLog`] acknowledges a line when it is on the disk. A line torn by a stop stays as it is; the line behind it records that.
+//! [`AuditLog`] acknowledges a record when its line is on disk. If the server stops while it writes a line, the torn
+//! line remains, and the next line records this.
 
 mod audit_log;
 mod hash_chain;

@@ -1,4 +1,4 @@
-//! The catalog that one principal may see.
+//! The catalog as one principal sees it.
 
 use std::sync::Arc;
 
@@ -11,7 +11,8 @@ use crate::dataset_view::DatasetView;
 use crate::grants::Grants;
 use crate::rule::Rule;
 
-/// A catalog filtered by the rules about one principal. Hidden datasets are reported as absent.
+/// A catalog that shows only the data that the policy grants to one principal. A hidden dataset is reported as not
+/// found.
 #[derive(Debug)]
 pub struct AuthorizedCatalog {
     catalog: Arc<dyn Catalog>,
@@ -20,7 +21,8 @@ pub struct AuthorizedCatalog {
 }
 
 impl AuthorizedCatalog {
-    /// Filters a catalog by `grants`; opened datasets are added to `accesses`.
+    /// Creates a catalog that shows the data in `catalog` that `grants` permits. Each dataset that is opened is added
+    /// to `accesses`.
     pub fn new(catalog: Arc<dyn Catalog>, grants: Arc<Grants>, accesses: DatasetAccessList) -> Self {
         Self { catalog, grants, accesses }
     }
@@ -29,14 +31,14 @@ impl AuthorizedCatalog {
         self.grants.deciding_rule(canonical, &|| self.catalog.open(canonical).ok())
     }
 
-    /// Checks that a rule allows writing a dataset; the rule has to show all of it too.
+    /// Checks that a rule permits writing a dataset. The rule must also show the whole dataset.
     fn authorize_write(&self, name: &str) -> Result<(), DatasetError> {
         let canonical = self.catalog.canonical_name(name)?;
         let rule = self.grants.first_covering(&canonical);
         let rule =
             rule.filter(|rule| rule.write && !rule.deny && rule.shows_everything() && !rule.depends_on_samples());
         let Some(rule) = rule else {
-            let problem = format!("no rule lets you write {name}; whoever keeps the rules can");
+            let problem = format!("no rule allows you to write {name}; ask the administrator of the rules");
             return Err(DatasetError::Forbidden { problem });
         };
         self.accesses.add(&canonical, &rule.name);
@@ -52,7 +54,7 @@ impl Catalog for AuthorizedCatalog {
     }
 
     fn open(&self, name: &str) -> Result<Arc<dyn Dataset>, DatasetError> {
-        // The same message for absent and hidden datasets.
+        // Return the same error for hidden and for absent datasets.
         let hidden = || DatasetError::NotFound { name: name.to_owned() };
         let canonical = self.catalog.canonical_name(name).map_err(|_| hidden())?;
         let rule = self.visible_rule(&canonical).ok_or_else(hidden)?;
@@ -60,7 +62,7 @@ impl Catalog for AuthorizedCatalog {
             DatasetError::NotFound { .. } => hidden(),
             error if rule.shows_everything() => error,
             _ => {
-                let problem = format!("{name} cannot be opened; whoever keeps it can find out why");
+                let problem = format!("{name} cannot be opened; its administrator can find the cause");
                 DatasetError::Local(problem.into())
             }
         })?;

@@ -1,7 +1,8 @@
-//! The view of a dataset that a rule defines.
+//! A dataset that shows only the rows, columns and values that a rule permits.
 //!
-//! It cannot be distinguished from a dataset that has only these rows and columns: properties that do not depend on them
-//! (sizes, file offsets, metadata, error messages about values) are left out as well.
+//! Clients cannot distinguish the view from a dataset that has only these rows and columns. The view therefore also
+//! hides properties that depend on the whole dataset: sizes, file offsets, metadata, and error messages that contain
+//! values.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,17 +21,17 @@ use crate::row_filter::{POSITION_COLUMNS, RegionSet, RowCondition, visible_rows}
 use crate::rule::{Mask, Rule};
 use crate::samples::{dataset_samples, is_per_sample_column, take_list_elements, visible_sample_indexes};
 
-/// Name of the mask for the samples of datasets, which is not the mask of a column.
+/// Name for which a rule defines the mask of sample names. It is not the name of a column.
 const SAMPLE_COLUMN: &str = "sample";
 
-/// A dataset, and the part of it that is visible.
+/// The part of a dataset that a rule shows.
 #[derive(Debug)]
 pub(crate) struct DatasetView {
     name: String,
     dataset: Arc<dyn Dataset>,
     columns: Arc<[ViewColumn]>,
     schema: SchemaRef,
-    /// Visible regions, on contigs of the dataset; `None`: all.
+    /// Visible regions on contigs of the dataset; `None` if all regions are visible.
     regions: Option<Vec<Region>>,
     row_filter: Arc<RowFilter>,
     key: Option<PseudonymKey>,
@@ -40,47 +41,49 @@ pub(crate) struct DatasetView {
     version: u64,
 }
 
-/// A visible column.
+/// A column of the dataset that is visible.
 #[derive(Clone, Debug)]
 struct ViewColumn {
-    /// 0-based index in the dataset.
+    /// 0-based index of the column in the dataset.
     source_index: usize,
-    /// Indexes of the visible samples in each of its lists.
+    /// Indexes of the visible samples within each list of the column; `None` if all samples are visible or the values
+    /// are not per sample.
     sample_indexes: Option<Arc<[u64]>>,
     mask: Option<Mask>,
     data_type: DataType,
 }
 
-/// The conditions for visible rows.
+/// The regions and conditions that decide which rows are visible.
 #[derive(Debug)]
 struct RowFilter {
     regions: Option<(RegionSet, [usize; 3])>,
     conditions: Vec<RowCondition>,
 }
 
-/// Returns the error of a rule that does not fit a dataset.
+/// Returns the error that a rule cannot be applied to a dataset, for the reason `problem`.
 pub(crate) fn unsuitable_rule_error(name: &str, rule: &Rule, problem: &str) -> DatasetError {
     let problem = format!(
-        "{name} cannot be shown by rule {:?}: {problem}; whoever keeps the rules can say what is to be shown of it",
+        "{name} cannot be shown by rule {:?}: {problem}; the administrator of the rules can correct the rule",
         rule.name
     );
     DatasetError::Forbidden { problem }
 }
 
-/// Returns an error without the message of the reader, which may contain hidden data.
+/// Returns the error without the message of the file reader, because that message may contain hidden data.
 pub(crate) fn redact_error(name: &str, error: DatasetError) -> DatasetError {
     match error {
-        DatasetError::Data(_) => {
-            DatasetError::Data(format!("the data of {name} cannot be read; whoever keeps them can find out why").into())
-        }
-        DatasetError::Local(_) => DatasetError::Local(format!("{name} cannot be read on the server").into()),
+        DatasetError::Data(_) => DatasetError::Data(
+            format!("the data of {name} cannot be read; its administrator can find the cause").into(),
+        ),
+        DatasetError::Local(_) => DatasetError::Local(format!("{name} cannot be read by the server").into()),
         DatasetError::Remote(_) => DatasetError::Remote(format!("{name} cannot be reached by the server").into()),
         error => error,
     }
 }
 
 impl DatasetView {
-    /// Opens the view of a dataset by a rule; the dataset itself where the rule shows all of it.
+    /// Returns the view of a dataset that a rule defines. If the rule shows the whole dataset, returns the dataset
+    /// itself.
     pub(crate) fn open(
         name: &str,
         dataset: Arc<dyn Dataset>,
@@ -93,7 +96,7 @@ impl DatasetView {
         }
     }
 
-    /// Opens the rows that groups are made of: no column is a dictionary.
+    /// Returns the rows from which groups are built. Dictionary columns are expanded.
     pub(crate) fn open_member_rows(
         name: &str,
         dataset: Arc<dyn Dataset>,
@@ -118,7 +121,7 @@ impl DatasetView {
         if let Some(missing) =
             rule.required_columns().find(|column| *column != SAMPLE_COLUMN && inner.index_of(column).is_err())
         {
-            return Err(unsuitable_rule_error(name, rule, &format!("there is no column {missing}")));
+            return Err(unsuitable_rule_error(name, rule, &format!("column {missing} does not exist")));
         }
         let columns = view_columns(name, &inner, rule, samples.as_ref(), expand_dictionaries)?;
         let fields = columns.iter().map(|column| {
@@ -161,8 +164,8 @@ impl DatasetView {
         self.regions.is_some() || !self.row_filter.conditions.is_empty()
     }
 
-    /// Returns the scan of the dataset for a scan of the view, and whether the positions of its rows must be checked. `None`
-    /// where it has no rows.
+    /// Returns the scan of the underlying dataset for a scan of the view. Also returns whether the positions of the
+    /// rows must be checked. Returns `None` if the scan yields no rows.
     fn source_scan(&self, scan: &Scan) -> Option<(Scan, bool)> {
         let asked = scan.regions.as_ref().filter(|_| self.has_regions);
         let (regions, looks) = match (&self.regions, asked) {
@@ -172,7 +175,7 @@ impl DatasetView {
                 let region_set = RegionSet::new(allowed);
                 let asked: Vec<Region> =
                     asked.iter().filter(|region| region_set.has_contig(&region.contig)).cloned().collect();
-                // A row may overlap a requested region, and no visible one.
+                // A row may overlap a requested region without overlapping a visible region.
                 let looks = !asked.iter().all(|region| region_set.contains(region));
                 (Some(asked), looks)
             }
@@ -180,7 +183,7 @@ impl DatasetView {
         if regions.as_ref().is_some_and(Vec::is_empty) {
             return None;
         }
-        // Without an index, the position of each row is checked.
+        // If the dataset cannot search by region, scan it completely and check the position of each row.
         let (regions, looks) = match self.dataset.has_regions() {
             true => (regions, looks),
             false => (None, self.regions.is_some()),
@@ -241,7 +244,7 @@ fn view_columns(
                     &format!("column {} is {}, not {wanted}", field.name(), field.data_type()),
                 )
             })?,
-            // A column that cannot be shown in part is hidden.
+            // Hide a column whose type has no plain form: it cannot be shown without also exposing hidden values.
             None => match unmasked_type(field.data_type(), expand_dictionaries) {
                 Some(data_type) => data_type,
                 None => continue,
@@ -252,7 +255,7 @@ fn view_columns(
     Ok(columns)
 }
 
-/// Returns a version that changes with the dataset, the rule or the key.
+/// Returns a version that changes if the dataset, the rule or the pseudonym key changes.
 fn view_version(dataset: &dyn Dataset, rule: &Rule, grants: &Grants) -> u64 {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&dataset.version().to_le_bytes());
@@ -261,7 +264,8 @@ fn view_version(dataset: &dyn Dataset, rule: &Rule, grants: &Grants) -> u64 {
     hasher.finalize().as_bytes().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
-/// Returns the visible sample of the dataset, masked as a column of that name would be.
+/// Returns the name of the visible sample if there is exactly one. The name is masked like a value of the column
+/// `sample`.
 fn shown_sample(dataset: &dyn Dataset, rule: &Rule, sample_indexes: Option<&[u64]>, grants: &Grants) -> Option<String> {
     let sample = match sample_indexes {
         None => dataset.sample().map(str::to_owned),
@@ -288,7 +292,7 @@ impl RowFilter {
                 return Err(unsuitable_rule_error(
                     name,
                     rule,
-                    "its rows have no places, by which regions would choose them",
+                    "its rows have no positions, so regions cannot select them",
                 ));
             }
         };
@@ -299,20 +303,20 @@ impl RowFilter {
     }
 }
 
-/// The transformation of each batch.
+/// The conversion of batches of the underlying dataset to batches of the view.
 struct BatchTransform {
     name: String,
     schema: SchemaRef,
     columns: Vec<ViewColumn>,
     filter: Arc<RowFilter>,
     checks_regions: bool,
-    /// The columns of the dataset that batches have, ascending.
+    /// Indexes of the dataset's columns that the batches contain, in ascending order.
     source_columns: Vec<usize>,
     key: Option<PseudonymKey>,
 }
 
 impl BatchTransform {
-    /// Returns the visible part of a batch; `None` where that is empty.
+    /// Returns the visible part of a batch; `None` if no row is visible.
     fn apply(&self, batch: &RecordBatch) -> Result<Option<RecordBatch>, ArrowError> {
         let batch_index = |at: usize| self.source_columns.binary_search(&at).unwrap_or_default();
         let region_set = self.filter.regions.as_ref().filter(|_| self.checks_regions).map(|(places, at)| (places, *at));
@@ -326,7 +330,7 @@ impl BatchTransform {
         }
         let columns = self.columns.iter().map(|column| {
             let values = batch.column(batch_index(column.source_index));
-            // A dictionary's values are pseudonymized once each, before it is expanded.
+            // Keep a dictionary here, so that each of its values is pseudonymized only once. Then it is expanded.
             let values = match column.mask {
                 Some(Mask::Hash) => values.clone(),
                 Some(_) => expand_encoded(values)?,
@@ -351,7 +355,7 @@ impl BatchTransform {
     }
 }
 
-/// Expands dictionaries and views, so that each value is stored separately.
+/// Converts dictionary and view arrays to plain arrays, in which each value is stored separately.
 fn expand_encoded(values: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     plain_type(values.data_type()).map_or_else(|| Ok(values.clone()), |plain| cast_if_needed(values, &plain))
 }
@@ -373,7 +377,7 @@ impl Dataset for DatasetView {
         self.dataset.rows().filter(|_| !self.hides_rows())
     }
 
-    /// Returns 0 where rows are hidden: the size would reveal their number.
+    /// Returns 0 if the view hides rows, because the size would reveal the number of all rows.
     fn bytes(&self) -> u64 {
         if self.hides_rows() { 0 } else { self.dataset.bytes() }
     }
@@ -390,7 +394,8 @@ impl Dataset for DatasetView {
         self.has_regions
     }
 
-    /// Hides the difference between contigs without a visible region and absent contigs.
+    /// Returns `None` for contigs without visible regions as well as for absent contigs, so that clients cannot
+    /// distinguish them.
     fn has_contig(&self, name: &str) -> Option<bool> {
         match &self.regions {
             Some(regions) => regions.iter().any(|region| region.contig == name).then_some(true),
@@ -403,7 +408,7 @@ impl Dataset for DatasetView {
         &self.sorted_by
     }
 
-    /// Returns parts that contain their number and their count, never file offsets.
+    /// Returns parts that contain only their index and their number, not file offsets.
     fn parts(&self, scan: &Scan, max_parts: usize) -> Result<Vec<ScanPart>, DatasetError> {
         let max_parts = max_parts.max(1);
         let count = match self.source_scan(scan) {

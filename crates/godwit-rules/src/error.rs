@@ -1,38 +1,38 @@
-//! Errors of policies and audit logs.
+//! Errors of access policies and audit logs.
 
 use std::io;
 use std::path::PathBuf;
 
-/// The reason why a policy cannot be used.
+/// The reason why an access policy cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyError {
-    /// A file cannot be read.
+    /// The policy file or the key file cannot be read.
     #[error("cannot read {}", path.display())]
     File {
-        /// The policy, or its key.
+        /// Path of the policy file or the key file.
         path: PathBuf,
-        /// The cause.
+        /// The I/O error.
         #[source]
         source: io::Error,
     },
-    /// The syntax of the policy is wrong.
+    /// The policy file has a syntax error.
     #[error("{}: {problem}", path.display())]
     Syntax {
-        /// The policy.
+        /// Path of the policy file.
         path: PathBuf,
-        /// The problem, and its position.
+        /// Description of the error and its position in the file.
         problem: String,
     },
-    /// A rule is invalid.
+    /// A rule of the policy is invalid.
     #[error("{}: rule {number}, {name:?}: {problem}", path.display())]
     Rule {
-        /// The policy.
+        /// Path of the policy file.
         path: PathBuf,
-        /// 1-based number of the rule.
+        /// 1-based number of the rule in the file.
         number: usize,
-        /// Its name.
+        /// Name of the rule.
         name: String,
-        /// The problem, and what to do.
+        /// Description of the error, and of the remedy.
         problem: String,
     },
 }
@@ -40,31 +40,31 @@ pub enum PolicyError {
 /// An error of the audit log.
 #[derive(Debug, thiserror::Error)]
 pub enum AuditError {
-    /// The file cannot be read or written.
+    /// The log file cannot be read or written.
     #[error("cannot {action} {}", path.display())]
     File {
-        /// The operation.
+        /// The operation that failed: `read` or `write`.
         action: &'static str,
-        /// The file.
+        /// Path of the log file.
         path: PathBuf,
-        /// The cause.
+        /// The I/O error.
         #[source]
         source: io::Error,
     },
-    /// Another process writes to it.
-    #[error("{} is written by another process; give each server a file of its own", path.display())]
+    /// Another process writes to the log file.
+    #[error("{} is locked by another process; give each server its own file", path.display())]
     Locked {
-        /// The file.
+        /// Path of the log file.
         path: PathBuf,
     },
-    /// A line does not match the chain of the lines before it.
-    #[error("{}: line {line} is broken: {problem}", path.display())]
+    /// The chain of a line does not match the lines before it.
+    #[error("{}: line {line} is invalid: {problem}", path.display())]
     Broken {
-        /// The file.
+        /// Path of the log file.
         path: PathBuf,
-        /// 1-based number of the line.
+        /// 1-based number of the invalid line.
         line: u64,
-        /// The defect.
+        /// Description of the defect.
         problem: String,
     },
 }

@@ -1,4 +1,4 @@
-//! Explains the decision of a policy as text.
+//! Explains as text what a policy permits to a principal, and by which rule.
 
 use std::sync::Arc;
 
@@ -12,37 +12,37 @@ use crate::row_filter::RegionSet;
 use crate::rule::{Condition, DatePart, Grouping, Mask, Rule};
 use crate::samples::{dataset_samples, visible_sample_indexes};
 
-/// Most names in a list of a decision.
+/// Maximum number of names in a list of an explanation.
 const MAX_LISTED_NAMES: usize = 12;
 
-/// A hypothetical request to a policy.
+/// A hypothetical request whose decision is explained.
 #[derive(Clone, Debug, Default)]
 pub struct ExplainRequest {
-    /// Name of the principal; empty for an unnamed one.
+    /// Name of the principal; empty for a principal without a name.
     pub principal: String,
-    /// Visas of the principal, by their names in the policy.
+    /// Visas of the principal, by the names that the policy gives them.
     pub visas: Vec<String>,
-    /// The dataset.
+    /// Name of the dataset.
     pub dataset: String,
-    /// Requested columns.
+    /// Names of the requested columns.
     pub columns: Vec<String>,
-    /// Requested regions, as users write them.
+    /// Requested regions, in the form in which users write them.
     pub regions: Vec<String>,
 }
 
-/// A decision of a policy.
+/// The explanation of a policy decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
-    /// The text, one line per decision.
+    /// Text for users, with one line per decision.
     pub text: String,
-    /// True if the requested data are visible, possibly masked.
+    /// True if the principal may see all requested columns and regions. Values may be masked.
     pub is_visible: bool,
 }
 
-/// Explains how a policy decides a request, and by which rule.
+/// Explains how a policy decides a request, and which rule decides.
 ///
 /// # Errors
-/// [`DatasetError`] where a visible dataset cannot be opened.
+/// [`DatasetError`] if the dataset is visible but cannot be opened.
 pub fn explain(
     policy: &Arc<Policy>,
     catalog: Arc<dyn Catalog>,
@@ -52,16 +52,19 @@ pub fn explain(
     let grants =
         Arc::new(policy.grants_with_visas(principal, &|visa| question.visas.iter().any(|shown| shown == visa)));
     let canonical = catalog.canonical_name(name).unwrap_or_else(|_| name.clone());
-    let principal_name = if principal.is_empty() { "whoever is let in" } else { principal };
+    let principal_name = if principal.is_empty() { "any authenticated principal" } else { principal };
     let Some(rule) = grants.deciding_rule(&canonical, &|| catalog.open(&canonical).ok()) else {
         let text = format!(
-            "{principal_name} does not see {canonical}: {}\n",
+            "{principal_name} cannot see {canonical}: {}\n",
             denial_reason(policy, &grants, &catalog, &canonical)
         );
         return Ok(Explanation { text, is_visible: false });
     };
-    let mut lines =
-        vec![format!("{principal_name} sees {canonical} by rule {}, {:?}", policy.rule_number(&rule.name), rule.name)];
+    let mut lines = vec![format!(
+        "{principal_name} can see {canonical} by rule {}, {:?}",
+        policy.rule_number(&rule.name),
+        rule.name
+    )];
     let dataset = match catalog.open(&canonical) {
         Ok(dataset) => Some(dataset),
         Err(DatasetError::NotFound { .. }) => None,
@@ -72,8 +75,8 @@ pub fn explain(
     lines.push(describe_columns(rule, dataset.as_deref()));
     let book = PolicyStore::from_policy(policy.clone(), catalog.clone());
     lines.push(match book.authorize_file_with(&grants, &canonical, FileAccess::Read) {
-        FileAuthorization::Allowed(_) => "file     as it is, by `godwit copy`".to_owned(),
-        _ => "file     no: bytes cannot be shown in part".to_owned(),
+        FileAuthorization::Allowed(_) => "file     whole, by `godwit copy`".to_owned(),
+        _ => "file     denied: bytes cannot be masked".to_owned(),
     });
     lines.push(format!("writing  {}", if rule.write { "yes" } else { "no" }));
     let mut is_visible = true;
@@ -85,7 +88,7 @@ pub fn explain(
             is_visible &= is_seen;
         }
     } else {
-        lines.push("there is no such dataset now; what depends on its columns and samples is not told".to_owned());
+        lines.push("the dataset does not exist now; decisions about its columns and samples are left out".to_owned());
     }
     for region in &question.regions {
         let (line, is_seen) = describe_region(rule, dataset.as_deref(), region)
@@ -98,7 +101,7 @@ pub fn explain(
 
 fn denial_reason(policy: &Policy, grants: &crate::grants::Grants, catalog: &Arc<dyn Catalog>, name: &str) -> String {
     if grants.rules.is_empty() {
-        return "no rule is about who that is".to_owned();
+        return "no rule covers this principal".to_owned();
     }
     let denying = grants.rules.iter().find(|rule| rule.covers(name));
     match denying {
@@ -107,13 +110,13 @@ fn denial_reason(policy: &Policy, grants: &crate::grants::Grants, catalog: &Arc<
         }
         Some(rule) => match catalog.open(name) {
             Ok(_) => format!(
-                "rule {}, {:?}, goes by samples that are not its, and no rule after it is about it",
+                "rule {}, {:?}, selects other samples, and no later rule covers the dataset",
                 policy.rule_number(&rule.name),
                 rule.name
             ),
-            Err(_) => "rules about it go by samples, and it cannot be opened".to_owned(),
+            Err(_) => "rules for it select by samples, and it cannot be opened".to_owned(),
         },
-        None => "no rule is about it, and what no rule is about is not there".to_owned(),
+        None => "no rule covers it, and datasets without a rule are hidden".to_owned(),
     }
 }
 
@@ -133,7 +136,7 @@ fn describe_rows(rule: &Rule) -> String {
 
 fn describe_grouping(groups: &Grouping) -> String {
     let members = groups.member_column.as_ref().map_or_else(|| "rows".to_owned(), |of| format!("different {of}"));
-    format!("seen only as groups by {} that have at least {} {members}", join_names(&groups.by), groups.min_members)
+    format!("visible only as groups by {} with at least {} {members}", join_names(&groups.by), groups.min_members)
 }
 
 fn describe_condition(condition: &Condition) -> String {
@@ -145,7 +148,7 @@ fn describe_condition(condition: &Condition) -> String {
         phrases.push(format!("is one of {}", values(one_of)));
     }
     if let Some(not_in) = &condition.not_in {
-        phrases.push(format!("is there and none of {}", values(not_in)));
+        phrases.push(format!("exists and is none of {}", values(not_in)));
     }
     phrases.extend(condition.at_least.map(|least| format!("is at least {least}")));
     phrases.extend(condition.at_most.map(|most| format!("is at most {most}")));
@@ -178,12 +181,12 @@ fn describe_columns(rule: &Rule, dataset: Option<&dyn Dataset>) -> String {
             Some(mask) => masked.push(format!("{} {}", field.name(), describe_mask(mask))),
         }
     }
-    let mut phrases = vec![format!("{} as they are", join_names(&shown))];
+    let mut phrases = vec![format!("{} unmasked", join_names(&shown))];
     if !masked.is_empty() {
         phrases.push(masked.join(", "));
     }
     if !dropped.is_empty() {
-        phrases.push(format!("not there: {}", join_names(&dropped)));
+        phrases.push(format!("hidden: {}", join_names(&dropped)));
     }
     format!("columns  {}", phrases.join("; "))
 }
@@ -192,12 +195,12 @@ fn describe_column(rule: &Rule, dataset: &dyn Dataset, view: &dyn Dataset, colum
     let is_there = dataset.schema().index_of(column).is_ok();
     let is_shown = view.schema().index_of(column).is_ok();
     let description = match rule.column_mask(column) {
-        _ if !is_there => "there is no such column".to_owned(),
-        _ if !is_shown => "is not there for them".to_owned(),
+        _ if !is_there => "the column does not exist".to_owned(),
+        _ if !is_shown => "is hidden".to_owned(),
         _ if rule.grouping.as_ref().is_some_and(|groups| groups.mean_columns.iter().any(|mean| mean == column)) => {
             "is the mean of its group".to_owned()
         }
-        None => "is shown as it is".to_owned(),
+        None => "is unmasked".to_owned(),
         Some(mask) => format!("is {}", describe_mask(mask)),
     };
     (format!("column   {column} {description}"), is_shown)
@@ -211,12 +214,12 @@ fn describe_region(rule: &Rule, dataset: Option<&dyn Dataset>, text: &str) -> Re
     };
     let regions = rule.regions_on_contigs(has_contig)?;
     if regions.as_ref().is_none_or(|regions| RegionSet::new(regions).contains(&region)) {
-        return Ok((format!("region   {region} is seen"), true));
+        return Ok((format!("region   {region} is visible"), true));
     }
     let meets = |other: &Region| other.contig == region.contig && other.start < region.end && region.start < other.end;
     Ok(match regions.iter().flatten().any(meets) {
-        true => (format!("region   {region} is seen in part: rows that also overlap what may be seen"), true),
-        false => (format!("region   {region} is not seen, but for rows that reach into what may be seen"), false),
+        true => (format!("region   {region} is visible in part: rows that also overlap visible regions"), true),
+        false => (format!("region   {region} is hidden, except for rows that overlap visible regions"), false),
     })
 }
 
@@ -225,15 +228,15 @@ fn describe_mask(mask: Mask) -> String {
         Mask::Drop => "dropped".to_owned(),
         Mask::Redact => "redacted".to_owned(),
         Mask::Hash => "a pseudonym".to_owned(),
-        Mask::Bin(width) => format!("in steps of {width}"),
-        Mask::Prefix(characters) => format!("cut to {characters} characters"),
-        Mask::Date(DatePart::Year) => "cut to the year".to_owned(),
-        Mask::Date(DatePart::Month) => "cut to the month".to_owned(),
-        Mask::Date(DatePart::Day) => "cut to the day".to_owned(),
+        Mask::Bin(width) => format!("in bins of {width}"),
+        Mask::Prefix(characters) => format!("truncated to {characters} characters"),
+        Mask::Date(DatePart::Year) => "truncated to the year".to_owned(),
+        Mask::Date(DatePart::Month) => "truncated to the month".to_owned(),
+        Mask::Date(DatePart::Day) => "truncated to the day".to_owned(),
     }
 }
 
-/// Joins the first names of a list, and the number of the others.
+/// Joins the first names of a list, followed by the number of omitted names.
 fn join_names(names: &[String]) -> String {
     let listed = names.iter().take(MAX_LISTED_NAMES).map(String::as_str).collect::<Vec<_>>().join(", ");
     match names.len() {

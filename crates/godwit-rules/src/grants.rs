@@ -1,4 +1,4 @@
-//! The rules of a policy that are about one principal, in their order.
+//! The rules of a policy that apply to one principal, in the order of the policy file.
 
 use std::sync::Arc;
 
@@ -9,11 +9,12 @@ use crate::pseudonyms::PseudonymKey;
 use crate::rule::Rule;
 use crate::samples::covers_samples;
 
-/// The grants of one principal. Processes that read datasets for it receive these, and know no other rules.
+/// The rules that apply to one principal. A separate process that reads datasets for the principal receives only these
+/// rules.
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub struct Grants {
     pub(crate) rules: Vec<Arc<Rule>>,
-    /// The key of pseudonyms; without one, no rule makes any.
+    /// The key for pseudonyms; `None` if no rule of this principal makes pseudonyms.
     pub(crate) key: Option<PseudonymKey>,
 }
 
@@ -24,19 +25,20 @@ impl std::fmt::Debug for Grants {
 }
 
 impl Grants {
-    /// Encodes the grants, for [`Grants::from_bytes`].
+    /// Encodes the grants as bytes, for [`Grants::from_bytes`] in another process.
     pub fn to_bytes(&self) -> Vec<u8> {
-        // Maps of strings, numbers and lists can always be encoded as JSON.
+        // Cannot fail: maps of strings, numbers and lists can always be encoded as JSON.
         serde_json::to_vec(self).expect("rules are JSON")
     }
 
-    /// Decodes what [`Grants::to_bytes`] returned; `None` for other bytes.
+    /// Decodes bytes that [`Grants::to_bytes`] returned; `None` if the bytes are invalid.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         serde_json::from_slice(bytes).ok()
     }
 
-    /// Returns the one rule that decides about a dataset: the first that covers it. `open` opens it where its samples
-    /// decide. `None` where no rule covers it, where that rule denies it, or where its samples are unknown.
+    /// Returns the rule that decides about a dataset, which is the first one that covers it. If the samples in the
+    /// dataset matter, `open` opens it. Returns `None` if no rule covers the dataset, the deciding rule denies access,
+    /// or the samples are unknown.
     pub(crate) fn deciding_rule(&self, name: &str, open: &dyn Fn() -> Option<Arc<dyn Dataset>>) -> Option<&Arc<Rule>> {
         for rule in self.rules.iter().filter(|rule| rule.covers(name)) {
             if !rule.depends_on_samples() || covers_samples(rule, &*open()?) {
@@ -46,7 +48,7 @@ impl Grants {
         None
     }
 
-    /// Returns the first rule whose patterns match, whatever its other conditions.
+    /// Returns the first rule with a pattern that matches the name, whatever the other conditions of the rule are.
     pub(crate) fn first_covering(&self, name: &str) -> Option<&Arc<Rule>> {
         self.rules.iter().find(|rule| rule.covers(name))
     }

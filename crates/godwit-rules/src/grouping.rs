@@ -1,9 +1,10 @@
-//! Rows that are visible only as members of groups.
+//! Datasets whose rows are visible only as members of groups, so that single individuals cannot be recognized.
 //!
-//! A rule defines the columns by which rows are grouped, and the least size of a group. Each group replaces its rows by as
-//! many equal ones: the values that it is grouped by, and means. Every query of such rows (counts, sums, any SQL, plans, the
-//! rows themselves) is about whole groups, and the difference of two results is so too: a threshold at the end of a
-//! statement would be undone by querying twice (decision 37). Groups that are too small are hidden.
+//! A rule defines the columns by which rows are grouped, and the minimum number of members of a visible group. Each row
+//! is replaced by a row of its group: the values of the grouping columns, and means of other columns. All rows of a
+//! group are equal. Every query of such rows (counts, sums, any SQL, plans, the rows themselves) therefore describes
+//! whole groups, and so does the difference between two results. A threshold that is applied to query results, in
+//! contrast, can be circumvented by two queries (decision 37). Groups that are too small are hidden.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
@@ -21,9 +22,10 @@ use crate::dataset_view::{DatasetView, redact_error, unsuitable_rule_error};
 use crate::grants::Grants;
 use crate::rule::{Grouping, Rule};
 
-/// Most groups of a dataset: they are held in memory, and with more of them groups are almost single individuals.
+/// Maximum number of groups in a dataset. All groups are in memory, and with more groups they would almost be single
+/// individuals.
 const MAX_GROUPS: usize = 65_536;
-/// Rows of a batch.
+/// Number of rows in a batch.
 const BATCH_ROWS: u64 = 8192;
 
 /// A dataset whose rows are visible only as members of groups.
@@ -32,13 +34,13 @@ pub(crate) struct GroupedDataset {
     name: String,
     rule: Rule,
     grouping: Grouping,
-    /// The rows that groups are made of: the grouping columns as they are shown, and the other columns unmasked.
+    /// The rows from which groups are built: the grouping columns with their masks, and the other columns unmasked.
     member_rows: Arc<dyn Dataset>,
     schema: SchemaRef,
     version: u64,
 }
 
-/// The counted members of a group, up to the required number.
+/// The number of distinct members of a group, counted only up to the required minimum.
 #[derive(Default)]
 struct MemberCount {
     hashes: HashSet<u64>,
@@ -49,17 +51,17 @@ impl MemberCount {
     fn add_member(&mut self, member: GroupMember, enough: u64) {
         match member {
             GroupMember::PerRow => self.count += 1,
-            // Members with equal hashes by chance count once, which makes the group smaller.
+            // Two members whose hashes are equal by chance count as one. The group then only appears smaller.
             GroupMember::Hash(mark) if self.count < enough => self.count += u64::from(self.hashes.insert(mark)),
             GroupMember::Hash(_) | GroupMember::Missing => {}
         }
     }
 }
 
-/// The individual that a row is about.
+/// The individual to which a row belongs.
 #[derive(Clone, Copy)]
 enum GroupMember {
-    /// An individual of this row only.
+    /// An individual that has only this row, because the rule names no column that identifies individuals.
     PerRow,
     Hash(u64),
     Missing,
@@ -72,21 +74,21 @@ struct Mean {
     members: MemberCount,
 }
 
-/// A group.
+/// The rows with equal values in all grouping columns.
 struct Group {
     rows: u64,
     members: MemberCount,
     means: Vec<Mean>,
 }
 
-/// The visible columns of groups, a row for each, and the number of rows of each group.
+/// The visible groups: their columns with one value per group, and the number of rows in each group.
 struct VisibleGroups {
     columns: Vec<ArrayRef>,
     rows: Vec<u64>,
 }
 
 impl GroupedDataset {
-    /// Opens a dataset by a rule that groups its rows.
+    /// Opens a dataset with a rule that groups its rows.
     pub(crate) fn open(
         name: &str,
         dataset: Arc<dyn Dataset>,
@@ -107,7 +109,7 @@ impl GroupedDataset {
                 return Err(unsuitable_rule_error(
                     name,
                     rule,
-                    &format!("column {column} is {data_type}, by which nothing is grouped"),
+                    &format!("column {column} is {data_type}, which cannot be grouped"),
                 ));
             }
             fields.push(Field::new(column, data_type.clone(), true));
@@ -118,7 +120,7 @@ impl GroupedDataset {
                 return Err(unsuitable_rule_error(
                     name,
                     rule,
-                    &format!("column {column} is {data_type}, of which there are no means"),
+                    &format!("column {column} is {data_type}, which has no mean"),
                 ));
             }
             fields.push(Field::new(column, DataType::Float64, true));
@@ -129,7 +131,7 @@ impl GroupedDataset {
         Ok(Arc::new(Self { name, rule, grouping, member_rows, schema, version }))
     }
 
-    /// Returns all visible groups, by the values of the grouping columns.
+    /// Reads the whole dataset and returns all visible groups, sorted by the values of the grouping columns.
     fn visible_groups(&self) -> Result<VisibleGroups, DatasetError> {
         let by = self.schema.fields().iter().take(self.grouping.by.len());
         let fields = by.map(|field| SortField::new(field.data_type().clone())).collect();
@@ -150,7 +152,7 @@ impl GroupedDataset {
         let keys = groups.keys().map(OwnedRow::row);
         let mut columns = converter.convert_rows(keys).map_err(arrow_error)?;
         for at in 0..self.grouping.mean_columns.len() {
-            // A column with values of too few members has no mean.
+            // If too few members have a value in this column, the group has no mean.
             let mean = |group: &Group| {
                 let Mean { sum, count, members } = &group.means[at];
                 (members.count >= self.grouping.min_members).then(|| sum / *count as f64)
@@ -187,7 +189,8 @@ impl GroupedDataset {
             group.members.add_member(member, enough);
             for (mean, values) in group.means.iter_mut().zip(&means) {
                 let values = values.as_primitive::<Float64Type>();
-                // A value that is not finite would make the mean so, and thus become visible.
+                // Ignore infinite values and NaN: a single one would make the mean infinite or NaN and thus become
+                // visible.
                 if values.is_valid(row) && values.value(row).is_finite() {
                     mean.sum += values.value(row);
                     mean.count += 1;
@@ -199,7 +202,7 @@ impl GroupedDataset {
     }
 }
 
-/// Returns a hash for each value of a column, which distinguishes members.
+/// Returns a hash of each value in a column, by which individuals are distinguished.
 fn member_hashes(values: &ArrayRef, random: &RandomState) -> Result<Vec<GroupMember>, ArrowError> {
     let converter = RowConverter::new(vec![SortField::new(values.data_type().clone())])?;
     let rows = converter.convert_columns(std::slice::from_ref(values))?;
@@ -215,7 +218,7 @@ fn arrow_error(error: ArrowError) -> DatasetError {
 }
 
 impl Dataset for GroupedDataset {
-    /// Returns `Table`: groups are a table, whatever their rows were.
+    /// Returns `Table`, because groups of rows are a table, whatever the kind of the underlying dataset is.
     fn kind(&self) -> DatasetKind {
         DatasetKind::Table
     }
@@ -268,7 +271,7 @@ impl Dataset for GroupedDataset {
     }
 }
 
-/// Makes a batch of the rows at some indexes of columns.
+/// Returns a batch of the rows of `columns` with these indexes.
 fn take_batch(schema: &SchemaRef, columns: &[ArrayRef], indexes: Vec<u64>) -> Result<RecordBatch, ArrowError> {
     let options = RecordBatchOptions::new().with_row_count(Some(indexes.len()));
     let indexes = UInt64Array::from(indexes);

@@ -1,12 +1,12 @@
 //! Authorization of principals for rows and columns of datasets, and the audit log of accesses.
 //!
-//! A [`Policy`] is a file of rules. For each principal it gives [`Grants`], which turn a catalog into one of visible data
-//! ([`AuthorizedCatalog`]): rows are removed and columns are masked where datasets are read, so that every query (regions,
-//! SQL, statistics, plans) sees only what is left. Whole files cannot be masked: a principal that may see a part of one only
-//! cannot read its bytes. A [`PolicyStore`] is a policy that changes while a server runs. [`AuditLog`] records accesses in a
-//! file that reveals later changes.
+//! A [`Policy`] is a file of rules. It yields [`Grants`] for each principal, and an [`AuthorizedCatalog`] shows only
+//! the data that these grants permit. Rows are removed and columns are masked when datasets are read, so every query
+//! (regions, SQL, statistics, plans) processes visible data only. The bytes of files cannot be masked: a principal that
+//! may see only a part of a file cannot read its bytes. A [`PolicyStore`] reloads the policy while a server runs.
+//! [`AuditLog`] records accesses in a file in which later changes can be detected.
 //!
-//! Authentication and the reading of datasets are not part of this crate.
+//! This crate neither authenticates principals nor reads the files of datasets.
 
 mod audit;
 mod authorized_catalog;

@@ -1,7 +1,7 @@
-//! Masks: the visible values of masked columns.
+//! Masks, which replace the values of a column by less precise or pseudonymous values.
 //!
-//! A result contains no bytes of the original values but visible ones. Dictionaries and views may contain values of hidden
-//! rows, so they are expanded first.
+//! A masked array must not contain bytes of hidden values. Dictionaries and views may contain values of hidden rows, so
+//! they are expanded before.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields};
 use crate::pseudonyms::{PseudonymKey, pseudonymize};
 use crate::rule::Mask;
 
-/// Returns the type in which every value is stored separately; `None` where there is none.
+/// Returns the plain form of a type, in which every value is stored separately; `None` if there is no such form.
 pub(crate) fn plain_type(of: &DataType) -> Option<DataType> {
     let plain_field = |field: &FieldRef| -> Option<FieldRef> {
         Some(Arc::new(Field::new(field.name(), plain_type(field.data_type())?, field.is_nullable())))
@@ -36,7 +36,8 @@ pub(crate) fn plain_type(of: &DataType) -> Option<DataType> {
     (plain == *of || can_cast_types(of, &plain)).then_some(plain)
 }
 
-/// Returns the type of an unmasked column. Where all rows are visible, a dictionary need not be expanded.
+/// Returns the type of a column that is visible without a mask; `None` if it has no plain form. If rows are hidden,
+/// `expand_dictionaries` must be true, because a dictionary would contain values of hidden rows.
 pub(crate) fn unmasked_type(of: &DataType, expand_dictionaries: bool) -> Option<DataType> {
     let plain = plain_type(of)?;
     match of {
@@ -45,9 +46,10 @@ pub(crate) fn unmasked_type(of: &DataType, expand_dictionaries: bool) -> Option<
     }
 }
 
-/// Returns the type of a masked column. The error names the type that the column would need.
+/// Returns the type of a column after masking. If the mask does not support the column's type, the error names the type
+/// that it needs.
 pub(crate) fn masked_type(of: &DataType, mask: Mask) -> Result<DataType, &'static str> {
-    let plain = plain_type(of).ok_or("a type that can be shown in part; drop it")?;
+    let plain = plain_type(of).ok_or("a type that can be masked; drop it")?;
     let is_time = matches!(plain, DataType::Date32 | DataType::Date64 | DataType::Timestamp(..));
     let is_text = matches!(plain, DataType::Utf8 | DataType::LargeUtf8);
     match mask {
@@ -62,7 +64,7 @@ pub(crate) fn masked_type(of: &DataType, mask: Mask) -> Result<DataType, &'stati
     }
 }
 
-/// Masks the values of a column.
+/// Returns the masked values of a column. `data_type`: the result of [`masked_type`].
 pub(crate) fn mask_column(
     values: &ArrayRef,
     mask: Mask,
@@ -73,7 +75,7 @@ pub(crate) fn mask_column(
         Mask::Drop | Mask::Redact => Ok(new_null_array(data_type, values.len())),
         Mask::Hash => match key {
             Some(key) => pseudonymize(values, key),
-            // Policies that hash have a key; without one all values are null.
+            // A policy with a hash mask always has a key. If it is missing nevertheless, all values become null.
             None => Ok(new_null_array(data_type, values.len())),
         },
         Mask::Bin(width) => bin_values(values, width, data_type),
@@ -88,7 +90,7 @@ fn bin_values(values: &ArrayRef, width: f64, data_type: &DataType) -> Result<Arr
     if let (Some(numbers), Ok(width), true) =
         (values.as_primitive_opt::<Int32Type>(), i32::try_from(width as i64), whole)
     {
-        // Positions: overflow below the smallest number is excluded beforehand, not for each value.
+        // Fast path for positions: check only the smallest number for overflow, not each number.
         let least = numbers.values().iter().copied().min().unwrap_or_default();
         if least.div_euclid(width).checked_mul(width).is_some() {
             return Ok(Arc::new(numbers.unary::<_, Int32Type>(|number| number.div_euclid(width) * width)));
@@ -97,7 +99,7 @@ fn bin_values(values: &ArrayRef, width: f64, data_type: &DataType) -> Result<Arr
     let binned: ArrayRef = if whole {
         let width = width as i64;
         let numbers = cast(&values, &DataType::Int64)?;
-        // A bin below the smallest number does not exist; its values are null.
+        // If the lower bound of the bin is less than the smallest number of the type, the value becomes null.
         let below = |number: i64| number.div_euclid(width).checked_mul(width);
         Arc::new(numbers.as_primitive::<Int64Type>().unary_opt::<_, Int64Type>(below))
     } else {
@@ -105,7 +107,7 @@ fn bin_values(values: &ArrayRef, width: f64, data_type: &DataType) -> Result<Arr
         let below = |number: f64| (number / width).floor() * width;
         Arc::new(numbers.as_primitive::<Float64Type>().unary::<_, Float64Type>(below))
     };
-    // A value that does not fit its type any more becomes null.
+    // A number that no longer fits its type becomes null.
     cast(&binned, data_type)
 }
 
@@ -166,7 +168,7 @@ mod tests {
         let of = |values| DataType::Dictionary(Box::new(DataType::Int32), Box::new(values));
         assert_eq!(unmasked_type(&of(DataType::Utf8), false), Some(of(DataType::Utf8)));
         assert_eq!(unmasked_type(&of(DataType::Utf8), true), Some(DataType::Utf8));
-        // A view may refer to bytes of other values.
+        // A view array may refer to bytes of hidden values, so it is always expanded.
         assert_eq!(unmasked_type(&of(DataType::Utf8View), false), Some(DataType::Utf8));
         assert_eq!(unmasked_type(&DataType::Utf8View, false), Some(DataType::Utf8));
     }

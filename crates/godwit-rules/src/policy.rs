@@ -1,7 +1,7 @@
-//! A policy: a file of rules, and the key of its pseudonyms.
+//! An access policy: a file of rules, and the secret key for pseudonyms.
 //!
-//! For each principal and dataset one rule decides alone: the first in the file that is about both. Rules are never
-//! combined, so that each rule shows exactly what it contains. A dataset without a rule is hidden.
+//! For each principal and dataset, a single rule decides: the first one in the file that covers both. Rules are never
+//! combined, so each rule shows exactly what it contains. A dataset that no rule covers is hidden.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
@@ -17,22 +17,23 @@ use crate::grants::Grants;
 use crate::pseudonyms::{PseudonymKey, derive_key};
 use crate::rule::{Condition, Grouping, Mask, Rule};
 
-/// Prefix of the names of groups, in the place of a principal.
+/// Prefix of a group name in the list of principals of a rule.
 const GROUP_PREFIX: &str = "group:";
-/// Prefix of the names of visas.
+/// Prefix of a visa name in the list of principals of a rule.
 const VISA_PREFIX: &str = "visa:";
-/// Any authenticated principal.
+/// Entry in the list of principals of a rule that matches every principal, also one without a name.
 const ANY_PRINCIPAL: &str = "*";
-/// Least length of a secret, bytes.
+/// Minimum length of the secret for pseudonyms, bytes.
 const MIN_SECRET_BYTES: usize = 32;
-/// Largest policy, bytes. The rules about a principal are sent with each statement to the process that runs it.
+/// Maximum size of a policy file, bytes. The rules for a principal are sent with each statement to the process that
+/// runs it.
 const MAX_POLICY_BYTES: usize = 512 << 10;
 
-/// The content of a policy file.
+/// The content of a policy file, as TOML.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PolicyFile {
-    /// Path of the file with the secret of pseudonyms; relative to the policy, where it is not absolute.
+    /// Path of the file with the secret for pseudonyms. A relative path refers to the directory of the policy file.
     #[serde(default)]
     key: Option<PathBuf>,
     #[serde(default)]
@@ -43,19 +44,19 @@ struct PolicyFile {
     rules: Vec<Rule>,
 }
 
-/// The required fields of a visa (GA4GH Passport 1.2, "Visa Fields"); all are compared exactly.
+/// The field values that a visa must have (GA4GH Passport 1.2, "Visa Fields"). All are compared exactly.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct VisaRequirement {
     #[serde(rename = "type")]
     kind: String,
     value: String,
-    /// The organization that asserts it.
+    /// The organization that makes the assertion in the visa.
     source: String,
-    /// The accepted authorities; absent: any.
+    /// The accepted values of the visa field `by`; `None` to accept any value.
     #[serde(default)]
     by: Option<Vec<String>>,
-    /// The issuer that signed it; absent: any issuer that the server accepts visas of.
+    /// The issuer that must have signed the visa; `None` to accept every issuer that the server trusts.
     #[serde(default)]
     issuer: Option<String>,
 }
@@ -69,7 +70,7 @@ impl VisaRequirement {
     }
 }
 
-/// Rules of authorization.
+/// An access policy: the rules that decide which data a principal may see.
 #[derive(Clone)]
 pub struct Policy {
     groups: BTreeMap<String, Vec<String>>,
@@ -86,10 +87,11 @@ impl std::fmt::Debug for Policy {
 }
 
 impl Policy {
-    /// Reads a policy, and its key.
+    /// Reads a policy file, and the key file to which it refers.
     ///
     /// # Errors
-    /// [`PolicyError::File`], [`PolicyError::Syntax`], [`PolicyError::Rule`].
+    /// [`PolicyError::File`] if a file cannot be read, [`PolicyError::Syntax`] if the policy or the key is malformed,
+    /// [`PolicyError::Rule`] if a rule is invalid.
     pub fn read(path: &Path) -> Result<Self, PolicyError> {
         let failed = |path: &Path| {
             let path = path.to_owned();
@@ -107,7 +109,8 @@ impl Policy {
                 let secret = fs::read(&key_path).map_err(failed(&key_path))?;
                 if secret.len() < MIN_SECRET_BYTES {
                     let problem = format!(
-                        "{} has {} bytes, and a secret has {MIN_SECRET_BYTES} or more that nobody guesses: `head -c 32 /dev/urandom > {0}`",
+                        "{} has {} bytes, but a secret needs {MIN_SECRET_BYTES} random bytes or more: `head -c 32 \
+                         /dev/urandom > {0}`",
                         key_path.display(),
                         secret.len()
                     );
@@ -127,7 +130,7 @@ impl Policy {
         for (at, rule) in rules.iter().enumerate() {
             let twice = names.contains(&rule.name.as_str());
             let problem = match twice {
-                true => Some("there is a rule of that name before it; decisions are told by name".to_owned()),
+                true => Some("an earlier rule has the same name; explanations need unique names".to_owned()),
                 false => rule_problem(rule, &groups, &visas, key.is_some()),
             };
             if let Some(problem) = problem {
@@ -142,21 +145,24 @@ impl Policy {
         Ok(Self { groups, visas, rules: rules.into_iter().map(Arc::new).collect(), key, digest: hasher.finalize() })
     }
 
-    /// Returns the rules about a principal of that name without visas; the name of an unauthenticated one is empty.
+    /// Returns the rules that apply to a principal with this name and without visas. An unauthenticated principal has
+    /// an empty name.
     pub fn grants_by_name(&self, name: &str) -> Grants {
         self.grants_for(&Principal::named(name))
     }
 
-    /// Returns the rules about one principal.
+    /// Returns the rules that apply to a principal.
     pub fn grants_for(&self, principal: &Principal) -> Grants {
         let shows = |wanted: &VisaRequirement| principal.visas().iter().any(|visa| wanted.matches(visa));
         self.grants_with_visas(principal.name(), &|visa| self.visas.get(visa).is_some_and(shows))
     }
 
-    /// Returns the rules about a principal with those visas, by their names in the policy, for which `shows` returns true.
+    /// Returns the rules that apply to a principal with the name `principal`. `shows` returns whether the principal has
+    /// the visa with the given name in the policy.
     pub(crate) fn grants_with_visas(&self, principal: &str, shows: &dyn Fn(&str) -> bool) -> Grants {
         let is_about = |rule: &&Arc<Rule>| {
-            // A principal whose name, given by a token issuer, looks like a group or visa does not match by that.
+            // The token issuer chooses the name of a principal. A name that begins with `group:` or `visa:` must not
+            // match such entries.
             rule.principals.iter().any(|entry| {
                 match (entry.strip_prefix(GROUP_PREFIX), entry.strip_prefix(VISA_PREFIX)) {
                     (Some(group), _) => {
@@ -172,33 +178,33 @@ impl Policy {
         Grants { rules, key: self.key.filter(|_| hashes) }
     }
 
-    /// Reports whether the policy defines such a visa.
+    /// Returns whether the policy defines a visa with this name.
     pub fn has_visa(&self, name: &str) -> bool {
         self.visas.contains_key(name)
     }
 
-    /// Returns the number of rules.
+    /// Returns the number of rules in the policy.
     pub fn len(&self) -> usize {
         self.rules.len()
     }
 
-    /// Reports whether there are no rules, so that everything is hidden.
+    /// Returns whether the policy has no rules, so that all datasets are hidden.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// Returns a digest of the policy and its key.
+    /// Returns a hexadecimal digest of the policy file and its key.
     pub fn digest(&self) -> String {
         self.digest.to_hex().to_string()
     }
 
-    /// Returns the 1-based number of the rule of a name.
+    /// Returns the 1-based number of the rule with this name; 0 if there is none.
     pub(crate) fn rule_number(&self, name: &str) -> usize {
         self.rules.iter().position(|rule| rule.name == name).map_or(0, |at| at + 1)
     }
 }
 
-/// Returns the problem of a rule.
+/// Returns a description of the first error in a rule; `None` if the rule is valid.
 fn rule_problem(
     rule: &Rule,
     groups: &BTreeMap<String, Vec<String>>,
@@ -209,35 +215,32 @@ fn rule_problem(
         return Some("it has no name".to_owned());
     }
     if rule.principals.is_empty() || rule.datasets.is_empty() {
-        return Some(
-            "`who` and `datasets` have to name somebody and something; `*` and `**` are everybody and everything"
-                .to_owned(),
-        );
+        return Some("`who` and `datasets` must not be empty; use `*` and `**` for all".to_owned());
     }
     let unknown = rule
         .principals
         .iter()
         .find(|entry| entry.strip_prefix(GROUP_PREFIX).is_some_and(|group| !groups.contains_key(group)));
     if let Some(unknown) = unknown {
-        return Some(format!("there is no {unknown} in [groups]"));
+        return Some(format!("{unknown} is missing in [groups]"));
     }
     let unknown = rule
         .principals
         .iter()
         .find_map(|entry| entry.strip_prefix(VISA_PREFIX).filter(|visa| !visas.contains_key(*visa)));
     if let Some(unknown) = unknown {
-        return Some(format!("there is no [visas.{unknown}]"));
+        return Some(format!("[visas.{unknown}] is missing"));
     }
     let empty =
         [&rule.samples, &rule.regions, &rule.show].into_iter().any(|list| list.as_ref().is_some_and(Vec::is_empty));
     if empty {
-        return Some("an empty list shows nothing; say `deny = true`".to_owned());
+        return Some("an empty list shows nothing; use `deny = true`".to_owned());
     }
     if rule.deny && (rule.write || !rule.shows_everything()) {
-        return Some("it denies, so there is nothing to write, to choose or to mask".to_owned());
+        return Some("a rule with `deny` cannot write, select or mask".to_owned());
     }
     if rule.write && (!rule.shows_everything() || rule.depends_on_samples()) {
-        return Some("who sees a part only cannot write; make it two rules, for other names".to_owned());
+        return Some("a rule that shows a part only cannot write; make it two rules, for other names".to_owned());
     }
     for text in rule.regions.iter().flatten() {
         if let Err(error) = Region::parse(text, |_| None) {
@@ -253,10 +256,10 @@ fn rule_problem(
 
 fn grouping_problem(rule: &Rule, groups: &Grouping) -> Option<String> {
     if groups.by.is_empty() || groups.min_members < 2 {
-        return Some("groups are `by` some columns, and have `at_least` 2: a group of one is somebody".to_owned());
+        return Some("groups need columns `by` and `at_least` 2: a group of one is an individual".to_owned());
     }
     if rule.show.is_some() {
-        return Some("groups show what they are `by`, and `means`; leave `show` out".to_owned());
+        return Some("groups show the columns of `by` and `means`; leave `show` out".to_owned());
     }
     let mut named = HashSet::new();
     if let Some(column) = groups.columns().find(|column| !named.insert(*column)) {
@@ -264,32 +267,28 @@ fn grouping_problem(rule: &Rule, groups: &Grouping) -> Option<String> {
     }
     let exact = |column: &str| !column.contains('*') && !column.ends_with('?');
     if let Some(column) = groups.columns().find(|column| !exact(column)) {
-        return Some(format!("its groups name {column}; they name columns as they are called"));
+        return Some(format!("its groups name {column}; patterns are not supported there"));
     }
     if let Some(column) = groups.by.iter().find(|column| rule.column_mask(column) == Some(Mask::Drop)) {
         return Some(format!("its groups are by column {column}, which is dropped"));
     }
     let masked = groups.mean_columns.iter().chain(&groups.member_column).find(|column| rule.mask.contains_key(*column));
-    masked.map(|column| {
-        format!(
-            "column {column} is not shown where there are groups, so there is nothing to mask; leave it out of `mask`"
-        )
-    })
+    masked
+        .map(|column| format!("column {column} is not shown in groups, so it cannot be masked; leave it out of `mask`"))
 }
 
 fn condition_problem(condition: &Condition) -> Option<String> {
     let Condition { column, one_of, not_in, at_least, at_most } = condition;
     let asks = one_of.is_some() || not_in.is_some() || at_least.is_some() || at_most.is_some();
-    (!asks).then(|| format!("`where` asks nothing of column {column}; give `in`, `not_in`, `at_least` or `at_most`"))
+    (!asks)
+        .then(|| format!("`where` has no condition for column {column}; set `in`, `not_in`, `at_least` or `at_most`"))
 }
 
 fn mask_problem(rule: &Rule, has_key: bool) -> Option<String> {
     rule.mask.iter().find_map(|(column, mask)| match mask {
-        Mask::Hash if !has_key => {
-            Some(format!("column {column} is hashed, and there is no `key = \"FILE\"` to do it with"))
-        }
+        Mask::Hash if !has_key => Some(format!("column {column} is hashed, which requires `key = \"FILE\"`")),
         Mask::Bin(width) if !(width.is_finite() && *width > 0.0 && *width < 1e18) => {
-            Some(format!("column {column}: a bin is wider than 0"))
+            Some(format!("column {column}: the width of a bin must be above 0"))
         }
         _ => None,
     })
@@ -381,8 +380,8 @@ mod tests {
             ("regions = []", "deny = true"),
             ("where = [{ column = 'x' }]", "at_least"),
             ("[rule.mask]\nname = 'hash'", "key ="),
-            ("[rule.mask]\nage = { bin = 0 }", "wider than 0"),
-            ("deny = true\nwrite = true", "denies"),
+            ("[rule.mask]\nage = { bin = 0 }", "above 0"),
+            ("deny = true\nwrite = true", "`deny`"),
             ("write = true\nshow = ['a']", "cannot write"),
             ("mask = { a = 'hide' }", "hide"),
             ("colour = 'red'", "colour"),

@@ -1,4 +1,4 @@
-//! A policy that changes while a server runs, and its decisions about whole files.
+//! A policy that is reloaded while a server runs, and its decisions about access to whole files.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -13,32 +13,32 @@ use crate::policy::Policy;
 use crate::rule::Rule;
 use crate::samples::{covers_samples, visible_sample_indexes};
 
-/// Modification time, length and inode of a file; `None` where it does not exist.
+/// Modification time, size and inode of a file; `None` if the file does not exist.
 type FileStamp = Option<(SystemTime, u64, u64)>;
 
-/// The current rules of a server.
+/// The current policy of a server, which is reloaded after a change of its file.
 #[derive(Debug)]
 pub struct PolicyStore {
     path: PathBuf,
-    /// The catalog of the datasets that files belong to, whose samples decide.
+    /// Catalog of the datasets. It determines to which dataset a file belongs, and which samples the dataset contains.
     catalog: Arc<dyn Catalog>,
     policy: RwLock<Arc<Policy>>,
-    /// The stamps of the file when it was last read, and when it was last checked.
+    /// States of the policy file: at the time it was last read, and at the time it was last checked for changes.
     stamps: RwLock<(FileStamp, FileStamp)>,
 }
 
 impl PolicyStore {
-    /// Opens the policy of a file, for the datasets of a catalog.
+    /// Reads a policy file and creates a store for it. `catalog`: the datasets of the server.
     ///
     /// # Errors
-    /// [`PolicyError`] where the file is not a valid policy.
+    /// [`PolicyError`] if the file is not a valid policy.
     pub fn open(path: &Path, catalog: Arc<dyn Catalog>) -> Result<Self, PolicyError> {
         let stamp = file_stamp(path);
         let policy = RwLock::new(Arc::new(Policy::read(path)?));
         Ok(Self { path: path.to_owned(), catalog, policy, stamps: RwLock::new((stamp, stamp)) })
     }
 
-    /// Creates a store of a fixed policy.
+    /// Creates a store for a policy that is never reloaded.
     pub(crate) fn from_policy(policy: Arc<Policy>, catalog: Arc<dyn Catalog>) -> Self {
         Self { path: PathBuf::new(), catalog, policy: RwLock::new(policy), stamps: RwLock::default() }
     }
@@ -48,11 +48,11 @@ impl PolicyStore {
         self.policy.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Reads the file again where it has changed, and has been stable since the last check, so that a slow writer can
-    /// finish. `None` where nothing changed. Where the new file is invalid, the old policy stays.
+    /// Reloads the policy file if it has changed and was not modified since the last check. The wait lets a slow writer
+    /// finish. Returns `None` if the file was not reloaded. If the new file is invalid, the old policy stays in use.
     ///
     /// # Errors
-    /// [`PolicyError`] where the new file is not a valid policy.
+    /// [`PolicyError`] if the new file is not a valid policy.
     pub fn reload_if_changed(&self) -> Option<Result<Arc<Policy>, PolicyError>> {
         let now = file_stamp(&self.path);
         let mut stamps = self.stamps.write().unwrap_or_else(PoisonError::into_inner);
@@ -63,7 +63,7 @@ impl PolicyStore {
         }
         let read = Policy::read(&self.path).map(Arc::new);
         if file_stamp(&self.path) != now {
-            // It changed meanwhile, and is read once it is stable.
+            // The file changed while it was read. A later check reads it again.
             return None;
         }
         stamps.0 = now;
@@ -73,7 +73,7 @@ impl PolicyStore {
         }))
     }
 
-    /// Encodes the rules about a principal, for processes that read for it.
+    /// Encodes the rules that apply to a principal, for a process that reads datasets for this principal.
     pub fn encode_grants(&self, principal: &Principal) -> Vec<u8> {
         self.policy().grants_for(principal).to_bytes()
     }
@@ -85,41 +85,41 @@ fn file_stamp(path: &Path) -> FileStamp {
     Some((found.modified().ok()?, found.len(), found.ino()))
 }
 
-/// Normalizes a path: removes empty parts and dots.
+/// Removes empty components and single dots from a path. Returns `None` if the path is empty or contains `..`.
 fn normalize_path(path: &str) -> Option<String> {
     let parts: Vec<&str> = path.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
     (!parts.is_empty() && !parts.contains(&"..")).then(|| parts.join("/"))
 }
 
-/// Returns the names of datasets that a file may belong to, and whether as a directory: each ancestor, and each prefix of
-/// its path before a dot, as `x.bam` of `x.bam.bai`.
+/// Returns the names of datasets to which a file may belong: each parent directory, and each prefix of the path before
+/// a dot, such as `x.bam` for `x.bam.bai`. The flag is true for a directory.
 fn owner_candidates(path: &str) -> impl Iterator<Item = (&str, bool)> {
     let ends = path.char_indices().filter(|(at, character)| *at > 0 && matches!(character, '/' | '.'));
     ends.map(|(end, character)| (&path[..end], character == '/'))
 }
 
-/// The target of a name.
+/// The kind of the object to which a name refers.
 enum NameTarget {
-    /// A dataset.
+    /// The name is that of a dataset, which was opened.
     Dataset(Arc<dyn Dataset>),
-    /// A dataset that cannot be opened.
+    /// The name is that of a dataset, but it cannot be opened.
     Unreadable,
-    /// Not a dataset.
+    /// The name is not that of a dataset.
     NotADataset,
 }
 
-/// The rule about a name.
+/// The rule that decides about a name.
 enum RuleMatch<'a> {
     Rule(&'a Rule),
-    /// No rule matches.
+    /// No rule covers the name.
     NoRule,
-    /// The decision depends on samples that cannot be determined.
+    /// The decision depends on the samples in the dataset, but they are unknown.
     Undecidable,
 }
 
 impl PolicyStore {
     fn resolve_name(&self, name: &str) -> NameTarget {
-        // A name that is not canonical is not a file.
+        // A name that is not in canonical form is not the path of a file.
         if self.catalog.canonical_name(name).ok().as_deref() != Some(name) {
             return NameTarget::NotADataset;
         }
@@ -130,7 +130,8 @@ impl PolicyStore {
         }
     }
 
-    /// Returns the rule about a name, and whether it shows everything. A file is opened only where samples decide.
+    /// Returns the rule that decides about a name, and whether this rule shows the whole file. Opens the file only if
+    /// the decision depends on its samples.
     fn match_rule<'a>(&self, grants: &'a Grants, name: &str) -> (RuleMatch<'a>, bool) {
         let mut named = None;
         for rule in grants.rules.iter().filter(|rule| rule.covers(name)) {
@@ -149,7 +150,7 @@ impl PolicyStore {
         (RuleMatch::NoRule, false)
     }
 
-    /// Decides whether some grants allow access to a file.
+    /// Decides whether the rules of a principal permit access to a file.
     pub(crate) fn authorize_file_with(&self, grants: &Grants, path: &str, access: FileAccess) -> FileAuthorization {
         match normalize_path(path) {
             Some(path) => self.authorize_path(grants, &path, access),
@@ -157,8 +158,9 @@ impl PolicyStore {
         }
     }
 
-    /// Decides by the rule that shows all of the file. A file within a dataset follows the rule of that; a file beside one
-    /// whose name begins with that of the dataset, such as an index, is allowed only where the whole dataset is visible too.
+    /// Decides about a file whose path is normalized. A file inside a dataset directory follows the rule for that
+    /// dataset, unless a rule denies the file itself. Access to a file beside a dataset, such as its index `x.bam.bai`,
+    /// also requires that the whole dataset `x.bam` is visible.
     fn authorize_path(&self, grants: &Grants, path: &str, access: FileAccess) -> FileAuthorization {
         let is_dataset = self.catalog.canonical_name(path).ok().as_deref() == Some(path);
         for (owner, is_directory) in owner_candidates(path) {
@@ -174,7 +176,7 @@ impl PolicyStore {
         self.authorize_name(grants, path, access)
     }
 
-    /// Decides about a name by itself.
+    /// Decides about a name without considering the datasets to which the file may belong.
     fn authorize_name(&self, grants: &Grants, name: &str, access: FileAccess) -> FileAuthorization {
         let (rule, shows_all) = match self.match_rule(grants, name) {
             (RuleMatch::Rule(rule), shows_all) if !rule.deny => (rule, shows_all),
@@ -182,13 +184,14 @@ impl PolicyStore {
         };
         if !shows_all {
             let problem = format!(
-                "by rule {:?} you may see a part of {name}, and bytes cannot be shown in part; ask for its rows, with `godwit query` or over Flight",
+                "rule {:?} shows you a part of {name}, and bytes cannot be masked; read its rows with `godwit query` \
+                 or over Flight",
                 rule.name
             );
             return FileAuthorization::Denied { problem };
         }
         if access == FileAccess::Write && !rule.write {
-            let problem = format!("no rule lets you write {name}; whoever keeps the rules can");
+            let problem = format!("no rule allows you to write {name}; ask the administrator of the rules");
             return FileAuthorization::Denied { problem };
         }
         FileAuthorization::Allowed(rule.name.clone())

@@ -1,8 +1,9 @@
-//! Pseudonyms in place of masked values.
+//! Pseudonyms, which replace the values of masked columns.
 //!
-//! A pseudonym is the 128-bit SipHash-2-4 (Aumasson and Bernstein, 2012) of a value: it was designed for short texts under a
-//! secret key. A column of pseudonyms costs about as much as its hashes: hex digits are written into one buffer, and those
-//! of values that repeat soon, such as the names of both reads of a pair, are copied.
+//! A pseudonym is the 128-bit SipHash-2-4 (Aumasson and Bernstein, 2012) of a value under a secret key. This function
+//! was designed for short texts. Computing a column takes little more time than its hashes, because all hexadecimal
+//! digits go into one buffer. The pseudonym of a value that occurs again soon, such as the name of both reads of a
+//! pair, is copied.
 
 use std::sync::Arc;
 
@@ -15,33 +16,35 @@ use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_schema::{ArrowError, DataType};
 use siphasher::sip128::SipHasher24;
 
-/// Hexadecimal digits of a pseudonym: 128 bits, so that collisions are not expected.
+/// Number of hexadecimal digits in a pseudonym. It has 128 bits, so two values are not expected to have the same
+/// pseudonym.
 pub(crate) const PSEUDONYM_LETTERS: usize = 32;
-/// Context of the key derivation.
+/// Context string for deriving the key.
 const KEY_CONTEXT: &str = "godwit 2026-11 pseudonyms";
-/// Entries in the cache of values: a power of two. Reads of a pair are some hundred rows apart.
+/// Number of entries in the cache of recent values, a power of two. The two reads of a pair are some hundred rows
+/// apart.
 const CACHE_SLOTS: usize = 4096;
-/// Marks an empty entry.
+/// Value of a cache entry that is empty.
 const EMPTY_SLOT: u32 = u32::MAX;
 
-/// A key of pseudonyms.
+/// A secret key for pseudonyms.
 pub(crate) type PseudonymKey = [u8; 16];
 
-/// Derives the key of pseudonyms from a secret.
+/// Derives the key for pseudonyms from the secret in the key file.
 pub(crate) fn derive_key(secret: &[u8]) -> PseudonymKey {
     let mut key = PseudonymKey::default();
     blake3::Hasher::new_derive_key(KEY_CONTEXT).update(secret).finalize_xof().fill(&mut key);
     key
 }
 
-/// Returns the pseudonym of a text.
+/// Returns the pseudonym of a text under a key.
 pub(crate) fn pseudonym(key: &PseudonymKey, text: &str) -> String {
     let mut letters = String::with_capacity(PSEUDONYM_LETTERS);
     letters.extend(pseudonym_letters(key, text).map(char::from));
     letters
 }
 
-/// The two hexadecimal digits of each byte.
+/// The two lower-case hexadecimal digits of each byte value.
 const HEX_PAIRS: [[u8; 2]; 256] = {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut pairs = [[0; 2]; 256];
@@ -62,9 +65,9 @@ fn pseudonym_letters(key: &PseudonymKey, text: &str) -> [u8; PSEUDONYM_LETTERS] 
     letters
 }
 
-/// Returns the pseudonyms of a column: those of its values as Arrow formats them.
+/// Returns the pseudonyms of the values in a column. Values that are not text are first formatted by Arrow.
 pub(crate) fn pseudonymize(values: &ArrayRef, key: &PseudonymKey) -> Result<ArrayRef, ArrowError> {
-    // Rows of a dictionary share values; each value is hashed once.
+    // Several rows of a dictionary array share a value, so hash each value of the dictionary only once.
     if let Some(dictionary) = values.as_any_dictionary_opt() {
         let shown = pseudonymize(dictionary.values(), key)?;
         let keys = cast(dictionary.keys(), &DataType::UInt64)?;
@@ -85,7 +88,8 @@ pub(crate) fn pseudonymize(values: &ArrayRef, key: &PseudonymKey) -> Result<Arra
     Ok(Arc::new(pseudonymize_texts(&texts.finish(), key)?))
 }
 
-/// Returns the cache entry of a text: by its length and its ends, in which names differ.
+/// Returns the index of the cache entry for a text. It depends on the length and both ends of the text, because read
+/// names differ there.
 fn cache_slot(text: &[u8]) -> usize {
     const ODD: u64 = 0x9E37_79B9_7F4A_7C15;
     let word = |bytes: &[u8]| bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
@@ -139,7 +143,7 @@ mod tests {
         derive_key(b"a secret of thirty-two bytes....")
     }
 
-    /// Computes a pseudonym in the simplest way.
+    /// Computes a pseudonym by the simplest method, for comparison.
     fn expected_pseudonym(text: &str) -> String {
         let hash = SipHasher24::new_with_key(&key()).hash(text.as_bytes());
         hash.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
@@ -147,7 +151,8 @@ mod tests {
 
     #[test]
     fn pseudonyms_are_those_of_the_authors_of_the_hash() {
-        // From `vectors_sip128` of their implementation: the key is 0, 1, .. 15, and so are the bytes of the text.
+        // Test vector `vectors_sip128` of the reference implementation: the bytes of the key and of the text are 0, 1,
+        // .. 15.
         let key: PseudonymKey = std::array::from_fn(|at| at as u8);
         assert_eq!(pseudonym(&key, ""), "a3817f04ba25a8e66df67214c7550293");
         assert_eq!(pseudonym(&key, "\0"), "da87c1d86b99af44347659119b22fc45");
@@ -179,7 +184,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_cached_pseudonym_is_never_that_of_another_value(
-            // Texts with equal ends, so that they share a cache entry, some of them repeated.
+            // Texts that share a cache entry, because their ends are equal. Some texts occur several times.
             numbers in proptest::collection::vec((0usize..40, 0usize..3), 0..400),
             first in 0usize..9,
         ) {

@@ -1,4 +1,4 @@
-//! Filters visible rows: those that overlap a region and meet all conditions.
+//! Selects the visible rows of a batch: those that overlap a visible region and meet all conditions.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,10 +12,10 @@ use godwit_model::{IntervalSet, Region};
 
 use crate::rule::Condition;
 
-/// The columns with the position of a row.
+/// Names of the columns that contain the position of a row.
 pub(crate) const POSITION_COLUMNS: [&str; 3] = ["contig", "position", "end_position"];
 
-/// Regions by the names of contigs.
+/// A set of regions, indexed by contig name.
 #[derive(Debug)]
 pub(crate) struct RegionSet {
     contigs: HashMap<String, u32>,
@@ -38,14 +38,15 @@ impl RegionSet {
         self.contigs.contains_key(contig)
     }
 
-    /// Reports whether everything that overlaps a region overlaps one of these.
+    /// Returns whether a region is completely inside one interval of the set.
     pub(crate) fn contains(&self, region: &Region) -> bool {
         let Some(contig) = self.contigs.get(&region.contig) else { return false };
         self.intervals.iter().any(|(at, start, end)| at == *contig && start <= region.start && region.end <= end)
     }
 
-    /// Returns which rows overlap a region, by their position columns: a row covers its position up to before its end, and
-    /// one base at least. A row without a position overlaps nothing.
+    /// Returns for each row whether it overlaps a region of the set. `place`: the position columns. A row covers the
+    /// bases from its position to its end position, exclusive, but at least one base. A row without a position does not
+    /// overlap any region.
     fn overlapping_rows(&self, place: [&ArrayRef; 3]) -> Result<BooleanArray, ArrowError> {
         let [contigs, starts, ends] = place;
         let (contigs, starts) = (cast(contigs, &DataType::Utf8)?, cast(starts, &DataType::Int64)?);
@@ -69,10 +70,10 @@ impl RegionSet {
     }
 }
 
-/// A condition, prepared for a schema.
+/// A condition of a rule, prepared for the schema of a dataset.
 #[derive(Debug)]
 pub(crate) struct RowCondition {
-    /// 0-based index of its column in the dataset.
+    /// 0-based index in the dataset of the column to which the condition applies.
     pub(crate) column: usize,
     one_of: Option<HashSet<String>>,
     not_in: Option<HashSet<String>>,
@@ -81,10 +82,10 @@ pub(crate) struct RowCondition {
 }
 
 impl RowCondition {
-    /// Prepares a condition. The error is the problem of the column.
+    /// Prepares a condition. The error describes why the column does not support the condition.
     pub(crate) fn new(condition: &Condition, schema: &Schema) -> Result<Self, String> {
         let name = &condition.column;
-        let column = schema.index_of(name).map_err(|_| format!("there is no column {name}"))?;
+        let column = schema.index_of(name).map_err(|_| format!("column {name} does not exist"))?;
         let data_type = schema.field(column).data_type();
         let of = |wanted: &DataType| !data_type.is_nested() && can_cast_types(data_type, wanted);
         let texts = |values: &Option<Vec<_>>| {
@@ -103,7 +104,7 @@ impl RowCondition {
         let number =
             (test.at_least.is_some() || test.at_most.is_some()) && !(data_type.is_numeric() && of(&DataType::Float64));
         match text || number {
-            true => Err(format!("column {name} is {data_type}, by which rows cannot be chosen so")),
+            true => Err(format!("column {name} is {data_type}, which does not support this condition")),
             false => Ok(test),
         }
     }
@@ -123,7 +124,7 @@ impl RowCondition {
         if self.at_least.is_some() || self.at_most.is_some() {
             let numbers = cast(values, &DataType::Float64)?;
             let numbers = numbers.as_primitive::<Float64Type>();
-            // NaN meets no bound.
+            // NaN meets neither an upper nor a lower bound.
             let meets = |row: usize| {
                 let number = numbers.value(row);
                 self.at_least.is_none_or(|least| number >= least) && self.at_most.is_none_or(|most| number <= most)
@@ -134,13 +135,14 @@ impl RowCondition {
     }
 }
 
-/// Returns which rows have a value that meets a condition.
+/// Returns for each row whether it has a value for which `meets` returns true.
 fn valid_and(values: &dyn Array, meets: impl FnMut(usize) -> bool) -> BooleanBuffer {
     let met = BooleanBuffer::collect_bool(values.len(), meets);
     values.nulls().map_or_else(|| met.clone(), |there| &met & there.inner())
 }
 
-/// Returns which rows of a batch are visible. `column` maps a column of the dataset to the batch.
+/// Returns for each row of a batch whether it is visible. `column` converts a column index of the dataset to one of the
+/// batch.
 pub(crate) fn visible_rows(
     batch: &RecordBatch,
     regions: Option<(&RegionSet, [usize; 3])>,
@@ -151,7 +153,7 @@ pub(crate) fn visible_rows(
         Some((regions, at)) => regions.overlapping_rows(at.map(|at| batch.column(column(at))))?,
         None => BooleanArray::new(BooleanBuffer::new_set(batch.num_rows()), None),
     };
-    // Neither side has nulls.
+    // The result of a condition contains no nulls, so the buffers of both operands are combined without a null mask.
     for test in tests {
         let met = test.evaluate(batch.column(column(test.column)))?;
         seen = BooleanArray::new(seen.values() & met.values(), None);

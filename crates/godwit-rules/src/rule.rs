@@ -1,86 +1,87 @@
-//! A rule: its principals, its datasets, and what it shows of them.
+//! A rule of a policy: to which principals and datasets it applies, and which of their data it shows.
 
 use std::collections::BTreeMap;
 
 use godwit_model::{GlobPattern, Region, RegionError};
 use serde::{Deserialize, Serialize};
 
-/// The fields of a rule in a policy.
+/// A rule, with the fields of a `[[rule]]` table in the policy file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Rule {
-    /// Its name, for explanations of decisions.
+    /// Name of the rule, which explanations of decisions mention.
     pub(crate) name: String,
-    /// Names of principals, `group:NAME`, or `*` for any authenticated one.
+    /// Principals to which the rule applies: names, `group:NAME`, `visa:NAME`, or `*` for every principal.
     #[serde(rename = "who")]
     pub(crate) principals: Vec<String>,
-    /// Patterns of names of datasets and files.
+    /// Patterns for the names of datasets and files to which the rule applies.
     pub(crate) datasets: Vec<String>,
-    /// True if all of them are hidden.
+    /// True if the rule hides all datasets and files to which it applies.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) deny: bool,
-    /// True if they may be written, replaced and removed.
+    /// True if the principals may write, replace and remove the datasets to which the rule applies.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) write: bool,
-    /// Only these samples.
+    /// If set, only these samples are visible.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) samples: Option<Vec<String>>,
-    /// All samples but these.
+    /// Samples that are hidden.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) without_samples: Vec<String>,
-    /// Only rows that overlap one of these.
+    /// If set, only rows that overlap one of these regions are visible.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) regions: Option<Vec<String>>,
-    /// Only rows that meet all of these.
+    /// Conditions that a row must meet to be visible.
     #[serde(default, rename = "where", skip_serializing_if = "Vec::is_empty")]
     pub(crate) conditions: Vec<Condition>,
-    /// Only these columns, and masked ones.
+    /// If set, only these columns and the columns with a mask are visible.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) show: Option<Vec<String>>,
-    /// The masks of columns.
+    /// Masks by column name or pattern.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) mask: BTreeMap<String, Mask>,
-    /// Rows are visible only as members of groups.
+    /// If set, rows are visible only as members of groups.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(rename = "groups")]
     pub(crate) grouping: Option<Grouping>,
 }
 
-/// The groups that replace rows.
+/// The definition of the groups by which rows are replaced.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Grouping {
-    /// Columns by whose shown values rows are grouped.
+    /// Columns by which rows are grouped. Masked values are grouped as they are shown.
     pub(crate) by: Vec<String>,
-    /// Least number of members of a visible group.
+    /// Minimum number of members of a visible group.
     #[serde(rename = "at_least")]
     pub(crate) min_members: u64,
-    /// The column that identifies the individual of a row; absent: each row is about another individual.
+    /// The column that identifies the individual to which a row belongs; `None` if each row belongs to a different
+    /// individual.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(rename = "of")]
     pub(crate) member_column: Option<String>,
-    /// Numeric columns whose mean in the group is shown.
+    /// Numeric columns of which the mean in each group is visible.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[serde(rename = "means")]
     pub(crate) mean_columns: Vec<String>,
 }
 
 impl Grouping {
-    /// Returns all columns that it names.
+    /// Returns all columns that the grouping mentions.
     pub(crate) fn columns(&self) -> impl Iterator<Item = &String> {
         self.by.iter().chain(&self.mean_columns).chain(&self.member_column)
     }
 }
 
-/// A condition on the value of a column in visible rows. A row without a value is hidden.
+/// A condition on the value of a column. Rows that do not meet the condition, or have no value, are hidden.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Condition {
     pub(crate) column: String,
-    /// One of these.
+    /// If set, a row is visible only if its value in the column is in this list.
     #[serde(default, rename = "in", skip_serializing_if = "Option::is_none")]
     pub(crate) one_of: Option<Vec<ConditionValue>>,
-    /// None of these.
+    /// If set, a row is visible only if its value in the column is not in this list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) not_in: Option<Vec<ConditionValue>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -89,7 +90,7 @@ pub(crate) struct Condition {
     pub(crate) at_most: Option<f64>,
 }
 
-/// A value as written, compared as text.
+/// A value in the policy file. Its text form is compared with the text form of the column's value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum ConditionValue {
@@ -108,22 +109,23 @@ impl ConditionValue {
     }
 }
 
-/// A mask of the values of a column.
+/// The way in which the values of a column are masked.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Mask {
-    /// The column is hidden.
+    /// Hide the column.
     Drop,
-    /// All values are null.
+    /// Replace all values by null.
     Redact,
-    /// A pseudonym: the same for the same value everywhere, and not reversible without the key.
+    /// Replace each value by a pseudonym. Equal values have the same pseudonym in all datasets; reversing it requires
+    /// the key.
     Hash,
-    /// Numbers: the largest multiple of this width that is not above them.
+    /// Replace each number by the largest multiple of this width that does not exceed it.
     Bin(f64),
-    /// Texts: their first characters, this many.
+    /// Keep only this number of characters at the start of each text.
     #[serde(rename = "keep")]
     Prefix(usize),
-    /// Times and dates: truncated to this precision.
+    /// Truncate each date or time to this precision.
     Date(DatePart),
 }
 
@@ -136,7 +138,7 @@ pub(crate) enum DatePart {
 }
 
 impl DatePart {
-    /// Returns the number of characters of ISO 8601 that are kept.
+    /// Returns the number of characters of an ISO 8601 date that remain.
     pub(crate) fn characters(self) -> usize {
         match self {
             Self::Year => 4,
@@ -147,12 +149,13 @@ impl DatePart {
 }
 
 impl Rule {
-    /// Reports whether its patterns match a name, whatever its other conditions.
+    /// Returns whether a pattern of the rule matches a dataset name, whatever the other conditions of the rule are.
     pub(crate) fn covers(&self, name: &str) -> bool {
         self.datasets.iter().any(|pattern| GlobPattern::for_dataset_names(pattern).matches(name))
     }
 
-    /// Reports whether it depends on samples, so that the name of a dataset does not decide.
+    /// Returns whether the rule depends on the samples in a dataset, so that the name of the dataset alone does not
+    /// decide.
     pub(crate) fn depends_on_samples(&self) -> bool {
         self.samples.is_some() || !self.without_samples.is_empty()
     }
@@ -162,27 +165,28 @@ impl Rule {
             && !self.without_samples.iter().any(|unwanted| unwanted == sample)
     }
 
-    /// Reports whether it shows everything unchanged, apart from samples.
+    /// Returns whether the rule shows all rows and columns unchanged, apart from its selection of samples.
     pub(crate) fn shows_everything(&self) -> bool {
         !self.hides_rows() && self.show.is_none() && self.mask.is_empty() && self.grouping.is_none()
     }
 
-    /// Reports whether it may hide rows.
+    /// Returns whether the rule may hide rows.
     pub(crate) fn hides_rows(&self) -> bool {
         self.regions.is_some() || !self.conditions.is_empty()
     }
 
-    /// Returns the rule for the rows that groups are made of: the grouping columns as shown, and the other columns unmasked.
+    /// Returns the rule for the rows from which groups are built: the grouping columns with their masks, and the other
+    /// columns unmasked.
     pub(crate) fn for_member_rows(&self, groups: &Grouping) -> Self {
         let mask = groups.by.iter().filter_map(|column| Some((column.clone(), self.column_mask(column)?))).collect();
         let show = Some(groups.columns().cloned().collect());
         Self { grouping: None, show, mask, ..self.clone() }
     }
 
-    /// Returns its regions on the contigs of a dataset; those on other contigs are left out.
+    /// Returns the regions of the rule that are on contigs of a dataset. Regions on other contigs are omitted.
     ///
     /// # Errors
-    /// [`RegionError`] for a region that is ambiguous among these contigs, or malformed.
+    /// [`RegionError`] if a region is malformed, or ambiguous because of the contig names.
     pub(crate) fn regions_on_contigs(
         &self,
         has_contig: impl Fn(&str) -> Option<bool>,
@@ -199,7 +203,7 @@ impl Rule {
         Ok(Some(regions))
     }
 
-    /// Returns the mask of a column: `None` where it is shown unchanged.
+    /// Returns the mask of a column; `None` if the column is visible without a mask.
     pub(crate) fn column_mask(&self, column: &str) -> Option<Mask> {
         if self.grouping.as_ref().is_some_and(|groups| !groups.by.iter().any(|by| by == column)) {
             return Some(Mask::Drop);
@@ -207,7 +211,7 @@ impl Rule {
         if let Some((_, mask)) = self.mask.iter().find(|(name, _)| exact_column_name(name) == Some(column)) {
             return Some(*mask);
         }
-        // Of several matching patterns the longest decides.
+        // If several patterns match the column, the longest one decides.
         let fitting = self.mask.iter().filter(|(pattern, _)| matches_column(pattern, column));
         let longest = fitting.max_by_key(|(pattern, _)| (pattern.len(), *pattern));
         let is_shown = || self.show.as_ref().is_none_or(|show| show.iter().any(|name| matches_column(name, column)));
@@ -218,7 +222,7 @@ impl Rule {
         }
     }
 
-    /// Returns the columns that it names and that must exist.
+    /// Returns the columns that the rule mentions by name and that the dataset must have.
     pub(crate) fn required_columns(&self) -> impl Iterator<Item = &str> {
         let listed = self.show.iter().flatten().chain(self.mask.keys());
         let listed = listed.filter(|name| !name.ends_with('?')).filter_map(|name| exact_column_name(name));
@@ -226,7 +230,8 @@ impl Rule {
     }
 }
 
-/// Returns the column of a name that is not a pattern. A name with a question mark at its end is optional.
+/// Returns the column name in an entry of a rule, without the trailing question mark of an optional column. Returns
+/// `None` if the entry is a pattern.
 fn exact_column_name(name: &str) -> Option<&str> {
     (!name.contains('*')).then(|| name.strip_suffix('?').unwrap_or(name))
 }
@@ -234,7 +239,7 @@ fn exact_column_name(name: &str) -> Option<&str> {
 fn matches_column(pattern: &str, column: &str) -> bool {
     match exact_column_name(pattern) {
         Some(name) => name == column,
-        // Names of columns are not paths.
+        // Column names are not paths, so `*` must also match slashes.
         None => GlobPattern::for_dataset_names(&pattern.replace('*', "**")).matches(column),
     }
 }

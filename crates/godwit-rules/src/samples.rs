@@ -1,7 +1,8 @@
-//! The samples of a dataset, and those that a rule shows.
+//! The samples in a dataset, and those that a rule shows.
 //!
-//! Reads have the samples of their header; a rule either shows all of them, or does not cover the file. Variants of several
-//! samples have some columns with a list element for each, of which those of hidden samples are removed.
+//! A dataset of reads contains the samples in its header. A rule that selects samples either shows all of these
+//! samples, or does not cover the dataset. A dataset of variants has columns with one list element per sample; the
+//! elements of hidden samples are removed.
 
 use std::sync::Arc;
 
@@ -14,12 +15,12 @@ use godwit_model::schema::{alignment_columns, variant_columns};
 
 use crate::rule::Rule;
 
-/// Columns of variants that have an element for each sample (docs/formats/variants.md).
+/// Columns of variants that contain a list with one element per sample (docs/formats/variants.md).
 const PER_SAMPLE_COLUMNS: [&str; 3] = ["genotype_alleles", "genotype_phased", "other_formats"];
-/// Prefix of the others.
+/// Prefix of the names of the `FORMAT` columns, which also contain one list element per sample.
 const PER_SAMPLE_COLUMN_PREFIX: &str = "format_";
 
-/// Returns the samples of a dataset, in the order of its columns; `None` where they are unknown.
+/// Returns the names of the samples in a dataset, in the order of their list elements; `None` if they are unknown.
 pub(crate) fn dataset_samples(dataset: &dyn Dataset) -> Option<Vec<String>> {
     let schema = dataset.schema();
     match dataset.kind() {
@@ -32,7 +33,7 @@ pub(crate) fn dataset_samples(dataset: &dyn Dataset) -> Option<Vec<String>> {
             let header = schema.metadata().get(alignment_columns::HEADER_KEY);
             let named = header.map(|header| {
                 let groups = header.lines().filter(|line| line.starts_with("@RG\t"));
-                // A read group without a sample may be of any.
+                // A read group without a sample name may belong to any sample, so the samples are unknown.
                 groups.map(|line| line.split('\t').find_map(|field| field.strip_prefix("SM:")).map(str::to_owned))
             });
             let mut named = named?.collect::<Option<Vec<String>>>()?;
@@ -44,15 +45,16 @@ pub(crate) fn dataset_samples(dataset: &dyn Dataset) -> Option<Vec<String>> {
     }
 }
 
-/// Reports whether a rule with samples covers a dataset.
+/// Returns whether a rule that selects samples covers a dataset.
 pub(crate) fn covers_samples(rule: &Rule, dataset: &dyn Dataset) -> bool {
     let Some(samples) = dataset_samples(dataset) else { return false };
     let mut wanted = samples.iter().map(|sample| rule.selects_sample(sample));
-    // Reads of several samples cannot be separated in every file.
+    // A rule must select all samples of a dataset of reads, because not every file permits separating the reads of its
+    // samples.
     if dataset.kind() == DatasetKind::Variants { wanted.any(|wanted| wanted) } else { wanted.all(|wanted| wanted) }
 }
 
-/// Returns the indexes of the visible samples among those of a dataset; `None` where all are visible.
+/// Returns the indexes of the visible samples among all samples of a dataset; `None` if all samples are visible.
 pub(crate) fn visible_sample_indexes(rule: &Rule, dataset: &dyn Dataset) -> Option<Vec<u64>> {
     if !rule.depends_on_samples() {
         return None;
@@ -63,17 +65,17 @@ pub(crate) fn visible_sample_indexes(rule: &Rule, dataset: &dyn Dataset) -> Opti
     (wanted.len() < samples.len()).then_some(wanted)
 }
 
-/// Reports whether a column of variants has an element for each sample.
+/// Returns whether a column of variants contains a list with one element per sample.
 pub(crate) fn is_per_sample_column(column: &str, data_type: &DataType) -> bool {
     let named = PER_SAMPLE_COLUMNS.contains(&column) || column.starts_with(PER_SAMPLE_COLUMN_PREFIX);
     named && matches!(data_type, DataType::List(_))
 }
 
-/// Takes the elements at some indexes of each list.
+/// Returns lists that contain only the elements with these indexes.
 pub(crate) fn take_list_elements(lists: &ArrayRef, indexes: &[u64]) -> Result<ArrayRef, ArrowError> {
     let lists = lists.as_list::<i32>();
     let DataType::List(element) = lists.data_type() else {
-        return Err(ArrowError::CastError("values of samples are no lists".to_owned()));
+        return Err(ArrowError::CastError("values of samples are not lists".to_owned()));
     };
     let (mut taken, mut lengths) = (Vec::new(), Vec::with_capacity(lists.len()));
     for row in 0..lists.len() {

@@ -8,7 +8,8 @@ use godwit_process::TemporaryPath;
 
 use crate::SearchError;
 
-/// Page size, bytes, or a multiple: the unit in which a client of a network file system writes back.
+/// Unit in which a client of a network file system writes data back to the server, bytes: the page size or a multiple
+/// of it.
 pub(crate) const PAGE_BYTES: u64 = 64 << 10;
 
 /// Writes bytes at an offset of an existing file.
@@ -27,7 +28,7 @@ pub(crate) fn reject_directory(place: &Path) -> Result<(), SearchError> {
     Err(SearchError::File { action: "write", path: place.to_owned(), source })
 }
 
-/// A file under its temporary name. Dropping it removes it, unless a checkpoint keeps it.
+/// An output file under a temporary name. Dropping this value removes the file, unless a checkpoint keeps it.
 pub(crate) struct AtomicFile {
     temporary_path: PathBuf,
     final_path: Option<PathBuf>,
@@ -36,8 +37,9 @@ pub(crate) struct AtomicFile {
 }
 
 impl AtomicFile {
-    /// Creates the file beside `place`, or in `scratch` if the output is a stream. Its name contains `mark`, which a resumed
-    /// search uses again, or this process's id.
+    /// Creates the file in the directory of `place`, or in `scratch` if the output goes to standard output. The
+    /// temporary name contains `mark`, or the id of this process if there is no `mark`. A resumed search passes the
+    /// same `mark` again.
     pub(crate) fn create(place: Option<&Path>, scratch: &Path, mark: Option<&str>) -> Result<Self, SearchError> {
         let wrong = |path: &Path, source| SearchError::File { action: "write", path: path.to_owned(), source };
         place.map_or(Ok(()), reject_directory)?;
@@ -61,22 +63,22 @@ impl AtomicFile {
         })
     }
 
-    /// Opens an existing file that a checkpoint keeps.
+    /// Uses an existing file of a checkpoint directory, which is not removed on drop; `place` is its final path.
     pub(crate) fn open_kept(temporary_path: PathBuf, place: &Path) -> Self {
         Self { temporary_path, final_path: Some(place.to_owned()), is_kept_on_drop: true, _temporary: None }
     }
 
-    /// Returns the temporary path.
+    /// Returns the path of the file before it is renamed.
     pub(crate) fn temporary_path(&self) -> &Path {
         &self.temporary_path
     }
 
-    /// Writes bytes at an offset.
+    /// Writes bytes at an offset of the file.
     pub(crate) fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), SearchError> {
         write_at(&self.temporary_path, bytes, offset)
     }
 
-    /// Inserts bytes at the start.
+    /// Inserts bytes at the start of the file.
     pub(crate) fn prepend(&self, bytes: &[u8]) -> Result<(), SearchError> {
         self.rewrite(|to| {
             to.write_all(bytes)?;
@@ -84,7 +86,7 @@ impl AtomicFile {
         })
     }
 
-    /// Replaces the content by what `write` writes.
+    /// Replaces the content of the file with the bytes that the closure `write` writes.
     pub(crate) fn rewrite(
         &self,
         write: impl FnOnce(&mut BufWriter<File>) -> std::io::Result<()>,
@@ -103,22 +105,22 @@ impl AtomicFile {
         })
     }
 
-    /// Returns the size, bytes.
+    /// Returns the size of the file, bytes.
     pub(crate) fn file_bytes(&self) -> Result<u64, SearchError> {
         fs::metadata(&self.temporary_path).map(|metadata| metadata.len()).map_err(|source| self.write_error(source))
     }
 
-    /// Waits until the content is durable.
+    /// Waits until the content of the file is on disk (`fsync`).
     pub(crate) fn sync(&self) -> Result<(), SearchError> {
         File::open(&self.temporary_path).and_then(|file| file.sync_all()).map_err(|source| self.write_error(source))
     }
 
-    /// Renames the file to its final name, or copies it to standard output. Returns its size.
+    /// Renames the file to its final name, or copies it to standard output. Fails if its size is not `bytes`.
     pub(crate) fn commit(self, bytes: u64) -> Result<(), SearchError> {
         let mut file = File::open(&self.temporary_path).map_err(|source| self.write_error(source))?;
         let found = file.metadata().map_err(|source| self.write_error(source))?.len();
         if found != bytes {
-            let problem = format!("the output has {found} bytes, but its parts have {bytes}");
+            let problem = format!("the output has {found} bytes, but its reports have {bytes}");
             return Err(SearchError::Protocol { problem });
         }
         match &self.final_path {
@@ -127,7 +129,7 @@ impl AtomicFile {
                 .and_then(|()| fs::rename(&self.temporary_path, place))
                 .map_err(|source| self.write_error(source)),
             None => match std::io::copy(&mut file, &mut std::io::stdout()) {
-                // A reader that stops early is not a failure.
+                // If the process that reads standard output exits early, the search has not failed.
                 Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(self.write_error(error)),
                 _ => Ok(()),
             },
@@ -143,7 +145,7 @@ impl AtomicFile {
 impl Drop for AtomicFile {
     fn drop(&mut self) {
         if !self.is_kept_on_drop {
-            // After the rename the file no longer exists.
+            // If `commit` has renamed the file, there is nothing to remove and this call fails.
             let _ = fs::remove_file(&self.temporary_path);
         }
     }

@@ -1,4 +1,5 @@
-//! Parses the command line of a search program: godwit's options, the engine's, and the rejected ones.
+//! Parses the command line of a search program: takes out the options that godwit handles, passes the others to the
+//! engine, and rejects unsupported ones.
 
 use std::path::PathBuf;
 
@@ -9,19 +10,19 @@ use crate::worker_process::WorkerSpec;
 /// A search program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SearchProgram {
-    /// Proteins in proteins.
+    /// Searches protein queries in a protein database.
     Blastp,
-    /// Nucleotides in nucleotides: megablast, dc-megablast, blastn, blastn-short.
+    /// Searches nucleotide queries in a nucleotide database (tasks megablast, dc-megablast, blastn, blastn-short).
     Blastn,
-    /// Translated nucleotides in proteins.
+    /// Searches translated nucleotide queries in a protein database.
     Blastx,
-    /// Proteins in translated nucleotides.
+    /// Searches protein queries in a translated nucleotide database.
     Tblastn,
-    /// Translated nucleotides in translated nucleotides.
+    /// Searches translated nucleotide queries in a translated nucleotide database.
     Tblastx,
-    /// Proteins or translated nucleotides in proteins, by pieces of the queries.
+    /// Searches protein or translated nucleotide queries in a protein database; workers search pieces of the queries.
     Diamond,
-    /// Proteins or nucleotides, by pieces of the queries.
+    /// Searches protein or nucleotide queries; workers search pieces of the queries.
     Mmseqs,
 }
 
@@ -43,28 +44,29 @@ impl SearchProgram {
     }
 }
 
-/// A parsed command line.
+/// The parsed command line of a search program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SearchCommand {
-    /// The program.
+    /// The search program.
     pub program: SearchProgram,
-    /// All words as typed, from the program's name on.
+    /// All words of the command line; the first is the name of the program.
     pub words: Vec<String>,
-    /// Options for the engine: all but output, query and threads.
+    /// Options that the engine receives: all except output, query and threads.
     pub arguments: Vec<String>,
-    /// `-query`; `None`: standard input.
+    /// Path of the queries (`-query`); `None` for standard input.
     pub query_path: Option<PathBuf>,
-    /// `-out`; `None`: standard output.
+    /// Path of the output (`-out`); `None` for standard output.
     pub output_path: Option<PathBuf>,
-    /// `-num_threads`.
+    /// Number of threads that the user requested (`-num_threads`).
     pub threads: Option<usize>,
-    /// The number at the start of `-outfmt`.
+    /// Output format of BLAST+: the number at the start of `-outfmt`.
     pub format: u32,
-    /// The search by an external tool over pieces of the queries, if there is one.
+    /// The search that workers run with an installed DIAMOND, MMseqs2 or BLAST+; `None` for the NCBI engine of the
+    /// workers.
     pub tool_search: Option<ToolSearch>,
 }
 
-/// Options without a value. All others have one.
+/// Options of BLAST+ that have no value. All other options have one.
 const FLAGS: [&str; 14] = [
     "ungapped",
     "parse_deflines",
@@ -82,43 +84,43 @@ const FLAGS: [&str; 14] = [
     "verbose",
 ];
 
-/// Options that a partitioned search does not support, and the reason.
+/// Options of BLAST+ that a partitioned search does not support, each with the reason and what to do instead.
 const REFUSED_OPTIONS: [(&str, &str); 10] = [
     ("remote", "the search would run at NCBI; leave it out, or run the program without godwit"),
     (
         "subject",
         "the program compares these sequences one by one; make a database of them with makeblastdb, and use -db",
     ),
-    ("subject_loc", "it goes with -subject; make a database with makeblastdb, and use -db"),
+    ("subject_loc", "it belongs to -subject; make a database with makeblastdb, and use -db"),
     ("in_pssm", "a search with a profile runs in rounds; run the program without godwit"),
-    ("import_search_strategy", "its options cannot be seen here; give them on the command line"),
+    ("import_search_strategy", "godwit cannot read the options in it; put them on the command line"),
     ("export_search_strategy", "run the program without godwit to write one"),
-    ("use_index", "an indexed search goes over the index, not over the database; leave it out"),
-    ("index_name", "an indexed search goes over the index, not over the database; leave it out"),
+    ("use_index", "an indexed search reads the index, not the database; omit it"),
+    ("index_name", "an indexed search reads the index, not the database; omit it"),
     ("entrez_query", "it is for -remote; use -seqidlist, -gilist or -taxids"),
-    ("html", "the pages number what they show through the whole report; use another format"),
+    ("html", "HTML reports are numbered from start to end; use another format"),
 ];
 
-/// Rejected formats, and the reason.
+/// Output formats of BLAST+ that are rejected, each with the reason and the alternative.
 const REFUSED_FORMATS: [(u32, &str); 3] = [
     (13, "it is one file for each query; 15 is the same in one file"),
     (14, "it is one file for each query; 16 is the same in one file"),
     (18, "it is of all queries at once; use 6 or 7 with staxids"),
 ];
 
-/// The highest format number.
+/// Highest accepted number of an output format.
 const MAX_FORMAT: u32 = 17;
 
 impl SearchCommand {
-    /// Parses the words of a command line, from the program's name on.
+    /// Parses the words of a command line. The first word is the name or the path of the search program.
     ///
     /// # Errors
-    /// [`SearchError::Unsupported`] for a program, an option or a format that cannot be searched in parts;
-    /// [`SearchError::Options`] for an option without its value, or an invalid number.
+    /// [`SearchError::Unsupported`] if the search cannot be partitioned with this program, option or format.
+    /// [`SearchError::Options`] if an option has no value, or a number is invalid.
     pub fn parse(words: &[String]) -> Result<Self, SearchError> {
         let unknown = || SearchError::Unsupported {
             option: format!("the program {:?}", words.first().map_or("", String::as_str)),
-            problem: "give blastp, blastn, blastx, tblastn, tblastx, diamond or mmseqs, and its options, after --",
+            problem: "write blastp, blastn, blastx, tblastn, tblastx, diamond or mmseqs, and its options, after --",
         };
         let (name, rest) = words.split_first().ok_or_else(unknown)?;
         let base = name.rsplit('/').next().unwrap_or(name);
@@ -138,7 +140,7 @@ impl SearchCommand {
         Ok(command)
     }
 
-    /// Creates a command line with only its words set.
+    /// Creates a command with the program and its words; all other fields are empty.
     pub(crate) fn from_words(program: SearchProgram, words: impl Iterator<Item = String>) -> Self {
         Self {
             program,
@@ -152,7 +154,7 @@ impl SearchCommand {
         }
     }
 
-    /// Returns the start parameters of workers for the queries of this file.
+    /// Returns the parameters for starting workers that read their queries from the file `query_path`.
     pub fn worker_spec(&self, query_path: PathBuf) -> WorkerSpec {
         let (program, arguments) = (self.program.name().to_owned(), self.arguments.clone());
         WorkerSpec { program, arguments, query_path, tool_search: self.tool_search.clone() }
@@ -160,7 +162,7 @@ impl SearchCommand {
 
     fn parse_option(&mut self, word: &str, rest: &mut std::slice::Iter<'_, String>) -> Result<(), SearchError> {
         let (name, inline) = match word.strip_prefix('-') {
-            // The engine rejects words that are not options.
+            // Pass on a word that is not an option; the engine rejects it with its own message.
             None => {
                 self.arguments.push(word.to_owned());
                 return Ok(());
@@ -171,7 +173,7 @@ impl SearchCommand {
             return Err(SearchError::Unsupported { option: format!("-{name}"), problem });
         }
         if ["help", "h", "version"].contains(&name) {
-            let problem = "ask the program itself";
+            let problem = "run the program itself for it";
             return Err(SearchError::Unsupported { option: format!("-{name}"), problem });
         }
         if FLAGS.contains(&name) {
@@ -185,10 +187,10 @@ impl SearchCommand {
             "query" => self.query_path = Some(value).filter(|query| query != "-").map(PathBuf::from),
             "num_threads" => {
                 let number = value.parse().ok().filter(|threads| *threads > 0);
-                let wrong = || self.options_error(format!("-num_threads {value} is no number of threads"));
+                let wrong = || self.options_error(format!("-num_threads {value} is not a number of threads"));
                 self.threads = Some(number.ok_or_else(wrong)?);
             }
-            // Sets how the program would divide work among its threads.
+            // Ignored: this option sets how the program divides work among threads, which godwit does itself.
             "mt_mode" => {}
             _ => {
                 if name == "outfmt" {
@@ -203,8 +205,8 @@ impl SearchCommand {
     fn parse_format(&self, value: &str) -> Result<u32, SearchError> {
         let number = value.split_whitespace().next().and_then(|number| number.parse().ok());
         let number = number.filter(|number| *number <= MAX_FORMAT + 1);
-        let number =
-            number.ok_or_else(|| self.options_error(format!("-outfmt {value} begins with no number of a format")))?;
+        let number = number
+            .ok_or_else(|| self.options_error(format!("-outfmt {value} does not start with the number of a format")))?;
         match REFUSED_FORMATS.iter().find(|(refused, _)| *refused == number) {
             Some((_, problem)) => Err(SearchError::Unsupported { option: format!("-outfmt {number}"), problem }),
             None => Ok(number),

@@ -5,49 +5,52 @@ use std::path::PathBuf;
 use godwit_engines::EngineError;
 use godwit_formats::columnar::ColumnarError;
 
-/// A search that is not possible, or that failed.
+/// Error of a search that is not possible, or that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SearchError {
-    /// A command line that is not supported or not meaningful.
+    /// The command line of the search is not supported.
     #[error("{option} is not supported: {problem}")]
     Unsupported {
-        /// The option or program.
+        /// The option or program that is not supported.
         option: String,
-        /// The reason and the alternative.
+        /// The reason why it is not supported, and what to use instead.
         problem: &'static str,
     },
-    /// The program itself rejects its options.
+    /// The search program, or the parser of its command line, rejects the options.
     #[error("{program} does not accept its options: {message}")]
     Options {
-        /// Name of the program.
+        /// Name of the search program.
         program: &'static str,
-        /// Its message.
+        /// The error message about the options.
         message: String,
     },
     /// The queries cannot be read.
     #[error("the queries of {program} cannot be searched: {message}")]
     Queries {
-        /// Name of the program.
+        /// Name of the search program.
         program: &'static str,
-        /// Its message.
+        /// The error message of the program about the queries.
         message: String,
     },
     /// The database cannot be read, or is not a database.
     #[error("the database cannot be searched: {message}")]
     Database {
-        /// Message of the engine.
+        /// The error message of the search engine.
         message: String,
     },
-    /// The database was written to while it was searched.
-    #[error("{} changed while it was searched, so the results would be of no one database; run the search again", .path.display())]
+    /// A file of the database changed during the search.
+    #[error(
+        "{} changed during the search, so the results would mix two databases; run the search again",
+        .path.display()
+    )]
     DatabaseChanged {
-        /// Path of the first changed file.
+        /// Path of the first changed file of the database.
         path: PathBuf,
     },
-    /// Workers do not have the same database, or the same queries.
+    /// Two workers have opened different databases or queries.
     #[error(
-        "workers see different databases or queries under the same name; all nodes have to see the same files, none of which may \
-         change while they are searched"
+        "workers have different databases or queries at the same path; all hosts must have the same files, none of \
+         which may change while they are searched"
     )]
     DatabaseMismatch,
     /// Workers cannot be started on their hosts.
@@ -56,36 +59,36 @@ pub enum SearchError {
     /// The engine is not installed, or has the wrong version.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// A worker exited, and so did its replacements.
+    /// A worker exited, and the processes started in its place exited too.
     #[error(
-        "the worker {exit_description} {attempts} times over the same work ({work}); its last words were: {stderr_tail}"
+        "the worker {exit_description} {attempts} times on the same work ({work}); the end of its stderr: {stderr_tail}"
     )]
     WorkerFailed {
-        /// The reason of the exit: `was killed by signal 9`.
+        /// Description of the last exit, such as `was killed by signal 9`.
         exit_description: String,
-        /// Number of attempts.
+        /// Number of processes that exited on the same work.
         attempts: u32,
-        /// The work item.
+        /// Description of the work during which they exited.
         work: String,
-        /// The last lines of its stderr.
+        /// The last lines of the worker's stderr.
         stderr_tail: String,
     },
     /// The engine reported a failure.
     #[error("the search engine failed: {message}")]
     EngineFailed {
-        /// Its message.
+        /// The error message of the search engine.
         message: String,
     },
     /// A worker sent an unexpected response.
-    #[error("a worker broke the protocol: {problem}; this is a bug in godwit")]
+    #[error("a worker violated the protocol: {problem}; this is a bug in godwit")]
     Protocol {
-        /// The violation.
+        /// Description of the violation of the protocol.
         problem: String,
     },
     /// A file cannot be read or written.
     #[error("cannot {action} {}: {source}", .path.display())]
     File {
-        /// The action that failed: `read`, `write`.
+        /// The action that failed, such as `read` or `write`.
         action: &'static str,
         /// Path of the file.
         path: PathBuf,
@@ -93,49 +96,52 @@ pub enum SearchError {
         #[source]
         source: std::io::Error,
     },
-    /// Hits cannot be written as columns.
+    /// The table of hits cannot be written.
     #[error("cannot write the table of hits")]
     HitsTable(#[from] ColumnarError),
     /// The checkpoint of a stopped search belongs to another search.
     #[error(
-        "cannot resume: {difference}; what the stopped search has finished is in {}; leave out --resume to begin anew",
+        "cannot resume: {difference}; the finished work of the stopped search is in {}; omit --resume to start over",
         .directory.display()
     )]
     Resume {
-        /// Path of the checkpoint.
+        /// Path of the checkpoint directory.
         directory: PathBuf,
-        /// The difference.
+        /// Description of the first difference between the two searches.
         difference: String,
     },
     /// The user interrupted the search.
-    #[error("interrupted; {}", if *.is_resumable { "add --resume to the same command to go on" } else { "nothing was kept" })]
+    #[error(
+        "interrupted; {}",
+        if *.is_resumable { "add --resume to the same command to resume" } else { "no work was stored" }
+    )]
     Interrupted {
-        /// True if a later search can resume.
+        /// True if finished work is in the checkpoint, so that a later search can resume.
         is_resumable: bool,
     },
 }
 
-/// The cause of an error.
+/// The cause of an error, which decides the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
-    /// The command line.
+    /// The user's command line is wrong.
     Usage,
-    /// The input.
+    /// The queries or the database cannot be searched.
     Input,
-    /// The machine.
+    /// The machine or its files prevent the search, or a program is not installed.
     Machine,
-    /// The engine.
+    /// The search engine failed or crashed.
     Engine,
-    /// Other hosts.
+    /// Workers on other hosts cannot be started.
     Remote,
-    /// None: the search was stopped.
+    /// The user stopped the search.
     Interrupted,
-    /// A bug in godwit.
+    /// The error is a bug in godwit.
     Bug,
 }
 
 impl SearchError {
-    /// Reports whether the same search may succeed later, from what this one has finished.
+    /// Returns whether a later run of the same search may succeed if it resumes from the checkpoint.
     pub(crate) fn is_resumable(&self) -> bool {
         matches!(
             self,
@@ -149,7 +155,7 @@ impl SearchError {
         )
     }
 
-    /// Returns the kind, which decides the exit code.
+    /// Returns the kind of this error, which decides the exit code.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Unsupported { .. } | Self::Options { .. } | Self::Resume { .. } => ErrorKind::Usage,

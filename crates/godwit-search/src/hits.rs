@@ -1,7 +1,8 @@
-//! Hits as columns: rows from owners of queries about their printed alignments, in one Parquet or Arrow file.
+//! Writes the table of hits: a Parquet or Arrow IPC file with one row for each printed alignment.
 //!
-//! Input: rows of pieces of the output, in any order. Output: a table in the order of the pieces, under a temporary name
-//! until it is complete. Early rows are stored in a log on disk, so that memory does not grow with them.
+//! Input: rows from the owners of queries, by piece of the output (a slice or batch of queries), in any order. Output:
+//! a table in the order of the pieces, under a temporary name until it is complete. Rows that arrive before the rows of
+//! an earlier piece wait in a log on disk, not in memory.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -21,26 +22,26 @@ use crate::atomic_file::AtomicFile;
 use crate::search_checkpoint::FileExtent;
 use crate::worker_protocol::FieldReader;
 
-/// The separator of the fields of a row: a control character that no line of FASTA contains.
+/// Separator between the fields of a row from a worker: a control character that does not occur in FASTA files.
 const FIELD_SEPARATOR: char = '\x1f';
-/// The value that BLAST+ prints for missing data.
+/// The string that BLAST+ prints for a missing value.
 const MISSING_VALUE: &str = "N/A";
-/// Number of rows of a batch, except the last.
+/// Number of rows in each Arrow record batch of the table; the last batch may have fewer.
 const BATCH_ROWS: usize = 64 << 10;
 
-/// Returns the fields that workers are requested to print, by their names in `-outfmt`.
+/// Returns the names, as in `-outfmt`, of the fields that workers print for each row of the table, separated by spaces.
 pub(crate) fn row_field_names() -> String {
     hit_columns::TABLE_FIELDS.map(|(name, _)| name).join(" ")
 }
 
-/// Returns the format of a file by its name.
+/// Returns the format of a table by the extension of its path.
 ///
 /// # Errors
-/// [`SearchError::Unsupported`] for another extension.
+/// [`SearchError::Unsupported`] if the extension is neither `.parquet` nor `.arrow`.
 pub(crate) fn table_format(path: &Path) -> Result<TableFormat, SearchError> {
     TableFormat::from_path(path).ok_or_else(|| SearchError::Unsupported {
         option: format!("--hits {}", path.display()),
-        problem: "name the format by its ending, .parquet or .arrow",
+        problem: "use the extension .parquet or .arrow",
     })
 }
 
@@ -50,13 +51,13 @@ pub(crate) struct HitsFile {
     table: TableFileWriter<BufWriter<File>>,
     columns: HitColumns,
     log: RowLog,
-    /// The next piece to write.
+    /// Number of the piece whose rows are written next.
     next_piece: u64,
     rows: u64,
 }
 
 impl HitsFile {
-    /// Creates the file under a temporary name.
+    /// Creates the table file under a temporary name beside `path`.
     pub(crate) fn create(path: &Path, log: RowLog, program: &str, engine: &str) -> Result<Self, SearchError> {
         let format = table_format(path)?;
         let aside = AtomicFile::create(Some(path), Path::new("."), Some("hits"))?;
@@ -73,7 +74,8 @@ impl HitsFile {
         Ok(Self { file: aside, table, columns: HitColumns::new(schema), log, next_piece: 0, rows: 0 })
     }
 
-    /// Adds the rows of a piece and returns their extent in the log. Rows of a piece that was made again are equal, and ignored.
+    /// Adds the rows of a piece and returns their extent in the log. Returns `None` if the rows of this piece were
+    /// added before, because a worker that repeats a piece produces equal rows.
     pub(crate) fn add_rows(&mut self, piece: u64, rows: &[u8]) -> Result<Option<FileExtent>, SearchError> {
         if piece < self.next_piece || self.log.pending_rows.contains_key(&piece) {
             return Ok(None);
@@ -83,13 +85,13 @@ impl HitsFile {
         Ok(Some(kept))
     }
 
-    /// Adds the rows of a piece that an earlier search left in the log.
+    /// Adds the rows of a piece that the stopped search stored at this extent of the log.
     pub(crate) fn restore_rows(&mut self, piece: u64, rows: FileExtent) -> Result<(), SearchError> {
         self.log.pending_rows.insert(piece, (rows.offset, rows.bytes));
         self.write_ready_rows()
     }
 
-    /// Writes the next pieces, as far as their rows have arrived.
+    /// Writes the rows of the next pieces in order, up to the first piece whose rows have not arrived.
     fn write_ready_rows(&mut self) -> Result<(), SearchError> {
         while let Some(rows) = self.log.take_rows(self.next_piece)? {
             self.next_piece += 1;
@@ -106,10 +108,10 @@ impl HitsFile {
         Ok(())
     }
 
-    /// Closes the file, still under its temporary name.
+    /// Writes the remaining rows and closes the file, which still has its temporary name.
     pub(crate) fn finish(mut self) -> Result<UncommittedHits, SearchError> {
         if !self.log.pending_rows.is_empty() {
-            return Err(SearchError::Protocol { problem: "rows of hits are missing before others".into() });
+            return Err(SearchError::Protocol { problem: "rows of hits are missing".into() });
         }
         if self.columns.rows > 0 {
             self.table.write(&self.columns.take_batch()?)?;
@@ -122,7 +124,7 @@ impl HitsFile {
     }
 }
 
-/// A complete table under its temporary name.
+/// A complete table of hits that still has its temporary name.
 pub(crate) struct UncommittedHits {
     file: AtomicFile,
     bytes: u64,
@@ -136,17 +138,17 @@ impl UncommittedHits {
     }
 }
 
-/// Rows on disk until all earlier pieces are written.
+/// A log on disk of the rows of all pieces; the rows of a piece wait in it until all earlier pieces are written.
 pub(crate) struct RowLog {
     file: File,
     path: PathBuf,
     end: u64,
-    /// Offset and bytes of pieces that cannot be written yet.
+    /// Offset and size in bytes in the log of the rows of each piece that is not yet in the table.
     pending_rows: BTreeMap<u64, (u64, u64)>,
 }
 
 impl RowLog {
-    /// Creates a log without a name in that directory.
+    /// Creates a log as an unnamed file in the directory `scratch`; the system removes it when it is closed.
     pub(crate) fn create_unnamed(scratch: &Path) -> Result<Self, SearchError> {
         let path = scratch.to_owned();
         let wrong = |source| SearchError::File { action: "make a scratch file in", path: path.clone(), source };
@@ -154,7 +156,7 @@ impl RowLog {
         Ok(Self { file, path, end: 0, pending_rows: BTreeMap::new() })
     }
 
-    /// Opens a log that is kept, and appends to it.
+    /// Opens or creates the log in a checkpoint directory; new rows are appended to it.
     pub(crate) fn open_named(path: &Path) -> Result<Self, SearchError> {
         let wrong = |source| SearchError::File { action: "write", path: path.to_owned(), source };
         let file = File::options().read(true).write(true).create(true).truncate(false).open(path).map_err(wrong)?;
@@ -182,18 +184,18 @@ impl RowLog {
     }
 }
 
-/// The row of an alignment from a worker.
+/// A row of the table of hits, as a worker sends it for an alignment.
 pub(crate) struct HitRow {
     /// 0-based index of the query.
     pub(crate) query: u64,
     /// E-value, not rounded.
     pub(crate) evalue: f64,
     pub(crate) bitscore: f64,
-    /// The fields as printed.
+    /// The printed fields, separated by [`FIELD_SEPARATOR`].
     pub(crate) printed: String,
 }
 
-/// The columns of a batch that is being filled.
+/// The columns of the Arrow record batch that is being filled.
 struct HitColumns {
     schema: SchemaRef,
     queries: Int64Builder,
@@ -220,7 +222,7 @@ impl HitColumns {
         Self { schema, queries: Int64Builder::new(), fields: fields.into(), rows: 0 }
     }
 
-    /// Appends a row; returns `None` if its fields are invalid.
+    /// Appends a row; returns `None` if the number of fields is wrong or a field cannot be parsed.
     fn push_row(&mut self, row: HitRow) -> Option<()> {
         let mut printed = row.printed.split(FIELD_SEPARATOR);
         self.queries.append_value(i64::try_from(row.query).ok()?);

@@ -1,14 +1,16 @@
-//! Sequence search over virtual partitions of a database, with the bytes of the unpartitioned program.
+//! Sequence search over virtual partitions of a database. The output has the same bytes as that of the unpartitioned
+//! program.
 //!
-//! Input: the command line of a BLAST+ program. Output: the file that this program would write, made by several workers. A
-//! [`Search`] cuts the database into ranges of sequences without copying them and leases them to workers, each of which is a
-//! process with the NCBI engine (`worker/`). It routes the hits of the preliminary search to the owners of queries, and the
-//! owners write their reports at their offsets in one file. Owners also return the rows of the optional table of hits.
+//! Input: the command line of a BLAST+ program. Output: the file that this program would write, made by several
+//! workers. A [`Search`] cuts the database into ranges of sequences without copying them and leases the ranges to
+//! workers. A worker is a process with the NCBI engine (`worker/`). Each query has one worker as its owner. The search
+//! sends the hits of the preliminary search to the owners. The owners compute the tracebacks, write the reports at
+//! their offsets in one file, and return the rows of the optional table of hits.
 //! `docs/decisions/0016-partition-blast-before-the-traceback.md` explains why the result is the same.
 //!
 //! For DIAMOND and MMseqs2, workers search pieces of the queries instead (`tool_search`).
 //!
-//! It does *not* align sequences itself, and does not parse databases or BLAST+ reports.
+//! This crate does *not* align sequences itself, and does not parse databases or BLAST+ reports.
 
 mod atomic_file;
 mod command_line;

@@ -1,20 +1,20 @@
-//! Offsets of reports in the output file: an exclusive scan of sizes that become known in any order.
+//! Offsets of reports in the output file. Each offset is the sum of the sizes of all earlier reports.
 
-/// Pieces of a file, in order, whose sizes become known in any order.
+/// The offsets of consecutive pieces of a file, whose sizes become known in any order.
 #[derive(Debug, Default)]
 pub(crate) struct OutputOffsets {
-    /// Offsets of the first pieces with known size, and of the piece after them.
+    /// Offsets of the leading pieces up to, and including, the first piece whose size is unknown.
     offsets: Vec<u64>,
     sizes: Vec<Option<u64>>,
 }
 
 impl OutputOffsets {
-    /// Creates offsets for a file whose first piece starts at that byte.
+    /// Creates offsets for a file whose first piece starts at the byte `start`.
     pub(crate) fn starting_at(start: u64) -> Self {
         Self { offsets: vec![start], sizes: Vec::new() }
     }
 
-    /// Sets the size of a piece. A piece that was made again has the same size.
+    /// Sets the size of a piece, bytes. If a worker produces a piece again, its size must be the same.
     pub(crate) fn set_size(&mut self, piece: usize, bytes: u64) {
         if self.sizes.len() <= piece {
             self.sizes.resize(piece + 1, None);
@@ -26,12 +26,12 @@ impl OutputOffsets {
         }
     }
 
-    /// Returns the offset of a piece, once the sizes of all earlier ones are known.
+    /// Returns the offset of a piece, or `None` until the sizes of all earlier pieces are known.
     pub(crate) fn piece_offset(&self, piece: usize) -> Option<u64> {
         self.offsets.get(piece).copied()
     }
 
-    /// Returns the end of the leading pieces with known size.
+    /// Returns the offset of the first piece whose size is unknown.
     pub(crate) fn known_end(&self) -> u64 {
         self.offsets[self.offsets.len() - 1]
     }

@@ -1,8 +1,9 @@
-//! The checkpoint of a search, beside its output until that is complete, so that a stopped search can resume.
+//! The checkpoint of a search, from which a stopped search can resume.
 //!
-//! A directory beside the output has a journal, the output as far as it is written, the hits of the ranges of the current
-//! batch, and rows of the table. An entry of the journal has the extent of the data and its checksum. Data with a wrong
-//! checksum is ignored, so it need not be durable before its entry.
+//! Until the output is complete, a directory beside it contains four files: a journal, the unfinished output, the hits
+//! of the current batch, and the rows of the table of hits. An entry of the journal has the extent and the checksum of
+//! data in one of the other files. A resumed search ignores data with a wrong checksum, so the data need not be on disk
+//! before its entry.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -17,9 +18,9 @@ use crate::SearchError;
 use crate::search_plan::SearchPlan;
 use crate::worker_protocol::HeaderLine;
 
-/// Number of bytes that are verified at a time.
+/// Size in bytes of the buffer for verifying checksums.
 const CHECK_BUFFER_BYTES: usize = 1 << 20;
-/// Hexadecimal digits of a checksum, and the space after them.
+/// Number of characters before the JSON of a journal line: eight hexadecimal digits of the checksum, and a space.
 const CHECKSUM_CHARS: usize = 9;
 
 /// The identity of a search: a resumed search must have the same one.
@@ -28,25 +29,27 @@ pub(crate) struct SearchIdentity {
     /// Version of godwit.
     #[serde(rename = "godwit")]
     pub(crate) godwit_version: String,
-    /// The engine and its version.
+    /// The search engine and its version.
     pub(crate) engine: String,
-    /// Program and options, without output and threads.
+    /// Name and options of the search program. Options that do not change the output are left out.
     pub(crate) options: Vec<String>,
-    /// Checksum of the queries.
+    /// BLAKE3 hash of the file of the queries, hexadecimal.
     #[serde(rename = "queries")]
     pub(crate) queries_checksum: String,
     /// Files of the database: path, size in bytes, modification time in nanoseconds.
     #[serde(rename = "database")]
     pub(crate) database_files: Vec<(PathBuf, u64, u128)>,
-    /// True if there is a table of hits.
+    /// True if the search also writes a table of hits (`--hits`).
     #[serde(rename = "rows")]
     pub(crate) has_hits_table: bool,
 }
 
 impl SearchIdentity {
-    /// Describes the first difference to another identity.
+    /// Describes the first difference between this identity, of the stopped search, and that of the search that
+    /// resumes.
     fn difference(&self, now: &Self) -> Option<String> {
-        let changed = |what: &str, was: &str, is: &str| Some(format!("{what} {was} then, and {is} now"));
+        let changed =
+            |what: &str, was: &str, is: &str| Some(format!("{what} {was} in the stopped search, and {is} now"));
         if self.godwit_version != now.godwit_version {
             return changed("godwit was", &self.godwit_version, &now.godwit_version);
         }
@@ -65,11 +68,11 @@ impl SearchIdentity {
             let name = other.map(|(path, ..)| path.display().to_string()).unwrap_or_default();
             return Some(format!("the database has changed ({name})"));
         }
-        (self.has_hits_table != now.has_hits_table).then(|| "--hits was given to one of them only".to_owned())
+        (self.has_hits_table != now.has_hits_table).then(|| "only one of the two searches has --hits".to_owned())
     }
 }
 
-/// Extent of data in a file, with its checksum.
+/// Offset and size in bytes of data in a file, and the CRC-32 of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FileExtent {
     pub(crate) offset: u64,
@@ -77,43 +80,43 @@ pub(crate) struct FileExtent {
     pub(crate) checksum: u32,
 }
 
-/// The partition of a search.
+/// The division of a search into pieces of work.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SearchPartition {
     pub(crate) plan: SearchPlan,
-    /// Number of ranges of the database, or of pieces of the queries of a tool.
+    /// Number of ranges of the database or, for DIAMOND and MMseqs2, of pieces of the queries.
     pub(crate) parts: u32,
 }
 
-/// An entry of the journal.
+/// An entry of the journal; each is one line of the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum CheckpointEntry {
-    /// The first entry.
+    /// The first entry: the identity and the partition of the search.
     #[serde(rename = "Begun")]
     Start(SearchIdentity, SearchPartition),
-    /// A range of the current batch was searched: its hits are in the hits file.
+    /// A range of the database was searched with the queries of `batch`; its hits are stored in the file `hits`.
     Range { batch: u32, range: u64, extensions: i64, hits: FileExtent },
-    /// The reports of a batch are in the output.
+    /// The reports of a batch of queries are written to the output.
     Batch(FinishedBatch),
-    /// The output is complete.
+    /// The output is complete, with this size in bytes, but possibly not yet renamed.
     #[serde(rename = "Whole")]
     Complete { bytes: u64 },
 }
 
-/// Queries whose reports are in the output.
+/// A batch of queries whose reports are written to the output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FinishedBatch {
     pub(crate) number: u64,
     pub(crate) queries: u32,
     #[serde(rename = "last")]
     pub(crate) is_last: bool,
-    /// Number of extensions in all ranges.
+    /// Number of extensions of alignments in all ranges, which blastn uses to size its next batch.
     pub(crate) extensions: i64,
-    /// Reports of its slices, in order.
+    /// Extents in the output of the reports of the slices of this batch, in order.
     pub(crate) reports: Vec<FileExtent>,
-    /// Rows of its slices, if there is a table of hits.
+    /// Extents in the row log of the rows of the slices of this batch; empty if there is no table of hits.
     pub(crate) rows: Vec<FileExtent>,
-    /// Lines for the SAM header.
+    /// Lines of this batch for the SAM header.
     #[serde(rename = "lines")]
     pub(crate) header_lines: Vec<HeaderLine>,
 }
@@ -121,37 +124,39 @@ pub(crate) struct FinishedBatch {
 /// The finished work that a search resumes from.
 #[derive(Debug, Default)]
 pub(crate) struct ResumeState {
-    /// Finished batches by number.
+    /// Finished batches by their number in the search, from 0.
     pub(crate) batches: BTreeMap<u64, FinishedBatch>,
-    /// Finished ranges of the first unfinished batch: extensions, and extent of the hits.
+    /// Finished ranges of the first unfinished batch, by number of the range: number of extensions and extent of the
+    /// hits.
     pub(crate) ranges: BTreeMap<u64, (i64, FileExtent)>,
-    /// Size of the output, if only the renaming is missing.
+    /// Size of the output in bytes if it is complete and only has to be renamed, otherwise `None`.
     pub(crate) output_bytes: Option<u64>,
 }
 
-/// The checkpoint directory of a search. It stays if the search is stopped, and is removed when the search is complete.
+/// The checkpoint directory of a search. It remains if the search stops early, and is removed when the search is
+/// complete.
 #[derive(Debug)]
 pub(crate) struct SearchCheckpoint {
     directory: PathBuf,
     file: File,
     hits: File,
     hits_end: u64,
-    /// The batch that the stored hits belong to.
+    /// Number of the batch whose hits are in the file `hits`.
     hits_batch: u64,
-    /// True if any work was finished.
+    /// True if the journal contains a finished range or batch.
     has_progress: bool,
-    /// Registers the directory for removal until any work is finished.
+    /// Registration of the directory for removal at exit, which lasts until the first range or batch is finished.
     resumable: ResumablePaths,
 }
 
 impl SearchCheckpoint {
-    /// Returns the path of the directory for an output.
+    /// Returns the path of the checkpoint directory for an output path.
     pub(crate) fn directory_path(out: &Path) -> PathBuf {
         let name = out.file_name().unwrap_or_default().to_string_lossy().into_owned();
         out.with_file_name(format!(".{name}.godwit-search"))
     }
 
-    /// Returns the partition of a stopped search; `None` if there is none.
+    /// Returns the partition of a stopped search with this output; `None` if there is no checkpoint.
     pub(crate) fn read_partition(out: &Path) -> Option<SearchPartition> {
         let lines = read_entries(&Self::directory_path(out).join("journal")).ok()?.0;
         lines.into_iter().find_map(|line| match line {
@@ -160,10 +165,12 @@ impl SearchCheckpoint {
         })
     }
 
-    /// Creates a checkpoint in place of any existing one, or opens that of the same search to resume.
+    /// Opens the checkpoint of the same search if `resumes` is true; otherwise replaces an existing checkpoint by an
+    /// empty one.
     ///
     /// # Errors
-    /// [`SearchError::Resume`] if it belongs to another search, [`SearchError::File`] for a failed system call.
+    /// [`SearchError::Resume`] if the checkpoint to resume belongs to another search.
+    /// [`SearchError::File`] for a failed system call, or if another process uses the checkpoint.
     pub(crate) fn open(
         out: &Path,
         resumes: bool,
@@ -185,13 +192,13 @@ impl SearchCheckpoint {
         let place = directory.clone();
         let open = |name: &str| {
             let path = place.join(name);
-            // The files are private, because their directory is; the output is renamed later.
+            // Default permissions suffice: the directory is private, and the output will be renamed out of it.
             let file = File::options().read(true).write(true).create(true).truncate(false).open(&path);
             file.map_err(wrong("write", &path))
         };
         let mut file = open("journal")?;
         if file.try_lock().is_err() {
-            let source = std::io::Error::new(std::io::ErrorKind::ResourceBusy, "another search writes it");
+            let source = std::io::Error::new(std::io::ErrorKind::ResourceBusy, "another search is using it");
             return Err(wrong("write", out)(source));
         }
         let (lines, end) = if resumes { read_entries(&path).map_err(wrong("read", &path))? } else { (Vec::new(), 0) };
@@ -202,8 +209,9 @@ impl SearchCheckpoint {
             Some((CheckpointEntry::Start(then, how), rest)) => {
                 let difference = then.difference(identity);
                 let difference = difference.or_else(|| {
-                    (how != cut)
-                        .then(|| format!("it was cut into {} parts, and --fragments wants {}", how.parts, cut.parts))
+                    (how != cut).then(|| {
+                        format!("it was divided into {} parts, and --fragments requests {}", how.parts, cut.parts)
+                    })
                 });
                 if let Some(difference) = difference {
                     return Err(SearchError::Resume { directory: journal.directory, difference });
@@ -223,12 +231,12 @@ impl SearchCheckpoint {
         }
     }
 
-    /// Returns the path of a file of the directory.
+    /// Returns the path of a file in the checkpoint directory.
     pub(crate) fn file_path(&self, name: &str) -> PathBuf {
         self.directory.join(name)
     }
 
-    /// Returns the finished work of the entries whose checksums match.
+    /// Returns the finished work of those journal entries whose data matches the checksums.
     fn verify_entries(&mut self, lines: &[CheckpointEntry]) -> Result<ResumeState, SearchError> {
         let mut finished = ResumeState::default();
         let (output, rows) = (self.file_path("output"), self.file_path("rows"));
@@ -259,7 +267,7 @@ impl SearchCheckpoint {
         Ok(finished)
     }
 
-    /// Stores the hits of a range.
+    /// Stores the hits of a range in the file `hits`, and appends an entry to the journal.
     pub(crate) fn store_range(
         &mut self,
         batch: u32,
@@ -268,7 +276,7 @@ impl SearchCheckpoint {
         hits: &[u8],
     ) -> Result<(), SearchError> {
         if self.hits_batch != u64::from(batch) {
-            // Hits of the previous batch are no longer needed: its reports are written.
+            // The reports of the previous batch are written, so its hits are no longer needed.
             self.hits_batch = u64::from(batch);
             self.hits_end = 0;
             self.hits.set_len(0).map_err(|source| self.file_error("write", source))?;
@@ -279,14 +287,14 @@ impl SearchCheckpoint {
         self.append_entry(&CheckpointEntry::Range { batch, range, extensions, hits: kept })
     }
 
-    /// Reads the stored hits of a range.
+    /// Reads the stored hits of a range from the file `hits`.
     pub(crate) fn read_hits(&self, kept: FileExtent) -> Result<Vec<u8>, SearchError> {
         let mut hits = vec![0; kept.bytes as usize];
         self.hits.read_exact_at(&mut hits, kept.offset).map_err(|source| self.file_error("read", source))?;
         Ok(hits)
     }
 
-    /// Appends an entry.
+    /// Appends an entry to the journal.
     pub(crate) fn append_entry(&mut self, line: &CheckpointEntry) -> Result<(), SearchError> {
         let text = serde_json::to_string(line).expect("a line is JSON");
         let line_of_file = format!("{:08x} {text}\n", libdeflater::crc32(text.as_bytes()));
@@ -300,11 +308,11 @@ impl SearchCheckpoint {
 
     /// Removes the checkpoint of a completed search.
     pub(crate) fn remove(self) {
-        // Best effort: the directory is hidden, and the next search with this output replaces it.
+        // Ignore errors: the directory is hidden, and the next search with this output replaces it.
         let _ = fs::remove_dir_all(&self.directory);
     }
 
-    /// Keeps the checkpoint of a stopped search if any work is finished. Returns whether it is.
+    /// Keeps the checkpoint of a stopped search and returns true; if no work is finished, removes it and returns false.
     pub(crate) fn keep_for_resume(self) -> bool {
         if !self.has_progress {
             self.remove();
@@ -318,7 +326,7 @@ impl SearchCheckpoint {
     }
 }
 
-/// Reads the entries of a journal up to the first damaged one, and returns its offset.
+/// Reads the entries of a journal up to the first damaged one. Returns them and the offset at which they end.
 fn read_entries(path: &Path) -> std::io::Result<(Vec<CheckpointEntry>, u64)> {
     let bytes = fs::read(path)?;
     let (mut lines, mut end) = (Vec::new(), 0);
@@ -338,7 +346,7 @@ fn read_entries(path: &Path) -> std::io::Result<(Vec<CheckpointEntry>, u64)> {
     Ok((lines, end))
 }
 
-/// Reports whether all extents of a file match their checksums.
+/// Returns whether the data at all these extents of a file matches the checksums.
 fn extents_match(path: &Path, all: &[FileExtent]) -> bool {
     let is_there = |file: &mut File, kept: &FileExtent| {
         file.seek(SeekFrom::Start(kept.offset))?;
@@ -379,7 +387,7 @@ mod tests {
         SearchCheckpoint::open(out, resumes, &identity("q"), &PARTITION).expect("it is the same search")
     }
 
-    /// Writes a journal with one finished batch, and a range of the next one.
+    /// Writes the checkpoint of a stopped search: one finished batch, and one finished range of the next batch.
     fn write_stopped_search(out: &Path) {
         let (mut journal, finished) = open(out, false);
         assert!(finished.batches.is_empty() && finished.ranges.is_empty());
@@ -421,7 +429,7 @@ mod tests {
         write_stopped_search(&out);
         fs::write(inside("output"), b"rEport").expect("scratch can be written");
         let (_, finished) = open(&out, true);
-        // Hits of another batch than the first unfinished one are ignored.
+        // The report of batch 0 is damaged, so batch 0 is unfinished and the hits of batch 1 are ignored.
         assert!(finished.batches.is_empty() && finished.ranges.is_empty());
         write_stopped_search(&out);
         fs::write(inside("hits"), b"hats").expect("scratch can be written");
@@ -455,7 +463,9 @@ mod tests {
         assert!(refused(&identity("r"), &PARTITION).contains("queries"));
         assert!(refused(&now(|now| now.database_files[0].2 = 1), &PARTITION).contains("db.nsq"));
         assert!(refused(&now(|now| now.options.push("-evalue".into())), &PARTITION).contains("blastn -evalue now"));
-        assert!(refused(&now(|now| now.engine = "BLAST 3".into()), &PARTITION).contains("BLAST 2 then"));
+        assert!(
+            refused(&now(|now| now.engine = "BLAST 3".into()), &PARTITION).contains("BLAST 2 in the stopped search")
+        );
         assert!(refused(&now(|now| now.has_hits_table = true), &PARTITION).contains("--hits"));
         assert!(refused(&identity("q"), &SearchPartition { parts: 4, ..PARTITION }).contains("3 parts"));
         assert_eq!(open(&out, true).1.batches.len(), 1);

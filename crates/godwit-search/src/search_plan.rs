@@ -1,41 +1,44 @@
-//! Decides whether to split the queries, the database, or both.
+//! Decides whether workers divide the queries of a search, or the database.
 
 use serde::{Deserialize, Serialize};
 
-/// Minimum number of batches of queries per worker with which splitting the queries alone keeps all workers busy to the end.
+/// Minimum number of batches of queries per worker for splitting the queries: with fewer, some workers are idle at the
+/// end.
 const BATCHES_PER_WORKER: u64 = 4;
-/// Number of ranges of the database per worker: enough that the last ones are short.
+/// Number of ranges of the database per worker. With more ranges, workers wait a shorter time for the last range.
 const RANGES_PER_WORKER: u32 = 8;
 
-/// The plan of a search.
+/// The way in which the work of a search is divided among the workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "split", rename_all = "lowercase")]
 pub enum SearchPlan {
-    /// Each worker takes whole batches of queries through the whole database.
+    /// Each worker searches whole batches of queries in the whole database.
     Queries,
-    /// All workers search each batch, each in other ranges of the database; the queries are split among owners for the reports.
+    /// All workers search each batch, each in different ranges of the database. Then each worker reports on some of the
+    /// queries.
     Database {
-        /// Number of ranges.
+        /// Number of ranges of the database.
         #[serde(rename = "fragments")]
         range_count: u32,
     },
 }
 
-/// The inputs of a plan.
+/// The inputs for choosing a plan.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PlanInputs {
-    /// Number of ranges that the user requested.
+    /// Number of ranges of the database that the user requested.
     pub(crate) requested_ranges: Option<u32>,
     pub(crate) workers: u32,
     /// Number of letters of all queries.
     pub(crate) query_letters: u64,
-    /// Number of letters that the program puts into a batch; 0 if that depends on its results.
+    /// Number of letters of queries that the program puts into a batch; 0 if unknown.
     pub(crate) batch_letters: u64,
 }
 
 impl SearchPlan {
-    /// Chooses a plan. A requested number of ranges is used. Otherwise the database is split if there are too few queries to
-    /// split them alone, or if batches can only be formed one after another.
+    /// Chooses a plan. A requested number of ranges is used. Otherwise the queries are split if there are enough
+    /// batches of them to keep all workers busy. If there are too few, or the size of a batch is unknown, the database
+    /// is split.
     pub(crate) fn choose(inputs: PlanInputs) -> Self {
         let batches = inputs.query_letters.checked_div(inputs.batch_letters).unwrap_or(0);
         match inputs.requested_ranges {
@@ -46,7 +49,8 @@ impl SearchPlan {
     }
 }
 
-/// Cuts items into at most `count` groups of about equal weight. Returns the start of each, and the number of items last.
+/// Cuts items into at most `count` groups of about equal weight. Returns the start index of each group, then the number
+/// of items.
 pub(crate) fn partition_by_weight(weights: &[u64], count: usize) -> Vec<usize> {
     let total: u64 = weights.iter().map(|weight| weight + 1).sum();
     let mut cuts = vec![0];

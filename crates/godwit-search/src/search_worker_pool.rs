@@ -1,7 +1,8 @@
 //! Leases numbered work items to workers until all are done, even if workers exit.
 //!
-//! Input: [`WorkItems`], which make requests and interpret responses. Output: reports at their offsets, if there are any.
-//! [`Leases`] decides which worker gets which item; this module sends, receives, and restarts workers.
+//! Input: [`WorkItems`], which make requests and interpret responses. Output: reports at their offsets in the output
+//! file, if the items have reports. [`Leases`] decides which worker gets which item. This module exchanges frames with
+//! the workers, and restarts them.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -20,20 +21,22 @@ use crate::worker_protocol::{self, InitResponse, ProtocolFrame, Response};
 
 /// Maximum number of starts of a worker that exits before it is ready.
 const MAX_STARTS: u32 = 3;
-/// Maximum number of leases of an item; further exits of workers are attributed to the item.
+/// Maximum number of leases of an item. If every worker that leased the item exits, the item is the cause and the
+/// search fails.
 const MAX_LEASES_PER_ITEM: u32 = 3;
-/// Age of a lease after which an idle worker also takes the item: longer than any item, shorter than a hang.
+/// Age of a lease after which an idle worker receives the same item as well. No item takes this long unless its worker
+/// hangs.
 const STRAGGLER_AGE: Duration = Duration::from_secs(600);
-/// The work of a worker that is not ready yet.
+/// Description, for error messages, of the work of a worker that is not ready yet.
 const OPENING_WORK: &str = "opening the database and the queries";
 
-/// The result of an item.
+/// The result of a work item.
 pub(crate) enum ItemResult {
     /// The item is done.
     Done,
-    /// The item is done, and the worker has a report of `bytes` bytes. If it is the last, no more items are requested.
+    /// The item is done, and the worker holds a report of `bytes` bytes. If `last` is true, no later item exists.
     Report { bytes: u64, last: bool },
-    /// The item does not exist, nor does any later one.
+    /// Neither this item nor any later one exists.
     NoSuchItem,
 }
 
@@ -41,27 +44,27 @@ pub(crate) enum ItemResult {
 pub(crate) trait WorkItems {
     /// Returns the request for an item.
     fn item_request(&mut self, item: ItemId) -> ProtocolFrame;
-    /// Accepts the response for an item.
+    /// Stores the data in the response for an item, and returns the result of the item.
     fn accept_response(&mut self, item: ItemId, answer: Response) -> Result<ItemResult, SearchError>;
     /// Returns the requests that a new worker receives before any item.
     fn setup_requests(&self) -> Vec<ProtocolFrame>;
-    /// Reports whether a worker whose last item was `last` can still be sent `item`.
+    /// Returns whether a worker whose previous item was `last` can process `item` without a restart.
     fn can_follow(&self, _last: Option<ItemId>, _item: ItemId) -> bool {
         true
     }
-    /// Returns the size of the report if an earlier search finished the item, bytes.
+    /// Returns the size of the item's report in bytes if an earlier search finished the item, otherwise `None`.
     fn resumed_report_bytes(&self, _item: ItemId) -> Option<u64> {
         None
     }
-    /// Records that the report of an item is written at its offset.
+    /// Records that a worker has written the report of an item at this offset of the output file.
     fn record_written(&mut self, _item: ItemId, _offset: u64) -> Result<(), SearchError> {
         Ok(())
     }
-    /// Describes an item for the error of a worker that exits over it.
+    /// Describes an item, for the error message if workers exit while they process the item.
     fn describe_item(&self, item: ItemId) -> String;
 }
 
-/// The file that receives the reports.
+/// The output file that receives the reports, and the offsets of the reports in it.
 pub(crate) struct ReportOutput {
     pub(crate) path: PathBuf,
     pub(crate) offsets: OutputOffsets,
@@ -77,14 +80,15 @@ struct WorkerResponse {
 /// The workers of a search.
 pub(crate) struct WorkerPool<'a> {
     backend: Box<dyn WorkerBackend + 'a>,
-    /// Number of the current attempt of each worker.
+    /// Number of restarts of each worker. Frames from an earlier process of a worker carry a lower number and are
+    /// ignored.
     attempts: Vec<u64>,
     init_request: ProtocolFrame,
-    /// The first init response; those of other workers must match.
+    /// The init response that arrived first; the init responses of all other workers must be equal to it.
     init_response: Option<InitResponse>,
     cancelled: &'a AtomicBool,
     program: &'static str,
-    /// Responses of other workers, received while waiting for one of them.
+    /// Responses that arrived from other workers while the pool waited for a response from one worker.
     queued_responses: VecDeque<WorkerResponse>,
     /// Exit of the last worker that was restarted.
     last_exit: Option<WorkerExit>,
@@ -92,7 +96,7 @@ pub(crate) struct WorkerPool<'a> {
 }
 
 impl<'a> WorkerPool<'a> {
-    /// Starts all workers at once, and returns their init response when all are ready.
+    /// Starts all workers at once. Returns the pool and the init response, which all workers share, when all are ready.
     pub(crate) fn start_all(
         backend: Box<dyn WorkerBackend + 'a>,
         init_request: ProtocolFrame,
@@ -120,7 +124,7 @@ impl<'a> WorkerPool<'a> {
         for number in 0..crew.worker_count() {
             match crew.receive_from(number)? {
                 Some(answer) => crew.check_init_response(answer)?,
-                // On other hosts a worker may exit before it starts its work.
+                // A worker on another host may exit before it starts its work, for example if its host is lost.
                 None if crew.backend.is_multi_host() => crew.replace_exited_worker(number, &[])?,
                 None => return Err(crew.worker_failed_error(number, 1, OPENING_WORK)),
             }
@@ -142,7 +146,8 @@ impl<'a> WorkerPool<'a> {
         &*self.backend
     }
 
-    /// Sends a request to an idle worker, and to its replacements if it exits over it.
+    /// Sends a request to an idle worker and returns the response. If the worker exits, its replacement receives the
+    /// request.
     pub(crate) fn request(&mut self, number: usize, request: &ProtocolFrame) -> Result<Response, SearchError> {
         for _ in 0..MAX_LEASES_PER_ITEM {
             self.send(number, request);
@@ -151,10 +156,10 @@ impl<'a> WorkerPool<'a> {
                 None => self.replace_exited_worker(number, &[])?,
             }
         }
-        Err(self.worker_failed_error(number, MAX_LEASES_PER_ITEM, "answering a question"))
+        Err(self.worker_failed_error(number, MAX_LEASES_PER_ITEM, "answering a request"))
     }
 
-    /// Sends a request that has no response.
+    /// Sends a request without waiting for a response.
     pub(crate) fn send(&mut self, number: usize, request: &ProtocolFrame) {
         self.backend.send_frame(number, request.to_bytes());
     }
@@ -163,7 +168,8 @@ impl<'a> WorkerPool<'a> {
         self.backend.send_frame(number, self.init_request.to_bytes());
     }
 
-    /// Sends a request to all workers, which are idle. Those that exit over it are restarted and receive it again.
+    /// Sends a request to all workers, which must be idle, and returns their responses. Workers that exit are restarted
+    /// and receive the request again.
     pub(crate) fn request_all(&mut self, request: &ProtocolFrame) -> Result<Vec<Response>, SearchError> {
         (0..self.worker_count()).for_each(|number| self.send(number, request));
         let mut answers = Vec::new();
@@ -179,7 +185,8 @@ impl<'a> WorkerPool<'a> {
         Ok(answers)
     }
 
-    /// Returns the response of each running worker to a last request.
+    /// Sends a request to all workers and returns the responses of those that are still running. Exited workers stay
+    /// stopped.
     pub(crate) fn request_all_without_restart(
         &mut self,
         request: &ProtocolFrame,
@@ -192,7 +199,7 @@ impl<'a> WorkerPool<'a> {
         Ok(answers)
     }
 
-    /// Returns the next response of a worker; `None` if it has exited.
+    /// Waits for the next response of this worker; returns `None` if the worker has exited.
     fn receive_from(&mut self, number: usize) -> Result<Option<Response>, SearchError> {
         if let Some(at) = self.queued_responses.iter().position(|heard| heard.worker == number) {
             return self.queued_responses.remove(at).map_or(Ok(None), |heard| self.check_failure(heard.response));
@@ -206,7 +213,7 @@ impl<'a> WorkerPool<'a> {
         }
     }
 
-    /// Turns a reported failure into an error of the search: another worker would fail in the same way.
+    /// Returns an error if the worker reported a failure, because any other worker would fail in the same way.
     fn check_failure(&self, answer: Option<Response>) -> Result<Option<Response>, SearchError> {
         match answer {
             Some(Response::Failed { kind, message }) => Err(kind.error(self.program, message)),
@@ -214,10 +221,11 @@ impl<'a> WorkerPool<'a> {
         }
     }
 
-    /// Checks that a worker that has opened its files sees the same data as the first one.
+    /// Checks that a worker has opened the same database and queries as the first worker, by comparing the init
+    /// responses.
     fn check_init_response(&mut self, answer: Response) -> Result<(), SearchError> {
         let Response::Init(ready) = answer else {
-            return Err(SearchError::Protocol { problem: "a worker did not greet".into() });
+            return Err(SearchError::Protocol { problem: "a worker did not send its init response".into() });
         };
         if *self.init_response.get_or_insert_with(|| ready.clone()) == ready {
             return Ok(());
@@ -225,7 +233,7 @@ impl<'a> WorkerPool<'a> {
         Err(SearchError::DatabaseMismatch)
     }
 
-    /// Returns the next response of any worker.
+    /// Waits for the next response of any worker.
     fn next_response(&mut self) -> Result<WorkerResponse, SearchError> {
         match self.queued_responses.pop_front() {
             Some(heard) => Ok(heard),
@@ -247,20 +255,20 @@ impl<'a> WorkerPool<'a> {
     }
 
     fn worker_failed_error(&mut self, number: usize, attempts: u32, what: &str) -> SearchError {
-        // Its replacement has no exit to report.
+        // If the worker was already replaced, its exit is in `last_exit`; the replacement has not exited.
         let WorkerExit { description, stderr_tail } =
             self.last_exit.take().unwrap_or_else(|| self.backend.take_exit(number));
         SearchError::WorkerFailed { exit_description: description, attempts, work: what.to_owned(), stderr_tail }
     }
 
-    /// Replaces a worker that has exited.
+    /// Starts a new process for a worker that has exited, and sends it the requests of `preparation`.
     fn replace_exited_worker(&mut self, number: usize, preparation: &[ProtocolFrame]) -> Result<(), SearchError> {
         self.worker_restarts += 1;
         self.last_exit = Some(self.backend.take_exit(number));
         self.replace_worker(number, preparation)
     }
 
-    /// Starts a worker in the place of another one; retries if it exits before it is ready.
+    /// Kills the process of a worker and starts a new one; retries if the new process exits before it is ready.
     fn replace_worker(&mut self, number: usize, preparation: &[ProtocolFrame]) -> Result<(), SearchError> {
         for _ in 1..MAX_STARTS {
             if self.restart_worker(number, preparation)? {
@@ -274,10 +282,10 @@ impl<'a> WorkerPool<'a> {
         }
     }
 
-    /// Restarts a worker and sends it the preparation; returns false if it exits during that.
+    /// Restarts a worker and sends it the requests of `preparation`; returns false if the new process exits meanwhile.
     fn restart_worker(&mut self, number: usize, preparation: &[ProtocolFrame]) -> Result<bool, SearchError> {
         self.backend.kill_worker(number);
-        // Responses of the earlier process are obsolete.
+        // Drop the responses of the killed process.
         self.queued_responses.retain(|heard| heard.worker != number);
         self.attempts[number] += 1;
         self.backend.start_worker(number, self.attempts[number])?;
@@ -295,7 +303,8 @@ impl<'a> WorkerPool<'a> {
         Ok(true)
     }
 
-    /// Processes all items, numbered from 0; without `count`, until an item does not exist. Reports are written.
+    /// Processes the items 0 to `count` - 1, or without `count` until a worker responds that an item does not exist.
+    /// Workers write the reports of the items to `output`.
     pub(crate) fn process_items(
         &mut self,
         items: &mut dyn WorkItems,
@@ -324,13 +333,13 @@ impl<'a> WorkerPool<'a> {
     }
 }
 
-/// The state of a worker.
+/// The current task of a worker, and the reports that it holds.
 #[derive(Default)]
 struct WorkerSlot {
     current_task: Option<WorkerTask>,
-    /// The last item it received.
+    /// The item that this worker received most recently.
     last_item: Option<ItemId>,
-    /// Reports that it holds.
+    /// Items whose reports this worker holds and has not yet written to the output file.
     held_reports: Vec<ItemId>,
 }
 
@@ -339,7 +348,7 @@ enum WorkerTask {
     WriteReports(Vec<ItemId>),
 }
 
-/// The processing of items of one kind.
+/// The loop that assigns items of one kind to workers and handles their responses.
 struct ItemDispatcher<'c, 'a> {
     pool: &'c mut WorkerPool<'a>,
     items: &'c mut dyn WorkItems,
@@ -347,7 +356,7 @@ struct ItemDispatcher<'c, 'a> {
     slots: Vec<WorkerSlot>,
     output: Option<&'c mut ReportOutput>,
     started_at: Instant,
-    /// True if there may be further items.
+    /// True if items that have no lease yet may exist; false as soon as the number of items is known.
     accepts_more_items: bool,
 }
 
@@ -377,7 +386,7 @@ impl ItemDispatcher<'_, '_> {
         idle && self.leases.is_finished()
     }
 
-    /// Restarts workers that still work on items which others have finished.
+    /// Restarts workers that still work on an item that another worker has finished.
     fn restart_busy_workers(&mut self) -> Result<(), SearchError> {
         for number in 0..self.slots.len() {
             if self.slots[number].current_task.take().is_some() {
@@ -406,14 +415,14 @@ impl ItemDispatcher<'_, '_> {
         }
         let post = &self.slots[number];
         if !self.items.can_follow(post.last_item, item) {
-            // The reports that it holds are lost with it.
+            // The restart loses the reports that the worker holds, so their items must be processed again.
             for held in std::mem::take(&mut self.slots[number].held_reports) {
                 self.leases.reopen_item(held);
             }
             self.pool.replace_worker(number, &self.items.setup_requests())?;
             self.slots[number] = WorkerSlot::default();
             self.leases.remove_worker(&name);
-            // The next item may be another one by now; the restarted worker accepts any.
+            // Request an item again, possibly a different one: a restarted worker can process any item.
             return self.assign_work(number);
         }
         let request = self.items.item_request(item);
@@ -423,7 +432,7 @@ impl ItemDispatcher<'_, '_> {
         Ok(())
     }
 
-    /// Skips an item that an earlier search has finished. Returns whether it has.
+    /// Marks an item as committed if an earlier search has finished it. Returns true if the item was skipped.
     fn skip_resumed_item(&mut self, item: ItemId) -> bool {
         let Some(bytes) = self.items.resumed_report_bytes(item) else { return false };
         if let Some(output) = &mut self.output {
@@ -432,7 +441,7 @@ impl ItemDispatcher<'_, '_> {
         self.leases.mark_committed(item)
     }
 
-    /// Requests a worker to write the held reports whose offsets are known. Returns whether there were any.
+    /// Requests a worker to write those reports it holds whose offsets are known. Returns false if there are none.
     fn write_placed_reports(&mut self, number: usize) -> bool {
         let Some(output) = &self.output else { return false };
         let holds = std::mem::take(&mut self.slots[number].held_reports);
@@ -467,7 +476,7 @@ impl ItemDispatcher<'_, '_> {
                 let outcome = self.items.accept_response(item, answer)?;
                 return self.commit_item(number, item, outcome);
             }
-            (_, answer) => format!("{answer:?} was not asked for"),
+            (_, answer) => format!("{answer:?} is an unexpected response"),
         };
         Err(SearchError::Protocol { problem: item })
     }
@@ -490,7 +499,8 @@ impl ItemDispatcher<'_, '_> {
         Ok(())
     }
 
-    /// Handles the exit of a worker: its item and its held reports are done again.
+    /// Handles the exit of a worker: other workers process its current item, and the items of the reports that it held,
+    /// again.
     fn handle_worker_exit(&mut self, number: usize) -> Result<(), SearchError> {
         let post = std::mem::take(&mut self.slots[number]);
         self.leases.remove_worker(&number.to_string());

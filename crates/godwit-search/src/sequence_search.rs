@@ -1,4 +1,4 @@
-//! A search from its command line to its file.
+//! Runs a search: starts the workers, distributes their work, and writes the output file.
 
 mod search_identity;
 
@@ -24,28 +24,30 @@ use crate::work_items::{BatchItems, RangeItems, SliceItems, unexpected_response}
 use crate::worker_protocol::{BatchInfo, HeaderLine, InitResponse, ProtocolFrame, Response, StageSeconds};
 use crate::{SearchCommand, SearchError, WorkerBackend};
 
-/// The format whose header depends on the body.
+/// Number of the SAM format in `-outfmt`. The SAM header depends on the reports, so it is written last.
 const SAM_FORMAT: u32 = 17;
-/// Number of slices per worker into which the queries of a batch are divided for reports.
+/// Number of slices per worker into which the queries of a batch are divided; one owner reports on each slice.
 const SLICES_PER_WORKER: usize = 2;
-/// Number of pieces of the queries per worker; each piece is a run of a tool: fewer pieces read the database fewer times.
+/// Number of pieces of the queries per worker. DIAMOND or MMseqs2 runs once for each piece and reads the whole
+/// database.
 const PIECES_PER_WORKER: u32 = 2;
-/// The note in the summary of a search over aliases.
-const NOT_IDENTICAL_REASON: &str = "each range was searched by a run of its own, which keeps a limited number of subjects of a query before \
-                                 the traceback: for queries with more hits than that, all runs together can find better ones than one run";
-/// Minimum memory for reports in a worker, bytes, whatever the option.
+/// The reason in the summary of a search over alias files why the output may differ from that of one program run.
+const NOT_IDENTICAL_REASON: &str = "each range was searched separately with a limited number of subjects of a query \
+                                 before the traceback: for queries with more hits than that, all runs together can \
+                                 find better ones than one run";
+/// Minimum memory for reports in a worker, bytes, even if [`SearchOptions::memory_bytes`] is smaller.
 const MIN_REPORT_MEMORY_BYTES: u64 = 16 << 20;
 
 /// Options of a search.
 #[derive(Clone, Debug)]
 pub struct SearchOptions {
-    /// Program and options.
+    /// The parsed command line of the search program.
     pub command: SearchCommand,
-    /// Number of ranges of the database; `None`: the plan decides.
+    /// Number of ranges into which the database is cut; if `None`, [`SearchPlan`] decides.
     pub range_count: Option<u32>,
     /// Number of workers on each machine, at least 1.
     pub workers: usize,
-    /// Memory for all reports before they go to a scratch file, bytes.
+    /// Memory for the reports of all workers of a machine, bytes. Larger reports go to a scratch file.
     pub memory_bytes: u64,
     /// Directory for scratch files.
     pub scratch_directory: PathBuf,
@@ -60,12 +62,12 @@ pub struct SearchOptions {
 /// The progress of a search.
 #[derive(Clone, Copy, Debug)]
 pub struct SearchProgress {
-    /// Number of queries whose reports are made.
+    /// Number of queries whose reports are complete.
     pub reported_queries: u64,
     /// Total number of queries.
     pub total_queries: u64,
-    /// Completed fraction of the search, 0 to 1: queries whose reports are made, and the searched part of the database for
-    /// the current ones.
+    /// Completed fraction of the search, 0 to 1. A query whose report is complete counts fully; a query of the current
+    /// batch counts by the fraction of the database ranges that are searched.
     pub fraction: f64,
 }
 
@@ -76,13 +78,13 @@ impl SearchProgress {
     }
 }
 
-/// A search; see the module.
+/// A search whose workers have opened the database and the queries.
 pub struct Search<'a> {
     options: &'a SearchOptions,
     workers: WorkerPool<'a>,
     init_response: InitResponse,
     plan: SearchPlan,
-    /// Identity and partition of the search, which a resumed search compares.
+    /// Identity of the search. A resumed search must have the same identity and partition as the stopped one.
     identity: SearchIdentity,
     partition: SearchPartition,
     checkpoint: Option<SearchCheckpoint>,
@@ -106,16 +108,16 @@ struct SearchCounts {
     hits_bytes: u64,
     dropped_subjects: u64,
     hits: Option<u64>,
-    /// Extents of the reports, if whole batches are searched.
+    /// Extents of the reports in the output, if each worker searches whole batches of queries.
     report_extents: Vec<FileExtent>,
     header_lines: Vec<HeaderLine>,
 }
 
 impl<'a> Search<'a> {
-    /// Starts the workers, which open database and queries. `query` is the file that they read.
+    /// Starts the workers, which open the database and the queries. `query` is the path of the file of the queries.
     ///
     /// # Errors
-    /// [`SearchError`]: no engine, rejected options, an unreadable database or unreadable queries.
+    /// [`SearchError`] if the engine is missing or rejects an option, or if the database or the queries cannot be read.
     pub fn open(
         options: &'a SearchOptions,
         query: &Path,
@@ -128,8 +130,7 @@ impl<'a> Search<'a> {
         let (query_count, letters) = count_queries_and_letters(query)?;
         let is_bulk = options.command.tool_search.is_some();
         if is_bulk && options.hits_path.is_some() {
-            let problem =
-                "DIAMOND and MMseqs2 write tables of their own; leave it out, or search with a program of BLAST+";
+            let problem = "DIAMOND and MMseqs2 write their own tables; omit it, or search with a program of BLAST+";
             return Err(SearchError::Unsupported { option: "--hits".into(), problem });
         }
         let before = options
@@ -193,11 +194,11 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// Searches, and writes the output. `report_progress` receives the progress.
+    /// Runs the search and writes the output. Calls `report_progress` after each finished piece of work.
     ///
     /// # Errors
-    /// [`SearchError`]; there is then no new output, and an existing file is unchanged. Finished work stays in the
-    /// checkpoint beside it if a later search can resume from it.
+    /// [`SearchError`] if the search fails; an existing output file is then unchanged. If a later search can resume,
+    /// the finished work stays in the checkpoint directory beside the output.
     pub fn run(mut self, report_progress: &dyn Fn(SearchProgress)) -> Result<SearchSummary, SearchError> {
         let begun = Instant::now();
         let searched = self.search_and_commit(report_progress);
@@ -217,7 +218,7 @@ impl<'a> Search<'a> {
                     error
                 });
             }
-            // The checkpoint of another search must not be removed.
+            // This search has not opened a checkpoint, so an existing one belongs to another search and stays.
             (Err(error), None) => return Err(error),
             (Err(error), Some(journal)) => {
                 journal.remove();
@@ -228,14 +229,15 @@ impl<'a> Search<'a> {
         self.summarize(bytes)
     }
 
-    /// Searches the remaining work, and renames the output to its final name. Returns its size.
+    /// Searches what is not in the checkpoint, and renames the output to its final name. Returns the size of the
+    /// output.
     fn search_and_commit(&mut self, step: &dyn Fn(SearchProgress)) -> Result<u64, SearchError> {
         let aside = self.open_output_files()?;
         let mut output =
             ReportOutput { path: aside.temporary_path().to_owned(), offsets: OutputOffsets::starting_at(0) };
         let mut bytes = 0;
         if let Some(whole) = self.resume_state.output_bytes {
-            // An earlier search has written everything, and was stopped before the last rename.
+            // An earlier search has written the whole output, but stopped before it renamed the output.
             let lines = self.restore_batches()?;
             self.counts.header_lines = lines;
             bytes = whole;
@@ -252,7 +254,7 @@ impl<'a> Search<'a> {
         if let Some(path) = first_changed_file(&self.volumes) {
             return Err(SearchError::DatabaseChanged { path });
         }
-        // The output is renamed last: if it exists, everything does.
+        // The output is renamed after the table of hits: if the output exists, both are complete.
         let table = self.hits_file.take().map(HitsFile::finish).transpose()?;
         if let Some(journal) = self.checkpoint.as_mut().filter(|_| self.resume_state.output_bytes.is_none()) {
             aside.sync()?;
@@ -268,7 +270,7 @@ impl<'a> Search<'a> {
         Ok(bytes)
     }
 
-    /// Creates the files that the search writes, or opens those of an earlier one.
+    /// Creates the output file and the log of hit rows, or opens those of the search that is resumed.
     fn open_output_files(&mut self) -> Result<AtomicFile, SearchError> {
         let options = self.options;
         let aside = match &options.command.output_path {
@@ -290,8 +292,8 @@ impl<'a> Search<'a> {
         Ok(aside)
     }
 
-    /// Counts the batches that an earlier search finished, from the first on, and adds their rows to the table. Returns
-    /// their lines for the header.
+    /// Counts the batches that an earlier search finished, and adds their rows to the table of hits. Returns the lines
+    /// of these batches for the SAM header.
     fn restore_batches(&mut self) -> Result<Vec<HeaderLine>, SearchError> {
         let mut lines = Vec::new();
         for batch in self.resume_state.batches.values() {
@@ -308,7 +310,8 @@ impl<'a> Search<'a> {
         Ok(lines)
     }
 
-    /// Writes the text after the reports, and the part of the header that was unknown before. Returns the size of the output.
+    /// Writes the epilog after the reports and, for SAM, the header before them; merges the tables of a search over
+    /// alias files instead. Returns the size of the output.
     fn finish_output(&mut self, aside: &AtomicFile, end: u64) -> Result<u64, SearchError> {
         if let Some(bulk) = self.options.command.tool_search.as_ref().filter(|bulk| bulk.range_tables.is_some()) {
             let tables = self.counts.report_extents.iter().map(|place| {
@@ -379,7 +382,7 @@ impl<'a> Search<'a> {
     ) -> Result<(), SearchError> {
         let mut sizes = vec![self.init_response.batch_size];
         let mut extensions: Vec<i32> = Vec::new();
-        // Batches of an earlier search are first, because batches are reported in order.
+        // The finished batches of an earlier search are always the first ones, because batches are reported in order.
         let finished = (0..).map_while(|number| self.resume_state.batches.remove(&number)).collect::<Vec<_>>();
         self.resume_state.batches = finished.iter().map(|batch| (batch.number, batch.clone())).collect();
         self.counts.header_lines = self.restore_batches()?;
@@ -409,7 +412,8 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// Searches and reports a batch. Returns the number of extensions, and whether it is the last.
+    /// Searches a batch of queries and writes its reports. Returns the number of extensions, and true for the last
+    /// batch.
     fn search_batch(
         &mut self,
         number: u32,
@@ -432,7 +436,7 @@ impl<'a> Search<'a> {
             let begun = Instant::now();
             let count = ranges.range_count();
             self.workers.process_items(&mut ranges, Some(count), None)?;
-            // Every worker waits for a range; this frame ends the wait.
+            // After its last range, every worker waits for another range of this batch until it receives this frame.
             (0..self.workers.worker_count()).for_each(|worker| self.workers.send(worker, &ProtocolFrame::new(b'E')));
             self.seconds.search += begun.elapsed().as_secs_f64();
         }
@@ -451,7 +455,8 @@ impl<'a> Search<'a> {
         Ok((extensions, batch.is_last))
     }
 
-    /// Requests every worker to open a batch. All have the same.
+    /// Requests every worker to open a batch of queries, and returns its description, which is the same from all
+    /// workers.
     fn open_batch(&mut self, open: &ProtocolFrame) -> Result<BatchInfo, SearchError> {
         let answers = self.workers.request_all(open)?;
         match answers.first() {
@@ -461,7 +466,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Requests the owners to write the reports on a batch, and returns their extents.
+    /// Sends the hits of a batch to the owners, which write the reports. Returns the extents of the reports.
     fn report_batch(
         &mut self,
         batch: BatchInfo,
@@ -513,7 +518,7 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// Returns a text that any worker can make.
+    /// Returns the prolog, the epilog or the SAM header, which any worker can format.
     fn request_text(&mut self, request: &ProtocolFrame) -> Result<Vec<u8>, SearchError> {
         match self.workers.request(0, request)? {
             Response::Text(text) => Ok(text),
@@ -569,7 +574,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Returns the approximate number of sequences and letters of a FASTA file: it counts all bytes of sequence lines.
+/// Returns the number of sequences of a FASTA file, and the approximate number of letters: all bytes of sequence lines.
 fn count_queries_and_letters(query: &Path) -> Result<(u64, u64), SearchError> {
     let bytes = std::fs::read(query);
     let bytes = bytes.map_err(|source| SearchError::File { action: "read", path: query.to_owned(), source })?;

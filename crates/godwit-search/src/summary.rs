@@ -1,20 +1,21 @@
-//! The summary of a search by stages: the columns of pioBLAST's Table 1 (doi:10.1109/IPDPS.2005.190).
+//! The summary of a search, with the time of each stage. The stages are the columns of Table 1 of the article on
+//! pioBLAST (doi:10.1109/IPDPS.2005.190).
 
 use serde::Serialize;
 
 use crate::SearchPlan;
 
-/// The inputs, the plan and the times of a search.
+/// The summary of a completed search: its inputs, its plan, and its times.
 #[derive(Clone, Debug, Serialize)]
 pub struct SearchSummary {
-    /// Name of the program.
+    /// Name of the search program, such as `blastp`.
     pub program: &'static str,
-    /// The engine and its version.
+    /// Name and version of the search engine.
     pub engine: String,
-    /// True if the output is certain to equal that of the unpartitioned program.
+    /// True if the output certainly equals that of the unpartitioned program.
     #[serde(rename = "identical")]
     pub is_identical: bool,
-    /// The reason if it is not certain.
+    /// The reason why the output may differ from that of the unpartitioned program; `None` if the outputs are equal.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(rename = "why_not_identical")]
     pub not_identical_reason: Option<&'static str>,
@@ -25,23 +26,23 @@ pub struct SearchSummary {
     pub range_count: u32,
     /// Number of workers.
     pub workers: u32,
-    /// Number of hosts of the workers.
+    /// Number of hosts on which workers ran.
     #[serde(rename = "nodes")]
     pub hosts: u32,
-    /// Number of hosts that were lost.
+    /// Number of hosts that failed during the search.
     #[serde(rename = "lost_nodes")]
     pub lost_hosts: u32,
     /// Number of queries.
     pub queries: u64,
-    /// Number of batches into which the program divides its queries.
+    /// Number of batches into which the queries were divided.
     pub batches: u32,
     /// Size of the output, bytes.
     pub bytes: u64,
-    /// Hits that were sent to owners of queries, bytes.
+    /// Size of the hits that were sent to the owners of queries for the traceback, bytes.
     pub hits_bytes: u64,
-    /// Number of subjects that workers dropped, because the lists of their queries were full of better ones.
+    /// Number of subjects that workers dropped because the list of the query was full of better subjects.
     pub dropped_subjects: u64,
-    /// Number of batches that a stopped search had finished.
+    /// Number of batches that this search took from the checkpoint of a stopped search.
     pub resumed_batches: u32,
     /// Number of rows of the table of hits; `None` if there is no table.
     #[serde(rename = "hits")]
@@ -49,14 +50,15 @@ pub struct SearchSummary {
     /// Number of workers that were restarted after an exit.
     #[serde(rename = "restarts")]
     pub worker_restarts: u32,
-    /// Wall-clock time.
+    /// Wall-clock times of the stages, seconds.
     pub seconds: WallSeconds,
-    /// CPU time of all workers and the head.
+    /// CPU times of the stages, seconds, summed over all workers and this process.
     pub cpu_seconds: CpuSeconds,
-    /// Search time of the busiest worker divided by the mean of all; 1 is perfect.
+    /// CPU time of the busiest worker in the preliminary search, divided by the mean of all workers. 1 is perfect
+    /// balance.
     pub imbalance: f64,
-    /// Mean CPU milliseconds from the end of a range to the first sequence of the worker's next range; it includes sending
-    /// the hits. `None` if no worker had two ranges of a batch.
+    /// Mean CPU time, in milliseconds, between the end of a range and the first sequence of the same worker's next
+    /// range. It includes sending the hits. `None` if no worker searched two ranges of a batch.
     pub range_start_milliseconds: Option<f64>,
     /// Largest resident memory of a worker, bytes.
     pub worker_memory_bytes: u64,
@@ -65,26 +67,26 @@ pub struct SearchSummary {
 /// Wall-clock seconds by stage.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct WallSeconds {
-    /// Until every worker had opened database and queries.
+    /// From the start until every worker has opened the database and the queries.
     pub start_up: f64,
-    /// Preliminary search.
+    /// Preliminary search of all ranges; with [`SearchPlan::Queries`], the whole search of all batches.
     pub search: f64,
-    /// Traceback, format and output by owners.
+    /// Traceback, formatting and writing of the reports by the owners of the queries.
     pub report: f64,
-    /// From start to end.
+    /// From the start to the end of the search.
     pub total: f64,
 }
 
 /// CPU seconds by stage.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct CpuSeconds {
-    /// Preliminary search.
+    /// Preliminary search; for DIAMOND and MMseqs2, the whole run of the tool.
     pub search: f64,
-    /// Traceback.
+    /// Traceback of the alignments.
     pub traceback: f64,
     /// Formatting of reports.
     pub format: f64,
-    /// Opening, reading queries, sending and writing.
+    /// Everything else: opening the database, reading the queries, sending hits and writing the output.
     pub other: f64,
     /// Total of all stages.
     pub total: f64,

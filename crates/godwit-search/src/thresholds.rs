@@ -1,33 +1,35 @@
-//! Thresholds above which a subject cannot enter the list of a query any more.
+//! E-value thresholds above which a subject can no longer enter the list of a query.
 //!
-//! The preliminary search keeps a limited number of subjects for each query, those of the lowest e-values. Once a list is
-//! full, a worker drops a subject that is worse than all of the list instead of sending it to the owner, whose list would
-//! drop it. The threshold is never lower than the e-value of the last subject of the list in a search without ranges,
-//! because it comes from a part of the database.
+//! The preliminary search keeps a limited number of subjects for each query, those with the lowest e-values. If the
+//! list of a query is full, a worker drops each subject that is worse than the whole list. The owner of the query would
+//! drop it too. The threshold comes from the ranges searched so far, so it is never lower than the worst e-value of the
+//! list in a search of the whole database.
 
 use std::collections::{BTreeMap, BinaryHeap};
 
 use crate::worker_protocol::{FieldReader, ProtocolFrame};
 
-/// Bytes of a HSP (`worker/hits.cpp`).
+/// Size in bytes of a high-scoring segment pair (HSP) in the format of `worker/hits.cpp`.
 const HSP_BYTES: usize = 66;
-/// Dropped subjects are worse by this factor. The engine considers e-values equal within a millionth, and its list, a heap
-/// with at most some ten levels, may then keep any of them. It always distinguishes a difference of this size.
+/// Factor between the worst e-value of a full list and the threshold. The engine treats e-values that differ by less
+/// than a millionth as equal, and may keep any of them. It always distinguishes e-values that differ by this factor.
 const EVALUE_LEEWAY_FACTOR: f64 = 1.1;
-/// Below 1e-180 the engine considers all e-values equal.
+/// Minimum threshold: the engine treats all e-values below 1e-180 as equal, and this value is safely above that.
 const MIN_EVALUE_THRESHOLD: f64 = 1e-170;
 
-/// The best subjects so far, for each query.
+/// The best e-values found so far for each query.
 #[derive(Debug, Default)]
 pub(crate) struct EvalueThresholds {
-    /// Capacity of a list; `None` if it is unknown, or hits are kept in another way.
+    /// Maximum number of subjects in the list of a query; `None` if the workers have not reported it.
     list_capacity: Option<usize>,
-    /// E-values as bits, which have the same order for non-negative numbers. The worst one first.
+    /// For each query, a heap of e-values with the worst at the top. The bits of non-negative floats sort as the floats
+    /// do.
     best_evalues: BTreeMap<u32, BinaryHeap<u64>>,
 }
 
 impl EvalueThresholds {
-    /// Adds the lists of a range, as bytes. `most`: capacity of a query's list, 0 if unknown.
+    /// Adds the serialized hits of a range. `most` is the maximum number of subjects in the list of a query, 0 if
+    /// unknown.
     pub(crate) fn add_hits(&mut self, hits: &[Vec<u8>], most: u32) {
         if most > 0 {
             self.list_capacity = Some(most as usize);
@@ -44,7 +46,8 @@ impl EvalueThresholds {
         }
     }
 
-    /// Appends to a request the number of queries with full lists, and each query with its threshold.
+    /// Appends the number of queries with full lists to a request, and for each of these queries its index and its
+    /// threshold.
     pub(crate) fn append_to(&mut self, request: ProtocolFrame) -> ProtocolFrame {
         let Some(most) = self.list_capacity else { return request.with_u32(0) };
         let full = self.best_evalues.iter_mut().filter_map(|(query, best)| {
@@ -60,7 +63,8 @@ impl EvalueThresholds {
     }
 }
 
-/// Reads query and best e-value of the next list; returns `None` at the end, and for an invalid list, which the owner will report.
+/// Reads the query number and the best e-value of the next list of HSPs. Returns `None` at the end, and for an invalid
+/// list; the owner of the query reports an invalid list as an error.
 fn read_list_header(fields: &mut FieldReader<'_>) -> Option<(u32, f64)> {
     let (_chunk, _subject, query) = (fields.read_u32()?, fields.read_u32()?, fields.read_u32()?);
     let evalue = fields.read_f64()?;
@@ -96,7 +100,7 @@ mod tests {
     #[test]
     fn only_full_lists_drop_and_by_their_worst() {
         let mut thresholds = EvalueThresholds::default();
-        // Hits of an earlier search come without the capacity of a list.
+        // Hits from the checkpoint of an earlier search are added with 0 (unknown) as the maximum list length.
         thresholds.add_hits(&[[list(3, 4.0, 2), list(5, 1.0, 1)].concat(), list(3, 2.0, 0)], 0);
         assert_eq!(sent_thresholds(&mut thresholds), vec![]);
         thresholds.add_hits(&[list(3, 8.0, 1)], 2);

@@ -1,8 +1,11 @@
-//! Searches by DIAMOND and MMseqs2: pieces of the queries, each by a run of the tool, merged into the output of one run.
+//! Searches with an installed tool. DIAMOND or MMseqs2 runs once for each piece of the queries, and the outputs are
+//! merged into the output of a single run over all queries. An installed BLAST+ runs once for each range of the
+//! database instead (`alias`).
 //!
-//! The output of these tools for a query depends only on the database and the options, with exceptions that this module
-//! handles: the order of queries, DIAMOND's choice of its algorithm, and the header. Options that make it depend on other
-//! queries are rejected. A worker is a process of godwit that speaks the protocol of `godwit-blast` and starts the tool.
+//! What DIAMOND and MMseqs2 write for a query depends only on the database and the options. This module handles three
+//! exceptions: the order of queries, DIAMOND's choice of its algorithm, and the header. Options that make the results
+//! of a query depend on other queries are rejected. A worker is a process of godwit that uses the protocol of
+//! `godwit-blast` and starts the tool.
 
 mod alias;
 mod diamond;
@@ -26,14 +29,14 @@ pub(crate) use mmseqs::parse_mmseqs;
 pub use preparation::SearchScratch;
 pub use tool_worker::serve_tool_worker;
 
-/// A search tool.
+/// An installed search tool that workers start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SearchTool {
-    /// `diamond`.
+    /// DIAMOND (`diamond`); each run searches a piece of the queries.
     Diamond,
-    /// `mmseqs`.
+    /// MMseqs2 (`mmseqs`); each run searches a piece of the queries.
     Mmseqs,
-    /// A program of an installed BLAST+, by ranges of its database.
+    /// A program of BLAST+; each run searches all queries in a range of the database.
     Blast,
 }
 
@@ -46,7 +49,7 @@ impl SearchTool {
         }
     }
 
-    /// Returns the name that the tool uses for itself.
+    /// Returns the name of the tool for messages and reports.
     pub fn display_name(self) -> &'static str {
         match self {
             Self::Diamond => "DIAMOND",
@@ -56,53 +59,55 @@ impl SearchTool {
     }
 }
 
-/// The header of a report, which the output contains once.
+/// The kind of header that the tool writes before the results. The merged output contains the header only once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum ReportHeader {
     /// No header.
     None,
     /// One line with the names of the columns.
     Line,
-    /// Lines that start with `@`, one of which has the command line.
+    /// SAM header lines, which start with `@`; the `@PG` line contains the command line.
     Sam,
-    /// Everything before the first `Query=`.
+    /// The lines before the first line that starts with `Query=`.
     Pairwise,
 }
 
-/// A parsed command line of a tool.
+/// A search with an installed tool, from the parsed command line. The head sends it to the workers as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolSearch {
-    /// The tool.
+    /// The tool that workers start.
     pub tool: SearchTool,
-    /// Subcommand: `blastp`, `easy-search`.
+    /// The subcommand of DIAMOND or MMseqs2, such as `easy-search`; for BLAST+, the name of the program.
     pub mode: String,
-    /// Options, without queries, output, threads and verbosity.
+    /// Options for the tool, without those for queries, output, threads and verbosity.
     pub(crate) arguments: Vec<String>,
-    /// Path of the database.
+    /// Path of the database that the tool searches.
     pub(crate) database: PathBuf,
-    /// The database or the target as the user named it.
+    /// Database as on the command line. For MMseqs2 it may be a FASTA file, while `database` is created from it.
     #[serde(rename = "named")]
     pub(crate) database_argument: PathBuf,
-    /// A directory for scratch files, if the user named one.
+    /// Directory for scratch files from the command line of MMseqs2; `None` for the other tools.
     #[serde(rename = "scratch")]
     pub(crate) scratch_directory: Option<PathBuf>,
-    /// The command line as typed.
+    /// The command line as the user typed it.
     #[serde(rename = "line")]
     pub(crate) command_line: String,
     #[serde(rename = "heading")]
     pub(crate) header: ReportHeader,
-    /// Queries are reported by the remainder of their 0-based number divided by this, and then by their number.
+    /// Order of queries in the output: MMseqs2 sorts them by 0-based number modulo this value, then by number. 1 keeps
+    /// the order.
     #[serde(rename = "stride")]
     pub(crate) query_stride: usize,
-    /// Number of threads of each run.
+    /// Number of threads of each run of the tool.
     pub threads: usize,
-    /// Set if ranges of the database are searched, not pieces of the queries.
+    /// How to search ranges of the database and merge their tables; `None` if pieces of the queries are searched
+    /// instead.
     #[serde(rename = "tables")]
     pub(crate) range_tables: Option<RangeTables>,
 }
 
 impl ToolSearch {
-    /// Creates a search with only its words set.
+    /// Creates a search with the tool, the subcommand and the command line set, and default values in the other fields.
     fn from_words(tool: SearchTool, mode: &str, words: &[String]) -> Self {
         Self {
             tool,
@@ -119,21 +124,21 @@ impl ToolSearch {
         }
     }
 
-    /// Finds the program; returns its path and version.
+    /// Finds the installed program of the tool, and returns its path and version.
     ///
     /// # Errors
-    /// [`EngineError::NotInstalled`] if there is no such program.
+    /// [`EngineError::NotInstalled`] if the program is not installed.
     pub fn find_program_version(&self) -> Result<(PathBuf, String), EngineError> {
         self.tool.find_program_version(&self.mode)
     }
 
-    /// Returns its identity, for a resumed search to compare.
+    /// Returns the words of the command that must not change when the search is resumed.
     pub(crate) fn identity_words(&self) -> Vec<String> {
         let tables = self.range_tables.iter().map(RangeTables::description);
         std::iter::once(self.mode.clone()).chain(self.arguments.iter().cloned()).chain(tables).collect()
     }
 
-    /// Returns the options of a run over these queries.
+    /// Returns the command-line arguments for one run of the tool over the file `queries`.
     fn run_arguments(&self, queries: &Path, out: &Path, scratch: &Path) -> Vec<std::ffi::OsString> {
         let mut words: Vec<std::ffi::OsString> = vec![self.mode.clone().into()];
         match self.tool {
@@ -150,7 +155,7 @@ impl ToolSearch {
         words
     }
 
-    /// Returns the files of the database or of the target, as far as they are known.
+    /// Returns those existing files of the database at path `named` that have a known extension.
     pub(crate) fn database_files(&self, named: &Path) -> Vec<PathBuf> {
         let endings: &[&str] = match self.tool {
             SearchTool::Diamond => &["", ".dmnd"],
@@ -166,10 +171,10 @@ impl ToolSearch {
     }
 }
 
-/// A rejected option, and the reason.
+/// A rejected option, and the reason with the alternative.
 type RefusedOption = (&'static str, &'static str);
 
-/// Rejects an option that is on the list.
+/// Returns an error if the option is in the list `refused`.
 fn check_option(name: &str, refused: &[RefusedOption]) -> Result<(), SearchError> {
     match refused.iter().find(|(option, _)| *option == name) {
         Some((_, problem)) => Err(SearchError::Unsupported { option: name.to_owned(), problem }),
@@ -177,8 +182,8 @@ fn check_option(name: &str, refused: &[RefusedOption]) -> Result<(), SearchError
     }
 }
 
-/// Classifies the failure of a tool by its message: DIAMOND, MMseqs2 and BLAST+ exit with one status for all failures. Only
-/// this function interprets their messages.
+/// Returns the kind of a tool's failure according to its message, because the exit status of DIAMOND, MMseqs2 and
+/// BLAST+ is the same for all failures. Only this function interprets messages of tools.
 fn failure_kind(said: &str) -> FailureKind {
     let has = |words: &[&str]| words.iter().any(|word| said.contains(word));
     if has(&[

@@ -12,27 +12,27 @@ use crate::sequence_search::SearchProgress;
 use crate::thresholds::EvalueThresholds;
 use crate::worker_protocol::{BatchInfo, FieldReader, HeaderLine, InitResponse, ProtocolFrame, Response};
 
-/// Returns the error for a response to another request.
+/// Returns the error for a response of the wrong kind.
 pub(crate) fn unexpected_response(answer: &Response) -> SearchError {
-    SearchError::Protocol { problem: format!("{answer:?} was not asked for") }
+    SearchError::Protocol { problem: format!("{answer:?} is an unexpected response") }
 }
 
-/// The preliminary search of a batch, one range per item.
+/// Work items for the preliminary search of a batch of queries: each item is one range of the database.
 pub(crate) struct RangeItems<'a> {
-    /// Ordinals of each range, from the largest range to the smallest.
+    /// First sequence and end (exclusive, 0-based) of each range; ranges with the most letters are first.
     ranges: Vec<(u32, u32)>,
     finished_ranges: usize,
-    /// Receives the finished fraction of the ranges.
+    /// Function to call with the finished fraction of the ranges, 0 to 1.
     report_progress: &'a dyn Fn(f64),
-    /// Hits by query and range.
+    /// Serialized hits: the outer index is the query, the inner index the range.
     pub(crate) hits: Vec<Vec<Vec<u8>>>,
-    /// Number of extensions of each finished range.
+    /// Number of extensions in each range; `None` for a range that is not finished.
     extensions: Vec<Option<i64>>,
     thresholds: EvalueThresholds,
-    /// Number of subjects that were not sent.
+    /// Number of subjects that workers dropped because the list of the query was full of better subjects.
     pub(crate) dropped_subjects: u64,
     open_request: ProtocolFrame,
-    /// Number of the batch.
+    /// Number of the batch of queries, from 0.
     batch_number: u32,
     checkpoint: Option<&'a mut SearchCheckpoint>,
 }
@@ -65,7 +65,8 @@ impl<'a> RangeItems<'a> {
         }
     }
 
-    /// Restores the ranges that an earlier search finished, as far as they can be read.
+    /// Restores the hits of ranges that an earlier search finished. Ranges whose hits cannot be parsed are searched
+    /// again.
     pub(crate) fn restore_ranges(&mut self, ranges: BTreeMap<u64, (i64, FileExtent)>) -> Result<(), SearchError> {
         for (range, (extensions, kept)) in ranges {
             let Some(journal) = &self.checkpoint else { return Ok(()) };
@@ -88,12 +89,12 @@ impl<'a> RangeItems<'a> {
         (self.report_progress)(self.finished_ranges as f64 / self.ranges.len() as f64);
     }
 
-    /// Returns the number of ranges.
+    /// Returns the number of ranges of the database.
     pub(crate) fn range_count(&self) -> u64 {
         self.ranges.len() as u64
     }
 
-    /// Returns the number of extensions in all ranges.
+    /// Returns the total number of extensions in all finished ranges.
     pub(crate) fn total_extensions(&self) -> i64 {
         self.extensions.iter().flatten().sum()
     }
@@ -112,7 +113,7 @@ impl WorkItems for RangeItems<'_> {
         if found != item || hits.len() != self.hits.len() {
             return Err(SearchError::Protocol { problem: "hits of another range".into() });
         }
-        // A range that was leased to two workers counts once.
+        // If two workers searched the same range, ignore the second response.
         if self.extensions[item.0 as usize].is_some() {
             return Ok(ItemResult::Done);
         }
@@ -140,18 +141,19 @@ impl WorkItems for RangeItems<'_> {
     }
 }
 
-/// The reports of a batch, a slice of the queries per item.
+/// Work items for the reports of a batch: each item is a slice of the queries, for which one worker computes the
+/// reports.
 pub(crate) struct SliceItems<'a> {
     pub(crate) slices: Vec<(usize, usize)>,
     pub(crate) batch: BatchInfo,
     pub(crate) hits: &'a [Vec<Vec<u8>>],
     pub(crate) header_lines: Vec<Vec<HeaderLine>>,
-    /// Extent of each report, and of its rows.
+    /// For each slice, the extent of its report in the output, and of its rows in the row log.
     pub(crate) extents: Vec<(FileExtent, Option<FileExtent>)>,
     pub(crate) open_request: ProtocolFrame,
     pub(crate) sent_bytes: u64,
     pub(crate) hits_file: Option<&'a mut HitsFile>,
-    /// Number of slices of earlier batches.
+    /// Number of slices of all earlier batches.
     pub(crate) earlier_slices: u64,
 }
 
@@ -187,7 +189,7 @@ impl WorkItems for SliceItems<'_> {
         {
             place.1 = Some(kept);
         }
-        // The number of slices is known.
+        // `last` has no effect here, because the number of slices was known from the start.
         Ok(ItemResult::Report { bytes, last: false })
     }
 
@@ -206,10 +208,10 @@ impl WorkItems for SliceItems<'_> {
     }
 }
 
-/// Whole batches, each searched by one worker.
+/// Work items for searching whole batches of queries: one worker searches each batch in the whole database.
 pub(crate) struct BatchItems<'a> {
     pub(crate) batch_letters: i32,
-    /// The reported batches, written at their offsets or not.
+    /// Batches whose reports are complete, by number; workers may still have to write them to the output.
     pub(crate) batches: BTreeMap<u64, search_checkpoint::FinishedBatch>,
     pub(crate) total_queries: u64,
     pub(crate) report_progress: &'a dyn Fn(SearchProgress),
@@ -218,7 +220,7 @@ pub(crate) struct BatchItems<'a> {
 }
 
 impl BatchItems<'_> {
-    /// Returns the number of reported queries.
+    /// Returns the number of queries whose reports are complete.
     pub(crate) fn reported_queries(&self) -> u64 {
         self.batches.values().map(|batch| u64::from(batch.queries)).sum()
     }

@@ -1,4 +1,4 @@
-//! Backends that run workers: this machine, or a cluster run.
+//! Backends that run the workers of a search: as processes of this machine, or on the hosts of a cluster.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
@@ -9,53 +9,54 @@ use godwit_engines::EngineError;
 use crate::worker_process::{WorkerExit, WorkerProcess, WorkerSpec};
 use crate::{SearchError, SearchOptions};
 
-/// Maximum wait for a frame before the next check for cancellation.
+/// Maximum time to wait for a frame from a worker, after which the search checks whether it was cancelled.
 const RECEIVE_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// A frame from a worker.
 #[derive(Debug)]
 pub struct WorkerFrame {
-    /// Number of the worker.
+    /// Number of the worker, from 0.
     pub worker: usize,
-    /// Number of the attempt.
+    /// Number of restarts of the worker before the process that sent the frame.
     pub attempt: u64,
-    /// The frame; `None` if the worker has exited.
+    /// The bytes of the frame; `None` if the worker has exited.
     pub frame: Option<Vec<u8>>,
 }
 
-/// A backend that runs workers and carries their frames.
+/// A backend that runs workers, sends frames to them, and receives frames from them.
 pub trait WorkerBackend {
-    /// Returns the number of workers, which is constant.
+    /// Returns the number of workers, which does not change during a search.
     fn worker_count(&self) -> usize;
 
-    /// Returns the engine of all workers: `BLAST 2.17.0+`.
+    /// Returns the name and version of the search engine of all workers, such as `BLAST 2.17.0+`.
     fn engine_name(&self) -> String;
 
-    /// Reports whether workers run on several hosts, so that only one of them may write a page of a file.
+    /// Returns whether workers run on several hosts. If so, two workers must not write to the same page of the output
+    /// file.
     fn is_multi_host(&self) -> bool;
 
-    /// Starts the worker with this number, which is not running.
+    /// Starts the worker with this number, which must not be running.
     ///
     /// # Errors
-    /// [`SearchError`] if it cannot be started.
+    /// [`SearchError`] if the worker cannot be started.
     fn start_worker(&mut self, worker: usize, attempt: u64) -> Result<(), SearchError>;
 
-    /// Sends a frame to a worker. [`WorkerBackend::receive_frame`] reports its exit.
+    /// Sends a frame to a worker. If the worker has exited, [`WorkerBackend::receive_frame`] reports that.
     fn send_frame(&mut self, worker: usize, frame: Vec<u8>);
 
-    /// Waits a short time for a frame from any worker.
+    /// Waits a short time for a frame from any worker. Returns `None` if no frame arrives.
     ///
     /// # Errors
-    /// [`SearchError`] if no workers can run any more.
+    /// [`SearchError`] if the backend can no longer run any worker.
     fn receive_frame(&mut self) -> Result<Option<WorkerFrame>, SearchError>;
 
-    /// Returns how a worker exited, after its exit was received.
+    /// Returns the description of a worker's exit, after [`WorkerBackend::receive_frame`] has reported it.
     fn take_exit(&mut self, worker: usize) -> WorkerExit;
 
-    /// Kills a worker.
+    /// Kills a worker if it is running.
     fn kill_worker(&mut self, worker: usize);
 
-    /// Returns the number of hosts of workers, and the number of hosts that were lost.
+    /// Returns the number of hosts on which workers run, and the number of hosts that failed.
     fn host_counts(&self) -> (u32, u32) {
         (1, 0)
     }
@@ -73,10 +74,10 @@ pub struct LocalBackend {
 }
 
 impl LocalBackend {
-    /// Finds the engine. `query` is the file that workers read.
+    /// Finds the installed search engine. `query` is the path of the file of the queries, which the workers read.
     ///
     /// # Errors
-    /// [`SearchError::Engine`] if it is not installed.
+    /// [`SearchError::Engine`] if the engine is not installed.
     pub fn find_engine(options: &SearchOptions, query: PathBuf) -> Result<Self, SearchError> {
         let worker_spec = options.command.worker_spec(query);
         let (program, engine_name) = worker_spec.find_worker_program()?;
@@ -110,7 +111,7 @@ impl WorkerBackend for LocalBackend {
     fn start_worker(&mut self, worker: usize, attempt: u64) -> Result<(), SearchError> {
         let speaker = self.sender.clone();
         let heard = move |frame| speaker.send(WorkerFrame { worker, attempt, frame }).is_ok();
-        // All workers print the same warnings.
+        // All workers print the same warnings, so only those of the first worker are shown.
         let tells = self.prints_warnings && worker == 0 && attempt == 0;
         let program = self.program.clone();
         let failed = |source| EngineError::Io { program, action: "start", source };

@@ -1,4 +1,4 @@
-//! A worker process: it receives requests on its standard input and responds on its standard output.
+//! Starts a worker process of a search, which receives requests on standard input and responds on standard output.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Write};
@@ -14,29 +14,31 @@ use serde::{Deserialize, Serialize};
 use crate::tool_search::ToolSearch;
 use crate::worker_protocol;
 
-/// Maximum number of stderr lines that are kept.
+/// Maximum number of lines that are kept from the end of a worker's stderr.
 const MAX_STDERR_LINES: usize = 20;
 
 /// The start parameters of a worker process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct WorkerSpec {
-    /// Name of the search program: `blastp`.
+    /// Name of the search program, such as `blastp`.
     pub program: String,
-    /// Options for the engine.
+    /// Command-line options for the search engine.
     pub arguments: Vec<String>,
-    /// Path of the file of the queries.
+    /// Path of the FASTA file of the queries.
     #[serde(rename = "query")]
     pub query_path: PathBuf,
-    /// The search by an external tool over pieces of the queries, if there is one.
+    /// The search that the worker runs with an installed DIAMOND, MMseqs2 or BLAST+; `None` if it uses the NCBI engine
+    /// itself.
     #[serde(rename = "bulk")]
     pub tool_search: Option<ToolSearch>,
 }
 
 impl WorkerSpec {
-    /// Finds the program of the workers; returns its path and its engine with version, such as `BLAST 2.17.0+`.
+    /// Finds the program that workers run. Returns its path, and the name and version of the engine, such as `BLAST
+    /// 2.17.0+`.
     ///
     /// # Errors
-    /// [`EngineError::NotInstalled`] if it is not installed.
+    /// [`EngineError::NotInstalled`] if the program is not installed.
     pub fn find_worker_program(&self) -> Result<(PathBuf, String), EngineError> {
         let Some(bulk) = &self.tool_search else {
             let worker = blast::find_worker()?;
@@ -59,7 +61,7 @@ impl WorkerSpec {
             }
             None => {
                 command.arg(&self.program).args(&self.arguments).arg("-query").arg(&self.query_path);
-                // NCBI's programs report their usage to NCBI; a worker does not.
+                // Disable the usage reports that NCBI's libraries send to NCBI.
                 command.env("BLAST_USAGE_REPORT", "false");
             }
         }
@@ -67,18 +69,18 @@ impl WorkerSpec {
     }
 }
 
-/// The exit of a worker.
+/// The exit of a worker process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct WorkerExit {
-    /// Description of the exit: `was killed by signal 9`.
+    /// Description of the exit, such as `was killed by signal 9`.
     #[serde(rename = "how")]
     pub description: String,
-    /// The last lines of its stderr, joined to one line.
+    /// The last lines of the worker's stderr, joined into one line.
     #[serde(rename = "last_words")]
     pub stderr_tail: String,
 }
 
-/// A running worker process on this machine. Dropping it kills it.
+/// A running worker process on this machine. Dropping this value kills the process.
 pub struct WorkerProcess {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -87,11 +89,12 @@ pub struct WorkerProcess {
 }
 
 impl WorkerProcess {
-    /// Starts the process. A thread passes each frame to `on_frame`, and `None` after the exit; the thread ends when
-    /// `on_frame` returns false. With `prints_stderr`, stderr of the worker is printed.
+    /// Starts the process. A thread passes each frame from the worker to `on_frame`, and `None` after the exit. The
+    /// thread ends when `on_frame` returns false. If `prints_stderr` is true, the worker's stderr is printed to stderr
+    /// of this process.
     ///
     /// # Errors
-    /// The I/O error if it cannot be started.
+    /// The I/O error if the process cannot be started.
     pub fn start(
         mut command: Command,
         mut on_frame: impl FnMut(Option<Vec<u8>>) -> bool + Send + 'static,
@@ -129,7 +132,7 @@ impl WorkerProcess {
         Ok(Self { child, stdin, stderr_tail, readers: vec![listener, complaints] })
     }
 
-    /// Sends a request. The reading end reports a worker that has exited.
+    /// Sends a request to the worker. If the worker has exited, the request is dropped; `on_frame` receives `None`.
     pub fn send_frame(&mut self, frame: &[u8]) {
         let written = self.stdin.as_mut().map(|stdin| stdin.write_all(frame).and_then(|()| stdin.flush()));
         if let Some(Err(_)) = written {
@@ -137,7 +140,7 @@ impl WorkerProcess {
         }
     }
 
-    /// Waits for the exit, after it was requested or received.
+    /// Closes the worker's standard input, waits until the process exits, and describes the exit.
     pub fn wait_for_exit(mut self) -> WorkerExit {
         self.stdin = None;
         let description = match self.child.wait() {
@@ -148,7 +151,7 @@ impl WorkerProcess {
                     (None, signal) => format!("was killed by signal {}", signal.unwrap_or(0)),
                 }
             }
-            Err(error) => format!("is lost ({error})"),
+            Err(error) => format!("cannot be waited for ({error})"),
         };
         for reader in self.readers.drain(..) {
             let _ = reader.join();
@@ -160,7 +163,7 @@ impl WorkerProcess {
 
     /// Kills the process.
     pub fn kill(&mut self) {
-        // It may have exited already.
+        // Ignore the error: the process may have exited already.
         let _ = self.child.kill();
     }
 }

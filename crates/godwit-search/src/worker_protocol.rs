@@ -1,26 +1,27 @@
-//! The protocol between head and worker, over the worker's standard input and output.
+//! The protocol between the head of a search and a worker, over the worker's standard input and output.
 //!
-//! A frame is one byte of kind, eight bytes of length, and that many bytes. Numbers are little-endian; a text is eight bytes of
-//! length and its bytes. `worker/main.cpp` is the other end, `tool_search/tool_worker.rs` the part that tools need. Each request
-//! has one response of the same kind, except `R` (`H`), and `E` and `Q` (none). `X` instead of a response: the worker stops, with
-//! the reason.
+//! A frame consists of one byte for the kind, eight bytes for the length of the body, and the body. Numbers are
+//! little-endian. A text consists of eight bytes for its length and the bytes of the text. `worker/main.cpp` implements
+//! the worker for BLAST+, `tool_search/tool_worker.rs` the worker for external tools. The response to a request has the
+//! same kind, except that the response to `R` is `H`. `E` and `Q` have no response. A worker that must stop sends `X`
+//! with the reason instead of a response.
 //!
 //! | frame | request | response |
 //! |---|---|---|
-//! | `I` | requested ranges, bytes of memory for reports, scratch directory, command line, fields of rows | volumes, whether queries are empty, whether sizes of batches vary, size of the first, ranges |
-//! | `B` | number of a batch, sizes of batches up to it | queries, letters, whether it is the last, whole, alone |
-//! | `R`/`H` | item, ordinals of a range, number of queries with full lists, each with an e-value | item, extensions, capacity of a list (0: unknown), number of dropped subjects, hits of each query |
-//! | `E` | no more ranges of this batch | |
-//! | `O` | item, queries from, to, whether alone, hits | item, bytes, checksum, lines for the header, rows |
-//! | `A` | item (the batch), sizes | item, queries, whether it is the last, bytes, checksum, lines for the header, rows |
-//! | `M` | extensions of each batch so far | size of the next |
-//! | `P`, `Z`, `F` | -, count of queries, lines for the header | text |
-//! | `W` | path, bytes of a page, items with their offsets | bytes on pages shared with others, with offsets |
-//! | `S` | | CPU seconds of search, traceback, format, all; bytes of memory; CPU seconds of starting ranges, and their number |
-//! | `Q` | end | |
+//! | `I`: open the files | number of ranges, memory for reports (bytes), scratch directory, command line, fields of rows | volumes, 1 if there are no queries, 1 if batch sizes vary, size of the first batch, ranges |
+//! | `B`: open a batch | number of the batch, sizes of the batches up to it | number of queries, number of letters, 1 for the last batch, the flags `has_joint_hits` and `is_unsplittable` |
+//! | `R`: search a range (response `H`) | item, start and end of the range, number of queries with full lists, index and e-value threshold of each | item, extensions, maximum length of a list (0: unknown), dropped subjects, hits of each query |
+//! | `E`: no more ranges of this batch | | |
+//! | `O`: report on queries | item, first query, end, 1 if the batch is unsplittable, hits | item, size of the report, checksum, lines for the SAM header, rows |
+//! | `A`: search and report a batch | item (number of the batch), sizes of batches | item, number of queries, 1 for the last batch, size of the report, checksum, lines for the SAM header, rows |
+//! | `M`: size of the next batch | extensions of each batch so far | size of the next batch |
+//! | `P`, `Z`, `F`: text before the reports, text after them, SAM header | `P`: nothing; `Z`: number of queries; `F`: lines for the SAM header | the text |
+//! | `W`: write reports | path of the output, page size (bytes), items with their offsets | bytes on pages that contain other reports, with their offsets |
+//! | `S`: statistics | | CPU seconds of search, traceback, formatting, and in total; memory (bytes); CPU seconds for starting ranges, number of started ranges |
+//! | `Q`: stop | | |
 //!
-//! There is a row for each printed alignment, if fields were requested: eight bytes of the query's 0-based index, e-value, bit
-//! score, and the fields as in a table, as one text.
+//! If the `I` request names fields of rows, responses contain a row for each printed alignment. A row consists of the
+//! 0-based index of the query (eight bytes), the e-value, the bit score, and one text with the printed fields.
 
 use std::io::Read;
 
@@ -29,10 +30,10 @@ use godwit_fleet::leases::ItemId;
 use crate::SearchError;
 use crate::hits::HitRow;
 
-/// Bytes before the body of a frame.
+/// Size in bytes of the header of a frame: one byte for the kind, and eight for the length of the body.
 pub(crate) const FRAME_HEADER_BYTES: usize = 9;
 
-/// A frame before it is sent.
+/// A frame that is being built for sending.
 #[derive(Clone, Debug)]
 pub(crate) struct ProtocolFrame {
     kind: u8,
@@ -75,64 +76,64 @@ impl ProtocolFrame {
         self
     }
 
-    /// Returns the body, without the header.
+    /// Returns the body of the frame, without the header.
     pub(crate) fn into_body(self) -> Vec<u8> {
         self.body
     }
 
-    /// Returns the bytes of the frame.
+    /// Returns the header and the body of the frame as bytes.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let length = (self.body.len() as u64).to_le_bytes();
         [&[self.kind][..], &length, &self.body].concat()
     }
 }
 
-/// A line for the SAM header, and the name of the sequence it describes.
+/// The name of a sequence, and the line of the SAM header that describes it.
 pub(crate) type HeaderLine = (Vec<u8>, Vec<u8>);
 
-/// A response.
+/// A response from a worker.
 #[derive(Debug)]
 pub(crate) enum Response {
-    /// The worker has opened its files.
+    /// The worker has opened the database and the queries.
     Init(InitResponse),
     Batch(BatchInfo),
-    /// The hits of a range.
+    /// The hits of a range of the database.
     Hits {
         item: ItemId,
         extensions: i64,
-        /// Capacity of a query's list; 0 if unknown.
+        /// Maximum number of subjects in the list of a query; 0 if unknown.
         list_capacity: u32,
-        /// Number of subjects that were worse than those in their query's list.
+        /// Number of subjects that the worker dropped because they were worse than the full list of the query.
         dropped_subjects: u64,
-        /// Hits of each query, or of all.
+        /// Serialized hits, one element for each query; a single element if [`BatchInfo::has_joint_hits`].
         hits: Vec<Vec<u8>>,
     },
     Report {
         item: ItemId,
         bytes: u64,
-        /// CRC-32, as in gzip.
+        /// CRC-32 (as in gzip) of the report.
         checksum: u32,
         lines: Vec<HeaderLine>,
-        /// Rows of alignments, as bytes; see [`FieldReader::read_hit_row`].
+        /// Serialized rows for the table of hits; see [`FieldReader::read_hit_row`].
         rows: Vec<u8>,
     },
-    /// One worker searched and reported a batch.
+    /// The worker has searched a whole batch of queries and holds the report.
     BatchReport {
         item: ItemId,
         queries: u32,
         last: bool,
         bytes: u64,
-        /// CRC-32, as in gzip.
+        /// CRC-32 (as in gzip) of the report.
         checksum: u32,
         lines: Vec<HeaderLine>,
-        /// Rows of alignments, as bytes; see [`FieldReader::read_hit_row`].
+        /// Serialized rows for the table of hits; see [`FieldReader::read_hit_row`].
         rows: Vec<u8>,
     },
     BatchSize(i32),
     Text(Vec<u8>),
-    /// Reports are written at their offsets, except bytes on pages shared with others.
+    /// The worker has written its reports at their offsets, except bytes on pages that also contain other reports.
     Written {
-        /// Offset and bytes of these.
+        /// Offset and content of the bytes that the worker did not write; the head writes them.
         edges: Vec<(u64, Vec<u8>)>,
     },
     Stages(StageSeconds),
@@ -143,22 +144,22 @@ pub(crate) enum Response {
     },
 }
 
-/// The kind of a worker's failure. It decides the error; the message does not. On the wire each kind is a letter, which
-/// `worker/main.cpp` writes too.
+/// The kind of a worker's failure, which alone decides the [`SearchError`] variant. A frame contains the kind as a
+/// letter; `worker/main.cpp` uses the same letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FailureKind {
-    /// Options of the command line.
+    /// The options of the command line are wrong.
     Usage,
-    /// The queries.
+    /// The queries cannot be searched.
     Input,
-    /// The database.
+    /// The database cannot be searched.
     Database,
-    /// The engine, or anything else.
+    /// The engine failed, or the cause is unknown.
     Engine,
 }
 
 impl FailureKind {
-    /// Returns the letter on the wire.
+    /// Returns the letter for this kind in a frame.
     pub(crate) fn letter(self) -> u8 {
         match self {
             Self::Usage => b'u',
@@ -168,13 +169,13 @@ impl FailureKind {
         }
     }
 
-    /// Converts a letter on the wire. An unknown letter counts as a failure of the engine.
+    /// Returns the kind for a letter in a frame. An unknown letter counts as a failure of the engine.
     fn of_letter(letter: u8) -> Self {
         let known = [Self::Usage, Self::Input, Self::Database];
         known.into_iter().find(|kind| kind.letter() == letter).unwrap_or(Self::Engine)
     }
 
-    /// Returns the error of this kind. `program`: the program whose options or queries they are.
+    /// Returns the error for a failure of this kind. `program` is the name of the search program.
     pub(crate) fn error(self, program: &'static str, message: String) -> SearchError {
         match self {
             Self::Usage => SearchError::Options { program, message },
@@ -185,7 +186,7 @@ impl FailureKind {
     }
 }
 
-/// The response to the init request, after the worker has opened its files.
+/// The response to the init request, which a worker sends after it has opened the database and the queries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct InitResponse {
     /// Paths of the database's volumes, without extensions.
@@ -193,7 +194,8 @@ pub(crate) struct InitResponse {
     pub(crate) queries_are_empty: bool,
     pub(crate) batch_sizes_vary: bool,
     pub(crate) batch_size: i32,
-    /// Start ordinal, end ordinal and number of letters of each range.
+    /// First sequence, end (exclusive) and number of letters of each range. Sequences of the database are numbered from
+    /// 0.
     pub(crate) ranges: Vec<(u32, u32, u64)>,
 }
 
@@ -202,13 +204,13 @@ pub(crate) struct InitResponse {
 pub(crate) struct BatchInfo {
     pub(crate) queries: u32,
     pub(crate) is_last: bool,
-    /// True if hits are not separated by query.
+    /// True if a worker sends the hits of all queries of the batch together, not separated by query.
     pub(crate) has_joint_hits: bool,
-    /// True if it cannot be searched in parts.
+    /// True if the batch must be searched in the whole database at once, not by ranges.
     pub(crate) is_unsplittable: bool,
 }
 
-/// CPU seconds of a worker.
+/// CPU seconds and memory of a worker.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct StageSeconds {
     pub(crate) search: f64,
@@ -220,7 +222,7 @@ pub(crate) struct StageSeconds {
     pub(crate) ranges_started: u64,
 }
 
-/// Reads the next frame; returns `None` if the worker has closed its end.
+/// Reads the bytes of the next frame; returns `None` if the pipe is closed before the end of the frame.
 pub(crate) fn read_frame_bytes(from: &mut impl Read) -> Option<Vec<u8>> {
     let mut frame = vec![0; FRAME_HEADER_BYTES];
     from.read_exact(&mut frame).ok()?;
@@ -229,10 +231,10 @@ pub(crate) fn read_frame_bytes(from: &mut impl Read) -> Option<Vec<u8>> {
     (read as u64 == length).then_some(frame)
 }
 
-/// Parses a frame.
+/// Parses the bytes of a frame from a worker.
 ///
 /// # Errors
-/// [`SearchError::Protocol`] if it is not a response.
+/// [`SearchError::Protocol`] if the frame is not a valid response.
 pub(crate) fn parse_response(frame: &[u8]) -> Result<Response, SearchError> {
     let answer = frame
         .split_at_checked(FRAME_HEADER_BYTES)
@@ -242,7 +244,7 @@ pub(crate) fn parse_response(frame: &[u8]) -> Result<Response, SearchError> {
     answer.ok_or_else(|| SearchError::Protocol { problem: problem() })
 }
 
-/// A reader of the fields of a frame; it holds the unread bytes.
+/// A reader of the fields in the body of a frame.
 pub(crate) struct FieldReader<'a> {
     rest: &'a [u8],
 }
@@ -256,7 +258,7 @@ impl<'a> FieldReader<'a> {
         self.rest.is_empty()
     }
 
-    /// Reads the next row of hits.
+    /// Reads the next row of the table of hits.
     pub(crate) fn read_hit_row(&mut self) -> Option<HitRow> {
         let (query, evalue, bitscore) = (self.read_u64()?, self.read_f64()?, self.read_f64()?);
         let printed = String::from_utf8_lossy(&self.read_text()?).into_owned();
@@ -268,7 +270,7 @@ impl<'a> FieldReader<'a> {
             b'I' => Response::Init(self.read_init_response()?),
             b'B' => {
                 let queries = self.read_u32()?;
-                // The number of letters is informational.
+                // Skip the number of letters, which is not used.
                 self.read_u64()?;
                 Response::Batch(BatchInfo {
                     queries,
@@ -346,7 +348,7 @@ impl<'a> FieldReader<'a> {
         Some(InitResponse { volumes, queries_are_empty, batch_sizes_vary, batch_size, ranges })
     }
 
-    /// Reads the header lines: a text that contains pairs of texts, or an empty text.
+    /// Reads lines of the SAM header: a text that contains the name and the line, as two texts, of each sequence.
     fn read_header_lines(&mut self) -> Option<Vec<HeaderLine>> {
         let text = self.read_text()?;
         let mut fields = FieldReader::new(&text);

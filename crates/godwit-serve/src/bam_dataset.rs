@@ -16,16 +16,16 @@ use crate::batch_reader::{dataset_error, fused_reader};
 use crate::file_index::{FileIndex, parts_of_chunks};
 use crate::file_store::{DatasetSnapshot, FileStore};
 
-/// Extensions of BAM indexes.
+/// File name extensions of BAM indexes.
 pub(crate) const INDEX_EXTENSIONS: [&str; 2] = ["bai", "csi"];
 
-/// Columns, sample and sort order, which all files of aligned reads have.
+/// The columns, the sample and the sort order of a file of aligned reads.
 #[derive(Debug)]
 pub(crate) struct ReadsTable {
     layout: Arc<AlignmentLayout>,
-    /// The columns; the metadata holds version and header.
+    /// The Arrow schema; its metadata contains the version of the schema and the SAM header.
     pub(crate) schema: SchemaRef,
-    /// The sample of all read groups; `None` unless there is exactly one.
+    /// Name of the sample if all read groups have the same one; `None` otherwise.
     pub(crate) sample: Option<String>,
     is_sorted: bool,
 }
@@ -52,7 +52,7 @@ impl ReadsTable {
         if self.is_sorted { &["contig_id", "position"] } else { &[] }
     }
 
-    /// Returns the builder of a scan's batches, empty.
+    /// Returns an empty builder for the batches of a scan.
     pub(crate) fn columns(&self, scan: &Scan) -> AlignmentBatchBuilder<Arc<AlignmentLayout>> {
         match &scan.columns {
             Some(columns) => AlignmentBatchBuilder::with_projection(self.layout.clone(), columns),
@@ -61,7 +61,7 @@ impl ReadsTable {
     }
 }
 
-/// Aligned reads of a BAM file as a dataset.
+/// A dataset of the aligned reads in a BAM file.
 #[derive(Debug)]
 pub(crate) struct BamDataset {
     file: BamFile,
@@ -83,7 +83,7 @@ impl BamDataset {
     }
 }
 
-/// Converts regions to intervals by contig ids of a file.
+/// Converts regions with contig names to intervals with the contig ids of a file.
 pub(crate) fn intervals_in(genome: &Genome, regions: &[Region], path: &Path) -> Result<IntervalSet, DatasetError> {
     let span = |region: &Region| {
         let contig = genome.contig_id(&region.contig).ok_or_else(|| DatasetError::InvalidRequest {
@@ -95,7 +95,7 @@ pub(crate) fn intervals_in(genome: &Genome, regions: &[Region], path: &Path) -> 
     Ok(IntervalSet::new(spans?))
 }
 
-/// Returns the sample that all read groups of a header name, if there is exactly one.
+/// Returns the sample name that all read groups of a SAM header have; `None` if there is not exactly one sample.
 fn single_sample(header: &str) -> Option<String> {
     let groups = header.lines().filter(|line| line.starts_with("@RG\t"));
     let mut samples: Vec<&str> =
@@ -175,7 +175,7 @@ impl Dataset for BamDataset {
     }
 }
 
-/// Takes the rows since the last batch; `None` if there are none.
+/// Returns the rows that were added to the builder since the last batch; `None` if there are none.
 pub(crate) fn take_rows(
     columns: &mut AlignmentBatchBuilder<Arc<AlignmentLayout>>,
 ) -> Result<Option<RecordBatch>, DatasetError> {

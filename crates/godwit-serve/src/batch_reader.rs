@@ -1,4 +1,4 @@
-//! Helpers that all datasets of files share for reading batches.
+//! Functions for reading batches that the datasets of all file formats use.
 
 use arrow_array::RecordBatch;
 use godwit_flight::{BatchReader, DatasetError, ScanPart};
@@ -6,7 +6,7 @@ use godwit_formats::is_system_failure;
 
 use crate::bucket::find_remote_error;
 
-/// Converts the error of a reader by its cause: object store, this system, or the data.
+/// Converts the error of a reader to a [`DatasetError`], by its cause: the object store, this host, or the data.
 pub(crate) fn dataset_error<E: std::error::Error + Send + Sync + 'static>(error: E) -> DatasetError {
     match find_remote_error(&error) {
         Some(remote) => remote.into(),
@@ -15,7 +15,7 @@ pub(crate) fn dataset_error<E: std::error::Error + Send + Sync + 'static>(error:
     }
 }
 
-/// Returns an iterator over the batches that `fill` makes, until it returns `None` or fails.
+/// Returns an iterator over the batches that `fill` returns, until `fill` returns `None` or an error.
 pub(crate) fn fused_reader(
     mut fill: impl FnMut() -> Result<Option<RecordBatch>, DatasetError> + Send + 'static,
 ) -> BatchReader {
@@ -30,7 +30,7 @@ pub(crate) fn fused_reader(
     }))
 }
 
-/// Returns the only part of a file that is not split.
+/// Returns one part for the whole file, for formats that cannot be split.
 pub(crate) fn single_part() -> Vec<ScanPart> {
     vec![ScanPart { ranges: vec![(0, u64::MAX)] }]
 }

@@ -1,8 +1,9 @@
-//! Objects of an S3 bucket, read only.
+//! Read-only access to the objects of an S3 bucket.
 //!
-//! Flows in: names and ranges. Flows out: listings, and bytes of objects pinned to the state of their snapshot: an object
-//! replaced since is an error, never a mixture. Requests run on a separate thread, so that callers may block on any thread.
-//! Credentials are read from the variables of the AWS tools and are sent nowhere else.
+//! A [`Bucket`] lists object names and reads byte ranges of objects. Each object is pinned to the state of its
+//! snapshot: reading an object that was replaced afterwards is an error, never a mixture of two states. Requests run on
+//! a separate thread, so callers may block on any thread. The credentials come from the environment variables of the
+//! AWS tools and are sent only to the endpoint of the bucket.
 
 mod error;
 mod object;
@@ -28,27 +29,27 @@ use self::object::BucketObject;
 use self::pinned_store::PinnedStore;
 use crate::file_store::{DatasetSnapshot, FileSnapshot};
 
-/// Scheme of bucket URLs.
+/// Scheme of bucket URLs, with the slashes.
 const S3_SCHEME: &str = "s3://";
-/// Retries of a request after a busy or failed server, and the total time for them.
+/// Maximum number of retries of a request if the object store is busy or fails. Their total time is limited as well.
 const MAX_RETRIES: usize = 4;
 const RETRY_TIMEOUT: Duration = Duration::from_secs(30);
 const INITIAL_BACKOFF: Duration = Duration::from_millis(100);
 const MAX_BACKOFF: Duration = Duration::from_secs(2);
 
-/// A bucket, or the objects below a prefix of it.
+/// The objects of a bucket, or those whose keys begin with a prefix.
 pub(crate) struct Bucket {
-    /// `s3://BUCKET`, the start of every object path.
+    /// `s3://BUCKET`, with which every object path begins.
     url: String,
     prefix: Key,
     store: Arc<AmazonS3>,
-    /// Endpoint, and whether requests are signed, for messages.
+    /// Endpoint of the bucket and whether requests are signed, for error messages.
     endpoint: Arc<BucketEndpoint>,
-    /// `None` only while it is dropped.
+    /// Runtime for requests; `None` only while the bucket is dropped.
     runtime: Option<Runtime>,
 }
 
-/// Description of a bucket for messages.
+/// Description of the endpoint of a bucket, for error messages.
 #[derive(Clone, Debug)]
 pub(crate) struct BucketEndpoint {
     bucket: String,
@@ -57,13 +58,13 @@ pub(crate) struct BucketEndpoint {
 }
 
 impl BucketEndpoint {
-    /// Returns the endpoint as shown in messages.
+    /// Returns the name of the endpoint in error messages.
     fn display_name(&self) -> String {
         self.url.clone().unwrap_or_else(|| "Amazon".to_owned())
     }
 }
 
-// The derived `Debug` of the store would print credentials.
+// Implement `Debug` by hand, because the derived `Debug` of the object store would print credentials.
 impl std::fmt::Debug for Bucket {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Bucket").field("url", &self.url).field("prefix", &self.prefix).finish_non_exhaustive()
@@ -72,30 +73,29 @@ impl std::fmt::Debug for Bucket {
 
 impl Drop for Bucket {
     fn drop(&mut self) {
-        // A runtime must not be dropped with a blocking wait on a thread of another runtime.
+        // Shut down in the background: dropping a runtime waits for its threads, which is not allowed on a thread of
+        // another runtime.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
     }
 }
 
-/// Reports whether a root is the URL of a bucket.
+/// Returns whether the root of a server is the URL of a bucket and not a directory.
 pub(crate) fn is_bucket_url(root: &Path) -> bool {
     root.to_str().is_some_and(|root| root.starts_with(S3_SCHEME))
 }
 
 impl Bucket {
-    /// Opens the objects below `s3://BUCKET/PREFIX`, with endpoint and credentials from the variables of the AWS tools.
+    /// Opens the objects below `s3://BUCKET/PREFIX`. Endpoint and credentials come from the environment variables of
+    /// the AWS tools.
     ///
     /// # Errors
-    /// [`DatasetError::InvalidRequest`] if the URL is malformed, [`DatasetError::Local`] if the variables are invalid,
-    /// [`DatasetError::Remote`] if the bucket cannot be listed.
+    /// [`DatasetError::InvalidRequest`] if the URL is malformed, [`DatasetError::Local`] if the environment variables
+    /// are invalid, [`DatasetError::Remote`] if the bucket cannot be listed.
     pub(crate) fn open(address: &Path) -> Result<Self, DatasetError> {
         let wrong = || DatasetError::InvalidRequest {
-            problem: format!(
-                "{} is no address of a bucket; write s3://BUCKET or s3://BUCKET/PREFIX",
-                address.display()
-            ),
+            problem: format!("{} is not a bucket URL; write s3://BUCKET or s3://BUCKET/PREFIX", address.display()),
         };
         let rest = address.to_str().and_then(|text| text.strip_prefix(S3_SCHEME)).ok_or_else(wrong)?;
         let (name, prefix) = rest.split_once('/').unwrap_or((rest, ""));
@@ -105,7 +105,7 @@ impl Bucket {
         }
         let prefix = Key::parse(prefix).map_err(|_| wrong())?;
         let (store, place) = connect(name)?;
-        // Callers wait for this thread, and it waits for the network: one thread suffices.
+        // One thread suffices, because it only waits for the network on behalf of callers.
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .thread_name("objects")
@@ -123,7 +123,7 @@ impl Bucket {
         Ok(bucket)
     }
 
-    /// Returns the path that its object paths begin with.
+    /// Returns the path with which the paths of all its objects begin.
     pub(crate) fn root(&self) -> PathBuf {
         match self.prefix.as_ref() {
             "" => PathBuf::from(&self.url),
@@ -131,12 +131,12 @@ impl Bucket {
         }
     }
 
-    /// Runs a request on the runtime, and waits for it.
+    /// Runs a request on the runtime of the bucket, and blocks until it has finished.
     fn block_on<T: Send + 'static>(
         &self,
         request: impl Future<Output = T> + Send + 'static,
     ) -> Result<T, DatasetError> {
-        let ended = || DatasetError::Local("the thread that asks object stores has ended".into());
+        let ended = || DatasetError::Local("the thread for object store requests has ended".into());
         let runtime = self.runtime.as_ref().ok_or_else(ended)?;
         let (sender, receiver) = mpsc::sync_channel(1);
         runtime.spawn(async move {
@@ -145,7 +145,7 @@ impl Bucket {
         receiver.recv().map_err(|_| ended())
     }
 
-    /// Checks that the bucket can be listed.
+    /// Checks that the credentials permit listing the bucket.
     fn check_listing(&self) -> Result<(), DatasetError> {
         let (store, prefix) = (self.store.clone(), self.prefix.clone());
         let first = self.block_on(async move { store.list(Some(&prefix)).next().await })?;
@@ -156,7 +156,7 @@ impl Bucket {
         RemoteError::new(&self.endpoint, path, error).into()
     }
 
-    /// Returns the key of an object path; `None` if no object can have it.
+    /// Returns the key of the object at a path; `None` if the path cannot be that of an object in this bucket.
     fn key_of(&self, path: &Path) -> Option<Key> {
         let key = path.to_str()?.strip_prefix(&self.url)?.strip_prefix('/')?;
         Key::parse(key).ok()
@@ -171,7 +171,8 @@ impl Bucket {
         let etag = found.e_tag.clone();
         let state =
             [etag.as_deref().unwrap_or_default().as_bytes(), &modified.to_le_bytes(), &found.size.to_le_bytes()];
-        // The time of an upload is not that of the data: an index may have been uploaded before its file.
+        // Omit the upload time, because it is not the modification time of the data: an index may have been uploaded
+        // before its file.
         FileSnapshot {
             path: self.path_of(&found.location),
             bytes: found.size,
@@ -181,7 +182,7 @@ impl Bucket {
         }
     }
 
-    /// Returns every key below the prefix, relative to it, sorted.
+    /// Returns all object keys below the prefix, relative to the prefix, in sorted order.
     pub(crate) fn object_names(&self) -> Result<Vec<String>, DatasetError> {
         let (store, prefix) = (self.store.clone(), self.prefix.clone());
         let below = prefix.clone();
@@ -199,8 +200,8 @@ impl Bucket {
         Ok(names)
     }
 
-    /// Takes a snapshot of an object and the first existing one of its indexes, or with `is_directory` of the objects
-    /// below; `None` if there are none.
+    /// Returns a snapshot of an object and the first of its possible indexes that exists. If `is_directory` is true,
+    /// returns a snapshot of the objects below the path instead. Returns `None` if there is no object.
     pub(crate) fn snapshot(
         &self,
         path: &Path,
@@ -230,7 +231,7 @@ impl Bucket {
         }
     }
 
-    /// Takes a snapshot of the objects directly below a path.
+    /// Returns a snapshot of the objects directly below a path, without those in deeper directories.
     fn directory_snapshot(&self, path: &Path, key: Key) -> Result<Option<DatasetSnapshot>, DatasetError> {
         let store = self.store.clone();
         let listed = self.block_on(async move { store.list_with_delimiter(Some(&key)).await })?;
@@ -240,26 +241,26 @@ impl Bucket {
         Ok((!files.is_empty()).then(|| DatasetSnapshot::new(path, files, None, &[])))
     }
 
-    /// Opens an object in the state of its snapshot.
+    /// Opens an object for reading, pinned to the state of its snapshot.
     pub(crate) fn open_object(self: &Arc<Self>, file: &FileSnapshot) -> Result<BucketObject, DatasetError> {
         let key = self.key_of(&file.path);
         let key = key.ok_or_else(|| DatasetError::NotFound { name: file.path.display().to_string() })?;
         Ok(BucketObject::new(self.clone(), key, file))
     }
 
-    /// Returns the URL of an object in the state of its snapshot, for [`Bucket::pinned_store`].
+    /// Returns a URL for [`Bucket::pinned_store`] that identifies an object in the state of its snapshot.
     pub(crate) fn pinned_url(&self, file: &FileSnapshot) -> Option<String> {
         Some(pinned_store::pinned_url(&self.key_of(&file.path)?, file.etag.as_deref()))
     }
 
-    /// Returns the store for [`Bucket::pinned_url`] URLs, and the prefix of these.
+    /// Returns the object store for the URLs of [`Bucket::pinned_url`], and the prefix of these URLs.
     pub(crate) fn pinned_store(&self) -> (&'static str, Arc<dyn ObjectStore>) {
         let store = PinnedStore::new(self.store.clone(), self.endpoint.clone(), self.url.clone());
         (pinned_store::URL_PREFIX, Arc::new(store))
     }
 }
 
-/// Reads the variables of the AWS tools; empty ones are ignored.
+/// Returns the settings in the environment variables of the AWS tools. Empty variables are ignored.
 fn aws_settings() -> impl Iterator<Item = (AmazonS3ConfigKey, String)> {
     std::env::vars_os().filter_map(|(name, value)| {
         let name = name.to_str().filter(|name| name.starts_with("AWS_"))?.to_ascii_lowercase();
@@ -268,7 +269,7 @@ fn aws_settings() -> impl Iterator<Item = (AmazonS3ConfigKey, String)> {
     })
 }
 
-/// Connects to a bucket with the settings of the environment.
+/// Connects to a bucket with the settings in the environment variables.
 fn connect(name: &str) -> Result<(AmazonS3, BucketEndpoint), DatasetError> {
     let wrong = |problem: String| DatasetError::Local(problem.into());
     let backoff = BackoffConfig { init_backoff: INITIAL_BACKOFF, max_backoff: MAX_BACKOFF, ..BackoffConfig::default() };
@@ -286,7 +287,7 @@ fn connect(name: &str) -> Result<(AmazonS3, BucketEndpoint), DatasetError> {
             return Err(wrong(format!("AWS_ENDPOINT_URL is {endpoint:?}; write https://HOST:PORT")));
         }
         if !allow_http.is_some_and(|value| value.eq_ignore_ascii_case("true") || value == "1") {
-            let problem = "is not encrypted; set AWS_ALLOW_HTTP=true if that is meant";
+            let problem = "is not encrypted; set AWS_ALLOW_HTTP=true to allow this";
             return Err(wrong(format!("the object store at {endpoint} {problem}")));
         }
     }
@@ -299,7 +300,8 @@ fn connect(name: &str) -> Result<(AmazonS3, BucketEndpoint), DatasetError> {
     ]
     .into_iter()
     .any(|key| set(&builder, key).is_some());
-    // Querying a cloud's metadata service takes long outside a cloud: it is done only if configured.
+    // Sign requests only if credentials are configured. Outside a cloud, querying the metadata service of a cloud takes
+    // long.
     let is_said = aws_settings().any(|(key, _)| matches!(key, AmazonS3ConfigKey::SkipSignature));
     if !has_credentials && !is_said {
         builder = builder.with_skip_signature(true);
@@ -308,7 +310,7 @@ fn connect(name: &str) -> Result<(AmazonS3, BucketEndpoint), DatasetError> {
     let place = BucketEndpoint { bucket: name.to_owned(), url, is_anonymous };
     let store = builder.build().map_err(|error| {
         wrong(format!(
-            "the AWS_ variables do not say how to reach the object store: {}",
+            "the AWS_ variables do not define how to reach the object store: {}",
             error::message_without_store(&error)
         ))
     })?;

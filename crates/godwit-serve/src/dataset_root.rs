@@ -1,4 +1,4 @@
-//! The catalog of the datasets below a directory or a prefix of a bucket.
+//! The catalog of the datasets below a local directory, or below a prefix of a bucket.
 
 use std::collections::BTreeSet;
 use std::collections::HashMap;
@@ -26,14 +26,14 @@ use crate::unfinished_job_dataset::{self, UnfinishedJobDataset, UnfinishedJobs};
 use crate::unindexed_dataset::{UnindexedDataset, UnindexedFormat};
 use crate::vcf_dataset::{self, VcfDataset};
 
-/// Datasets that are kept open, with their headers and indexes, at most.
+/// Maximum number of datasets that are kept open, with their headers and indexes.
 const MAX_OPEN_DATASETS: usize = 256;
-/// Extension of a dataset name that a client puts without one.
+/// Extension that is added to the name of a put dataset if the client omits it.
 const PUT_EXTENSION: &str = ".parquet";
-/// Attempts to open a dataset that changes while it is opened.
+/// Maximum number of attempts to open a dataset whose files change at the same time.
 const MAX_OPEN_ATTEMPTS: usize = 3;
 
-/// A file that cannot be opened.
+/// An error of reading a file, with the path of the file.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot read {}", path.display())]
 pub(crate) struct FileReadError {
@@ -46,7 +46,7 @@ pub(crate) fn file_read_error(path: &Path, source: io::Error) -> DatasetError {
     DatasetError::Local(Box::new(FileReadError { path: path.to_owned(), source }))
 }
 
-/// Format of a file: by its name in listings, by its content when opened.
+/// Format of a file: derived from its name in listings, and from its content when the dataset is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DatasetFormat {
     Bam,
@@ -55,17 +55,17 @@ enum DatasetFormat {
     Vcf,
     Parquet,
     Arrow,
-    /// Separated values, with the delimiter.
+    /// Comma- or tab-separated values; the field is the delimiter.
     Csv(u8),
     Unindexed(UnindexedFormat),
-    /// A packed genome (gwp).
+    /// A genome in godwit's packed format (gwp).
     Gwp,
 }
 
 impl DatasetFormat {
     fn from_name(name: &str) -> Option<Self> {
         let name = name.to_ascii_lowercase();
-        // Encrypted files are datasets only if the process has keys and reads the format itself.
+        // An encrypted file is a dataset only if this process has keys and itself reads the format inside.
         if let Some(inner) = name.strip_suffix(crypt4gh::FILE_SUFFIX) {
             return if crypt4gh::has_process_keys() {
                 Self::from_name(inner).filter(|format| format.is_read_in_process())
@@ -109,12 +109,12 @@ impl DatasetFormat {
         }
     }
 
-    /// Reports whether this program reads the format itself, and so encrypted files of it, too.
+    /// Returns whether this process itself reads the format, so that it can also read encrypted files of it.
     fn is_read_in_process(self) -> bool {
         !matches!(self, Self::Cram | Self::Parquet | Self::Gwp)
     }
 
-    /// Returns the extensions of the index of the format.
+    /// Returns the file name extensions of the indexes that belong to this format.
     fn index_extensions(self) -> &'static [&'static str] {
         match self {
             Self::Bam => &bam_dataset::INDEX_EXTENSIONS,
@@ -124,14 +124,15 @@ impl DatasetFormat {
         }
     }
 
-    /// Reports whether a directory of that name is one dataset, made of its files.
+    /// Returns whether a directory with the extension of this format is a dataset that consists of its files.
     fn may_be_directory(self) -> bool {
         matches!(self, Self::Parquet | Self::Arrow)
     }
 }
 
 impl DatasetFormat {
-    /// Returns the format that the content shows, or else that of the name: some text formats have no magic bytes.
+    /// Returns the format that the content of the file shows. If the content shows none, returns the format of the
+    /// name: some text formats have no magic bytes.
     fn refine_by_content(self, content: Option<FileFormat>) -> Self {
         let is_table = matches!(self, Self::Csv(_) | Self::Unindexed(UnindexedFormat::Intervals(_)));
         match content {
@@ -141,7 +142,7 @@ impl DatasetFormat {
             Some(FileFormat::Parquet) => Self::Parquet,
             Some(FileFormat::Arrow) => Self::Arrow,
             Some(FileFormat::Gwp) => Self::Gwp,
-            // Rows of a table may look like these: BED of twelve columns like SAM without a header.
+            // A table may look like one of these formats: BED with twelve columns looks like SAM without a header.
             Some(FileFormat::Sam) if !is_table => Self::Sam,
             Some(FileFormat::Fasta) if !is_table => Self::Unindexed(UnindexedFormat::Fasta),
             Some(FileFormat::Fastq) if !is_table => Self::Unindexed(UnindexedFormat::Fastq),
@@ -150,49 +151,51 @@ impl DatasetFormat {
     }
 }
 
-/// A dataset that is one file of a format that htsget serves, in its current state.
+/// A dataset that htsget can serve: a single file of a suitable format, in its current state.
 #[derive(Debug)]
 pub(crate) struct HtsgetFile {
-    /// Canonical name, which the policy is applied to.
+    /// Canonical name of the dataset, to which the policy applies.
     pub(crate) name: String,
     pub(crate) format: HtsgetFormat,
     pub(crate) snapshot: DatasetSnapshot,
 }
 
-/// Format of an htsget file, by its content.
+/// Format of a file that htsget can serve, as its content shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HtsgetFormat {
     Bam,
     Cram,
-    /// VCF or BCF.
+    /// VCF or BCF, which share their data model and their indexes.
     Vcf,
 }
 
-/// The datasets below a directory, or a prefix of a bucket. Names are paths below it, separated by `/`. Names that begin
-/// with a dot are hidden.
+/// The datasets below a directory, or below a prefix of a bucket. The name of a dataset is its path below the root,
+/// with `/` between components. Names with a component that begins with a dot are hidden.
 ///
-/// Symbolic links are followed anywhere: a user with permission to create one could store the data there as well.
+/// Symbolic links are followed, also to targets outside the root. A user who may create a link below the root could
+/// also copy the data there.
 #[derive(Debug)]
 pub struct DatasetRoot {
     store: FileStore,
     directory: PathBuf,
-    /// Directory of the datasets that are removed when the server exits.
+    /// Path of the directory that contains temporary datasets, which are removed when the server exits.
     temporary_directory: Option<PathBuf>,
     put_directories: Option<PutDirectories>,
     unfinished_jobs: Option<Arc<dyn UnfinishedJobs>>,
     cram_options: CramOptions,
-    /// References of packed genomes.
+    /// References with which packed genomes are decoded.
     references: Arc<ReferenceStore>,
     open_datasets: Mutex<HashMap<String, Arc<dyn Dataset>>>,
-    /// Formats of files by their content, each with the fingerprint of the file.
+    /// Format of each file as its content shows it, by path, with the fingerprint of the file in that state.
     formats_by_content: Mutex<HashMap<PathBuf, (Vec<u8>, DatasetFormat)>>,
 }
 
 impl DatasetRoot {
-    /// Opens the datasets below a directory, or below `s3://BUCKET/PREFIX`.
+    /// Opens the catalog of the datasets below a directory, or below `s3://BUCKET/PREFIX`.
     ///
     /// # Errors
-    /// [`DatasetError::Local`] if it is not a readable directory; [`DatasetError::Remote`] if the bucket cannot be listed.
+    /// [`DatasetError::Local`] if `root` is not a readable directory; [`DatasetError::Remote`] if the bucket cannot be
+    /// listed.
     pub fn new(root: &Path, cram_options: CramOptions) -> Result<Self, DatasetError> {
         let (store, directory) = if Self::is_bucket_url(root) {
             let bucket = Arc::new(Bucket::open(root)?);
@@ -215,12 +218,12 @@ impl DatasetRoot {
         })
     }
 
-    /// Reports whether a root is the URL of a bucket, whose datasets are read-only.
+    /// Returns whether `root` is the URL of a bucket, whose datasets are read-only, and not a directory.
     pub fn is_bucket_url(root: &Path) -> bool {
         bucket::is_bucket_url(root)
     }
 
-    /// Returns the object store for the URLs of [`Dataset::parquet_urls`], and their prefix; `None` for local files.
+    /// Returns the object store for the URLs of [`Dataset::parquet_urls`], and their prefix; `None` for a local root.
     pub fn object_store(&self) -> Option<(&'static str, Arc<dyn object_store::ObjectStore>)> {
         match &self.store {
             FileStore::Local => None,
@@ -228,28 +231,28 @@ impl DatasetRoot {
         }
     }
 
-    /// Adds the temporary datasets of a server, which are in a directory.
+    /// Adds the temporary datasets of the server, which are in `directory`, to the catalog.
     #[must_use]
     pub fn with_temporary_directory(self, directory: &Path) -> Self {
         Self { temporary_directory: Some(directory.to_owned()), ..self }
     }
 
-    /// Adds the datasets of unfinished jobs.
+    /// Adds the unfinished jobs below the root to the catalog, as datasets.
     #[must_use]
     pub fn with_unfinished_jobs(self, runs: Arc<dyn UnfinishedJobs>) -> Self {
         Self { unfinished_jobs: Some(runs), ..self }
     }
 
-    /// Sets the references that packed genomes are unpacked with.
+    /// Sets the references with which packed genomes are decoded.
     #[must_use]
     pub fn with_references(self, references: ReferenceStore) -> Self {
         Self { references: Arc::new(references), ..self }
     }
 
-    /// Returns name and path of each local FASTA file below the directory.
+    /// Returns the dataset name and the path of each FASTA file below a local root; empty for a bucket.
     ///
     /// # Errors
-    /// [`DatasetError::Local`] if the directory cannot be read.
+    /// [`DatasetError::Local`] if the root directory cannot be read.
     pub(crate) fn fasta_files(&self) -> Result<Vec<(String, PathBuf)>, DatasetError> {
         if !matches!(self.store, FileStore::Local) {
             return Ok(Vec::new());
@@ -260,16 +263,17 @@ impl DatasetRoot {
         names.map(|name| self.path_of(&name).map(|path| (name, path))).collect()
     }
 
-    /// Enables DoPut, and removal of datasets put; temporary ones stay in memory up to `memory_bytes`.
+    /// Allows clients to put datasets (DoPut) and to remove those that were put. Temporary datasets stay in memory up
+    /// to a total of `memory_bytes`.
     ///
     /// # Errors
-    /// [`DatasetError::Local`] if the directory is not writable, [`DatasetError::InvalidRequest`] if a file in it has the
-    /// reserved name of temporary datasets.
+    /// [`DatasetError::Local`] if the root directory is not writable, [`DatasetError::InvalidRequest`] if an entry in
+    /// it has the name that is reserved for temporary datasets.
     pub fn with_put_directories(self, temporary: &TemporaryDatasets, memory_bytes: u64) -> Result<Self, DatasetError> {
         let taken = self.directory.join(TEMPORARY_DIRECTORY);
         if taken.exists() {
             let problem = format!(
-                "{} is in the way: the names of temporary datasets begin with {TEMPORARY_DIRECTORY}/; give it another name",
+                "{} is in the way: {TEMPORARY_DIRECTORY}/ is reserved for temporary datasets; rename it",
                 taken.display()
             );
             return Err(DatasetError::InvalidRequest { problem });
@@ -278,7 +282,7 @@ impl DatasetRoot {
         Ok(Self { put_directories: Some(shelves), ..self.with_temporary_directory(temporary.directory()) })
     }
 
-    /// Returns the path of a name; it is below the directory.
+    /// Returns the path of a dataset, which is below the root or below the directory of temporary datasets.
     fn path_of(&self, name: &str) -> Result<PathBuf, DatasetError> {
         let (directory, name) = match (&self.temporary_directory, name.split_once('/')) {
             (Some(temporary), Some((TEMPORARY_DIRECTORY, name))) => (temporary, name),
@@ -287,7 +291,7 @@ impl DatasetRoot {
         relative_path(name).map(|path| directory.join(path))
     }
 
-    /// Returns where a put dataset is stored: put directory, path below it, and name.
+    /// Returns the location for a put dataset: the put directory, the path below it, and the name of the dataset.
     fn put_target(&self, name: &str, temporary: bool) -> Result<(&Arc<PutDirectory>, PathBuf, String), DatasetError> {
         let shelves = self.put_directories.as_ref().ok_or_else(read_only_error)?;
         let refused = |problem: String| DatasetError::InvalidRequest { problem };
@@ -298,20 +302,21 @@ impl DatasetRoot {
         let name = match DatasetFormat::from_name(name) {
             Some(DatasetFormat::Parquet) => name.to_owned(),
             other if other.is_some() || is_unfinished_job_name(name) => {
-                let problem = format!("{name} is put as Parquet: give it a name that ends so, or has no ending");
+                let problem =
+                    format!("{name} is stored as Parquet: use a name that ends with .parquet, or has no extension");
                 return Err(refused(problem));
             }
             _ => format!("{name}{PUT_EXTENSION}"),
         };
         let path = relative_path(&name).map_err(|_| {
-            refused(format!("{name:?} is no name for a dataset: write a path without . and .. and hidden parts"))
+            refused(format!("{name:?} is not a valid dataset name: write a path without . and .. and hidden parts"))
         })?;
         if path
             .ancestors()
             .skip(1)
             .any(|above| above.to_str().is_some_and(|above| DatasetFormat::from_name(above).is_some()))
         {
-            return Err(refused(format!("{name} lies within another dataset; give it another name")));
+            return Err(refused(format!("{name} is inside another dataset; use another name")));
         }
         let (path, name) = (path.to_owned(), path.components().collect::<PathBuf>().to_string_lossy().into_owned());
         Ok(match temporary {
@@ -320,7 +325,7 @@ impl DatasetRoot {
         })
     }
 
-    /// Returns the current file at a path and its format.
+    /// Returns a snapshot of the dataset at a path, and its format.
     fn snapshot(
         &self,
         path: &Path,
@@ -334,12 +339,12 @@ impl DatasetRoot {
         let seen = find(by_name)?;
         let Ok(file) = seen.single_file() else { return Ok((seen, by_name)) };
         let format = self.detect_format(file, by_name)?;
-        // Another format has other index extensions.
+        // If the format differs from that of the name, the index may have another extension: take the snapshot again.
         let seen = if format.index_extensions() == by_name.index_extensions() { seen } else { find(format)? };
         Ok((seen, format))
     }
 
-    /// Detects the format of a file by its content, which is read once for each state of the file.
+    /// Returns the format that the content of a file shows. The content is read only once for each state of the file.
     fn detect_format(&self, file: &FileSnapshot, by_name: DatasetFormat) -> Result<DatasetFormat, DatasetError> {
         let known = || self.formats_by_content.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, format)) = known().get(&file.path).filter(|(state, _)| *state == file.fingerprint) {
@@ -361,10 +366,10 @@ impl DatasetRoot {
         &self.store
     }
 
-    /// Returns the file of a dataset of reads or variants.
+    /// Returns the file of a dataset if htsget can serve it.
     ///
     /// # Errors
-    /// [`DatasetError::NotFound`] if there is none or it has another type; other errors of reading it.
+    /// [`DatasetError::NotFound`] if it does not exist or has another format; other errors if it cannot be read.
     pub(crate) fn htsget_file(&self, name: &str) -> Result<HtsgetFile, DatasetError> {
         let not_found = || DatasetError::NotFound { name: name.to_owned() };
         let canonical = self.canonical_name(name)?;
@@ -379,7 +384,8 @@ impl DatasetRoot {
         Ok(HtsgetFile { name: canonical, format, snapshot })
     }
 
-    /// Opens an unfinished job, which has no file of its own, by its job directory.
+    /// Opens an unfinished job as a dataset. `path` is its job directory plus the name of the dataset, which is not an
+    /// existing file.
     fn open_unfinished_job(&self, path: &Path, name: &str) -> Result<Arc<dyn Dataset>, DatasetError> {
         let not_found = || DatasetError::NotFound { name: name.to_owned() };
         let (runs, directory) = self.unfinished_jobs.as_ref().zip(path.parent()).ok_or_else(not_found)?;
@@ -398,7 +404,10 @@ impl DatasetRoot {
             DatasetFormat::Bam => Arc::new(BamDataset::open(store, seen)?),
             DatasetFormat::Sam => Arc::new(SamCramDataset::open(store, seen, ReadsFormat::Sam)?),
             DatasetFormat::Cram if !matches!(store, FileStore::Local) => {
-                let problem = format!("{} is CRAM, which is read on this machine only; fetch it", seen.path.display());
+                let problem = format!(
+                    "{} is CRAM, which is only served from a local directory, not from a bucket; download it",
+                    seen.path.display()
+                );
                 return Err(DatasetError::InvalidRequest { problem });
             }
             DatasetFormat::Cram => {
@@ -409,8 +418,11 @@ impl DatasetRoot {
             DatasetFormat::Arrow => Arc::new(ArrowDataset::open(store, seen)?),
             DatasetFormat::Csv(delimiter) => Arc::new(CsvDataset::open(store, seen, delimiter)?),
             DatasetFormat::Gwp if !matches!(store, FileStore::Local) => {
-                let problem =
-                    format!("{} is a packed genome, which is read on this machine only; fetch it", seen.path.display());
+                let problem = format!(
+                    "{} is a packed genome, which is only served from a local directory, not from a bucket; download \
+                     it",
+                    seen.path.display()
+                );
                 return Err(DatasetError::InvalidRequest { problem });
             }
             DatasetFormat::Gwp => Arc::new(GwpDataset::open(seen, &self.references, || {
@@ -420,10 +432,11 @@ impl DatasetRoot {
         })
     }
 
-    /// Counts the datasets, and returns the entries that look like datasets or directories but are not served.
+    /// Returns the number of datasets, and the entries that look like datasets or directories but are not served.
     ///
     /// # Errors
-    /// [`DatasetError::Local`] if the directory cannot be read, [`DatasetError::Remote`] if the bucket cannot.
+    /// [`DatasetError::Local`] if the root directory cannot be read, [`DatasetError::Remote`] if the bucket cannot be
+    /// listed.
     pub fn count_datasets(&self) -> Result<(usize, Vec<SkippedEntry>), DatasetError> {
         match &self.store {
             FileStore::Bucket(bucket) => Ok((Self::bucket_names(bucket)?.len(), Vec::new())),
@@ -431,20 +444,20 @@ impl DatasetRoot {
         }
     }
 
-    /// Lists the datasets below the directory, and temporary ones.
+    /// Lists the datasets below a local root, and the temporary datasets.
     fn listing(&self) -> Result<Listing, DatasetError> {
         let mut listing = Listing::default();
         listing
             .walk(&self.directory, String::new(), self)
             .map_err(|source| file_read_error(&self.directory, source))?;
         if let Some(temporary) = &self.temporary_directory {
-            // It is gone if its server has exited.
+            // Ignore the error: the directory of temporary datasets does not exist any more if its server has exited.
             let _ = listing.walk(temporary, format!("{TEMPORARY_DIRECTORY}/"), self);
         }
         Ok(listing)
     }
 
-    /// Returns the names of the datasets of a bucket.
+    /// Returns the names of the datasets in a bucket.
     fn bucket_names(bucket: &Bucket) -> Result<Vec<String>, DatasetError> {
         let names: BTreeSet<String> =
             bucket.object_names()?.iter().filter_map(|key| dataset_of_key(key)).map(str::to_owned).collect();
@@ -452,12 +465,12 @@ impl DatasetRoot {
     }
 }
 
-/// Reports whether a name is that of an unfinished job.
+/// Returns whether a dataset name has the suffix of unfinished jobs.
 fn is_unfinished_job_name(name: &str) -> bool {
     name.to_ascii_lowercase().ends_with(unfinished_job_dataset::DATASET_SUFFIX)
 }
 
-/// Returns the dataset that an object belongs to, by its key below the root; `None` if it belongs to none.
+/// Returns the dataset to which an object belongs; `None` if it belongs to none. `key`: its key below the prefix.
 fn dataset_of_key(key: &str) -> Option<&str> {
     let mut end = 0;
     for (depth, part) in key.split('/').enumerate() {
@@ -467,7 +480,7 @@ fn dataset_of_key(key: &str) -> Option<&str> {
         }
         end += part.len();
         match DatasetFormat::from_name(part) {
-            // These formats are decoded by libraries that open local files.
+            // The libraries that decode these formats can only open local files.
             Some(DatasetFormat::Cram | DatasetFormat::Gwp) if is_last => return None,
             Some(format) if is_last || format.may_be_directory() => return Some(&key[..end]),
             _ => end += 1,
@@ -476,7 +489,7 @@ fn dataset_of_key(key: &str) -> Option<&str> {
     None
 }
 
-/// Returns a name as a relative path without `..` and hidden components.
+/// Returns a dataset name as a relative path. Names with `..` or hidden components are rejected.
 fn relative_path(name: &str) -> Result<&Path, DatasetError> {
     let path = Path::new(name);
     let is_plain = |part: Component| match part {
@@ -528,7 +541,7 @@ impl Catalog for DatasetRoot {
                 return Ok(found.clone());
             }
             let opened = self.open_dataset(&seen.0, seen.1);
-            // If the file was replaced meanwhile, the dataset may be a mixture of two states.
+            // If the files changed while the dataset was opened, it may be a mixture of two states. Open it again.
             let then = std::mem::replace(&mut seen, self.snapshot(&path, by_name, name)?);
             if then.0.version != seen.0.version {
                 continue;
@@ -544,8 +557,8 @@ impl Catalog for DatasetRoot {
         Err(DatasetError::Changed { name: name.to_owned() })
     }
 
-    /// Removes empty components and dots, and adds the extension that may be left out of names of put datasets. A path
-    /// within another dataset is not a dataset itself.
+    /// Removes empty components and single dots from a dataset name, and adds the extension that a client may omit for
+    /// put datasets. Rejects a path inside a directory that is itself a dataset.
     fn canonical_name(&self, name: &str) -> Result<String, DatasetError> {
         let not_found = || DatasetError::NotFound { name: name.to_owned() };
         let parts: Option<Vec<&str>> = relative_path(name)?.iter().map(|part| part.to_str()).collect();

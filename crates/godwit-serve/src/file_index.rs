@@ -1,4 +1,4 @@
-//! The index file beside a data file, and whether it can be used.
+//! The index file beside a data file, and the check whether it can be used.
 
 use godwit_flight::{DatasetError, ScanPart};
 use godwit_formats::binning_index::{FileChunk, IndexReadError, RegionIndex, merge_chunks};
@@ -8,29 +8,30 @@ use crate::batch_reader::dataset_error;
 use crate::bucket::find_remote_error;
 use crate::file_store::{DatasetSnapshot, FileSnapshot, FileStore};
 
-/// The index of a file.
+/// The state of the index of a data file.
 #[derive(Debug)]
 pub(crate) enum FileIndex {
-    /// The index can be used.
+    /// The index was read and can be used.
     Usable(Box<RegionIndex>),
-    /// There is no index: regions are found by reading the whole file.
+    /// The index does not exist, so the whole file must be read to find the records of a region.
     Missing,
     /// The index exists but cannot be used.
     Unusable {
-        /// Reason, and how to fix it.
+        /// Description of the reason, and of the remedy.
         problem: String,
     },
 }
 
 impl FileIndex {
-    /// Reads the index beside a file; `command` names the program that makes it.
+    /// Reads the index beside a data file. `command`: command line that builds such an index, for error messages.
     ///
     /// # Errors
-    /// Errors of an object store only; a local index that cannot be read is [`FileIndex::Unusable`].
+    /// [`DatasetError`] only for errors of an object store. If a local index cannot be read, the result is
+    /// [`FileIndex::Unusable`].
     pub(crate) fn read_beside(store: &FileStore, seen: &DatasetSnapshot, command: &str) -> Result<Self, DatasetError> {
         let (file, Some(index)) = (seen.single_file()?, &seen.index) else { return Ok(Self::Missing) };
         let unusable = |problem: String| {
-            let problem = format!("{problem} make it again with `{command} {}`", file.path.display());
+            let problem = format!("{problem} build it again with `{command} {}`", file.path.display());
             Ok(Self::Unusable { problem })
         };
         if let Some(problem) = staleness_problem(file, index) {
@@ -38,17 +39,17 @@ impl FileIndex {
         }
         match read_index(store, index)? {
             Ok(found) if found.last_compressed_offset() > file.bytes => {
-                unusable(format!("{} points behind the end of its file;", index.path.display()))
+                unusable(format!("{} refers to offsets after the end of its file;", index.path.display()))
             }
             Ok(found) => Ok(Self::Usable(Box::new(found))),
             Err(problem) => unusable(problem + ";"),
         }
     }
 
-    /// Returns the index; `None` if it is missing.
+    /// Returns the index; `None` if it does not exist.
     ///
     /// # Errors
-    /// [`DatasetError::InvalidRequest`] if it is unusable.
+    /// [`DatasetError::InvalidRequest`] if the index exists but cannot be used.
     pub(crate) fn usable_or_error(&self) -> Result<Option<&RegionIndex>, DatasetError> {
         match self {
             Self::Usable(index) => Ok(Some(index)),
@@ -57,7 +58,7 @@ impl FileIndex {
         }
     }
 
-    /// Returns the index if it can be used.
+    /// Returns the index; `None` if it does not exist or cannot be used.
     pub(crate) fn usable(&self) -> Option<&RegionIndex> {
         match self {
             Self::Usable(index) => Some(index),
@@ -65,7 +66,8 @@ impl FileIndex {
         }
     }
 
-    /// Splits the whole file, from its first record on, into at most `most` parts.
+    /// Splits the records of the whole file into at most `most` parts. `first`: virtual offset of the first record;
+    /// `bytes`: size of the file.
     pub(crate) fn whole_file_parts(&self, first: u64, bytes: u64, most: usize) -> Vec<ScanPart> {
         let cuts = self.usable().map(|index| index.split_offsets(first, bytes, most)).unwrap_or_default();
         let starts = [first].into_iter().chain(cuts.iter().copied());
@@ -74,18 +76,18 @@ impl FileIndex {
     }
 }
 
-/// Returns the problem of an index that is older than its file.
+/// Returns a description of the problem if the index is older than its data file; `None` otherwise.
 pub(crate) fn staleness_problem(file: &FileSnapshot, index: &FileSnapshot) -> Option<String> {
     let (of_file, of_index) = file.modified.zip(index.modified)?;
     (of_index < of_file).then(|| {
         format!(
-            "{} is older than its file, so it may be of another one; touch it if it is known to be right, or",
+            "{} is older than its file, so it may belong to another one; touch it if it is correct, or",
             index.path.display()
         )
     })
 }
 
-/// Reads an index, or returns why it is unusable.
+/// Reads an index file. The inner error is the reason why the index cannot be used.
 fn read_index(store: &FileStore, index: &FileSnapshot) -> Result<Result<RegionIndex, String>, DatasetError> {
     let input = match store.open_text(index) {
         Ok(input) => input,
@@ -99,13 +101,14 @@ fn read_index(store: &FileStore, index: &FileSnapshot) -> Result<Result<RegionIn
     }
 }
 
-/// Minimum size of a part, in bytes as stored: reading as much takes milliseconds.
+/// Minimum size of a part, as compressed bytes. Reading such a part takes some milliseconds, so smaller parts are not
+/// worthwhile.
 const MIN_PART_BYTES: u64 = 1 << 20;
 
-/// Distributes chunks, in their order, to at most `most` parts of similar size. The ends of an index's chunks are not
-/// starts of records, so chunks are not split. Records between chunks may be read as well.
+/// Distributes chunks, in their order, to at most `most` parts of similar size. A chunk is never split, because there
+/// is no known start of a record inside it. A part may also contain records between its chunks.
 pub(crate) fn parts_of_chunks(stretches: Vec<FileChunk>, most: usize) -> Vec<ScanPart> {
-    // Regions of one file may have overlapping chunks: a record must not be read twice.
+    // Chunks of different regions may overlap. Merge them, so that no record is read twice.
     let stretches = merge_chunks(stretches);
     let bytes = |stretch: &FileChunk| (stretch.1 >> 16) - (stretch.0 >> 16) + 1;
     let total = stretches.iter().map(bytes).sum::<u64>();

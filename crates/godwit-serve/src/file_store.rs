@@ -1,6 +1,6 @@
-//! Storage of files: a local directory or a bucket.
+//! The storage that contains the files of datasets: a local directory or a bucket.
 //!
-//! Flows in: the path of a dataset, and extensions of its index. Flows out: a snapshot of its files, and their bytes at any
+//! [`FileStore`] takes a snapshot of the files of a dataset and of its index, and opens these files for reading at any
 //! offset.
 
 use std::fs::{self, Metadata};
@@ -20,39 +20,40 @@ use crate::batch_reader::dataset_error;
 use crate::bucket::Bucket;
 use crate::dataset_root::{FileReadError, file_read_error};
 
-/// Size of a list of files, at most, in bytes.
+/// Maximum size of a text file that is read completely, such as a list of files, in bytes.
 const MAX_TEXT_BYTES: usize = 64 << 20;
 
-/// A file in the state in which it was last examined.
+/// The state of a file when it was last examined.
 #[derive(Clone, Debug)]
 pub(crate) struct FileSnapshot {
     pub(crate) path: PathBuf,
-    /// Length in bytes.
+    /// Size of the file in bytes.
     pub(crate) bytes: u64,
-    /// Time of the last change; `None` if it cannot be compared with that of another file.
+    /// Time of the last modification; `None` if it cannot be compared with the modification time of another file.
     pub(crate) modified: Option<SystemTime>,
-    /// Differs between any two states of the file.
+    /// Bytes that differ between any two states of the file.
     pub(crate) fingerprint: Vec<u8>,
-    /// The ETag of this state in a bucket.
+    /// ETag of the object in this state; `None` for local files.
     pub(crate) etag: Option<String>,
 }
 
-/// A dataset's files in the state in which they were last examined.
+/// The state of all files of a dataset when they were last examined.
 #[derive(Clone, Debug)]
 pub(crate) struct DatasetSnapshot {
     pub(crate) path: PathBuf,
-    /// The file; or, of a directory, all files directly in it, sorted by name.
+    /// The file of the dataset. For a directory: all files directly in it, sorted by name.
     pub(crate) files: Vec<FileSnapshot>,
-    /// True if the path is a directory.
+    /// True if the dataset is a directory.
     pub(crate) is_directory: bool,
-    /// The index file beside it.
+    /// The index file beside the data file; `None` if there is none.
     pub(crate) index: Option<FileSnapshot>,
-    /// Hash of the state of all of it.
+    /// Hash of the states of all these files.
     pub(crate) version: u64,
 }
 
 impl DatasetSnapshot {
-    /// Builds a snapshot of a file or a directory's files, an index, and the state of the directory itself.
+    /// Creates a snapshot from the states of the files and of the index. `state`: state of the directory itself, or
+    /// empty.
     pub(crate) fn new(path: &Path, files: Vec<FileSnapshot>, index: Option<FileSnapshot>, state: &[u8]) -> Self {
         let mut bytes = state.to_vec();
         for file in files.iter().chain(&index) {
@@ -62,35 +63,36 @@ impl DatasetSnapshot {
         Self { path: path.to_owned(), files, is_directory, index, version: xxh3_64(&bytes) }
     }
 
-    /// Returns the total size of the files, in bytes.
+    /// Returns the total size of the data files in bytes.
     pub(crate) fn total_bytes(&self) -> u64 {
         self.files.iter().map(|file| file.bytes).sum()
     }
 
-    /// Returns the file of a dataset that is a single file.
+    /// Returns the only file of a dataset that is not a directory.
     ///
     /// # Errors
-    /// [`DatasetError::NotFound`] for a directory.
+    /// [`DatasetError::NotFound`] if the dataset is a directory.
     pub(crate) fn single_file(&self) -> Result<&FileSnapshot, DatasetError> {
         let none = || DatasetError::NotFound { name: self.path.display().to_string() };
         self.files.first().filter(|_| !self.is_directory).ok_or_else(none)
     }
 }
 
-/// Storage of files.
+/// The storage that contains the files of datasets.
 #[derive(Clone, Debug)]
 pub(crate) enum FileStore {
-    /// Local files.
+    /// The local file system.
     Local,
-    /// Objects of a bucket.
+    /// An S3 bucket, whose objects are the files.
     Bucket(Arc<Bucket>),
 }
 
 impl FileStore {
-    /// Takes a snapshot of a file with its first existing index, or with `or_directory` of a directory; `None` if absent.
+    /// Returns a snapshot of a file and of the first of its possible indexes that exists; `None` if the file does not
+    /// exist. If `or_directory` is true, `path` may also be a directory.
     ///
     /// # Errors
-    /// [`DatasetError`] if the path cannot be read.
+    /// [`DatasetError`] if the file or directory cannot be examined.
     pub(crate) fn snapshot(
         &self,
         path: &Path,
@@ -104,10 +106,10 @@ impl FileStore {
         }
     }
 
-    /// Opens a file for random access.
+    /// Opens a file for random access, and decrypts it if it is encrypted.
     ///
     /// # Errors
-    /// [`DatasetError`] if it cannot be opened or decrypted.
+    /// [`DatasetError`] if the file cannot be opened or decrypted.
     pub(crate) fn open(&self, file: &FileSnapshot) -> Result<Arc<dyn RandomAccess>, DatasetError> {
         let source: Arc<dyn RandomAccess> = match self {
             Self::Local => Arc::new(LocalFile::open(&file.path).map_err(|source| file_read_error(&file.path, source))?),
@@ -120,18 +122,18 @@ impl FileStore {
             .map_err(|source| dataset_error(FileReadError { path: file.path.clone(), source }))
     }
 
-    /// Opens a text file, plain or compressed, for sequential reading.
+    /// Opens a text file for sequential reading, and decompresses it if it is compressed.
     ///
     /// # Errors
-    /// [`DatasetError`] if it cannot be opened.
+    /// [`DatasetError`] if the file cannot be opened.
     pub(crate) fn open_text(&self, file: &FileSnapshot) -> Result<Reader, DatasetError> {
         open_text_source(&self.open(file)?, 1).map_err(dataset_error)
     }
 
-    /// Reads a small text file completely.
+    /// Reads a small text file into memory.
     ///
     /// # Errors
-    /// [`DatasetError`] if it cannot be read or is not UTF-8.
+    /// [`DatasetError`] if the file cannot be read or is not UTF-8.
     pub(crate) fn read_text(&self, file: &FileSnapshot) -> Result<String, DatasetError> {
         let source = self.open(file)?;
         let mut bytes = vec![0; usize::try_from(source.byte_len()).unwrap_or(usize::MAX).min(MAX_TEXT_BYTES)];
@@ -140,7 +142,7 @@ impl FileStore {
         String::from_utf8(bytes).map_err(|error| DatasetError::Data(error.into()))
     }
 
-    /// Returns the URL of a file for DataFusion's own readers; `None` for a local file.
+    /// Returns the URL by which a DataFusion reader opens a file; `None` for a local file, which it opens by its path.
     pub(crate) fn engine_url(&self, file: &FileSnapshot) -> Option<String> {
         match self {
             Self::Local => None,
@@ -149,14 +151,14 @@ impl FileStore {
     }
 }
 
-/// Reports whether a file is encrypted, by its name.
+/// Returns whether the name of a file has the suffix of encrypted files (Crypt4GH).
 fn is_encrypted(path: &Path) -> bool {
     let name = path.as_os_str().as_encoded_bytes();
     let ending = name.len().checked_sub(FILE_SUFFIX.len()).map(|at| &name[at..]);
     ending.is_some_and(|ending| ending.eq_ignore_ascii_case(FILE_SUFFIX.as_bytes()))
 }
 
-/// Returns the possible paths of a file's index: `a.bam.bai`, or `a.bai`.
+/// Returns the possible paths of the index of a file, such as `a.bam.bai` and `a.bai` for `a.bam`.
 fn index_paths<'a>(path: &'a Path, endings: &'a [&str]) -> impl Iterator<Item = PathBuf> + 'a {
     let appended = endings.iter().map(|ending| path.with_added_extension(ending));
     appended.chain(endings.iter().map(|ending| path.with_extension(ending)))
@@ -172,7 +174,7 @@ fn local_file_snapshot(path: &Path, metadata: &Metadata) -> FileSnapshot {
     }
 }
 
-/// Identifies the state of a file by inode, modification time and length.
+/// Returns a fingerprint of the state of a file: its inode, modification time and size.
 fn fingerprint_of(metadata: &Metadata) -> Vec<u8> {
     let numbers = [metadata.ino() as i64, metadata.mtime(), metadata.mtime_nsec(), metadata.len() as i64];
     numbers.into_iter().flat_map(i64::to_le_bytes).collect()

@@ -1,4 +1,5 @@
-//! Packed genomes, with the rows of their FASTA files. Only the chunks that hold requested rows are decoded.
+//! Packed genomes (gwp) as datasets, with the same rows as the FASTA files they were made from. A scan decodes only the
+//! chunks that contain requested rows.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -14,10 +15,10 @@ use crate::batch_reader::{dataset_error, fused_reader, single_part};
 use crate::file_store::DatasetSnapshot;
 use crate::unindexed_dataset::{ROW_BASES, UnindexedFormat, project_columns};
 
-/// Rows of a batch: a chunk is decoded once for all of them, and may be 32 MiB.
+/// Number of rows in a batch. A chunk of the packed genome, up to 32 MiB, is decoded only once for all of these rows.
 const BATCH_ROWS: u64 = 128;
 
-/// A packed genome as a dataset.
+/// A dataset of the sequences in a packed genome.
 #[derive(Debug)]
 pub(crate) struct GwpDataset {
     file: Arc<GwpFile>,
@@ -26,7 +27,7 @@ pub(crate) struct GwpDataset {
     version: u64,
 }
 
-/// A range of rows of a sequence, by row number, 0-based.
+/// A range of rows of one sequence, by 0-based row numbers within the sequence.
 #[derive(Debug)]
 struct RowRange {
     sequence: String,
@@ -36,7 +37,8 @@ struct RowRange {
 }
 
 impl GwpDataset {
-    /// Opens a packed genome. Its reference is searched in `references`, then among the FASTA files that `others` finds.
+    /// Opens a packed genome. The reference that is needed to decode it is searched in `references`, then among the
+    /// FASTA files that `others` returns.
     pub(crate) fn open(
         seen: &DatasetSnapshot,
         references: &ReferenceStore,
@@ -65,7 +67,7 @@ impl GwpDataset {
         Ok(Self { file: Arc::new(file), schema, bytes: seen_file.bytes, version: seen.version })
     }
 
-    /// Returns the row ranges of a scan, in the order of the file.
+    /// Returns the row ranges that a scan requests, in the order of the sequences in the file.
     fn row_ranges(&self, scan: &Scan) -> VecDeque<RowRange> {
         let mut stretches = VecDeque::new();
         for sequence in self.file.sequences() {
@@ -97,7 +99,7 @@ impl GwpDataset {
     }
 }
 
-/// Decodes the next batch of rows.
+/// Decodes the next batch of rows; `None` if `stretches` is empty. Removes the decoded rows from `stretches`.
 fn next_batch(
     file: &GwpFile,
     schema: &SchemaRef,

@@ -1,8 +1,11 @@
-//! htsget 1.3 (GA4GH, <https://samtools.github.io/hts-specs/htsget.html>): BAM, CRAM, VCF and BCF by regions.
+//! htsget 1.3 (GA4GH, <https://samtools.github.io/hts-specs/htsget.html>), which serves regions of BAM, CRAM, VCF and
+//! BCF files.
 //!
-//! Flows in: HTTP requests with their principals. Flows out: tickets, which hold the URLs of data blocks, and those bytes.
-//! A signed token, limited to a principal, a state of the file and a time, gives access to a block. Bytes cannot be masked:
-//! restricted principals get none. `fields`, `tags` and `notags` are checked but omit nothing.
+//! The service answers an authenticated request with a ticket, which contains the URLs of data blocks, and then serves
+//! the bytes of these blocks. A signed token gives access to a block. The token is valid for one principal, one state
+//! of the file and a limited time. Rows and columns cannot be masked in file bytes, so principals with restricted
+//! access get no tickets. The parameters `fields`, `tags` and `notags` are validated, but the responses contain all
+//! fields and tags.
 
 mod byte_stream;
 mod error;
@@ -33,11 +36,11 @@ use crate::batch_reader::dataset_error;
 use crate::dataset_root::{DatasetRoot, HtsgetFile, HtsgetFormat};
 use crate::http_service::{access_record, request_description, run_blocking};
 
-/// Content type of responses, with the protocol version.
+/// Content type of JSON responses, including the protocol version.
 const JSON_CONTENT_TYPE: &str = "application/vnd.ga4gh.htsget.v1.3.0+json; charset=utf-8";
-/// Cached layouts of files, at most.
+/// Maximum number of file layouts in the cache.
 const MAX_CACHED_LAYOUTS: usize = 64;
-/// The htsget service over the reads and variants of a root. Clones share their state.
+/// The htsget service for the aligned reads and variants below a root. Clones share one state.
 #[derive(Clone, Debug)]
 pub(crate) struct Htsget {
     inner: Arc<Inner>,
@@ -46,14 +49,14 @@ pub(crate) struct Htsget {
 #[derive(Debug)]
 struct Inner {
     root: Arc<DatasetRoot>,
-    /// The policy; `None`: every authenticated principal sees everything.
+    /// The access policy; `None` if every authenticated principal may read all datasets.
     rules: Option<Arc<dyn Authorizer>>,
-    /// URL under which clients reach this server; `None`: the host of the request.
+    /// URL under which clients reach this server; `None` to use the origin of each request.
     public_url: Option<String>,
     layouts: Mutex<HashMap<String, Arc<FileLayout>>>,
 }
 
-/// Data type of an htsget endpoint.
+/// Type of data that an htsget endpoint serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Datatype {
     Reads,
@@ -68,7 +71,7 @@ impl Datatype {
         }
     }
 
-    /// Returns the formats of the data type; the first is the default.
+    /// Returns the names of the formats for this type of data. The first one is the default.
     fn formats(self) -> [&'static str; 2] {
         match self {
             Self::Reads => ["BAM", "CRAM"],
@@ -84,7 +87,7 @@ impl Datatype {
     }
 }
 
-/// Content of an htsget ticket.
+/// An htsget ticket, which is the response to a request for data.
 #[derive(Debug, Serialize)]
 struct Ticket {
     format: &'static str,
@@ -103,12 +106,12 @@ struct TicketUrl {
 type HtsgetResult = Result<Response<WebBody>, HtsgetError>;
 
 impl Htsget {
-    /// Creates the service over a root.
+    /// Creates the htsget service for the datasets of a root.
     pub(crate) fn new(root: Arc<DatasetRoot>, rules: Option<Arc<dyn Authorizer>>, public_url: Option<String>) -> Self {
         Self { inner: Arc::new(Inner { root, rules, public_url, layouts: Mutex::default() }) }
     }
 
-    /// Handles a request for a ticket, data, or service info.
+    /// Responds to a request for a ticket, for the bytes of a data block, or for service info.
     pub(crate) async fn handle_request(
         &self,
         request: WebRequest,
@@ -120,7 +123,7 @@ impl Htsget {
         }
     }
 
-    /// Handles a request for a ticket or service info.
+    /// Responds to a request for a ticket or for service info.
     async fn handle_ticket_request(
         &self,
         request: WebRequest,
@@ -141,7 +144,7 @@ impl Htsget {
         } else if let Some(id) = request.path.strip_prefix(VARIANTS_PREFIX) {
             (Datatype::Variants, id)
         } else {
-            return Err(HtsgetError::NotFound { problem: format!("there is no page {}", request.path) });
+            return Err(HtsgetError::NotFound { problem: format!("there is no endpoint {}", request.path) });
         };
         let question = match request.method {
             Method::GET | Method::HEAD if id == "service-info" => {
@@ -150,18 +153,21 @@ impl Htsget {
             Method::GET | Method::HEAD => HtsgetRequest::from_query(request.query.as_deref().unwrap_or_default())?,
             Method::POST if request.query.is_some_and(|query| !query.is_empty()) => {
                 return Err(HtsgetError::invalid_input(
-                    "POST has its parameters in its body, and none behind a question mark",
+                    "POST takes its parameters in the body, not in the query string",
                 ));
             }
             Method::POST => {
-                let too_large = || HtsgetError::PayloadTooLarge { problem: "the body is over 1 MiB".to_owned() };
+                let too_large = || HtsgetError::PayloadTooLarge { problem: "the body is larger than 1 MiB".to_owned() };
                 HtsgetRequest::from_body(&request.body.ok_or_else(too_large)?)?
             }
             ref other => {
-                return Err(HtsgetError::invalid_input(format!("tickets are had with GET and POST, not with {other}")));
+                return Err(HtsgetError::invalid_input(format!(
+                    "tickets are requested with GET or POST, not with {other}"
+                )));
             }
         };
-        let name = percent_decode(id).ok_or_else(|| HtsgetError::NotFound { problem: format!("{id:?} is no name") })?;
+        let name = percent_decode(id)
+            .ok_or_else(|| HtsgetError::NotFound { problem: format!("{id:?} is not a valid name") })?;
         let this = self.clone();
         let lookup_principal = principal.clone();
         let (file, layout) = run_blocking(move || {
@@ -175,7 +181,7 @@ impl Htsget {
         .await??;
         let wanted = question.format.as_deref().unwrap_or(datatype.formats()[0]);
         if wanted != layout.format {
-            let problem = format!("{} is {}; ask with format={1}", file.name, layout.format);
+            let problem = format!("{} is {}; request it with format={1}", file.name, layout.format);
             return Err(HtsgetError::UnsupportedFormat { problem });
         }
         let plan = layout.plan_ticket(&question, &file.name)?;
@@ -192,18 +198,18 @@ impl Htsget {
         Ok(json_response(&json!({ "htsget": ticket })))
     }
 
-    /// Handles a request for the bytes of a data block.
+    /// Responds to a request for the bytes of a data block.
     async fn handle_data_request(
         &self,
         request: &WebRequest,
         tickets: &FileTickets,
     ) -> (Response<WebBody>, Option<AccessRecord>) {
         if !request.headers.contains_key(AUTHORIZATION) {
-            let problem = "data are had with the headers that their ticket has".to_owned();
+            let problem = "send the headers of the ticket with the request for data".to_owned();
             return (error_response(&HtsgetError::InvalidAuthentication { problem }), None);
         }
         if !matches!(request.method, Method::GET | Method::HEAD) {
-            return (error_response(&HtsgetError::invalid_input("data are had with GET")), None);
+            return (error_response(&HtsgetError::invalid_input("data are requested with GET")), None);
         }
         let (principal, part) = match tickets.verify_token(&request.headers) {
             Ok(read) => read,
@@ -220,9 +226,9 @@ impl Htsget {
     async fn data_response(&self, principal: Principal, part: FilePart) -> HtsgetResult {
         let this = self.clone();
         let (source, cut) = run_blocking(move || {
-            // The policy or the file may have changed.
+            // The token is valid, but the policy or the file may have changed since it was issued.
             let gone = |_| HtsgetError::PermissionDenied {
-                problem: format!("{} is not had with this ticket any more; ask for a new one", part.name),
+                problem: format!("{} is not available with this ticket any more; request a new one", part.name),
             };
             let file = this.authorized_file(&principal, &part.name).map_err(gone)?;
             if file.snapshot.version != part.version {
@@ -244,7 +250,7 @@ impl Htsget {
         Ok(response)
     }
 
-    /// Returns the current file of a name if the principal may see all of it.
+    /// Returns the current file of a dataset if the principal may read all of it.
     fn authorized_file(&self, principal: &Principal, name: &str) -> Result<HtsgetFile, HtsgetError> {
         let Inner { root, rules, .. } = &*self.inner;
         let hidden = || DatasetError::NotFound { name: name.to_owned() };
@@ -259,7 +265,7 @@ impl Htsget {
         Ok(root.htsget_file(name)?)
     }
 
-    /// Returns the layout of a file, which is read once for each state of it.
+    /// Returns the layout of a file. The layout is read only once for each state of the file.
     fn cached_layout(&self, file: &HtsgetFile) -> Result<Arc<FileLayout>, HtsgetError> {
         let known = || self.inner.layouts.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = known().get(&file.name).filter(|found| found.version == file.snapshot.version) {
@@ -275,7 +281,7 @@ impl Htsget {
     }
 }
 
-/// Returns the response and its access record.
+/// Returns the HTTP response for a result, and the access record for the audit log.
 fn response_and_record(
     principal: &Principal,
     call: &str,
@@ -308,7 +314,7 @@ fn build_ticket(
                 stretches.iter().map(|stretch| part(stretch, class(stretch.is_header))).collect();
             let kind = layout.format.to_ascii_lowercase();
             let ending = format!("data:application/vnd.ga4gh.{kind};base64,{}", encode_base64(ending));
-            // In a header-only file the end-of-file block belongs to the header.
+            // In a ticket for the header only, the end-of-file block has the class of the header.
             urls.push(TicketUrl { url: ending, headers: None, class: class(header_only) });
             urls
         }
@@ -316,7 +322,7 @@ fn build_ticket(
     Ticket { format: layout.format, urls }
 }
 
-/// GA4GH service-info 1.0, as htsget 1.3 extends it.
+/// Returns the service info: GA4GH service-info 1.0 with the extensions of htsget 1.3.
 fn service_info(datatype: Datatype, origin: &str) -> Value {
     json!({
         "id": format!("godwit.htsget.{}", datatype.name()),
@@ -336,7 +342,7 @@ fn service_info(datatype: Datatype, origin: &str) -> Value {
 fn json_response(value: &Value) -> Response<WebBody> {
     let mut response = Response::new(WebBody::Full(Bytes::from(value.to_string())));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(JSON_CONTENT_TYPE));
-    // A ticket is for one principal, and expires.
+    // Forbid caching, because a ticket is for one principal and expires.
     response.headers_mut().insert(http::header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }
@@ -351,7 +357,7 @@ fn error_response(error: &HtsgetError) -> Response<WebBody> {
     response
 }
 
-/// Converts a failed authentication.
+/// Converts a failed authentication to an htsget error.
 fn authentication_error(status: &godwit_flight::Status) -> HtsgetError {
     let problem = status.message().to_owned();
     match status.code() {

@@ -1,4 +1,4 @@
-//! The HTTP service of a data server: htsget, refget and the web page, and CORS for browsers.
+//! The HTTP service of a data server: htsget, refget and the web page, with CORS headers for browsers.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,23 +17,24 @@ use crate::htsget::Htsget;
 use crate::refget::Refget;
 use crate::site;
 
-/// Bytes of a request that are recorded, at most.
+/// Maximum number of bytes of a request that the audit log contains.
 const MAX_RECORDED_BYTES: usize = 4096;
-/// Time for which a browser caches a preflight response, in seconds (htsget 1.3, "CORS").
+/// Number of seconds for which a browser may cache the response to a preflight request (htsget 1.3, "CORS").
 const PREFLIGHT_MAX_AGE_S: &str = "2592000";
 
-/// Options of the HTTP service.
+/// The options of the HTTP service.
 #[derive(Clone, Debug, Default)]
 pub struct HttpServiceOptions {
-    /// The policy; `None`: every authenticated principal sees everything.
+    /// The access policy; `None` if every authenticated principal may read all datasets.
     pub rules: Option<Arc<dyn Authorizer>>,
-    /// URL under which clients reach this server, as `https://HOST[:PORT][/PATH]`; `None`: the host of the request.
+    /// URL under which clients reach this server, in the form `https://HOST[:PORT][/PATH]`; `None` to use the origin of
+    /// each request.
     pub public_url: Option<String>,
-    /// FASTA files whose sequences every authenticated principal may read.
+    /// Paths of FASTA files whose sequences every authenticated principal may read.
     pub references: Vec<PathBuf>,
 }
 
-/// The HTTP service over the datasets of a root.
+/// The HTTP service for the datasets of a root.
 #[derive(Debug)]
 pub struct HttpService {
     htsget: Htsget,
@@ -41,7 +42,7 @@ pub struct HttpService {
 }
 
 impl HttpService {
-    /// Creates the service over a root.
+    /// Creates the HTTP service for the datasets of a root.
     pub fn new(root: Arc<DatasetRoot>, options: HttpServiceOptions) -> Self {
         let HttpServiceOptions { rules, public_url, references } = options;
         let refget = Arc::new(Refget::new(root.clone(), rules.clone(), references));
@@ -77,17 +78,17 @@ impl WebService for HttpService {
     }
 }
 
-/// A panic of a blocking task.
+/// An error of a task that panicked on a blocking thread.
 #[derive(Debug, thiserror::Error)]
 #[error("a bug in godwit: {0}")]
 pub(crate) struct TaskPanic(#[from] tokio::task::JoinError);
 
-/// Runs blocking work on a separate thread.
+/// Runs blocking work on a separate thread and returns its result.
 pub(crate) async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, TaskPanic> {
     Ok(tokio::task::spawn_blocking(work).await?)
 }
 
-/// Returns the description of a request for the access record.
+/// Returns the description of a request that the access record contains.
 pub(crate) fn request_description(request: &WebRequest) -> String {
     let query = request.query.as_ref().map(|query| format!("?{query}")).unwrap_or_default();
     let body = request.body.as_deref().unwrap_or_default();
@@ -100,7 +101,8 @@ pub(crate) fn request_description(request: &WebRequest) -> String {
     text
 }
 
-/// Builds the access record of a response; `problem` is its error. Bytes of a streamed body are counted as they are sent.
+/// Creates the access record of a response. `problem`: the error of the request, if it failed. The bytes of a streamed
+/// body are added while they are sent.
 pub(crate) fn access_record(
     principal: &Principal,
     call: &str,
@@ -123,8 +125,9 @@ pub(crate) fn access_record(
     }
 }
 
-/// Returns the origin that may read a response. If authentication is required, any: a page needs a token. Otherwise only
-/// local origins: else any page in a browser could read what its machine serves to itself.
+/// Returns the value of `Access-Control-Allow-Origin` for a response. If the server requires authentication, every
+/// origin is allowed, because a page needs a token. Otherwise only local origins are allowed, so that a foreign page in
+/// the browser cannot read data that a server on the same machine serves without authentication.
 fn allowed_origin(request: &WebRequest) -> Option<HeaderValue> {
     let origin = request.headers.get(ORIGIN)?;
     let is_local = || {
@@ -136,7 +139,7 @@ fn allowed_origin(request: &WebRequest) -> Option<HeaderValue> {
     (!request.is_auth_disabled || is_local() == Some(true)).then(|| origin.clone())
 }
 
-/// Responds to a CORS preflight request.
+/// Returns the response to a CORS preflight request.
 fn preflight_response(request_headers: &HeaderMap) -> Response<WebBody> {
     let mut response = Response::new(WebBody::Full(Bytes::new()));
     *response.status_mut() = StatusCode::NO_CONTENT;

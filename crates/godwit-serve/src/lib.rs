@@ -1,9 +1,10 @@
-//! Datasets below a directory or in a bucket: which files exist, and their rows as Arrow batches.
+//! Serves the files below a directory or in a bucket as datasets: lists them and reads their rows as Arrow batches.
 //!
-//! [`DatasetRoot`] is the [`Catalog`](godwit_flight::Catalog) of a directory or a bucket. Names are paths below it. The
-//! file name decides the type; the content is read when a dataset is opened. Datasets that clients put are stored beside it
-//! as Parquet; no other file is written. Access is not checked here. [`HttpService`] serves files of reads and variants
-//! unchanged, sequences, and a web page, over plain HTTP.
+//! [`DatasetRoot`] is the [`Catalog`](godwit_flight::Catalog) of a directory or a bucket. The name of a dataset is its
+//! path below this root. A listing derives the format from the file name; opening a dataset also examines the content.
+//! Datasets that clients put are stored below the root as Parquet, and no other files are written. [`DatasetRoot`] does
+//! not check access. [`HttpService`] serves files of reads and variants unchanged, sequences, and a web page, over
+//! plain HTTP.
 
 mod bam_dataset;
 mod batch_reader;

@@ -1,57 +1,60 @@
-//! The datasets below a directory, and the entries that look like datasets and cannot be served.
+//! Lists the datasets below a directory, and the entries that look like datasets but cannot be served.
 //!
-//! An entry that cannot be served does not stop the listing: an unreadable directory, a symbolic link to a missing file or
-//! to a directory above it, a FIFO with the name of a dataset, a name that is not UTF-8.
+//! An entry that cannot be served does not stop the listing. Examples are an unreadable directory, a symbolic link to a
+//! missing file or to one of its own parent directories, a FIFO with the name of a dataset, and a name that is not
+//! UTF-8.
 
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// Depth of nested directories that are listed.
+/// Maximum depth of nested directories that are listed.
 pub(crate) const MAX_DEPTH: usize = 32;
 
-/// An entry below the root that is not served.
+/// An entry below the root that looks like a dataset or directory but is not served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SkippedEntry {
-    /// The entry.
+    /// Path of the entry.
     pub path: PathBuf,
-    /// The reason why it is not served.
+    /// Reason why the entry is not served.
     pub reason: String,
 }
 
-/// Entries that the walk has found.
+/// The entries that were found so far.
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
-    /// Names of datasets: paths below the root.
+    /// Names of the datasets, which are paths below the root.
     pub(crate) names: Vec<String>,
-    /// Entries that look like datasets or directories and are left out.
+    /// Entries that look like datasets or directories but are not served.
     pub(crate) skipped: Vec<SkippedEntry>,
 }
 
-/// Properties of the entries that the walk needs.
+/// The decision which entries are datasets.
 pub(crate) trait EntryClassifier {
-    /// Reports whether a file name is that of a dataset; `Some(true)` if the dataset may also be a directory.
+    /// Returns `None` if a file with this name is not a dataset. Otherwise returns whether a directory with this name
+    /// may also be a dataset.
     fn classify_name(&self, name: &str) -> Option<bool>;
 
-    /// Returns the name of the dataset that a directory itself is, besides its entries.
+    /// Returns the name of the dataset for a directory that is a dataset itself, in addition to its entries; `None` for
+    /// other directories.
     fn directory_dataset_name(&self, directory: &Path) -> Option<String>;
 }
 
-/// A directory that remains to be listed.
+/// A directory that still has to be listed.
 struct PendingDirectory {
     path: PathBuf,
-    /// Prefix of the names of its entries.
+    /// Prefix for the dataset names of the entries of this directory.
     prefix: String,
-    /// Device and inode of the directories above it.
+    /// Device and inode numbers of the parent directories, to detect cycles.
     ancestors: Vec<(u64, u64)>,
 }
 
 impl Listing {
-    /// Adds the datasets below a directory.
+    /// Adds the datasets below a directory to the listing.
     ///
     /// # Errors
-    /// The I/O error if the directory itself cannot be read.
+    /// The I/O error if the directory `root` itself cannot be read.
     pub(crate) fn walk(&mut self, root: &Path, prefix: String, entries: &dyn EntryClassifier) -> io::Result<()> {
         let found = fs::metadata(root)?;
         fs::read_dir(root)?;
@@ -82,7 +85,7 @@ impl Listing {
         self.skipped.push(SkippedEntry { path: path.to_owned(), reason: reason.into() });
     }
 
-    /// Adds an entry, or returns it as a directory that is to be listed.
+    /// Adds an entry to the listing. If the entry is a directory that must be listed, returns it instead.
     fn add_entry(
         &mut self,
         within: &PendingDirectory,
@@ -97,7 +100,8 @@ impl Listing {
         let dataset = entries.classify_name(&shown);
         let found = match fs::metadata(path) {
             Ok(found) => found,
-            // A missing entry was removed since the directory was read; a dangling link is still an entry.
+            // The entry was removed after the directory was read. A dangling symbolic link, in contrast, has metadata
+            // of its own.
             Err(_) if fs::symlink_metadata(path).is_err() => return None,
             Err(error) => {
                 if dataset.is_some() || error.kind() != io::ErrorKind::NotFound {
@@ -135,7 +139,7 @@ impl Listing {
             return None;
         }
         if within.ancestors.len() > MAX_DEPTH {
-            self.add_skipped(path, format!("it lies more than {MAX_DEPTH} directories below the root"));
+            self.add_skipped(path, format!("it is more than {MAX_DEPTH} directories below the root"));
             return None;
         }
         let ancestors = within.ancestors.iter().copied().chain([own]).collect();

@@ -1,9 +1,10 @@
-//! Datasets that clients put: directories of Parquet files, each with a list of the valid parts.
+//! Datasets that clients put: directories of Parquet files, each with a list of its valid files (parts).
 //!
-//! A dataset is a directory `NAME.parquet`; the file `_parts` in it lists file names, one in a line, in order. A part is
-//! written in a hidden staging directory below the same root, synced and moved. Then one rename, which every file system
-//! has, replaces the list. So a crash leaves either the old or the new dataset; files in the directory that are not listed
-//! are ignored. Only datasets with a list are modified: files of jobs and of users are not.
+//! A dataset is a directory `NAME.parquet`. The file `_parts` in it contains the file names of the parts, one per line,
+//! in order. A new part is written in a hidden staging directory below the same root, synced to disk and moved to the
+//! dataset. Then one atomic rename replaces the list. After a crash, the directory contains either the old or the new
+//! dataset. Files that are not in the list are ignored. Only datasets with such a list are modified, never files of
+//! jobs and of users.
 
 mod dataset_part;
 mod staging_directory;
@@ -26,10 +27,10 @@ pub use self::temporary_datasets::TemporaryDatasets;
 use crate::batch_reader::dataset_error;
 use crate::dataset_root::file_read_error;
 
-/// Name of the list of a dataset's parts.
+/// Name of the file that lists the parts of a dataset.
 pub(crate) const PART_LIST_NAME: &str = "_parts";
 
-/// An error of storing a dataset.
+/// An error of storing a dataset that a client puts.
 #[derive(Debug, thiserror::Error)]
 enum PutError {
     #[error("cannot write {}", path.display())]
@@ -38,7 +39,7 @@ enum PutError {
         #[source]
         source: io::Error,
     },
-    #[error("{name} cannot be kept as Parquet")]
+    #[error("{name} cannot be stored as Parquet")]
     Encode {
         name: String,
         #[source]
@@ -50,12 +51,13 @@ fn cannot_write(path: &Path, source: io::Error) -> DatasetError {
     DatasetError::Local(Box::new(PutError::Write { path: path.to_owned(), source }))
 }
 
-/// Returns the file names in a list, without paths: a list refers to its own directory only.
+/// Returns the file names in a list of parts. Names with a slash are ignored, because all parts are in the directory of
+/// the list.
 pub(crate) fn part_names(list: &str) -> impl Iterator<Item = &str> {
     list.lines().filter(|name| !name.is_empty() && !name.contains('/') && !name.starts_with('.'))
 }
 
-/// Returns the files of a dataset that was put, in order; `None` if the directory has no list.
+/// Returns the paths of the parts of a dataset, in order; `None` if the directory contains no list of parts.
 fn read_part_list(directory: &Path) -> io::Result<Option<Vec<PathBuf>>> {
     let text = match fs::read_to_string(directory.join(PART_LIST_NAME)) {
         Ok(text) => text,
@@ -65,16 +67,16 @@ fn read_part_list(directory: &Path) -> io::Result<Option<Vec<PathBuf>>> {
     Ok(Some(part_names(&text).map(|name| directory.join(name)).collect()))
 }
 
-/// A directory below which clients put datasets.
+/// A directory below which the server stores datasets that clients put.
 #[derive(Debug)]
 pub(crate) struct PutDirectory {
     directory: PathBuf,
     staging: StagingArea,
-    /// Memory budget of temporary datasets, whose files stay in memory while it lasts.
+    /// Memory budget of temporary datasets, which stay in memory as long as it suffices; `None` for durable datasets.
     memory_budget: Option<Arc<MemoryBudget>>,
 }
 
-/// Put directories: for durable datasets, and for those removed when the server exits.
+/// The put directories of a server: one for durable datasets, one for datasets that are removed when the server exits.
 #[derive(Debug)]
 pub(crate) struct PutDirectories {
     pub(crate) durable: Arc<PutDirectory>,
@@ -89,12 +91,12 @@ impl PutDirectories {
     }
 }
 
-/// State of the path of a put.
+/// The state of the path at which a dataset is put.
 enum TargetState {
     Absent,
-    /// A dataset that was put, with its parts.
+    /// The path is a dataset that a client put; the field contains the paths of its parts.
     Dataset(Vec<PathBuf>),
-    /// Another file or directory, which is not modified.
+    /// The path is a file or directory that no client put, so it must not be modified.
     Foreign,
 }
 
@@ -104,7 +106,7 @@ impl PutDirectory {
         Ok(Self { directory: directory.to_owned(), staging, memory_budget })
     }
 
-    /// Creates a writer for a dataset at a path below the directory; `name` is its name in messages.
+    /// Returns a writer for a dataset. `path`: its path below the directory; `name`: its name, for error messages.
     pub(crate) fn create_writer(
         self: &Arc<Self>,
         path: &Path,
@@ -124,7 +126,8 @@ impl PutDirectory {
         if target.contains_upload()? {
             return Ok(Box::new(DuplicateUploadWriter { dataset: target.name, rows: 0 }));
         }
-        // The schema must match existing parts; they are checked again at the commit.
+        // The schema must match the existing parts. The commit repeats this check, because the parts may change until
+        // then.
         let schema = match target.existing_parts()? {
             Some(parts) if put.write_mode == WriteMode::Append => target.matching_schema(&parts, &schema)?,
             _ => schema,
@@ -139,7 +142,7 @@ impl PutDirectory {
         Ok(Box::new(PutWriter { directory: self.clone(), target, staging, schema, table, rows: 0 }))
     }
 
-    /// Removes a dataset that was put.
+    /// Removes a dataset that a client put.
     pub(crate) fn remove_dataset(&self, path: &Path, name: &str) -> Result<(), DatasetError> {
         let target = self.directory.join(path);
         let failed = |source| cannot_write(&target, source);
@@ -161,7 +164,7 @@ impl PutDirectory {
 }
 
 fn foreign_dataset_error(name: &str) -> DatasetError {
-    DatasetError::Forbidden { problem: format!("{name} was not put by a client: it is only read") }
+    DatasetError::Forbidden { problem: format!("{name} was not put by a client: it is read-only") }
 }
 
 fn target_state(path: &Path) -> Result<TargetState, DatasetError> {
@@ -179,28 +182,29 @@ fn target_state(path: &Path) -> Result<TargetState, DatasetError> {
 fn check_columns(name: &str, schema: &Schema) -> Result<(), DatasetError> {
     let refused = |problem: String| Err(DatasetError::InvalidRequest { problem });
     if schema.fields().is_empty() {
-        return refused(format!("{name} has no columns; there is nothing to keep"));
+        return refused(format!("{name} has no columns"));
     }
     let mut names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
     names.sort_unstable();
     match names.windows(2).find(|pair| pair[0] == pair[1]) {
-        Some(pair) => refused(format!("{name} has two columns {:?}; give each a name of its own", pair[0])),
+        Some(pair) => refused(format!("{name} has two columns {:?}; rename one of them", pair[0])),
         None => Ok(()),
     }
 }
 
-/// Target of a put, and its write mode.
+/// The dataset that a put request creates, replaces or extends, and the write mode.
 struct PutTarget {
     path: PathBuf,
     name: String,
     existing: WriteMode,
     must_exist: bool,
-    /// Upload id, the suffix of the part's file name.
+    /// Id of the upload, with which the file name of the part ends; `None` if the client sent none.
     upload: Option<String>,
 }
 
 impl PutTarget {
-    /// Reports whether this upload is among the parts already: its client retries because it received no confirmation.
+    /// Returns whether the dataset already contains this upload. A client repeats an upload if it received no
+    /// confirmation.
     fn contains_upload(&self) -> Result<bool, DatasetError> {
         let Some(upload) = &self.upload else { return Ok(false) };
         let TargetState::Dataset(parts) = target_state(&self.path)? else { return Ok(false) };
@@ -209,7 +213,7 @@ impl PutTarget {
         Ok(parts.iter().any(is_it))
     }
 
-    /// Returns the existing parts; `None` if the dataset is to be created.
+    /// Returns the paths of the existing parts; `None` if the dataset does not exist and must be created.
     fn existing_parts(&self) -> Result<Option<Vec<PathBuf>>, DatasetError> {
         match (target_state(&self.path)?, self.existing) {
             (TargetState::Absent, _) if self.must_exist => Err(DatasetError::NotFound { name: self.name.clone() }),
@@ -220,7 +224,7 @@ impl PutTarget {
         }
     }
 
-    /// Returns the schema of the first part, which further parts must match in names, types and nullability.
+    /// Returns the schema of the first part. `given` must match it in column names, types and nullability.
     fn matching_schema(&self, parts: &[PathBuf], given: &SchemaRef) -> Result<SchemaRef, DatasetError> {
         let Some(first) = parts.first() else { return Ok(given.clone()) };
         let kept = ParquetFiles::open(std::slice::from_ref(first)).map_err(dataset_error)?.schema().clone();
@@ -232,14 +236,14 @@ impl PutTarget {
         let differing = (0..number.min(given.fields().len())).find(|at| !same(*at));
         let problem = match differing {
             None if number == given.fields().len() => return Ok(kept),
-            None => format!("{} has {number} columns, what is appended has {}", self.name, given.fields().len()),
+            None => format!("{} has {number} columns, the appended data have {}", self.name, given.fields().len()),
             Some(at) => {
                 let told = |schema: &Schema| {
                     let field = schema.field(at);
                     let null = if field.is_nullable() { "" } else { ", never null" };
                     format!("{:?} ({}{null})", field.name(), field.data_type())
                 };
-                format!("column {at} of {} is {}, that of what is appended {}", self.name, told(&kept), told(given))
+                format!("column {at} of {} is {}, that of the appended data is {}", self.name, told(&kept), told(given))
             }
         };
         Err(DatasetError::InvalidRequest { problem })
@@ -255,7 +259,7 @@ impl PutTarget {
     }
 }
 
-/// Writer of an upload that is stored already: counts the rows and discards them.
+/// A writer for an upload that the dataset already contains: counts the rows and discards them.
 struct DuplicateUploadWriter {
     dataset: String,
     rows: u64,
@@ -278,7 +282,7 @@ struct PutWriter {
     table: TableParquetWriter<PutPart>,
     schema: SchemaRef,
     rows: u64,
-    /// Declared last, so that the writer is dropped before its directory.
+    /// The last field, so that the writer of the part is dropped before the staging directory that contains the part.
     staging: StagingDirectory,
 }
 
@@ -296,7 +300,8 @@ impl DatasetWriter for PutWriter {
         let failed = |source| cannot_write(&target.path, source);
         part.make_durable().map_err(failed)?;
         let _lock = directory.staging.lock().map_err(failed)?;
-        // Another pool member may have stored it meanwhile, for a client whose connection broke.
+        // Another pool member may have stored this upload meanwhile, because the client repeated it after its
+        // connection broke.
         if target.contains_upload()? {
             return Ok(PutSummary { dataset: target.name, rows });
         }
@@ -332,13 +337,13 @@ impl DatasetWriter for PutWriter {
     }
 }
 
-/// Returns a name that sorts after those of `parts` parts, and that no other part ever had.
+/// Returns a unique file name that sorts after the names of the existing `parts` parts.
 fn part_name(parts: usize, aside: &StagingDirectory, target: &PutTarget) -> String {
     let upload = target.upload.as_ref().map(|upload| format!("-{upload}")).unwrap_or_default();
     format!("part-{parts:06}-{}{upload}.parquet", aside.unique_name())
 }
 
-/// Replaces the list of a dataset atomically.
+/// Replaces the list of the parts of a dataset atomically.
 fn write_part_list(directory: &Path, names: &[String]) -> io::Result<()> {
     let fresh = directory.join("._parts");
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;

@@ -1,8 +1,10 @@
-//! refget 2.0 and 1.0 (GA4GH, <https://ga4gh.github.io/refget/sequences/>): sequences by digests of their bases.
+//! refget 2.0 and 1.0 (GA4GH, <https://ga4gh.github.io/refget/sequences/>), which serves sequences by the digests of
+//! their bases.
 //!
-//! Flows in: HTTP requests with their principals. Flows out: bases and metadata of sequences. Sequences are those of the
-//! server's references, which every authenticated principal may read, and of plain FASTA files below its root, for
-//! principals that may read the whole file. Which sequences are circular is not known.
+//! The service responds to authenticated requests with the bases or the metadata of a sequence. It serves the sequences
+//! of the server's references, which every authenticated principal may read. It also serves the sequences of FASTA
+//! files below the root, but only to principals that may read the whole file. The service does not know which sequences
+//! are circular.
 
 mod error;
 mod reference_files;
@@ -29,24 +31,24 @@ use crate::file_store::{FileSnapshot, FileStore};
 use crate::htsget::percent_decode;
 use crate::http_service::{access_record, request_description, run_blocking};
 
-/// Suffix of a metadata path.
+/// Suffix of the URL path that requests the metadata of a sequence.
 const METADATA_SUFFIX: &str = "/metadata";
 
-/// The refget service of a server.
+/// The refget service of a data server.
 #[derive(Debug)]
 pub(crate) struct Refget {
     root: Arc<DatasetRoot>,
     rules: Option<Arc<dyn Authorizer>>,
     references: Vec<PathBuf>,
     digest_cache: DigestCache,
-    /// Permits for lookups: requests that wait for one occupy no blocking threads.
+    /// Permits for concurrent lookups. A request that waits for a permit does not occupy a blocking thread.
     lookup_permits: Semaphore,
 }
 
-/// Lookups that run at a time, at most.
+/// Maximum number of concurrent lookups.
 const MAX_CONCURRENT_LOOKUPS: usize = 4;
 
-/// A requested sequence, and all sequences with the same bases in its file.
+/// The sequence that a request found: its file, and all sequences in this file with the requested digest.
 struct SequenceMatch {
     file: FileSnapshot,
     digests: Arc<FileDigests>,
@@ -59,10 +61,10 @@ impl SequenceMatch {
     }
 }
 
-/// A file that may hold a requested sequence.
+/// A FASTA file that may contain a requested sequence.
 struct SequenceSource {
     path: PathBuf,
-    /// Dataset name; `None` for a reference.
+    /// Name of the dataset; `None` if the file is one of the server's references.
     name: Option<String>,
 }
 
@@ -79,7 +81,7 @@ impl Refget {
         }
     }
 
-    /// Handles a request for bases, metadata or service info.
+    /// Responds to a request for bases, metadata or service info.
     pub(crate) async fn handle_request(
         self: &Arc<Self>,
         request: WebRequest,
@@ -92,7 +94,7 @@ impl Refget {
         Self::response_and_record(&principal, "Refget", &request, answered)
     }
 
-    /// Runs a lookup on a blocking thread when a permit is free.
+    /// Waits for a permit and then runs a lookup on a blocking thread.
     async fn run_lookup<T: Send + 'static>(
         self: &Arc<Self>,
         look: impl FnOnce(&Self) -> Result<T, RefgetError> + Send + 'static,
@@ -102,7 +104,7 @@ impl Refget {
         run_blocking(move || look(&this)).await?
     }
 
-    /// Returns a response and its access record.
+    /// Returns the HTTP response for a result, and the access record for the audit log.
     fn response_and_record(
         principal: &Principal,
         call: &str,
@@ -139,7 +141,7 @@ impl Refget {
         sequence_response(&found, request, kind).await
     }
 
-    /// Finds a sequence that a principal may see: in a reference, else in the first dataset that has it.
+    /// Finds a sequence in the references or, if none has it, in the datasets that the principal may read.
     fn find_sequence(&self, principal: &Principal, id: SequenceDigest) -> Result<Option<SequenceMatch>, RefgetError> {
         let references = self.references.iter().map(|path| SequenceSource { path: path.clone(), name: None });
         if let Some(found) = self.find_sequence_in(principal, id, references.collect())? {
@@ -159,7 +161,8 @@ impl Refget {
         id: SequenceDigest,
         mut sources: Vec<SequenceSource>,
     ) -> Result<Option<SequenceMatch>, RefgetError> {
-        // Files known to hold the digest are first, files that must be digested are last.
+        // Search first in files that are known to contain the digest, and last in files whose digests are not known
+        // yet.
         sources.sort_by_cached_key(|source| {
             (!self.digest_cache.contains_digest(&source.path, id), self.digest_cache.is_uncached(&source.path))
         });
@@ -182,7 +185,8 @@ impl Refget {
         Ok(None)
     }
 
-    /// Returns the rule by which a principal may read all of a dataset; `None` without a policy, or for a reference.
+    /// Returns the policy rule by which a principal may read the whole dataset; `None` if there is no policy, or for a
+    /// reference.
     fn rule_for(&self, principal: &Principal, name: Option<&str>) -> Result<Option<String>, FileAuthorization> {
         let Some((rules, name)) = self.rules.as_ref().zip(name) else { return Ok(None) };
         match rules.authorize_file(principal, name, FileAccess::Read) {
@@ -192,10 +196,10 @@ impl Refget {
     }
 }
 
-/// Returns the principal of a request.
+/// Returns the principal that sent a request.
 ///
 /// # Errors
-/// The response to an unauthenticated or unauthorized request.
+/// The HTTP response that rejects an unauthenticated or unauthorized request.
 fn authenticate(request: &WebRequest) -> Result<Principal, Box<Response<WebBody>>> {
     request.principal.clone().map_err(|status| {
         let problem = status.message().to_owned();
@@ -206,7 +210,7 @@ fn authenticate(request: &WebRequest) -> Result<Principal, Box<Response<WebBody>
     })
 }
 
-/// Responds with the requested bases of a sequence.
+/// Returns a response with the requested bases of a sequence.
 async fn sequence_response(found: &SequenceMatch, request: &WebRequest, kind: &'static str) -> RefgetResult {
     let record = found.first_sequence().record.clone();
     let subsequence = Subsequence::from_request(request.query.as_deref().unwrap_or_default(), &request.headers)?;
@@ -234,7 +238,7 @@ async fn sequence_response(found: &SequenceMatch, request: &WebRequest, kind: &'
 
 fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a string never fails.
+        // Writing to a string in memory cannot fail.
         let _ = write!(text, "{byte:02x}");
         text
     })
@@ -254,7 +258,8 @@ fn metadata_json(found: &SequenceMatch) -> Value {
     } })
 }
 
-/// Service info: GA4GH service-info 1.0 with the fields of refget 2.0; `service` holds the fields of version 1.
+/// Returns the service info: GA4GH service-info 1.0 with the extensions of refget 2.0. The field `service` contains the
+/// service info of refget 1.0.
 fn service_info(origin: &str) -> Value {
     let algorithms = json!(["md5", "ga4gh", "trunc512"]);
     json!({
@@ -279,7 +284,7 @@ fn service_info(origin: &str) -> Value {
 }
 
 fn json_response(kind: &'static str, value: &Value) -> Response<WebBody> {
-    // The content type declares ASCII: other characters are written as JSON escapes.
+    // The content type declares the charset ASCII, so write all other characters as JSON escapes.
     let text = value.to_string().chars().fold(String::new(), |mut text, letter| {
         match letter.is_ascii() {
             true => text.push(letter),

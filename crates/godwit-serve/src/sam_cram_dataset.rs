@@ -1,4 +1,4 @@
-//! SAM and CRAM files as datasets: aligned reads that are read sequentially.
+//! SAM and CRAM files as datasets of aligned reads. These files are read sequentially, without an index.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,16 +16,16 @@ use crate::bam_dataset::{ReadsTable, intervals_in, take_rows};
 use crate::batch_reader::{dataset_error, fused_reader, single_part};
 use crate::file_store::{DatasetSnapshot, FileSnapshot, FileStore};
 
-/// Bytes of records that are decoded at a time.
+/// Number of bytes of records that are decoded at a time.
 const CHUNK_BYTES: usize = 1 << 20;
 
 /// Options for reading CRAM files.
 #[derive(Clone, Debug)]
 pub struct CramOptions {
-    /// The godwit program, which decodes CRAM in a separate process.
+    /// Path of the godwit program, which is started as a separate process to decode CRAM.
     pub program: PathBuf,
-    /// FASTA reference of the files, and a directory for scratch files. If `None`, only files that need no reference can be
-    /// read.
+    /// Path of the FASTA reference of the CRAM files, and of a directory for temporary files. If `None`, only CRAM
+    /// files that need no reference can be read.
     pub reference: Option<(PathBuf, PathBuf)>,
 }
 
@@ -36,14 +36,14 @@ impl CramOptions {
     }
 }
 
-/// Format of the file.
+/// Format of a file of aligned reads that is read sequentially.
 #[derive(Clone, Debug)]
 pub(crate) enum ReadsFormat {
     Sam,
     Cram(CramOptions),
 }
 
-/// Aligned reads of a file without random access.
+/// A dataset of the aligned reads in a SAM or CRAM file.
 #[derive(Debug)]
 pub(crate) struct SamCramDataset {
     store: FileStore,
@@ -129,14 +129,15 @@ impl Dataset for SamCramDataset {
     }
 }
 
-/// An adapter that turns buffers of records into batches.
+/// Converts buffers of records to record batches, and drops records that no requested interval overlaps.
 pub(crate) struct RecordBatches<F> {
-    /// Replaces the records of the buffer by the next ones; returns false at the end.
+    /// Function that replaces the content of the buffer by the next records. It returns false if there are no more
+    /// records.
     read_next: F,
     columns: AlignmentBatchBuilder<Arc<AlignmentLayout>>,
     intervals: Option<IntervalSet>,
     chunk: RecordBuffer,
-    /// Index of the next record of the buffer.
+    /// Index in the buffer of the next record to convert.
     next_record: usize,
 }
 
@@ -149,7 +150,7 @@ impl<F: FnMut(&mut RecordBuffer) -> Result<bool, DatasetError>> RecordBatches<F>
         Self { read_next, columns, intervals, chunk: RecordBuffer::default(), next_record: 0 }
     }
 
-    /// Returns the next rows that overlap an interval; `None` at the end.
+    /// Returns the next batch of rows that overlap a requested interval; `None` after the last record.
     pub(crate) fn next_batch(&mut self) -> Result<Option<RecordBatch>, DatasetError> {
         let Self { read_next, columns, intervals, chunk, next_record } = self;
         while !columns.is_full() {
@@ -189,7 +190,7 @@ struct RecordReader {
     path: PathBuf,
 }
 
-/// A SAM line that cannot be parsed.
+/// An error in a line of a SAM file.
 #[derive(Debug, thiserror::Error)]
 #[error("{}, line {line}", path.display())]
 struct InvalidSamLine {
@@ -200,7 +201,7 @@ struct InvalidSamLine {
 }
 
 impl RecordReader {
-    /// Replaces the records of the buffer by the next ones; returns false at the end.
+    /// Replaces the content of the buffer by the next records. Returns false if there are no more records.
     fn next_chunk(&mut self, chunk: &mut RecordBuffer) -> Result<bool, DatasetError> {
         match &mut self.source {
             SamCramSource::Cram(reader) => reader.read_chunk(chunk, CHUNK_BYTES).map_err(dataset_error),

@@ -1,5 +1,5 @@
-//! The web page of a server. It is part of the program and holds none of the served data: its script requests those with
-//! the user's token (`godwit_flight`, paths that begin with [`API`](godwit_flight::web::API)).
+//! The web page of a data server. Its files are part of the program and contain no data. Its script requests data with
+//! the token of the user, at paths that begin with [`API`](godwit_flight::web::API).
 
 use bytes::Bytes;
 use godwit_flight::web::WebBody;
@@ -8,12 +8,13 @@ use http::header::{
 };
 use http::{HeaderValue, Method, Response, StatusCode};
 
-/// Content security policy: the page may run its own scripts and call its own server, and may not be framed. igv.js sets
-/// styles of what it draws, and passes images and files to itself by `data:` and `blob:`.
+/// Content security policy of the page. The page may run its own scripts and send requests to its own server, and other
+/// pages must not embed it. igv.js sets inline styles, and passes images and files to itself in `data:` and `blob:`
+/// URLs.
 const PAGE_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; \
     font-src data:; connect-src 'self' data: blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// A file of the page.
+/// A file of the web page.
 struct SiteFile {
     path: &'static str,
     content_type: &'static str,
@@ -33,7 +34,7 @@ const SITE_FILES: [SiteFile; 5] = [
         bytes: include_bytes!("../site/page.js"),
     },
     SiteFile { path: "/site/icon.svg", content_type: "image/svg+xml", bytes: include_bytes!("../site/icon.svg") },
-    // Empty if the program was built without it.
+    // The content is empty if the program was built without igv.js.
     SiteFile {
         path: "/site/igv.js",
         content_type: "text/javascript; charset=utf-8",
@@ -41,7 +42,7 @@ const SITE_FILES: [SiteFile; 5] = [
     },
 ];
 
-/// Responds with the file at a path; `None` if there is none.
+/// Returns the response with the page's file at a URL path; `None` if there is no such file.
 pub(crate) fn file_response(path: &str, method: &Method) -> Option<Response<WebBody>> {
     let found = SITE_FILES.iter().find(|file| file.path == path && !file.bytes.is_empty())?;
     let mut response = Response::new(WebBody::Full(Bytes::from_static(found.bytes)));
@@ -57,7 +58,7 @@ pub(crate) fn file_response(path: &str, method: &Method) -> Option<Response<WebB
         (CONTENT_SECURITY_POLICY, PAGE_SECURITY_POLICY),
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (REFERRER_POLICY, "no-referrer"),
-        // Another version of the program has other files.
+        // Make the browser check for a new version on each use, because another version of the program has other files.
         (CACHE_CONTROL, "no-cache"),
     ] {
         headers.insert(name, HeaderValue::from_static(value));
@@ -65,9 +66,9 @@ pub(crate) fn file_response(path: &str, method: &Method) -> Option<Response<WebB
     Some(response)
 }
 
-/// Responds to a request for a missing file, such as igv.js if the program was built without it.
+/// Returns the response for a missing file of the page, such as igv.js if the program was built without it.
 pub(crate) fn not_found_response() -> Response<WebBody> {
-    let mut response = Response::new(WebBody::Full(Bytes::from_static(b"this server has no such file\n")));
+    let mut response = Response::new(WebBody::Full(Bytes::from_static(b"this server does not have this file\n")));
     *response.status_mut() = StatusCode::NOT_FOUND;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     response

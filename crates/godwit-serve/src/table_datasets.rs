@@ -1,4 +1,4 @@
-//! Datasets of Parquet files and directories of them, Arrow IPC, CSV and TSV.
+//! Datasets stored as a Parquet file, an Arrow IPC file or stream, a directory of such files, or a CSV or TSV file.
 
 use std::io;
 use std::path::PathBuf;
@@ -15,11 +15,11 @@ use crate::bucket::find_remote_error;
 use crate::file_store::{DatasetSnapshot, FileSnapshot, FileStore};
 use crate::puts;
 
-/// A Parquet file, or the files of a directory, sorted by name.
+/// A dataset of one Parquet file, or of all Parquet files in a directory in the order of their names.
 #[derive(Debug)]
 pub(crate) struct ParquetDataset {
     paths: Vec<PathBuf>,
-    /// URLs for DataFusion's own reader, if the paths are not enough.
+    /// URLs of the files for the Parquet reader of DataFusion; `None` if it opens the files by their paths.
     urls: Option<Vec<String>>,
     files: ParquetFiles,
     bytes: u64,
@@ -40,7 +40,8 @@ impl ParquetDataset {
     }
 }
 
-/// Returns the files of a dataset: the file itself, or those in the directory with an extension, by name; at least one.
+/// Returns the files of a dataset. For a directory, these are the files in its list of parts or, without a list, all
+/// files with the extension `ending`, sorted by name. There is at least one.
 fn dataset_files(store: &FileStore, seen: &DatasetSnapshot, ending: &str) -> Result<Vec<FileSnapshot>, DatasetError> {
     if !seen.is_directory {
         return Ok(seen.files.clone());
@@ -67,7 +68,7 @@ fn parquet_error(error: ParquetReadError) -> DatasetError {
         return remote.into();
     }
     match error {
-        // It existed when the dataset was opened, so it has been replaced.
+        // The file existed when the dataset was opened, so the dataset has changed since.
         ParquetReadError::Io { path, source } if source.kind() == io::ErrorKind::NotFound => {
             DatasetError::Changed { name: path.display().to_string() }
         }
@@ -76,7 +77,7 @@ fn parquet_error(error: ParquetReadError) -> DatasetError {
     }
 }
 
-/// Returns the kind that files written by godwit declare in their metadata.
+/// Returns the kind of dataset that the schema metadata declares, if godwit wrote the files; otherwise a plain table.
 fn kind_of_schema(schema: &Schema) -> DatasetKind {
     let metadata = schema.metadata();
     if metadata.contains_key(alignment_columns::VERSION_KEY) {
@@ -129,7 +130,7 @@ impl Dataset for ParquetDataset {
         self.urls.as_deref()
     }
 
-    /// Splits row groups: start and end of their indices, counted over all files.
+    /// Splits the dataset into ranges of row groups, which are numbered over all files.
     fn parts(&self, _scan: &Scan, most: usize) -> Result<Vec<ScanPart>, DatasetError> {
         Ok(split_evenly(&self.files.row_group_bytes(), most))
     }
@@ -141,7 +142,8 @@ impl Dataset for ParquetDataset {
     }
 }
 
-/// Distributes indexed pieces in order to at most `most` parts of similar size.
+/// Distributes items to at most `most` parts of similar size, and returns the range of item indexes of each part.
+/// `bytes`: size of each item.
 fn split_evenly(bytes: &[u64], most: usize) -> Vec<ScanPart> {
     let share = bytes.iter().sum::<u64>().div_ceil(most.max(1) as u64).max(1);
     let (mut parts, mut start, mut filled) = (Vec::new(), 0, 0);
@@ -155,7 +157,7 @@ fn split_evenly(bytes: &[u64], most: usize) -> Vec<ScanPart> {
     parts
 }
 
-/// Arrow IPC: a file, a stream, or the files of a directory, sorted by name.
+/// A dataset of an Arrow IPC file or stream, or of all Arrow files in a directory in the order of their names.
 #[derive(Debug)]
 pub(crate) struct ArrowDataset {
     files: Vec<ArrowFile>,
@@ -179,7 +181,7 @@ impl ArrowDataset {
         Ok(Self { files, schema, version: seen.version })
     }
 
-    /// Returns the number of batches of each file; a stream counts as one.
+    /// Returns the number of record batches in each file. A file in the Arrow stream format counts as one batch.
     fn batch_counts(&self) -> impl Iterator<Item = usize> {
         self.files.iter().map(|file| file.batch_count().unwrap_or(1))
     }
@@ -214,7 +216,7 @@ impl Dataset for ArrowDataset {
         sorted_by(self.kind())
     }
 
-    /// Splits batches: start and end of their indices, counted over all files.
+    /// Splits the dataset into ranges of record batches, which are numbered over all files.
     fn parts(&self, _scan: &Scan, most: usize) -> Result<Vec<ScanPart>, DatasetError> {
         Ok(split_evenly(&vec![1; self.batch_counts().sum()], most))
     }
@@ -244,7 +246,7 @@ impl Dataset for ArrowDataset {
     }
 }
 
-/// A CSV or TSV file.
+/// A dataset of the rows in a CSV or TSV file.
 #[derive(Debug)]
 pub(crate) struct CsvDataset {
     file: CsvFile,

@@ -1,6 +1,7 @@
-//! Unfinished jobs as datasets: the reads that have been aligned so far.
+//! Unfinished alignment jobs as datasets, which contain the reads that have been aligned so far.
 //!
-//! Duplicates are decided last. Until then the column `duplicate` is null, and `flags` has no bit for it.
+//! A job marks duplicates only at its end. Before that, the column `duplicate` is null, and the duplicate bit in
+//! `flags` is 0.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,47 +17,50 @@ use crate::bam_dataset::{ReadsTable, intervals_in};
 use crate::batch_reader::fused_reader;
 use crate::sam_cram_dataset::RecordBatches;
 
-/// Suffix of the dataset names.
+/// Suffix of the dataset names of unfinished jobs.
 pub(crate) const DATASET_SUFFIX: &str = ".live";
-/// The column that marks duplicates; null until they are decided.
+/// Name of the column that marks duplicates. It is null until the job has marked them.
 const DUPLICATE_COLUMN: &str = "duplicate";
 
-/// The reads of an unfinished job. A frame is a range of records stored together, identified by two opaque numbers.
+/// The reads of an unfinished job, stored in frames. A frame is a range of records that are stored together, identified
+/// by two numbers whose meaning only the implementation knows.
 pub trait UnfinishedJobReads: std::fmt::Debug + Send + Sync {
-    /// Returns the header of the job's output.
+    /// Returns the SAM header of the job's output.
     fn header(&self) -> &Header;
 
-    /// Returns a version that differs between any two jobs; further reads do not change it.
+    /// Returns a version that differs between any two jobs. It does not change when the job aligns more reads.
     fn version(&self) -> u64;
 
-    /// Returns the number of records so far, and their size in bytes.
+    /// Returns the number of records that have been aligned so far, and their size in bytes.
     ///
     /// # Errors
     /// [`DatasetError`] if the job directory cannot be read.
     fn record_and_byte_counts(&self) -> Result<(u64, u64), DatasetError>;
 
-    /// Returns the frames so far; with `spans` only those that may hold a record that overlaps one.
+    /// Returns the frames that exist so far. If `spans` is set, returns only frames that may contain a record that
+    /// overlaps one of these intervals.
     ///
     /// # Errors
     /// [`DatasetError`] if the job directory cannot be read.
     fn frames(&self, spans: Option<&IntervalSet>) -> Result<Vec<(u64, u64)>, DatasetError>;
 
-    /// Reads the records of a frame.
+    /// Reads the records of a frame into `chunk`.
     ///
     /// # Errors
     /// [`DatasetError`] if the frame cannot be read.
     fn read_frame(&self, frame: (u64, u64), chunk: &mut RecordBuffer) -> Result<(), DatasetError>;
 }
 
-/// A source of unfinished jobs, by their directories.
+/// Finds unfinished jobs by their job directories and opens them.
 pub trait UnfinishedJobs: std::fmt::Debug + Send + Sync {
-    /// Returns the dataset name of the job in a directory; `None` if there is none.
+    /// Returns the dataset name of the unfinished job in a directory, without suffix; `None` if the directory contains
+    /// no such job.
     fn dataset_name_in(&self, directory: &Path) -> Option<String>;
 
-    /// Opens the job in a directory.
+    /// Opens the unfinished job in a directory.
     ///
     /// # Errors
-    /// [`DatasetError`] if it cannot be read.
+    /// [`DatasetError`] if the job cannot be read.
     fn open(&self, directory: &Path) -> Result<Arc<dyn UnfinishedJobReads>, DatasetError>;
 }
 
@@ -66,7 +70,7 @@ pub(crate) struct UnfinishedJobDataset {
     table: ReadsTable,
     genome: Genome,
     schema: SchemaRef,
-    /// Records and bytes when it was opened.
+    /// Number of records and their size in bytes when the dataset was opened.
     counts: (u64, u64),
 }
 
@@ -86,7 +90,7 @@ impl UnfinishedJobDataset {
         scan.regions.as_ref().map(spans).transpose()
     }
 
-    /// Returns the scan of the stored columns, and whether the `duplicate` column is requested too.
+    /// Returns the scan without the `duplicate` column, and whether that column is requested as well.
     fn record_scan(&self, scan: &Scan) -> (Scan, bool) {
         let own = self.table.schema.fields().len();
         let Some(columns) = &scan.columns else { return (scan.clone(), true) };
@@ -154,7 +158,7 @@ impl Dataset for UnfinishedJobDataset {
     }
 }
 
-/// Appends the `duplicate` column, all null, to a batch.
+/// Appends the column `duplicate`, with only null values, to a batch.
 fn with_null_duplicates(
     batch: &RecordBatch,
     all: &SchemaRef,

@@ -1,4 +1,4 @@
-//! Datasets of files that are read sequentially: FASTA, FASTQ, BED and GFF.
+//! FASTA, FASTQ, BED and GFF files as datasets. These files are read sequentially, without an index.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -16,23 +16,23 @@ use godwit_model::IntervalSet;
 use crate::batch_reader::{dataset_error, fused_reader, single_part};
 use crate::file_store::{DatasetSnapshot, FileSnapshot, FileStore};
 
-/// Bases of a row of a reference: limits a row to less than a chromosome.
+/// Maximum number of bases in a row of a FASTA dataset. It keeps rows much smaller than a chromosome.
 pub(crate) const ROW_BASES: usize = 1 << 16;
-/// Rows of a batch of such rows.
+/// Number of rows in a batch of a FASTA dataset.
 const BATCH_ROWS: usize = 32;
 
-/// Content of such a file.
+/// Format of a file that is read sequentially.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UnindexedFormat {
-    /// Contigs, in rows of up to 65,536 bases.
+    /// FASTA: contigs, split into rows of up to 65,536 bases.
     Fasta,
-    /// Reads.
+    /// FASTQ: reads with their qualities.
     Fastq,
-    /// Genomic intervals.
+    /// BED or GFF: genomic intervals.
     Intervals(IntervalFormat),
 }
 
-/// A file that is read sequentially.
+/// A dataset of the rows in a FASTA, FASTQ, BED or GFF file.
 #[derive(Debug)]
 pub(crate) struct UnindexedDataset {
     store: FileStore,
@@ -40,7 +40,7 @@ pub(crate) struct UnindexedDataset {
     format: UnindexedFormat,
     schema: SchemaRef,
     version: u64,
-    /// Contigs of the rows, computed at the first lookup; `None` if they cannot be read.
+    /// Names of the contigs that occur in the rows, computed on first use; `None` if the file cannot be read.
     contigs: OnceLock<Option<HashSet<String>>>,
 }
 
@@ -71,7 +71,8 @@ impl UnindexedDataset {
         Ok(Self { store, snapshot, format, schema: format.schema(), version, contigs: OnceLock::new() })
     }
 
-    /// Reads the whole file for the contigs of its rows: no header lists them.
+    /// Reads the whole file and returns the names of the contigs in its rows, because the file has no header that lists
+    /// them.
     fn read_contigs(&self) -> Result<HashSet<String>, DatasetError> {
         let mut contigs = HashSet::new();
         match self.format {
@@ -178,7 +179,8 @@ impl Dataset for UnindexedDataset {
     }
 
     fn has_contig(&self, name: &str) -> Option<bool> {
-        // A contig of the genome without a row is not in the file: so only contigs that are found are known.
+        // The file may lack a contig of the genome because the contig has no rows. So only contigs that occur are known
+        // to exist.
         let contigs = self.contigs.get_or_init(|| self.read_contigs().ok());
         contigs.as_ref()?.contains(name).then_some(true)
     }
@@ -199,7 +201,7 @@ impl Dataset for UnindexedDataset {
     }
 }
 
-/// Keeps only the requested columns.
+/// Returns a batch with only the requested columns; `None` means all columns.
 pub(crate) fn project_columns(batch: RecordBatch, columns: Option<&[usize]>) -> Result<RecordBatch, DatasetError> {
     match columns {
         Some(columns) => batch.project(columns).map_err(|error| DatasetError::Data(error.into())),
@@ -217,7 +219,7 @@ struct FastaRows {
     reader: FastaReader,
     contig: Option<String>,
     position: i64,
-    /// Bases of the row that is being filled.
+    /// Bases that belong to the row that is not complete yet.
     pending_bases: Vec<u8>,
     is_finished: bool,
 }
@@ -290,7 +292,7 @@ impl FastaBatches {
     }
 }
 
-/// Converts names and bases to text, qualities to Phred scores.
+/// Converts a batch of FASTQ reads: names and bases to text columns, and qualities to Phred scores.
 fn fastq_to_text(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, DatasetError> {
     use arrow_array::Array as _;
     use arrow_array::cast::AsArray as _;

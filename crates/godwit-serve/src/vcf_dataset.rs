@@ -13,15 +13,15 @@ use crate::batch_reader::{dataset_error, fused_reader, single_part};
 use crate::file_index::{FileIndex, parts_of_chunks};
 use crate::file_store::{DatasetSnapshot, FileSnapshot, FileStore};
 
-/// Extensions of VCF indexes.
+/// File name extensions of VCF and BCF indexes.
 pub(crate) const INDEX_EXTENSIONS: [&str; 2] = ["tbi", "csi"];
 
-/// The variants of a VCF or BCF file as a dataset.
+/// A dataset of the variants in a VCF or BCF file.
 #[derive(Debug)]
 pub(crate) struct VcfDataset {
     store: FileStore,
     snapshot: FileSnapshot,
-    /// `None` if the file has no random access: it is plain text, or gzip.
+    /// Random access to the file; `None` if the file is plain text or gzip and so does not permit it.
     file: Option<VcfFile>,
     index: FileIndex,
     layout: Arc<VariantLayout>,
@@ -57,7 +57,8 @@ impl VcfDataset {
         Ok(Self { store, snapshot, file, index, layout: Arc::new(layout), sample, version })
     }
 
-    /// Returns contig ids by name: those of the index, or without one ids in the order of the regions.
+    /// Returns contig ids by contig name: those of a BCF file, or else those of the index. Without an index, numbers
+    /// the contigs of the regions.
     fn contig_ids(&self, regions: &[Region]) -> HashMap<String, u32> {
         if let Some(numbers) = self.file.as_ref().and_then(VcfFile::contig_ids) {
             return numbers;
@@ -68,7 +69,8 @@ impl VcfDataset {
         }
     }
 
-    /// Converts regions to intervals. A contig without variants is in no index; it is skipped, not an error.
+    /// Converts regions to intervals. The index lacks contigs without variants, so regions on unknown contigs are
+    /// skipped without an error.
     fn intervals(regions: &[Region], contigs: &HashMap<String, u32>) -> IntervalSet {
         let known = |region: &Region| Some((*contigs.get(&region.contig)?, region.start, region.end));
         IntervalSet::new(regions.iter().filter_map(known))
@@ -104,7 +106,7 @@ impl Dataset for VcfDataset {
         true
     }
 
-    /// Reports whether a contig exists; the index may have contigs that the header does not describe.
+    /// Returns whether a contig exists. The index may contain contigs that the header does not describe.
     fn has_contig(&self, name: &str) -> Option<bool> {
         let is_listed = self.layout.has_contig(name)
             || self
@@ -169,7 +171,8 @@ fn overlaps_intervals(record: &Record, wanted: Option<&(IntervalSet, HashMap<Str
 }
 
 impl VariantSource {
-    /// Appends the next record if it overlaps the intervals; returns false at the end.
+    /// Reads the next record, and appends it to `columns` if it overlaps the requested intervals. Returns false if
+    /// there are no more records.
     fn push_next(&mut self, columns: &mut VariantBatchBuilder) -> Result<bool, VcfError> {
         match self {
             Self::Chunks(records) => match records.next_record()? {

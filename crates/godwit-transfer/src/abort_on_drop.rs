@@ -1,4 +1,4 @@
-//! Tasks that are aborted when their handle is dropped.
+//! Handles of Tokio tasks that abort their task when they are dropped.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -6,12 +6,12 @@ use std::task::{Context, Poll};
 
 use tokio::task::{JoinError, JoinHandle};
 
-/// A task that is aborted when this handle is dropped.
+/// The handle of a Tokio task; dropping the handle aborts the task.
 #[derive(Debug)]
 pub(crate) struct AbortOnDropTask<T>(JoinHandle<T>);
 
 impl<T: Send + 'static> AbortOnDropTask<T> {
-    /// Spawns the task on the current runtime.
+    /// Spawns the future as a task on the current Tokio runtime.
     pub(crate) fn spawn(work: impl Future<Output = T> + Send + 'static) -> Self {
         Self(tokio::spawn(work))
     }

@@ -1,4 +1,4 @@
-//! The reading end: blocks of files are hashed as they are read, and files are checked for changes meanwhile.
+//! Reads and hashes blocks of files at the sending end, and verifies that the files do not change during the copy.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -13,12 +13,12 @@ use crate::copy_protocol::{BLOCK_SCHEMA, OutgoingBlock, compress_block, encode_b
 use crate::error::TransferError;
 use crate::file_listing::{file_version, open_for_reading};
 
-/// Largest size of a batch of several blocks, bytes.
+/// Largest size of a batch that contains several blocks, bytes.
 pub(crate) const MAX_BATCH_BYTES: u64 = 1 << 20;
-/// Largest number of files with cached hashes; 128 bytes for each MiB of a file.
+/// Largest number of files whose block hashes are cached. Memory: 128 bytes of hashes for each MiB of a file.
 const MAX_CACHED_FILES: usize = 256;
 
-/// Hashes of the blocks of a file, as far as they are known.
+/// Hashes of the blocks of a file by block index; `None` for blocks that were not hashed yet.
 type SharedBlockHashes = Arc<Mutex<Vec<Option<BlockHash>>>>;
 
 /// A cache of the hashes of blocks that were read, so that verification does not read the files again.
@@ -36,17 +36,17 @@ impl BlockHashCache {
         let mut files = lock(&self.files);
         let key = (path.to_owned(), version);
         if !files.contains_key(&key) && files.len() >= MAX_CACHED_FILES {
-            // Drop the files that no reader uses.
+            // Remove the files that no other reader is using.
             files.retain(|_, hashes| Arc::strong_count(hashes) > 1);
         }
         let none = || Arc::new(Mutex::new(vec![None; block_count(size_bytes) as usize]));
         files.entry(key).or_insert_with(none).clone()
     }
 
-    /// Returns the hashes of all blocks of a file; reads blocks whose hash is unknown.
+    /// Returns the hashes of all blocks of a file; reads the blocks whose hashes are not in the cache.
     ///
     /// # Errors
-    /// [`TransferError::SourceChanged`] if the file changed; otherwise if it cannot be read.
+    /// [`TransferError::SourceChanged`] if the file has changed; [`TransferError::Io`] if the file cannot be read.
     pub(crate) fn block_hashes(&self, path: &Path, version: u64) -> Result<Vec<BlockHash>, TransferError> {
         let mut open = SourceFile::open(path, version)?;
         let known = self.file_hashes(path, version, open.size_bytes);
@@ -70,7 +70,7 @@ impl BlockHashCache {
     }
 }
 
-/// An open file of a known version.
+/// An open source file whose version was verified when it was opened.
 struct SourceFile {
     path: PathBuf,
     file: File,
@@ -90,40 +90,40 @@ impl SourceFile {
         TransferError::SourceChanged { location: self.path.display().to_string() }
     }
 
-    /// Returns an error if the file has changed.
+    /// Returns an error if the file has changed since it was listed.
     fn check_unchanged(&self) -> Result<(), TransferError> {
         let metadata = self.file.metadata().map_err(TransferError::io_error("read", &self.path))?;
         if file_version(&metadata) == self.version { Ok(()) } else { Err(self.changed_error()) }
     }
 
-    /// Appends the bytes of a block.
+    /// Appends the bytes of a block of the file to `data`.
     fn append_block(&mut self, block: u64, data: &mut Vec<u8>) -> Result<(), TransferError> {
         let (start, end) = block_byte_range(block, self.size_bytes);
         let before = data.len();
         data.resize(before + (end - start) as usize, 0);
         self.file.read_exact_at(&mut data[before..], start).map_err(|error| match error.kind() {
-            // The file was truncated.
+            // The file was truncated after it was opened.
             std::io::ErrorKind::UnexpectedEof => self.changed_error(),
             _ => TransferError::io_error("read", &self.path)(error),
         })
     }
 }
 
-/// Numbers of the files that cannot be read, with their errors.
+/// Index and error of each file that cannot be read.
 pub(crate) type ReadFailures = Vec<(u32, TransferError)>;
 
-/// A range of blocks of a file to read.
+/// A range of blocks of a file that is to be read.
 #[derive(Clone, Debug)]
 pub(crate) struct SourceRange {
     pub(crate) file: u32,
     pub(crate) path: PathBuf,
     pub(crate) version: u64,
-    /// First block, and end, exclusive.
+    /// First block and end (exclusive) of the range, 0-based.
     pub(crate) blocks: (u64, u64),
 }
 
-/// A reader of ranges, in their order, as batches of up to 1 MiB. Batches are smaller for small requests, whose clients want
-/// their data soon. A file that cannot be read is reported and skipped.
+/// A reader that returns the blocks of ranges, in order, as batches of up to 1 MiB. Small requests get smaller batches,
+/// so that the client receives their first blocks soon. A file that cannot be read is reported and skipped.
 pub(crate) struct BlockReader {
     ranges: std::vec::IntoIter<SourceRange>,
     current: Option<(SourceRange, SourceFile)>,
@@ -139,7 +139,7 @@ impl BlockReader {
         Self { ranges: spans.into_iter(), current: None, block_hashes, compress, batch_bytes }
     }
 
-    /// Returns the next batch and the files that cannot be read; `None` after the last.
+    /// Returns the next batch of blocks and the files that cannot be read; `None` after the last batch.
     fn read_batch(&mut self) -> Result<Option<(RecordBatch, ReadFailures)>, TransferError> {
         let (mut blocks, mut data, mut unreadable) = (Vec::new(), Vec::new(), ReadFailures::new());
         let (hashes, compress, batch_bytes) = (self.block_hashes.clone(), self.compress, self.batch_bytes);
@@ -181,7 +181,7 @@ impl BlockReader {
         Ok(Some((encode_blocks(&blocks, data)?, unreadable)))
     }
 
-    /// Returns the current range and its open file.
+    /// Returns the current range and its open file; opens the next range if the current one is finished.
     fn next_source(&mut self, unreadable: &mut ReadFailures) -> Option<(&mut SourceRange, &mut SourceFile)> {
         while self.current.as_ref().is_none_or(|(span, _)| span.blocks.0 >= span.blocks.1) {
             let span = self.ranges.next()?;
@@ -201,7 +201,7 @@ impl BlockReader {
     }
 }
 
-/// Appends a block of a file that did not change while it was read; returns its hash.
+/// Appends a block to `data` and returns its hash, or an error if the file changed while the block was read.
 fn append_unchanged_block(open: &mut SourceFile, block: u64, data: &mut Vec<u8>) -> Result<BlockHash, TransferError> {
     let before = data.len();
     open.append_block(block, data)?;
@@ -217,7 +217,7 @@ impl Iterator for BlockReader {
     }
 }
 
-/// Returns the schema of all batches.
+/// Returns the Arrow schema of all batches of blocks.
 pub(crate) fn block_schema() -> arrow_schema::SchemaRef {
     BLOCK_SCHEMA.clone()
 }

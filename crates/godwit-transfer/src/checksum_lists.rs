@@ -1,5 +1,5 @@
-//! Checksums published with files: lists as md5sum, sha256sum, b3sum and similar programs write them, and single-checksum
-//! files as archives publish them.
+//! Published checksums of files: lists in the formats of md5sum, sha256sum, b3sum and similar programs, and files that
+//! contain a single checksum, as archives publish them.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,9 +12,9 @@ use md5::Digest as _;
 
 use crate::error::TransferError;
 
-/// Size of a read, bytes.
+/// Number of bytes of a file that are read and hashed at a time.
 const READ_BUFFER_BYTES: usize = 1 << 20;
-/// Largest size of a list; more than the names of a whole file system.
+/// Largest size of a checksum list, bytes; enough for every file name of a large file system.
 const MAX_LIST_BYTES: u64 = 256 << 20;
 
 /// A checksum algorithm.
@@ -28,8 +28,8 @@ enum ChecksumAlgorithm {
 }
 
 impl ChecksumAlgorithm {
-    /// Returns the algorithm with this number of hexadecimal digits. BLAKE3 has as many as SHA-256; the name of the list
-    /// decides.
+    /// Returns the algorithm whose checksums have this number of hexadecimal digits. BLAKE3 and SHA-256 both have 64
+    /// digits; `is_blake3` decides between them.
     fn from_digit_count(digits: usize, is_blake3: bool) -> Option<Self> {
         match digits {
             32 => Some(Self::Md5),
@@ -41,7 +41,7 @@ impl ChecksumAlgorithm {
         }
     }
 
-    /// Returns the algorithm of a tag of BSD lists and of `--tag`.
+    /// Returns the algorithm with this tag, as in lists in BSD format and in the output of `md5sum --tag`.
     fn from_tag(tag: &str) -> Option<Self> {
         [Self::Md5, Self::Sha1, Self::Sha256, Self::Sha512, Self::Blake3].into_iter().find(|kind| kind.tag() == tag)
     }
@@ -57,7 +57,7 @@ impl ChecksumAlgorithm {
     }
 }
 
-/// A checksum in computation.
+/// A checksum that is being computed.
 enum ChecksumHasher {
     Md5(md5::Md5),
     Sha(ring::digest::Context),
@@ -100,16 +100,16 @@ impl ChecksumHasher {
 pub(crate) struct ExpectedChecksum {
     algorithm: ChecksumAlgorithm,
     digest: Vec<u8>,
-    /// The list that states it.
+    /// The checksum list that contains this checksum.
     list_path: PathBuf,
 }
 
 impl ExpectedChecksum {
-    /// Compares the checksum of an open file.
+    /// Computes the checksum of an open file and compares it with the expected one.
     ///
     /// # Errors
-    /// [`TransferError::ChecksumMismatch`] if it differs, [`TransferError::Io`] if the file cannot be read. They name the
-    /// file as `place`.
+    /// [`TransferError::ChecksumMismatch`] if the checksums differ, [`TransferError::Io`] if the file cannot be read.
+    /// Both errors name the file as `place`.
     pub(crate) fn verify_file(&self, file: &File, place: &Path) -> Result<(), TransferError> {
         let mut hasher = ChecksumHasher::new(self.algorithm);
         let mut piece = vec![0; READ_BUFFER_BYTES];
@@ -131,7 +131,7 @@ impl ExpectedChecksum {
         }
         Err(TransferError::ChecksumMismatch {
             problem: format!(
-                "{} has {} {}, and {} in {}: the source or the list is another; ask who keeps them",
+                "{} has {} {}, but {} in {}: the source or the list has changed; verify both with their publisher",
                 place.display(),
                 self.algorithm.tag(),
                 HexDisplay(&found),
@@ -150,28 +150,29 @@ impl fmt::Display for HexDisplay<'_> {
     }
 }
 
-/// Checksums by file name.
+/// Checksums from one or several lists, by file name.
 #[derive(Clone, Debug, Default)]
 pub struct ChecksumLists {
-    /// By listed name, without `./`.
+    /// Checksums by the file name in the list, without a leading `./`.
     by_name: HashMap<String, ExpectedChecksum>,
-    /// A checksum without a name, from a list of its own.
+    /// A checksum without a file name, from a file that contains only this checksum.
     unnamed: Option<ExpectedChecksum>,
 }
 
 impl ChecksumLists {
-    /// Reads lists: `DIGEST  NAME` (md5sum, sha1sum, sha256sum, sha512sum, b3sum; BLAKE3 if the extension of the list is
-    /// `.b3`, `.b3sum` or `.blake3`), `MD5 (NAME) = DIGEST`, or a single digest.
+    /// Reads checksum lists. Each line is a digest, `DIGEST  NAME` (md5sum, sha1sum, sha256sum, sha512sum, b3sum), or
+    /// `MD5 (NAME) = DIGEST`. Digests of 64 digits are BLAKE3 if the extension of the list is `.b3`, `.b3sum` or
+    /// `.blake3`.
     ///
     /// # Errors
-    /// [`TransferError::Io`] if a list cannot be read, [`TransferError::ChecksumMismatch`] if it is invalid or has two
-    /// digests for a name.
+    /// [`TransferError::Io`] if a list cannot be read, [`TransferError::ChecksumMismatch`] if a list is invalid or
+    /// contains two different digests for a name.
     pub fn read(lists: &[PathBuf]) -> Result<Self, TransferError> {
         let mut sums = Self::default();
         for list in lists {
             let size_bytes = std::fs::metadata(list).map_err(TransferError::io_error("read", list))?.len();
             if size_bytes > MAX_LIST_BYTES {
-                let problem = format!("{} is no list of checksums: it has {size_bytes} bytes", list.display());
+                let problem = format!("{} is not a list of checksums: it has {size_bytes} bytes", list.display());
                 return Err(TransferError::ChecksumMismatch { problem });
             }
             let text = std::fs::read_to_string(list).map_err(TransferError::io_error("read", list))?;
@@ -191,7 +192,10 @@ impl ChecksumLists {
                 continue;
             }
             let (sum, name) = parse_line(list, line).ok_or_else(|| {
-                wrong(number, "it is no checksum and name, as md5sum, sha256sum and their like write them")
+                wrong(
+                    number,
+                    "the line is not a checksum and a file name as md5sum, sha256sum and similar programs write them",
+                )
             })?;
             let known = match name {
                 Some(name) => {
@@ -201,20 +205,23 @@ impl ChecksumLists {
                 None => self.unnamed.replace(sum),
             };
             if known.is_some() {
-                return Err(wrong(number, "there is another checksum for the same file"));
+                return Err(wrong(number, "the list has another checksum for the same file"));
             }
         }
         if self.by_name.len() + usize::from(self.unnamed.is_some()) == before {
-            return Err(TransferError::ChecksumMismatch { problem: format!("{} lists no checksums", list.display()) });
+            return Err(TransferError::ChecksumMismatch {
+                problem: format!("{} contains no checksums", list.display()),
+            });
         }
         Ok(())
     }
 
-    /// Returns the checksum of each of these files, given as paths at the source: that of the longest listed name the path
-    /// ends with. A checksum without a name applies to the only file.
+    /// Returns the checksum of each file. A file, given by its path at the source, matches the longest listed name with
+    /// which its path ends. A checksum without a name applies if there is only one file.
     ///
     /// # Errors
-    /// [`TransferError::Rejected`] if a listed name matches several files, or no file has a listed checksum.
+    /// [`TransferError::Rejected`] if a listed name matches several files, or if none of the files has a listed
+    /// checksum.
     pub(crate) fn match_files(&self, places: &[&str]) -> Result<Vec<Option<ExpectedChecksum>>, TransferError> {
         let mut used: HashMap<&str, &str> = HashMap::new();
         let mut found = Vec::new();
@@ -225,7 +232,8 @@ impl ChecksumLists {
             };
             if let Some(other) = used.insert(name, place) {
                 let problem = format!(
-                    "{name} in the list of checksums may be {other} or {place}; list them with their directories"
+                    "{name} in the list of checksums matches both {other} and {place}; list the files with their \
+                     directories"
                 );
                 return Err(TransferError::rejected(problem));
             }
@@ -233,26 +241,26 @@ impl ChecksumLists {
         }
         if found.iter().all(Option::is_none) && !found.is_empty() {
             return Err(TransferError::rejected(
-                "the list of checksums has none of the files that are copied; look at the names in it",
+                "the list of checksums contains none of the files to copy; check the names in it",
             ));
         }
         Ok(found)
     }
 }
 
-/// Returns a path and its suffixes at slashes, the longest first.
+/// Returns the path and then each suffix that begins after a slash, the longest first.
 fn path_suffixes(place: &str) -> impl Iterator<Item = &str> {
     let place = place.strip_prefix("./").unwrap_or(place);
     let shorter = place.match_indices('/').map(move |(at, _)| &place[at + 1..]);
     std::iter::once(place).chain(shorter)
 }
 
-/// Parses a line; returns the checksum and its name, if any.
+/// Parses a line of a list; returns the checksum and, if the line contains one, the file name.
 fn parse_line(list: &Path, line: &str) -> Option<(ExpectedChecksum, Option<String>)> {
     let sum = |algorithm, digits: &str| {
         Some(ExpectedChecksum { algorithm, digest: decode_hex(digits)?, list_path: list.to_owned() })
     };
-    // `MD5 (a.bam) = d41d8..`
+    // BSD format: `MD5 (a.bam) = d41d8..`.
     if let Some((tag, rest)) = line.split_once(" (")
         && let Some(kind) = ChecksumAlgorithm::from_tag(tag)
     {
@@ -260,12 +268,12 @@ fn parse_line(list: &Path, line: &str) -> Option<(ExpectedChecksum, Option<Strin
         let right = ChecksumAlgorithm::from_digit_count(digits.len(), kind == ChecksumAlgorithm::Blake3) == Some(kind);
         return Some((sum(kind, digits).filter(|_| right)?, Some(strip_current_directory(name))));
     }
-    // A backslash before the digest marks a name with escapes (GNU coreutils).
+    // GNU coreutils: a backslash before the digest means that the file name contains escape sequences.
     let (line, escaped) = line.strip_prefix('\\').map_or((line, false), |line| (line, true));
     let (digits, name) = line.split_once([' ', '\t']).unwrap_or((line, ""));
     let is_blake3 = list.extension().is_some_and(|ending| ending == "b3" || ending == "b3sum" || ending == "blake3");
     let sum = sum(ChecksumAlgorithm::from_digit_count(digits.len(), is_blake3)?, digits)?;
-    // One more space, or a star for binary mode.
+    // A second space marks text mode, an asterisk binary mode.
     let name = name.strip_prefix([' ', '*']).unwrap_or(name);
     let name = if escaped { unescape_name(name) } else { name.to_owned() };
     Some((sum, (!name.is_empty()).then(|| strip_current_directory(&name))))
@@ -356,9 +364,9 @@ mod tests {
             kinds(&["run/one/b.txt", "run/b.txt", "c"]).unwrap(),
             [Some(ChecksumAlgorithm::Sha256), Some(ChecksumAlgorithm::Md5), None]
         );
-        // One name for two files.
+        // One listed name matches two files.
         assert!(kinds(&["run/b.txt", "other/b.txt"]).is_err());
-        // None for any.
+        // None of the files has a listed checksum.
         assert!(kinds(&["c.txt", "ab.txt"]).is_err());
         let alone = parse_list("x", MD5).unwrap();
         assert!(alone.match_files(&["any"]).unwrap()[0].is_some());

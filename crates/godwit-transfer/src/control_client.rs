@@ -1,4 +1,5 @@
-//! The client of a copy for a server: connections, and all calls besides data.
+//! The client that a copy uses to call a server: opens connections and makes all calls except those that carry file
+//! data.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -28,46 +29,70 @@ use crate::ranges::RangeSet;
 use crate::tcp_tuning::connection_tcp_info;
 use crate::third_party_copy::FetchRequest;
 
-/// Longest time for a connection: two SYNs, the second after a second, so that a restored path is found soon.
+/// Longest time to open a connection. It allows two TCP SYNs, the second after 1 s, so that a restored path is detected
+/// soon.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-/// Delay between attempts.
+/// Delay between two attempts of a call.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
-/// HTTP/2 flow-control window of a connection that is one of few: a gigabit per second at a quarter of a second.
+/// HTTP/2 flow-control window of a connection if the copy has few connections: enough for 1 Gbit/s at an RTT of 250 ms.
 const FLOW_CONTROL_WINDOW_BYTES: u32 = 32 << 20;
-/// Sum of the flow-control windows of the connections of a copy, and the least of each. Data in flight or unread are lost
-/// with either end. With 16 connections the sum is a gigabit per second at a fifth of a second; paths that hold more get more
-/// connections.
+/// Sum of the HTTP/2 flow-control windows of all connections of a copy, and the smallest window of each. Data in flight
+/// or unread are lost if either end stops. With 16 connections the sum allows 1 Gbit/s at an RTT of 200 ms; longer or
+/// faster paths get more connections.
 const SHARED_FLOW_CONTROL_WINDOW_BYTES: u32 = 24 << 20;
 const MIN_FLOW_CONTROL_WINDOW_BYTES: u32 = 3 << 19;
-/// Bytes of responses besides blocks that may be unread: prefetched blocks are not read before the list of entries is known.
+/// Window for responses without blocks, bytes. Prefetched blocks stay unread until the list of entries is known.
 const CONTROL_WINDOW_BYTES: u32 = 1 << 20;
 
-/// Credentials of a copy, and the certificate authorities it trusts.
+/// Credentials of a copy, and the certificate authorities that the copy trusts.
 #[derive(Clone, Default)]
 pub struct Credentials {
-    /// The bearer token.
+    /// Bearer token that is sent to the servers.
     pub token: Option<Token>,
-    /// Trusted certificate authorities, PEM.
+    /// PEM file of the trusted certificate authorities.
     pub ca_certificates: Option<PathBuf>,
-    /// Client certificate and key, PEM, for servers that require them.
+    /// PEM files of the client certificate and its key, for servers that require a client certificate.
     pub identity: Option<(PathBuf, PathBuf)>,
-    /// Pools of servers by the name that locations use.
+    /// Pools of servers, by the pool name in locations.
     pub pools: HashMap<String, Arc<Pool>>,
 }
 
-/// Default certificate authorities of the system.
+/// Files in which common operating systems store their trusted certificate authorities.
 const SYSTEM_CA_FILES: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 
 impl Credentials {
-    /// Returns the credentials for a server.
+    /// Returns the token and the TLS configuration for a connection to a server.
     ///
     /// # Errors
-    /// [`TransferError::Rejected`] if a certificate is invalid, or there are no certificate authorities.
+    /// [`TransferError::Rejected`] if a certificate is invalid, or if no certificate authorities are configured or
+    /// installed.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use godwit_flight::{Token, create_identity};
+    /// use godwit_transfer::location::Location;
+    /// use godwit_transfer::{Credentials, TransferError};
+    ///
+    /// let directory = tempfile::tempdir()?;
+    /// let (certificate, _key) = create_identity(directory.path(), "data.example.org")?;
+    /// let Location::Remote(remote) = Location::parse("grpc+tls://data.example.org/run7")? else { unreachable!() };
+    ///
+    /// let (token, ca_certificates) = (Token::new("3f9ac1"), Some(certificate));
+    /// let access = Credentials { token, ca_certificates, ..Credentials::default() }.server_access(&remote)?;
+    /// assert!(access.tls.is_some() && access.token.is_some());
+    ///
+    /// let absent = Credentials { ca_certificates: Some("absent.pem".into()), ..Credentials::default() };
+    /// assert!(matches!(absent.server_access(&remote), Err(TransferError::Rejected { .. })));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn server_access(&self, remote: &RemoteLocation) -> Result<ConnectionSecurity<ClientTls>, TransferError> {
         let tls = if remote.uses_tls {
             let system = || SYSTEM_CA_FILES.iter().map(PathBuf::from).find(|path| path.exists());
-            let none = || TransferError::rejected("this system has no list of authorities; give --ca FILE");
+            let none = || TransferError::rejected("no certificate authorities found on this system; give --ca FILE");
             let authority = self.ca_certificates.clone().or_else(system).ok_or_else(none)?;
             let identity = self.identity.as_ref().map(|(certificate, key)| (certificate.as_path(), key.as_path()));
             let tls = ClientTls::from_files(&authority, &remote.host, identity);
@@ -79,7 +104,7 @@ impl Credentials {
     }
 }
 
-/// A client of a server, or of one member of a pool at a time.
+/// A client of one server, or of one member of a pool at a time.
 pub(crate) struct ControlClient {
     location: RemoteLocation,
     target: ControlTarget,
@@ -88,19 +113,19 @@ pub(crate) struct ControlClient {
     window_bytes: AtomicU32,
 }
 
-/// The server or pool.
+/// The server or pool that the client calls.
 enum ControlTarget {
     Server(ConnectionSecurity<ClientTls>),
     Pool(Arc<Pool>, Box<PoolConnection>),
 }
 
-/// The member of a pool that is used.
+/// The state of the connection to a pool: the leased member, and whether it changed.
 #[derive(Default)]
 struct PoolConnection {
     lease: tokio::sync::Mutex<Option<MemberLease>>,
-    /// The lease was moved from another member.
+    /// True if another member of the pool was leased before the present one.
     has_moved: AtomicBool,
-    /// An upload session was started at a member.
+    /// True if an upload session was started at a member of the pool.
     has_started_session: AtomicBool,
 }
 
@@ -113,7 +138,7 @@ fn transport_tuning(window_bytes: u32) -> TransportOptions {
     }
 }
 
-/// Reports whether a retry may help: the connection failed, not the request.
+/// Reports whether a retry may succeed because the connection failed and not the request.
 pub(crate) fn is_transient(error: &FlightError) -> bool {
     match error {
         FlightError::Connect { source, .. } => source.kind() != std::io::ErrorKind::InvalidData,
@@ -121,7 +146,7 @@ pub(crate) fn is_transient(error: &FlightError) -> bool {
         | FlightError::Io { .. }
         | FlightError::MissingStatus { .. }
         | FlightError::Checksum { .. } => true,
-        // Flipped bits make messages that cannot be read.
+        // Bits that are flipped in transit make messages unreadable.
         FlightError::Malformed { .. } | FlightError::TooLarge { .. } | FlightError::Arrow { .. } => true,
         FlightError::Status { status, .. } => {
             matches!(
@@ -133,7 +158,7 @@ pub(crate) fn is_transient(error: &FlightError) -> bool {
     }
 }
 
-/// Converts the status of a server to an error of a copy.
+/// Converts a gRPC status of a server to an error of a copy.
 pub(crate) fn error_from_status(error: FlightError) -> TransferError {
     match &error {
         FlightError::Status { status, .. } => {
@@ -150,21 +175,23 @@ pub(crate) fn error_from_status(error: FlightError) -> TransferError {
     }
 }
 
-/// Reports whether a server cannot write received data.
+/// Reports whether a server cannot write received data, for example because its disk is full.
 pub(crate) fn is_storage_full(error: &FlightError) -> bool {
     matches!(error, FlightError::Status { status, .. } if status.code() == Code::ResourceExhausted)
 }
 
-/// The message of a relay whose upstream rejects the delegation token: the upstream was restarted, or the token has expired.
-// Clients of versions before `ErrorReason` look for this text.
+/// The message of a relay if the server behind it rejects the delegation token: that server was restarted, or the token
+/// has expired.
+// Clients of versions before `ErrorReason` search error messages for this text.
 pub(crate) const UNKNOWN_TOKEN_MESSAGE: &str = "what was granted is not known there";
 
-/// Reports whether a relay needs a new delegation token.
+/// Reports whether the relay needs a new delegation token.
 pub(crate) fn is_unknown_token(error: &FlightError) -> bool {
     reason_of(error) == Some(ErrorReason::GrantRejected)
 }
 
-/// Reports whether a server was restarted after a session started.
+/// Reports whether a server does not know the upload session: the server was restarted, or the session was idle for too
+/// long.
 pub(crate) fn is_unknown_session(error: &FlightError) -> bool {
     reason_of(error) == Some(ErrorReason::UnknownSession)
 }
@@ -174,8 +201,8 @@ fn reason_of(error: &FlightError) -> Option<ErrorReason> {
     ErrorReason::of(status).or_else(|| reason_in_text_of_earlier_version(status))
 }
 
-/// Returns the reason in the message of a server or relay of a version before [`ErrorReason`], which sent texts only. No
-/// other function decides by a message.
+/// Returns the reason of an error of a server or relay from before [`ErrorReason`], which sent only messages. No other
+/// function derives the reason from a message.
 fn reason_in_text_of_earlier_version(status: &Status) -> Option<ErrorReason> {
     [
         ("this session is not known here", ErrorReason::UnknownSession),
@@ -185,7 +212,7 @@ fn reason_in_text_of_earlier_version(status: &Status) -> Option<ErrorReason> {
     .find_map(|(text, reason)| status.message().contains(text).then_some(reason))
 }
 
-/// Connects to a server with the window of a connection that is one of few.
+/// Connects to a server with the flow-control window for copies with few connections.
 pub(crate) async fn connect_with_full_window(
     remote: &RemoteLocation,
     access: &ConnectionSecurity<ClientTls>,
@@ -210,14 +237,14 @@ async fn connect_with_tuning(
 }
 
 impl ControlClient {
-    /// Returns a client that is not connected.
+    /// Returns a client that has no connection yet.
     pub(crate) fn new(
         remote: &RemoteLocation,
         credentials: &Credentials,
         patience: Duration,
     ) -> Result<Self, TransferError> {
         let target = if remote.is_pool {
-            let none = || TransferError::rejected(format!("{} is no pool that is known here", remote.server_uri()));
+            let none = || TransferError::rejected(format!("{} is not a configured pool", remote.server_uri()));
             let pool = credentials.pools.get(&remote.host).ok_or_else(none)?;
             ControlTarget::Pool(pool.clone(), Box::default())
         } else {
@@ -231,7 +258,7 @@ impl ControlClient {
         Ok(Self { location: remote.clone(), target, client: Mutex::new(None), retry_timeout, window_bytes })
     }
 
-    /// Sets the number of connections that share a copy: the more there are, the smaller is the window of each.
+    /// Sets the number of connections of the copy, which share the total flow-control window equally.
     pub(crate) fn set_stream_count(&self, streams: u32) {
         let window = (SHARED_FLOW_CONTROL_WINDOW_BYTES / streams.max(1)).max(MIN_FLOW_CONTROL_WINDOW_BYTES);
         self.window_bytes.store(window, Ordering::Relaxed);
@@ -241,14 +268,15 @@ impl ControlClient {
         transport_tuning(self.window_bytes.load(Ordering::Relaxed))
     }
 
-    /// Connects once: an unreachable server fails at once; for a member of a pool it waits.
+    /// Connects without retries. An unreachable server is an immediate error; for a pool, the call waits for a free
+    /// member.
     pub(crate) async fn open(&self) -> Result<(), TransferError> {
         let client = self.open_connection().await?;
         self.set_client(Some(client));
         Ok(())
     }
 
-    /// Connects to a server.
+    /// Returns a client that is connected to a server.
     pub(crate) async fn connect(
         remote: &RemoteLocation,
         credentials: &Credentials,
@@ -259,7 +287,7 @@ impl ControlClient {
         Ok(control)
     }
 
-    /// Reports whether the target is a pool of servers.
+    /// Reports whether this client calls a pool of servers.
     pub(crate) fn is_pool(&self) -> bool {
         matches!(self.target, ControlTarget::Pool(..))
     }
@@ -268,17 +296,17 @@ impl ControlClient {
         *self.client.lock().unwrap_or_else(PoisonError::into_inner) = client;
     }
 
-    /// Returns the connection for calls, if there is one.
+    /// Returns the connection that carries calls, if it is open.
     pub(crate) fn current_client(&self) -> Option<Client> {
         self.client.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Uses this connection for calls from now on.
+    /// Makes `client` the connection that carries all later calls.
     pub(crate) fn use_client(&self, client: Client) {
         self.set_client(Some(client));
     }
 
-    /// Opens another connection.
+    /// Opens a further connection to the server or to the leased member of the pool.
     pub(crate) async fn open_connection(&self) -> Result<Client, FlightError> {
         match &self.target {
             ControlTarget::Server(access) => connect_with_tuning(&self.location, access, self.transport_tuning()).await,
@@ -286,7 +314,7 @@ impl ControlClient {
         }
     }
 
-    /// Opens another connection to the leased member of a pool, or to a new one if that does not respond.
+    /// Opens a further connection to the leased member of a pool or, if that member does not respond, to a new member.
     async fn open_pool_connection(&self, pool: &Pool, found: &PoolConnection) -> Result<Client, FlightError> {
         let before = found.lease.lock().await.clone();
         if let Some(seat) = &before
@@ -295,7 +323,7 @@ impl ControlClient {
             return Ok(client);
         }
         let mut held = found.lease.lock().await;
-        // Another connection may have found the loss first.
+        // Another connection of this copy may have noticed the lost member first and leased a new one.
         match (&before, &*held) {
             (Some(before), Some(now)) if !before.is_same_lease(now) => {
                 return pool.connect_to_same(now, &self.transport_tuning()).await;
@@ -320,18 +348,18 @@ impl ControlClient {
             && self.has_moved()
     }
 
-    /// Reports whether another member of the pool was used before this one.
+    /// Reports whether another member of the pool was leased before the present one.
     pub(crate) fn has_moved(&self) -> bool {
         matches!(&self.target, ControlTarget::Pool(_, seat) if seat.has_moved.load(Ordering::Relaxed))
     }
 
-    /// Returns the round-trip time of the connection.
+    /// Returns the round-trip time (RTT) that TCP measured on the current connection; zero if there is no connection.
     pub(crate) fn rtt(&self) -> Duration {
         let info = self.current_client().and_then(|client| connection_tcp_info(client.socket_handle()));
         Duration::from_micros(info.map_or(0, |info| info.rtt_us.into()))
     }
 
-    /// Calls an action; retries if the connection fails.
+    /// Calls a Flight action; retries until the timeout if the connection fails.
     async fn call_action(&self, kind: &str, body: Vec<u8>) -> Result<Vec<Bytes>, FlightError> {
         let started = Instant::now();
         let body = Bytes::from(body);
@@ -356,22 +384,22 @@ impl ControlClient {
         }
     }
 
-    /// Lists the entries below a path.
+    /// Lists the entries below a path of the server.
     ///
     /// # Errors
-    /// [`TransferError::Rejected`] if the server is of an earlier version and would follow links against the policy.
+    /// [`TransferError::Rejected`] if the server has an earlier version, which would follow links although `links`
+    /// excludes it.
     pub(crate) async fn list_entries(&self, path: &str, links: LinkPolicy) -> Result<Listing, TransferError> {
         let (listing, knows_links) = self.list_with_link_support(path, links).await?;
         if knows_links || links == LinkPolicy::Follow {
             return Ok(listing);
         }
         let server = self.location.server_uri();
-        Err(TransferError::rejected(format!(
-            "{server} is of an earlier version, which follows links; leave --links out"
-        )))
+        Err(TransferError::rejected(format!("{server} has an earlier version, which follows links; omit --links")))
     }
 
-    /// Lists the entries below a path; returns whether the server supports links. Earlier versions follow them.
+    /// Lists the entries below a path. Also returns whether the server supports link policies; earlier versions follow
+    /// all links.
     pub(crate) async fn list_with_link_support(
         &self,
         path: &str,
@@ -404,8 +432,9 @@ impl ControlClient {
         }
     }
 
-    /// Returns the digest of a reference at the server with the same sequences as one on this host. `client_packs` reports
-    /// which end packs.
+    /// Returns the digest of a reference at the server that matches a local reference with these sequences; `None` if
+    /// there is none. The unpacking end must have all sequences of the packing end; `client_packs` is true if this host
+    /// packs.
     pub(crate) async fn matching_reference(
         &self,
         sequences: Vec<String>,
@@ -418,7 +447,8 @@ impl ControlClient {
         from_json(messages.first().map(|message| &message[..]).unwrap_or_default())
     }
 
-    /// Reports whether the server accepts links and names of any bytes, and returns errors for each entry.
+    /// Reports whether the server accepts links and names that are not UTF-8, and returns a separate error for each
+    /// entry.
     pub(crate) async fn supports_per_entry_errors(&self, base: &str) -> Result<bool, TransferError> {
         let (session, base_path, entries) = (None, base.to_owned(), Vec::new());
         let request = BeginRequest {
@@ -435,7 +465,7 @@ impl ControlClient {
             .per_entry_errors)
     }
 
-    /// Starts an upload session; returns its name, and for each file the state at the server or the error.
+    /// Starts an upload session. Returns the session name and, for each file, its state at the server or the error.
     pub(crate) async fn begin_files(
         &self,
         base: &str,
@@ -469,12 +499,12 @@ impl ControlClient {
             seat.has_started_session.fetch_or(!dry_run, Ordering::Relaxed);
         }
         if have.len() != entries.len() {
-            return Err(TransferError::rejected("the server did not say what it has of each file"));
+            return Err(TransferError::rejected("the server did not report the state of each file"));
         }
         Ok((session.unwrap_or_default(), have))
     }
 
-    /// Verifies a file that was sent; returns the blocks that must be sent again.
+    /// Verifies an uploaded file at the server; returns the blocks that must be sent again.
     pub(crate) async fn finish_file(
         &self,
         session: &str,
@@ -484,19 +514,19 @@ impl ControlClient {
     ) -> Result<RangeSet, FlightError> {
         let request =
             FinishRequest { session: session.to_owned(), file, hashes: hashes_to_text(hashes), discard_stale_only };
-        let malformed = FlightError::Malformed { problem: "its proof is not understood" };
+        let malformed = FlightError::Malformed { problem: "invalid response to the verification of a file" };
         let Ok(body) = to_json(&request) else { return Err(malformed) };
         let messages = self.call_action(FINISH_ACTION, body).await?;
         let proof = messages.first().and_then(|message| from_json::<FinishResponse>(message).ok());
         proof.map(|proof| proof.mismatched_blocks).ok_or(malformed)
     }
 
-    /// Returns the URI of the server.
+    /// Returns the URI of the server or pool.
     pub(crate) fn server_uri(&self) -> String {
         self.location.server_uri()
     }
 
-    /// Requests a delegation token by which another server may read below a path.
+    /// Requests a delegation token that allows another server to read below a path of this server.
     pub(crate) async fn request_read_token(&self, path: &str) -> Result<String, TransferError> {
         let messages = self
             .call_action(
@@ -512,15 +542,15 @@ impl ControlClient {
         from_json(messages.first().map(|message| &message[..]).unwrap_or_default())
     }
 
-    /// Requests a delegation token by which another server may send the blocks of a session.
+    /// Requests a delegation token that allows another server to send the blocks of an upload session to this server.
     pub(crate) async fn request_write_token(&self, session: &str) -> Result<String, FlightError> {
-        let malformed = FlightError::Malformed { problem: "its grant is not understood" };
+        let malformed = FlightError::Malformed { problem: "invalid response to the request for a delegation token" };
         let Ok(body) = to_json(&WriteCommand { session: session.to_owned() }) else { return Err(malformed) };
         let messages = self.call_action(WRITE_TOKEN_ACTION, body).await?;
         messages.first().and_then(|message| from_json(message).ok()).ok_or(malformed)
     }
 
-    /// Makes the server fetch files from another; returns the summary and the failures.
+    /// Makes the server fetch files from another server; returns the summary and the entries that failed.
     pub(crate) async fn request_fetch(
         &self,
         request: &FetchRequest,
@@ -530,7 +560,7 @@ impl ControlClient {
         Ok((summary, parse_failures(messages.get(1))?))
     }
 
-    /// Returns the events of a fetch since the last call. Failed calls are not retried.
+    /// Returns the events of a fetch since the previous call. A failed call is not retried.
     pub(crate) async fn fetch_events(&self, name: &str) -> Result<Vec<CopyEvent>, TransferError> {
         let Some(client) = self.current_client() else { return Ok(Vec::new()) };
         let messages =
@@ -538,7 +568,7 @@ impl ControlClient {
         from_json(messages.first().map(|message| &message[..]).unwrap_or_default())
     }
 
-    /// Ends a session; returns the entries that failed.
+    /// Ends an upload session; returns the entries that failed.
     pub(crate) async fn end_session(
         &self,
         session: &str,
@@ -549,14 +579,14 @@ impl ControlClient {
     }
 }
 
-/// Parses the entries that a server could not copy. Earlier versions report none.
+/// Parses the list of entries that a server could not copy. Servers of earlier versions do not send this list.
 fn parse_failures(message: Option<&Bytes>) -> Result<Vec<EntryFailure>, TransferError> {
     let failures: Vec<EntryFailureMessage> = message.map_or(Ok(Vec::new()), |message| from_json(message))?;
     Ok(failures.into_iter().map(EntryFailureMessage::into_failure).collect())
 }
 
-/// Reports whether a message is the [`ListTrailer`] of a list, which is an object. Other messages, and all of earlier
-/// versions, are arrays of entries.
+/// Reports whether a message of a listing is the [`ListTrailer`], a JSON object. All other messages are JSON arrays of
+/// entries; earlier versions send only arrays.
 fn is_list_end(message: &[u8]) -> bool {
     message.starts_with(b"{")
 }
@@ -592,7 +622,7 @@ mod tests {
         assert!(is_unknown_session(&answered(Status::resource_exhausted("this session is not known here"))));
         let relayed = "grpc://s: what was granted is not known there: the token is missing or wrong";
         assert!(is_unknown_token(&answered(Status::failed_precondition(relayed))));
-        // Clients of that version search for the same texts.
+        // Clients of versions before `ErrorReason` search for the same texts.
         assert!(Status::from(TransferError::UnknownSession).message().contains("this session is not known here"));
         assert_eq!(UNKNOWN_TOKEN_MESSAGE, "what was granted is not known there");
     }

@@ -1,4 +1,5 @@
-//! A copy from start to end: the list of entries, the state of the destination, the session and its connections, completion.
+//! A copy from start to end: lists the entries, reads the state of the destination, runs the session over its
+//! connections, and completes the files.
 
 mod completion;
 mod concurrency_controller;
@@ -52,44 +53,45 @@ use speculative_connections::{PendingConnections, SpeculativeConnections, connec
 /// Options of a copy.
 #[derive(Clone, Debug)]
 pub struct CopyOptions {
-    /// Behaviour towards other traffic.
+    /// How much bandwidth the copy leaves to other traffic.
     pub mode: CopyMode,
-    /// Rate limit, bits per second.
+    /// Limit of the rate of the whole copy, bits per second; `None` for no limit.
     pub bits_per_s: Option<u64>,
-    /// Number of connections; `None` selects it by the path.
+    /// Number of connections; `None` selects the number by the round-trip time.
     pub streams: Option<u32>,
-    /// Compression of data in transit.
+    /// Compression of blocks in transit.
     pub compression: Compression,
-    /// Globs of files to copy; all files if empty.
+    /// Glob patterns of the files to copy; if empty, all files are copied.
     pub include: Vec<String>,
-    /// Globs of files and directories that are not copied.
+    /// Glob patterns of files and directories that are not copied.
     pub exclude: Vec<String>,
-    /// Removes entries at the destination that the source lacks.
+    /// Whether entries at the destination that are absent from the source are removed.
     pub sync: bool,
-    /// Only reports what a copy would do.
+    /// Whether the copy only reports its planned actions.
     pub dry_run: bool,
-    /// Time without received data after which the copy fails.
+    /// Longest time without received data; after it, the copy fails.
     pub idle_timeout: Duration,
-    /// Rejects names that begin with a dot.
+    /// Whether a download rejects names that begin with a dot.
     pub reject_hidden: bool,
-    /// Other servers that have the files of the only source.
+    /// Further servers that have the files of the source; allowed if there is only one source.
     pub mirrors: Vec<Location>,
-    /// A server that forwards the blocks.
+    /// The relay: a server that forwards the blocks between this host and the other servers.
     pub relay: Option<Location>,
-    /// Checksum lists that files must match.
+    /// Paths of checksum lists that the files must match.
     pub checksum_lists: Vec<PathBuf>,
-    /// Treatment of symbolic links at the source.
+    /// How symbolic links at the source are treated.
     pub link_policy: LinkPolicy,
 }
 
-/// Compression of data in transit.
+/// Compression of blocks in transit.
 #[derive(Clone, Debug)]
 pub enum Compression {
     /// No compression.
     None,
-    /// zstd, for blocks that become smaller.
+    /// zstd compression of each block that becomes smaller.
     Zstd,
-    /// Delta compression of genomes against one of these references, if the other end has it; other files are sent unchanged.
+    /// Delta compression of genomes against one of these references, if the server has the same reference. Other files
+    /// are sent uncompressed.
     Delta(Arc<ReferenceStore>),
 }
 
@@ -103,48 +105,49 @@ impl Compression {
     }
 }
 
-/// A copy in preparation.
+/// A copy whose sources and destination are known and whose blocks are copied next.
 struct CopyOperation<'c> {
     options: &'c CopyOptions,
     observer: &'c dyn CopyObserver,
     control: Arc<ControlClient>,
-    /// Other servers that files are fetched from.
+    /// Further servers from which files are fetched.
     mirrors: Vec<Mirror>,
-    /// The relay that forwards the blocks, if any.
+    /// The relay that forwards the blocks; `None` if the copy does not use a relay.
     relay_route: Option<RelayRoute>,
     plan: CopyPlan,
-    /// The destination: a path on this host, or a path below the server's root.
+    /// The destination: a path on this host, or a path below the root of the server.
     destination_path: String,
     is_download: bool,
-    /// The receiver of downloads, once the list of entries is known. It is released with the copy.
+    /// The receiver of a download; `None` until the list of entries is known. Its files are released when the copy
+    /// ends.
     receiver: Option<CopyReceiver>,
-    /// Required checksums, by path below the destination.
+    /// Checksums that the files must have, by path below the destination.
     expected_checksums: HashMap<String, ExpectedChecksum>,
-    /// Counts of the delta copies that ran before.
+    /// Counts of the genomes that delta compression has copied before the other files.
     delta_summary: DeltaSummary,
-    /// Failed entries, besides those of the plan.
+    /// Entries that failed after the plan was made.
     failures: Vec<EntryFailure>,
 }
 
-/// The work on an entry.
+/// The remaining work for an entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum EntryWork {
-    /// Blocks are to be copied.
+    /// Blocks of the file must be copied.
     Copy,
-    /// The file is up to date.
+    /// The file is already up to date at the destination.
     UpToDate,
-    /// Nothing besides start and completion: the entry is a directory or a link, or it cannot be copied.
+    /// No blocks to copy: the entry is a directory or a link, or it cannot be copied.
     NoData,
 }
 
-/// Copies files from this host to a server, from a server to this host, or from one server to another. Data of an earlier,
-/// interrupted run are kept. Every block is verified before it is written, and a file gets its name when it is complete. The
-/// failure of a file does not stop the others.
+/// Copies files from this host to a server, from a server to this host, or from one server to another. Blocks that an
+/// earlier, interrupted run received are used. Every block is verified before it is written, and a file gets its final
+/// name when it is complete. If one file fails, the others are still copied.
 ///
 /// # Errors
-/// [`TransferError::PartialFailure`] if some of several files could not be copied; each is reported as
-/// [`CopyEvent::NotCopied`]. The error of the file if there is only one. Any other [`TransferError`] ends the copy; received
-/// data are kept.
+/// [`TransferError::PartialFailure`] if some of several files could not be copied; each of them is reported as
+/// [`CopyEvent::NotCopied`]. If there is only one file, its error is returned. Any other [`TransferError`] ends the
+/// copy; received data stay on disk.
 pub async fn copy(
     sources: &[Location],
     destination: &Location,
@@ -157,7 +160,7 @@ pub async fn copy(
     outcome.report_failures(observer)
 }
 
-/// Connects to the relay that the options name.
+/// Connects to the relay that the options name, if any.
 async fn connect_relay(credentials: &Credentials, options: &CopyOptions) -> Result<Option<RelayRoute>, TransferError> {
     match &options.relay {
         Some(relay) => RelayRoute::connect(relay, credentials, options.idle_timeout).await.map(Some),
@@ -165,7 +168,7 @@ async fn connect_relay(credentials: &Credentials, options: &CopyOptions) -> Resu
     }
 }
 
-/// Copies as [`copy`] does; returns the failures with the summary.
+/// Copies as [`copy`] does, but returns the failed entries together with the summary.
 pub(crate) async fn copy_collecting_failures(
     sources: &[Location],
     destination: &Location,
@@ -196,7 +199,7 @@ pub(crate) async fn copy_collecting_failures(
         connect_servers(sources, destination, naming, credentials, options, observer).await?;
     let sources = lead_location.as_ref().map_or(sources, std::slice::from_ref);
     let rtt = control.rtt();
-    // At least one connection goes to each server.
+    // At least one connection is opened to each server.
     let streams = allowed_stream_count(options, rtt, observer).max(1 + mirrors.len() as u32);
     let relay_route = connect_relay(credentials, options).await?;
     if let Some(route) = relay_route.as_ref().filter(|_| is_download) {
@@ -245,19 +248,19 @@ pub(crate) async fn copy_collecting_failures(
     Ok(CopyOutcome { summary, failures })
 }
 
-/// Returns the number of connections that the mode allows; warns if it is below the requested number.
+/// Returns the number of connections that the copy mode allows; warns if the user requested more.
 fn allowed_stream_count(options: &CopyOptions, rtt: Duration, observer: &dyn CopyObserver) -> u32 {
     let weight = tcp_tuning::stream_count(options.mode, options.streams, rtt);
     if let Some(wanted) = options.streams.filter(|wanted| *wanted > weight) {
         let message = format!(
-            "{wanted} streams would weigh more than two ordinary flows: {weight} are used; --mode fast uses all"
+            "{wanted} streams would exceed the weight of two ordinary flows: {weight} are used; --mode fast uses all"
         );
         observer.on_event(&CopyEvent::Warning { message });
     }
     weight
 }
 
-/// Returns the destination as text: a path on this host, or a path below the server's root.
+/// Returns the destination as text: a path on this host, or a path below the root of the server.
 fn destination_text(destination: &Location) -> String {
     match destination {
         Location::Local(path) => path_to_text(path),
@@ -265,7 +268,7 @@ fn destination_text(destination: &Location) -> String {
     }
 }
 
-/// Returns the checksums by path below the destination; warns of files without one.
+/// Returns the expected checksums by path below the destination; warns of files that have no listed checksum.
 fn match_checksums(
     plan: &CopyPlan,
     sums: &ChecksumLists,
@@ -282,16 +285,16 @@ fn match_checksums(
     Ok(files.iter().zip(found).filter_map(|(item, sum)| Some((item.entry.path.clone(), sum?))).collect())
 }
 
-/// The servers of a copy.
+/// The connections to the servers of a copy.
 struct CopyServers {
-    /// The source that was chosen from several.
+    /// The source from which the entries are listed, if the options name mirrors; `None` without mirrors.
     lead_location: Option<Location>,
     control: Arc<ControlClient>,
     mirrors: Vec<Mirror>,
     speculative: SpeculativeConnections,
 }
 
-/// Connects to the servers of a copy.
+/// Connects to the servers of a copy, and opens connections in advance if there are no mirrors.
 async fn connect_servers(
     sources: &[Location],
     destination: &Location,
@@ -306,7 +309,7 @@ async fn connect_servers(
     if options.mirrors.is_empty() {
         let places: Vec<&Location> = sources.iter().chain([destination]).collect();
         let control = common_server(&places, credentials, options.idle_timeout)?;
-        let control = control.ok_or_else(|| TransferError::rejected("nothing is to be copied"))?;
+        let control = control.ok_or_else(|| TransferError::rejected("nothing to copy"))?;
         if options.mode == CopyMode::Fast {
             control.set_stream_count(tcp_tuning::stream_count(options.mode, options.streams, tcp_tuning::MAX_RTT));
         }
@@ -370,7 +373,8 @@ impl CopyOperation<'_> {
             bytes_per_s: self.options.bits_per_s.map(|bits| (bits / 8 / u64::from(streams.max(1))).max(1)),
             compress: self.options.compression.is_zstd(),
         };
-        // With several sources each has its own connections, which share a rate limit.
+        // The number of connections is fixed if there are several sources, each of which has its own connections, or if
+        // there is a rate limit.
         let climbs =
             self.options.mode == CopyMode::Fast && self.options.streams.is_none() && !tcp_tuning::is_near_path(rtt);
         let climb =
@@ -378,7 +382,7 @@ impl CopyOperation<'_> {
         let mut runner = SessionDriver::new(self, direction, hashes, manner, summary, connecting, climb);
         let work = work.into_iter().map(|(work, state)| match state {
             EntryWork::Copy => work,
-            // It has no missing blocks.
+            // Files that are up to date and entries without data have no missing blocks.
             EntryWork::UpToDate | EntryWork::NoData => FileWork { size_bytes: 0, ..work },
         });
         let outcome = runner.run_session(work.collect(), options, cancelled).await;
@@ -388,7 +392,8 @@ impl CopyOperation<'_> {
         self.finish_copy(direction, surplus, summary).await
     }
 
-    /// Returns the prefetched ranges of each connection, if all of them are to be copied.
+    /// Returns the prefetched block ranges of each connection, or an empty list unless all prefetched blocks are to be
+    /// copied.
     fn prefetched_ranges(
         &self,
         prefetch: Option<&Prefetch>,
@@ -405,18 +410,18 @@ impl CopyOperation<'_> {
         if all { spans } else { Vec::new() }
     }
 
-    /// Returns the server of a source, 0-based.
+    /// Returns the server of the source with this 0-based index.
     fn source_server(&self, source: u32) -> &Arc<ControlClient> {
         let mirror = source.checked_sub(1).and_then(|mirror| self.mirrors.get(mirror as usize));
         mirror.map_or(&self.control, |mirror| &mirror.control)
     }
 
-    /// Returns the server that sends the blocks of a source: the relay, if any.
+    /// Returns the server that sends the blocks of a source: the relay if there is one, else the source itself.
     fn data_server(&self, source: u32) -> &Arc<ControlClient> {
         self.relay_route.as_ref().map_or_else(|| self.source_server(source), |relay| &relay.control)
     }
 
-    /// Returns path and version of a file at a source.
+    /// Returns the path and the version of a file at a source.
     fn source_file(&self, source: u32, file: u32) -> Option<(&str, u64)> {
         if source > 0 {
             return self.mirrors.get(source as usize - 1)?.source_file(file);
@@ -424,13 +429,13 @@ impl CopyOperation<'_> {
         self.plan.items.get(file as usize).map(|item| (item.source_path.as_str(), item.entry.version))
     }
 
-    /// Returns the sources that have a file.
+    /// Returns the set of sources that have a file.
     fn file_sources(&self, file: u32) -> SourceSet {
         let others = (1..).zip(&self.mirrors).filter(|(_, mirror)| mirror.source_file(file).is_some());
         others.fold(SourceSet::only(0), |sources, (source, _)| sources.with_source(source))
     }
 
-    /// Starts all files at the destination; returns the state of each, or the reason why it cannot be written.
+    /// Starts all files at the destination. Returns the state of each file, or the reason why it cannot be written.
     async fn begin_files(
         &mut self,
         entries: &[Entry],
@@ -462,12 +467,12 @@ impl CopyOperation<'_> {
         Ok((Direction::Download { receiver }, have.await?))
     }
 
-    /// Returns the destination directory, if the destination is on this host.
+    /// Returns the destination as a path; only meaningful if the destination is on this host.
     fn destination_directory(&self) -> PathBuf {
         text_to_path(&self.destination_path).unwrap_or_else(|| PathBuf::from(&self.destination_path))
     }
 
-    /// Returns the work on a file and its missing blocks.
+    /// Returns the remaining work for a file, and its missing blocks.
     async fn missing_blocks(
         &self,
         file: u32,
@@ -487,7 +492,7 @@ impl CopyOperation<'_> {
         Ok((EntryWork::Copy, missing))
     }
 
-    /// Returns the blocks to fetch of a file of which an earlier version is at the destination.
+    /// Returns the blocks to fetch of a file of which the destination has blocks of an earlier version.
     async fn stale_file_missing_blocks(
         &self,
         file: u32,
@@ -577,7 +582,7 @@ impl CopyOperation<'_> {
         summary
     }
 
-    /// Adds the counts of delta copies to the summary and reports them.
+    /// Adds the counts of delta copies to the summary and reports the saved bytes.
     fn add_delta_counts(&self, summary: &mut CopySummary) {
         let DeltaSummary { copied_paths, bytes, sent_bytes } = &self.delta_summary;
         let (files, bytes, sent_bytes) = (copied_paths.len(), *bytes, *sent_bytes);

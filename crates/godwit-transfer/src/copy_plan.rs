@@ -1,4 +1,4 @@
-//! The plan of a copy: the listed and selected entries of its sources, and the destination of each.
+//! The plan of a copy: the entries that the sources list and the options select, and the destination of each entry.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -15,35 +15,35 @@ use crate::selection::{Selection, matching_prefix, split_glob};
 /// A file, directory or link to be copied.
 #[derive(Clone, Debug)]
 pub(crate) struct CopyItem {
-    /// The entry, with its path below the destination.
+    /// The entry; its path is relative to the destination.
     pub(crate) entry: Entry,
-    /// Its source: a path on this host, or a path below the server's root.
+    /// The source of the entry: a path on this host, or a path below the root of the server.
     pub(crate) source_path: String,
 }
 
-/// The entries of a copy.
+/// All entries of a copy.
 #[derive(Debug, Default)]
 pub(crate) struct CopyPlan {
     pub(crate) items: Vec<CopyItem>,
-    /// Entries that cannot be copied, by path below the destination.
+    /// Entries that cannot be copied; their paths are relative to the destination.
     pub(crate) failures: Vec<EntryFailure>,
-    /// Paths below the destination of links that are skipped.
+    /// Symbolic links that are skipped, as paths below the destination.
     pub(crate) skipped_links: Vec<String>,
 }
 
 impl CopyItem {
-    /// Returns its path on this host.
+    /// Returns the path of the source on this host.
     pub(crate) fn local_path(&self) -> PathBuf {
         text_to_path(&self.source_path).unwrap_or_else(|| PathBuf::from(&self.source_path))
     }
 }
 
-/// Returns the last component of a path, as the name of a copy.
+/// Returns the last component of a path, which becomes the name of the copy.
 pub(crate) fn base_name(path: &str) -> Result<&str, TransferError> {
     let name = path.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
     if name.is_empty() || name == "." || name == ".." {
         return Err(TransferError::rejected(format!(
-            "{path:?} has no name to copy it under; name the destination in full"
+            "{path:?} has no name for the copy; name the destination in full"
         )));
     }
     Ok(name)
@@ -58,11 +58,11 @@ fn join_paths(one: &str, other: &str) -> String {
 }
 
 impl CopyPlan {
-    /// Lists all sources.
+    /// Lists the entries of all sources.
     ///
     /// # Errors
-    /// [`TransferError::NotFound`] if no file matches a glob, [`TransferError::Rejected`] if two files would have one name;
-    /// otherwise if a source cannot be listed.
+    /// [`TransferError::NotFound`] if no file matches a glob, [`TransferError::Rejected`] if two files would get the
+    /// same path; the error of the listing if a source cannot be listed.
     pub(crate) async fn from_sources(
         sources: &[Location],
         control: Option<&Arc<ControlClient>>,
@@ -141,7 +141,7 @@ impl CopyPlan {
             }
         }
         if found.is_empty() {
-            let location = format!("file that {} fits", Location::Remote(remote.clone()));
+            let location = format!("file that matches {}", Location::Remote(remote.clone()));
             return Err(TransferError::NotFound { location });
         }
         for (matched, listing) in found {
@@ -153,7 +153,7 @@ impl CopyPlan {
 
     fn add_listing(&mut self, listing: Listing, selection: &Selection, prefix: &str, origin: &str) {
         let Listing { mut entries, mut failures, skipped_links } = listing;
-        // A file that is itself a source is selected by its name.
+        // If a source is a single file, the selection compares its file name, because its relative path is empty.
         let alone = entries.len() == 1 && entries[0].path.is_empty();
         if alone {
             entries[0].path = origin.rsplit('/').next().unwrap_or_default().to_owned();
@@ -186,7 +186,7 @@ impl CopyPlan {
                 .filter(|other| !(other.entry.is_directory && item.entry.is_directory))
             {
                 let problem = format!(
-                    "{} and {} would both be {:?}; copy them one by one",
+                    "{} and {} would both be copied to {:?}; copy them one by one",
                     other.source_path, item.source_path, item.entry.path
                 );
                 return Err(TransferError::rejected(problem));
@@ -195,7 +195,7 @@ impl CopyPlan {
         Ok(())
     }
 
-    /// Excludes hidden entries, which servers reject; returns their number.
+    /// Excludes hidden entries, which servers reject; returns the number of excluded entries.
     pub(crate) fn exclude_hidden(&mut self) -> usize {
         let is_hidden = |path: &str| path.split('/').any(|part| part.starts_with('.'));
         let count = |plan: &Self| plan.items.len() + plan.failures.len();
@@ -205,7 +205,7 @@ impl CopyPlan {
         before - count(self)
     }
 
-    /// Reports whether a path at the destination may belong to an entry that is not copied, or may be below one.
+    /// Reports whether a path at the destination equals, or is below, the path of an entry that failed or was skipped.
     pub(crate) fn is_below_failure(&self, path: &str) -> bool {
         let others = self.failures.iter().map(|failure| &failure.path).chain(&self.skipped_links);
         others.into_iter().any(|other| {
@@ -214,24 +214,24 @@ impl CopyPlan {
         })
     }
 
-    /// Reports whether the plan is one file that the destination names.
+    /// Reports whether the plan is a single file that gets exactly the path of the destination.
     pub(crate) fn is_one_file(&self) -> bool {
         matches!(&self.items[..], [only] if only.entry.path.is_empty() && only.entry.is_file())
     }
 }
 
-/// The naming of copies.
+/// How the paths of copies are formed from the destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DestinationNaming {
-    /// The copy has the path of the destination.
+    /// The single copy gets exactly the path of the destination.
     AsDestination,
-    /// Copies keep their names, below the destination.
+    /// The copies keep their names and are placed below the destination.
     IntoDirectory,
-    /// The same if the only source is a file; a directory gets the path of the destination.
+    /// As `IntoDirectory` if the only source is a file; a source directory gets the path of the destination.
     IntoDirectoryIfFile,
 }
 
-/// Returns the naming of copies of these sources.
+/// Returns how copies of these sources at this destination are named.
 pub(crate) fn destination_naming(sources: &[Location], destination: &Location) -> DestinationNaming {
     let is_directory = || matches!(destination, Location::Local(path) if sources.len() == 1 && path.is_dir());
     match keeps_base_names(sources, destination) {
@@ -241,7 +241,7 @@ pub(crate) fn destination_naming(sources: &[Location], destination: &Location) -
     }
 }
 
-/// Reports whether copies keep their names below the destination.
+/// Reports whether copies always keep their names below the destination.
 fn keeps_base_names(sources: &[Location], destination: &Location) -> bool {
     let ends_with_slash = match destination {
         Location::Local(path) => path.as_os_str().as_encoded_bytes().ends_with(b"/"),
@@ -250,7 +250,7 @@ fn keeps_base_names(sources: &[Location], destination: &Location) -> bool {
     sources.len() > 1 || ends_with_slash
 }
 
-/// Returns a client of the only server among the locations.
+/// Returns a client of the server on which all remote locations are; `None` if all locations are local.
 pub(crate) fn common_server(
     places: &[&Location],
     credentials: &Credentials,
@@ -262,8 +262,11 @@ pub(crate) fn common_server(
     });
     let Some(first) = remotes.next() else { return Ok(None) };
     if let Some(other) = remotes.find(|other| !other.is_on_same_server(first)) {
-        let problem =
-            format!("{} and {} are two servers; copy from one at a time", first.server_uri(), other.server_uri());
+        let problem = format!(
+            "{} and {} are on two servers; copy from one server at a time",
+            first.server_uri(),
+            other.server_uri()
+        );
         return Err(TransferError::rejected(problem));
     }
     Ok(Some(Arc::new(ControlClient::new(first, credentials, retry_timeout)?)))

@@ -1,4 +1,5 @@
-//! The messages of a copy: JSON in tickets, commands and actions, and blocks of files in Arrow batches.
+//! The messages between client and server of a copy. Tickets, commands and actions carry JSON; blocks of files are sent
+//! in Arrow batches.
 
 use std::sync::{Arc, LazyLock};
 
@@ -18,69 +19,70 @@ use crate::path_text::escape_for_display;
 use crate::ranges::RangeSet;
 use crate::tcp_tuning::SendOptions;
 
-/// Action: lists the entries below a path. [`FILES_PREFIX`] precedes the names of actions.
+/// Action that lists the entries below a path. On the wire, [`FILES_PREFIX`] precedes the name of each action.
 pub(crate) const LIST_ACTION: &str = "list";
-/// Action: returns the hashes of all blocks of a file.
+/// Action that returns the hashes of all blocks of a file.
 pub(crate) const BLOCK_HASHES_ACTION: &str = "tree";
-/// Action: starts to receive files, or adds further ones.
+/// Action that starts an upload session, or adds files to it.
 pub(crate) const BEGIN_ACTION: &str = "begin";
-/// Action: verifies and commits a received file.
+/// Action that verifies and commits an uploaded file.
 pub(crate) const FINISH_ACTION: &str = "finish";
-/// Action: issues a token by which another server may read below a path.
+/// Action that issues a token by which another server may read below a path.
 pub(crate) const READ_TOKEN_ACTION: &str = "grant";
-/// Action: issues a token by which another server may send blocks of a session.
+/// Action that issues a token by which another server may send blocks of an upload session.
 pub(crate) const WRITE_TOKEN_ACTION: &str = "grant-writing";
-/// Action: fetches files from another server.
+/// Action that makes the server fetch files from another server.
 pub(crate) const FETCH_ACTION: &str = "fetch";
-/// Action: returns the events of a fetch since the last call.
+/// Action that returns the events of a fetch from another server since the previous call.
 pub(crate) const FETCH_EVENTS_ACTION: &str = "happened";
-/// Action: ends an upload session.
+/// Action that ends an upload session.
 pub(crate) const END_ACTION: &str = "end";
-/// Action: finds a reference with the sequences of the client's.
+/// Action that finds a reference at the server that matches a reference of the client; see [`ReferenceRequest`].
 pub(crate) const REFERENCE_ACTION: &str = "reference";
-/// Ticket: a genome with delta compression.
+/// Ticket for the download of a genome with delta compression.
 pub(crate) const DELTA_TICKET: &str = "packed ";
-/// Command: the upload of a genome with delta compression.
+/// Command for the upload of a genome with delta compression.
 pub(crate) const DELTA_UPLOAD_COMMAND: &str = "unpack ";
-/// Ticket: blocks of files.
+/// Ticket for the download of blocks of files.
 pub(crate) const READ_TICKET: &str = "read ";
-/// Ticket: the first blocks of a file or directory.
+/// Ticket for the download of the first blocks of a file or directory, before the client knows the list of files.
 pub(crate) const PREFETCH_TICKET: &str = "ahead ";
-/// Ticket: blocks of another server, to be forwarded.
+/// Ticket for the download of blocks that this server fetches from another server.
 pub(crate) const RELAY_TICKET: &str = "relay ";
-/// Command: the locations of a file.
+/// Command of `GetFlightInfo` for the endpoints of a file.
 pub(crate) const INFO_COMMAND: &str = "info ";
-/// Command: the upload of blocks.
+/// Command for the upload of blocks.
 pub(crate) const WRITE_COMMAND: &str = "write ";
-/// Command: the upload of blocks for another server.
+/// Command for the upload of blocks that this server forwards to another server.
 pub(crate) const RELAY_WRITE_COMMAND: &str = "relay-write ";
 
-/// Largest number of entries in a message.
+/// Largest number of entries in one message of a listing or a [`BeginRequest`].
 pub(crate) const MAX_ENTRIES_PER_MESSAGE: usize = 2000;
 
 /// A request for the entries below a path.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct ListRequest {
     pub(crate) path: String,
-    /// The treatment of links.
+    /// How the server treats symbolic links.
     #[serde(default)]
     #[serde(rename = "links")]
     pub(crate) link_policy: LinkPolicy,
-    /// True if the last message is to be a [`ListTrailer`]. Without it, one entry that cannot be copied fails the whole
-    /// request. Earlier servers ignore both.
+    /// True if the server is to send a [`ListTrailer`] as its last message. If false, one entry that cannot be copied
+    /// fails the whole request. Servers of earlier versions ignore this field and `links`.
     #[serde(default)]
     #[serde(rename = "each")]
     pub(crate) per_entry_errors: bool,
 }
 
-/// Entries below a path that are not copied. The last message of a list, the only one that is a JSON object.
+/// Entries below a path that are not copied. This is the last message of a listing, and the only one that is a JSON
+/// object.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct ListTrailer {
     pub(crate) failures: Vec<EntryFailureMessage>,
     pub(crate) skipped_links: Vec<String>,
 }
 
-/// An entry that is not copied, by path, with the reason.
+/// An entry that is not copied: its path and the reason.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct EntryFailureMessage {
     pub(crate) path: String,
@@ -89,26 +91,26 @@ pub(crate) struct EntryFailureMessage {
 }
 
 impl EntryFailureMessage {
-    /// Converts a failure to its message.
+    /// Converts a failure to the message that reports it.
     pub(crate) fn from_failure(failure: &EntryFailure) -> Self {
         Self { path: failure.path.clone(), error: FileError::from_entry_error(&failure.error) }
     }
 
-    /// Converts a message to its failure.
+    /// Converts a received message to the failure that it reports.
     pub(crate) fn into_failure(self) -> EntryFailure {
         let error = self.error.into_error(&escape_for_display(&self.path));
         EntryFailure { path: self.path, error }
     }
 }
 
-/// A request for the hashes of a file's blocks; the response is their concatenation.
+/// A request for the hashes of all blocks of a file. The response is the concatenation of the hashes.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct BlockHashesRequest {
     pub(crate) path: String,
     pub(crate) version: u64,
 }
 
-/// A request for blocks.
+/// A request for ranges of blocks.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct ReadRequest {
     #[serde(rename = "spans")]
@@ -117,7 +119,7 @@ pub(crate) struct ReadRequest {
     pub(crate) send_options: SendOptions,
 }
 
-/// Blocks `[start, end)` of a file; `file` is its number in the batches.
+/// Blocks `[start, end)` of a file. `file` is the number by which the batches of the response refer to the file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct ReadRange {
     pub(crate) file: u32,
@@ -126,192 +128,198 @@ pub(crate) struct ReadRange {
     pub(crate) version: FileVersion,
     pub(crate) start: u64,
     pub(crate) end: u64,
-    /// Bypasses caches on the route: their blocks failed verification.
+    /// True if relays must not send cached blocks, because an earlier cached block failed verification.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     #[serde(rename = "fresh")]
     pub(crate) bypass_cache: bool,
 }
 
-/// A request for a connection's part of the first blocks of a file or directory, of any version. The response starts with the
-/// block ranges as JSON.
+/// A request for one connection's share of the first blocks of a file or directory, whatever its version. The response
+/// starts with the ranges of the sent blocks as JSON.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct PrefetchRequest {
     pub(crate) path: String,
-    /// 0-based number of the connection.
+    /// 0-based number of the connection for which this share is requested.
     pub(crate) stream: u32,
-    /// Number of connections that share the blocks.
+    /// Number of connections among which the blocks are divided.
     pub(crate) streams: u32,
     #[serde(rename = "manner")]
     pub(crate) send_options: SendOptions,
 }
 
-/// Blocks `[start, end)` that are sent of a file, by its index in the listing, and the version of the file.
+/// Blocks `[start, end)` that the server sends of a file: `file` is the index of the file in the listing, `version` its
+/// version.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PrefetchRange {
     pub(crate) file: u32,
-    /// See [`Entry::version`].
+    /// Version of the file; see [`Entry::version`].
     pub(crate) version: u64,
     pub(crate) start: u64,
     pub(crate) end: u64,
 }
 
-/// The version of a file.
+/// The version of a file that a request refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum FileVersion {
-    /// The value of [`Entry::version`], which is valid at one server.
+    /// The value of [`Entry::version`], which is valid only at the server that issued it.
     #[serde(rename = "version")]
     ServerVersion(u64),
-    /// Size and modification time, which other servers may have as well.
+    /// Size and modification time, which are the same at every server with a copy of the file.
     #[serde(rename = "written")]
     SizeAndTime { size_bytes: u64, modified_s: i64, modified_ns: u32 },
 }
 
-/// A request for a reference by which one end can unpack what the other packs. The response is its digest, or null.
+/// A request for a reference of the server that matches a reference of the client: the unpacking end must have all
+/// sequences of the packing end. The response is its digest, or null if there is none.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct ReferenceRequest {
-    /// The sequences of the client's reference.
+    /// Identities of the sequences of the client's reference.
     pub(crate) sequences: Vec<String>,
-    /// The client packs and the server unpacks.
+    /// True if the client packs and the server unpacks; false for the opposite direction.
     #[serde(rename = "packs")]
     pub(crate) client_packs: bool,
 }
 
-/// A request for a genome with delta compression.
+/// A request to download a genome with delta compression.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct DeltaDownloadRequest {
     pub(crate) path: String,
     pub(crate) version: u64,
-    /// Digest of a reference at the server.
+    /// Digest of the reference of the server with which the genome is packed.
     pub(crate) reference: String,
     #[serde(rename = "manner")]
     pub(crate) send_options: SendOptions,
 }
 
-/// The announcement of a genome with delta compression. The response to the last batch is null.
+/// The command that starts the upload of a genome with delta compression. The response is the outcome of the delta copy
+/// as JSON.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct DeltaUploadCommand {
-    /// See [`BeginRequest`].
+    /// Destination of the upload; see `base_path` of [`BeginRequest`].
     #[serde(rename = "base")]
     pub(crate) base_path: String,
     pub(crate) entry: Entry,
-    /// Digest of a reference at the server.
+    /// Digest of the reference of the server with which the genome is unpacked.
     pub(crate) reference: String,
 }
 
-/// A request for the locations of a file.
+/// A request for the endpoints from which a file can be downloaded.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct InfoRequest {
-    /// Path below the root.
+    /// Path of the file below the root of the server.
     pub(crate) path: String,
-    /// Approximate size of each endpoint, bytes.
+    /// Approximate number of bytes of the file for each endpoint.
     #[serde(rename = "piece_bytes")]
     pub(crate) endpoint_bytes: Option<u64>,
 }
 
-/// A request for blocks of another server.
+/// A request to a relay for blocks of another server.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct RelayRequest {
-    /// URI of the other server.
+    /// URI of the server from which the relay reads.
     #[serde(rename = "from")]
     pub(crate) server: String,
-    /// Its delegation token.
+    /// Delegation token that the server named in `server` issued.
     pub(crate) token: String,
-    /// Name of the connection to it: the requests of one connection here share one connection there.
+    /// Name of the relay's connection to the server named in `server`. Requests of one client connection use one name,
+    /// and so one connection of the relay.
     #[serde(rename = "lane")]
     pub(crate) connection_name: String,
     #[serde(rename = "read")]
     pub(crate) read_request: ReadRequest,
 }
 
-/// The start of an upload below a path, or further entries of it.
+/// A request to start an upload session below a path, or to add entries to a session.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct BeginRequest {
     pub(crate) session: Option<String>,
-    /// Path of the file if there is one entry with an empty path; else of the directory that contains all entries.
+    /// Path of the file if there is a single entry with an empty path; else path of the directory that contains all
+    /// entries.
     #[serde(rename = "base")]
     pub(crate) base_path: String,
     #[serde(rename = "first")]
     pub(crate) first_file: u32,
     pub(crate) entries: Vec<Entry>,
-    /// Only returns the states.
+    /// True if the server only returns the states of the files and starts no session.
     pub(crate) dry_run: bool,
-    /// The client lost the member of the pool that received the session; this member takes over its open files in the same
-    /// directory.
+    /// True if the client lost the pool member that had the session. The member that receives this request then takes
+    /// over the open files of that session in the same directory.
     #[serde(default)]
     pub(crate) take_over: bool,
-    /// True if the response for a file that cannot be started is [`ReceiverState::Rejected`], instead of an error of the
+    /// True if a file that cannot be started has the state [`ReceiverState::Rejected`]. If false, such a file fails the
     /// whole request.
     #[serde(default)]
     #[serde(rename = "each")]
     pub(crate) per_entry_errors: bool,
 }
 
-/// The states of files of an upload.
+/// The response to a [`BeginRequest`]: the name of the session, and the state of each file at the destination.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct BeginResponse {
     pub(crate) session: String,
     #[serde(rename = "have")]
     pub(crate) receiver_states: Vec<ReceiverState>,
-    /// True if the server supports links, names of any bytes, and `each` of requests. Earlier servers do not.
+    /// True if the server supports links, names that are not UTF-8, and `each` in requests. Servers of earlier versions
+    /// omit this field.
     #[serde(default)]
     #[serde(rename = "each")]
     pub(crate) per_entry_errors: bool,
 }
 
-/// The state of a file at its destination.
+/// The state of a file at the destination of a copy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum ReceiverState {
-    /// No block.
+    /// The destination has no block of the file.
     #[serde(rename = "Nothing")]
     Absent,
-    /// The complete file, by size and time.
+    /// The destination has the complete file: size and modification time match.
     #[serde(rename = "All")]
     Complete,
-    /// Blocks of the file.
+    /// The destination has these blocks of the file.
     #[serde(rename = "Part")]
     Partial(RangeSet),
-    /// Blocks of an earlier version; unchanged ones can be kept.
+    /// The destination has these blocks of an earlier version of the file; unchanged ones can be kept.
     Stale(RangeSet),
-    /// The file cannot be received. Only for clients that support it.
+    /// The destination cannot receive the file. Sent only to clients that set `per_entry_errors`.
     #[serde(rename = "Refused")]
     Rejected(FileError),
 }
 
-/// A request to verify a received file.
+/// A request to verify and commit an uploaded file.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct FinishRequest {
     pub(crate) session: String,
     pub(crate) file: u32,
-    /// Hashes of its blocks, hexadecimal, concatenated.
+    /// Hashes of all blocks of the file, hexadecimal, concatenated.
     pub(crate) hashes: String,
-    /// Only discards blocks of an earlier version that differ; the file is not finished.
+    /// True if the server only discards differing blocks of an earlier version and does not commit the file.
     #[serde(rename = "keep_only")]
     pub(crate) discard_stale_only: bool,
 }
 
-/// The blocks that differ.
+/// The response to a [`FinishRequest`]: the blocks whose hashes differ.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct FinishResponse {
     #[serde(rename = "wrong")]
     pub(crate) mismatched_blocks: RangeSet,
 }
 
-/// The session that receives blocks.
+/// The command that starts the upload of blocks of a session.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct WriteCommand {
     pub(crate) session: String,
 }
 
-/// The upload of blocks for another server.
+/// The command to a relay that starts the upload of blocks for another server.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct RelayWriteCommand {
-    /// URI of the other server.
+    /// URI of the server to which the relay writes.
     #[serde(rename = "to")]
     pub(crate) server: String,
-    /// Its delegation token.
+    /// Delegation token that the server named in `server` issued.
     pub(crate) token: String,
-    /// Name of the connection to it; see [`RelayRequest`].
+    /// Name of the relay's connection to the server named in `server`; see [`RelayRequest`].
     #[serde(rename = "lane")]
     pub(crate) connection_name: String,
     #[serde(rename = "write")]
@@ -320,49 +328,49 @@ pub(crate) struct RelayWriteCommand {
     pub(crate) send_options: SendOptions,
 }
 
-/// The end of a session.
+/// A request to end an upload session.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct EndRequest {
     pub(crate) session: String,
-    /// Extraneous paths below the base, to be removed.
+    /// Extraneous paths below `base_path` that the server is to remove.
     #[serde(rename = "remove")]
     pub(crate) paths_to_remove: Vec<String>,
-    /// True if the response is to be a list of [`EntryFailureMessage`], one for each file that could not be completed.
-    /// Without it, the first failure fails the request.
+    /// True if the server is to return a list of [`EntryFailureMessage`], one for each file that could not be
+    /// completed. If false, the first such file fails the request.
     #[serde(default)]
     #[serde(rename = "each")]
     pub(crate) per_entry_errors: bool,
 }
 
-/// The outcome of blocks that were sent.
+/// The receiver's report about blocks that were sent to it.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct BlockReport {
-    /// File and 0-based block of the written ones.
+    /// File and 0-based block index of each block that was written.
     pub(crate) written: Vec<(u32, u64)>,
-    /// File and 0-based block of the damaged ones.
+    /// File and 0-based block index of each block that was received damaged.
     pub(crate) damaged: Vec<(u32, u64)>,
-    /// Files that cannot be read or written, with the reason.
+    /// Number of each file that cannot be read or written, and the reason.
     #[serde(rename = "refused")]
     pub(crate) rejected_files: Vec<(u32, FileError)>,
 }
 
-/// The reason why a file cannot be read or written.
+/// The reason why a file cannot be read or written, as sent between client and server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum FileError {
-    /// The file has changed.
+    /// The file has changed since it was listed.
     #[serde(rename = "Changed")]
     SourceChanged,
     /// The file does not exist.
     NotFound,
-    /// The checksum differs; the message.
+    /// The checksum of the file differs from the expected one; contains the error message.
     #[serde(rename = "Unlike")]
     ChecksumMismatch(String),
-    /// The type of the entry is not supported; the message. Only in responses with separate errors of entries.
+    /// The type of the entry is not supported; contains the error message. Used only if `per_entry_errors` is set.
     Unsupported(String),
-    /// The request cannot be carried out; the message. Only in responses with separate errors of entries.
+    /// The request cannot be carried out; contains the error message. Used only if `per_entry_errors` is set.
     #[serde(rename = "Refused")]
     Rejected(String),
-    /// Any other error; the message.
+    /// Any other error; contains the error message.
     Other(String),
 }
 
@@ -376,7 +384,8 @@ impl FileError {
         }
     }
 
-    /// Converts as [`Self::from_error`], for responses with separate errors of entries.
+    /// Converts an error as [`Self::from_error`] does, but keeps the kinds that are allowed if `per_entry_errors` is
+    /// set.
     pub(crate) fn from_entry_error(error: &TransferError) -> Self {
         match error {
             TransferError::Unsupported { problem } => Self::Unsupported(problem.clone()),
@@ -398,7 +407,7 @@ impl FileError {
     }
 }
 
-/// Returns a ticket or command: prefix, kind, and value as JSON.
+/// Returns the bytes of a ticket or command: the prefix, the kind, and `value` as JSON.
 pub(crate) fn encode_message(kind: &str, value: &impl Serialize) -> Result<Vec<u8>, TransferError> {
     Ok([FILES_PREFIX.as_bytes(), kind.as_bytes(), &to_json(value)?].concat())
 }
@@ -407,51 +416,51 @@ pub(crate) fn to_json(value: &impl Serialize) -> Result<Vec<u8>, TransferError> 
     serde_json::to_vec(value).map_err(|error| TransferError::Internal { problem: error.to_string() })
 }
 
-/// Parses a message of the other end.
+/// Parses a JSON message of the other end.
 pub(crate) fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, TransferError> {
     serde_json::from_slice(bytes).map_err(|error| {
         TransferError::rejected(format!(
-            "the other end says what is not understood here ({error}); is it of another version?"
+            "invalid message from the other end ({error}); check that both ends have the same version"
         ))
     })
 }
 
-/// Returns the hashes as hexadecimal digits.
+/// Returns the hashes as concatenated hexadecimal digits.
 pub(crate) fn hashes_to_text(hashes: &[BlockHash]) -> String {
     hashes.iter().map(|hash| blake3::Hash::from_bytes(*hash).to_hex().to_string()).collect()
 }
 
-/// Parses the text of [`hashes_to_text`].
+/// Parses hashes from the output of [`hashes_to_text`]; `None` if the text is invalid.
 pub(crate) fn hashes_from_text(text: &str) -> Option<Vec<BlockHash>> {
     let digits = text.as_bytes().chunks(2 * blake3::OUT_LEN);
     digits.map(|digits| blake3::Hash::from_hex(digits).ok().map(|hash| *hash.as_bytes())).collect()
 }
 
-/// Schema of batches of blocks.
+/// Arrow schema of the batches in which blocks are sent.
 pub(crate) static BLOCK_SCHEMA: LazyLock<SchemaRef> = LazyLock::new(|| {
     Arc::new(Schema::new(vec![
         Field::new("file", DataType::UInt32, false),
         Field::new("offset", DataType::UInt64, false),
         Field::new("hash", DataType::FixedSizeBinary(blake3::OUT_LEN as i32), false),
-        // Size of the block; fewer bytes in `data` are a zstd frame.
+        // Uncompressed size of the block, bytes. If `data` has fewer bytes, it is a zstd frame.
         Field::new("bytes", DataType::UInt32, false),
         Field::new("data", DataType::Binary, false),
     ]))
 });
 
-/// A block to be sent.
+/// A block that is added to a batch to be sent.
 #[derive(Debug)]
 pub(crate) struct OutgoingBlock {
     pub(crate) file: u32,
     pub(crate) block_index: u64,
     pub(crate) hash: BlockHash,
-    /// Size of the block, bytes.
+    /// Uncompressed size of the block, bytes.
     pub(crate) block_bytes: u32,
-    /// End of its bytes, or of its frame, in the data of the batch.
+    /// End, in the data of the batch, of the bytes of the block or of its zstd frame.
     pub(crate) data_end: usize,
 }
 
-/// Returns a batch of blocks over contiguous data.
+/// Returns an Arrow batch of blocks whose bytes are contiguous in `data`.
 pub(crate) fn encode_blocks(blocks: &[OutgoingBlock], data: Vec<u8>) -> Result<RecordBatch, TransferError> {
     let bug = |error: arrow_schema::ArrowError| TransferError::Internal { problem: error.to_string() };
     let mut hashes = FixedSizeBinaryBuilder::with_capacity(blocks.len(), blake3::OUT_LEN as i32);
@@ -470,7 +479,7 @@ pub(crate) fn encode_blocks(blocks: &[OutgoingBlock], data: Vec<u8>) -> Result<R
     RecordBatch::try_new(BLOCK_SCHEMA.clone(), columns).map_err(bug)
 }
 
-/// A received batch of blocks.
+/// A received batch of blocks, by column.
 pub(crate) struct BlockBatch {
     files: UInt32Array,
     offsets: UInt64Array,
@@ -479,7 +488,7 @@ pub(crate) struct BlockBatch {
     data: BinaryArray,
 }
 
-/// A received block.
+/// A received block, which is not verified yet.
 pub(crate) struct IncomingBlock<'b> {
     pub(crate) file: u32,
     pub(crate) block_index: u64,
@@ -489,9 +498,10 @@ pub(crate) struct IncomingBlock<'b> {
 }
 
 impl BlockBatch {
-    /// Parses a received batch.
+    /// Parses a received Arrow batch; fails if its schema is not [`BLOCK_SCHEMA`].
     pub(crate) fn from_batch(batch: &RecordBatch) -> Result<Self, TransferError> {
-        let wrong = || TransferError::rejected("the other end sent columns that are no blocks of files");
+        let wrong =
+            || TransferError::rejected("the other end sent a batch with columns other than those of file blocks");
         if batch.schema().fields() != BLOCK_SCHEMA.fields() {
             return Err(wrong());
         }
@@ -517,14 +527,16 @@ impl BlockBatch {
 }
 
 impl<'b> IncomingBlock<'b> {
-    /// Returns its bytes and hash if they match as that block of a file of this size.
+    /// Returns the uncompressed bytes of the block and its hash if both match, as this block of a file of `size_bytes`
+    /// bytes.
     pub(crate) fn verify(&self, size_bytes: u64) -> Option<(std::borrow::Cow<'b, [u8]>, BlockHash)> {
         let data = if self.data.len() == self.block_bytes as usize {
             std::borrow::Cow::Borrowed(self.data)
         } else {
             std::borrow::Cow::Owned(decompress_block(self.data, self.block_bytes as usize)?)
         };
-        // Bytes that are not a block have no hash.
+        // Bytes that cannot be a block of the file have no hash: more than a block, or none in a file of several
+        // blocks.
         if data.len() as u64 > BLOCK_BYTES || data.is_empty() && block_count(size_bytes) > 1 {
             return None;
         }
@@ -532,7 +544,7 @@ impl<'b> IncomingBlock<'b> {
         (hash[..] == *self.hash).then_some((data, hash))
     }
 
-    /// Verifies as [`Self::verify`], for a file of unknown size.
+    /// Verifies the block as [`Self::verify`] does, but for a file of unknown size.
     pub(crate) fn verify_without_file_size(&self) -> Option<(std::borrow::Cow<'b, [u8]>, BlockHash)> {
         let bytes = u64::from(self.block_bytes);
         let of_several = (self.block_index > 0 || bytes == BLOCK_BYTES).then(|| self.verify(u64::MAX)).flatten();
@@ -540,9 +552,10 @@ impl<'b> IncomingBlock<'b> {
     }
 }
 
-/// Compresses a block with zstd; `None` if that is not shorter.
+/// Compresses a block with zstd; returns `None` if the result is not shorter than the block.
 pub(crate) fn compress_block(data: &[u8]) -> Option<Vec<u8>> {
-    // Level 1 processes a gigabit per second on half a core; compressed files (BAM, CRAM, gzip) are sent unchanged.
+    // zstd at level 1 compresses 1 Gbit/s on half a core. Compressed files (BAM, CRAM, gzip) do not shrink and are sent
+    // unchanged.
     let mut frame: Vec<u8> = Vec::with_capacity(zstd_safe::compress_bound(data.len()));
     zstd_safe::compress(&mut frame, data, 1).ok()?;
     (frame.len() < data.len()).then_some(frame)
@@ -557,12 +570,12 @@ fn decompress_block(frame: &[u8], bytes: usize) -> Option<Vec<u8>> {
     (data.len() == bytes).then_some(data)
 }
 
-/// Returns the name of the action of this kind.
+/// Returns the full name of an action on the wire: the prefix and the kind.
 pub(crate) fn action_name(kind: &str) -> String {
     format!("{FILES_PREFIX}{kind}")
 }
 
-/// Returns the bytes after the prefix and the kind.
+/// Returns the bytes after the prefix and the kind; `None` if the message is of another kind.
 pub(crate) fn strip_message_prefix<'b>(bytes: &'b Bytes, kind: &str) -> Option<&'b [u8]> {
     bytes.strip_prefix(FILES_PREFIX.as_bytes())?.strip_prefix(kind.as_bytes())
 }

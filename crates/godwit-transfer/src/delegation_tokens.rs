@@ -1,6 +1,8 @@
-//! Delegation tokens: another server may read below a path, or send the blocks of a session, on behalf of a principal.
+//! Delegation tokens. With a token, another server may read below a path, or send the blocks of an upload session, on
+//! behalf of a principal.
 //!
-//! A token is signed and expires; it is valid for one path or one session. The server that issues it keeps no state.
+//! A token is signed, expires, and is valid for one path or one session. The server that issues a token stores nothing
+//! about it.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -10,27 +12,27 @@ use serde::{Deserialize, Serialize};
 use crate::copy_protocol::to_json;
 use crate::error::TransferError;
 
-/// Prefix of tokens of this version.
+/// Prefix of the tokens of this format version.
 const TOKEN_PREFIX: &str = "gwg1.";
-/// Lifetime of a token; a copy that takes longer requests another.
+/// Lifetime of a token. A copy that takes longer requests a new token.
 const TOKEN_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
-/// The content of a token.
+/// The signed content of a token.
 #[derive(Debug, Serialize, Deserialize)]
 struct Delegation {
-    /// The principal that delegates its right.
+    /// Name of the principal that delegates its right.
     #[serde(rename = "caller")]
     principal: String,
-    /// Path below which it may read.
+    /// Path below which the holder of the token may read.
     path: String,
-    /// Session that it may write; `None` for reading.
+    /// Upload session to which the holder of the token may write; `None` for a token that permits reading.
     #[serde(default)]
     session: Option<String>,
-    /// Expiry, seconds since 1970.
+    /// Expiry time, seconds since 1970 (Unix time).
     expires_unix_s: u64,
 }
 
-/// The key that signs tokens. It is valid as long as the process runs.
+/// The random key with which a server signs its tokens. A restart of the server invalidates all its tokens.
 #[derive(Clone)]
 pub(crate) struct DelegationKey([u8; blake3::KEY_LEN]);
 
@@ -49,11 +51,11 @@ impl DelegationKey {
     pub(crate) fn random() -> Result<Self, Status> {
         let mut secret = [0; 32];
         let filled = getrandom::fill(&mut secret);
-        filled.map_err(|error| Status::internal(format!("no random numbers: {error}")))?;
+        filled.map_err(|error| Status::internal(format!("cannot generate random numbers: {error}")))?;
         Ok(Self(blake3::derive_key("godwit 2026-11 grants of files", &secret)))
     }
 
-    /// Returns a token for reading below a path.
+    /// Returns a token that permits reading below a path.
     pub(crate) fn issue_read_token(&self, principal: &Principal, path: &str) -> Result<String, TransferError> {
         self.issue_read_token_until(principal, path, now_unix_s() + TOKEN_LIFETIME.as_secs())
     }
@@ -73,7 +75,7 @@ impl DelegationKey {
         })
     }
 
-    /// Returns a token for sending the blocks of a session of the principal.
+    /// Returns a token that permits sending the blocks of an upload session of the principal.
     pub(crate) fn issue_write_token(&self, principal: &Principal, session: &str) -> Result<String, TransferError> {
         let expires_unix_s = now_unix_s() + TOKEN_LIFETIME.as_secs();
         let (principal, session) = (principal.name().to_owned(), Some(session.to_owned()));
@@ -87,13 +89,14 @@ impl DelegationKey {
         Ok(format!("{TOKEN_PREFIX}{mac}{digits}"))
     }
 
-    /// Returns the principal of a valid token, limited to its scope.
+    /// Verifies a token; returns its principal, limited to the path or session of the token. `None` if the token is
+    /// invalid.
     pub(crate) fn authenticate(&self, token: &[u8]) -> Option<Principal> {
         let token = std::str::from_utf8(token.strip_prefix(TOKEN_PREFIX.as_bytes())?).ok()?;
         let (mac, digits) = token.split_at_checked(2 * blake3::OUT_LEN)?;
         let body: Option<Vec<u8>> = digits.as_bytes().chunks(2).map(parse_hex_byte).collect();
         let body = body?;
-        // The comparison of hashes takes constant time.
+        // `blake3::Hash` compares in constant time, so response times do not reveal the signature.
         if blake3::keyed_hash(&self.0, &body) != blake3::Hash::from_hex(mac).ok()? {
             return None;
         }
@@ -107,31 +110,36 @@ fn parse_hex_byte(digits: &[u8]) -> Option<u8> {
     u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok().filter(|_| digits.len() == 2)
 }
 
-/// Returns the scope of a token for writing a session. No path in a token starts with `/`.
+/// Returns the scope of a token that permits writing to a session. It differs from all scopes for reading, because
+/// their paths do not start with `/`.
 fn write_purpose(session: &str) -> String {
     format!("/writing {session}")
 }
 
-/// Rejects a principal with another scope than writing this session.
+/// Rejects a principal whose scope excludes writing to this session. A principal without a scope is accepted.
 pub(crate) fn authorize_write(principal: &Principal, session: &str) -> Result<(), TransferError> {
     let is_granted = principal.scope().is_none_or(|purpose| purpose == write_purpose(session));
-    if is_granted { Ok(()) } else { Err(TransferError::rejected("writing here was not granted")) }
+    if is_granted { Ok(()) } else { Err(TransferError::rejected("the token does not permit writing to this session")) }
 }
 
-/// Rejects a principal with another scope than reading this path.
+/// Rejects a principal whose scope excludes reading this path. A principal without a scope is accepted.
 pub(crate) fn authorize_read(principal: &Principal, path: &str) -> Result<(), TransferError> {
     let Some(granted) = principal.scope() else { return Ok(()) };
     let path = path.trim_matches('/');
     let is_below =
         granted.is_empty() || path.strip_prefix(granted).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-    // `..` is rejected wherever paths are used, but a token does not depend on that.
+    // Other code rejects `..` in paths too; this check does not rely on it.
     let plain = path.split('/').all(|part| part != "..");
-    if is_below && plain { Ok(()) } else { Err(TransferError::rejected(format!("{path:?} was not granted"))) }
+    if is_below && plain {
+        Ok(())
+    } else {
+        Err(TransferError::rejected(format!("the token does not permit reading {path:?}")))
+    }
 }
 
-/// Rejects a principal with any scope.
+/// Rejects a principal with a scope: the action requires unrestricted access.
 pub(crate) fn authorize_unrestricted(principal: &Principal) -> Result<(), TransferError> {
-    if principal.scope().is_none() { Ok(()) } else { Err(TransferError::rejected("only reading was granted")) }
+    if principal.scope().is_none() { Ok(()) } else { Err(TransferError::rejected("the token permits reading only")) }
 }
 
 #[cfg(test)]
@@ -148,7 +156,7 @@ mod tests {
         for path in ["", "s1", "/s1", "writing s1", "/writing s1"] {
             assert!(authorize_read(&principal, path).is_err(), "{path}");
         }
-        // A read token does not permit writing, whatever its path.
+        // A read token does not permit writing, even if its path looks like the scope of a write token.
         let reader =
             key.authenticate(key.issue_read_token(&Principal::default(), "/writing s1").unwrap().as_bytes()).unwrap();
         assert!(authorize_write(&reader, "s1").is_err() && authorize_write(&Principal::default(), "s1").is_ok());

@@ -1,9 +1,9 @@
-//! Delta compression of genomes against a reference: a few bytes for each variant.
+//! Delta compression of genomes: a genome is stored as its differences from a reference, a few bytes for each variant.
 //!
-//! Input: the text of a FASTA file, or any bytes, and a [`Reference`]. Output: a packed file (`.gwp`, `docs/formats/gwp.md`)
-//! that yields the same bytes with the same reference ([`pack`], [`unpack`]), or a region of them ([`GwpReader`]). Text
-//! unlike the reference is packed as small as by zstd at its best level. [`Collection`] holds many genomes against one
-//! reference. Reads are not compressed here; CRAM serves for them.
+//! [`pack`] reads the text of a FASTA file, or any bytes, and writes a packed file (`.gwp`, `docs/formats/gwp.md`) of
+//! the differences from a [`Reference`]. With the same reference, [`unpack`] restores the same bytes, and [`GwpReader`]
+//! reads a region. Text unlike the reference becomes as small as with zstd at its best level. A [`Collection`] has many
+//! genomes and one reference. For sequencing reads, use CRAM instead.
 
 mod bases;
 mod collection;

@@ -1,10 +1,10 @@
 //! Delta copies: genomes are sent as differences from a reference that both ends have.
 //!
-//! [`delta_sender`] reads a file, packs its text ([`crate::delta`]) and emits [`DeltaMessage`](delta_message::DeltaMessage)s.
-//! [`delta_receiver`] unpacks them into a temporary file and renames it if the BLAKE3 of the original bytes matches.
-//! [`bgzf_recompression`] decompresses BGZF and restores the same bytes. [`reference_store`] holds the references of an end.
-//! The client's side is in `copy::delta_copy`, the server's in [`delta_service`]. An interrupted file is sent again from its
-//! start.
+//! [`delta_sender`] reads a file, packs its text ([`crate::delta`]) and emits
+//! [`DeltaMessage`](delta_message::DeltaMessage)s. [`delta_receiver`] unpacks them into a temporary file, and renames
+//! it if its BLAKE3 equals that of the original. [`bgzf_recompression`] decompresses BGZF files and restores the same
+//! compressed bytes. [`reference_store`] loads references. `copy::delta_copy` is the client, [`delta_service`] the
+//! server. An interrupted file is sent again from its start.
 
 mod bgzf_recompression;
 pub(crate) mod delta_message;
@@ -13,12 +13,12 @@ pub(crate) mod delta_sender;
 pub(crate) mod delta_service;
 pub(crate) mod reference_store;
 
-/// Smaller files are sent without delta compression, which would take as long as the file itself; bytes.
+/// Smallest file for which delta compression is tried, bytes. Below this size it takes as long as sending the file.
 const MIN_GENOME_BYTES: u64 = 64 << 10;
-/// File name extensions of FASTA files of bases.
+/// File name extensions of FASTA files with nucleotide sequences.
 const FASTA_EXTENSIONS: [&str; 5] = ["fa", "fasta", "fna", "fas", "fsa"];
 
-/// Reports whether a file may be a genome, by name and size. The sender checks its content.
+/// Reports whether a file may be a genome, judged by its name and size. The sender later verifies the content.
 pub(crate) fn may_be_genome(path: &str, size_bytes: u64) -> bool {
     let name = path.to_ascii_lowercase();
     let name = ["gz", "bgz"].iter().find_map(|ending| name.strip_suffix(ending)?.strip_suffix('.')).unwrap_or(&name);

@@ -7,115 +7,128 @@ use crate::copy::CopySummary;
 use crate::delta::DeltaError;
 use godwit_flight::{Code, ErrorReason, FlightError, Status};
 
-/// The error of a copy.
+/// The error of a copy, or of an operation that a server carries out for it.
+///
+/// # Examples
+///
+/// ```
+/// use godwit_flight::{Code, Status};
+/// use godwit_transfer::TransferError;
+///
+/// let error = TransferError::NotFound { location: "run7/a.bam".to_owned() };
+/// assert!(error.to_string().contains("run7/a.bam"));
+/// // A server returns it to the client as this status.
+/// assert_eq!(Status::from(error).code(), Code::NotFound);
+/// ```
 #[derive(Debug, thiserror::Error)]
 pub enum TransferError {
     /// A file or directory does not exist.
-    #[error("there is no {location}; look at its spelling, and at what the server's root is")]
+    #[error("{location} does not exist; check its spelling and the root of the server")]
     NotFound {
-        /// Path or URL of the file.
+        /// Path or URL of the file or directory.
         location: String,
     },
-    /// The request cannot be carried out.
+    /// The request is invalid or not permitted.
     #[error("{problem}")]
     Rejected {
-        /// The problem and the remedy.
+        /// The problem and its remedy, for the user.
         problem: String,
     },
-    /// The type of the source is not supported.
+    /// The type of an entry is not supported, for example a named pipe.
     #[error("{problem}")]
     Unsupported {
-        /// The type and the remedy.
+        /// The entry, its type and the remedy, for the user.
         problem: String,
     },
     /// A file on this host cannot be read or written.
     #[error("cannot {operation} {}", path.display())]
     Io {
-        /// The operation that failed, as a verb.
+        /// The operation that failed, as a verb, for example `read`.
         operation: &'static str,
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The cause.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
-    /// A source changed after the copy began.
-    #[error("{location} changed while it was copied; run the same command again, what did not change is kept")]
+    /// A source file changed after the copy began.
+    #[error("{location} changed during the copy; run the same command again, unchanged data are kept")]
     SourceChanged {
         /// Path or URL of the source.
         location: String,
     },
-    /// Every copy of a block that was received was damaged.
+    /// A block of a file was received damaged on every attempt.
     #[error(
-        "{location} came damaged again and again; the network or the memory of a machine changes data: encrypt (grpc+tls), or look for it"
+        "{location} was received damaged too often; the network or the memory of a host corrupts data: use TLS \
+         (grpc+tls), or find the cause"
     )]
     Damaged {
-        /// Path or URL of the file.
+        /// Path or URL of the file that contains the block.
         location: String,
     },
-    /// The checksum of a file differs from the listed one, or a checksum list is invalid.
+    /// The checksum of a file differs from the one in a checksum list, or a checksum list is invalid.
     #[error("{problem}")]
     ChecksumMismatch {
-        /// The file or list and the remedy.
+        /// The file or the list, and the remedy, for the user.
         problem: String,
     },
-    /// The other end reports a problem with its files.
+    /// The other end of the connection reports a problem with its files.
     #[error("{problem}")]
     RemoteFailure {
-        /// The message of the other end.
+        /// The error message of the other end.
         problem: String,
     },
-    /// This server has no upload session of that name: the server was restarted, or the session was idle for too long.
-    // Clients of versions before `ErrorReason` look for this text.
+    /// This server has no upload session of this name: the server was restarted, or the session was idle for too long.
+    // Clients of versions before `ErrorReason` search error messages for this text.
     #[error("this session is not known here")]
     UnknownSession,
-    /// Another process or another copy writes to the same file.
-    #[error("{location} is being written by another copy; wait for it, or end it")]
+    /// Another process or another copy is writing the same file.
+    #[error("{location} is being written by another copy; wait until it ends, or stop it")]
     Busy {
-        /// Path of the file.
+        /// Path of the file that is being written.
         location: String,
     },
     /// No data arrived within the idle timeout.
-    #[error("nothing arrived for {seconds} s; what is here is kept, run the same command again to go on")]
+    #[error("no data received for {seconds} s; received data are kept, run the same command again to resume")]
     Timeout {
-        /// The idle timeout, s.
+        /// The idle timeout, seconds.
         seconds: u64,
-        /// The last error.
+        /// The last error before the timeout, if any.
         #[source]
         source: Option<Box<TransferError>>,
     },
-    /// Some entries were not copied; all others were.
-    #[error("{failed_files} of {files} files were not copied; the first of them")]
+    /// Some entries were not copied, but all others were.
+    #[error("{failed_files} of {files} files were not copied; the first error")]
     PartialFailure {
-        /// Number of entries that were not copied.
+        /// Number of entries that could not be copied.
         failed_files: usize,
-        /// Number of all entries that are not directories, and of directories that were not copied.
+        /// Number of files and links, and of directories that were not copied.
         files: usize,
-        /// The first failure.
+        /// The failure that decides the exit code.
         #[source]
         first_failure: Box<TransferError>,
-        /// Counts of the copy.
+        /// Counts of the entries that were copied.
         summary: Box<CopySummary>,
     },
     /// A file cannot be packed or unpacked, or a reference cannot be read.
     #[error("{location}")]
     Delta {
-        /// Path or URL of the file.
+        /// Path or URL of the file or reference.
         location: String,
-        /// The cause.
+        /// The error of packing, unpacking or reading.
         #[source]
         source: DeltaError,
     },
-    /// The connection or the other end failed.
+    /// The connection or the other end of the connection failed.
     #[error(transparent)]
     Flight(#[from] FlightError),
     /// The copy was cancelled.
-    #[error("interrupted; what is here is kept, run the same command again to go on")]
+    #[error("interrupted; received data are kept, run the same command again to resume")]
     Interrupted,
     /// A bug in godwit.
     #[error("a bug in godwit: {problem}")]
     Internal {
-        /// The violated assumption.
+        /// The assumption that was violated.
         problem: String,
     },
 }
@@ -130,10 +143,10 @@ impl TransferError {
         Self::Rejected { problem: problem.into() }
     }
 
-    /// Reports whether the error concerns one file only.
+    /// Reports whether the error concerns only one file, so that the copy of other files can continue.
     pub(crate) fn concerns_one_file(&self) -> bool {
         match self {
-            // A disk that is full or broken affects all files.
+            // A disk that is full or broken, or a lack of file descriptors, affects all files.
             Self::Io { source, .. } => {
                 let is_full = matches!(
                     source.kind(),

@@ -12,28 +12,28 @@ use walkdir::WalkDir;
 use crate::error::TransferError;
 use crate::path_text::{escape_for_display, path_to_text, text_to_path};
 
-/// Suffix of the partial files of copies, which are never listed.
+/// Suffix of partial files, which have the data of incomplete copies. They are never listed.
 pub(crate) const PART_SUFFIX: &str = ".godwit-part";
-/// Suffix of their journals.
+/// Suffix of the journals of partial files, which are never listed either.
 pub(crate) const JOURNAL_SUFFIX: &str = ".godwit-journal";
 
-/// Suffix, after the others, of a journal that is being rewritten.
+/// Suffix that is appended to the name of a journal while the journal is being rewritten.
 pub(crate) const NEW_JOURNAL_SUFFIX: &str = "-new";
 
-/// Reports whether a path is a partial file or a journal.
+/// Reports whether a path is that of a partial file or a journal.
 pub(crate) fn is_partial_path(path: &str) -> bool {
     path.ends_with(PART_SUFFIX) || path.strip_suffix(NEW_JOURNAL_SUFFIX).unwrap_or(path).ends_with(JOURNAL_SUFFIX)
 }
 
-/// A file, directory or link.
+/// A file, directory or symbolic link that is listed or copied.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     /// Path below the listed path, with `/` between components; empty for the listed path itself.
     pub path: String,
-    /// The entry is a directory.
+    /// True if the entry is a directory.
     #[serde(rename = "directory")]
     pub is_directory: bool,
-    /// Size, bytes; 0 for directories.
+    /// Size of the file, bytes; 0 for directories and for links that are copied as links.
     pub size_bytes: u64,
     /// Permissions: the lowest nine bits of the mode.
     pub mode: u32,
@@ -41,9 +41,10 @@ pub struct Entry {
     pub modified_s: i64,
     /// Nanoseconds of the modification time.
     pub modified_ns: u32,
-    /// Hash of inode, size, and times of data and inode: it changes whenever the content may have changed.
+    /// Hash of inode number, size, modification time and change time. It differs whenever the content may have changed.
     pub version: u64,
-    /// Target of a link that is copied as a link; its size, times and version are 0.
+    /// Target of a symbolic link that is copied as a link; its size, times and version are 0. `None` for all other
+    /// entries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(rename = "link")]
     pub link_target: Option<String>,
@@ -51,6 +52,24 @@ pub struct Entry {
 
 impl Entry {
     /// Returns the entry of a file or directory.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::fs;
+    ///
+    /// use godwit_transfer::file_listing::Entry;
+    ///
+    /// let directory = tempfile::tempdir()?;
+    /// let path = directory.path().join("calls.vcf");
+    /// fs::write(&path, "##fileformat=VCFv4.3\n")?;
+    /// let entry = Entry::from_metadata("run7/calls.vcf".to_owned(), &fs::metadata(&path)?);
+    /// assert_eq!((entry.path.as_str(), entry.size_bytes), ("run7/calls.vcf", 21));
+    /// assert!(entry.is_file() && !entry.is_directory);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn from_metadata(path: String, found: &Metadata) -> Self {
         let is_directory = found.is_dir();
         Self {
@@ -80,12 +99,33 @@ impl Entry {
         }
     }
 
-    /// Reports whether it is a file: neither a directory nor a link that is copied as one.
+    /// Reports whether the entry is a file: neither a directory nor a link that is copied as a link.
     pub fn is_file(&self) -> bool {
         !self.is_directory && self.link_target.is_none()
     }
 
-    /// Reports whether size and modification time are equal: then the file is up to date, as for rsync.
+    /// Reports whether a local file has the same size and modification time as the entry. Such a file is up to date, as
+    /// for rsync.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::fs;
+    ///
+    /// use godwit_transfer::file_listing::Entry;
+    ///
+    /// let directory = tempfile::tempdir()?;
+    /// let path = directory.path().join("calls.vcf");
+    /// fs::write(&path, "##fileformat=VCFv4.3\n")?;
+    /// let entry = Entry::from_metadata("calls.vcf".to_owned(), &fs::metadata(&path)?);
+    /// assert!(entry.has_same_size_and_time(&fs::metadata(&path)?));
+    ///
+    /// fs::write(&path, "##fileformat=VCFv4.3\n##contig=<ID=chr1>\n")?;
+    /// assert!(!entry.has_same_size_and_time(&fs::metadata(&path)?));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn has_same_size_and_time(&self, found: &Metadata) -> bool {
         self.is_file()
             && found.is_file()
@@ -95,7 +135,7 @@ impl Entry {
     }
 }
 
-/// Returns the version of a file.
+/// Returns the version of a file; see [`Entry::version`].
 pub(crate) fn file_version(found: &Metadata) -> u64 {
     let numbers =
         [found.ino() as i64, found.len() as i64, found.mtime(), found.mtime_nsec(), found.ctime(), found.ctime_nsec()];
@@ -106,58 +146,106 @@ pub(crate) fn file_version(found: &Metadata) -> u64 {
     hasher.finalize().as_bytes().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
-/// Treatment of symbolic links by a copy.
+/// How a copy treats symbolic links.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::os::unix::fs::symlink;
+///
+/// use godwit_transfer::LinkPolicy;
+/// use godwit_transfer::file_listing::list_entries;
+///
+/// let directory = tempfile::tempdir()?;
+/// std::fs::write(directory.path().join("a.bam"), "BAM")?;
+/// symlink("a.bam", directory.path().join("latest.bam"))?;
+///
+/// let followed = list_entries(directory.path(), LinkPolicy::Follow)?;
+/// assert_eq!(followed.entries[2].size_bytes, 3);
+/// let preserved = list_entries(directory.path(), LinkPolicy::Preserve)?;
+/// assert_eq!(preserved.entries[2].link_target.as_deref(), Some("a.bam"));
+/// let skipped = list_entries(directory.path(), LinkPolicy::Skip)?;
+/// assert_eq!(skipped.skipped_links, ["latest.bam"]);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LinkPolicy {
-    /// Copies the targets of links.
+    /// Copies the files and directories to which links point.
     #[default]
     Follow,
-    /// Copies links as links if their targets are within the copied tree.
+    /// Copies links as links; fails for links whose targets are outside the copied tree.
     #[serde(rename = "keep")]
     Preserve,
-    /// Skips links.
+    /// Skips links and lists them as skipped.
     Skip,
 }
 
 /// The entries below a path.
 #[derive(Debug, Default)]
 pub struct Listing {
-    /// Files, directories, and links to be copied, in the order of their paths; directories precede their contents.
+    /// Files, directories, and links to be copied, ordered by path. A directory precedes its contents.
     pub entries: Vec<Entry>,
-    /// Entries that cannot be copied.
+    /// Entries that cannot be listed or copied, with their errors.
     pub failures: Vec<EntryFailure>,
-    /// Paths of links that are skipped.
+    /// Paths of links that are skipped because of the link policy.
     pub skipped_links: Vec<String>,
 }
 
 /// An entry that could not be copied.
 #[derive(Debug)]
 pub struct EntryFailure {
-    /// See [`Entry::path`].
+    /// Path of the entry; see [`Entry::path`].
     pub path: String,
-    /// The reason.
+    /// The reason why the entry could not be copied.
     pub error: TransferError,
 }
 
-/// An item of a walk.
+/// What a walk through a directory finds.
 pub(crate) enum WalkItem {
     Entry(Entry),
     Failure(EntryFailure),
     SkippedLink(String),
 }
 
-/// Lists a file, or everything below a directory. `place` itself may be a link. Partial files of copies are left out.
+/// Lists a file, or a directory and everything below it. `place` itself may be a link and is followed. Partial files
+/// and journals of copies are omitted.
 ///
 /// # Errors
-/// [`TransferError::NotFound`], [`TransferError::Io`] and [`TransferError::Unsupported`] if `place` itself does not exist,
-/// cannot be read, or is neither a file nor a directory.
+/// [`TransferError::NotFound`] if `place` does not exist, [`TransferError::Io`] if it cannot be read,
+/// [`TransferError::Unsupported`] if it is neither a file nor a directory. Problems below `place` are reported in the
+/// listing.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::fs;
+///
+/// use godwit_transfer::file_listing::list_entries;
+/// use godwit_transfer::{LinkPolicy, TransferError};
+///
+/// let directory = tempfile::tempdir()?;
+/// fs::create_dir(directory.path().join("run7"))?;
+/// fs::write(directory.path().join("run7/a.bam"), "BAM")?;
+/// let listing = list_entries(directory.path(), LinkPolicy::Follow)?;
+/// let paths: Vec<&str> = listing.entries.iter().map(|entry| entry.path.as_str()).collect();
+/// assert_eq!(paths, ["", "run7", "run7/a.bam"]);
+///
+/// let absent = list_entries(&directory.path().join("run8"), LinkPolicy::Follow);
+/// assert!(matches!(absent, Err(TransferError::NotFound { .. })));
+/// # Ok(())
+/// # }
+/// ```
 pub fn list_entries(place: &Path, links: LinkPolicy) -> Result<Listing, TransferError> {
     let mut listing = Listing::default();
     for found in walk_entries(place, links) {
         match found? {
             WalkItem::Entry(entry) => listing.entries.push(entry),
-            // Metadata of a directory failed before: listing it fails too.
+            // If the metadata of a directory cannot be read, listing the directory fails too; report only the first
+            // failure.
             WalkItem::Failure(failure) if listing.failures.last().is_some_and(|last| last.path == failure.path) => {}
             WalkItem::Failure(failure) => listing.failures.push(failure),
             WalkItem::SkippedLink(path) => listing.skipped_links.push(path),
@@ -166,7 +254,7 @@ pub fn list_entries(place: &Path, links: LinkPolicy) -> Result<Listing, Transfer
     Ok(listing)
 }
 
-/// Lists as [`list_entries`], one item at a time.
+/// Lists entries as [`list_entries`] does, but returns them one at a time.
 pub(crate) fn walk_entries(place: &Path, links: LinkPolicy) -> impl Iterator<Item = Result<WalkItem, TransferError>> {
     let walk = WalkDir::new(place).follow_links(links == LinkPolicy::Follow).sort_by_file_name().into_iter();
     walk.filter_map(move |found| match found {
@@ -175,7 +263,7 @@ pub(crate) fn walk_entries(place: &Path, links: LinkPolicy) -> impl Iterator<Ite
     })
 }
 
-/// Returns the relative path below `place`, as text.
+/// Returns the path relative to `place`, as text.
 fn relative_path_text(path: &Path, place: &Path) -> String {
     path_to_text(path.strip_prefix(place).unwrap_or(path))
 }
@@ -187,7 +275,7 @@ fn walk_item(found: &walkdir::DirEntry, place: &Path, links: LinkPolicy) -> Resu
     }
     let is_place = found.depth() == 0;
     let metadata = match found.metadata() {
-        // A link that is not followed, except `place` itself.
+        // A link that the policy does not follow; `place` itself is always followed.
         Ok(metadata) if metadata.is_symlink() && !is_place => return Ok(Some(link_item(path, found.path(), links))),
         Ok(metadata) if metadata.is_symlink() => {
             std::fs::metadata(place).map_err(TransferError::io_error("list", place))?
@@ -217,7 +305,7 @@ fn link_item(path: String, place: &Path, links: LinkPolicy) -> WalkItem {
     }
 }
 
-/// Returns the name of the type of a special file.
+/// Returns a description of a special file, such as a named pipe, for error messages.
 fn special_file_kind(metadata: &Metadata) -> &'static str {
     let kind = metadata.file_type();
     match () {
@@ -228,9 +316,9 @@ fn special_file_kind(metadata: &Metadata) -> &'static str {
     }
 }
 
-/// Returns the failure of an entry, or an error for `place` itself.
+/// Returns the failure of an entry below `place`, or an error if `place` itself cannot be read.
 fn walk_failure(error: walkdir::Error, place: &Path) -> Result<WalkItem, TransferError> {
-    // If a directory was read in part, its path may be unknown.
+    // If reading a directory fails halfway, the error may lack a path.
     let path = error.path().unwrap_or(place).to_owned();
     let is_place = error.depth() == 0;
     let is_link = !is_place && std::fs::symlink_metadata(&path).is_ok_and(|found| found.is_symlink());
@@ -238,8 +326,10 @@ fn walk_failure(error: walkdir::Error, place: &Path) -> Result<WalkItem, Transfe
         problem: format!("{} {why}", escape_for_display(&path_to_text(&path))),
     };
     let error = match error.into_io_error() {
-        None => unsupported("is a link to a directory that it is in"),
-        Some(source) if is_link && source.kind() == ErrorKind::NotFound => unsupported("is a link to nothing"),
+        None => unsupported("is a link to a directory that contains it"),
+        Some(source) if is_link && source.kind() == ErrorKind::NotFound => {
+            unsupported("is a link to a file that does not exist")
+        }
         Some(source) if is_link && source.raw_os_error() == Some(libc::ELOOP) => unsupported("is a link to itself"),
         Some(source) if source.kind() == ErrorKind::NotFound => {
             TransferError::NotFound { location: escape_for_display(&path_to_text(&path)) }
@@ -252,10 +342,28 @@ fn walk_failure(error: walkdir::Error, place: &Path) -> Result<WalkItem, Transfe
     }
 }
 
-/// Resolves an untrusted path below a directory: without `..` and hidden components, never absolute.
+/// Resolves an untrusted relative path below a directory. The path must not contain `..` or hidden components.
 ///
 /// # Errors
-/// [`TransferError::Rejected`] for any other path.
+/// [`TransferError::Rejected`] if the path has such components or is invalid.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::path::Path;
+///
+/// use godwit_transfer::TransferError;
+/// use godwit_transfer::file_listing::resolve_below_root;
+///
+/// let root = Path::new("/data");
+/// assert_eq!(resolve_below_root(root, "run7/a.bam")?, Path::new("/data/run7/a.bam"));
+/// for path in ["../etc/passwd", "run7/../../etc", ".ssh/id_ed25519"] {
+///     assert!(matches!(resolve_below_root(root, path), Err(TransferError::Rejected { .. })));
+/// }
+/// # Ok(())
+/// # }
+/// ```
 pub fn resolve_below_root(directory: &Path, path: &str) -> Result<PathBuf, TransferError> {
     let is_plain = |part: Component| matches!(part, Component::Normal(part) if !part.as_bytes().starts_with(b"."));
     let path = path.trim_matches('/');
@@ -266,13 +374,13 @@ pub fn resolve_below_root(directory: &Path, path: &str) -> Result<PathBuf, Trans
     Ok(if path.is_empty() { directory.to_owned() } else { directory.join(found) })
 }
 
-/// Opens a file for reading; returns its metadata too.
+/// Opens a file or directory for reading; returns the open file and its metadata.
 ///
 /// # Errors
-/// [`TransferError::NotFound`], [`TransferError::Io`]; [`TransferError::Rejected`] for special files, on which it does not
-/// block.
+/// [`TransferError::NotFound`] if the path does not exist, [`TransferError::Io`] if it cannot be opened,
+/// [`TransferError::Rejected`] if it is a special file such as a named pipe. The call does not block on special files.
 pub(crate) fn open_for_reading(path: &Path) -> Result<(File, Metadata), TransferError> {
-    // Opening a named pipe would block until it has a writer.
+    // Without `O_NONBLOCK`, opening a named pipe would block until another process opens it for writing.
     let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
     let file = opened.map_err(|source| match source.kind() {
         ErrorKind::NotFound => TransferError::NotFound { location: escape_for_display(&path_to_text(path)) },

@@ -1,7 +1,8 @@
-//! The writing end: files are received block by block, under temporary names until they are complete.
+//! The writing end of a copy: files are received block by block, and have temporary names until they are complete.
 //!
-//! A file of one block is written, made durable and renamed on receipt. A longer file has a journal beside it, and is renamed
-//! after it is verified against its source. Only blocks that match their hashes are written.
+//! A file of one block is written, synced to disk and renamed when the block arrives. A file of several blocks has a
+//! journal beside it, and is renamed after its blocks were compared with the hashes of the source. Only blocks that
+//! match their hashes are written.
 
 mod atomic_incoming_file;
 mod operations;
@@ -39,24 +40,24 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A receiver of files below one path.
+/// A receiver of the files of a copy, which are below one path.
 #[derive(Debug)]
 pub(crate) struct FileReceiver {
     base_path: PathBuf,
-    /// Names that begin with a dot are rejected.
+    /// Whether names that begin with a dot are rejected.
     rejects_hidden: bool,
     incoming_files: Mutex<Vec<Option<Arc<IncomingFile>>>>,
-    /// Directories whose modes and times are set at the end.
+    /// Received directories, whose modes and modification times are set at the end of the copy.
     directories: Mutex<Vec<(PathBuf, Entry)>>,
-    /// Links that are made at the end.
+    /// Received links, which are created at the end of the copy.
     links: Mutex<Vec<(PathBuf, Entry)>>,
-    /// Directories with changed names.
+    /// Directories in which entries were created or renamed; they are synced to disk at the end of the copy.
     changed_directories: Mutex<BTreeSet<PathBuf>>,
-    /// Required checksums, verified before a file is renamed, by path below the base.
+    /// Expected checksums, by path below the base. A file is verified before it gets its final name.
     expected_checksums: HashMap<String, ExpectedChecksum>,
-    /// The copy has ended: no further operation starts.
+    /// True after the end of the copy: no further operation may start.
     has_ended: AtomicBool,
-    /// Held for reading by each running operation.
+    /// Locked for reading by each running operation, and for writing to wait for all of them.
     operation_lock: RwLock<()>,
 }
 
@@ -66,18 +67,18 @@ pub(crate) struct IncomingFile {
     target_path: PathBuf,
     entry: Entry,
     state: Mutex<IncomingFileState>,
-    /// Held for reading while a block is written.
+    /// Locked for reading while a block is written, and for writing to wait for these writes.
     write_lock: RwLock<()>,
 }
 
-/// The outcome of received blocks.
+/// The outcome of writing a batch of received blocks.
 #[derive(Debug, Default)]
 pub(crate) struct BlockOutcomes {
-    /// File and 0-based block of the written ones.
+    /// File number and 0-based block index of each block that was written.
     pub(crate) written: Vec<(u32, u64)>,
-    /// File and 0-based block of the damaged ones.
+    /// File number and 0-based block index of each block that was received damaged.
     pub(crate) damaged: Vec<(u32, u64)>,
-    /// Files that cannot be written, with the error.
+    /// Number and error of each file that cannot be written.
     pub(crate) rejected_files: Vec<(u32, TransferError)>,
 }
 
@@ -91,11 +92,11 @@ impl From<BlockOutcomes> for BlockReport {
 
 #[derive(Debug)]
 enum IncomingFileState {
-    /// A file of one block, or one that is up to date.
+    /// A file of one block that is not received yet, or a file that is up to date.
     SingleBlock,
-    /// A file of several blocks.
+    /// A file of several blocks, some of which may be received.
     Partial(Box<PartialFile>),
-    /// Another copy writes to the same path now.
+    /// Another copy has taken over the partial file.
     TakenOver,
     Complete,
 }
@@ -108,12 +109,13 @@ struct PartialFile {
 }
 
 impl IncomingFile {
-    /// Reports whether it has a journal in use.
+    /// Reports whether the file has several blocks and its journal is open.
     pub(crate) fn is_partial(&self) -> bool {
         matches!(*lock(&self.state), IncomingFileState::Partial(_))
     }
 
-    /// Releases the file to another copy. After the return nothing more is written to it, and its lock is released.
+    /// Releases the file, so that another copy can receive it. After the return, this copy writes nothing more to the
+    /// file, and the lock of the journal is released.
     pub(crate) fn release(&self) {
         let mut state = lock(&self.state);
         if !matches!(*state, IncomingFileState::Partial(_)) {
@@ -137,7 +139,7 @@ fn present_blocks(known: &BlockHashes) -> RangeSet {
 }
 
 impl FileReceiver {
-    /// Returns a receiver of files below `base`, or of the one file at `base`.
+    /// Returns a receiver of the files below `base`, or of a single file at `base`.
     pub(crate) fn new(base: &Path, rejects_hidden: bool) -> Self {
         let base_path = base.to_owned();
         Self {
@@ -153,18 +155,18 @@ impl FileReceiver {
         }
     }
 
-    /// Returns the receiver with required checksums, by path below the base.
+    /// Adds the expected checksums, by path below the base.
     pub(crate) fn with_checksums(self, expected_checksums: HashMap<String, ExpectedChecksum>) -> Self {
         Self { expected_checksums, ..self }
     }
 
-    /// Verifies the required checksum of an existing file.
+    /// Compares a file that is already at the destination with its expected checksum, if there is one.
     fn verify_existing(&self, entry: &Entry, target: &Path) -> Result<(), TransferError> {
         let Some(sum) = self.expected_checksums.get(&entry.path) else { return Ok(()) };
         let file = File::open(target).map_err(TransferError::io_error("read", target))?;
         sum.verify_file(&file, target).map_err(|error| match error {
             TransferError::ChecksumMismatch { problem } => TransferError::ChecksumMismatch {
-                problem: format!("{problem}; it was there before, remove it and it is copied again"),
+                problem: format!("{problem}; the file existed before, remove it to copy it again"),
             },
             error => error,
         })
@@ -179,7 +181,7 @@ impl FileReceiver {
         if self.rejects_hidden { resolve_below_root(&self.base_path, path) } else { Ok(found) }
     }
 
-    /// Returns the state of a file; nothing is written.
+    /// Returns the state of an entry at the destination without changing anything.
     pub(crate) fn receiver_state(&self, entry: &Entry) -> Result<ReceiverState, TransferError> {
         let target = self.target_path(entry)?;
         if let Some(link) = &entry.link_target {
@@ -200,12 +202,14 @@ impl FileReceiver {
         })
     }
 
-    /// Starts to receive a file as number `file`, or makes a directory; returns its state.
+    /// Starts to receive a file, to which blocks refer as number `file`; or creates a directory. Returns the state at
+    /// the destination.
     pub(crate) fn start_file(&self, file: u32, entry: Entry) -> Result<ReceiverState, TransferError> {
         self.start_or_take_over_file(file, entry, false)
     }
 
-    /// Starts as [`Self::start_file`]. `take_over` also takes a file from another process, which has lost the sender.
+    /// Starts an entry as [`Self::start_file`] does. If `take_over` is true and another process has locked the journal
+    /// of the file, takes over the file, because that process has lost its client.
     pub(crate) fn start_or_take_over_file(
         &self,
         file: u32,
@@ -215,7 +219,7 @@ impl FileReceiver {
         let _operation = self.start_operation()?;
         let target_path = self.target_path(&entry)?;
         if entry.is_directory {
-            fs::create_dir_all(&target_path).map_err(TransferError::io_error("make", &target_path))?;
+            fs::create_dir_all(&target_path).map_err(TransferError::io_error("create", &target_path))?;
             lock(&self.directories).push((target_path.clone(), entry));
             return Ok(ReceiverState::Complete);
         }
@@ -223,13 +227,13 @@ impl FileReceiver {
             return self.start_link(target_path, entry, &link);
         }
         let parent = parent_directory(&target_path);
-        // Most directories exist: a test is cheaper than an attempt to make them.
+        // Most directories already exist, and checking that is cheaper than trying to create them.
         if !parent.is_dir() {
-            fs::create_dir_all(parent).map_err(TransferError::io_error("make", parent))?;
+            fs::create_dir_all(parent).map_err(TransferError::io_error("create", parent))?;
         }
         let (have, state) = match fs::metadata(&target_path) {
             Ok(found) if found.is_dir() => {
-                let problem = "it is a directory, and a file at the source; move it away";
+                let problem = "it is a directory here and a file at the source; move it away";
                 return Err(TransferError::io_error("write", &target_path)(io::Error::new(
                     io::ErrorKind::IsADirectory,
                     problem,
@@ -255,23 +259,24 @@ impl FileReceiver {
         Ok(have)
     }
 
-    /// Returns a started file.
+    /// Returns the started file with this number.
     pub(crate) fn incoming_file(&self, file: u32) -> Option<Arc<IncomingFile>> {
         lock(&self.incoming_files).get(file as usize).cloned().flatten()
     }
 
-    /// Writes the blocks of a batch; the outcome reports failures of single files and blocks.
+    /// Writes the blocks of a batch. The returned outcome lists blocks that are damaged and files that cannot be
+    /// written.
     ///
     /// # Errors
-    /// [`TransferError::Rejected`] if the batch has no blocks of files; [`TransferError::Io`] if this host cannot write;
-    /// [`TransferError::Interrupted`] after the end of the copy.
+    /// [`TransferError::Rejected`] if the batch does not contain file blocks; [`TransferError::Io`] if this host cannot
+    /// write any file; [`TransferError::Interrupted`] if the copy has ended.
     pub(crate) fn write_batch(&self, batch: &RecordBatch) -> Result<BlockOutcomes, TransferError> {
         let _operation = self.start_operation()?;
         let mut answer = BlockOutcomes::default();
         for came in BlockBatch::from_batch(batch)?.iter() {
             let (file, block) = (came.file, came.block_index);
             let Some(incoming) = self.incoming_file(file) else {
-                let problem = format!("the other end sent a block of file {file}, which was not begun");
+                let problem = format!("the other end sent a block of file {file}, which was not started");
                 answer.rejected_files.push((file, TransferError::rejected(problem)));
                 continue;
             };
@@ -285,7 +290,7 @@ impl FileReceiver {
         Ok(answer)
     }
 
-    /// Writes a block; returns false if it is damaged.
+    /// Verifies and writes a block; returns false if the block is damaged.
     fn write_block(&self, incoming: &IncomingFile, came: &IncomingBlock<'_>) -> Result<bool, TransferError> {
         let _writing = incoming.write_lock.read().unwrap_or_else(PoisonError::into_inner);
         let size_bytes = incoming.entry.size_bytes;
@@ -322,7 +327,7 @@ impl FileReceiver {
         Ok(true)
     }
 
-    /// Writes and commits a file of one block.
+    /// Writes the only block of a file to a temporary file and commits the file.
     fn write_single_block_file(&self, incoming: &IncomingFile, data: &[u8]) -> Result<(), TransferError> {
         let mut state = lock(&incoming.state);
         if matches!(*state, IncomingFileState::Complete) {
@@ -333,7 +338,7 @@ impl FileReceiver {
         file.write_all_at(data, 0).map_err(TransferError::io_error("write", &part))?;
         let named = self.commit_file(&incoming.target_path, &incoming.entry, &file, &part);
         if matches!(named, Err(TransferError::ChecksumMismatch { .. })) {
-            // A file of one block leaves nothing behind.
+            // After a wrong checksum, a file of one block leaves no partial file.
             let _ = fs::remove_file(&part);
         }
         named?;
@@ -341,7 +346,8 @@ impl FileReceiver {
         Ok(())
     }
 
-    /// Verifies the required checksum of the complete file at `part`, makes the file durable, and renames it.
+    /// Compares the complete file at `part` with its expected checksum, sets its mode and time, syncs it to disk and
+    /// renames it.
     fn commit_file(&self, target: &Path, entry: &Entry, file: &File, part: &Path) -> Result<(), TransferError> {
         if let Some(sum) = self.expected_checksums.get(&entry.path) {
             sum.verify_file(file, target)?;
@@ -349,23 +355,25 @@ impl FileReceiver {
         apply_mode_and_time(file, entry)
             .and_then(|()| file.sync_all())
             .map_err(TransferError::io_error("write", part))?;
-        // Another server of the same directory may have taken it over: `part` may be another file now.
-        if !is_file_at_path(file, part).map_err(TransferError::io_error("look at", part))? {
+        // Another server with the same directory may have taken over the partial file, so `part` may now be another
+        // file.
+        if !is_file_at_path(file, part).map_err(TransferError::io_error("inspect", part))? {
             if !parent_directory(target).exists() {
-                let removed = std::io::Error::new(std::io::ErrorKind::NotFound, "its directory was removed meanwhile");
+                let removed =
+                    std::io::Error::new(std::io::ErrorKind::NotFound, "its directory was removed during the copy");
                 return Err(TransferError::io_error("write", target)(removed));
             }
-            let is_named = is_file_at_path(file, target).map_err(TransferError::io_error("look at", target))?;
+            let is_named = is_file_at_path(file, target).map_err(TransferError::io_error("inspect", target))?;
             return if is_named { Ok(()) } else { Err(TransferError::Busy { location: target.display().to_string() }) };
         }
-        fs::rename(part, target).map_err(TransferError::io_error("name", target))?;
+        fs::rename(part, target).map_err(TransferError::io_error("rename", target))?;
         lock(&self.changed_directories).insert(parent_directory(target).to_owned());
         Ok(())
     }
 
-    /// Compares the blocks of a file with the hashes of its source. If all are equal, the file is committed; else the blocks
-    /// that differ are discarded and returned. `discard_stale_only` only discards the differing blocks of an earlier version;
-    /// the file is not committed.
+    /// Compares the blocks of a file with the hashes of its source. If all are equal, the file is committed. Otherwise
+    /// the blocks that differ are discarded and returned. If `discard_stale_only` is true, only discards the differing
+    /// blocks of an earlier version and does not commit the file.
     pub(crate) fn verify_file(
         &self,
         file: u32,
@@ -373,7 +381,7 @@ impl FileReceiver {
         discard_stale_only: bool,
     ) -> Result<RangeSet, TransferError> {
         let _operation = self.start_operation()?;
-        let unknown = || TransferError::rejected(format!("file {file} was never begun"));
+        let unknown = || TransferError::rejected(format!("file {file} was not started"));
         let incoming = self.incoming_file(file).ok_or_else(unknown)?;
         let entry = &incoming.entry;
         let mut state = lock(&incoming.state);
@@ -414,17 +422,17 @@ impl FileReceiver {
         Ok(wrong)
     }
 
-    /// Completes the copy: makes links, sets modes and times of directories, makes names durable. Returns the entries that
-    /// failed.
+    /// Completes the copy: creates links, sets modes and times of directories, and syncs changed directories to disk.
+    /// Returns the entries that failed.
     ///
     /// # Errors
-    /// [`TransferError::Io`] if a failure affects more than one entry; [`TransferError::Interrupted`] after the end of the
-    /// copy.
+    /// [`TransferError::Io`] if a failure affects more than one entry; [`TransferError::Interrupted`] if the copy has
+    /// ended.
     pub(crate) fn finish(&self) -> Result<Vec<EntryFailure>, TransferError> {
         let _operation = self.start_operation()?;
         let mut failures = self.create_links();
         let mut directories = std::mem::take(&mut *lock(&self.directories));
-        // Changes inside a directory change its time: the deepest are first.
+        // A change inside a directory changes the time of that directory, so the deepest directories come first.
         directories.sort_by(|one, other| other.0.cmp(&one.0));
         for (place, entry) in directories {
             let set = File::open(&place).and_then(|directory| apply_mode_and_time(&directory, &entry));
@@ -445,7 +453,7 @@ impl FileReceiver {
         }
     }
 
-    /// Removes an extraneous file or empty directory.
+    /// Removes a file or an empty directory that the source does not have.
     pub(crate) fn remove_path(&self, path: &str) -> Result<(), TransferError> {
         let _operation = self.start_operation()?;
         let target = self.resolve_path(path)?;
@@ -458,7 +466,7 @@ impl FileReceiver {
     }
 }
 
-/// Resolves a path from the other end below a local directory. Hidden components are allowed: they come from a listing.
+/// Resolves a path, received from the other end, below a local directory. Hidden components are allowed.
 fn resolve_below(directory: &Path, path: &str) -> Result<PathBuf, TransferError> {
     let is_plain = path.split('/').all(|part| !part.is_empty() && part != "." && part != "..");
     let below = text_to_path(path).filter(|_| is_plain && !is_partial_path(path));
@@ -473,7 +481,7 @@ fn open_part_file(path: &Path, empty: bool) -> Result<File, TransferError> {
     opened.map_err(TransferError::io_error("write", path))
 }
 
-/// Sets mode and modification time to those of the source.
+/// Sets the mode and modification time of a file to those of the source.
 fn apply_mode_and_time(file: &File, entry: &Entry) -> io::Result<()> {
     file.set_permissions(Permissions::from_mode(entry.mode & 0o777))?;
     file.set_times(FileTimes::new().set_modified(modified_time(entry)))
@@ -486,7 +494,7 @@ fn modified_time(entry: &Entry) -> SystemTime {
     time.unwrap_or(UNIX_EPOCH)
 }
 
-/// Opens the partial file and the journal of a file of several blocks, or those of an earlier copy.
+/// Opens the partial file and the journal of a file of several blocks; creates them unless an earlier copy left them.
 fn open_partial_file(
     target: &Path,
     entry: &Entry,
@@ -499,7 +507,8 @@ fn open_partial_file(
         Err(TransferError::Busy { .. }) if take_over => {
             let (journal, found) = Journal::take_over(&journal_path)?;
             let found = found.filter(|(before, _)| before.version == header.version);
-            // The other process may still write blocks of its own version to the old partial file, or rename it.
+            // The other process may still write blocks of another version to the old partial file, or rename it; so use
+            // a new file.
             if found.is_none() {
                 let _ = fs::remove_file(&part_path);
             }
@@ -512,12 +521,12 @@ fn open_partial_file(
     };
     let part = open_part_file(&part_path, false)?;
     let blocks = block_count(entry.size_bytes) as usize;
-    // A complete and current journal is kept.
+    // Whether the journal already has the right header, so that it need not be rewritten.
     let goes_on = !seized && found.as_ref().is_some_and(|(before, _)| *before == header);
     let (is_stale, block_hashes) = match found {
         Some((before, mut known)) => {
             let is_stale = before.version != entry.version || before.size_bytes != entry.size_bytes;
-            // The last block has other bytes if the size has changed.
+            // If the size of the file has changed, the last block has other bytes.
             known.resize(blocks, None);
             if !before.is_from_this_boot() {
                 rehash_blocks(&part, &mut known, before.size_bytes, ended)?;
@@ -538,7 +547,7 @@ fn open_partial_file(
     Ok((have, IncomingFileState::Partial(Box::new(PartialFile { file: Arc::new(part), journal, block_hashes }))))
 }
 
-/// Discards blocks that changed when the host went down.
+/// Discards blocks whose bytes do not match their hashes because the host crashed before they were on disk.
 fn rehash_blocks(
     part: &File,
     known: &mut BlockHashes,

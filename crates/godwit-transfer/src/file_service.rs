@@ -1,7 +1,7 @@
-//! The server's side of copies: lists and sends files below a root, and receives files if that is permitted.
+//! The server of copies: lists and sends the files below a root directory, and receives files if that is permitted.
 //!
-//! Tickets are not trusted: every call checks paths and compares versions of files. So a restart loses nothing but the upload
-//! sessions, whose files have journals.
+//! Tickets are not trusted: every call checks the paths and compares the versions of the files. So a restart of the
+//! server loses only the upload sessions, and the files of these have journals.
 
 mod list_action;
 mod upload_sessions;
@@ -46,41 +46,41 @@ use crate::third_party_copy::{EventBuffer, FetchRequest, run_fetch};
 use list_action::{is_hidden_path, join_paths};
 use upload_sessions::{UploadSession, UploadSessions};
 
-/// Number of batches between disk and connection.
+/// Number of batches that may wait between the thread that reads the disk and the connection.
 const BATCH_QUEUE_LENGTH: usize = 2;
-/// Largest number of hashes in a message, 32 bytes each.
+/// Largest number of block hashes in a message, 32 bytes each.
 const MAX_HASHES_PER_MESSAGE: usize = 1 << 15;
 
-/// Largest number of connections of a prefetch, which limits the listing.
+/// Largest number of connections that share a prefetch; it limits how many entries the server lists for it.
 const MAX_PREFETCH_STREAMS: u32 = 256;
 
-/// Default size of an endpoint of a file: enough to fill a long path, small enough to be distributed over servers.
+/// Default number of bytes per endpoint. They fill a long path, but a file still has endpoints for several servers.
 const DEFAULT_ENDPOINT_BYTES: u64 = 64 << 20;
-/// Largest number of endpoints of a file.
+/// Largest number of endpoints that are returned for a file.
 const MAX_ENDPOINTS: u64 = 4096;
 
 /// Options of the file service.
 #[derive(Debug, Default)]
 pub struct FileServiceOptions {
-    /// Files may be written.
+    /// Whether clients may write files.
     pub writable: bool,
-    /// PEM file of certificate authorities for fetches from other servers; `None` for the system's list.
+    /// PEM file of the certificate authorities trusted for fetches from other servers; `None` for those of the system.
     pub ca_certificates: Option<PathBuf>,
-    /// Blocks are relayed from and to other servers.
+    /// Whether the server relays blocks between clients and other servers.
     pub relay_enabled: bool,
-    /// The cache of relayed blocks.
+    /// The cache of relayed blocks; `None` disables caching.
     pub relay_cache: Option<Arc<RelayCache>>,
-    /// URIs (Arrow Flight) of other servers with the same files, which are sent to clients.
+    /// URIs (Arrow Flight) of other servers with the same files, which are reported to clients.
     pub mirror_uris: Vec<String>,
-    /// FASTA files for delta copies of genomes.
+    /// FASTA files against which genomes are packed and unpacked.
     pub references: Vec<PathBuf>,
-    /// Number of threads that pack or unpack a genome.
+    /// Number of threads that pack or unpack one genome.
     pub threads: usize,
-    /// The authorizer of reads and writes; `None` grants every authenticated principal all files.
+    /// The authorizer of reads and writes. With `None`, every authenticated principal may access all files.
     pub rules: Option<Arc<dyn Authorizer>>,
 }
 
-/// A service for copies of the files below a directory.
+/// A service that clients use to copy files from and to a directory.
 #[derive(Debug)]
 pub struct DirectoryFileService {
     inner: Arc<FileServiceState>,
@@ -95,7 +95,7 @@ struct FileServiceState {
     block_hashes: Arc<BlockHashCache>,
     delta_service: DeltaService,
     sessions: UploadSessions,
-    /// Events of running fetches, by principal and name.
+    /// Events of running fetches from other servers, by principal and name of the fetch.
     running_fetches: Mutex<HashMap<(String, String), Weak<EventBuffer>>>,
 }
 
@@ -103,7 +103,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs blocking work on a thread of its own.
+/// Runs blocking work on a thread where it does not block the async runtime.
 pub(crate) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, TransferError> + Send + 'static,
 ) -> Result<T, TransferError> {
@@ -115,7 +115,24 @@ impl DirectoryFileService {
     /// Returns a service for the files below `root`.
     ///
     /// # Errors
-    /// `INTERNAL` if the host provides no random numbers.
+    /// `INTERNAL` if the operating system provides no random numbers.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use godwit_flight::{FileService as _, Principal};
+    /// use godwit_transfer::{DirectoryFileService, FileServiceOptions};
+    ///
+    /// let root = tempfile::tempdir()?;
+    /// std::fs::write(root.path().join("a.bam"), "BAM")?;
+    /// let service = DirectoryFileService::new(root.path().to_owned(), FileServiceOptions::default())?;
+    /// let info = service.file_info(Principal::default(), r#"godwit.files.info {"path": "a.bam"}"#.into()).await?;
+    /// assert_eq!((info.bytes, info.tickets.len()), (3, 1));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn new(root: PathBuf, options: FileServiceOptions) -> Result<Self, Status> {
         let references = ReferenceStore::new(options.references.clone(), options.threads);
         let inner = FileServiceState {
@@ -149,12 +166,12 @@ impl FileServiceState {
         if kind == action_name(REFERENCE_ACTION) {
             return self.delta_service.matching_reference(&from_json(body)?);
         }
-        // A principal with a read token may neither write nor issue tokens.
+        // A principal with a delegation token may neither write here nor issue tokens.
         authorize_unrestricted(principal)?;
         if kind == action_name(READ_TOKEN_ACTION) {
             let request: ListRequest = from_json(body)?;
             resolve_below_root(&self.root, &request.path)?;
-            // Uses of the token are authorized with the name of the principal that issued it.
+            // When the token is used, access is authorized for the principal that issued it.
             return Ok(vec![to_json(&self.delegation_key.issue_read_token(principal, &request.path)?)?.into()]);
         }
         if kind == action_name(WRITE_TOKEN_ACTION) {
@@ -172,7 +189,7 @@ impl FileServiceState {
         }
         if kind == action_name(FINISH_ACTION) {
             let request: FinishRequest = from_json(body)?;
-            let wrong = || TransferError::rejected("the hashes of blocks cannot be read");
+            let wrong = || TransferError::rejected("invalid block hashes");
             let hashes = hashes_from_text(&request.hashes).ok_or_else(wrong)?;
             let proof = FinishResponse {
                 mismatched_blocks: self.sessions.find_session(principal, &request.session)?.receiver.verify_file(
@@ -186,10 +203,12 @@ impl FileServiceState {
         if kind == action_name(END_ACTION) {
             return self.end_session(principal, &from_json(body)?);
         }
-        Err(TransferError::rejected(format!("{kind} is not done here; is the other end of another version?")))
+        Err(TransferError::rejected(format!(
+            "{kind} is not supported by this server; check that both ends have the same version"
+        )))
     }
 
-    /// Rejects a principal whose scope or rules do not permit reading a file unmodified.
+    /// Rejects a principal whose token scope or whose rules do not permit reading the original bytes of a file.
     fn authorize_read(&self, principal: &Principal, path: &str) -> Result<(), TransferError> {
         authorize_read(principal, path)?;
         self.authorize_by_rules(principal, path, FileAccess::Read)
@@ -202,10 +221,10 @@ impl FileServiceState {
                 principal.accesses().add(path, &rule);
                 Ok(())
             }
-            // The response does not reveal whether the file exists.
+            // The error does not reveal whether the file exists.
             Some(FileAuthorization::Hidden) if matches!(wanted, FileAccess::Write) => {
                 let who = principal.name();
-                let problem = format!("no rule lets {who} write {path}; whoever keeps the rules can say who may");
+                let problem = format!("no rule permits {who} to write {path}; ask the administrator of the rules");
                 Err(TransferError::rejected(problem))
             }
             Some(FileAuthorization::Hidden) => Err(TransferError::NotFound { location: path.to_owned() }),
@@ -213,13 +232,13 @@ impl FileServiceState {
         }
     }
 
-    /// Rejects a principal that may not write a file or link below a path.
+    /// Rejects a principal that may not write this entry below `base`.
     fn authorize_entry(&self, principal: &Principal, base: &str, entry: &Entry) -> Result<(), TransferError> {
         self.authorize_by_rules(principal, &join_paths(base, &entry.path), FileAccess::Write)?;
-        // The target of a link would be read under the rules for the link.
+        // The rules permit access to the path of a link, but reading it would return its target.
         if self.options.rules.is_some() && entry.link_target.is_some() {
             let problem = format!(
-                "{} is a link, and this server has rules about files; --links follow copies what it leads to",
+                "{} is a link, and this server authorizes files by rules; --links follow copies the target of the link",
                 escape_for_display(&entry.path)
             );
             return Err(TransferError::Unsupported { problem });
@@ -232,7 +251,7 @@ impl FileServiceState {
         let base = resolve_below_root(&self.root, &request.base_path)?;
         let checked = request.entries.iter().map(|entry| self.authorize_entry(principal, &request.base_path, entry));
         let checked: Vec<Result<(), TransferError>> = checked.collect();
-        // The failure of a file fails the request, unless the client requested errors of each entry.
+        // If the client did not request errors for each entry, the failure of one file fails the whole request.
         let answer = |is_base: bool, begun: Result<ReceiverState, TransferError>| match begun {
             Err(why) if request.per_entry_errors && !is_base && why.concerns_one_file() => {
                 Ok(ReceiverState::Rejected(FileError::from_entry_error(&why)))
@@ -273,7 +292,7 @@ impl FileServiceState {
         Ok(vec![to_json(&BeginResponse { session: name, receiver_states: have, per_entry_errors: true })?.into()])
     }
 
-    /// Ends a session: removes extraneous entries; sets modes and times of directories.
+    /// Ends an upload session: removes extraneous entries, and sets modes and times of directories.
     fn end_session(&self, principal: &Principal, request: &EndRequest) -> Result<Vec<Bytes>, TransferError> {
         let session = self.sessions.find_session(principal, &request.session)?;
         let mut failures = Vec::new();
@@ -296,18 +315,18 @@ impl FileServiceState {
 
     fn authorize_relay(&self, principal: &Principal) -> Result<(), TransferError> {
         authorize_unrestricted(principal)?;
-        let problem = "this server sends on nothing for others; its --relay option lets it";
+        let problem = "this server does not relay; start it with --relay to permit that";
         if self.options.relay_enabled { Ok(()) } else { Err(TransferError::rejected(problem)) }
     }
 
     fn check_writable(&self) -> Result<(), TransferError> {
-        let problem = "this server takes no files; its --writable option lets it";
+        let problem = "this server does not accept files; start it with --writable to permit that";
         if self.options.writable { Ok(()) } else { Err(TransferError::rejected(problem)) }
     }
 
-    /// Returns the endpoints of a file, a range of blocks each.
+    /// Returns the endpoints of a file; each has a range of its blocks.
     fn file_info(&self, principal: &Principal, command: &Bytes) -> Result<FileInfo, TransferError> {
-        let unknown = || TransferError::rejected("this command of files is not known here");
+        let unknown = || TransferError::rejected("this command is not supported by the file service");
         let request: InfoRequest = from_json(strip_message_prefix(command, INFO_COMMAND).ok_or_else(unknown)?)?;
         self.authorize_read(principal, &request.path)?;
         let (_, found) = open_for_reading(&resolve_below_root(&self.root, &request.path)?)?;
@@ -335,7 +354,7 @@ impl FileServiceState {
         })
     }
 
-    /// Resolves a requested range of blocks below the root.
+    /// Authorizes a requested range of blocks and resolves its path below the root.
     fn resolve_range(&self, principal: &Principal, span: ReadRange) -> Result<SourceRange, TransferError> {
         self.authorize_read(principal, &span.path)?;
         let path = resolve_below_root(&self.root, &span.path)?;
@@ -352,13 +371,13 @@ impl FileServiceState {
         Ok(SourceRange { file: span.file, path, version, blocks: (span.start, span.end) })
     }
 
-    /// Returns a connection's part of the first blocks of a file, or of a directory if there are no rules.
+    /// Returns a connection's share of the first blocks of a file, or of a directory if the server has no rules.
     fn prefetch_ranges(
         &self,
         principal: &Principal,
         request: &PrefetchRequest,
     ) -> Result<Vec<SourceRange>, TransferError> {
-        // Under rules, only a principal that may read the path learns whether it exists.
+        // With rules, only a principal that may read the path can find out whether it exists.
         self.authorize_read(principal, &request.path)?;
         let (path, streams) =
             (resolve_below_root(&self.root, &request.path)?, request.streams.min(MAX_PREFETCH_STREAMS));
@@ -389,8 +408,9 @@ impl FileServiceState {
         authorize_unrestricted(principal)?;
         self.check_writable()?;
         if self.options.rules.is_some() {
-            // The names of fetched files come from the other server, so write permission is unknown before.
-            let problem = "this server has rules about who may write what, and fetches nothing by itself; copy by way of this machine";
+            // The other server chooses the names of the files, so writes cannot be authorized before the fetch.
+            let problem =
+                "this server authorizes writes by rules and does not fetch files itself; copy by way of this host";
             return Err(TransferError::rejected(problem));
         }
         let request: FetchRequest = from_json(body)?;
@@ -410,16 +430,16 @@ impl FileServiceState {
     }
 }
 
-/// Returns the range as it is announced to the client.
+/// Returns the range as it is sent to the client.
 fn to_prefetch_range(span: &SourceRange) -> PrefetchRange {
     PrefetchRange { file: span.file, version: span.version, start: span.blocks.0, end: span.blocks.1 }
 }
 
-/// Returns an unguessable name.
+/// Returns a random name that cannot be guessed.
 pub(crate) fn random_id() -> Result<String, TransferError> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes)
-        .map_err(|error| TransferError::Internal { problem: format!("no random numbers: {error}") })?;
+        .map_err(|error| TransferError::Internal { problem: format!("cannot generate random numbers: {error}") })?;
     Ok(blake3::hash(&bytes).to_hex().to_string())
 }
 
@@ -472,7 +492,7 @@ impl FileService for DirectoryFileService {
                 sent.batches = Box::pin(first.chain(sent.batches));
                 return Ok(sent);
             }
-            let unknown = || Status::invalid_argument("this ticket of files is not known here");
+            let unknown = || Status::invalid_argument("this ticket is not supported by the file service");
             let request: ReadRequest = from_json(strip_message_prefix(&ticket, READ_TICKET).ok_or_else(unknown)?)?;
             let spans = request.ranges.into_iter().map(|span| inner.resolve_range(&principal, span));
             let spans = spans.collect::<Result<Vec<_>, TransferError>>()?;
@@ -508,7 +528,7 @@ impl FileService for DirectoryFileService {
                 inner.authorize_relay(&principal)?;
                 return Ok(inner.relay.relay_upload(&principal, from_json(command)?, first, upload).await?);
             }
-            let unknown = || Status::invalid_argument("this upload of files is not known here");
+            let unknown = || Status::invalid_argument("this upload is not supported by the file service");
             let command: WriteCommand = from_json(strip_message_prefix(&command, WRITE_COMMAND).ok_or_else(unknown)?)?;
             authorize_write(&principal, &command.session)?;
             let taking = inner.sessions.find_session(&principal, &command.session)?;
@@ -517,8 +537,9 @@ impl FileService for DirectoryFileService {
     }
 }
 
-/// Returns blocks, which a separate thread reads as the client receives them. Requests over one connection are sent in turn:
-/// of parallel requests, more blocks would be incomplete when a connection is lost.
+/// Returns a download of blocks, which a separate thread reads as fast as the client receives them. Requests over one
+/// connection are answered one after another: if they were parallel, more blocks would be incomplete when the
+/// connection is lost.
 fn stream_blocks(reader: BlockReader, wire: SocketHandle) -> Download {
     let (sender, receiver) = mpsc::channel(BATCH_QUEUE_LENGTH);
     tokio::task::spawn_blocking(move || {
@@ -530,7 +551,7 @@ fn stream_blocks(reader: BlockReader, wire: SocketHandle) -> Download {
                 Ok((batch, report))
             });
             let failed = item.is_err();
-            // The client has closed the connection.
+            // Sending fails if the client has closed the connection.
             if sender.blocking_send(item).is_err() || failed {
                 break;
             }
@@ -546,7 +567,7 @@ fn stream_blocks(reader: BlockReader, wire: SocketHandle) -> Download {
     Download { schema: block_schema(), batches: Box::pin(batches) }
 }
 
-/// Returns one report per batch of an upload.
+/// Returns a stream with one report for each batch of an upload.
 fn stream_block_reports(
     taking: Arc<UploadSession>,
     first: Option<FlightStreamChunk>,
@@ -562,7 +583,7 @@ fn stream_block_reports(
                     None => return Ok(None),
                 },
             };
-            // A message without a batch opens the upload.
+            // The first message, which starts the upload, has no batch.
             let Some(batch) = chunk.batch else { continue };
             let keeper = taking.clone();
             let taken = run_blocking(move || {

@@ -1,10 +1,11 @@
-//! The journal of an incomplete file: a header that identifies the file, and a record for each written block.
+//! The journal of a file that is being received: a header that identifies the file, and a record for each block that
+//! was written.
 //!
-//! Data are written before their record. After the death of a process the kernel still writes both; after a restart of the
-//! host either may be missing, so blocks of an earlier boot are hashed before they count.
+//! A block is written before its record. If the process dies, the kernel still writes both to disk. If the host
+//! restarts, either may be missing, so blocks from before the restart are hashed before they are accepted.
 //!
-//! Space for all records is reserved before the first block is written, so that a full disk does not prevent records of the
-//! blocks on it.
+//! Disk space for all records is reserved before the first block is written. Otherwise a full disk could prevent
+//! records of blocks that are on it.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
@@ -18,10 +19,10 @@ use crate::blake3_tree::{BlockHash, block_count};
 use crate::error::TransferError;
 use crate::file_listing::NEW_JOURNAL_SUFFIX;
 
-/// Version of the format; version 1 had blocks of 1 MiB.
+/// Version of the journal format. In version 1, blocks had 1 MiB.
 const FORMAT_VERSION: u32 = 2;
 
-/// The identity of the file that is written: the first line of a journal, as JSON.
+/// The first line of a journal, as JSON: identifies the file that is being received.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct JournalHeader {
     /// Version of the journal format.
@@ -29,7 +30,7 @@ pub(crate) struct JournalHeader {
     format_version: u32,
     pub(crate) size_bytes: u64,
     pub(crate) version: u64,
-    /// Random identifier of the boot, from the kernel.
+    /// Random identifier of the current boot of the host, from the Linux kernel.
     #[serde(rename = "boot")]
     pub(crate) boot_id: String,
 }
@@ -39,7 +40,7 @@ impl JournalHeader {
         Self { format_version: FORMAT_VERSION, size_bytes, version, boot_id: read_boot_id() }
     }
 
-    /// Reports whether it was written since the host started.
+    /// Reports whether the journal was written after the last start of the host.
     pub(crate) fn is_from_this_boot(&self) -> bool {
         !self.boot_id.is_empty() && self.boot_id == read_boot_id()
     }
@@ -49,7 +50,8 @@ fn read_boot_id() -> String {
     std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 
-/// Size of a record, bytes: number of the block, its hash (zeros: block discarded), and the first bytes of the hash of both.
+/// Size of a record, bytes. A record consists of the block index, the hash of the block (zeros if the block was
+/// discarded), and a checksum: the first eight bytes of the hash of both.
 const RECORD_BYTES: usize = 8 + blake3::OUT_LEN + 8;
 
 fn encode_record(block: u64, hash: &BlockHash) -> [u8; RECORD_BYTES] {
@@ -61,12 +63,12 @@ fn encode_record(block: u64, hash: &BlockHash) -> [u8; RECORD_BYTES] {
     bytes
 }
 
-/// A journal that is being written. Its lock excludes other processes from the file.
+/// A journal that is open for writing. Its lock keeps other processes from writing the file.
 #[derive(Debug)]
 pub(crate) struct Journal {
     file: File,
     path: PathBuf,
-    /// Offset of the next record, bytes. It overwrites a record that was written in part.
+    /// Offset at which the next record is written, bytes. The next record overwrites an incomplete one.
     end_offset: u64,
 }
 
@@ -81,34 +83,38 @@ fn open_locked(path: &Path, empty: bool) -> Result<File, TransferError> {
     }
 }
 
-/// Reserves space for a record of each block. If a file system cannot do so, space may be missing later.
+/// Reserves disk space for a record of each block. Errors are ignored; without the reservation, the disk may be full
+/// later.
 fn reserve_space(file: &File, from: u64, header: &JournalHeader) {
-    // A header is shorter than one block of the file system.
+    // The header has less than 4096 bytes.
     let _ =
         fallocate(file, FallocateFlags::KEEP_SIZE, from, 4096 + block_count(header.size_bytes) * RECORD_BYTES as u64);
 }
 
-/// Reports whether the path still names the file: an earlier holder of the lock may have replaced or removed it.
+/// Reports whether `path` still names this open file. An earlier holder of the lock may have replaced or removed the
+/// path.
 pub(crate) fn is_file_at_path(file: &File, path: &Path) -> io::Result<bool> {
     let (held, named) = (file.metadata()?, std::fs::metadata(path));
     Ok(named.is_ok_and(|named| (named.dev(), named.ino()) == (held.dev(), held.ino())))
 }
 
-/// Hashes of the blocks of a file, by block; `None` for missing blocks.
+/// Hashes of the blocks of a file by block index; `None` for blocks that are missing.
 pub(crate) type BlockHashes = Vec<Option<BlockHash>>;
 
 impl Journal {
-    /// Opens or creates the journal at `path`; returns its contents if it has any.
+    /// Opens or creates the journal at `path` and locks it. Returns its header and block hashes, unless it is new or
+    /// invalid.
     ///
     /// # Errors
-    /// [`TransferError::Busy`] if another copy has locked it, [`TransferError::Io`] if it cannot be opened or read.
+    /// [`TransferError::Busy`] if another copy has locked the journal, [`TransferError::Io`] if it cannot be opened or
+    /// read.
     pub(crate) fn open(path: &Path) -> Result<(Self, Option<(JournalHeader, BlockHashes)>), TransferError> {
         let file = open_locked(path, false)?;
         if !is_file_at_path(&file, path).map_err(TransferError::io_error("open", path))? {
             return Err(TransferError::Busy { location: path.display().to_string() });
         }
         let (end_offset, found) = read_records(&file).map_err(TransferError::io_error("read", path))?;
-        // Data after an incomplete record are invalid.
+        // Remove all bytes from the first incomplete record on.
         if file.metadata().is_ok_and(|metadata| metadata.len() != end_offset) {
             file.set_len(end_offset).map_err(TransferError::io_error("write", path))?;
         }
@@ -118,11 +124,11 @@ impl Journal {
         Ok((Self { file, path: path.to_owned(), end_offset }, found))
     }
 
-    /// Opens as [`Self::open`], but takes the journal over from a process that is not reachable any more. That process then
-    /// writes to a file without a name.
+    /// Opens a journal as [`Self::open`] does, but takes it over from a process that can no longer be reached. That
+    /// process then writes to a file that has no name.
     ///
     /// # Errors
-    /// As for [`Self::open`].
+    /// The errors of [`Self::open`].
     pub(crate) fn take_over(path: &Path) -> Result<(Self, Option<(JournalHeader, BlockHashes)>), TransferError> {
         let found = Self::read_unlocked(path);
         match std::fs::remove_file(path) {
@@ -135,12 +141,13 @@ impl Journal {
         Ok((journal, found))
     }
 
-    /// Reads a journal without locking it.
+    /// Reads a journal without locking it; `None` if it does not exist or is invalid.
     pub(crate) fn read_unlocked(path: &Path) -> Option<(JournalHeader, BlockHashes)> {
         read_records(&File::open(path).ok()?).ok()?.1
     }
 
-    /// Rewrites the journal. Its earlier contents are valid until the new ones are complete.
+    /// Rewrites the journal with this header and these hashes. The old contents stay valid until the new ones are
+    /// complete.
     pub(crate) fn rewrite(&mut self, header: &JournalHeader, known: &BlockHashes) -> Result<(), TransferError> {
         let mut bytes =
             serde_json::to_vec(header).map_err(|error| TransferError::Internal { problem: error.to_string() })?;
@@ -150,17 +157,17 @@ impl Journal {
         }
         let mut new_path = self.path.clone().into_os_string();
         new_path.push(NEW_JOURNAL_SUFFIX);
-        // Only the holder of the journal's lock writes here.
+        // This file needs no other protection: only the process that has locked the journal writes it.
         let new_path = PathBuf::from(new_path);
         let file = open_locked(&new_path, true)?;
         reserve_space(&file, 0, header);
         file.write_all_at(&bytes, 0).map_err(TransferError::io_error("write", &new_path))?;
-        std::fs::rename(&new_path, &self.path).map_err(TransferError::io_error("name", &self.path))?;
+        std::fs::rename(&new_path, &self.path).map_err(TransferError::io_error("rename", &self.path))?;
         (self.file, self.end_offset) = (file, bytes.len() as u64);
         Ok(())
     }
 
-    /// Appends the record of a block; `None` records that the block is discarded.
+    /// Appends the record of a block; a hash of `None` means that the block is discarded.
     pub(crate) fn append(&mut self, block: u64, hash: Option<&BlockHash>) -> Result<(), TransferError> {
         let bytes = encode_record(block, hash.unwrap_or(&[0; blake3::OUT_LEN]));
         self.file.write_all_at(&bytes, self.end_offset).map_err(TransferError::io_error("write", &self.path))?;
@@ -168,28 +175,29 @@ impl Journal {
         Ok(())
     }
 
-    /// Removes the journal.
+    /// Removes the journal file.
     pub(crate) fn remove(self) -> Result<(), TransferError> {
-        // If another process took it over, the path names another file.
-        if !is_file_at_path(&self.file, &self.path).map_err(TransferError::io_error("look at", &self.path))? {
+        // If another process has taken the journal over, the path names the journal of that process.
+        if !is_file_at_path(&self.file, &self.path).map_err(TransferError::io_error("inspect", &self.path))? {
             return Ok(());
         }
         std::fs::remove_file(&self.path).map_err(TransferError::io_error("remove", &self.path))
     }
 }
 
-/// Reads up to the first incomplete record; returns its offset and the contents before it.
+/// Reads the header and all complete records. Returns the offset of the first incomplete record, and the contents
+/// before it.
 fn read_records(mut file: &File) -> io::Result<(u64, Option<(JournalHeader, BlockHashes)>)> {
     file.seek(SeekFrom::Start(0))?;
     let mut reader = BufReader::new(file);
     let mut line = Vec::new();
-    // A header is shorter than this; other files need not be read to their end.
+    // The header has less than 4096 bytes; a file without a line end is not read further.
     let length = reader.by_ref().take(4096).read_until(b'\n', &mut line)?;
     let header =
         serde_json::from_slice::<JournalHeader>(&line).ok().filter(|header| header.format_version == FORMAT_VERSION);
     let Some(header) = header.filter(|_| line.ends_with(b"\n")) else { return Ok((0, None)) };
     let blocks = block_count(header.size_bytes);
-    // Every record takes space in the file, so that a header alone cannot cause a large allocation.
+    // Grow the list with the records, so that a forged header alone cannot cause a large allocation.
     let mut known: BlockHashes = Vec::new();
     let (mut bytes, mut whole) = ([0; RECORD_BYTES], length as u64);
     while reader.read_exact(&mut bytes).is_ok() {

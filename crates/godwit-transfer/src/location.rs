@@ -1,4 +1,4 @@
-//! Sources and destinations of copies: local paths and URLs of servers.
+//! Sources and destinations of copies: paths on this host, and URLs of paths on servers.
 
 use std::fmt;
 use std::io;
@@ -7,60 +7,82 @@ use std::path::{Path, PathBuf};
 
 use crate::error::TransferError;
 
-/// Default port of a server, that of `godwit serve`.
+/// Default port of a server, as for `godwit serve`.
 const DEFAULT_PORT: u16 = 8815;
 
-/// URI scheme of a pool.
+/// URI scheme of locations in a pool of servers.
 const POOL_URI_SCHEME: &str = "godwit+pool";
 
-/// Returns the directory of a local file.
+/// Returns the directory that contains a file; `.` if the path has only one component.
 pub(crate) fn parent_directory(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// The location of files.
+/// The location of a file or directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Location {
     /// A path on this host.
     Local(PathBuf),
-    /// A path below a server's root.
+    /// A path on a server or in a pool.
     Remote(RemoteLocation),
 }
 
-/// A path below a server's root.
+/// A path below the root of a server or pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemoteLocation {
-    /// Host name or address of the server, as in its certificate.
+    /// Host name or address of the server, as in its certificate; or the name of a pool.
     pub host: String,
     /// Port of the server.
     pub port: u16,
-    /// The server uses TLS.
+    /// Whether connections to the server use TLS.
     pub uses_tls: bool,
-    /// Path below the root, without a leading `/`.
+    /// Path below the root of the server, without a leading `/`.
     pub path: String,
-    /// The host is the name of a pool, each member of which has all files.
+    /// Whether `host` is the name of a pool, in which each server has all files.
     pub is_pool: bool,
 }
 
 impl Location {
-    /// Parses a path, or `grpc+tls://HOST[:PORT]/PATH`, `grpc+tcp://..` and `godwit+pool://NAME/PATH`.
+    /// Parses a path on this host, or a URL: `grpc+tls://HOST[:PORT]/PATH`, `grpc+tcp://HOST[:PORT]/PATH` or
+    /// `godwit+pool://NAME/PATH`.
     ///
     /// # Errors
-    /// [`TransferError::Rejected`] for other schemes and for URLs without a host.
+    /// [`TransferError::Rejected`] if the scheme is not supported, or if the URL does not name a host and a valid port.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use godwit_transfer::TransferError;
+    /// use godwit_transfer::location::Location;
+    ///
+    /// let location = Location::parse("grpc+tls://data.example.org/run7/sample.bam")?;
+    /// let Location::Remote(remote) = location else { unreachable!() };
+    /// assert_eq!((remote.host.as_str(), remote.port), ("data.example.org", 8815));
+    /// assert_eq!(remote.path, "run7/sample.bam");
+    /// assert!(remote.uses_tls && !remote.is_pool);
+    ///
+    /// assert_eq!(Location::parse("run7/sample.bam")?, Location::Local("run7/sample.bam".into()));
+    /// assert!(matches!(Location::parse("ftp://data.example.org/a.bam"), Err(TransferError::Rejected { .. })));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn parse(text: &str) -> Result<Self, TransferError> {
         let Some((scheme, rest)) = text.split_once("://") else { return Ok(Self::Local(PathBuf::from(text))) };
         let uses_tls = match scheme {
             "grpc+tls" | POOL_URI_SCHEME => true,
             "grpc+tcp" | "grpc" => false,
             _ => {
-                let problem =
-                    format!("{text}: {scheme} is not spoken here; write grpc+tls://HOST:PORT/PATH, or grpc+tcp://");
+                let problem = format!(
+                    "{text}: the scheme {scheme} is not supported; write grpc+tls://HOST:PORT/PATH, or grpc+tcp://"
+                );
                 return Err(TransferError::rejected(problem));
             }
         };
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-        let wrong = || TransferError::rejected(format!("{text} names no server; write {scheme}://HOST:PORT/PATH"));
-        // IPv6 addresses are in brackets (RFC 3986 §3.2.2).
+        let wrong =
+            || TransferError::rejected(format!("{text} does not name a server; write {scheme}://HOST:PORT/PATH"));
+        // In a URL, an IPv6 address is in brackets (RFC 3986 §3.2.2).
         let (host, port) = match authority.strip_prefix('[') {
             Some(rest) => {
                 let (host, port) = rest.split_once(']').ok_or_else(wrong)?;
@@ -83,7 +105,22 @@ impl Location {
 }
 
 impl RemoteLocation {
-    /// Returns the URI of the server, without the path.
+    /// Returns the URI of the server or pool, without the path.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use godwit_transfer::location::Location;
+    ///
+    /// let Location::Remote(remote) = Location::parse("grpc+tls://[2001:db8::1]/run7")? else { unreachable!() };
+    /// assert_eq!(remote.server_uri(), "grpc+tls://[2001:db8::1]:8815");
+    ///
+    /// let Location::Remote(remote) = Location::parse("godwit+pool://archive/run7")? else { unreachable!() };
+    /// assert_eq!(remote.server_uri(), "godwit+pool://archive");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn server_uri(&self) -> String {
         if self.is_pool {
             return format!("{POOL_URI_SCHEME}://{}", self.host);
@@ -93,18 +130,42 @@ impl RemoteLocation {
         format!("{scheme}://{host}:{}", self.port)
     }
 
-    /// Reports whether another path is on the same server.
+    /// Reports whether another location is on the same server or in the same pool.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use godwit_transfer::location::RemoteLocation;
+    ///
+    /// let (host, path) = ("data.example.org".to_owned(), "run7/a.bam".to_owned());
+    /// let a = RemoteLocation { host, port: 8815, uses_tls: true, path, is_pool: false };
+    /// let b = RemoteLocation { path: "run7/b.bam".to_owned(), ..a.clone() };
+    /// assert!(a.is_on_same_server(&b));
+    /// assert!(!a.is_on_same_server(&RemoteLocation { port: 8816, ..b }));
+    /// ```
     pub fn is_on_same_server(&self, other: &Self) -> bool {
         self.server_uri() == other.server_uri()
     }
 
-    /// Resolves the address of the server.
+    /// Resolves the host name to the address of the server.
     ///
     /// # Errors
-    /// [`io::Error`] if the name cannot be resolved.
+    /// [`io::Error`] if the host name cannot be resolved.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use godwit_transfer::location::Location;
+    ///
+    /// let Location::Remote(remote) = Location::parse("grpc+tcp://127.0.0.1:9000/run7")? else { unreachable!() };
+    /// assert_eq!(remote.resolve()?, "127.0.0.1:9000".parse()?);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn resolve(&self) -> io::Result<SocketAddr> {
         let mut found = (self.host.as_str(), self.port).to_socket_addrs()?;
-        found.next().ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no address has that name"))
+        found.next().ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the host name has no address"))
     }
 }
 

@@ -1,18 +1,18 @@
-//! Paths of files as text. Names on Linux are bytes, while messages between the ends of a copy hold text.
+//! Conversion of file paths to text. On Linux, file names are arbitrary bytes, but the messages of a copy contain text.
 //!
-//! A UTF-8 path is its own text. In other paths, a NUL and two hexadecimal digits replace each byte of an invalid sequence;
-//! no path contains NUL. Each path has one text and each text at most one path, so that no other text of a path can evade
-//! rules about texts.
+//! The text of a UTF-8 path is the path itself. In any other path, each byte of an invalid sequence is replaced by NUL
+//! and two hexadecimal digits; no path contains NUL. Each path has exactly one text, and each text has at most one
+//! path. So access rules that match the text of a path cannot be evaded with another text of the same path.
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-/// Prefix of the digits of a byte.
+/// Character that precedes the two digits of a byte.
 const BYTE_ESCAPE: char = '\0';
 
-/// Returns the text of a path.
+/// Returns the text that represents a path.
 pub(crate) fn path_to_text(path: &Path) -> String {
     if let Some(text) = path.to_str() {
         return text.to_owned();
@@ -29,7 +29,7 @@ pub(crate) fn path_to_text(path: &Path) -> String {
     text
 }
 
-/// Returns the path of a text; `None` if no path has this text.
+/// Returns the path that a text represents; `None` if no path has this text.
 pub(crate) fn text_to_path(text: &str) -> Option<PathBuf> {
     if is_utf8_path_text(text) {
         return Some(PathBuf::from(text));
@@ -45,17 +45,17 @@ pub(crate) fn text_to_path(text: &str) -> Option<PathBuf> {
     (path_to_text(&path) == text).then_some(path)
 }
 
-/// Reports whether a path with this text is UTF-8.
+/// Reports whether the path that a text represents is UTF-8.
 pub(crate) fn is_utf8_path_text(text: &str) -> bool {
     !text.contains(BYTE_ESCAPE)
 }
 
-/// Returns a text for programs: with `\xff` for an invalid byte.
+/// Returns the text of a path for programs: an invalid byte is written as `\xff`.
 pub(crate) fn escape_invalid_bytes(text: &str) -> String {
     text.replace(BYTE_ESCAPE, "\\x")
 }
 
-/// Returns a text for users: on one line, with `\xff` for an invalid byte.
+/// Returns the text of a path for users: control characters are escaped, and an invalid byte is written as `\xff`.
 pub(crate) fn escape_for_display(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in escape_invalid_bytes(text).chars() {

@@ -1,17 +1,20 @@
-//! The blocks that each connection of a copy prefetches. Both ends derive them from the list of entries.
+//! Determines which blocks each connection of a copy prefetches. Client and server compute the same blocks from the
+//! list of entries.
 
 use crate::blake3_tree::{BLOCK_BYTES, block_byte_range, block_count};
 use crate::file_listing::Entry;
 use crate::transfer_session::BlockRange;
 
-/// Largest prefetch of a file per connection, bytes: the data in flight while the list of entries is requested.
+/// Largest number of bytes of a file that each connection prefetches: about what is in flight while the list of entries
+/// is requested.
 const MAX_FILE_PREFETCH_BYTES: u64 = 4 << 20;
-/// Prefetch of the files of a directory per connection, bytes; its list takes longer.
+/// Number of bytes of the files of a directory that each connection prefetches. Listing a directory takes longer than a
+/// file.
 const DIRECTORY_PREFETCH_BYTES: u64 = 2 << 20;
-/// Smallest cost of a file, bytes.
+/// In the division among the connections, a block counts as at least this many bytes.
 const MIN_FILE_COST_BYTES: u64 = 4096;
 
-/// The blocks that each connection prefetches.
+/// How many bytes each connection prefetches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PrefetchPlan {
     streams: u32,
@@ -19,7 +22,8 @@ pub(crate) struct PrefetchPlan {
 }
 
 impl PrefetchPlan {
-    /// Returns the plan for one file: only a part of it, so that faster connections can request more of the rest.
+    /// Returns the plan for a single file. Only part of the file is prefetched, so that fast connections can request
+    /// more of it later.
     pub(crate) fn for_file(size_bytes: u64, streams: u32) -> Self {
         let blocks = block_count(size_bytes) / (4 * u64::from(streams.max(1)));
         Self { streams, bytes_per_stream: (blocks * BLOCK_BYTES).clamp(BLOCK_BYTES, MAX_FILE_PREFETCH_BYTES) }
@@ -30,7 +34,7 @@ impl PrefetchPlan {
         Self { streams, bytes_per_stream: DIRECTORY_PREFETCH_BYTES }
     }
 
-    /// Returns the plan for a list of entries.
+    /// Returns the plan for a list of entries: a single file or a directory.
     pub(crate) fn for_entries(entries: &[Entry], streams: u32) -> Self {
         match entries {
             [only] if only.is_file() => Self::for_file(only.size_bytes, streams),
@@ -38,13 +42,13 @@ impl PrefetchPlan {
         }
     }
 
-    /// Returns the largest number of entries with prefetched blocks.
+    /// Returns the largest number of entries of which blocks are prefetched.
     pub(crate) fn max_entries(&self) -> usize {
         (self.bytes_per_stream * u64::from(self.streams) / MIN_FILE_COST_BYTES) as usize
     }
 
-    /// Returns the blocks that a connection, 0-based, prefetches of these entries, in their order. A block belongs to the
-    /// connection in whose part it starts.
+    /// Returns the blocks of these entries, in order, that the connection `stream` (0-based) prefetches. Each
+    /// connection has an equal share of the bytes; a block belongs to the share in which it starts.
     pub(crate) fn stream_ranges(&self, entries: &[Entry], stream: u32) -> Vec<BlockRange> {
         let (mut at, mut spans) = (0, Vec::<BlockRange>::new());
         let (first, last) =
@@ -115,7 +119,7 @@ mod tests {
             })
             .sum();
         assert!((8 << 20..9 << 20).contains(&bytes), "{bytes}");
-        // Later entries change nothing.
+        // Entries after the prefetched ones do not change the result.
         assert_eq!(shares.stream_ranges(&entries[..100], 1), spans[1]);
     }
 }

@@ -1,14 +1,29 @@
-//! Sets of blocks as ranges.
+//! Sets of numbers, such as block indices, stored as ranges.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// A set of numbers as ranges `[start, end)` that neither touch nor overlap.
+/// A set of numbers, stored as ranges `[start, end)` that neither overlap nor are adjacent.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use godwit_transfer::ranges::RangeSet;
+///
+/// let blocks = RangeSet::from(vec![(8, 12), (0, 3), (3, 4)]);
+/// assert_eq!(blocks.iter().collect::<Vec<_>>(), [(0, 4), (8, 12)]);
+/// assert_eq!(blocks.count(), 8);
+/// assert!(blocks.contains(11) && !blocks.contains(12));
+/// assert_eq!(serde_json::to_string(&blocks)?, "[[0,4],[8,12]]");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Vec<(u64, u64)>", into = "Vec<(u64, u64)>")]
 pub struct RangeSet {
-    /// End of each range by its start.
+    /// End of each range, by its start.
     ranges: BTreeMap<u64, u64>,
     count: u64,
 }
@@ -30,12 +45,12 @@ impl From<RangeSet> for Vec<(u64, u64)> {
 }
 
 impl RangeSet {
-    /// Returns the numbers of `[start, end)`.
+    /// Returns a set of the numbers in `[start, end)`.
     pub fn from_range(start: u64, end: u64) -> Self {
         Self::from(vec![(start, end)])
     }
 
-    /// Returns the number of elements.
+    /// Returns the number of elements of the set.
     pub fn count(&self) -> u64 {
         self.count
     }
@@ -55,7 +70,18 @@ impl RangeSet {
         self.ranges.range(..=number).next_back().is_some_and(|(_, end)| number < *end)
     }
 
-    /// Inserts the numbers of `[start, end)`, some of which may be present.
+    /// Inserts the numbers in `[start, end)`; some of them may already be in the set.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use godwit_transfer::ranges::RangeSet;
+    ///
+    /// let mut written = RangeSet::from_range(0, 4);
+    /// written.insert(6, 8);
+    /// written.insert(3, 6);
+    /// assert_eq!(written, RangeSet::from_range(0, 8));
+    /// ```
     pub fn insert(&mut self, mut start: u64, mut end: u64) {
         if start >= end {
             return;
@@ -72,7 +98,17 @@ impl RangeSet {
         self.count += end - start;
     }
 
-    /// Removes the numbers of `[start, end)`.
+    /// Removes the numbers in `[start, end)`; some of them may be absent.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use godwit_transfer::ranges::RangeSet;
+    ///
+    /// let mut missing = RangeSet::from_range(0, 10);
+    /// missing.remove(4, 6);
+    /// assert_eq!(missing.iter().collect::<Vec<_>>(), [(0, 4), (6, 10)]);
+    /// ```
     pub fn remove(&mut self, start: u64, end: u64) {
         if start >= end {
             return;
@@ -92,7 +128,20 @@ impl RangeSet {
         }
     }
 
-    /// Removes and returns the first contiguous numbers, at most `limit`.
+    /// Removes and returns a range from the start of the set: the first number and those directly after it, at most
+    /// `limit` numbers.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use godwit_transfer::ranges::RangeSet;
+    ///
+    /// let mut unrequested = RangeSet::from(vec![(0, 6), (8, 9)]);
+    /// assert_eq!(unrequested.take_first(4), Some((0, 4)));
+    /// assert_eq!(unrequested.take_first(4), Some((4, 6)));
+    /// assert_eq!(unrequested.take_first(4), Some((8, 9)));
+    /// assert_eq!(unrequested.take_first(4), None);
+    /// ```
     pub fn take_first(&mut self, limit: u64) -> Option<(u64, u64)> {
         let (&start, &end) = self.ranges.first_key_value()?;
         let end = end.min(start + limit.max(1));
@@ -101,6 +150,15 @@ impl RangeSet {
     }
 
     /// Returns the numbers below `limit` that are not in the set.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use godwit_transfer::ranges::RangeSet;
+    ///
+    /// let written = RangeSet::from(vec![(0, 3), (5, 8)]);
+    /// assert_eq!(written.gaps(10), RangeSet::from(vec![(3, 5), (8, 10)]));
+    /// ```
     pub fn gaps(&self, limit: u64) -> Self {
         let mut gaps = Self::from_range(0, limit);
         for (start, end) in self.iter() {

@@ -1,73 +1,86 @@
-//! Rate control of senders: a polite one that yields to other flows, and the detection and control of the link rate for a
-//! fast one.
+//! Control of the sending rate of TCP connections. [`PoliteRateController`] is for copies that yield to other flows.
+//! [`SlowStartMonitor`] and [`LinkRateController`] are for fast copies, which detect the rate of the link and keep to
+//! it.
 //!
-//! A polite sender is controlled by queueing delay: the round-trip time minus its minimum. With almost no delay it
-//! accelerates; else it aims at a small delay, at a rate slightly above or below its delivery rate. A flow that fills queues,
-//! as usual TCP flows do, therefore gets the rate it needs: beside it, this one slows down in each round trip. The principle
-//! is that of LEDBAT (RFC 6817), with the rate in place of the window. Losses without queueing delay are those of the path
-//! and do not count.
+//! A polite sender is controlled by the queueing delay, which is the round-trip time minus its minimum. With almost no
+//! delay, the sender accelerates. Otherwise it aims at a small delay by sending at slightly more or less than its
+//! delivery rate. Other TCP flows usually fill the queue, so the polite sender slows down in each round trip, and they
+//! get the rate that they need. The principle is that of LEDBAT (RFC 6817), but with a rate instead of a window. Losses
+//! without queueing delay are caused by the path, so the sender ignores them.
 //!
-//! A queue of its own does not reduce the delivery rate. If the delivery rate falls, other flows compete: the sender yields
-//! at once and recovers slowly. A CUBIC flow leaves slow start when packets queue, and with a short queue there is little
-//! time to detect it.
+//! A queue that only this sender causes does not reduce its delivery rate. If the delivery rate falls, other flows
+//! compete; then the sender yields at once and recovers slowly. A CUBIC flow leaves slow start as soon as packets
+//! queue. With a short queue there is little time to detect such a flow.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Target of the queueing delay. With 6 ms a copy alone takes 94 % of a link of 200 Mbit/s and 40 ms. A CUBIC flow beside it
-/// keeps 89 % of its rate when alone; the goal is nine tenths.
+/// Target of the queueing delay. Measured with 6 ms: a copy alone uses 94 % of a link of 200 Mbit/s with an RTT of 40
+/// ms. A CUBIC flow beside the copy keeps 89 % of the rate that it has alone; the goal is 90 %.
 const TARGET_QUEUE_DELAY: Duration = Duration::from_millis(5);
-/// Lowest rate: a flow that stops gets no further samples.
+/// Lowest sending rate. A flow that stopped would get no further samples.
 const MIN_BYTES_PER_S: f64 = 250_000.0;
-/// Relative gain per round trip without queueing delay, after the first queue was seen.
+/// Relative increase of the rate per round trip if there is no queueing delay, after slow start.
 const RATE_GAIN_PER_ROUND_TRIP: f64 = 0.2;
-/// Largest relative deviation from the delivery rate, to make the queue longer or shorter.
+/// Largest relative difference from the delivery rate, by which the sender makes the queue longer or shorter.
 const MAX_QUEUE_CORRECTION_FRACTION: f64 = 0.25;
-/// Other flows compete if packets queue and the delivery rate is below this fraction of the best.
+/// If packets queue and the delivery rate is below this fraction of the best rate, other flows compete.
 const COMPETING_RATE_FRACTION: f64 = 0.9;
-/// They have ended when the delivery rate is above this fraction of the best.
+/// If the delivery rate is above this fraction of the best rate, the other flows have ended.
 const SOLE_FLOW_RATE_FRACTION: f64 = 0.96;
-/// Relative decay of the best delivery rate per second.
+/// Fraction by which the best delivery rate decays per second.
 const BEST_RATE_DECAY_PER_S: f64 = 0.02;
-/// Accepted queueing delay beside other flows.
+/// Queueing delay that is accepted while other flows compete.
 const COMPETING_QUEUE_DELAY: Duration = Duration::from_millis(2);
-/// Relative reduction below the delivery rate for each further millisecond, and its maximum.
+/// Relative reduction below the delivery rate for each further millisecond of queueing delay, and the largest
+/// reduction.
 const YIELD_FRACTION_PER_MS_AND_MAX: (f64, f64) = (0.15, 0.6);
-/// Relative gain per round trip after competition, and its increase with each round trip without queueing delay.
+/// Relative increase of the rate per round trip after competition, and by how much this increase grows with each round
+/// trip without queueing delay.
 const RECOVERY_GAIN_AND_STEP: (f64, f64) = (0.01, 0.004);
 
-/// Measurements since the last sample.
+/// Measurements of a connection since the previous sample.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueDelaySample {
     /// Present round-trip time.
     pub rtt: Duration,
-    /// Minimum of the round-trip time.
+    /// Minimum of the round-trip time so far.
     pub min_rtt: Duration,
-    /// Delivery rate, bytes per second.
+    /// Rate at which the receiver acknowledged bytes, bytes per second.
     pub delivery_bytes_per_s: f64,
-    /// Packets were lost.
+    /// Whether packets were lost.
     pub has_loss: bool,
-    /// Time since the last sample.
+    /// Time since the previous sample.
     pub elapsed: Duration,
 }
 
-/// The rate controller of a polite sender.
+/// The controller of the sending rate of a polite sender.
 #[derive(Clone, Copy, Debug)]
 pub struct PoliteRateController {
     bytes_per_s: f64,
     max_bytes_per_s: f64,
     in_slow_start: bool,
-    /// Best delivery rate, bytes per second.
+    /// Best delivery rate so far, which decays slowly; bytes per second.
     best_bytes_per_s: f64,
-    /// Other flows compete or did; the next field counts the round trips since without a queue.
+    /// True while other flows compete and until the sender has recovered. `quiet_round_trips` counts the round trips
+    /// without a queue.
     has_competition: bool,
     quiet_round_trips: f64,
-    /// Remaining time in which losses do not count again.
+    /// Time during which further losses do not reduce the rate again.
     loss_response_pause: Duration,
 }
 
 impl PoliteRateController {
-    /// Returns the controller of a sender with a maximum rate.
+    /// Returns a controller whose rate never exceeds `max_bytes_per_s`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use godwit_transfer::rate_control::PoliteRateController;
+    ///
+    /// assert_eq!(PoliteRateController::new(f64::INFINITY).bytes_per_s(), 1_000_000);
+    /// assert_eq!(PoliteRateController::new(400_000.0).bytes_per_s(), 400_000);
+    /// ```
     pub fn new(max_bytes_per_s: f64) -> Self {
         Self {
             bytes_per_s: 1e6_f64.min(max_bytes_per_s),
@@ -80,12 +93,30 @@ impl PoliteRateController {
         }
     }
 
-    /// Returns the present rate, bytes per second.
+    /// Returns the present sending rate, bytes per second.
     pub fn bytes_per_s(&self) -> u64 {
         self.bytes_per_s as u64
     }
 
-    /// Adds a sample; returns the new rate, bytes per second.
+    /// Adds a sample; returns the new sending rate, bytes per second.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use godwit_transfer::rate_control::{PoliteRateController, QueueDelaySample};
+    ///
+    /// let mut controller = PoliteRateController::new(f64::INFINITY);
+    /// let rtt = Duration::from_millis(40);
+    /// let idle = QueueDelaySample { rtt, min_rtt: rtt, delivery_bytes_per_s: 1e6, has_loss: false, elapsed: rtt };
+    /// assert_eq!(controller.add_sample(idle), 2_000_000);
+    ///
+    /// // A queueing delay of 10 ms: the rate falls below the delivery rate.
+    /// let rtt = Duration::from_millis(50);
+    /// let queued = QueueDelaySample { rtt, delivery_bytes_per_s: 1.5e6, elapsed: rtt, ..idle };
+    /// assert!(controller.add_sample(queued) < 1_500_000);
+    /// ```
     pub fn add_sample(&mut self, sample: QueueDelaySample) -> u64 {
         let queue = sample.rtt.saturating_sub(sample.min_rtt);
         self.loss_response_pause = self.loss_response_pause.saturating_sub(sample.elapsed);
@@ -113,7 +144,7 @@ impl PoliteRateController {
             };
         } else {
             (self.in_slow_start, self.quiet_round_trips) = (false, 0.0);
-            // If packets queue, the delivery rate is the rate available to this flow: it keeps the queue constant.
+            // If packets queue, the link is full: sending at the delivery rate keeps the queue constant.
             let steady = arriving.max(MIN_BYTES_PER_S);
             let more = match self.has_competition {
                 true => -(YIELD_FRACTION_PER_MS_AND_MAX.0 * 1e3 * (queue - COMPETING_QUEUE_DELAY).as_secs_f64())
@@ -127,19 +158,19 @@ impl PoliteRateController {
                 self.bytes_per_s *= 0.7;
             }
         }
-        // An unused rate shows nothing about the path: it stays near the delivery rate.
+        // A rate that is not used tells nothing about the path, so limit it to twice the delivery rate.
         let used = (2.0 * sample.delivery_bytes_per_s).max(1e6);
         self.bytes_per_s = self.bytes_per_s.min(used).min(self.max_bytes_per_s).max(MIN_BYTES_PER_S);
         self.bytes_per_s()
     }
 }
 
-/// A sample of a TCP connection.
+/// Measurements of a TCP connection at one time.
 #[derive(Clone, Copy, Debug)]
 pub struct TcpSample {
-    /// Time of the sample.
+    /// Time of the sample, on any clock that does not jump.
     pub time: Duration,
-    /// Bytes acknowledged so far.
+    /// Number of bytes that the receiver has acknowledged so far.
     pub acknowledged_bytes: u64,
     /// Smoothed round-trip time.
     pub rtt: Duration,
@@ -147,20 +178,21 @@ pub struct TcpSample {
     pub rtt_deviation: Duration,
 }
 
-/// Packets queue if the round-trip time exceeds the recent minimum by this factor.
+/// If the round-trip time exceeds the recent minimum by this factor, packets queue.
 const QUEUE_RTT_FACTOR: f64 = 1.06;
-/// The round-trip time is known when its deviation is below this fraction of it.
+/// The measured round-trip time is used once its deviation is below this fraction of the round-trip time.
 const STABLE_RTT_DEVIATION_FRACTION: f64 = 0.05;
-/// Number of round trips after which it counts as known.
+/// After this number of round trips, the measured round-trip time is used whatever its deviation is.
 const UNSTABLE_RTT_ROUND_TRIPS: u32 = 4;
-/// A link is full if the delivery rate grows in a round trip by less than this factor. Before, it doubles.
+/// If the delivery rate grows by less than this factor in a round trip, the link is full. Before, the rate doubles in
+/// each round trip.
 const FULL_LINK_GROWTH_FACTOR: f64 = 1.75;
 
-/// The detector of the end of slow start, when the link is full.
+/// A detector of the time when slow start has filled the link.
 ///
-/// A flow that doubles its data in flight per round trip has 1.44 times the capacity of the link in flight when
-/// acknowledgements reach the full rate. Half a round trip later it has twice the capacity, and a queue of one round trip
-/// overflows: the full link must be detected by then.
+/// In slow start, a flow doubles its data in flight in each round trip. When its acknowledgements arrive at the full
+/// rate of the link, 1.44 times the capacity of the link is in flight. Half a round trip later it is twice the
+/// capacity, and a queue of one round trip overflows. The full link must be detected before that.
 #[derive(Debug, Default)]
 pub struct SlowStartMonitor {
     samples: VecDeque<TcpSample>,
@@ -169,7 +201,27 @@ pub struct SlowStartMonitor {
 }
 
 impl SlowStartMonitor {
-    /// Adds a sample; returns the delivery rate, bytes per second, when it stops growing.
+    /// Adds a sample. When the delivery rate stops growing, returns this rate, bytes per second.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use godwit_transfer::rate_control::{SlowStartMonitor, TcpSample};
+    ///
+    /// // The link is full at 12.5 MB/s, so the round-trip time grows.
+    /// let sample = |number: u64| TcpSample {
+    ///     time: Duration::from_millis(10 * number),
+    ///     acknowledged_bytes: 125_000 * number,
+    ///     rtt: Duration::from_millis(100 + number),
+    ///     rtt_deviation: Duration::ZERO,
+    /// };
+    /// let mut monitor = SlowStartMonitor::default();
+    /// assert_eq!(monitor.add_sample(sample(0)), None);
+    /// let bytes_per_s = (1..100).find_map(|number| monitor.add_sample(sample(number)));
+    /// assert_eq!(bytes_per_s.map(f64::round), Some(12_500_000.0));
+    /// ```
     pub fn add_sample(&mut self, sight: TcpSample) -> Option<f64> {
         let rtt = sight.rtt;
         let began = *self.first_sample_at.get_or_insert(sight.time);
@@ -197,14 +249,14 @@ impl SlowStartMonitor {
         is_full.then(|| rate(half, sight))
     }
 
-    /// Returns the minimum of the recent round-trip times. Those of the first packets may be much shorter: with variable
-    /// delays and packets in order, packets in flight wait for the slowest of them, without any queue.
+    /// Returns the minimum of the recent round-trip times. The first packets may have much shorter times: if delays
+    /// vary and packets arrive in order, packets in flight wait for the slowest of them, even without a queue.
     pub fn min_rtt(&self) -> Option<Duration> {
         self.samples.iter().map(|seen| seen.rtt).min()
     }
 }
 
-/// A round trip of a connection that fills its link.
+/// Measurements of a connection during one round trip.
 #[derive(Clone, Copy, Debug)]
 pub struct RttSample {
     /// Smoothed round-trip time.
@@ -213,35 +265,39 @@ pub struct RttSample {
     pub bytes_per_s: f64,
 }
 
-/// Weight of the last round trip in the smoothed delivery rate.
+/// Weight of the latest round trip in the smoothed delivery rate.
 const RATE_SMOOTHING_WEIGHT: f64 = 0.3;
-/// Relative increase above the delivery rate while no packets queue.
+/// Relative increase above the delivery rate while there is no queue.
 const PROBE_FRACTION: f64 = 0.5;
-/// Relative reduction below the delivery rate while too many packets queue.
+/// Relative reduction below the delivery rate while the queue is too long.
 const YIELD_FRACTION: f64 = 0.05;
-/// Queueing delay as fractions of the round-trip time: below the first no packets queue, above the second too many.
+/// Queueing delay as fractions of the round-trip time. Below the first fraction there is no queue; above the second one
+/// the queue is too long.
 const QUEUE_ROUND_TRIP_FRACTION_RANGE: (f64, f64) = (0.1, 0.4);
-/// A yield test ends when the accumulated reduction reaches this fraction of the data in a round trip.
+/// A yield test ends when the reductions add up to this fraction of the data sent in a round trip.
 const YIELD_TEST_FRACTION: f64 = 0.2;
-/// If the round-trip time shrank by less than this fraction, the queue is not of this connection.
+/// If the round-trip time has shrunk by less than this fraction in a yield test, the connection does not cause the
+/// queue.
 const YIELD_EFFECT_FRACTION: f64 = 0.05;
-/// Below this fraction of the best rate, other flows fill the queue or the path has changed: BBR is left in control.
+/// If the delivery rate is below this fraction of the best one, other flows fill the queue or the path has changed.
+/// Then the rate is raised, so that BBR limits the connection.
 const MIN_BEST_RATE_FRACTION: f64 = 0.8;
 
-/// The controller of the rate of a connection that fills its link: the delivery rate, or slightly more or less, so that only
-/// as many packets queue as fill the link. It yields little to other flows.
+/// The controller of the sending rate of a fast connection that fills its link. It sends slightly more or less than the
+/// delivery rate, so that the queue is just long enough to keep the link full. It yields little to other flows.
 #[derive(Debug)]
 pub struct LinkRateController {
     pacing_bytes_per_s: f64,
     delivery_bytes_per_s: f64,
     best_bytes_per_s: f64,
     min_rtt: Duration,
-    /// Round-trip time at the start of a yield test, and the accumulated reduction.
+    /// Round-trip time at the start of the current yield test, and the sum of the reductions since then; `None` outside
+    /// a test.
     yield_test: Option<(Duration, f64)>,
 }
 
 impl LinkRateController {
-    /// Returns the controller of a connection with this delivery rate; 0 if it is unknown.
+    /// Returns a controller for a connection with this delivery rate, bytes per second; 0 if the rate is unknown.
     pub fn new(bytes_per_s: f64, min_rtt: Duration) -> Self {
         Self {
             pacing_bytes_per_s: bytes_per_s,
@@ -252,10 +308,24 @@ impl LinkRateController {
         }
     }
 
-    /// Adds a round trip; returns the new rate, bytes per second.
+    /// Adds the measurements of a round trip; returns the new sending rate, bytes per second.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use godwit_transfer::rate_control::{LinkRateController, RttSample};
+    ///
+    /// let mut controller = LinkRateController::new(10e6, Duration::from_millis(100));
+    /// let free = RttSample { rtt: Duration::from_millis(100), bytes_per_s: 10e6 };
+    /// assert!(controller.add_sample(free) > 10_000_000);
+    /// let queued = RttSample { rtt: Duration::from_millis(200), ..free };
+    /// assert!(controller.add_sample(queued) < 10_000_000);
+    /// ```
     pub fn add_sample(&mut self, trip: RttSample) -> u64 {
         if trip.bytes_per_s <= 0.0 {
-            // The connection had no requests.
+            // The connection was idle.
             return self.pacing_bytes_per_s as u64;
         }
         self.min_rtt = self.min_rtt.min(trip.rtt);
@@ -268,7 +338,7 @@ impl LinkRateController {
             .clamp(0.0, 1.0);
         let is_pushed = self.delivery_bytes_per_s < MIN_BEST_RATE_FRACTION * self.best_bytes_per_s;
         self.pacing_bytes_per_s = if full == 0.0 {
-            // The sender may be limited by its requests, which does not reduce the rate.
+            // The client may have requested few blocks; that does not reduce the rate.
             self.pacing_bytes_per_s.max(trip.bytes_per_s * (1.0 + PROBE_FRACTION))
         } else {
             let more = if is_pushed {
@@ -282,8 +352,8 @@ impl LinkRateController {
         self.pacing_bytes_per_s as u64
     }
 
-    /// Records a reduction by this fraction. If it does not shorten the round-trip time, that time is the new minimum:
-    /// variable delays lengthen it with the number of packets in flight.
+    /// Records that the rate was reduced by the fraction `share`. If the reductions do not shorten the round-trip time,
+    /// that time becomes the new minimum, because variable delays lengthen it with the number of packets in flight.
     fn record_yield(&mut self, rtt: Duration, share: f64) {
         if share <= 0.0 {
             self.yield_test = None;
@@ -304,7 +374,8 @@ impl LinkRateController {
 mod tests {
     use super::*;
 
-    /// Returns the mean rate over a link with a queue, alone or beside a flow that keeps the queue full.
+    /// Returns the mean rate of a polite sender over a link. `others_queue` is the constant queueing delay that other
+    /// flows cause.
     fn mean_polite_rate(link_bytes_per_s: f64, others_queue: Duration) -> f64 {
         let base = Duration::from_millis(40);
         let mut polite = PoliteRateController::new(f64::INFINITY);
@@ -329,10 +400,11 @@ mod tests {
         sum
     }
 
-    /// Simulates connections with controlled rates over a link of 100 MB/s and 100 ms with a queue of one round trip, beside
-    /// flows that keep it full. Returns their fraction of the link, and the longest queue in round trips, over the last half.
+    /// Simulates connections with controlled rates over a link of 100 MB/s and 100 ms, whose queue holds one round
+    /// trip. Other flows with `others` times the rate of the link may keep the queue full. Returns the fraction of the
+    /// link that the connections use, and the longest queue in round trips, in the second half of the simulation.
     ///
-    /// With variable delays, a round trip takes longer by `jitter` round trips than the first ones.
+    /// Because of variable delays, a round trip takes `jitter` round trips longer than the first ones.
     fn link_fraction_and_longest_queue(flows: usize, others: f64, jitter: f64) -> (f64, f64) {
         let (link, base) = (100e6, 0.1);
         let mut rates: Vec<_> = (0..flows)
@@ -373,7 +445,7 @@ mod tests {
 
     #[test]
     fn slow_start_ends_when_delivery_stops_growing_and_before_twice_as_much_is_in_flight() {
-        // Data in flight double in each round trip of 100 ms, until a link of 100 MB/s is full at 1 s.
+        // The data in flight double in each round trip of 100 ms, until they fill a link of 100 MB/s after 1 s.
         let (full_s, link) = (1.0, 100e6);
         let arrived = |at: f64| match at < full_s {
             true => link * 0.1 / 2f64.ln() * 2f64.powf((at - full_s) / 0.1),
@@ -383,8 +455,8 @@ mod tests {
         let mut seen = None;
         for look in 0..200 {
             let at = 0.01 * f64::from(look);
-            // Twice the acknowledged data are sent: acknowledged data waited in a queue that grew since half of the link was
-            // used.
+            // Twice the acknowledged data are sent. The acknowledged data waited in a queue, which has grown since half
+            // of the link was used.
             let trips = ((at - full_s) / 0.1).max(0.0);
             let waiting = 0.1 * ((2f64.powf(trips) - 1.0) / 2f64.ln() - trips);
             let rtt = Duration::from_secs_f64(0.1 + waiting);
@@ -407,7 +479,8 @@ mod tests {
 
     #[test]
     fn slow_start_does_not_end_because_of_varying_delays_or_bursts() {
-        // Bursts of 20 ms; round trips of 100 ms that take 140 ms with some packets in flight, and vary by 3 ms.
+        // Packets arrive in bursts every 20 ms. Round trips take 100 ms, later 140 ms with some packets in flight, and
+        // vary by 3 ms.
         let arrived = |at: f64| 30e3 * 2f64.powf((at / 0.02).floor() * 0.02 / 0.14);
         let mut start = SlowStartMonitor::default();
         for look in 0..100 {
@@ -432,7 +505,7 @@ mod tests {
         let (mut before, mut longest, mut beside, mut after) = (0.0_f64, 0.0_f64, 0.0_f64, 0.0_f64);
         for at in 0..3000 {
             let at = f64::from(at) * step;
-            // From a twentieth of the link to all of it within twenty seconds, from second 20 on.
+            // The other flow starts after 20 s with a twentieth of the link, and fills the link 19 s later.
             let other = if (20.0..45.0).contains(&at) { link * ((at - 19.0) / 20.0).min(1.0) } else { 0.0 };
             let sent = polite.bytes_per_s() as f64;
             let offered = sent + other;

@@ -1,8 +1,10 @@
-//! A relay: receives blocks from one side and forwards them to the other, so that two short paths replace a long one.
+//! A relay: a server that receives blocks from one side and forwards them to the other, so that two short network paths
+//! replace a long one.
 //!
-//! Each side has its own connections, which reach their rate and recover from losses sooner than one over the whole path.
-//! Blocks have hashes, which the writer verifies; the upstream server authenticates by the delegation token that it issued. A
-//! relay with a directory caches blocks ([`cache`]), so that a file for several clients crosses the upstream path once.
+//! Each side has its own connections. They reach their rate and recover from losses sooner than a connection over the
+//! whole path. The receiving end verifies the blocks by their hashes. The upstream server, with which the relay
+//! communicates for a client, authenticates the relay by a delegation token that it has issued. A relay with a cache
+//! directory stores blocks ([`cache`]), so that a file for several clients crosses the upstream path only once.
 
 mod cache;
 mod cached_download;
@@ -32,12 +34,12 @@ pub use cache::{RELAY_CACHE_MIN_BYTES, RelayCache};
 use cached_download::{CachedDownload, is_cacheable};
 use pending_fetches::PendingFetches;
 
-/// Idle time after which a connection is closed when another is made.
+/// A connection that was idle for this time is closed when another one is opened.
 const CONNECTION_IDLE_TIMEOUT: Duration = Duration::from_secs(60);
-/// Largest number of connections to other servers.
+/// Largest number of connections of the relay to upstream servers.
 const MAX_CONNECTIONS: usize = 4096;
 
-/// The connections of a relay to other servers, and its cache.
+/// The connections of a relay to upstream servers, and its cache.
 #[derive(Debug)]
 pub(crate) struct Relay {
     ca_certificates: Option<PathBuf>,
@@ -46,7 +48,7 @@ pub(crate) struct Relay {
     pending_fetches: Arc<PendingFetches>,
 }
 
-/// A connection that forwards the requests of one connection of a client.
+/// A connection to an upstream server that forwards the requests of one client connection.
 struct UpstreamConnection {
     client: Client,
     last_used: Instant,
@@ -58,7 +60,7 @@ impl std::fmt::Debug for UpstreamConnection {
     }
 }
 
-/// Converts an upstream error for the client.
+/// Converts an error of the upstream server or connection to an error for the client.
 fn upstream_error(error: FlightError, server: &str) -> TransferError {
     let status_error =
         |status| TransferError::Flight(FlightError::Status { peer: server.to_owned(), status: Box::new(status) });
@@ -68,22 +70,22 @@ fn upstream_error(error: FlightError, server: &str) -> TransferError {
             status_error(ErrorReason::GrantRejected.status(Code::FailedPrecondition, message))
         }
         FlightError::Status { .. } => error.into(),
-        // Flipped bits on that connection do not fail the call here.
+        // Bits that were flipped on the upstream connection must not fail the call of the client; the client retries.
         error if is_transient(error) => status_error(Status::unavailable(godwit_model::message_with_causes(error))),
         _ => error.into(),
     }
 }
 
-/// Parses the URI of a server.
+/// Parses the URI of an upstream server; pools are rejected.
 fn parse_server(address: &str) -> Result<RemoteLocation, TransferError> {
     match Location::parse(address)? {
         Location::Remote(remote) if !remote.is_pool => Ok(remote),
-        _ => Err(TransferError::rejected(format!("{address} is no server"))),
+        _ => Err(TransferError::rejected(format!("{address} is not a server"))),
     }
 }
 
 impl Relay {
-    /// Returns a relay that trusts these certificate authorities, PEM; `None` for the system's list.
+    /// Returns a relay that trusts the certificate authorities in this PEM file; `None` for those of the system.
     pub(crate) fn new(ca_certificates: Option<PathBuf>, cache: Option<Arc<RelayCache>>) -> Self {
         Self { ca_certificates, connections: Mutex::default(), cache, pending_fetches: Arc::default() }
     }
@@ -92,10 +94,10 @@ impl Relay {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Forwards the blocks of another server, or those of the cache.
+    /// Returns the requested blocks of an upstream server, from the cache or by forwarding the request.
     ///
     /// # Errors
-    /// [`TransferError::Flight`] if the other server is unreachable or rejects the request.
+    /// [`TransferError::Flight`] if the upstream server is unreachable or rejects the request.
     pub(crate) async fn relay_download(
         &self,
         principal: &Principal,
@@ -124,10 +126,10 @@ impl Relay {
         })
     }
 
-    /// Forwards the upload of a client to another server, and its responses to the client.
+    /// Forwards the upload of a client to the upstream server, and the responses of that server to the client.
     ///
     /// # Errors
-    /// [`TransferError::Flight`] if the other server is unreachable.
+    /// [`TransferError::Flight`] if the upstream server is unreachable.
     pub(crate) async fn relay_upload(
         &self,
         principal: &Principal,
@@ -150,7 +152,7 @@ impl Relay {
         Ok(Box::pin(forward_responses(answers, server, forwarding)))
     }
 
-    /// Returns the connection of that name; opens it if necessary.
+    /// Returns the connection with this name; opens it if it is not open.
     async fn upstream_connection(
         &self,
         name: &str,
@@ -171,7 +173,7 @@ impl Relay {
         lanes.retain(|_, lane| lane.last_used.elapsed() < CONNECTION_IDLE_TIMEOUT && lane.client.is_open());
         if lanes.len() >= MAX_CONNECTIONS {
             return Err(TransferError::RemoteFailure {
-                problem: "this server sends on to too many at a time".to_owned(),
+                problem: "this server has reached its limit of relay connections".to_owned(),
             });
         }
         lanes.insert(name.to_owned(), UpstreamConnection { client: client.clone(), last_used: Instant::now() });
@@ -179,7 +181,7 @@ impl Relay {
     }
 }
 
-/// Forwards the batches of another server unchanged.
+/// Forwards the batches of the upstream server to the client unchanged.
 async fn forward_download(client: Client, server: String, request: &RelayRequest) -> Result<Download, TransferError> {
     let batches = client.download(encode_message(READ_TICKET, &request.read_request)?).await?;
     let forwarded = stream::try_unfold((batches, server), |(mut batches, server)| async move {
@@ -189,9 +191,10 @@ async fn forward_download(client: Client, server: String, request: &RelayRequest
     Ok(Download { schema: block_schema(), batches: Box::pin(forwarded) })
 }
 
-/// Forwards the batches of an upload as the upstream connection accepts them.
+/// Forwards the batches of an upload as fast as the upstream connection accepts them.
 async fn forward_upload(mut sender: BatchSender, first: Option<FlightStreamChunk>, mut upload: Upload) {
-    // The other server does not respond before it has received something; its responses state why it stops.
+    // Send an empty message first: the upstream server opens its response stream only after the first request. If
+    // sending fails, the response stream contains the reason.
     if sender.send_metadata(&[]).await.is_err() {
         return;
     }
@@ -202,7 +205,7 @@ async fn forward_upload(mut sender: BatchSender, first: Option<FlightStreamChunk
             None => match upload.next().await {
                 Ok(Some(chunk)) => chunk,
                 Ok(None) => break,
-                // The client has disconnected: nothing waits for responses.
+                // The client has disconnected, so the responses are not needed.
                 Err(_) => return,
             },
         };
@@ -214,7 +217,7 @@ async fn forward_upload(mut sender: BatchSender, first: Option<FlightStreamChunk
     let _ = sender.finish().await;
 }
 
-/// Returns the responses of the other server as they arrive. `kept` is dropped at their end.
+/// Returns the responses of the upstream server as they arrive. `kept` is dropped after the last one.
 fn forward_responses(
     answers: impl Future<Output = Result<Answered, FlightError>> + Send + 'static,
     server: String,

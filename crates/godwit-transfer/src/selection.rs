@@ -1,4 +1,4 @@
-//! The selection of files of a listing: globs, inclusion and exclusion.
+//! Selection of files of a listing by glob patterns that include or exclude them.
 
 use std::collections::HashSet;
 
@@ -7,7 +7,7 @@ use godwit_model::GlobPattern;
 use crate::error::TransferError;
 use crate::file_listing::{Entry, EntryFailure};
 
-/// The selected files of a listing.
+/// Glob patterns that select files of a listing.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
     include: Vec<GlobPattern>,
@@ -19,27 +19,60 @@ fn parse_pattern(text: &str) -> Result<GlobPattern, TransferError> {
 }
 
 impl Selection {
-    /// Selects files that match a glob of `include`, if there are any, and none of `exclude`. A glob with `/` is matched with
-    /// paths, others with names. Everything below an excluded directory is excluded.
+    /// Selects files that match none of the globs in `exclude` and, unless `include` is empty, at least one of the
+    /// globs in `include`. A glob that contains `/` is compared with the path of a file, any other with its name.
+    /// Everything below an excluded directory is excluded.
     ///
     /// # Errors
-    /// [`TransferError::Rejected`] for an invalid glob.
+    /// [`TransferError::Rejected`] if a glob is invalid.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use godwit_transfer::TransferError;
+    /// use godwit_transfer::selection::Selection;
+    ///
+    /// assert!(Selection::new(&["*.bam".to_owned()], &["tmp".to_owned()]).is_ok());
+    /// let unclosed = Selection::new(&["lane[1-4.bam".to_owned()], &[]);
+    /// assert!(matches!(unclosed, Err(TransferError::Rejected { .. })));
+    /// ```
     pub fn new(include: &[String], exclude: &[String]) -> Result<Self, TransferError> {
         let patterns = |texts: &[String]| texts.iter().map(|text| parse_pattern(text)).collect::<Result<Vec<_>, _>>();
         Ok(Self { include: patterns(include)?, exclude: patterns(exclude)? })
     }
 
-    /// Retains the failures that are selected or may contain selected entries.
+    /// Retains the failures of entries that are selected, and of directories that may contain selected entries.
     pub(crate) fn apply_to_failures(&self, failures: &mut Vec<EntryFailure>) {
         failures.retain(|failure| {
-            // The contents of an unreadable directory are unknown.
+            // What an unreadable directory contains is unknown, so its failure is retained whatever `include` is.
             let is_special = matches!(failure.error, TransferError::Unsupported { .. });
             let is_included = !is_special || self.include.is_empty() || matches_any(&self.include, &failure.path);
             is_included && !ancestors(&failure.path).any(|path| matches_any(&self.exclude, path))
         });
     }
 
-    /// Retains the selected entries. With `include`, directories without selected files are removed.
+    /// Retains the selected entries. If there are globs in `include`, directories without selected files are removed.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use godwit_transfer::LinkPolicy;
+    /// use godwit_transfer::file_listing::list_entries;
+    /// use godwit_transfer::selection::Selection;
+    ///
+    /// let directory = tempfile::tempdir()?;
+    /// for name in ["a.bam", "a.bam.bai", "b.bam", "run.log"] {
+    ///     std::fs::write(directory.path().join(name), "")?;
+    /// }
+    /// let mut entries = list_entries(directory.path(), LinkPolicy::Follow)?.entries;
+    /// Selection::new(&["*.bam".to_owned()], &["b.*".to_owned()])?.apply(&mut entries);
+    /// let paths: Vec<&str> = entries.iter().map(|entry| entry.path.as_str()).collect();
+    /// // The empty path is the directory itself.
+    /// assert_eq!(paths, ["", "a.bam"]);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn apply(&self, entries: &mut Vec<Entry>) {
         if !self.exclude.is_empty() {
             entries.retain(|entry| !ancestors(&entry.path).any(|path| matches_any(&self.exclude, path)));
@@ -53,7 +86,7 @@ impl Selection {
     }
 }
 
-/// Returns a path and all its parent directories.
+/// Returns the path of each parent directory, from the top, and then the path itself.
 fn ancestors(path: &str) -> impl Iterator<Item = &str> {
     let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
     ends.map(move |end| &path[..end]).filter(|path| !path.is_empty())
@@ -67,17 +100,18 @@ fn matches_any(patterns: &[GlobPattern], path: &str) -> bool {
     })
 }
 
-/// Splits a path with wildcards into the directory to list and a glob for its contents; `None` without wildcards.
+/// Splits a path that contains wildcards into the directory to list and a glob for the entries below it. Returns `None`
+/// if there are no wildcards.
 ///
 /// # Errors
-/// [`TransferError::Rejected`] for an invalid glob.
+/// [`TransferError::Rejected`] if the glob is invalid.
 pub(crate) fn split_glob(path: &str) -> Result<Option<(String, GlobPattern)>, TransferError> {
     let parts: Vec<&str> = path.split('/').collect();
     let Some(first) = parts.iter().position(|part| part.contains(['*', '?', '['])) else { return Ok(None) };
     Ok(Some((parts[..first].join("/"), parse_pattern(&parts[first..].join("/"))?)))
 }
 
-/// Returns the prefix of a path that matches a glob: the entry or one of its parent directories.
+/// Returns the shortest prefix of a path that matches a glob: a parent directory, or the whole path.
 pub(crate) fn matching_prefix<'p>(pattern: &GlobPattern, path: &'p str) -> Option<&'p str> {
     ancestors(path).find(|path| pattern.matches(path))
 }

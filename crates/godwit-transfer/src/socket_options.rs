@@ -1,49 +1,85 @@
-//! Options of TCP sockets that neither tokio nor socket2 provides.
+//! Options of TCP sockets that neither tokio nor socket2 supports.
 
 use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 
 use socket2::SockRef;
 
-/// Statistics of a connection from `struct tcp_info` (linux/tcp.h, 5.15).
+/// Statistics of a TCP connection, from `struct tcp_info` (linux/tcp.h, 5.15).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpInfo {
     /// Smoothed round-trip time, microseconds.
     pub rtt_us: u32,
     /// Mean deviation of the round-trip time, microseconds.
     pub rtt_deviation_us: u32,
-    /// Recent minimum of the round-trip time, microseconds; 0 if there is none.
+    /// Minimum of the round-trip time over the last minutes, microseconds; 0 if it is unknown.
     pub min_rtt_us: u32,
-    /// Number of retransmitted segments.
+    /// Number of segments that this host has retransmitted.
     pub retransmits: u32,
     /// Congestion window, segments.
     pub congestion_window_segments: u32,
     /// Size of a segment, bytes.
     pub max_segment_bytes: u32,
-    /// Bytes that the other end has acknowledged.
+    /// Number of sent bytes that the other end has acknowledged.
     pub acknowledged_bytes: u64,
-    /// Bytes received.
+    /// Number of bytes received.
     pub received_bytes: u64,
-    /// Recent delivery rate, bytes per second.
+    /// Delivery rate that the kernel measured last, bytes per second.
     pub delivery_bytes_per_s: u64,
 }
 
-/// Returns the congestion control that is in use.
+/// Returns the name of the congestion control that a socket uses.
 ///
 /// # Errors
-/// [`io::Error`] if the socket is not a TCP socket.
+/// [`io::Error`] if `socket` is not a TCP socket.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::net::{TcpListener, TcpStream};
+/// use std::os::fd::AsFd as _;
+///
+/// use godwit_transfer::socket_options::congestion_control;
+/// use socket2::SockRef;
+///
+/// let listener = TcpListener::bind("127.0.0.1:0")?;
+/// let stream = TcpStream::connect(listener.local_addr()?)?;
+/// SockRef::from(&stream).set_tcp_congestion(b"reno")?;
+/// assert_eq!(congestion_control(stream.as_fd())?, "reno");
+/// # Ok(())
+/// # }
+/// ```
 pub fn congestion_control(socket: BorrowedFd<'_>) -> io::Result<String> {
     let name = SockRef::from(&socket).tcp_congestion()?;
     Ok(String::from_utf8_lossy(name.split(|byte| *byte == 0).next().unwrap_or_default()).into_owned())
 }
 
-/// Limits the send rate of the kernel; `u64::MAX` for no limit. Does not require root.
+/// Limits the rate at which the kernel sends data; `u64::MAX` removes the limit. Does not require root.
 ///
 /// # Errors
-/// [`io::Error`] if the kernel does not support pacing.
+/// [`io::Error`] if the kernel does not support the pacing of this socket.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::net::{TcpListener, TcpStream};
+/// use std::os::fd::AsFd as _;
+///
+/// use godwit_transfer::socket_options::set_pacing_rate;
+///
+/// let listener = TcpListener::bind("127.0.0.1:0")?;
+/// let stream = TcpStream::connect(listener.local_addr()?)?;
+/// // 100 Mbit/s
+/// assert!(set_pacing_rate(stream.as_fd(), 12_500_000).is_ok());
+/// # Ok(())
+/// # }
+/// ```
 pub fn set_pacing_rate(socket: BorrowedFd<'_>, bytes_per_s: u64) -> io::Result<()> {
     let value = bytes_per_s.to_ne_bytes();
-    // SAFETY: the descriptor is open as long as it is borrowed; address and length are those of `value`, which is only read.
+    // SAFETY: the descriptor is open as long as it is borrowed. The call only reads the bytes of `value`, whose address
+    // and length it receives.
     let done = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -56,15 +92,36 @@ pub fn set_pacing_rate(socket: BorrowedFd<'_>, bytes_per_s: u64) -> io::Result<(
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Returns the kernel's statistics of a connection.
+/// Returns the statistics that the kernel keeps of a connection.
 ///
 /// # Errors
-/// [`io::Error`] if the socket is not a TCP socket.
+/// [`io::Error`] if `socket` is not a TCP socket.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::net::{TcpListener, TcpStream, UdpSocket};
+/// use std::os::fd::AsFd as _;
+///
+/// use godwit_transfer::socket_options::tcp_info;
+///
+/// let listener = TcpListener::bind("127.0.0.1:0")?;
+/// let stream = TcpStream::connect(listener.local_addr()?)?;
+/// let info = tcp_info(stream.as_fd())?;
+/// assert!(info.max_segment_bytes > 0);
+/// assert_eq!(info.received_bytes, 0);
+///
+/// assert!(tcp_info(UdpSocket::bind("127.0.0.1:0")?.as_fd()).is_err());
+/// # Ok(())
+/// # }
+/// ```
 pub fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<TcpInfo> {
-    // An older kernel fills less: unknown values are zero.
+    // An older kernel fills fewer bytes; the values that it does not know stay zero.
     let mut bytes = [0_u8; 232];
     let mut length = bytes.len() as libc::socklen_t;
-    // SAFETY: the descriptor is open as long as it is borrowed; the kernel writes at most `length` bytes, which `bytes` has.
+    // SAFETY: the descriptor is open as long as it is borrowed. The kernel writes at most `length` bytes, which is the
+    // size of `bytes`.
     let done = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),

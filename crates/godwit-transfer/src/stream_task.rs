@@ -1,4 +1,5 @@
-//! The tasks of a copy's connections: each receives requests, fetches or sends blocks, and reports the outcome.
+//! The task of each connection of a copy. It receives requests from the driver, downloads or uploads the blocks, and
+//! reports the outcome as events.
 
 use std::sync::Arc;
 
@@ -23,56 +24,56 @@ use crate::file_service::run_blocking;
 use crate::tcp_tuning::{self, SendOptions};
 use crate::transfer_session::{FileId, RequestId, SessionEvent, StreamId};
 
-/// An event of a connection, sent to the driver.
+/// An event that a connection or a verification sends to the driver.
 pub(crate) enum StreamEvent {
-    /// An event of the session.
+    /// An event that the driver passes to the session.
     SessionEvent(SessionEvent),
-    /// An event of the session that counts only if the connection is still the same.
+    /// An event for the session that the driver discards if the stream has another connection by now.
     AttemptSessionEvent {
-        /// Number of the connection of this stream.
+        /// 0-based number of the stream's connection that sent the event.
         attempt: u32,
-        /// The event.
+        /// The event for the session.
         event: SessionEvent,
     },
-    /// A connection failed.
+    /// The connection of a stream failed or could not be opened.
     ConnectionLost { stream: StreamId, attempt: u32, error: FlightError },
-    /// A block cannot be written at its destination.
+    /// The destination of the copy cannot write blocks, for example because its disk is full.
     WriteFailed { stream: StreamId, attempt: u32, request: Option<RequestId>, error: TransferError },
-    /// A source reports that it does not have a file.
+    /// A source reports that it cannot provide a file, or the destination server that it cannot write the file.
     FileUnavailable { file: FileId, source: u32, error: FileError },
-    /// A file cannot be read or written on this host, or its source cannot verify it.
+    /// A file cannot be read or written on this host, or its source cannot provide the hashes for its verification.
     FileFailed { file: FileId, source: u32, error: TransferError },
-    /// The copy cannot continue.
+    /// An error after which the copy cannot continue.
     Fatal(TransferError),
-    /// The server does not know the upload session any more.
+    /// The server no longer has the upload session.
     SessionLost { stream: StreamId, attempt: u32, session: String },
-    /// The server behind a relay rejects the delegation token.
+    /// The server behind the relay rejects the delegation token.
     TokenLost { stream: StreamId, attempt: u32 },
-    /// The verification of a file found that the server does not know the upload session.
+    /// A file could not be verified because the server no longer has the upload session.
     VerifyAgain { file: FileId, session: String },
     /// A file was verified and committed.
     FileVerified { file: FileId, hashes: Vec<BlockHash> },
-    /// A connection was made.
+    /// The connection of a stream was opened.
     Connected { stream: StreamId, client: Client },
 }
 
 pub(crate) type StreamEventSender = mpsc::UnboundedSender<StreamEvent>;
 
-/// A request to a stream.
+/// A request for blocks that the driver sends to a stream.
 pub(crate) struct BlockRequest {
     pub(crate) request_id: RequestId,
-    /// The same blocks were already requested over this connection.
+    /// True if the same blocks were already requested over this connection before the session started.
     pub(crate) is_prefetched: bool,
     pub(crate) ranges: RequestRanges,
 }
 
-/// Ranges of blocks, with files as each side names them.
+/// Ranges of blocks: of files at the server for downloads, of files on this host for uploads.
 pub(crate) enum RequestRanges {
     Remote(Vec<ReadRange>),
     Local(Vec<SourceRange>),
 }
 
-/// The direction of a copy.
+/// The direction of a copy, with the state that its streams share.
 #[derive(Clone)]
 pub(crate) enum Direction {
     /// From a server to files on this host.
@@ -81,32 +82,32 @@ pub(crate) enum Direction {
     Upload { block_hashes: Arc<BlockHashCache>, session: String },
 }
 
-/// The server behind a relay, and the authorization for it.
+/// The server with which a relay communicates for this copy, and the authorization for it.
 #[derive(Clone)]
 pub(crate) struct RelayTarget {
     /// URI of the server behind the relay.
     pub(crate) server: String,
-    /// Delegation token that it issued.
+    /// Delegation token that the server behind the relay issued.
     pub(crate) token: String,
-    /// Identifier of this copy.
+    /// Random identifier of this copy, which is part of the connection names.
     pub(crate) copy_id: String,
 }
 
 impl RelayTarget {
-    /// Returns the name of a connection behind the relay.
+    /// Returns the name of the relay's connection for a stream.
     fn connection_name(&self, stream: StreamId) -> String {
         format!("{}.{stream}", self.copy_id)
     }
 }
 
-/// The task of one connection.
+/// The task of one connection of a stream.
 #[derive(Clone)]
 pub(crate) struct StreamTask {
     pub(crate) stream_id: StreamId,
     pub(crate) attempt: u32,
-    /// 0-based index of its source.
+    /// 0-based index of the source of the stream.
     pub(crate) source: u32,
-    /// The target of the relay, if the connection goes through one.
+    /// The server behind the relay; `None` if the connection does not go through a relay.
     pub(crate) relay_target: Option<RelayTarget>,
     pub(crate) events: StreamEventSender,
     pub(crate) send_options: SendOptions,
@@ -114,7 +115,7 @@ pub(crate) struct StreamTask {
 
 impl StreamTask {
     fn send_event(&self, note: StreamEvent) {
-        // An ended copy ignores events.
+        // If the copy has ended, the event is discarded.
         let _ = self.events.send(note);
     }
 
@@ -152,7 +153,7 @@ impl StreamTask {
         }
     }
 
-    /// Reports files that the other end lacks or rejects.
+    /// Reports files that the other end cannot read or write.
     fn report_unavailable_files(&self, files: Vec<(FileId, FileError)>) {
         for (file, error) in files {
             self.send_event(StreamEvent::FileUnavailable { file, source: self.source, error });
@@ -166,7 +167,7 @@ impl StreamTask {
         }
     }
 
-    /// Runs until there are no further requests, or the connection fails.
+    /// Runs until the driver closes the stream or the connection fails.
     pub(crate) async fn run(
         self,
         connecting: impl Future<Output = Result<StreamConnection, FlightError>>,
@@ -181,7 +182,7 @@ impl StreamTask {
         match direction {
             Direction::Download { receiver } => {
                 self.send_session_event(SessionEvent::StreamOpened { stream: self.stream_id });
-                // They end with this stream.
+                // The requests that are running; they are aborted with this task.
                 let mut fetches = JoinSet::new();
                 while let Some(BlockRequest {
                     request_id,
@@ -190,7 +191,7 @@ impl StreamTask {
                 }) = asked.recv().await
                 {
                     let (this, client, inbox) = (self.clone(), client.clone(), receiver.clone());
-                    // Unneeded prefetched blocks are dropped at once.
+                    // Prefetched blocks that the first request does not need are dropped here.
                     let ahead = prefetch.take().filter(|_| is_ahead);
                     while fetches.try_join_next().is_some() {}
                     fetches.spawn(async move {
@@ -247,7 +248,7 @@ impl StreamTask {
         Ok(())
     }
 
-    /// Returns the ticket for blocks.
+    /// Returns the ticket for a download of these blocks, from the source or through the relay.
     fn read_ticket(&self, ranges: Vec<ReadRange>) -> Result<Vec<u8>, TransferError> {
         let read_request = ReadRequest { ranges, send_options: self.send_options };
         match self.relay_target.clone() {
@@ -260,7 +261,7 @@ impl StreamTask {
         }
     }
 
-    /// Sends the requested blocks over one upload.
+    /// Sends the blocks of all requests over one upload.
     async fn upload_requested(
         &self,
         client: &Client,
@@ -282,7 +283,7 @@ impl StreamTask {
             }
         };
         let (mut sender, answers) = client.upload(&FlightDescriptor::new_cmd(command), &BLOCK_SCHEMA)?;
-        // The server does not respond before it has received something.
+        // Send an empty message first: the server opens its response stream only after the first request.
         sender.send_metadata(&[]).await?;
         self.send_session_event(SessionEvent::StreamOpened { stream: self.stream_id });
         let mut hearing = JoinSet::new();
@@ -294,7 +295,7 @@ impl StreamTask {
             }
             Ok::<(), StreamError>(())
         };
-        // The responses state why an upload was stopped; nothing is sent to a server that does not respond any more.
+        // If the server stops the upload, its responses state the reason. Then stop sending.
         let ended = tokio::select! {
             heard = hearing.join_next() => return upload_result(heard),
             sent = sent => sent,
@@ -333,7 +334,7 @@ impl StreamTask {
         Ok(())
     }
 
-    /// Handles the responses of the server as they arrive.
+    /// Handles the reports of the server as they arrive.
     async fn receive_responses(
         self,
         answers: impl Future<Output = Result<godwit_flight::Answered, FlightError>>,
@@ -353,19 +354,22 @@ impl StreamTask {
     }
 }
 
-/// Returns the outcome of an upload. If the server ends it early, the copy continues over another connection.
+/// Returns the outcome of an upload. If the server has ended the upload early, this is a connection error, so that the
+/// copy continues over another connection.
 fn upload_result(received: Option<Result<Result<(), StreamError>, tokio::task::JoinError>>) -> Result<(), StreamError> {
     match received {
         Some(Ok(Err(failed))) => Err(failed),
-        _ => Err(StreamError::Connection(FlightError::Malformed { problem: "the upload ended before it was whole" })),
+        _ => {
+            Err(StreamError::Connection(FlightError::Malformed { problem: "the upload ended before it was complete" }))
+        }
     }
 }
 
-/// The error of a stream.
+/// The error of a stream task.
 enum StreamError {
-    /// The connection or the other end failed.
+    /// The connection or the other end failed; the driver opens another connection.
     Connection(FlightError),
-    /// This host failed.
+    /// An operation on this host failed.
     Local(TransferError),
 }
 
@@ -379,10 +383,8 @@ impl From<TransferError> for StreamError {
     fn from(error: TransferError) -> Self {
         match error {
             TransferError::Flight(error) => Self::Connection(error),
-            // An invalid message may have flipped bits.
-            TransferError::Rejected { .. } => {
-                Self::Connection(FlightError::Malformed { problem: "it is no answer of ours" })
-            }
+            // A message may be invalid because bits were flipped in transit.
+            TransferError::Rejected { .. } => Self::Connection(FlightError::Malformed { problem: "invalid response" }),
             error => Self::Local(error),
         }
     }

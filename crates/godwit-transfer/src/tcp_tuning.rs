@@ -1,4 +1,4 @@
-//! Behaviour of senders towards other traffic, and the socket options that implement it.
+//! How much bandwidth a copy leaves to other traffic, and the socket options that implement it.
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -14,68 +14,99 @@ use crate::rate_control::{
 };
 use crate::socket_options::{TcpInfo, congestion_control, set_pacing_rate, tcp_info};
 
-/// The behaviour of a copy towards other traffic.
+/// How much bandwidth a copy leaves to other traffic.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use godwit_transfer::tcp_tuning::CopyMode;
+///
+/// assert_eq!(CopyMode::default(), CopyMode::Fair);
+/// assert_eq!(serde_json::to_string(&CopyMode::Polite)?, r#""polite""#);
+/// assert!(serde_json::from_str::<CopyMode>(r#""greedy""#).is_err());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CopyMode {
-    /// Uses only bandwidth that other flows leave.
+    /// Uses only the bandwidth that other flows leave.
     Polite,
-    /// Uses at most the bandwidth of two ordinary flows.
+    /// Uses at most as much bandwidth as two ordinary TCP flows.
     #[default]
     Fair,
     /// Fills the link, at the expense of other flows.
     Fast,
 }
 
-/// Send options for each connection of a copy.
+/// Options that a request sets for the sender of its connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SendOptions {
-    /// Behaviour towards other traffic.
+    /// How much bandwidth the connection leaves to other traffic.
     pub mode: CopyMode,
-    /// Rate limit of the connection, bytes per second.
+    /// Rate limit of the connection, bytes per second; `None` for no limit.
     pub bytes_per_s: Option<u64>,
-    /// Blocks are compressed.
+    /// Whether blocks are compressed with zstd.
     pub compress: bool,
 }
 
-/// Number of connections of a fair copy, which may equal that many ordinary flows.
+/// Number of connections of a fair copy. It uses at most as much bandwidth as two ordinary flows.
 pub const FAIR_STREAMS: u32 = 2;
 /// Number of connections of a polite copy, each of which controls its own rate.
 const POLITE_STREAMS: u32 = 2;
-/// Number of connections of a fast copy on a path that is not short. Of 512 MiB at 1000 Mbit/s and 10 ms, medians of 7: 4.58
-/// s by 8 streams, 4.66 by 16.
+/// Number of connections of a fast copy on a path that is neither near nor long. Copying 512 MiB at 1000 Mbit/s and 10
+/// ms took 4.58 s with 8 connections and 4.66 s with 16 (medians of 7).
 const FAST_STREAMS: u32 = 8;
-/// The same on a long path, where more streams find the link's rate sooner, and even more slow each other at the end: at 40
-/// ms 4.84 s by 8 streams, 4.80 by 16, 4.82 by 24; at 100 ms 5.29 by 16, and 5.23 to 5.41 by 24.
+/// Number of connections of a fast copy on a long path. More connections find the rate of the link sooner, but too many
+/// slow each other at the end. Copying 512 MiB at 1000 Mbit/s and 40 ms took 4.84 s with 8 connections, 4.80 s with 16
+/// and 4.82 s with 24; at 100 ms 5.29 s with 16, and 5.23 to 5.41 s with 24.
 const FAST_LONG_PATH_STREAMS: u32 = 16;
-/// Smallest round-trip time of a long path.
+/// Round-trip time from which on a path counts as long.
 const LONG_PATH_MIN_RTT: Duration = Duration::from_millis(20);
-/// Smallest duration of the requests of a connection: both ends read and write on threads that may be delayed.
+/// Smallest time that the requests of a connection should last, because threads that read and write may be delayed at
+/// both ends.
 pub(crate) const MIN_HORIZON: Duration = Duration::from_millis(100);
-/// A round-trip time that selects the largest number of connections.
+/// Round-trip time for which [`stream_count`] returns its largest number.
 pub(crate) const MAX_RTT: Duration = Duration::MAX;
-/// Number of connections on a near path, as within a host: more only cost thread switches.
+/// Number of connections of a fast copy on a near path, such as within a host, where more connections only cost thread
+/// switches.
 const FAST_NEAR_PATH_STREAMS: u32 = 2;
-/// Round-trip time below which a path is near.
+/// Round-trip time below which a path counts as near.
 const NEAR_PATH_MAX_RTT: Duration = Duration::from_millis(1);
-/// Requested send buffer in fast mode; the kernel grants what the user may have.
+/// Send buffer that is requested in fast mode, bytes. The kernel may grant less.
 const FAST_SEND_BUFFER_BYTES: usize = 64 << 20;
-/// Shortest and longest interval of samples during slow start.
+/// Shortest and longest time between two samples during slow start.
 const SLOW_START_SAMPLE_INTERVAL_RANGE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(10));
-/// Initial pacing rate, relative to the recent average delivery rate, which was still growing.
+/// Pacing rate after slow start, relative to the recent mean of the delivery rate, which was still growing.
 const INITIAL_PACING_FACTOR: f64 = 1.25;
-/// Idle time after which a connection is sampled less often.
+/// Time without progress after which a connection in slow start is sampled less often.
 const IDLE_CONNECTION_TIMEOUT: Duration = Duration::from_secs(1);
-/// Round trips after the first loss within which a connection fills its link, if at all.
+/// Number of round trips after the first loss that slow start may still take to fill the link.
 const LOSSY_SLOW_START_ROUND_TRIPS: u32 = 20;
-/// Shortest interval of samples of a connection that fills its link.
+/// Shortest time between two samples of a connection after slow start.
 const LINK_RATE_SAMPLE_INTERVAL: Duration = Duration::from_millis(40);
-/// Interval of samples of a polite sender.
+/// Time between two samples of a polite sender.
 pub(crate) const POLITE_SAMPLE_INTERVAL: Duration = Duration::from_millis(20);
-/// Number of samples of which the one with the least round-trip time counts.
+/// Number of latest samples whose smallest round-trip time is used.
 const POLITE_RTT_SAMPLE_COUNT: usize = 4;
 
-/// Returns the initial number of connections for a path of this round-trip time; `wanted` is the user's number.
+/// Returns the number of connections with which a copy starts on a path with round-trip time `rtt`. `wanted` is the
+/// number that the user requested, if any.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use godwit_transfer::tcp_tuning::{CopyMode, FAIR_STREAMS, stream_count};
+///
+/// let rtt = Duration::from_millis(100);
+/// assert_eq!(stream_count(CopyMode::Fast, Some(4), rtt), 4);
+/// assert_eq!(stream_count(CopyMode::Fair, Some(4), rtt), FAIR_STREAMS);
+/// // A fast copy opens more connections on a longer path.
+/// assert!(stream_count(CopyMode::Fast, None, rtt) > stream_count(CopyMode::Fast, None, rtt / 10));
+/// ```
 pub fn stream_count(mode: CopyMode, wanted: Option<u32>, rtt: Duration) -> u32 {
     match mode {
         CopyMode::Fair => wanted.unwrap_or(FAIR_STREAMS).min(FAIR_STREAMS),
@@ -85,18 +116,18 @@ pub fn stream_count(mode: CopyMode, wanted: Option<u32>, rtt: Duration) -> u32 {
     }
 }
 
-/// Reports whether the round-trip time is negligible.
+/// Reports whether the round-trip time is so short that it does not slow down a copy.
 pub(crate) fn is_near_path(rtt: Duration) -> bool {
     rtt < NEAR_PATH_MAX_RTT
 }
 
-/// Sets the options of a socket, and starts to control its rate until it is closed. Options that the kernel rejects stay
-/// unchanged.
+/// Sets the options of a socket and, depending on the mode, starts a task that controls its sending rate until it is
+/// closed. Options that the kernel rejects are ignored.
 pub(crate) fn apply_send_options(wire: &SocketHandle, options: SendOptions) {
     wire.with_fd(|socket| {
         let is_far = tcp_info(socket).is_ok_and(|info| info.min_rtt_us as u128 >= NEAR_PATH_MAX_RTT.as_micros());
         let hold = |bytes_per_s: Option<u64>| drop(set_pacing_rate(socket, bytes_per_s.unwrap_or(u64::MAX)));
-        // The first request over a connection starts its rate control, which outlasts the request.
+        // The task is started by the first request over a connection and continues after that request.
         match options.mode {
             CopyMode::Fast if is_far => {
                 if wire.claim_control() {
@@ -114,7 +145,7 @@ pub(crate) fn apply_send_options(wire: &SocketHandle, options: SendOptions) {
                 set_congestion_control(socket, &["bbr"]);
                 hold(options.bytes_per_s);
             }
-            // A fair sender uses the usual congestion control of other flows; Reno is never more aggressive than CUBIC.
+            // A fair sender uses CUBIC, as most other flows do, or Reno, which is never more aggressive than CUBIC.
             CopyMode::Fair => {
                 set_congestion_control(socket, &["cubic", "reno"]);
                 hold(options.bytes_per_s);
@@ -129,8 +160,9 @@ pub(crate) fn apply_send_options(wire: &SocketHandle, options: SendOptions) {
     });
 }
 
-/// Reports whether a requested send buffer is larger than the kernel's automatic one. A requested buffer is fixed at the
-/// granted size: with a `net.core.wmem_max` of 208 KiB, as in many kernels, that is a tenth.
+/// Reports whether a requested send buffer may be larger than the buffer that the kernel sizes automatically. A
+/// requested buffer keeps the granted size. With a `net.core.wmem_max` of 208 KiB, which is common, that is a tenth of
+/// the automatic maximum.
 fn allows_large_send_buffers() -> bool {
     static FOUND: LazyLock<bool> = LazyLock::new(|| {
         let given = || -> std::io::Result<usize> {
@@ -144,13 +176,14 @@ fn allows_large_send_buffers() -> bool {
     *FOUND
 }
 
-/// Compares the granted size with the maximum in `tcp_wmem` (minimum, default, maximum).
+/// Reports whether the granted size exceeds the maximum in `tcp_wmem`, which has the values minimum, default and
+/// maximum.
 fn exceeds_autotuned_buffer(given_bytes: usize, tcp_wmem: &str) -> bool {
     let own = tcp_wmem.split_whitespace().nth(2).and_then(|most| most.parse().ok());
     own.is_some_and(|own: usize| given_bytes > own)
 }
 
-/// Selects the first available one of these congestion controls.
+/// Sets the first of these congestion controls that is available, unless one of them is already in use.
 fn set_congestion_control(socket: BorrowedFd<'_>, wanted: &[&str]) {
     let runs = congestion_control(socket).unwrap_or_default();
     if !wanted.contains(&runs.as_str()) {
@@ -158,12 +191,13 @@ fn set_congestion_control(socket: BorrowedFd<'_>, wanted: &[&str]) {
     }
 }
 
-/// Brings a connection to the rate of its link, and holds that rate until the connection is closed.
+/// Makes a connection reach the rate of its link, and holds it at that rate until the connection is closed.
 ///
-/// Reno doubles the data in flight in each round trip. BBR does not in the first ones, and continues to double while the
-/// sender has nothing to send at times: over 100 ms, 16 connections under BBR alone lost a sixth of all packets to a queue of
-/// one round trip. So BBR takes over when the link is full, paced slightly above the delivery rate. If packets are lost, it
-/// takes over at once and doubles until the link is full.
+/// During slow start, Reno doubles the data in flight in each round trip. BBR does not in the first round trips, and it
+/// goes on doubling if the sender is idle at times. Over 100 ms, 16 connections with BBR alone lost a sixth of all
+/// packets in a queue of one round trip. So the connection changes from Reno to BBR when the link is full, paced
+/// slightly above the delivery rate. If packets are lost earlier, it changes to BBR at once, which then doubles the
+/// rate until the link is full.
 async fn control_link_rate(wire: SocketHandle, options: SendOptions) {
     let began = Instant::now();
     let mut start = SlowStartMonitor::default();
@@ -219,12 +253,12 @@ async fn control_link_rate(wire: SocketHandle, options: SendOptions) {
     }
 }
 
-/// Returns the kernel's statistics of a connection.
+/// Returns the statistics that the kernel keeps of a connection; `None` if the connection is closed.
 pub(crate) fn connection_tcp_info(wire: &SocketHandle) -> Option<TcpInfo> {
     wire.with_fd(|socket| tcp_info(socket).ok()).flatten()
 }
 
-/// Controls the rate of a polite connection until it is closed.
+/// Controls the sending rate of a connection in polite mode until it is closed.
 async fn control_polite_rate(wire: SocketHandle, options: SendOptions) {
     let mut rate = PoliteRateController::new(options.bytes_per_s.map_or(f64::INFINITY, |rate| rate as f64));
     let mut last: Option<TcpInfo> = None;
@@ -241,7 +275,8 @@ async fn control_polite_rate(wire: SocketHandle, options: SendOptions) {
         if now.min_rtt_us > 0 {
             least_us = least_us.min(now.min_rtt_us);
         }
-        // Processes that wait for a processor look like queues: the minimum of several samples does not.
+        // A process that waits for a processor delays acknowledgements, which looks like a queue. The minimum of
+        // several samples excludes that.
         trips_us.push_back(now.rtt_us);
         if trips_us.len() > POLITE_RTT_SAMPLE_COUNT {
             trips_us.pop_front();
@@ -249,7 +284,7 @@ async fn control_polite_rate(wire: SocketHandle, options: SendOptions) {
         let rtt_us = trips_us.iter().copied().min().unwrap_or(now.rtt_us);
         if let Some(before) = last {
             let bytes = now.acknowledged_bytes.saturating_sub(before.acknowledged_bytes) as f64;
-            // Acknowledgements arrive in bursts: a mean over some 100 ms.
+            // Acknowledgements arrive in bursts, so take a mean over about 100 ms.
             delivered += 0.2 * (bytes / POLITE_SAMPLE_INTERVAL.as_secs_f64() - delivered);
             rate.add_sample(QueueDelaySample {
                 rtt: Duration::from_micros(rtt_us.into()),

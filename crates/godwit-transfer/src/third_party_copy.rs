@@ -1,5 +1,5 @@
-//! Copies between two servers: the source issues a delegation token, the destination fetches, and the client polls for
-//! progress.
+//! Copies between two servers. The source server issues a delegation token to the client, the destination server
+//! fetches the files with it, and the client polls the destination for progress.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -21,15 +21,15 @@ use crate::file_service::random_id;
 use crate::location::{Location, RemoteLocation};
 use crate::tcp_tuning::CopyMode;
 
-/// A request to a server to fetch files from another.
+/// A request to the destination server to fetch files from source servers.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct FetchRequest {
-    /// Name of the fetch, for progress events.
+    /// Name of the fetch, with which the client requests its events.
     #[serde(rename = "name")]
     pub(crate) copy_id: String,
-    /// URL of each source, and the delegation token for it.
+    /// URL of each source, and the delegation token for reading it.
     sources: Vec<(String, String)>,
-    /// Destination as the user wrote it, below the root of the fetching server.
+    /// Destination as the user wrote it, below the root of the destination server.
     destination: String,
     mode: CopyMode,
     bits_per_s: Option<u64>,
@@ -44,14 +44,14 @@ pub(crate) struct FetchRequest {
     #[serde(default)]
     #[serde(rename = "links")]
     link_policy: LinkPolicy,
-    /// True if a second message is to list the entries that cannot be copied. Without it, the first of them fails the
-    /// request.
+    /// True if the response has a second message that lists the entries that could not be copied. If false, the first
+    /// such entry fails the request.
     #[serde(default)]
     #[serde(rename = "each")]
     per_entry_errors: bool,
 }
 
-/// Compression of data in transit. References are those of the servers.
+/// Compression of blocks in transit. For delta compression, the references of the two servers are used.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum CompressionKind {
@@ -78,12 +78,12 @@ impl CompressionKind {
     }
 }
 
-/// Interval of progress requests.
+/// Time between two requests for progress.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// Largest number of buffered events; the oldest are dropped.
+/// Largest number of events in a buffer; further events replace the oldest ones.
 const MAX_BUFFERED_EVENTS: usize = 1000;
 
-/// Events since the last request for them.
+/// The events of a fetch since the client last requested them.
 #[derive(Debug, Default)]
 pub(crate) struct EventBuffer(Mutex<VecDeque<CopyEvent>>);
 
@@ -101,7 +101,7 @@ impl EventBuffer {
 impl CopyObserver for EventBuffer {
     fn on_event(&self, event: &CopyEvent) {
         let mut events = self.lock_events();
-        // Earlier progress is obsolete.
+        // A new progress event makes the preceding one obsolete.
         if let (CopyEvent::Progress { .. }, Some(CopyEvent::Progress { .. })) = (event, events.back()) {
             events.pop_back();
         }
@@ -112,7 +112,7 @@ impl CopyObserver for EventBuffer {
     }
 }
 
-/// Makes the destination's server fetch files with delegation tokens of the sources' servers.
+/// Requests a read token from each source server, and makes the destination server fetch the files.
 pub(crate) async fn request_third_party_copy(
     sources: &[Location],
     destination: &RemoteLocation,
@@ -121,15 +121,15 @@ pub(crate) async fn request_third_party_copy(
     observer: &dyn CopyObserver,
 ) -> Result<(CopySummary, Vec<EntryFailure>), TransferError> {
     if options.dry_run {
-        return Err(TransferError::rejected("what a server would fetch cannot be told; leave --dry-run out"));
+        return Err(TransferError::rejected("--dry-run is not supported for copies between two servers; omit it"));
     }
     let mut granted = Vec::new();
     for source in sources {
         let Location::Remote(remote) = source else {
-            return Err(TransferError::rejected("sources are either all here or all on servers"));
+            return Err(TransferError::rejected("sources must be either all on this host or all on servers"));
         };
         let control = ControlClient::connect(remote, credentials, options.idle_timeout).await?;
-        // Matches of a glob are below the directory before it.
+        // All matches of a glob are below the directory before the first wildcard, so the token covers that directory.
         let path = remote.path.split(['*', '?', '[']).next().unwrap_or_default();
         let path =
             if path.len() < remote.path.len() { path.rsplit_once('/').map_or("", |(path, _)| path) } else { path };
@@ -154,7 +154,7 @@ pub(crate) async fn request_third_party_copy(
     let asking = async {
         loop {
             tokio::time::sleep(POLL_INTERVAL).await;
-            // The fetch itself reports its outcome.
+            // Ignore errors of these calls: the response to the fetch itself reports the outcome.
             for event in control.fetch_events(&request.copy_id).await.unwrap_or_default() {
                 observer.on_event(&event);
             }
@@ -162,11 +162,11 @@ pub(crate) async fn request_third_party_copy(
     };
     tokio::select! {
         fetched = control.request_fetch(&request) => fetched,
-        () = asking => Err(TransferError::Internal { problem: "asking ended".to_owned() }),
+        () = asking => Err(TransferError::Internal { problem: "the requests for progress ended".to_owned() }),
     }
 }
 
-/// Runs a fetch on the destination's server. `place` resolves a path of the client on this host.
+/// Runs a fetch on the destination server. `place` resolves the requested path below the root of this server.
 pub(crate) async fn run_fetch(
     request: FetchRequest,
     place: impl Fn(&str) -> Result<PathBuf, TransferError>,
@@ -196,14 +196,14 @@ pub(crate) async fn run_fetch(
     };
     let (mut summary, mut failures) = (CopySummary::default(), Vec::new());
     let (first_token, places) = match &request.sources[..] {
-        [] => return Err(TransferError::rejected("nothing is to be fetched")),
+        [] => return Err(TransferError::rejected("nothing to fetch")),
         sources => {
             let places: Result<Vec<_>, _> = sources.iter().map(|(url, _)| Location::parse(url)).collect();
             (sources.len() == 1, places?)
         }
     };
     if places.iter().any(|place| matches!(place, Location::Local(_))) {
-        return Err(TransferError::rejected("a server fetches from servers alone"));
+        return Err(TransferError::rejected("a server fetches from servers only"));
     }
     if !first_token && !path.as_encoded_bytes().ends_with(b"/") {
         path.push("/");

@@ -1,13 +1,14 @@
-//! The scheduling of a transfer: which blocks over which stream, which blocks again, when a file is complete, when to fail.
+//! The scheduling of a transfer. Decides which blocks are requested over which connection, which blocks are requested
+//! again, when a file is complete, and when the transfer fails.
 //!
-//! Events and the time go in, actions come out. No sockets, files or clocks are used here, so a simulator runs the same code.
-//! A *stream* is one connection. A *request* is a list of block ranges that a stream is to deliver; a stream has a few
-//! requests at a time, so that it is not idle for a round trip. Received blocks are recorded one by one: a request that
-//! breaks off costs only its missing blocks.
+//! The session receives events with the present time, and returns actions. It uses no sockets, files or clocks, so a
+//! simulator can run the same code. A *stream* is one connection. A *request* is a list of block ranges that a stream
+//! is to deliver. A stream has several requests at a time, so that it does not idle for a round trip. Received blocks
+//! are recorded one by one, so only the missing blocks of an interrupted request are requested again.
 //!
-//! A *source* has all of the files or some; there may be several. A stream keeps its source until it fails twice in a row. A
-//! source that verifies a file and finds blocks that differ is from then on the only source of that file, as long as it is
-//! available.
+//! A *source* has all files or some of them; there may be several sources. A stream keeps its source until it fails
+//! twice in a row. If a source verifies a file and finds blocks that differ, they are requested only from this source,
+//! as long as it is available.
 
 mod request_scheduler;
 mod session_events;
@@ -23,17 +24,17 @@ use crate::blake3_tree::{block_byte_range, block_count};
 use crate::ranges::RangeSet;
 use request_scheduler::ReceiveRate;
 
-/// Number of damaged receipts of one block after which its file fails.
+/// If a block is received damaged this many times, its file fails.
 const MAX_DAMAGED_RECEIPTS: u32 = 5;
-/// The first delay before a stream is opened again; it doubles with each failure.
+/// Delay before a lost stream is opened again for the first time. The delay doubles with each failure.
 const INITIAL_RECONNECT_DELAY: Duration = Duration::from_millis(100);
-/// The longest delay before a stream is opened again, so that a restored path is used within a second or two.
+/// Longest delay before a lost stream is opened again, so that a restored path is used within a second or two.
 const MAX_RECONNECT_DELAY: Duration = Duration::from_secs(1);
-/// Failures in a row after which a stream changes to the next source.
+/// Number of failures in a row after which a stream changes to the next source.
 const MAX_CONSECUTIVE_SOURCE_FAILURES: u32 = 2;
-/// Time without progress of a request after which an idle stream requests the same blocks.
+/// If a request makes no progress for this time, an idle stream requests the same blocks.
 const STALL_TIMEOUT: Duration = Duration::from_secs(2);
-/// Longest wait for outstanding requests after a write failure: a block on a slow path takes seconds.
+/// Longest wait for outstanding requests after a write failure. On a slow path, a block may take seconds.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Debug, PartialEq, Eq)]
@@ -47,14 +48,14 @@ enum FilePhase {
 #[derive(Debug)]
 struct FileTransfer {
     size_bytes: u64,
-    /// Blocks that are not requested from any stream.
+    /// Blocks that were not requested yet, or must be requested again.
     unrequested: RangeSet,
-    /// Blocks that are not written.
+    /// Blocks that are not written at the destination yet.
     missing: RangeSet,
     damage_counts: BTreeMap<u64, u32>,
     /// Sources that have the file.
     holders: SourceSet,
-    /// Sources that blocks are requested from.
+    /// Sources from which blocks of the file are requested.
     request_sources: SourceSet,
     state: FilePhase,
 }
@@ -72,7 +73,7 @@ enum StreamState {
     Backoff {
         reconnect_at: Duration,
     },
-    /// Enough streams are open without it.
+    /// The stream was closed because enough other streams are open.
     Closed,
 }
 
@@ -81,21 +82,21 @@ struct SessionStream {
     state: StreamState,
     failures: u32,
     source: u32,
-    /// Bytes received so far; they weigh its part of the remaining blocks.
+    /// Bytes received so far. A stream that has received more gets a larger share of the remaining blocks.
     received_bytes: u64,
-    /// The present rate.
+    /// The present rate at which the stream receives data.
     rate: ReceiveRate,
     requests: BTreeMap<RequestId, Request>,
-    /// Blocks requested before the session started.
+    /// Blocks that were requested over this stream before the session started.
     prefetched: BTreeMap<FileId, RangeSet>,
 }
 
 #[derive(Debug)]
 struct Request {
-    /// Blocks not received yet.
+    /// Requested blocks that were not received yet.
     outstanding: BTreeMap<FileId, RangeSet>,
     last_progress: Duration,
-    /// Blocks that are also requested from another stream.
+    /// Outstanding blocks that are also requested over another stream.
     duplicated: BTreeMap<FileId, RangeSet>,
 }
 
@@ -104,22 +105,22 @@ struct Request {
 pub struct TransferSession {
     options: SessionOptions,
     files: Vec<FileTransfer>,
-    /// Files with unrequested blocks.
+    /// Files that have unrequested blocks.
     unrequested_files: BTreeSet<FileId>,
     unrequested_bytes: u64,
     streams: Vec<SessionStream>,
     next_request: RequestId,
     last_progress: Duration,
-    /// The time at which requests were last assigned.
+    /// Time at which requests were last assigned to streams.
     last_scheduled: Duration,
     unfinished_files: usize,
-    /// A write failed: nothing more is requested.
+    /// True after a write failure: no more blocks are requested.
     is_stopping: bool,
     has_ended: bool,
 }
 
 impl TransferSession {
-    /// Returns a transfer of these files and its first actions.
+    /// Returns the session of a transfer of these files, and the first actions.
     pub fn new(files: Vec<FileWork>, options: SessionOptions, now: Duration) -> (Self, Vec<SessionAction>) {
         let mut session = Self {
             files: Vec::with_capacity(files.len()),
@@ -157,7 +158,7 @@ impl TransferSession {
         (session, actions)
     }
 
-    /// Opens all streams if there are unrequested blocks and no streams.
+    /// Opens all streams if there are unrequested blocks and no streams were opened yet.
     fn open_initial_streams(&mut self, actions: &mut Vec<SessionAction>) {
         if self.unrequested_files.is_empty() || !self.streams.is_empty() {
             return;
@@ -165,7 +166,7 @@ impl TransferSession {
         self.open_missing_streams(actions);
     }
 
-    /// Assigns to each stream the blocks that were requested from it before the session started.
+    /// Assigns to each stream the blocks that were requested over it before the session started.
     fn assign_prefetched(&mut self) {
         for (stream, spans) in self.streams.iter_mut().zip(std::mem::take(&mut self.options.prefetched)) {
             for BlockRange { file: id, start, end } in spans {
@@ -180,7 +181,8 @@ impl TransferSession {
         }
     }
 
-    /// Closes excess streams, except those that finish their requests soon, and requeues their blocks.
+    /// Closes the streams above the configured number, except those that will soon finish their requests. The blocks of
+    /// closed streams are requested over other streams.
     fn close_excess_streams(&mut self, now: Duration, actions: &mut Vec<SessionAction>) {
         for stream in self.options.streams.max(1) as usize..self.streams.len() {
             if self.finishes_soon(now, stream) || self.streams[stream].state == StreamState::Closed {
@@ -192,7 +194,7 @@ impl TransferSession {
         }
     }
 
-    /// Requeues the missing blocks of a stream.
+    /// Makes the outstanding blocks of a stream available to other streams.
     fn release_stream_work(&mut self, stream: usize) {
         let found = &mut self.streams[stream];
         let (ahead, requests) = (std::mem::take(&mut found.prefetched), std::mem::take(&mut found.requests));
@@ -206,7 +208,7 @@ impl TransferSession {
         }
     }
 
-    /// Opens streams up to the number in the options.
+    /// Opens streams until there are as many as the options require.
     fn open_missing_streams(&mut self, actions: &mut Vec<SessionAction>) {
         for (id, stream) in (0..self.options.streams.max(1)).zip(&mut self.streams) {
             if stream.state == StreamState::Closed {
@@ -231,7 +233,8 @@ impl TransferSession {
         }
     }
 
-    /// Returns the sources of a file of several blocks that are all requested but not all written.
+    /// Returns the sources of a file if all its blocks are requested but not all are written; `None` otherwise, and for
+    /// a file of one block.
     pub fn fully_requested_sources(&self, file: FileId) -> Option<SourceSet> {
         let found = self.files.get(file as usize)?;
         let is_asked_for =
@@ -239,7 +242,7 @@ impl TransferSession {
         is_asked_for.then_some(found.holders)
     }
 
-    /// Returns the time of the next [`SessionEvent::Tick`].
+    /// Returns the time at which the driver must send the next [`SessionEvent::Tick`]; `None` after the end.
     pub fn next_wakeup(&self) -> Option<Duration> {
         if self.has_ended {
             return None;
@@ -257,24 +260,24 @@ impl TransferSession {
         waiting.chain(stalls).chain([self.last_progress + self.options.idle_timeout]).min()
     }
 
-    /// Reports whether all blocks are requested and an open stream has no requests.
+    /// Reports whether all blocks are requested and at least one open stream has no requests.
     fn has_idle_stream(&self) -> bool {
         let is_idle = |stream: &SessionStream| stream.state == StreamState::Open && stream.requests.is_empty();
         self.unrequested_files.is_empty() && self.streams.iter().any(is_idle)
     }
 
-    /// Returns the longest wait without progress after a write failure.
+    /// Returns how long the session waits for progress after a write failure.
     fn drain_timeout(&self) -> Duration {
         DRAIN_TIMEOUT.min(self.options.idle_timeout)
     }
 
-    /// Handles an event and returns the resulting actions.
+    /// Handles an event at the time `now`; returns the actions that the driver must carry out.
     pub fn handle_event(&mut self, now: Duration, event: SessionEvent) -> Vec<SessionAction> {
         let mut actions = Vec::new();
         if self.has_ended {
             return actions;
         }
-        // The only stream that may get requests; `None` for all.
+        // The only stream that may get new requests; `None` if all streams may.
         let mut only = None;
         match event {
             SessionEvent::StreamOpened { stream } => {
@@ -283,7 +286,7 @@ impl TransferSession {
                 }
             }
             SessionEvent::BlockWritten { stream, file, block } => {
-                // At the end, other streams may duplicate the requests of this one.
+                // When all blocks are requested, other streams may duplicate the requests of this stream.
                 only = Some(stream as usize).filter(|_| !self.unrequested_files.is_empty());
                 self.record_block(now, stream, file, block, &mut actions);
             }
@@ -302,7 +305,7 @@ impl TransferSession {
                 self.open_initial_streams(&mut actions);
             }
             SessionEvent::FileFinished { file } => {
-                // A file that is not being verified is settled already.
+                // A file that is not being verified is already done or has failed.
                 if let Some(found) = self.files.get_mut(file as usize).filter(|file| file.state == FilePhase::Verifying)
                 {
                     found.state = FilePhase::Done;
@@ -350,7 +353,7 @@ impl TransferSession {
         }
         found.missing.remove(block, block + 1);
         if found.unrequested.contains(block) {
-            // The block was requeued while it was on its way.
+            // The block was in transit when it was made available to other streams.
             found.unrequested.remove(block, block + 1);
             self.unrequested_bytes -= found.range_bytes(block, block + 1);
             if found.unrequested.is_empty() {
@@ -379,7 +382,7 @@ impl TransferSession {
         self.finish_if_complete(file, actions);
     }
 
-    /// Finishes a file whose blocks are all written: at once if it has one block, else after its verification.
+    /// Finishes a file if all its blocks are written. A file of one block is done; any other file is verified next.
     fn finish_if_complete(&mut self, file: FileId, actions: &mut Vec<SessionAction>) {
         let found = &mut self.files[file as usize];
         if found.state != FilePhase::Fetching || !found.missing.is_empty() {
@@ -427,7 +430,7 @@ impl TransferSession {
         if found.failures % MAX_CONSECUTIVE_SOURCE_FAILURES == 0 {
             let gone = found.source;
             found.source = (gone + 1) % sources;
-            // Files that are requested from this source only are requested from any rather than not at all.
+            // If files are requested only from the lost source, request them from any source that has them.
             for file in self.files.iter_mut().filter(|file| file.request_sources == SourceSet::only(gone)) {
                 file.request_sources = file.holders;
             }
@@ -445,7 +448,8 @@ impl TransferSession {
         }
     }
 
-    /// Ends the transfer once all outstanding blocks are written or cannot be written, or after the drain timeout.
+    /// After a write failure, ends the transfer once no requests and verifications are outstanding, or after the drain
+    /// timeout.
     fn stop_if_drained(&mut self, now: Duration, actions: &mut Vec<SessionAction>) {
         let is_idle = self.streams.iter().all(|stream| stream.requests.is_empty());
         let is_proving = self.files.iter().any(|file| file.state == FilePhase::Verifying);
@@ -477,7 +481,7 @@ impl TransferSession {
         }
     }
 
-    /// Removes a source of a file; the file fails if that was the last one.
+    /// Removes a source of a file. If no other source has the file, the file fails.
     fn remove_source(&mut self, file: FileId, source: u32, actions: &mut Vec<SessionAction>) {
         let Some(found) = self.files.get_mut(file as usize) else { return };
         if matches!(found.state, FilePhase::Done | FilePhase::Failed) || !found.holders.contains(source) {
@@ -521,7 +525,7 @@ impl TransferSession {
         }
     }
 
-    /// Requeues the missing blocks of a request that ended.
+    /// Makes the outstanding blocks of a request that has ended available to all streams.
     fn requeue_request(&mut self, request: Option<Request>) {
         for (file, blocks) in request.into_iter().flat_map(|request| request.outstanding) {
             for (start, end) in blocks.iter() {
@@ -530,7 +534,7 @@ impl TransferSession {
         }
     }
 
-    /// Requeues missing blocks that are not requested from any stream.
+    /// Makes missing blocks of a range available to all streams, except blocks that another request still covers.
     fn requeue_unless_requested(&mut self, file: FileId, start: u64, end: u64) {
         let mut returned = RangeSet::from_range(start, end);
         for request in self.streams.iter().flat_map(|stream| stream.requests.values()) {

@@ -958,7 +958,7 @@ fn cached_blocks_are_sent_only_to_clients_that_their_server_authorizes() {
         assert_eq!(asked(&granted).await.unwrap(), 3);
         let other = act("godwit.files.grant", r#"{"path":"other"}"#).await;
         let refused = asked(&other).await.unwrap_err();
-        assert!(godwit_model::message_with_causes(&refused).contains("was not granted"), "{refused:?}");
+        assert!(godwit_model::message_with_causes(&refused).contains("does not permit reading"), "{refused:?}");
         // A file that was changed or removed is not sent in its earlier version.
         fs::write(there.join("secret"), random_bytes(6, 3 * MIB)).unwrap();
         assert_eq!(asked(&granted).await.unwrap(), 0);

@@ -1,4 +1,5 @@
-//! The command line. Names and meanings are a contract: scripts depend on them.
+//! Definition of the command line. Scripts depend on the names and meanings of verbs and options, so these must not
+//! change.
 
 mod access;
 mod align;
@@ -127,7 +128,7 @@ impl Cli {
         }
     }
 
-    /// Reports whether stderr holds events as JSON lines.
+    /// Returns whether stderr must contain only events, as lines of JSON.
     pub fn emits_events(&self) -> bool {
         match &self.verb {
             Verb::Bench(verb) => verb.emits_events(),
@@ -315,7 +316,8 @@ pub struct CommonArgs {
     /// Log level
     #[arg(long, value_enum, default_value_t = LogLevel::Info, value_name = "LEVEL")]
     pub log: LogLevel,
-    /// Flags that files and the environment add, filled by [`Cli::from_environment`].
+    /// Arguments from configuration files and the environment, as `--option=value`; [`Cli::from_environment`] sets this
+    /// field.
     #[arg(skip)]
     pub configured_flags: Vec<String>,
 }

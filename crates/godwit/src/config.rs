@@ -1,11 +1,12 @@
-//! Configuration: options from files and the environment, overridden by the command line.
+//! Configuration: values of options from configuration files and the environment, which the command line overrides.
 //!
-//! Flows in: clap's definition of the command line, configuration files, environment variables. Flows out: values with
-//! their origins, passed to clap with the command line, so that one parser checks all of them. No option is listed here:
-//! every long option that is not under the heading [`THIS_RUN_HEADING`] can be configured.
+//! Input: clap's definition of the command line, configuration files, and environment variables. Output: values with
+//! their origins. They are passed to clap together with the command line, so that one parser checks all values. This
+//! module does not list options: every long option that is not under the heading [`THIS_RUN_HEADING`] can be
+//! configured.
 //!
-//! Precedence: command line, environment, project file, user file, default. Within a source, a value for a verb precedes
-//! one for all verbs.
+//! Precedence: command line, environment, project file, user file, default. Within a file or the environment, a value
+//! for one verb takes precedence over a value for all verbs.
 
 mod config_files;
 mod environment;
@@ -24,19 +25,19 @@ use crate::failure::{Exit, Failure};
 pub use options::{THIS_RUN_HEADING, is_configurable};
 pub use show::{as_json, as_toml};
 
-/// Origin of a value, in ascending precedence.
+/// Origin of the value of an option; the variants are in ascending precedence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SettingOrigin {
-    /// A file, and the 1-based line in it.
+    /// The value is in a configuration file.
     File {
         /// Kind of the file.
         kind: ConfigFileKind,
         /// Path of the file.
         path: PathBuf,
-        /// The line, 1-based.
+        /// Line in the file, 1-based.
         line: usize,
     },
-    /// An environment variable.
+    /// The value is in an environment variable.
     Environment {
         /// Name of the variable.
         variable: String,
@@ -46,22 +47,22 @@ pub enum SettingOrigin {
 /// Kind of a configuration file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConfigFileKind {
-    /// `$XDG_CONFIG_HOME/godwit/config.toml`.
+    /// The file of the user, `$XDG_CONFIG_HOME/godwit/config.toml`.
     User,
-    /// `godwit.toml` in the working directory.
+    /// The file of the project, `godwit.toml` in the working directory.
     Project,
-    /// Named by `--config` or `GODWIT_CONFIG`; replaces the other two.
+    /// A file that `--config` or `GODWIT_CONFIG` names; the files of the user and the project are then not read.
     Explicit,
 }
 
-/// A value of an option from one source.
+/// The value of an option in a configuration file or in the environment.
 #[derive(Clone, Debug)]
 pub struct Setting {
-    /// The verb; `None`: every verb that has the option.
+    /// The verb that the value is for; `None` for every verb that has the option.
     verb: Option<String>,
-    /// Long name of the option.
+    /// Long name of the option, without hyphens.
     name: String,
-    /// Values, one by one, as clap takes them.
+    /// Values of the option, as separate arguments for clap.
     values: Vec<OsString>,
     origin: SettingOrigin,
 }
@@ -75,21 +76,22 @@ impl std::fmt::Display for SettingOrigin {
     }
 }
 
-/// Checked settings of files and environment.
+/// The validated settings from configuration files and the environment.
 #[derive(Debug, Default)]
 pub struct Config {
-    /// Layers in ascending precedence.
+    /// Settings of each file and of the environment, in ascending precedence.
     layers: Vec<Vec<Setting>>,
-    /// Files that were searched, and whether they exist.
+    /// Kind and path of each configuration file that was looked for, and true if the file exists.
     files: Vec<(ConfigFileKind, PathBuf, bool)>,
 }
 
 impl Config {
-    /// Reads and checks all settings, whatever verb runs: from the file `given` instead of the usual ones, or from no file.
+    /// Reads and validates the settings of all verbs. If `given` is set, reads this file instead of those of the user
+    /// and the project; with `no_files`, reads only the environment.
     ///
     /// # Errors
-    /// [`Exit::Usage`] for an invalid setting, with its file and line or variable; [`Exit::Machine`] for an unreadable
-    /// file.
+    /// [`Exit::Usage`] if a setting is invalid; the message contains the file and the line, or the variable.
+    /// [`Exit::Machine`] if a file cannot be read.
     pub fn load(root: &Command, given: Option<&Path>, no_files: bool) -> Result<Self, Failure> {
         let mut config = Self::default();
         let places = if no_files { Vec::new() } else { config_files::config_paths(given) };
@@ -102,7 +104,8 @@ impl Config {
         Ok(config)
     }
 
-    /// Returns the value of an option of a verb and the index of its layer; `None` if only the default is left.
+    /// Returns the setting with the highest precedence for an option of a verb, and the index of its layer; `None` if
+    /// the option is not set.
     fn find_setting(&self, verb: &str, name: &str) -> Option<(usize, &Setting)> {
         let strongest_first = self.layers.iter().enumerate().rev();
         strongest_first.into_iter().find_map(|(strength, layer)| {
@@ -111,7 +114,8 @@ impl Config {
         })
     }
 
-    /// Returns the effective settings of a verb by option name. An option yields to a conflicting one of a stronger source.
+    /// Returns the effective settings of a verb by option name, without options that the command line sets
+    /// (`explicit`). If two options conflict, the one with the higher precedence is effective.
     fn effective_settings(&self, command: &Command, explicit: &[&str]) -> Result<BTreeMap<String, &Setting>, Failure> {
         let mut found = BTreeMap::new();
         for name in options::configurable_options(command).filter_map(Arg::get_long) {
@@ -145,10 +149,11 @@ impl Config {
         Ok(effective)
     }
 
-    /// Returns the effective settings of a verb, besides those of the command line, as arguments.
+    /// Returns the effective settings of a verb as command-line arguments, without options that the command line itself
+    /// sets.
     ///
     /// # Errors
-    /// [`Exit::Usage`] if one source sets options that exclude each other.
+    /// [`Exit::Usage`] if the same file or the environment sets two options that exclude each other.
     pub fn arguments(&self, root: &Command, verb: &str, matches: &ArgMatches) -> Result<Vec<OsString>, Failure> {
         let mut built = root.clone();
         built.build();
@@ -164,8 +169,8 @@ impl Config {
     }
 }
 
-/// Formats a setting as command line arguments; a flag that is off has none. A value that starts with a hyphen needs an
-/// equals sign.
+/// Formats a setting as command-line arguments, `--option=value`; a flag that is off becomes no argument. The equals
+/// sign is needed for values that start with a hyphen.
 fn option_arguments(arg: &Arg, setting: &Setting) -> Vec<OsString> {
     let option = format!("--{}", setting.name);
     let with = |value: &OsStr| {
@@ -180,17 +185,17 @@ fn option_arguments(arg: &Arg, setting: &Setting) -> Vec<OsString> {
     }
 }
 
-/// Reports whether an option takes a value, rather than being a flag.
+/// Returns true if an option has a value, false if it is a flag.
 fn takes_value(arg: &Arg) -> bool {
     arg.get_action().takes_values()
 }
 
-/// Builds the error of an invalid setting.
+/// Returns the error for an invalid setting, with its origin and the problem.
 fn config_error(origin: &SettingOrigin, problem: &str) -> Failure {
     Failure::new(Exit::Usage, format!("{origin}: {problem}"))
 }
 
-/// Checks values with clap, for every verb that takes them.
+/// Validates values with the parsers of clap, for every verb that has the option.
 fn check_values(
     root: &Command,
     verb: Option<&str>,
@@ -203,15 +208,15 @@ fn check_values(
     let judged: Vec<_> =
         options::options_named(root, verb, name).into_iter().map(|arg| options::validate_values(arg, values)).collect();
     let Some(reason) = judged.iter().find_map(|judged| judged.as_ref().err()) else { return Ok(()) };
-    // Two verbs may have an option of the same name with different values.
+    // Two verbs may have an option of the same name that accepts different values.
     let remedy = match judged.iter().any(Result::is_ok) {
-        true => "; not every verb takes it, so set it for one that does",
+        true => "; not every verb accepts it, so set it for a verb that does",
         false => "",
     };
     Err(config_error(origin, &format!("{name} cannot be {shown:?}: {reason}{remedy}")))
 }
 
-/// Normalizes the value of a flag to `true` or `false`, as clap takes it.
+/// Converts the value of a flag to `true` or `false`.
 fn normalize_flag_value(text: &OsStr) -> OsString {
     match text.to_string_lossy().to_ascii_lowercase().as_str() {
         "1" | "true" | "yes" | "on" => "true".into(),

@@ -1,8 +1,8 @@
-//! The dashboard of a running workflow: a web page for browsers on this host.
+//! The dashboard of `godwit run`: a web page that shows the progress of the samples to browsers on this host.
 //!
-//! `/` is the page, `/events` its data as server-sent events (HTML Standard §9.2): the whole state after each change. The
-//! port is on the loopback interface, and only host names of this host are accepted: a foreign page under a name that
-//! resolves to this host is rejected (DNS rebinding).
+//! `/` is the page. `/events` sends the whole state after each change, as server-sent events (HTML Standard §9.2). The
+//! server only listens on the loopback interface, and only accepts requests whose `Host` header is `localhost` or
+//! `127.0.0.1`. This prevents DNS rebinding: a foreign web page whose name resolves to this host cannot read the state.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -19,22 +19,22 @@ use crate::progress::Progress;
 use crate::verbs::storage_pool_monitor::StoragePoolMonitor;
 
 const PAGE_HTML: &str = include_str!("dashboard/page.html");
-/// Connections at a time; others are closed.
+/// Maximum number of concurrent connections; the server closes further connections immediately.
 const MAX_CONNECTIONS: usize = 32;
-/// Bytes of a request that are read.
+/// Maximum number of bytes that the server reads of a request.
 const MAX_REQUEST_BYTES: u64 = 8 << 10;
-/// Longest wait for a request, and for sending a response.
+/// Timeout for receiving a request, and for sending data to a browser.
 const IO_TIMEOUT: Duration = Duration::from_secs(10);
-/// Interval of updates without a change: the elapsed time still advances.
+/// Interval of updates if the state does not change, so that the page shows the elapsed time.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(5);
-/// Name shown for work of this process.
-const LOCAL_WORKER_NAME: &str = "here";
-/// Changes within this time are sent together.
+/// Name of the worker that is shown for samples which this process itself works on.
+const LOCAL_WORKER_NAME: &str = "local";
+/// Minimum interval between two updates to a browser; changes in between are sent together.
 const UPDATE_INTERVAL: Duration = Duration::from_millis(200);
-/// Notes that are shown; the oldest are dropped first.
+/// Maximum number of notes on the page; the oldest notes are dropped first.
 const MAX_NOTES: usize = 100;
 
-/// An observer that shows the events of a run on the dashboard and in its progress.
+/// An observer of the events of a run, which updates the dashboard and passes the events to the progress display.
 pub struct Dashboard<'p> {
     progress: &'p Progress,
     server: Arc<DashboardServer>,
@@ -55,7 +55,7 @@ struct JobState {
     samples: Vec<SampleProgress>,
     /// Progress of the joint steps of all samples.
     cohort: Option<SampleProgress>,
-    /// Steps in the order in which they first finished.
+    /// Steps of the workflow that any sample has finished, in the order in which they were first finished.
     steps: Vec<WorkflowStep>,
     notes: VecDeque<String>,
     retries: usize,
@@ -67,11 +67,11 @@ struct SampleProgress {
     state: Activity,
     #[serde(rename = "node")]
     worker: String,
-    /// Wall time of each finished step, in seconds.
+    /// Wall-clock time of each finished step, in seconds.
     seconds: BTreeMap<&'static str, f64>,
 }
 
-/// The activity of a sample: the name of its state or of its step.
+/// The current activity of a sample: a state such as started or failed, or the step of the workflow that is running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 enum Activity {
@@ -79,7 +79,7 @@ enum Activity {
     Step(WorkflowStep),
 }
 
-/// An update that is sent to browsers.
+/// The state that the server sends to browsers as JSON after each change.
 #[derive(Serialize)]
 struct DashboardUpdate<'s> {
     elapsed_s: f64,
@@ -99,11 +99,12 @@ struct DashboardUpdate<'s> {
 }
 
 impl<'p> Dashboard<'p> {
-    /// Starts the dashboard of a run at a port (0: any free one), with the pool members that it stores to.
+    /// Starts the dashboard of a run at `port`, or at any free port if `port` is 0. `storage` monitors the pool to
+    /// which the run copies its outputs; the dashboard shows the pool members.
     pub fn open(port: u16, progress: &'p Progress, storage: Option<Arc<StoragePoolMonitor>>) -> Result<Self, Failure> {
         let failed = |error| {
             let problem = format!(
-                "cannot listen on port {port} of this machine: {error}; choose another --dashboard PORT, or 0 for any"
+                "cannot listen on port {port} of this host: {error}; choose another --dashboard PORT, or 0 for any"
             );
             Failure::new(Exit::Machine, problem)
         };
@@ -159,7 +160,7 @@ impl Observer for Dashboard<'_> {
 impl Drop for Dashboard<'_> {
     fn drop(&mut self) {
         self.update(|shown| shown.is_finished = true);
-        // Open connections receive the final state.
+        // Wait up to a second until the final state is sent to all open connections.
         let until = Instant::now() + Duration::from_secs(1);
         while self.server.connection_count.load(Ordering::Relaxed) > 0 && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(10));
@@ -237,7 +238,7 @@ impl DashboardServer {
         serde_json::to_string(&shown).unwrap_or_default()
     }
 
-    /// Sends the state after each change, until the run or the connection ends.
+    /// Sends the state to one browser after each change, until the run ends or the connection is closed.
     fn send_events(&self, out: &mut impl Write) -> std::io::Result<()> {
         let mut sent = None;
         loop {
@@ -266,7 +267,7 @@ fn accept_connections(listener: &TcpListener, shared: &Arc<DashboardServer>) {
         }
         let shared = shared.clone();
         std::thread::spawn(move || {
-            // A closed browser is not a failure.
+            // Ignore errors: the browser may have closed the connection.
             let _ = handle_connection(connection, &shared);
             shared.connection_count.fetch_sub(1, Ordering::Relaxed);
         });
@@ -279,7 +280,12 @@ fn handle_connection(mut connection: TcpStream, shared: &DashboardServer) -> std
     let own_port = connection.local_addr()?.port();
     let (path, host) = read_request(connection.try_clone()?)?;
     if !["127.0.0.1", "localhost"].iter().any(|name| host == format!("{name}:{own_port}")) {
-        return write_response(&mut connection, "403 Forbidden", "text/plain", "this page is for this machine only\n");
+        return write_response(
+            &mut connection,
+            "403 Forbidden",
+            "text/plain",
+            "this page is only served to this host\n",
+        );
     }
     match path.as_str() {
         "/" => write_response(&mut connection, "200 OK", "text/html; charset=utf-8", PAGE_HTML),
@@ -290,11 +296,11 @@ fn handle_connection(mut connection: TcpStream, shared: &DashboardServer) -> std
             )?;
             shared.send_events(&mut connection)
         }
-        _ => write_response(&mut connection, "404 Not Found", "text/plain", "there is / and /events\n"),
+        _ => write_response(&mut connection, "404 Not Found", "text/plain", "not found; use / or /events\n"),
     }
 }
 
-/// Reads path and host of a request; both are empty unless it is a GET.
+/// Reads an HTTP request and returns its path and its `Host` header; both are empty unless the method is GET.
 fn read_request(connection: TcpStream) -> std::io::Result<(String, String)> {
     let mut lines = BufReader::new(connection.take(MAX_REQUEST_BYTES)).lines();
     let first = lines.next().transpose()?.unwrap_or_default();

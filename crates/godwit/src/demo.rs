@@ -1,4 +1,4 @@
-//! Comparisons of the output of `godwit demo`.
+//! Comparisons of the output of `godwit demo` with the simulated truth, and with other tools.
 
 mod tool_comparison;
 mod truth_comparison;

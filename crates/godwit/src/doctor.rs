@@ -1,4 +1,5 @@
-//! Checks of `godwit doctor`: each yields a finding with its meaning and, if something is wrong, a remedy.
+//! Checks of `godwit doctor`. Each check returns a finding: a state, an explanation and, if there is a problem, a
+//! remedy.
 
 mod engines;
 mod input_rate;
@@ -16,21 +17,21 @@ pub use network::{NetworkPath, network};
 pub use reference_index::indexes;
 pub use server::server;
 
-/// Result of a check.
+/// State that a check has found, in ascending severity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FindingState {
-    /// No problem.
+    /// There is no problem.
     Fine,
-    /// Information.
+    /// The finding is information for the user.
     Note,
-    /// Works, but could be improved.
+    /// Runs succeed, but something could be improved.
     Warning,
-    /// Something essential is missing: runs will fail.
+    /// Something essential is missing, so runs will fail.
     Missing,
 }
 
-/// Part of the system.
+/// Part of the system that a check is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Area {
@@ -40,18 +41,18 @@ pub enum Area {
     Index,
     /// Processors and memory.
     Machine,
-    /// Scratch and output space.
+    /// Disk space for scratch files and outputs.
     Disk,
-    /// The network of this host.
+    /// The network settings of this host.
     Network,
-    /// A server.
+    /// A remote godwit server.
     Server,
     /// The scheduler of a cluster.
     Cluster,
 }
 
 impl Area {
-    /// Returns the name, which is also its serialised form.
+    /// Returns the name of the area, which is also its form in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Engines => "engines",
@@ -65,20 +66,20 @@ impl Area {
     }
 }
 
-/// Finding of one check.
+/// The finding of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// Part of the system that was checked.
     pub area: Area,
-    /// Subject of the check.
+    /// Name of the checked program, file or setting.
     #[serde(rename = "what")]
     pub subject: String,
-    /// Result of the check.
+    /// State that was found.
     pub state: FindingState,
-    /// Details of the result.
+    /// Details, such as a version, a path or a size.
     #[serde(rename = "found")]
     pub details: String,
-    /// Remedy, if there is a problem.
+    /// What the user can do about a problem; `None` if there is no problem.
     pub remedy: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Failures of verbs: one line and an exit code.
+//! Failures of verbs, with a message and an exit code, and the lines that godwit prints on stderr.
 
 use std::io::{self, Write};
 use std::sync::OnceLock;
@@ -13,24 +13,24 @@ use crate::cli::{CommonArgs, LogLevel};
 /// Exit codes; `docs/reference/exit-codes.md` documents them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// A bug in godwit.
+    /// There is a bug in godwit.
     Bug = 1,
-    /// Wrong usage.
+    /// The command line or the configuration is wrong.
     Usage = 2,
-    /// Bad input data.
+    /// The input data is invalid.
     Input = 3,
     /// Something is missing or denied on this host.
     Machine = 4,
-    /// An engine failed.
+    /// An engine failed, such as the aligner or the variant caller.
     Engine = 5,
     /// A server or the network failed.
     Remote = 6,
-    /// Interrupted.
+    /// A signal stopped the process.
     Interrupted = 130,
 }
 
 impl Exit {
-    /// Converts the exit code of another godwit process.
+    /// Returns the variant for the exit code of another godwit process.
     pub fn from_code(code: Option<i32>) -> Self {
         ErrorKind::of_exit_code(code).into()
     }
@@ -67,19 +67,19 @@ impl From<Exit> for ErrorKind {
 /// The failure of a verb.
 #[derive(Debug)]
 pub struct Failure {
-    /// The exit code.
+    /// The exit code of the process.
     pub exit: Exit,
-    /// Problem, location and remedy.
+    /// The error message, with the problem, its location and a remedy.
     pub message: String,
 }
 
 impl Failure {
-    /// Creates a failure.
+    /// Creates a failure with an exit code and an error message.
     pub fn new(exit: Exit, message: String) -> Self {
         Self { exit, message }
     }
 
-    /// Returns the message on one line.
+    /// Returns the message as a single line; line breaks become ` | `.
     pub fn single_line(&self) -> String {
         self.message.trim().replace('\n', " | ")
     }
@@ -116,8 +116,8 @@ impl From<DatasetError> for Failure {
     }
 }
 
-/// Prints help or version on stdout, which is not a failure; any other clap error is wrong usage. With `events` stderr only
-/// receives JSON.
+/// Handles an error of clap. A request for help or the version is printed on stdout and succeeds; any other error
+/// becomes a [`Failure`] for wrong usage. If `events` is true, nothing but JSON is printed on stderr.
 pub fn command_line_outcome(error: &clap::Error, events: bool) -> Result<(), Failure> {
     let text = error.render().to_string();
     if !error.use_stderr() {
@@ -136,7 +136,7 @@ pub fn print_json(result: &impl serde::Serialize) -> Result<(), Failure> {
     print(&(text + "\n"))
 }
 
-/// Prints results on stdout. A reader that closes the pipe (`| head`) is not a failure.
+/// Prints text on stdout. It is not a failure if the process that reads the pipe exits early (`| head`).
 pub fn print(text: &str) -> Result<(), Failure> {
     let mut stdout = std::io::stdout();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
@@ -147,7 +147,7 @@ pub fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Returns clap's message without its usage lines, on one line.
+/// Returns the error message of clap without its usage, as a single line.
 fn clap_summary(text: &str) -> String {
     let told =
         text.lines().map_while(|line| (!line.starts_with("Usage:") && !line.starts_with("For more")).then_some(line));
@@ -158,18 +158,18 @@ fn clap_summary(text: &str) -> String {
     }
 }
 
-/// A line on stderr.
+/// A line to print on stderr.
 #[derive(Clone, Copy, Debug)]
 enum Line<'l> {
-    /// The outcome of a failure.
+    /// The error message of a failure, which is the last line of the process.
     Error(&'l str),
-    /// A possible problem.
+    /// A warning about a possible problem.
     Warning(&'l str),
-    /// Other information for the user.
+    /// Information for the user.
     Message(&'l str),
-    /// Text of another component, with its own prefix.
+    /// Text that is printed without the prefix `godwit:`.
     Plain(&'l str),
-    /// An event, in JSON.
+    /// An event as a line of JSON.
     Event(&'l str),
 }
 
@@ -184,14 +184,15 @@ impl std::fmt::Display for Line<'_> {
     }
 }
 
-/// Prefix of the line that reports a failure. The parent process of a worker searches its log for it.
+/// Prefix of the line that reports a failure. The head of a cluster run searches the logs of its workers for this
+/// prefix.
 pub const ERROR_PREFIX: &str = "godwit: error: ";
 
-/// Log format of a server: whether lines are events, and the log level.
+/// Log format of a server: true if lines are JSON events, and the log level. Other processes do not set it.
 static SERVER_LOG_FORMAT: OnceLock<(bool, LogLevel)> = OnceLock::new();
 
-/// Applies `--json`, `--quiet` and `--log` to the log lines of this process, which is a server: a server reports no outcome
-/// in another way.
+/// Applies `--json`, `--quiet` and `--log` to all lines that this process prints on stderr. For servers only, because
+/// other verbs apply these options in their progress display.
 pub fn set_server_log(options: &CommonArgs) {
     let level = if options.quiet { LogLevel::Error } else { options.log };
     let _ = SERVER_LOG_FORMAT.set((options.json, level));
@@ -212,17 +213,17 @@ pub fn log_message(text: &str) {
     log(Line::Message(text));
 }
 
-/// Prints text with its own prefix on stderr.
+/// Prints text on stderr without the prefix `godwit:`.
 pub fn log_plain(text: &str) {
     log(Line::Plain(text));
 }
 
-/// Prints an event, in JSON, on stderr.
+/// Prints an event, which is a line of JSON, on stderr.
 pub fn log_event(text: &str) {
     log(Line::Event(text));
 }
 
-/// Prints a line on stderr; errors are ignored, because there is no other output for them.
+/// Prints a line on stderr. If printing fails, the error is ignored, because it cannot be reported anywhere else.
 fn log(line: Line<'_>) {
     if let Some(line) =
         SERVER_LOG_FORMAT.get().map_or(Some(line.to_string()), |(events, level)| format_log_line(line, *events, *level))
@@ -231,10 +232,10 @@ fn log(line: Line<'_>) {
     }
 }
 
-/// Formats a log line; `None` if the level suppresses it.
+/// Formats a line for the log of a server; returns `None` if the log level suppresses the line.
 fn format_log_line(line: Line<'_>, events: bool, level: LogLevel) -> Option<String> {
     let (event, of, text) = match line {
-        // The last line of a failure is never suppressed or converted; events were requested.
+        // The error message of a failure is always printed as text. An event is JSON already.
         Line::Error(_) | Line::Event(_) => return Some(line.to_string()),
         Line::Warning(text) => ("warning", LogLevel::Warn, text),
         Line::Message(text) | Line::Plain(text) => ("message", LogLevel::Info, text),

@@ -1,11 +1,13 @@
-//! Stops by SIGINT, SIGTERM and a lost terminal: every verb ends within two seconds, with exit code 130.
+//! Stops the process after SIGINT, SIGTERM or the loss of the terminal (SIGHUP), within two seconds and with exit code
+//! 130.
 //!
-//! The first signal sets a flag. A verb that reads the flag ends by itself, with its own message and its destructors. A
-//! verb that does not read it, or whose threads are blocked (a FIFO without a writer, a DNS server that does not respond, a
-//! full pipe, a lock), is ended by the thread of this module: it ends all descendants, removes the temporary files and
-//! directories of the process, reports the interruption and exits. A second signal does that at once. Outputs are renamed
-//! when they are complete, and job directories and journals are written for a process that may be killed at any moment, so
-//! both stay usable.
+//! The first signal sets a flag. A verb that checks the flag returns by itself, runs its destructors and reports the
+//! interruption. Some verbs do not check the flag, or their threads are blocked, for example by a full pipe or a DNS
+//! server that does not respond. After a grace period, a thread of this module stops such a process: it terminates all
+//! descendants, removes the temporary files, reports the interruption and exits. A second signal ends the grace period.
+//!
+//! Existing outputs remain usable, because outputs are renamed when they are complete. Job directories and journals are
+//! written such that the process may be killed at any moment.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, mpsc};
@@ -20,35 +22,37 @@ use signal_hook::iterator::{Handle, Signals};
 use crate::failure::{self, Exit, Failure};
 use crate::progress;
 
-/// Time for a verb that reads the flag to end by itself.
+/// Time after the first signal for a verb that checks the flag to return by itself.
 const GRACE_PERIOD: Duration = Duration::from_millis(1000);
-/// Time for descendants to end after SIGTERM.
+/// Time for descendants to exit after SIGTERM, before they are killed.
 const DESCENDANTS_TIMEOUT: Duration = Duration::from_millis(250);
-/// Time for the verb to notice that its children have ended, or to report its own outcome.
+/// Time for the main thread to report its own outcome after its child processes have exited.
 const OUTCOME_TIMEOUT: Duration = Duration::from_millis(250);
-/// Longest wait for the report, because stderr may not be read.
+/// Maximum time for printing the report on stderr, which blocks if stderr is a full pipe.
 const REPORT_TIMEOUT: Duration = Duration::from_millis(100);
-/// Stack of the threads of this module: statements run in processes whose memory is limited.
+/// Stack size of the threads of this module, in bytes; small, because processes that run SQL statements have little
+/// memory.
 const STACK_BYTES: usize = 128 << 10;
 
 static INTERRUPTION: OnceLock<Interruption> = OnceLock::new();
 
 struct Interruption {
     started: Instant,
-    /// Set by the first signal, within the signal handler.
+    /// Flag that the handler of the first signal sets.
     is_requested: Arc<AtomicBool>,
-    /// Time for the verb to end by itself, in milliseconds; 0 until it reads the flag.
+    /// Grace period after the next signal, in milliseconds; 0 if the verb does not check the flag, and after the first
+    /// signal.
     grace_ms: AtomicU64,
-    /// True once the outcome is being reported, by the main thread or by the thread that ends the process.
+    /// True once the main thread or a thread of this module has started to report the outcome.
     is_reported: AtomicBool,
-    /// True once a thread ends the process.
+    /// True once a thread of this module has started to stop the process.
     is_ending: AtomicBool,
-    /// True if the outcome is also reported as an event.
+    /// True if the interruption is also reported as a JSON event.
     reports_event: AtomicBool,
     handle: Handle,
 }
 
-/// Handles SIGINT and SIGTERM from here on.
+/// Installs the handlers of SIGINT and SIGTERM.
 ///
 /// # Errors
 /// [`Exit::Machine`] if the handlers or the thread cannot be set up.
@@ -73,7 +77,8 @@ pub fn install() -> Result<(), Failure> {
     thread().spawn(watch).map(drop).map_err(failed)
 }
 
-/// Handles SIGHUP, which a lost terminal sends, as the other signals. A process that was started to ignore it (nohup(1)) does so.
+/// Handles SIGHUP, which the kernel sends when the terminal is lost, like SIGINT and SIGTERM. A process that was
+/// started with SIGHUP ignored, as by nohup(1), continues to ignore it.
 ///
 /// # Errors
 /// [`Exit::Machine`] if the handler cannot be set up.
@@ -85,19 +90,19 @@ pub fn end_on_hang_up() -> Result<(), Failure> {
 }
 
 fn ignores_hang_up() -> bool {
-    // SAFETY: zeros are a valid value of this plain C struct, and sigaction writes to nothing else.
+    // SAFETY: all-zero is a valid value of this plain C struct, and sigaction only writes to this struct.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         libc::sigaction(SIGHUP, std::ptr::null(), &mut action) == 0 && action.sa_sigaction == libc::SIG_IGN
     }
 }
 
-/// Returns the flag that the first signal sets. The caller reads it often and ends the verb once it is set.
+/// Returns the flag that the first signal sets. The verb must check the flag often, and return when it is set.
 pub fn flag() -> Arc<AtomicBool> {
     flag_with_grace(Duration::ZERO)
 }
 
-/// Returns the flag for a verb that may take `longer` to end by itself.
+/// Returns the flag that the first signal sets, for a verb that needs a grace period which is longer by `longer`.
 pub fn flag_with_grace(longer: Duration) -> Arc<AtomicBool> {
     let Some(interruption) = INTERRUPTION.get() else { return Arc::default() };
     let grace_ms = u64::try_from((GRACE_PERIOD + longer).as_millis()).unwrap_or(u64::MAX);
@@ -105,15 +110,16 @@ pub fn flag_with_grace(longer: Duration) -> Arc<AtomicBool> {
     interruption.is_requested.clone()
 }
 
-/// Sets whether the outcome is also reported as an event.
+/// Sets whether an interruption is also reported as a JSON event on stderr.
 pub fn report_as_event(events: bool) {
     if let Some(interruption) = INTERRUPTION.get() {
         interruption.reports_event.store(events, Ordering::Relaxed);
     }
 }
 
-/// Returns the outcome for the main thread to report. A failure after a signal becomes the interruption: for example, the
-/// same Ctrl-C ended a child. If another thread is ending the process, this function does not return.
+/// Returns the outcome that the main thread must report. A failure after a signal is replaced by the interruption,
+/// because the signal is its likely cause: for example, Ctrl-C also stops child processes. If a thread of this module
+/// is already reporting the interruption, this function does not return.
 pub fn final_outcome(outcome: Result<(), Failure>) -> Result<(), Failure> {
     let Some(interruption) = INTERRUPTION.get() else { return outcome };
     if interruption.is_reported.swap(true, Ordering::SeqCst) {
@@ -121,7 +127,7 @@ pub fn final_outcome(outcome: Result<(), Failure>) -> Result<(), Failure> {
             std::thread::park();
         }
     }
-    // Temporary paths of threads that are still running.
+    // Threads that still run have not removed their temporary files.
     remove_temporary_paths();
     match outcome {
         Err(failure)
@@ -134,9 +140,9 @@ pub fn final_outcome(outcome: Result<(), Failure>) -> Result<(), Failure> {
     }
 }
 
-/// Returns the failure of a verb that did not end by itself.
+/// Returns the failure that reports an interruption, with the instruction how to resume.
 fn interruption_failure() -> Failure {
-    let how = resume_instruction().unwrap_or("nothing was left behind");
+    let how = resume_instruction().unwrap_or("no temporary files remain");
     Failure::new(Exit::Interrupted, format!("interrupted; {how}"))
 }
 
@@ -145,7 +151,7 @@ fn thread() -> std::thread::Builder {
 }
 
 impl Interruption {
-    /// Ends the process after the grace period of the verb; at once on a second signal.
+    /// Stops the process after the grace period of the verb; after a second signal, stops it immediately.
     fn end_after_grace(&'static self) {
         let grace_ms = self.grace_ms.swap(0, Ordering::Relaxed);
         let end = move || {
@@ -157,7 +163,7 @@ impl Interruption {
         }
     }
 
-    /// Ends the process; returns if another thread is ending it.
+    /// Stops the process. Returns only if another thread is already stopping it.
     fn end(&'static self) {
         if self.is_ending.swap(true, Ordering::SeqCst) {
             return;
@@ -175,8 +181,8 @@ impl Interruption {
         signal_hook::low_level::exit(Exit::Interrupted as i32);
     }
 
-    /// Reports the interruption from a separate thread: another one may be blocked while it holds stderr. No thread writes
-    /// to stderr afterwards, so that the report is the last line.
+    /// Reports the interruption on stderr. A separate thread does this, because a blocked thread may hold the lock of
+    /// stderr forever. The lock is not released afterwards, so that the report is the last line.
     fn report(&'static self) {
         let (done, reported) = mpsc::channel();
         let report = move || {
@@ -188,7 +194,7 @@ impl Interruption {
             }
             failure::log_error(&line);
             std::mem::forget(stderr);
-            // The receiver waits for a bounded time.
+            // Ignore the error: the receiver may have stopped waiting after the timeout.
             let _ = done.send(());
         };
         if thread().spawn(report).is_ok() {

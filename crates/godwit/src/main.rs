@@ -1,4 +1,4 @@
-//! The `godwit` program: one binary, one file per verb.
+//! The `godwit` program. Each verb, such as `godwit align`, has a file of its own in `verbs`.
 
 mod cli;
 mod config;
@@ -23,13 +23,13 @@ use crate::failure::{Exit, Failure};
 
 fn main() -> ExitCode {
     std::panic::set_hook(Box::new(|panic| {
-        // Caught panics of decoders are reported as errors by their callers.
+        // Do not print panics of decoders that are caught: their callers report them as errors.
         if !godwit_model::panics::is_catching_panics() {
             failure::log_plain(&panic.to_string());
         }
     }));
     let started = Instant::now();
-    // Until options are parsed, the bare argument decides.
+    // Errors before the options are parsed are reported as events if any argument is `--json`.
     let events = Cell::new(std::env::args_os().any(|word| word == "--json"));
     let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| {
         interruption::install()?;
@@ -57,7 +57,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            // The last line of a failure is always this one, so line breaks in the message are folded.
+            // The error message is always the last line on stderr, so it must be a single line.
             failure::log_error(&failure.single_line());
             ExitCode::from(failure.exit as u8)
         }

@@ -1,4 +1,4 @@
-//! Pools of servers, described by a file or a DNS name.
+//! Reads the description of a pool of servers from a file, or from the addresses of a DNS name. An example of a file:
 //!
 //! ```toml
 //! name = "storage"
@@ -27,33 +27,33 @@ use toml::de::{DeTable, DeValue};
 use crate::cli::parse_rate;
 use crate::failure::{Exit, Failure};
 
-/// Members of a pool, at most: each member probes all others.
+/// Maximum number of members of a pool. It is limited because each member sends health probes to all others.
 const MAX_POOL_MEMBERS: usize = 256;
 
 /// A pool of servers.
 #[derive(Debug)]
 pub struct PoolFile {
-    /// Name of the pool in URLs.
+    /// Name of the pool, as in `godwit+pool://NAME`.
     pub name: String,
-    /// Policy of the load balancer.
+    /// Policy by which the load balancer chooses a member.
     pub policy: BalancingPolicy,
-    /// At least one member.
+    /// The members of the pool, at least one.
     pub members: Vec<PoolMember>,
 }
 
-/// A server of a pool.
+/// A server that is a member of a pool.
 #[derive(Debug)]
 pub struct PoolMember {
-    /// Location without a path.
+    /// URL of the server, without a path.
     pub remote: RemoteLocation,
-    /// Weight relative to other members.
+    /// Weight for load balancing, relative to the other members.
     pub weight: u32,
     /// Network bandwidth in bytes per second, if configured.
     pub capacity: Option<f64>,
 }
 
 impl PoolFile {
-    /// Reads a file.
+    /// Reads and validates a pool file.
     pub fn read(path: &Path) -> Result<Self, Failure> {
         let text = std::fs::read_to_string(path)
             .map_err(|error| Failure::new(Exit::Machine, format!("cannot read {}: {error}", path.display())))?;
@@ -65,7 +65,7 @@ impl PoolFile {
         file.parse_pool(table.get_ref())
     }
 
-    /// Makes a pool of all addresses of a host name.
+    /// Returns a pool whose only entry is a host name; each address of the name becomes a member.
     pub fn from_host_name(remote: &RemoteLocation) -> Self {
         let node = PoolMember {
             remote: RemoteLocation { is_pool: false, path: String::new(), ..remote.clone() },
@@ -75,8 +75,8 @@ impl PoolFile {
         Self { name: remote.host.clone(), policy: BalancingPolicy::RoundRobin, members: vec![node] }
     }
 
-    /// Resolves the members for a client with these credentials. A host name with several addresses yields several members;
-    /// names are resolved only once.
+    /// Resolves the host names of the members, for a client with these credentials. A host name with several addresses
+    /// becomes several members. The names are not resolved again later.
     pub fn resolve_members(&self, credentials: &Credentials) -> Result<Vec<Member>, Failure> {
         let mut members = Vec::new();
         for node in &self.members {
@@ -94,7 +94,8 @@ impl PoolFile {
             let access = credentials.server_access(&node.remote)?;
             let alone = found.len() == 1;
             for address in found {
-                // Each of several addresses is a location; certificates are still verified for the name.
+                // If a name has several addresses, the location of each member contains its address. Certificates are
+                // still verified against the name.
                 let location = match alone {
                     true => server.clone(),
                     false => RemoteLocation { host: address.ip().to_string(), ..node.remote.clone() }.server_uri(),
@@ -135,7 +136,7 @@ impl PoolFileParser {
                 ("name", DeValue::String(text)) => name = Some(self.parse_name(&span, text)?),
                 ("policy", DeValue::String(text)) => {
                     let names: Vec<&str> = BalancingPolicy::ALL.into_iter().map(BalancingPolicy::name).collect();
-                    let problem = || format!("there is no policy {text:?}; there are {}", names.join(", "));
+                    let problem = || format!("there is no policy {text:?}; the policies are {}", names.join(", "));
                     policy = BalancingPolicy::from_name(text).ok_or_else(|| self.parse_error(&span, &problem()))?;
                 }
                 ("node", DeValue::Array(list)) => {
@@ -165,21 +166,21 @@ impl PoolFileParser {
         }
         Err(self.parse_error(
             span,
-            &format!("the name {text:?} must have letters, digits, '.', '_' and '-' only: it stands in URLs"),
+            &format!("the name {text:?} must have letters, digits, '.', '_' and '-' only, because it is part of URLs"),
         ))
     }
 
     fn parse_member(&self, node: &Spanned<DeValue<'_>>) -> Result<PoolMember, Failure> {
         let DeValue::Table(table) = node.get_ref() else {
             return Err(
-                self.parse_error(&node.span(), "a node is a table: [[node]], then url = \"grpc+tls://HOST:PORT\"")
+                self.parse_error(&node.span(), "a member is a table: [[node]], then url = \"grpc+tls://HOST:PORT\"")
             );
         };
         let (mut remote, mut weight, mut capacity) = (None, 1, None);
         for entry in table {
             self.parse_member_entry(entry, &mut remote, &mut weight, &mut capacity)?;
         }
-        let remote = remote.ok_or_else(|| self.parse_error(&node.span(), "this node has no url"))?;
+        let remote = remote.ok_or_else(|| self.parse_error(&node.span(), "this member has no url"))?;
         Ok(PoolMember { remote, weight, capacity })
     }
 
@@ -195,10 +196,12 @@ impl PoolFileParser {
             ("url", DeValue::String(text)) => {
                 let place = Location::parse(text).map_err(|error| self.parse_error(&span, &error.to_string()))?;
                 let Location::Remote(found) = place else {
-                    return Err(self.parse_error(&span, &format!("{text:?} is no server; write grpc+tls://HOST:PORT")));
+                    return Err(
+                        self.parse_error(&span, &format!("{text:?} is not a server URL; write grpc+tls://HOST:PORT"))
+                    );
                 };
                 if found.is_pool || !found.path.is_empty() {
-                    return Err(self.parse_error(&span, "a node is one server, without a path: grpc+tls://HOST:PORT"));
+                    return Err(self.parse_error(&span, "a member is one server, without a path: grpc+tls://HOST:PORT"));
                 }
                 *remote = Some(found);
             }
@@ -213,7 +216,7 @@ impl PoolFileParser {
             }
             (key, value) => {
                 let problem =
-                    format!("{key} cannot be a {} here; a node has url, weight and capacity", value.type_str());
+                    format!("{key} cannot be a {} here; a member has url, weight and capacity", value.type_str());
                 return Err(self.parse_error(&span, &problem));
             }
         }
@@ -258,9 +261,9 @@ mod tests {
             (node.to_owned(), "has no name"),
             (format!("name = \"a\"\nnodes = 3{node}"), "line 2: nodes cannot be"),
             ("name = \"a\"\n[[node]]\nweight = 2\n".to_owned(), "has no url"),
-            ("name = \"a\"\n[[node]]\nurl = \"/data\"\n".to_owned(), "line 3: \"/data\" is no server"),
-            ("name = \"a\"\n[[node]]\nurl = \"grpc+tcp://h:7/x\"\n".to_owned(), "line 3: a node is one server"),
-            ("name = \"a\"\n[[node]]\nurl = \"godwit+pool://h\"\n".to_owned(), "line 3: a node is one server"),
+            ("name = \"a\"\n[[node]]\nurl = \"/data\"\n".to_owned(), "line 3: \"/data\" is not a server URL"),
+            ("name = \"a\"\n[[node]]\nurl = \"grpc+tcp://h:7/x\"\n".to_owned(), "line 3: a member is one server"),
+            ("name = \"a\"\n[[node]]\nurl = \"godwit+pool://h\"\n".to_owned(), "line 3: a member is one server"),
             (format!("name = \"a\"{node}weight = 0\n"), "line 4: a weight"),
             (format!("name = \"a\"{node}capacity = \"fast\"\n"), "line 4:"),
             (format!("name = \"a\"{node}size = 3\n"), "line 4: size cannot be"),

@@ -1,4 +1,4 @@
-//! Display of progress: a bar on a terminal, plain lines elsewhere, JSON lines for programs.
+//! Display of progress on stderr: a bar on a terminal, otherwise plain lines, or JSON lines for other programs.
 
 mod copy_progress;
 
@@ -13,12 +13,12 @@ use serde_json::json;
 use crate::cli::{CommonArgs, LogLevel, ProgressMode};
 use crate::failure::{Failure, log_event, log_message, log_warning};
 
-/// Time between plain lines.
+/// Minimum time between two plain lines of progress.
 const PLAIN_INTERVAL: Duration = Duration::from_secs(30);
-/// Steps of a bar whose input size is known.
+/// Number of steps of a full progress bar.
 const BAR_STEPS: u64 = 10_000;
 
-/// The display of a job's events on stderr.
+/// The display of the events of a job on stderr.
 pub struct Progress {
     display: ProgressDisplay,
     log: LogLevel,
@@ -29,18 +29,18 @@ pub struct Progress {
 /// Progress of stages that run concurrently.
 #[derive(Default)]
 struct ConcurrentProgress {
-    /// Fraction and text of writing, until it is finished.
+    /// Fraction and text for the writing of outputs; `None` before it starts and after it has finished.
     writing_progress: Option<(f64, String)>,
-    /// Text of calling.
+    /// Text for variant calling, if it runs.
     calling_progress: Option<String>,
 }
 
 enum ProgressDisplay {
     Bar(ProgressBar),
-    /// Time of the last line, or the start of the job.
+    /// Plain lines; contains the time of the last line, or of the start of the job.
     Plain(Mutex<Instant>),
     Json {
-        /// True if progress events are included.
+        /// True if all events are printed; false to print only warnings.
         shows_progress: bool,
     },
     None,
@@ -58,7 +58,7 @@ impl Progress {
         } else {
             match options.progress {
                 ProgressMode::Auto if std::io::stderr().is_terminal() => {
-                    // The bar is cleared if the job fails.
+                    // Remove the bar from the terminal when it is dropped, also if the job fails.
                     ProgressDisplay::Bar(ProgressBar::new(BAR_STEPS).with_finish(ProgressFinish::AndClear))
                 }
                 _ => ProgressDisplay::Plain(Mutex::new(started)),
@@ -68,14 +68,14 @@ impl Progress {
         Self { display, log, started, concurrent: Mutex::default() }
     }
 
-    /// Clears the bar from the terminal.
+    /// Removes the progress bar from the terminal.
     pub fn clear(&self) {
         if let ProgressDisplay::Bar(bar) = &self.display {
             bar.finish_and_clear();
         }
     }
 
-    /// Prints a line about the outcome.
+    /// Prints a line for the user, such as the outcome of the job.
     pub fn report(&self, line: &str) {
         self.clear();
         match self.display {
@@ -111,7 +111,7 @@ impl Progress {
                 bar.set_message(text);
             }
             ProgressDisplay::Plain(last) => {
-                // A poisoned lock means that another thread is ending the process with its panic.
+                // If the lock is poisoned, another thread has panicked and the process is about to exit.
                 let Ok(mut last) = last.lock() else { return };
                 let now = Instant::now();
                 if is_line_due(*last, now, fraction) {
@@ -133,8 +133,8 @@ impl Progress {
     }
 }
 
-/// Reports whether a plain line is due: the first one an interval after the start, and none when the work is done, because
-/// the line about the outcome follows.
+/// Returns whether a plain line of progress must be printed now. The first line follows an interval after the start.
+/// When the work is done, no line is printed, because the line about the outcome follows.
 fn is_line_due(last: Instant, now: Instant, fraction: Option<f64>) -> bool {
     now.duration_since(last) >= PLAIN_INTERVAL && fraction.is_none_or(|fraction| fraction < 1.0)
 }
@@ -155,13 +155,13 @@ impl Observer for Progress {
             Event::Stage { name } => self.show_stage(name),
             Event::Reading { reads, bytes, total_bytes } => {
                 let fraction = total_bytes.map(|total| *bytes as f64 / total.max(1) as f64);
-                self.show_progress(fraction, format!("{reads} reads read, {} a second", self.per_second(*reads)));
+                self.show_progress(fraction, format!("{reads} reads read, {} per second", self.per_second(*reads)));
             }
             Event::Aligned { reads, fraction, .. } => {
-                self.show_progress(*fraction, format!("{reads} reads aligned, {} a second", self.per_second(*reads)));
+                self.show_progress(*fraction, format!("{reads} reads aligned, {} per second", self.per_second(*reads)));
             }
             Event::Resumed { blocks, partitions } => {
-                self.report(&format!("going on after {blocks} aligned blocks and {partitions} written partitions"));
+                self.report(&format!("resuming after {blocks} aligned blocks and {partitions} written partitions"));
             }
             Event::Written { partitions, total } => {
                 let fraction = *partitions as f64 / (*total).max(1) as f64;
@@ -174,7 +174,7 @@ impl Observer for Progress {
                 self.show_progress(Some(fraction), called.map_or(text.clone(), |called| format!("{text}, {called}")));
             }
             Event::CallResumed { regions } => {
-                self.report(&format!("going on after {regions} finished regions or slices"))
+                self.report(&format!("resuming after {regions} finished regions or slices"))
             }
             Event::Called { regions, total: of, records } => {
                 let fraction = *regions as f64 / (*of).max(1) as f64;
@@ -196,7 +196,7 @@ impl Observer for Progress {
             Event::Sample { sample, state: state @ (SampleState::Started | SampleState::Done), host: Some(node) } => {
                 self.report(&format!("{sample}: {} on {node}", state.name()));
             }
-            // A warning gives the reason of a failed sample.
+            // Nothing is shown: if a sample fails, a warning reports it.
             Event::Sample { .. } | Event::StepDone { .. } => {}
             Event::Recalibrated { pass, records, .. } => {
                 let done = if *pass == 1 { "counted" } else { "changed" };
@@ -211,12 +211,12 @@ impl Observer for Progress {
     }
 }
 
-/// Returns a warning in place of an event that could not be serialized.
+/// Returns a warning event with the error, for an event that cannot be serialized.
 fn warning_event(error: &serde_json::Error) -> String {
     json!({"event": "warning", "message": error.to_string()}).to_string()
 }
 
-/// Prints the last event of every run with `--json`.
+/// Prints the event that is the last one of every run with `--json`: the outcome and the duration.
 pub fn report_end_event(outcome: &Result<(), Failure>, elapsed: Duration) {
     let seconds = (elapsed.as_secs_f64() * 1000.0).round() / 1000.0;
     let event = match outcome {

@@ -1,6 +1,6 @@
-//! Text tables for terminals.
+//! Formats tables as text for terminals.
 
-/// Formats rows as lines: the first `names` columns left-aligned, the others right-aligned.
+/// Formats rows as lines with aligned columns: the first `names` columns are left-aligned, the others right-aligned.
 pub fn align_columns<const N: usize>(rows: &[[String; N]], names: usize) -> String {
     let mut widths = [0; N];
     for row in rows {

@@ -1,9 +1,10 @@
-//! Wrapping of long lines of text.
+//! Wraps long lines of text for terminals.
 
-/// Characters in a line.
+/// Maximum number of characters in a line, including its margin.
 const LINE_WIDTH: usize = 96;
 
-/// Wraps text to lines of at most [`LINE_WIDTH`] characters after a margin, at spaces but not between backticks.
+/// Wraps text into lines of at most [`LINE_WIDTH`] characters, at spaces outside of backticks. The first line has
+/// `margin` spaces and `mark` before the text; further lines are indented by the same width.
 pub fn wrap_text(text: &str, mark: &str, margin: usize) -> String {
     let mut lines = vec![format!("{:margin$}{mark}", "")];
     let (mut words, mut in_command): (Vec<String>, bool) = (Vec::new(), false);

@@ -1,4 +1,5 @@
-//! Implementations of the verbs, without algorithms: options are converted, a job runs, its outcome is reported.
+//! Implementations of the verbs. Each verb converts its command-line options, runs a job of another crate, and reports
+//! the outcome.
 
 mod align;
 mod bench;
@@ -60,17 +61,18 @@ use crate::cli::{Cli, CommonArgs, MarkingArgs, Verb};
 use crate::failure::{Exit, Failure, print, print_json};
 use crate::interruption;
 
-/// Variable in which a parent process passes its trace context, as the header of W3C Trace Context does.
+/// Environment variable in which a parent process passes its trace context, in the format of the header of W3C Trace
+/// Context.
 const TRACE_PARENT_VARIABLE: &str = "TRACEPARENT";
 
-/// Runs the verb.
+/// Runs the verb of the command line.
 pub fn run(cli: Cli) -> Result<(), Failure> {
     ignore_file_size_signal()?;
-    // A server handles SIGHUP itself.
+    // `godwit serve` handles SIGHUP itself, as a request to reload its files.
     if !matches!(cli.verb, Verb::Serve(_)) {
         interruption::end_on_hang_up()?;
     }
-    // Requests to servers belong to the trace of the parent process.
+    // Make requests to servers part of the trace of the parent process, if it has one.
     if let Some(context) = std::env::var(TRACE_PARENT_VARIABLE).ok().and_then(|text| TraceContext::parse(&text)) {
         set_process_context(context);
     }
@@ -115,12 +117,13 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
     }
 }
 
-/// Replaces `-` by the path of standard input.
+/// Returns the path of standard input for `-`, and any other path unchanged.
 fn input_path(path: &Path) -> PathBuf {
     if path.as_os_str() == "-" { STDIN_PATH.into() } else { path.to_owned() }
 }
 
-/// Ignores SIGXFSZ: a file that grows past `ulimit -f` is an error to report, not a reason to die.
+/// Ignores SIGXFSZ. If a file grows beyond `ulimit -f`, the write then fails with an error that is reported, and the
+/// process is not killed.
 fn ignore_file_size_signal() -> Result<(), Failure> {
     let ignored = Arc::new(AtomicBool::new(false));
     let registered = signal_hook::flag::register(SIGXFSZ, ignored);
@@ -128,7 +131,7 @@ fn ignore_file_size_signal() -> Result<(), Failure> {
 }
 
 impl CommonArgs {
-    /// Returns the requested threads, or else the number of cores.
+    /// Returns the requested number of threads (`--threads`), or the number of cores by default.
     fn thread_count(&self) -> usize {
         match self.threads {
             Some(threads) => threads as usize,
@@ -136,7 +139,7 @@ impl CommonArgs {
         }
     }
 
-    /// Converts the options to those of a job.
+    /// Converts the common options and the options of duplicate marking to options of a job.
     fn job_options(&self, marking: &MarkingArgs, metrics: bool) -> JobOptions {
         JobOptions {
             threads: self.thread_count(),
@@ -150,18 +153,18 @@ impl CommonArgs {
             recipients: Vec::new(),
             metrics,
             command: command_line(&self.configured_flags),
-            // Also works if the file of this program was removed or replaced.
+            // This path also works if the executable was removed or replaced by another version.
             godwit_program: "/proc/self/exe".into(),
         }
     }
 }
 
-/// Returns the directory for scratch files of statements.
+/// Returns the directory for scratch files (`--temp`), by default that of the system.
 fn scratch_directory(common: &CommonArgs) -> PathBuf {
     common.temp.clone().unwrap_or_else(std::env::temp_dir)
 }
 
-/// Waits until stdin is closed if `until_stdin_closes`; otherwise forever.
+/// Waits until stdin is closed. If `until_stdin_closes` is false, waits forever.
 async fn wait_for_stdin_close(until_stdin_closes: bool) {
     match until_stdin_closes {
         true => drop(tokio::task::spawn_blocking(|| std::io::stdin().read(&mut [0])).await),
@@ -169,20 +172,21 @@ async fn wait_for_stdin_close(until_stdin_closes: bool) {
     }
 }
 
-/// Opens the datasets below a directory; CRAM is decoded with the reference, if one is given.
+/// Opens the datasets below a directory. If a reference is given, CRAM files are decoded with it.
 fn open_root(directory: &Path, reference: Option<&Path>, common: &CommonArgs) -> Result<DatasetRoot, Failure> {
     let root = DatasetRoot::new(directory, cram_options(reference, &scratch_directory(common)))?;
     let references = ReferenceStore::new(reference.map(Path::to_owned).into_iter().collect(), common.thread_count());
     Ok(root.with_unfinished_jobs(Arc::new(unfinished_jobs::PipelineJobs)).with_references(references))
 }
 
-/// Returns the options of CRAM decoding: by this program, even if its file was removed or replaced.
+/// Returns the options of CRAM decoding. The decoder process runs this executable, even if its file was removed or
+/// replaced.
 fn cram_options(reference: Option<&Path>, scratch: &Path) -> CramOptions {
     let reference = reference.map(|reference| (reference.to_owned(), scratch.to_owned()));
     CramOptions { program: "/proc/self/exe".into(), reference }
 }
 
-/// Returns the command line, for reports, with the options of files and environment.
+/// Returns the command line for reports, including the options from configuration files and the environment.
 fn command_line(configured: &[String]) -> Vec<String> {
     let given = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned());
     given.chain(configured.iter().cloned()).collect()

@@ -210,7 +210,7 @@ class PoolConnection(Connection):
             # Another thread may have replaced it already.
             if self._member is member:
                 self._member = None
-                logger.warning("pool %s: %s is lost; going on at another node", self.pool, member.url)
+                logger.warning("pool %s: %s is lost; continuing at another member", self.pool, member.url)
 
     def _members_by_health(self) -> list[str]:
         def is_suspect(url: str) -> bool:
@@ -237,10 +237,10 @@ class PoolConnection(Connection):
             if rejection is not None:
                 raise rejection
             if time.monotonic() >= until:
-                raise RemoteError(f"{self.pool}: none of its {len(self.members)} nodes answered for {self.wait:g} s")
+                raise RemoteError(f"{self.pool}: none of its {len(self.members)} members answered for {self.wait:g} s")
             if not is_warned:
                 is_warned = True
-                logger.warning("no node of the pool %s answers; waiting up to %g s", self.pool, self.wait)
+                logger.warning("no member of the pool %s answers; waiting up to %g s", self.pool, self.wait)
             time.sleep(RETRY_INTERVAL_S)
 
     def _request_grant(self, url: str, grant: str) -> _MemberConnection:

@@ -198,9 +198,9 @@ def run(browser, url, pictures):
     browser_page = BrowserPage(browser, url, pictures)
     page = browser_page.page
     page.goto(url)
-    expect(page.get_by_role("status")).to_have_text("The run is under way.")
+    expect(page.get_by_role("status")).to_have_text("The run is in progress.")
     print("under way", flush=True)
-    expect(page.get_by_role("status")).to_have_text("The run is over.", timeout=TIMEOUT_MS)
+    expect(page.get_by_role("status")).to_have_text("The run is finished.", timeout=TIMEOUT_MS)
     print(*[page.locator(f"#{name}").inner_text() for name in ("done", "failed", "working", "again")])
     table = page.get_by_role("table", name="Samples")
     for row in table.locator("tbody tr").all():

@@ -28,6 +28,20 @@ const MAX_CRATES_OF_FILE_NAME: usize = 3;
 /// File names with a meaning of their own in every crate.
 const CONVENTIONAL_FILE_NAMES: [&str; 5] = ["build.rs", "error.rs", "lib.rs", "main.rs", "tests.rs"];
 
+/// Crates that other programs use, and the examples that their documentation has together, at least.
+const LIBRARY_CRATES: [&str; 6] = ["model", "formats", "kernels", "flight", "transfer", "query"];
+const MIN_EXAMPLES: usize = 150;
+
+/// Counts of the documentation of all crates.
+#[derive(Debug, PartialEq, Eq)]
+pub struct DocumentationCounts {
+    pub documented_items: usize,
+    /// Places of the items that begin with a question word.
+    pub questions: Vec<String>,
+    /// Examples of the library crates that `cargo test --doc` compiles.
+    pub examples: usize,
+}
+
 /// Returns the findings in sources and Markdown pages.
 pub fn check_language(sources: &[SourceFile], pages: &[SourceFile]) -> Vec<String> {
     let mut findings = Vec::new();
@@ -41,7 +55,6 @@ pub fn check_language(sources: &[SourceFile], pages: &[SourceFile]) -> Vec<Strin
     }
     let crates: Vec<&SourceFile> = sources.iter().filter(|file| is_crate_source(&file.path)).collect();
     findings.extend(crates.iter().flat_map(|file| check_type_names(file)));
-    findings.extend(check_first_words(&crates));
     findings.extend(check_file_names(&crates));
     findings
 }
@@ -116,28 +129,47 @@ fn check_type_names(file: &SourceFile) -> Vec<String> {
     findings
 }
 
-fn check_first_words(files: &[&SourceFile]) -> Option<String> {
-    let (mut items, mut questions) = (0, Vec::new());
-    for file in files {
-        let mut is_inside = false;
+/// Counts documented items and examples in the sources of the crates.
+pub fn count_documentation(sources: &[SourceFile]) -> DocumentationCounts {
+    let mut counts = DocumentationCounts { documented_items: 0, questions: Vec::new(), examples: 0 };
+    for file in sources.iter().filter(|file| is_crate_source(&file.path)) {
+        let is_library = LIBRARY_CRATES.iter().any(|name| file.path.starts_with(&format!("crates/godwit-{name}/")));
+        let (mut is_inside, mut is_fenced) = (false, false);
         for (at, line) in file.text.lines().enumerate() {
-            let text = line.trim_start().strip_prefix("///");
+            let line = line.trim_start();
+            let text = line.strip_prefix("///");
             if let Some(text) = text.filter(|_| !is_inside) {
-                items += 1;
+                counts.documented_items += 1;
                 if words(text).next().is_some_and(|word| QUESTION_WORDS.contains(&word)) {
-                    questions.push(format!("{}:{}", file.path, at + 1));
+                    counts.questions.push(format!("{}:{}", file.path, at + 1));
                 }
             }
             is_inside = text.is_some();
+            if let Some(language) = text.or(line.strip_prefix("//!")).and_then(|text| text.trim().strip_prefix("```")) {
+                is_fenced = !is_fenced;
+                counts.examples +=
+                    usize::from(is_fenced && is_library && ["", "no_run", "should_panic"].contains(&language));
+            }
         }
     }
-    (questions.len() * 100 > items * MAX_QUESTION_PERCENT).then(|| {
-        format!(
-            "{} of {items} documented items begin with a question word, {MAX_QUESTION_PERCENT} % may; among them {}",
+    counts
+}
+
+/// Returns the findings in the counts of the documentation.
+pub fn check_documentation(counts: &DocumentationCounts) -> Vec<String> {
+    let DocumentationCounts { documented_items, questions, examples } = counts;
+    let mut findings = Vec::new();
+    if questions.len() * 100 > documented_items * MAX_QUESTION_PERCENT {
+        findings.push(format!(
+            "{} of {documented_items} documented items begin with a question word, {MAX_QUESTION_PERCENT} % may; among them {}",
             questions.len(),
             questions.iter().take(20).cloned().collect::<Vec<_>>().join(", ")
-        )
-    })
+        ));
+    }
+    if *examples < MIN_EXAMPLES {
+        findings.push(format!("{examples} examples in {LIBRARY_CRATES:?}, at least {MIN_EXAMPLES} are required"));
+    }
+    findings
 }
 
 fn check_file_names(files: &[&SourceFile]) -> Vec<String> {
@@ -188,10 +220,15 @@ mod tests {
     }
 
     #[test]
-    fn few_items_begin_with_a_question() {
-        let good = "/// A lease.\nstruct A;\n".repeat(60);
-        assert_eq!(findings(&format!("{good}/// What is left\n/// Whether it is.\nstruct B;\n")), Vec::<String>::new());
-        assert_eq!(findings("/// A lease.\nstruct A;\n/// What is left.\nstruct B;\n").len(), 1);
+    fn items_questions_and_examples_are_counted() {
+        let text = "/// A lease.\n/// Who has it.\n///\n/// ```\n/// f();\n/// ```\nstruct A;\n/// What is left.\n/// ```text\n/// x\n/// ```\nstruct B;\n";
+        let counts =
+            count_documentation(&[source("crates/godwit-model/src/x.rs", text), source("crates/a/src/x.rs", text)]);
+        let questions = ["crates/godwit-model/src/x.rs:8", "crates/a/src/x.rs:8"].map(str::to_owned).to_vec();
+        assert_eq!(counts, DocumentationCounts { documented_items: 4, questions, examples: 1 });
+        assert_eq!(check_documentation(&counts).len(), 2);
+        let good = DocumentationCounts { documented_items: 100, examples: MIN_EXAMPLES, ..counts };
+        assert_eq!(check_documentation(&good), Vec::<String>::new());
     }
 
     #[test]

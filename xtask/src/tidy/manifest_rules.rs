@@ -196,7 +196,7 @@ fn check_manifest(manifest: &Manifest) -> Vec<String> {
     let name = manifest.value("package", "name").unwrap_or_default().trim_matches('"');
     let Some((_, allowed)) = ALLOWED_DEPENDENCIES.iter().find(|(known, _)| *known == name) else {
         return vec![format!(
-            "{path}: crate `{name}` is not in tidy's table; add it to ALLOWED_DEPENDENCIES with what it may use"
+            "{path}: crate `{name}` is not in tidy's table; add it with its dependencies to ALLOWED_DEPENDENCIES"
         )];
     };
     let of_tests =
@@ -204,19 +204,19 @@ fn check_manifest(manifest: &Manifest) -> Vec<String> {
     for (dependency, value, for_tests) in manifest.dependencies() {
         if !value.contains("workspace = true") || value.contains("version") || value.contains("path") {
             findings.push(format!(
-                "{path}: {dependency}: write `{dependency}.workspace = true`; versions live in the root"
+                "{path}: {dependency}: write `{dependency}.workspace = true`; versions belong to the root manifest"
             ));
         }
         let ours = ALLOWED_DEPENDENCIES.iter().any(|(known, _)| *known == dependency);
         if ours && !allowed.contains(&dependency) && !(for_tests && of_tests.contains(&dependency)) {
-            findings.push(format!("{path}: {name} must not use {dependency}; dependencies point one way"));
+            findings.push(format!("{path}: {name} must not use {dependency}; dependencies have one direction"));
         }
         let is_of = |library: &str| {
             dependency.strip_prefix(library).is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '_']))
         };
         let door = SOLE_DEPENDENTS.iter().find(|(library, door)| is_of(library) && *door != name);
         if let Some((_, door)) = door {
-            findings.push(format!("{path}: only {door} may use {dependency}; go through it"));
+            findings.push(format!("{path}: only {door} may use {dependency}; use {door} instead"));
         }
     }
     for field in INHERITED_FIELDS {

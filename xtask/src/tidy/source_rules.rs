@@ -39,23 +39,22 @@ fn check_file(file: &SourceFile) -> Vec<String> {
     let blanked = if rust { scanner::blank_comments_and_literals(text) } else { String::new() };
     for (index, line) in blanked.lines().enumerate() {
         for word in FORBIDDEN_MACROS.iter().filter(|word| line.contains(**word)) {
-            findings.push(format!("{path}:{}: {word} in code; write the code", index + 1));
+            findings.push(format!("{path}:{}: {word} in code; implement it", index + 1));
         }
     }
     for function in scanner::functions(&blanked) {
         let excepted = LONG_FUNCTIONS.iter().any(|(file, name, _)| file == path && *name == function.name);
         if function.body_lines > MAX_FUNCTION_LINES && !excepted {
             findings.push(format!(
-                "{path}:{}: function {} has {} lines, the limit is {MAX_FUNCTION_LINES}; cut it where its steps are",
+                "{path}:{}: function {} has {} lines, the limit is {MAX_FUNCTION_LINES}; split it into its steps",
                 function.line, function.name, function.body_lines
             ));
         }
     }
     let lines = text.lines().count() - scanner::test_module_lines(&blanked);
     if lines > MAX_FILE_LINES && !is_test_file(path) && !LONG_FILES.iter().any(|(file, _)| file == path) {
-        findings.push(format!(
-            "{path}: {lines} lines without tests, the limit is {MAX_FILE_LINES}; split it by what it does"
-        ));
+        findings
+            .push(format!("{path}: {lines} lines without tests, the limit is {MAX_FILE_LINES}; split it by purpose"));
     }
     findings
 }
@@ -68,7 +67,8 @@ fn check_name(path: &str) -> Vec<String> {
     for part in path.split('/') {
         let stem = part.split('.').next().unwrap_or(part);
         if MEANINGLESS_FILE_NAMES.contains(&stem) {
-            findings.push(format!("{path}: `{stem}` does not say what is inside; name it for what it does"));
+            findings
+                .push(format!("{path}: the name `{stem}` does not describe the content; rename it after its purpose"));
         }
     }
     findings
@@ -85,7 +85,7 @@ fn stale_exceptions(files: &[SourceFile]) -> Vec<String> {
     let listed = LONG_FUNCTIONS.iter().map(|(path, ..)| path).chain(LONG_FILES.iter().map(|(path, _)| path));
     listed
         .filter(|path| gone(path))
-        .map(|path| format!("{path}: excepted in tidy but gone; remove the exception"))
+        .map(|path| format!("{path}: tidy has an exception for this file, which does not exist; remove the exception"))
         .collect()
 }
 

@@ -1,7 +1,8 @@
-//! Encodes the records of a block, SAM lines or packed, as batches of packed records and duplicate signatures.
+//! Encodes the aligned records of a block, given as SAM lines or already packed, as record batches and duplicate
+//! signatures.
 //!
-//! [`BlockEncoder`] makes both while the records of a template are neighbours; [`StreamEncoder`] writes them as the streams
-//! of the pipe protocol.
+//! [`BlockEncoder`] makes batches and signatures in one pass, while the records of a template are still adjacent.
+//! [`StreamEncoder`] also writes both as the Arrow streams of the pipe protocol.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -17,42 +18,46 @@ use super::stream_metadata::part_metadata;
 use super::{AlignedBlock, BlockEnd, BlockHeader};
 use crate::stream::StreamWriter;
 
-/// Target size of packed records in a batch, bytes: large enough to amortize fixed costs, small enough to stay in cache.
+/// Target size of the packed records in a batch, bytes: large enough to amortize fixed costs, small enough to fit in
+/// the cache.
 const TARGET_BATCH_BYTES: usize = 4 << 20;
-/// Capacity beyond the target, so that memory is allocated once: room for one record, which is rarely longer.
+/// Capacity beyond the target size, bytes: room for the record that exceeds it, so that the buffer need not grow.
+/// Records are rarely longer.
 const BATCH_SLACK_BYTES: usize = 16 << 10;
 
-/// Positions of a record and of its mate; 0-based, -1 for none.
+/// Positions of a record and of its mate; 0-based. -1 means unmapped or without a mate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordPosition {
-    /// FLAG of the record.
+    /// FLAG field of the record (SAMv1).
     pub flag: u16,
-    /// Contig index and position.
+    /// Contig index and 0-based position of the record.
     pub position: (i32, i32),
-    /// Contig index and position of the mate.
+    /// Contig index and 0-based position of the mate.
     pub mate_position: (i32, i32),
 }
 
-/// An encoder of lines into batches and signatures, block after block; it reuses its buffers.
+/// An encoder of SAM lines or packed records into batches and duplicate signatures. One encoder serves many blocks and
+/// reuses its buffers.
 pub struct BlockEncoder {
     lines: LineEncoder,
     signatures: SignatureBuilder,
     columns: AlignmentColumns,
-    /// Number of records of the block so far: the index of the next one.
+    /// Number of records of the block so far, which is also the index of the next record.
     record_count: u32,
 }
 
 impl BlockEncoder {
-    /// Creates an encoder of records on these contigs.
+    /// Creates an encoder for records that are aligned to the contigs of `genome`.
     pub fn new(genome: &Genome) -> Self {
         let (lines, signatures) = (LineEncoder::new(genome), SignatureBuilder::new());
         Self { lines, signatures, columns: AlignmentColumns::default(), record_count: 0 }
     }
 
-    /// Encodes the next line of the block, without its line end. Returns the record's position, and a batch once one is full.
+    /// Encodes the next SAM line of the block, without its line end. Returns the positions of the record and its mate,
+    /// and a batch if this record filled one.
     ///
     /// # Errors
-    /// [`SamError`] for a line that is not a record; the block is then unusable.
+    /// [`SamError`] if the line is not a SAM record; the block is then unusable.
     pub fn push(
         &mut self,
         header: &BlockHeader,
@@ -63,14 +68,15 @@ impl BlockEncoder {
         Ok(self.add_record(header, start))
     }
 
-    /// Encodes the next record of the block, packed by the aligner's own program. Returns as [`push`](Self::push) does.
+    /// Encodes the next record of the block, which the aligner program has already packed. Returns the same values as
+    /// [`push`](Self::push).
     pub fn push_packed(&mut self, header: &BlockHeader, record: &[u8]) -> (RecordPosition, Option<RecordBatch>) {
         let start = self.columns.record_bytes.len();
         self.columns.record_bytes.extend_from_slice(record);
         self.add_record(header, start)
     }
 
-    /// Adds the record at byte `start` to the signatures and to the batch.
+    /// Adds the record that starts at byte `start` of the record bytes to the signatures and to the batch.
     fn add_record(&mut self, header: &BlockHeader, start: usize) -> (RecordPosition, Option<RecordBatch>) {
         let record = RawRecord::from_trusted_bytes(&self.columns.record_bytes[start..]);
         let read_group = header.read_group.as_deref().unwrap_or_default().as_bytes();
@@ -85,7 +91,8 @@ impl BlockEncoder {
         (placed, (self.columns.record_bytes.len() >= TARGET_BATCH_BYTES).then(|| self.columns.take_batch()))
     }
 
-    /// Ends the block and returns everything that was not returned yet; the encoder is then empty.
+    /// Ends the block and returns it with every batch and signature that was not returned yet. The encoder is then
+    /// empty.
     ///
     /// `reads`: number of reads in the block.
     pub fn finish(&mut self, header: &BlockHeader, reads: u64) -> AlignedBlock {
@@ -97,7 +104,7 @@ impl BlockEncoder {
     }
 }
 
-/// An encoder that writes a block as the streams of the protocol.
+/// An encoder that writes an aligned block as the Arrow streams of the pipe protocol.
 pub struct StreamEncoder<'e, W: Write> {
     encoder: &'e mut BlockEncoder,
     header: &'e BlockHeader,
@@ -105,19 +112,20 @@ pub struct StreamEncoder<'e, W: Write> {
 }
 
 impl<'e, W: Write> StreamEncoder<'e, W> {
-    /// Starts a block.
+    /// Starts a block: writes the start of its stream of alignments to `sink`.
     ///
     /// # Errors
-    /// The I/O error of the pipe.
+    /// The I/O error of writing to the pipe.
     pub fn start(sink: W, encoder: &'e mut BlockEncoder, header: &'e BlockHeader) -> std::io::Result<Self> {
         let stream = StreamWriter::start(sink, &schema::alignments(), part_metadata(schema::ALIGNMENTS, header.id))?;
         Ok(Self { encoder, header, stream })
     }
 
-    /// Encodes the next line, without its line end. The inner error: the line is not a record.
+    /// Encodes the next SAM line of the block, without its line end. The inner error means that the line is not a SAM
+    /// record.
     ///
     /// # Errors
-    /// The I/O error of the pipe.
+    /// The I/O error of writing to the pipe.
     pub fn push(&mut self, line: &[u8]) -> std::io::Result<Result<(), SamError>> {
         match self.encoder.push(self.header, line) {
             Ok((_, Some(batch))) => self.stream.write(&batch).map(Ok),
@@ -126,10 +134,10 @@ impl<'e, W: Write> StreamEncoder<'e, W> {
         }
     }
 
-    /// Encodes the next record, packed by the aligner's own program.
+    /// Encodes the next record of the block, which the aligner program has already packed.
     ///
     /// # Errors
-    /// The I/O error of the pipe.
+    /// The I/O error of writing to the pipe.
     pub fn push_packed(&mut self, record: &[u8]) -> std::io::Result<()> {
         match self.encoder.push_packed(self.header, record) {
             (_, Some(batch)) => self.stream.write(&batch),
@@ -137,10 +145,10 @@ impl<'e, W: Write> StreamEncoder<'e, W> {
         }
     }
 
-    /// Ends the block and returns the sink. `reads`: number of reads in the block.
+    /// Writes the remaining streams of the block and returns the sink. `reads`: number of reads in the block.
     ///
     /// # Errors
-    /// The I/O error of the pipe.
+    /// The I/O error of writing to the pipe.
     pub fn finish(mut self, reads: u64) -> std::io::Result<W> {
         let AlignedBlock { id, reads, records, batches, pairs, ends, counts } = self.encoder.finish(self.header, reads);
         for batch in &batches {
@@ -153,7 +161,8 @@ impl<'e, W: Write> StreamEncoder<'e, W> {
     }
 }
 
-/// A builder of the columns of `schema::alignments`; a record's bytes are appended to `record_bytes` first.
+/// A builder of the columns of `schema::alignments`. The bytes of a record are appended to `record_bytes` before the
+/// other columns.
 struct AlignmentColumns {
     contig: Vec<i32>,
     position: Vec<i32>,
@@ -179,18 +188,19 @@ impl Default for AlignmentColumns {
 }
 
 impl AlignmentColumns {
-    /// Completes the record whose bytes are the end of `record_bytes`.
+    /// Completes the record whose bytes were appended to `record_bytes` last.
     fn finish_record(&mut self, (contig, position, flag, five_prime): (i32, i32, u16, i32), order: u32) {
         self.contig.push(contig);
         self.position.push(position);
         self.flag.push(flag);
         self.five_prime.push(five_prime);
         self.order.push(order);
-        // Below 2 GiB: a batch is sent once it has 4 MiB, and no record is longer than twice the longest SAM line.
+        // The offset fits in 32 bits: a batch is emitted at 4 MiB, and a packed record is at most twice as long as the
+        // longest SAM line.
         self.offsets.push(self.record_bytes.len() as i32);
     }
 
-    /// Returns the batch and clears the columns.
+    /// Returns the columns as a record batch and clears them.
     fn take_batch(&mut self) -> RecordBatch {
         let full = std::mem::take(self);
         let offsets = OffsetBuffer::new(ScalarBuffer::from(full.offsets));

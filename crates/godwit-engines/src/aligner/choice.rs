@@ -6,25 +6,26 @@ use super::BlockDependence;
 use super::template::AlignerTemplate;
 use crate::EngineError;
 
-/// An aligner that the user can choose.
+/// An aligner that the user can select with `--aligner`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AlignerChoice {
-    /// The fastest aligner with the records of bwa for which the machine has processor, memory and index.
+    /// The fastest aligner that yields the records of bwa. It must suit the processor, the free memory and the existing
+    /// index files of the machine.
     Auto,
     /// bwa mem 0.7.17.
     Bwa,
-    /// bwa-mem3, which yields the records of bwa.
+    /// bwa-mem3, which yields the same records as bwa mem.
     BwaMem3,
-    /// Another name for bwa-mem3, which loads the index of bwa-mem2.
+    /// An alias of bwa-mem3, which loads the index of bwa-mem2.
     BwaMem2,
-    /// minimap2, as a program.
+    /// An installed minimap2, run as an external program.
     Minimap2,
-    /// Any program, by a command line with placeholders.
+    /// Any external aligner, given as a command line with placeholders.
     Template(AlignerTemplate),
 }
 
 impl AlignerChoice {
-    /// Returns the name: the option value itself, or the template's program.
+    /// Returns the name of the aligner: the value of `--aligner`, or the program name of a template.
     pub fn name(&self) -> &str {
         match self {
             Self::Auto => "auto",
@@ -36,7 +37,7 @@ impl AlignerChoice {
         }
     }
 
-    /// Returns the value that `--aligner` accepts.
+    /// Returns the value of `--aligner` that selects this aligner.
     pub fn option_value(&self) -> &str {
         match self {
             Self::Template(template) => template.text(),
@@ -44,17 +45,18 @@ impl AlignerChoice {
         }
     }
 
-    /// Reports whether the records equal those of bwa mem 0.7.17.
+    /// Returns whether the aligner yields the same records as bwa mem 0.7.17.
     pub fn matches_bwa_records(&self) -> bool {
         matches!(self, Self::Auto | Self::Bwa | Self::BwaMem3 | Self::BwaMem2)
     }
 
-    /// Returns the name of its kind of records: `bwa` for all with those records, else [`option_value`](Self::option_value).
+    /// Returns the name of the records that the aligner yields: `bwa` if they equal those of bwa mem, else
+    /// [`option_value`](Self::option_value).
     pub fn records_name(&self) -> &str {
         if self.matches_bwa_records() { Self::Bwa.name() } else { self.option_value() }
     }
 
-    /// Returns whether it may carry state from read to read. Templates count as dependent.
+    /// Returns whether the records of a read may depend on earlier reads. Every template counts as dependent.
     pub fn block_dependence(&self) -> BlockDependence {
         match self {
             Self::Template(_) => BlockDependence::Dependent,
@@ -66,7 +68,8 @@ impl AlignerChoice {
 impl FromStr for AlignerChoice {
     type Err = EngineError;
 
-    /// Parses a value: a text with a space or a brace is a template, any other text is a name.
+    /// Parses the value of `--aligner`. A text with a space or an opening brace is a template; any other text is a
+    /// name.
     fn from_str(text: &str) -> Result<Self, EngineError> {
         match text {
             "auto" => Ok(Self::Auto),

@@ -1,8 +1,8 @@
-//! minimap2 as a program: `-ax sr` for short reads, its other presets for single long reads.
+//! minimap2 as an external program, with `-ax sr` for short reads and its other presets for unpaired long reads.
 //!
-//! Each template is aligned by itself: insert sizes are not estimated, a hash of the name breaks ties, and values computed
-//! from data (the seed frequency limit) come from the index. So records do not depend on block borders, which the tests show
-//! on the program itself.
+//! minimap2 aligns each template independently of the others. It does not estimate insert sizes, it breaks ties by a
+//! hash of the read name, and the index determines the seed frequency limit. So records do not depend on block borders.
+//! The tests verify this with the program itself.
 
 mod mmi_index;
 
@@ -15,42 +15,43 @@ use super::template::{LaneValues, escape_tabs};
 use crate::{ChildHandle, EngineError, child};
 use godwit_model::Genome;
 
-/// Name of the program.
+/// Name of the minimap2 program on PATH.
 pub const PROGRAM: &str = "minimap2";
-/// The oldest tested version.
+/// The oldest supported version, as major and minor version.
 const MIN_VERSION: [u32; 2] = [2, 24];
-/// The default preset.
+/// The default value of `-x`, the preset for short reads.
 const SHORT_READ_PRESET: &str = "sr";
-/// Options that godwit sets itself or that belong to the index, and the reason.
+/// Options that the user cannot pass, because godwit sets them or the index contains them, each with the reason.
 const REFUSED_OPTIONS: [(&str, &str); 11] = [
-    ("-a", "SAM is always asked for"),
+    ("-a", "godwit always requests SAM"),
     ("-t", "threads are set by --threads"),
     ("-o", "the output is set by --out"),
-    ("-d", "the index is made by godwit index"),
+    ("-d", "godwit index builds the index"),
     ("-R", "the read group is set by --read-group"),
     ("-k", "it belongs to the index, whose parameters are the preset's"),
     ("-w", "it belongs to the index, whose parameters are the preset's"),
     ("-H", "it belongs to the index, whose parameters are the preset's"),
-    ("-I", "the index is always made in one part"),
-    ("--split-prefix", "the index is always made in one part"),
+    ("-I", "the index is always built in one part"),
+    ("--split-prefix", "the index is always built in one part"),
     ("--sam-hit-only", "godwit needs a record for every read"),
 ];
 
-/// An installed minimap2 with its options.
+/// An installed minimap2 with the options that the user passes to it.
 #[derive(Clone, Debug)]
 pub struct Minimap2 {
     program: PathBuf,
     version: String,
     preset: String,
-    /// Options besides the preset.
+    /// Options of the user besides the preset.
     arguments: Vec<String>,
 }
 
 impl Minimap2 {
-    /// Finds the program and parses its options, as `["-x", "map-ont", "--MD"]`.
+    /// Finds minimap2 and parses the options of the user, such as `["-x", "map-ont", "--MD"]`.
     ///
     /// # Errors
-    /// [`EngineError::NotInstalled`], [`EngineError::VersionMismatch`], [`EngineError::Arguments`].
+    /// [`EngineError::NotInstalled`], [`EngineError::VersionMismatch`], and [`EngineError::Arguments`] for a rejected
+    /// option.
     pub fn find_installed(arguments: &[String]) -> Result<Self, EngineError> {
         let (preset, arguments) = split_preset(arguments)?;
         let program = find_program(PROGRAM, crate::aligner_installations::install_remedy(PROGRAM))?;
@@ -63,12 +64,12 @@ impl Minimap2 {
         Ok(Self { program, version, preset, arguments })
     }
 
-    /// Returns the version of the program.
+    /// Returns the version of minimap2.
     pub fn version(&self) -> &str {
         &self.version
     }
 
-    /// Returns the command line for headers: the options that change records.
+    /// Returns the command line that the SAM header contains, with only those options that change records.
     pub fn command_line(&self) -> String {
         let mut line = format!("minimap2 -a -x {}", self.preset);
         for argument in &self.arguments {
@@ -78,16 +79,17 @@ impl Minimap2 {
         line
     }
 
-    /// Returns the path of the index of a reference.
+    /// Returns the path of the minimap2 index beside a reference.
     pub fn index_path(reference: &Path) -> PathBuf {
         reference.with_added_extension("mmi")
     }
 
-    /// Returns the contigs of a reference whose index exists, is complete, and was made from it and for this preset.
+    /// Returns the contigs of `reference`. The minimap2 index beside it must be complete and built from this reference
+    /// with this preset.
     ///
     /// # Errors
-    /// [`EngineError::MissingIndex`], [`EngineError::WrongIndex`], [`EngineError::Reference`], [`EngineError::Arguments`]
-    /// for a preset that minimap2 does not know.
+    /// [`EngineError::MissingIndex`], [`EngineError::WrongIndex`], [`EngineError::Reference`], and
+    /// [`EngineError::Arguments`] if minimap2 does not know the preset.
     pub fn check_index(&self, reference: &Path) -> Result<Genome, EngineError> {
         let path = Self::index_path(reference);
         let parameters = self.query_preset_parameters()?;
@@ -103,7 +105,7 @@ impl Minimap2 {
         mmi_index::check_index(&path, reference, parameters, &self.preset, remedy)
     }
 
-    /// Builds the index of a reference; an incomplete index never replaces it.
+    /// Builds the index beside a reference. An existing index is replaced only by a complete one.
     ///
     /// # Errors
     /// [`EngineError::Io`] and [`EngineError::Exited`].
@@ -126,13 +128,14 @@ impl Minimap2 {
             file.sync_all().and_then(|()| std::fs::rename(&temporary_path, &path)).map_err(failed)
         });
         if made.is_err() {
-            // The file may not exist.
+            // Ignore the error: minimap2 may have failed before it created the file.
             let _ = std::fs::remove_file(&temporary_path);
         }
         made
     }
 
-    /// Returns the index parameters of the preset, from the index of a few bases.
+    /// Returns the index parameters of the preset. minimap2 has no option that prints them, so it builds an index of a
+    /// few bases.
     fn query_preset_parameters(&self) -> Result<mmi_index::IndexParameters, EngineError> {
         let failed = |source| EngineError::Io { program: self.program.clone(), action: "start", source };
         let mut command = Command::new(&self.program);
@@ -140,20 +143,20 @@ impl Minimap2 {
         let spawned = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         let mut child = spawned.map_err(failed)?;
         if let Some(mut stdin) = child.stdin.take() {
-            // minimap2 may have rejected the preset and exited already.
+            // Ignore the error: minimap2 may already have rejected the preset and exited.
             let _ = std::io::Write::write_all(&mut stdin, b">a\nACGTTGCATGTCGCATGATGCATGAGAGCT\n");
         }
         let output = child.wait_with_output().map_err(failed)?;
         mmi_index::IndexParameters::read(&output.stdout).ok_or_else(|| {
             let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-            EngineError::Arguments { message: format!("minimap2 does not take -x {}: {said}", self.preset) }
+            EngineError::Arguments { message: format!("minimap2 rejects -x {}: {said}", self.preset) }
         })
     }
 
-    /// Returns the command line for a lane.
+    /// Returns the command line that aligns the reads of a lane.
     ///
     /// # Errors
-    /// [`EngineError::Arguments`] for pairs with a preset for long reads.
+    /// [`EngineError::Arguments`] if the reads are paired and the preset is for long reads.
     pub fn invocation(&self, lane: &LaneValues) -> Result<AlignerInvocation, EngineError> {
         if lane.paired && !self.preset.ends_with(SHORT_READ_PRESET) {
             let preset = &self.preset;
@@ -172,7 +175,7 @@ impl Minimap2 {
     }
 }
 
-/// Separates the preset from the options, and rejects options that godwit sets itself.
+/// Splits the options of the user into the preset and the other options. Rejects options that godwit sets itself.
 fn split_preset(arguments: &[String]) -> Result<(String, Vec<String>), EngineError> {
     let wrong = |message| EngineError::Arguments { message };
     let (mut preset, mut others) = (SHORT_READ_PRESET.to_owned(), Vec::new());

@@ -1,4 +1,4 @@
-//! The reader of aligned blocks from the pipe protocol.
+//! The reader of aligned blocks from one of godwit's own aligner programs, over the pipe protocol.
 
 use std::io::BufReader;
 use std::process::ChildStdout;
@@ -15,31 +15,32 @@ use crate::EngineError;
 use crate::child::ChildState;
 use crate::stream::{StreamError, StreamReader};
 
-/// A part of an aligned block. Parts arrive in this order: alignments, pairs, ends, end.
+/// A part of an aligned block. The parts of a block arrive in this order: alignments, pairs, ends, end of the block.
 #[derive(Debug)]
 pub enum BlockPart {
-    /// A batch of `schema::alignments`, about 4 MiB; every record in it was checked.
+    /// A batch of records with the schema `schema::alignments`, about 4 MiB. The reader has validated every record in
+    /// it.
     Alignments(RecordBatch),
-    /// All pairs of the block, or some of them.
+    /// Duplicate signatures of all read pairs of the block, or of some of them.
     Pairs(Vec<PairSignature>),
-    /// All ends of the block, or some of them.
+    /// Duplicate signatures of all unpaired ends of the block, or of some of them.
     Ends(Vec<EndSignature>),
-    /// The block is complete.
+    /// The end of the block: all other parts have arrived.
     End(BlockEnd),
 }
 
-/// A reader of an aligner's output, by block or by part.
+/// A reader of an aligner's output, block by block or part by part.
 pub struct PipeReader {
     state: Arc<ChildState>,
     streams: StreamReader<BufReader<ChildStdout>>,
     pending_blocks: PendingBlocks,
     contigs: usize,
     read_state: ReadState,
-    /// Number of records of the current block so far.
+    /// Number of records received so far for the current block.
     block_records: u64,
 }
 
-/// The kind of stream that is being read.
+/// The kind of stream that the reader currently reads, and its block.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ReadState {
     BetweenBlocks,
@@ -48,12 +49,14 @@ enum ReadState {
     Ends(BlockId),
 }
 
-/// Returns the child's error for an unreadable stream: its exit, or the malformed bytes.
+/// Returns the error for a stream that cannot be read: the exit of the aligner if that was the cause, else a protocol
+/// error.
 pub(super) fn stream_error(state: &ChildState, error: StreamError) -> EngineError {
     let truncated = matches!(error, StreamError::Truncated { .. });
     let program = state.program().clone();
     let failure = EngineError::Protocol { program, problem: error.to_string(), source: Some(error) };
-    // Only a child that closed its output may be exiting; one that writes malformed bytes may run forever.
+    // Only a child that closed its output may be exiting. A child that writes malformed bytes may run forever, so do
+    // not wait for it.
     if truncated { state.exit_error_or(failure) } else { failure }
 }
 
@@ -67,10 +70,11 @@ impl PipeReader {
         Self { state, streams, pending_blocks, contigs, read_state: ReadState::BetweenBlocks, block_records: 0 }
     }
 
-    /// Returns the next aligned block, in input order; `None` after the last block of a finished input.
+    /// Returns the next aligned block, in the order of the input blocks; `None` after the last block once the writer
+    /// has finished.
     ///
     /// # Errors
-    /// As for [`next_part`](Self::next_part).
+    /// The errors of [`next_part`](Self::next_part).
     pub fn next_block(&mut self) -> Result<Option<AlignedBlock>, EngineError> {
         let (mut batches, mut pairs, mut ends) = (Vec::new(), Vec::new(), Vec::new());
         loop {
@@ -86,12 +90,12 @@ impl PipeReader {
         }
     }
 
-    /// Returns the next part, so that a block need not be in memory as a whole; parts of a block are valid only after its
-    /// [`BlockPart::End`]. Returns `None` after the last block of a finished input.
+    /// Returns the next part of a block, so that the block need not fit in memory. The parts of a block are valid only
+    /// after its [`BlockPart::End`]. Returns `None` after the last block once the writer has finished.
     ///
     /// # Errors
-    /// [`EngineError::Exited`] if the child exited too early, [`EngineError::Protocol`] for invalid output: wrong order,
-    /// wrong counts, invalid records.
+    /// [`EngineError::Exited`] if the aligner exited too early; [`EngineError::Protocol`] if its output has a wrong
+    /// order, wrong counts or invalid records.
     pub fn next_part(&mut self) -> Result<Option<BlockPart>, EngineError> {
         loop {
             if self.read_state != ReadState::BetweenBlocks {
@@ -108,7 +112,8 @@ impl PipeReader {
         }
     }
 
-    /// Processes the start of a stream; the block's end is a stream of its own.
+    /// Processes the start of a stream. The end of a block is a separate stream; for that one, the function returns the
+    /// [`BlockEnd`].
     fn start_stream(&mut self, metadata: &stream_metadata::StreamMetadata) -> Result<Option<BlockEnd>, EngineError> {
         let refused = |problem: ProtocolError| self.state.protocol_error(problem);
         let id = stream_metadata::parse_block_id(metadata).map_err(refused)?;
@@ -160,7 +165,7 @@ impl PipeReader {
         let column = batch.column(0).as_any().downcast_ref::<FixedSizeBinaryArray>();
         let bytes = column.map(|column| column.value_data()).unwrap_or_default();
         if bytes.len() != batch.num_rows() * size_of::<T>() {
-            return Err(self.state.protocol_error("signatures are cut short"));
+            return Err(self.state.protocol_error("signatures are truncated"));
         }
         Ok(bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned).collect())
     }
@@ -168,11 +173,14 @@ impl PipeReader {
     fn check_block_end(&self, end: &BlockEnd) -> Result<(), EngineError> {
         let due = self.pending_blocks.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
         if due != Some((end.id, end.reads)) {
-            let problem = format!("it answered {:?} with {} reads, but {due:?} was due", end.id, end.reads);
+            let problem = format!("its response is {:?} with {} reads, but {due:?} was expected", end.id, end.reads);
             return Err(self.state.protocol_error(problem));
         }
         if end.records != self.block_records {
-            let problem = format!("it counts {} records in {:?}, but {} came", end.records, end.id, self.block_records);
+            let problem = format!(
+                "it declares {} records in {:?}, but {} were received",
+                end.records, end.id, self.block_records
+            );
             return Err(self.state.protocol_error(problem));
         }
         Ok(())

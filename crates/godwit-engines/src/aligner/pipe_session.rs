@@ -1,4 +1,4 @@
-//! An aligner program, from its start to its [`AlignerInfo`].
+//! Starts one of godwit's own aligner programs and receives its [`AlignerInfo`].
 
 use std::collections::VecDeque;
 use std::io::{BufReader, BufWriter};
@@ -17,14 +17,15 @@ use crate::EngineError;
 use crate::child::{self, ChildState, PipedChild};
 use crate::stream::StreamReader;
 
-/// Size of the pipe's buffers, bytes: batches are larger and bypass them, everything else is smaller.
+/// Size of the buffers for stdin and stdout, bytes. Batches are larger and bypass the buffers; all other messages are
+/// smaller.
 const PIPE_BUFFER_BYTES: usize = 64 << 10;
 
-/// Blocks without a response, with their number of reads, oldest first. The child bounds it: it reads at most three blocks
-/// before it responds.
+/// Blocks that the aligner has received but not returned, oldest first, with their numbers of reads. At most three,
+/// because the aligner reads no more blocks before it returns one.
 pub(super) type PendingBlocks = Arc<Mutex<VecDeque<(BlockId, u64)>>>;
 
-/// A running aligner program that speaks the protocol of [`super::stream_metadata`].
+/// A running aligner program that uses the protocol of [`super::stream_metadata`].
 pub struct PipeSession {
     info: AlignerInfo,
     child: ChildHandle,
@@ -34,14 +35,14 @@ pub struct PipeSession {
 }
 
 impl PipeSession {
-    /// Starts `command` and waits for its [`AlignerInfo`], which it sends once its index is loaded.
+    /// Starts `command` and waits for the [`AlignerInfo`], which the program sends after it has loaded its index.
     ///
-    /// `engine`: name and version of the linked engine, as `("bwa", "0.7.17")`.
+    /// `engine`: name and version of the aligner library in the program, such as `("bwa", "0.7.17")`.
     ///
     /// # Errors
-    /// [`EngineError::Io`] if it does not start, [`EngineError::Usage`] and [`EngineError::Exited`] if it exits before its
-    /// info, [`EngineError::VersionMismatch`] if the version of godwit or of its engine differs, [`EngineError::Protocol`]
-    /// if it sends anything else.
+    /// [`EngineError::Io`] if the program does not start, [`EngineError::Usage`] or [`EngineError::Exited`] if it exits
+    /// before it sends its info, [`EngineError::VersionMismatch`] if the version of godwit or of the library differs,
+    /// [`EngineError::Protocol`] if it sends anything else.
     pub fn start(program: PathBuf, command: Command, engine: (&'static str, &str)) -> Result<Self, EngineError> {
         let PipedChild { state, stdin, stdout } = child::start_piped(program, command)?;
         let child = ChildHandle::new(state.clone());
@@ -51,7 +52,7 @@ impl PipeSession {
                 AlignerInfo::from_metadata(schema.metadata()).map_err(|problem| state.protocol_error(problem))?
             }
             Ok(None) => {
-                return Err(state.exit_error_or(state.protocol_error("it closed its output before saying hello")));
+                return Err(state.exit_error_or(state.protocol_error("it closed its output before its first stream")));
             }
             Err(error) => return Err(stream_error(&state, error)),
         };

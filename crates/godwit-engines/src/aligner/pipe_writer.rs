@@ -1,4 +1,4 @@
-//! The writer of blocks of reads for the pipe protocol.
+//! The writer of reads to one of godwit's own aligner programs, over the pipe protocol.
 
 use std::io::BufWriter;
 use std::process::ChildStdin;
@@ -13,13 +13,14 @@ use crate::EngineError;
 use crate::child::ChildState;
 use crate::stream::StreamWriter;
 
-/// A writer of reads to an aligner: [`start_block`](Self::start_block), [`write`](Self::write) as often as needed,
-/// [`end_block`](Self::end_block), and [`finish`](Self::finish) after the last block.
+/// A writer of reads to an aligner. For each block, call [`start_block`](Self::start_block), then
+/// [`write`](Self::write) once per batch, then [`end_block`](Self::end_block). Call [`finish`](Self::finish) after the
+/// last block.
 ///
-/// Every call may block: the child reads the next block while it aligns one, but no more.
+/// Every call may block: while the aligner aligns one block, it reads only the next one.
 pub struct PipeWriter {
     state: Arc<ChildState>,
-    /// The pipe, while no block is open.
+    /// The pipe to the aligner while no block is open; `None` otherwise.
     pipe: Option<BufWriter<ChildStdin>>,
     open_block: Option<OpenBlock>,
     pending_blocks: PendingBlocks,
@@ -37,14 +38,14 @@ impl PipeWriter {
         Self { state, pipe: Some(pipe), open_block: None, pending_blocks }
     }
 
-    /// Starts a block.
+    /// Starts a block of reads with the values in `header`.
     ///
     /// # Errors
-    /// [`EngineError::Exited`] if the child has exited, [`EngineError::Io`] if the pipe failed, [`EngineError::Protocol`] if
-    /// a block is open.
+    /// [`EngineError::Exited`] if the aligner has exited, [`EngineError::Io`] if writing to the pipe failed,
+    /// [`EngineError::Protocol`] if another block is still open.
     pub fn start_block(&mut self, header: &BlockHeader) -> Result<(), EngineError> {
         let Some(pipe) = self.pipe.take() else {
-            return Err(self.state.protocol_error("a block was started in another one"));
+            return Err(self.state.protocol_error("a block was started inside another one"));
         };
         let stream = StreamWriter::start(pipe, &schema::reads(), header.to_metadata());
         let stream = stream.map_err(|error| self.write_error(error))?;
@@ -52,10 +53,10 @@ impl PipeWriter {
         Ok(())
     }
 
-    /// Writes reads of the open block: a batch of `schema::reads`. Mates of paired reads may be in two batches.
+    /// Writes a batch of `schema::reads` to the open block. The two mates of a pair may be in consecutive batches.
     ///
     /// # Errors
-    /// As for [`start_block`](Self::start_block), [`EngineError::Protocol`] if no block is open.
+    /// The errors of [`start_block`](Self::start_block), but [`EngineError::Protocol`] if no block is open.
     pub fn write(&mut self, batch: &RecordBatch) -> Result<(), EngineError> {
         let Some(open) = &mut self.open_block else {
             return Err(self.state.protocol_error("reads were written outside of a block"));
@@ -65,10 +66,11 @@ impl PipeWriter {
         written.map_err(|error| self.write_error(error))
     }
 
-    /// Ends the open block; the child can then align it.
+    /// Ends the open block, so that the aligner can align it.
     ///
     /// # Errors
-    /// As for [`write`](Self::write), and [`EngineError::Protocol`] if a paired block has an odd number of reads.
+    /// The errors of [`write`](Self::write), and [`EngineError::Protocol`] if a block of paired reads has an odd number
+    /// of reads.
     pub fn end_block(&mut self) -> Result<(), EngineError> {
         let Some(open) = self.open_block.take() else {
             return Err(self.state.protocol_error("a block was ended that was not started"));
@@ -76,17 +78,17 @@ impl PipeWriter {
         if open.paired && open.reads % 2 == 1 {
             return Err(self.state.protocol_error(format!("a block of pairs has {} reads", open.reads)));
         }
-        // Before its end mark is sent, so that the response cannot arrive first.
+        // Register the block before sending its end, so that the aligned block cannot arrive before it is registered.
         self.pending_blocks.lock().unwrap_or_else(PoisonError::into_inner).push_back((open.id, open.reads));
         self.pipe = Some(open.stream.finish().map_err(|error| self.write_error(error))?);
         Ok(())
     }
 
-    /// Closes the child's input: the child aligns the remaining reads and exits. Dropping the writer does the same, but an
-    /// open block then makes the child fail.
+    /// Closes the input pipe of the aligner, which then aligns the remaining reads and exits. Dropping the writer also
+    /// closes the pipe, but then the aligner fails if a block is still open.
     ///
     /// # Errors
-    /// [`EngineError::Protocol`] if a block is open.
+    /// [`EngineError::Protocol`] if a block is still open.
     pub fn finish(self) -> Result<(), EngineError> {
         match self.open_block {
             None => Ok(()),

@@ -1,9 +1,9 @@
-//! External aligners that do not know blocks. Input: reads as FASTQ. Output: SAM.
+//! External aligner programs, which read FASTQ and write SAM and do not know godwit's blocks.
 //!
-//! One process aligns one lane from its first read to its last, so the records are those of a single process even if the
-//! program carries state from read to read. Blocks are only godwit's units: the output is cut where the reads were. All
-//! output is checked: names in step with the reads, one primary record for each read, mates that name each other, contigs of
-//! the reference. Only the command line controls the program.
+//! One process aligns all reads of a lane, so the records equal those of a single run even if the program carries state
+//! from read to read. godwit splits the SAM output into the blocks of the input reads. It checks the order of the
+//! names, that each read has one primary record, that mates refer to each other, and that the contigs are those of the
+//! reference. Only the command line controls the program.
 
 mod fastq_writer;
 mod pending_reads;
@@ -24,25 +24,25 @@ use pending_reads::PendingReads;
 pub use fastq_writer::FastqWriter;
 pub use sam_reader::SamReader;
 
-/// Path of the program's only input, or of read 1.
+/// Path that the command line uses for the only input or for read 1.
 pub const FIRST_INPUT_PATH: &str = "/dev/stdin";
-/// Path of read 2, if the command line has two inputs.
+/// Path that the command line uses for read 2 if it has two inputs.
 pub const SECOND_INPUT_PATH: &str = "/dev/fd/3";
 
-/// The command line for one lane.
+/// The command line of an external aligner for the reads of one lane.
 #[derive(Clone, Debug)]
 pub struct AlignerInvocation {
-    /// Path of the program.
+    /// Path of the aligner program.
     pub program: PathBuf,
     /// Arguments of the program.
     pub arguments: Vec<String>,
-    /// True if mates go to two inputs; otherwise reads, paired or not, go to one.
+    /// True if read 1 and read 2 go to two inputs; false if all reads, paired or not, go to one input.
     pub two_inputs: bool,
-    /// Dependence of records on the block borders.
+    /// Dependence of a read's records on the borders between blocks of reads.
     pub block_dependence: BlockDependence,
 }
 
-/// A started program.
+/// A running external aligner program.
 pub struct SamSession {
     info: AlignerInfo,
     block_dependence: BlockDependence,
@@ -52,10 +52,10 @@ pub struct SamSession {
 }
 
 impl SamSession {
-    /// Starts the program. `info`: see [`aligner_info`].
+    /// Starts the program. `info`: the result of [`aligner_info`].
     ///
     /// # Errors
-    /// [`EngineError::Io`] if it does not start.
+    /// [`EngineError::Io`] if the program does not start.
     pub fn start(invocation: &AlignerInvocation, info: AlignerInfo) -> Result<Self, EngineError> {
         let mut command = Command::new(&invocation.program);
         command.args(&invocation.arguments);
@@ -94,11 +94,11 @@ impl Aligner for SamSession {
     }
 }
 
-/// Returns the info of an external program: contigs of the reference, its version.
+/// Returns the [`AlignerInfo`] of an external aligner: the contigs of `reference` and the given version of the program.
 ///
 /// # Errors
-/// [`EngineError::Reference`] for a reference that is not a valid FASTA file or too large, [`EngineError::Arguments`] if two
-/// contigs share a name.
+/// [`EngineError::Reference`] if the reference is not a valid FASTA file or too large, [`EngineError::Arguments`] if
+/// two of its contigs share a name.
 pub fn aligner_info(reference: &Path, version: &str) -> Result<AlignerInfo, EngineError> {
     let failed = |source| EngineError::Reference { path: reference.to_owned(), source };
     let mut fasta = fasta::Reader::open(reference, 1).map_err(failed)?;
@@ -114,7 +114,8 @@ pub fn aligner_info(reference: &Path, version: &str) -> Result<AlignerInfo, Engi
         .map_err(|error| EngineError::Arguments { message: format!("cannot use {}: {error}", reference.display()) })
 }
 
-/// Returns the first of a program's `@SQ` lines that does not match the reference.
+/// Returns the first contig in `found`, the program's `@SQ` lines, that the reference does not contain with the same
+/// name and length.
 fn first_unknown_contig<'c>(found: &'c Genome, reference: &Genome) -> Option<&'c Contig> {
     let known = |contig: &Contig| {
         let own = reference.contig_id(&contig.name).and_then(|id| reference.contig(id));
@@ -123,7 +124,7 @@ fn first_unknown_contig<'c>(found: &'c Genome, reference: &Genome) -> Option<&'c
     found.contigs().iter().find(|contig| !known(contig))
 }
 
-/// Returns the program's path: unchanged if it has a slash, else the first match on PATH.
+/// Returns the path of the program `name`: the name itself if it contains a slash, else the first match on PATH.
 ///
 /// # Errors
 /// [`EngineError::NotInstalled`] if there is no such program.
@@ -137,7 +138,8 @@ pub fn find_program(name: &str, remedy: &str) -> Result<PathBuf, EngineError> {
     found.ok_or_else(|| EngineError::NotInstalled { program: name.to_owned(), remedy: remedy.to_owned() })
 }
 
-/// Returns the output of `PROGRAM --version`, as `2.24-r1122`; `None` if it does not look like a version.
+/// Returns the version that `PROGRAM --version` prints, such as `2.24-r1122`; `None` if the output does not look like a
+/// version.
 pub fn query_program_version(program: &Path) -> Option<String> {
     let mut command = Command::new(program);
     let output = command.arg("--version").stdin(std::process::Stdio::null()).output().ok()?;

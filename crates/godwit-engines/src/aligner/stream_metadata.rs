@@ -1,35 +1,36 @@
-//! The schema metadata of the streams between godwit and an aligner.
+//! The schema metadata of the Arrow streams between godwit and its own aligner programs.
 //!
-//! The aligner's first stream is an [`AlignerInfo`]. A block is sent as one stream of reads with a [`BlockHeader`] and received as
-//! streams of alignments, pairs and ends, closed by a [`BlockEnd`]. Blocks are received in the order in which they were sent.
+//! The first stream from the aligner contains an [`AlignerInfo`]. godwit sends each block as one stream of reads with a
+//! [`BlockHeader`]. The aligner returns it as streams of alignments, pairs and ends, followed by a [`BlockEnd`]. It
+//! returns the blocks in the order in which godwit sent them.
 
 use std::collections::HashMap;
 
 use godwit_model::schema::{self, metadata};
 use godwit_model::{BlockId, Contig, DuplicateCounts, Genome, NO_READ_GROUP};
 
-/// Metadata of a stream.
+/// Metadata of an Arrow stream, by key.
 pub type StreamMetadata = HashMap<String, String>;
 
-/// Exit status of an aligner that rejects its arguments. The last line on stderr is then an [`error_line`].
+/// Exit status of an aligner program that rejects its arguments. The last line on its stderr is then an [`error_line`].
 pub const EXIT_USAGE: u8 = 2;
-/// The separator between the name of the program and the message in that line.
+/// The separator between the program name and the error message in an [`error_line`].
 const ERROR_MARK: &str = ": error: ";
 
-/// Returns the line on stderr by which an aligner reports an error.
+/// Returns the line that an aligner program prints on stderr to report an error.
 pub fn error_line(program: &str, message: &str) -> String {
     format!("{program}{ERROR_MARK}{message}")
 }
 
-/// Returns the message of an [`error_line`], or all of another line.
+/// Returns the message of an [`error_line`], or the whole line if it has another form.
 pub fn error_message(line: &str) -> &str {
     line.split_once(ERROR_MARK).map_or(line, |(_, message)| message)
 }
 
-/// Invalid metadata.
+/// An error in the metadata of a stream.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ProtocolError {
-    /// A key is missing.
+    /// The metadata lacks a required key.
     #[error("a stream of kind {kind} lacks {key}")]
     Missing {
         /// Kind of the stream.
@@ -37,18 +38,18 @@ pub enum ProtocolError {
         /// The missing key.
         key: &'static str,
     },
-    /// A value has the wrong form.
+    /// The value of a key has the wrong form.
     #[error("{key} has the value {value:?}, which is not {expected}")]
     Value {
-        /// The key.
+        /// The key of the value.
         key: &'static str,
-        /// The value, cut after 100 characters.
+        /// The value, truncated after 100 characters.
         value: String,
-        /// The expected form.
+        /// Description of the expected form.
         expected: &'static str,
     },
-    /// A stream has an unexpected kind.
-    #[error("a stream of kind {found} came where {expected} was due")]
+    /// A stream has a different kind than expected.
+    #[error("received a stream of kind {found}, expected {expected}")]
     Kind {
         /// Kind of the received stream.
         found: String,
@@ -60,24 +61,24 @@ pub enum ProtocolError {
     Genome(#[from] godwit_model::GenomeError),
 }
 
-/// Versions and contigs of an aligner.
+/// The versions and contigs that an aligner program sends first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AlignerInfo {
     /// Version of the godwit release that the program belongs to.
     pub godwit_version: String,
-    /// Version of the linked engine, as `0.7.17`.
+    /// Version of the aligner library in the program, such as `0.7.17`.
     pub engine_version: String,
-    /// `@SQ` lines as the aligner itself prints them, newline-ended.
+    /// `@SQ` lines of the SAM header, as the aligner itself prints them; each ends with a newline.
     pub sq_lines: String,
-    /// The contigs in those lines.
+    /// The contigs that the `@SQ` lines describe.
     pub genome: Genome,
 }
 
 impl AlignerInfo {
-    /// Creates an info from its three texts.
+    /// Creates an info from two versions and the `@SQ` lines of the SAM header.
     ///
     /// # Errors
-    /// [`ProtocolError`] if the `@SQ` lines do not parse or two share a name.
+    /// [`ProtocolError`] if the `@SQ` lines are invalid or two contigs share a name.
     pub fn new(godwit_version: String, engine_version: String, sq_lines: String) -> Result<Self, ProtocolError> {
         let contigs = sq_lines.lines().map(parse_sq_line).collect::<Result<_, _>>()?;
         Ok(Self { godwit_version, engine_version, sq_lines, genome: Genome::new(contigs)? })
@@ -104,7 +105,7 @@ impl AlignerInfo {
     }
 }
 
-/// Parses `@SQ`, `SN`, `LN` and, for an alternate haplotype, `AH` (SAMv1 §1.3, 2023-05-24).
+/// Parses an `@SQ` line with the fields `SN`, `LN` and, for an alternate contig, `AH` (SAMv1 §1.3, 2023-05-24).
 fn parse_sq_line(line: &str) -> Result<Contig, ProtocolError> {
     let field = |name: &str| line.split('\t').skip(1).find_map(|field| field.strip_prefix(name)?.strip_prefix(':'));
     let parsed = line.starts_with("@SQ\t").then_some(()).and_then(|()| {
@@ -114,25 +115,25 @@ fn parse_sq_line(line: &str) -> Result<Contig, ProtocolError> {
     parsed.ok_or_else(|| value_error(metadata::SQ_LINES, line, "an @SQ line"))
 }
 
-/// The data of a block that an aligner needs besides its reads.
+/// The values that an aligner needs for a block besides its reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockHeader {
     /// Id of the block.
     pub id: BlockId,
-    /// Number of reads of the lane before this block: bwa breaks ties by it.
+    /// Number of reads of the lane before this block. bwa breaks ties by the number of a read in the lane.
     pub first_ordinal: u64,
-    /// True if reads are paired, with mates as neighbours.
+    /// True if the reads are paired. The two mates of a pair are then adjacent.
     pub paired: bool,
-    /// `ID` of the read group, at most 255 bytes; `None` for none.
+    /// `ID` of the read group, at most 255 bytes; `None` if the reads have no read group.
     pub read_group: Option<String>,
-    /// Index of that read group in the header, [`NO_READ_GROUP`] for none.
+    /// Index of the reads' read group in the SAM header; [`NO_READ_GROUP`] if they have none.
     pub read_group_index: u16,
-    /// Index of its library.
+    /// Index of the library of the reads.
     pub library_index: u16,
 }
 
 impl BlockHeader {
-    /// Converts the header to metadata of a stream of reads.
+    /// Converts the header to the metadata of a stream of reads.
     pub fn to_metadata(&self) -> StreamMetadata {
         let mut metadata = HashMap::from([
             metadata_entry(metadata::KIND, schema::READS),
@@ -151,7 +152,7 @@ impl BlockHeader {
         metadata
     }
 
-    /// Reads the header from the metadata of a stream of reads.
+    /// Parses the header from the metadata of a stream of reads.
     ///
     /// # Errors
     /// [`ProtocolError`] for a missing key or an invalid value.
@@ -171,21 +172,21 @@ impl BlockHeader {
     }
 }
 
-/// The end of an aligned block.
+/// The message that follows the last stream of an aligned block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockEnd {
     /// Id of the block.
     pub id: BlockId,
-    /// Number of reads in the input.
+    /// Number of reads in the input block.
     pub reads: u64,
-    /// Number of records in the output.
+    /// Number of SAM records in the aligned block.
     pub records: u64,
-    /// The block's records as the duplicate metrics count them.
+    /// Numbers of records in the block, by the categories of the duplicate metrics.
     pub counts: DuplicateCounts,
 }
 
 impl BlockEnd {
-    /// Converts the end to metadata of the closing message.
+    /// Converts the block end to the metadata of the message that closes a block.
     pub fn to_metadata(&self) -> StreamMetadata {
         let DuplicateCounts { unpaired_reads, paired_reads, not_primary, unmapped } = self.counts;
         HashMap::from([
@@ -201,7 +202,7 @@ impl BlockEnd {
         ])
     }
 
-    /// Reads the end from the metadata of a closing message.
+    /// Parses the block end from the metadata of the message that closes a block.
     ///
     /// # Errors
     /// [`ProtocolError`] for a missing key or an invalid value.
@@ -221,7 +222,7 @@ impl BlockEnd {
     }
 }
 
-/// Returns the metadata of a stream of alignments, pairs or ends of a block.
+/// Returns the metadata of a stream that contains alignments, pairs or ends of block `id`.
 pub fn part_metadata(kind: &'static str, id: BlockId) -> StreamMetadata {
     HashMap::from([
         metadata_entry(metadata::KIND, kind),
@@ -230,19 +231,19 @@ pub fn part_metadata(kind: &'static str, id: BlockId) -> StreamMetadata {
     ])
 }
 
-/// Returns the id of the block that a stream belongs to.
+/// Returns the id of the block to which a stream with this metadata belongs.
 ///
 /// # Errors
-/// [`ProtocolError`] if the metadata lacks it or it is invalid.
+/// [`ProtocolError`] if the metadata lacks the id or the id is invalid.
 pub fn parse_block_id(found: &StreamMetadata) -> Result<BlockId, ProtocolError> {
     let id = BlockId { lane: parse_number(found, metadata::LANE)?, ordinal: parse_number(found, metadata::BLOCK)? };
     if u32::from(id.lane) >= BlockId::MAX_LANES || id.ordinal >= BlockId::MAX_BLOCKS {
-        return Err(value_error(metadata::BLOCK, &format!("{}/{}", id.lane, id.ordinal), "a block of a run"));
+        return Err(value_error(metadata::BLOCK, &format!("{}/{}", id.lane, id.ordinal), "a valid block id"));
     }
     Ok(id)
 }
 
-/// Returns the kind of a stream, or an empty text if it has none.
+/// Returns the kind of a stream with this metadata, or an empty string if the metadata lacks it.
 pub fn stream_kind(found: &StreamMetadata) -> &str {
     found.get(metadata::KIND).map_or("", String::as_str)
 }

@@ -1,4 +1,4 @@
-//! Aligners given as a command line with placeholders: any program that reads FASTQ and prints SAM.
+//! External aligners given as a command line with placeholders: any program that reads FASTQ and writes SAM.
 
 use std::path::{Path, PathBuf};
 
@@ -7,10 +7,10 @@ use super::sam_program::{AlignerInvocation, FIRST_INPUT_PATH, SECOND_INPUT_PATH,
 use crate::EngineError;
 use crate::command_template::CommandTemplate;
 
-/// The placeholders and their values.
+/// Names and descriptions of the placeholders that a command line may contain.
 pub const PLACEHOLDERS: [(&str, &str); 9] = [
     ("reference", "path of the reference"),
-    ("index", "the same path, which indexes are named after"),
+    ("index", "the same path, from which programs derive the names of index files"),
     ("reads", "where the program reads all reads, mates alternating"),
     ("reads1", "where it reads read 1"),
     ("reads2", "where it reads read 2"),
@@ -20,28 +20,28 @@ pub const PLACEHOLDERS: [(&str, &str); 9] = [
     ("sample", "the sample's name"),
 ];
 
-/// A command line of an aligner with placeholders.
+/// The command line of an external aligner, with placeholders.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AlignerTemplate(CommandTemplate);
 
-/// The values of the placeholders for a lane.
+/// The values of the placeholders for the reads of one lane.
 #[derive(Clone, Copy, Debug)]
 pub struct LaneValues<'a> {
     /// Path of the reference.
     pub reference: &'a Path,
-    /// Number of threads.
+    /// Number of aligning threads.
     pub threads: usize,
-    /// The `@RG` line, with tabs.
+    /// The `@RG` line of the SAM header, with tabs.
     pub read_group: &'a str,
     /// `ID` of the read group.
     pub read_group_id: &'a str,
     /// Name of the sample.
     pub sample: &'a str,
-    /// True if reads are paired.
+    /// True if the reads of the lane are paired.
     pub paired: bool,
 }
 
-/// Returns a line with tabs and backslashes escaped, as programs expect it on their command line.
+/// Returns a header line with escaped tabs and backslashes, the form that aligners expect in an argument.
 pub fn escape_tabs(line: &str) -> String {
     line.replace('\\', "\\\\").replace('\t', "\\t")
 }
@@ -51,10 +51,11 @@ fn arguments_error(message: String) -> EngineError {
 }
 
 impl AlignerTemplate {
-    /// Parses a template.
+    /// Parses a command line with placeholders.
     ///
     /// # Errors
-    /// [`EngineError::Arguments`] for an unclosed quote, an unknown placeholder, or inputs that do not match.
+    /// [`EngineError::Arguments`] for an unclosed quote, an unknown placeholder, or an invalid combination of input
+    /// placeholders.
     pub fn parse(text: &str) -> Result<Self, EngineError> {
         let template = Self(CommandTemplate::parse("aligner", text, &PLACEHOLDERS)?);
         let [reads, one, two] = ["reads", "reads1", "reads2"].map(|name| template.0.uses_placeholder(name));
@@ -67,20 +68,20 @@ impl AlignerTemplate {
         Ok(template)
     }
 
-    /// Returns the template as it was given.
+    /// Returns the command line as the user wrote it, with placeholders.
     pub fn text(&self) -> &str {
         self.0.text()
     }
 
-    /// Returns the program's file name without its directory.
+    /// Returns the file name of the program, without its directory.
     pub fn program_name(&self) -> &str {
         self.0.program_name()
     }
 
-    /// Finds the program: returns its path, and its version if it reports one.
+    /// Finds the program. Returns its path, and its version if `--version` prints one.
     ///
     /// # Errors
-    /// [`EngineError::NotInstalled`] if there is no such program.
+    /// [`EngineError::NotInstalled`] if the program does not exist.
     pub fn find_program(&self) -> Result<(PathBuf, Option<String>), EngineError> {
         let remedy = crate::aligner_installations::install_remedy(self.program_name());
         let program = find_program(self.0.program(), remedy)?;
@@ -88,10 +89,10 @@ impl AlignerTemplate {
         Ok((program, version))
     }
 
-    /// Returns the command line for a lane.
+    /// Returns the command line that aligns the reads of a lane, with all placeholders replaced.
     ///
     /// # Errors
-    /// [`EngineError::Arguments`] if the template needs pairs and the lane has single reads.
+    /// [`EngineError::Arguments`] if the template needs paired reads, but the reads of the lane are unpaired.
     pub fn invocation(&self, program: &Path, lane: &LaneValues) -> Result<AlignerInvocation, EngineError> {
         let two_inputs = self.0.uses_placeholder("reads2");
         if two_inputs && !lane.paired {
@@ -153,7 +154,7 @@ mod tests {
         assert!(refusal("a {reads1}").contains("both"));
         assert!(refusal("a {reads} {reads1} {reads2}").contains("both"));
         assert!(refusal("a {read} {reads}").contains("{reads1}"));
-        assert!(refusal("a {reads").contains("brace"));
+        assert!(refusal("a {reads").contains("unknown placeholder"));
         assert!(refusal("a 'b {reads}").contains("quote"));
         assert!(refusal("{reads} b").contains("program"));
         assert!(refusal("").contains("program"));

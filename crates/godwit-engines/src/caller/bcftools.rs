@@ -1,8 +1,8 @@
-//! bcftools, as `bcftools mpileup | bcftools call`.
+//! The variant caller bcftools, run as `bcftools mpileup | bcftools call`.
 //!
-//! Calls at a position depend on the reads that cover it. A read may depend on earlier positions within its own alignment
-//! (mpileup realigns a read where it first meets an insertion or deletion in the pileup). With the length of a read as
-//! padding before a region, the records equal those of one run over everything.
+//! Calls at a position depend on the reads that cover it. Their alignments in the pileup may depend on earlier
+//! positions of the same read, because mpileup realigns a read at its first insertion or deletion. With a padding of
+//! one read length before a region, the records equal those of a single run over the whole genome.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -16,25 +16,26 @@ use crate::{EngineError, PipelineCommand, ProcessPipeline, is_version_at_least};
 
 /// Name of the program.
 pub const PROGRAM: &str = "bcftools";
-/// Installation instructions.
+/// Instructions for installing bcftools.
 pub const REMEDY: &str =
     "install bcftools 1.13 or later (Debian and Ubuntu: apt-get install bcftools; bioconda: bcftools)";
-/// Since this version mpileup realigns only where it needs to.
+/// The oldest supported version, as major and minor version: since 1.13, mpileup realigns reads only at positions that
+/// need it.
 const MIN_VERSION: [u32; 2] = [1, 13];
-/// Default arguments of `call`: variants only, by the multiallelic caller.
+/// Default options of `bcftools call`: write only variants, with the multiallelic caller.
 const DEFAULT_CALL_ARGUMENTS: [&str; 1] = ["-mv"];
-/// The highest ploidy that it supports.
+/// The highest ploidy that bcftools supports.
 const MAX_PLOIDY: u8 = 2;
 
 const SET_BY_GODWIT: &str = "it is set by godwit call";
-const GVCF_REFUSAL_REASON: &str = "its blocks without variants would end where regions do";
-/// Options that the user cannot pass to either command.
+const GVCF_REFUSAL_REASON: &str = "its reference blocks would end at the borders of regions";
+/// Options that the user can pass neither to `mpileup` nor to `call`, each with the reason or the alternative.
 const REFUSED_OPTIONS: [(&str, &str); 15] = [
     ("-o", SET_BY_GODWIT),
     ("--output", SET_BY_GODWIT),
     ("-O", SET_BY_GODWIT),
     ("--output-type", SET_BY_GODWIT),
-    ("--threads", "regions are called at the same time instead"),
+    ("--threads", "regions are called in parallel instead"),
     ("-r", "use --regions"),
     ("--regions", "use --regions of godwit call"),
     ("-R", "use --regions"),
@@ -56,7 +57,7 @@ const REFUSED_MPILEUP_OPTIONS: [(&str, &str); 5] = [
 const REFUSED_CALL_OPTIONS: [(&str, &str); 2] =
     [("--ploidy", "use --ploidy of godwit call"), ("--ploidy-file", "use --ploidy of godwit call")];
 
-/// An installed bcftools with its options.
+/// An installed bcftools with the options of the user.
 #[derive(Clone, Debug)]
 pub struct Bcftools {
     program: PathBuf,
@@ -66,11 +67,12 @@ pub struct Bcftools {
 }
 
 impl Bcftools {
-    /// Finds the program and parses options: those of `mpileup`, and after a `|` those of `call`, as in `-q 20 -a AD | -mv
-    /// -A`.
+    /// Finds bcftools and parses the options of the user: those of `mpileup` and, after a `|`, those of `call`.
+    /// Example: `-q 20 -a AD | -mv -A`.
     ///
     /// # Errors
-    /// [`EngineError::NotFound`], [`EngineError::VersionMismatch`], [`EngineError::Arguments`].
+    /// [`EngineError::NotFound`], [`EngineError::VersionMismatch`], and [`EngineError::Arguments`] for a rejected
+    /// option.
     pub fn find_installed(arguments: &str) -> Result<Self, EngineError> {
         let (mpileup, call) = match arguments.split_once('|') {
             Some((mpileup, call)) => (mpileup, Some(call)),
@@ -127,7 +129,7 @@ impl Caller for Bcftools {
         call.args(["call", "-Ov"]);
         if let Some(ploidy) = work.ploidy {
             if !(1..=MAX_PLOIDY).contains(&ploidy) {
-                let message = format!("bcftools calls one or two copies, not {ploidy}; use --caller freebayes or gatk");
+                let message = format!("bcftools supports ploidy 1 and 2, not {ploidy}; use --caller freebayes or gatk");
                 return Err(EngineError::Arguments { message });
             }
             call.args(["--ploidy", &ploidy.to_string()]);

@@ -11,12 +11,12 @@ use super::mutect2::{self, Mutect2};
 use super::template::CallerTemplate;
 use crate::{EngineError, gatk};
 
-/// A caller that the user can choose.
+/// A variant caller that the user can select with `--caller`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallerChoice {
-    /// bcftools mpileup and call.
+    /// `bcftools mpileup` and `bcftools call`.
     Bcftools,
-    /// freebayes.
+    /// The variant caller freebayes.
     Freebayes,
     /// GATK HaplotypeCaller.
     Gatk,
@@ -24,12 +24,12 @@ pub enum CallerChoice {
     GatkJoint,
     /// GATK Mutect2.
     Mutect2,
-    /// Any program, by a command line with placeholders.
+    /// Any variant caller, given as a command line with placeholders.
     Template(CallerTemplate),
 }
 
 impl CallerChoice {
-    /// Returns the value that `--caller` accepts.
+    /// Returns the value of `--caller` that selects this caller.
     pub fn option_value(&self) -> &str {
         match self {
             Self::Bcftools => bcftools::PROGRAM,
@@ -41,8 +41,8 @@ impl CallerChoice {
         }
     }
 
-    /// Writes the text that job fingerprints contain. Files on disk hold it: the text is independent of the names of types
-    /// and variants, and changing it makes samples start over.
+    /// Returns the text for this caller in job fingerprints, which are stored on disk. The text does not depend on the
+    /// names of types and variants. A change of the text makes unfinished jobs start from the beginning.
     pub fn fingerprint_text(&self) -> String {
         match self {
             Self::Bcftools => "Bcftools".to_owned(),
@@ -54,10 +54,11 @@ impl CallerChoice {
         }
     }
 
-    /// Finds the caller. `arguments`: further options of a named caller.
+    /// Finds the programs of the caller. `arguments`: options that the user passes to a named caller.
     ///
     /// # Errors
-    /// [`EngineError::NotInstalled`], [`EngineError::VersionMismatch`], [`EngineError::Arguments`].
+    /// [`EngineError::NotInstalled`], [`EngineError::VersionMismatch`], and [`EngineError::Arguments`] for a rejected
+    /// option.
     pub fn find_caller(&self, arguments: &str) -> Result<Box<dyn Caller>, EngineError> {
         match self {
             Self::Bcftools => Ok(Box::new(Bcftools::find_installed(arguments)?)),
@@ -66,7 +67,8 @@ impl CallerChoice {
             Self::GatkJoint => Ok(Box::new(JointGatk::find_installed(arguments)?)),
             Self::Mutect2 => Ok(Box::new(Mutect2::find_installed(arguments)?)),
             Self::Template(_) if !arguments.trim().is_empty() => {
-                let message = "options of a caller given as a command line belong into it".to_owned();
+                let message = "--caller-args cannot be used with a command line; put the options into the command line"
+                    .to_owned();
                 Err(EngineError::Arguments { message })
             }
             Self::Template(template) => Ok(Box::new(template.find_program()?)),
@@ -77,7 +79,7 @@ impl CallerChoice {
 impl FromStr for CallerChoice {
     type Err = EngineError;
 
-    /// Parses a value: a text with a space or a brace is a template, any other text is a name.
+    /// Parses the value of `--caller`. A text with a space or an opening brace is a template; any other text is a name.
     fn from_str(text: &str) -> Result<Self, EngineError> {
         match text {
             bcftools::PROGRAM => Ok(Self::Bcftools),

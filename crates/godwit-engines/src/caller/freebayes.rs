@@ -1,7 +1,7 @@
-//! freebayes as a caller.
+//! The variant caller freebayes.
 //!
-//! It joins neighbouring variants into one record and carries state from site to site, so some numbers depend on its start
-//! position; with some padding on either side, sites and genotypes do not.
+//! freebayes joins neighbouring variants into one record and carries state from site to site, so some numbers depend on
+//! its start position. With padding on either side of a region, sites and genotypes do not depend on it.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -13,10 +13,11 @@ use crate::{EngineError, PipelineCommand, ProcessPipeline, is_version_at_least};
 
 /// Name of the program.
 pub const PROGRAM: &str = "freebayes";
-/// Installation instructions.
+/// Instructions for installing freebayes.
 pub const REMEDY: &str =
     "install freebayes 1.3 or later (Debian and Ubuntu: apt-get install freebayes; bioconda: freebayes)";
-/// Since this version it reads CRAM and has the current syntax of regions.
+/// The oldest supported version, as major and minor version: since 1.3, freebayes reads CRAM and has the current syntax
+/// of regions.
 const MIN_VERSION: [u32; 2] = [1, 3];
 
 const SET_BY_GODWIT: &str = "it is set by godwit call";
@@ -37,13 +38,13 @@ const REFUSED_OPTIONS: [(&str, &str); 20] = [
     ("--targets", "use --regions"),
     ("-p", "use --ploidy"),
     ("--ploidy", "use --ploidy of godwit call"),
-    ("--gvcf", "its blocks without variants would end where regions do"),
+    ("--gvcf", "its reference blocks would end at the borders of regions"),
     ("--trace", SET_BY_GODWIT),
     ("--failed-alleles", SET_BY_GODWIT),
     ("--cnv-map", "use --ploidy"),
 ];
 
-/// An installed freebayes with its options.
+/// An installed freebayes with the options of the user.
 #[derive(Clone, Debug)]
 pub struct Freebayes {
     program: PathBuf,
@@ -52,10 +53,11 @@ pub struct Freebayes {
 }
 
 impl Freebayes {
-    /// Finds the program and parses its options.
+    /// Finds freebayes and parses the options of the user.
     ///
     /// # Errors
-    /// [`EngineError::NotInstalled`], [`EngineError::VersionMismatch`], [`EngineError::Arguments`].
+    /// [`EngineError::NotInstalled`], [`EngineError::VersionMismatch`], and [`EngineError::Arguments`] for a rejected
+    /// option.
     pub fn find_installed(arguments: &str) -> Result<Self, EngineError> {
         let arguments = split_caller_options(PROGRAM, arguments, &[&REFUSED_OPTIONS])?;
         let program = find_program(PROGRAM, REMEDY)?;
@@ -82,7 +84,7 @@ impl Caller for Freebayes {
     }
 
     fn capabilities(&self) -> Capabilities {
-        // 1.3.6 reports a compressed reference only after its start.
+        // freebayes 1.3.6 rejects a compressed reference, but only after it has started, so godwit checks this before.
         Capabilities { memory_bytes: 1 << 30, reads_bgzf_reference: false, ..Capabilities::DEFAULT }
     }
 

@@ -1,8 +1,9 @@
-//! GATK HaplotypeCaller: VCF, or GVCF with `-ERC GVCF`.
+//! The variant caller GATK HaplotypeCaller, which writes VCF, or GVCF with `-ERC GVCF`.
 //!
-//! Active regions depend on the start position, so some numbers of records depend on the grid; with some padding on either
-//! side, sites and genotypes do not. A GVCF has a record for every reference block, which ends at the region's end, so no
-//! padding is shown then, as usual in scattered runs of GATK.
+//! The active regions of HaplotypeCaller depend on its start position, so some numbers in the records depend on the
+//! region borders. With padding on either side of a region, sites and genotypes do not. A GVCF also contains reference
+//! blocks, which end at the end of the region. For GVCF output, regions are therefore not padded, as is usual in
+//! scattered runs of GATK.
 
 use std::ffi::OsStr;
 use std::process::Command;
@@ -13,7 +14,7 @@ use crate::gatk::{GatkToolkit, PROGRAM};
 use crate::{EngineError, ProcessPipeline};
 
 const SET_BY_GODWIT: &str = "it is set by godwit call";
-/// Options that the user cannot pass to any tool of GATK.
+/// Options that the user cannot pass to any GATK tool, each with the reason or the alternative.
 pub(super) const REFUSED_GATK_OPTIONS: [(&str, &str); 15] = [
     ("-O", SET_BY_GODWIT),
     ("--output", SET_BY_GODWIT),
@@ -31,7 +32,8 @@ pub(super) const REFUSED_GATK_OPTIONS: [(&str, &str); 15] = [
     ("--create-output-variant-index", SET_BY_GODWIT),
     ("--java-options", "use --caller-memory for its heap"),
 ];
-/// Options that the user cannot pass to a tool that calls from reads.
+/// Options that the user cannot pass to a GATK tool that calls variants from reads, each with the reason or the
+/// alternative.
 pub(super) const REFUSED_READ_OPTIONS: [(&str, &str); 7] = [
     ("-I", SET_BY_GODWIT),
     ("--input", SET_BY_GODWIT),
@@ -42,7 +44,7 @@ pub(super) const REFUSED_READ_OPTIONS: [(&str, &str); 7] = [
     ("--native-pair-hmm-threads", "use --caller-threads"),
 ];
 
-/// An installed GATK with options of HaplotypeCaller.
+/// An installed GATK with the options of the user for HaplotypeCaller.
 #[derive(Clone, Debug)]
 pub struct Gatk {
     toolkit: GatkToolkit,
@@ -51,10 +53,11 @@ pub struct Gatk {
 }
 
 impl Gatk {
-    /// Finds GATK and Java and parses options of HaplotypeCaller.
+    /// Finds GATK and Java and parses the options of the user for HaplotypeCaller.
     ///
     /// # Errors
-    /// [`EngineError::NotInstalled`], [`EngineError::VersionMismatch`], [`EngineError::Arguments`].
+    /// [`EngineError::NotInstalled`], [`EngineError::VersionMismatch`], and [`EngineError::Arguments`] for a rejected
+    /// option.
     pub fn find_installed(arguments: &str) -> Result<Self, EngineError> {
         let arguments =
             split_caller_options("HaplotypeCaller", arguments, &[&REFUSED_GATK_OPTIONS, &REFUSED_READ_OPTIONS])?;
@@ -91,7 +94,8 @@ impl Caller for Gatk {
 
     fn start(&self, work: &CallerInvocation) -> Result<ProcessPipeline, EngineError> {
         if self.writes_reference_blocks && work.reads.len() > 1 {
-            let message = "a GVCF is of one sample: call each by itself, then all of them with --gvcfs".to_owned();
+            let message =
+                "a GVCF has one sample: call each sample separately, then genotype all of them with --gvcfs".to_owned();
             return Err(EngineError::Arguments { message });
         }
         let mut command = self.toolkit.tool_command("HaplotypeCaller", work.memory_bytes, work.directory);
@@ -106,7 +110,7 @@ impl Caller for Gatk {
     }
 }
 
-/// Adds reference, region and output, and disables the index of the output.
+/// Adds the options for the reference, the region and the output file, and the option that disables the output index.
 pub(super) fn add_region_arguments(command: &mut Command, work: &CallerInvocation) -> Result<(), EngineError> {
     command.arg("-R").arg(work.reference);
     match work.region_argument()? {

@@ -1,8 +1,8 @@
-//! GATK's joint genotyping. Input: GVCFs of many samples. Output: the variants of all samples.
+//! Joint genotyping with GATK: the input is the GVCF files of many samples, the output the variants of all samples.
 //!
-//! GenomicsDBImport collects a region of all GVCFs in a database of this region, and GenotypeGVCFs calls from it. Calls at a
-//! site depend on the samples' records there, and on earlier deletions that reach over it, so the padding before a region
-//! must be as long as the longest deletion.
+//! GenomicsDBImport stores one region of all GVCFs in a database for this region, and GenotypeGVCFs reads this
+//! database. Calls at a site depend on the samples' records at that site and on earlier deletions that span the site.
+//! The padding before a region must therefore be as long as the longest deletion.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -12,18 +12,18 @@ use super::{Caller, CallerInvocation, Capabilities, split_caller_options};
 use crate::gatk::GatkToolkit;
 use crate::{EngineError, ProcessPipeline};
 
-/// Value of `--caller`.
+/// Value of the option `--caller` that selects this caller.
 pub const NAME: &str = "gatk-joint";
-/// Maximum number of GVCFs that are open at a time.
+/// Maximum number of GVCF files that GenomicsDBImport opens at a time.
 const IMPORT_BATCH_SIZE: &str = "50";
-/// Name of the database in the region's directory.
+/// Name of the GenomicsDB workspace in the private directory of the region.
 const DATABASE_DIRECTORY: &str = "genomicsdb";
 
 const SET_BY_GODWIT: &str = "it is set by godwit call";
 const REFUSED_JOINT_OPTIONS: [(&str, &str); 3] =
     [("-V", "use --gvcfs"), ("--variant", "use --gvcfs"), ("--only-output-calls-starting-in-intervals", SET_BY_GODWIT)];
 
-/// An installed GATK with options of GenotypeGVCFs.
+/// An installed GATK with the options of the user for GenotypeGVCFs.
 #[derive(Clone, Debug)]
 pub struct JointGatk {
     toolkit: GatkToolkit,
@@ -31,10 +31,11 @@ pub struct JointGatk {
 }
 
 impl JointGatk {
-    /// Finds GATK and Java and parses options of GenotypeGVCFs.
+    /// Finds GATK and Java and parses the options of the user for GenotypeGVCFs.
     ///
     /// # Errors
-    /// [`EngineError::NotInstalled`], [`EngineError::VersionMismatch`], [`EngineError::Arguments`].
+    /// [`EngineError::NotInstalled`], [`EngineError::VersionMismatch`], and [`EngineError::Arguments`] for a rejected
+    /// option.
     pub fn find_installed(arguments: &str) -> Result<Self, EngineError> {
         let arguments =
             split_caller_options("GenotypeGVCFs", arguments, &[&REFUSED_GATK_OPTIONS, &REFUSED_JOINT_OPTIONS])?;
@@ -66,13 +67,13 @@ impl Caller for JointGatk {
 
     fn prepare(&self, work: &CallerInvocation) -> Result<Option<ProcessPipeline>, EngineError> {
         if work.ploidy.is_some() {
-            let message = "the GVCFs say how many copies there are; leave --ploidy out".to_owned();
+            let message = "the GVCFs contain the ploidy; omit --ploidy".to_owned();
             return Err(EngineError::Arguments { message });
         }
         let mut command = self.toolkit.tool_command("GenomicsDBImport", work.memory_bytes, work.directory);
         command.args(work.reads.iter().flat_map(|input| [OsStr::new("-V"), input.as_os_str()]));
         add_region_arguments(&mut command, work)?;
-        // One database for all intervals, not one for each.
+        // Create one database for all intervals instead of one database per interval.
         command.args(["--merge-input-intervals", "true"]);
         command.args(["--batch-size", IMPORT_BATCH_SIZE, "--genomicsdb-workspace-path"]).arg(Self::database_path(work));
         self.toolkit.start_tool(command).map(Some)

@@ -1,6 +1,6 @@
-//! GATK Mutect2: somatic variants of a tumour, optionally with a matched normal.
+//! The variant caller GATK Mutect2, which calls somatic variants of a tumour, optionally with a matched normal.
 //!
-//! Its records are unfiltered: FilterMutectCalls needs the records of all regions.
+//! The output is not filtered, because FilterMutectCalls needs the records of all regions at once.
 
 use std::ffi::OsStr;
 
@@ -9,12 +9,12 @@ use super::{Caller, CallerInvocation, Capabilities, split_caller_options};
 use crate::gatk::GatkToolkit;
 use crate::{EngineError, ProcessPipeline};
 
-/// Value of `--caller`.
+/// Value of the option `--caller` that selects this caller.
 pub const NAME: &str = "mutect2";
-/// Options that [`CallerInvocation`] sets, besides those of HaplotypeCaller.
+/// Options that godwit sets from [`CallerInvocation`], besides those that it also sets for HaplotypeCaller.
 const REFUSED_MUTECT2_OPTIONS: [(&str, &str); 2] = [("-normal", "use --normal"), ("--normal-sample", "use --normal")];
 
-/// An installed GATK with options of Mutect2.
+/// An installed GATK with the options of the user for Mutect2.
 #[derive(Clone, Debug)]
 pub struct Mutect2 {
     toolkit: GatkToolkit,
@@ -22,10 +22,11 @@ pub struct Mutect2 {
 }
 
 impl Mutect2 {
-    /// Finds GATK and Java and parses options of Mutect2.
+    /// Finds GATK and Java and parses the options of the user for Mutect2.
     ///
     /// # Errors
-    /// [`EngineError::NotInstalled`], [`EngineError::VersionMismatch`], [`EngineError::Arguments`].
+    /// [`EngineError::NotInstalled`], [`EngineError::VersionMismatch`], and [`EngineError::Arguments`] for a rejected
+    /// option.
     pub fn find_installed(arguments: &str) -> Result<Self, EngineError> {
         let arguments = split_caller_options(
             "Mutect2",
@@ -55,7 +56,7 @@ impl Caller for Mutect2 {
 
     fn start(&self, work: &CallerInvocation) -> Result<ProcessPipeline, EngineError> {
         if work.ploidy.is_some() {
-            let message = "Mutect2 takes no ploidy: tumours have any; leave --ploidy out".to_owned();
+            let message = "Mutect2 does not support --ploidy: tumours have no fixed ploidy; omit it".to_owned();
             return Err(EngineError::Arguments { message });
         }
         let mut command = self.toolkit.tool_command("Mutect2", work.memory_bytes, work.directory);

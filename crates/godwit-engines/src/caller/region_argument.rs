@@ -1,4 +1,4 @@
-//! Regions as callers accept them: text on a command line, or a BED file.
+//! The two ways to pass a region to a caller: as text on the command line, or in a BED file.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -8,22 +8,23 @@ use godwit_model::Region;
 use super::CallerInvocation;
 use crate::EngineError;
 
-/// The region argument of a caller.
+/// A region in a form that a caller accepts.
 pub(super) enum RegionArgument<'a> {
-    /// One interval that is unambiguous as text.
+    /// A single interval whose text form is unambiguous, to pass on the command line.
     Text(&'a Region),
-    /// A BED file.
+    /// Path of a BED file that contains all intervals.
     Bed(PathBuf),
 }
 
 impl CallerInvocation<'_> {
-    /// Returns the interval from the first to the last shown base; without region lists, both are on one contig.
+    /// Returns the interval from the start of the first region to the end of the last one. Both must be on one contig.
     pub(super) fn spanning_region(&self) -> Region {
         let (first, last) = (&self.regions[0], &self.regions[self.regions.len() - 1]);
         Region { end: last.end, ..first.clone() }
     }
 
-    /// Returns a single interval with an unambiguous contig name as text, else a BED file of all intervals.
+    /// Returns the region as text if it is a single interval and the contig name is unambiguous; otherwise writes a BED
+    /// file of all intervals.
     pub(super) fn region_argument(&self) -> Result<RegionArgument<'_>, EngineError> {
         match self.regions {
             [only] if !only.contig.contains([':', ',', '{', '}']) => Ok(RegionArgument::Text(only)),
@@ -31,12 +32,12 @@ impl CallerInvocation<'_> {
         }
     }
 
-    /// Writes the intervals as BED.
+    /// Writes all intervals to a BED file in the private directory of the region, and returns its path.
     pub(super) fn write_bed(&self) -> Result<PathBuf, EngineError> {
         let path = self.directory.join("region.bed");
         let mut text = Vec::new();
         for Region { contig, start, end } in self.regions {
-            // Writing to memory cannot fail.
+            // Writing to a vector in memory cannot fail.
             let _ = writeln!(text, "{contig}\t{start}\t{end}");
         }
         std::fs::write(&path, text).map_err(|source| EngineError::Io {

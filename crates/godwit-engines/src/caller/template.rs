@@ -1,4 +1,4 @@
-//! Callers given as a command line with placeholders: any program that takes a region and writes VCF.
+//! Variant callers given as a command line with placeholders: any program that accepts a region and writes VCF.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -8,63 +8,66 @@ use crate::aligner::sam_program::{find_program, query_program_version};
 use crate::command_template::CommandTemplate;
 use crate::{EngineError, PipelineCommand, ProcessPipeline};
 
-/// The placeholders and their values.
+/// Names and descriptions of the placeholders that a command line may contain.
 pub const PLACEHOLDERS: [(&str, &str); 11] = [
     ("reference", "path of the reference"),
     ("bam", "path of the BAM or CRAM"),
     ("bams", "path of a file with the paths of the BAMs or CRAMs of all samples, one a line"),
     ("tumor", "path of the BAM or CRAM of a tumour"),
-    ("normal", "path of that of the normal"),
+    ("normal", "path of the BAM or CRAM of the matched normal"),
     ("region", "the region to call, as chr1:1-1000, 1-based"),
     ("bed", "path of a BED file with the region, or with its targets where there are any"),
     ("out", "path to write the VCF to, ending in .vcf; without it, the VCF is what the program prints"),
-    ("ploidy", "copies of the contig there, 2 where --ploidy says nothing"),
+    ("ploidy", "ploidy of the contig in the region, 2 without --ploidy"),
     ("threads", "number of threads"),
     ("temp", "an empty directory of the region's own"),
 ];
-/// The default ploidy.
+/// Value of the placeholder `ploidy` if the user sets no ploidy.
 const DEFAULT_PLOIDY: u8 = 2;
 
-/// A command line of a caller with placeholders.
+/// The command line of a variant caller, with placeholders.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallerTemplate(CommandTemplate);
 
 impl CallerTemplate {
-    /// Parses a template.
+    /// Parses a command line with placeholders.
     ///
     /// # Errors
-    /// [`EngineError::Arguments`] for an unclosed quote, an unknown placeholder, or a template without reads or region.
+    /// [`EngineError::Arguments`] for an unclosed quote, an unknown placeholder, or a command line without placeholders
+    /// for the reads and the region.
     pub fn parse(text: &str) -> Result<Self, EngineError> {
         let template = Self(CommandTemplate::parse("caller", text, &PLACEHOLDERS)?);
         let uses = |place| template.0.uses_placeholder(place);
         if !(uses("bam") || uses("bams") || uses("tumor")) || !(uses("region") || uses("bed")) {
             let message = format!(
-                "the caller {text:?} must be told the reads by {{bam}}, {{bams}} or {{tumor}} and the region by {{region}} or {{bed}}"
+                "the caller {text:?} needs the reads as {{bam}}, {{bams}} or {{tumor}} and the region as {{region}} or \
+                 {{bed}}"
             );
             return Err(EngineError::Arguments { message });
         }
         Ok(template)
     }
 
-    /// Returns the template as it was given.
+    /// Returns the command line as the user wrote it, with placeholders.
     pub fn text(&self) -> &str {
         self.0.text()
     }
 
-    /// Writes the text that job fingerprints contain, independent of the names of types and fields.
+    /// Returns the text for this template in job fingerprints. The text does not depend on the names of types and
+    /// fields.
     pub(super) fn fingerprint_text(&self) -> String {
         format!("CallTemplate({})", self.0.fingerprint_text())
     }
 
-    /// Returns the program's file name without its directory.
+    /// Returns the file name of the program, without its directory.
     pub fn program_name(&self) -> &str {
         self.0.program_name()
     }
 
-    /// Finds the program.
+    /// Finds the program of the template, and its version if `--version` prints one.
     ///
     /// # Errors
-    /// [`EngineError::NotInstalled`] if there is no such program.
+    /// [`EngineError::NotInstalled`] if the program does not exist.
     pub fn find_program(&self) -> Result<TemplateCaller, EngineError> {
         let program = find_program(self.0.program(), "install it, or give its path")?;
         let version = query_program_version(&program).unwrap_or_default();
@@ -72,7 +75,7 @@ impl CallerTemplate {
     }
 }
 
-/// A template with the path of its program.
+/// A template together with the path and the version of its installed program.
 #[derive(Clone, Debug)]
 pub struct TemplateCaller {
     template: CallerTemplate,
@@ -94,7 +97,7 @@ impl Caller for TemplateCaller {
     }
 
     fn capabilities(&self) -> Capabilities {
-        // A region as text is one interval of one contig.
+        // The placeholder `region` is replaced by a single interval on one contig.
         let takes_region_lists = !self.template.0.uses_placeholder("region");
         Capabilities {
             takes_tumor_normal_pairs: self.template.0.uses_placeholder("normal"),
@@ -107,10 +110,10 @@ impl Caller for TemplateCaller {
         let uses = |place| self.template.0.uses_placeholder(place);
         let wrong = |message: &str| Err(EngineError::Arguments { message: message.to_owned() });
         if (uses("bam") || uses("tumor")) && work.reads.len() > 1 {
-            return wrong("{bam} and {tumor} are one file, and there are reads of several; use {bams}");
+            return wrong("{bam} and {tumor} are one file, but there are several read files; use {bams}");
         }
         if uses("normal") && work.normal_reads.is_none() {
-            return wrong("the caller asks for {normal}: name its reads with --normal");
+            return wrong("the caller uses {normal}: set its reads with --normal");
         }
         let bed = if uses("bed") { work.write_bed()? } else { PathBuf::new() };
         let bams = if uses("bams") { write_reads_list(work)? } else { PathBuf::new() };
@@ -139,7 +142,7 @@ impl Caller for TemplateCaller {
     }
 }
 
-/// Writes the list of the read files.
+/// Writes a text file with the paths of the read files, one per line, and returns its path.
 fn write_reads_list(work: &CallerInvocation) -> Result<PathBuf, EngineError> {
     let path = work.directory.join("reads.list");
     let lines: String = work.reads.iter().map(|reads| format!("{}\n", reads.display())).collect();

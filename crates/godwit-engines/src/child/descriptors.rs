@@ -1,15 +1,15 @@
-//! Linux system calls for the pipes of children that the standard library does not offer.
+//! Linux system calls for the pipes of child processes that the standard library does not offer.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// Leaves these descriptors open in the child, with their numbers.
+/// Keeps these file descriptors open in the child, under the same numbers.
 pub(super) fn inherit_descriptors(command: &mut Command, descriptors: Vec<OwnedFd>) {
     let keep = move || {
         for descriptor in &descriptors {
-            // SAFETY: the descriptor is open, because the closure owns it; the call takes no pointer and may be made between
-            // fork and exec. It changes only the child's table of descriptors.
+            // SAFETY: the descriptor is open, because the closure owns it. The call takes no pointer and is allowed
+            // between fork and exec. It changes only the table of file descriptors in the child.
             if unsafe { libc::fcntl(descriptor.as_raw_fd(), libc::F_SETFD, 0) } != 0 {
                 return Err(std::io::Error::last_os_error());
             }
@@ -22,12 +22,14 @@ pub(super) fn inherit_descriptors(command: &mut Command, descriptors: Vec<OwnedF
     }
 }
 
-/// Passes the reading end of a pipe to the child as descriptor 3. The command holds it until it is dropped.
+/// Passes the reading end of a pipe to the child as file descriptor 3. `command` keeps the pipe open until it is
+/// dropped.
 pub(super) fn pass_as_descriptor_3(command: &mut Command, end: std::io::PipeReader) {
     let arrange = move || {
         let number = end.as_raw_fd();
-        // SAFETY: dup2 and fcntl take no pointers and may be called between fork and exec; `end` is open, because it is
-        // owned here. If it is 3 already, dup2 would leave its close-on-exec flag set.
+        // SAFETY: dup2 and fcntl take no pointers and are allowed between fork and exec. `end` is open, because the
+        // closure owns it. If its number is already 3, dup2 would leave its close-on-exec flag set, so fcntl clears the
+        // flag.
         let result = unsafe { if number == 3 { libc::fcntl(3, libc::F_SETFD, 0) } else { libc::dup2(number, 3) } };
         if result < 0 { Err(std::io::Error::last_os_error()) } else { Ok(()) }
     };
@@ -37,7 +39,8 @@ pub(super) fn pass_as_descriptor_3(command: &mut Command, end: std::io::PipeRead
     }
 }
 
-/// Sets the capacity of a pipe in bytes, or leaves it unchanged if the system does not allow it: it affects only speed.
+/// Sets the capacity of a pipe, in bytes. If the system rejects this capacity, it stays unchanged, which affects only
+/// the speed.
 pub(super) fn set_pipe_capacity(pipe: &impl AsFd, pipe_bytes: i32) {
     // SAFETY: the descriptor is open for as long as it is borrowed, and the call takes no pointer.
     unsafe {

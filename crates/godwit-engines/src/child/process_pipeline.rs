@@ -1,7 +1,7 @@
-//! Programs joined by pipes: each reads the output of the one before it.
+//! A pipeline of programs, in which each program reads the output of the preceding one.
 //!
-//! A pipeline succeeds only if every program in it does: a program that fails in the middle of its output may leave a reader
-//! that takes the truncated input for complete.
+//! A pipeline succeeds only if all of its programs succeed. If a program fails in the middle of its output, the next
+//! program may accept the truncated input as complete.
 
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
@@ -10,30 +10,31 @@ use std::time::Duration;
 use super::{ChildState, PIPE_BYTES, POLL_INTERVAL, descriptors, spawn_in_group};
 use crate::EngineError;
 
-/// Maximum time for the other programs to exit by themselves after one has failed: the cause may be theirs.
+/// Time that the other programs get to exit by themselves after one has failed, because the actual cause may be the
+/// failure of another one.
 const EXIT_TIMEOUT_AFTER_FAILURE: Duration = Duration::from_secs(1);
 
-/// A program of a pipeline, before its start.
+/// A program of a pipeline, which has not been started yet.
 pub struct PipelineCommand {
     /// Path of the program.
     pub program: PathBuf,
-    /// Version of the program, for messages; empty if it reports none.
+    /// Version of the program for error messages; empty if the program does not print one.
     pub version: String,
-    /// Command line of the program. Its settings of stdin and stdout are not used.
+    /// Command line of the program. The pipeline replaces its stdin and stdout.
     pub command: Command,
 }
 
-/// A running pipeline. Dropping it kills the programs that still run.
+/// A running pipeline. Dropping it kills the programs that are still running.
 pub struct ProcessPipeline {
     processes: Vec<ChildState>,
 }
 
 impl ProcessPipeline {
-    /// Starts all programs; the last one writes to `output`. Each is in a new process group, so that its children are
-    /// stopped with it.
+    /// Starts all programs; the last one writes to `output`. Each program gets its own process group, so that its child
+    /// processes can be killed with it.
     ///
     /// # Errors
-    /// [`EngineError::Io`] if one does not start; those already started are stopped.
+    /// [`EngineError::Io`] if a program does not start. The programs that were already started are killed.
     pub fn start(links: Vec<PipelineCommand>, output: Stdio) -> Result<Self, EngineError> {
         let mut chain = Self { processes: Vec::new() };
         let (mut input, mut output, last) = (Stdio::null(), Some(output), links.len().saturating_sub(1));
@@ -55,10 +56,10 @@ impl ProcessPipeline {
         Ok(chain)
     }
 
-    /// Waits until all have exited. Stops them once `stop` returns true.
+    /// Waits until all programs have exited. Kills them as soon as `stop` returns true.
     ///
     /// # Errors
-    /// [`EngineError::Exited`] of the program that failed first, as far as that can be determined.
+    /// [`EngineError::Exited`] for the program that caused the failure, as far as that can be determined.
     pub fn wait(&self, stop: impl Fn() -> bool) -> Result<(), EngineError> {
         loop {
             let mut statuses = self.exit_statuses()?;
@@ -93,7 +94,7 @@ impl ProcessPipeline {
         }
     }
 
-    /// Returns the process ids, in the order of the pipeline.
+    /// Returns the process ids of the programs, in the order of the pipeline.
     pub fn ids(&self) -> Vec<u32> {
         self.processes.iter().map(|link| link.lock().id()).collect()
     }
@@ -102,8 +103,8 @@ impl ProcessPipeline {
         self.processes.iter().map(ChildState::exit_status).collect()
     }
 
-    /// Returns the cause among the failures: a program whose reader exited ends by the broken pipe, and one whose writer
-    /// exited finds its input truncated. So it is the first that did not end by SIGPIPE.
+    /// Returns the error of the program that caused the failure: the first failed program that was not killed by
+    /// SIGPIPE. If a program exits, the preceding one is killed by SIGPIPE, and the next one finds its input truncated.
     fn first_failure(&self, statuses: &[Option<ExitStatus>]) -> EngineError {
         use std::os::unix::process::ExitStatusExt;
         let failed: Vec<_> = self
@@ -162,10 +163,10 @@ mod tests {
     #[test]
     fn any_failure_is_the_chains_and_the_reason_is_named() {
         assert_eq!(run(&["true", "cat"]), Ok(()));
-        // The reader accepts truncated input.
+        // The second program accepts the truncated input.
         let error = run(&["echo half; echo broken >&2; exit 3", "cat >/dev/null; exit 0"]).unwrap_err();
         assert!(error.contains("exited with status 3") && error.contains("broken"), "{error}");
-        // The writer ends by SIGPIPE, because the reader has exited.
+        // The first program is killed by SIGPIPE, because the second one has exited.
         let error = run(&["exec seq 100000000", "echo unwilling >&2; exit 4"]).unwrap_err();
         assert!(error.contains("exited with status 4") && error.contains("unwilling"), "{error}");
         let error = run(&["kill -9 $$", "cat; exit 1"]).unwrap_err();
@@ -181,7 +182,8 @@ mod tests {
         let error = chain.wait(|| started.exists()).unwrap_err();
         assert!(error.is_stopped_by_godwit(), "{error}");
         let EngineError::Exited { stderr_tail, .. } = error else { panic!("{error}") };
-        // Processes started by the shell are not waited for: they receive the signal and exit a moment later.
+        // The pipeline does not wait for processes that the shell started: they receive the signal and exit a moment
+        // later.
         wait_until_exited(&[stderr_tail[0].parse().unwrap()]);
     }
 }

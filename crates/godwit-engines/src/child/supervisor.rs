@@ -1,7 +1,7 @@
-//! The thread that starts a child, keeps the last lines of its stderr, and runs until the child exits.
+//! The thread that starts a child process, keeps the last lines of its stderr, and runs until the child has exited.
 //!
-//! Linux sends the parent-death signal when the *thread* that started a child ends, not only its process, so the starting
-//! thread must live as long as the child.
+//! Linux sends the parent-death signal when the *thread* that started a child ends, not when its process ends. The
+//! thread that starts the child must therefore live as long as the child.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read};
@@ -9,13 +9,15 @@ use std::process::{Child, ChildStderr, Command};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
-/// Maximum number of lines kept.
+/// Maximum number of stderr lines that are kept.
 const MAX_TAIL_LINES: usize = 20;
-/// Maximum length of a line, bytes; the rest of it counts as the next line.
+/// Maximum length of a stderr line, bytes. The rest of a longer line counts as the next line.
 const MAX_LINE_BYTES: u64 = 1000;
-/// Prefix of progress messages of bwa and minimap2; bwa 0.7.17 prints some for every batch at any verbosity.
+/// Prefix of the progress messages of bwa and minimap2. bwa 0.7.17 prints such messages for every batch at any
+/// verbosity.
 const PROGRESS_PREFIX: &[u8] = b"[M::";
-/// Maximum wait for the last lines of a child that has exited: one of its children may hold its stderr open.
+/// Maximum time to wait for the last stderr lines of a child that has exited. A process that the child started may keep
+/// its stderr open.
 const STDERR_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The last lines of a child's stderr.
@@ -26,7 +28,7 @@ pub(super) struct StderrTail {
 }
 
 impl StderrTail {
-    /// Returns the lines kept, after the child closed its stderr or one second has passed.
+    /// Waits until stderr is closed, but at most one second, and returns the lines that are kept.
     pub(super) fn wait_for_lines(&self) -> Vec<String> {
         let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.closed.wait_timeout_while(lines, STDERR_TIMEOUT, |(_, ended)| !*ended);
@@ -48,18 +50,19 @@ impl StderrTail {
     }
 }
 
-/// Starts the child from a new thread, which then reads its stderr.
+/// Starts a child from a new thread, which then reads the stderr of the child.
 pub(super) fn spawn_supervised(mut command: Command) -> (std::io::Result<Child>, Arc<StderrTail>) {
     let tail = Arc::new(StderrTail::default());
     let (sender, receiver) = mpsc::channel();
     let thread_tail = tail.clone();
     let supervise = move || {
         let mut spawned = command.spawn();
-        // The descriptors that it holds for the child, such as the other end of a pipe, must not outlive the child here.
+        // Close the descriptors that `command` holds for the child, such as its ends of pipes. Otherwise the pipes stay
+        // open after the child exits.
         drop(command);
         let stderr = spawned.as_mut().ok().and_then(|child| child.stderr.take());
         let id = spawned.as_ref().ok().map(Child::id);
-        // The receiver is missing only if the caller's thread ended meanwhile.
+        // Ignore the error: the receiver is missing only if the thread of the caller has ended.
         let _ = sender.send(spawned);
         if let Some(stderr) = stderr {
             read_last_lines(stderr, &thread_tail);

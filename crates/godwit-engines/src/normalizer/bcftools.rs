@@ -1,8 +1,8 @@
-//! `bcftools norm`, as a child that normalizes sites.
+//! `bcftools norm` as a child process that normalizes variant sites.
 //!
-//! Input: VCF of sites with one alternate allele each, sorted. Output: VCF with the same `ID`s. A site with several changes
-//! becomes several records (`--atomize`), and with a reference each is left-aligned and trimmed. A `REF` that does not match
-//! the reference ends the program.
+//! The input is a sorted VCF of sites with one alternate allele each. The output is a VCF with the same values of `ID`.
+//! A site with several changes becomes several records (`--atomize`). If there is a reference, each record is also
+//! left-aligned and trimmed, and bcftools fails at a `REF` that does not match the reference.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -18,43 +18,44 @@ use crate::{ChildHandle, EngineError};
 const PROGRAM: &str = "bcftools";
 /// Environment variable that names the program's path.
 pub const PROGRAM_VARIABLE: &str = "GODWIT_BCFTOOLS";
-/// The oldest version with `norm --atomize`, as major and minor.
+/// The oldest supported version, as major and minor version: the first one with `norm --atomize`.
 const MIN_VERSION: [u32; 2] = [1, 12];
-/// Prefix of its message for a `REF` that does not match the reference (1.16, `vcfnorm.c`), before the position.
+/// Text before the position in bcftools' message about a `REF` that does not match the reference (1.16, `vcfnorm.c`).
 const REFERENCE_MISMATCH_PREFIX: &str = "Reference allele mismatch at ";
 
-/// A running bcftools. Write to `input` and read from `output` in parallel: neither waits for the other to end.
+/// A running `bcftools norm`. Write to `input` and read from `output` in two threads, because bcftools writes before
+/// its input ends.
 pub struct Normalizer {
-    /// Input VCF; drop it to end the input.
+    /// Pipe to which the input VCF is written. Drop it to end the input.
     pub input: ChildStdin,
-    /// Output VCF.
+    /// Pipe from which the output VCF is read.
     pub output: File,
-    /// The child process.
+    /// The process of bcftools.
     pub child: NormalizerChild,
 }
 
-/// The process of a bcftools.
+/// The process of a running `bcftools norm`.
 pub struct NormalizerChild {
-    /// Handle that waits for it or kills it.
+    /// Handle that can wait for the process or kill it.
     pub handle: ChildHandle,
-    /// Version of the program.
+    /// Version of bcftools.
     pub version: String,
     state: Arc<ChildState>,
 }
 
 impl NormalizerChild {
-    /// Returns the error for a bcftools that succeeded, but whose output is invalid.
+    /// Returns the error for output of bcftools that is invalid although its exit status is 0.
     pub fn output_error(&self, problem: String) -> EngineError {
         self.state.output_error(problem, false)
     }
 }
 
 impl Normalizer {
-    /// Starts the program; `reference` is FASTA with its `.fai` beside it.
+    /// Starts `bcftools norm`. `reference`: path of a FASTA file with its `.fai` index beside it.
     ///
     /// # Errors
-    /// [`EngineError::NotFound`], [`EngineError::Io`], and [`EngineError::VersionMismatch`] for a program that is too old or
-    /// reports no version.
+    /// [`EngineError::NotFound`], [`EngineError::Io`], and [`EngineError::VersionMismatch`] if the program is too old
+    /// or prints no version.
     pub fn start(reference: Option<&Path>) -> Result<Self, EngineError> {
         let program = locate_program(PROGRAM, PROGRAM_VARIABLE)?;
         let version = query_version(&program)?;
@@ -72,7 +73,7 @@ impl Normalizer {
     }
 }
 
-/// Returns the program's message about a `REF` that does not match the reference, if that ended it: position and both alleles.
+/// If bcftools failed because a `REF` does not match the reference, returns its message: the position and both alleles.
 pub fn reference_mismatch(error: &EngineError) -> Option<&str> {
     let EngineError::Exited { stderr_tail, .. } = error else { return None };
     stderr_tail.iter().find_map(|line| line.trim().strip_prefix(REFERENCE_MISMATCH_PREFIX))

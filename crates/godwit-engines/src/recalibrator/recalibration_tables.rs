@@ -1,37 +1,38 @@
-//! Sums of BaseRecalibrator's tables.
+//! Adds the recalibration tables of several BaseRecalibrator reports.
 //!
-//! GATK's own GatherBQSRReports derives the reported quality of a row from a sum of error probabilities, which misses whole
-//! numbers by the last bit (5.999... for 6), and then truncates it: a row of few bases may get another quality than in one
-//! run over everything. Here counts are added up, which are whole numbers, and qualities are estimated from the sums as
-//! BaseRecalibrator itself does.
+//! GATK's GatherBQSRReports computes the reported quality of a row from a sum of error probabilities. The result can be
+//! slightly below the exact whole number (5.999... for 6), and GATK then truncates it. A row with few bases may
+//! therefore get a different quality than in a single run over all reads. This module adds only the counts, which are
+//! whole numbers, and then estimates the qualities as BaseRecalibrator does.
 //!
-//! The estimate follows GATK 4.6.2.0, `utils/recalibration/RecalDatum.java`: the quality between 0 and 60 that is most
-//! likely by the binomial distribution of the errors, after a bell curve (height 0.9, width 0.5) around the reported one.
+//! The estimate follows GATK 4.6.2.0, `utils/recalibration/RecalDatum.java`. It is the whole number from 0 to 60 with
+//! the highest posterior probability. The likelihood is the binomial distribution of the errors; the prior is a bell
+//! curve (height 0.9, width 0.5) around the reported quality.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Columns that are not part of a row's key.
+/// Names of the columns that contain values. All other columns form the key of a row.
 const VALUE_COLUMNS: [&str; 4] = ["EmpiricalQuality", "EstimatedQReported", "Observations", "Errors"];
-/// Prefix of the names of the tables of read groups, of reported qualities, and of all other covariates.
+/// Name prefix of the recalibration tables in a report: by read group, by reported quality, and by other covariates.
 const TABLE_NAME_PREFIX: &str = "RecalTable";
-/// Maximum estimated quality; the minimum is 0.
+/// Maximum estimated quality (Phred). The minimum is 0.
 const MAX_QUALITY: u32 = 60;
-/// Distance from the reported quality beyond which all are equally unlikely.
+/// Distance from the reported quality (Phred) beyond which the prior probability no longer decreases.
 const MAX_QUALITY_DISTANCE: u32 = 40;
-/// Count added to each side, so that no outcome is impossible: one error and one base without an error.
+/// Number of errors and of correct bases that are added to the counts, so that neither is 0.
 const SMOOTHING_COUNT: u64 = 1;
-/// Maximum count of GATK's binomial distribution.
+/// Maximum number of observations in GATK's binomial distribution.
 const MAX_OBSERVATIONS: u64 = i32::MAX as u64 - 1;
 
-/// The counts of a row.
+/// The counts in a row of a recalibration table.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct ErrorCounts {
     observations: u64,
     errors: f64,
 }
 
-/// A table: its columns, and the rows by their keys, each key in the order of the columns.
+/// A recalibration table: its column names, and its rows by key. The cells of a key are in the order of the columns.
 #[derive(Debug, Default)]
 struct RecalibrationTable {
     name: String,
@@ -49,32 +50,34 @@ impl RecalibrationTable {
     }
 }
 
-/// The sum of the tables of several reports.
+/// The sum of the recalibration tables of several reports.
 #[derive(Debug, Default)]
 pub struct RecalibrationTables {
-    /// Text before the added tables, from the first report.
+    /// Text of the first report before its first recalibration table.
     preamble: String,
     tables: Vec<RecalibrationTable>,
     report_count: usize,
 }
 
 impl RecalibrationTables {
-    /// Adds the tables of one report. The arguments come from the first one.
+    /// Adds the recalibration tables of a report. The table of GATK arguments is taken from the first report only.
     ///
     /// # Errors
-    /// The defect and the 1-based number of the report.
+    /// A message with the defect and the 1-based number of the report.
     pub fn add_report(&mut self, report: &str) -> Result<(), String> {
         self.report_count += 1;
         if self.report_count == 1 {
-            self.preamble = report_preamble(report).ok_or("the first table is none of BaseRecalibrator")?.to_owned();
+            self.preamble =
+                report_preamble(report).ok_or("the first report is not one of BaseRecalibrator")?.to_owned();
         }
         self.add_report_tables(report).map_err(|problem| format!("table {}: {problem}", self.report_count))
     }
 
-    /// Returns the sum as a report, except for the quantized qualities, which GATK computes again.
+    /// Returns the sum as a report. The quantized qualities in it are those of the first report, so GATK must compute
+    /// them again.
     ///
     /// # Errors
-    /// The defect of the sum.
+    /// A message that describes why the added tables are invalid.
     pub fn to_report(&self) -> Result<String, String> {
         let mut text = self.preamble.clone();
         let reported = reported_qualities(&self.tables)?;
@@ -99,14 +102,14 @@ impl RecalibrationTables {
                 });
             }
             let table = &mut self.tables[found];
-            // A table without rows may lack its columns.
+            // If this table has no rows so far, it may also lack the column names.
             if table.rows.is_empty() && !names.is_empty() {
                 table.columns.clone_from(&names);
             }
             for row in lines.by_ref().take_while(|line| !line.is_empty()) {
                 let (key, counts) = parse_row(row, &columns).ok_or_else(|| format!("{name} has a row {row:?}"))?;
                 if table.name != name || table.columns != names {
-                    return Err(format!("{name} is not the table that the others have"));
+                    return Err(format!("{name} has other columns than in the other reports"));
                 }
                 let sum = table.rows.entry(key).or_default();
                 sum.observations += counts.observations;
@@ -114,23 +117,24 @@ impl RecalibrationTables {
             }
             found += 1;
         }
-        if found == 0 { Err("it is no table of BaseRecalibrator".to_owned()) } else { Ok(()) }
+        if found == 0 { Err("it is not a report of BaseRecalibrator".to_owned()) } else { Ok(()) }
     }
 }
 
-/// Returns the text before the first added table. The line before a table's name contains its format.
+/// Returns the text before the first recalibration table of a report. The line before the name of a table contains its
+/// format.
 fn report_preamble(report: &str) -> Option<&str> {
     let name = report.find(&format!("#:GATKTable:{TABLE_NAME_PREFIX}0"))?;
     let format = report[..name].trim_end_matches('\n').rfind('\n')? + 1;
     Some(&report[..format])
 }
 
-/// Returns the words and their offsets.
+/// Returns the words of a line with their byte offsets.
 fn words_with_offsets(line: &str) -> Vec<(usize, &str)> {
     line.split_whitespace().map(|word| (word.as_ptr() as usize - line.as_ptr() as usize, word)).collect()
 }
 
-/// Parses a row: cells start where the names of their columns do.
+/// Parses a row of a table. A cell starts at the offset of its column name.
 fn parse_row(row: &str, columns: &[(usize, &str)]) -> Option<(Vec<String>, ErrorCounts)> {
     let (mut key, mut counts) = (Vec::new(), ErrorCounts::default());
     for (at, (start, name)) in columns.iter().enumerate() {
@@ -146,12 +150,13 @@ fn parse_row(row: &str, columns: &[(usize, &str)]) -> Option<(Vec<String>, Error
     Some((key, counts))
 }
 
-/// Returns the probability of an error at a quality.
+/// Returns the error probability for a quality (Phred).
 fn error_probability(quality: f64) -> f64 {
     10f64.powf(quality / -10.0)
 }
 
-/// Returns the mean reported quality of the bases of each read group, by read group and event.
+/// Returns the mean reported quality of each read group and event, computed from the mean error probability of its
+/// bases.
 fn reported_qualities(whole: &[RecalibrationTable]) -> Result<BTreeMap<Vec<String>, f64>, String> {
     let mut reported: BTreeMap<Vec<String>, (u64, f64)> = BTreeMap::new();
     let Some(table) = whole.get(1) else { return Ok(BTreeMap::new()) };
@@ -159,7 +164,7 @@ fn reported_qualities(whole: &[RecalibrationTable]) -> Result<BTreeMap<Vec<Strin
     let Some(place) = place else { return Err("RecalTable1 has no column QualityScore".to_owned()) };
     let mut rows: Vec<(u32, Vec<String>, ErrorCounts)> = Vec::new();
     for (key, counts) in &table.rows {
-        let quality = key[place].parse().map_err(|_| format!("{:?} is no quality", key[place]))?;
+        let quality = key[place].parse().map_err(|_| format!("{:?} is not a quality", key[place]))?;
         let group: Vec<String> =
             key.iter().enumerate().filter(|(at, _)| *at != place).map(|(_, cell)| cell.clone()).collect();
         rows.push((quality, group, *counts));
@@ -181,7 +186,7 @@ fn reported_qualities(whole: &[RecalibrationTable]) -> Result<BTreeMap<Vec<Strin
     Ok(reported.into_iter().map(|(group, (_, quality))| (group, quality)).collect())
 }
 
-/// Returns the most likely quality of bases that were reported with `reported`.
+/// Returns the most probable quality of bases with these counts and the reported quality `reported`.
 fn empirical_quality(counts: ErrorCounts, reported: f64) -> u32 {
     let (mut errors, mut observations) =
         ((counts.errors + 0.5) as u64 + SMOOTHING_COUNT, counts.observations + 2 * SMOOTHING_COUNT);
@@ -193,7 +198,7 @@ fn empirical_quality(counts: ErrorCounts, reported: f64) -> u32 {
     let posterior = |quality: u32| {
         let distance = ((f64::from(quality) - reported) as i32).unsigned_abs().min(MAX_QUALITY_DISTANCE);
         let prior = finite((0.9 * (-2.0 * f64::from(distance).powi(2)).exp()).log10());
-        // The binomial coefficient is the same for all qualities.
+        // The binomial coefficient is omitted, because it is the same for all qualities.
         let chance = f64::from(quality) / -10.0;
         let without = (1.0 - 10f64.powf(chance)).log10();
         prior + finite(chance * errors as f64 + without * (observations - errors.min(observations)) as f64)
@@ -202,7 +207,7 @@ fn empirical_quality(counts: ErrorCounts, reported: f64) -> u32 {
     best.fold((0, f64::NEG_INFINITY), |best, next| if next.1 > best.1 { next } else { best }).0
 }
 
-/// Appends a table in GATK's format: every cell where its column starts.
+/// Appends a table to `text` in GATK's format, in which a cell starts at the offset of its column name.
 fn write_table(
     table: &RecalibrationTable,
     reported: &BTreeMap<Vec<String>, f64>,
@@ -212,8 +217,8 @@ fn write_table(
     let mut rows: Vec<Vec<String>> = vec![table.columns.clone()];
     for (key, counts) in &table.rows {
         let prior = match place {
-            Some(place) => key[place].parse().map_err(|_| format!("{:?} is no quality", key[place]))?,
-            None => *reported.get(key).ok_or_else(|| format!("nothing was counted of the read group {key:?}"))?,
+            Some(place) => key[place].parse().map_err(|_| format!("{:?} is not a quality", key[place]))?,
+            None => *reported.get(key).ok_or_else(|| format!("there are no counts for the read group {key:?}"))?,
         };
         let mut cells = key.iter().cloned();
         let cell = |column: &String| match column.as_str() {
@@ -234,7 +239,7 @@ fn write_table(
     let formats: Vec<&str> = table.columns.iter().map(format).collect();
     let width = |at: usize| rows.iter().map(|row| row[at].len()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..table.columns.len()).map(width).collect();
-    // Writing to memory cannot fail.
+    // Writing to a string in memory cannot fail.
     let _ = writeln!(text, "#:GATKTable:{}:{}:{}:;", table.columns.len(), rows.len() - 1, formats.join(":"));
     let _ = writeln!(text, "#:GATKTable:{}:", table.name);
     for row in &rows {
@@ -271,7 +276,8 @@ mod tests {
 
     #[test]
     fn counts_are_added_up_and_qualities_estimated_from_the_sums() {
-        // Rows of a table that GATK 4.6.2.0 wrote: 6 with 259 errors in 1104 bases, 24 and so on.
+        // The expected rows are from a table that GATK 4.6.2.0 wrote: quality 6 for 259 errors in 1104 bases, and so
+        // on.
         let mut sum = RecalibrationTables::default();
         sum.add_report(&report(&[("a b", 6, 1000, 200)])).unwrap();
         sum.add_report(&report(&[("a b", 6, 104, 59)])).unwrap();
@@ -288,7 +294,7 @@ mod tests {
 
     #[test]
     fn estimates_are_those_of_gatk() {
-        // `RecalDatumUnitTest` of GATK and tables that GATK 4.6.2.0 wrote.
+        // The expected values are from GATK's `RecalDatumUnitTest` and from tables that GATK 4.6.2.0 wrote.
         let estimate =
             |observations, errors, reported| empirical_quality(ErrorCounts { observations, errors }, reported);
         assert_eq!(estimate(1_049_368, 3200.0, 25.4752), 25);

@@ -1,4 +1,4 @@
-//! DIAMOND: searches proteins and translated nucleotides in proteins.
+//! DIAMOND, which searches protein databases with protein or translated nucleotide queries.
 
 use std::path::PathBuf;
 
@@ -6,15 +6,15 @@ use crate::EngineError;
 
 /// Name of the program.
 pub const PROGRAM: &str = "diamond";
-/// Installation instructions.
+/// Instructions for installing DIAMOND.
 pub const REMEDY: &str = "install DIAMOND (Debian and Ubuntu: apt-get install diamond-aligner; bioconda: diamond)";
 
-/// Finds the program; returns its path and version, such as `2.1.3`.
+/// Finds DIAMOND. Returns its path and its version, such as `2.1.3`.
 ///
 /// # Errors
-/// [`EngineError::NotInstalled`] if it is not on PATH.
+/// [`EngineError::NotInstalled`] if DIAMOND is not on PATH.
 pub fn find_program_version() -> Result<(PathBuf, String), EngineError> {
     let (path, line) = super::find_program_version(PROGRAM, "version", REMEDY)?;
-    // `diamond version 2.1.3`
+    // Example of the output: `diamond version 2.1.3`.
     Ok((path, line.rsplit(' ').next().unwrap_or_default().to_owned()))
 }

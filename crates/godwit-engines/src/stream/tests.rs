@@ -13,7 +13,7 @@ fn reads(names: &[&[u8]]) -> RecordBatch {
     RecordBatch::try_new(schema::reads(), vec![column(), column(), column(), column()]).unwrap()
 }
 
-/// Two streams one after another: reads in two batches, then a message.
+/// Returns the bytes of two consecutive streams: one with two batches of reads, and one without batches.
 fn sample() -> Vec<u8> {
     let mut writer = StreamWriter::start(Vec::new(), &schema::reads(), kind(schema::READS)).unwrap();
     writer.write(&reads(&[b"a", b"bb"])).unwrap();

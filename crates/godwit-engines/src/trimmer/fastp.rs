@@ -1,8 +1,9 @@
-//! fastp, as a child that reads the files of a lane and writes the trimmed reads into pipes.
+//! fastp as a child process that reads the FASTQ files of a lane and writes the trimmed reads to pipes.
 //!
-//! Input: paths of files, which fastp opens itself, twice: it detects adapters first. Output: a pipe for each mate, with
-//! FASTQ in the order of the input. That order needs one output per mate: with more than one thread, `--stdout` of fastp
-//! 0.23.2 reorders chunks of pairs. This module does not validate the input, and fastp hardly does.
+//! fastp opens the input files itself, and it reads them twice, because it first detects adapters. The output is FASTQ
+//! in input order, through one pipe per mate. A single pipe for both mates would not keep the order: with several
+//! threads, `--stdout` of fastp 0.23.2 reorders groups of pairs. This module does not validate the input, and fastp
+//! validates little of it.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -16,13 +17,13 @@ use crate::{ChildHandle, EngineError};
 pub const PROGRAM: &str = "fastp";
 /// Environment variable that names the program's path.
 pub const PROGRAM_VARIABLE: &str = "GODWIT_FASTP";
-/// The oldest version whose output is in input order, as major and minor.
+/// The oldest supported version, as major and minor version: the first one that keeps the input order.
 const MIN_VERSION: [u32; 2] = [0, 23];
-/// Maximum number of threads of fastp; it lowers higher numbers with a warning.
+/// Maximum number of threads of fastp. For a higher number, fastp prints a warning and uses 16.
 const MAX_THREADS: usize = 16;
 
-/// Options that set inputs or outputs, or that drop reads silently: godwit sets them, or they would change how the lane is
-/// read.
+/// Options that the user cannot pass to fastp: they set inputs, outputs or threads, or they drop reads silently. godwit
+/// sets these options itself, or they would change which reads it receives.
 const REFUSED_LONG_OPTIONS: [&str; 24] = [
     "--in1",
     "--in2",
@@ -49,46 +50,46 @@ const REFUSED_LONG_OPTIONS: [&str; 24] = [
     "--help",
     "--version",
 ];
-/// The short forms of these options.
+/// The short forms of the options in [`REFUSED_LONG_OPTIONS`].
 const REFUSED_SHORT_OPTIONS: &[u8] = b"iIoOmjhwsSd?v";
 
-/// Options for trimming a lane.
+/// The inputs and options for trimming the reads of a lane.
 #[derive(Clone, Debug)]
 pub struct FastpOptions {
-    /// Path of the program; `None`: `GODWIT_FASTP`, else beside this executable, else on PATH.
+    /// Path of fastp; `None` for the first of: the path in `GODWIT_FASTP`, the directory of this executable, PATH.
     pub program: Option<PathBuf>,
-    /// Paths of one file, or of read 1 and read 2.
+    /// Paths of the FASTQ files: one file, or the files of read 1 and read 2.
     pub files: Vec<PathBuf>,
-    /// True if the one file has both mates.
+    /// True if `files` is one file in which the mates of a pair alternate.
     pub interleaved: bool,
-    /// Number of threads; it affects only the time.
+    /// Number of threads of fastp, which does not affect the output.
     pub threads: usize,
-    /// Further arguments, checked by [`first_refused_argument`].
+    /// Options of the user for fastp. Check them with [`first_refused_argument`] before.
     pub arguments: Vec<String>,
-    /// Path of the report, JSON.
+    /// Path of the JSON report that fastp writes.
     pub json_report: PathBuf,
-    /// Path of the report, HTML.
+    /// Path of the HTML report that fastp writes.
     pub html_report: PathBuf,
 }
 
-/// A running fastp.
+/// A running fastp process.
 pub struct FastpProcess {
-    /// One pipe, or those of read 1 and read 2. They end when the program exits.
+    /// Pipes from which the trimmed FASTQ is read: one pipe, or those of read 1 and read 2. They end when fastp exits.
     pub outputs: Vec<File>,
-    /// Handle of the process.
+    /// Handle that can wait for fastp or kill it.
     pub child: ChildHandle,
 }
 
-/// Returns the version of the program that would be started.
+/// Returns the version of the fastp that godwit would start.
 ///
 /// # Errors
-/// [`EngineError::NotFound`], [`EngineError::Io`], and [`EngineError::VersionMismatch`] for a program that is too old or
-/// reports no version.
+/// [`EngineError::NotFound`], [`EngineError::Io`], and [`EngineError::VersionMismatch`] if the program is too old or
+/// prints no version.
 pub fn query_version(program: Option<&Path>) -> Result<String, EngineError> {
     let program = find_program(program)?;
     let output = Command::new(&program).arg("--version").stdin(Stdio::null()).output();
     let output = output.map_err(|source| EngineError::Io { program: program.clone(), action: "start", source })?;
-    // fastp prints its version on stderr.
+    // fastp prints its version to stderr, not to stdout.
     let said = [output.stderr, output.stdout].concat();
     let said = String::from_utf8_lossy(&said);
     let found = said.lines().find_map(|line| line.trim().strip_prefix("fastp ")).unwrap_or("an unknown version");
@@ -107,7 +108,7 @@ fn is_supported_version(version: &str) -> bool {
     }
 }
 
-/// Returns the first argument that cannot be passed to fastp.
+/// Returns the first argument that the user cannot pass to fastp; `None` if all are accepted.
 pub fn first_refused_argument(arguments: &[String]) -> Option<&str> {
     let refused = |word: &&String| match word.strip_prefix("--") {
         Some(_) => REFUSED_LONG_OPTIONS.contains(&word.split('=').next().unwrap_or_default()),
@@ -117,10 +118,10 @@ pub fn first_refused_argument(arguments: &[String]) -> Option<&str> {
 }
 
 impl FastpOptions {
-    /// Starts the program.
+    /// Starts fastp.
     ///
     /// # Errors
-    /// Those of [`query_version`].
+    /// The errors of [`query_version`].
     pub fn start(&self) -> Result<FastpProcess, EngineError> {
         let version = query_version(self.program.as_deref())?;
         let program = find_program(self.program.as_deref())?;

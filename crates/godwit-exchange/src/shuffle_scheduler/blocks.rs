@@ -1,4 +1,4 @@
-//! Blocks: made available, leased, aligned, their slices fetched, finished.
+//! The states of blocks, from available reads over leases and alignment to the last fetched slice.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use godwit_model::BlockId;
 
 use super::{Phase, ShardId, ShuffleAction, ShuffleScheduler, WorkerId};
 
-/// Copies of a slice that are maintained, where there are enough workers.
+/// Number of copies of each slice that the scheduler maintains if there are enough workers.
 const COPIES_PER_SLICE: usize = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BlockState {
-    /// Its reads were released and are requested again.
+    /// The reads are not available: either they were never available, or they were released and requested again.
     AwaitingReads,
     Waiting,
     Leased,
@@ -20,11 +20,11 @@ pub(super) enum BlockState {
 
 pub(super) struct BlockEntry {
     pub(super) state: BlockState,
-    /// The workers that have it, and since when.
+    /// The workers to which the block is assigned, each with the time of the assignment.
     pub(super) leases: Vec<(WorkerId, Duration)>,
-    /// The holders of each shard's slice, once the block was aligned.
+    /// The holders of the slice of each shard; empty until a worker holds a slice.
     pub(super) slices: Vec<SliceHolders>,
-    /// Slices that lack a copy.
+    /// Number of slices of the block that lack a copy.
     missing_copies: u16,
     released: bool,
 }
@@ -40,18 +40,18 @@ impl BlockEntry {
         }
     }
 
-    /// Reports whether any worker may hold a slice of it.
+    /// Returns whether a worker holds or held a slice of the block.
     pub(super) fn has_slices(&self) -> bool {
         !self.slices.is_empty()
     }
 
-    /// Returns each shard with each holder of its slice.
+    /// Returns pairs of a shard index and a holder of its slice.
     pub(super) fn holders(&self) -> impl Iterator<Item = (usize, WorkerId)> {
         self.slices.iter().enumerate().flat_map(|(share, slice)| slice.holders().map(move |node| (share, node)))
     }
 }
 
-/// The holders of a slice. Of more than two only two are stored.
+/// The holders of a slice. If more than two workers hold the slice, only two of them are stored.
 #[derive(Clone, Copy, Default)]
 pub(super) struct SliceHolders([Option<WorkerId>; COPIES_PER_SLICE]);
 
@@ -64,7 +64,7 @@ impl SliceHolders {
         self.0.iter().flatten().copied()
     }
 
-    /// Adds a holder; where there are two already, it replaces one that is not the owner.
+    /// Adds a holder. If two holders are stored already, the new holder replaces one that is not the owner.
     fn add(&mut self, node: WorkerId, owner: Option<WorkerId>) {
         if self.contains(node) {
             return;
@@ -88,11 +88,11 @@ impl ShuffleScheduler {
             block.state = BlockState::Waiting;
             self.waiting_blocks.insert(id);
         }
-        // A worker may have joined with its slices meanwhile.
+        // A worker that holds the slices of this block may have joined before the reads became available.
         self.release_finished_block(id);
     }
 
-    /// Assigns blocks to workers that request one.
+    /// Assigns blocks to the workers that request blocks.
     pub(super) fn lease_blocks(&mut self, now: Duration) {
         let ids: Vec<WorkerId> =
             self.workers.iter().filter(|(_, node)| node.requested_blocks > 0).map(|(id, _)| *id).collect();
@@ -106,7 +106,8 @@ impl ShuffleScheduler {
 
     fn next_block_for(&self, id: WorkerId, now: Duration) -> Option<BlockId> {
         let node = &self.workers[&id];
-        // Before the genome is cut, aligned blocks cannot be passed on: one block each, but the first one at once.
+        // Until the genome is cut, a worker cannot pass on an aligned block, so each worker has at most one block. The
+        // first block is an exception: it is assigned at once, because the genome is cut by it.
         let max_blocks = if self.owners.is_empty() { 1 } else { self.options.max_blocks_per_worker };
         let next = self.waiting_blocks.first().copied();
         let is_first = |block: BlockId| self.owners.is_empty() && self.blocks.keys().next() == Some(&block);
@@ -118,11 +119,11 @@ impl ShuffleScheduler {
         }
     }
 
-    /// Returns the block that is leased for the longest time, if that is too long.
+    /// Returns the block with the longest current lease, if that lease exceeds the limit for stragglers.
     fn longest_overdue_block(&self, now: Duration) -> Option<BlockId> {
         let mean = self.total_align_time.checked_div(self.timed_blocks)?;
         let limit = mean * self.options.straggler_factor;
-        // Each worker has at most a few leased blocks.
+        // This loop is short, because each worker has only a few leased blocks.
         let leased = self.workers.values().flat_map(|node| &node.leased_blocks).copied();
         let open = leased.filter(|id| self.blocks[id].state == BlockState::Leased);
         let alone = open.filter_map(|id| match &self.blocks[&id].leases[..] {
@@ -169,7 +170,7 @@ impl ShuffleScheduler {
         self.release_finished_block(id);
     }
 
-    /// Records the slices that a worker holds; the block need not be available yet, or ever.
+    /// Records the slices of a block that a worker holds. The reads of the block need not be available.
     pub(super) fn record_held_slices(&mut self, node: WorkerId, id: BlockId, shares: &[ShardId]) {
         if !self.workers.contains_key(&node) {
             return;
@@ -188,13 +189,13 @@ impl ShuffleScheduler {
         }
     }
 
-    /// Updates a block of which workers hold slices: where each slice has a holder, it is aligned.
+    /// Updates a block of which workers hold slices. If every slice has a holder, the block becomes aligned.
     pub(super) fn update_held_block(&mut self, id: BlockId) {
         let Some(block) = self.blocks.get_mut(&id) else { return };
         block.slices.resize(self.owners.len(), SliceHolders::default());
         let whole = block.slices.iter().all(|slice| slice.holders().next().is_some());
         if whole && block.state != BlockState::Aligned {
-            // Reads that were never available cannot be reloaded before they are.
+            // If the reads were never available, mark them as released: they have to be requested if they are needed.
             block.released |= block.state == BlockState::AwaitingReads;
             block.state = BlockState::Aligned;
             self.aligned_blocks += 1;
@@ -204,7 +205,7 @@ impl ShuffleScheduler {
         self.release_finished_block(id);
     }
 
-    /// Has workers fetch slices that they lack.
+    /// Starts fetches of the slices that workers have to fetch.
     pub(super) fn start_fetches(&mut self, now: Duration) {
         let ready = |node: &super::WorkerState, most: usize| {
             !node.slices_to_fetch.is_empty() && node.active_fetches.len() < most && node.retry_at <= now
@@ -222,7 +223,7 @@ impl ShuffleScheduler {
         }
     }
 
-    /// Returns slices of one block that a worker lacks, and another worker that holds them.
+    /// Returns a block, slices of it that a worker has to fetch, and another worker that holds these slices.
     fn next_fetch(&self, id: WorkerId) -> Option<(BlockId, Vec<ShardId>, WorkerId)> {
         let node = &self.workers[&id];
         if node.active_fetches.len() >= self.options.max_fetches_per_worker {
@@ -258,7 +259,7 @@ impl ShuffleScheduler {
         }
     }
 
-    /// Updates the missing copies of all slices.
+    /// Updates the missing copies of the slices of all blocks.
     pub(super) fn update_all_missing_copies(&mut self) {
         let held = self.blocks.iter().filter(|(_, block)| block.has_slices());
         let ids: Vec<BlockId> = held.map(|(id, _)| *id).collect();
@@ -268,7 +269,7 @@ impl ShuffleScheduler {
         }
     }
 
-    /// Updates the missing copy of one slice.
+    /// Updates whether one slice lacks a copy, and which worker has to fetch it.
     fn update_missing_copy(&mut self, id: BlockId, share: ShardId) {
         let key = (id, share);
         let missing = self.missing_copy_of(id, share);
@@ -306,7 +307,8 @@ impl ShuffleScheduler {
         }
     }
 
-    /// Returns the worker that has to fetch a slice, `Some(None)` where none can; `None` where the slice has its copies.
+    /// Returns `None` if the slice has enough copies, `Some(Some(worker))` if that worker has to fetch a copy, and
+    /// `Some(None)` if no worker can fetch one.
     fn missing_copy_of(&self, id: BlockId, share: ShardId) -> Option<Option<WorkerId>> {
         if self.phase != Phase::Aligning && self.parts.is_shard_placed(share) {
             return None;
@@ -318,7 +320,8 @@ impl ShuffleScheduler {
             _ if holders == 0 => Some(None),
             Some(owner) if !slice.contains(owner) => Some(Some(owner)),
             Some(owner) if self.phase == Phase::Aligning && holders < COPIES_PER_SLICE.min(self.workers.len()) => {
-                // The next worker after the owner, the same for all shards of the owner, so that it fetches them at once.
+                // Choose the next worker after the owner. It is the same for all shards of the owner and can fetch them
+                // together.
                 let mut after =
                     self.workers.range(owner..).skip(1).chain(self.workers.range(..owner)).map(|(id, _)| *id);
                 after.find(|id| !slice.contains(*id)).map(Some)
@@ -328,7 +331,8 @@ impl ShuffleScheduler {
         }
     }
 
-    /// Requeues a block of which a slice is lost: the first worker that requests work aligns it again.
+    /// Requeues a block that has lost all copies of a slice. The first worker that requests work aligns the block
+    /// again.
     fn requeue_block(&mut self, id: BlockId, share: ShardId) {
         let Some(block) = self.blocks.get_mut(&id) else { return };
         let gone = block.slices[usize::from(share.0)].holders().next().is_none();

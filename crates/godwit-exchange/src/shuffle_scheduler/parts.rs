@@ -1,4 +1,5 @@
-//! Parts of the files: written by the owners of their shards, placed when the sizes of all preceding parts are known.
+//! Parts of the output files. A part is written by the owner of its shard, and copied to its place in the files when
+//! the sizes of all preceding parts are known.
 
 use std::collections::BTreeSet;
 
@@ -16,23 +17,23 @@ enum PartState {
 struct Part {
     shard: ShardId,
     state: PartState,
-    /// Known once it was written; the same from any worker.
+    /// Size in each file; `None` until the part is written. All workers write the same size.
     bytes: Option<BytesPerFile>,
-    /// Known once all preceding parts were written.
+    /// Offset in each file; `None` until all preceding parts are written.
     offset: Option<BytesPerFile>,
 }
 
-/// All parts, in the order of the files.
+/// All parts of the output files, in the order of the files.
 #[derive(Default)]
 pub(super) struct Parts {
     parts: Vec<Part>,
     waiting_parts: BTreeSet<usize>,
-    /// Parts that are written, but not placed yet.
+    /// Indices of parts that are written, but not yet copied to the output files.
     unplaced_written_parts: BTreeSet<usize>,
     placed_count: usize,
-    /// Number of parts of each shard that are not placed.
+    /// Number of parts of each shard that are not yet copied to the output files.
     unplaced_by_shard: Vec<usize>,
-    /// Number of parts with known offsets, and the offset of the next one.
+    /// Index of the first part whose size is not known, and its offset.
     next_unknown_offset: (usize, BytesPerFile),
 }
 
@@ -49,12 +50,12 @@ impl Parts {
         all
     }
 
-    /// Reports whether all parts of a shard are placed.
+    /// Returns whether all parts of a shard have been copied to the output files.
     pub(super) fn is_shard_placed(&self, share: ShardId) -> bool {
         !self.parts.is_empty() && self.unplaced_by_shard.get(usize::from(share.0)).is_none_or(|left| *left == 0)
     }
 
-    /// Records the size of a written part; returns false where it differs from an earlier one.
+    /// Records the size of a written part. Returns false if an earlier write of the part had another size.
     pub(super) fn mark_written(&mut self, node: WorkerId, at: usize, bytes: BytesPerFile) -> bool {
         let Some(part) = self.parts.get_mut(at) else { return true };
         if part.state != PartState::Writing(node) {
@@ -77,7 +78,8 @@ impl Parts {
         }
     }
 
-    /// Removes a worker; parts that it has not placed are assigned to others.
+    /// Removes a lost worker. Parts that this worker was writing or has not yet copied to the files wait for another
+    /// worker.
     pub(super) fn remove_worker(&mut self, node: WorkerId) {
         for (at, part) in self.parts.iter_mut().enumerate() {
             let owner = match part.state {

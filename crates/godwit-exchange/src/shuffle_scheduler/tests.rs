@@ -6,14 +6,14 @@ fn block(ordinal: u32) -> BlockId {
     BlockId { lane: 0, ordinal }
 }
 
-/// A scheduler, and a clock that stands still unless it is set.
+/// A scheduler, and a clock that advances only when a test sets it.
 struct SchedulerFixture {
     ledger: ShuffleScheduler,
     now: Duration,
 }
 
 impl SchedulerFixture {
-    /// Creates workers that each request a block, and available blocks.
+    /// Creates a scheduler with joined workers and available blocks. The input has ended.
     fn new(nodes: u32, blocks: u32) -> Self {
         let mut run = Self { ledger: ShuffleScheduler::new(ShuffleOptions::default()), now: Duration::ZERO };
         for node in 0..nodes {
@@ -32,7 +32,7 @@ impl SchedulerFixture {
         self.handle(ShuffleEvent::WorkRequested(WorkerId(node)))
     }
 
-    /// Has the worker align a block, and completes all fetches that follow.
+    /// Reports that a worker has aligned a block, and completes all fetches that follow. Returns the other actions.
     fn align_and_fetch(&mut self, node: u32, ordinal: u32) -> Vec<ShuffleAction> {
         let mut left = self.handle(ShuffleEvent::BlockAligned(WorkerId(node), block(ordinal)));
         let mut others = Vec::new();
@@ -54,7 +54,7 @@ fn before_the_genome_is_sharded_every_worker_has_one_block() {
     assert_eq!(run.request_work(0), [ShuffleAction::AlignBlock(WorkerId(0), block(0))]);
     assert_eq!(run.request_work(1), [ShuffleAction::AlignBlock(WorkerId(1), block(1))]);
     assert_eq!(run.request_work(1), []);
-    // The first block is assigned to another worker at once when its worker is lost: all others depend on it.
+    // If the worker of the first block is lost, that block is assigned at once, because all other blocks depend on it.
     assert_eq!(run.handle(ShuffleEvent::WorkerLost(WorkerId(0))), [ShuffleAction::AlignBlock(WorkerId(1), block(0))]);
     run.handle(ShuffleEvent::GenomeSharded { shard_count: 4 });
     assert_eq!(run.request_work(1), [ShuffleAction::AlignBlock(WorkerId(1), block(2))]);
@@ -96,7 +96,7 @@ fn later_events_of_a_lost_worker_are_ignored() {
     run.handle(ShuffleEvent::WorkerLost(WorkerId(1)));
     assert_eq!(run.handle(ShuffleEvent::BlockAligned(WorkerId(1), block(1))), []);
     assert_eq!(run.ledger.aligned_block_count(), 0);
-    // It joins again under another id.
+    // The lost worker joins again under another id.
     run.handle(ShuffleEvent::WorkerJoined { worker: WorkerId(2), writers: 1 });
     assert_eq!(run.request_work(2), [ShuffleAction::AlignBlock(WorkerId(2), block(1))]);
 }
@@ -113,7 +113,7 @@ fn a_block_that_takes_too_long_is_leased_to_an_idle_worker_too() {
     run.now += 3 * SECOND;
     assert_eq!(run.ledger.handle_time(run.now), [ShuffleAction::AlignBlock(WorkerId(0), block(1))]);
     assert!(run.align_and_fetch(0, 1).contains(&ShuffleAction::DecideDuplicates));
-    // The first worker's result is not needed any more, and does no harm.
+    // The late result of the first worker is not needed any more and does no harm.
     assert!(!run.align_and_fetch(1, 1).contains(&ShuffleAction::DecideDuplicates));
 }
 
@@ -142,7 +142,7 @@ fn parts_are_placed_when_all_before_them_are_written() {
     assert_eq!(given, [ShuffleAction::WritePart(first, 1), ShuffleAction::PlacePart(first, 0, [0, 0])]);
     let given = run.handle(ShuffleEvent::PartWritten(first, 1, [20, 2]));
     assert_eq!(given, [ShuffleAction::PlacePart(first, 1, [10, 5]), ShuffleAction::PlacePart(second, 2, [30, 7])]);
-    // The owner is lost before the part is placed: another worker writes it, at the same offset.
+    // The owner of part 2 is lost before the part is copied to the files: another worker writes it for the same offset.
     let given = run.handle(ShuffleEvent::WorkerLost(second));
     assert_eq!(given, [ShuffleAction::WritePart(first, 2)]);
     run.handle(ShuffleEvent::PartPlaced(first, 0));
@@ -161,7 +161,7 @@ fn a_part_of_another_size_is_reported() {
     run.handle(ShuffleEvent::PartWritten(WorkerId(0), 0, [10, 0]));
     run.handle(ShuffleEvent::WorkerJoined { worker: WorkerId(1), writers: 1 });
     run.handle(ShuffleEvent::WorkerLost(WorkerId(0)));
-    // The slice has no holder any more.
+    // No worker holds the slice any more.
     assert_eq!(run.request_work(1), []);
     assert_eq!(run.handle(ShuffleEvent::BlockAvailable(block(0))), [ShuffleAction::AlignBlock(WorkerId(1), block(0))]);
     assert_eq!(
@@ -185,7 +185,7 @@ fn parts_can_be_written_again_also_by_workers_that_lacked_their_slices() {
     run.handle(ShuffleEvent::DuplicatesDecided(vec![ShardId(0), ShardId(1)]));
     write(&mut run, 0, 0);
     assert_eq!(write(&mut run, 1, 1), [ShuffleAction::FinishJob]);
-    // While nothing is to be written, no worker fetches what the lost one owned.
+    // While no part has to be written, no worker fetches the slices of the shards of the lost worker.
     run.handle(ShuffleEvent::WorkerJoined { worker: WorkerId(2), writers: 1 });
     assert_eq!(run.handle(ShuffleEvent::WorkerLost(WorkerId(0))), []);
     let given = run.handle(ShuffleEvent::DuplicatesDecided(vec![ShardId(0), ShardId(1)]));
@@ -215,7 +215,8 @@ fn shares(count: u16) -> Vec<ShardId> {
     (0..count).map(ShardId).collect()
 }
 
-/// Creates a scheduler of a new head: workers joined with slices before the genome is cut, a long time after the first run.
+/// Creates the scheduler of a new head after an earlier head failed. Two workers have joined and reported held slices
+/// before the genome is cut.
 fn resumed_scheduler(held: &[(u32, u32, Vec<ShardId>)]) -> (SchedulerFixture, Vec<ShuffleAction>) {
     let mut run = SchedulerFixture { ledger: ShuffleScheduler::new(ShuffleOptions::default()), now: Duration::ZERO };
     for node in 0..2 {
@@ -239,12 +240,12 @@ fn slices_held_by_two_workers_are_neither_aligned_nor_fetched_again() {
 
 #[test]
 fn shards_go_to_the_workers_that_hold_the_most_of_them() {
-    // Worker 1 holds the first two shards and aligned nothing, worker 0 aligned both blocks.
+    // Worker 0 aligned both blocks. Worker 1 aligned no block, but holds the slices of the first two shards.
     let own = vec![ShardId(0), ShardId(1)];
     let (run, actions) = resumed_scheduler(&[(0, 0, shares(4)), (0, 1, shares(4)), (1, 0, own.clone()), (1, 1, own)]);
     let (zero, one) = (Some(WorkerId(0)), Some(WorkerId(1)));
     assert_eq!(run.ledger.owners(), [zero, zero, one, one], "ties go to the first, which has its part then");
-    // Second copies of the last two shards, for their owner.
+    // Worker 1 fetches copies of the last two shards, because it owns them.
     let fetches = actions
         .iter()
         .filter(|action| matches!(action, ShuffleAction::FetchSlices { worker: WorkerId(1), .. }))

@@ -1,41 +1,42 @@
-//! Storage that many streams share: their rates and the times of their ends.
+//! Simulates shared storage: the rates of concurrent transfers (streams) and the times at which they end.
 //!
-//! Volume is in hours of one storage server's network: 1.0 is what it carries in an hour. Streams of one kind through one storage
-//! server are equal, so they are a group with one rate; the volume that each of them has moved is one number, and the next one to
-//! end is the top of a heap. Rates are max-min fair: a stream has less than an equal part only where it cannot use more.
+//! Volume is measured in hours of a storage server's network: 1.0 is the volume that this network transfers in an hour.
+//! The streams of one kind through one storage server form a group and have the same rate. The volume that each of them
+//! has moved is one number per group, and a heap contains the streams in the order of their ends. Rates are max-min
+//! fair: a stream gets less than an equal share only if its own maximum rate is lower.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The bottlenecks of streams.
+/// The time during which streams were slowed down, by bottleneck.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StorageWait {
-    /// Stream hours in which the network of a storage server was the limit.
+    /// Stream hours during which the network of a storage server was the bottleneck.
     pub network_hours: f64,
-    /// Stream hours in which the disks behind all servers were the limit.
+    /// Stream hours during which the disks behind all servers were the bottleneck.
     pub disk_hours: f64,
 }
 
-/// The state of all storage servers.
+/// The state of all storage servers and of the streams through them.
 #[derive(Debug)]
 pub struct SharedStorage {
     stream_kinds: usize,
     disk_capacity: f64,
     groups: Vec<StreamGroup>,
     now_hours: f64,
-    /// Waiting so far.
+    /// Hours during which streams were slowed down so far, by bottleneck.
     pub wait: StorageWait,
 }
 
 #[derive(Debug, Default)]
 struct StreamGroup {
-    /// Largest rate of one stream.
+    /// Maximum rate of one stream, in volume per hour.
     max_rate: f64,
     rate: f64,
     limit: RateLimit,
-    /// Volume that each stream since the start of the group has moved.
+    /// Volume that a stream would have moved if it had existed since the group was created.
     moved_volume: f64,
-    /// Streams by the moved volume of the group at their end.
+    /// Streams of the group, ordered by the value of `moved_volume` at which they end.
     streams: BinaryHeap<Reverse<(OrderedF64, usize)>>,
 }
 
@@ -47,7 +48,7 @@ enum RateLimit {
     Disks,
 }
 
-/// An ordered number, which must not be NaN.
+/// A number with a total order, for use as a key. It must not be NaN.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OrderedF64(pub f64);
 
@@ -66,7 +67,8 @@ impl Ord for OrderedF64 {
 }
 
 impl SharedStorage {
-    /// Creates `nodes` storage servers; the disks of each carry `disk_share` of its network.
+    /// Creates `nodes` storage servers. The throughput of the disks of each server is `disk_share` of that of its
+    /// network.
     pub fn new(nodes: usize, disk_share: f64, stream_kinds: usize) -> Self {
         let groups = (0..nodes * stream_kinds).map(|_| StreamGroup::default()).collect();
         Self {
@@ -78,7 +80,8 @@ impl SharedStorage {
         }
     }
 
-    /// Starts a stream of a kind: `volume` through server `node`, at most `cap` an hour, at the time of [`Self::advance_to`].
+    /// Starts a stream at the current simulated time. It moves `volume` through storage server `node`, at a rate of at
+    /// most `cap` per hour.
     pub fn start_stream(&mut self, stream: usize, node: usize, kind: usize, (volume, cap): (f64, f64)) {
         let group = &mut self.groups[node * self.stream_kinds + kind];
         group.max_rate = cap;
@@ -86,7 +89,8 @@ impl SharedStorage {
         self.assign_rates();
     }
 
-    /// Returns the time of the next end of a stream if nothing else happens, hours.
+    /// Returns the time at which the next stream ends, in hours, if no other stream starts before; `None` if there are
+    /// no streams.
     pub fn next_end(&self) -> Option<f64> {
         let ends = self.groups.iter().filter_map(|group| {
             let Reverse((OrderedF64(done_at), _)) = group.streams.peek()?;
@@ -95,9 +99,10 @@ impl SharedStorage {
         ends.min_by(f64::total_cmp)
     }
 
-    /// Advances the time up to [`Self::next_end`]. Returns the streams that end then, each with its storage server.
+    /// Advances the simulated time to `to`, at most [`Self::next_end`]. Returns the streams that end at that time, each
+    /// with its storage server.
     pub fn advance_to(&mut self, to: f64) -> Vec<(usize, usize)> {
-        /// Volume that is left by rounding.
+        /// Remaining volume that is due to rounding only.
         const ROUNDING_VOLUME: f64 = 1e-9;
         let hours = to - self.now_hours;
         self.now_hours = to;
@@ -123,7 +128,7 @@ impl SharedStorage {
         ended
     }
 
-    /// Assigns the rate of every group.
+    /// Computes the rates of all groups.
     fn assign_rates(&mut self) {
         let mut wanted = 0.0;
         for node in self.groups.chunks_mut(self.stream_kinds) {
@@ -149,8 +154,8 @@ impl SharedStorage {
     }
 }
 
-/// Returns the common rate at which `capacity` is used up: each of `streams` uses that, or its cap where this is less.
-/// Infinite where the capacity is enough for all.
+/// Returns the common rate at which the streams use `capacity` completely, if each of them has this rate or its own
+/// maximum rate if that is lower. Returns infinity if the capacity suffices for all maximum rates.
 fn max_min_fair_rate(streams: impl Iterator<Item = (f64, usize)>, capacity: f64) -> f64 {
     let mut streams: Vec<(f64, usize)> = streams.filter(|(_, count)| *count > 0).collect();
     streams.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -184,17 +189,17 @@ mod tests {
         for stream in 0..4 {
             storage.start_stream(stream, 0, 0, (0.5, 1.0));
         }
-        // The disks of both servers carry as much as the network of one: four quarters.
+        // The disks of both servers together are as fast as one network, so four streams have a quarter of it each.
         assert_eq!(storage.next_end(), Some(2.0));
         assert_eq!(storage.advance_to(1.0), []);
         storage.start_stream(4, 1, 0, (0.5, 1.0));
-        // Five streams share the disks from now on.
+        // From now on, five streams share the disks.
         assert!((storage.next_end().unwrap() - 2.25).abs() < 1e-9);
         let mut ended = storage.advance_to(2.25);
         ended.sort_unstable();
         assert_eq!(ended, [(0, 0), (1, 0), (2, 0), (3, 0)]);
         assert!((storage.wait.network_hours - 4.0).abs() < 1e-9 && (storage.wait.disk_hours - 6.25).abs() < 1e-9);
-        // The last one has both to itself.
+        // The last stream uses the disks of both servers alone.
         assert!((storage.next_end().unwrap() - 2.5).abs() < 1e-9);
         assert_eq!(storage.advance_to(2.5), [(4, 1)]);
         assert_eq!(storage.next_end(), None);

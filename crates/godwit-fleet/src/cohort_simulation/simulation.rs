@@ -1,4 +1,4 @@
-//! The simulation of the steps of all samples.
+//! Simulates the steps of all samples of a cohort.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -7,27 +7,27 @@ use super::shared_storage::{OrderedF64, SharedStorage, StorageWait};
 use super::{Facility, StorageBalancer, Workload};
 use crate::scheduler::{ItemOutcome, Scheduler};
 
-/// The result of a simulation.
+/// The result of the simulation of a cohort.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SimulationResult {
-    /// Hours of each step, mean over the samples.
+    /// Duration of each step in hours, as the mean over all samples.
     pub step_hours: Vec<f64>,
-    /// Hours from the first sample's start to the last one's end.
+    /// Hours from the start of the first sample to the end of the last sample.
     pub makespan_hours: f64,
-    /// Hours that samples waited for a slot, mean.
+    /// Hours that a sample waited for a slot on a compute host, as the mean over all samples.
     pub queued_hours: f64,
-    /// Waiting of storage streams by bottleneck, hours of all samples.
+    /// Hours during which transfers were slowed down, by bottleneck, as the sum over all samples.
     pub storage_wait: StorageWait,
 }
 
 impl SimulationResult {
-    /// Returns the hours of a sample from its first step to its last, mean.
+    /// Returns the hours from the start of a sample to its end, as the mean over all samples.
     pub fn total_hours(&self) -> f64 {
         self.step_hours.iter().sum()
     }
 }
 
-/// The time at which a sample has computed, and its index.
+/// The time at which a sample ends the computation of its current step, and the index of the sample.
 type ComputeEnd = Reverse<(OrderedF64, usize)>;
 
 struct CohortSimulation<'a> {
@@ -44,14 +44,14 @@ struct CohortSimulation<'a> {
 #[derive(Clone, Debug, Default)]
 struct SampleState {
     step: usize,
-    /// Start of the current step, hours.
+    /// Time at which the current step started, hours.
     step_start_hours: f64,
 }
 
-/// Simulates `samples` samples of a workload on a facility.
+/// Simulates a cohort of `samples` samples, each with the steps of `workload`, on a facility.
 ///
 /// # Panics
-/// If the facility or the workload is empty.
+/// If the facility has no hosts, slots or storage servers, or the workload has no steps.
 pub fn simulate(
     samples: usize,
     workload: &Workload,
@@ -101,7 +101,7 @@ impl CohortSimulation<'_> {
         [computed, self.storage.next_end()].into_iter().flatten().min_by(f64::total_cmp)
     }
 
-    /// Assigns slots to waiting samples, in their order.
+    /// Starts waiting samples, in the order of their indexes, as long as slots are free.
     fn start_waiting_samples(&mut self, now: f64) {
         while let Some((sample, _)) = self.scheduler.start_next() {
             self.queued_hours += now;
@@ -116,9 +116,11 @@ impl CohortSimulation<'_> {
         self.compute_ends.push(Reverse((OrderedF64(now + hours), sample)));
     }
 
-    /// Returns the duration of a sample relative to the mean: spread evenly, neighbours far from each other.
+    /// Returns the compute time of a sample relative to the mean. The factors are spread evenly, and those of
+    /// consecutive samples differ much.
     fn duration_factor(&self, sample: usize) -> f64 {
-        /// The golden ratio's fraction: multiples of it fill 0 to 1 evenly, however many there are.
+        /// The fractional part of the golden ratio. The fractional parts of its multiples fill the interval from 0 to 1
+        /// evenly, whatever their number.
         const GOLDEN_RATIO_FRACTION: f64 = 0.618_033_988_749_894_9;
         1.0 + self.workload.variation * (2.0 * (sample as f64 * GOLDEN_RATIO_FRACTION).fract() - 1.0)
     }

@@ -26,7 +26,7 @@ fn close(measured: f64, predicted: f64) -> bool {
     (predicted / measured - 1.0).abs() <= 0.1
 }
 
-/// Hours and genomes per day of the table's columns, both those of the fit and the others.
+/// Compares hours and genomes per day of all published columns, those that were fitted and those that were not.
 #[test]
 fn the_published_experiment_is_predicted_within_a_tenth() {
     let workload = published_workload();

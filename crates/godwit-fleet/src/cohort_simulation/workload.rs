@@ -1,35 +1,36 @@
-//! The costs of a sample's steps, derived from measured hours.
+//! The costs of the steps of a sample, derived from measured hours.
 
-/// A step of a sample.
+/// The cost of one step of a sample.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkloadStep {
-    /// Its name.
+    /// Name of the step.
     pub name: String,
-    /// Hours of computing, independent of storage.
+    /// Hours of computation, which do not depend on storage.
     pub compute_hours: f64,
-    /// Data moved to or from storage, in hours of the whole network of one storage server.
+    /// Volume moved to or from storage, in hours of the whole network of one storage server.
     pub volume_hours: f64,
-    /// Largest fraction of a storage server's network that one sample uses.
+    /// Maximum fraction of a storage server's network that one sample uses.
     pub max_rate: f64,
 }
 
-/// The steps of a sample.
+/// The costs of all steps of a sample.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
-    /// The steps, in order.
+    /// The steps, in the order in which they run.
     pub steps: Vec<WorkloadStep>,
-    /// Spread of the samples: the slowest computes for `1 + variation` times the mean hours, the fastest for `1 - variation`.
+    /// Relative spread of compute time between samples: the slowest sample computes for `1 + variation` times the mean
+    /// hours, the fastest for `1 - variation`.
     pub variation: f64,
 }
 
-/// Measured hours of concurrent samples, all on one storage server.
+/// Measured hours of samples that ran at the same time and used one storage server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measurement {
-    /// Number of samples.
+    /// Number of samples that ran at the same time.
     pub samples: usize,
-    /// Hours of each step, mean over the samples.
+    /// Duration of each step in hours, as the mean over the samples.
     pub step_hours: Vec<f64>,
-    /// Genomes per day, where they were published.
+    /// Genomes per day, if they were published.
     pub genomes_per_day: Option<f64>,
 }
 
@@ -39,15 +40,17 @@ impl Measurement {
     }
 }
 
-/// A smaller relative difference between few samples and many is not attributed to storage.
+/// Minimum relative increase from few samples to many that is attributed to storage. A smaller increase counts as
+/// noise.
 const MIN_RELATIVE_SLOWDOWN: f64 = 0.1;
 
 impl Workload {
-    /// Fits a workload to the hours of some columns, in rising numbers of samples; at least two.
+    /// Fits a workload to measurements with increasing numbers of samples. At least three measurements are required.
     ///
-    /// A step that takes as long for many samples as for few only computes. Of the others, hours beyond some number of samples
-    /// grow with it, because they share one storage server: the slope between the last two columns is what one sample moves,
-    /// the rest is computing, and the excess of the first column is the largest rate at which one sample alone moves data.
+    /// A step that takes as long for many samples as for few only computes. The hours of all other steps grow with the
+    /// number of samples, because the samples share one storage server. The slope between the last two measurements is
+    /// the volume that one sample moves. The rest of the hours is computation. In the first measurement, storage is not
+    /// the bottleneck, so it shows the maximum rate at which one sample moves its volume.
     pub fn from_measurements(names: &[&str], columns: &[Measurement]) -> Self {
         let [first, .., few, many] = columns else { panic!("three columns are needed") };
         let steps = names.iter().enumerate().map(|(at, name)| {
@@ -68,15 +71,16 @@ impl Workload {
         Self { steps: steps.collect(), variation: estimate_variation(columns) }
     }
 
-    /// Returns the hours of a sample without any sharing.
+    /// Returns the hours of a sample that shares storage with no other sample.
     pub fn unshared_hours(&self) -> f64 {
         self.steps.iter().map(|step| step.compute_hours + step.volume_hours / step.max_rate).sum()
     }
 }
 
-/// Estimates the variation: genomes per day are counted to the end of the slowest sample, hours are the mean.
+/// Estimates the variation: published genomes per day depend on the end of the slowest sample, while published hours
+/// are means.
 fn estimate_variation(columns: &[Measurement]) -> f64 {
-    /// Genomes per day of fewer samples are too coarse.
+    /// Minimum number of samples of a measurement. For fewer samples, genomes per day are too imprecise.
     const MIN_SAMPLES: usize = 30;
     let slowest = columns.iter().filter(|column| column.samples >= MIN_SAMPLES).filter_map(|column| {
         let hours = column.samples as f64 * 24.0 / column.genomes_per_day?;
@@ -86,9 +90,10 @@ fn estimate_variation(columns: &[Measurement]) -> f64 {
     if slowest.is_empty() { 0.0 } else { (slowest.iter().sum::<f64>() / slowest.len() as f64).max(0.0) }
 }
 
-/// Returns the published experiment: BWA-GATK on 10x human genomes, 11 cores a sample, 3 samples a host, storage of 3
-/// servers of which all clients used one (K. Yoon, "Understanding the Role of Dell EMC Isilon SmartConnect in Genomics
-/// Workloads", 2016, table 3). Only the columns of 3, 30 and 90 samples: the others are used to test the prediction.
+/// Returns the workload of a published experiment: BWA-GATK on human genomes of 10x coverage, with 11 cores per sample
+/// and 3 samples per host. Its storage had 3 servers, of which all clients used one (K. Yoon, "Understanding the Role
+/// of Dell EMC Isilon SmartConnect in Genomics Workloads", 2016, table 3). The fit uses only the columns with 3, 30 and
+/// 90 samples; the tests predict the other columns.
 pub fn published_workload() -> Workload {
     const NAMES: [&str; 9] = [
         "aligning and sorting",

@@ -1,9 +1,9 @@
-//! Jobs whose processes are children of this one: local workers, or the near ends of ssh connections.
+//! Jobs whose processes are children of this process: workers on this host, or ssh clients of remote workers.
 //!
-//! Every job has a supervisor, a thread that starts its processes and stays until they have ended: Linux sends the
-//! parent-death signal when the *thread* that started a child ends. Each process leads a group of its own, and the rest of
-//! the group is killed when the process ends. Where godwit itself is killed, that signal reaches the leader of a group only,
-//! not the others.
+//! Each job has a supervisor, a thread that starts the processes and runs until they have ended. It must not end
+//! earlier, because Linux sends the parent-death signal when the *thread* that started a child ends. Each process is
+//! the leader of its own process group. When the leader ends, the supervisor kills the rest of the group. If godwit
+//! itself is killed, only the leaders receive the parent-death signal, and other processes of a group may continue.
 
 use std::collections::HashMap;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -18,28 +18,29 @@ use godwit_process::Signal;
 use super::{JobHandle, JobOutcome, JobSpec, JobStatus};
 use crate::FleetError;
 
-/// Interval between checks of the processes.
+/// Interval between two checks whether processes have ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// Time between a stop request and the kill: enough to finish a write, short enough for an impatient user.
+/// Time between a stop request and the kill of a process. It suffices to finish a write, but does not keep the user
+/// waiting for long.
 const STOP_GRACE_PERIOD: Duration = Duration::from_secs(10);
 
-/// The way in which a process is requested to end.
+/// The way in which a process is requested to stop.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum StopMethod {
-    /// By SIGTERM to its group.
+    /// Send SIGTERM to the process group.
     Terminate,
-    /// By closing its standard input, which is a pipe for that reason.
+    /// Close the standard input of the process, which is a pipe for this purpose.
     CloseInput,
 }
 
-/// A process to be started: its name and its command.
+/// A process that is to be started: its name for users, its command and the command as text.
 pub(super) struct ProcessSpec {
     pub(super) name: String,
     pub(super) command: Command,
     pub(super) command_line: String,
 }
 
-/// The jobs that this process started.
+/// The jobs that this godwit process started, by identifier.
 #[derive(Default)]
 pub(super) struct ChildJobs {
     jobs: Mutex<HashMap<String, ChildJob>>,
@@ -58,19 +59,19 @@ struct SupervisedJob {
 
 #[derive(Default)]
 struct JobState {
-    /// The running processes: 0-based index in the job, and name.
+    /// The running processes of the job: 0-based index of the worker, and name.
     running: Vec<(u32, String)>,
-    /// The outcome that a stop request or the time limit determines.
+    /// The outcome of the job if it was requested to stop or reached its time limit; `None` otherwise.
     stop_outcome: Option<JobOutcome>,
-    /// True if processes are killed without the grace period.
+    /// True if the processes are killed immediately, without the grace period.
     kills_at_once: bool,
-    /// Set when all of them have ended.
+    /// The outcome of the job; `None` until all processes have ended.
     outcome: Option<JobOutcome>,
 }
 
-/// A started process.
+/// A started process of a job.
 struct Process {
-    /// 0-based index in the job.
+    /// 0-based index of the worker.
     index: u32,
     name: String,
     child: Child,
@@ -78,7 +79,7 @@ struct Process {
 }
 
 impl ChildJobs {
-    /// Starts all processes of a job, or none.
+    /// Starts all processes of a job. If one does not start, the others are killed.
     pub(super) fn start_job(
         &self,
         launcher: &'static str,
@@ -99,17 +100,17 @@ impl ChildJobs {
                 Err(error) => return drop(sender.send(Err(error))),
             };
             shared.lock().running = processes.iter().map(Process::named).collect();
-            // The receiver waits for this one message.
+            // Cannot fail: the receiver waits for this message.
             let _ = sender.send(Ok(()));
             shared.supervise(processes, request, deadline);
         };
         let started = std::thread::Builder::new().name(format!("job-{}", handle.id)).spawn(supervise);
         let failed = |source| FleetError::ProcessStart { command: "a thread".to_owned(), source };
         let keeper = started.map_err(failed)?;
-        receiver.recv().map_err(|_| failed(std::io::Error::other("it ended without a word")))??;
+        receiver.recv().map_err(|_| failed(std::io::Error::other("it ended without a status")))??;
         let saved = handle.save();
         if saved.is_err() {
-            // A job without a handle cannot be queried.
+            // The handle was not saved, so the job could not be queried or cancelled later. Stop it.
             supervised.request_stop(true);
         }
         self.jobs().insert(handle.id.clone(), ChildJob { supervised, supervisor: Some(keeper) });
@@ -152,7 +153,7 @@ impl Drop for ChildJobs {
         for job in self.jobs().values_mut() {
             job.supervised.request_stop(true);
             if let Some(keeper) = job.supervisor.take() {
-                // A supervisor that panicked has no result; its children are killed when its thread ends.
+                // Ignore the panic of a supervisor: Linux kills its children when its thread ends.
                 let _ = keeper.join();
             }
         }
@@ -171,7 +172,8 @@ impl SupervisedJob {
         self.changed.notify_all();
     }
 
-    /// Waits until every process has ended; on a stop request or at the time limit, signals and then kills them.
+    /// Waits until every process has ended. After a stop request or at the time limit, stops the processes, and kills
+    /// them after the grace period.
     fn supervise(&self, mut processes: Vec<Process>, request: StopMethod, deadline: Option<Instant>) {
         let mut asked_at: Option<Instant> = None;
         loop {
@@ -220,7 +222,7 @@ fn start_processes(planned: Vec<ProcessSpec>, request: StopMethod) -> Result<Vec
             Err(source) => {
                 for_each_running(&mut processes, |child| {
                     godwit_process::signal_group(child.id(), Signal::Kill);
-                    // It was killed: it ends.
+                    // Cannot block for long: the process was killed.
                     let _ = child.wait();
                 });
                 return Err(FleetError::ProcessStart { command: command_line, source });
@@ -243,10 +245,11 @@ fn signal_stop(processes: &mut [Process], request: StopMethod) {
     });
 }
 
-/// Records the processes that ended, and kills the rest of their groups. Returns the others.
+/// Stores the exit statuses of the processes that have ended, and kills the rest of their process groups. Returns the
+/// processes that are still running.
 fn reap(processes: &mut [Process]) -> Vec<(u32, String)> {
     for process in processes.iter_mut().filter(|process| process.exit_status.is_none()) {
-        // An error means that there is no such child, as waiting for it then reports.
+        // An error means that the child does not exist, and waiting for it then also fails.
         if godwit_process::has_exited(process.child.id()).unwrap_or(true) {
             godwit_process::signal_group(process.child.id(), Signal::Kill);
             let lost = ExitStatus::from_raw(libc::SIGKILL);
@@ -256,7 +259,8 @@ fn reap(processes: &mut [Process]) -> Vec<(u32, String)> {
     processes.iter().filter(|process| process.exit_status.is_none()).map(Process::named).collect()
 }
 
-/// Returns the outcome of the job: by the first process, in the order of the workers, that failed by itself.
+/// Returns the outcome of the job. If it was not stopped, the first process that failed, in the order of the workers,
+/// determines the outcome.
 fn job_outcome(processes: &[Process], stop: Option<&JobOutcome>) -> JobOutcome {
     let failed = processes.iter().find_map(|process| {
         let status = process.exit_status.filter(|status| !status.success())?;

@@ -7,34 +7,37 @@ use std::time::Duration;
 use crate::FleetError;
 use crate::shell_quoting::utf8_word;
 
-/// Environment variables that launchers set.
+/// Environment variables that a launcher sets and that a job must not set.
 const LAUNCHER_VARIABLES: [&str; 5] =
     ["GODWIT_NODE", "GODWIT_NODES", "GODWIT_ATTEMPT", "GODWIT_JOB_DIRECTORY", "GODWIT_VERSION"];
 
-/// One command to be run by several workers. Standard input of each process is empty.
+/// A job: one command that several workers run. The standard input of each process is empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobSpec {
-    /// Name for the scheduler: letters, digits, `.`, `_`, `-`.
+    /// Name of the job for the scheduler. It consists of letters, digits, `.`, `_` and `-`.
     pub name: String,
-    /// The program, found on `PATH` of the host where it has no slash, and its arguments.
+    /// The program and its arguments. If the program name contains no slash, the program is searched on `PATH` of the
+    /// worker's host.
     pub command: Vec<OsString>,
-    /// Number of workers; each runs the command once.
+    /// Number of workers, each of which runs the command once.
     pub workers: u32,
-    /// Processors for each process. Only SLURM enforces it.
+    /// Number of processors for each worker. Only SLURM enforces it.
     pub cpus_per_worker: u32,
-    /// Memory for each process, bytes; `None`: the scheduler's default. Only SLURM enforces it.
+    /// Memory limit of each worker, bytes; `None` for the default of the scheduler. Only SLURM enforces it.
     pub memory_bytes_per_worker: Option<u64>,
-    /// All processes are ended after that time; `None`: the limit of the profile or partition.
+    /// Time after which all processes are stopped; `None` for the time limit of the SLURM profile or partition.
     pub time_limit: Option<Duration>,
-    /// Working directory of each process: absolute, existing on every host.
+    /// Absolute path of the working directory of each process, which must exist on every host.
     pub working_directory: PathBuf,
-    /// Variables of each process, beside those inherited from the submitting shell (local, SLURM) or the login (ssh).
+    /// Environment variables of each process, in addition to those of the submitting shell (local, SLURM) or the login
+    /// shell (ssh).
     pub environment: Vec<(String, String)>,
-    /// Directory of script, logs and marks: absolute, used by this job only, shared by all hosts. It becomes private.
+    /// Absolute path of the directory for script, logs and exit marks. All hosts share it, and only this job may use
+    /// it. The launcher makes it readable by its owner only.
     pub job_directory: PathBuf,
 }
 
-/// A job whose words can be written into a script.
+/// The fields of a valid job as text, which can be written into a script.
 pub(super) struct ScriptFields<'a> {
     pub(super) command: Vec<&'a str>,
     pub(super) working_directory: &'a str,
@@ -42,12 +45,12 @@ pub(super) struct ScriptFields<'a> {
 }
 
 impl JobSpec {
-    /// Returns the file with the standard output of a worker.
+    /// Returns the path of the file with the standard output of worker `node`.
     pub fn stdout_path(&self, node: u32) -> PathBuf {
         self.job_directory.join(format!("logs/node-{node}.out"))
     }
 
-    /// Returns the file with the standard error of a worker.
+    /// Returns the path of the file with the standard error of worker `node`.
     pub fn stderr_path(&self, node: u32) -> PathBuf {
         self.job_directory.join(format!("logs/node-{node}.err"))
     }
@@ -58,7 +61,8 @@ impl JobSpec {
             let problem = "use letters, digits, '.', '_' and '-', and no '-' at its start";
             return Err(FleetError::invalid_value("the job's name", &self.name, problem));
         }
-        for (what, count) in [("the number of nodes", self.workers), ("the number of processors", self.cpus_per_worker)]
+        for (what, count) in
+            [("the number of workers", self.workers), ("the number of processors", self.cpus_per_worker)]
         {
             if count == 0 {
                 return Err(FleetError::invalid_value(what, "0", "it must be at least 1"));
@@ -67,9 +71,9 @@ impl JobSpec {
         let Some(program) = self.command.first().filter(|program| !program.is_empty()) else {
             return Err(FleetError::invalid_value("the command", "", "it has no program"));
         };
-        // A shell would parse it as an assignment, and the next word as the command.
+        // The shell would interpret this word as a variable assignment, and the next word as the command.
         if program.to_string_lossy().contains('=') {
-            return Err(FleetError::invalid_value("the program", program.to_string_lossy(), "it holds a '='"));
+            return Err(FleetError::invalid_value("the program", program.to_string_lossy(), "it contains a '='"));
         }
         for (name, value) in &self.environment {
             check_variable(name, value)?;
@@ -81,7 +85,8 @@ impl JobSpec {
         })
     }
 
-    /// Returns the variables of one process, those of the launcher first. `node` is left out where the script determines it.
+    /// Returns the environment variables of one process, first those that the launcher sets. `node` is `None` if the
+    /// script itself sets the index of the worker.
     pub(super) fn environment_variables(&self, node: Option<u32>, attempt: u64) -> Vec<(String, String)> {
         let own = [
             ("GODWIT_NODE", node.map(|node| node.to_string())),
@@ -113,7 +118,11 @@ fn check_variable(name: &str, value: &str) -> Result<(), FleetError> {
 fn check_absolute_path<'a>(what: &str, path: &'a Path) -> Result<&'a str, FleetError> {
     let path_text = utf8_word(what, path.as_os_str())?;
     if !path.is_absolute() {
-        return Err(FleetError::invalid_value(what, path_text, "it must be absolute, for nodes start elsewhere"));
+        return Err(FleetError::invalid_value(
+            what,
+            path_text,
+            "it must be absolute, for workers start in other directories",
+        ));
     }
     Ok(path_text)
 }

@@ -1,4 +1,4 @@
-//! A launcher of processes on this host.
+//! A launcher that starts the workers as processes on this host.
 
 use std::process::Command;
 
@@ -7,18 +7,18 @@ use super::{JobHandle, JobSpec, JobStatus, Launcher, prepare_job_directory};
 use crate::shell_quoting::{quote_command_line, quote_word};
 use crate::{FleetError, attempts, private_files};
 
-/// Name of the launcher in handles and messages.
+/// Name of the launcher in job handles and messages.
 const LAUNCHER_NAME: &str = "local";
 
-/// Starts one process per worker on this host, each in a process group of its own. They are ended with this value, and with
-/// the process that holds it, however that ends.
+/// A launcher that starts one process per worker on this host, each in its own process group. When the launcher is
+/// dropped, or its process ends for any reason, all these processes are killed.
 #[derive(Default)]
 pub struct LocalLauncher {
     children: ChildJobs,
 }
 
 impl LocalLauncher {
-    /// Creates a launcher without jobs.
+    /// Creates a launcher that has not started any jobs.
     pub fn new() -> Self {
         Self::default()
     }
@@ -30,7 +30,7 @@ impl Launcher for LocalLauncher {
     }
 
     fn submit(&self, job: &JobSpec) -> Result<JobHandle, FleetError> {
-        // A job that cannot be run must not use up an attempt.
+        // Validate the job first, so that an invalid one does not claim an attempt number.
         let script = self.render_script(job)?;
         prepare_job_directory(job, &script)?;
         let attempt = attempts::claim_attempt(&job.job_directory)?;
@@ -56,13 +56,14 @@ fn process_spec(job: &JobSpec, node: u32, attempt: u64) -> Result<ProcessSpec, F
     command
         .stdout(private_files::open_for_append(&job.stdout_path(node))?)
         .stderr(private_files::open_for_append(&job.stderr_path(node))?);
-    Ok(ProcessSpec { name: format!("node {node}"), command, command_line: quote_command_line(checked.command) })
+    Ok(ProcessSpec { name: format!("worker {node}"), command, command_line: quote_command_line(checked.command) })
 }
 
 fn render_attempt(job: &JobSpec, attempt: u64) -> Result<String, FleetError> {
     let checked = job.validate()?;
     let mut script = format!(
-        "#!/bin/sh\n# Job {} of godwit {}: {} processes on this machine. Standard input of each is empty.\ncd {} || exit 4\n",
+        "#!/bin/sh\n# Job {} of godwit {}: {} processes on this host. Standard input of each is empty.\ncd {} || exit \
+         4\n",
         job.name,
         crate::VERSION,
         job.workers,

@@ -1,12 +1,15 @@
-//! Jobs of SLURM: a script for `sbatch`, its status by `squeue`, and its outcome by marks of the script.
+//! Jobs of SLURM: `sbatch` submits a batch script, `squeue` reports its status, and exit marks of the script contain
+//! its outcome.
 //!
-//! SLURM's accounting is not used: many sites have none. SLURM decides whether a job is alive; success counts only with the mark
-//! that the script writes at its very end. A job that SLURM does not know and that wrote no mark is *unknown*: a controller that
-//! fails soon after `sbatch` forgets running jobs.
+//! SLURM's accounting is not used, because many sites do not run it. SLURM decides whether a job is alive. A job counts
+//! as successful only if its batch script wrote the exit mark, which is the last action of the script. If SLURM does
+//! not know a job and the job wrote no mark, its status is *unknown*: a SLURM controller that fails soon after `sbatch`
+//! forgets running jobs.
 //!
-//! The loss of a host does not end the job (`--no-kill`). Where it is the host of the script, SLURM lets the other tasks run on
-//! forever and does not report it (seen with 22.05): that is [`JobStatus::Running`] with `is_batch_host_lost`, and
-//! [`SlurmLauncher::requeue`] starts the job again, as the next attempt. Any process that notices first may do so, also a worker.
+//! The loss of a host does not end the job (`--no-kill`). If the lost host runs the batch script, SLURM lets the other
+//! tasks run forever and does not report the loss (observed with 22.05). The status is then [`JobStatus::Running`] with
+//! `is_batch_host_lost`, and [`SlurmLauncher::requeue`] starts the job again as its next attempt. Any process that
+//! detects this first may requeue the job, also a worker.
 
 mod batch_script;
 mod commands;
@@ -18,7 +21,7 @@ use crate::{FleetError, private_files};
 
 pub use profile::{MemoryRequest, SlurmProfile};
 
-/// Name of the launcher in handles and messages.
+/// Name of the launcher in job handles and messages.
 const LAUNCHER_NAME: &str = "slurm";
 
 /// A launcher that submits jobs to SLURM.
@@ -28,15 +31,16 @@ pub struct SlurmLauncher {
 }
 
 impl SlurmLauncher {
-    /// Creates a launcher for a site.
+    /// Creates a launcher with the settings of a site.
     pub fn new(profile: SlurmProfile) -> Self {
         Self { profile }
     }
 
-    /// Requeues a running job: it starts again as its next attempt, after its processes were ended.
+    /// Requeues a running job: SLURM stops its processes and starts the job again, as its next attempt.
     ///
     /// # Errors
-    /// [`FleetError::ForeignJob`] where its number belongs to another job by now; others where SLURM rejects it.
+    /// [`FleetError::ForeignJob`] if SLURM no longer knows the job or uses its number for another job; other errors if
+    /// SLURM rejects the request.
     pub fn requeue(&self, handle: &JobHandle) -> Result<(), FleetError> {
         handle.check_launcher(LAUNCHER_NAME)?;
         if self.find_own_job(handle)?.is_none() {
@@ -45,7 +49,8 @@ impl SlurmLauncher {
         commands::requeue_job(&self.profile, &handle.id)
     }
 
-    /// Returns the job in SLURM's queue, if the one of that number is ours: a controller that lost its state reuses numbers.
+    /// Returns the entry of the job in SLURM's queue, but only if its script is that of this job: a controller that
+    /// lost its state reuses job numbers.
     fn find_own_job(&self, handle: &JobHandle) -> Result<Option<commands::QueueEntry>, FleetError> {
         let script = handle.directory.join("script.sh");
         let found = commands::query_job(&self.profile, &handle.id)?;
@@ -67,13 +72,14 @@ impl Launcher for SlurmLauncher {
     fn submit(&self, job: &JobSpec) -> Result<JobHandle, FleetError> {
         let script = self.render_script(job)?;
         let path = prepare_job_directory(job, &script)?;
-        // SLURM would create it readable by all.
+        // Create the log before SLURM does, because SLURM would make it readable by all users.
         private_files::open_for_append(&job.job_directory.join("job.log"))?;
         let id = commands::submit_script(&self.profile, &path, &script)?;
         let handle =
             JobHandle { launcher: LAUNCHER_NAME.to_owned(), id: id.clone(), directory: job.job_directory.clone() };
         handle.save().map(|()| handle).inspect_err(|_| {
-            // A job without a handle cannot be queried. The error that is returned is that of the file system.
+            // Without a saved handle, the job could not be queried, so cancel it. The returned error is that of saving
+            // the handle.
             let _ = commands::cancel_job(&self.profile, &id);
         })
     }
@@ -84,7 +90,7 @@ impl Launcher for SlurmLauncher {
         let last = attempts::last_attempt(&handle.directory, &handle.id)?;
         let mark = last.and_then(|(_, mark)| mark);
         let Some(queued) = queued else {
-            let why = "SLURM knows no such job, and it left no mark of its end; it may run on all the same";
+            let why = "SLURM does not know the job, and it wrote no exit mark; it may still be running";
             return Ok(final_status(None, mark.as_ref(), why));
         };
         let done = mark.as_ref().is_some_and(AttemptExit::is_success);
@@ -92,17 +98,17 @@ impl Launcher for SlurmLauncher {
             "PENDING" | "REQUEUED" | "REQUEUE_HOLD" | "REQUEUE_FED" | "RESV_DEL_HOLD" | "SPECIAL_EXIT" => {
                 Ok(JobStatus::Pending { reason: queued.reason })
             }
-            "CONFIGURING" => Ok(JobStatus::Pending { reason: "its nodes are being made ready".to_owned() }),
+            "CONFIGURING" => Ok(JobStatus::Pending { reason: "its hosts are being prepared".to_owned() }),
             "RUNNING" | "SUSPENDED" | "STOPPED" | "SIGNALING" | "STAGE_OUT" | "RESIZING" => {
                 self.running_status(&queued)
             }
             "COMPLETING" if !done => self.running_status(&queued),
             "FAILED" if mark.is_none() => {
-                let description = "SLURM says that it failed; it left no mark of how".to_owned();
+                let description = "SLURM reports a failure; the job wrote no exit mark".to_owned();
                 Ok(JobStatus::Ended { outcome: JobOutcome::Failed { description, exit_code: None } })
             }
             state => {
-                let why = format!("SLURM says {state}, but the job left no mark of its end");
+                let why = format!("SLURM reports {state}, but the job wrote no exit mark");
                 Ok(final_status(outcome_of_state(state), mark.as_ref(), &why))
             }
         }
@@ -130,11 +136,12 @@ impl AttemptExit {
             AttemptStage::Limit => return JobOutcome::TimeLimit,
             AttemptStage::Setup => format!("the script ended with status {status} before the workers were started"),
         };
-        JobOutcome::Failed { description: format!("{what}; the logs say why"), exit_code: Some(status) }
+        JobOutcome::Failed { description: format!("{what}; see the logs"), exit_code: Some(status) }
     }
 }
 
-/// Returns the status of a job that has ended: by its own mark if that is success, then by SLURM's state, then by its mark.
+/// Returns the status of a job that has ended. An exit mark of success decides; otherwise SLURM's state does, and if
+/// that has no outcome, the exit mark.
 fn final_status(by_state: Option<JobOutcome>, mark: Option<&AttemptExit>, why: &str) -> JobStatus {
     let by_mark = mark.map(AttemptExit::outcome);
     match (by_state, by_mark) {
@@ -144,7 +151,8 @@ fn final_status(by_state: Option<JobOutcome>, mark: Option<&AttemptExit>, why: &
     }
 }
 
-/// Returns the outcome that a final state of SLURM means, where it tells more than the job's own mark.
+/// Returns the outcome for a final state of SLURM, if the state says more than the exit mark of the job; `None`
+/// otherwise.
 fn outcome_of_state(state: &str) -> Option<JobOutcome> {
     match state {
         "CANCELLED" => Some(JobOutcome::Cancelled),
@@ -152,10 +160,11 @@ fn outcome_of_state(state: &str) -> Option<JobOutcome> {
         "NODE_FAIL" | "BOOT_FAIL" => Some(JobOutcome::HostLost),
         "PREEMPTED" | "REVOKED" => Some(JobOutcome::Preempted),
         "OUT_OF_MEMORY" => {
-            let description = "it used more memory than it had asked for; ask for more".to_owned();
+            let description = "it exceeded its memory limit; request more".to_owned();
             Some(JobOutcome::Failed { description, exit_code: None })
         }
-        // COMPLETED and FAILED repeat the script's exit status, of which the mark tells more; success needs the mark.
+        // COMPLETED and FAILED only reflect the exit status of the script. The exit mark contains more, and success
+        // requires the mark.
         _ => None,
     }
 }

@@ -1,11 +1,14 @@
-//! A launcher of processes on hosts that ssh reaches without prompts.
+//! A launcher that starts the workers on hosts that ssh can reach without prompting for a password.
 //!
-//! The remote process ends with the connection: a shell around it reads the connection. When that closes, because the launcher
-//! closed it, ended or was cut off, the shell sends TERM to the process's group, and KILL five seconds later. On this side, a
-//! host that vanishes without closing anything is noticed after 15 s. On the remote side that is up to its sshd
-//! (`ClientAliveInterval`), so a process that must not run on unattended has to check the connection to its peers itself.
+//! A remote worker process ends when its ssh connection ends. A shell around the process reads from the connection. The
+//! connection closes if the launcher closes it, the launcher ends, or the network fails. The shell then sends TERM to
+//! the process group of the worker, and KILL five seconds later. If a remote host disappears without closing its
+//! connection, the launcher detects this after 15 s. If the launcher's host disappears, only the remote sshd can detect
+//! this (`ClientAliveInterval`). A worker process that must not continue alone therefore has to check its own
+//! connection to the head.
 //!
-//! Logs are sent back over the connection. The job's directory has to be shared by all hosts only for the processes themselves.
+//! Logs are sent to the launcher over the ssh connection. The launcher does not need a shared job directory, but the
+//! worker processes may.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,14 +18,15 @@ use super::{JobHandle, JobSpec, JobStatus, Launcher, prepare_job_directory};
 use crate::shell_quoting::{quote_command_line, quote_word};
 use crate::{FleetError, attempts, private_files};
 
-/// Name of the launcher in handles and messages.
+/// Name of the launcher in job handles and messages.
 const LAUNCHER_NAME: &str = "ssh";
 
-/// The remote command: `sh -c THIS sh DIRECTORY env NAME=VALUE.. COMMAND..`, in one line, for shells that do not accept line
-/// breaks between quotes.
+/// The remote shell script, run as `sh -c THIS sh DIRECTORY env NAME=VALUE.. COMMAND..`. It is one line, because some
+/// login shells do not accept line breaks between quotes.
 ///
-/// sshd gives every session a process group, so group 0 is the session's. The shell survives its own TERM to report how the
-/// process ended; the reader of the connection survives it to send KILL.
+/// sshd creates a process group for every session, so `kill 0` signals all processes of the session. The outer shell
+/// ignores its own TERM, so that it can report the exit status of the worker. The subshell that reads from the
+/// connection ignores TERM, so that it can send KILL later.
 const REMOTE_SCRIPT: &str = concat!(
     r#"cd "$1" || exit 4; shift; exec 3<&0; trap : TERM; "#,
     r#""$@" 3<&- </dev/null & worker=$!; "#,
@@ -30,37 +34,38 @@ const REMOTE_SCRIPT: &str = concat!(
     r#"exec 3<&-; wait "$worker"; status=$?; kill -TERM 0; exit "$status""#
 );
 
-/// A host and its number of slots.
+/// A host and the number of workers that it can run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Host {
-    /// The argument of ssh: a name, an address, an alias of its configuration, `user@name`.
+    /// The destination argument of ssh: a host name, an address, an alias in ssh's configuration, or `user@name`.
     pub name: String,
-    /// Processes that it may run.
+    /// Maximum number of worker processes on this host.
     pub slots: u32,
 }
 
-/// A launcher of one process per worker on the hosts of a file, which fills each host's slots before the next host.
+/// A launcher that starts one process per worker on the hosts in a file. It fills all slots of a host before it uses
+/// the next host.
 pub struct SshLauncher {
     hosts_file: PathBuf,
     ssh_options: Vec<String>,
-    /// 0-based index of the first worker's slot among those of the file.
+    /// 0-based index of the slot of the first worker, counted over all hosts in the file.
     first_slot: usize,
     children: ChildJobs,
 }
 
 impl SshLauncher {
-    /// Creates a launcher for the hosts in a file, one to a line: `host [slots=N]`, with `#` before comments. `ssh_options`
-    /// are passed to ssh before the host, such as `-F FILE`.
+    /// Creates a launcher for the hosts in a file. Each line has the form `host [slots=N]`, and `#` starts a comment.
+    /// `ssh_options` are arguments of ssh, such as `-F FILE`.
     pub fn new(hosts: impl Into<PathBuf>, ssh_options: Vec<String>) -> Self {
         Self { hosts_file: hosts.into(), ssh_options, first_slot: 0, children: ChildJobs::default() }
     }
 
-    /// Skips the first `first_slot` slots of the file: a workflow starts jobs of one worker on each slot.
+    /// Skips the first `first_slot` slots in the file, so that several jobs of one worker each can use different slots.
     pub fn with_first_slot(self, first_slot: usize) -> Self {
         Self { first_slot, ..self }
     }
 
-    /// Returns the host of each worker.
+    /// Returns the name of the host of each worker.
     fn slot_hosts(&self, nodes: u32) -> Result<Vec<String>, FleetError> {
         let text =
             std::fs::read_to_string(&self.hosts_file).map_err(FleetError::file_error("read", &self.hosts_file))?;
@@ -74,7 +79,7 @@ impl SshLauncher {
         Ok(places.skip(self.first_slot).take(nodes as usize).collect())
     }
 
-    /// Returns name and ssh arguments of each worker.
+    /// Returns the name and the ssh arguments of each worker.
     fn ssh_arguments(&self, job: &JobSpec, attempt: u64) -> Result<Vec<(String, Vec<String>)>, FleetError> {
         let places = self.slot_hosts(job.workers)?;
         let lines = places.into_iter().zip(0..).map(|(host, node)| {
@@ -85,7 +90,7 @@ impl SshLauncher {
             words.extend(self.ssh_options.iter().cloned());
             let far = remote_command(job, node, attempt)?;
             words.extend(["--".to_owned(), host.clone(), far]);
-            Ok((format!("node {node} on {host}"), words))
+            Ok((format!("worker {node} on {host}"), words))
         });
         lines.collect()
     }
@@ -93,8 +98,8 @@ impl SshLauncher {
     fn render_attempt(&self, job: &JobSpec, attempt: u64) -> Result<String, FleetError> {
         job.validate()?;
         let mut script = format!(
-            "#!/bin/sh\n# Job {} of godwit {}: {} processes by ssh. Each one's standard input stays open as long as godwit\n\
-             # wants it to run: when it closes, the far shell ends what it started.\n",
+            "#!/bin/sh\n# Job {} of godwit {}: {} processes by ssh. Standard input of each stays open until godwit\n\
+             # stops it: when it closes, the remote shell ends the process.\n",
             job.name,
             crate::VERSION,
             job.workers
@@ -118,7 +123,7 @@ impl Launcher for SshLauncher {
     }
 
     fn submit(&self, job: &JobSpec) -> Result<JobHandle, FleetError> {
-        // A job that cannot be run must not use up an attempt.
+        // Validate the job first, so that an invalid one does not claim an attempt number.
         let script = self.render_script(job)?;
         prepare_job_directory(job, &script)?;
         let attempt = attempts::claim_attempt(&job.job_directory)?;
@@ -144,7 +149,8 @@ impl Launcher for SshLauncher {
     }
 }
 
-/// Returns the one word that ssh passes to the login shell of the host, which has to be a POSIX one (or fish).
+/// Returns the remote command as one word. ssh passes this word to the login shell of the host, which must be a POSIX
+/// shell or fish.
 fn remote_command(job: &JobSpec, node: u32, attempt: u64) -> Result<String, FleetError> {
     let checked = job.validate()?;
     let variables: Vec<String> = job
@@ -157,10 +163,10 @@ fn remote_command(job: &JobSpec, node: u32, attempt: u64) -> Result<String, Flee
     Ok(format!("exec {}", quote_command_line(words)))
 }
 
-/// Parses the text of a host file. `path` is for messages.
+/// Parses the content of a host file. `path`: path of the file, for error messages.
 ///
 /// # Errors
-/// [`FleetError::InvalidValue`] with the line that is not `host [slots=N]`.
+/// [`FleetError::InvalidValue`] if a line does not have the form `host [slots=N]`.
 pub fn parse_hosts(text: &str, path: &Path) -> Result<Vec<Host>, FleetError> {
     let mut hosts = Vec::new();
     for (line, number) in text.lines().zip(1..) {
@@ -170,17 +176,17 @@ pub fn parse_hosts(text: &str, path: &Path) -> Result<Vec<Host>, FleetError> {
         let refuse = |problem: &str| {
             Err(FleetError::invalid_value(format!("line {number} of {}", path.display()), content.trim(), problem))
         };
-        // ssh would parse it as an option; names contain no slashes or control characters.
+        // ssh would interpret a leading hyphen as an option. Host names contain no slashes or control characters.
         if name.starts_with('-') || name.contains('/') || name.chars().any(char::is_control) {
-            return refuse("a host's name comes first");
+            return refuse("expected a host name first");
         }
         let slots = match words.next().map(|word| word.strip_prefix("slots=").map(str::parse)) {
             None => 1,
             Some(Some(Ok(slots))) if slots > 0 => slots,
-            Some(_) => return refuse("after the host, only slots=N may follow, N being at least 1"),
+            Some(_) => return refuse("only slots=N may follow the host, with N at least 1"),
         };
         if words.next().is_some() {
-            return refuse("after the host, only slots=N may follow, and nothing after that");
+            return refuse("only slots=N may follow the host");
         }
         hosts.push(Host { name: name.to_owned(), slots });
     }
@@ -212,6 +218,6 @@ mod tests {
         assert_eq!(ssh.slot_hosts(3).unwrap(), ["a", "a", "b"]);
         assert_eq!(ssh.slot_hosts(1).unwrap(), ["a"]);
         let error = ssh.slot_hosts(4).unwrap_err().to_string();
-        assert!(error.contains("has room for 3 processes, but 4 are asked for"), "{error}");
+        assert!(error.contains("has 3 slots, but the job needs 4"), "{error}");
     }
 }

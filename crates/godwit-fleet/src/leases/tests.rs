@@ -20,7 +20,7 @@ fn leases_with_items(count: u64) -> Leases {
     leases
 }
 
-/// Returns the number of the leased item; there has to be one.
+/// Requests an item for `worker` and returns its number. Fails if no item is leased.
 fn lease_item_number(leases: &mut Leases, worker: &str, now: u64) -> u64 {
     match leases.request_item(worker, FIRST_ATTEMPT, seconds(now)) {
         LeaseResponse::Lease { item, .. } => item.0,
@@ -67,7 +67,7 @@ fn an_item_that_does_not_suit_a_worker_waits_for_another_one() {
     );
     let again = leases.request_suitable_item("b", FIRST_ATTEMPT, |_| true, seconds(2));
     assert_eq!(again, LeaseResponse::Lease { item: ItemId(0), lease_count: 2, deadline: seconds(12) });
-    // Old by now, it is still not leased to that worker; nor is its own.
+    // The item is now old enough, but it is not leased again to a worker that already holds it.
     leases.set_straggler_age(seconds(3));
     assert_eq!(
         leases.request_suitable_item("a", FIRST_ATTEMPT, others, seconds(9)),
@@ -155,7 +155,7 @@ fn an_idle_worker_gets_the_oldest_item_of_another_once() {
         CommitResult::First { other_workers: vec!["slow".into()] }
     );
     assert_eq!(leases.commit_item("slow", FIRST_ATTEMPT, ItemId(0), seconds(33)), CommitResult::Late);
-    // When one of two workers is lost, the other keeps the item.
+    // When one of two workers that hold an item is lost, the other one keeps the item.
     assert_eq!(lease_item_number(&mut leases, "idle", 35), 1);
     assert_eq!(leases.remove_worker("slow"), [ItemId(1)]);
     assert_eq!((leases.unleased_count(), leases.leased_count()), (0, 1));
@@ -213,7 +213,7 @@ fn results_of_items_that_were_never_leased_are_refused() {
     assert_eq!(leases.committed_count(), 0);
 }
 
-/// A pseudorandom number generator (Steele, Lea and Flood 2014, doi:10.1145/2660193.2660195).
+/// SplitMix64, a pseudorandom number generator (Steele, Lea and Flood 2014, doi:10.1145/2660193.2660195).
 struct Random(u64);
 
 impl Random {
@@ -230,13 +230,13 @@ impl Random {
     }
 }
 
-/// Workers that are slow, fail, hang, resume, and are started again.
+/// Simulated workers, which are slow, fail, hang, resume and restart at random.
 struct SimulatedWorkers {
     random: Random,
     leases: Leases,
-    /// Number of first commits of each item.
+    /// Number of commits with [`CommitResult::First`] for each item.
     commits: BTreeMap<ItemId, u32>,
-    /// Future events: `Reverse` of time in ms, then the worker and its items.
+    /// Future events: time in ms (in `Reverse`, so that the earliest is first), index of the worker, and event.
     events: BinaryHeap<std::cmp::Reverse<(u64, usize, Event)>>,
     attempts: Vec<u64>,
     items: u64,
@@ -264,7 +264,7 @@ impl SimulatedWorkers {
         self.events.push(std::cmp::Reverse((now + delay, worker, event)));
     }
 
-    /// Runs until no event is left. Worker 0 never fails, so that the run can end.
+    /// Processes all events. Worker 0 never fails, so that all items are committed in the end.
     fn run(&mut self) {
         let mut turns = 0;
         while let Some(std::cmp::Reverse((now, worker, event))) = self.events.pop() {
@@ -299,21 +299,21 @@ impl SimulatedWorkers {
         }
     }
 
-    /// Draws the fate of an item.
+    /// Chooses at random how a worker processes an item, and adds the resulting events.
     fn simulate_item(&mut self, now: u64, worker: usize, attempt: u64, item: ItemId) {
         let luck = if worker == 0 { 0 } else { self.random.below(10) };
         let normal = 500 + self.random.below(4000);
         match luck {
-            // The worker fails, and is started again much later, or at once.
+            // The worker fails, and restarts either much later or immediately.
             8 | 9 => {
                 self.attempts[worker] += 1;
                 let delay = if luck == 8 { 20_000 } else { 100 };
                 self.push_event(now, delay, worker, Event::Request(attempt + 1));
                 self.push_event(now, delay + 50, worker, Event::Done(attempt, item));
             }
-            // It hangs without heartbeats, then continues.
+            // The worker hangs and sends no heartbeats, but commits the item later.
             7 => self.push_event(now, 25_000, worker, Event::Done(attempt, item)),
-            // It is slow, but sends heartbeats.
+            // The worker is slow, but sends heartbeats.
             5 | 6 => {
                 (1..12).for_each(|beat| self.push_event(now, beat * 5000, worker, Event::Heartbeat(attempt)));
                 self.push_event(now, 60_000, worker, Event::Done(attempt, item));
@@ -337,7 +337,7 @@ impl SimulatedWorkers {
         self.push_event(now, 0, worker, Event::Request(attempt));
     }
 
-    /// Checks the invariants, which hold at every moment.
+    /// Checks the invariants of the leases, which must hold after every event.
     fn check_invariants(&self) {
         let leases = &self.leases;
         assert_eq!(leases.committed_count(), self.commits.len() as u64);
@@ -385,7 +385,8 @@ fn a_hundred_thousand_items_take_a_few_steps_each() {
             LeaseResponse::Wait { .. } | LeaseResponse::Finished => {}
             LeaseResponse::Fenced { .. } => unreachable!("nobody starts again"),
         }
-        // One in fifty requests is by a worker that loses all its items; the others hold four items at most.
+        // With a probability of 1/50, the worker is removed and loses all its items. Otherwise it holds at most four
+        // items.
         if random.below(50) == 0 {
             leases.remove_worker(&name);
             held[worker].clear();

@@ -1,7 +1,7 @@
-//! JSON Web Tokens of other issuers (RFC 7519), verified by the public keys of their issuer (RFC 7517).
+//! JSON Web Tokens (RFC 7519) that an external issuer signed, verified by the public keys of the issuer (RFC 7517).
 //!
-//! Three algorithms are supported (RFC 7518 §3.1, RFC 8037): RS256, ES256 and EdDSA. The key decides which one a token is
-//! verified by, never the token: a token of another algorithm, or without a signature, is rejected.
+//! RS256, ES256 and EdDSA are supported (RFC 7518 §3.1, RFC 8037). The type of the key determines the algorithm. A
+//! token that names another algorithm, or that is not signed, is rejected.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -10,37 +10,37 @@ use super::passport::{PASSPORT_TYPE, Visa, VisaIssuer, valid_visas};
 use ring::signature::{self, RsaPublicKeyComponents, UnparsedPublicKey};
 use serde_json::{Map, Value};
 
-/// Accepted difference between clocks, seconds.
+/// Accepted difference between the clocks of issuer and server, seconds.
 const CLOCK_LEEWAY_S: f64 = 60.0;
-/// Longest accepted token, bytes; those of issuers with many claims have some thousand.
+/// Maximum length of a token, bytes. Tokens with many claims have a few thousand bytes.
 const MAX_TOKEN_BYTES: usize = 16 << 10;
-/// Shortest accepted modulus, bytes (RFC 7518 §3.3).
+/// Minimum length of the modulus of an RSA key, bytes (RFC 7518 §3.3).
 const MIN_RSA_MODULUS_BYTES: usize = 256;
-/// The claim with the name of the principal, by default.
+/// The JWT claim that by default contains the name of the principal.
 pub const SUBJECT_CLAIM: &str = "sub";
 
-/// The reason why keys cannot be used.
+/// The error for a JSON Web Key Set that cannot be used.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeySetError {
     /// The text is not a JSON Web Key Set.
-    #[error("it is no JSON Web Key Set: {problem}")]
+    #[error("not a JSON Web Key Set: {problem}")]
     Malformed {
-        /// The defect.
+        /// The reason why the text is invalid.
         problem: String,
     },
-    /// No key has a supported algorithm.
+    /// The key set contains no key for a supported algorithm.
     #[error("it has no key for RS256, ES256 or EdDSA")]
     NoUsableKey,
 }
 
-/// An issuer whose tokens are accepted.
+/// An issuer of JSON Web Tokens, such as a login server, whose tokens are accepted.
 #[derive(Clone)]
 pub struct TokenIssuer {
     keys: KeySet,
     name: String,
     audience: String,
     claim: String,
-    /// Issuers whose visas are accepted in its passports; empty: its tokens are not passports.
+    /// Issuers whose visas are accepted in passports of this issuer. Empty: tokens of this issuer are not passports.
     visas: Arc<[VisaIssuer]>,
 }
 
@@ -53,17 +53,17 @@ impl std::fmt::Debug for TokenIssuer {
     }
 }
 
-/// The verified content of a token.
+/// The verified content of a JSON Web Token.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct VerifiedToken {
     pub(super) name: Arc<str>,
-    /// Its valid visas.
+    /// The valid visas in the token.
     pub(super) visas: Vec<Visa>,
-    /// Time until which all of this is valid, seconds since 1970.
+    /// Time at which the token or the first of its visas expires, seconds since 1970.
     pub(super) expires_unix_s: u64,
 }
 
-/// The public keys of an issuer.
+/// The public keys of an issuer for verifying signatures.
 #[derive(Clone)]
 pub(super) struct KeySet(Vec<VerificationKey>);
 
@@ -84,7 +84,7 @@ impl PublicKey {
     fn from_jwk(key: &Map<String, Value>) -> Option<Self> {
         let text = |name: &str| key.get(name).and_then(Value::as_str);
         let bytes = |name: &str| text(name).and_then(|text| super::decode_base64(text.as_bytes()));
-        // A key for another use is ignored (RFC 7517 §4.2, §4.4).
+        // Ignore keys that are not for signatures (RFC 7517 §4.2, §4.4).
         if text("use").is_some_and(|used| used != "sig") {
             return None;
         }
@@ -96,7 +96,7 @@ impl PublicKey {
             }
             ("EC", Some("P-256")) if for_algorithm("ES256") => {
                 let (x, y) = (bytes("x")?, bytes("y")?);
-                // SEC 1 §2.3.3: uncompressed.
+                // Encode the point in uncompressed form (SEC 1 §2.3.3).
                 (x.len() == 32 && y.len() == 32).then(|| Self::P256([&[4][..], &x, &y].concat()))
             }
             ("OKP", Some("Ed25519")) if for_algorithm("EdDSA") => {
@@ -130,11 +130,11 @@ impl PublicKey {
 }
 
 impl KeySet {
-    /// Parses the usable keys of a JSON Web Key Set.
+    /// Parses a JSON Web Key Set. Ignores keys for unsupported algorithms.
     pub(super) fn parse(keys: &str) -> Result<Self, KeySetError> {
         let problem = |problem: &str| KeySetError::Malformed { problem: problem.to_owned() };
         let set: Value = serde_json::from_str(keys).map_err(|error| problem(&error.to_string()))?;
-        let listed = set.get("keys").and_then(Value::as_array).ok_or_else(|| problem("it has no list `keys`"))?;
+        let listed = set.get("keys").and_then(Value::as_array).ok_or_else(|| problem("the list `keys` is missing"))?;
         let usable = listed.iter().filter_map(Value::as_object).filter_map(|key| {
             let id = key.get("kid").and_then(Value::as_str).map(str::to_owned);
             Some(VerificationKey { id, public: PublicKey::from_jwk(key)? })
@@ -143,9 +143,9 @@ impl KeySet {
         if keys.is_empty() { Err(KeySetError::NoUsableKey) } else { Ok(Self(keys)) }
     }
 
-    /// Returns the claims of a token that one of these keys signed, unchecked. The header is [`UnverifiedToken::header`].
+    /// Verifies the signature of a token by one of these keys and returns its claims. The caller must check the claims.
     pub(super) fn verified_claims(&self, token: &UnverifiedToken) -> Option<Map<String, Value>> {
-        // Critical extensions are not supported (RFC 7515 §4.1.11).
+        // Reject tokens with critical extensions, which are not supported (RFC 7515 §4.1.11).
         if token.header.contains_key("crit") {
             return None;
         }
@@ -163,7 +163,7 @@ impl KeySet {
     }
 }
 
-/// A token whose signature was not verified.
+/// A parsed JSON Web Token whose signature is not verified.
 pub(super) struct UnverifiedToken<'a> {
     pub(super) header: Map<String, Value>,
     signed_bytes: &'a [u8],
@@ -172,7 +172,7 @@ pub(super) struct UnverifiedToken<'a> {
 }
 
 impl<'a> UnverifiedToken<'a> {
-    /// Splits a token into its parts; `None` where it is too long or malformed.
+    /// Splits a token into header, payload and signature; `None` if the token is too long or malformed.
     pub(super) fn parse(token: &'a [u8]) -> Option<Self> {
         if token.len() > MAX_TOKEN_BYTES {
             return None;
@@ -183,42 +183,64 @@ impl<'a> UnverifiedToken<'a> {
         parts.next().is_none().then_some(Self { header: decode_json_object(head)?, signed_bytes, payload, signature })
     }
 
-    /// Returns the claim `iss`, which selects the keys for the verification and nothing else before it.
+    /// Returns the claim `iss`. Before the verification, use it only to select the keys.
     pub(super) fn unverified_issuer(&self) -> Option<String> {
         Some(decode_json_object(self.payload)?.get("iss")?.as_str()?.to_owned())
     }
 }
 
-/// Returns the time until which currently valid claims are valid, seconds since 1970. A token without expiry is rejected.
+/// Returns the expiry time of claims in seconds since 1970, including the clock leeway. `None` if the claims are not
+/// valid now or have no expiry.
 pub(super) fn valid_until(claims: &Map<String, Value>, now_unix_s: f64) -> Option<u64> {
     let time = |name: &str| claims.get(name).map(|time| time.as_f64().unwrap_or(f64::NAN));
-    // NaN, in place of a malformed time, compares as false.
+    // `time` returns NaN for a malformed time, and comparisons with NaN are false.
     let end = time("exp").filter(|end| now_unix_s < end + CLOCK_LEEWAY_S)?;
     time("nbf").is_none_or(|start| start - CLOCK_LEEWAY_S <= now_unix_s).then_some((end + CLOCK_LEEWAY_S) as u64)
 }
 
 impl TokenIssuer {
-    /// Accepts tokens that an issuer signed for an audience, by a set of keys; `claim` names the principal.
+    /// Creates an issuer from its JSON Web Key Set. Tokens must contain `name` as issuer and `audience` as audience;
+    /// `claim` is the claim with the name of the principal.
     ///
     /// # Errors
-    /// [`KeySetError`] where the keys are malformed, or none is usable.
+    /// [`KeySetError`] if the key set is malformed or contains no usable key.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use godwit_flight::{Identities, KeySetError, SUBJECT_CLAIM, TokenIssuer};
+    ///
+    /// let keys = r#"{"keys":[{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#;
+    /// let issuer = TokenIssuer::new(keys, "https://login.example.org", "godwit", SUBJECT_CLAIM)?;
+    /// let identities = Identities::default().with_issuer(issuer);
+    /// assert!(!identities.is_empty());
+    ///
+    /// // A shared secret is not a public key.
+    /// let secret = r#"{"keys":[{"kty":"oct","k":"c2VjcmV0"}]}"#;
+    /// let rejected = TokenIssuer::new(secret, "https://login.example.org", "godwit", SUBJECT_CLAIM);
+    /// assert_eq!(rejected.unwrap_err(), KeySetError::NoUsableKey);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn new(keys: &str, name: &str, audience: &str, claim: &str) -> Result<Self, KeySetError> {
         let (name, audience, claim) = (name.to_owned(), audience.to_owned(), claim.to_owned());
         Ok(Self { keys: KeySet::parse(keys)?, name, audience, claim, visas: Arc::default() })
     }
 
-    /// Also accepts GA4GH passports of this issuer, with visas of these issuers.
+    /// Returns the issuer with support for GA4GH passports that contain visas of these issuers.
     #[must_use]
     pub fn with_visas(self, visas: Vec<VisaIssuer>) -> Self {
         Self { visas: visas.into(), ..self }
     }
 
-    /// Reports whether a token has the form of a JWT, whatever its signature.
+    /// Returns whether a token has the form of a JSON Web Token. Does not verify the signature.
     pub(super) fn is_jwt(token: &[u8]) -> bool {
         token.iter().filter(|byte| **byte == b'.').count() == 2
     }
 
-    /// Verifies a token; returns its principal where it is valid now.
+    /// Verifies signature, issuer, audience and expiry of a token, and returns its content; `None` if the token is not
+    /// valid.
     pub(super) fn verify(&self, token: &[u8]) -> Option<VerifiedToken> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
         self.verify_at(token, now.as_secs_f64())
@@ -232,7 +254,7 @@ impl TokenIssuer {
         let for_audience = match claims.get("aud") {
             Some(Value::String(audience)) => *audience == self.audience,
             Some(Value::Array(several)) => several.iter().any(|one| one.as_str() == Some(&self.audience)),
-            // Passports need not have an audience (GA4GH AAI OIDC Profile 1.2, "Passport Payload").
+            // A passport may omit the audience (GA4GH AAI OIDC Profile 1.2, "Passport Payload").
             None => !self.visas.is_empty() && token.header.get("typ").and_then(Value::as_str) == Some(PASSPORT_TYPE),
             Some(_) => false,
         };
@@ -246,7 +268,7 @@ impl TokenIssuer {
     }
 }
 
-/// Reports whether `godwit token` accepts a name.
+/// Returns whether a name is valid as the name of a principal, as `godwit token` defines it.
 fn is_valid_name(name: &str) -> bool {
     !name.is_empty() && !name.contains(|character: char| character.is_whitespace() || character.is_control())
 }

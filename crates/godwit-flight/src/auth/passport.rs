@@ -1,9 +1,9 @@
-//! GA4GH passports: tokens of an issuer that carry visas, by which other issuers grant access (GA4GH Passport 1.2, GA4GH AAI
-//! OIDC Profile 1.2).
+//! GA4GH passports: JSON Web Tokens that contain visas, by which other issuers grant access (GA4GH Passport 1.2, GA4GH
+//! AAI OIDC Profile 1.2).
 //!
-//! A visa is a token by itself, signed by its own issuer: it is valid where that issuer is configured and one of its keys
-//! signed it, whatever passport contains it. An invalid visa is skipped; the others are valid regardless. The rules decide
-//! what a visa grants; they are not known here.
+//! A visa is a JSON Web Token with its own issuer. A visa is valid if this issuer is configured and signed it; the
+//! issuer of the passport does not matter. Invalid visas in a passport are ignored. The access rules, which are not
+//! part of this module, define what a visa grants.
 
 use std::collections::BTreeSet;
 
@@ -12,38 +12,39 @@ use serde_json::{Map, Value};
 
 use super::jwt::{KeySet, KeySetError, UnverifiedToken, valid_until};
 
-/// The header field `typ` of a passport.
+/// The value of the JWT header field `typ` in a passport.
 pub(super) const PASSPORT_TYPE: &str = "vnd.ga4gh.passport+jwt";
-/// The claim of a token that contains its visas.
+/// The claim of a passport that contains the list of visas.
 const PASSPORT_CLAIM: &str = "ga4gh_passport_v1";
-/// The claim of a visa that contains its content.
+/// The claim of a visa that contains type, value and conditions.
 const VISA_CLAIM: &str = "ga4gh_visa_v1";
-/// The type of visa that links identities of one person.
+/// The type of visa that states that several identities belong to one person.
 const LINKED_IDENTITIES: &str = "LinkedIdentities";
-/// Most visas that are verified of a passport: each costs a signature.
+/// Maximum number of visas in a passport that are verified, because verifying a signature is expensive.
 const MAX_VISAS: usize = 64;
-/// Lifetime of a visa whose issuer expects polling, which is not implemented here, seconds.
+/// Accepted age of an access token visa, seconds. Issuers expect servers to poll whether such a visa is still valid;
+/// polling is not implemented.
 const ACCESS_TOKEN_VISA_LIFETIME_S: f64 = 3600.0;
 
-/// A valid visa.
+/// The content of a visa that was verified.
 #[derive(Clone, PartialEq, Eq, Hash, Message)]
 pub struct Visa {
-    /// Its issuer, the claim `iss`.
+    /// The issuer of the visa, from the claim `iss`.
     #[prost(string, tag = "1")]
     pub issuer: String,
-    /// Its type, such as `ControlledAccessGrants`.
+    /// The type of the visa, such as `ControlledAccessGrants`.
     #[prost(string, tag = "2")]
     pub kind: String,
-    /// Its subject matter, such as the URL of a dataset.
+    /// The value of the visa, such as the URL of a dataset.
     #[prost(string, tag = "3")]
     pub value: String,
-    /// The organization that asserts it.
+    /// The organization that asserts the visa, as a URL.
     #[prost(string, tag = "4")]
     pub source: String,
-    /// The authority within that organization, such as `dac`.
+    /// The role within that organization that granted the visa, such as `dac` (data access committee).
     #[prost(string, optional, tag = "5")]
     pub by: Option<String>,
-    /// Time of expiry, seconds since 1970.
+    /// Expiry time of the visa, seconds since 1970.
     #[prost(uint64, tag = "6")]
     pub expires_unix_s: u64,
 }
@@ -63,25 +64,44 @@ impl std::fmt::Debug for VisaIssuer {
 }
 
 impl VisaIssuer {
-    /// Creates an issuer of this name, with its keys, a JSON Web Key Set. `jwks_url` is the expected location of the keys
-    /// (`jku`), where one is expected: visas that name another location are rejected.
+    /// Creates an issuer from its name and its JSON Web Key Set. If `jwks_url` is given, visas that name another
+    /// location of the key set (header `jku`) are rejected.
     ///
     /// # Errors
-    /// [`KeySetError`] where the keys are malformed, or none is usable.
+    /// [`KeySetError`] if the keys are malformed, or none is usable.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use godwit_flight::{KeySetError, SUBJECT_CLAIM, TokenIssuer, VisaIssuer};
+    ///
+    /// let keys = r#"{"keys":[{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#;
+    /// let jwks_url = "https://visas.example.org/jwks";
+    /// let visas = VisaIssuer::new("https://visas.example.org", Some(jwks_url), keys)?;
+    /// let broker = TokenIssuer::new(keys, "https://broker.example.org", "godwit", SUBJECT_CLAIM)?;
+    /// let broker = broker.with_visas(vec![visas]);
+    /// assert!(format!("{broker:?}").contains("https://broker.example.org"));
+    ///
+    /// let malformed = VisaIssuer::new("https://visas.example.org", None, "[]");
+    /// assert!(matches!(malformed, Err(KeySetError::Malformed { .. })));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn new(name: &str, jwks_url: Option<&str>, keys: &str) -> Result<Self, KeySetError> {
         Ok(Self { name: name.to_owned(), jwks_url: jwks_url.map(str::to_owned), keys: KeySet::parse(keys)? })
     }
 }
 
-/// A visa that is valid, apart from its conditions.
+/// A visa with a valid signature and time, whose conditions are not checked yet.
 struct ValidVisa {
     visa: Visa,
-    /// Its subject, and the issuer of that name.
+    /// The person to whom the visa was issued: claims `sub` and `iss`.
     identity: (String, String),
     conditions: Vec<Value>,
 }
 
-/// Returns the visas of a token that are valid now.
+/// Returns those visas in the claims of a passport that are valid now.
 pub(super) fn valid_visas(claims: &Map<String, Value>, issuers: &[VisaIssuer], now_unix_s: f64) -> Vec<Visa> {
     let listed = claims.get(PASSPORT_CLAIM).and_then(Value::as_array);
     let listed = listed.into_iter().flatten().filter_map(Value::as_str).take(MAX_VISAS);
@@ -90,12 +110,12 @@ pub(super) fn valid_visas(claims: &Map<String, Value>, issuers: &[VisaIssuer], n
     good.iter().filter(is_met).map(|one| one.visa.clone()).collect()
 }
 
-/// Validates a visa: signed by one of the issuers, and valid now.
+/// Verifies that one of the issuers signed a visa and that the visa is valid now. Does not check its conditions.
 fn validate_visa(visa: &str, issuers: &[VisaIssuer], now_unix_s: f64) -> Option<ValidVisa> {
     let token = UnverifiedToken::parse(visa.as_bytes())?;
     let issuer_name = token.unverified_issuer()?;
     let issuer = issuers.iter().find(|issuer| issuer.name == issuer_name)?;
-    // "Conformance for Visa Issuers" allows these two algorithms.
+    // The section "Conformance for Visa Issuers" of the profile allows only RS256 and ES256.
     if !matches!(token.header.get("alg").and_then(Value::as_str), Some("RS256" | "ES256")) {
         return None;
     }
@@ -106,12 +126,12 @@ fn validate_visa(visa: &str, issuers: &[VisaIssuer], now_unix_s: f64) -> Option<
     let scope = claims.get("scope").and_then(Value::as_str).unwrap_or_default();
     let is_to_be_asked_about = scope.split(' ').any(|word| word == "openid");
     let fits = match token.header.get("jku") {
-        // A document token: its key location has to be the configured one.
+        // A visa document token: if a key location is configured, `jku` must be this location.
         Some(at) => {
             at.as_str().is_some_and(|at| issuer.jwks_url.as_deref().is_none_or(|known| known == at))
                 && !is_to_be_asked_about
         }
-        // An access token, valid for an hour without polling its issuer.
+        // A visa access token: without polling its issuer, accept it for one hour after it was issued.
         None => {
             is_to_be_asked_about && now_unix_s < since + ACCESS_TOKEN_VISA_LIFETIME_S && !claims.contains_key("aud")
         }
@@ -140,7 +160,8 @@ fn validate_visa(visa: &str, issuers: &[VisaIssuer], now_unix_s: f64) -> Option<
     Some(ValidVisa { identity: (text("sub")?, visa.issuer.clone()), visa, conditions })
 }
 
-/// Reports whether others meet a visa's conditions: all clauses of a list, each by an unconditional visa of that person.
+/// Returns whether other visas meet the conditions of a visa. Each condition is a list of clauses. A condition is met
+/// if each clause matches an unconditional visa of the same person; one met condition suffices.
 fn are_conditions_met(one: &ValidVisa, all: &[ValidVisa]) -> bool {
     let identities = linked_identities(&one.identity, all);
     let unconditional: Vec<&Visa> = all
@@ -156,7 +177,7 @@ fn are_conditions_met(one: &ValidVisa, all: &[ValidVisa]) -> bool {
     })
 }
 
-/// Reports whether a visa matches a clause: a type, and at least one other field.
+/// Returns whether a visa matches a clause, which consists of a type and at least one other field.
 fn matches_clause(clause: &Value, visa: &Visa) -> bool {
     let Some(clause) = clause.as_object().filter(|clause| clause.len() > 1) else { return false };
     clause.get("type").and_then(Value::as_str) == Some(&visa.kind)
@@ -179,10 +200,12 @@ fn matches_clause(clause: &Value, visa: &Visa) -> bool {
         })
 }
 
-/// Reports whether a text matches a pattern: `?` is any character, `*` any text ("Pattern Matching").
+/// Returns whether a text matches a pattern in which `?` stands for one character and `*` for any text (GA4GH Passport,
+/// "Pattern Matching").
 fn matches_pattern(pattern: &str, text: &str) -> bool {
     let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
-    // The last asterisk, and where its text starts: matching never returns to an earlier asterisk.
+    // `last`: position of the last asterisk, and the start of the text that it matches. Earlier asterisks need not be
+    // revised.
     let (mut at, mut read, mut last) = (0, 0, None);
     while read < text.len() {
         match pattern.get(at) {
@@ -203,7 +226,7 @@ fn matches_pattern(pattern: &str, text: &str) -> bool {
     pattern[at..].iter().all(|&left| left == '*')
 }
 
-/// Returns all identities of a person, given one of them, as visas link them.
+/// Returns all identities of the person with this identity, according to visas of type `LinkedIdentities`.
 fn linked_identities(identity: &(String, String), all: &[ValidVisa]) -> BTreeSet<(String, String)> {
     let links: Vec<BTreeSet<(String, String)>> = all
         .iter()
@@ -211,7 +234,7 @@ fn linked_identities(identity: &(String, String), all: &[ValidVisa]) -> BTreeSet
         .map(|one| parse_linked_identities(&one.visa.value).chain([one.identity.clone()]).collect())
         .collect();
     let mut known = BTreeSet::from([identity.clone()]);
-    // Each round that finds a new identity uses up a link.
+    // Each round that finds a new identity uses another link, so as many rounds as links suffice.
     for _ in &links {
         for link in links.iter().filter(|link| !link.is_disjoint(&known)).collect::<Vec<_>>() {
             known.extend(link.iter().cloned());
@@ -220,7 +243,7 @@ fn linked_identities(identity: &(String, String), all: &[ValidVisa]) -> BTreeSet
     known
 }
 
-/// Parses `sub,iss;sub,iss`, whose parts are percent-encoded.
+/// Parses a list of identities, `sub,iss;sub,iss`, with percent-encoded names.
 fn parse_linked_identities(value: &str) -> impl Iterator<Item = (String, String)> {
     value.split(';').filter_map(|one| {
         let (subject, issuer) = one.split_once(',')?;
@@ -228,7 +251,7 @@ fn parse_linked_identities(value: &str) -> impl Iterator<Item = (String, String)
     })
 }
 
-/// Decodes percent-encoding (RFC 3986 §2.1).
+/// Decodes percent-encoded text (RFC 3986 §2.1).
 fn percent_decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

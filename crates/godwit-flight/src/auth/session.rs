@@ -1,8 +1,8 @@
-//! Sessions: tokens that a handshake issues in exchange for another credential.
+//! Session tokens, which a client receives in the Flight handshake in exchange for another credential.
 //!
-//! A session contains its principal and its expiry, signed by the server (or pool) that issued it, so that the server stores
-//! nothing. It is valid as long as the credential behind it: a session ends when its token is removed from the list, or when
-//! the signed token, or a visa in it, expires.
+//! A session token contains principal and expiry time, signed by the server or pool that issued it, so that servers
+//! need not store sessions. A session ends early if the credential for which it was issued becomes invalid: if a token
+//! is removed from the list of identities, or if a JSON Web Token or one of its visas expires.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,19 +13,20 @@ use super::{Credential, Principal, Visa};
 use crate::encoding::{decode_base64, encode_base64_url};
 use crate::tickets::{TicketKey, now_unix_s};
 
-/// Prefix of sessions, as text and under their signature: it differs from the prefix of tickets.
+/// Prefix of session tokens, which the signature includes. It differs from the prefix of tickets, so that neither can
+/// be used as the other.
 const SESSION_PREFIX: &[u8] = b"gws1.";
-/// Longest lifetime of a session.
+/// Maximum lifetime of a session.
 const SESSION_LIFETIME: Duration = Duration::from_secs(3600);
 
-/// The identity of a principal, until a time.
+/// The content of a session token: a principal and an expiry time.
 #[derive(Clone, PartialEq, Message)]
 pub struct Session {
     #[prost(string, tag = "1")]
     pub(super) principal: String,
     #[prost(uint64, tag = "2")]
     expires_unix_s: u64,
-    /// The hash of the token that it was issued for; empty where that was a signed one.
+    /// Hash of the token for which the session was issued; empty if this was a JSON Web Token.
     #[prost(bytes = "vec", tag = "3")]
     token_hash: Vec<u8>,
     #[prost(message, repeated, tag = "4")]
@@ -33,7 +34,8 @@ pub struct Session {
 }
 
 impl Session {
-    /// Issues a session for a token of the list or of an issuer; `None` for other credentials, which stay in use.
+    /// Issues a session for a principal with a token from the list of identities or a JSON Web Token. `None` for other
+    /// credentials, which the client continues to use.
     pub(crate) fn issue(principal: &Principal) -> Option<Self> {
         let longest = now_unix_s() + SESSION_LIFETIME.as_secs();
         let (token_hash, expires_unix_s) = match principal.credential() {
@@ -60,11 +62,11 @@ impl Session {
         )
     }
 
-    /// Returns a session that this key signed and that has not expired.
+    /// Returns the session in a token if this key signed the token and the session has not expired.
     pub(crate) fn verify_token(token: &[u8], key: &TicketKey) -> Option<Self> {
         let bytes = decode_base64(token.strip_prefix(SESSION_PREFIX)?)?;
         let (mac, body) = bytes.split_first_chunk::<{ blake3::OUT_LEN }>()?;
-        // The type compares in constant time.
+        // `blake3::Hash` compares in constant time, which prevents timing attacks.
         if key.mac(SESSION_PREFIX, body) != blake3::Hash::from_bytes(*mac) {
             return None;
         }
@@ -72,7 +74,7 @@ impl Session {
         (now_unix_s() < session.expires_unix_s).then_some(session)
     }
 
-    /// Returns the hash of the token that it was issued for, where that is a token of the list.
+    /// Returns the hash of the token for which the session was issued; `None` if this was a JSON Web Token.
     pub(super) fn token_hash(&self) -> Option<blake3::Hash> {
         Some(blake3::Hash::from_bytes(self.token_hash[..].try_into().ok()?))
     }
@@ -126,7 +128,7 @@ mod tests {
         for at in 0..token.len() {
             let mut changed = token.clone().into_bytes();
             changed[at] ^= 1;
-            // The last letter of base64 may have unused bits.
+            // The last Base64 character may contain unused bits; changing them does not change the token.
             let same = Session::verify_token(&changed, &key()).is_some_and(|session| session.to_principal() == back);
             assert!(!same || at == token.len() - 1, "{at}");
             assert!(Session::verify_token(&token.as_bytes()[..at], &key()).is_none(), "{at}");
@@ -136,7 +138,7 @@ mod tests {
         );
         let late = Session::issue(&Principal { credential: Credential::Jwt(1), ..Principal::named("alice") }).unwrap();
         assert!(Session::verify_token(late.to_token(&key()).as_bytes(), &key()).is_none(), "it has ended");
-        // Bytes that the same key signed for another purpose are not a session.
+        // A ticket that the same key signed is not accepted as a session.
         let claim = crate::tickets::TicketClaims::new(&Principal::named("alice"), SESSION_LIFETIME).sign(&key());
         let dressed = [SESSION_PREFIX, encode_base64_url(&claim[4..]).as_bytes()].concat();
         assert!(Session::verify_token(&dressed, &key()).is_none());

@@ -1,4 +1,4 @@
-//! Access records of a server: principal, call, resource and outcome.
+//! Writes access records of a server to its audit log: principal, call, resource and outcome.
 
 use arrow_flight::sql::{Any, Command};
 use arrow_flight::{Action, FlightDescriptor, FlightInfo};
@@ -12,11 +12,11 @@ use crate::auth::Principal;
 use crate::file_service::FILES_PREFIX;
 use crate::tickets::TicketClaims;
 
-/// Most bytes of a statement or request that are recorded.
+/// Maximum length of a statement or request in an access record, bytes.
 const MAX_RECORDED_BYTES: usize = 4096;
 
 impl DatasetService {
-    /// Records a call that has ended. A call that cannot be recorded fails.
+    /// Records a call that has ended. If recording fails, the call fails too.
     pub(super) async fn record_outcome<T>(
         &self,
         principal: &Principal,
@@ -32,7 +32,7 @@ impl DatasetService {
         outcome
     }
 
-    /// Records the start of a call that may still be rejected.
+    /// Records the start of a call. The call may still be rejected later.
     pub(super) async fn record_start(
         &self,
         principal: &Principal,
@@ -43,8 +43,8 @@ impl DatasetService {
         AccessRecorder::start(log, AccessRecord { resource, ..AccessRecord::new(principal, call) }).await.map(Some)
     }
 
-    /// Records that data begin to leave, or why they do not. Data leave only after that; the returned recorder is `None`
-    /// where no accesses are recorded.
+    /// Records that the server is about to send data, or why it rejects the call. The server sends data only after
+    /// this. The returned recorder is `None` if there is no audit log.
     pub(super) async fn record_start_or_failure<T>(
         &self,
         principal: &Principal,
@@ -64,7 +64,7 @@ impl DatasetService {
         }
     }
 
-    /// Returns flight info, and records the call.
+    /// Returns the flight info of a descriptor, and records the call.
     pub(super) async fn flight_info(
         &self,
         principal: &Principal,
@@ -77,7 +77,7 @@ impl DatasetService {
         self.record_outcome(principal, call, resource, info).await
     }
 
-    /// Returns the resource of a descriptor.
+    /// Returns the resource in a descriptor, as an access record contains it.
     pub(super) fn descriptor_resource(&self, principal: &Principal, descriptor: &FlightDescriptor) -> String {
         match parse_descriptor(descriptor) {
             Ok(DescriptorCommand::Sql(command)) => self.command_resource(principal, &command),
@@ -102,7 +102,7 @@ impl DatasetService {
         }
     }
 
-    /// Returns the resource of a ticket, which need not be valid.
+    /// Returns the resource in a ticket, as an access record contains it. The ticket may be invalid.
     pub(super) fn ticket_resource(&self, ticket: &[u8]) -> String {
         if ticket.starts_with(FILES_PREFIX.as_bytes()) {
             return file_request_resource(ticket);
@@ -125,7 +125,8 @@ impl DatasetService {
         }
     }
 
-    /// Returns the resource of an action: bodies of Flight SQL contain statements, those of files requests in JSON.
+    /// Returns the resource of an action, as an access record contains it. Flight SQL actions contain statements, and
+    /// file actions contain JSON requests.
     pub(super) fn action_resource(&self, action: &Action) -> String {
         let statement = || {
             let any = Any::decode(action.body.clone()).ok()?;
@@ -141,7 +142,8 @@ impl DatasetService {
     }
 }
 
-/// Returns the name of a request about files, and the paths in it. Other fields may be a token of another server.
+/// Returns the name and the paths of a file request. Omits all other fields, because one of them may be a secret token
+/// of another server.
 fn file_request_resource(request: &[u8]) -> String {
     let text = String::from_utf8_lossy(request);
     let (kind, json) = text.split_at(text.find(['{', '[']).unwrap_or(text.len()));
@@ -169,7 +171,7 @@ fn command_name(command: &Command) -> String {
     url.rsplit('.').next().unwrap_or(url).to_owned()
 }
 
-/// Returns bytes as text, truncated to the recorded length.
+/// Returns bytes as text, truncated to [`MAX_RECORDED_BYTES`].
 pub(super) fn truncate_for_record(bytes: &[u8]) -> String {
     let kept = String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_RECORDED_BYTES)]).into_owned();
     if bytes.len() > MAX_RECORDED_BYTES { format!("{kept}… ({} bytes)", bytes.len()) } else { kept }

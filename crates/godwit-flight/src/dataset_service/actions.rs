@@ -1,4 +1,4 @@
-//! The actions of the service.
+//! The Flight actions (`DoAction`) of the data server.
 
 use arrow_flight::sql::{
     ActionClosePreparedStatementRequest, ActionCreatePreparedStatementRequest, ActionCreatePreparedStatementResult,
@@ -30,7 +30,7 @@ const RENEW_FLIGHT_ENDPOINT: &str = "RenewFlightEndpoint";
 const SERVER_STATUS: &str = "Status";
 pub(super) const DROP_DATASET: &str = "DropDataset";
 
-/// The status of a server.
+/// The response to the action `Status`.
 #[derive(Serialize)]
 struct ServerStatus {
     program: &'static str,
@@ -41,31 +41,28 @@ struct ServerStatus {
     prepared_statements: usize,
     writable: bool,
     sql: bool,
-    /// Name of the principal of the call; empty where authentication is disabled.
+    /// Name of the principal that requests the status; empty if authentication is disabled.
     #[serde(rename = "caller")]
     principal: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pool: Option<PoolState>,
 }
 
-/// Returns the names and descriptions of all actions.
+/// Returns the names and descriptions of all actions, for `ListActions`.
 pub(super) fn action_types() -> Vec<ActionType> {
     let of = |name: &str, meaning: &str| ActionType { r#type: name.to_owned(), description: meaning.to_owned() };
     vec![
         of(
             CREATE_PREPARED_STATEMENT,
-            "Names a statement, to run it more than once, with values for its parameters (Flight SQL)",
+            "Creates a prepared statement, to be run repeatedly with values for its parameters (Flight SQL)",
         ),
-        of(CLOSE_PREPARED_STATEMENT, "Forgets a prepared statement (Flight SQL)"),
-        of(
-            CANCEL_FLIGHT_INFO,
-            "Ends what flight info was given for, also rows that are being fetched; its tickets are good no more",
-        ),
-        of(RENEW_FLIGHT_ENDPOINT, "Makes a ticket good for as long again"),
-        of(SERVER_STATUS, "Says in JSON what the server is and does"),
-        of(pool::POOL_STATUS_ACTION, "Says in JSON how busy a node of a pool is"),
-        of(pool::POOL_LEASE_ACTION, "Says which nodes of a pool to use, in this order; the body is JSON with an id"),
-        of(DROP_DATASET, "Removes a dataset that was put by a client; the body is its name"),
+        of(CLOSE_PREPARED_STATEMENT, "Closes a prepared statement (Flight SQL)"),
+        of(CANCEL_FLIGHT_INFO, "Cancels flight info and its running downloads; its tickets become invalid"),
+        of(RENEW_FLIGHT_ENDPOINT, "Renews a ticket for the same lifetime"),
+        of(SERVER_STATUS, "Returns the status of the server as JSON"),
+        of(pool::POOL_STATUS_ACTION, "Returns the load of a pool member as JSON"),
+        of(pool::POOL_LEASE_ACTION, "Returns the pool members to use, in this order; the body is JSON with an id"),
+        of(DROP_DATASET, "Removes a dataset that a client uploaded; the body is its name"),
     ]
 }
 
@@ -120,14 +117,14 @@ impl DatasetService {
             | "CreatePreparedSubstraitPlan"
             | "CancelQuery" => return Err(unsupported(&action.r#type)),
             other => {
-                let problem = format!("there is no action {other:?}; ListActions has them all");
+                let problem = format!("action {other:?} does not exist; see ListActions");
                 return Err(ErrorReason::UnknownAction.status(Code::Unimplemented, problem));
             }
         };
         Ok(body.into_iter().map(|body| arrow_flight::Result { body: body.into() }).collect())
     }
 
-    /// Runs an action of the pool; `None` for other actions, and for servers without a pool.
+    /// Runs a pool action, such as a lease request. `None` for other actions, and if the server is not a pool member.
     async fn run_pool_action(&self, action: &Action) -> Option<Result<Vec<u8>, Status>> {
         let pool = self.inner.pool.as_ref()?;
         match action.r#type.as_str() {
@@ -203,10 +200,10 @@ impl DatasetService {
 }
 
 fn invalid_body_status() -> Status {
-    Status::invalid_argument("the body of the action is not understood")
+    Status::invalid_argument("the body of the action cannot be parsed")
 }
 
-/// Decodes the message in the body of a Flight SQL action.
+/// Decodes the protobuf message in the body of a Flight SQL action.
 fn unpack_request<M: ProstMessageExt>(body: &Bytes) -> Result<M, Status> {
     let any = Any::decode(body.clone()).map_err(|_| invalid_body_status())?;
     any.unpack().ok().flatten().ok_or_else(invalid_body_status)

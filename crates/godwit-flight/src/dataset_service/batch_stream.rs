@@ -1,4 +1,4 @@
-//! Reads datasets for clients: batch by batch, at the client's pace.
+//! Reads datasets for downloads, batch by batch, as fast as the client receives them.
 
 use arrow_schema::SchemaRef;
 use bytes::Bytes;
@@ -10,20 +10,41 @@ use crate::dataset::BatchReader;
 use crate::server::Download;
 use crate::trace::OpenSpan;
 
-/// Names of the spans of reading and of running a statement.
+/// Names of the trace spans for reading a dataset and for running a statement; this one and the following.
 pub(super) const READ_SPAN: &str = "read";
 pub(super) const STATEMENT_SPAN: &str = "statement";
 
 impl DatasetService {
-    /// Starts a span as a part of a call.
+    /// Starts a trace span within the span of the current call; `None` if tracing is off.
     pub(super) fn start_span(&self, name: &str) -> Option<OpenSpan> {
         Some(self.inner.options.tracer.as_ref()?.start_span(name))
     }
 }
 
-/// Streams batches, each read after the client took the one before, on a thread that may block on a disk. Between batches no
-/// thread is held, of which a process has a few hundred: a thousand slow clients leave threads to others, and hold no batch
-/// ahead. Reading ahead of a client was not faster (the transport requests a batch while the one before is being sent).
+/// Returns a download that reads each batch when the transport requests it, on a thread that may block on file access.
+/// Between batches the download occupies no thread and no memory for a batch, so that thousands of slow clients do not
+/// exhaust the few hundred threads of the process. Reading ahead was not faster, because the transport requests a batch
+/// while it sends the previous one.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::sync::Arc;
+///
+/// use arrow_array::{ArrayRef, Int64Array, RecordBatch};
+/// use futures_util::StreamExt as _;
+/// use godwit_flight::stream_batches;
+///
+/// let positions: ArrayRef = Arc::new(Int64Array::from(vec![100, 200]));
+/// let batch = RecordBatch::try_from_iter([("position", positions)])?;
+/// let download = stream_batches(batch.schema(), Box::new(std::iter::repeat_n(batch, 3).map(Ok)));
+/// assert_eq!(download.schema.field(0).name(), "position");
+/// assert_eq!(download.batches.count().await, 3);
+/// # Ok(())
+/// # }
+/// ```
 pub fn stream_batches(schema: SchemaRef, batches: BatchReader) -> Download {
     let batches = stream::unfold(Some(batches), |batches| async move {
         let mut batches = batches?;

@@ -1,8 +1,9 @@
-//! The JSON API of the server's web page: the principal, the datasets, and rows of statements.
+//! The JSON API of the server's web page, which returns the principal, the datasets, and the rows of SQL statements.
 //!
-//! It uses the same catalog and engine as everything else, so that a page shows what its user may see and no more. Values
-//! are text, as Arrow formats them. Pages of other sites cannot read the responses: no CORS header allows it, and statements
-//! are accepted as `application/json` only, which a browser sends to another site only after a preflight request.
+//! The API uses the same authorized catalog and SQL engine as Flight, so that a user sees only permitted data. Values
+//! are text, as Arrow formats them. Web pages of other sites cannot read the responses, because no CORS header allows
+//! it. Statements are accepted only as `application/json`, which a browser sends to another site only after a preflight
+//! request.
 
 use std::time::Instant;
 
@@ -26,40 +27,40 @@ use crate::server::Download;
 use crate::tickets::BoundStatement;
 use crate::web::{API_PREFIX, WebBody, WebRequest, WebResponse};
 
-/// Datasets of a response: each is opened to describe it.
+/// Maximum number of datasets in a response. The limit bounds the work, because each listed dataset is opened.
 const DATASETS_PER_RESPONSE: usize = 100;
-/// Most contigs that are listed of a dataset.
+/// Maximum number of contigs in the description of a dataset.
 const MAX_CONTIGS: usize = 5000;
-/// Batches that are searched for the first row with a position.
+/// Maximum number of batches that are searched for the first row with a genomic position.
 const POSITION_SEARCH_BATCHES: usize = 8;
-/// Most rows of a response, where the page does not request fewer.
+/// Maximum number of rows in a response; the page may request fewer.
 const MAX_ROWS: usize = 200_000;
-/// Approximate limit of the rows of a response, bytes.
+/// Approximate size limit of the rows in a response, bytes of JSON.
 const MAX_ROWS_JSON_BYTES: usize = 16 << 20;
 
-/// A statement that a page sends.
+/// The body of a request to run an SQL statement.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct QueryRequest {
     sql: String,
-    /// Most rows that are requested.
+    /// Maximum number of rows that the page requests.
     #[serde(default)]
     #[serde(rename = "rows")]
     max_rows: Option<usize>,
 }
 
-/// The name of a dataset that a page sends.
+/// The body of a request to describe a dataset.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct DatasetRequest {
     name: String,
 }
 
-/// A response as text, and its number of rows of data.
+/// The JSON text of a response, and the number of dataset rows in it, for the access record.
 type ApiResult = Result<(String, u64), Status>;
 
 impl DatasetService {
-    /// Responds to a request of the page.
+    /// Answers a request of the web page.
     pub(super) async fn respond_api(&self, request: WebRequest) -> WebResponse {
         let principal = match &request.principal {
             Ok(principal) => principal.clone(),
@@ -118,7 +119,7 @@ impl DatasetService {
         })
     }
 
-    /// Lists datasets from an index on, in the order of their names.
+    /// Lists datasets in the order of their names, starting with the 0-based index `from`.
     async fn list_datasets(&self, principal: &Principal, from: usize) -> ApiResult {
         let catalog = self.authorized_catalog(principal);
         let page = run_blocking(move || {
@@ -158,19 +159,19 @@ fn parse_json_body<T: serde::de::DeserializeOwned>(request: &WebRequest) -> Resu
         .map_err(|error| Status::invalid_argument(format!("the body is not a valid request: {error}")))
 }
 
-/// Returns the endpoint of a request.
+/// Returns the part of the path after [`API_PREFIX`], which names the endpoint.
 fn api_endpoint(request: &WebRequest) -> &str {
     request.path.strip_prefix(API_PREFIX).unwrap_or_default()
 }
 
-/// Returns a number in the query; 0 where it is absent.
+/// Returns a number in the query string; 0 if it is absent or not a number.
 fn query_number(request: &WebRequest, name: &str) -> usize {
     let words = request.query.as_deref().unwrap_or_default().split('&');
     let value = words.filter_map(|word| word.split_once('=')).find(|(found, _)| *found == name);
     value.and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
 }
 
-/// Describes a dataset without reading its rows; where it cannot be opened, the error.
+/// Describes a dataset without reading its rows. If the dataset cannot be opened, returns the error message.
 fn dataset_json_or_error(catalog: &dyn Catalog, name: &str) -> Value {
     match catalog.open(name) {
         Ok(dataset) => dataset_json(&*dataset, name),
@@ -189,12 +190,13 @@ fn dataset_json(dataset: &dyn Dataset, name: &str) -> Value {
     })
 }
 
-/// Describes a dataset with its columns, and the contigs of its header.
+/// Describes a dataset, with its columns, the contigs in its header, and the position of its first row.
 fn dataset_details(catalog: &dyn Catalog, name: &str) -> ApiResult {
     let dataset = catalog.open(name)?;
     let schema = dataset.schema();
     let mut details = dataset_json(&*dataset, name);
-    // Where rows are hidden, the search for a visible one may read the whole file.
+    // Size 0 means that the rules hide some rows. Skip the search then: it could read the whole file to find a visible
+    // row.
     let first = if dataset.bytes() > 0 { first_position(&*dataset)? } else { None };
     let rows = u64::from(first.is_some());
     details["first"] = first.map_or(Value::Null, |(contig, position)| json!([contig, position]));
@@ -203,7 +205,7 @@ fn dataset_details(catalog: &dyn Catalog, name: &str) -> ApiResult {
     Ok((details.to_string(), rows))
 }
 
-/// Returns contig and 0-based position of the first row that has both, within the first batches.
+/// Returns contig and 0-based position of the first row that has both. Searches only the first batches.
 fn first_position(dataset: &dyn Dataset) -> Result<Option<(String, String)>, Status> {
     let schema = dataset.schema();
     let mut columns: Vec<usize> = ["contig", "position"].iter().filter_map(|name| schema.index_of(name).ok()).collect();
@@ -231,7 +233,7 @@ fn error_message(error: DatasetError) -> String {
     Status::from(error).message().to_owned()
 }
 
-/// Returns contigs with their lengths, as in a header of SAM or VCF; contigs without a length are left out.
+/// Returns names and lengths of the contigs in the SAM or VCF header. Omits contigs without a length.
 fn contig_lengths<'s>(schema: &'s Schema) -> Vec<(&'s str, u64)> {
     let contig = |line: ContigLine<'s>| Some((line.field("SN:", "ID=")?, line.field("LN:", "length=")?.parse().ok()?));
     contig_lines(schema).filter_map(contig).take(MAX_CONTIGS).collect()
@@ -243,18 +245,18 @@ fn columns_json(schema: &Schema) -> Vec<Value> {
     schema.fields().iter().map(column).collect()
 }
 
-/// The rows of a response.
+/// Rows of a statement, formatted as JSON for a response.
 struct JsonRows {
     columns: Vec<Value>,
-    /// The rows as JSON, separated by commas.
+    /// The rows as JSON arrays, separated by commas.
     json: String,
     count: usize,
-    /// True if there are more rows than these.
+    /// True if the statement returns more rows than these.
     is_truncated: bool,
 }
 
 impl JsonRows {
-    /// Reads at most `max_rows` rows of a download; the rest is not read.
+    /// Reads and formats at most `max_rows` rows of a download, and then stops the download.
     async fn read(download: Download, max_rows: usize) -> Result<Self, Status> {
         let Download { schema, mut batches } = download;
         let mut found = Self { columns: columns_json(&schema), json: String::new(), count: 0, is_truncated: false };
@@ -267,7 +269,7 @@ impl JsonRows {
                 found.is_truncated = true;
                 break;
             }
-            // Formatting many rows must not block other tasks.
+            // Format on a thread of the blocking pool, because formatting many rows would block other tasks.
             found = run_blocking(move || found.append_batch(&batch, max_rows)).await?;
             if found.is_truncated {
                 break;
@@ -276,13 +278,13 @@ impl JsonRows {
         Ok(found)
     }
 
-    /// Appends the rows of a batch, as long as there is room.
+    /// Appends the rows of a batch until the limit of rows or bytes is reached.
     fn append_batch(mut self, batch: &RecordBatch, max_rows: usize) -> Result<Self, Status> {
         let wrong = |error: ArrowError| Status::internal(error.to_string());
         let options = FormatOptions::default();
         let columns = batch.columns().iter().map(|column| ArrayFormatter::try_new(column.as_ref(), &options));
         let columns = columns.collect::<Result<Vec<_>, _>>().map_err(wrong)?;
-        // Logical nulls include those of columns of type null.
+        // Unlike the validity bitmap, `logical_nulls` also covers columns of the data type Null.
         let nulls: Vec<_> = batch.columns().iter().map(|column| column.logical_nulls()).collect();
         for row in 0..batch.num_rows() {
             if self.count == max_rows || self.json.len() > MAX_ROWS_JSON_BYTES {
@@ -322,7 +324,7 @@ fn json_response(status: StatusCode, text: String) -> Response<WebBody> {
     response
 }
 
-/// Returns the response to a failure, with the HTTP code of its status.
+/// Returns an HTTP error response, with the HTTP status code for a gRPC status.
 fn error_response(status: &Status) -> Response<WebBody> {
     let code = match status.code() {
         Code::Unauthenticated => StatusCode::UNAUTHORIZED,

@@ -1,7 +1,8 @@
-//! Statements that are reads of one dataset: their rows are read from the dataset itself, in as many parts as it has.
+//! Direct scans: SQL statements that only read rows of one dataset are answered from the dataset, without the SQL
+//! engine.
 //!
-//! Nothing is computed for them, so they need no worker process and behave as datasets do: they start at once, and every
-//! part is a ticket of its own.
+//! A direct scan needs no worker process and starts at once. As for a dataset, the flight info has a ticket for each
+//! part.
 
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ use crate::sql::{DirectScan, DirectScanColumns, StatementDescription, advertised
 use crate::tickets::{BoundStatement, DatasetPart, DirectScanOutput, TicketClaims};
 
 impl DatasetService {
-    /// Describes a statement, without the engine where it is a read of one dataset.
+    /// Returns the schemas of a statement. Uses the SQL engine only if the statement is not a direct scan.
     pub(super) async fn describe_statement(
         &self,
         principal: &Principal,
@@ -34,8 +35,8 @@ impl DatasetService {
         self.sql_engine()?.describe_statement(principal, text.sql).await
     }
 
-    /// Returns the dataset scan that a statement consists of. In a pool statements are always run by the engine: another
-    /// member would not know the parts of this one's files.
+    /// Returns the direct scan of a statement; `None` if the engine must run the statement. Pool members always use the
+    /// engine, because tickets for parts of this server's files would not be valid at other members.
     pub(super) async fn direct_scan(&self, principal: &Principal, text: &BoundStatement) -> Option<DirectScan> {
         if self.inner.pool.is_some() || !text.parameters.is_empty() {
             return None;
@@ -45,7 +46,7 @@ impl DatasetService {
         run_blocking(move || Ok(engine.direct_scan(catalog, &sql))).await.ok().flatten()
     }
 
-    /// Returns the parts of such a statement's rows, all of them at this server.
+    /// Returns the flight info of a direct scan, with an endpoint at this server for each part.
     pub(super) async fn direct_scan_info(
         &self,
         principal: &Principal,
@@ -68,7 +69,7 @@ impl DatasetService {
         let scan = Scan { columns: Some(ascending), regions };
         let (mut parts, scan, dataset) = self.plan_parts(dataset, scan, max_parts).await?;
         if parts.is_empty() {
-            // Clients expect an endpoint; this part has no rows.
+            // Clients expect at least one endpoint, so add a part without rows.
             parts.push(ScanPart::default());
         }
         let mut info = flight_info_with_schema(descriptor, &schema)?.with_ordered(true);
@@ -90,8 +91,8 @@ impl DatasetService {
         Ok(info.with_total_records(rows.map_or(-1, |rows| rows as i64)))
     }
 
-    /// Reads the rows of a part in the columns of the statement. Where the dataset has changed and it is the only part, the
-    /// statement is run on the current version.
+    /// Reads the rows of a part, with the columns of the statement. If the dataset has changed, and the part contains
+    /// all rows of the statement, runs the statement again on the current version.
     pub(super) async fn read_direct_scan(
         &self,
         principal: &Principal,
@@ -111,12 +112,12 @@ impl DatasetService {
         }
     }
 
-    /// Counts the rows of a part.
+    /// Returns the number of rows in a part, as a batch with one row.
     async fn count_rows(&self, principal: &Principal, part: DatasetPart, name: &str) -> Result<Download, Status> {
         let rows = if part.regions.is_none() {
             let catalog = self.authorized_catalog(principal);
             let rows = run_blocking(move || Ok(open_dataset_part(&*catalog, &part)?.rows())).await?;
-            rows.ok_or_else(|| Status::internal("a bug in godwit: nobody knows how many rows there are"))?
+            rows.ok_or_else(|| Status::internal("a bug in godwit: the number of rows is unknown"))?
         } else {
             let mut batches = self.read_part(principal, part).await?.batches;
             let mut rows = 0;
@@ -145,7 +146,7 @@ fn output_schema(read: &DirectScan) -> Result<SchemaRef, Status> {
     }
 }
 
-/// Converts batches to the advertised columns.
+/// Converts batches to the output columns of the statement, with the schema that was sent to the client before.
 fn project_output(download: Download, selected: &DirectScanOutput) -> Result<Download, Status> {
     let order: Vec<usize> = selected.column_order.iter().map(|index| *index as usize).collect();
     let schema = advertised_schema(&download.schema.project(&order).map_err(internal_error)?);
@@ -158,7 +159,7 @@ fn project_output(download: Download, selected: &DirectScanOutput) -> Result<Dow
     Ok(Download { schema, batches: Box::pin(batches) })
 }
 
-/// Reports whether a dataset is absent or has changed since its tickets were issued.
+/// Returns whether an error means that the dataset was removed or changed after its ticket was issued.
 fn is_of_another_state(status: &Status) -> bool {
     matches!(ErrorReason::of(status), Some(ErrorReason::DatasetChanged | ErrorReason::DatasetNotFound))
 }
@@ -181,6 +182,6 @@ mod tests {
         }
         assert!(is_of_another_state(&ErrorReason::DatasetChanged.status(Code::FailedPrecondition, "reworded")));
         assert!(!is_of_another_state(&Status::failed_precondition("d has changed")));
-        assert!(!is_of_another_state(&Status::not_found("there is no column x")));
+        assert!(!is_of_another_state(&Status::not_found("column x does not exist")));
     }
 }

@@ -1,4 +1,4 @@
-//! The locations of endpoints, where several servers have the same data.
+//! The locations of endpoints in flight info, if a pool of servers has the same data.
 
 use arrow_flight::FlightEndpoint;
 use tonic::metadata::MetadataMap;
@@ -6,19 +6,19 @@ use tonic::metadata::MetadataMap;
 use super::DatasetService;
 use crate::pool::{MEMBER_LEASE_HEADER, MemberLeaseId};
 
-/// The kind of client that requests locations.
+/// The kind of client that requests flight info.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ClientKind {
-    /// A client that a pool assigned to this member: it fetches here.
+    /// A client that the pool assigned to this member, and that therefore downloads from this member.
     Leased,
-    /// A client that does not know pools: it fetches from the given locations.
+    /// A client without support for pools, which downloads from the locations in the flight info.
     WithoutPool,
-    /// A client that lists datasets, and may fetch none.
+    /// A client that lists datasets, and may not download any.
     Listing,
 }
 
 impl ClientKind {
-    /// Determines the kind by the headers.
+    /// Determines the kind of client by the headers of its request.
     pub(super) fn from_metadata(headers: &MetadataMap) -> Self {
         if headers.contains_key(MEMBER_LEASE_HEADER) { Self::Leased } else { Self::WithoutPool }
     }
@@ -26,14 +26,15 @@ impl ClientKind {
 
 /// The locations of the parts of a dataset.
 pub(super) struct EndpointLocations {
-    /// Locations in the order of the pool's policy; empty without a pool.
+    /// Locations of pool members, the preferred one first; empty without a pool.
     locations: Vec<String>,
-    /// True if parts are distributed over them.
+    /// True if the parts are distributed over the locations.
     is_rotated: bool,
 }
 
 impl EndpointLocations {
-    /// Adds the locations of a part to an endpoint. The list starts at another location for each part.
+    /// Adds the locations to the endpoint of a part. If `is_rotated`, the list starts with a different location for
+    /// each part.
     pub(super) fn add_to_endpoint(&self, part: usize, endpoint: FlightEndpoint) -> FlightEndpoint {
         let count = self.locations.len();
         let first = if self.is_rotated { part % count.max(1) } else { 0 };
@@ -43,7 +44,8 @@ impl EndpointLocations {
 }
 
 impl DatasetService {
-    /// Returns the locations for a client; `id` identifies the lease, and is sent with the fetch.
+    /// Returns the locations for a client. `id` identifies the lease; the ticket that the client sends later contains
+    /// it.
     pub(super) async fn endpoint_locations(&self, client: ClientKind, id: MemberLeaseId) -> EndpointLocations {
         let locations = match (&self.inner.pool, client) {
             (Some(pool), ClientKind::Leased) => pool.locations_from_self(),

@@ -1,4 +1,4 @@
-//! The calls that move no data, as a tonic service.
+//! The tonic service for all Flight calls except DoGet, DoPut and DoExchange.
 
 use std::pin::Pin;
 
@@ -18,14 +18,14 @@ use crate::auth::{Principal, Session, request_token};
 
 type ResponseStream<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
-/// Returns the principal, as authenticated by the server before.
+/// Returns the principal that the server has authenticated before it forwarded the request.
 fn request_principal<T>(request: &Request<T>) -> Principal {
     request.extensions().get().cloned().unwrap_or_default()
 }
 
-/// Returns the status of data calls, which do not take this path.
+/// Returns the error for DoGet, DoPut and DoExchange, which the server never forwards to this service.
 fn data_plane_only() -> Status {
-    Status::internal("a bug in godwit: data were asked of the service that has none")
+    Status::internal("a bug in godwit: a data call reached the metadata service")
 }
 
 #[tonic::async_trait]
@@ -38,8 +38,8 @@ impl FlightService for DatasetService {
     type DoActionStream = ResponseStream<arrow_flight::Result>;
     type ListActionsStream = ResponseStream<ActionType>;
 
-    /// Exchanges the credential of an authenticated caller, also a password, for a session, to be used as a bearer token
-    /// from then on. Where no session can be issued, the response repeats the token of the call.
+    /// Returns a session token for the credential of the client, which may be a password. The client sends this token
+    /// as bearer token in later calls. If no session can be issued, returns the token of the request.
     async fn handshake(
         &self,
         request: Request<Streaming<HandshakeRequest>>,
@@ -58,8 +58,8 @@ impl FlightService for DatasetService {
         Ok(response)
     }
 
-    /// Lists datasets whose names begin with the criteria's expression. A dataset that cannot be opened is listed without
-    /// columns, and with the reason.
+    /// Lists datasets whose names begin with the expression of the criteria. A dataset that cannot be opened is listed
+    /// without columns, and with the error message.
     async fn list_flights(&self, request: Request<Criteria>) -> Result<Response<Self::ListFlightsStream>, Status> {
         let principal = request_principal(&request);
         let prefix = String::from_utf8_lossy(&request.into_inner().expression).into_owned();
@@ -91,7 +91,8 @@ impl FlightService for DatasetService {
         Ok(Response::new(self.flight_info(&principal, "GetFlightInfo", request.into_inner(), client).await?))
     }
 
-    /// Returns complete info at once: statements are run when their rows are fetched.
+    /// Returns the complete flight info at once. Polling is not needed, because a statement runs only when its rows are
+    /// downloaded.
     async fn poll_flight_info(&self, request: Request<FlightDescriptor>) -> Result<Response<PollInfo>, Status> {
         let (principal, client) = (request_principal(&request), ClientKind::from_metadata(request.metadata()));
         let info = self.flight_info(&principal, "PollFlightInfo", request.into_inner(), client).await?;

@@ -1,7 +1,8 @@
-//! Lookups of regions over one exchange: regions in, rows out.
+//! Lookups of genomic regions in an exchange: the client sends regions and receives the rows that overlap them.
 //!
-//! A client that looks up thousands of positions one after the other need not request flight info each time. It sends
-//! batches of regions, each batch a lookup, and receives the rows of each lookup in the order of the dataset, each row once.
+//! By an exchange, a client can look up thousands of regions without requesting flight info for each. Each batch of
+//! regions that the client sends is one lookup. The server returns the rows of each lookup in the order of the dataset,
+//! each row once.
 
 use std::sync::Arc;
 
@@ -26,16 +27,16 @@ use crate::codec::FlightStreamChunk;
 use crate::dataset::{Dataset, DatasetError, Scan};
 use crate::server::{ExchangeStream, Upload};
 
-/// Most regions of a lookup.
+/// Maximum number of regions in one lookup.
 const MAX_REGIONS: usize = 100_000;
 
-/// The metadata beside the rows of a lookup.
+/// The application metadata of each batch that the server returns.
 #[derive(Serialize)]
 struct LookupMetadata {
-    /// 0-based number of the lookup.
+    /// 0-based number of the lookup within the exchange.
     #[serde(rename = "question")]
     lookup: u64,
-    /// True if it is the last batch of the lookup.
+    /// True if this is the last batch of the lookup.
     #[serde(rename = "last")]
     is_last: bool,
 }
@@ -48,7 +49,7 @@ impl DatasetService {
     ) -> Result<ExchangeStream, Status> {
         let first = upload.next().await?;
         let descriptor = upload.descriptor().cloned();
-        let descriptor = descriptor.ok_or_else(|| Status::invalid_argument("an exchange has to say what it is"))?;
+        let descriptor = descriptor.ok_or_else(|| Status::invalid_argument("DoExchange requires a descriptor"))?;
         let resource = self.descriptor_resource(principal, &descriptor);
         let started = self.stream_lookups(principal, &descriptor, first, upload).await;
         let (chunks, recorded) = self.record_start_or_failure(principal, "DoExchange", resource, started).await?;
@@ -66,7 +67,7 @@ impl DatasetService {
         mut upload: Upload,
     ) -> Result<ExchangeStream, Status> {
         let DescriptorCommand::Dataset(command) = parse_descriptor(descriptor)? else {
-            return Err(Status::unimplemented("regions of a dataset are exchanged here; SQL is asked with DoGet"));
+            return Err(Status::unimplemented("DoExchange requires a dataset; use DoGet for SQL"));
         };
         let (dataset, scan) = self.open_for_lookups(principal, command.clone()).await?;
         let (service, principal) = (self.clone(), principal.clone());
@@ -84,7 +85,7 @@ impl DatasetService {
                     }
                 };
                 if let Some(batch) = chunk.batch {
-                    // The rules may have changed since the exchange started.
+                    // Open the dataset again: the access rules may have changed since the exchange started.
                     let opened = match service.inner.options.authorizer.is_some() {
                         true => service.reopen_for_lookups(&principal, command.clone(), &schema).await,
                         false => Ok((dataset.clone(), scan.clone())),
@@ -101,7 +102,7 @@ impl DatasetService {
                     let answered =
                         run_blocking(move || send_rows(&*dataset, scan, &schema, &batch, question, &answers)).await;
                     if let Err(status) = answered {
-                        // The client has disconnected, or receives the status.
+                        // Sending fails only if the client has disconnected.
                         let _ = sender.send(Err(status)).await;
                         return;
                     }
@@ -116,7 +117,7 @@ impl DatasetService {
         Ok(chunks.boxed())
     }
 
-    /// Opens the dataset of the exchange again, as its principal may see it now.
+    /// Opens the dataset of the exchange again, with the current access rights of the principal.
     async fn reopen_for_lookups(
         &self,
         principal: &Principal,
@@ -137,19 +138,19 @@ impl DatasetService {
         command: DatasetCommand,
     ) -> Result<(Arc<dyn Dataset>, Scan), Status> {
         if command.regions.is_some() {
-            return Err(Status::invalid_argument("regions come as batches here, not with the command"));
+            return Err(Status::invalid_argument("the command of an exchange has no regions; send them as batches"));
         }
         let name = command.dataset.clone();
         let (dataset, scan) = self.open_scan(principal, command).await?;
         if !dataset.has_regions() {
-            let problem = format!("{name} is not looked up by regions; ask it with SQL");
+            let problem = format!("{name} has no index for regions; use SQL");
             return Err(DatasetError::InvalidRequest { problem }.into());
         }
         Ok((dataset, scan))
     }
 }
 
-/// Sends the rows of one lookup: one batch or more, the last of which is marked.
+/// Sends the rows of one lookup as one or more batches. The metadata of the last batch marks it as last.
 fn send_rows(
     dataset: &dyn Dataset,
     mut scan: Scan,
@@ -163,9 +164,9 @@ fn send_rows(
         let metadata = serde_json::to_vec(&LookupMetadata { lookup, is_last });
         let metadata = metadata.map_err(|error| Status::internal(format!("a bug in godwit: {error}")))?;
         let chunk = FlightStreamChunk { batch: Some(batch), app_metadata: Bytes::from(metadata) };
-        answers.blocking_send(Ok(chunk)).map_err(|_| Status::cancelled("nobody takes the answers"))
+        answers.blocking_send(Ok(chunk)).map_err(|_| Status::cancelled("the client has disconnected"))
     };
-    // One batch is held back, so that the last one can be marked.
+    // Send each batch only after the next one was read, so that the last batch can be marked.
     let mut held: Option<RecordBatch> = None;
     for part in dataset.parts(&scan, 1)? {
         for batch in dataset.read(&scan, &part)? {
@@ -177,15 +178,17 @@ fn send_rows(
     send(held.unwrap_or_else(|| RecordBatch::new_empty(schema.clone())), true)
 }
 
-/// Parses the regions in columns `contig`, `start` and `end`: 0-based, half-open.
+/// Parses regions from the columns `contig`, `start` and `end`, which are 0-based and half-open.
 fn parse_regions(batch: &RecordBatch) -> Result<Vec<Region>, Status> {
     if batch.num_rows() > MAX_REGIONS {
         return Err(Status::invalid_argument(format!("a batch has at most {MAX_REGIONS} regions; send several")));
     }
     let column = |name: &str, wanted: DataType| -> Result<ArrayRef, Status> {
         let missing = || {
-            let problem =
-                format!("regions have columns contig (text), start and end (numbers, 0-based); {name} is not so");
+            let problem = format!(
+                "regions need the columns contig (text), start and end (numbers, 0-based); {name} has another type or \
+                 is missing"
+            );
             Status::invalid_argument(problem)
         };
         let column = batch.column_by_name(name).ok_or_else(missing)?;
@@ -201,7 +204,7 @@ fn parse_regions(batch: &RecordBatch) -> Result<Vec<Region>, Status> {
             let (start, end) = (starts.value(row), ends.value(row).min(i64::from(Region::OPEN_END)));
             if !present || start < 0 || start >= end {
                 return Err(Status::invalid_argument(format!(
-                    "region {row} of the batch is none: a contig, and a start before an end, are expected"
+                    "region {row} of the batch is invalid: expected a contig, and a start before an end"
                 )));
             }
             Ok(Region { contig: contigs.value(row).to_owned(), start: start as u32, end: end as u32 })

@@ -1,4 +1,4 @@
-//! Descriptors, Flight SQL commands and dataset commands, as clients send them.
+//! Parses requests of clients: Flight descriptors, Flight SQL commands and dataset commands.
 
 use arrow_flight::sql::{Any, Command};
 use arrow_flight::{FlightDescriptor, flight_descriptor::DescriptorType};
@@ -9,13 +9,13 @@ use tonic::Status;
 use super::DatasetCommand;
 use crate::dataset::{Dataset, Scan};
 
-/// The meaning of a descriptor.
+/// The command in a Flight descriptor.
 pub(super) enum DescriptorCommand {
     Dataset(DatasetCommand),
     Sql(Box<Command>),
 }
 
-/// Parses a descriptor.
+/// Parses a Flight descriptor.
 pub(super) fn parse_descriptor(descriptor: &FlightDescriptor) -> Result<DescriptorCommand, Status> {
     match DescriptorType::try_from(descriptor.r#type) {
         Ok(DescriptorType::Path) if !descriptor.path.is_empty() => Ok(DescriptorCommand::Dataset(DatasetCommand {
@@ -26,7 +26,8 @@ pub(super) fn parse_descriptor(descriptor: &FlightDescriptor) -> Result<Descript
             let command = serde_json::from_slice(&descriptor.cmd);
             command.map(DescriptorCommand::Dataset).map_err(|error| {
                 Status::invalid_argument(format!(
-                    "the command is not understood: {error}; write it like {{\"dataset\":\"x.bam\",\"regions\":[\"chr20:1-100\"]}}"
+                    "invalid command: {error}; expected the form \
+                     {{\"dataset\":\"x.bam\",\"regions\":[\"chr20:1-100\"]}}"
                 ))
             })
         }
@@ -37,9 +38,9 @@ pub(super) fn parse_descriptor(descriptor: &FlightDescriptor) -> Result<Descript
     }
 }
 
-/// Decodes a Flight SQL command.
+/// Decodes the protobuf encoding of a Flight SQL command.
 pub(super) fn decode_sql_command(bytes: &[u8]) -> Result<Command, Status> {
-    let unknown = || Status::invalid_argument("these bytes are neither a ticket nor a command of Flight SQL");
+    let unknown = || Status::invalid_argument("the bytes are neither a ticket nor a Flight SQL command");
     let message = Any::decode(bytes).map_err(|_| unknown())?;
     match Command::try_from(message).map_err(|_| unknown())? {
         Command::Unknown(_) => Err(unknown()),
@@ -59,14 +60,11 @@ pub(super) fn scan_from_command(command: &DatasetCommand, dataset: &dyn Dataset)
         command.columns.as_ref().map(|names| names.iter().map(column).collect::<Result<Vec<_>, _>>()).transpose()?;
     if columns.as_ref().is_some_and(|columns| !columns.is_sorted_by(|one, next| one < next)) {
         return Err(Status::invalid_argument(
-            "name columns once, in the order of the dataset; SQL has them in any order",
+            "name each column once, in the order of the dataset; use SQL for any other order",
         ));
     }
     if command.regions.is_some() && !dataset.has_regions() {
-        return Err(Status::invalid_argument(format!(
-            "{} is not looked up by regions; ask it with SQL",
-            command.dataset
-        )));
+        return Err(Status::invalid_argument(format!("{} has no index for regions; use SQL", command.dataset)));
     }
     let region = |text: &String| Region::parse(text, |contig| dataset.has_contig(contig));
     let regions: Option<Result<Vec<Region>, _>> =

@@ -1,4 +1,4 @@
-//! The open downloads, by ticket, so that a client can cancel one from another connection.
+//! The registry of open downloads by ticket, by which a client can cancel a download from another connection.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -12,10 +12,10 @@ use tonic::Status;
 use crate::server::{BatchItem, Download};
 use crate::tickets::now_unix_s;
 
-/// Most cancelled tickets that are stored. Beyond it, those that expire first are dropped.
+/// Maximum number of cancelled tickets that are stored. If there are more, those that expire first are forgotten.
 const MAX_CANCELLED_TICKETS: usize = 65_536;
 
-/// Streams by the number of their ticket.
+/// A registry of open downloads and cancelled tickets, by ticket identifier.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StreamRegistry {
     tickets: Arc<Mutex<HashMap<u64, TicketState>>>,
@@ -23,14 +23,14 @@ pub(super) struct StreamRegistry {
 
 #[derive(Debug)]
 struct TicketState {
-    /// True once it is cancelled.
+    /// Becomes true when the ticket is cancelled.
     cancelled: watch::Sender<bool>,
     open_streams: usize,
-    /// Expiry of the ticket, seconds since 1970: a cancelled entry is kept until then.
+    /// Expiry time of the ticket, seconds since 1970. The entry of a cancelled ticket is stored until then.
     expires_unix_s: u64,
 }
 
-/// An open stream.
+/// An open download, which is registered until this value is dropped.
 pub(super) struct RegisteredStream {
     registry: StreamRegistry,
     ticket_id: u64,
@@ -38,7 +38,7 @@ pub(super) struct RegisteredStream {
 }
 
 fn cancelled_status() -> Status {
-    Status::cancelled("it was ended by who asked for it")
+    Status::cancelled("cancelled by the client")
 }
 
 impl StreamRegistry {
@@ -46,7 +46,7 @@ impl StreamRegistry {
         self.tickets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Registers a stream of a ticket.
+    /// Registers a download of a ticket; fails if the ticket is cancelled.
     pub(super) fn register(&self, ticket_id: u64) -> Result<RegisteredStream, Status> {
         let mut claims = self.lock_tickets();
         let state = claims.entry(ticket_id).or_insert_with(|| TicketState {
@@ -61,7 +61,7 @@ impl StreamRegistry {
         Ok(RegisteredStream { registry: self.clone(), ticket_id, cancelled: state.cancelled.subscribe() })
     }
 
-    /// Cancels the streams of a ticket, and rejects new ones until the ticket has expired.
+    /// Cancels the open downloads of a ticket, and rejects new downloads until the ticket has expired.
     pub(super) fn cancel(&self, claim: u64, expires_unix_s: u64) {
         let mut claims = self.lock_tickets();
         if claims.len() >= MAX_CANCELLED_TICKETS {
@@ -82,7 +82,7 @@ impl StreamRegistry {
         state.cancelled.send_replace(true);
     }
 
-    /// Returns the number of open streams.
+    /// Returns the number of open downloads.
     pub(super) fn open_streams(&self) -> usize {
         self.lock_tickets().values().map(|state| state.open_streams).sum()
     }
@@ -100,7 +100,7 @@ impl Drop for RegisteredStream {
 }
 
 impl RegisteredStream {
-    /// Runs a future, unless its ticket is cancelled first.
+    /// Runs a future until it completes or the ticket is cancelled.
     pub(super) async fn run_unless_cancelled<T>(
         &mut self,
         work: impl Future<Output = Result<T, Status>>,
@@ -111,13 +111,13 @@ impl RegisteredStream {
         }
     }
 
-    /// Returns the same batches, until the ticket is cancelled.
+    /// Wraps a download so that it ends with an error when the ticket is cancelled.
     pub(super) fn guard_download(self, download: Download) -> Download {
         let mut ended = self.cancelled.clone();
         let cancellation = Box::pin(async move {
             let seen = ended.wait_for(|ended| *ended).await.is_ok();
             if !seen {
-                // The registry was dropped: no cancellation can follow.
+                // Wait forever: the registry entry was dropped, so no cancellation can follow.
                 std::future::pending::<()>().await;
             }
         });
@@ -130,7 +130,7 @@ impl RegisteredStream {
 type BatchItemStream = Pin<Box<dyn Stream<Item = Result<BatchItem, Status>> + Send>>;
 
 struct CancellableBatches {
-    /// `None` once the stream was cancelled.
+    /// The batches of the download; `None` after it was cancelled.
     batches: Option<BatchItemStream>,
     cancellation: Pin<Box<dyn Future<Output = ()> + Send>>,
     _stream: RegisteredStream,

@@ -1,4 +1,4 @@
-//! Uploads of clients: datasets, files, and values for prepared statements.
+//! Receives uploads of clients (`DoPut`): datasets, files, and parameter values for prepared statements.
 
 use arrow_array::RecordBatch;
 use arrow_flight::FlightDescriptor;
@@ -24,10 +24,10 @@ use crate::pool::POOL_SCOPE;
 use crate::server::{OUT_OF_SCOPE, PutResultStream, Upload};
 use crate::sql::{SQL_CATALOG, SQL_SCHEMA};
 
-/// A message to the thread that writes.
+/// A message to the thread that writes an uploaded dataset.
 enum WriterMessage {
     Batch(RecordBatch),
-    /// The upload is complete.
+    /// The upload is complete and must be committed.
     Commit,
 }
 
@@ -42,9 +42,9 @@ impl DatasetService {
         }
         let first = upload.next().await?;
         let descriptor: Option<FlightDescriptor> = upload.descriptor().cloned();
-        let descriptor = descriptor.ok_or_else(|| Status::invalid_argument("an upload has to say what it is"))?;
+        let descriptor = descriptor.ok_or_else(|| Status::invalid_argument("DoPut requires a descriptor"))?;
         let resource = self.descriptor_resource(principal, &descriptor);
-        // The access is recorded before the write, which is permanent.
+        // Record the access before the dataset is written, because a write cannot be undone.
         let recorded = self.record_start(principal, "DoPut", resource).await?;
         let taken = self.dispatch_upload(principal, descriptor, first, upload).await;
         match (recorded, taken) {
@@ -89,8 +89,8 @@ impl DatasetService {
         Ok(Box::pin(stream::iter([Ok(Bytes::from(answer))])))
     }
 
-    /// Writes the batches of an upload to the catalog, on a thread that may block on a disk. Nothing is stored of an upload
-    /// that fails.
+    /// Writes the batches of an upload to the catalog, on a thread that may block on file access. If the upload fails,
+    /// nothing is stored.
     async fn store_dataset(
         &self,
         principal: &Principal,
@@ -101,7 +101,7 @@ impl DatasetService {
         let schema = upload.schema().cloned().ok_or_else(|| Status::invalid_argument("the upload has no schema"))?;
         let catalog = self.authorized_catalog(principal);
         let upload_slot = self.inner.upload_slots.clone().acquire_owned().await;
-        let upload_slot = upload_slot.map_err(|_| Status::unavailable("the server is ending"))?;
+        let upload_slot = upload_slot.map_err(|_| Status::unavailable("the server is shutting down"))?;
         let (sender, mut receiver) = mpsc::channel(BATCH_QUEUE_LENGTH);
         let writing = tokio::spawn(run_blocking(move || {
             let _upload_slot = upload_slot;
@@ -111,7 +111,7 @@ impl DatasetService {
                     Some(WriterMessage::Batch(batch)) => writer.write(&batch)?,
                     Some(WriterMessage::Commit) => return Ok(writer.commit()?),
                     None => {
-                        let problem = format!("the upload of {} broke off", put.name);
+                        let problem = format!("the upload of {} was interrupted", put.name);
                         return Err(DatasetError::InvalidRequest { problem }.into());
                     }
                 }
@@ -126,12 +126,12 @@ impl DatasetService {
             }
             next = upload.next().await?;
         }
-        // Where the thread has ended before, its result is the error.
+        // If sending fails, the writer thread has ended early, and its result below contains the error.
         let _ = sender.send(WriterMessage::Commit).await;
         writing.await.unwrap_or_else(|error| Err(Status::internal(format!("a bug in godwit: {error}"))))
     }
 
-    /// Receives values for a prepared statement.
+    /// Receives parameter values for a prepared statement.
     async fn bind_parameters(
         &self,
         principal: &Principal,
@@ -139,7 +139,7 @@ impl DatasetService {
         first: Option<FlightStreamChunk>,
         mut upload: Upload,
     ) -> Result<Vec<u8>, Status> {
-        let one_row = || Status::invalid_argument("a query takes one row of parameters");
+        let one_row = || Status::invalid_argument("a query has one row of parameters");
         let mut values = first.and_then(|chunk| chunk.batch);
         while let Some(chunk) = upload.next().await? {
             if let Some(batch) = chunk.batch.filter(|batch| batch.num_rows() > 0) {
@@ -160,7 +160,7 @@ impl DatasetService {
 
 fn put_request(command: DatasetCommand) -> Result<PutRequest, Status> {
     if command.columns.is_some() || command.regions.is_some() || command.max_parts.is_some() {
-        let problem = "columns, regions and parts are asked for, not put; leave them out";
+        let problem = "columns, regions and parts are not valid in uploads; leave them out";
         return Err(Status::invalid_argument(problem));
     }
     let DatasetCommand { dataset: name, write_mode, temporary, upload_id, .. } = command;
@@ -168,19 +168,20 @@ fn put_request(command: DatasetCommand) -> Result<PutRequest, Status> {
         (8..=64).contains(&upload.len()) && upload.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
     };
     if !upload_id.as_ref().is_none_or(is_name) {
-        return Err(Status::invalid_argument("an upload is named by 8 to 64 hexadecimal digits"));
+        return Err(Status::invalid_argument("an upload identifier has 8 to 64 hexadecimal digits"));
     }
     Ok(PutRequest { name, write_mode: write_mode.unwrap_or_default(), must_exist: false, temporary, upload_id })
 }
 
-/// Converts a bulk ingestion of Flight SQL (`FlightSql.proto`, `CommandStatementIngest`).
+/// Converts the Flight SQL command for bulk ingestion (`CommandStatementIngest` in `FlightSql.proto`) to a request to
+/// write a dataset.
 fn put_request_from_ingest(ingest: CommandStatementIngest) -> Result<PutRequest, Status> {
     if ingest.transaction_id.as_ref().is_some_and(|id| !id.is_empty()) {
         return Err(unsupported("a transaction"));
     }
     let elsewhere = |given: &Option<String>, ours| given.as_ref().is_some_and(|name| !name.is_empty() && name != ours);
     if elsewhere(&ingest.catalog, SQL_CATALOG) || elsewhere(&ingest.schema, SQL_SCHEMA) {
-        let problem = format!("tables are in catalog {SQL_CATALOG} and schema {SQL_SCHEMA}; there are no others");
+        let problem = format!("all tables are in catalog {SQL_CATALOG} and schema {SQL_SCHEMA}");
         return Err(Status::invalid_argument(problem));
     }
     let options = ingest.table_definition_options.unwrap_or_default();
@@ -189,7 +190,7 @@ fn put_request_from_ingest(ingest: CommandStatementIngest) -> Result<PutRequest,
         TableExistsOption::Replace => WriteMode::Replace,
         TableExistsOption::Unspecified | TableExistsOption::Fail => WriteMode::Create,
     };
-    // Appending to an absent table fails, unless the client requests its creation.
+    // Appending to a table that does not exist must fail unless the client requests its creation.
     let must_exist = match options.if_not_exist() {
         TableNotExistOption::Fail => true,
         TableNotExistOption::Unspecified => write_mode == WriteMode::Append,

@@ -1,4 +1,4 @@
-//! Responses to plain HTTP, and their access records.
+//! Answers HTTP requests that are not gRPC, and records the accesses.
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
@@ -15,7 +15,7 @@ use crate::web::{
 };
 
 impl DatasetService {
-    /// Responds to a request by the web service. A response that cannot be recorded is not sent.
+    /// Answers a request by the web service. If the access cannot be recorded, sends an error instead of the response.
     pub(super) async fn serve_page(&self, request: WebRequest) -> Response<WebBody> {
         let web = self.inner.options.web_service.as_ref();
         let span = self.start_span(READ_SPAN);
@@ -32,12 +32,12 @@ impl DatasetService {
                 };
                 web.respond(request, tickets.with_location(locations.first())).await
             }
-            None => return text_response(StatusCode::NOT_FOUND, "there is no page of that name"),
+            None => return text_response(StatusCode::NOT_FOUND, "the page does not exist"),
         };
         if let Some(access) = &access_record {
             response.extensions_mut().insert(ResponsePrincipal(access.principal.clone()));
         }
-        // A complete body has been read by now.
+        // A body that is completely in memory needs no recorder: its data have been read already.
         let response = response.map(|body| match body {
             WebBody::Full(bytes) => WebBody::Full(bytes),
             WebBody::Stream { content_length, stream } => {
@@ -51,7 +51,8 @@ impl DatasetService {
         }
     }
 
-    /// Writes one record for a complete body; two for a stream, before its first and after its last byte.
+    /// Records the access of a response: one record for a complete body; for a streamed body, one record before the
+    /// first byte and one after the last.
     async fn record_response(&self, response: Response<WebBody>, access: AccessRecord) -> Response<WebBody> {
         let Some(log) = &self.inner.options.access_log else { return response };
         let (head, body) = response.into_parts();

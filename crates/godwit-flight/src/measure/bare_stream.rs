@@ -1,8 +1,8 @@
-//! The bytes of a workload over a plain socket, without Flight: the baseline of the measurement.
+//! Transfers the bytes of a workload over a plain socket, without Flight, as the baseline of the measurements.
 //!
-//! The client writes a line, `WORKLOAD/STREAM/STREAMS`; the server writes how many rows and bytes follow (64 bits each,
-//! little endian) and then the buffers of the batches, one after the other, without a copy. The client reads them into one
-//! buffer repeatedly: it keeps nothing and processes nothing.
+//! The client writes a line `WORKLOAD/STREAM/STREAMS`. The server writes the numbers of rows and bytes (64 bits each,
+//! little endian), and then the Arrow buffers of all batches without a copy. The client reads all bytes into the same
+//! buffer and does not process them.
 
 use std::io;
 
@@ -19,12 +19,12 @@ use crate::segments::Segments;
 use crate::tls::{ClientTls, ServerTls};
 use crate::transport::{Address, ConnectionSecurity, Listener, Socket, TransportOptions};
 
-/// Longest accepted line, bytes.
+/// Maximum length of the line that the client sends, bytes.
 const MAX_LINE_BYTES: usize = 256;
-/// Bytes of a read: those of our HTTP/2 frames.
+/// Size of the read buffer, bytes; equal to the default size of HTTP/2 frames.
 const READ_BUFFER_BYTES: usize = 1 << 20;
 
-/// A server of bare streams of a [`WorkloadDataPlane`].
+/// A server that sends the workloads of a [`WorkloadDataPlane`] over plain sockets, without Flight.
 pub struct BareStreamServer {
     listener: Listener,
     address: Address,
@@ -33,10 +33,11 @@ pub struct BareStreamServer {
 }
 
 impl BareStreamServer {
-    /// Binds beside a server: any port of the same interface, or the same path with the suffix `.bare`.
+    /// Binds an address next to that of a Flight server: a free port of the same network interface, or the same socket
+    /// path with the suffix `.bare`.
     ///
     /// # Errors
-    /// [`FlightError::Listen`] where the address cannot be bound.
+    /// [`FlightError::Listen`] if the address cannot be bound.
     pub async fn bind(
         beside: &Address,
         tls: Option<ServerTls>,
@@ -50,7 +51,7 @@ impl BareStreamServer {
         Ok(Self { listener, address, tls, options })
     }
 
-    /// Returns its address.
+    /// Returns the address of the server.
     pub fn address(&self) -> &Address {
         &self.address
     }
@@ -63,7 +64,7 @@ impl BareStreamServer {
             while connections.try_join_next().is_some() {}
             let Some(socket) = accepted else { continue };
             let (data, tls) = (data.clone(), self.tls.clone());
-            // Errors are not sent: the client sees a stream that is too short.
+            // The server does not send errors. The client detects a failure because it receives too few bytes.
             connections.spawn(async move {
                 let mut socket = socket.accept(tls.as_ref()).await?;
                 let line = read_line(&mut socket).await?;
@@ -93,7 +94,7 @@ async fn read_line(socket: &mut Socket) -> io::Result<String> {
     }
 }
 
-/// Returns all buffers of a batch, without a copy.
+/// Returns all Arrow buffers of a batch, without a copy.
 fn batch_buffers(batch: &RecordBatch) -> Segments {
     fn add(data: &ArrayData, segments: &mut Segments) {
         let nulls = data.nulls().map(|nulls| nulls.buffer());
@@ -107,10 +108,11 @@ fn batch_buffers(batch: &RecordBatch) -> Segments {
     segments
 }
 
-/// Receives the workload as bare streams over several connections at once, an equal part each, from the server of `client`.
+/// Receives a workload without Flight, over several connections at once, which each transfer an equal part. `client` is
+/// connected to the Flight server, which returns the address for bare streams.
 ///
 /// # Errors
-/// [`FlightError`] where a connection fails or a stream is too short.
+/// [`FlightError`] if a connection fails or the server sends too few bytes.
 pub async fn receive_bare_streams(
     client: &Client,
     at: &Address,
@@ -148,9 +150,11 @@ async fn receive_stream(socket: &mut Socket, line: String) -> io::Result<Transfe
     Ok(TransferStats { rows, bytes, ..TransferStats::default() })
 }
 
-/// Requests the address of a server's bare streams. An unspecified one is replaced by the address of the connection.
+/// Requests the address of the server for bare streams. An unspecified address, such as 0.0.0.0, is replaced by the IP
+/// address of the Flight server.
 async fn find_bare_stream_address(client: &Client, at: &Address) -> Result<Address, FlightError> {
-    const NO_ADDRESS: FlightError = FlightError::Malformed { problem: "it does not say where bare streams are" };
+    const NO_ADDRESS: FlightError =
+        FlightError::Malformed { problem: "the server does not report the address of bare streams" };
     let mut response = client.download(BARE_STREAMS_TICKET).await?;
     while response.next().await?.is_some() {}
     let found = response.schema().and_then(|schema| schema.metadata().get(BARE_STREAMS_TICKET)).ok_or(NO_ADDRESS)?;

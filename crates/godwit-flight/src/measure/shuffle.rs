@@ -1,8 +1,10 @@
-//! Measurements of `godwit bench shuffle`: every worker holds a slice for each worker, and fetches its own from all at once.
+//! Measurements for `godwit bench shuffle`: every worker holds one slice of data for each worker. All workers download
+//! their slices from all other workers at the same time.
 //!
-//! Slices are pulled with `DoGet`, as in a cluster run (`docs/decisions/0008-pull-based-shuffle.md`), and split into messages of
-//! a given size. The checksum of a slice covers its name and all its bytes, is computed when the slice is made, and is sent
-//! with its last message; a slice with another checksum is an error. The caller starts the workers.
+//! As in a cluster run (`docs/decisions/0008-pull-based-shuffle.md`), the receiver downloads slices by `DoGet`, in
+//! messages of a given size. The sender computes a checksum over name and bytes when it creates a slice, and sends the
+//! checksum with the last message. The receiver fails if the checksum differs. The caller of this module starts the
+//! workers.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,21 +25,22 @@ use crate::error::FlightError;
 use crate::server::{BatchItem, DataPlane, Download, PutResultStream, Upload};
 use crate::transport::TransportOptions;
 
-/// Messages per slice that wait for their checksum while others arrive.
+/// Maximum number of received messages per slice that wait to be added to the checksum.
 const QUEUE_MESSAGES: usize = 16;
-/// Largest slice that a client may request, bytes.
+/// Maximum size of a requested slice, bytes.
 const MAX_SLICE_BYTES: u64 = 1 << 36;
-/// Largest message, bytes: gRPC counts them in 32 bits, including the framing.
+/// Maximum size of a message, bytes. The length of a gRPC message, including the framing of Flight, has 32 bits.
 pub const MAX_MESSAGE_BYTES: u64 = (1 << 32) - (1 << 16);
 
-/// The name of a slice, and its message size: a ticket is `shuffle/RECEIVER/SLICE_BYTES/MESSAGE_BYTES`.
+/// The content of a ticket `shuffle/RECEIVER/SLICE_BYTES/MESSAGE_BYTES`, which names a slice and the message size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SliceRequest {
     /// 0-based index of the receiving worker.
     pub receiver: u32,
-    /// Bytes of the slice, at least 1.
+    /// Size of the slice, bytes; at least 1.
     pub slice_bytes: u64,
-    /// Bytes of a message, at most [`MAX_MESSAGE_BYTES`]; 0: the slice is made if it is absent, and not sent.
+    /// Size of each message, bytes; at most [`MAX_MESSAGE_BYTES`]. 0: the sender only creates the slice and sends no
+    /// data.
     pub message_bytes: u64,
 }
 
@@ -63,7 +66,7 @@ impl SliceRequest {
     }
 }
 
-/// Returns the transport options of a shuffle: the defaults, with messages of any size.
+/// Returns the default transport options, but without a limit of the message size.
 pub fn transport_options() -> TransportOptions {
     TransportOptions { message_limit_bytes: u32::MAX.into(), ..TransportOptions::default() }
 }
@@ -84,7 +87,7 @@ impl Slice {
     }
 }
 
-/// The slices of a worker, all of one length: a request for another length replaces them.
+/// The slices that a worker sends. All have the same size; a request for another size replaces them.
 #[derive(Clone, Default)]
 pub struct SliceSource {
     sender: u32,
@@ -92,12 +95,12 @@ pub struct SliceSource {
 }
 
 impl SliceSource {
-    /// Creates the source of a worker, without slices.
+    /// Creates the slice source of the worker with index `sender`, without slices.
     pub fn new(sender: u32) -> Self {
         Self { sender, slices: Arc::default() }
     }
 
-    /// Makes a slice for each of the first `takers` workers, in place of all previous ones. Blocks until they are made.
+    /// Replaces all slices by new ones for the first `takers` workers. Blocks until the slices are created.
     pub fn generate(&self, takers: u32, slice_bytes: u64) {
         self.lock_slices().clear();
         for receiver in 0..takers {
@@ -109,9 +112,9 @@ impl SliceSource {
         self.slices.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns a slice, which is made where it is absent.
+    /// Returns a slice; creates the slice if it does not exist.
     fn get_or_generate(&self, request: SliceRequest) -> Arc<Slice> {
-        // The lock is held while a slice is made, so that none is made twice.
+        // Hold the lock while the slice is created, so that no slice is created twice.
         let mut held = self.lock_slices();
         held.retain(|_, slice| slice.bytes.len() as u64 == request.slice_bytes);
         held.entry(request.receiver).or_insert_with(|| Arc::new(Slice::generate(self.sender, request))).clone()
@@ -122,7 +125,7 @@ fn slice_schema() -> SchemaRef {
     Arc::new(Schema::new(vec![Field::new("bytes", DataType::UInt8, false)]))
 }
 
-/// The messages of a slice. They are split as they are sent; nothing is copied.
+/// An iterator over the messages of a slice, which share the memory of the slice.
 struct SliceMessages {
     slice: Arc<Slice>,
     schema: SchemaRef,
@@ -153,7 +156,7 @@ impl Stream for SliceMessages {
 
 impl DataPlane for SliceSource {
     async fn download(&self, _: Principal, ticket: Bytes) -> Result<Download, Status> {
-        let wrong = || Status::not_found(format!("no slice {}", String::from_utf8_lossy(&ticket)));
+        let wrong = || Status::not_found(format!("invalid slice ticket {}", String::from_utf8_lossy(&ticket)));
         let request = SliceRequest::parse(&ticket).ok_or_else(wrong)?;
         let slices = self.clone();
         let made = tokio::task::spawn_blocking(move || slices.get_or_generate(request)).await;
@@ -164,11 +167,11 @@ impl DataPlane for SliceSource {
     }
 
     async fn upload(&self, _: Principal, _: Upload) -> Result<PutResultStream, Status> {
-        Err(Status::unimplemented("slices are fetched, not brought"))
+        Err(Status::unimplemented("DoPut is not supported by this server"))
     }
 }
 
-/// A slice that is being received.
+/// The receiving side of the download of a slice.
 struct SliceReader {
     batches: crate::client::Batches,
     peer: String,
@@ -185,12 +188,12 @@ impl SliceReader {
         let Some((batch, app_metadata)) = self.batches.next().await? else { return Ok(None) };
         self.checksum = app_metadata;
         let column = batch.columns().first().and_then(|column| column.as_any().downcast_ref::<UInt8Array>());
-        let column = column.ok_or(FlightError::Malformed { problem: "it is no part of a slice" })?;
+        let column = column.ok_or(FlightError::Malformed { problem: "the message is not part of a slice" })?;
         Ok(Some(column.values().inner().clone()))
     }
 }
 
-/// A received slice, not verified yet.
+/// A completely received slice whose checksum is not verified.
 pub struct ReceivedSlice {
     request: SliceRequest,
     peer: String,
@@ -199,12 +202,12 @@ pub struct ReceivedSlice {
 }
 
 impl ReceivedSlice {
-    /// Returns its size, bytes.
+    /// Returns the size of the slice, bytes.
     pub fn bytes(&self) -> u64 {
         self.messages.iter().map(|message| message.len() as u64).sum()
     }
 
-    /// Compares it with its checksum.
+    /// Computes the checksum of the slice and compares it with the received checksum.
     fn verify(&self) -> Result<(), FlightError> {
         let mut hasher = self.request.hasher();
         for message in &self.messages {
@@ -215,26 +218,27 @@ impl ReceivedSlice {
 }
 
 fn verify_checksum(peer: &str, hasher: &blake3::Hasher, expected: &[u8]) -> Result<(), FlightError> {
-    // The checksum covers completeness, order and receiver.
+    // The checksum includes name, length and order of the bytes, so it also detects missing, swapped and misdirected
+    // messages.
     match hasher.finalize().as_bytes()[..] == *expected {
         true => Ok(()),
         false => Err(FlightError::Checksum { peer: peer.to_owned() }),
     }
 }
 
-/// One worker of a shuffle: its slices, and connections to all others.
+/// One worker of a shuffle, with its slices and connections to all other workers.
 pub struct ShuffleWorker {
-    /// The slices that it sends.
+    /// The slices that this worker sends.
     pub slices: SliceSource,
     /// Connections to the other workers.
     pub peers: Vec<Client>,
 }
 
 impl ShuffleWorker {
-    /// Has every other worker make absent slices, so that no transfer waits for it.
+    /// Requests that every other worker creates its slices, so that the measured transfer does not include this time.
     ///
     /// # Errors
-    /// [`FlightError`] where a worker rejects the request or its connection fails.
+    /// [`FlightError`] if a worker rejects the request or its connection fails.
     pub async fn prepare_slices(&self, wanted: SliceRequest) -> Result<(), FlightError> {
         let request = SliceRequest { message_bytes: 0, ..wanted };
         let mut tasks = JoinSet::new();
@@ -249,10 +253,11 @@ impl ShuffleWorker {
         join_all(tasks).await.map(drop)
     }
 
-    /// Fetches this worker's slices from all others at once; its own is passed in memory.
+    /// Downloads the slices for this worker from all other workers at once. Includes the slice that this worker holds
+    /// for itself, without a transfer.
     ///
     /// # Errors
-    /// [`FlightError`] where a worker rejects the request or its connection fails.
+    /// [`FlightError`] if a worker rejects the request or its connection fails.
     pub async fn fetch_slices(&self, request: SliceRequest) -> Result<Vec<ReceivedSlice>, FlightError> {
         let mut tasks = JoinSet::new();
         for client in &self.peers {
@@ -274,13 +279,35 @@ impl ShuffleWorker {
     fn own_slice(&self, request: SliceRequest) -> ReceivedSlice {
         let slice = self.slices.get_or_generate(request);
         let checksum = Bytes::copy_from_slice(slice.checksum.as_bytes());
-        ReceivedSlice { request, peer: "this node".into(), messages: vec![slice.bytes.clone()], checksum }
+        ReceivedSlice { request, peer: "this worker".into(), messages: vec![slice.bytes.clone()], checksum }
     }
 
-    /// Fetches slices, and verifies received messages while others arrive. Returns the bytes fetched from others.
+    /// Downloads the slices for this worker, and verifies messages while others arrive. Returns the number of bytes
+    /// received from other workers.
     ///
     /// # Errors
-    /// [`FlightError::Checksum`] where a slice differs; other variants where a connection fails.
+    /// [`FlightError::Checksum`] if the checksum of a slice differs; other variants if a connection fails.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use godwit_flight::{Address, Client, ConnectionSecurity, Routes, Server};
+    /// use godwit_flight::measure::shuffle::{ShuffleWorker, SliceRequest, SliceSource, transport_options};
+    ///
+    /// # let slices = SliceSource::new(1);
+    /// # let (any_port, security) = (Address::Tcp("127.0.0.1:0".parse()?), ConnectionSecurity::default());
+    /// # let server = Server::bind(&any_port, slices, Routes::default(), security, transport_options()).await?;
+    /// # let address = server.address().clone();
+    /// # tokio::spawn(server.serve());
+    /// let peer = Client::connect(&address, ConnectionSecurity::default(), transport_options()).await?;
+    /// let worker = ShuffleWorker { slices: SliceSource::new(0), peers: vec![peer] };
+    /// let request = SliceRequest { receiver: 0, slice_bytes: 10_000, message_bytes: 1000 };
+    /// assert_eq!(worker.fetch_and_verify(request).await?, 10_000);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn fetch_and_verify(&self, request: SliceRequest) -> Result<u64, FlightError> {
         let mut tasks = JoinSet::new();
         let own = self.own_slice(request);
@@ -300,7 +327,8 @@ impl ShuffleWorker {
                 let mut bytes = 0;
                 while let Some(message) = incoming.next().await? {
                     bytes += message.len() as u64;
-                    // The receiver of this channel lives as long as its sender.
+                    // Ignore the result: sending cannot fail, because the receiver of this channel exists until the
+                    // sender is dropped.
                     let _ = sender.send(message).await;
                 }
                 drop(sender);
@@ -312,10 +340,33 @@ impl ShuffleWorker {
     }
 }
 
-/// Verifies slices in parallel; the first that differs is the error.
+/// Verifies the checksums of received slices in parallel.
 ///
 /// # Errors
-/// [`FlightError::Checksum`] where a slice differs.
+/// [`FlightError::Checksum`] if the checksum of a slice differs.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use godwit_flight::{Address, Client, ConnectionSecurity, Routes, Server};
+/// use godwit_flight::measure::shuffle::{ShuffleWorker, SliceRequest, SliceSource, transport_options, verify_slices};
+///
+/// # let slices = SliceSource::new(1);
+/// # let (any_port, security) = (Address::Tcp("127.0.0.1:0".parse()?), ConnectionSecurity::default());
+/// # let server = Server::bind(&any_port, slices, Routes::default(), security, transport_options()).await?;
+/// # let address = server.address().clone();
+/// # tokio::spawn(server.serve());
+/// # let peer = Client::connect(&address, ConnectionSecurity::default(), transport_options()).await?;
+/// # let worker = ShuffleWorker { slices: SliceSource::new(0), peers: vec![peer] };
+/// let request = SliceRequest { receiver: 0, slice_bytes: 10_000, message_bytes: 1000 };
+/// let slices = worker.fetch_slices(request).await?;
+/// assert_eq!(slices.iter().map(|slice| slice.bytes()).collect::<Vec<_>>(), [10_000, 10_000]);
+/// verify_slices(slices).await?;
+/// # Ok(())
+/// # }
+/// ```
 pub async fn verify_slices(arrived: Vec<ReceivedSlice>) -> Result<(), FlightError> {
     let mut tasks = JoinSet::new();
     for slice in arrived {

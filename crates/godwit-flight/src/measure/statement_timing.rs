@@ -1,4 +1,4 @@
-//! Measurements of statements that are run repeatedly, over several connections at once.
+//! Measurements of SQL statements, which are run repeatedly over several connections at once.
 
 use std::time::{Duration, Instant};
 
@@ -6,19 +6,20 @@ use super::transfer::TransferStats;
 use crate::client::Client;
 use crate::error::FlightError;
 
-/// The timing of one run.
+/// The measured times of one run of a statement.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StatementTiming {
-    /// Time from the request to the first batch of rows, or to the end where there are none.
+    /// Time from the request to the first batch of rows, or to the end if the statement returns no rows.
     pub time_to_first_batch: Duration,
-    /// The received data, and the time from the request to the last row.
+    /// Number of rows and bytes that were received, and the time from the request to the last row.
     pub transfer: TransferStats,
 }
 
-/// Runs statements on all clients at once, on each one after the other. Returns all timings, and the total time.
+/// Runs statements: all clients at the same time, and the statements of one client one after the other. Returns the
+/// times of each run, and the total time.
 ///
 /// # Errors
-/// [`FlightError`], the first of any.
+/// The first [`FlightError`] of any statement.
 pub async fn run_statements(
     clients: &[Client],
     sql: &str,

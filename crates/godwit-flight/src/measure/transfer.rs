@@ -1,4 +1,4 @@
-//! Transfers of a workload over several connections at once.
+//! Measured transfers of a workload over several connections at once.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,28 +14,52 @@ use crate::error::FlightError;
 /// The size and duration of a transfer.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TransferStats {
-    /// Rows that were received.
+    /// Number of rows that were transferred.
     pub rows: u64,
-    /// Bytes of their buffers.
+    /// Size of the Arrow buffers of these rows, bytes.
     pub bytes: u64,
-    /// Its duration.
+    /// Duration of the transfer.
     pub duration: Duration,
 }
 
-/// Has the server make the batches of a workload, so that no download waits for it.
+/// Requests that the server creates the batches of a workload, so that a measured download does not include this time.
 ///
 /// # Errors
-/// [`FlightError`] where the server rejects it or the connection fails.
+/// [`FlightError`] if the server rejects the request or the connection fails.
 pub async fn prepare_workload(client: &Client, workload: Workload) -> Result<(), FlightError> {
     let mut prepared = client.download(format!("{workload}/0/0")).await?;
     while prepared.next().await?.is_some() {}
     Ok(())
 }
 
-/// Downloads the workload over all clients at once, an equal part each.
+/// Downloads a workload over all clients at once. Each client transfers an equal part.
 ///
 /// # Errors
-/// [`FlightError`] where the server rejects it or a connection fails.
+/// [`FlightError`] if the server rejects a call or a connection fails.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use godwit_flight::{Address, Client, ConnectionSecurity, Routes, Server, TransportOptions};
+/// # use godwit_flight::measure::WorkloadDataPlane;
+/// use godwit_flight::measure::{Workload, download, prepare_workload};
+///
+/// # let (data, security) = (WorkloadDataPlane::default(), ConnectionSecurity::default());
+/// # let any_port = Address::Tcp("127.0.0.1:0".parse()?);
+/// # let server = Server::bind(&any_port, data, Routes::default(), security, TransportOptions::default()).await?;
+/// # let address = server.address().clone();
+/// # tokio::spawn(server.serve());
+/// # let connect = || Client::connect(&address, ConnectionSecurity::default(), TransportOptions::default());
+/// let clients = [connect().await?, connect().await?];
+/// let workload: Workload = "fixed/2/1000/32000".parse()?;
+/// prepare_workload(&clients[0], workload).await?;
+/// let stats = download(&clients, workload).await?;
+/// assert_eq!(stats.rows, 2000);
+/// # Ok(())
+/// # }
+/// ```
 pub async fn download(clients: &[Client], workload: Workload) -> Result<TransferStats, FlightError> {
     let streams = clients.len();
     run_transfers(clients.iter().cloned(), |stream, client| async move {
@@ -49,10 +73,35 @@ pub async fn download(clients: &[Client], workload: Workload) -> Result<Transfer
     .await
 }
 
-/// Uploads batches of one schema over all clients at once, an equal part each.
+/// Uploads batches of one schema over all clients at once. Each client transfers an equal part.
 ///
 /// # Errors
-/// [`FlightError`] where the server rejects it or a connection fails.
+/// [`FlightError`] if the server rejects a call or a connection fails.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use godwit_flight::{Address, Client, ConnectionSecurity, Routes, Server, TransportOptions};
+/// # use godwit_flight::measure::WorkloadDataPlane;
+/// use std::sync::Arc;
+///
+/// use godwit_flight::measure::{Workload, upload};
+///
+/// # let (data, security) = (WorkloadDataPlane::default(), ConnectionSecurity::default());
+/// # let any_port = Address::Tcp("127.0.0.1:0".parse()?);
+/// # let server = Server::bind(&any_port, data, Routes::default(), security, TransportOptions::default()).await?;
+/// # let address = server.address().clone();
+/// # tokio::spawn(server.serve());
+/// # let connect = || Client::connect(&address, ConnectionSecurity::default(), TransportOptions::default());
+/// let clients = [connect().await?, connect().await?];
+/// let workload: Workload = "alignments/0/1000/700000".parse()?;
+/// let stats = upload(&clients, &Arc::new(workload.batches())).await?;
+/// assert_eq!(stats.rows, 2000);
+/// # Ok(())
+/// # }
+/// ```
 pub async fn upload(clients: &[Client], batches: &Arc<Vec<RecordBatch>>) -> Result<TransferStats, FlightError> {
     let streams = clients.len();
     run_transfers(clients.iter().cloned(), |stream, client| {
@@ -80,11 +129,36 @@ pub async fn upload(clients: &[Client], batches: &Arc<Vec<RecordBatch>>) -> Resu
     .await
 }
 
-/// Exchanges batches of one schema over all clients at once, an equal part each, with a server that echoes them. The bytes
-/// are those received: as many were sent.
+/// Exchanges batches of one schema over all clients at once with a server that echoes them. Each client transfers an
+/// equal part. The returned bytes are the received bytes; the same number was sent.
 ///
 /// # Errors
-/// [`FlightError`] where the server rejects it or a connection fails.
+/// [`FlightError`] if the server rejects a call or a connection fails.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use godwit_flight::{Address, Client, ConnectionSecurity, Routes, Server, TransportOptions};
+/// # use godwit_flight::measure::WorkloadDataPlane;
+/// use std::sync::Arc;
+///
+/// use godwit_flight::measure::{Workload, exchange};
+///
+/// # let (data, security) = (WorkloadDataPlane::default(), ConnectionSecurity::default());
+/// # let any_port = Address::Tcp("127.0.0.1:0".parse()?);
+/// # let server = Server::bind(&any_port, data, Routes::default(), security, TransportOptions::default()).await?;
+/// # let address = server.address().clone();
+/// # tokio::spawn(server.serve());
+/// # let connect = || Client::connect(&address, ConnectionSecurity::default(), TransportOptions::default());
+/// let clients = [connect().await?];
+/// let workload: Workload = "fixed/1/500/12000".parse()?;
+/// let stats = exchange(&clients, &Arc::new(workload.batches())).await?;
+/// assert_eq!(stats.rows, 1500);
+/// # Ok(())
+/// # }
+/// ```
 pub async fn exchange(clients: &[Client], batches: &Arc<Vec<RecordBatch>>) -> Result<TransferStats, FlightError> {
     let streams = clients.len();
     run_transfers(clients.iter().cloned(), |stream, client| {
@@ -116,7 +190,7 @@ fn bench_descriptor() -> FlightDescriptor {
     FlightDescriptor::new_path(vec!["bench".into()])
 }
 
-/// Runs all transfers at once, each with its 0-based number, and adds up their results.
+/// Runs a transfer for each client at the same time, passing its 0-based number, and returns the sum of rows and bytes.
 pub(super) async fn run_transfers<C, F>(
     ends: impl IntoIterator<Item = C>,
     transfer: impl Fn(usize, C) -> F,

@@ -1,4 +1,4 @@
-//! Counts a server's connections that carry data, and the leases that arrived at it.
+//! Counts the connections of a server that transfer data, and records the leases of clients that have connected.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -9,19 +9,19 @@ use http::HeaderMap;
 
 use super::load_balancer::MemberLeaseId;
 
-/// The header by which a client sends the lease that directed it here: 16 hexadecimal digits.
+/// The header in which a client sends the identifier of its lease, as 16 hexadecimal digits.
 pub(crate) const MEMBER_LEASE_HEADER: &str = "godwit-grant";
 
-/// Time for which the arrival of a lease is reported: several reports, so that one may be lost.
+/// Time for which load reports include an arrived lease. Several reports contain the lease, so that one may be lost.
 const ARRIVAL_REPORT_PERIOD: Duration = Duration::from_secs(15);
-/// Most arrivals in a report; other leases count until they expire.
+/// Maximum number of arrived leases in a report. The load balancer counts other leases until they expire.
 pub(super) const MAX_REPORTED_ARRIVALS: usize = 1024;
 
-/// The counts of a server.
+/// The number of data connections of a server, and its recently arrived leases.
 #[derive(Debug, Default)]
 pub struct ConnectionCounter {
     state: Mutex<CounterState>,
-    /// The same number without the lock.
+    /// Copy of `CounterState::connections` that can be read without the lock.
     connections: AtomicU32,
 }
 
@@ -36,7 +36,7 @@ impl ConnectionCounter {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the connections, and the leases that arrived: both at one moment.
+    /// Returns the number of connections and the recently arrived leases, consistently under one lock.
     pub(super) fn connections_and_leases(&self) -> (u32, Vec<MemberLeaseId>) {
         let mut state = self.lock_state();
         while state.arrived_leases.front().is_some_and(|(when, _)| when.elapsed() > ARRIVAL_REPORT_PERIOD) {
@@ -45,12 +45,12 @@ impl ConnectionCounter {
         (state.connections, state.arrived_leases.iter().map(|(_, id)| *id).collect())
     }
 
-    /// Returns the number of connections that carry data.
+    /// Returns the number of connections that transfer data.
     pub fn connections(&self) -> u32 {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// Records that a lease arrived over a connection that is counted.
+    /// Records that the client of a lease has connected. Its connection must be counted already.
     pub(crate) fn record_arrival(&self, id: MemberLeaseId) {
         let mut state = self.lock_state();
         if state.arrived_leases.iter().any(|(_, known)| *known == id) {
@@ -69,7 +69,7 @@ impl ConnectionCounter {
     }
 }
 
-/// A connection, counted from its first data until it ends.
+/// An open connection, which is counted from its first data call until it is closed.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionUse {
     counter: Option<Arc<ConnectionCounter>>,
@@ -81,7 +81,7 @@ impl ConnectionUse {
         Self { counter, is_counted: AtomicBool::new(false) }
     }
 
-    /// Records a data call with these headers.
+    /// Counts the connection at its first data call, and records the lease in the headers of the call.
     pub(crate) fn record_data_call(&self, headers: &HeaderMap) {
         let Some(counter) = &self.counter else { return };
         if !self.is_counted.swap(true, Ordering::Relaxed) {
@@ -101,13 +101,13 @@ impl Drop for ConnectionUse {
     }
 }
 
-/// Parses the lease in a header.
+/// Parses the lease identifier in a header value; `None` if it is absent or malformed.
 pub(crate) fn parse_lease_header(header: Option<&[u8]>) -> Option<MemberLeaseId> {
     let text = std::str::from_utf8(header?).ok().filter(|text| text.len() == 16)?;
     MemberLeaseId::from_str_radix(text, 16).ok()
 }
 
-/// Formats the header of a lease.
+/// Formats a lease identifier as a header value.
 pub(crate) fn format_lease_header(id: MemberLeaseId) -> String {
     format!("{id:016x}")
 }

@@ -1,7 +1,9 @@
-//! A DNS server for the name of a pool: the addresses of its healthy members, the assigned one first (RFC 1035, RFC 3596).
+//! A DNS server for the name of a pool (RFC 1035, RFC 3596). It returns the addresses of healthy members, the member
+//! that the load balancer assigns first.
 //!
-//! For clients that do not know pools and find servers by name. Each question counts as a client, as a lease does. Other
-//! names, other types, zone transfers and TCP are not supported.
+//! The DNS server is for clients without support for pools, which find servers by a host name. The load balancer counts
+//! each query as one client, like a lease. Other names, record types except A and AAAA, zone transfers, and DNS over
+//! TCP are not supported.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -12,13 +14,13 @@ use super::load_balancer::MemberLeaseId;
 use super::membership::Membership;
 use crate::sql::random_bytes;
 
-/// Bytes of a header.
+/// Size of the header of a DNS message.
 const DNS_HEADER_BYTES: usize = 12;
-/// Most bytes of a message without extensions (RFC 1035 §4.2.1).
+/// Maximum size of a DNS message over UDP without extensions, bytes (RFC 1035 §4.2.1).
 const MAX_DNS_MESSAGE_BYTES: usize = 512;
-/// Most addresses in a response: as many as fit whatever the name is.
+/// Maximum number of addresses in a response, which fits even with the longest name.
 const MAX_ADDRESSES: usize = 8;
-/// Time to live of a response, seconds: members start and stop.
+/// Time to live of a response, seconds. It is short because members start and stop.
 const TTL_S: u32 = 1;
 
 const TYPE_A: u16 = 1;
@@ -32,11 +34,11 @@ const OPCODE: u8 = 0x78;
 const FORMAT_ERROR: u8 = 1;
 const REFUSED: u8 = 5;
 
-/// Answers questions for the pool's name on a socket, until the runtime ends.
+/// Answers queries for the name of the pool on a UDP socket, until the runtime ends.
 pub async fn serve_dns(socket: UdpSocket, pool: Arc<Membership>) {
     let mut bytes = [0; MAX_DNS_MESSAGE_BYTES];
     loop {
-        // The client repeats a question that was not received or answered.
+        // Ignore errors: a DNS client repeats a query that was not answered.
         let Ok((count, client)) = socket.recv_from(&mut bytes).await else { continue };
         let answer = match DnsQuestion::parse(&bytes[..count], pool.name()) {
             Err(answer) => answer,
@@ -51,15 +53,16 @@ pub async fn serve_dns(socket: UdpSocket, pool: Arc<Membership>) {
     }
 }
 
-/// A question for the pool's name.
+/// A parsed DNS query for the name of the pool.
 struct DnsQuestion<'q> {
-    /// The header and the question, as received.
+    /// The header and the question section, as received.
     message: &'q [u8],
     record_type: u16,
 }
 
 impl<'q> DnsQuestion<'q> {
-    /// Parses a message. Where it is not a question for this name, the error is the response, empty where none is sent.
+    /// Parses a DNS message. If the message is not a query for this name, the error contains the response to send; an
+    /// empty response is not sent.
     fn parse(message: &'q [u8], name: &str) -> Result<Self, Vec<u8>> {
         let Some(header) = message.first_chunk::<DNS_HEADER_BYTES>() else { return Err(Vec::new()) };
         if header[2] & RESPONSE != 0 {
@@ -84,7 +87,7 @@ impl<'q> DnsQuestion<'q> {
         Ok(Self { message: &message[..end], record_type })
     }
 
-    /// Encodes the response with those addresses that are of the requested type, in this order.
+    /// Encodes the response with the addresses of the requested record type, in the given order.
     fn encode_response(&self, addresses: &[IpAddr]) -> Vec<u8> {
         let wanted = |address: &&IpAddr| match self.record_type {
             TYPE_ANY => true,
@@ -100,7 +103,7 @@ impl<'q> DnsQuestion<'q> {
                 IpAddr::V4(address) => (TYPE_A, address.octets().to_vec()),
                 IpAddr::V6(address) => (TYPE_AAAA, address.octets().to_vec()),
             };
-            // A pointer to the name in the question (RFC 1035 §4.1.4).
+            // Refer to the name in the question section by a compression pointer (RFC 1035 §4.1.4).
             answer.extend([0xC0, DNS_HEADER_BYTES as u8]);
             answer.extend(kind.to_be_bytes());
             answer.extend(CLASS_IN.to_be_bytes());
@@ -112,13 +115,13 @@ impl<'q> DnsQuestion<'q> {
     }
 }
 
-/// Encodes a response of a header with an error code.
+/// Encodes an error response, which consists of a header only.
 fn error_response(header: &[u8; DNS_HEADER_BYTES], code: u8) -> Vec<u8> {
     let flags = RESPONSE | (header[2] & (OPCODE | RECURSION_DESIRED));
     [&header[..2], &[flags, code], &[0; 8]].concat()
 }
 
-/// Parses a name without compression; returns its labels joined by points, and the rest.
+/// Parses a DNS name without compression. Returns the labels joined by dots, and the bytes after the name.
 fn parse_name(mut bytes: &[u8]) -> Option<(String, &[u8])> {
     let mut name = String::new();
     loop {
@@ -126,7 +129,7 @@ fn parse_name(mut bytes: &[u8]) -> Option<(String, &[u8])> {
         if count == 0 {
             return Some((name, rest));
         }
-        // A length over 63 would be a pointer, which questions do not have.
+        // Reject label lengths over 63, which mark a compression pointer; queries contain none.
         if count > 63 || name.len() > 255 {
             return None;
         }

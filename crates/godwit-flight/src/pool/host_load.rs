@@ -1,17 +1,17 @@
-//! Processor and network load of this host, by the counters of the kernel (proc(5), sysfs).
+//! Measures the processor and network load of this host by counters of the kernel (proc(5), sysfs).
 
 use std::time::Instant;
 
-/// Capacity of the network where it is neither configured nor known, bytes a second: 10 Gbit/s.
+/// Assumed network capacity if none is configured and the kernel reports none, bytes per second (10 Gbit/s).
 const DEFAULT_CAPACITY_BYTES_PER_S: f64 = 1.25e9;
 
-/// A sampler of counters; rates are averages since the last sample.
+/// A sampler of kernel counters. Rates are averages over the time since the previous sample.
 #[derive(Debug)]
 pub(super) struct HostLoad {
     capacity_bytes_per_s: f64,
     previous: KernelCounters,
     sampled_at: Instant,
-    /// Busy fraction of the processors, and bytes a second.
+    /// Last computed rates: busy fraction of the processors (0 to 1), and network bytes per second.
     rates: (f64, f64),
 }
 
@@ -23,13 +23,14 @@ struct KernelCounters {
     sent_bytes: u64,
 }
 
-/// Most processors of a host.
+/// Maximum number of processors of a host.
 const MAX_PROCESSORS: usize = 8192;
-/// Shorter intervals are noise: the kernel counts processor time in hundredths of a second, and requests take less.
+/// Minimum interval between samples. Rates over shorter intervals are inaccurate, because the kernel counts processor
+/// time in units of 10 ms.
 const MIN_INTERVAL_S: f64 = 1.0;
 
 impl HostLoad {
-    /// Creates a sampler; `capacity`: configured capacity of the network, bytes a second.
+    /// Creates a sampler. `capacity` is the configured network capacity, bytes per second.
     pub(super) fn new(capacity: Option<f64>) -> Self {
         let capacity_bytes_per_s = capacity.or_else(fastest_link_bytes_per_s).unwrap_or(DEFAULT_CAPACITY_BYTES_PER_S);
         Self { capacity_bytes_per_s, previous: KernelCounters::read(), sampled_at: Instant::now(), rates: (0.0, 0.0) }
@@ -39,7 +40,7 @@ impl HostLoad {
         self.capacity_bytes_per_s
     }
 
-    /// Returns the busy fraction of the processors, and bytes a second, sent or received, whichever is more.
+    /// Returns the busy fraction of the processors, and the larger of sent and received bytes per second.
     pub(super) fn rates(&mut self) -> (f64, f64) {
         let seconds = self.sampled_at.elapsed().as_secs_f64();
         if seconds >= MIN_INTERVAL_S {
@@ -57,7 +58,8 @@ impl KernelCounters {
         Self::parse(&read("/proc/stat"), &read("/proc/net/dev"), &allowed_processors(&read("/proc/self/status")))
     }
 
-    /// Parses the counters. `processors`: whose time counts; all of them where the list is empty.
+    /// Parses the texts of `/proc/stat` and `/proc/net/dev`. Only the time of these processors counts; of all
+    /// processors if the list is empty.
     fn parse(stat: &str, network: &str, processors: &[usize]) -> Self {
         let mut counters = Self::default();
         let named: Vec<String> = processors.iter().map(|number| format!("cpu{number}")).collect();
@@ -67,7 +69,8 @@ impl KernelCounters {
                 true => name == "cpu",
                 false => named.iter().any(|known| known == name),
             });
-            // user nice system idle iowait irq softirq steal; guests are in user (proc_stat(5)).
+            // The columns are user, nice, system, idle, iowait, irq, softirq and steal. User includes guest time
+            // (proc_stat(5)).
             let times: Vec<u64> = words.take(8).filter_map(|time| time.parse().ok()).collect();
             if counts && times.len() == 8 {
                 let all: u64 = times.iter().sum();
@@ -97,8 +100,8 @@ impl KernelCounters {
     }
 }
 
-/// Returns the processors that this process may run on (proc_pid_status(5), `Cpus_allowed_list`): only these count for a
-/// server that is confined to a part of a host.
+/// Returns the processors on which this process may run (proc_pid_status(5), `Cpus_allowed_list`). If a server is
+/// restricted to some processors of a host, only these count as its load.
 fn allowed_processors(status: &str) -> Vec<usize> {
     let listed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
     let range = |text: &str| {
@@ -108,11 +111,12 @@ fn allowed_processors(status: &str) -> Vec<usize> {
     listed.unwrap_or_default().trim().split(',').filter_map(range).flatten().collect()
 }
 
-/// Returns the speed of the fastest interface that is up, bytes a second.
+/// Returns the speed of the fastest network interface that is up, bytes per second.
 fn fastest_link_bytes_per_s() -> Option<f64> {
     let interfaces = std::fs::read_dir("/sys/class/net").ok()?.flatten();
     let speed = |interface: std::fs::DirEntry| {
-        // Mbit/s; -1 or an error where it is unknown (sysfs-class-net).
+        // The file contains the speed in Mbit/s. If the speed is unknown, it contains -1 or cannot be read
+        // (sysfs-class-net).
         let text = std::fs::read_to_string(interface.path().join("speed")).ok()?;
         text.trim().parse::<i64>().ok().filter(|speed| *speed > 0)
     };
@@ -131,7 +135,7 @@ mod tests {
         let later = network.replace("5000", "9000");
         let other = KernelCounters::parse("cpu  60 0 10 110 20 0 0 0 5 0\n", &later, &[]);
         assert_eq!(other.rates_since(&one, 2.0), (0.5, 2000.0));
-        // Counters that cannot be read give zero rates.
+        // If the counters cannot be read, the rates are zero.
         assert_eq!(KernelCounters::parse("", "x", &[]).rates_since(&one, 2.0), (0.0, 0.0));
     }
 

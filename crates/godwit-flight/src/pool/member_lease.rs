@@ -1,4 +1,5 @@
-//! The client's side of a pool: a connection to the assigned member, and failover to another when that is lost.
+//! The client's side of a pool: connects to the member that the pool assigns, and to another member when this one is
+//! lost.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -20,48 +21,52 @@ use crate::error::FlightError;
 use crate::sql::random_bytes;
 use crate::transport::{Address, TransportOptions};
 
-/// Interval of a client's health probes, over a connection of their own: on one that carries data they would wait behind
-/// megabytes. A host that lost its power sends nothing, and TCP would wait for a quarter of an hour.
+/// Interval between health probes that a client sends to its member. TCP would detect a host without power only after
+/// about 15 minutes. Probes use a separate connection, because on a data connection they would wait behind megabytes of
+/// data.
 const PROBE_INTERVAL: Duration = Duration::from_millis(250);
-/// Body of a status request that needs no arrived leases.
+/// Body of the status request that a client sends as a health probe.
 const PROBE_BODY: &[u8] = b"look";
-/// A probe that takes longer is repeated over another connection, while the first one still counts.
+/// Time after which an unanswered probe is repeated over a new connection. A late answer to the first probe still
+/// counts.
 const PROBE_RETRY_DELAY: Duration = Duration::from_millis(450);
-/// A member that answered neither by then is lost: with the interval, 1.5 s after it fell silent at the latest.
+/// Time limit for an answer to either probe, after which the member is lost. Together with the interval, a lost member
+/// is detected within 1.5 s.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(1200);
-/// Time limit to connect and receive a response: the kernel accepts connections for a stopped process, which never responds.
+/// Time limit for connecting to a member and receiving a response. Connecting alone proves nothing, because the kernel
+/// accepts connections even for a suspended process.
 const MEMBER_TIMEOUT: Duration = Duration::from_millis(1500);
-/// Delay before the next member is requested as well.
+/// Delay before a lease is also requested from the next member.
 const NEXT_MEMBER_DELAY: Duration = Duration::from_millis(250);
-/// Most locations of a response that are used.
+/// Maximum number of locations in a lease response that are used.
 const MAX_LOCATIONS: usize = 16;
-/// Time for which a lost member is tried last.
+/// Time for which a member that was lost is tried only after all other members.
 const SUSPECT_DURATION: Duration = Duration::from_secs(3);
-/// Delay after a round in which no member answered.
+/// Delay before the next attempt if no member answered.
 const ROUND_DELAY: Duration = Duration::from_millis(300);
 
-/// Options for waiting: a time limit and a callback.
+/// Options for waiting while no member answers.
 #[derive(Clone)]
 pub struct WaitOptions {
     /// Longest wait while no member answers.
     pub timeout: Duration,
-    /// Is called when waiting starts, and for each lost member.
+    /// A callback for messages to the user, called when waiting starts and for each lost member.
     pub notify: Arc<dyn Fn(&PoolNotice) + Send + Sync>,
 }
 
-/// A change of a pool that its client reports.
+/// A change of the state of a pool that a client reports to its user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PoolNotice {
     /// A member was lost, and another one is used.
-    #[error("pool {pool}: {member} is lost; going on at another node")]
+    #[error("pool {pool}: {member} is lost; continuing at another member")]
     MemberLost {
         /// Name of the pool.
         pool: String,
         /// Location of the member.
         member: String,
     },
-    /// No member answers, and they are asked again.
-    #[error("no node of the pool {pool} answers; waiting up to {seconds} s")]
+    /// No member answers; the client repeats its requests until the time limit.
+    #[error("no member of the pool {pool} answers; waiting up to {seconds} s")]
     Waiting {
         /// Name of the pool.
         pool: String,
@@ -71,7 +76,17 @@ pub enum PoolNotice {
 }
 
 impl PoolNotice {
-    /// Returns a stable name for programs, which do not read the text.
+    /// Returns a stable, machine-readable name of the notice.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use godwit_flight::pool::PoolNotice;
+    ///
+    /// let notice = PoolNotice::Waiting { pool: "archive".to_owned(), seconds: 30 };
+    /// assert_eq!(notice.code(), "waiting_for_pool");
+    /// assert!(notice.to_string().contains("archive"));
+    /// ```
     pub fn code(&self) -> &'static str {
         match self {
             Self::MemberLost { .. } => "member_lost",
@@ -80,21 +95,22 @@ impl PoolNotice {
     }
 }
 
-/// A pool, on the client's side.
+/// A pool of servers, as a client uses it.
 pub struct Pool {
     name: String,
     members: Vec<Member>,
     wait_options: WaitOptions,
-    /// The time at which a member was found lost.
+    /// For each member, the last time at which the member was found lost.
     lost_at: Mutex<Vec<Option<Instant>>>,
 }
 
-/// A connection to a pool member. While it is held, the member is probed; its connections are closed when it is lost.
+/// The assignment of a client to a pool member, with a connection. The client probes the member until the lease is
+/// dropped, and closes the connections of the lease when the member is lost.
 #[derive(Clone)]
 pub struct MemberLease {
-    /// 0-based index of the pool's member.
+    /// 0-based index of the member in the pool.
     pub member: usize,
-    /// The connection.
+    /// The connection to the member.
     pub client: Client,
     id: MemberLeaseId,
     lost: watch::Receiver<bool>,
@@ -102,13 +118,13 @@ pub struct MemberLease {
 }
 
 impl MemberLease {
-    /// Reports whether two values are the same lease.
+    /// Returns whether two values are clones of the same lease.
     pub fn is_same_lease(&self, other: &Self) -> bool {
         self.id == other.id
     }
 }
 
-/// A task that is aborted when it is dropped.
+/// The task that probes a member. The task is aborted when this value is dropped.
 struct HealthProbe(tokio::task::JoinHandle<()>);
 
 impl Drop for HealthProbe {
@@ -117,28 +133,28 @@ impl Drop for HealthProbe {
     }
 }
 
-/// The answer to a lease request.
+/// The result of a lease request.
 struct MemberLeaseOffer {
-    /// The member that answered, and the connection to it.
+    /// Index of the member that answered; `client` is connected to this member.
     answered_by: usize,
     client: Client,
-    /// All members, in order of preference.
+    /// Indexes of all members in the order in which they should be tried.
     members: Vec<usize>,
 }
 
 impl Pool {
-    /// Creates a pool of these members, in the order of its file.
+    /// Creates a pool of these members, which must be in the order of the pool file.
     pub fn new(name: &str, members: Vec<Member>, wait_options: WaitOptions) -> Self {
         let lost_at = Mutex::new(vec![None; members.len()]);
         Self { name: name.to_owned(), members, wait_options, lost_at }
     }
 
-    /// Returns its name.
+    /// Returns the name of the pool.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Returns how long to wait while no member answers.
+    /// Returns the maximum time to wait while no member answers.
     pub fn wait_timeout(&self) -> Duration {
         self.wait_options.timeout
     }
@@ -147,7 +163,7 @@ impl Pool {
         self.lost_at.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Marks a member as lost, and reports it.
+    /// Marks a member as lost, and notifies the user.
     pub fn report_lost(&self, member: usize) {
         self.mark_lost(member);
         let member = self.members[member].location.clone();
@@ -158,7 +174,7 @@ impl Pool {
         self.lock_lost_at()[member] = Some(Instant::now());
     }
 
-    /// Returns the members, split into trusted ones and those that were lost recently.
+    /// Returns two lists of member indexes: trusted members, and members that were lost recently.
     fn trusted_and_suspect(&self) -> (Vec<usize>, Vec<usize>) {
         let suspects = self.lock_lost_at();
         let is_suspect =
@@ -166,10 +182,46 @@ impl Pool {
         (0..self.members.len()).partition(|member| !is_suspect(member))
     }
 
-    /// Connects to the member that the pool assigns. Where no member answers, all are requested again until the time limit.
+    /// Connects to the member that the pool assigns. If no member answers, repeats the request to all members until the
+    /// time limit.
     ///
     /// # Errors
-    /// [`FlightError::Connect`] where none answered in time; other variants where a member rejects this client.
+    /// [`FlightError::Connect`] if no member answers within the time limit; other variants if a member rejects this
+    /// client.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use godwit_flight::measure::WorkloadDataPlane;
+    /// # use godwit_flight::{Address, ConnectionSecurity, Routes, Server, TransportOptions};
+    /// use std::sync::Arc;
+    /// use std::time::Duration;
+    ///
+    /// use godwit_flight::pool::{Member, Pool, PoolNotice, WaitOptions};
+    ///
+    /// # let (data, security) = (WorkloadDataPlane::default(), ConnectionSecurity::default());
+    /// # let any_port = Address::Tcp("127.0.0.1:0".parse()?);
+    /// # let server = Server::bind(&any_port, data, Routes::default(), security, TransportOptions::default()).await?;
+    /// # let address = server.address().clone();
+    /// # tokio::spawn(server.serve());
+    /// let member = Member {
+    ///     location: format!("grpc+tcp://{address}"),
+    ///     address,
+    ///     security: ConnectionSecurity::default(),
+    ///     weight: 1,
+    ///     capacity_bytes_per_s: None,
+    /// };
+    /// let notify = Arc::new(|notice: &PoolNotice| eprintln!("{notice}"));
+    /// let wait_options = WaitOptions { timeout: Duration::from_secs(30), notify };
+    /// let pool = Pool::new("archive", vec![member], wait_options);
+    /// let lease = pool.lease(&TransportOptions::default()).await?;
+    /// assert_eq!(lease.member, 0);
+    /// assert!(lease.client.download("fixed/1/100/800/0/1").await.is_ok());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn lease(&self, options: &TransportOptions) -> Result<MemberLease, FlightError> {
         let started = Instant::now();
         let lease_id = MemberLeaseId::from_le_bytes(random_bytes());
@@ -181,7 +233,7 @@ impl Pool {
             }
             let (waited, most) = (started.elapsed(), self.wait_options.timeout);
             if waited >= most {
-                let problem = format!("none of its {} nodes answered for {} s", self.members.len(), most.as_secs());
+                let problem = format!("none of its {} members answered for {} s", self.members.len(), most.as_secs());
                 let source = std::io::Error::new(std::io::ErrorKind::TimedOut, problem);
                 return Err(FlightError::Connect { address: format!("godwit+pool://{}", self.name), source });
             }
@@ -197,7 +249,7 @@ impl Pool {
     /// Opens another connection to the member of a lease.
     ///
     /// # Errors
-    /// [`FlightError`] where the member is lost or unreachable.
+    /// [`FlightError`] if the member is lost or unreachable.
     pub async fn connect_to_same(&self, seat: &MemberLease, options: &TransportOptions) -> Result<Client, FlightError> {
         if *seat.lost.borrow() {
             return Err(timeout_error(&self.members[seat.member].location));
@@ -233,7 +285,8 @@ impl Pool {
         Ok(None)
     }
 
-    /// Creates a lease at a member; the connection on which it answered is used for health probes.
+    /// Connects to a member and creates its lease. `look`, the connection on which the member answered, is used for
+    /// health probes.
     async fn lease_at(
         &self,
         member: usize,
@@ -247,7 +300,8 @@ impl Pool {
         Ok(MemberLease { member, client, id, lost, _health_probe: Arc::new(look) })
     }
 
-    /// Requests a lease: from the first member, and from the next ones as well after a delay; `None` where none answers.
+    /// Requests a lease from the first member, and after increasing delays also from the next ones. Returns the first
+    /// answer; `None` if no member answers.
     async fn request_lease(
         &self,
         grant: MemberLeaseId,
@@ -255,11 +309,11 @@ impl Pool {
     ) -> Result<Option<MemberLeaseOffer>, FlightError> {
         let (trusted, suspects) = self.trusted_and_suspect();
         let named = |members: &[usize]| members.iter().map(|member| self.members[*member].location.clone()).collect();
-        // Where all members were lost, they are equally likely to be back.
+        // If all members were lost recently, avoid none of them: any of them may be back.
         let avoid: Vec<String> = if trusted.is_empty() { Vec::new() } else { named(&suspects) };
         let request = MemberLeaseRequest { id: format_lease_header(grant), avoid, forwarded: false };
         let request = serde_json::to_vec(&request).map(Bytes::from);
-        let request = request.map_err(|_| FlightError::Malformed { problem: "it cannot be written" })?;
+        let request = request.map_err(|_| FlightError::Malformed { problem: "the request cannot be encoded" })?;
         let mut asking: FuturesUnordered<_> = (0u32..)
             .zip(trusted.iter().chain(&suspects).copied())
             .map(|(place, member)| {
@@ -295,7 +349,7 @@ impl Pool {
                     let locations = granted.map(|granted| granted.locations).unwrap_or_default();
                     Ok((client, self.members_at(&locations).await))
                 }
-                // A server that does not know pools is used directly.
+                // The server does not support pools: use this server.
                 Err(FlightError::Status { status, .. }) if is_unsupported(status.code()) => Ok((client, Vec::new())),
                 Err(error) => Err(error),
             }
@@ -303,7 +357,8 @@ impl Pool {
         with_member_timeout(asked, &self.members[member].location).await
     }
 
-    /// Returns the members at these locations. Members may use other locations than this client, which resolved a host name.
+    /// Returns the indexes of the members at these locations. Locations may contain host names, which are resolved and
+    /// compared with the addresses that this client uses.
     async fn members_at(&self, locations: &[String]) -> Vec<usize> {
         let mut found = Vec::new();
         for location in locations.iter().take(MAX_LOCATIONS) {
@@ -319,7 +374,7 @@ impl Pool {
         found
     }
 
-    /// Returns the members that a response names, then the others. Where it names no known one, the start is random.
+    /// Orders all members: first those that the lease response names, then the others, starting with a random one.
     fn order_members(
         &self,
         answered_by: usize,
@@ -349,7 +404,7 @@ impl Pool {
         Client::connect_until_lost(address, security.clone(), tuning.clone(), lost).await
     }
 
-    /// Connects, and checks that the member answers.
+    /// Connects to a member, and checks by a probe that the member answers.
     async fn connect_and_probe(&self, member: usize, tuning: &TransportOptions) -> Result<Client, FlightError> {
         let asked = async {
             let client = self.connect(member, tuning, None).await?;
@@ -360,7 +415,7 @@ impl Pool {
     }
 }
 
-/// Probes the health of a member.
+/// Sends a health probe to a member, and waits for the answer.
 async fn probe(client: &Client) -> Result<(), FlightError> {
     match client.first_action_result(POOL_STATUS_ACTION, PROBE_BODY, MAX_MESSAGE_BYTES).await {
         Err(FlightError::Status { status, .. }) if is_unsupported(status.code()) => Ok(()),
@@ -368,7 +423,7 @@ async fn probe(client: &Client) -> Result<(), FlightError> {
     }
 }
 
-/// Probes a member until it is lost.
+/// Sends health probes to a member until the member is lost; then sets `found` to true.
 async fn watch_health(member: Member, mut client: Client, found: watch::Sender<bool>) {
     loop {
         tokio::time::sleep(PROBE_INTERVAL).await;
@@ -382,7 +437,8 @@ async fn watch_health(member: Member, mut client: Client, found: watch::Sender<b
     }
 }
 
-/// Returns the connection that answered first: this one, or another where it is slow or broken; `None`: the member is lost.
+/// Probes a member over the given connection; if this is slow or fails, also over a new connection. Returns the
+/// connection on which the member answered first; `None` if the member is lost.
 async fn probe_with_retry(member: &Member, client: &Client) -> Option<Client> {
     let is_there = |answer: Result<(), FlightError>| !answer.is_err_and(|error| is_member_lost(&error));
     let here = async { is_there(probe(client).await).then(|| client.clone()) };
@@ -392,7 +448,7 @@ async fn probe_with_retry(member: &Member, client: &Client) -> Option<Client> {
         is_there(probe(&other).await).then_some(other)
     };
     tokio::pin!(here);
-    // A broken connection fails at once, and is retried at once.
+    // If the connection is broken, the probe fails immediately and is repeated immediately.
     let first = tokio::time::timeout(PROBE_RETRY_DELAY, here.as_mut()).await;
     if let Ok(Some(client)) = first {
         return Some(client);
@@ -408,7 +464,7 @@ async fn probe_with_retry(member: &Member, client: &Client) -> Option<Client> {
     }
 }
 
-/// Reports whether a code means that the server does not support the request.
+/// Returns whether a gRPC code means that the server does not support the request.
 fn is_unsupported(code: Code) -> bool {
     matches!(code, Code::Unimplemented | Code::InvalidArgument | Code::PermissionDenied)
 }
@@ -427,15 +483,15 @@ fn timeout_error(location: &str) -> FlightError {
     FlightError::Connect { address: location.to_owned(), source: std::io::ErrorKind::TimedOut.into() }
 }
 
-/// Limits the time to connect.
+/// Returns the options with a connect timeout of at most [`MEMBER_TIMEOUT`].
 fn with_connect_timeout(tuning: &TransportOptions) -> TransportOptions {
     TransportOptions { connect_timeout: MEMBER_TIMEOUT, ..tuning.clone() }
 }
 
-/// Reports whether an error means that a member is lost or stopping, as opposed to a rejection.
+/// Returns whether an error means that a member is lost or stopping, and not that the member rejected the client.
 pub(super) fn is_member_lost(error: &FlightError) -> bool {
     match error {
-        // Waiting does not help against an untrusted certificate.
+        // `InvalidData` means an untrusted certificate, for which another attempt would not help.
         FlightError::Connect { source, .. } => source.kind() != std::io::ErrorKind::InvalidData,
         FlightError::Connection { .. } | FlightError::Io { .. } | FlightError::MissingStatus { .. } => true,
         FlightError::Status { status, .. } => status.code() == Code::Unavailable,
@@ -474,7 +530,7 @@ mod tests {
         let told = Arc::new(Mutex::new(Vec::new()));
         let hears = told.clone();
         let notify = Arc::new(move |notice: &PoolNotice| hears.lock().unwrap().push(notice.clone()));
-        // Port 1 of an unused address: the connection is refused at once.
+        // No server listens on port 1, so the kernel refuses the connection at once.
         let pool = Pool {
             wait_options: WaitOptions { timeout: Duration::from_millis(10), notify },
             ..pool(&[("n", "127.0.0.3:1")])

@@ -1,7 +1,8 @@
-//! A member's side of a pool: the health of the others, and the assignment of clients.
+//! The server's side of a pool: a member monitors the health of the other members and assigns clients to members.
 //!
-//! Members probe each other a few times a second. The first of the file that answers (the lead) assigns all leases, also for
-//! clients of other members, so that one balancer counts them; where it does not answer, the requested member decides.
+//! Members probe each other a few times per second. The first healthy member in the pool file (the lead) assigns all
+//! clients, so that a single load balancer counts all leases. Other members forward lease requests to the lead. If the
+//! lead does not answer, the member that received the request decides itself.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,49 +25,50 @@ use crate::sql::random_bytes;
 use crate::tls::ClientTls;
 use crate::transport::{Address, ConnectionSecurity, Token, TransportOptions};
 
-/// Interval of the probes of a member.
+/// Interval between two probes of the same member.
 const PROBE_INTERVAL: Duration = Duration::from_millis(400);
-/// Time limit to connect and answer.
+/// Time limit for connecting to a member and for its answer to a probe.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(900);
-/// Consecutive probes that may be late: a busy member is not lost.
+/// Number of consecutive late probes after which a member still counts as healthy, because it may only be busy.
 const MAX_LATE_PROBES: u32 = 1;
-/// Time limit of the lead before another member decides: little less than clients wait, since two that decide count
-/// separately.
+/// Time limit for the lead to answer a forwarded lease request. It is only a little shorter than the time limit of
+/// clients: if another member decides, its load balancer does not know the leases of the lead.
 const LEAD_TIMEOUT: Duration = Duration::from_millis(1200);
 
-/// A pool member, as clients and other members reach it.
+/// A pool member, with the data that clients and other members need to connect to it.
 #[derive(Clone)]
 pub struct Member {
-    /// Its Flight location, a URI.
+    /// Flight location URI of the member.
     pub location: String,
-    /// Its address.
+    /// Network address of the member.
     pub address: Address,
-    /// The credentials for connecting to it.
+    /// Token and TLS settings for connecting to the member.
     pub security: ConnectionSecurity<ClientTls>,
-    /// Its weight, relative to others.
+    /// Weight of the member in load balancing, relative to other members.
     pub weight: u32,
-    /// Capacity of its network, bytes a second, where it is configured.
+    /// Configured network capacity of the member, bytes per second; `None` if it is not configured.
     pub capacity_bytes_per_s: Option<f64>,
 }
 
-/// Options of a member's side of a pool.
+/// Options of a server that is a pool member.
 pub struct MembershipOptions {
-    /// The pool's name.
+    /// Name of the pool.
     pub name: String,
-    /// The policy by which members are chosen.
+    /// The policy by which the load balancer selects members.
     pub policy: BalancingPolicy,
-    /// All members, this one included, in the order of the pool's file.
+    /// All members including this one, in the order of the pool file.
     pub members: Vec<Member>,
-    /// Secret that only the members know.
+    /// Secret that only the members know, for tickets and for authentication between members; `None`: no
+    /// authentication.
     pub secret: Option<Vec<u8>>,
-    /// Is called with a message when a member is lost or is back.
+    /// A callback for messages to the operator, called when a member is lost or healthy again.
     pub notify: Arc<dyn Fn(&str) + Send + Sync>,
 }
 
 /// A server's membership in a pool.
 pub struct Membership {
     options: MembershipOptions,
-    /// The token by which members authenticate to each other.
+    /// The token by which members authenticate to each other, derived from the secret.
     token: Option<Token>,
     instance: String,
     started: Instant,
@@ -74,7 +76,7 @@ pub struct Membership {
     host_load: Mutex<HostLoad>,
     load_balancer: Mutex<LoadBalancer>,
     clients: Vec<Mutex<Option<Client>>>,
-    /// Index of this member, once its probe has reached itself.
+    /// Index of this member in the pool; known after this member has received its own probe.
     own_member: OnceLock<usize>,
     draining: AtomicBool,
 }
@@ -84,7 +86,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Membership {
-    /// Creates a membership in a pool of which no member is known to be healthy yet.
+    /// Creates a membership. All members count as lost until they answer a probe.
     ///
     /// # Panics
     /// If there is no member.
@@ -115,8 +117,9 @@ impl Membership {
         blake3::Hash::from_bytes(blake3::derive_key("godwit 2026-11 nodes of a pool", secret)).to_hex().to_string()
     }
 
-    /// Returns the secret that signs the tickets of all members. Without one it is guessable: then servers do not
-    /// authenticate, and a ticket allows nothing that its holder could not request.
+    /// Returns the secret from which all members derive the key for tickets. Without a configured secret, it can be
+    /// guessed. This is acceptable because servers then do not authenticate clients, so a forged ticket gives no
+    /// additional rights.
     pub(crate) fn ticket_secret(&self) -> Vec<u8> {
         match &self.options.secret {
             Some(secret) => secret.clone(),
@@ -124,7 +127,7 @@ impl Membership {
         }
     }
 
-    /// Reports whether a token is that of the pool's members.
+    /// Returns whether a token is the one by which members authenticate to each other.
     pub(crate) fn accepts_token(&self, token: &[u8]) -> bool {
         self.token.as_ref().is_some_and(|own| own.matches_header(&[b"Bearer ", token].concat()))
     }
@@ -134,12 +137,12 @@ impl Membership {
         &self.connection_counter
     }
 
-    /// Marks this member as draining: it receives no new streams.
+    /// Marks this member as shutting down. Other members then assign no new clients to it.
     pub fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
     }
 
-    /// Probes all members periodically, by tasks of the current runtime, until it ends.
+    /// Starts tasks that probe all members periodically, until the current tokio runtime ends.
     pub fn watch_members(self: &Arc<Self>) {
         for member in 0..self.options.members.len() {
             tokio::spawn(self.clone().watch_member(member));
@@ -162,8 +165,8 @@ impl Membership {
             let healthy = problem.is_none();
             if was_healthy.replace(healthy).is_some_and(|was| was != healthy) {
                 let name = &self.options.name;
-                let change =
-                    problem.map_or_else(|| "is back".to_owned(), |problem| format!("gets nothing new: {problem}"));
+                let change = problem
+                    .map_or_else(|| "is back".to_owned(), |problem| format!("receives no new streams: {problem}"));
                 (self.options.notify)(&format!("pool {name}: {location} {change}"));
             }
             tokio::time::sleep(PROBE_INTERVAL).await;
@@ -187,15 +190,17 @@ impl Membership {
         Ok(client)
     }
 
-    /// Applies the answer of a member; returns why it is not used, where it is not.
+    /// Applies the answer of a member to a probe. If the member must not be used, returns the reason.
     fn apply_status(&self, member: usize, status: Option<MemberStatus>) -> Option<String> {
         let problem = match &status {
             None => Some("it does not answer".to_owned()),
-            Some(status) if status.pool != self.options.name => Some(format!("it is in the pool {:?}", status.pool)),
+            Some(status) if status.pool != self.options.name => {
+                Some(format!("it belongs to the pool {:?}", status.pool))
+            }
             Some(status) if status.version != env!("CARGO_PKG_VERSION") => {
                 Some(format!("it is godwit {}, this is {}", status.version, env!("CARGO_PKG_VERSION")))
             }
-            Some(status) if status.draining => Some("it is ending".to_owned()),
+            Some(status) if status.draining => Some("it is shutting down".to_owned()),
             Some(_) => None,
         };
         let mut balancer = lock(&self.load_balancer);
@@ -211,14 +216,15 @@ impl Membership {
             }
             None => {
                 balancer.mark_lost(member);
-                // A connection that hangs is not used again.
+                // Connect again next time, because the connection may hang.
                 *lock(&self.clients[member]) = None;
             }
         }
         problem
     }
 
-    /// Returns the status of this member; `with_leases`: with the leases that arrived, which only members need.
+    /// Returns the status of this member as JSON. If `with_leases`, the status includes the arrived leases, which only
+    /// other members need.
     pub(crate) fn encode_status(&self, with_leases: bool) -> Result<Vec<u8>, Status> {
         let (cpu, bytes_per_s, capacity_bytes_per_s) = {
             let mut machine = lock(&self.host_load);
@@ -240,26 +246,26 @@ impl Membership {
         encode_json(&status)
     }
 
-    /// Answers a lease request of a client, or of a member on behalf of one.
+    /// Answers a lease request of a client, or one that another member forwards. Returns the response as JSON.
     pub(crate) async fn encode_lease(&self, body: &[u8]) -> Result<Vec<u8>, Status> {
-        let wrong = || Status::invalid_argument("the request for a node of the pool cannot be read");
+        let wrong = || Status::invalid_argument("the lease request cannot be parsed");
         let (id, request) = MemberLeaseRequest::parse(body).ok_or_else(wrong)?;
         let locations = self.choose_locations(id, &request).await;
         encode_json(&MemberLeaseResponse { pool: self.options.name.clone(), locations })
     }
 
-    /// Returns the locations for a client that does not know pools; the lease is counted as `id`.
+    /// Selects locations for a client without support for pools. The load balancer counts the client as lease `id`.
     pub(crate) async fn lease_locations(&self, id: MemberLeaseId) -> Vec<String> {
         let request = MemberLeaseRequest { id: format_lease_header(id), avoid: Vec::new(), forwarded: false };
         self.choose_locations(id, &request).await
     }
 
-    /// Returns its name.
+    /// Returns the name of the pool.
     pub(super) fn name(&self) -> &str {
         &self.options.name
     }
 
-    /// Returns the addresses of members, the assigned one first.
+    /// Selects a member for lease `id`. Returns the IP addresses of the members, the selected one first.
     pub(super) async fn lease_addresses(&self, id: MemberLeaseId) -> Vec<IpAddr> {
         let member_at = |location| self.options.members.iter().find(|member| member.location == location);
         let address = |location: String| match &member_at(location)?.address {
@@ -269,7 +275,8 @@ impl Membership {
         self.lease_locations(id).await.into_iter().filter_map(address).collect()
     }
 
-    /// Returns the locations for a client that was assigned to this member: this one first, then the others.
+    /// Returns the locations for a client that was assigned to this member: the location of this member, then the
+    /// others.
     pub(crate) fn locations_from_self(&self) -> Vec<String> {
         let Some(own) = self.own_member.get() else { return Vec::new() };
         let order = lock(&self.load_balancer).order_from(*own, &[]);
@@ -316,6 +323,36 @@ impl Membership {
     }
 
     /// Returns the state of the pool as this member sees it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use std::sync::Arc;
+    /// # use godwit_flight::{Address, ConnectionSecurity};
+    /// use godwit_flight::pool::{BalancingPolicy, Member, Membership, MembershipOptions};
+    ///
+    /// # let member = Member {
+    /// #     location: "grpc+tcp://127.0.0.1:8815".to_owned(),
+    /// #     address: Address::Tcp("127.0.0.1:8815".parse()?),
+    /// #     security: ConnectionSecurity::default(),
+    /// #     weight: 1,
+    /// #     capacity_bytes_per_s: None,
+    /// # };
+    /// let membership = Membership::new(MembershipOptions {
+    ///     name: "archive".to_owned(),
+    ///     policy: BalancingPolicy::Cpu,
+    ///     members: vec![member],
+    ///     secret: None,
+    ///     notify: Arc::new(|message: &str| eprintln!("{message}")),
+    /// });
+    /// let state = membership.pool_state();
+    /// assert_eq!((state.name.as_str(), state.policy), ("archive", "cpu"));
+    /// // The member has not been probed yet.
+    /// assert!(!state.members[0].healthy);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn pool_state(&self) -> PoolState {
         let balancer = lock(&self.load_balancer);
         let nodes = self.options.members.iter().enumerate().map(|(index, member)| {

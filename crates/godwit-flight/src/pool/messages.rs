@@ -1,30 +1,31 @@
-//! Messages between members of a pool and their clients: JSON, validated before use.
+//! JSON messages that members of a pool and their clients exchange. Received messages are validated before use.
 
 use serde::{Deserialize, Serialize};
 
 use super::connection_counter::MAX_REPORTED_ARRIVALS;
 use super::load_balancer::{Load, MemberLeaseId};
 
-/// The action that returns a member's load.
+/// The Flight action that returns the status and load of a member.
 pub(crate) const POOL_STATUS_ACTION: &str = "PoolStatus";
-/// The action that requests a lease.
+/// The Flight action that requests a lease.
 pub(crate) const POOL_LEASE_ACTION: &str = "PoolGrant";
-/// The scope of members that are authenticated by the pool's secret. It differs from other scopes, which are paths.
+/// The scope of the principal of a member that authenticates by the token of the pool. No other scope can be equal,
+/// because other scopes are paths.
 pub(crate) const POOL_SCOPE: &str = "\0pool";
 
-/// Most bytes of such a message.
+/// Maximum size of a message, bytes.
 pub(crate) const MAX_MESSAGE_BYTES: usize = 256 << 10;
-/// Most members that a request may avoid.
+/// Maximum number of members that a lease request can exclude.
 const MAX_AVOIDED_MEMBERS: usize = 256;
 
-/// The status of a member.
+/// The status of a pool member.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct MemberStatus {
-    /// Random number of the server process, as text: some JSON readers limit numbers to 2^53.
+    /// Random number that identifies the server process, as text because some JSON parsers are exact only up to 2^53.
     pub(crate) instance: String,
     pub(crate) pool: String,
     pub(crate) version: String,
-    /// True if it is shutting down, and accepts nothing new.
+    /// True if the member is shutting down and should receive no new clients.
     pub(crate) draining: bool,
     pub(crate) connections: u32,
     pub(crate) cpu: f64,
@@ -32,13 +33,13 @@ pub(crate) struct MemberStatus {
     pub(crate) bytes_per_s: f64,
     #[serde(rename = "capacity")]
     pub(crate) capacity_bytes_per_s: f64,
-    /// Leases that arrived recently, 16 hexadecimal digits each.
+    /// Leases whose clients have connected recently, as 16 hexadecimal digits each.
     #[serde(rename = "come")]
     pub(crate) arrived_leases: Vec<String>,
 }
 
 impl MemberStatus {
-    /// Parses the status of another member; `None` where a value is impossible.
+    /// Parses the status of another member; `None` if it is malformed or a value is out of range.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let status: Self = parse_message(bytes)?;
         let fine = status.arrived_leases.len() <= MAX_REPORTED_ARRIVALS
@@ -64,12 +65,12 @@ impl MemberStatus {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct MemberLeaseRequest {
-    /// 16 hexadecimal digits.
+    /// Identifier of the lease, 16 hexadecimal digits.
     pub(crate) id: String,
-    /// Members that the client could not reach.
+    /// Locations of members that the client could not reach.
     #[serde(default)]
     pub(crate) avoid: Vec<String>,
-    /// True if another member forwards the request of its client.
+    /// True if another member forwards the request on behalf of a client.
     #[serde(default)]
     pub(crate) forwarded: bool,
 }
@@ -82,45 +83,45 @@ impl MemberLeaseRequest {
     }
 }
 
-/// The assigned member, and the next ones in order.
+/// The response to a lease request: locations of the assigned member and of alternatives, in order.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct MemberLeaseResponse {
     pub(crate) pool: String,
     pub(crate) locations: Vec<String>,
 }
 
-/// Parses a message of limited length; `None` where it is malformed.
+/// Parses a JSON message; `None` if it is too long or malformed.
 pub(crate) fn parse_message<'m, T: Deserialize<'m>>(bytes: &'m [u8]) -> Option<T> {
     (bytes.len() <= MAX_MESSAGE_BYTES).then(|| serde_json::from_slice(bytes).ok()).flatten()
 }
 
-/// The state of a pool, as one of its members sees it.
+/// The state of a pool from the view of one of its members.
 #[derive(Clone, Debug, Serialize)]
 pub struct PoolState {
-    /// Its name.
+    /// Name of the pool.
     pub name: String,
-    /// The policy by which members are chosen.
+    /// Name of the policy by which members are selected.
     pub policy: &'static str,
-    /// Its members, in the order of its file.
+    /// The members, in the order of the pool file.
     #[serde(rename = "nodes")]
     pub members: Vec<MemberState>,
 }
 
-/// The state of a member, as another sees it.
+/// The state of a member from the view of another member.
 #[derive(Clone, Debug, Serialize)]
 pub struct MemberState {
-    /// Its location.
+    /// Flight location of the member.
     pub location: String,
-    /// True if it answers.
+    /// True if the member answers probes.
     pub healthy: bool,
-    /// Connections that carry data.
+    /// Number of connections that transfer data, as the member reports.
     pub connections: u32,
-    /// Leases whose arrival it has not reported.
+    /// Number of leases for which the member has not yet reported a connection.
     #[serde(rename = "pending")]
     pub unreported_leases: u32,
-    /// Busy fraction of its processors, 0 to 1.
+    /// Busy fraction of the processors of the member, 0 to 1.
     pub cpu: f64,
-    /// Bytes a second that it sends or receives.
+    /// The larger of sent and received bytes per second.
     pub bytes_per_s: f64,
 }
 

@@ -1,4 +1,4 @@
-//! Rows of a statement that a pool runs, with failover to another member when one is lost.
+//! Rows of an SQL statement that a pool runs. If a member is lost, the download continues at another member.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use crate::error::FlightError;
 use crate::error_reason::ErrorReason;
 use crate::transport::TransportOptions;
 
-/// Most members that may be lost in a row without a batch in between.
+/// Maximum number of consecutive failovers without a received batch in between.
 const MAX_FAILOVERS: u32 = 12;
 
-/// The rows of a statement, ticket by ticket. Each batch is returned once, from whatever member.
+/// The rows of a statement, downloaded ticket by ticket. Each batch is returned once, even if members are lost.
 pub struct PooledRows {
     pool: Arc<Pool>,
     sql: String,
@@ -25,11 +25,11 @@ pub struct PooledRows {
     tickets: Vec<Bytes>,
     /// 0-based index of the current ticket.
     ticket_index: usize,
-    /// The received part of its stream.
+    /// The batches of the current ticket that were received.
     progress: StreamProgress,
     batches: Option<Batches>,
     schema: SchemaRef,
-    /// Read in advance for the schema.
+    /// The first batch, which was read in advance to know the schema.
     first_batch: Option<RecordBatch>,
     failovers: u32,
 }
@@ -38,7 +38,7 @@ impl PooledRows {
     /// Runs a statement on a member of a pool.
     ///
     /// # Errors
-    /// [`FlightError::Status`] where the statement is rejected; other variants where no member answers.
+    /// [`FlightError::Status`] if the statement is rejected; other variants if no member answers.
     pub async fn run_statement(pool: Arc<Pool>, sql: &str) -> Result<Self, FlightError> {
         let lease = pool.lease(&TransportOptions::default()).await?;
         let schema = SchemaRef::new(arrow_schema::Schema::empty());
@@ -56,20 +56,20 @@ impl PooledRows {
             failovers: 0,
         };
         rows.first_batch = rows.next_with_failover().await?;
-        let none = FlightError::Malformed { problem: "it names no rows to fetch" };
+        let none = FlightError::Malformed { problem: "the response names no tickets" };
         rows.schema = rows.batches.as_ref().and_then(Batches::schema).cloned().ok_or(none)?;
         Ok(rows)
     }
 
-    /// Returns the columns.
+    /// Returns the schema of the rows.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
     }
 
-    /// Returns the next batch.
+    /// Returns the next batch; `None` after the last one.
     ///
     /// # Errors
-    /// [`FlightError`] where the server rejects the request, or no other member can continue.
+    /// [`FlightError`] if the server rejects the request, or if a member is lost and no other member can continue.
     pub async fn next(&mut self) -> Result<Option<RecordBatch>, FlightError> {
         match self.first_batch.take() {
             Some(first) => Ok(Some(first)),
@@ -109,7 +109,7 @@ impl PooledRows {
             }
             self.ticket_index += 1;
             self.progress = StreamProgress::default();
-            // The last stream is kept for its schema.
+            // Keep the download of the last ticket, because `run_statement` reads its schema.
             if self.ticket_index < self.tickets.len() {
                 self.batches = None;
             }
@@ -117,14 +117,14 @@ impl PooledRows {
         Ok(None)
     }
 
-    /// Opens the stream of the current ticket behind the received part.
+    /// Starts the download of the current ticket after the batches that were already received.
     async fn open_ticket(&mut self) -> Result<Batches, FlightError> {
         match self.lease.client.download(self.progress.resume_ticket(&self.tickets[self.ticket_index])).await {
-            // The ticket expired, or this member cannot have signed it: a new one is requested.
+            // Request new tickets: the old ticket has expired, or this member did not sign it.
             Err(FlightError::Status { status, .. }) if needs_new_ticket(&status) => {
                 let tickets = self.lease.client.statement_tickets(&self.sql).await?;
                 if tickets.len() != self.tickets.len() {
-                    return Err(FlightError::Malformed { problem: "another node answers in other parts" });
+                    return Err(FlightError::Malformed { problem: "another member splits the rows into other parts" });
                 }
                 self.tickets = tickets;
                 self.lease.client.download(self.progress.resume_ticket(&self.tickets[self.ticket_index])).await
@@ -134,8 +134,8 @@ impl PooledRows {
     }
 }
 
-/// Reports whether a ticket has to be requested again. Servers of earlier versions send no reason: their code covers other
-/// rejections too, which the second request repeats.
+/// Returns whether an error means that a new ticket is needed. Servers of earlier versions send no error reason. Their
+/// code `PermissionDenied` can have other causes, with which the request of a new ticket fails too.
 fn needs_new_ticket(status: &Status) -> bool {
     match ErrorReason::of(status) {
         Some(reason) => matches!(

@@ -1,8 +1,9 @@
-//! Streams that resume at another member: a ticket contains the number of received batches and their hash; the member sends
-//! the batches behind them, if its own preceding batches are equal.
+//! Resumes a download at another pool member. A resume ticket contains the number of batches that the client has
+//! received and their hash. The other member skips these batches if their hash is equal, and sends the following ones.
 //!
-//! The hash is the BLAKE3 of the Arrow IPC messages as they were sent. A member makes these batches again to compare, and
-//! sends none of them: rows are not duplicated, lost, or mixed with those of another version of the data.
+//! The hash is the BLAKE3 hash of the Arrow IPC messages as they were sent. The other member produces the skipped
+//! batches again to compute it. Rows are therefore never duplicated, lost, or mixed with rows of another version of the
+//! data.
 
 use std::pin::Pin;
 
@@ -19,18 +20,18 @@ pub(crate) const RESUME_TICKET_PREFIX: &[u8] = b"gwr1.";
 
 type BatchItemStream = Pin<Box<dyn Stream<Item = Result<BatchItem, Status>> + Send>>;
 
-/// The received part of a stream.
+/// Number and hash of the batches that a client has received of a download.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StreamProgress {
     batches: u64,
-    /// Hash of these batches.
+    /// Hash of the complete batches.
     hasher: blake3::Hasher,
-    /// The same, including messages of an incomplete batch.
+    /// Hash of the complete batches and of the received messages of an incomplete batch.
     partial_hasher: blake3::Hasher,
 }
 
 impl StreamProgress {
-    /// Adds a message of a batch or a dictionary.
+    /// Adds a received message with a batch or a dictionary.
     pub(crate) fn add_message(&mut self, header: &[u8], body: &[Buffer]) {
         self.partial_hasher.update(&(header.len() as u64).to_le_bytes());
         self.partial_hasher.update(header);
@@ -39,13 +40,13 @@ impl StreamProgress {
         }
     }
 
-    /// Marks a batch as complete.
+    /// Counts the current batch as complete.
     pub(crate) fn finish_batch(&mut self) {
         self.batches += 1;
         self.hasher = self.partial_hasher.clone();
     }
 
-    /// Returns the ticket for the rest. An incomplete batch is sent again.
+    /// Returns a resume ticket for the batches that were not received. An incomplete batch will be sent again.
     pub(crate) fn resume_ticket(&mut self, ticket: &Bytes) -> Bytes {
         self.partial_hasher = self.hasher.clone();
         if self.batches == 0 {
@@ -56,7 +57,7 @@ impl StreamProgress {
     }
 }
 
-/// The content of a ticket of [`StreamProgress::resume_ticket`].
+/// The number and hash of received batches in a resume ticket ([`StreamProgress::resume_ticket`]).
 #[derive(Debug, PartialEq)]
 pub(crate) struct ResumePoint {
     batches: u64,
@@ -64,13 +65,13 @@ pub(crate) struct ResumePoint {
 }
 
 impl ResumePoint {
-    /// Parses it; also returns the ticket of the whole stream.
+    /// Parses a resume ticket. Also returns the ticket of the whole download that it contains.
     pub(crate) fn parse(ticket: &Bytes) -> Result<(Self, Bytes), Status> {
-        let wrong = || Status::invalid_argument("the ticket of a stream to be gone on with cannot be read");
+        let wrong = || Status::invalid_argument("the ticket of the stream to resume is invalid");
         let rest = ticket.strip_prefix(RESUME_TICKET_PREFIX).ok_or_else(wrong)?;
         let (batches, rest) = rest.split_first_chunk().ok_or_else(wrong)?;
         let (digest, whole) = rest.split_first_chunk().ok_or_else(wrong)?;
-        // Nested tickets would be unwrapped without limit.
+        // Reject a resume ticket within a resume ticket, which could be nested without limit.
         if whole.starts_with(RESUME_TICKET_PREFIX) {
             return Err(wrong());
         }
@@ -79,7 +80,7 @@ impl ResumePoint {
     }
 }
 
-/// Returns the rest of a download.
+/// Skips and verifies the batches that the client has already received, and returns the following ones.
 pub(crate) fn resume_download(download: Download, resumption: ResumePoint) -> Result<Download, Status> {
     let encoder = BatchEncoder::new(&download.schema)?;
     let before = SkippedBatches {
@@ -101,7 +102,7 @@ pub(crate) fn resume_download(download: Download, resumption: ResumePoint) -> Re
     Ok(Download { schema: download.schema, batches: Box::pin(batches) })
 }
 
-/// The batches that are compared and not sent.
+/// The batches at the start of a download that are compared by their hash and not sent.
 struct SkippedBatches {
     remaining_batches: u64,
     digest: blake3::Hash,
@@ -113,7 +114,8 @@ impl SkippedBatches {
     async fn skip_and_verify(mut self, batches: &mut BatchItemStream) -> Result<(), Status> {
         let other = || {
             Status::data_loss(
-                "the rows are not, or not in the same order, those that came before the node was lost; ask again, with ORDER BY where it is a statement",
+                "the rows before the resumption differ, or are in another order; run the query again, with ORDER BY \
+                 where it is a statement",
             )
         };
         while self.remaining_batches > 0 {
@@ -143,7 +145,7 @@ mod tests {
         Download { schema: batch(0).schema(), batches: Box::pin(batches) }
     }
 
-    /// Returns the progress of a client that has read a stream of numbers.
+    /// Returns the progress of a client that has received one batch for each of these numbers.
     fn progress_after(numbers: std::ops::Range<i64>) -> StreamProgress {
         let mut progress = StreamProgress::default();
         let mut encoder = BatchEncoder::new(&batch(0).schema()).unwrap();
@@ -181,7 +183,7 @@ mod tests {
         }
         let nested = progress_after(0..1).resume_ticket(&whole);
         assert!(ResumePoint::parse(&nested).is_err());
-        // Nothing was received: the ticket is unchanged.
+        // If no batch was received, the resume ticket is the original ticket.
         assert_eq!(StreamProgress::default().resume_ticket(&whole), whole);
     }
 }

@@ -6,7 +6,7 @@ use super::*;
 
 const START: Duration = Duration::ZERO;
 
-/// Returns the streams that each member receives of a burst before any report.
+/// Opens many streams before any report arrives. Returns the number of streams that each member receives.
 fn burst(balancer: &mut LoadBalancer, nodes: usize, streams: usize) -> Vec<usize> {
     let mut each = vec![0; nodes];
     for _ in 0..streams {
@@ -15,7 +15,7 @@ fn burst(balancer: &mut LoadBalancer, nodes: usize, streams: usize) -> Vec<usize
     each
 }
 
-/// Fractions that are not whole numbers are met up to one.
+/// Returns whether each member received the expected number of streams, with a tolerance of one because of rounding.
 fn is_near(each: &[usize], expected: &[usize]) -> bool {
     each.iter().zip(expected).all(|(found, expected)| found.abs_diff(*expected) <= 1)
 }
@@ -77,7 +77,7 @@ fn a_lost_member_is_used_again_when_it_reports() {
         assert_eq!((balancer.open_stream(), balancer.lease_member(START, 1, &[])), (None, None));
         balancer.record_report(0, Load::UNKNOWN, &[]);
         assert_eq!(balancer.lease_member(START, 1, &[]), Some(vec![0]), "{policy:?}");
-        // It does not receive all that it missed.
+        // The member that is back does not receive all streams that it missed.
         for member in [1, 2] {
             balancer.record_report(member, Load { connections: 1, ..Load::UNKNOWN }, &[]);
         }
@@ -96,7 +96,8 @@ fn a_repeated_request_returns_the_same_lease_and_counts_once() {
             assert_eq!(balancer.lease_member(START, 7, &[]).unwrap()[0], first[0]);
         }
         assert_eq!((0..3).map(|member| balancer.unreported_leases(member)).sum::<u32>(), 1);
-        // A client that did not reach the member is assigned another one, and the first is not counted any more.
+        // If the client did not reach the member, it is assigned to another one, and its first lease is not counted any
+        // more.
         let other = balancer.lease_member(START, 7, &[first[0]]).unwrap();
         assert!(!other.contains(&first[0]));
         assert_eq!((balancer.unreported_leases(first[0]), balancer.unreported_leases(other[0])), (0, 1), "{policy:?}");
@@ -110,7 +111,8 @@ fn leases_count_until_they_are_reported_or_expired() {
         balancer.lease_member(START, id, &[]).unwrap();
     }
     assert_eq!((balancer.unreported_leases(0), balancer.unreported_leases(1)), (5, 5));
-    // Three of its five arrived; one of them is reported twice, and one belongs to another member.
+    // Three of the five leases of member 0 are reported as arrived. Lease 4 is reported twice, and lease 1 belongs to
+    // another member.
     balancer.record_report(0, Load { connections: 3, ..Load::UNKNOWN }, &[0, 2, 4, 4, 1]);
     assert_eq!((balancer.unreported_leases(0), balancer.unreported_leases(1)), (2, 5));
     let later = Duration::from_secs(11);
@@ -134,17 +136,17 @@ impl SplitMix64 {
 enum SimulationEvent {
     /// A client requests a lease.
     Request(u64),
-    /// It repeats the request: its response was slow.
+    /// A client repeats its request because the response was slow.
     RepeatedRequest(u64),
-    /// It connects to its member.
+    /// A client connects to its member.
     Connection(u64, usize),
     /// A member samples its load, and sends its report.
     Sample(usize),
-    /// The report arrives.
+    /// The report of a member arrives at the load balancer.
     Report(usize, u32, Vec<u64>),
-    /// A member is lost: its clients request again.
+    /// A member is lost, and its clients request a lease again.
     Failure(usize),
-    /// The member is back.
+    /// A lost member is healthy again.
     Recovery(usize),
 }
 

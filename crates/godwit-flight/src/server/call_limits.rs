@@ -1,4 +1,5 @@
-//! Limits of one principal at a server: concurrent calls, and bytes a second. Unnamed principals are not limited.
+//! Limits of concurrent calls and bytes per second for each principal of a server. Principals without a name are not
+//! limited.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,35 +7,35 @@ use std::time::{Duration, Instant};
 
 use tonic::Status;
 
-/// Principals that are stored before those without open calls are dropped.
+/// Number of stored principals above which principals without open calls are removed.
 const MAX_REMEMBERED_PRINCIPALS: usize = 1024;
-/// Shorter delays are not worth a timer.
+/// Shortest delay for which a timer is set; shorter delays are ignored.
 const MIN_DELAY: Duration = Duration::from_millis(5);
 
-/// Limits that hold for each principal.
+/// Limits that a server applies to each principal separately.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallLimits {
-    /// Concurrent calls; `None`: no limit.
+    /// Maximum number of concurrent calls; `None`: no limit.
     pub concurrent_calls: Option<u32>,
-    /// Bytes of responses a second, over all its calls; `None`: no limit.
+    /// Maximum bytes of responses per second, over all calls of the principal; `None`: no limit.
     pub bytes_per_s: Option<u64>,
 }
 
-/// A limiter of the calls of all principals.
+/// The limiter of a server, which counts the open calls of all principals.
 #[derive(Debug)]
 pub(super) struct CallLimiter {
     limits: CallLimits,
     principals: Mutex<HashMap<Arc<str>, PrincipalUsage>>,
 }
 
-/// The open calls of a principal.
+/// The number of open calls of a principal, and its rate limiter.
 #[derive(Debug)]
 struct PrincipalUsage {
     open_calls: u32,
     rate_limiter: Arc<RateLimiter>,
 }
 
-/// The time at which all bytes sent to a principal would have been sent at its rate.
+/// The rate limiter of a principal. Contains the time until which the bytes sent so far would take at the allowed rate.
 #[derive(Debug)]
 struct RateLimiter(Mutex<Instant>);
 
@@ -44,7 +45,7 @@ impl RateLimiter {
     }
 }
 
-/// The right to one call, until its last clone is dropped.
+/// A permit for one call. The call counts as open until the last clone of the permit is dropped.
 #[derive(Clone, Debug)]
 pub(super) struct CallPermit {
     bytes_per_s: Option<u64>,
@@ -63,10 +64,10 @@ impl CallLimiter {
         Self { limits, principals: Mutex::default() }
     }
 
-    /// Starts a call of a principal; `None` where nothing is limited.
+    /// Starts a call of a principal. `None` if the server has no limits or the principal has no name.
     ///
     /// # Errors
-    /// [`Status::resource_exhausted`] where the principal has as many open calls as it may.
+    /// [`Status::resource_exhausted`] if the principal has reached its limit of open calls.
     pub(super) fn acquire(self: &Arc<Self>, name: &str) -> Result<Option<CallPermit>, Box<Status>> {
         if name.is_empty() || self.limits == CallLimits::default() {
             return Ok(None);
@@ -80,7 +81,7 @@ impl CallLimiter {
         let fresh = || PrincipalUsage { open_calls: 0, rate_limiter: Arc::new(RateLimiter(Mutex::new(now))) };
         let found = known.entry(name.clone()).or_insert_with(fresh);
         if let Some(most) = self.limits.concurrent_calls.filter(|most| found.open_calls >= *most) {
-            let problem = format!("{name} has {most} calls open, as many as this server lets a caller have; end one");
+            let problem = format!("{name} has {most} open calls, the limit of this server; end one");
             return Err(Box::new(Status::resource_exhausted(problem)));
         }
         found.open_calls += 1;
@@ -104,13 +105,14 @@ impl Drop for OpenCall {
 }
 
 impl CallPermit {
-    /// Returns until when a new call has to wait for bytes that other calls of its principal have sent.
+    /// Returns the time until which a new call must wait because of bytes that other calls of its principal have sent;
+    /// `None` if it need not wait.
     pub(super) fn ready_at(&self, now: Instant) -> Option<Instant> {
         self.bytes_per_s?;
         Some(*self.rate_limiter.lock()).filter(|free| *free > now + MIN_DELAY)
     }
 
-    /// Counts sent bytes; returns until when the next ones have to wait.
+    /// Counts sent bytes. Returns the time until which the next bytes must wait; `None` if they need not wait.
     pub(super) fn charge(&self, bytes: u64, now: Instant) -> Option<Instant> {
         let rate = self.bytes_per_s?;
         let mut free = self.rate_limiter.lock();
@@ -132,7 +134,7 @@ mod tests {
         let callers = limiter(Some(2), None);
         let (one, two) = (callers.acquire("alice").unwrap(), callers.acquire("alice").unwrap());
         let refused = callers.acquire("alice").unwrap_err();
-        assert!(refused.message().contains("alice has 2 calls open"), "{refused}");
+        assert!(refused.message().contains("alice has 2 open calls"), "{refused}");
         assert!(callers.acquire("bob").is_ok());
         let again = one.clone();
         drop(one);

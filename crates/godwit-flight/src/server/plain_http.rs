@@ -1,4 +1,4 @@
-//! Plain HTTP: health, metrics, and the web service.
+//! Serves HTTP requests that are not gRPC: health checks, metrics, and the web service.
 
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -19,11 +19,11 @@ use crate::socket_handle::SocketHandle;
 use crate::transport::Address;
 use crate::web::{API_PREFIX, ResponsePrincipal, WebBody, WebRequest, text_response};
 
-/// Largest body of a request, bytes: a list of thousands of regions.
+/// Maximum size of the body of an HTTP request, bytes; sufficient for a list of thousands of regions.
 const MAX_BODY_BYTES: usize = 1 << 20;
 
 impl<D: DataPlane> ServerState<D> {
-    /// Responds to a request that is not gRPC.
+    /// Answers a request that is not gRPC.
     pub(super) async fn serve_http(
         &self,
         request: Request<Incoming>,
@@ -36,12 +36,14 @@ impl<D: DataPlane> ServerState<D> {
             return http_response(self.serve_page(request, socket_handle, call_type).await, &method);
         }
         let (head, body) = request.into_parts();
-        // The whole body is read first: what is wrong with a request may be at its end (RFC 9113 §8.1.1).
+        // Read the whole body before answering: a request may turn out to be malformed only at its end (RFC 9113
+        // §8.1.1).
         let answer = match self.read_body(body, |_| ()).await {
             Err(refused) => refused,
             Ok(_) if is_misdirected => {
                 self.count_rejection(RejectionReason::Host);
-                let text = "this server answers to the names of its own machine only, for nobody is asked who they are; ask localhost";
+                let text =
+                    "this server has no authentication and accepts the names of its own host only; use localhost";
                 text_response(StatusCode::MISDIRECTED_REQUEST, text)
             }
             Ok(_) if call_type == CallType::Health => {
@@ -52,17 +54,17 @@ impl<D: DataPlane> ServerState<D> {
         http_response(answer, &method)
     }
 
-    /// Passes the body of a request to `each`, piece by piece, up to [`MAX_BODY_BYTES`]. Returns whether all of it was
-    /// passed; the error is the response where reading fails.
+    /// Reads the body of a request, and passes up to [`MAX_BODY_BYTES`] to `each`, piece by piece. Returns false if the
+    /// body is longer. If reading fails, the error is the response to send.
     async fn read_body(&self, body: Incoming, each: impl FnMut(&[u8])) -> Result<bool, Response<WebBody>> {
         match tokio::time::timeout(self.options.connect_timeout, read_limited(body, each)).await {
-            Ok(read) => read.map_err(|_| text_response(StatusCode::BAD_REQUEST, "the request broke off")),
-            Err(_) => Err(text_response(StatusCode::REQUEST_TIMEOUT, "the request did not come in time")),
+            Ok(read) => read.map_err(|_| text_response(StatusCode::BAD_REQUEST, "the request was interrupted")),
+            Err(_) => Err(text_response(StatusCode::REQUEST_TIMEOUT, "the request timed out")),
         }
     }
 
-    /// Reports whether a server that is reachable from this host only, without authentication, is called by the name of
-    /// another host: that is how a web page would reach it through a browser (DNS rebinding).
+    /// Returns whether a request must be rejected because it may come from a foreign web page (DNS rebinding): the
+    /// server listens on a loopback address without authentication, but the request names another host.
     fn is_misdirected(&self, request: &Request<Incoming>) -> bool {
         let is_local = matches!(self.address, Address::Tcp(address) if address.ip().is_loopback());
         is_local
@@ -80,7 +82,7 @@ impl<D: DataPlane> ServerState<D> {
             return text_response(StatusCode::FORBIDDEN, OUT_OF_SCOPE);
         }
         let Some(metrics) = self.data_plane.metrics() else {
-            return text_response(StatusCode::NOT_FOUND, "nothing is counted here");
+            return text_response(StatusCode::NOT_FOUND, "this server has no metrics");
         };
         allow_get_only(&head.method, || {
             let (kind, text) = metrics.encode_text(&head.headers);
@@ -97,14 +99,14 @@ impl<D: DataPlane> ServerState<D> {
         call_type: CallType,
     ) -> Response<WebBody> {
         let principal = match call_type {
-            // The request carries a ticket, which the web service verifies.
-            CallType::HtsgetData => Err(Status::unauthenticated("a ticket is asked for")),
-            // The page itself is public, so that users can enter a token in it.
+            // The request contains an htsget ticket, which the web service verifies.
+            CallType::HtsgetData => Err(Status::unauthenticated("a ticket is required")),
+            // The web page itself needs no authentication, so that users can enter their token in it.
             CallType::Page if !request.uri().path().starts_with(API_PREFIX) => {
-                Err(Status::unauthenticated("nobody is asked"))
+                Err(Status::unauthenticated("no authentication is required"))
             }
-            // A preflight request carries no credentials (Fetch, "CORS-preflight fetch").
-            _ if request.method() == Method::OPTIONS => Err(Status::unauthenticated("nobody is asked")),
+            // A CORS preflight request contains no credentials (Fetch standard, "CORS-preflight fetch").
+            _ if request.method() == Method::OPTIONS => Err(Status::unauthenticated("no authentication is required")),
             _ => self.authenticate(request.headers(), socket_handle),
         };
         let principal = principal.and_then(|caller| match caller.scope() {
@@ -138,7 +140,7 @@ impl<D: DataPlane> ServerState<D> {
             body,
         };
         let answer = self.data_plane.respond_http(asked).await;
-        // The principal of a ticket is known only after the web service has read it.
+        // If the request contains a ticket, its principal is known only after the web service has verified the ticket.
         let named = answer.extensions().get::<ResponsePrincipal>().map(|named| named.0.clone());
         let permit = match named.filter(|_| permit.is_none()).map(|name| self.acquire_permit_for(&name)).transpose() {
             Ok(found) => permit.or(found.flatten()),
@@ -148,7 +150,8 @@ impl<D: DataPlane> ServerState<D> {
     }
 }
 
-/// Passes all pieces of a body of at most [`MAX_BODY_BYTES`] on; of a longer one those that fit, and returns `false`.
+/// Passes the pieces of a request body to `each`. If the body is longer than [`MAX_BODY_BYTES`], omits further pieces
+/// and returns `false`.
 async fn read_limited(mut body: Incoming, mut each: impl FnMut(&[u8])) -> Result<bool, hyper::Error> {
     let mut left = MAX_BODY_BYTES;
     while let Some(frame) = std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
@@ -160,37 +163,38 @@ async fn read_limited(mut body: Incoming, mut each: impl FnMut(&[u8])) -> Result
     Ok(true)
 }
 
-/// Allows reading methods only.
+/// Returns `answer` for GET and HEAD requests, and an error response for other methods.
 fn allow_get_only(method: &Method, answer: impl FnOnce() -> Response<WebBody>) -> Response<WebBody> {
     if matches!(*method, Method::GET | Method::HEAD) {
         return answer();
     }
-    let mut refused = text_response(StatusCode::METHOD_NOT_ALLOWED, "this is read with GET");
+    let mut refused = text_response(StatusCode::METHOD_NOT_ALLOWED, "this path accepts GET and HEAD only");
     refused.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
     refused
 }
 
-/// Returns the response to unauthenticated requests (RFC 9110 §11.6.1).
+/// Returns the HTTP response to a request without valid credentials (RFC 9110 §11.6.1).
 fn unauthorized_response(status: &Status) -> Response<WebBody> {
     let mut refused = text_response(StatusCode::UNAUTHORIZED, status.message());
     refused.headers_mut().insert(http::header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     refused
 }
 
-/// Returns the response to a principal with too many open calls (RFC 6585 §4).
+/// Returns the HTTP response to a principal with too many open calls (RFC 6585 §4).
 fn too_many_requests_response(status: &Status) -> Response<WebBody> {
     let mut refused = text_response(StatusCode::TOO_MANY_REQUESTS, status.message());
     refused.headers_mut().insert(http::header::RETRY_AFTER, HeaderValue::from_static("1"));
     refused
 }
 
-/// Returns the host name and port of the request: the pseudo-header of HTTP/2, or the header of HTTP/1.1.
+/// Returns the host name and port in a request: the pseudo-header `:authority` of HTTP/2, or the header `Host` of
+/// HTTP/1.1.
 fn request_authority(request: &Request<Incoming>) -> Option<Authority> {
     let of_header = || Authority::try_from(request.headers().get(HOST)?.as_bytes()).ok();
     request.uri().authority().cloned().or_else(of_header)
 }
 
-/// Reports whether a host name or address is reachable from this host only.
+/// Returns whether a host name or address is a loopback address, which only processes of this host can reach.
 fn is_loopback_host(host: &str) -> bool {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     let name = bare.trim_end_matches('.').to_ascii_lowercase();

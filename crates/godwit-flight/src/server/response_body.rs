@@ -1,4 +1,4 @@
-//! Bodies of responses: batches of the data plane, gRPC messages, and plain HTTP.
+//! Bodies of responses: batches of the data plane, other gRPC messages, and HTTP responses that are not gRPC.
 
 use std::future::Future as _;
 use std::pin::Pin;
@@ -23,7 +23,7 @@ use crate::metrics::MeteredCall;
 use crate::segments::Segments;
 use crate::web::{WebBody, WebStream};
 
-/// Most bytes of text in a frame.
+/// Maximum number of bytes of a complete HTTP body that are passed to HTTP/2 at once.
 const MAX_TEXT_FRAME_BYTES: usize = 256 << 10;
 
 pub(super) fn grpc_response(reply: ResponseBody, status: Option<&Status>) -> Response<ResponseBody> {
@@ -36,7 +36,7 @@ pub(super) fn grpc_response(reply: ResponseBody, status: Option<&Status>) -> Res
     response
 }
 
-/// Returns a response of plain HTTP.
+/// Converts the response to a request that is not gRPC. Adds `Content-Length`, and removes the body for HEAD requests.
 pub(super) fn http_response(answer: Response<WebBody>, method: &Method) -> Response<ResponseBody> {
     let (mut head, body) = answer.into_parts();
     let (bytes, reply) = match body {
@@ -45,14 +45,14 @@ pub(super) fn http_response(answer: Response<WebBody>, method: &Method) -> Respo
             (content_length, ResponseBody::Stream { stream, remaining_bytes: content_length })
         }
     };
-    // These have no body, and the length would be that of one (RFC 9110 §8.6).
+    // Responses with these codes have no body and must have no `Content-Length` (RFC 9110 §8.6).
     if !matches!(head.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
         head.headers.insert(http::header::CONTENT_LENGTH, bytes.into());
     }
     Response::from_parts(head, if method == Method::HEAD { ResponseBody::Empty } else { reply })
 }
 
-/// Returns the response of a call that failed before it started: headers alone.
+/// Returns the response to a gRPC call that failed before it sent data. The response consists of headers only.
 pub(super) fn error_response(status: Status) -> Response<ResponseBody> {
     grpc_response(ResponseBody::Empty, Some(&status))
 }
@@ -65,7 +65,7 @@ fn status_trailers(status: &Status) -> HeaderMap {
     headers
 }
 
-/// The body of a response.
+/// The body of a gRPC or HTTP response.
 pub(super) enum ResponseBody {
     Batches(BatchesBody),
     PutResults {
@@ -73,9 +73,9 @@ pub(super) enum ResponseBody {
         ended: bool,
     },
     Tonic(tonic::body::Body),
-    /// The rest of a plain HTTP body; `None` once it is sent.
+    /// The bytes of an HTTP body that are not yet sent; `None` when all are sent.
     Full(Option<Bytes>),
-    /// A plain HTTP stream, and the bytes that are left of it.
+    /// A streamed HTTP body, and the number of bytes that are not yet sent.
     Stream {
         stream: WebStream,
         remaining_bytes: u64,
@@ -119,8 +119,9 @@ impl Body for ResponseBody {
         }
     }
 
-    /// A rejected call must end with its headers: other implementations see a broken call where neither trailers nor the end
-    /// of the stream are in them (gRPC over HTTP/2, "Trailers-Only"; grpc-go 1.7x reports `Internal`).
+    /// Returns whether the body is complete, so that the last frame ends the HTTP/2 stream. A rejected call must end
+    /// with its headers ("Trailers-Only" in gRPC over HTTP/2). Otherwise some clients report a broken call; grpc-go
+    /// 1.7x reports `Internal`.
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Empty => true,
@@ -133,7 +134,7 @@ impl Body for ResponseBody {
     }
 }
 
-/// Attaches a permit to a response: the call is open until the last byte is sent.
+/// Attaches the permit of a call to its response, so that the call counts as open until the last byte is sent.
 pub(super) fn attach_permit<B>(mut answer: Response<B>, permit: Option<CallPermit>) -> Response<B> {
     if let Some(permit) = permit {
         answer.extensions_mut().insert(permit);
@@ -141,22 +142,22 @@ pub(super) fn attach_permit<B>(mut answer: Response<B>, permit: Option<CallPermi
     answer
 }
 
-/// Returns the trailers that end a call.
+/// Sets `ended`, and returns the trailers with the status of the call.
 fn end_with_trailers(ended: &mut bool, status: &Status) -> Frame<Segments> {
     *ended = true;
     Frame::trailers(status_trailers(status))
 }
 
-/// Outgoing batches.
+/// The body of a gRPC response that consists of record batches and metadata.
 pub(super) struct BatchesBody {
-    /// Counter of rows.
+    /// Metric that counts sent rows; `None` without metrics.
     row_counter: Option<Counter>,
     source: BatchSource,
-    /// `None` until the first batch, which brings the schema.
+    /// The encoder of batches. In an exchange it is `None` until the first batch, which determines the schema.
     encoder: Option<Box<BatchEncoder>>,
-    /// The rest of a message too long for one frame.
+    /// The unsent bytes of a message that is too long for one HTTP/2 frame.
     unsent: Segments,
-    /// True if the source has ended, and must not be polled any more.
+    /// True if `source` has ended. It must not be polled any more.
     source_ended: bool,
     ended: bool,
 }
@@ -219,21 +220,21 @@ fn sleep_until(until: Instant) -> Pin<Box<Sleep>> {
     Box::pin(tokio::time::sleep_until(until.into()))
 }
 
-/// A body whose bytes are counted as they are sent.
+/// A body that counts its bytes when they are sent, for metrics and rate limits.
 pub(super) struct MeteredBody {
     body: ResponseBody,
-    /// The permit of the call, where the principal is limited.
+    /// The permit of the call; `None` if the principal is not limited.
     permit: Option<CallPermit>,
-    /// Nothing is sent before this timer ends.
+    /// A timer of the rate limit. No bytes are sent before the timer ends.
     throttle: Option<Pin<Box<Sleep>>>,
-    /// `None` without metrics, and once the call has ended.
+    /// The call in the metrics; `None` without metrics, or after the call has ended.
     call: Option<MeteredCall>,
-    /// The status to count after the last byte, for plain HTTP.
+    /// The HTTP status to record after the last byte; `None` for gRPC.
     http_status: Option<StatusCode>,
 }
 
 impl MeteredBody {
-    /// Wraps a response of gRPC or plain HTTP.
+    /// Wraps the body of a gRPC or HTTP response.
     pub(super) fn wrap(answer: Response<ResponseBody>, mut call: Option<MeteredCall>, is_page: bool) -> Response<Self> {
         let mut answer = answer;
         let permit = answer.extensions_mut().remove::<CallPermit>();

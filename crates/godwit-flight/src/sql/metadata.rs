@@ -1,4 +1,4 @@
-//! Metadata of tables, in the schemas of the Flight SQL specification.
+//! Answers Flight SQL requests for metadata about tables, with the schemas of the specification.
 
 use std::sync::Arc;
 
@@ -12,18 +12,18 @@ use tonic::Status;
 use super::server_info::{XDBC_TYPES, sql_info};
 use crate::dataset::Catalog;
 
-/// The only SQL catalog.
+/// Name of the only SQL catalog.
 pub const SQL_CATALOG: &str = "godwit";
-/// The only schema in it.
+/// Name of the only SQL schema in the catalog.
 pub const SQL_SCHEMA: &str = "data";
-/// The type of all tables.
+/// The table type of all tables.
 const TABLE_TYPE: &str = "TABLE";
 
 fn internal_error(error: arrow_flight::error::FlightError) -> Box<Status> {
     Box::new(Status::internal(format!("a bug in godwit: {error}")))
 }
 
-/// Returns the columns for a metadata command; `None` for any other command.
+/// Returns the schema of the response to a metadata command; `None` for other commands.
 pub(crate) fn metadata_schema(command: &Command) -> Option<SchemaRef> {
     Some(match command {
         Command::CommandGetCatalogs(command) => command.into_builder().schema(),
@@ -40,8 +40,8 @@ pub(crate) fn metadata_schema(command: &Command) -> Option<SchemaRef> {
     })
 }
 
-/// Returns the columns of the server's description, equal to those of other implementations: no member of the union is
-/// nullable, as in arrow-go 18, while arrow-flight 59 has two nullable ones.
+/// Returns the schema of the response to `CommandGetSqlInfo`. No member of its union is nullable, as in arrow-go 18; in
+/// arrow-flight 59 two members are nullable.
 pub fn server_info_schema() -> SchemaRef {
     let built = CommandGetSqlInfo::default().into_builder(sql_info(false)).schema();
     let fields = built.fields().iter().map(|field| match field.data_type() {
@@ -57,10 +57,26 @@ fn non_nullable(members: &UnionFields) -> UnionFields {
     members.iter().map(|(id, field)| (id, Arc::new(field.as_ref().clone().with_nullable(false)))).collect()
 }
 
-/// Returns the requested parts of the server's description.
+/// Returns the server properties that a `CommandGetSqlInfo` requests.
 ///
 /// # Errors
-/// A status where the description is malformed.
+/// A status if the response cannot be built.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use arrow_flight::sql::metadata::SqlInfoDataBuilder;
+/// use arrow_flight::sql::{CommandGetSqlInfo, SqlInfo};
+/// use godwit_flight::{server_info_batch, server_info_schema};
+///
+/// let mut info = SqlInfoDataBuilder::new();
+/// info.append(SqlInfo::FlightSqlServerName, "godwit");
+/// let batch = server_info_batch(CommandGetSqlInfo::default(), &info.build()?)?;
+/// assert_eq!((batch.num_rows(), batch.schema()), (1, server_info_schema()));
+/// # Ok(())
+/// # }
+/// ```
 pub fn server_info_batch(command: CommandGetSqlInfo, info: &SqlInfoData) -> Result<RecordBatch, Box<Status>> {
     let built = command.into_builder(info).build().map_err(internal_error)?;
     let schema = server_info_schema();
@@ -76,8 +92,8 @@ pub fn server_info_batch(command: CommandGetSqlInfo, info: &SqlInfoData) -> Resu
     RecordBatch::try_new(schema.clone(), columns).map_err(bug)
 }
 
-/// Returns the rows for a metadata command. Files are opened only where columns are requested; one that cannot be opened has
-/// none.
+/// Returns the rows of the response to a metadata command. Datasets are opened only if the client requests their
+/// columns; a dataset that cannot be opened is listed without columns.
 pub(crate) fn metadata_batch(command: Command, catalog: &dyn Catalog) -> Result<RecordBatch, Box<Status>> {
     match command {
         Command::CommandGetCatalogs(_) => {
@@ -120,7 +136,7 @@ pub(crate) fn metadata_batch(command: Command, catalog: &dyn Catalog) -> Result<
         | Command::CommandGetCrossReference(_) => {
             return Ok(RecordBatch::new_empty(foreign_keys_schema()));
         }
-        other => return Err(Box::new(Status::unimplemented(format!("{} is not answered here", other.type_url())))),
+        other => return Err(Box::new(Status::unimplemented(format!("{} is not supported", other.type_url())))),
     }
     .map_err(internal_error)
 }
@@ -129,7 +145,8 @@ fn text_field(name: &str, nullable: bool) -> Field {
     Field::new(name, DataType::Utf8, nullable)
 }
 
-/// Returns the columns of `CommandGetPrimaryKeys`. Files have no keys.
+/// Returns the schema of the response to `CommandGetPrimaryKeys`. The response is always empty, because datasets have
+/// no keys.
 fn primary_keys_schema() -> SchemaRef {
     Arc::new(Schema::new(vec![
         text_field("catalog_name", true),
@@ -141,7 +158,8 @@ fn primary_keys_schema() -> SchemaRef {
     ]))
 }
 
-/// Returns the columns of `CommandGetImportedKeys` and similar commands.
+/// Returns the schema of the responses to `CommandGetImportedKeys`, `CommandGetExportedKeys` and
+/// `CommandGetCrossReference`.
 fn foreign_keys_schema() -> SchemaRef {
     Arc::new(Schema::new(vec![
         text_field("pk_catalog_name", true),

@@ -1,4 +1,4 @@
-//! Prepared statements: a client creates one and runs it repeatedly.
+//! Prepared statements, which a client creates once and can run repeatedly.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,16 +10,17 @@ use tonic::Status;
 
 use crate::auth::Principal;
 
-/// Most prepared statements of all principals together.
+/// Maximum number of prepared statements of all principals together.
 const MAX_PREPARED_STATEMENTS: usize = 4096;
-/// Time after which an unused one is removed.
+/// Time after which an unused prepared statement is removed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(3600);
-/// Lifetime of the columns from its creation: clients request the rows at once, and files may change later.
+/// Time for which the schema of a new prepared statement is reused. Clients usually request the rows at once; later the
+/// files may have changed.
 const ADVERTISED_SCHEMA_LIFETIME: Duration = Duration::from_secs(1);
-/// Random bytes of a handle.
+/// Number of random bytes in the handle of a prepared statement.
 const HANDLE_BYTES: usize = 16;
 
-/// A statement, and values for its parameters.
+/// A prepared statement, and the values of its parameters.
 #[derive(Clone, Debug)]
 pub(crate) struct PreparedStatement {
     pub(crate) sql: String,
@@ -28,7 +29,8 @@ pub(crate) struct PreparedStatement {
 }
 
 impl PreparedStatement {
-    /// Returns its columns, where they were advertised a moment ago.
+    /// Returns the schema that was sent to the client, if the statement was prepared less than
+    /// [`ADVERTISED_SCHEMA_LIFETIME`] ago.
     pub(crate) fn recent_schema(&self) -> Option<SchemaRef> {
         (self.advertised.0.elapsed() < ADVERTISED_SCHEMA_LIFETIME).then(|| self.advertised.1.clone())
     }
@@ -41,7 +43,7 @@ struct StatementEntry {
     statement: PreparedStatement,
 }
 
-/// All prepared statements of a server.
+/// All prepared statements of a server, by handle.
 #[derive(Debug, Default)]
 pub(crate) struct PreparedStatements {
     entries: Mutex<HashMap<Vec<u8>, StatementEntry>>,
@@ -52,7 +54,7 @@ impl PreparedStatements {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Stores a statement with its columns, and returns its handle.
+    /// Stores a statement with its schema, and returns its handle.
     pub(crate) fn add(&self, principal: &Principal, sql: String, schema: SchemaRef) -> Result<Vec<u8>, Box<Status>> {
         let handle = random_bytes::<HANDLE_BYTES>().to_vec();
         let mut entries = self.lock_entries();
@@ -60,7 +62,7 @@ impl PreparedStatements {
             entries.retain(|_, one| one.last_used.elapsed() < IDLE_TIMEOUT);
         }
         if entries.len() >= MAX_PREPARED_STATEMENTS {
-            let problem = "there are too many prepared statements; close those that are not used";
+            let problem = "too many prepared statements; close unused ones";
             return Err(Box::new(Status::resource_exhausted(problem)));
         }
         let statement = PreparedStatement { sql, parameters: None, advertised: (Instant::now(), schema) };
@@ -71,12 +73,12 @@ impl PreparedStatements {
         Ok(handle)
     }
 
-    /// Returns the statement of a handle; the principal must be its owner.
+    /// Returns the statement with this handle; fails if another principal created it.
     pub(crate) fn get(&self, principal: &Principal, handle: &[u8]) -> Result<PreparedStatement, Box<Status>> {
         self.with_statement(principal, handle, |prepared| prepared.clone())
     }
 
-    /// Binds values to its parameters.
+    /// Stores values for the parameters of a statement.
     pub(crate) fn bind(
         &self,
         principal: &Principal,
@@ -95,17 +97,17 @@ impl PreparedStatements {
         let mut entries = self.lock_entries();
         let found = entries.get_mut(handle).filter(|entry| &entry.principal == principal);
         let found = found
-            .ok_or_else(|| Box::new(Status::not_found("there is no such prepared statement; prepare it again")))?;
+            .ok_or_else(|| Box::new(Status::not_found("the prepared statement does not exist; prepare it again")))?;
         found.last_used = Instant::now();
         Ok(work(&mut found.statement))
     }
 
-    /// Returns their number.
+    /// Returns the number of prepared statements.
     pub(crate) fn count(&self) -> usize {
         self.lock_entries().len()
     }
 
-    /// Removes it.
+    /// Removes a prepared statement of this principal.
     pub(crate) fn close(&self, principal: &Principal, handle: &[u8]) {
         let mut entries = self.lock_entries();
         if entries.get(handle).is_some_and(|entry| &entry.principal == principal) {
@@ -114,11 +116,12 @@ impl PreparedStatements {
     }
 }
 
-/// Returns bytes that cannot be guessed.
+/// Returns cryptographically secure random bytes.
 pub(crate) fn random_bytes<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     let filled = getrandom::fill(&mut bytes);
-    // Linux since 3.17 provides it; without it no handle, ticket or token would be safe.
+    // Linux provides secure random numbers since 3.17. Without them no handle, ticket or token would be secure, so
+    // panic.
     filled.expect("the system gives random bytes");
     bytes
 }

@@ -1,4 +1,5 @@
-//! The server's description (`CommandGetSqlInfo`), and its types (`CommandGetXdbcTypeInfo`).
+//! The SQL properties (`CommandGetSqlInfo`) and data types (`CommandGetXdbcTypeInfo`) that the server reports to
+//! clients.
 
 use std::sync::LazyLock;
 
@@ -9,7 +10,7 @@ use arrow_flight::sql::{
     Nullable, Searchable, SqlInfo, SqlNullOrdering, SqlSupportedCaseSensitivity, SqlSupportedTransaction, XdbcDataType,
 };
 
-/// Returns the description of a server with writable or read-only datasets.
+/// Returns the SQL properties of a server whose datasets are writable or read-only.
 pub(super) fn sql_info(is_writable: bool) -> &'static SqlInfoData {
     static READ_ONLY: LazyLock<SqlInfoData> = LazyLock::new(|| build_sql_info(false));
     static WRITABLE: LazyLock<SqlInfoData> = LazyLock::new(|| build_sql_info(true));
@@ -33,7 +34,7 @@ fn build_sql_info(is_writable: bool) -> SqlInfoData {
     info.append(SqlInfo::SqlDdlCatalog, false);
     info.append(SqlInfo::SqlDdlSchema, false);
     info.append(SqlInfo::SqlDdlTable, false);
-    // Names keep their case, quoted or not; the specification has no value for that.
+    // Names are case-sensitive, quoted or not. The specification has no value for this.
     info.append(SqlInfo::SqlIdentifierCase, SqlSupportedCaseSensitivity::SqlCaseSensitivityUnknown as i32);
     info.append(SqlInfo::SqlQuotedIdentifierCase, SqlSupportedCaseSensitivity::SqlCaseSensitivityUnknown as i32);
     info.append(SqlInfo::SqlIdentifierQuoteChar, "\"");
@@ -51,7 +52,7 @@ fn build_sql_info(is_writable: bool) -> SqlInfoData {
     info.build().expect("each of them is there once, with the type that the specification says")
 }
 
-/// The types of columns (values of JDBC's `java.sql.Types`).
+/// The data types of columns, numbered as in `java.sql.Types` of JDBC.
 pub(super) static XDBC_TYPES: LazyLock<XdbcTypeInfoData> = LazyLock::new(|| {
     let mut types = XdbcTypeInfoDataBuilder::new();
     for (name, data_type, size, quote) in [

@@ -1,4 +1,4 @@
-//! The binary header of BAM (SAMv1 §4.2, `magic` to `l_ref`).
+//! Writing and reading of the binary header of BAM (SAMv1 §4.2, `magic` to `l_ref`).
 
 use std::path::Path;
 
@@ -9,10 +9,13 @@ use super::error::BamError;
 use crate::bgzf::BgzfBufRead;
 use crate::sam::{FileHeaderError, Header, HeaderError};
 
-/// Appends magic, text and the binary list of contigs of the `@SQ` lines: the bytes of a BAM file before its records.
+/// Appends the bytes of a BAM file before its records: the magic number, the header text, and the binary list of the
+/// contigs of the `@SQ` lines.
 ///
 /// # Errors
-/// [`HeaderError`] where the `@SQ` lines are not a valid genome.
+/// [`HeaderError`] if the `@SQ` lines are not a valid genome.
+///
+/// # Examples
 ///
 /// ```
 /// use godwit_formats::{bam::encode_header, sam::Header};
@@ -37,17 +40,17 @@ pub fn encode_header(header: &Header, out: &mut Vec<u8>) -> Result<(), HeaderErr
     Ok(())
 }
 
-/// Reads header and contigs from the start of a file. Where the text lacks all `@SQ` lines, or those at its end, they are
-/// made from the binary list.
+/// Reads the header and the contigs from the start of a BAM file. If all `@SQ` lines, or the last of them, are missing
+/// in the header text, they are created from the binary list of contigs.
 ///
 /// # Errors
-/// [`BamError`] about the file or its header.
+/// [`BamError`] if the file cannot be read or its header is invalid.
 pub(super) fn read_header(input: &mut impl BgzfBufRead) -> Result<(Header, Genome), BamError> {
     let path = input.path().to_owned();
     HeaderReader { input, path: &path }.read_header()
 }
 
-/// A reader of the binary header.
+/// A reader of the binary header of a BAM file.
 struct HeaderReader<'a, I> {
     input: &'a mut I,
     path: &'a Path,
@@ -62,7 +65,8 @@ impl<I: BgzfBufRead> HeaderReader<'_, I> {
         }
         let text_bytes = self.read_length("its text has an impossible length", 0)?;
         let text = self.read_bytes(text_bytes)?;
-        // Some writers pad the text with NUL; bytes after the first NUL are not text (htslib 1.16 `sam_hdr_sanitise`).
+        // Some programs pad the header text with NUL bytes, so the text ends before the first NUL (htslib 1.16
+        // `sam_hdr_sanitise`).
         let text_end = memchr::memchr(0, &text).unwrap_or(text.len());
         let path = self.path;
         let header_file_error = |source| FileHeaderError { path: path.to_owned(), source };
@@ -90,18 +94,18 @@ impl<I: BgzfBufRead> HeaderReader<'_, I> {
         Ok((header, genome))
     }
 
-    /// Reads a name, without its NUL, and a length.
+    /// Reads a contig of the binary list: its name, without the NUL byte at its end, and its length.
     fn read_contig(&mut self) -> Result<(Vec<u8>, u32), BamError> {
         let name_bytes = self.read_length("a contig's name has an impossible length", 1)?;
         let mut name = self.read_bytes(name_bytes)?;
         if name.pop() != Some(0) {
-            return Err(self.header_error("a contig's name is not ended by NUL"));
+            return Err(self.header_error("a contig's name does not end with NUL"));
         }
         let bases = self.read_length("a contig has an impossible length", 0)?;
         Ok((name, bases as u32))
     }
 
-    /// Reads a 32-bit length of at least `minimum`.
+    /// Reads a 32-bit length; fails with `detail` if it is less than `minimum`.
     fn read_length(&mut self, detail: &'static str, minimum: i32) -> Result<usize, BamError> {
         let bytes = self.read_bytes(4)?;
         let length = bytes.first_chunk().map(|bytes| i32::from_le_bytes(*bytes));
@@ -111,7 +115,8 @@ impl<I: BgzfBufRead> HeaderReader<'_, I> {
             .ok_or_else(|| self.header_error(detail))
     }
 
-    /// Reads bytes of the header. The buffer grows with the bytes read, not with the length claimed.
+    /// Reads `count` bytes of the header. The buffer grows with the bytes read, not with the length that the file
+    /// claims.
     fn read_bytes(&mut self, count: usize) -> Result<Vec<u8>, BamError> {
         let mut bytes = Vec::new();
         if self.input.append_to(&mut bytes, count)? < count {

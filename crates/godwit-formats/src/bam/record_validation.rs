@@ -1,63 +1,84 @@
-//! Validation of packed records.
+//! Validation of packed BAM records.
 
 use godwit_model::{RawRecord, RecordError};
 
 /// A reason why a packed record is invalid.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordProblem {
-    /// A record cannot have its size.
+    /// The size of the record is outside the allowed range.
     #[error("its size is {bytes} bytes")]
     Size {
-        /// `block_size`.
+        /// Value of the field `block_size`.
         bytes: u32,
     },
-    /// Its lengths, name or contigs are inconsistent.
+    /// The lengths, the name or the contigs of the record are inconsistent.
     #[error(transparent)]
     Fields(#[from] RecordError),
-    /// A field has an impossible value.
+    /// A field of the record has an impossible value.
     #[error("its {field} is {value}")]
     Value {
-        /// The field.
+        /// Name of the field.
         field: &'static str,
-        /// The value.
+        /// Value of the field.
         value: i64,
     },
-    /// The alignment ends beyond the positions that BAM can hold, or its operations have more bases than that.
+    /// The alignment ends beyond the last position that BAM can express, or the operations of the CIGAR have more bases
+    /// than that.
     #[error("its CIGAR of {bases} bases at 0-based position {position} ends beyond position 2147483647")]
     EndPosition {
-        /// Bases of all operations.
+        /// Number of bases of all CIGAR operations.
         bases: u64,
-        /// 0-based position.
+        /// 0-based position of the record.
         position: i32,
     },
-    /// CIGAR and SEQ disagree.
+    /// The number of bases that the CIGAR consumes differs from the length of SEQ.
     #[error("its CIGAR consumes {cigar_bases} bases, but it has {bases}")]
     CigarBases {
-        /// Bases of M, I, S, = and X.
+        /// Number of bases of the CIGAR operations M, I, S, = and X.
         cigar_bases: u64,
-        /// Bases of SEQ.
+        /// Length of SEQ in bases.
         bases: usize,
     },
-    /// The tags do not follow each other up to the end of the record.
+    /// The tags are not contiguous up to the end of the record.
     #[error("its tags are malformed at byte {offset} of the record")]
     Tags {
-        /// Offset of the tag.
+        /// Offset of the malformed tag in the record.
         offset: usize,
     },
 }
 
-/// Reports whether an alignment ends within the positions that BAM can hold (the last base of a contig of 2^31 - 1 bases
-/// included), and whether its operations together have at most that many bases. `position`: 0-based, -1 for none.
+/// Returns whether BAM can express the end of an alignment. The alignment must end at or before the last base of a
+/// contig of 2^31 - 1 bases. Its operations together must not have more bases than that. `position` is 0-based, or -1
+/// for no position.
 pub(crate) fn fits_bam_positions(position: i32, reference_bases: u64, bases: u64) -> bool {
     let limit = i32::MAX as u64;
     bases <= limit && position.max(0) as u64 + reference_bases <= limit && (position < i32::MAX)
 }
 
-/// Checks everything that readers of packed records rely on: lengths, contigs, positions, CIGAR (also one in a `CG`
-/// tag), and every tag up to the end of the record.
+/// Checks everything on which readers of packed records rely: lengths, contigs, positions, the CIGAR (including one in
+/// a `CG` tag), and every tag up to the end of the record.
 ///
 /// # Errors
-/// [`RecordProblem`], the first found.
+/// [`RecordProblem`]: the first problem found.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use godwit_formats::bam::{RecordProblem, check_record};
+/// use godwit_formats::sam::LineEncoder;
+/// use godwit_model::{Contig, Genome, RecordError};
+///
+/// let genome = Genome::new(vec![Contig { name: "chr1".to_owned(), length: 1000, alternate: false }])?;
+/// let mut record = Vec::new();
+/// LineEncoder::new(&genome).encode(b"r1\t0\tchr1\t7\t60\t4M\t*\t0\t0\tACGT\tIIII", &mut record)?;
+/// assert_eq!(check_record(&record, 1)?.position(), 6);
+///
+/// let problem = check_record(&record[..20], 1).unwrap_err();
+/// assert_eq!(problem, RecordProblem::Fields(RecordError::Truncated { bytes: 20, needed: 32 }));
+/// # Ok(())
+/// # }
+/// ```
 pub fn check_record(bytes: &[u8], contigs: usize) -> Result<RawRecord<'_>, RecordProblem> {
     let record = RawRecord::from_bytes(bytes, contigs)?;
     let sequence_bases = i32::from_le_bytes([bytes[16], bytes[17], bytes[18], bytes[19]]);
@@ -83,7 +104,7 @@ pub fn check_record(bytes: &[u8], contigs: usize) -> Result<RawRecord<'_>, Recor
     Ok(record)
 }
 
-/// Checks that the tags end where the record does.
+/// Checks that the last tag ends at the end of the record.
 fn check_tags(record: RawRecord<'_>) -> Result<(), RecordProblem> {
     let bytes = record.bytes().len();
     let end = record.iter_tags().last().map_or(bytes - record.tag_bytes().len(), |tag| tag.end);

@@ -1,83 +1,100 @@
-//! Positions in a file from which its text can be decompressed without the text before them.
+//! Access points: positions in a file from which the text can be decompressed without decompressing the text before.
 //!
-//! The thread that reads a file records them where its compression allows: anywhere in plain text, at BGZF blocks, at gzip
-//! members, and between the deflate blocks of a member. The bytes before a point may have changed: they are hashed and
-//! compared, which costs less than decompressing and parsing them.
+//! The thread that reads a file records access points wherever the compression allows: anywhere in plain text, at BGZF
+//! blocks, at gzip members, and between the deflate blocks of a member. Before a file is read from an access point, the
+//! bytes before are hashed again, because they may have changed. Hashing costs less than decompressing and parsing.
 
 use serde::{Deserialize, Serialize};
 
-/// Maximum distance in bytes that deflate refers back in the text (RFC 1951 §3.2.5).
+/// Maximum distance, in bytes of text, over which deflate data refers back to earlier text (RFC 1951 §3.2.5).
 pub const WINDOW_BYTES: usize = 32 << 10;
 
-/// A limit above the text of any file, and low enough that later sums do not overflow.
+/// An upper limit of text offsets: larger than any file, and low enough that sums of offsets do not overflow.
 const MAX_TEXT_OFFSET: u64 = 1 << 60;
 
 /// A position in a file at which decompression can begin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccessPoint {
-    /// Bytes of text before it.
+    /// Bytes of uncompressed text before the access point.
     pub text_bytes: u64,
-    /// Offset in the file of the next byte to read.
+    /// Offset in the file on disk of the next byte to read.
     pub offset: u64,
-    /// The data at the offset.
+    /// The kind of data at `offset`.
     #[serde(rename = "coding")]
     pub kind: AccessPointKind,
-    /// The last text of the member before the point, at most [`WINDOW_BYTES`]; only within a member. It is stored apart
-    /// from the other fields, because it is large.
+    /// For an access point within a gzip member, the last text of that member before the access point, at most
+    /// [`WINDOW_BYTES`]; otherwise empty. It is stored separately from the other fields, because it is large.
     #[serde(skip)]
     pub window: Vec<u8>,
 }
 
-/// The kind of data at an access point, with the decoder state needed to continue there.
+/// The kind of data at an access point, with the decoder state that is needed to continue there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "coding", rename_all = "snake_case")]
 pub enum AccessPointKind {
-    /// Text.
+    /// Plain text.
     Plain,
-    /// A BGZF block, in a file that began with one.
+    /// The start of a BGZF block, in a file that begins with a BGZF block.
     #[serde(rename = "block")]
     BgzfBlock,
-    /// The header of a gzip member.
+    /// The start of the header of a gzip member.
     #[serde(rename = "member")]
     GzipMember,
-    /// A deflate block within a gzip member.
+    /// The start of a deflate block within a gzip member.
     #[serde(rename = "deflate")]
     DeflateBlock(DeflateState),
 }
 
-/// The position in a gzip member, and the running values that its trailer is compared with.
+/// The state of the decoder between two deflate blocks of a gzip member, including the values that are compared with
+/// the trailer of the member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeflateState {
-    /// Highest bits of `last_byte` that belong to the next deflate block, 0 to 7.
+    /// Number of highest bits of `last_byte` that belong to the next deflate block, 0 to 7.
     #[serde(rename = "bits")]
     pub pending_bits: u8,
-    /// The byte before the point's offset.
+    /// The byte of the file before the offset of the access point.
     pub last_byte: u8,
     /// CRC32 of the text of the member so far.
     pub crc: u32,
-    /// Bytes of the member's text so far, as the trailer counts them: modulo 2^32 (RFC 1952 §2.3.1).
+    /// Bytes of text of the member so far, modulo 2^32 as in the trailer (RFC 1952 §2.3.1).
     #[serde(rename = "member_bytes")]
     pub member_text_bytes: u32,
 }
 
-/// The position at which reading a text can begin: an access point, and a number of bytes behind it.
+/// A position in the text of a file from which the text can be read again: an access point, and the number of bytes of
+/// text to skip after it.
+///
+/// # Examples
+///
+/// ```
+/// use godwit_formats::bgzf::{AccessPoint, AccessPointKind, ResumePoint};
+///
+/// // A block at byte 9000 of the file, whose text begins at byte 40,000 of the text.
+/// let (kind, window) = (AccessPointKind::BgzfBlock, Vec::new());
+/// let access_point = AccessPoint { text_bytes: 40_000, offset: 9_000, kind, window };
+/// let blake3 = blake3::hash(b"the file so far").to_hex().to_string();
+/// let resume_point = ResumePoint { access_point, skip_bytes: 150, hashed_bytes: 18_000, blake3 };
+/// assert_eq!(resume_point.text_offset(), 40_150);
+/// assert!(resume_point.is_valid());
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResumePoint {
-    /// Access point at which reading the file begins.
+    /// Access point at which decompression of the file begins.
     #[serde(rename = "point")]
     pub access_point: AccessPoint,
-    /// Bytes of text behind the access point that are skipped.
+    /// Bytes of text after the access point that are decompressed but not returned.
     pub skip_bytes: u64,
-    /// Bytes at the start of the file that the hash covers: at least all from which the text before the resume point is
-    /// decompressed.
+    /// Number of bytes at the start of the file that the hash covers. They include all bytes from which the text before
+    /// the resume point is decompressed.
     pub hashed_bytes: u64,
-    /// BLAKE3 of those bytes, hexadecimal.
+    /// BLAKE3 hash of the first `hashed_bytes` bytes of the file, in hexadecimal digits.
     #[serde(rename = "hash")]
     pub blake3: String,
 }
 
 impl ResumePoint {
-    /// Reports whether the numbers can be those of a resume point; a journal may hold anything.
+    /// Returns whether the numbers are possible for a resume point. A resume point that was read from a journal may
+    /// hold any numbers.
     pub fn is_valid(&self) -> bool {
         let AccessPoint { text_bytes, offset, kind, ref window } = self.access_point;
         let within = match kind {
@@ -87,40 +104,42 @@ impl ResumePoint {
         within && offset <= self.hashed_bytes && text_bytes <= MAX_TEXT_OFFSET && self.skip_bytes <= MAX_TEXT_OFFSET
     }
 
-    /// Returns the bytes of text before it.
+    /// Returns the offset of the resume point in the uncompressed text, in bytes.
     pub fn text_offset(&self) -> u64 {
         self.access_point.text_bytes + self.skip_bytes
     }
 }
 
-/// Spacing of access points, in bytes of text.
+/// Distance between access points, in bytes of text.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AccessPointSpacing {
-    /// Spacing at the start of a file.
+    /// Distance at the start of a file.
     pub(crate) min_bytes: u64,
-    /// Spacing far into a file. Text between an access point and a resume point is decompressed and discarded.
+    /// Distance far from the start of a file. The text between an access point and a resume point is decompressed and
+    /// discarded, so this limits the cost of resuming.
     pub(crate) max_bytes: u64,
 }
 
 impl Default for AccessPointSpacing {
-    /// Returns a spacing of at most a quarter of a second of decompression, and less than an eighth of the text before.
+    /// Returns limits with which resuming decompresses at most 64 MiB of text, which takes about a quarter of a second.
     fn default() -> Self {
         Self { min_bytes: 64 << 10, max_bytes: 64 << 20 }
     }
 }
 
 impl AccessPointSpacing {
-    /// Returns the minimum text offset of the access point after one at `text_bytes`.
+    /// Returns the minimum text offset of the access point that follows an access point at `text_bytes`.
     pub(super) fn next_text_offset(self, text_bytes: u64) -> u64 {
         text_bytes + (text_bytes / 8).clamp(self.min_bytes, self.max_bytes)
     }
 }
 
-/// The recording of access points, and the position at which reading begins.
+/// The mode of recording access points, and the position from which the file is read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum AccessPointMode<'s> {
-    /// Read from the start of the file, without access points.
+    /// Read from the start of the file, and do not record access points.
     Disabled,
-    /// Read from the start of the file or a resume point, and record access points.
+    /// Read from the resume point if one is given, otherwise from the start of the file. Record access points with this
+    /// spacing.
     Enabled(AccessPointSpacing, Option<&'s ResumePoint>),
 }

@@ -1,4 +1,4 @@
-//! Tests of access points: from each of them the text is unchanged.
+//! Tests of access points: reading from an access point gives the same text as reading from the start.
 
 use std::fs;
 use std::io::Write;
@@ -13,9 +13,9 @@ use super::peek_reader::Input;
 use super::read_ahead::{ExpectedFormat, ReadAhead};
 use super::{BlockCompressor, EOF_BLOCK, InputError};
 
-/// An access point wherever one is possible.
+/// A spacing that records an access point at every possible position.
 const DENSE_SPACING: AccessPointSpacing = AccessPointSpacing { min_bytes: 1, max_bytes: 1 };
-/// Maximum number of resume points that are tried, evenly spaced over all.
+/// Maximum number of resume points that a test tries; they are evenly spaced over all recorded resume points.
 const MAX_RESUME_POINTS: usize = 12;
 const EXPECTED_FORMAT: ExpectedFormat = ExpectedFormat::Any { lenient: false };
 
@@ -23,7 +23,7 @@ fn open(path: &Path, start: Option<&ResumePoint>) -> ReadAhead {
     ReadAhead::open(path, 2, EXPECTED_FORMAT, AccessPointMode::Enabled(DENSE_SPACING, start)).expect("the file opens")
 }
 
-/// Returns the text, and the resume point at each text buffer of it.
+/// Returns the text of a file, and a resume point within each text buffer.
 fn read_with_resume_points(
     path: &Path,
     start: Option<&ResumePoint>,
@@ -37,7 +37,7 @@ fn read_with_resume_points(
     Ok((text, starts))
 }
 
-/// Reads from every resume point and compares; returns the kinds of their access points.
+/// Reads from the resume points of a file and compares the text with `text`. Returns the kinds of the access points.
 fn check_resume_points(path: &Path, text: &[u8]) -> Vec<AccessPointKind> {
     let (whole, starts) = read_with_resume_points(path, None).expect("the file is whole");
     assert!(whole == text, "read as a whole");
@@ -47,7 +47,7 @@ fn check_resume_points(path: &Path, text: &[u8]) -> Vec<AccessPointKind> {
         let (rest, later) =
             read_with_resume_points(path, Some(start)).unwrap_or_else(|error| panic!("from {start:?}: {error:?}"));
         assert!(rest == text[at..], "from {start:?}");
-        // Points recorded on the way from there work as well.
+        // Resume points that were recorded after resuming must work as well.
         if let Some(last) = later.last() {
             let at = (last.access_point.text_bytes + last.skip_bytes) as usize;
             assert!(
@@ -59,7 +59,7 @@ fn check_resume_points(path: &Path, text: &[u8]) -> Vec<AccessPointKind> {
     starts.into_iter().map(|start| start.access_point.kind).collect()
 }
 
-/// Returns text like that of reads, which deflate compresses to a quarter.
+/// Returns FASTQ text with random reads, which deflate compresses to about a quarter.
 fn reads_text(records: usize, seed: u64) -> Vec<u8> {
     let mut state = seed | 1;
     let mut step = || {
@@ -99,7 +99,7 @@ fn bgzf(text: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Returns a member whose header has all optional fields (RFC 1952 §2.3).
+/// Returns a gzip member whose header has all optional fields (RFC 1952 §2.3).
 fn gzip_with_full_header(text: &[u8]) -> Vec<u8> {
     let plain = gzip(text, 6);
     let mut header = vec![0x1f, 0x8b, 8, 0x1e, 1, 2, 3, 4, 0, 3, 5, 0];
@@ -158,7 +158,7 @@ fn the_text_from_every_access_point_is_the_same_for_every_compressor() {
 #[test]
 fn a_member_of_one_block_has_no_access_points_but_is_read() {
     let (scratch, text) = (TestDirectory::new(), reads_text(8_000, 23));
-    // Like zlib-ng, zlib-rs makes a single block at its first level.
+    // At level 1, zlib-rs creates a single deflate block, as zlib-ng does.
     assert!(check_resume_points(&scratch.write(&gzip(&text, 1)), &text).is_empty());
 }
 
@@ -253,7 +253,7 @@ fn a_file_that_changed_before_a_resume_point_is_not_resumed() {
         }
         let mut ahead = open(&scratch.write(&whole[..start.hashed_bytes as usize - 1]), Some(start));
         assert!(matches!(ahead.next(), Err(InputError::Changed)), "cut short");
-        // Behind the end of the text: none of it may count as read.
+        // A resume point after the end of the text: reading must fail instead of returning no text.
         let beyond = ResumePoint { skip_bytes: text.len() as u64, ..start.clone() };
         assert!(matches!(open(&scratch.write(&whole), Some(&beyond)).next(), Err(InputError::Changed)));
     }
@@ -280,7 +280,7 @@ fn pipes_have_no_access_points_and_the_checksum_from_one_is_that_of_the_file() {
     writer.join().expect("no panic").expect("the pipe takes all");
 }
 
-/// Returns a member with blocks ended by all flush modes of zlib.
+/// Returns a gzip member whose deflate blocks are ended by different flush modes of zlib.
 fn gzip_with_flushes(text: &[u8], level: u32, flushes: &[(usize, u8)]) -> Vec<u8> {
     let mut compress = Compress::new(Compression::new(level), false);
     let mut data = Vec::with_capacity(2 * text.len() + 10_000 + 100 * flushes.len());

@@ -1,26 +1,41 @@
-//! One block: compression, decompression and the header between them.
+//! Compression and decompression of a single BGZF block, and its header.
 
 use libdeflater::{CompressionLvl, Compressor, Crc, Decompressor};
 
-/// Maximum data bytes of a block, htslib's choice: compressed data that does not shrink still fits a block.
+/// Maximum uncompressed bytes of a block, as in htslib. A block can then always hold its data, even if the data cannot
+/// be compressed.
 pub const MAX_BLOCK_DATA_BYTES: usize = 0xff00;
 
-/// The empty block that marks the end of a whole file (SAMv1 §4.1.2).
+/// The empty block that marks the end of a complete BGZF file (SAMv1 §4.1.2).
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use godwit_formats::bgzf::{EOF_BLOCK, Writer};
+///
+/// let mut writer = Writer::new(Vec::new(), 6);
+/// writer.write_bytes(b"@r1\nACGT\n+\nIIII\n")?;
+/// let (bytes, _) = writer.finish_file()?;
+/// assert!(bytes.ends_with(&EOF_BLOCK));
+/// # Ok(())
+/// # }
+/// ```
 pub const EOF_BLOCK: [u8; 28] =
     [0x1f, 0x8b, 8, 4, 0, 0, 0, 0, 0, 0xff, 6, 0, b'B', b'C', 2, 0, 27, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
-/// Bytes before the compressed data in blocks written here.
+/// Bytes before the compressed data in the blocks that this module writes.
 const HEADER_BYTES: usize = 18;
-/// Bytes of a gzip header up to its extra field.
+/// Bytes of a gzip header before its extra field.
 pub(super) const FIXED_HEADER_BYTES: usize = 12;
-/// CRC32 and length.
+/// Bytes of a gzip trailer: CRC32 and length of the uncompressed data.
 const TRAILER_BYTES: usize = 8;
-/// Maximum bytes of a block, compressed or not.
+/// Maximum bytes of a block: the limit holds for the whole compressed block and for its uncompressed data.
 pub(super) const MAX_BLOCK_BYTES: usize = 1 << 16;
-/// Type and length of one stored deflate block (RFC 1951 §3.2.4).
+/// Bytes before the data of a stored deflate block: its type and its length (RFC 1951 §3.2.4).
 const STORED_HEADER_BYTES: usize = 5;
 
-/// A compressor of single blocks by libdeflate: the same data and level always give the same bytes.
+/// A compressor of single BGZF blocks (libdeflate). The same data and level always give the same bytes.
 pub struct BlockCompressor {
     compressor: Compressor,
 }
@@ -32,13 +47,31 @@ impl std::fmt::Debug for BlockCompressor {
 }
 
 impl BlockCompressor {
-    /// Creates a compressor of level 0 (stored) to 12; higher levels count as 12.
+    /// Creates a compressor for a level from 0 (stored, not compressed) to 12. Higher levels count as 12.
     pub fn new(level: u8) -> Self {
         let level = CompressionLvl::new(i32::from(level)).unwrap_or(CompressionLvl::best());
         Self { compressor: Compressor::new(level) }
     }
 
-    /// Appends one block with `data`, at most [`MAX_BLOCK_DATA_BYTES`] bytes; further bytes are left out.
+    /// Compresses `data`, at most [`MAX_BLOCK_DATA_BYTES`] bytes, and appends the block to `out`. Bytes of `data`
+    /// beyond that limit are ignored.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::io::Read;
+    ///
+    /// use godwit_formats::bgzf::BlockCompressor;
+    ///
+    /// let mut block = Vec::new();
+    /// BlockCompressor::new(6).compress(b"@r1\nACGT\n+\nIIII\n", &mut block);
+    /// let mut text = String::new();
+    /// flate2::read::GzDecoder::new(&block[..]).read_to_string(&mut text)?;
+    /// assert_eq!(text, "@r1\nACGT\n+\nIIII\n");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn compress(&mut self, data: &[u8], out: &mut Vec<u8>) {
         debug_assert!(data.len() <= MAX_BLOCK_DATA_BYTES);
         let data = &data[..data.len().min(MAX_BLOCK_DATA_BYTES)];
@@ -62,7 +95,8 @@ fn crc32(data: &[u8]) -> u32 {
     crc.sum()
 }
 
-/// Writes one stored deflate block: it always fits, because [`MAX_BLOCK_DATA_BYTES`] leaves room for it.
+/// Writes `data` uncompressed, as one stored deflate block, and returns its length in bytes. The block always fits into
+/// `space`, because [`MAX_BLOCK_DATA_BYTES`] leaves room for its header.
 fn append_stored_block(data: &[u8], space: &mut [u8]) -> usize {
     let count = data.len() as u16;
     space[0] = 1;
@@ -72,11 +106,11 @@ fn append_stored_block(data: &[u8], space: &mut [u8]) -> usize {
     STORED_HEADER_BYTES + data.len()
 }
 
-/// Returns the compressed bytes of the block that starts here, from a whole gzip header; `None` where the header is not one
-/// of BGZF. `Err` holds the bytes of header that are needed to decide.
+/// Returns the length in bytes of the compressed block that starts with `header`, or `None` if `header` is not that of
+/// a BGZF block. If `header` is too short to decide, `Err` holds the number of header bytes needed.
 pub(super) fn parse_block_length(header: &[u8]) -> Result<Option<usize>, usize> {
     let Some(fixed) = header.first_chunk::<FIXED_HEADER_BYTES>() else { return Err(FIXED_HEADER_BYTES) };
-    // RFC 1952 §2.3: magic, deflate, an extra field and nothing else.
+    // RFC 1952 §2.3: the magic number, the method deflate, and flags with only the bit of the extra field.
     if !fixed.starts_with(&[0x1f, 0x8b, 8, 4]) {
         return Ok(None);
     }
@@ -93,16 +127,17 @@ pub(super) fn parse_block_length(header: &[u8]) -> Result<Option<usize>, usize> 
     Ok(None)
 }
 
-/// Returns the data bytes that a block of [`parse_block_length`] claims; `None` where they exceed the limit.
+/// Returns the uncompressed length that the trailer of `block` claims, or `None` if it exceeds the limit of BGZF.
+/// [`parse_block_length`] gives the length of `block`.
 pub(super) fn parse_data_length(block: &[u8]) -> Option<usize> {
     let bytes = u32::from_le_bytes(*block.last_chunk::<4>()?) as usize;
     (bytes <= MAX_BLOCK_BYTES).then_some(bytes)
 }
 
-/// Decompresses a block into a buffer of exactly its [`parse_data_length`]; returns false where its data, checksum or
-/// length are wrong.
+/// Decompresses a block into `space`, which must have exactly the length that [`parse_data_length`] returned. Returns
+/// false if the compressed data, checksum or length is wrong.
 pub(super) fn inflate_block(decompressor: &mut Decompressor, block: &[u8], space: &mut [u8]) -> bool {
-    // libdeflate checks the header, the checksum and the length. Less data than the trailer claims means that the
-    // compressed data ended early, with other bytes behind it.
+    // libdeflate checks the header, the checksum and the length. If it returns less data than the trailer claims, the
+    // compressed data ended early and is followed by other bytes.
     decompressor.gzip_decompress(block, space).is_ok_and(|count| count == space.len())
 }

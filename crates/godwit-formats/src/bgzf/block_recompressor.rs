@@ -1,33 +1,52 @@
-//! Exact recompression: splits a block into its data and the encoding that gives the same bytes again.
+//! Exact recompression: splits a BGZF block into its uncompressed data and the settings that reproduce the same
+//! compressed bytes.
 //!
-//! Data that two files share can be found only in decompressed form, but the receiver needs the original file. Blocks of
-//! `bgzip` with libdeflate, and those of godwit, are reproduced from a level; any other block is stored unchanged.
+//! Two BGZF files may share data without sharing compressed bytes, so the data is compared in decompressed form. A
+//! receiver needs the original file, so the same compressed bytes must be produced again. Blocks compressed by godwit,
+//! or by a `bgzip` with libdeflate, are reproduced from their compression level; any other block is stored unchanged.
 
 use libdeflater::Decompressor;
 
 use super::block::{BlockCompressor, MAX_BLOCK_DATA_BYTES, inflate_block, parse_block_length, parse_data_length};
 
-/// The highest level of libdeflate.
+/// The highest compression level of libdeflate.
 const MAX_LEVEL: u8 = 12;
-/// The first level to try: the default of `bgzip` 1.16 is libdeflate's 7.
+/// The first compression level to try: the default of `bgzip` 1.16 is libdeflate's level 7.
 const INITIAL_LEVEL: u8 = 7;
 
-/// The encoding from which a block is reproduced.
+/// The information from which, together with the data, a compressed block is reproduced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BlockEncoding {
-    /// The data compressed by [`BlockCompressor`] at this level.
+    /// The block is its data compressed by [`BlockCompressor`] at this level.
     Level(u8),
-    /// The bytes of the block itself, header included.
+    /// The block cannot be reproduced from its data: these are its compressed bytes, including the header.
     Verbatim(Vec<u8>),
 }
 
-/// A decompressor and exact recompressor of blocks, for one thread.
+/// A decompressor and exact recompressor of BGZF blocks, to be used by one thread.
+///
+/// # Examples
+///
+/// ```
+/// use godwit_formats::bgzf::{BlockCompressor, BlockEncoding, BlockRecompressor};
+///
+/// let mut block = Vec::new();
+/// BlockCompressor::new(5).compress(&b"ACGTTGCA".repeat(1000), &mut block);
+///
+/// let mut recompressor = BlockRecompressor::default();
+/// let mut data = Vec::new();
+/// let encoding = recompressor.decompress(&block, &mut data).unwrap();
+/// assert!(matches!(encoding, BlockEncoding::Level(_)));
+/// let mut copy = Vec::new();
+/// recompressor.recompress(&data, &encoding, &mut copy);
+/// assert_eq!(copy, block);
+/// ```
 pub struct BlockRecompressor {
     decompressor: Decompressor,
     compressors: Vec<Option<BlockCompressor>>,
-    /// The level of the previous block, which is mostly that of the next one.
+    /// The level that reproduced the previous block. The next block usually has the same level.
     level: u8,
-    /// True if `level` comes from a block, and is not only the initial value.
+    /// True if `level` has reproduced a block; false if it is still the initial value.
     is_level_known: bool,
     recompressed: Vec<u8>,
 }
@@ -51,18 +70,30 @@ impl Default for BlockRecompressor {
     }
 }
 
-/// Returns the bytes of the block that starts here; `None` where it is not a block of BGZF. `Err` holds the bytes needed to
-/// decide.
+/// Returns the length in bytes of the compressed block that starts with `bytes`, or `None` if `bytes` does not start
+/// with a BGZF block.
 ///
 /// # Errors
-/// The number of bytes needed, where there are too few.
+/// If `bytes` is too short to decide, the number of bytes needed.
+///
+/// # Examples
+///
+/// ```
+/// use godwit_formats::bgzf::{BlockCompressor, block_length};
+///
+/// let mut block = Vec::new();
+/// BlockCompressor::new(6).compress(b"@r1\nACGT\n+\nIIII\n", &mut block);
+/// assert_eq!(block_length(&block), Ok(Some(block.len())));
+/// assert_eq!(block_length(&block[..3]), Err(12));
+/// assert_eq!(block_length(b"@r1\nACGT\n+\nIIII\n"), Ok(None));
+/// ```
 pub fn block_length(bytes: &[u8]) -> Result<Option<usize>, usize> {
     parse_block_length(bytes)
 }
 
 impl BlockRecompressor {
-    /// Appends the data of a block, as long as [`block_length`] returned, to `text`, and returns its encoding; `None` where
-    /// it is damaged.
+    /// Decompresses `block`, whose length [`block_length`] returned, appends its data to `text`, and returns the
+    /// encoding of the block. Returns `None` if the block is damaged.
     pub fn decompress(&mut self, block: &[u8], text: &mut Vec<u8>) -> Option<BlockEncoding> {
         let start = text.len();
         text.resize(start + parse_data_length(block)?, 0);
@@ -71,8 +102,8 @@ impl BlockRecompressor {
             return None;
         }
         let data = &text[start..];
-        // First the level of the previous block, then all others. Once a level is known, only its neighbours: others cost
-        // time and rarely match.
+        // Try the level of the previous block first. If that level has reproduced a block before, try then only its two
+        // neighbours, because the others cost time and rarely match. Otherwise try all levels.
         let first = self.level;
         let near =
             if self.is_level_known { first.saturating_sub(1)..=(first + 1).min(MAX_LEVEL) } else { 0..=MAX_LEVEL };
@@ -89,8 +120,8 @@ impl BlockRecompressor {
         Some(BlockEncoding::Verbatim(block.to_vec()))
     }
 
-    /// Appends the block that [`BlockRecompressor::decompress`] split into `data` and `encoding`. Levels above 12 count as
-    /// 12; data beyond a block's limit is left out.
+    /// Appends to `out` the compressed block that [`BlockRecompressor::decompress`] split into `data` and `encoding`.
+    /// Levels above 12 count as 12; data beyond the limit of a block is ignored.
     pub fn recompress(&mut self, data: &[u8], encoding: &BlockEncoding, out: &mut Vec<u8>) {
         match encoding {
             BlockEncoding::Level(level) => {
@@ -117,9 +148,10 @@ mod tests {
         let data: Vec<u8> =
             (0..60_000_u32).map(|at| b"ACGT"[(at.wrapping_mul(2_654_435_761) >> 30) as usize]).collect();
         let mut blocks: Vec<Vec<u8>> = (0..=MAX_LEVEL).map(|level| one_block(level, &data)).collect();
-        // libdeflate stores data that short.
+        // libdeflate does not compress data as short as that of the end-of-file block.
         blocks.push(EOF_BLOCK.to_vec());
-        // zlib's deflate data differs; so does a header with a modification time.
+        // This block cannot be reproduced from a level, because its header has a modification time. Blocks compressed
+        // by zlib differ as well.
         let mut other = one_block(6, &data);
         other[4] = 9;
         blocks.push(other);

@@ -1,8 +1,8 @@
-//! The table of the blocks of a BGZF file: the offset of each, in the file and in its text.
+//! A table of the blocks of a BGZF file: for each block its offset in the file and its offset in the uncompressed text.
 //!
-//! Flows in: a file, of which only the headers and ends of its blocks are read. Flows out: virtual offsets for offsets in
-//! the text, the `.gzi` index that `bgzip --index` writes for other programs, and the text itself at any offset
-//! ([`BgzfText`]).
+//! Flows in: a BGZF file, of which only the header and the length field of each block are read. Flows out: virtual
+//! offsets for offsets in the text, the `.gzi` index that `bgzip --index` writes for other programs, and the text
+//! itself from any offset ([`BgzfText`]).
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -14,25 +14,25 @@ use super::reader::BgzfBufRead as _;
 use super::seek_reader::{SeekReader, VirtualOffset};
 use crate::random_access::RandomAccess;
 
-/// Bytes of a block's header as all known writers write it.
+/// Bytes of a block header that has no extra field besides that of BGZF, as all known writers write it.
 const USUAL_HEADER_BYTES: usize = 18;
-/// Bytes of the length at the end of a block.
+/// Bytes of the length field at the end of a block (ISIZE, RFC 1952 §2.3.1).
 const ISIZE_BYTES: usize = 4;
 
-/// Offsets of the blocks of a BGZF file.
+/// A table of the blocks of a BGZF file, with their offsets in the file and in the uncompressed text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BlockTable {
-    /// Offset in the file and offset in the text of each block that has text, both ascending.
+    /// Offset in the file and offset in the text, both ascending, of each block that is not empty.
     block_offsets: Vec<(u64, u64)>,
     text_bytes: u64,
 }
 
 impl BlockTable {
-    /// Reads the header and the length of every block of a file, not the compressed data.
+    /// Reads the header and the uncompressed length of every block of a file, but not the compressed data.
     ///
     /// # Errors
-    /// [`BgzfError::NotBgzf`] where the file does not start with a block, [`BgzfError::Corrupt`] and
-    /// [`BgzfError::Truncated`] for damage, [`BgzfError::Io`] where reading fails.
+    /// [`BgzfError::NotBgzf`] if the file does not start with a block, [`BgzfError::Corrupt`] or
+    /// [`BgzfError::Truncated`] if it is damaged, [`BgzfError::Io`] if reading fails.
     pub fn read(source: &Arc<dyn RandomAccess>) -> Result<Self, BgzfError> {
         Self::try_read(source).map_err(|error| error.into_bgzf_error(source.path()))
     }
@@ -62,17 +62,70 @@ impl BlockTable {
         Ok(table)
     }
 
-    /// Returns the block and the offset within it of a byte of the text; `None` at its end and beyond.
+    /// Returns the virtual offset of the byte at `text_offset` of the uncompressed text, or `None` at the end of the
+    /// text and beyond.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::fs::File;
+    /// use std::sync::Arc;
+    ///
+    /// use godwit_formats::bgzf::{BlockTable, Writer};
+    /// use godwit_formats::random_access::{LocalFile, RandomAccess};
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("a.bed.gz");
+    /// let mut file = Writer::new(File::create(&path)?, 6);
+    /// file.write_bytes(b"chr1\t0\t9\n")?;
+    /// file.flush_block()?;
+    /// let second_block = file.virtual_offset();
+    /// file.write_bytes(b"chr2\t0\t9\n")?;
+    /// file.finish_file()?;
+    ///
+    /// let source: Arc<dyn RandomAccess> = Arc::new(LocalFile::open(&path)?);
+    /// let table = BlockTable::read(&source)?;
+    /// assert_eq!(table.virtual_offset(9), Some(second_block));
+    /// assert_eq!(table.virtual_offset(18), None);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn virtual_offset(&self, text_offset: u64) -> Option<VirtualOffset> {
         let block = self.block_offsets.partition_point(|(_, text)| *text <= text_offset).checked_sub(1)?;
         let (start, text) = self.block_offsets[block];
         (text_offset < self.text_bytes).then(|| start << 16 | (text_offset - text))
     }
 
-    /// Writes the `.gzi` index as bgzip 1.16 does: a count, and the two offsets of every block but the first.
+    /// Writes the `.gzi` index as bgzip 1.16 does: the number of entries, then for every block except the first its
+    /// offset in the file and its offset in the text.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// The errors of writing to `out`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::sync::Arc;
+    ///
+    /// use godwit_formats::bgzf::{BlockTable, Writer};
+    /// use godwit_formats::random_access::{LocalFile, RandomAccess};
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("a.fa.gz");
+    /// let mut file = Writer::new(std::fs::File::create(&path)?, 6);
+    /// file.write_bytes(b">chr1\nACGT\n")?;
+    /// file.finish_file()?;
+    ///
+    /// let source: Arc<dyn RandomAccess> = Arc::new(LocalFile::open(&path)?);
+    /// let mut gzi = Vec::new();
+    /// BlockTable::read(&source)?.write_gzi(&mut gzi)?;
+    /// // The file has one block with text, and the index lists the blocks after the first.
+    /// assert_eq!(gzi, 0_u64.to_le_bytes());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn write_gzi(&self, mut out: impl Write) -> io::Result<()> {
         let after_first = self.block_offsets.get(1..).unwrap_or_default();
         out.write_all(&(after_first.len() as u64).to_le_bytes())?;
@@ -84,7 +137,32 @@ impl BlockTable {
     }
 }
 
-/// The text of a BGZF file, for reading at any offset.
+/// The uncompressed text of a BGZF file, readable from any offset.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::sync::Arc;
+///
+/// use godwit_formats::bgzf::{BgzfText, BlockTable, Writer};
+/// use godwit_formats::random_access::{LocalFile, RandomAccess};
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("a.fa.gz");
+/// let mut file = Writer::new(std::fs::File::create(&path)?, 6);
+/// file.write_bytes(b">chr1\nACGTAC\n")?;
+/// file.finish_file()?;
+///
+/// let source: Arc<dyn RandomAccess> = Arc::new(LocalFile::open(&path)?);
+/// let blocks = Arc::new(BlockTable::read(&source)?);
+/// let text = BgzfText::new(source, blocks);
+/// let mut bases = [0; 4];
+/// assert_eq!(text.read_at(&mut bases, 8)?, 4);
+/// assert_eq!(&bases, b"GTAC");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct BgzfText {
     source: Arc<dyn RandomAccess>,
@@ -92,7 +170,7 @@ pub struct BgzfText {
 }
 
 impl BgzfText {
-    /// Creates the text of a file that has these blocks.
+    /// Creates a view of the text of the BGZF file `source`, whose blocks are `blocks`.
     pub fn new(source: Arc<dyn RandomAccess>, blocks: Arc<BlockTable>) -> Self {
         Self { source, blocks }
     }
@@ -129,7 +207,25 @@ impl RandomAccess for BgzfText {
 /// Returns whether a file starts with a BGZF block.
 ///
 /// # Errors
-/// [`BgzfError::Io`] where reading fails.
+/// [`BgzfError::Io`] if reading fails.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::sync::Arc;
+///
+/// use godwit_formats::bgzf::{EOF_BLOCK, starts_with_block};
+/// use godwit_formats::random_access::{LocalFile, RandomAccess};
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("a.gz");
+/// std::fs::write(&path, EOF_BLOCK)?;
+/// let source: Arc<dyn RandomAccess> = Arc::new(LocalFile::open(&path)?);
+/// assert!(starts_with_block(&source)?);
+/// # Ok(())
+/// # }
+/// ```
 pub fn starts_with_block(source: &Arc<dyn RandomAccess>) -> Result<bool, BgzfError> {
     match read_block_length(source, 0) {
         Ok(_) => Ok(true),
@@ -138,7 +234,7 @@ pub fn starts_with_block(source: &Arc<dyn RandomAccess>) -> Result<bool, BgzfErr
     }
 }
 
-/// Returns the bytes of the block at an offset.
+/// Returns the length in bytes of the compressed block at `offset`.
 fn read_block_length(source: &Arc<dyn RandomAccess>, offset: u64) -> Result<usize, InputError> {
     let mut needed = USUAL_HEADER_BYTES;
     loop {
@@ -155,7 +251,7 @@ fn read_block_length(source: &Arc<dyn RandomAccess>, offset: u64) -> Result<usiz
     }
 }
 
-/// Reads `bytes` bytes, fewer at the end of the file.
+/// Reads `bytes` bytes at `offset`, or fewer if the file ends before.
 fn read_bytes_at(source: &Arc<dyn RandomAccess>, offset: u64, bytes: usize) -> Result<Vec<u8>, InputError> {
     let mut space = vec![0; bytes];
     let count = source.read_at(&mut space, offset).map_err(|source| InputError::from_read_error(offset, source))?;

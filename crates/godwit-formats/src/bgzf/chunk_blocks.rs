@@ -1,7 +1,8 @@
-//! A chunk of a BGZF file as bytes of a BGZF file: whole blocks as in the file, and the partial blocks at both ends,
-//! compressed again.
+//! Extraction of a chunk of a BGZF file as compressed blocks. Blocks that lie completely in the chunk are taken over
+//! unchanged; of the partial blocks at both ends, the requested data is compressed again.
 //!
-//! A chunk between records, behind a header that was cut in the same way and before an end-of-file block, is a valid file.
+//! To form a valid file, extract the header of the original file in the same way and append a chunk between two
+//! records, then an end-of-file block.
 
 use std::io;
 use std::ops::Range;
@@ -11,28 +12,57 @@ use super::error::InputError;
 use super::{BgzfBufRead as _, BgzfError, SeekReader, VirtualOffset, Writer};
 use crate::random_access::RandomAccess;
 
-/// The bytes that make up a chunk, in this order.
+/// The compressed blocks of a chunk, in the order of the fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChunkBlocks {
-    /// Blocks with the requested part of the first block.
+    /// Newly compressed blocks with the requested data of the first block, if that block lies only partly in the chunk.
     pub first_blocks: Vec<u8>,
-    /// Byte range in the file of the whole blocks.
+    /// Byte range in the file of the blocks that lie completely in the chunk.
     pub block_range: Range<u64>,
-    /// Blocks with the requested part of the last block.
+    /// Newly compressed blocks with the requested data of the last block, if that block lies only partly in the chunk.
     pub last_blocks: Vec<u8>,
 }
 
 impl ChunkBlocks {
-    /// Returns the length, bytes.
+    /// Returns the total length in bytes of the compressed blocks.
     pub fn byte_len(&self) -> u64 {
         self.first_blocks.len() as u64 + (self.block_range.end - self.block_range.start) + self.last_blocks.len() as u64
     }
 }
 
-/// Extracts the chunk between two virtual offsets, of which the second is not before the first.
+/// Extracts the chunk from the virtual offset `start` up to the virtual offset `end`. If `end` is not after `start`,
+/// the chunk is empty.
 ///
 /// # Errors
-/// [`BgzfError`]; [`BgzfError::Corrupt`] where the file has no such offsets.
+/// [`BgzfError::Corrupt`] if the file has no such offsets; other variants of [`BgzfError`] if a block cannot be read.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::io::Read;
+/// use std::sync::Arc;
+///
+/// use godwit_formats::bgzf::{Writer, extract_chunk};
+/// use godwit_formats::random_access::{LocalFile, RandomAccess};
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("a.bed.gz");
+/// let mut file = Writer::new(std::fs::File::create(&path)?, 6);
+/// file.write_record(&[b"chr1\t0\t9\n"])?;
+/// let second = file.write_record(&[b"chr2\t0\t9\n"])?;
+/// file.finish_file()?;
+///
+/// let source: Arc<dyn RandomAccess> = Arc::new(LocalFile::open(&path)?);
+/// let chunk = extract_chunk(&source, second.start, second.end)?;
+/// // Both offsets are in one block, of which a part is compressed again.
+/// assert!(chunk.block_range.is_empty());
+/// let mut text = String::new();
+/// flate2::read::GzDecoder::new(&chunk.first_blocks[..]).read_to_string(&mut text)?;
+/// assert_eq!(text, "chr2\t0\t9\n");
+/// # Ok(())
+/// # }
+/// ```
 pub fn extract_chunk(
     source: &Arc<dyn RandomAccess>,
     start: VirtualOffset,
@@ -45,7 +75,7 @@ pub fn extract_chunk(
         return Ok(chunk);
     }
     if last > source.byte_len() {
-        let detail = "an index points behind the end of the file".to_owned();
+        let detail = "an index points past the end of the file".to_owned();
         return Err(InputError::Corrupt { offset: source.byte_len(), detail }.into_bgzf_error(source.path()));
     }
     if first == last {
@@ -59,15 +89,16 @@ pub fn extract_chunk(
     if end & 0xffff > 0 {
         chunk.last_blocks = compress_blocks(&read_block_data(&mut input, last << 16, (end & 0xffff) as usize)?);
     }
-    // The index of another file may place the end within the block of the start.
+    // If the index belongs to another file, `end` may lie within the block that contains `start`.
     chunk.block_range.end = last.max(chunk.block_range.start);
     Ok(chunk)
 }
 
-/// Returns the data of one block from a virtual offset to an offset in the block; reads all of the block.
+/// Returns the data of one block from the virtual offset `start` to the offset `end_within` in the block. Consumes the
+/// whole block.
 fn read_block_data(input: &mut SeekReader, start: VirtualOffset, end_within: usize) -> Result<Vec<u8>, BgzfError> {
     input.seek(start)?;
-    // Behind the last byte of a block, or in one without data, nothing is left.
+    // If `start` is at the end of a block's data or in an empty block, the block has no data to return.
     if input.virtual_offset() != start {
         return Ok(Vec::new());
     }
@@ -78,7 +109,7 @@ fn read_block_data(input: &mut SeekReader, start: VirtualOffset, end_within: usi
     Ok(block_data)
 }
 
-/// Compresses data into blocks; none for no data.
+/// Compresses data into BGZF blocks. Empty data gives no block.
 fn compress_blocks(data: &[u8]) -> Vec<u8> {
     let mut blocks = Writer::new(Vec::new(), Writer::<Vec<u8>>::DEFAULT_LEVEL);
     let written: io::Result<Vec<u8>> =
@@ -114,7 +145,8 @@ mod tests {
         }
     }
 
-    /// Writes a file of records; returns the virtual offset of each, and that of the end of the data.
+    /// Returns a BGZF file with these records, the virtual offset of each record, and the virtual offset of the end of
+    /// the data.
     fn bgzf_file(records: &[Vec<u8>]) -> (Vec<u8>, Vec<VirtualOffset>) {
         let mut writer = Writer::new(Vec::new(), 1);
         let offsets: Vec<_> = records.iter().map(|record| writer.write_record(&[record]).unwrap()).collect();
@@ -124,7 +156,8 @@ mod tests {
 
     #[test]
     fn a_chunk_between_any_records_is_the_bytes_of_these_records() {
-        // Records of which several fill a block, one that covers several blocks, and one that ends with its block.
+        // Several of the records fit into one block, one record covers several blocks, and one record ends exactly at
+        // the end of a block.
         let lengths = [10, 30_000, 30_000, 8_000, 5, 65_280, 150_000, 1, 65_279, 7];
         let records: Vec<Vec<u8>> = (0u8..).zip(lengths).map(|(number, length)| vec![number; length]).collect();
         let (bytes, starts) = bgzf_file(&records);

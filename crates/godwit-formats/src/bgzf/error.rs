@@ -1,94 +1,95 @@
-//! Errors of compressed files.
+//! Errors in reading compressed files.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::crypt4gh::Crypt4ghError;
 
-/// A reason why a possibly compressed file cannot be read. Offsets are bytes of the compressed file.
+/// A reason why a file, compressed or not, cannot be read. Offsets are byte offsets in the file on disk, before
+/// decompression.
 #[derive(Debug, thiserror::Error)]
 pub enum BgzfError {
-    /// Opening or reading failed.
+    /// The operating system failed to open or read the file.
     #[error("cannot read {} at byte {offset}", path.display())]
     Io {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Offset of the read.
+        /// Byte offset at which the read began.
         offset: u64,
-        /// The operating system's reason.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
     /// The file does not start with a BGZF block.
     #[error("{} is not BGZF-compressed", path.display())]
     NotBgzf {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// The compression is not supported.
-    #[error("{} is {format} data; give plain text, gzip or BGZF", path.display())]
+    /// The file has a compression format that is not supported.
+    #[error("{} is {format} data; use plain text, gzip or BGZF", path.display())]
     Unsupported {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Name of the format.
+        /// Name of the compression format.
         format: &'static str,
     },
     /// The file ends within a block or gzip member.
-    #[error("{} is truncated: its compressed data is cut short at byte {offset}; fetch or make it again", path.display())]
+    #[error("{} is truncated: its compressed data ends at byte {offset}; fetch or create it again", path.display())]
     Truncated {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Length of the file.
+        /// Length of the file in bytes.
         offset: u64,
     },
     /// The file is empty.
     #[error("{} is empty; fetch or make it again", path.display())]
     Empty {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// The empty block that ends every whole file is missing.
+    /// The end-of-file block, which ends every complete BGZF file, is missing.
     #[error("{} is truncated: it has no end-of-file block after byte {offset}; fetch or make it again", path.display())]
     MissingEof {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Length of the file.
+        /// Length of the file in bytes.
         offset: u64,
     },
-    /// Compressed data, its checksum or length are wrong, or other bytes follow it.
+    /// The compressed data, its checksum or its length is wrong, or bytes that are not compressed data follow.
     #[error("{} is damaged at byte {offset}: {detail}; fetch or make the file again", path.display())]
     Corrupt {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Start of the block, else the position up to which gzip data was decoded.
+        /// For BGZF, the byte offset of the damaged block; for gzip, the byte offset up to which data was decompressed.
         offset: u64,
-        /// The problem.
+        /// Description of the damage.
         detail: String,
     },
-    /// The file has changed since a resume point in it was recorded.
+    /// The file has changed since the resume point from which it is read was recorded.
     #[error("{} has changed since it was read before", path.display())]
     Changed {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// The file is encrypted and cannot be decrypted.
+    /// The file is encrypted with Crypt4GH and cannot be decrypted.
     #[error("cannot decrypt {}", path.display())]
     Encrypted {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The reason.
+        /// The reason why decryption failed.
         #[source]
         source: Crypt4ghError,
     },
-    /// A thread could not be started, or ended without a result.
-    #[error("a thread that decompresses {} could not do its work", path.display())]
+    /// A decompression thread could not be started, or ended without a result.
+    #[error("a thread that decompresses {} failed", path.display())]
     Thread {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
 }
 
-/// An error in the bytes of a file, before its record is known.
+/// An error in the bytes of a file, without the path of the file and the record that the caller was reading.
 #[derive(Debug)]
 pub(crate) enum InputError {
     Open(io::Error),
@@ -107,25 +108,26 @@ pub(crate) enum InputError {
         offset: u64,
         detail: String,
     },
-    /// Bytes at the offset are not compressed data.
+    /// The bytes at `offset` are not compressed data.
     NotCompressed {
         offset: u64,
     },
     MissingEof {
         offset: u64,
     },
-    /// The bytes before the resume point have changed.
+    /// The bytes of the file before the resume point have changed.
     Changed,
-    /// The file is encrypted and cannot be decrypted.
+    /// The file is encrypted with Crypt4GH and cannot be decrypted.
     Encrypted(Crypt4ghError),
-    /// A thread ended without a result, or the reader is used after another error.
+    /// A decompression thread ended without a result, or the reader is used again after an error.
     ThreadLost,
-    /// The reader was dropped; never shown.
+    /// The reader was dropped, and its threads stop. Users never see this error.
     Stopped,
 }
 
 impl InputError {
-    /// Converts a failed read: the error of the system, or that of the decryption.
+    /// Converts the error of a failed read: a decryption error that `source` wraps becomes [`Self::Encrypted`], any
+    /// other [`Self::Read`].
     pub(super) fn from_read_error(offset: u64, source: io::Error) -> Self {
         match source.downcast() {
             Ok(error) => Self::Encrypted(error),
@@ -133,7 +135,7 @@ impl InputError {
         }
     }
 
-    /// Reports whether the content of the file is wrong.
+    /// Returns whether the content of the file is wrong, in contrast to a failed read.
     pub(super) fn is_content_error(&self) -> bool {
         matches!(
             self,
@@ -141,7 +143,7 @@ impl InputError {
         )
     }
 
-    /// Returns the error with the path of the file.
+    /// Converts the error into a [`BgzfError`] with the path of the file.
     pub(super) fn into_bgzf_error(self, path: &Path) -> BgzfError {
         let path = path.to_owned();
         match self {
@@ -151,9 +153,11 @@ impl InputError {
             Self::Truncated { offset } => BgzfError::Truncated { path, offset },
             Self::Corrupt { offset, detail } => BgzfError::Corrupt { path, offset, detail },
             Self::NotCompressed { offset: 0 } => BgzfError::NotBgzf { path },
-            Self::NotCompressed { offset } => {
-                BgzfError::Corrupt { path, offset, detail: "something else follows the compressed data".to_owned() }
-            }
+            Self::NotCompressed { offset } => BgzfError::Corrupt {
+                path,
+                offset,
+                detail: "data that is not compressed follows the compressed data".to_owned(),
+            },
             Self::MissingEof { offset: 0 } => BgzfError::Empty { path },
             Self::MissingEof { offset } => BgzfError::MissingEof { path, offset },
             Self::Changed => BgzfError::Changed { path },

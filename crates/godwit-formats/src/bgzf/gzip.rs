@@ -1,5 +1,5 @@
-//! Gzip members (RFC 1952), read strictly: every checksum, every length, and nothing between or after members but the
-//! zero padding that gzip itself tolerates.
+//! Decompression of gzip members (RFC 1952). Every checksum and every length is verified. After a member, only another
+//! member or the zero padding that gzip tolerates at the end of the file is accepted.
 
 use zlib_rs::crc32::crc32;
 
@@ -9,28 +9,28 @@ use super::member_inflater::{self, InflateProgress, MemberInflater};
 use super::peek_reader::PeekReader;
 use super::read_ahead::TextSender;
 
-/// First bytes of a member.
+/// First bytes of every gzip member.
 pub(super) const MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// The only compression method defined (RFC 1952 §2.3.1, CM).
+/// The compression method (CM) deflate, the only one that RFC 1952 §2.3.1 defines.
 const CM_DEFLATE: u8 = 8;
-/// Flags of a header (RFC 1952 §2.3.1, FLG).
+/// Bits of the flag byte (FLG) of a gzip header (RFC 1952 §2.3.1).
 const FLAG_HCRC: u8 = 1 << 1;
 const FLAG_EXTRA: u8 = 1 << 2;
 const FLAG_NAME: u8 = 1 << 3;
 const FLAG_COMMENT: u8 = 1 << 4;
 const RESERVED_FLAGS: u8 = 0b1110_0000;
 
-/// The data after a member.
+/// The data that follows a gzip member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NextSection {
-    /// Another member.
+    /// Another gzip member.
     Member,
-    /// Nothing, or zeros up to the end of the file.
+    /// The end of the file, possibly after zero padding.
     EndOfFile,
 }
 
-/// Decompresses members up to the end of the file; the source is at the first.
+/// Decompresses gzip members up to the end of the file. `source` must be at the start of a member.
 pub(super) fn inflate_members(source: &mut PeekReader, sender: &mut TextSender) -> Result<(), InputError> {
     loop {
         if sender.is_access_point_due() {
@@ -44,7 +44,8 @@ pub(super) fn inflate_members(source: &mut PeekReader, sender: &mut TextSender) 
     }
 }
 
-/// Decompresses as [`inflate_members`], from within a member.
+/// Decompresses gzip members up to the end of the file. The first is decompressed from a position within it, described
+/// by `state` and `window`.
 pub(super) fn inflate_from_state(
     state: &DeflateState,
     window: &[u8],
@@ -58,7 +59,7 @@ pub(super) fn inflate_from_state(
     }
 }
 
-/// Detects what follows a member.
+/// Detects the data that follows a gzip member, and skips zero padding.
 pub(super) fn peek_next_section(source: &mut PeekReader) -> Result<NextSection, InputError> {
     let ahead = source.peek(MAGIC.len())?;
     if ahead.starts_with(&MAGIC) {
@@ -82,7 +83,7 @@ fn corrupt_error(source: &PeekReader, detail: &str) -> InputError {
     InputError::Corrupt { offset: source.offset(), detail: detail.to_owned() }
 }
 
-/// Skips the header of a member (RFC 1952 §2.3).
+/// Skips and verifies the header of a gzip member (RFC 1952 §2.3).
 fn skip_header(source: &mut PeekReader) -> Result<(), InputError> {
     let mut header = HeaderSkipper { source, crc: 0 };
     let [_, _, method, flags] = header.take_bytes()?;
@@ -92,7 +93,7 @@ fn skip_header(source: &mut PeekReader) -> Result<(), InputError> {
     if flags & RESERVED_FLAGS != 0 {
         return Err(corrupt_error(header.source, "unknown header flags set"));
     }
-    // Modification time, extra flags, system.
+    // Skip the modification time, the extra flags and the operating system.
     header.take_bytes::<6>()?;
     if flags & FLAG_EXTRA != 0 {
         for _ in 0..u16::from_le_bytes(header.take_bytes()?) {
@@ -109,10 +110,10 @@ fn skip_header(source: &mut PeekReader) -> Result<(), InputError> {
     Ok(())
 }
 
-/// A header that is being skipped.
+/// A gzip header of which bytes are skipped and included in a checksum.
 struct HeaderSkipper<'s> {
     source: &'s mut PeekReader,
-    /// CRC32 of the bytes skipped.
+    /// CRC32 of the header bytes skipped so far.
     crc: u32,
 }
 
@@ -124,7 +125,7 @@ impl HeaderSkipper<'_> {
     }
 }
 
-/// Consumes bytes; fails where the file has fewer.
+/// Consumes and returns the next `BYTES` bytes; fails if the file has fewer.
 fn take_bytes<const BYTES: usize>(source: &mut PeekReader) -> Result<[u8; BYTES], InputError> {
     let ahead = source.peek(BYTES)?;
     match ahead.first_chunk() {
@@ -137,13 +138,13 @@ fn take_bytes<const BYTES: usize>(source: &mut PeekReader) -> Result<[u8; BYTES]
     }
 }
 
-/// Returns the error of a file that ends too early.
+/// Returns the error for a file that ends within a gzip member.
 fn truncated_error(source: &mut PeekReader) -> InputError {
     let left = source.peek(1).map_or(0, <[u8]>::len);
     InputError::Truncated { offset: source.offset() + left as u64 }
 }
 
-/// Decompresses the data of a member, and verifies its trailer.
+/// Decompresses the remaining data of a gzip member, and verifies the checksum and length in its trailer.
 fn inflate_member(
     mut member: MemberInflater,
     source: &mut PeekReader,
@@ -178,15 +179,16 @@ fn inflate_member(
     Ok(())
 }
 
-/// Consumes the input of a step; sends the text it produced before a possible error.
+/// Consumes the compressed bytes that a decompression step used, and sends the text that it produced. Only then returns
+/// the error of the step, if any.
 fn apply_progress(step: InflateProgress, source: &mut PeekReader, sender: &mut TextSender) -> Result<(), InputError> {
     source.consume(step.consumed);
     sender.advance(step.produced)?;
     step.error.map_or(Ok(()), |error| Err(corrupt_error(source, error)))
 }
 
-/// Continues behind a deflate block, and records an access point there if the bit at which the next one begins can be
-/// determined.
+/// Decompresses the data after a deflate block. Records an access point at the end of the block, if the bit at which
+/// the next block begins can be determined.
 fn send_block_access_point(
     member: &mut MemberInflater,
     source: &mut PeekReader,

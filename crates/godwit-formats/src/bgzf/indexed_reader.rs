@@ -1,7 +1,8 @@
-//! Records that begin in chunks of a BGZF file, as indexes list them, independent of the record format.
+//! A reader of the records that begin in given chunks of a BGZF file. An index lists the chunks; the record format does
+//! not matter.
 //!
-//! Flows in: a file, chunks of it, and a function that reads one record. Flows out: the records of all chunks in order,
-//! with their virtual offsets. [`crate::binning_index::RegionIndex`] selects the chunks.
+//! Flows in: a file, chunks (pairs of virtual offsets), and a function that reads one record. Flows out: the records of
+//! all chunks in order, with their virtual offsets. [`crate::binning_index::RegionIndex`] selects the chunks.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -10,18 +11,19 @@ use std::sync::Arc;
 use super::{BgzfError, SeekReader, VirtualOffset};
 use crate::random_access::RandomAccess;
 
-/// A reader positioned before a record, or behind the last one.
+/// A reader of records in chunks, positioned before the next record or after the last one.
 #[derive(Debug)]
 pub(crate) struct IndexedReader {
     input: SeekReader,
     chunks: VecDeque<(VirtualOffset, VirtualOffset)>,
-    /// End of the current chunk.
+    /// End of the current chunk; `None` between chunks.
     chunk_end: Option<VirtualOffset>,
     record_offset: VirtualOffset,
 }
 
 impl IndexedReader {
-    /// Reads chunks, each of which begins with a record. An end of `u64::MAX` is the end of the file.
+    /// Creates a reader of `chunks`, each of which begins with a record. An end of `u64::MAX` means the end of the
+    /// file.
     pub(crate) fn new(source: Arc<dyn RandomAccess>, chunks: Vec<(VirtualOffset, VirtualOffset)>) -> Self {
         Self { input: SeekReader::new(source), chunks: chunks.into(), chunk_end: None, record_offset: 0 }
     }
@@ -31,7 +33,7 @@ impl IndexedReader {
         self.input.source().path()
     }
 
-    /// Returns the virtual offset of the record read last, or of the one that failed.
+    /// Returns the virtual offset of the last record read, or of the record that could not be read.
     pub(crate) fn record_offset(&self) -> VirtualOffset {
         self.record_offset
     }
@@ -42,11 +44,11 @@ impl IndexedReader {
         self.chunk_end = None;
     }
 
-    /// Calls `read` for the next record; `read` returns whether there was one before the end of the file. Returns false
-    /// where no record is left.
+    /// Calls `read` for the next record; `read` returns false if the file ends before another record. Returns false if
+    /// the chunks contain no further record.
     ///
     /// # Errors
-    /// Those of `read`, and of seeking to a chunk.
+    /// The errors of `read`, and those of seeking to a chunk.
     pub(crate) fn read_next_with<E: From<BgzfError>>(
         &mut self,
         mut read: impl FnMut(&mut SeekReader) -> Result<bool, E>,

@@ -1,4 +1,4 @@
-//! Lines of text with bounded length.
+//! Reading of text lines with a limit on their length.
 
 use memchr::memchr;
 
@@ -7,18 +7,18 @@ use super::{BgzfBufRead, BgzfError};
 /// The result of reading a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LineStatus {
-    /// A line.
+    /// A complete line was read.
     Line,
-    /// A line above the limit, truncated.
+    /// The line is longer than the limit; only its start was read.
     TooLong,
-    /// The end of the text.
+    /// The text has ended, and no line was read.
     End,
 }
 
-/// Replaces `line` by the next one, without its line feed, which the last one may lack.
+/// Reads the next line of `input` into `line`, without its line feed. The last line of a file may lack the line feed.
 ///
 /// # Errors
-/// [`BgzfError`] about the data ahead.
+/// [`BgzfError`] if the next data of the file cannot be read or decompressed.
 pub(crate) fn next_line(
     input: &mut impl BgzfBufRead,
     line: &mut Vec<u8>,

@@ -1,8 +1,8 @@
-//! Blocks decompressed by several threads, in the order of the file.
+//! Decompression of BGZF blocks on several threads, in the order of the file.
 //!
-//! Flows in: the file, positioned at a block. Flows out: one pending text buffer per about [`TEXT_BUFFER_BYTES`] of text,
-//! in the order of the file, filled by a thread; and the kind of data behind the last block. This module neither seeks nor
-//! writes.
+//! Flows in: the file, positioned at a block. Flows out: pending text buffers, each for about [`TEXT_BUFFER_BYTES`] of
+//! text, in the order of the file; a thread fills each of them. Also flows out: the kind of data after the last block.
+//! This module neither seeks nor writes.
 
 use std::thread;
 
@@ -16,10 +16,10 @@ use super::gzip::{self, NextSection};
 use super::peek_reader::PeekReader;
 use super::read_ahead::{ExpectedFormat, InflatedText, ReadAheadMessage, TEXT_BUFFER_BYTES, TextSender, take_buffer};
 
-/// Maximum blocks of one job: it bounds the steps through a file of empty blocks.
+/// Maximum blocks of one job, which limits the work for a job if the file has many empty blocks.
 const MAX_JOB_BLOCKS: usize = 1024;
 
-/// A block within the compressed bytes of an [`InflateJob`].
+/// A block within the compressed bytes of an [`InflateJob`]: its lengths and its offset.
 struct JobBlock {
     compressed_bytes: usize,
     text_bytes: usize,
@@ -27,7 +27,7 @@ struct JobBlock {
     offset: u64,
 }
 
-/// The blocks of one text buffer.
+/// A unit of work for a thread: the compressed blocks that fill one text buffer.
 #[derive(Default)]
 struct InflateJob {
     compressed: Vec<u8>,
@@ -35,13 +35,13 @@ struct InflateJob {
     text_bytes: usize,
 }
 
-/// Jobs on their way to the threads, each with the channel for its result.
+/// The sending end of the queue of jobs to the threads. Each job comes with the sender for its decompressed text.
 type JobSender = Sender<(InflateJob, Sender<InflatedText>)>;
 
 impl InflateJob {
-    /// Sends the collected blocks to a thread, and the receiver of its text to the reader.
+    /// Sends the collected blocks to a decompression thread, and the receiver of their text to the consumer.
     fn send(&mut self, jobs: &JobSender, sender: &mut TextSender) -> Result<(), InputError> {
-        // Empty text is not sent, but an empty block is still checked for damage.
+        // Do not send a job without blocks. A job of empty blocks is sent, so that these are checked for damage.
         if self.blocks.is_empty() {
             return Ok(());
         }
@@ -66,14 +66,14 @@ impl InflateJob {
     }
 }
 
-/// Returns the bytes of the block ahead, which then is buffered as a whole; `None` where the next bytes are not a block.
+/// Buffers the next block completely and returns its length in bytes, or `None` if the next bytes are not a BGZF block.
 pub(super) fn peek_block(source: &mut PeekReader) -> Result<Option<usize>, InputError> {
     let offset = source.offset();
     let mut needed = FIXED_HEADER_BYTES;
     loop {
         let ahead = source.peek(needed)?;
         if ahead.len() < needed {
-            // Data that starts like a gzip member but ends within its header is a truncated block.
+            // Data that starts like a gzip member but ends within the header is a truncated block.
             let cut_short = ahead.starts_with(&gzip::MAGIC);
             return if cut_short {
                 Err(InputError::Truncated { offset: offset + ahead.len() as u64 })
@@ -89,7 +89,8 @@ pub(super) fn peek_block(source: &mut PeekReader) -> Result<Option<usize>, Input
     }
 }
 
-/// Decompresses blocks up to the end of the file, or to a gzip member that is not a block: [`NextSection::Member`].
+/// Decompresses blocks up to the end of the file, or up to a gzip member that is not a BGZF block. In the second case
+/// the result is [`NextSection::Member`].
 pub(super) fn inflate_blocks(
     source: &mut PeekReader,
     sender: &mut TextSender,
@@ -97,7 +98,8 @@ pub(super) fn inflate_blocks(
     expected_format: ExpectedFormat,
 ) -> Result<NextSection, InputError> {
     let (jobs, queue) = bounded(2 * threads);
-    // `move`: the sender must be dropped before the scope waits for its threads, which end when it is.
+    // `move`, because the job sender must be dropped before the scope waits for its threads: they end when that sender
+    // is dropped.
     thread::scope(move |scope| {
         for _ in 0..threads {
             let (queue, spares) = (queue.clone(), sender.recycled_buffers());
@@ -107,7 +109,7 @@ pub(super) fn inflate_blocks(
                 .spawn_scoped(scope, work)
                 .map_err(InputError::ThreadSpawn)?;
         }
-        // If it stayed open here, it would hide that all threads have ended.
+        // Drop this receiver of jobs. Otherwise, sending a job would not fail after all threads have ended.
         drop(queue);
         read_blocks(source, sender, &jobs, expected_format)
     })
@@ -136,12 +138,12 @@ fn read_blocks(
             job.send(jobs, sender)?;
         }
     };
-    // Text before an error is sent first, so that the error names the right record.
+    // Send the text before an error first, so that the consumer attributes the error to the right record.
     job.send(jobs, sender)?;
     result
 }
 
-/// Detects what follows the last block.
+/// Detects the data that follows the last block.
 fn peek_section_after_blocks(
     source: &mut PeekReader,
     expected_format: ExpectedFormat,
@@ -157,7 +159,8 @@ fn peek_section_after_blocks(
     gzip::peek_next_section(source)
 }
 
-/// Adds the block ahead to the job and returns whether it may end a file; `None` where the next bytes are not a block.
+/// Adds the next block to the job and returns whether it is an end-of-file block, or `None` if the next bytes are not a
+/// block.
 fn read_block(
     source: &mut PeekReader,
     job: &mut InflateJob,
@@ -173,7 +176,8 @@ fn read_block(
     let Some(text_bytes) = block::parse_data_length(block) else {
         return Err(InputError::Corrupt { offset, detail: "BGZF block of more than 64 KiB of data".to_owned() });
     };
-    // Text is accepted from any writer, and some end it with an empty block of another form.
+    // Some programs end a text file with another form of empty block than [`EOF_BLOCK`], so any empty block is accepted
+    // for text.
     let is_eof_block = if expected_format == ExpectedFormat::Bgzf { block == EOF_BLOCK } else { text_bytes == 0 };
     job.compressed.extend_from_slice(block);
     job.blocks.push(JobBlock { compressed_bytes, text_bytes, offset });
@@ -182,12 +186,13 @@ fn read_block(
     Ok(Some(is_eof_block))
 }
 
-/// Decompresses jobs until the queue closes.
+/// Decompresses jobs until the queue of jobs closes.
 fn run_inflate_jobs(queue: &Receiver<(InflateJob, Sender<InflatedText>)>, recycled_buffers: &Receiver<Vec<u8>>) {
     let mut decompressor = Decompressor::new();
     for (job, result_sender) in queue {
         let inflated = job.inflate(&mut decompressor, take_buffer(recycled_buffers, job.text_bytes));
-        // A dropped reader needs no text; the jobs end by themselves.
+        // If the consumer has dropped its reader, sending fails and the text is not needed. The queue of jobs then
+        // closes, too.
         drop(result_sender.send(inflated));
     }
 }

@@ -1,4 +1,4 @@
-//! The bytes of a file as they are on disk, with look-ahead, counted for progress.
+//! A reader of the bytes of a file as they are on disk. It can look ahead, and it counts and hashes the bytes.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -11,46 +11,47 @@ use super::error::InputError;
 use crate::crypt4gh::open_if_encrypted;
 use crate::random_access::SequentialReader;
 
-/// Bytes per read call: four times the largest block.
+/// Bytes per read call: four times the size of the largest BGZF block.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// State that the reader of a file shares with its threads.
+/// State that the consumer of a file shares with the threads that read and decompress the file.
 #[derive(Debug, Default)]
 pub(super) struct ReadAheadState {
-    /// Bytes read from disk.
+    /// Number of compressed bytes read from disk.
     pub(super) compressed_bytes_read: AtomicU64,
-    /// Bytes consumed, which lags behind the bytes read.
+    /// Number of compressed bytes that were passed on for decompression; at most the number of bytes read.
     pub(super) consumed_bytes: AtomicU64,
-    /// Set when the reader accepts no further text.
+    /// True after the consumer has dropped its reader, so that no further text is needed.
     pub(super) stopped: AtomicBool,
-    /// Set before the first text of a compressed file is sent.
+    /// True if the file is compressed; set before the first text is sent.
     pub(super) compressed: AtomicBool,
-    /// BLAKE3 of the bytes read from the start of the file.
+    /// State of the BLAKE3 hash over the bytes read from the start of the file.
     hasher: Mutex<blake3::Hasher>,
-    /// BLAKE3 of the file as it is on disk, set when its end was read.
+    /// BLAKE3 hash of the whole file as it is on disk, set after the end of the file was read.
     pub(super) checksum: OnceLock<blake3::Hash>,
-    /// Set before the first text of a file that must be BGZF throughout is sent.
+    /// True if the file may contain only BGZF blocks; set before the first text is sent.
     pub(super) bgzf: AtomicBool,
 }
 
 impl ReadAheadState {
-    /// Returns the BLAKE3 of the bytes read so far, which exceed the bytes that any consumer has seen.
+    /// Returns the state of the hash over the bytes read so far. The threads read ahead, so these are more bytes than
+    /// any consumer has received.
     pub(super) fn hasher(&self) -> MutexGuard<'_, blake3::Hasher> {
         self.hasher.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The input, read forward.
+/// The input of a reader that reads from the start to the end.
 #[derive(Debug)]
 pub(crate) enum Input {
-    /// A file, or a pipe.
+    /// A file or a pipe.
     File(File),
-    /// A source with random access, read in order.
+    /// A source with random access that is read sequentially, such as the decrypted content of a file.
     Sequential(SequentialReader),
 }
 
 impl Input {
-    /// Opens a file; decrypts it where it is encrypted.
+    /// Creates an input from an open file. If the file is encrypted, the input is its decrypted content.
     pub(super) fn open_decrypted(path: &Path, file: File) -> Result<Self, InputError> {
         let failed = |error: io::Error| match error.downcast() {
             Ok(error) => InputError::Encrypted(error),
@@ -60,12 +61,12 @@ impl Input {
         Ok(encrypted.map_or(Self::File(file), |inner| Self::Sequential(SequentialReader::new(inner))))
     }
 
-    /// Reports whether the input is the content of an encrypted file.
+    /// Returns whether the file is encrypted and the input is its decrypted content.
     pub(super) fn is_decrypted(&self) -> bool {
         matches!(self, Self::Sequential(input) if input.is_decrypted())
     }
 
-    /// Returns the length, bytes; `None` for a pipe.
+    /// Returns the length of the input in bytes, or `None` for a pipe.
     pub(super) fn byte_len(&self) -> io::Result<Option<u64>> {
         match self {
             Self::File(file) => {
@@ -95,16 +96,17 @@ impl Seek for Input {
     }
 }
 
-/// A reader that only moves forward, so that pipes work.
+/// A reader that looks ahead in a buffer instead of seeking back, so that it can read pipes. Only
+/// [`PeekReader::resume_at`] seeks.
 #[derive(Debug)]
 pub(super) struct PeekReader {
     input: Input,
     buffer: Vec<u8>,
     buffer_start: usize,
     buffer_end: usize,
-    /// Offset in the file of `buffer[start]`.
+    /// Offset in the file of the byte at `buffer_start`.
     offset: u64,
-    /// Remaining bytes that were hashed before.
+    /// Number of next bytes to be read that are already in the hash.
     already_hashed_bytes: u64,
     shared: Arc<ReadAheadState>,
 }
@@ -122,10 +124,11 @@ impl PeekReader {
         }
     }
 
-    /// Moves to an access point of a regular file, after verifying the bytes before the resume point.
+    /// Seeks to the access point of `resume_point` in a regular file, after comparing the hash of the bytes at the
+    /// start of the file.
     ///
     /// # Errors
-    /// [`InputError::Changed`] where they differ.
+    /// [`InputError::Changed`] if the hash differs.
     pub(super) fn resume_at(&mut self, resume_point: &ResumePoint) -> Result<(), InputError> {
         let mut missing = resume_point.hashed_bytes;
         while missing > 0 {
@@ -150,22 +153,23 @@ impl PeekReader {
         Ok(())
     }
 
-    /// Returns the offset in the file of the next byte.
+    /// Returns the offset in the file of the next byte to consume.
     pub(super) fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Marks the file as compressed: offsets in the text are not offsets in the file.
+    /// Marks the file as compressed, which means that offsets in the text are not offsets in the file.
     pub(super) fn mark_compressed(&self) {
         self.shared.compressed.store(true, Ordering::Relaxed);
     }
 
-    /// Marks the file as BGZF throughout.
+    /// Marks the file as one that may contain only BGZF blocks.
     pub(super) fn mark_bgzf(&self) {
         self.shared.bgzf.store(true, Ordering::Relaxed);
     }
 
-    /// Returns the bytes ahead: at least `bytes` (at most [`BUFFER_BYTES`]) of them, fewer only at the end of the file.
+    /// Returns the next bytes without consuming them: at least `bytes` of them (which is at most [`BUFFER_BYTES`]), or
+    /// fewer at the end of the file.
     pub(super) fn peek(&mut self, bytes: usize) -> Result<&[u8], InputError> {
         debug_assert!(bytes <= BUFFER_BYTES);
         if self.buffer_end - self.buffer_start < bytes {
@@ -187,7 +191,7 @@ impl PeekReader {
         Ok(&self.buffer[self.buffer_start..self.buffer_end])
     }
 
-    /// Consumes bytes that were peeked.
+    /// Consumes `bytes` bytes that [`PeekReader::peek`] has returned.
     pub(super) fn consume(&mut self, bytes: usize) {
         debug_assert!(bytes <= self.buffer_end - self.buffer_start);
         self.buffer_start += bytes;
@@ -199,7 +203,7 @@ impl PeekReader {
         self.shared.consumed_bytes.store(self.offset, Ordering::Relaxed);
     }
 
-    /// Moves bytes into `space`; returns 0 at the end of the file.
+    /// Consumes the next bytes and copies them into `space`. Returns their number, which is 0 at the end of the file.
     pub(super) fn read(&mut self, space: &mut [u8]) -> Result<usize, InputError> {
         let ahead = &self.buffer[self.buffer_start..self.buffer_end];
         if ahead.is_empty() {
@@ -214,7 +218,7 @@ impl PeekReader {
     }
 }
 
-/// Reads the next bytes, and hashes those that were not hashed before.
+/// Reads the next bytes, and adds those to the hash that are not in it already.
 fn read_and_hash(
     file: &mut Input,
     space: &mut [u8],

@@ -1,7 +1,7 @@
-//! A file that separate threads read and decompress ahead of its reader, into a bounded queue of text buffers.
+//! Files that separate threads read and decompress ahead of the consumer, into a bounded queue of text buffers.
 //!
-//! Flows in: a file. Flows out: its text, in order, in buffers of about [`TEXT_BUFFER_BYTES`], then its end or its error. A
-//! full queue blocks the threads until the reader catches up.
+//! Flows in: a file. Flows out: its uncompressed text, in order, in buffers of about [`TEXT_BUFFER_BYTES`], then the
+//! end of the file or an error. While the queue is full, the threads wait for the consumer.
 
 mod decompression;
 
@@ -25,42 +25,44 @@ use super::access_point::{
 use super::error::InputError;
 use super::peek_reader::{Input, PeekReader, ReadAheadState};
 
-/// Bytes of text in one buffer.
+/// Maximum bytes of text in one buffer.
 pub(super) const TEXT_BUFFER_BYTES: usize = 1 << 20;
-/// Buffers decompressed ahead of the reader, per file; with BGZF two per thread where that is more.
+/// Buffers per file that are decompressed ahead of the consumer. For BGZF, two buffers per thread if that is more.
 const READ_AHEAD_BUFFERS: usize = 4;
 
-/// The name of standard input. It is read through the inherited descriptor, so that sockets and pipes of another user work
-/// too.
+/// The path that means standard input. The inherited file descriptor is read instead of opening this path, because
+/// opening fails for sockets and for pipes of another user.
 pub const STDIN_PATH: &str = "/dev/stdin";
-/// Interval at which a waiting reader checks its cancel flag.
+/// Interval at which a reader that waits for data checks its cancel flag.
 const CANCEL_POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// First bytes of a BAM file, uncompressed (SAMv1 §4.2).
 const BAM_MAGIC: &[u8] = b"BAM\x01";
 
-/// First bytes of formats that occur as `.fastq.something` and that are not supported.
+/// First bytes and names of formats that are not supported, but occur as `.fastq.<extension>`.
 const UNSUPPORTED_MAGICS: [(&[u8], &str); 5] = [
     (b"BZh", "bzip2"),
     (b"\x28\xb5\x2f\xfd", "zstd"),
     (b"\xfd7zXZ", "xz"),
     (b"PK\x03\x04", "zip"),
-    // A file is decrypted at any offset, a pipe is not: users can pipe through `crypt4gh decrypt`.
-    (b"crypt4gh", "crypt4gh, from a pipe,"),
+    // Encrypted files are decrypted with random access, which a pipe does not have. Users can pipe through `crypt4gh
+    // decrypt` instead.
+    (b"crypt4gh", "Crypt4GH (from a pipe)"),
 ];
 
-/// The formats that a file may have.
+/// The formats that the caller accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ExpectedFormat {
-    /// BGZF and nothing else, ended by its end-of-file block.
+    /// Only BGZF blocks, of which the last is the end-of-file block.
     Bgzf,
-    /// Plain text, gzip or BGZF, and blocks followed by other gzip members, detected by content.
+    /// Plain text, gzip, BGZF, or BGZF blocks followed by other gzip members; detected from the content.
     Text {
-        /// Accept BGZF without an empty last block.
+        /// True if BGZF is accepted even if its last block is not empty.
         lenient: bool,
     },
-    /// BAM as [`ExpectedFormat::Bgzf`], everything else as [`ExpectedFormat::Text`].
+    /// BAM, for which [`ExpectedFormat::Bgzf`] then holds, or any other file, for which [`ExpectedFormat::Text`] then
+    /// holds.
     Any {
-        /// As for text.
+        /// True if BGZF text is accepted even if its last block is not empty.
         lenient: bool,
     },
 }
@@ -71,57 +73,60 @@ impl ExpectedFormat {
     }
 }
 
-/// A message from a thread to the reader.
+/// A message from the read-ahead thread to the reader.
 #[derive(Debug)]
 pub(super) enum ReadAheadMessage {
-    /// The next text.
+    /// The next buffer of text.
     Text(Vec<u8>),
-    /// The next text, once a BGZF thread has decompressed it.
+    /// The channel from which the next buffer of text is received after a BGZF thread has decompressed it.
     PendingText(Receiver<InflatedText>),
-    /// The next text can be read again from this point.
+    /// An access point at the start of the next text.
     AccessPoint(Box<AccessPoint>),
-    /// The text ends with an error.
+    /// Reading or decompressing failed after the text sent before.
     Error(InputError),
-    /// The file is whole and ends here.
+    /// The file is complete, and its text ends here.
     EndOfFile,
 }
 
-/// Text, and the error that ended it, if any.
+/// Decompressed text, and the error after it if decompression failed.
 #[derive(Debug)]
 pub(super) struct InflatedText {
     pub(super) text: Vec<u8>,
     pub(super) error: Option<InputError>,
 }
 
-/// The reader's side of a file.
+/// The consumer's end of the queue of text buffers of a file.
 #[derive(Debug)]
 pub(crate) struct ReadAhead {
-    /// `None` once the text ended, and during drop.
+    /// Queue of messages from the read-ahead thread, each with the file offset up to which input was consumed. `None`
+    /// after the end of the text, and during drop.
     messages: Option<Receiver<(ReadAheadMessage, u64)>>,
-    /// Byte range in the file of the text returned last.
+    /// Byte range in the file on disk of the text returned last.
     compressed_range: Range<u64>,
-    /// Error to return after the text already returned.
+    /// An error to return by the next call, after the text that was already returned.
     error: Option<InputError>,
-    /// Text that was returned and unread.
+    /// Text that the consumer has put back, to be returned again.
     unread_text: Option<Vec<u8>>,
-    /// Flag set by another thread to cancel waiting.
+    /// A flag that another thread sets to cancel waiting for text.
     cancel_flag: Option<Arc<AtomicBool>>,
-    /// Bytes of text to skip before the first that is returned.
+    /// Bytes of text still to be discarded before the first text is returned.
     skip_bytes: u64,
-    /// Bytes of text before the first that is returned.
+    /// Bytes of text in the file before the first text that is returned.
     text_offset: u64,
-    /// Access points not yet used, oldest first, except the newest before the position requested last.
+    /// Recorded access points, oldest first. Those that are older than needed for the last requested resume point have
+    /// been removed.
     access_points: VecDeque<AccessPoint>,
     recycle_sender: Sender<Vec<u8>>,
     shared: Arc<ReadAheadState>,
     compressed_bytes_total: Option<u64>,
-    /// True if the text is the content of an encrypted file.
+    /// True if the file is encrypted and the text is its decrypted content.
     is_decrypted: bool,
     thread: Option<JoinHandle<()>>,
 }
 
 impl ReadAhead {
-    /// Opens a file and starts its thread; `threads` more, at least one, decompress if it is BGZF.
+    /// Opens a file and starts the thread that reads it. If the file is BGZF, `threads` further threads (at least one)
+    /// decompress it.
     pub(crate) fn open(
         path: &Path,
         threads: usize,
@@ -132,7 +137,7 @@ impl ReadAhead {
         Self::from_input(Input::open_decrypted(path, file)?, threads, expected_format, access_points)
     }
 
-    /// Reads an open input as [`ReadAhead::open`] does.
+    /// Starts reading an open input, as [`ReadAhead::open`] does for a path.
     pub(crate) fn from_input(
         file: Input,
         threads: usize,
@@ -147,7 +152,7 @@ impl ReadAhead {
         let (recycle_sender, recycled_buffers) = bounded(ahead);
         let shared = Arc::new(ReadAheadState::default());
         let mut source = PeekReader::new(file, Arc::clone(&shared));
-        // Input that cannot be read again needs no access points.
+        // A pipe cannot be read a second time, so access points in it would be useless.
         let (spacing, start) = match access_points {
             AccessPointMode::Enabled(spacing, start) if compressed_bytes_total.is_some() => {
                 (Some(spacing), start.cloned())
@@ -189,7 +194,7 @@ impl ReadAhead {
         })
     }
 
-    /// Creates a file that yields these texts, without a thread.
+    /// Creates a reader that returns these texts, without a file and a thread.
     #[cfg(test)]
     pub(crate) fn from_texts(chunks: Vec<Vec<u8>>) -> Self {
         let (sender, pieces) = bounded(chunks.len() + 1);
@@ -214,7 +219,7 @@ impl ReadAhead {
         }
     }
 
-    /// Returns the next text, never empty; `None` at the end of a whole file.
+    /// Returns the next buffer of text, which is never empty, or `None` at the end of a complete file.
     pub(crate) fn next(&mut self) -> Result<Option<Vec<u8>>, InputError> {
         if let Some(text) = self.unread_text.take() {
             return Ok(Some(text));
@@ -231,7 +236,8 @@ impl ReadAhead {
                 text.drain(..skipped);
                 let ended = self.messages.is_none() && self.skip_bytes > 0;
                 if ended && self.error.as_ref().is_none_or(InputError::is_content_error) {
-                    // All of this was complete when the resume point was recorded.
+                    // The skipped text could be read when the resume point was recorded, so an early end means that the
+                    // file has changed.
                     self.error = Some(InputError::Changed);
                 }
             }
@@ -242,14 +248,15 @@ impl ReadAhead {
         match self.error.take() {
             None => Ok(None),
             Some(error) => {
-                // A later call must not mistake the missing message for the end.
+                // A later call must fail too, instead of returning `None` as at the end of the file.
                 self.error = Some(InputError::ThreadLost);
                 Err(error)
             }
         }
     }
 
-    /// Receives text, which may be empty, and the error that ends it, if any. At the end of the file the queue is dropped.
+    /// Receives the next text, which may be empty, and the error that follows it, if any. Drops the queue at the end of
+    /// the file.
     fn receive_text(&mut self) -> (Vec<u8>, Option<InputError>) {
         let Some(pieces) = &self.messages else { return (Vec::new(), None) };
         let received = receive_or_cancel(pieces, self.cancel_flag.as_deref()).map(|(piece, end)| {
@@ -275,8 +282,9 @@ impl ReadAhead {
         }
     }
 
-    /// Returns the resume point of the text after the first `text_bytes_read` bytes returned here; `None` where no access
-    /// point precedes it. Access points before an earlier result are dropped.
+    /// Returns the resume point from which the text after the first `text_bytes_read` bytes that this reader returned
+    /// can be read again. Returns `None` if no access point precedes that position. Access points that later positions
+    /// do not need are dropped, so positions must ascend.
     pub(crate) fn resume_point_at(&mut self, text_bytes_read: u64) -> Option<ResumePoint> {
         let text_bytes = self.text_offset + text_bytes_read;
         while self.access_points.get(1).is_some_and(|next| next.text_bytes <= text_bytes) {
@@ -293,36 +301,40 @@ impl ReadAhead {
         })
     }
 
-    /// Puts back unused text; it is returned again. No other text may have been put back meanwhile.
+    /// Puts back text that was not used, so that the next call returns it again. At most one text can be put back at a
+    /// time.
     pub(super) fn unread(&mut self, text: Vec<u8>) {
         debug_assert!(self.unread_text.is_none());
         self.unread_text = (!text.is_empty()).then_some(text);
     }
 
-    /// Puts back the error of [`ReadAhead::next`]; it is returned again.
+    /// Puts back an error of [`ReadAhead::next`], so that the next call returns it again.
     pub(super) fn unread_error(&mut self, error: InputError) {
         self.error = Some(error);
     }
 
-    /// Makes [`ReadAhead::next`] fail once the flag is set, instead of waiting on.
+    /// Sets a flag that cancels waiting: after another thread has set the flag, [`ReadAhead::next`] fails instead of
+    /// waiting for text.
     pub(super) fn set_cancel_flag(&mut self, cancelled: Arc<AtomicBool>) {
         self.cancel_flag = Some(cancelled);
     }
 
-    /// Recycles a buffer, so that the next one needs no fresh memory.
+    /// Returns a used buffer to the threads, so that they do not have to allocate another.
     pub(crate) fn recycle(&self, chunk: Vec<u8>) {
-        // A buffer that grew around a giant record is dropped, and so is one that no thread can receive.
+        // Drop a buffer that has grown because of a very large record. Also drop the buffer if the channel is full or
+        // no thread receives from it.
         if chunk.capacity() <= 2 * TEXT_BUFFER_BYTES {
             drop(self.recycle_sender.try_send(chunk));
         }
     }
 
-    /// Returns the bytes read from disk so far.
+    /// Returns the number of compressed bytes read from disk so far.
     pub(crate) fn compressed_bytes_read(&self) -> u64 {
         self.shared.compressed_bytes_read.load(Ordering::Relaxed)
     }
 
-    /// Returns the byte range in the file of the text returned last; both the end of the file once the text ended.
+    /// Returns the byte range in the file on disk of the text returned last. After the end of the text, both ends of
+    /// the range are the end of the file.
     pub(crate) fn compressed_range(&self) -> Range<u64> {
         if self.messages.is_none() {
             self.compressed_range.end..self.compressed_range.end
@@ -331,34 +343,36 @@ impl ReadAhead {
         }
     }
 
-    /// Reports whether the file is not compressed, so that offsets in the text are offsets in the file. Valid once text, or
-    /// the end, was returned.
+    /// Returns whether the file is not compressed, so that offsets in the text are offsets in the file. The result is
+    /// valid after the first text, or the end of the file, was returned.
     pub(super) fn is_plain(&self) -> bool {
         !self.shared.compressed.load(Ordering::Relaxed)
     }
 
-    /// Returns the BLAKE3 of the file as it is on disk, hexadecimal; `None` before its end was read.
+    /// Returns the BLAKE3 hash of the file as it is on disk, in hexadecimal digits; `None` before the end of the file
+    /// has been read.
     pub(crate) fn checksum(&self) -> Option<String> {
         self.shared.checksum.get().map(|hash| hash.to_hex().to_string())
     }
 
-    /// Reports whether the file must be BGZF to its end. Valid when [`ReadAhead::is_plain`] is.
+    /// Returns whether the file may contain only BGZF blocks. The result is valid after the first text, or the end of
+    /// the file, was returned.
     pub(super) fn is_bgzf(&self) -> bool {
         self.shared.bgzf.load(Ordering::Relaxed)
     }
 
-    /// Reports whether the text is the content of an encrypted file.
+    /// Returns whether the file is encrypted and the text is its decrypted content.
     pub(super) fn is_decrypted(&self) -> bool {
         self.is_decrypted
     }
 
-    /// Returns the bytes of the file on disk; `None` for a pipe.
+    /// Returns the length of the file on disk in bytes, or `None` for a pipe.
     pub(crate) fn compressed_bytes_total(&self) -> Option<u64> {
         self.compressed_bytes_total
     }
 }
 
-/// Opens a file, or standard input under its name.
+/// Opens a file, or standard input if `path` is [`STDIN_PATH`].
 fn open_file_or_stdin(path: &Path) -> io::Result<File> {
     if path == Path::new(STDIN_PATH) {
         return io::stdin().as_fd().try_clone_to_owned().map(File::from);
@@ -366,7 +380,7 @@ fn open_file_or_stdin(path: &Path) -> io::Result<File> {
     File::open(path)
 }
 
-/// Receives the next message; fails as for a lost thread once the flag is set.
+/// Receives the next message. After the cancel flag was set, fails as if the sending thread were lost.
 fn receive_or_cancel<T>(pieces: &Receiver<T>, cancelled: Option<&AtomicBool>) -> Result<T, RecvError> {
     let Some(cancelled) = cancelled else { return pieces.recv() };
     loop {
@@ -381,17 +395,18 @@ fn receive_or_cancel<T>(pieces: &Receiver<T>, cancelled: Option<&AtomicBool>) ->
 impl Drop for ReadAhead {
     fn drop(&mut self) {
         self.shared.stopped.store(true, Ordering::Relaxed);
-        // A thread blocked on sending then finds the queue closed.
+        // Dropping the receiver wakes a thread that waits for room in the queue.
         self.messages = None;
-        // A read from a regular file returns soon; one from a pipe may not, so that thread ends with its pipe.
+        // Join the thread only if it reads a regular file, because such a read returns soon. A read from a pipe may
+        // wait for a long time, so that thread is left to end by itself.
         if let (Some(thread), Some(_)) = (self.thread.take(), self.compressed_bytes_total) {
-            // A panic was already reported as a lost thread.
+            // A panic of the thread was already reported to the consumer as a lost thread.
             drop(thread.join());
         }
     }
 }
 
-/// The thread's side: it receives text and sends buffers.
+/// The read-ahead thread's end of the queue: sends text and receives used buffers.
 #[derive(Debug)]
 pub(super) struct TextSender {
     messages: Sender<(ReadAheadMessage, u64)>,
@@ -399,19 +414,19 @@ pub(super) struct TextSender {
     shared: Arc<ReadAheadState>,
     buffer: Vec<u8>,
     filled_bytes: usize,
-    /// Bytes of text up to the end of the buffer.
+    /// Bytes of text from the start of the file to the end of the filled bytes of the buffer.
     text_bytes: u64,
-    /// State for recording access points.
+    /// State for recording access points; `None` if none are recorded.
     recorder: Option<AccessPointRecorder>,
 }
 
-/// State from which access points are made.
+/// The state that the next access point needs: where it may be, and the text before it.
 #[derive(Debug)]
 struct AccessPointRecorder {
     spacing: AccessPointSpacing,
-    /// Minimum bytes of text before the next access point.
+    /// Minimum text offset of the next access point.
     next_text_offset: u64,
-    /// The last text before the buffer.
+    /// The last text before the current buffer, at most [`WINDOW_BYTES`].
     window: Vec<u8>,
 }
 
@@ -425,7 +440,7 @@ impl AccessPointRecorder {
         }
     }
 
-    /// Stores the end of the text before the next buffer.
+    /// Appends the text of a finished buffer to the window, and keeps only the last [`WINDOW_BYTES`].
     fn update_window(&mut self, text: &[u8]) {
         let text = &text[text.len().saturating_sub(WINDOW_BYTES)..];
         let surplus = (self.window.len() + text.len()).saturating_sub(WINDOW_BYTES);
@@ -443,7 +458,7 @@ impl TextSender {
         Self { messages, recycled_buffers, shared, buffer: Vec::new(), filled_bytes: 0, text_bytes: 0, recorder: None }
     }
 
-    /// Returns the buffer for the next text; never empty.
+    /// Returns the free space of the buffer, to be filled with the next text; the slice is never empty.
     pub(super) fn unfilled_buffer(&mut self) -> &mut [u8] {
         if self.buffer.is_empty() {
             self.buffer = take_buffer(&self.recycled_buffers, TEXT_BUFFER_BYTES);
@@ -451,14 +466,14 @@ impl TextSender {
         &mut self.buffer[self.filled_bytes..]
     }
 
-    /// Records how many bytes of [`TextSender::unfilled_buffer`] were written.
+    /// Records that `bytes` bytes of [`TextSender::unfilled_buffer`] were filled, and sends the buffer if it is full.
     pub(super) fn advance(&mut self, bytes: usize) -> Result<(), InputError> {
         self.filled_bytes += bytes;
         self.add_text_bytes(bytes);
         if self.filled_bytes == self.buffer.len() { self.flush() } else { Ok(()) }
     }
 
-    /// Sends the text in the buffer.
+    /// Sends the filled bytes of the buffer to the consumer, if any.
     pub(super) fn flush(&mut self) -> Result<(), InputError> {
         if self.filled_bytes == 0 {
             return Ok(());
@@ -471,17 +486,18 @@ impl TextSender {
         self.send_message(ReadAheadMessage::Text(chunk))
     }
 
-    /// Counts text that does not go through [`TextSender::unfilled_buffer`].
+    /// Counts text that another thread decompresses, and that therefore does not go through
+    /// [`TextSender::unfilled_buffer`].
     pub(super) fn add_text_bytes(&mut self, text_bytes: usize) {
         self.text_bytes += text_bytes as u64;
     }
 
-    /// Reports whether an access point should be recorded at the next opportunity.
+    /// Returns whether an access point should be recorded at the next possible position.
     pub(super) fn is_access_point_due(&self) -> bool {
         self.recorder.as_ref().is_some_and(|notes| self.text_bytes >= notes.next_text_offset)
     }
 
-    /// Sends an access point behind all text so far.
+    /// Sends the buffered text, then an access point at its end.
     pub(super) fn send_access_point(
         &mut self,
         offset: u64,
@@ -496,32 +512,33 @@ impl TextSender {
         self.send_message(ReadAheadMessage::AccessPoint(Box::new(AccessPoint { text_bytes, offset, kind, window })))
     }
 
-    /// Skips an access point that could not be made.
+    /// Moves the minimum offset of the next access point forward, because none can be recorded here.
     pub(super) fn postpone_access_point(&mut self) {
         if let Some(recorder) = &mut self.recorder {
             recorder.next_text_offset = self.text_bytes + recorder.spacing.min_bytes;
         }
     }
 
-    /// Returns the last bytes of text, at most `bytes`; everything was flushed.
+    /// Returns the last text before this position, at most `bytes` bytes. The buffer must have been flushed.
     pub(super) fn window(&self, bytes: usize) -> Vec<u8> {
         let window = self.recorder.as_ref().map_or(&[][..], |notes| &notes.window);
         window[window.len() - window.len().min(bytes)..].to_vec()
     }
 
-    /// Sends a message behind everything flushed before.
+    /// Sends a message to the consumer, after all messages sent before.
     pub(super) fn send_message(&mut self, message: ReadAheadMessage) -> Result<(), InputError> {
         let end = self.shared.consumed_bytes.load(Ordering::Relaxed);
         self.messages.send((message, end)).map_err(|_| InputError::Stopped)
     }
 
-    /// Returns the receiver of recycled buffers.
+    /// Returns a receiver of the buffers that the consumer has returned.
     pub(super) fn recycled_buffers(&self) -> Receiver<Vec<u8>> {
         self.recycled_buffers.clone()
     }
 
     fn send_end(&mut self, result: Result<(), InputError>) {
-        // Text before an error is sent first, so that the error names the right record. A dropped reader needs neither.
+        // Send the text before an error first, so that the consumer attributes the error to the right record. If the
+        // consumer has dropped its reader, sending fails, which is not an error.
         let end = match result {
             Ok(()) => ReadAheadMessage::EndOfFile,
             Err(error) => ReadAheadMessage::Error(error),
@@ -530,7 +547,7 @@ impl TextSender {
     }
 }
 
-/// Returns a buffer of `bytes` bytes, of arbitrary content.
+/// Returns a recycled or new buffer of `bytes` bytes; its content is arbitrary.
 pub(super) fn take_buffer(recycled_buffers: &Receiver<Vec<u8>>, bytes: usize) -> Vec<u8> {
     let mut chunk = recycled_buffers.try_recv().unwrap_or_default();
     chunk.resize(bytes, 0);

@@ -1,7 +1,7 @@
-//! BGZF read at any virtual offset, on the thread of the caller.
+//! A reader of BGZF files from any virtual offset, on the thread of the caller.
 //!
-//! Flows in: a virtual offset from an index. Flows out: the data from there on, verified block by block. The caller decides
-//! where to stop; the end of the file is an error where its end-of-file block is missing.
+//! Flows in: a virtual offset from an index. Flows out: the data from this offset on, verified block by block. The
+//! caller decides how far to read. At the end of the file, a missing end-of-file block is an error.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,30 +13,30 @@ use super::error::{BgzfError, InputError};
 use super::reader::BgzfBufRead;
 use crate::random_access::RandomAccess;
 
-/// Compressed bytes of the first read: one to three blocks, which are enough for a lookup.
+/// Compressed bytes of the first read after a seek: one to three blocks, enough for a lookup.
 const INITIAL_READ_BYTES: usize = 64 << 10;
-/// Maximum compressed bytes of a read, reached in long sequential reads.
+/// Maximum compressed bytes of a read. The size doubles with each sequential read until this limit.
 const MAX_READ_BYTES: usize = 1 << 20;
 
-/// Position of a byte: offset of its block in the file, times 2^16, plus its offset in the data of the block (SAMv1
-/// §4.1.1).
+/// The position of a byte in a BGZF file: the file offset of its block times 2^16, plus the byte's offset in the
+/// uncompressed data of that block (SAMv1 §4.1.1).
 pub type VirtualOffset = u64;
 
-/// A reader of a BGZF file at virtual offsets.
+/// A reader of a BGZF file that can seek to virtual offsets.
 pub struct SeekReader {
     source: Arc<dyn RandomAccess>,
     decompressor: Decompressor,
-    /// Buffered compressed bytes: `buffer[buffer_start..]`, of the file from `next_block_offset` on.
+    /// A buffer whose bytes from `buffer_start` on are the compressed bytes of the file from `next_block_offset` on.
     buffer: Vec<u8>,
     buffer_start: usize,
     next_read_bytes: usize,
-    /// Offset of the block whose data is buffered.
+    /// File offset of the block whose uncompressed data is in `data`.
     block_offset: u64,
-    /// Offset of the block behind it.
+    /// File offset of the block after the one at `block_offset`.
     next_block_offset: u64,
     data: Vec<u8>,
     position: usize,
-    /// True if the last block was the empty one that may end a file.
+    /// True if the block loaded last was the end-of-file block.
     is_after_eof_block: bool,
 }
 
@@ -47,7 +47,7 @@ impl std::fmt::Debug for SeekReader {
 }
 
 impl SeekReader {
-    /// Creates a reader at the start of a file.
+    /// Creates a reader that is positioned at the start of the file.
     pub fn new(source: Arc<dyn RandomAccess>) -> Self {
         Self {
             source,
@@ -63,15 +63,39 @@ impl SeekReader {
         }
     }
 
-    /// Returns the source.
+    /// Returns the file that is read.
     pub fn source(&self) -> &Arc<dyn RandomAccess> {
         &self.source
     }
 
-    /// Moves to a virtual offset.
+    /// Moves the reader to a virtual offset.
     ///
     /// # Errors
-    /// [`BgzfError`]; [`BgzfError::Corrupt`] where the file has no such offset.
+    /// [`BgzfError::Corrupt`] if the file has no such offset; other variants of [`BgzfError`] if the block cannot be
+    /// read.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::sync::Arc;
+    ///
+    /// use godwit_formats::bgzf::{BgzfBufRead, SeekReader, Writer};
+    /// use godwit_formats::random_access::LocalFile;
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("a.bed.gz");
+    /// let mut file = Writer::new(std::fs::File::create(&path)?, 6);
+    /// file.write_record(&[b"chr1\t0\t9\n"])?;
+    /// let second = file.write_record(&[b"chr2\t0\t9\n"])?;
+    /// file.finish_file()?;
+    ///
+    /// let mut reader = SeekReader::new(Arc::new(LocalFile::open(&path)?));
+    /// reader.seek(second.start)?;
+    /// assert_eq!(reader.data()?, b"chr2\t0\t9\n");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn seek(&mut self, virtual_offset: VirtualOffset) -> Result<(), BgzfError> {
         let (block, within) = (virtual_offset >> 16, (virtual_offset & 0xffff) as usize);
         let is_loaded = block == self.block_offset && self.next_block_offset > self.block_offset;
@@ -87,16 +111,40 @@ impl SeekReader {
             self.next_block_offset = block;
             self.load_block()?;
         }
-        // The end of a block's data is valid too: it is the first byte of the next block.
+        // An offset equal to the length of the data is valid too: it means the first byte of the next block.
         if within > self.data.len() {
-            let detail = "an index points behind the data of the block there; it is of another file".to_owned();
+            let detail = "an index points past the data of a block; it belongs to another file".to_owned();
             return Err(InputError::Corrupt { offset: block, detail }.into_bgzf_error(self.source.path()));
         }
         self.position = within;
         Ok(())
     }
 
-    /// Returns the virtual offset of the next byte.
+    /// Returns the virtual offset of the next byte to read.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::sync::Arc;
+    ///
+    /// use godwit_formats::bgzf::{BgzfBufRead, SeekReader, Writer};
+    /// use godwit_formats::random_access::LocalFile;
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("a.bed.gz");
+    /// let mut file = Writer::new(std::fs::File::create(&path)?, 6);
+    /// file.write_bytes(b"chr1\t0\t9\nchr2\t0\t9\n")?;
+    /// file.finish_file()?;
+    ///
+    /// let mut reader = SeekReader::new(Arc::new(LocalFile::open(&path)?));
+    /// let mut line = Vec::new();
+    /// reader.append_to(&mut line, 9)?;
+    /// assert_eq!(line, b"chr1\t0\t9\n");
+    /// assert_eq!(reader.virtual_offset(), 9);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn virtual_offset(&self) -> VirtualOffset {
         if self.position == self.data.len() {
             self.next_block_offset << 16
@@ -105,7 +153,7 @@ impl SeekReader {
         }
     }
 
-    /// Decompresses the block at `next_block_offset`.
+    /// Reads and decompresses the block at `next_block_offset` into `data`.
     fn load_block(&mut self) -> Result<(), BgzfError> {
         self.try_load_block().map_err(|error| error.into_bgzf_error(self.source.path()))
     }
@@ -116,7 +164,7 @@ impl SeekReader {
         let corrupt = |detail: &str| InputError::Corrupt { offset, detail: detail.to_owned() };
         let block = &self.buffer[self.buffer_start..self.buffer_start + bytes];
         let data_bytes =
-            block::parse_data_length(block).ok_or_else(|| corrupt("a BGZF block says to have over 64 KiB"))?;
+            block::parse_data_length(block).ok_or_else(|| corrupt("a BGZF block claims more than 64 KiB of data"))?;
         self.data.resize(data_bytes, 0);
         if !block::inflate_block(&mut self.decompressor, block, &mut self.data) {
             self.data.clear();
@@ -130,7 +178,7 @@ impl SeekReader {
         Ok(())
     }
 
-    /// Returns the bytes of the block ahead, and buffers all of them.
+    /// Reads the next compressed block completely into the buffer and returns its length in bytes.
     fn buffer_block(&mut self) -> Result<usize, InputError> {
         let offset = self.next_block_offset;
         let mut needed = FIXED_HEADER_BYTES;
@@ -139,7 +187,7 @@ impl SeekReader {
             if found.len() < needed {
                 let end = offset + found.len() as u64;
                 return Err(if found.is_empty() {
-                    InputError::Corrupt { offset: end, detail: "an index points behind the end of the file".to_owned() }
+                    InputError::Corrupt { offset: end, detail: "an index points past the end of the file".to_owned() }
                 } else {
                     InputError::Truncated { offset: end }
                 });
@@ -152,7 +200,7 @@ impl SeekReader {
         }
     }
 
-    /// Returns the compressed bytes ahead: at least `bytes` of them, fewer only at the end of the file.
+    /// Returns the buffered compressed bytes that come next: at least `bytes` bytes, or fewer at the end of the file.
     fn peek_compressed(&mut self, bytes: usize) -> Result<&[u8], InputError> {
         debug_assert!(bytes <= MAX_BLOCK_BYTES);
         let at_hand = self.buffer.len() - self.buffer_start;

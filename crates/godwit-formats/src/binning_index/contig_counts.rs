@@ -1,9 +1,11 @@
-//! Mapped and unmapped records per contig, as `samtools idxstats` prints them.
+//! Counts of the mapped and unmapped records of each contig, as `samtools idxstats` prints them.
 
 use godwit_model::Genome;
 use serde::{Deserialize, Serialize};
 
-/// A table of record counts by contig.
+/// A table of the number of mapped and unmapped records of each contig.
+///
+/// # Examples
 ///
 /// ```
 /// use godwit_formats::binning_index::ContigCounts;
@@ -17,14 +19,14 @@ use serde::{Deserialize, Serialize};
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContigCounts {
-    /// Mapped and unmapped records of each contig up to the last one counted.
+    /// Number of mapped and of unmapped records of each contig, up to the last contig that has records.
     contigs: Vec<[u64; 2]>,
     #[serde(rename = "without_contig")]
     unplaced_records: u64,
 }
 
 impl ContigCounts {
-    /// Counts a record: contig index (-1: none), whether it is mapped (FLAG 0x4 unset).
+    /// Counts a record, given its contig index (-1 if it has no contig) and whether it is mapped (FLAG 0x4 unset).
     pub fn count_record(&mut self, contig: i32, mapped: bool) {
         let Ok(contig) = usize::try_from(contig) else {
             self.unplaced_records += 1;
@@ -36,7 +38,26 @@ impl ContigCounts {
         self.contigs[contig][usize::from(!mapped)] += 1;
     }
 
-    /// Adds the counts of another part of the file.
+    /// Adds the record counts of another part of the file.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use godwit_formats::binning_index::ContigCounts;
+    /// use godwit_model::{Contig, Genome};
+    ///
+    /// let contig = Contig { name: "chr1".to_owned(), length: 1000, alternate: false };
+    /// let genome = Genome::new(vec![contig])?;
+    /// let (mut counts, mut other) = (ContigCounts::default(), ContigCounts::default());
+    /// counts.count_record(0, true);
+    /// other.count_record(0, true);
+    /// other.count_record(0, false);
+    /// counts.merge(&other);
+    /// assert_eq!(counts.to_idxstats(&genome), "chr1\t1000\t2\t1\n*\t0\t0\t0\n");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn merge(&mut self, other: &Self) {
         self.contigs.resize(self.contigs.len().max(other.contigs.len()), [0; 2]);
         for (mine, theirs) in self.contigs.iter_mut().zip(&other.contigs) {
@@ -46,7 +67,7 @@ impl ContigCounts {
         self.unplaced_records += other.unplaced_records;
     }
 
-    /// Returns exactly the output of `samtools idxstats`.
+    /// Returns the same text as `samtools idxstats` prints.
     pub fn to_idxstats(&self, genome: &Genome) -> String {
         let mut text = String::new();
         for (index, contig) in genome.contigs().iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The index of one contig: bins of chunks, and the linear index.
+//! The index of one contig: its bins with their chunks, and its linear index.
 
 use std::collections::BTreeMap;
 
@@ -7,21 +7,21 @@ use serde::{Deserialize, Serialize};
 use super::MIN_SHIFT;
 use crate::bgzf::RecordOffsets;
 
-/// Marks a window of the linear index without records.
+/// The value of a window of the linear index that has no records.
 const UNSET_OFFSET: u64 = u64::MAX;
-/// Minimum bytes in the compressed file between the chunks of a bin; a smaller bin joins its parent (htslib 1.16
-/// `HTS_MIN_MARKER_DIST`).
+/// Minimum bytes of the compressed file between the first and last block of a bin. The chunks of a smaller bin move to
+/// its parent bin (htslib 1.16 `HTS_MIN_MARKER_DIST`).
 const MIN_BIN_BYTES: u64 = 0x10000;
 
-/// A chunk of the file: virtual offsets of its start and end.
+/// A chunk of the file, given by the virtual offsets of its start and end.
 pub(super) type Chunk = (u64, u64);
 
-/// Returns the first bin of a level; level 0 is the one bin that covers everything.
+/// Returns the number of the first bin of a level. Level 0 is the single bin that covers the whole contig.
 pub(super) fn first_bin(level: u32) -> u32 {
     ((1 << (3 * level)) - 1) / 7
 }
 
-/// Returns the smallest bin that holds `[start, end)`, 0-based (CSIv1, `reg2bin`).
+/// Returns the number of the smallest bin that contains the interval `[start, end)`, 0-based (CSIv1, `reg2bin`).
 pub(super) fn smallest_bin(start: i64, end: i64, depth: u32) -> u32 {
     let last = end - 1;
     for level in (1..=depth).rev() {
@@ -40,16 +40,16 @@ fn bin_level(bin: u32) -> u32 {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ContigIndex {
     bins: BTreeMap<u32, Vec<Chunk>>,
-    /// Per window of 16,384 bases the smallest offset of a record that overlaps it.
+    /// For each window of 16,384 bases, the smallest virtual offset of a record that overlaps the window.
     #[serde(rename = "windows")]
     linear_index: Vec<u64>,
     #[serde(rename = "start")]
     start_offset: u64,
-    /// Bin of the open chunk.
+    /// Number of the bin to which the unfinished chunk belongs.
     #[serde(rename = "bin")]
     open_bin: u32,
     chunk_start: u64,
-    /// End of the last record.
+    /// Virtual offset of the end of the last record.
     #[serde(rename = "end")]
     end_offset: u64,
     #[serde(rename = "mapped")]
@@ -58,10 +58,10 @@ pub(super) struct ContigIndex {
     unmapped_records: u64,
 }
 
-/// The index of a contig as written to a file.
+/// The index of a contig in the form in which it is written to a file.
 pub(super) struct CompactContigIndex {
     pub(super) bins: BTreeMap<u32, Vec<Chunk>>,
-    /// Windows without records have the offset of the next one with records.
+    /// Linear index, in which a window without records has the offset of the next window with records.
     pub(super) linear_index: Vec<u64>,
     pub(super) start_offset: u64,
     pub(super) end_offset: u64,
@@ -105,7 +105,7 @@ impl ContigIndex {
         }
     }
 
-    /// Adds the open chunk to its bin.
+    /// Ends the unfinished chunk at `end` and adds it to its bin.
     fn close_chunk(&mut self, end: u64) {
         if self.open_bin != u32::MAX {
             self.bins.entry(self.open_bin).or_default().push((self.chunk_start, end));
@@ -113,7 +113,7 @@ impl ContigIndex {
         }
     }
 
-    /// Shifts all offsets by `compressed_bytes` of the compressed file.
+    /// Adds `compressed_bytes` to the position in the compressed file of all virtual offsets.
     pub(super) fn shift_offsets(&mut self, compressed_bytes: u64) {
         self.close_chunk(self.end_offset);
         let shift = compressed_bytes << 16;
@@ -127,7 +127,7 @@ impl ContigIndex {
         self.end_offset += shift;
     }
 
-    /// Appends the index of the next part of the file.
+    /// Appends the index of the same contig for the next part of the file.
     pub(super) fn append(&mut self, next: Self) {
         self.close_chunk(self.end_offset);
         for (bin, chunks) in next.bins {
@@ -144,7 +144,8 @@ impl ContigIndex {
         self.unmapped_records += next.unmapped_records;
     }
 
-    /// Returns the filled and compacted index, as htslib 1.16 makes it at the end (`update_loff`, `compress_binning`).
+    /// Returns the index with filled windows and merged bins, as htslib 1.16 finishes it (`update_loff`,
+    /// `compress_binning`).
     pub(super) fn to_compact(&self, depth: u32) -> CompactContigIndex {
         let mut whole = self.clone();
         whole.close_chunk(self.end_offset);
@@ -166,7 +167,7 @@ impl ContigIndex {
     }
 }
 
-/// Moves the chunks of small bins into existing parents, and joins chunks that share a block.
+/// Moves the chunks of small bins into their parent bins, if these exist, and joins chunks that share a block.
 fn compact_bins(mut bins: BTreeMap<u32, Vec<Chunk>>, depth: u32) -> BTreeMap<u32, Vec<Chunk>> {
     for level in (1..=depth).rev() {
         let of_level: Vec<u32> = bins.range(first_bin(level)..).map(|(bin, _)| *bin).collect();
@@ -203,7 +204,8 @@ fn compact_bins(mut bins: BTreeMap<u32, Vec<Chunk>>, depth: u32) -> BTreeMap<u32
 }
 
 impl CompactContigIndex {
-    /// Returns the `loff` of a bin: the offset of its first window, 0 where it has none.
+    /// Returns the `loff` field of a bin: the virtual offset in the linear index for the first window of the bin, or 0
+    /// if the linear index ends before.
     pub(super) fn first_offset(&self, bin: u32, depth: u32) -> u64 {
         let level = bin_level(bin);
         let window = ((bin - first_bin(level)) as usize) << (3 * (depth - level));

@@ -1,4 +1,5 @@
-//! The distribution of a file's data along the genome, estimated from its index: the cost of reading an interval.
+//! An estimate of the distribution of the data of a file along the genome, made from the index of the file. It gives
+//! the cost of reading an interval.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -9,21 +10,39 @@ use super::index_summary::{IndexFieldReader, IndexReadError};
 use super::{BAI_DEPTH, MIN_SHIFT};
 use crate::bgzf::open_text;
 
-/// Bases of a window.
+/// Width of a window in bases.
 pub const DENSITY_WINDOW_BASES: u32 = 1 << MIN_SHIFT;
 
-/// Compressed bytes per window of each contig.
+/// Estimated compressed bytes for each window of each contig.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DataDensity {
     contig_windows: Vec<Vec<f64>>,
 }
 
 impl DataDensity {
-    /// Reads a `.bai`, `.csi` or `.crai`, detected by content, of a file with contigs of those lengths. The lengths bound
-    /// the memory, not the content of the index.
+    /// Reads a `.bai`, `.csi` or `.crai` index, whose format is detected from its content. `contig_bases` are the
+    /// lengths of the contigs of the indexed file. These lengths, and not the content of the index, determine the
+    /// memory used.
     ///
     /// # Errors
-    /// [`IndexReadError`].
+    /// [`IndexReadError`] if the index cannot be read, is damaged, or has another number of contigs.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use godwit_formats::binning_index::DataDensity;
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("a.cram.crai");
+    /// // A slice with 5000 bytes of records on the first 32,768 bases of the first contig.
+    /// std::fs::write(&path, "0\t1\t32768\t100\t10\t5000\n")?;
+    /// let density = DataDensity::read(&path, &[100_000])?;
+    /// assert_eq!(density.contig_bytes(0), 5000.0);
+    /// assert_eq!(density.interval_bytes(0, 0, 16_384), 2500.0);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn read(path: &Path, contig_bases: &[u32]) -> Result<Self, IndexReadError> {
         let damaged = || IndexReadError::Damaged { path: path.to_owned() };
         let windows = |bases: &u32| vec![0.0; (bases / DENSITY_WINDOW_BASES + 1) as usize];
@@ -45,7 +64,7 @@ impl DataDensity {
         Ok(density)
     }
 
-    /// Estimates the compressed bytes in `[start, end)` of a contig, 0-based.
+    /// Returns the estimated compressed bytes of the data in the interval `[start, end)` of a contig, 0-based.
     pub fn interval_bytes(&self, contig: usize, start: u32, end: u32) -> f64 {
         let Some(windows) = self.contig_windows.get(contig) else { return 0.0 };
         let overlap = |window: usize| {
@@ -57,12 +76,13 @@ impl DataDensity {
         (first..=last).filter_map(|window| Some(windows.get(window)? * overlap(window))).sum()
     }
 
-    /// Estimates the compressed bytes of a contig; 0 only where it has no data.
+    /// Returns the estimated compressed bytes of the data of a contig; 0 only if the contig has no data.
     pub fn contig_bytes(&self, contig: usize) -> f64 {
         self.contig_windows.get(contig).map_or(0.0, |windows| windows.iter().sum())
     }
 
-    /// Distributes bytes evenly over `[start, end)` of a contig. Bytes beyond its end count for its last window.
+    /// Distributes bytes evenly over the windows of the interval `[start, end)` of a contig. Bytes beyond the end of
+    /// the contig are added to its last window.
     fn add_bytes(&mut self, contig: usize, start: u64, end: u64, bytes: f64) {
         let Some(windows) = self.contig_windows.get_mut(contig) else { return };
         let last = windows.len() - 1;
@@ -81,7 +101,7 @@ impl DataDensity {
     ) -> Option<()> {
         let depth = match format {
             IndexFormat::Bai => BAI_DEPTH,
-            // The number of the metadata bin gives the depth.
+            // The number of levels follows from the number of the metadata bin.
             IndexFormat::Csi => (0..=9).find(|depth| first_bin(depth + 1) + 1 == metadata)?,
         };
         for contig in 0..self.contig_windows.len() {
@@ -93,7 +113,8 @@ impl DataDensity {
                 let mut bytes = 0.0;
                 for _ in 0..fields.read_u32()? {
                     let (start, end) = (fields.read_u64()?, fields.read_u64()?);
-                    // Within a block, data bytes count, a few times as many as the compressed ones.
+                    // A chunk within one block has no length in compressed bytes. Estimate the length as a quarter of
+                    // the uncompressed bytes.
                     let blocks = (end >> 16).saturating_sub(start >> 16) as f64;
                     bytes += blocks.max(((end & 0xffff) as f64 - (start & 0xffff) as f64) / 4.0).max(1.0);
                 }
@@ -113,7 +134,8 @@ impl DataDensity {
         Some(())
     }
 
-    /// Reads lines of contig, first position (1-based), bases, and offset, offset and bytes of a slice (CRAMv3 §12).
+    /// Reads lines with the contig, first position (1-based) and length in bases of a slice, two offsets, and the
+    /// length of the slice in bytes (CRAMv3 §12).
     fn read_crai(&mut self, text: impl BufRead) -> Option<()> {
         for line in text.lines() {
             let line = line.ok()?;
@@ -141,7 +163,7 @@ mod tests {
         let mut index = IndexBuilder::new(&genome);
         let mut at = 0;
         for start in (0..200_000).step_by(100) {
-            // Ten times as much in the second half.
+            // The second half of the contig has ten times as much data.
             let before = at << 16;
             at += if start < 100_000 { 1_000 } else { 10_000 };
             index.push(1, start, start + 100, true, RecordOffsets { start: before, end: at << 16 }).unwrap();

@@ -1,4 +1,4 @@
-//! A summary of an index of unknown origin: enough to decide whether it belongs to a file.
+//! A summary of an index of unknown origin, which suffices to decide whether the index belongs to a given file.
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -7,47 +7,73 @@ use super::contig_index::first_bin;
 use super::{BAI_DEPTH, IndexFormat};
 use crate::bgzf::{BgzfError, open_text};
 
-/// Record counts of contigs, and the greatest file offset of an index.
+/// The record counts of an index, and the greatest file offset that the index contains.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexSummary {
-    /// Mapped and unmapped records of each contig, where the index counts them.
+    /// Number of mapped and of unmapped records of each contig; `None` for a contig without counts in the index.
     pub contig_counts: Vec<Option<(u64, u64)>>,
-    /// Records without a contig, where the index counts them.
+    /// Number of records without a contig; `None` if the index does not contain it.
     pub unplaced_records: Option<u64>,
-    /// Greatest offset in the compressed file that the index contains.
+    /// Greatest offset in the compressed file to which the index refers.
     pub last_compressed_offset: u64,
 }
 
 /// A reason why an index cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum IndexReadError {
-    /// The file cannot be read.
+    /// The index file cannot be read or decompressed.
     #[error(transparent)]
     Bgzf(#[from] BgzfError),
-    /// The file is not `.bai` or `.csi`, is truncated, or is damaged gzip.
-    #[error("{} is no whole .bai or .csi index", path.display())]
+    /// The file is not a `.bai` or `.csi` index, is truncated, or is damaged gzip data.
+    #[error("{} is not a complete .bai or .csi index", path.display())]
     Damaged {
-        /// The file.
+        /// Path of the index.
         path: PathBuf,
     },
-    /// The index is for a file with other contigs.
-    #[error("{} is for {indexed} contigs, not {expected}", path.display())]
+    /// The index belongs to a file with another number of contigs.
+    #[error("{} is an index of {indexed} contigs, but the file has {expected}", path.display())]
     OtherContigs {
-        /// The file.
+        /// Path of the index.
         path: PathBuf,
-        /// Contigs of the index.
+        /// Number of contigs of the index.
         indexed: u32,
-        /// Contigs of the file.
+        /// Number of contigs of the file.
         expected: usize,
     },
 }
 
 impl IndexSummary {
-    /// Reads the index of a file with `contigs` contigs, in either format, detected by content. That number bounds the
-    /// memory, not the content of the index.
+    /// Reads the `.bai` or `.csi` index of a file with `contigs` contigs; the format is detected from the content. This
+    /// number, and not the content of the index, determines the memory used.
     ///
     /// # Errors
-    /// [`IndexReadError`].
+    /// [`IndexReadError`] if the index cannot be read, is damaged, or has another number of contigs.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::fs::File;
+    ///
+    /// use godwit_formats::bgzf::RecordOffsets;
+    /// use godwit_formats::binning_index::{IndexBuilder, IndexFormat, IndexSummary};
+    /// use godwit_model::{Contig, Genome};
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("a.bam.bai");
+    /// # let contig = Contig { name: "chr1".to_owned(), length: 1_000_000, alternate: false };
+    /// # let genome = Genome::new(vec![contig])?;
+    /// let mut index = IndexBuilder::new(&genome);
+    /// index.push(0, 100, 250, true, RecordOffsets { start: 0, end: 90 })?;
+    /// index.push(-1, -1, 0, false, RecordOffsets { start: 90, end: 180 })?;
+    /// index.write(IndexFormat::Bai, &genome, File::create(&path)?)?;
+    ///
+    /// let summary = IndexSummary::read(&path, 1)?;
+    /// assert_eq!(summary.contig_counts, [Some((1, 0))]);
+    /// assert_eq!(summary.unplaced_records, Some(1));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn read(path: &Path, contigs: usize) -> Result<Self, IndexReadError> {
         let damaged = || IndexReadError::Damaged { path: path.to_owned() };
         let mut fields = IndexFieldReader(open_text(path, 1)?);
@@ -60,11 +86,11 @@ impl IndexSummary {
     }
 }
 
-/// A reader of consecutive little-endian numbers.
+/// A reader of the fields of an index, which are consecutive little-endian numbers.
 pub(super) struct IndexFieldReader<R>(pub(super) R);
 
 impl<R: Read> IndexFieldReader<R> {
-    /// Reads the format, and the number of the metadata bin.
+    /// Reads the format of the index, and returns it with the number of the metadata bin.
     pub(super) fn read_format(&mut self) -> Option<(IndexFormat, u32)> {
         let (format, depth) = match &self.read_array::<4>()? {
             b"BAI\x01" => (IndexFormat::Bai, BAI_DEPTH),
@@ -75,11 +101,11 @@ impl<R: Read> IndexFieldReader<R> {
             }
             _ => return None,
         };
-        // Deeper ones would exceed the 32 bits of a bin's number (CSIv1).
+        // With more than 9 levels, bin numbers would not fit into 32 bits (CSIv1).
         Some((format, (depth <= 9).then(|| first_bin(depth + 1) + 1)?))
     }
 
-    /// Reads everything after the number of contigs.
+    /// Reads the rest of the index, after the number of contigs.
     fn read_summary(&mut self, format: IndexFormat, metadata_bin: u32, contigs: usize) -> Option<IndexSummary> {
         let mut summary = IndexSummary { contig_counts: Vec::new(), unplaced_records: None, last_compressed_offset: 0 };
         for _ in 0..contigs {
@@ -104,7 +130,7 @@ impl<R: Read> IndexFieldReader<R> {
             }
             summary.contig_counts.push(counts);
         }
-        // Old indexes end here; in others nothing may follow the last number.
+        // The number of records without a contig is missing in indexes of old programs. No bytes may follow it.
         let mut rest = Vec::new();
         self.0.by_ref().take(9).read_to_end(&mut rest).ok()?;
         match <[u8; 8]>::try_from(&rest[..]) {
@@ -160,7 +186,8 @@ mod tests {
             let summary = IndexSummary::read(&path, 2).unwrap();
             assert_eq!(summary.contig_counts, [None, Some((1, 1))]);
             assert_eq!((summary.unplaced_records, summary.last_compressed_offset), (Some(1), 9));
-            // A .bai without its last field is an old one; any other truncation is invalid.
+            // A .bai without the last field is valid, because old programs wrote it so; any other truncation is
+            // invalid.
             for cut in (0..bytes.len()).filter(|cut| format == IndexFormat::Csi || *cut != bytes.len() - 8) {
                 std::fs::write(&path, &bytes[..cut]).unwrap();
                 assert!(IndexSummary::read(&path, 2).is_err(), "{cut}");
@@ -170,7 +197,7 @@ mod tests {
 
     #[test]
     fn an_index_that_unpacks_to_more_than_its_file_can_have_costs_nothing() {
-        // 256 MiB of contigs without bins, in a few hundred kilobytes.
+        // An index that claims 256 MiB of contigs without bins, compressed to a few hundred kilobytes.
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("x.csi");
         let mut packed =

@@ -1,4 +1,4 @@
-//! Writers of `.bai` (SAMv1 §5.2) and `.csi` (CSIv1).
+//! Writers of the index formats `.bai` (SAMv1 §5.2) and `.csi` (CSIv1).
 
 use std::io::{self, Write};
 
@@ -9,10 +9,11 @@ use super::{BAI_DEPTH, IndexBuilder, IndexFormat, MIN_SHIFT};
 use crate::bgzf;
 
 impl IndexBuilder {
-    /// Writes the `.bai`. The genome must fit `.bai` ([`IndexFormat::for_genome`]).
+    /// Writes the index as `.bai`. No contig of the genome may be too long for `.bai` ([`IndexFormat::for_genome`]).
     ///
     /// # Errors
-    /// Those of `out`; [`io::ErrorKind::InvalidInput`] where the genome has a contig that is too long.
+    /// The errors of writing to `out`; [`io::ErrorKind::InvalidInput`] if a contig of the genome is too long for
+    /// `.bai`.
     pub fn write_bai(&self, genome: &Genome, mut out: impl Write) -> io::Result<()> {
         if self.depth != BAI_DEPTH {
             let message = "a contig is too long for a .bai index; write a .csi index";
@@ -24,13 +25,13 @@ impl IndexBuilder {
         out.write_all(&bytes)
     }
 
-    /// Writes the `.csi`, compressed as BGZF.
+    /// Writes the index as `.csi`, compressed as BGZF.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// The errors of writing to `out`.
     pub fn write_csi(&self, genome: &Genome, out: impl Write) -> io::Result<()> {
         let mut bytes = b"CSI\x01".to_vec();
-        // No auxiliary data.
+        // The third number is the length of the auxiliary data, which is empty.
         for number in [MIN_SHIFT, self.depth, 0] {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
@@ -42,7 +43,7 @@ impl IndexBuilder {
         Ok(())
     }
 
-    /// Appends all contigs and the number of records without one.
+    /// Appends the indexes of all contigs, and the number of records without a contig.
     pub(super) fn append_contigs(&self, format: IndexFormat, genome: &Genome, out: &mut Vec<u8>) {
         let mut indexed = self.contigs.iter().peekable();
         for number in 0..genome.contigs().len() {
@@ -67,7 +68,8 @@ impl IndexBuilder {
                 out.extend_from_slice(&end.to_le_bytes());
             }
         };
-        // Two pairs that are not chunks (SAMv1 §5.2: bin 37450 at the depth of `.bai`).
+        // The metadata bin has two pairs of numbers that are not chunks (SAMv1 §5.2). Its number is 37450 for the
+        // levels of `.bai`.
         let metadata_bin = first_bin(self.depth + 1) + 1;
         let metadata = [(contig.start_offset, contig.end_offset), (contig.mapped_records, contig.unmapped_records)];
         for (bin, chunks) in &contig.bins {

@@ -1,7 +1,8 @@
-//! An index in memory, for finding the chunks with the records of a region.
+//! An index that is read into memory to find the chunks with the records of a region.
 //!
 //! Flows in: `.bai`, `.csi` and `.tbi` files of any origin. Flows out: chunks (pairs of virtual offsets). This module
-//! detects the index of another file only where it points behind the file's end.
+//! does not detect that an index belongs to another file. Readers of the file may notice it, for example if a chunk
+//! points beyond the end of the file.
 
 use std::path::{Path, PathBuf};
 
@@ -10,21 +11,22 @@ use super::index_summary::IndexReadError;
 use super::{BAI_DEPTH, MIN_SHIFT};
 use crate::bgzf::{BgzfBufRead as _, BgzfError, Reader, VirtualOffset, open_text};
 
-/// Maximum bytes of an index, decompressed. That of 300,000 contigs, or of a human genome at 1000x, is a tenth of it.
+/// Maximum bytes of a decompressed index. The index of 300,000 contigs, or of a human genome at 1000x coverage, has a
+/// tenth of this size.
 const MAX_INDEX_BYTES: usize = 1 << 30;
-/// Bytes of the tabix header: its last field holds the bytes of names behind it.
+/// Bytes of the tabix header. Its last field is the length in bytes of the contig names that follow it.
 const TABIX_HEADER_BYTES: usize = 28;
 
-/// A chunk of the file: virtual offsets of its first byte, and of the one behind its last.
+/// A chunk of the file, given by the virtual offset of its first byte and the virtual offset after its last byte.
 pub type Chunk = (VirtualOffset, VirtualOffset);
 
-/// An index in memory.
+/// A binning index in memory.
 #[derive(Clone, Debug)]
 pub struct RegionIndex {
     path: PathBuf,
     min_shift: u32,
     depth: u32,
-    /// True if bins have an offset each, as in CSI, instead of a linear index.
+    /// True if each bin has an offset, as in CSI; false if the contig has a linear index instead.
     bins_have_offsets: bool,
     contigs: Vec<ContigBins>,
     contig_names: Option<Vec<String>>,
@@ -33,10 +35,10 @@ pub struct RegionIndex {
 
 #[derive(Clone, Debug, Default)]
 struct ContigBins {
-    /// Bins by ascending number.
+    /// Bins of the contig, sorted by number.
     bins: Vec<BinRange>,
     chunks: Vec<Chunk>,
-    /// Per window of `1 << min_shift` bases, the first offset of a record that overlaps it.
+    /// For each window of `1 << min_shift` bases, the virtual offset of the first record that overlaps the window.
     linear_index: Vec<VirtualOffset>,
     counts: Option<(u64, u64)>,
 }
@@ -45,29 +47,29 @@ struct ContigBins {
 struct BinRange {
     number: u32,
     first_offset: VirtualOffset,
-    /// Start of its chunks: `chunks[start..end]`.
+    /// Index of the first chunk of the bin; the chunks of the bin are `chunks[start..end]` of its contig.
     start: u32,
     end: u32,
 }
 
 impl RegionIndex {
-    /// Reads an index, its format detected by content.
+    /// Reads an index file; the format is detected from its content.
     ///
     /// # Errors
-    /// [`IndexReadError`].
+    /// [`IndexReadError`] if the index cannot be read or is damaged.
     pub fn read(path: &Path) -> Result<Self, IndexReadError> {
         Self::read_from(open_text(path, 1)?)
     }
 
-    /// Reads an open index file of which nothing was consumed.
+    /// Reads an index from an open file from which nothing has been consumed.
     ///
     /// # Errors
-    /// [`IndexReadError`].
+    /// [`IndexReadError`] if the index cannot be read or is damaged.
     pub fn read_from(mut input: Reader) -> Result<Self, IndexReadError> {
         let path = input.path().to_owned();
         let mut bytes = Vec::new();
         match input.append_to(&mut bytes, MAX_INDEX_BYTES) {
-            // A failed read is not damage.
+            // An I/O error does not mean that the index is damaged.
             Err(error @ BgzfError::Io { .. }) => Err(error.into()),
             Err(_) => Err(IndexReadError::Damaged { path }),
             Ok(_) => Self::parse(&path, &bytes).ok_or(IndexReadError::Damaged { path }),
@@ -95,14 +97,14 @@ impl RegionIndex {
             }
             b"CSI\x01" => {
                 (index.min_shift, index.depth) = (fields.take_u32()?, fields.take_u32()?);
-                // Deeper ones would exceed the 32 bits of a bin's number, and wider ones a position (CSIv1).
+                // More levels would exceed the 32 bits of a bin number, and wider bins the range of positions (CSIv1).
                 if index.depth > 9 || index.min_shift > 30 {
                     return None;
                 }
                 index.bins_have_offsets = true;
                 let auxiliary = fields.take_u32()? as usize;
                 let auxiliary = fields.take_bytes(auxiliary)?;
-                // The index of a VCF has the tabix header there; that of BAM and BCF nothing.
+                // The auxiliary data of the index of a VCF is a tabix header; for BAM and BCF it is empty.
                 index.contig_names =
                     (auxiliary.len() >= TABIX_HEADER_BYTES).then(|| parse_tabix_names(auxiliary)).flatten();
                 fields.take_u32()?
@@ -113,7 +115,7 @@ impl RegionIndex {
             let contig = fields.take_contig(index.bins_have_offsets, first_bin(index.depth + 1) + 1)?;
             index.contigs.push(contig);
         }
-        // Old indexes end here.
+        // The last field is missing in indexes of old programs.
         index.unplaced_records = fields.take_u64();
         Some(index)
     }
@@ -123,17 +125,18 @@ impl RegionIndex {
         &self.path
     }
 
-    /// Returns the number of contigs.
+    /// Returns the number of contigs of the index.
     pub fn contig_count(&self) -> usize {
         self.contigs.len()
     }
 
-    /// Returns the names of its contigs, if the index has them, as that of VCF does.
+    /// Returns the contig names if the index contains them, as the index of a VCF does.
     pub fn contig_names(&self) -> Option<&[String]> {
         self.contig_names.as_deref()
     }
 
-    /// Returns the number of records, with and without contig, if the index counts them.
+    /// Returns the number of all records, including those without a contig, or `None` if the index does not contain the
+    /// counts.
     pub fn record_count(&self) -> Option<u64> {
         let of_contigs = |contig: &ContigBins| match contig.counts {
             Some((mapped, unmapped)) => mapped.checked_add(unmapped),
@@ -142,23 +145,50 @@ impl RegionIndex {
         };
         let counted: Option<u64> =
             self.contigs.iter().map(of_contigs).try_fold(0u64, |sum, count| sum.checked_add(count?));
-        // An index of VCF has no count of unplaced records, or zero.
+        // In the index of a VCF, the number of records without a contig is missing or zero.
         counted?.checked_add(self.unplaced_records.or(self.contig_names.is_some().then_some(0))?)
     }
 
-    /// Returns the greatest offset in the compressed file that the index contains.
+    /// Returns the greatest offset in the compressed file to which the index refers.
     pub fn last_compressed_offset(&self) -> u64 {
         let ends = self.contigs.iter().flat_map(|contig| &contig.chunks).map(|(_, end)| end >> 16);
         ends.max().unwrap_or(0)
     }
 
-    /// Returns the end of the last record with a contig; `None` for no records. Records without contig follow it.
+    /// Returns the virtual offset of the end of the last record that has a contig, or `None` if there are no such
+    /// records. Records without a contig follow at this offset.
     pub fn end_of_placed_records(&self) -> Option<VirtualOffset> {
         self.contigs.iter().flat_map(|contig| &contig.chunks).map(|chunk| chunk.1).max()
     }
 
-    /// Returns the chunks of the records that overlap `[start, end)` of a contig, 0-based: ascending and disjoint. They
-    /// hold all of these records and others besides.
+    /// Returns chunks that contain all records that overlap the interval `[start, end)` of a contig, 0-based. The
+    /// chunks are ascending and disjoint, and may contain other records as well.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::fs::File;
+    ///
+    /// use godwit_formats::bgzf::RecordOffsets;
+    /// use godwit_formats::binning_index::{IndexBuilder, IndexFormat, RegionIndex};
+    /// use godwit_model::{Contig, Genome};
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("a.bam.bai");
+    /// # let contig = Contig { name: "chr1".to_owned(), length: 1_000_000, alternate: false };
+    /// # let genome = Genome::new(vec![contig])?;
+    /// let mut builder = IndexBuilder::new(&genome);
+    /// builder.push(0, 100, 250, true, RecordOffsets { start: 0, end: 300 })?;
+    /// builder.push(0, 500_000, 500_150, true, RecordOffsets { start: 90 << 16, end: 90 << 16 | 300 })?;
+    /// builder.write(IndexFormat::Bai, &genome, File::create(&path)?)?;
+    ///
+    /// let index = RegionIndex::read(&path)?;
+    /// assert_eq!(index.chunks(0, 499_000, 501_000), [(90 << 16, 90 << 16 | 300)]);
+    /// assert!(index.chunks(0, 700_000, 800_000).is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn chunks(&self, contig: usize, start: u32, end: u32) -> Vec<Chunk> {
         let Some(regions) = self.contigs.get(contig).filter(|_| start < end) else { return Vec::new() };
         let last = i64::from(end - 1).min((1 << (self.min_shift + 3 * self.depth)) - 1) as u64;
@@ -183,13 +213,14 @@ impl RegionIndex {
         merge_chunks(found)
     }
 
-    /// Returns an offset before which no record overlaps a base at or behind `start`.
+    /// Returns a virtual offset that precedes all records that overlap a base at or after `start`.
     fn lower_offset_bound(&self, regions: &ContigBins, start: u64) -> VirtualOffset {
         let window = (start >> self.min_shift) as usize;
         if !self.bins_have_offsets {
             return regions.linear_index.get(window).or(regions.linear_index.last()).copied().unwrap_or(0);
         }
-        // As htslib 1.16 does: the bin of the window, else one to the left below the same parent, else the parent.
+        // As in htslib 1.16, use the bin of the window; if it is absent, the next present bin to the left with the same
+        // parent; otherwise the parent bin.
         let mut number = first_bin(self.depth) + window as u32;
         loop {
             if let Ok(at) = regions.bins.binary_search_by_key(&number, |bin| bin.number) {
@@ -203,8 +234,8 @@ impl RegionIndex {
         }
     }
 
-    /// Returns an offset from which on no record overlaps a base at or before `last`: on each level, all records of the
-    /// next bin to the right begin behind that base, and the file is sorted.
+    /// Returns a virtual offset after all records that overlap a base at or before `last`. On each level, all records
+    /// of the next bin to the right begin after that base, and the file is sorted.
     fn upper_offset_bound(&self, regions: &ContigBins, last: u64) -> VirtualOffset {
         let of_level = |level: u32| {
             let shift = self.min_shift + 3 * (self.depth - level);
@@ -216,8 +247,36 @@ impl RegionIndex {
         (0..=self.depth).filter_map(of_level).min().unwrap_or(VirtualOffset::MAX)
     }
 
-    /// Returns offsets at which records begin, ascending: those that cut the file from `first` to `bytes` into about
-    /// `parts` of similar size, without either end.
+    /// Returns virtual offsets, in ascending order, at which the file can be divided into about `parts` parts of
+    /// similar size. A record begins at each of these offsets. `first` is the offset of the first record and `bytes` is
+    /// the length of the file; the start and the end of the file are not among the results.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::fs::File;
+    ///
+    /// use godwit_formats::bgzf::RecordOffsets;
+    /// use godwit_formats::binning_index::{IndexBuilder, IndexFormat, RegionIndex};
+    /// use godwit_model::{Contig, Genome};
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("a.bam.bai");
+    /// # let contig = Contig { name: "chr1".to_owned(), length: 1_000_000, alternate: false };
+    /// # let genome = Genome::new(vec![contig])?;
+    /// let mut builder = IndexBuilder::new(&genome);
+    /// for (position, block) in [(0, 0), (100_000, 1000), (200_000, 2000), (300_000, 3000)] {
+    ///     let offsets = RecordOffsets { start: block << 16, end: (block + 1000) << 16 };
+    ///     builder.push(0, position, position + 150, true, offsets)?;
+    /// }
+    /// builder.write(IndexFormat::Bai, &genome, File::create(&path)?)?;
+    ///
+    /// let index = RegionIndex::read(&path)?;
+    /// assert_eq!(index.split_offsets(0, 4000, 2), [2000 << 16]);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn split_offsets(&self, first: VirtualOffset, bytes: u64, parts: usize) -> Vec<VirtualOffset> {
         let mut starts: Vec<VirtualOffset> = self.contigs.iter().flat_map(ContigBins::record_offsets).collect();
         starts.retain(|start| *start > first);
@@ -241,7 +300,18 @@ impl ContigBins {
     }
 }
 
-/// Sorts chunks of one file, and joins those that overlap, touch or share a block, which then is decompressed once.
+/// Sorts the chunks of a file, and joins chunks that overlap, touch or share a block, so that the block is decompressed
+/// once.
+///
+/// # Examples
+///
+/// ```
+/// use godwit_formats::binning_index::merge_chunks;
+///
+/// // The second chunk begins in the block in which the first one ends.
+/// let chunks = vec![(40 << 16, 41 << 16), (0, 7 << 16), (7 << 16 | 5, 9 << 16)];
+/// assert_eq!(merge_chunks(chunks), [(0, 9 << 16), (40 << 16, 41 << 16)]);
+/// ```
 pub fn merge_chunks(mut chunks: Vec<Chunk>) -> Vec<Chunk> {
     chunks.sort_unstable();
     chunks.dedup_by(|next, chunk| {
@@ -254,14 +324,14 @@ pub fn merge_chunks(mut chunks: Vec<Chunk>) -> Vec<Chunk> {
     chunks
 }
 
-/// Parses names, each ended by NUL, behind the tabix header.
+/// Parses the contig names after the tabix header, each of which ends with a NUL byte.
 fn parse_tabix_names(head: &[u8]) -> Option<Vec<String>> {
     let names = head.get(TABIX_HEADER_BYTES..)?;
     let names = names.split(|byte| *byte == 0).filter(|name| !name.is_empty());
     names.map(|name| String::from_utf8(name.to_vec()).ok()).collect()
 }
 
-/// A cursor over little-endian numbers in memory.
+/// A cursor over the fields of an index in memory, which are little-endian numbers.
 struct IndexFieldCursor<'a>(&'a [u8]);
 
 impl<'a> IndexFieldCursor<'a> {
@@ -283,7 +353,8 @@ impl<'a> IndexFieldCursor<'a> {
         Some(u64::from_le_bytes(*number))
     }
 
-    /// Takes a contig. Vectors grow with the data present, not with the counts claimed.
+    /// Parses the index of one contig. Memory grows with the data that is present, not with the counts that the data
+    /// claims.
     fn take_contig(&mut self, bins_have_offsets: bool, metadata_bin: u32) -> Option<ContigBins> {
         let mut contig = ContigBins::default();
         for _ in 0..self.take_u32()? {

@@ -1,5 +1,5 @@
-//! The index of a bgzipped VCF: `.tbi` (tabix format, 2011), and `.csi` with the same header where a contig is too long for
-//! it.
+//! A builder of the index of a bgzipped VCF: `.tbi` (tabix format, 2011), or `.csi` with the tabix header if a contig
+//! is too long for `.tbi`.
 
 use std::io::{self, Write};
 
@@ -8,26 +8,50 @@ use godwit_model::{Contig, Genome};
 use super::{IndexBuilder, IndexError, IndexFormat, MIN_SHIFT};
 use crate::bgzf::{self, RecordOffsets};
 
-/// Format VCF; columns of contig, start and end (none: `REF` and `END` give it); comments start with `#`; no lines to skip.
+/// Fields of a tabix header for VCF: format VCF; columns of the contig, the start, and the end (0, because `REF` and
+/// `END` determine the end); the comment character `#`; and 0 lines to skip.
 const TABIX_VCF_PRESET: [u32; 6] = [2, 1, 2, 0, b'#' as u32, 0];
 
-/// A builder of the index of a VCF while it is written.
+/// A builder of the index of a bgzipped VCF, to which records are added while the VCF is written.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use godwit_formats::bgzf::RecordOffsets;
+/// use godwit_formats::binning_index::{RegionIndex, TabixBuilder};
+/// use godwit_model::{Contig, Genome};
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("a.vcf.gz.tbi");
+/// let chr20 = Contig { name: "chr20".to_owned(), length: 64_444_167, alternate: false };
+/// let mut index = TabixBuilder::new(&Genome::new(vec![chr20.clone()])?);
+/// index.push(&chr20, 999, 1000, RecordOffsets { start: 60, end: 110 })?;
+/// assert_eq!(index.extension(), "tbi");
+/// index.write(std::fs::File::create(&path)?)?;
+///
+/// let index = RegionIndex::read(&path)?;
+/// assert_eq!(index.contig_names().unwrap(), ["chr20"]);
+/// assert_eq!(index.chunks(0, 0, 2000), [(60, 110)]);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct TabixBuilder {
     format: IndexFormat,
     index: IndexBuilder,
-    /// Contigs that have records, in the order of the file.
+    /// Contigs that have records, in the order of their first records in the file.
     contigs: Vec<Contig>,
 }
 
 impl TabixBuilder {
-    /// Creates an empty index of records on contigs of this genome.
+    /// Creates an empty index for records on the contigs of this genome.
     pub fn new(genome: &Genome) -> Self {
         let format = IndexFormat::for_genome(genome);
         Self { format, index: IndexBuilder::new(genome), contigs: Vec::new() }
     }
 
-    /// Returns the file name extension: `tbi` or `csi`.
+    /// Returns the file name extension of the index: `tbi` or `csi`.
     pub fn extension(&self) -> &'static str {
         match self.format {
             IndexFormat::Bai => "tbi",
@@ -35,11 +59,12 @@ impl TabixBuilder {
         }
     }
 
-    /// Adds a record: contig, interval `[start, end)` (0-based; -1 for a start at the telomere), and the virtual offsets of
-    /// its line. Records of a contig are contiguous, by start; offsets ascend.
+    /// Adds a record with its contig, its interval `[start, end)` (0-based; the start is -1 at the telomere), and the
+    /// virtual offsets of its line. The records of a contig must be contiguous and sorted by start, with ascending
+    /// offsets.
     ///
     /// # Errors
-    /// [`IndexError`].
+    /// [`IndexError`] if the records are not in order, or the record ends beyond the limit of the index.
     pub fn push(&mut self, contig: &Contig, start: i32, end: i32, offsets: RecordOffsets) -> Result<(), IndexError> {
         if self.contigs.last().is_none_or(|last| last.name != contig.name) {
             if self.contigs.iter().any(|seen| seen.name == contig.name) {
@@ -50,10 +75,10 @@ impl TabixBuilder {
         self.index.push(self.contigs.len() as i32 - 1, start, end, true, offsets)
     }
 
-    /// Writes the index.
+    /// Writes the index, compressed as BGZF.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// The errors of writing to `out`.
     pub fn write(&self, out: impl Write) -> io::Result<()> {
         let names: Vec<u8> = self.contigs.iter().flat_map(|contig| contig.name.bytes().chain([0])).collect();
         let mut header: Vec<u8> =

@@ -10,7 +10,7 @@ use crate::bgzf::{EOF_BLOCK, Writer};
 use crate::sam::tests::samples::{self, RandomNumbers, path_text, samtools};
 use crate::sam::{Header, LineEncoder};
 
-/// Returns records of a header in samtools' coordinate order.
+/// Returns the packed records of SAM lines, in the coordinate order of samtools.
 fn sorted_records(header: &Header, lines: impl Iterator<Item = String>) -> Vec<Vec<u8>> {
     let mut encoder = LineEncoder::new(&header.genome().unwrap());
     let packed = |line: String| {
@@ -30,7 +30,8 @@ fn push_record(index: &mut IndexBuilder, record: &[u8], offsets: RecordOffsets) 
     index.push(record.contig(), record.position(), record.position() + span, mapped, offsets).unwrap();
 }
 
-/// Writes a BAM file in parts that end before the records of `cuts`. Returns its index and the offset of each record.
+/// Writes a BAM file in parts, each of which ends before a record of `cuts`. Returns the merged index and the virtual
+/// offset of each record.
 fn write_bam(path: &Path, header: &Header, records: &[Vec<u8>], cuts: &[usize]) -> (IndexBuilder, Vec<u64>) {
     let genome = header.genome().unwrap();
     let mut head = Writer::new(Vec::new(), 1);
@@ -57,7 +58,7 @@ fn write_bam(path: &Path, header: &Header, records: &[Vec<u8>], cuts: &[usize]) 
     (IndexBuilder::merge(parts).unwrap(), offsets)
 }
 
-/// Returns regions with their counts by samtools with the index beside the file.
+/// Returns for each region the number of records that samtools finds with the index next to the file.
 fn samtools_counts(path: &Path, regions: &[String]) -> Vec<String> {
     let count =
         |region: &String| String::from_utf8(samtools(&["view", "-c", path_text(path), region]).unwrap()).unwrap();
@@ -71,7 +72,7 @@ fn random_regions(genome: &Genome, seed: u64, count: usize) -> Vec<String> {
     while regions.len() < count {
         let contig = &genome.contigs()[numbers.next_below(genome.contigs().len() as u64) as usize];
         let length = u64::from(contig.length);
-        // Edges of bins are where indexes are often wrong.
+        // Errors of indexes are most likely at the edges of bins.
         let start = match numbers.next_below(3) {
             0 => (numbers.next_below(length >> 14 | 1) << 14) + numbers.next_below(3),
             _ => numbers.next_below(length) + 1,
@@ -82,7 +83,8 @@ fn random_regions(genome: &Genome, seed: u64, count: usize) -> Vec<String> {
     regions
 }
 
-/// Compares samtools' counts with our index and with its own, which `arguments` create.
+/// Compares the counts that samtools finds with our index and with the index that samtools itself creates with
+/// `arguments`.
 fn compare_with_samtools(
     directory: &TempDir,
     header: &Header,
@@ -165,8 +167,8 @@ fn an_index_of_one_part_equals_that_of_samtools_bin_by_bin() {
 
 type Bins = std::collections::BTreeMap<u32, Vec<(u64, u64)>>;
 
-/// Returns the bins with chunks and the windows of each contig, with block-end offsets made equal to those of the next
-/// block.
+/// Returns the bins with their chunks, and the windows, of each contig. An offset at the end of a block is replaced by
+/// the equivalent offset at the start of the next block.
 fn parse_bai(bytes: &[u8]) -> (Vec<(Bins, Vec<u64>)>, u64) {
     let mut rest = &bytes[4..];
     let mut number = |width: usize| {
@@ -234,10 +236,10 @@ fn an_empty_index_lists_every_contig() {
 fn what_lies_behind_a_region_is_not_read_for_it() {
     let genome = genome(&[20_000_000]);
     let mut index = IndexBuilder::new(&genome);
-    // Bins of 16 kb, but for the third and fourth: those cross borders of 1 Mb and 8 Mb.
+    // Records in bins of 16 kb, except for the third and fourth record, which cross borders of 1 Mb and 8 Mb.
     let spans =
         [(100, 200), (300_000, 300_100), (1_048_500, 1_048_700), (8_388_600, 8_388_700), (9_000_000, 9_000_100)];
-    // Far enough apart that bins are not merged into their parents.
+    // Use offsets so far apart that bins are not merged into their parents.
     let place = |number: u64| RecordOffsets { start: number << 36, end: (number + 1) << 36 };
     for (number, (start, end)) in spans.into_iter().enumerate() {
         index.push(0, start, end, true, place(10 * (number as u64 + 1))).unwrap();
@@ -252,7 +254,7 @@ fn what_lies_behind_a_region_is_not_read_for_it() {
         let found = |start, end| -> Vec<_> {
             index.chunks(0, start, end).into_iter().map(|(start, end)| (start >> 36, end >> 36)).collect()
         };
-        // A chunk ends where the next record begins.
+        // A chunk ends at the start of the next record.
         assert_eq!(found(0, 1000), [(10, 20)]);
         assert_eq!(found(0, 300_001), [(10, 50)], "the next bin to the right of any level is that of the last record");
         assert_eq!(found(1_048_600, 1_048_601), [(30, 50)]);

@@ -1,4 +1,5 @@
-//! Parquet files whose region reads are cheap: small row groups in genome order, with statistics and page indexes.
+//! A writer of Parquet files of alignments from which regions can be read at low cost. The row groups are small and in
+//! genome order, with statistics and page indexes.
 
 use std::io::Write;
 
@@ -15,14 +16,17 @@ use super::alignment_layout::AlignmentLayout;
 use super::column_chunk_writer::{ColumnChunkWriter, PageCompressor, ZstdStrategy};
 use super::error::ColumnarError;
 
-/// Rows of a row group: 3 to 4 MB of short reads, the minimum that readers without page indexes (pyarrow, DuckDB) fetch.
+/// Maximum rows of a row group: 3 to 4 MB of short reads. Readers that do not use page indexes (pyarrow, DuckDB) read
+/// at least a whole row group.
 const MAX_ROW_GROUP_ROWS: usize = 32_768;
-/// Bytes of a row group's packed columns, before compression; long reads reach this limit first.
+/// Maximum bytes, before compression, of the byte array columns of a row group. Files of long reads reach this limit
+/// before the limit of rows.
 const MAX_ROW_GROUP_BYTES: usize = 64 << 20;
-/// Rows of a page, the minimum that readers with page indexes fetch.
+/// Maximum rows of a page. Readers that use page indexes read at least a whole page.
 const PAGE_ROWS: usize = 4096;
-/// Numbers whose differences have few bits: positions in genome order, and values that are nearly equal in every row.
-/// Dictionaries would be as small, but every value would be looked up.
+/// Integer columns that are stored as differences between rows, because the differences have few bits. They hold
+/// positions in genome order, or values that are nearly equal in all rows. Dictionaries would be as small, but would
+/// need a lookup per value.
 const DELTA_COLUMNS: [&str; 11] = [
     "flags",
     "contig_id",
@@ -36,10 +40,10 @@ const DELTA_COLUMNS: [&str; 11] = [
     "tag_XS",
     "tag_MQ",
 ];
-/// Columns by which queries skip row groups and pages.
+/// Columns with statistics, by which queries skip row groups and pages.
 const COLUMNS_WITH_STATISTICS: [&str; 4] = ["contig", "contig_id", "position", "end_position"];
-/// Columns whose values hardly repeat, which zstd compresses. The others are dictionaries with bit-packed runs, or
-/// differences: a few bits per row.
+/// Byte array columns whose values rarely repeat, and which zstd compresses. All other columns are dictionaries with
+/// bit-packed runs, or differences, which take a few bits per row without zstd.
 const BYTE_ARRAY_COLUMNS: [(&str, ZstdStrategy); 8] = [
     ("name", ZstdStrategy::Matches),
     ("bases", ZstdStrategy::Matches),
@@ -51,7 +55,39 @@ const BYTE_ARRAY_COLUMNS: [(&str, ZstdStrategy); 8] = [
     ("other_tags", ZstdStrategy::Matches),
 ];
 
-/// A writer of one Parquet file. Dropping it leaves a file that every reader rejects as incomplete.
+/// A writer of one Parquet file of alignments. If the writer is dropped before [`AlignmentParquetWriter::finish`],
+/// every reader rejects the file as incomplete.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use godwit_formats::sam::{Header, LineEncoder};
+/// # use godwit_model::RawRecord;
+/// use std::fs::File;
+///
+/// use godwit_formats::columnar::{AlignmentBatchBuilder, AlignmentLayout, AlignmentParquetWriter, ParquetFiles};
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("a.parquet");
+/// # let header = Header::parse(b"@SQ\tSN:chr1\tLN:1000\n")?;
+/// # let mut bytes = Vec::new();
+/// # let line = b"r1\t16\tchr1\t7\t60\t3M1S\t*\t0\t0\tACGT\tIIII\tNM:i:1";
+/// # LineEncoder::new(&header.genome()?).encode(line, &mut bytes)?;
+/// # let record = RawRecord::from_bytes(&bytes, 1)?;
+/// # let layout = AlignmentLayout::new(&header)?;
+/// let mut builder = AlignmentBatchBuilder::new(&layout);
+/// builder.push(record, record.flag());
+/// let mut writer = AlignmentParquetWriter::new(&layout, File::create(&path)?)?;
+/// writer.write(&builder.take_batch()?)?;
+/// writer.finish()?;
+///
+/// let files = ParquetFiles::open(&[path])?;
+/// assert_eq!(files.row_count(), 1);
+/// assert_eq!(files.schema().fields().len(), layout.schema.fields().len());
+/// # Ok(())
+/// # }
+/// ```
 pub struct AlignmentParquetWriter<W: Write + Send> {
     writer: SerializedFileWriter<W>,
     row_group_factory: ArrowRowGroupWriterFactory,
@@ -59,7 +95,7 @@ pub struct AlignmentParquetWriter<W: Write + Send> {
     row_group: Option<RowGroupWriter>,
 }
 
-/// A row group that is being written.
+/// The row group that is currently being written.
 struct RowGroupWriter {
     columns: Vec<ColumnWriter>,
     row_count: usize,
@@ -72,13 +108,14 @@ enum ColumnWriter {
 }
 
 impl<W: Write + Send> AlignmentParquetWriter<W> {
-    /// Starts a file.
+    /// Creates a writer and starts the Parquet file.
     ///
     /// # Errors
-    /// [`ColumnarError::Parquet`].
+    /// [`ColumnarError::Parquet`] if the Parquet writer fails.
     pub fn new(layout: &AlignmentLayout, out: W) -> Result<Self, ColumnarError> {
-        // Without the Arrow schema in Base64 beside Parquet's own: readers would take their metadata from there, and the
-        // header would be in every file twice. Readers then return names as text, not as dictionaries.
+        // Do not store the Arrow schema as Base64 text in addition to the schema of Parquet. Readers would take the
+        // metadata from the Arrow schema, and the header would be in every file twice. Without it, readers return names
+        // as text instead of dictionaries.
         let options =
             ArrowWriterOptions::new().with_properties(writer_properties(layout)).with_skip_arrow_metadata(true);
         let writer = ArrowWriter::try_new_with_options(out, layout.schema.clone(), options)?;
@@ -86,10 +123,10 @@ impl<W: Write + Send> AlignmentParquetWriter<W> {
         Ok(Self { writer, row_group_factory, page_compressor: PageCompressor::new()?, row_group: None })
     }
 
-    /// Appends a batch: a page of each packed column.
+    /// Writes a record batch, which becomes a page of each byte array column.
     ///
     /// # Errors
-    /// [`ColumnarError::Parquet`].
+    /// [`ColumnarError::Parquet`] if the Parquet writer fails.
     pub fn write(&mut self, batch: &RecordBatch) -> Result<(), ColumnarError> {
         let full = |group: &RowGroupWriter| {
             group.row_count + batch.num_rows() > MAX_ROW_GROUP_ROWS || group.byte_array_bytes >= MAX_ROW_GROUP_BYTES
@@ -148,10 +185,10 @@ impl<W: Write + Send> AlignmentParquetWriter<W> {
         Ok(())
     }
 
-    /// Ends the file and returns the inner writer.
+    /// Completes the file and returns the inner writer.
     ///
     /// # Errors
-    /// [`ColumnarError::Parquet`].
+    /// [`ColumnarError::Parquet`] if the Parquet writer fails.
     pub fn finish(mut self) -> Result<W, ColumnarError> {
         self.end_row_group()?;
         Ok(self.writer.into_inner()?)

@@ -1,5 +1,5 @@
-//! A table of records as one uncompressed Arrow IPC stream, which another process maps into its memory to read the columns
-//! in place.
+//! A writer of alignments as one uncompressed Arrow IPC stream. Another process maps the stream into its memory to read
+//! the columns without copying them.
 
 use std::io::{self, Write};
 
@@ -12,7 +12,41 @@ use super::alignment_layout::AlignmentLayout;
 use super::batch_builder::AlignmentBatchBuilder;
 use super::error::ColumnarError;
 
-/// A writer of one stream. Buffers of columns go to `W` without a copy.
+/// A writer of one Arrow IPC stream of alignments. The buffers of columns are written to `W` without a copy.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use godwit_formats::sam::{Header, LineEncoder};
+/// # use godwit_model::RawRecord;
+/// use std::fs::File;
+/// use std::sync::Arc;
+///
+/// use arrow_array::cast::AsArray;
+/// use godwit_formats::columnar::{AlignmentLayout, AlignmentStreamWriter, ArrowFile};
+/// use godwit_formats::random_access::LocalFile;
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("a.arrows");
+/// # let header = Header::parse(b"@SQ\tSN:chr1\tLN:1000\n")?;
+/// # let mut bytes = Vec::new();
+/// # let line = b"r1\t16\tchr1\t7\t60\t3M1S\t*\t0\t0\tACGT\tIIII\tNM:i:1";
+/// # LineEncoder::new(&header.genome()?).encode(line, &mut bytes)?;
+/// # let record = RawRecord::from_bytes(&bytes, 1)?;
+/// # let layout = AlignmentLayout::new(&header)?;
+/// let columns = [layout.schema.index_of("position")?, layout.schema.index_of("cigar")?];
+/// let mut writer = AlignmentStreamWriter::new(&layout, Some(&columns), File::create(&path)?)?;
+/// writer.push(record, record.flag())?;
+/// let (_, row_count) = writer.finish()?;
+/// assert_eq!(row_count, 1);
+///
+/// let stream = ArrowFile::open(Arc::new(LocalFile::open(&path)?))?;
+/// let batch = stream.batches(0..1, None).next_batch()?.unwrap();
+/// assert_eq!(batch["cigar"].as_string::<i32>().value(0), "3M1S");
+/// # Ok(())
+/// # }
+/// ```
 pub struct AlignmentStreamWriter<'l, W> {
     builder: AlignmentBatchBuilder<&'l AlignmentLayout>,
     encoder: StreamEncoder,
@@ -21,11 +55,11 @@ pub struct AlignmentStreamWriter<'l, W> {
 }
 
 impl<'l, W: Write> AlignmentStreamWriter<'l, W> {
-    /// Starts a stream of some columns, by their 0-based index in the schema of the layout, or of all. Its schema has the
-    /// same metadata as the other columnar files of godwit.
+    /// Starts a stream. `projection` contains the 0-based indexes of its columns in the schema of the layout; `None`
+    /// means all columns. The schema of the stream has the same metadata as the other columnar files of godwit.
     ///
     /// # Errors
-    /// [`ColumnarError::Arrow`].
+    /// [`ColumnarError::Arrow`] if the Arrow writer fails.
     pub fn new(layout: &'l AlignmentLayout, projection: Option<&[usize]>, out: W) -> Result<Self, ColumnarError> {
         let builder = match projection {
             Some(wanted) => AlignmentBatchBuilder::with_projection(layout, wanted),
@@ -36,10 +70,10 @@ impl<'l, W: Write> AlignmentStreamWriter<'l, W> {
         Ok(Self { builder, encoder, out, row_count: 0 })
     }
 
-    /// Appends a record whose FLAG is `flag`.
+    /// Appends a record; its FLAG becomes `flag`.
     ///
     /// # Errors
-    /// Errors of `W`; [`ColumnarError`] inside an [`io::Error`].
+    /// The errors of `W`, or a [`ColumnarError`] inside an [`io::Error`].
     #[inline]
     pub fn push(&mut self, record: RawRecord, flag: u16) -> io::Result<()> {
         self.builder.push(record, flag);
@@ -56,10 +90,10 @@ impl<'l, W: Write> AlignmentStreamWriter<'l, W> {
         Ok(())
     }
 
-    /// Ends the stream. Returns the inner writer and the number of rows.
+    /// Completes the stream. Returns the inner writer and the number of rows.
     ///
     /// # Errors
-    /// As [`AlignmentStreamWriter::push`].
+    /// The errors of [`AlignmentStreamWriter::push`].
     pub fn finish(mut self) -> io::Result<(W, u64)> {
         if self.builder.row_count() > 0 {
             self.write_batch()?;

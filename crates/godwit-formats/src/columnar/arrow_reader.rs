@@ -1,7 +1,7 @@
-//! Arrow IPC of any origin, files and streams, read batch by batch.
+//! A reader of Arrow IPC files and streams of any origin, batch by batch.
 //!
-//! Nothing is mapped and nothing is trusted: each message is copied into separate memory, never more than the file has, and
-//! decoded behind the checks of [`godwit_model::ipc`].
+//! The input is not trusted and is not mapped into memory. Each message is copied into memory of its own, after
+//! checking that the file is as long as the message claims. It is decoded with the checks of [`godwit_model::ipc`].
 
 use std::io;
 use std::ops::Range;
@@ -17,74 +17,101 @@ use godwit_model::ipc::{IpcDecoder, IpcError, IpcMessage, body_length_and_row_co
 
 use crate::random_access::RandomAccess;
 
-/// First and last bytes of a file, unlike a stream; two bytes of padding follow at the start.
+/// First and last bytes of the file format; the streaming format does not have them. At the start, two bytes of padding
+/// follow.
 const MAGIC: &[u8; 6] = b"ARROW1";
-/// Length of the footer and the magic behind it.
+/// Bytes at the end of a file: the length of the footer and the magic bytes.
 const FOOTER_TRAILER_BYTES: u64 = 10;
-/// Bytes before the length of a message since Arrow 0.15.
+/// Bytes that precede the length of a message since Arrow 0.15.
 const CONTINUATION_INDICATOR: [u8; 4] = [0xff; 4];
-/// Maximum bytes of a message header, or of a footer: enough for hundreds of thousands of columns.
+/// Maximum bytes of a message header or a footer, which suffices for hundreds of thousands of columns.
 const MAX_HEADER_BYTES: u64 = 256 << 20;
-/// Maximum bytes of a message body; the decompressed size of its buffers is bounded too.
+/// Maximum bytes of a message body. The decoder also limits the decompressed size of its buffers.
 const MAX_BODY_BYTES: u64 = 1 << 31;
 
-/// A reason why Arrow IPC cannot be read.
+/// A reason why an Arrow IPC file or stream cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ArrowReadError {
     /// The file cannot be read.
     #[error("cannot read {}", path.display())]
     Io {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The reason.
+        /// The error in reading the file.
         #[source]
         source: io::Error,
     },
-    /// The file has another format.
-    #[error("{} is no Arrow IPC, neither a file nor a stream", path.display())]
+    /// The file is not Arrow IPC.
+    #[error("{} is not Arrow IPC, neither a file nor a stream", path.display())]
     NotArrow {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
     /// The file is truncated.
     #[error("{} is truncated: {problem}; fetch or make it again", path.display())]
     Truncated {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The missing part.
+        /// Description of what is missing.
         problem: &'static str,
     },
-    /// A message is invalid.
-    #[error("{} is damaged, or not as Arrow has it: the message at byte {offset}", path.display())]
+    /// A message of the file is invalid.
+    #[error("{} is damaged, or not valid Arrow IPC: the message at byte {offset}", path.display())]
     Damaged {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Offset of the message.
+        /// Offset of the message in the file.
         offset: u64,
-        /// The problem.
+        /// The reason why the message is invalid.
         #[source]
         source: IpcError,
     },
 }
 
-/// The location of a message.
+/// The location of a message in the file.
 #[derive(Clone, Copy, Debug)]
 struct MessageLocation {
     offset: u64,
-    /// Offset of its body.
+    /// Offset in the file of the body of the message.
     body_offset: u64,
     body_bytes: u64,
 }
 
 #[derive(Clone, Debug)]
 enum IpcFormat {
-    /// The footer lists the offsets of batches.
+    /// The file format, whose footer lists the offsets of dictionaries and batches.
     File { dictionaries: Vec<u64>, batches: Vec<u64>, rows: u64 },
-    /// Consecutive messages from an offset on.
+    /// The streaming format, which consists of consecutive messages.
     Stream { first_message_offset: u64 },
 }
 
 /// An open Arrow IPC file or stream.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::fs::File;
+/// use std::sync::Arc;
+///
+/// use arrow_array::{ArrayRef, RecordBatch, StringArray};
+/// use godwit_formats::columnar::{ArrowFile, ArrowFileWriter};
+/// use godwit_formats::random_access::LocalFile;
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("samples.arrow");
+/// let samples: ArrayRef = Arc::new(StringArray::from(vec!["NA12878", "NA12891"]));
+/// let batch = RecordBatch::try_from_iter([("sample", samples)])?;
+/// let mut writer = ArrowFileWriter::with_schema(&batch.schema(), File::create(&path)?)?;
+/// writer.write(&batch)?;
+/// writer.finish()?;
+///
+/// let file = ArrowFile::open(Arc::new(LocalFile::open(&path)?))?;
+/// assert_eq!((file.row_count(), file.batch_count()), (Some(2), Some(1)));
+/// assert_eq!(file.batches(0..1, None).next_batch()?, Some(batch));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct ArrowFile {
     source: Arc<dyn RandomAccess>,
@@ -93,10 +120,10 @@ pub struct ArrowFile {
 }
 
 impl ArrowFile {
-    /// Reads the schema, and the offsets of batches.
+    /// Opens a file or stream: reads the schema and, for a file, the offsets of the batches.
     ///
     /// # Errors
-    /// [`ArrowReadError`].
+    /// [`ArrowReadError`] if the file cannot be read, is truncated, or is not valid Arrow IPC.
     pub fn open(source: Arc<dyn RandomAccess>) -> Result<Self, ArrowReadError> {
         let messages = MessageReader { source };
         let start = messages.read_bytes(0, (MAGIC.len() as u64).min(messages.source.byte_len()))?;
@@ -119,7 +146,7 @@ impl ArrowFile {
 
     fn open_file(messages: MessageReader) -> Result<Self, ArrowReadError> {
         let file_bytes = messages.source.byte_len();
-        let no_footer = || messages.truncated_error("its end, which says where batches are, is missing");
+        let no_footer = || messages.truncated_error("its footer, which lists its batches, is missing");
         let tail = messages
             .read_bytes(file_bytes.saturating_sub(FOOTER_TRAILER_BYTES), FOOTER_TRAILER_BYTES.min(file_bytes))?;
         let tail: [u8; FOOTER_TRAILER_BYTES as usize] = tail.try_into().map_err(|_| no_footer())?;
@@ -127,18 +154,18 @@ impl ArrowFile {
         let offset = file_bytes.checked_sub(FOOTER_TRAILER_BYTES + footer_bytes).ok_or_else(no_footer)?;
         let damaged = |problem| messages.damaged_error(offset, IpcError::Malformed { problem });
         if footer_bytes > MAX_HEADER_BYTES {
-            return Err(damaged("the end of the file says to be longer than 256 MiB"));
+            return Err(damaged("the footer claims more than 256 MiB"));
         }
         let footer = messages.read_bytes(offset, footer_bytes)?;
-        let footer = root_as_footer(&footer).map_err(|_| damaged("the end of the file is none"))?;
-        let schema = footer.schema().ok_or_else(|| damaged("the end of the file has no schema"))?;
+        let footer = root_as_footer(&footer).map_err(|_| damaged("the footer is invalid"))?;
+        let schema = footer.schema().ok_or_else(|| damaged("the footer has no schema"))?;
         let schema = schema_from_flatbuffer(schema).map_err(|source| messages.damaged_error(offset, source))?;
         let dictionaries: Vec<u64> =
             footer.dictionaries().iter().flatten().map(|block| block.offset() as u64).collect();
         let batches: Vec<u64> = footer.recordBatches().iter().flatten().map(|block| block.offset() as u64).collect();
         let mut rows = 0u64;
         for offset in &batches {
-            let problem = "the end of the file points to no batch";
+            let problem = "the footer points to an offset without a batch";
             let batch_error = || messages.damaged_error(*offset, IpcError::Malformed { problem });
             let (_, header) = messages.read_header(*offset)?.ok_or_else(batch_error)?;
             let (_, batch_rows) =
@@ -149,17 +176,17 @@ impl ArrowFile {
         Ok(Self { schema: Arc::new(schema), source: messages.source, format })
     }
 
-    /// Returns the columns, with metadata.
+    /// Returns the schema with its metadata.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
     }
 
-    /// Returns the length, bytes.
+    /// Returns the length of the file in bytes.
     pub fn byte_len(&self) -> u64 {
         self.source.byte_len()
     }
 
-    /// Returns the number of rows by the headers of a file's batches; `None` for a stream.
+    /// Returns the number of rows, from the headers of the batches of a file; `None` for a stream.
     pub fn row_count(&self) -> Option<u64> {
         match &self.format {
             IpcFormat::File { rows, .. } => Some(*rows),
@@ -167,7 +194,7 @@ impl ArrowFile {
         }
     }
 
-    /// Returns the number of batches; `None` for a stream, which is read as a whole.
+    /// Returns the number of batches of a file; `None` for a stream, which can only be read as a whole.
     pub fn batch_count(&self) -> Option<usize> {
         match &self.format {
             IpcFormat::File { batches, .. } => Some(batches.len()),
@@ -175,8 +202,8 @@ impl ArrowFile {
         }
     }
 
-    /// Reads batches of a file by their 0-based number, or all of a stream, with all or some columns, by their index in the
-    /// schema, ascending.
+    /// Returns an iterator over the batches of a file whose 0-based numbers are in `range`, or over all batches of a
+    /// stream. `columns` are ascending indexes in the schema; `None` means all columns.
     pub fn batches(&self, range: Range<usize>, columns: Option<&[usize]>) -> ArrowBatches {
         let decoder = IpcDecoder::with_schema(self.schema.clone());
         let queue = match &self.format {
@@ -192,16 +219,16 @@ impl ArrowFile {
     }
 }
 
-/// The messages that are still to be read.
+/// The messages of a file that are still to be read.
 #[derive(Debug)]
 enum MessageQueue {
-    /// Offsets of messages, last first.
+    /// Offsets of messages in a file, in reverse order.
     Offsets(Vec<u64>),
-    /// All messages from an offset on.
+    /// All messages of a stream from this offset on.
     Sequential(u64),
 }
 
-/// A stream of batches of a file.
+/// An iterator over record batches of a file or stream.
 #[derive(Debug)]
 pub struct ArrowBatches {
     messages: MessageReader,
@@ -211,10 +238,10 @@ pub struct ArrowBatches {
 }
 
 impl ArrowBatches {
-    /// Returns the next batch; `None` at the end.
+    /// Returns the next batch that is not empty, or `None` after the last batch.
     ///
     /// # Errors
-    /// [`ArrowReadError`].
+    /// [`ArrowReadError`] if the file cannot be read, is truncated, or contains an invalid message.
     pub fn next_batch(&mut self) -> Result<Option<RecordBatch>, ArrowReadError> {
         loop {
             let offset = match &mut self.queue {
@@ -228,7 +255,7 @@ impl ArrowBatches {
                 if matches!(self.queue, MessageQueue::Sequential(_)) {
                     return Ok(None);
                 }
-                let problem = "the end of the file points to no message";
+                let problem = "the footer points to an offset without a message";
                 return Err(self.messages.damaged_error(offset, IpcError::Malformed { problem }));
             };
             let body = self.messages.read_body(location)?;
@@ -248,7 +275,7 @@ impl ArrowBatches {
     }
 }
 
-/// A reader of messages by their offsets.
+/// A reader of messages at given offsets of a file.
 #[derive(Debug)]
 struct MessageReader {
     source: Arc<dyn RandomAccess>,
@@ -273,7 +300,7 @@ impl MessageReader {
         if read < space.len() { Err(self.truncated_error("it ends within a message")) } else { Ok(()) }
     }
 
-    /// Checks that the file has these bytes, before memory is allocated for them.
+    /// Checks that the file contains this range of bytes. This check precedes the allocation of memory for them.
     fn check_range(&self, offset: u64, bytes: u64) -> Result<(), ArrowReadError> {
         let is_there = offset.checked_add(bytes).is_some_and(|end| end <= self.source.byte_len());
         if is_there { Ok(()) } else { Err(self.truncated_error("it ends within a message")) }
@@ -286,10 +313,10 @@ impl MessageReader {
         Ok(space)
     }
 
-    /// Reads the header of the message at an offset; returns `None` for the end-of-stream marker.
+    /// Reads the header of the message at an offset; returns `None` if the end-of-stream marker is at this offset.
     fn read_header(&self, offset: u64) -> Result<Option<(MessageLocation, Vec<u8>)>, ArrowReadError> {
         if offset == self.source.byte_len() {
-            return Err(self.truncated_error("the mark that ends a stream is missing"));
+            return Err(self.truncated_error("the end-of-stream marker is missing"));
         }
         let number = |at| Ok::<[u8; 4], ArrowReadError>(self.read_bytes(at, 4)?.try_into().unwrap_or_default());
         let mut start = offset.saturating_add(4);
@@ -393,7 +420,7 @@ mod tests {
             }
         }
         let message = open_bytes(b"no arrow at all, whatever its name says").unwrap_err().to_string();
-        assert!(message.contains("is no Arrow IPC") || message.contains("truncated"), "{message}");
+        assert!(message.contains("is not Arrow IPC") || message.contains("truncated"), "{message}");
     }
 
     proptest! {

@@ -1,4 +1,4 @@
-//! Packed records to record batches.
+//! A builder that converts packed records into record batches.
 
 use std::borrow::Borrow;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::bytes_builder::{BytesBuilder, append_cigar_text, unpack_bases};
 use super::error::ColumnarError;
 use super::tag_columns::{IntegerBuilder, TAG_COLUMN_COUNT, TagColumnsBuilder};
 
-/// Indexes of the columns in the schema ([`godwit_model::schema::columnar::alignments`]).
+/// Indexes of the columns in the schema of alignments ([`godwit_model::schema::columnar::alignments`]).
 const NAME_COLUMN: usize = 0;
 const FLAGS_COLUMN: usize = 1;
 const CONTIG_COLUMN: usize = 2;
@@ -35,18 +35,46 @@ const READ_GROUP_COLUMN: usize = 13;
 const FIRST_TAG_COLUMN: usize = 14;
 const ALIGNMENT_COLUMN_COUNT: usize = FIRST_TAG_COLUMN + TAG_COLUMN_COUNT;
 
-/// Rows after which a batch is full.
+/// Number of rows at which a batch is full.
 const MAX_BATCH_ROWS: usize = 4096;
-/// Bytes of packed records after which a batch is full: long reads fill one with fewer rows.
+/// Number of bytes of packed records at which a batch is full. Batches of long reads have fewer rows.
 const MAX_BATCH_RECORD_BYTES: usize = 2 << 20;
 
-/// A builder of record batches. [`AlignmentBatchBuilder::recycle`] reuses the memory of a batch for the next.
+/// A builder of record batches of alignments. [`AlignmentBatchBuilder::recycle`] reuses the memory of a batch for the
+/// next batch.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use arrow_array::cast::AsArray;
+/// use arrow_array::types::Int32Type;
+/// use godwit_formats::columnar::{AlignmentBatchBuilder, AlignmentLayout};
+/// use godwit_formats::sam::{Header, LineEncoder};
+/// use godwit_model::RawRecord;
+///
+/// let header = Header::parse(b"@SQ\tSN:chr1\tLN:1000\n")?;
+/// let mut bytes = Vec::new();
+/// let line = b"r1\t16\tchr1\t7\t60\t3M1S\t*\t0\t0\tACGT\tIIII\tNM:i:1";
+/// LineEncoder::new(&header.genome()?).encode(line, &mut bytes)?;
+/// let record = RawRecord::from_bytes(&bytes, 1)?;
+///
+/// let layout = AlignmentLayout::new(&header)?;
+/// let mut builder = AlignmentBatchBuilder::new(&layout);
+/// builder.push(record, record.flag());
+/// let batch = builder.take_batch()?;
+/// assert_eq!(batch["position"].as_primitive::<Int32Type>().value(0), 6);
+/// assert_eq!(batch["cigar"].as_string::<i32>().value(0), "3M1S");
+/// assert_eq!(batch["tag_NM"].as_primitive::<Int32Type>().value(0), 1);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct AlignmentBatchBuilder<L> {
     layout: L,
-    /// For each column of the layout, true if it is built.
+    /// For each column of the layout, true if the batches contain it.
     projection: [bool; ALIGNMENT_COLUMN_COUNT],
-    /// The schema of the columns that are built.
+    /// Schema of the batches.
     schema: SchemaRef,
     row_count: usize,
     packed_bytes: usize,
@@ -63,20 +91,47 @@ pub struct AlignmentBatchBuilder<L> {
     bases: BytesBuilder,
     qualities: BytesBuilder,
     read_group: IntegerBuilder,
-    /// ID and index of the read group of the previous record: mostly the next one's too.
+    /// ID and index of the read group of the previous record. Most records have the same read group as the record
+    /// before.
     last_read_group: (Vec<u8>, Option<i32>),
     tags: TagColumnsBuilder,
 }
 
 impl<L: Borrow<AlignmentLayout>> AlignmentBatchBuilder<L> {
-    /// Creates a builder of all columns of a layout, without rows.
+    /// Creates an empty builder of batches with all columns of a layout.
     pub fn new(layout: L) -> Self {
         let schema = layout.borrow().schema.clone();
         Self::from_parts([true; ALIGNMENT_COLUMN_COUNT], schema, layout)
     }
 
-    /// Creates a builder of some columns of a layout, by their 0-based index in its schema, in the order of that schema.
-    /// Fields outside these columns are not decoded.
+    /// Creates a builder of batches with some columns of a layout. `columns` are 0-based indexes in the schema of the
+    /// layout; the batches have the columns in the order of that schema. Fields of other columns are not decoded.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use godwit_formats::sam::{Header, LineEncoder};
+    /// # use godwit_model::RawRecord;
+    /// use arrow_array::cast::AsArray;
+    /// use godwit_formats::columnar::{AlignmentBatchBuilder, AlignmentLayout};
+    ///
+    /// # let header = Header::parse(b"@SQ\tSN:chr1\tLN:1000\n")?;
+    /// # let mut bytes = Vec::new();
+    /// # let line = b"r1\t16\tchr1\t7\t60\t3M1S\t*\t0\t0\tACGT\tIIII\tNM:i:1";
+    /// # LineEncoder::new(&header.genome()?).encode(line, &mut bytes)?;
+    /// # let record = RawRecord::from_bytes(&bytes, 1)?;
+    /// # let layout = AlignmentLayout::new(&header)?;
+    /// // A record with the CIGAR 3M1S.
+    /// let columns = [layout.schema.index_of("position")?, layout.schema.index_of("cigar")?];
+    /// let mut builder = AlignmentBatchBuilder::with_projection(&layout, &columns);
+    /// builder.push(record, record.flag());
+    /// let batch = builder.take_batch()?;
+    /// assert_eq!(batch.num_columns(), 2);
+    /// assert_eq!(batch.column(1).as_string::<i32>().value(0), "3M1S");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn with_projection(layout: L, columns: &[usize]) -> Self {
         let whole = layout.borrow().schema.clone();
         let projection = std::array::from_fn(|column| columns.contains(&column));
@@ -115,7 +170,7 @@ impl<L: Borrow<AlignmentLayout>> AlignmentBatchBuilder<L> {
         }
     }
 
-    /// Appends a record whose FLAG is `flag`, which may differ from the packed one in the duplicate bit.
+    /// Appends a record with the FLAG `flag`, which may differ from that of the packed record in the duplicate bit.
     #[inline]
     pub fn push(&mut self, record: RawRecord, flag: u16) {
         self.row_count += 1;
@@ -137,7 +192,7 @@ impl<L: Borrow<AlignmentLayout>> AlignmentBatchBuilder<L> {
         }
     }
 
-    /// Appends contig, position and the fields of the alignment.
+    /// Appends FLAG, contig, positions, mapping quality and CIGAR.
     #[inline]
     fn push_position(&mut self, record: RawRecord, flag: u16) {
         let projection = &self.projection;
@@ -176,7 +231,7 @@ impl<L: Borrow<AlignmentLayout>> AlignmentBatchBuilder<L> {
         }
     }
 
-    /// Appends name, bases and qualities.
+    /// Appends the name, the bases and the qualities of the read.
     #[inline]
     fn push_read(&mut self, record: RawRecord) {
         if self.projection[NAME_COLUMN] {
@@ -196,25 +251,25 @@ impl<L: Borrow<AlignmentLayout>> AlignmentBatchBuilder<L> {
         }
     }
 
-    /// Returns the columns that are built, without metadata.
+    /// Returns the schema of the batches, without metadata.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
     }
 
-    /// Returns the rows since the last batch.
+    /// Returns the number of rows since the last batch.
     pub fn row_count(&self) -> usize {
         self.row_count
     }
 
-    /// Reports whether the batch is full.
+    /// Returns whether the rows since the last batch fill a batch.
     pub fn is_full(&self) -> bool {
         self.row_count() >= MAX_BATCH_ROWS || self.packed_bytes >= MAX_BATCH_RECORD_BYTES
     }
 
-    /// Returns the rows since the last batch.
+    /// Returns a batch of the rows since the last batch.
     ///
     /// # Errors
-    /// [`ColumnarError::NotUtf8`] where a read name is not UTF-8.
+    /// [`ColumnarError::NotUtf8`] if a read name is not UTF-8.
     pub fn take_batch(&mut self) -> Result<RecordBatch, ColumnarError> {
         let rows = RecordBatchOptions::new().with_row_count(Some(self.row_count));
         let first_position = self.position.first().copied().unwrap_or_default();
@@ -229,8 +284,8 @@ impl<L: Borrow<AlignmentLayout>> AlignmentBatchBuilder<L> {
             .map_err(ColumnarError::Columns)
     }
 
-    /// Reuses the memory of a batch, where no other reference to it exists: the system clears the pages of new memory
-    /// first.
+    /// Takes the memory of a used batch for the next batch, if there is no other reference to the batch. New memory
+    /// would cost time, because the operating system clears its pages first.
     pub fn recycle(&mut self, batch: RecordBatch) {
         let values = |column: &ArrayRef| column.to_data().buffers().get(1).cloned();
         let values: Vec<Option<Buffer>> = batch.columns().iter().map(values).collect();
@@ -249,7 +304,7 @@ impl<L: Borrow<AlignmentLayout>> AlignmentBatchBuilder<L> {
         }
     }
 
-    /// Finishes all columns, and returns those of the projection.
+    /// Finishes all columns, and returns those that the batches contain.
     fn take_columns(&mut self, name: ArrayRef) -> Result<Vec<ArrayRef>, ArrowError> {
         let layout = self.layout.borrow();
         let (contigs, read_groups) = (&layout.contigs, &layout.read_groups);
@@ -278,13 +333,13 @@ impl<L: Borrow<AlignmentLayout>> AlignmentBatchBuilder<L> {
     }
 }
 
-/// Returns `None` for -1.
+/// Returns the contig index as a dictionary key; `None` for -1, which means no contig.
 #[inline]
 fn contig_key(contig: i32) -> Option<i32> {
     (contig >= 0).then_some(contig)
 }
 
-/// Returns the values; keeps room for as many.
+/// Returns the values, and leaves an empty vector with the same capacity.
 fn take_values<T>(values: &mut Vec<T>) -> Vec<T> {
     let fresh = Vec::with_capacity(values.capacity());
     std::mem::replace(values, fresh)

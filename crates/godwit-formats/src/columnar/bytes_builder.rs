@@ -1,4 +1,4 @@
-//! Columns of bytes, and the text of packed fields.
+//! A builder of columns of bytes or text, and the conversion of packed bases and CIGARs into text.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use arrow_buffer::{Buffer, NullBufferBuilder, OffsetBuffer, ScalarBuffer};
 use arrow_schema::ArrowError;
 use godwit_model::{BASE_LETTERS, CigarOp};
 
-/// Text of each packed byte of SEQ: two bases.
+/// The two base letters for each packed byte of SEQ.
 const BASE_PAIRS: [[u8; 2]; 256] = {
     let mut pairs = [[0; 2]; 256];
     let mut byte = 0;
@@ -33,7 +33,7 @@ impl Default for BytesBuilder {
 }
 
 impl BytesBuilder {
-    /// Ends a value whose bytes were appended to `data`.
+    /// Ends a value whose bytes the caller has appended to `data`.
     #[inline]
     pub(super) fn end_value(&mut self) {
         self.offsets.push(self.data.len() as i32);
@@ -60,7 +60,7 @@ impl BytesBuilder {
         }
     }
 
-    /// Returns the parts of the column; keeps room for as many values.
+    /// Returns the buffers of the column, and leaves empty ones with the same capacity.
     fn finish_parts(&mut self) -> (OffsetBuffer<i32>, Buffer, Option<arrow_buffer::NullBuffer>) {
         let fresh = Vec::with_capacity(self.data.capacity());
         let data = std::mem::replace(&mut self.data, fresh);
@@ -70,7 +70,7 @@ impl BytesBuilder {
         (OffsetBuffer::new(ScalarBuffer::from(offsets)), Buffer::from_vec(data), self.validity.finish())
     }
 
-    /// Reuses memory that held values.
+    /// Takes the memory of the values of a used column for the next column.
     pub(super) fn recycle(&mut self, values: Buffer) {
         if let Ok(mut values) = values.into_vec::<u8>()
             && self.data.is_empty()
@@ -81,10 +81,10 @@ impl BytesBuilder {
         }
     }
 
-    /// Returns the values as text.
+    /// Returns the column as an array of text.
     ///
     /// # Errors
-    /// [`ArrowError`] where a value is not UTF-8.
+    /// [`ArrowError`] if a value is not UTF-8.
     pub(super) fn finish_text(&mut self) -> Result<ArrayRef, ArrowError> {
         let (offsets, data, validity) = self.finish_parts();
         Ok(Arc::new(StringArray::try_new(offsets, data, validity)?))
@@ -96,7 +96,7 @@ impl BytesBuilder {
     }
 }
 
-/// Appends `bases` bases as letters.
+/// Converts `bases` packed bases into letters and appends them to `out`.
 #[inline]
 pub(super) fn unpack_bases(packed: &[u8], bases: usize, out: &mut Vec<u8>) {
     let start = out.len();
@@ -107,7 +107,7 @@ pub(super) fn unpack_bases(packed: &[u8], bases: usize, out: &mut Vec<u8>) {
     out.truncate(start + bases);
 }
 
-/// Appends a CIGAR as SAM prints it.
+/// Appends the text of a CIGAR in the form of SAM.
 pub(super) fn append_cigar_text(ops: impl Iterator<Item = CigarOp>, out: &mut Vec<u8>) {
     for op in ops {
         append_decimal(op.bases(), out);

@@ -1,9 +1,9 @@
-//! Parquet column chunks of bytes, written without the column writers of the parquet crate: pages are compressed according
-//! to their content, in one context, and values are not inspected one by one.
+//! A writer of Parquet column chunks of byte arrays, which replaces the column writers of the parquet crate. Pages are
+//! compressed with a strategy that suits their content, in one zstd context, and values are not inspected one by one.
 //!
-//! Flows in: arrays of text or bytes. Flows out: a column chunk, ready to be put into a row group. Each array is a page
-//! (version 1): definition levels where the column may have nulls, then all lengths as differences, then all bytes
-//! (`DELTA_LENGTH_BYTE_ARRAY`).
+//! Flows in: arrays of text or bytes. Flows out: a column chunk, to be appended to a row group. Each array becomes a
+//! page (version 1), which consists of definition levels if the column may have nulls, then all lengths as differences,
+//! then all bytes (`DELTA_LENGTH_BYTE_ARRAY`).
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{BinaryType, ByteArrayType, Utf8Type};
@@ -20,22 +20,23 @@ use parquet::file::writer::{SerializedPageWriter, TrackedWrite};
 use parquet::schema::types::ColumnDescPtr;
 use zstd_safe::{CCtx, CParameter, ParamSwitch};
 
-/// Values per block of differences, and per miniblock with a width of its own (Parquet "Delta Encoding").
+/// Number of values per block of differences, and per miniblock, each of which has its own bit width (Parquet "Delta
+/// Encoding").
 const BLOCK_VALUES: usize = 128;
 const MINIBLOCK_VALUES: usize = 32;
 
-/// The effort with which zstd searches a column for matches.
+/// The strategy with which zstd compresses the pages of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ZstdStrategy {
-    /// The effort that pays for text, and for bases, of which neighbours share most.
+    /// A search for matches with the lowest regular level. It suits text, and bases, which adjacent reads mostly share.
     Matches,
-    /// No matches, only Huffman codes. Qualities hardly repeat; searching for matches takes twice the time and saves a
-    /// tenth of their bytes (a fifth of simulated ones).
+    /// No search for matches, only Huffman codes. This suits qualities, which rarely repeat: a search would take twice
+    /// the time and save a tenth of their bytes (a fifth for simulated qualities).
     HuffmanOnly,
 }
 
 impl ZstdStrategy {
-    /// Returns zstd's level; below zero: how fast it skips where it finds no match.
+    /// Returns the compression level of zstd. A negative level makes zstd skip faster over data without matches.
     fn level(self) -> i32 {
         match self {
             Self::Matches => 1,
@@ -44,7 +45,7 @@ impl ZstdStrategy {
     }
 }
 
-/// The compressor of the pages of all columns.
+/// The compressor that the pages of all columns share.
 pub(super) struct PageCompressor {
     context: CCtx<'static>,
     page: Vec<u8>,
@@ -54,7 +55,7 @@ pub(super) struct PageCompressor {
 impl PageCompressor {
     pub(super) fn new() -> Result<Self> {
         let mut context = CCtx::create();
-        // Levels below zero would leave literals uncompressed.
+        // With a negative level, zstd would otherwise not compress literals at all.
         let set = context.set_parameter(CParameter::LiteralCompressionMode(ParamSwitch::Enable));
         set.map_err(zstd_error)?;
         Ok(Self { context, page: Vec::new(), lengths: Vec::new() })
@@ -73,7 +74,7 @@ fn zstd_error(code: usize) -> ParquetError {
     ParquetError::General(format!("zstd: {}", zstd_safe::get_error_name(code)))
 }
 
-/// A writer of one column chunk.
+/// A writer of one column chunk of byte arrays.
 pub(super) struct ColumnChunkWriter {
     descriptor: ColumnDescPtr,
     strategy: ZstdStrategy,
@@ -89,7 +90,7 @@ impl ColumnChunkWriter {
         Self { descriptor, strategy, pages, offset_index, uncompressed_bytes: 0, rows: 0 }
     }
 
-    /// Appends an array as a page. Returns its bytes before compression.
+    /// Writes an array as a page. Returns the size of the page in bytes before compression.
     pub(super) fn write(&mut self, array: &ArrayRef, compressor: &mut PageCompressor) -> Result<usize> {
         compressor.page.clear();
         if self.descriptor.max_def_level() > 0 {
@@ -117,7 +118,7 @@ impl ColumnChunkWriter {
         Ok(compressor.page.len())
     }
 
-    /// Returns the chunk, and its metadata for readers.
+    /// Returns the bytes of the column chunk, and the metadata that a row group needs.
     pub(super) fn close(self) -> Result<(Bytes, ColumnCloseResult)> {
         let bytes = self.pages.into_inner()?;
         let metadata = ColumnChunkMetaData::builder(self.descriptor)
@@ -140,7 +141,7 @@ impl ColumnChunkWriter {
     }
 }
 
-/// Appends definition levels of one bit: length, then one run (Parquet "RLE/Bit-Packing Hybrid").
+/// Appends definition levels of one bit: their length in bytes, then a single run (Parquet "RLE/Bit-Packing Hybrid").
 fn append_definition_levels(nulls: Option<&NullBuffer>, rows: usize, out: &mut Vec<u8>) {
     let start = out.len();
     out.extend_from_slice(&[0; 4]);
@@ -160,7 +161,7 @@ fn append_definition_levels(nulls: Option<&NullBuffer>, rows: usize, out: &mut V
     out[start..start + 4].copy_from_slice(&length.to_le_bytes());
 }
 
-/// Appends lengths and bytes of the values that are not null.
+/// Appends the lengths and then the bytes of the values that are not null.
 fn append_values<T: ByteArrayType<Offset = i32>>(array: &GenericByteArray<T>, compressor: &mut PageCompressor) {
     let offsets = array.value_offsets();
     compressor.lengths.clear();
@@ -173,14 +174,14 @@ fn append_values<T: ByteArrayType<Offset = i32>>(array: &GenericByteArray<T>, co
     if valid_bytes == last - first {
         compressor.page.extend_from_slice(&array.value_data()[first..last]);
     } else {
-        // A null may have bytes, which readers ignore.
+        // A null value may have bytes in the array, which are left out.
         rows.for_each(|(_, ends)| {
             compressor.page.extend_from_slice(&array.value_data()[ends[0] as usize..ends[1] as usize])
         });
     }
 }
 
-/// Appends 32-bit values in `DELTA_BINARY_PACKED` (Parquet "Delta Encoding").
+/// Appends 32-bit values in the encoding `DELTA_BINARY_PACKED` (Parquet "Delta Encoding").
 fn append_delta_binary_packed(values: &[i32], out: &mut Vec<u8>) {
     append_varint(BLOCK_VALUES as u64, out);
     append_varint((BLOCK_VALUES / MINIBLOCK_VALUES) as u64, out);
@@ -202,14 +203,14 @@ fn append_delta_binary_packed(values: &[i32], out: &mut Vec<u8>) {
         let parts = || offsets.chunks(MINIBLOCK_VALUES);
         let width = |part: &[u32]| 32 - part.iter().fold(0, |all, value| all | value).leading_zeros();
         out.extend(parts().map(|part| width(part) as u8));
-        // Miniblocks without values are left out.
+        // Only miniblocks that contain values are written.
         for part in parts().take(known.div_ceil(MINIBLOCK_VALUES)) {
             append_bit_packed(part, width(part), out);
         }
     }
 }
 
-/// Appends values of `width` bits each, the lowest first; their number fills whole bytes.
+/// Appends values of `width` bits each, from the lowest bit. The number of values must fill whole bytes.
 fn append_bit_packed(values: &[u32], width: u32, out: &mut Vec<u8>) {
     let (mut bits, mut held) = (0u64, 0);
     for value in values {

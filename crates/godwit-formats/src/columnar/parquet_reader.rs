@@ -1,7 +1,7 @@
-//! Parquet files of any origin, read by row groups.
+//! A reader of Parquet files of any origin, by row groups.
 //!
-//! Local files are read as needed. Of remote files, the projected columns of a row group are fetched before any of it is
-//! decoded ([`super::parquet_source`]).
+//! Local files are read while their rows are decoded. Of remote files, all requested columns of a row group are fetched
+//! before decoding of the row group begins ([`super::parquet_source`]).
 
 use std::fs::File;
 use std::io;
@@ -21,9 +21,9 @@ use parquet::errors::ParquetError;
 use super::parquet_source::{ParquetSource, PrefetchedObject};
 use crate::random_access::RandomAccess;
 
-/// Maximum rows of a batch.
+/// Maximum rows of a record batch.
 const MAX_BATCH_ROWS: usize = 8192;
-/// Bytes at the end of a remote file that are fetched at once: mostly all of its metadata.
+/// Bytes at the end of a remote file that are fetched at once. They usually contain all metadata of the file.
 const FOOTER_FETCH_BYTES: u64 = 256 << 10;
 
 /// A reason why Parquet files cannot be read.
@@ -32,44 +32,44 @@ pub enum ParquetReadError {
     /// A file cannot be opened or read.
     #[error("cannot read {}", path.display())]
     Io {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The reason.
+        /// The error in opening or reading the file.
         #[source]
         source: io::Error,
     },
     /// A file is damaged, truncated, or not Parquet.
-    #[error("{} is damaged, or no Parquet file", path.display())]
+    #[error("{} is damaged, or not a Parquet file", path.display())]
     Damaged {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The problem.
+        /// The reason why the metadata cannot be read.
         #[source]
         source: ParquetError,
     },
-    /// Decoding of rows found damage.
+    /// The metadata of the file is valid, but its rows cannot be decoded.
     #[error("{} is damaged", path.display())]
     Rows {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The problem.
+        /// The reason why the rows cannot be decoded.
         #[source]
         source: ArrowError,
     },
-    /// Files that are read as one have different columns.
+    /// Two files that should form one table have different columns.
     #[error("{} has other columns than {}", path.display(), first.display())]
     Columns {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The first file.
+        /// Path of the first file of the table.
         first: PathBuf,
     },
 }
 
-/// The location of a file.
+/// The location of a Parquet file.
 #[derive(Clone, Debug)]
 enum FileLocation {
-    /// A local file; it is opened for each read.
+    /// Path of a local file, which is opened for each read.
     Local(PathBuf),
     Remote(Arc<dyn RandomAccess>),
 }
@@ -82,7 +82,7 @@ impl FileLocation {
         }
     }
 
-    /// Opens the bytes, with some of them prefetched from remote files.
+    /// Opens the file for reading. Of a remote file, the ranges in `prefetch` are fetched at once.
     fn open(&self, prefetch: impl IntoIterator<Item = Range<u64>>) -> Result<ParquetSource, ParquetReadError> {
         match self {
             Self::Local(path) => File::open(path).map(ParquetSource::File),
@@ -97,13 +97,14 @@ impl FileLocation {
             Self::Remote(object) => Some(object.byte_len().saturating_sub(FOOTER_FETCH_BYTES)..object.byte_len()),
         };
         let bytes = self.open(end)?;
-        // Malformed bytes have made readers panic; no state of theirs outlives a panic.
+        // Malformed bytes have caused panics in the parquet crate. Its objects are dropped after a panic, so no invalid
+        // state remains.
         let loaded = catch_panic(|| ArrowReaderMetadata::load(&bytes, ArrowReaderOptions::new()));
         loaded.unwrap_or_else(|| Err(panic_error())).map_err(|source| bytes.read_error(self.path(), source))
     }
 }
 
-/// Consecutive files with the same columns.
+/// A table that consists of one or more Parquet files with the same columns.
 #[derive(Debug)]
 pub struct ParquetFiles {
     files: Vec<(FileLocation, ArrowReaderMetadata)>,
@@ -111,18 +112,18 @@ pub struct ParquetFiles {
 }
 
 impl ParquetFiles {
-    /// Reads the metadata of files; at least one.
+    /// Reads the metadata of local files, of which there must be at least one.
     ///
     /// # Errors
-    /// [`ParquetReadError`].
+    /// [`ParquetReadError`] if the metadata of a file cannot be read, or two files have different columns.
     pub fn open(paths: &[PathBuf]) -> Result<Self, ParquetReadError> {
         Self::from_locations(paths.iter().cloned().map(FileLocation::Local))
     }
 
-    /// Opens remote files as [`ParquetFiles::open`] does.
+    /// Reads the metadata of remote files, as [`ParquetFiles::open`] does for local files.
     ///
     /// # Errors
-    /// [`ParquetReadError`].
+    /// [`ParquetReadError`] if the metadata of a file cannot be read, or two files have different columns.
     pub fn open_objects(objects: Vec<Arc<dyn RandomAccess>>) -> Result<Self, ParquetReadError> {
         Self::from_locations(objects.into_iter().map(FileLocation::Remote))
     }
@@ -140,37 +141,65 @@ impl ParquetFiles {
             files.push((location, metadata));
         }
         let Some((_, metadata)) = files.first() else {
-            let source = io::Error::new(io::ErrorKind::NotFound, "there is no file in it");
+            let source = io::Error::new(io::ErrorKind::NotFound, "it contains no file");
             return Err(ParquetReadError::Io { path: PathBuf::new(), source });
         };
         let schema = metadata.schema().clone();
         Ok(Self { files, schema })
     }
 
-    /// Returns the columns, with the metadata of the first file.
+    /// Returns the schema, with the metadata of the first file.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
     }
 
-    /// Returns the rows of all files.
+    /// Returns the number of rows of all files.
     pub fn row_count(&self) -> u64 {
         self.files.iter().map(|(_, metadata)| metadata.metadata().file_metadata().num_rows().max(0) as u64).sum()
     }
 
-    /// Returns the compressed bytes of each row group of each file, in order.
+    /// Returns the compressed size in bytes of each row group of all files, in order.
     pub fn row_group_bytes(&self) -> Vec<u64> {
         let groups = self.files.iter().flat_map(|(_, metadata)| metadata.metadata().row_groups());
         groups.map(|group| group.compressed_size().max(0) as u64).collect()
     }
 
-    /// Reads a range of row groups, counted over all files, with all or some columns, by their index in the schema.
+    /// Returns an iterator over the rows of a range of row groups, which are counted over all files. `columns` are
+    /// indexes in the schema; `None` means all columns.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::fs::File;
+    /// use std::sync::Arc;
+    ///
+    /// use arrow_array::cast::AsArray;
+    /// use arrow_array::{ArrayRef, RecordBatch, StringArray};
+    /// use godwit_formats::columnar::{PageCompression, ParquetFiles, TableParquetWriter};
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("samples.parquet");
+    /// let samples: ArrayRef = Arc::new(StringArray::from(vec!["NA12878", "NA12891"]));
+    /// let batch = RecordBatch::try_from_iter([("sample", samples)])?;
+    /// let mut writer = TableParquetWriter::new(batch.schema(), PageCompression::Zstd, File::create(&path)?)?;
+    /// writer.write(&batch)?;
+    /// writer.finish()?;
+    ///
+    /// let files = ParquetFiles::open(&[path])?;
+    /// let groups = 0..files.row_group_bytes().len();
+    /// let batch = files.batches(groups, Some(&[0])).next().unwrap()?;
+    /// assert_eq!(batch["sample"].as_string::<i32>().value(1), "NA12891");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn batches(&self, groups: Range<usize>, columns: Option<&[usize]>) -> ParquetBatches {
         let mut first = 0;
         let mut pending = Vec::new();
         for (location, metadata) in &self.files {
             let count = metadata.metadata().num_row_groups();
             let range = groups.start.max(first)..groups.end.min(first + count);
-            // Prefetched bytes stay in memory: one row group at a time.
+            // Read only one row group of a remote file at a time, because prefetched bytes stay in memory.
             let at_a_time = if matches!(location, FileLocation::Local(_)) { count.max(1) } else { 1 };
             for start in range.clone().step_by(at_a_time) {
                 let end = range.end.min(start.saturating_add(at_a_time));
@@ -184,12 +213,12 @@ impl ParquetFiles {
 }
 
 fn panic_error() -> ParquetError {
-    ParquetError::General("its bytes make no sense".to_owned())
+    ParquetError::General("its content is invalid".to_owned())
 }
 
-/// A stream of batches of files.
+/// An iterator over record batches of Parquet files.
 pub struct ParquetBatches {
-    /// Files and row groups to read, last first.
+    /// Files and ranges of their row groups that are still to be read, in reverse order.
     pending: Vec<(FileLocation, ArrowReaderMetadata, Range<usize>)>,
     columns: Option<Vec<usize>>,
     reader: Option<(PathBuf, ParquetRecordBatchReader)>,

@@ -1,7 +1,8 @@
-//! Bytes of Parquet files for their decoder: those of a local file, or those fetched from a remote one.
+//! The source of the bytes of a Parquet file for its decoder: a local file, or ranges fetched from a remote file.
 //!
-//! A decoder reads a page at a time, which over a network means one wait for each. Flows in: ranges that will be needed.
-//! Close ranges are fetched as one; other bytes are fetched on demand.
+//! A decoder reads one page at a time, and for a remote file it would wait for the network at each page. Flows in:
+//! ranges of bytes that the decoder will need. Ranges that are close to each other are fetched with one request; bytes
+//! outside all ranges are fetched on demand.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -15,12 +16,13 @@ use parquet::file::reader::{ChunkReader, Length};
 use super::ParquetReadError;
 use crate::random_access::RandomAccess;
 
-/// Maximum bytes between two ranges that are fetched as one: they cost less than another request.
+/// Maximum bytes between two ranges that are fetched with one request. Fetching so many unneeded bytes costs less than
+/// another request.
 const MAX_GAP_BYTES: u64 = 256 << 10;
-/// Bytes per request for ranges that were not prefetched.
+/// Bytes per request for data that was not prefetched.
 const READ_BUFFER_BYTES: usize = 64 << 10;
 
-/// The bytes that a decoder reads.
+/// The bytes of a Parquet file that a decoder reads.
 #[derive(Debug)]
 pub(super) enum ParquetSource {
     File(File),
@@ -28,7 +30,7 @@ pub(super) enum ParquetSource {
 }
 
 impl ParquetSource {
-    /// Converts an error of the decoder: its content is invalid, or reading failed.
+    /// Converts an error of the decoder into an error of the file: either its content is invalid, or reading it failed.
     pub(super) fn read_error(&self, path: &Path, error: ParquetError) -> ParquetReadError {
         let path = path.to_owned();
         match error {
@@ -75,19 +77,19 @@ impl ChunkReader for ParquetSource {
     }
 }
 
-/// A remote file, some ranges of which are in memory.
+/// A remote file of which some ranges have been fetched into memory.
 #[derive(Debug)]
 pub(super) struct PrefetchedObject {
     object: Arc<dyn RandomAccess>,
-    /// Offset and bytes of each range; ascending.
+    /// Offset and bytes of each fetched range, in ascending order.
     ranges: Vec<(u64, bytes::Bytes)>,
 }
 
 impl PrefetchedObject {
-    /// Fetches some ranges.
+    /// Fetches the given ranges of a remote file.
     ///
     /// # Errors
-    /// Those of reading.
+    /// The errors of reading the remote file.
     pub(super) fn new(object: Arc<dyn RandomAccess>, ranges: impl IntoIterator<Item = Range<u64>>) -> io::Result<Self> {
         let fetched: io::Result<Vec<_>> = merge_ranges(ranges, object.byte_len())
             .into_iter()
@@ -98,7 +100,8 @@ impl PrefetchedObject {
         Ok(Self { ranges: fetched?, object })
     }
 
-    /// Returns the prefetched bytes from an offset on.
+    /// Returns the fetched bytes from offset `start` to the end of their range, or `None` if the byte at `start` was
+    /// not fetched.
     fn prefetched_from(&self, start: u64) -> Option<bytes::Bytes> {
         let before = self.ranges.partition_point(|(first, _)| *first <= start).checked_sub(1)?;
         let (first, bytes) = &self.ranges[before];
@@ -111,10 +114,10 @@ impl PrefetchedObject {
             return Ok(bytes.slice(..length));
         }
         let is_there = start.checked_add(length as u64).is_some_and(|end| end <= self.object.byte_len());
-        // No memory is allocated for a length that a damaged file only claims.
+        // Check the length before allocating memory for it, because a damaged file may claim any length.
         let bytes = if is_there { read_object_range(&*self.object, start, length)? } else { bytes::Bytes::new() };
         if bytes.len() < length {
-            return Err(ParquetError::EOF(format!("{length} bytes from byte {start} on are not there")));
+            return Err(ParquetError::EOF(format!("the file ends before byte {start} + {length}")));
         }
         Ok(bytes)
     }
@@ -127,7 +130,7 @@ fn read_object_range(object: &dyn RandomAccess, start: u64, length: usize) -> io
     Ok(space.into())
 }
 
-/// Returns the ranges within the file in order, close ones merged.
+/// Returns the parts of the ranges within the file, in ascending order. Ranges that are close to each other are merged.
 fn merge_ranges(ranges: impl IntoIterator<Item = Range<u64>>, file_bytes: u64) -> Vec<Range<u64>> {
     let within = ranges.into_iter().map(|range| range.start.min(file_bytes)..range.end.min(file_bytes));
     let mut ranges: Vec<Range<u64>> = within.filter(|range| !range.is_empty()).collect();
@@ -142,7 +145,7 @@ fn merge_ranges(ranges: impl IntoIterator<Item = Range<u64>>, file_bytes: u64) -
     ranges
 }
 
-/// A reader of the bytes from an offset on.
+/// A sequential reader of a remote file from an offset on.
 struct ObjectReader {
     object: Arc<dyn RandomAccess>,
     offset: u64,

@@ -1,8 +1,9 @@
-//! Conversion of columns back to packed records.
+//! Conversion of rows of columns back into packed records.
 //!
-//! Flows in: batches of [`alignment_columns::alignments_without_dictionaries`], possibly changed by another process. Flows
-//! out: packed records. An unchanged row becomes the bytes from which it was made. Derived columns (`end_position`) are
-//! ignored; `contig` has to agree with `contig_id`. The order of rows is not checked here.
+//! Flows in: batches with the schema [`alignment_columns::alignments_without_dictionaries`], which another process may
+//! have changed. Flows out: packed records. A row that was not changed gives the same bytes as the record from which it
+//! was made. The derived column `end_position` is ignored; `contig` has to agree with `contig_id`. The order of the
+//! rows is not checked.
 
 use std::collections::HashSet;
 
@@ -16,39 +17,39 @@ use super::bytes_builder::append_decimal;
 use super::tag_columns::{INTEGER_TAG_COUNT, TAG_COLUMN_COUNT, TEXT_TAG_COUNT, tag_column_index};
 use crate::sam::{LineEncoder, SamError, append_integer_value};
 
-/// Greatest quality that SAM can express.
+/// The greatest base quality that SAM can express.
 const MAX_QUALITY: u8 = b'~' - b'!';
 
-/// A reason why a batch or one of its rows is not valid.
+/// A reason why a batch, or one of its rows, cannot be converted into records.
 #[derive(Debug, thiserror::Error)]
 pub enum RowError {
-    /// A column is missing or of another type.
+    /// A column is missing, has another type, or contains a null that is not allowed.
     #[error("{problem}")]
     Schema {
-        /// The column, and its expected name or type.
+        /// Description of the problem, with the name of the column and the expected name or type.
         problem: String,
     },
-    /// A row contradicts itself or the header.
+    /// The values of a row contradict each other or the header.
     #[error("{problem}")]
     Row {
-        /// 0-based index in the batch.
+        /// 0-based index of the row in the batch.
         row: usize,
-        /// The column and the problem.
+        /// Description of the problem, with the name of the column.
         problem: String,
     },
 }
 
-/// An encoder of rows as packed records. It keeps its buffers from row to row.
+/// An encoder of rows into packed records, which reuses its buffers for every row.
 pub struct RowEncoder<'g> {
     line_encoder: LineEncoder,
     genome: &'g Genome,
-    /// IDs of read groups in the header.
+    /// IDs of the read groups in the header.
     read_groups: HashSet<String>,
     line: Vec<u8>,
     record: Vec<u8>,
 }
 
-/// The columns of a batch.
+/// The columns of a batch of alignments, with checked types.
 pub struct AlignmentRows<'b> {
     name: &'b StringArray,
     flags: &'b UInt16Array,
@@ -70,11 +71,11 @@ pub struct AlignmentRows<'b> {
 }
 
 impl<'b> AlignmentRows<'b> {
-    /// Returns the columns of a batch, after checking that all are there, in their order and types, and without nulls where
-    /// these are not allowed.
+    /// Returns the columns of a batch, after checking that all columns are present with the right order and types, and
+    /// without nulls that are not allowed.
     ///
     /// # Errors
-    /// [`RowError::Schema`] where a column is missing, has another type or a null that is not allowed.
+    /// [`RowError::Schema`] if a column is missing, has another type, or contains a null that is not allowed.
     pub fn from_batch(batch: &'b RecordBatch) -> Result<Self, RowError> {
         let (expected, found) = (alignment_columns::alignments_without_dictionaries(), batch.schema());
         let schema_error = |problem| Err(RowError::Schema { problem });
@@ -118,23 +119,57 @@ impl<'b> AlignmentRows<'b> {
         })
     }
 
-    /// Returns the text of a row; `None` for null.
+    /// Returns the text of a row of a column; `None` for null.
     fn text_value(column: &'b StringArray, row: usize) -> Option<&'b str> {
         column.is_valid(row).then(|| column.value(row))
     }
 }
 
 impl<'g> RowEncoder<'g> {
-    /// Creates an encoder for records under a header with these contigs and IDs of read groups.
+    /// Creates an encoder for the records of a file whose header has these contigs and read group IDs.
     pub fn new<'r>(genome: &'g Genome, read_groups: impl IntoIterator<Item = &'r str>) -> Self {
         let read_groups = read_groups.into_iter().map(str::to_owned).collect();
         Self { line_encoder: LineEncoder::new(genome), genome, read_groups, line: Vec::new(), record: Vec::new() }
     }
 
-    /// Returns the packed record of a row.
+    /// Converts a row into a packed record.
     ///
     /// # Errors
-    /// [`RowError::Row`] where the row contradicts itself or the header.
+    /// [`RowError::Row`] if the values of the row contradict each other or the header.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use godwit_formats::sam::{Header, LineEncoder};
+    /// # use godwit_model::RawRecord;
+    /// use std::fs::File;
+    ///
+    /// use godwit_formats::columnar::{AlignmentBatchBuilder, AlignmentLayout, AlignmentParquetWriter};
+    /// use godwit_formats::columnar::{AlignmentRows, ParquetFiles, RowEncoder};
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("a.parquet");
+    /// # let header = Header::parse(b"@SQ\tSN:chr1\tLN:1000\n")?;
+    /// # let mut bytes = Vec::new();
+    /// # let line = b"r1\t16\tchr1\t7\t60\t3M1S\t*\t0\t0\tACGT\tIIII\tNM:i:1";
+    /// # LineEncoder::new(&header.genome()?).encode(line, &mut bytes)?;
+    /// # let record = RawRecord::from_bytes(&bytes, 1)?;
+    /// # let layout = AlignmentLayout::new(&header)?;
+    /// let mut builder = AlignmentBatchBuilder::new(&layout);
+    /// builder.push(record, record.flag());
+    /// let mut writer = AlignmentParquetWriter::new(&layout, File::create(&path)?)?;
+    /// writer.write(&builder.take_batch()?)?;
+    /// writer.finish()?;
+    ///
+    /// // Contigs are plain text in batches from Parquet.
+    /// let batch = ParquetFiles::open(&[path])?.batches(0..1, None).next().unwrap()?;
+    /// let genome = header.genome()?;
+    /// let mut encoder = RowEncoder::new(&genome, []);
+    /// assert_eq!(encoder.encode(&AlignmentRows::from_batch(&batch)?, 0)?.bytes(), record.bytes());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn encode(&mut self, rows: &AlignmentRows, row: usize) -> Result<RawRecord<'_>, RowError> {
         let row_error = |problem| RowError::Row { row, problem };
         self.format_line(rows, row).map_err(row_error)?;
@@ -145,14 +180,15 @@ impl<'g> RowEncoder<'g> {
         self.set_qualities(rows, row).map_err(row_error)?;
         let flag = RawRecord::from_trusted_bytes(&self.record).flag();
         if flag != rows.flags.value(row) {
-            let problem = "it has no contig, position or cigar, so that flags must have 4 (unmapped)";
+            let problem = "it has no contig, position or cigar, so flags must contain 4 (unmapped)";
             return Err(row_error(problem.to_owned()));
         }
         self.append_tags(rows, row).map_err(row_error)?;
         Ok(RawRecord::from_trusted_bytes(&self.record))
     }
 
-    /// Formats the mandatory fields, except qualities, as a SAM line, so that they pass the checks of every other record.
+    /// Writes the mandatory fields of a row, except the qualities, as a SAM line. The line then passes the same checks
+    /// as the line of any other record.
     fn format_line(&mut self, rows: &AlignmentRows, row: usize) -> Result<(), String> {
         let line = &mut self.line;
         line.clear();
@@ -167,12 +203,12 @@ impl<'g> RowEncoder<'g> {
         if AlignmentRows::text_value(rows.contig, row) != name {
             let (contig_name, id) =
                 (AlignmentRows::text_value(rows.contig, row).unwrap_or("null"), name.unwrap_or("null"));
-            return Err(format!("contig is {contig_name}, but contig_id says {id}; change both"));
+            return Err(format!("contig is {contig_name}, but contig_id is {id}; change both"));
         }
         append_field(line, "contig", Some(name.unwrap_or("*")))?;
         let position = rows.position.value(row);
         if contig.is_some_and(|contig| position < 0 || position.unsigned_abs() >= contig.length) {
-            return Err(format!("position is {position}, which is not on {}", name.unwrap_or("*")));
+            return Err(format!("position is {position}, outside contig {}", name.unwrap_or("*")));
         }
         append_position(line, "position", position)?;
         append_decimal(u32::from(rows.mapping_quality.value(row)), line);
@@ -187,7 +223,7 @@ impl<'g> RowEncoder<'g> {
         Ok(())
     }
 
-    /// Writes the qualities into the record, which has none yet.
+    /// Writes the qualities into the packed record, which was encoded without qualities.
     fn set_qualities(&mut self, rows: &AlignmentRows, row: usize) -> Result<(), String> {
         if rows.qualities.is_null(row) {
             return Ok(());
@@ -206,8 +242,9 @@ impl<'g> RowEncoder<'g> {
         Ok(())
     }
 
-    /// Appends the tags: in the order of `tag_layout`, followed by those that it does not name. A tag whose column is null
-    /// and that is not among `other_tags` is dropped. A CIGAR stored as a tag stays the last one.
+    /// Appends the tags to the packed record: first the tags that `tag_layout` names, in its order, then all other
+    /// tags. A tag that `tag_layout` names is dropped if its column is null and `other_tags` does not contain it. A
+    /// CIGAR stored as a tag remains the last tag.
     fn append_tags(&mut self, rows: &AlignmentRows, row: usize) -> Result<(), String> {
         let tags_bytes = RawRecord::from_trusted_bytes(&self.record).tag_bytes().len();
         let long_cigar = self.record.split_off(self.record.len() - tags_bytes);
@@ -215,7 +252,7 @@ impl<'g> RowEncoder<'g> {
         let others = if rows.other_tags.is_null(row) { &[][..] } else { rows.other_tags.value(row) };
         let mut left: Vec<&[u8]> = iter_packed_tags(others).map(|tag| &others[tag.start..tag.end]).collect();
         if left.iter().map(|tag| tag.len()).sum::<usize>() != others.len() {
-            return Err("other_tags are not tags as BAM has them".to_owned());
+            return Err("other_tags are not tags in BAM encoding".to_owned());
         }
         let (entries, rest) = layout.as_chunks::<3>();
         if !rest.is_empty() {
@@ -244,7 +281,7 @@ impl<'g> RowEncoder<'g> {
         Ok(())
     }
 
-    /// Appends the tag of a column. An integer keeps its type where it fits.
+    /// Appends the tag of a tag column. An integer keeps the type `kind` if its value fits.
     fn append_tag_column(&mut self, rows: &AlignmentRows, row: usize, column: usize, kind: u8) -> Result<(), String> {
         let name = alignment_columns::TAG_COLUMNS.get(column).map_or(*b"RG", |(name, _)| *name);
         self.record.extend_from_slice(&name);
@@ -270,8 +307,8 @@ impl<'g> RowEncoder<'g> {
 }
 
 impl AlignmentRows<'_> {
-    /// Reports whether a column of tags has a value, by its index in [`alignment_columns::TAG_COLUMNS`]; one past them is
-    /// the read group.
+    /// Returns whether a tag column has a value in a row. `column` is an index in [`alignment_columns::TAG_COLUMNS`];
+    /// the index after the last means the read group.
     fn has_tag(&self, column: usize, row: usize) -> bool {
         match self.integers.get(column) {
             Some(integers) => integers.is_valid(row),
@@ -280,21 +317,22 @@ impl AlignmentRows<'_> {
     }
 }
 
-/// Returns the index of the contig; an index beyond all contigs where there is none.
+/// Returns the index of the contig of a row; `usize::MAX` if the row has no contig.
 fn contig_index(rows: &AlignmentRows, row: usize) -> Result<usize, String> {
     if rows.contig_id.is_null(row) {
         return Ok(usize::MAX);
     }
     let id = rows.contig_id.value(row);
-    usize::try_from(id).map_err(|_| format!("contig_id is {id}; it is null where there is no contig"))
+    usize::try_from(id).map_err(|_| format!("contig_id is {id}; use null for no contig"))
 }
 
-/// Returns `*` for null and empty text, as SAM does.
+/// Returns the text, or `*` if it is null or empty, as in SAM.
 fn text_or_star(text: Option<&str>) -> &str {
     text.filter(|text| !text.is_empty()).unwrap_or("*")
 }
 
-/// Appends text and a tab. Characters that would end the field are rejected, so that each column stays separate.
+/// Appends text and a tab to a line. Text with a character that would end the field is rejected, so that it cannot
+/// change the other columns.
 fn append_field(line: &mut Vec<u8>, column: &str, text: Option<&str>) -> Result<(), String> {
     let text = text.unwrap_or_default();
     if text.is_empty() || text.contains(['\t', '\n', '\r', '\0']) {
@@ -305,15 +343,16 @@ fn append_field(line: &mut Vec<u8>, column: &str, text: Option<&str>) -> Result<
     Ok(())
 }
 
-/// Appends a 0-based position, -1 for none, as SAM does, and a tab.
+/// Appends a 0-based position (-1 for no position) as the 1-based number of SAM, and a tab.
 fn append_position(line: &mut Vec<u8>, column: &str, position: i32) -> Result<(), String> {
     let pos_1based = u32::try_from(i64::from(position) + 1);
-    append_decimal(pos_1based.map_err(|_| format!("{column} is {position}; it is -1 where there is none"))?, line);
+    append_decimal(pos_1based.map_err(|_| format!("{column} is {position}; use -1 for no position"))?, line);
     line.push(b'\t');
     Ok(())
 }
 
-/// Appends type and value of an integer tag: as `kind` where that holds it, else in the type that SAM text would get.
+/// Appends the type and value of an integer tag: in the type `kind` if the value fits, otherwise in the type that its
+/// SAM text would get.
 fn append_integer_as(value: i32, kind: u8, out: &mut Vec<u8>) {
     let bytes = value.to_le_bytes();
     let (fits, count) = match kind {

@@ -1,4 +1,4 @@
-//! Writers of one table as a Parquet or Arrow file.
+//! A writer of one table as a Parquet file or an Arrow IPC file.
 
 use std::io::Write;
 use std::path::Path;
@@ -10,17 +10,28 @@ use super::arrow_file_writer::ArrowFileWriter;
 use super::error::ColumnarError;
 use super::table_parquet_writer::{PageCompression, TableParquetWriter};
 
-/// A file format for tables.
+/// A file format of tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableFormat {
-    /// Parquet.
+    /// The Parquet format.
     Parquet,
-    /// Arrow IPC file.
+    /// The Arrow IPC file format.
     Arrow,
 }
 
 impl TableFormat {
-    /// Returns the format by the suffix of a path: `.parquet` or `.arrow`.
+    /// Returns the format that the suffix of a path means: `.parquet` or `.arrow`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::path::Path;
+    ///
+    /// use godwit_formats::columnar::TableFormat;
+    ///
+    /// assert_eq!(TableFormat::from_path(Path::new("calls.parquet")), Some(TableFormat::Parquet));
+    /// assert_eq!(TableFormat::from_path(Path::new("calls.csv")), None);
+    /// ```
     pub fn from_path(path: &Path) -> Option<Self> {
         match path.extension()?.to_str()? {
             "parquet" => Some(Self::Parquet),
@@ -30,19 +41,42 @@ impl TableFormat {
     }
 }
 
-/// A writer of one file. Dropping it leaves a file that every reader rejects as incomplete.
+/// A writer of one table file. If the writer is dropped before [`TableFileWriter::finish`], every reader rejects the
+/// file as incomplete.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::fs::File;
+/// use std::sync::Arc;
+///
+/// use arrow_array::{ArrayRef, RecordBatch, StringArray};
+/// use godwit_formats::columnar::{ParquetFiles, TableFileWriter, TableFormat};
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("samples.parquet");
+/// let samples: ArrayRef = Arc::new(StringArray::from(vec!["NA12878", "NA12891"]));
+/// let batch = RecordBatch::try_from_iter([("sample", samples)])?;
+/// let mut writer = TableFileWriter::new(TableFormat::Parquet, batch.schema(), File::create(&path)?)?;
+/// writer.write(&batch)?;
+/// writer.finish()?;
+/// assert_eq!(ParquetFiles::open(&[path])?.row_count(), 2);
+/// # Ok(())
+/// # }
+/// ```
 pub enum TableFileWriter<W: Write + Send> {
-    /// Parquet.
+    /// A writer of a Parquet file.
     Parquet(Box<TableParquetWriter<W>>),
-    /// Arrow IPC file.
+    /// A writer of an Arrow IPC file.
     Arrow(Box<ArrowFileWriter<W>>),
 }
 
 impl<W: Write + Send> TableFileWriter<W> {
-    /// Starts a file of these columns.
+    /// Creates a writer and starts a file with the columns of this schema.
     ///
     /// # Errors
-    /// [`ColumnarError`].
+    /// [`ColumnarError`] if the Parquet or Arrow writer fails.
     pub fn new(format: TableFormat, schema: SchemaRef, out: W) -> Result<Self, ColumnarError> {
         Ok(match format {
             TableFormat::Parquet => {
@@ -52,10 +86,10 @@ impl<W: Write + Send> TableFileWriter<W> {
         })
     }
 
-    /// Appends a batch.
+    /// Writes a record batch.
     ///
     /// # Errors
-    /// [`ColumnarError`].
+    /// [`ColumnarError`] if the Parquet or Arrow writer fails.
     pub fn write(&mut self, batch: &RecordBatch) -> Result<(), ColumnarError> {
         match self {
             Self::Parquet(file) => file.write(batch),
@@ -63,10 +97,10 @@ impl<W: Write + Send> TableFileWriter<W> {
         }
     }
 
-    /// Ends the file and returns the inner writer.
+    /// Completes the file and returns the inner writer.
     ///
     /// # Errors
-    /// [`ColumnarError`].
+    /// [`ColumnarError`] if the Parquet or Arrow writer fails.
     pub fn finish(self) -> Result<W, ColumnarError> {
         match self {
             Self::Parquet(file) => file.finish(),

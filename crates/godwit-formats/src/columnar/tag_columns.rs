@@ -1,4 +1,5 @@
-//! Columns of tags: some tags have a column each, the others stay in BAM encoding, and a layout records the order of all.
+//! A builder of the columns of tags. Some tags have a column each; the other tags remain in BAM encoding in one column.
+//! The layout column stores the order of all tags of a record.
 
 use std::sync::Arc;
 
@@ -10,15 +11,15 @@ use godwit_model::schema::alignment_columns::{TAG_COLUMNS, TagType};
 
 use super::bytes_builder::BytesBuilder;
 
-/// Integer columns are the first in [`TAG_COLUMNS`].
+/// Number of integer columns, which are the first in [`TAG_COLUMNS`].
 pub(super) const INTEGER_TAG_COUNT: usize = 4;
 pub(super) const TEXT_TAG_COUNT: usize = TAG_COLUMNS.len() - INTEGER_TAG_COUNT;
-/// Columns of tags: [`TAG_COLUMNS`], the layout, and the others.
+/// Number of all columns of tags: those of [`TAG_COLUMNS`], the layout, and the other tags.
 pub(super) const TAG_COLUMN_COUNT: usize = TAG_COLUMNS.len() + 2;
 const TAG_LAYOUT_INDEX: usize = TAG_COLUMNS.len();
 const OTHER_TAGS_INDEX: usize = TAG_LAYOUT_INDEX + 1;
 
-/// A builder of an integer column.
+/// A builder of a nullable integer column.
 #[derive(Debug)]
 pub(super) struct IntegerBuilder {
     values: Vec<i32>,
@@ -38,7 +39,7 @@ impl IntegerBuilder {
         self.validity.append(value.is_some());
     }
 
-    /// Returns values and validity.
+    /// Returns the values and the validity bitmap, and leaves an empty builder.
     pub(super) fn finish_parts(&mut self) -> (ScalarBuffer<i32>, Option<arrow_buffer::NullBuffer>) {
         let fresh = Vec::with_capacity(self.values.capacity());
         (ScalarBuffer::from(std::mem::replace(&mut self.values, fresh)), self.validity.finish())
@@ -50,10 +51,10 @@ impl IntegerBuilder {
     }
 }
 
-/// A builder of the tag columns.
+/// A builder of all columns of tags.
 #[derive(Debug)]
 pub(super) struct TagColumnsBuilder {
-    /// For each column, true if it is built; the others have no rows.
+    /// For each column, true if the batch contains it. The other columns get no rows.
     projection: [bool; TAG_COLUMN_COUNT],
     integers: [IntegerBuilder; INTEGER_TAG_COUNT],
     texts: [BytesBuilder; TEXT_TAG_COUNT],
@@ -67,16 +68,17 @@ impl TagColumnsBuilder {
         Self { projection, integers, texts, tag_layout: BytesBuilder::default(), other_tags: BytesBuilder::default() }
     }
 
-    /// Appends the tags of a record and returns its read group, if `read_group` returns one.
+    /// Appends the tags of a record. Returns the index of its read group, which `read_group` finds by the ID.
     ///
-    /// The first tag of its name and type in the record goes to its column if the value fits; any other is among the
-    /// others. `CG` holds a CIGAR too long for its field, which is in the column of CIGARs.
+    /// A tag goes to its column if it is the first tag of the record with its name and type, and its value fits. All
+    /// other tags go to the column of other tags. The tag `CG` is left out if it contains a CIGAR that is too long for
+    /// the CIGAR field, because the CIGAR column contains it.
     #[inline]
     pub(super) fn push(&mut self, record: RawRecord, mut read_group: impl FnMut(&[u8]) -> Option<i32>) -> Option<i32> {
         let mut integers = [None; INTEGER_TAG_COUNT];
         let mut texts = [None; TEXT_TAG_COUNT];
         let mut group = None;
-        // One bit per column, the last for the read group: set once its tag was found.
+        // One bit per column, set once a tag of the column was found; the last bit is that of the read group.
         let mut seen = 0u32;
         let others_start = self.other_tags.data.len();
         let cigar_in_tag = record.has_cigar_in_tag();
@@ -131,7 +133,8 @@ impl TagColumnsBuilder {
         group
     }
 
-    /// Reuses memory that held values of a column, by its index among those of tags.
+    /// Takes the memory of the values of a used column for the next column. `column` is the index among the columns of
+    /// tags.
     pub(super) fn recycle(&mut self, column: usize, values: Buffer) {
         match column {
             TAG_LAYOUT_INDEX => self.tag_layout.recycle(values),
@@ -144,7 +147,7 @@ impl TagColumnsBuilder {
         }
     }
 
-    /// Returns the columns in the order of the schema.
+    /// Returns the finished columns in the order of the schema.
     pub(super) fn finish(&mut self) -> Result<Vec<ArrayRef>, ArrowError> {
         let mut columns: Vec<ArrayRef> = self.integers.iter_mut().map(IntegerBuilder::finish).collect();
         for text in &mut self.texts {
@@ -156,7 +159,8 @@ impl TagColumnsBuilder {
     }
 }
 
-/// Returns the index in [`TAG_COLUMNS`] for this name and type; one past them is the read group.
+/// Returns the index in [`TAG_COLUMNS`] of the column for a tag with this name and type. The index after the last means
+/// the read group.
 #[inline]
 pub(super) fn tag_column_index(name: [u8; 2], kind: u8) -> Option<usize> {
     let is_integer = matches!(kind, b'c' | b'C' | b's' | b'S' | b'i' | b'I');

@@ -21,7 +21,7 @@ fn records(seed: u64, count: usize) -> Vec<Vec<u8>> {
     (0..count).map(packed).collect()
 }
 
-/// A record as `samtools view` shows it: its fields, then name, type and value of each tag.
+/// A record as `samtools view` prints it: its fields, then the name, type and value of each tag.
 #[derive(Debug, PartialEq)]
 struct SamView {
     name: Vec<u8>,
@@ -76,7 +76,7 @@ fn sam_view(record: &[u8], flag: u16) -> SamView {
     }
 }
 
-/// Returns the tags of a row, as docs/formats/alignments.md describes.
+/// Returns the tags of a row, joined from the columns as docs/formats/alignments.md describes.
 fn row_tags(batch: &RecordBatch, row: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
     let column = |name: &str| batch.column_by_name(name).unwrap();
     let others = column("other_tags").as_binary::<i32>();
@@ -107,7 +107,7 @@ fn row_tags(batch: &RecordBatch, row: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
         match value {
             Some(value) => tags.push((entry.to_vec(), value.into_bytes())),
             None => {
-                // A record of only these tags provides the iterator over them.
+                // Build a record with only these tags, to use the tag iterator of records.
                 let fixed = [vec![0; 8], vec![1], vec![0; 23], vec![0], others.to_vec()].concat();
                 let tag = RawRecord::from_trusted_bytes(&fixed).iter_tags().next().unwrap();
                 assert_eq!([tag.name[0], tag.name[1], tag.type_code], entry);
@@ -246,7 +246,7 @@ fn memory_of_a_batch_is_recycled_unless_it_is_still_referenced() {
     }
 }
 
-/// Returns a batch as another process returns it: names as plain text.
+/// Returns a batch as another process would return it, with names as plain text instead of dictionaries.
 fn with_plain_text(batch: &RecordBatch) -> RecordBatch {
     let columns = batch.columns().iter().map(|column| match column.as_dictionary_opt::<Int32Type>() {
         Some(names) => {
@@ -260,7 +260,7 @@ fn with_plain_text(batch: &RecordBatch) -> RecordBatch {
         .unwrap()
 }
 
-/// Returns the batch with another column in place of one.
+/// Returns the batch with one column replaced.
 fn with_column(batch: &RecordBatch, name: &str, column: arrow_array::ArrayRef) -> RecordBatch {
     let at = batch.schema().index_of(name).unwrap();
     let mut columns = batch.columns().to_vec();
@@ -275,7 +275,7 @@ fn encode_rows(batch: &RecordBatch) -> Result<Vec<Vec<u8>>, RowError> {
     (0..batch.num_rows()).map(|row| Ok(encoder.encode(&rows, row)?.bytes().to_vec())).collect()
 }
 
-/// Returns records whose only change is the duplicate bit.
+/// Returns a copy of a record in which only the duplicate bit differs.
 fn toggle_duplicate(record: &[u8]) -> Vec<u8> {
     let flag = RawRecord::from_trusted_bytes(record).flag() ^ flags::DUPLICATE;
     [&record[..14], &flag.to_le_bytes(), &record[16..]].concat()
@@ -321,19 +321,19 @@ fn changed_columns_change_records() {
     let text = |value: Option<&str>| -> ArrayRef { std::sync::Arc::new(StringArray::from(vec![value])) };
     let cases = [
         (with("position", integer(Some(6))), "r\t1024\tchr1\t7\t60\t5M\t*\t0\t0\tACGTN\tIIIII", tags),
-        // The value of the column is gone, independent of the layout.
+        // A tag whose column was set to null is dropped, even though the layout names it.
         (
             with("tag_NM", integer(None)),
             "r\t1024\tchr1\t5\t60\t5M\t*\t0\t0\tACGTN\tIIIII",
             "\tXX:f:1.5\tMD:Z:5\tRG:Z:lane1",
         ),
-        // Too large for its type, which changes.
+        // A value that is too large for the type of the tag changes the type.
         (
             with("tag_NM", integer(Some(300))),
             "r\t1024\tchr1\t5\t60\t5M\t*\t0\t0\tACGTN\tIIIII",
             "\tXX:f:1.5\tNM:i:300\tMD:Z:5\tRG:Z:lane1",
         ),
-        // A new tag is appended last.
+        // A tag that the layout does not name is appended as the last tag.
         (
             with("tag_XS", integer(Some(-7))),
             "r\t1024\tchr1\t5\t60\t5M\t*\t0\t0\tACGTN\tIIIII",
@@ -366,7 +366,7 @@ fn rows_that_are_no_records_are_refused_by_the_column_that_is_wrong() {
     for (column, value, word) in [
         ("name", text(Some("")), "name"),
         ("name", text(Some("a\tb")), "name"),
-        ("contig_id", integer(Some(1)), "contig_id says chr2"),
+        ("contig_id", integer(Some(1)), "contig_id is chr2"),
         ("contig_id", integer(Some(9)), "contig_id is 9"),
         ("contig_id", integer(Some(-1)), "contig_id is -1"),
         ("contig", text(None), "contig is null"),

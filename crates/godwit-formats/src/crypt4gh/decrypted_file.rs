@@ -1,4 +1,4 @@
-//! Random access to the content of an encrypted file.
+//! Random access to the decrypted content of an encrypted file.
 
 use std::io;
 use std::path::Path;
@@ -13,31 +13,33 @@ use super::{NONCE_BYTES, SEGMENT_BYTES, SEGMENT_OVERHEAD_BYTES, cipher_for_key, 
 use crate::random_access::RandomAccess;
 
 const SEALED_SEGMENT_BYTES: usize = SEGMENT_BYTES + SEGMENT_OVERHEAD_BYTES;
-/// Maximum segments per read.
+/// Maximum number of segments per read of the encrypted file.
 const MAX_SEGMENTS_PER_READ: u64 = 16;
 
-/// The content of an encrypted file. No byte of a segment is returned before the whole segment is authenticated.
+/// The decrypted content of an encrypted file. Bytes of a segment are returned only after the whole segment was
+/// authenticated.
 pub struct DecryptedFile {
     source: Arc<dyn RandomAccess>,
     ciphers: Vec<LessSafeKey>,
-    /// Offset of the first segment in the file.
+    /// Offset of the first segment in the encrypted file.
     segments_offset: u64,
-    /// Bytes of data in the segments.
+    /// Total bytes of decrypted data in all segments.
     data_bytes: u64,
-    /// Ranges of the data that the edit list shows.
+    /// Ranges of the decrypted data that the edit list makes visible; the whole data if the file has no edit list.
     visible_ranges: Vec<VisibleRange>,
-    /// Bytes of these ranges.
+    /// Total bytes of the visible ranges.
     visible_bytes: u64,
-    /// The segment that was last returned in part, because its rest is often read next.
+    /// Number and decrypted data of the segment of which only a part was returned last. The next read often needs the
+    /// following bytes.
     last_segment: Mutex<Option<(u64, Vec<u8>)>>,
 }
 
-/// A range of the data that is visible.
+/// A range of the decrypted data that is visible.
 #[derive(Clone, Copy, Debug)]
 struct VisibleRange {
-    /// Offset in the visible content.
+    /// Offset of the range in the visible content.
     offset: u64,
-    /// Offset in the data.
+    /// Offset of the range in the decrypted data.
     data_offset: u64,
     bytes: u64,
 }
@@ -53,10 +55,40 @@ impl std::fmt::Debug for DecryptedFile {
 }
 
 impl DecryptedFile {
-    /// Opens a file with the first of the keys that fits.
+    /// Opens an encrypted file. Of the given secret keys, those that decrypt packets of its header are used.
     ///
     /// # Errors
-    /// Those of the operating system, or [`Crypt4ghError`] within an error of kind `InvalidData`.
+    /// The errors of the operating system, or [`Crypt4ghError`] inside an error of kind `InvalidData`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::fs::File;
+    /// use std::io::Write;
+    /// use std::sync::Arc;
+    ///
+    /// use godwit_formats::crypt4gh::{DecryptedFile, Encryptor, SecretKey};
+    /// use godwit_formats::random_access::{LocalFile, RandomAccess};
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let (key_path, path) = (directory.path().join("key.sec"), directory.path().join("reads.fq.c4gh"));
+    /// # let kind = "CRYPT4GH PRIVATE KEY";
+    /// # let key = "YzRnaC12MQAEbm9uZQAEbm9uZQAgAAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+    /// # std::fs::write(&key_path, format!("-----BEGIN {kind}-----\n{key}\n-----END {kind}-----\n"))?;
+    /// let secret = SecretKey::read(&key_path, None)?;
+    /// let mut encryptor = Encryptor::new(File::create(&path)?, &[secret.public_key()])?;
+    /// encryptor.write_all(b"@r1\nACGT\n+\nIIII\n")?;
+    /// encryptor.finish()?;
+    ///
+    /// let file = DecryptedFile::open(Arc::new(LocalFile::open(&path)?), &[secret])?;
+    /// assert_eq!(file.byte_len(), 16);
+    /// let mut bases = [0; 4];
+    /// file.read_at(&mut bases, 4)?;
+    /// assert_eq!(&bases, b"ACGT");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn open(source: Arc<dyn RandomAccess>, secrets: &[SecretKey]) -> io::Result<Self> {
         let header = Header::read(&*source, secrets)?;
         let sealed_bytes = source.byte_len().saturating_sub(header.data_offset);
@@ -84,7 +116,7 @@ impl DecryptedFile {
         })
     }
 
-    /// Reads data from an offset on; the range must be within the data.
+    /// Fills `space` with decrypted data from `offset` on. The range must lie within the data.
     fn read_data(&self, mut space: &mut [u8], mut offset: u64) -> io::Result<()> {
         while !space.is_empty() {
             let first = offset / SEGMENT_BYTES as u64;
@@ -111,7 +143,7 @@ impl DecryptedFile {
         Ok(())
     }
 
-    /// Copies from the cached segment, if it is the requested one.
+    /// Copies bytes from the cached segment if it is segment `segment`, and returns their number.
     fn copy_from_last_segment(&self, segment: u64, from: usize, space: &mut [u8]) -> Option<usize> {
         let last = self.last_segment.lock().unwrap_or_else(PoisonError::into_inner);
         let (_, data) = last.as_ref().filter(|(number, _)| *number == segment)?;
@@ -120,7 +152,7 @@ impl DecryptedFile {
         Some(count)
     }
 
-    /// Reads encrypted segments.
+    /// Reads the encrypted segments from number `first` up to, but without, number `end`.
     fn read_sealed_segments(&self, first: u64, end: u64) -> io::Result<Vec<u8>> {
         let segment_offset = |segment: u64| {
             let whole = segment.min(self.data_bytes / SEGMENT_BYTES as u64) * SEALED_SEGMENT_BYTES as u64;
@@ -144,7 +176,7 @@ impl DecryptedFile {
         };
         let length = match &self.ciphers[..] {
             [key] => open_in_place(key, sealed).map(|data| data.len()),
-            // Decryption in place destroys a segment of another key.
+            // Decrypt a copy, because decryption in place with the wrong key destroys the segment.
             keys => keys.iter().find_map(|key| {
                 let mut tried = sealed.to_vec();
                 let length = open_in_place(key, &mut tried)?.len();
@@ -190,8 +222,9 @@ impl RandomAccess for DecryptedFile {
     }
 }
 
-/// Returns the ranges that an edit list shows: its numbers alternate between bytes to skip and bytes to show. All bytes
-/// after a final skip are shown, none after a final show (§3.2.2). `None` where it needs more data than the segments hold.
+/// Returns the ranges of the data that an edit list makes visible, or `None` if the list needs more data than the
+/// segments contain. The numbers of the list alternate between bytes to skip and bytes to show. If the last number is a
+/// skip, all data after it is visible; otherwise none (§3.2.2).
 fn visible_ranges(edits: &[u64], data_bytes: u64) -> Option<Vec<VisibleRange>> {
     let (mut ranges, mut offset, mut data_offset) = (Vec::new(), 0, 0_u64);
     for edit in edits.chunks(2) {

@@ -1,4 +1,4 @@
-//! A writer of encrypted files.
+//! A writer of files encrypted with Crypt4GH.
 
 use std::io::{self, Write};
 
@@ -8,8 +8,30 @@ use super::header::encode_header;
 use super::keys::PublicKey;
 use super::{SEGMENT_BYTES, SEGMENT_OVERHEAD_BYTES, cipher_for_key, seal};
 
-/// A writer that encrypts for some recipients. [`Encryptor::finish`] writes the last segment: without it the file lacks its
-/// end.
+/// A writer that encrypts a file for given recipients. Without [`Encryptor::finish`], which writes the last segment,
+/// the end of the file is missing.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::io::Write;
+///
+/// use godwit_formats::crypt4gh::{Encryptor, SecretKey};
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let key_path = directory.path().join("key.sec");
+/// # let kind = "CRYPT4GH PRIVATE KEY";
+/// # let key = "YzRnaC12MQAEbm9uZQAEbm9uZQAgAAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+/// # std::fs::write(&key_path, format!("-----BEGIN {kind}-----\n{key}\n-----END {kind}-----\n"))?;
+/// let secret = SecretKey::read(&key_path, None)?;
+/// let mut encryptor = Encryptor::new(Vec::new(), &[secret.public_key()])?;
+/// encryptor.write_all(b"@r1\nACGT\n+\nIIII\n")?;
+/// let bytes = encryptor.finish()?;
+/// assert!(bytes.starts_with(b"crypt4gh"));
+/// # Ok(())
+/// # }
+/// ```
 pub struct Encryptor<W> {
     out: W,
     cipher: LessSafeKey,
@@ -18,10 +40,10 @@ pub struct Encryptor<W> {
 }
 
 impl<W: Write> Encryptor<W> {
-    /// Writes the header for some recipients, at least one, with a new data key.
+    /// Creates a data key and writes the header for the given recipients, of which there must be at least one.
     ///
     /// # Errors
-    /// Those of `out`; `InvalidInput` for an invalid public key.
+    /// The errors of writing to `out`; `InvalidInput` if a public key is invalid.
     pub fn new(mut out: W, readers: &[PublicKey]) -> io::Result<Self> {
         let mut key = [0; 32];
         getrandom::fill(&mut key).map_err(io::Error::other)?;
@@ -30,10 +52,10 @@ impl<W: Write> Encryptor<W> {
         Ok(Self { out, cipher: cipher_for_key(&key), data: Vec::with_capacity(SEGMENT_BYTES), sealed })
     }
 
-    /// Writes the last segment, and returns the inner writer.
+    /// Encrypts and writes the last segment, and returns the inner writer.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// The errors of writing to `out`.
     pub fn finish(mut self) -> io::Result<W> {
         self.write_segment()?;
         self.out.flush()?;
@@ -61,7 +83,7 @@ impl<W: Write> Write for Encryptor<W> {
         Ok(count)
     }
 
-    /// Flushes whole segments only: a short one would end the file.
+    /// Flushes only complete segments, because a shorter segment may only be the last of a file.
     fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }

@@ -1,33 +1,34 @@
-//! Errors of encrypted files and keys.
+//! Errors in reading encrypted files and key files.
 
 use std::io;
 use std::path::PathBuf;
 
-/// A reason why an encrypted file cannot be read; within an [`io::Error`] of kind `InvalidData` where bytes were requested.
+/// A reason why an encrypted file cannot be read. Functions that read bytes return it inside an [`io::Error`] of kind
+/// `InvalidData`.
 #[derive(Debug, thiserror::Error)]
 pub enum Crypt4ghError {
-    /// The file does not begin as Crypt4GH does.
-    #[error("it is not encrypted by Crypt4GH")]
+    /// The file does not begin with the magic bytes of Crypt4GH.
+    #[error("it is not encrypted with Crypt4GH")]
     NotEncrypted,
-    /// The version of the format is not supported.
-    #[error("it is Crypt4GH of version {version}; version 1 is read")]
+    /// The version of the Crypt4GH format is not supported.
+    #[error("it is Crypt4GH version {version}; only version 1 is supported")]
     Version {
-        /// The version.
+        /// The version number in the file.
         version: u32,
     },
-    /// The header is truncated or invalid.
+    /// The header of the encrypted file is truncated or invalid.
     #[error("its Crypt4GH header is damaged: {problem}")]
     Header {
-        /// The problem.
+        /// Description of the problem.
         problem: &'static str,
     },
-    /// No key is available.
-    #[error("it is encrypted by Crypt4GH; say with --c4gh-key which key opens it")]
+    /// The process has no secret key.
+    #[error("it is encrypted with Crypt4GH; pass its key with --c4gh-key")]
     NoKey,
-    /// None of the keys decrypts the header.
-    #[error("it is encrypted for others: no --c4gh-key opens it")]
+    /// None of the secret keys decrypts the header.
+    #[error("it is encrypted for other keys: no --c4gh-key decrypts it")]
     NoMatchingKey,
-    /// A segment was changed, or belongs to another file.
+    /// A segment was changed or damaged, or belongs to another file.
     #[error(
         "segment {segment} of its encrypted data was changed or damaged (at byte {offset}); fetch or make the file again"
     )]
@@ -37,10 +38,10 @@ pub enum Crypt4ghError {
         /// Offset of the segment in the encrypted file.
         offset: u64,
     },
-    /// The file ends within a segment, or before data that the edit list needs.
+    /// The file ends within a segment, or before the data to which the edit list refers.
     #[error("it is truncated: its encrypted data ends at byte {offset} within a segment; fetch or make it again")]
     Truncated {
-        /// Bytes of the encrypted file.
+        /// Length of the encrypted file in bytes.
         offset: u64,
     },
 }
@@ -51,44 +52,47 @@ impl From<Crypt4ghError> for io::Error {
     }
 }
 
-/// A reason why a key cannot be read.
+/// A reason why a key file cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    /// The file cannot be read.
+    /// The key file cannot be read.
     #[error("cannot read {}", path.display())]
     Read {
-        /// The file.
+        /// Path of the key file.
         path: PathBuf,
-        /// The operating system's reason.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
-    /// The file is not a Crypt4GH key.
-    #[error("{} is no {expected} key of Crypt4GH; `crypt4gh-keygen` makes one", path.display())]
+    /// The file is not a Crypt4GH key file of the expected kind.
+    #[error("{} is not a {expected} key of Crypt4GH; create one with `crypt4gh-keygen`", path.display())]
     NotAKey {
-        /// The file.
+        /// Path of the key file.
         path: PathBuf,
-        /// The expected kind: `secret` or `public`.
+        /// The expected kind of key: `secret` or `public`.
         expected: &'static str,
     },
-    /// The key is locked by a method that is not supported.
-    #[error("{} is locked by {method}; lock it anew by scrypt, with `crypt4gh-keygen --relock`", path.display())]
+    /// The secret key is encrypted with a method that is not supported.
+    #[error("{} is locked by {method}; lock it with scrypt by `crypt4gh-keygen --relock`", path.display())]
     Method {
-        /// The file.
+        /// Path of the key file.
         path: PathBuf,
-        /// The method.
+        /// Name of the method.
         method: String,
     },
-    /// The key is locked, and no passphrase is available.
-    #[error("{} is locked; give its passphrase with --c4gh-passphrase FILE or in the variable C4GH_PASSPHRASE", path.display())]
+    /// The secret key is encrypted, and no passphrase is available.
+    #[error(
+        "{} is locked; pass its passphrase with --c4gh-passphrase FILE or in the variable C4GH_PASSPHRASE",
+        path.display()
+    )]
     Locked {
-        /// The file.
+        /// Path of the key file.
         path: PathBuf,
     },
-    /// The passphrase is wrong, or the file is damaged.
+    /// The passphrase is wrong, or the key file is damaged.
     #[error("the passphrase does not unlock {}", path.display())]
     Passphrase {
-        /// The file.
+        /// Path of the key file.
         path: PathBuf,
     },
 }

@@ -1,4 +1,5 @@
-//! The header: packets, each for one recipient, with data keys and edit lists (Crypt4GH 1.0 §2.2 and §3.2).
+//! The header of an encrypted file: packets, each of which is encrypted for one recipient and contains a data key or an
+//! edit list (Crypt4GH 1.0 §2.2 and §3.2).
 
 use std::io;
 
@@ -8,40 +9,41 @@ use super::{MAGIC, NONCE_BYTES, SEGMENT_OVERHEAD_BYTES, cipher_for_key, open_in_
 use crate::random_access::RandomAccess;
 
 const VERSION: u32 = 1;
-/// Magic, version and number of packets.
+/// Bytes of the header before the first packet: magic number, version and number of packets.
 const HEADER_START_BYTES: usize = 16;
-/// Length, method, and the writer's public key.
+/// Bytes of a packet before its encrypted content: length, method, and the public key of the writer.
 const PACKET_START_BYTES: usize = 4 + 4 + 32;
-/// X25519 and ChaCha20-Poly1305 for packets; ChaCha20-Poly1305 for data.
+/// Method number: in packets, X25519 and ChaCha20-Poly1305; for data, ChaCha20-Poly1305.
 const METHOD_CHACHA20_POLY1305: u32 = 0;
-/// A packet with a data key.
+/// Type of a packet with a data key.
 const PACKET_DATA_ENCRYPTION: u32 = 0;
-/// A packet with an edit list.
+/// Type of a packet with an edit list.
 const PACKET_EDIT_LIST: u32 = 1;
-/// Maximum number of packets, and bytes of one: far beyond those in use, and small enough for memory.
+/// Limits of the number of packets and of the bytes of a packet. They are far above the values in use, and low enough
+/// for the memory.
 const MAX_PACKETS: u32 = 10_000;
 const MAX_PACKET_BYTES: u32 = 16 << 20;
 
-/// The header as decrypted with the given keys.
+/// The content of the header packets that the given secret keys decrypt.
 #[derive(Debug)]
 pub(super) struct Header {
-    /// Data keys; each segment is encrypted by one of them.
+    /// Data keys, with one of which each segment is encrypted.
     pub(super) data_keys: Vec<[u8; 32]>,
-    /// Bytes to skip and bytes to show, alternating.
+    /// Edit list: numbers of bytes to skip and of bytes to show, alternating; `None` if all data is visible.
     pub(super) edit_list: Option<Vec<u64>>,
-    /// Offset of the data.
+    /// Offset in the encrypted file at which the first segment begins.
     pub(super) data_offset: u64,
 }
 
 impl Header {
-    /// Reads the header of a file.
+    /// Reads the header of an encrypted file and decrypts its packets with the given keys.
     pub(super) fn read(source: &dyn RandomAccess, secrets: &[SecretKey]) -> io::Result<Self> {
         let mut start = [0; HEADER_START_BYTES];
         let count = source.read_at(&mut start, 0)?;
         if !start[..count].starts_with(MAGIC) {
             return Err(Crypt4ghError::NotEncrypted.into());
         }
-        let short = || io::Error::from(Crypt4ghError::Header { problem: "it is cut short" });
+        let short = || io::Error::from(Crypt4ghError::Header { problem: "it is truncated" });
         if count < HEADER_START_BYTES {
             return Err(short());
         }
@@ -64,7 +66,7 @@ impl Header {
             }
             let length = u32::from_le_bytes(length);
             if length > MAX_PACKET_BYTES || (length as usize) < PACKET_START_BYTES + SEGMENT_OVERHEAD_BYTES {
-                return Err(Crypt4ghError::Header { problem: "a packet has a length that cannot be" }.into());
+                return Err(Crypt4ghError::Header { problem: "a packet has an impossible length" }.into());
             }
             let mut packet = vec![0; length as usize];
             if source.read_at(&mut packet, header.data_offset)? < packet.len() {
@@ -79,7 +81,7 @@ impl Header {
         Ok(header)
     }
 
-    /// Applies a packet, if one of the keys decrypts it.
+    /// Decrypts a packet and stores its content, if one of the keys decrypts it; otherwise ignores the packet.
     fn apply_packet(&mut self, packet: &[u8], secrets: &[SecretKey]) -> Result<(), Crypt4ghError> {
         let Some(text) = secrets.iter().find_map(|secret| decrypt_packet(packet, secret)) else { return Ok(()) };
         let malformed = |problem| Crypt4ghError::Header { problem };
@@ -88,26 +90,25 @@ impl Header {
             PACKET_DATA_ENCRYPTION => {
                 let key =
                     rest.strip_prefix(&METHOD_CHACHA20_POLY1305.to_le_bytes()).and_then(|key| key.try_into().ok());
-                self.data_keys
-                    .push(key.ok_or(malformed("its data is encrypted in a way that version 1 does not have"))?);
+                self.data_keys.push(key.ok_or(malformed("its data encryption method is not part of version 1"))?);
             }
-            PACKET_EDIT_LIST if self.edit_list.is_some() => return Err(malformed("it has two lists of edits")),
+            PACKET_EDIT_LIST if self.edit_list.is_some() => return Err(malformed("it has two edit lists")),
             PACKET_EDIT_LIST => {
-                let (count, lengths) = rest.split_at_checked(4).ok_or(malformed("its list of edits is cut short"))?;
+                let (count, lengths) = rest.split_at_checked(4).ok_or(malformed("its edit list is truncated"))?;
                 let lengths: Vec<u64> =
                     lengths.as_chunks::<8>().0.iter().map(|length| u64::from_le_bytes(*length)).collect();
                 if lengths.len() != parse_u32(count) as usize || lengths.is_empty() {
-                    return Err(malformed("its list of edits has another length than it says"));
+                    return Err(malformed("its edit list differs from its length"));
                 }
                 self.edit_list = Some(lengths);
             }
-            _ => return Err(malformed("a packet is of a kind that version 1 does not have")),
+            _ => return Err(malformed("a packet has a type that is not part of version 1")),
         }
         Ok(())
     }
 }
 
-/// Returns the content of a packet; `None` where it is for another key.
+/// Returns the decrypted content of a packet, or `None` if it is encrypted for another key.
 fn decrypt_packet(packet: &[u8], secret: &SecretKey) -> Option<Vec<u8>> {
     let (start, sealed) = packet.split_at(PACKET_START_BYTES);
     if parse_u32(&start[4..]) != METHOD_CHACHA20_POLY1305 {
@@ -119,7 +120,7 @@ fn decrypt_packet(packet: &[u8], secret: &SecretKey) -> Option<Vec<u8>> {
     Some(sealed[NONCE_BYTES..NONCE_BYTES + length].to_vec())
 }
 
-/// Returns the header of a file with this data key, for some recipients.
+/// Returns the header of a file with this data key, encrypted for the given recipients.
 pub(super) fn encode_header(key: &[u8; 32], readers: &[PublicKey]) -> io::Result<Vec<u8>> {
     let mut header = MAGIC.to_vec();
     header.extend_from_slice(&VERSION.to_le_bytes());
@@ -127,7 +128,7 @@ pub(super) fn encode_header(key: &[u8; 32], readers: &[PublicKey]) -> io::Result
     let text = [&PACKET_DATA_ENCRYPTION.to_le_bytes()[..], &METHOD_CHACHA20_POLY1305.to_le_bytes(), key].concat();
     for reader in readers {
         let writer = SecretKey::random()?;
-        let refused = || io::Error::new(io::ErrorKind::InvalidInput, "a public key is none that anybody can have made");
+        let refused = || io::Error::new(io::ErrorKind::InvalidInput, "a public key is invalid (of low order)");
         let shared = writer.session_key_for_reader(reader).ok_or_else(refused)?;
         let length = PACKET_START_BYTES + SEGMENT_OVERHEAD_BYTES + text.len();
         header.extend_from_slice(&(length as u32).to_le_bytes());

@@ -1,7 +1,8 @@
-//! Keys, and the key files that `crypt4gh-keygen` makes.
+//! Public and secret keys, and the key files that `crypt4gh-keygen` creates.
 //!
-//! A key file is base64 between a begin line and an end line. A public key is 32 bytes; a secret key is `c4gh-v1` and
-//! strings, each behind its length: the key derivation function, its rounds and salt, the cipher, and the encrypted key.
+//! A key file is base64 text between a begin line and an end line. A public key consists of 32 bytes. A secret key
+//! consists of `c4gh-v1` and five strings, each preceded by its length: the key derivation function, its rounds and
+//! salt, the cipher, and the encrypted key.
 
 use std::fmt;
 use std::fs;
@@ -17,16 +18,17 @@ use ring::pbkdf2;
 use super::error::KeyError;
 use super::{cipher_for_key, open_in_place};
 
-/// First bytes of a secret key.
+/// First bytes of a secret key, after base64 decoding.
 const SECRET_KEY_MAGIC: &[u8] = b"c4gh-v1";
-/// Value of the method fields of a key that is not locked.
+/// Name of the key derivation function and of the cipher of a secret key that is not encrypted.
 const KDF_NONE: &[u8] = b"none";
-/// log2 of the cost, block size and parallelism of scrypt, which key files do not contain (values of `crypt4gh-keygen`).
+/// Parameters of scrypt, which key files do not contain: log2 of the cost, block size and parallelism (the values of
+/// `crypt4gh-keygen`).
 const SCRYPT_PARAMS: (u8, u32, u32) = (14, 8, 1);
-/// Maximum rounds of PBKDF2: a hundred times the usual number.
+/// Maximum rounds of PBKDF2: a hundred times the usual number of rounds.
 const MAX_PBKDF2_ROUNDS: u32 = 10_000_000;
 
-/// A public key, for which files are encrypted.
+/// A public key, for which files can be encrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PublicKey(pub(super) [u8; 32]);
 
@@ -41,10 +43,26 @@ impl fmt::Debug for SecretKey {
 }
 
 impl PublicKey {
-    /// Reads a key.
+    /// Reads a public key from a key file.
     ///
     /// # Errors
-    /// [`KeyError`].
+    /// [`KeyError`] if the file cannot be read or is not a public key.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use godwit_formats::crypt4gh::PublicKey;
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("key.pub");
+    /// let (kind, key) = ("CRYPT4GH PUBLIC KEY", "j0DFrbaPJWJK5bIU6nZ6bslNgp09e14a0bpvPiE4KF8=");
+    /// std::fs::write(&path, format!("-----BEGIN {kind}-----\n{key}\n-----END {kind}-----\n"))?;
+    /// let hexadecimal = "8f40c5adb68f25624ae5b214ea767a6ec94d829d3d7b5e1ad1ba6f3e2138285f";
+    /// assert_eq!(PublicKey::read(&path)?.to_hex(), hexadecimal);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn read(path: &Path) -> Result<Self, KeyError> {
         let not_a_key = || KeyError::NotAKey { path: path.to_owned(), expected: "public" };
         let bytes = read_armored(path, "PUBLIC")?.ok_or_else(not_a_key)?;
@@ -58,10 +76,29 @@ impl PublicKey {
 }
 
 impl SecretKey {
-    /// Reads a key; the passphrase unlocks it where it is locked.
+    /// Reads a secret key from a key file. If the key is encrypted, the passphrase decrypts it.
     ///
     /// # Errors
-    /// [`KeyError`].
+    /// [`KeyError`] if the file cannot be read, is not a secret key, or cannot be decrypted with the passphrase.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use godwit_formats::crypt4gh::SecretKey;
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("key.sec");
+    /// // A key that is not locked: its bytes are 0 to 31.
+    /// let kind = "CRYPT4GH PRIVATE KEY";
+    /// let key = "YzRnaC12MQAEbm9uZQAEbm9uZQAgAAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+    /// std::fs::write(&path, format!("-----BEGIN {kind}-----\n{key}\n-----END {kind}-----\n"))?;
+    /// let secret = SecretKey::read(&path, None)?;
+    /// let public_key = "8f40c5adb68f25624ae5b214ea767a6ec94d829d3d7b5e1ad1ba6f3e2138285f";
+    /// assert_eq!(secret.public_key().to_hex(), public_key);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn read(path: &Path, passphrase: Option<&[u8]>) -> Result<Self, KeyError> {
         let not_a_key = || KeyError::NotAKey { path: path.to_owned(), expected: "secret" };
         let bytes = read_armored(path, "PRIVATE")?.ok_or_else(not_a_key)?;
@@ -94,29 +131,31 @@ impl SecretKey {
         secret.map(Self).ok_or_else(|| KeyError::Passphrase { path: path.to_owned() })
     }
 
-    /// Creates an ephemeral key.
+    /// Creates a random secret key for one use.
     pub(super) fn random() -> std::io::Result<Self> {
         let mut secret = [0; 32];
         getrandom::fill(&mut secret).map_err(std::io::Error::other)?;
         Ok(Self(secret))
     }
 
-    /// Returns the public key, with which others encrypt.
+    /// Returns the public key that belongs to this secret key.
     pub fn public_key(&self) -> PublicKey {
         PublicKey(MontgomeryPoint::mul_base_clamped(self.0).to_bytes())
     }
 
-    /// Returns the session key of a writer with this key and a reader (libsodium's `crypto_kx`, the server's sending key).
+    /// Returns the key with which a writer that has this secret key encrypts for `reader` (libsodium's `crypto_kx`,
+    /// sending key of the server).
     pub(super) fn session_key_for_reader(&self, reader: &PublicKey) -> Option<[u8; 32]> {
         self.session_key(reader, reader, &self.public_key())
     }
 
-    /// Returns the session key of a reader with this key and a writer.
+    /// Returns the key with which a reader that has this secret key decrypts what `writer` encrypted.
     pub(super) fn session_key_from_writer(&self, writer: &PublicKey) -> Option<[u8; 32]> {
         self.session_key(writer, &self.public_key(), writer)
     }
 
-    /// Returns the session key; `None` for a public key of low order, which gives the same secret with every key.
+    /// Returns the session key of a writer and a reader, one of which has this secret key. Returns `None` if the other
+    /// public key is of low order, which gives the same shared secret with every key.
     fn session_key(&self, other: &PublicKey, reader: &PublicKey, writer: &PublicKey) -> Option<[u8; 32]> {
         let shared = MontgomeryPoint(other.0).mul_clamped(self.0).to_bytes();
         if shared == [0; 32] {
@@ -142,7 +181,8 @@ fn derive_pbkdf2_key(passphrase: &[u8], salt: &[u8], rounds: u32) -> Option<[u8;
     Some(key)
 }
 
-/// Returns the bytes between the lines of a key of a kind; `None` where the file is not such a key.
+/// Returns the decoded bytes between the begin line and the end line of a key file. Returns `None` if the file is not a
+/// key of this kind.
 fn read_armored(path: &Path, kind: &str) -> Result<Option<Vec<u8>>, KeyError> {
     let read = fs::read(path).map_err(|source| KeyError::Read { path: path.to_owned(), source })?;
     let text = String::from_utf8_lossy(&read);
@@ -153,7 +193,7 @@ fn read_armored(path: &Path, kind: &str) -> Result<Option<Vec<u8>>, KeyError> {
     Ok(if is_it { STANDARD.decode(between.concat()).ok() } else { None })
 }
 
-/// Returns the next string, behind its length in two bytes.
+/// Returns the next string, which is preceded by its length in two bytes.
 fn take_string<'b>(rest: &mut &'b [u8]) -> Option<&'b [u8]> {
     let (length, behind) = rest.split_first_chunk::<2>()?;
     let (found, behind) = behind.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;

@@ -109,14 +109,14 @@ fn no_byte_can_be_changed_unseen_and_none_be_missing_within_a_segment() {
         let found = open_with_key(&file[..file.len() - missing], &key).and_then(|opened| read_all(&opened));
         assert!(found.is_err(), "{missing} bytes can be missing");
     }
-    // Whole segments can be missing: the format does not record their number.
+    // A missing segment at the end cannot be detected, because the format does not record the number of segments.
     assert_eq!(read_all(&open_with_key(&file[..header + segment], &key).unwrap()).unwrap(), text[..SEGMENT_BYTES]);
     for length in 0..header {
         assert!(open_with_key(&file[..length], &key).is_err(), "a header of {length} bytes is read");
     }
 }
 
-/// Returns a file whose header shows parts of it.
+/// Returns an encrypted file whose edit list makes only ranges of the data visible.
 fn encrypt_with_edits(text: &[u8], key: &SecretKey, edits: &[u64]) -> Vec<u8> {
     let file = encrypt(text, &[key.public_key()]);
     let plain = encode_header(&[7; 32], &[key.public_key()]).unwrap().len();
@@ -174,7 +174,7 @@ fn what_is_no_key_is_refused_with_what_to_do() {
     assert!(matches!(SecretKey::read(&path, None), Err(KeyError::NotAKey { expected: "secret", .. })));
     assert!(matches!(PublicKey::read(&path), Err(KeyError::NotAKey { expected: "public", .. })));
     assert!(matches!(SecretKey::read(&path.join("none"), None), Err(KeyError::Read { .. })));
-    // c4gh-v1, bcrypt, 100 rounds.
+    // A key file with the content: c4gh-v1, bcrypt, 100 rounds.
     let locked = "YzRnaC12MQAGYmNyeXB0ABQAAABkAAAAAAAAAAAAAAAAAAAAAAARY2hhY2hhMjBfcG9seTEzMDUAPAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA==";
     let (_kept, path) = key_file("key", &[lines[0], locked, lines[2]]);
     match SecretKey::read(&path, Some(b"x")) {

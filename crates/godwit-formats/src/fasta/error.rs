@@ -1,4 +1,4 @@
-//! Errors of FASTA files.
+//! Errors in reading FASTA files.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,80 +11,83 @@ pub enum FastaError {
     /// The file cannot be opened, read or decompressed.
     #[error(transparent)]
     Bgzf(#[from] BgzfError),
-    /// The file is gzip, but not BGZF, so its bases cannot be read at any position.
+    /// The file is gzip but not BGZF, so bases cannot be read at arbitrary positions.
     #[error(
         "{0} is compressed with gzip, so its bases cannot be looked up; compress it with bgzip instead \
          (`gunzip -c {0} | bgzip > NEW.fa.gz`), or decompress it",
         path.display()
     )]
     Compressed {
-        /// The file.
+        /// Path of the FASTA file.
         path: PathBuf,
     },
-    /// The file has no contig.
+    /// The file contains no contig.
     #[error("{} holds no contig; is it a FASTA file?", path.display())]
     Empty {
-        /// The file.
+        /// Path of the FASTA file.
         path: PathBuf,
     },
-    /// The text before the first title is not empty.
+    /// The file has text before the first title line.
     #[error("line {line} of {} should start with >; is it a FASTA file?", path.display())]
     NotFasta {
-        /// The file.
+        /// Path of the FASTA file.
         path: PathBuf,
-        /// The line.
+        /// 1-based number of the line.
         line: u64,
     },
-    /// A title has no usable name.
+    /// The title line of a contig has no name, or its name is not printable.
     #[error("the title in line {line} of {} has no name right after >, or one that is not printable", path.display())]
     Name {
-        /// The file.
+        /// Path of the FASTA file.
         path: PathBuf,
-        /// The line.
+        /// 1-based number of the line.
         line: u64,
     },
-    /// Two contigs share a name.
+    /// Two contigs of the file have the same name.
     #[error("line {line} of {} names contig {name} a second time; rename one of them", path.display())]
     DuplicateName {
-        /// The file.
+        /// Path of the FASTA file.
         path: PathBuf,
-        /// The line of the second title.
+        /// 1-based number of the line with the second occurrence of the name.
         line: u64,
-        /// The name.
+        /// The name that two contigs share.
         name: String,
     },
     /// A contig has no bases.
     #[error("contig {name} of {} has no bases; remove it", path.display())]
     EmptyContig {
-        /// The file.
+        /// Path of the FASTA file.
         path: PathBuf,
-        /// Its name.
+        /// Name of the contig.
         name: String,
     },
-    /// Lines of a contig differ in length before its last one.
-    #[error("contig {name} of {} has lines of different length around line {line}; wrap it evenly", path.display())]
+    /// Lines of a contig, other than the last, differ in length.
+    #[error(
+        "contig {name} of {} has lines of different length around line {line}; wrap it at one length",
+        path.display()
+    )]
     RaggedLines {
-        /// The file.
+        /// Path of the FASTA file.
         path: PathBuf,
-        /// The contig.
+        /// Name of the contig.
         name: String,
-        /// The first line of another length.
+        /// 1-based number of the first line whose length differs.
         line: u64,
     },
-    /// A byte is not a letter.
+    /// A line of bases contains a byte that is not a letter.
     #[error("line {line} of {} contains {byte:#04x}; only letters are bases", path.display())]
     Base {
-        /// The file.
+        /// Path of the FASTA file.
         path: PathBuf,
-        /// The line.
+        /// 1-based number of the line.
         line: u64,
-        /// The first such byte.
+        /// The first byte that is not a letter.
         byte: u8,
     },
 }
 
 impl FastaError {
-    /// Returns the error of a file that cannot be opened.
+    /// Returns a function that converts an I/O error into the error for a file that cannot be opened.
     pub(super) fn open_error(path: &Path) -> impl Fn(io::Error) -> Self {
         move |source| BgzfError::Io { path: path.to_owned(), offset: 0, source }.into()
     }

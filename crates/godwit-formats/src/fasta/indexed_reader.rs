@@ -1,4 +1,4 @@
-//! Bases of a FASTA file, plain or BGZF, at any position, by its index.
+//! A reader of bases at any position of a plain or BGZF FASTA file, by means of its `.fai` index.
 
 use std::io;
 use std::path::Path;
@@ -10,10 +10,10 @@ use super::error::FastaError;
 use super::{FaiRecord, open_text};
 use crate::random_access::RandomAccess;
 
-/// Bases per read: more than requested, because requests mostly ascend.
+/// Number of bases per read. More are read than requested, because most callers request ascending positions.
 const WINDOW_BASES: u64 = 64 << 10;
 
-/// 4-bit code of each letter (SAMv1 §4.2.3); 0 for letters that are not bases.
+/// 4-bit code of each letter (SAMv1 §4.2.3), indexed by its byte; 0 for letters that are not bases.
 const BASE_CODES: [u8; 256] = {
     let mut codes = [0; 256];
     let mut code = 1;
@@ -25,7 +25,7 @@ const BASE_CODES: [u8; 256] = {
     codes
 };
 
-/// A reader of bases of contigs, fastest in ascending order: it buffers one window.
+/// A reader of bases at any position. It buffers one window of bases, so ascending requests are fastest.
 #[derive(Clone, Debug)]
 pub struct IndexedReader {
     text: Arc<dyn RandomAccess>,
@@ -37,10 +37,11 @@ pub struct IndexedReader {
 }
 
 impl IndexedReader {
-    /// Opens a FASTA file, plain or BGZF, with the contigs `contigs`; other methods take indexes of this list.
+    /// Opens a plain or BGZF FASTA file whose `.fai` records are `contigs`. The other methods take indexes of this
+    /// list.
     ///
     /// # Errors
-    /// [`FastaError::Compressed`] for gzip that is not BGZF, [`FastaError::Bgzf`].
+    /// [`FastaError::Compressed`] if the file is gzip but not BGZF, [`FastaError::Bgzf`] if it cannot be read.
     pub fn open(path: &Path, contigs: Arc<[FaiRecord]>) -> Result<Self, FastaError> {
         let text = open_text(path)?;
         Ok(Self { text, contigs, contig: usize::MAX, start: 0, codes: Vec::new(), text_buffer: Vec::new() })
@@ -51,11 +52,28 @@ impl IndexedReader {
         self.text.path()
     }
 
-    /// Checks every contig against its record: it begins behind the end of a line, and ends at the end of a line, with a
-    /// window of bases before that.
+    /// Checks that every contig agrees with its `.fai` record. A line end must precede its first base, and a line end
+    /// or the end of the file must follow its last base. The last window of bases must be readable.
     ///
     /// # Errors
-    /// As [`IndexedReader::base_codes`].
+    /// The errors of [`IndexedReader::base_codes`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use godwit_formats::fasta::{IndexedReader, build_fai};
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("a.fa");
+    /// std::fs::write(&path, ">chr1\nACGT\nAC\n")?;
+    /// let mut records = build_fai(&path)?;
+    /// assert!(IndexedReader::open(&path, records.clone().into())?.check_index().is_ok());
+    /// records[0].offset += 1;
+    /// assert!(IndexedReader::open(&path, records.into())?.check_index().is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn check_index(&mut self) -> io::Result<()> {
         let is_line_end = |byte: &[u8]| matches!(byte, [b'\n' | b'\r']);
         for contig in 0..self.contigs.len() {
@@ -75,11 +93,29 @@ impl IndexedReader {
         Ok(())
     }
 
-    /// Returns the 4-bit codes (SAMv1 §4.2.3) of the bases in `[start, end)`, 0-based; fewer where the contig ends, none
-    /// for a contig that does not exist. Letters that are not bases have code 0.
+    /// Returns the 4-bit codes (SAMv1 §4.2.3) of the bases in `[start, end)`, 0-based. The result is shorter if the
+    /// contig ends before `end`, and empty if the contig does not exist. Letters that are not bases have code 0.
     ///
     /// # Errors
-    /// Errors of the file system; [`io::ErrorKind::InvalidData`] where the file does not fit its index.
+    /// The errors of the file system; [`io::ErrorKind::InvalidData`] if the file does not agree with its index.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use godwit_formats::fasta::{IndexedReader, build_fai};
+    /// use godwit_model::BASE_LETTERS;
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("a.fa");
+    /// std::fs::write(&path, ">chr1\nACGT\nNACG\n")?;
+    /// let mut reader = IndexedReader::open(&path, build_fai(&path)?.into())?;
+    /// let codes = reader.base_codes(0, 3, 6)?;
+    /// let letters: Vec<u8> = codes.iter().map(|code| BASE_LETTERS[usize::from(*code)]).collect();
+    /// assert_eq!(letters, b"TNA");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn base_codes(&mut self, contig: usize, start: u64, end: u64) -> io::Result<&[u8]> {
         let length = self.contigs.get(contig).map_or(0, |record| record.bases);
         let (start, end) = (start.min(length), end.min(length));
@@ -101,7 +137,7 @@ impl IndexedReader {
         self.text_buffer.resize((last + 1 - first) as usize, 0);
         let count = self.text.read_at(&mut self.text_buffer, first)?;
         self.text_buffer.truncate(count);
-        // Line by line: the index has the length of a line, so no search for line ends is needed.
+        // Split the text into lines by the line length of the index, so that no search for line ends is needed.
         let (mut rest, mut bases_to_line_end) = (&self.text_buffer[..], record.line_bases - start % record.line_bases);
         while !rest.is_empty() {
             let (letters, after_letters) = split_at_most(rest, bases_to_line_end);
@@ -116,12 +152,12 @@ impl IndexedReader {
     }
 }
 
-/// Splits off the first `bytes`, or all where there are fewer.
+/// Splits `text` after the first `bytes` bytes, or at its end if it is shorter.
 fn split_at_most(text: &[u8], bytes: u64) -> (&[u8], &[u8]) {
     text.split_at(usize::try_from(bytes).map_or(text.len(), |bytes| bytes.min(text.len())))
 }
 
-/// Returns the number of white-space letters.
+/// Returns the number of white-space characters.
 fn count_whitespace(text: &[u8]) -> usize {
     text.iter().filter(|letter| letter.is_ascii_whitespace()).count()
 }

@@ -1,4 +1,4 @@
-//! A sequential reader of FASTA files, with bounded memory however long lines are.
+//! A sequential reader of FASTA files. The memory it uses does not depend on the length of lines.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -9,29 +9,32 @@ use super::FaiRecord;
 use super::error::FastaError;
 use crate::bgzf::{self, BgzfBufRead as _, open_text};
 
-/// Bytes per read call; also the longest run of bases returned.
+/// Bytes per read call. A returned run of bases is not longer than this.
 const READ_BYTES: usize = 256 << 10;
-/// Maximum bytes of a title.
+/// Maximum bytes of a title line.
 const MAX_TITLE_BYTES: usize = 1 << 20;
 
-/// State of the lines of the current contig.
+/// State of the check that the lines of the current contig have one length.
 #[derive(Debug, Default)]
 struct ContigLines {
-    /// Bases of the current line, as far as it was read.
+    /// Number of bases of the current line that have been read.
     line_bases: u64,
-    /// True if a line shorter than the first, or a blank one, was read: no more bases may follow.
+    /// True after a blank line or a line shorter than the first. No bases may follow such a line.
     is_last_line_seen: bool,
 }
 
-/// A line, or part of one.
+/// A line of bases, or a part of a line.
 struct LinePart {
     bases: usize,
-    /// Bases and the line's end.
+    /// Bytes of the bases and, if the part ends the line, of the line end.
     bytes: usize,
     ends_line: bool,
 }
 
-/// A reader of the contigs of a FASTA file: names, then runs of bases. Lines may have any length.
+/// A reader of the contigs of a FASTA file, which returns the name of each contig, then its bases in runs. Lines may
+/// have any length.
+///
+/// # Examples
 ///
 /// ```
 /// use godwit_formats::fasta::Reader;
@@ -52,32 +55,32 @@ struct LinePart {
 pub struct Reader {
     path: PathBuf,
     input: bgzf::Reader,
-    /// Text read and not consumed: `buffer[buffer_start..]`.
+    /// Uncompressed text, of which the bytes from `buffer_start` on are not consumed yet.
     buffer: Vec<u8>,
     buffer_start: usize,
-    /// Offset in the text of `buffer[buffer_start]`.
+    /// Offset in the uncompressed text of the byte at `buffer_start`.
     offset: u64,
-    /// 1-based number of the line of `buffer[buffer_start]`.
+    /// 1-based number of the line that contains the byte at `buffer_start`.
     line: u64,
     ended: bool,
-    /// True if all lines of a contig but the last must have one length.
+    /// True if all lines of a contig except the last must have the same length.
     even_lines: bool,
     names: HashSet<String>,
     contigs: Vec<FaiRecord>,
-    /// Set while the bases of a contig are read.
+    /// State of the current contig; `None` if no contig is being read.
     lines: Option<ContigLines>,
 }
 
 impl Reader {
-    /// Opens a file. BGZF is decompressed on `threads` threads.
+    /// Opens a FASTA file. BGZF is decompressed on `threads` threads.
     ///
     /// # Errors
-    /// [`FastaError::Bgzf`].
+    /// [`FastaError::Bgzf`] if the file cannot be opened.
     pub fn open(path: &Path, threads: usize) -> Result<Self, FastaError> {
         Ok(Self::new(open_text(path, threads)?))
     }
 
-    /// Reads an open file of which nothing was consumed.
+    /// Creates a reader of an open file from which nothing has been consumed.
     pub fn new(input: bgzf::Reader) -> Self {
         Self {
             path: input.path().to_owned(),
@@ -94,16 +97,16 @@ impl Reader {
         }
     }
 
-    /// Rejects from here on lines of different length, which a `.fai` cannot describe.
+    /// Makes later reads reject contigs with lines of different length, which a `.fai` index cannot describe.
     pub(super) fn require_even_lines(&mut self) {
         self.even_lines = true;
     }
 
-    /// Returns the name of the next contig; `None` at the end of the file. Unread bases of the previous contig are checked
-    /// and skipped.
+    /// Returns the name of the next contig, or `None` at the end of the file. Skips the bases of the previous contig
+    /// that were not read, but checks them too.
     ///
     /// # Errors
-    /// [`FastaError`].
+    /// [`FastaError`] if the file cannot be read, or the title or a skipped base is invalid.
     pub fn next_contig(&mut self) -> Result<Option<String>, FastaError> {
         while self.next_bases()?.is_some() {}
         loop {
@@ -124,10 +127,10 @@ impl Reader {
         Ok(Some(name))
     }
 
-    /// Returns the next run of bases of the contig, letters only, at least one; `None` at its end.
+    /// Returns the next bases of the current contig, at least one and only letters, or `None` at the end of the contig.
     ///
     /// # Errors
-    /// [`FastaError`].
+    /// [`FastaError`] if the file cannot be read, or a base or the layout of the lines is invalid.
     pub fn next_bases(&mut self) -> Result<Option<&[u8]>, FastaError> {
         loop {
             self.fill_buffer(1)?;
@@ -146,12 +149,13 @@ impl Reader {
         }
     }
 
-    /// Returns the `.fai` records so far: after the last contig, and with even lines, the whole `.fai`.
+    /// Returns the `.fai` records of the contigs read so far. They form a complete `.fai` index if all contigs were
+    /// read and [`Reader::require_even_lines`] was called.
     pub(super) fn into_fai_records(self) -> Vec<FaiRecord> {
         self.contigs
     }
 
-    /// Returns the next part of the line.
+    /// Returns the extent of the buffered part of the current line, without consuming it.
     fn peek_line_part(&mut self) -> Result<LinePart, FastaError> {
         loop {
             let ahead = &self.buffer[self.buffer_start..];
@@ -161,7 +165,7 @@ impl Reader {
                 let bases = line.strip_suffix(b"\r").unwrap_or(line).len();
                 return Ok(LinePart { bases, bytes: line.len() + usize::from(newline.is_some()), ends_line: true });
             }
-            // The last byte is held back, because it may be a carriage return that belongs to the line's end.
+            // Do not return the last byte yet, because it may be a carriage return, which belongs to the line end.
             if ahead.len() > 1 {
                 return Ok(LinePart { bases: ahead.len() - 1, bytes: ahead.len() - 1, ends_line: false });
             }
@@ -169,7 +173,7 @@ impl Reader {
         }
     }
 
-    /// Checks, counts and consumes a part of a line.
+    /// Checks a part of a line, adds it to the counts of the contig, and consumes it.
     fn consume_line_part(&mut self, piece: &LinePart) -> Result<(), FastaError> {
         let run = &self.buffer[self.buffer_start..self.buffer_start + piece.bases];
         if !run.iter().fold(true, |letters, byte| letters & byte.is_ascii_alphabetic()) {
@@ -180,7 +184,7 @@ impl Reader {
         lines.line_bases += piece.bases as u64;
         contig.bases += piece.bases as u64;
         if piece.ends_line {
-            // samtools faidx counts one byte of line end where the file ends without one.
+            // If the file ends without a line end, samtools faidx counts one byte for it.
             let at_end = self.buffer_start + piece.bytes == self.buffer.len() && self.buffer.last() != Some(&b'\n');
             let end_bytes = (piece.bytes - piece.bases + usize::from(at_end)) as u64;
             let bases = std::mem::take(&mut lines.line_bases);
@@ -210,7 +214,7 @@ impl Reader {
         }
     }
 
-    /// Reads and consumes the title line ahead.
+    /// Consumes the title line of a contig and returns the contig name.
     fn read_title(&mut self) -> Result<String, FastaError> {
         let bytes = loop {
             let ahead = self.buffer.len() - self.buffer_start;
@@ -242,7 +246,7 @@ impl Reader {
         self.line += u64::from(ends_line);
     }
 
-    /// Reads until `needed` bytes are buffered, or the file ends.
+    /// Reads until at least `needed` bytes are buffered, or the file ends.
     fn fill_buffer(&mut self, needed: usize) -> Result<(), FastaError> {
         while !self.ended && self.buffer.len() - self.buffer_start < needed {
             self.buffer.drain(..self.buffer_start);

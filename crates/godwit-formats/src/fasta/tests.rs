@@ -20,7 +20,7 @@ fn fai(content: &[u8]) -> Result<String, FastaError> {
     Ok(String::from_utf8(text).unwrap())
 }
 
-/// Returns names and bases of all contigs.
+/// Returns the names and bases of all contigs of a file.
 fn contigs(path: &Path) -> Result<Vec<(String, Vec<u8>)>, FastaError> {
     let mut reader = Reader::open(path, 1)?;
     let mut contigs = Vec::new();
@@ -106,7 +106,7 @@ fn what_is_no_clean_reference_is_refused() {
     assert!(matches!(error(b">a\nA\n> b\nA\n"), FastaError::Name { line: 3, .. }));
     assert!(matches!(error(b">\nA\n"), FastaError::Name { line: 1, .. }));
     assert!(matches!(error(b">a\nA\n>a x\nC\n"), FastaError::DuplicateName { line: 3, name, .. } if name == "a"));
-    // samtools faidx 1.16 silently drops an empty contig, bwa index keeps it.
+    // samtools faidx 1.16 silently drops a contig without bases, while bwa index keeps it.
     assert!(matches!(error(b">a\n>b\nA\n"), FastaError::EmptyContig { name, .. } if name == "a"));
     assert!(matches!(error(b">b\nA\n>a\n"), FastaError::EmptyContig { name, .. } if name == "a"));
     assert!(matches!(error(b">b\nA\n>a"), FastaError::EmptyContig { name, .. } if name == "a"));
@@ -114,7 +114,7 @@ fn what_is_no_clean_reference_is_refused() {
         [&b">a\nACGT\nAC\nACGT\n"[..], b">a\nAC\nACGT\n", b">a\n\nACGT\n", b">a\nAC\n\nAC\n", b">a\nAC\r\nACT\n"]
     {
         assert!(matches!(error(ragged), FastaError::RaggedLines { .. }), "{}", ragged.escape_ascii());
-        // Only an index needs even lines.
+        // Lines of different length are an error only for an index.
         let directory = tempfile::tempdir().unwrap();
         let bases = ragged[3..].iter().copied().filter(u8::is_ascii_alphabetic).collect();
         assert_eq!(contigs(&file(&directory, ragged)).unwrap(), [("a".to_owned(), bases)]);
@@ -171,7 +171,7 @@ fn an_indexed_reader_returns_the_bases_of_any_interval() {
         assert!(checked(&|record| record.line_bytes = 61).is_err(), "another line end");
         assert!(checked(&|record| record.bases -= 1).is_err(), "a shorter contig");
     }
-    // The index of a longer file.
+    // Use the index of a file in which the contig is longer.
     let mut longer = contigs;
     longer[1].bases += 1000;
     for path in [&path, &packed] {

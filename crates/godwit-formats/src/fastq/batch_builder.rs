@@ -1,4 +1,4 @@
-//! A builder that collects reads into one batch: one copy per field, no allocation per read.
+//! A builder that collects reads into a record batch, with one copy per field and no memory allocation per read.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use godwit_model::schema;
 
 use super::record_reader::Record;
 
-/// A batch of [`schema::reads`] being built.
+/// A builder of a record batch with the schema [`schema::reads`].
 #[derive(Debug)]
 pub(super) struct ReadBatchBuilder {
     schema: SchemaRef,
@@ -19,8 +19,8 @@ pub(super) struct ReadBatchBuilder {
     quality: BytesBuilder,
 }
 
-/// A column of byte strings. Its values stay below 2 GiB: a batch ends at [`super::MAX_RECORD_BYTES`] or earlier, and at
-/// most two records of that size are added before the check.
+/// A builder of a column of byte strings. The values of a column stay below 2 GiB. A batch ends at
+/// [`super::MAX_RECORD_BYTES`] or earlier, and at most two records of that size are added between two checks.
 #[derive(Debug)]
 struct BytesBuilder {
     values: Vec<u8>,
@@ -35,7 +35,7 @@ impl ReadBatchBuilder {
         Self { schema: schema::reads(), name, comment, sequence, quality }
     }
 
-    /// Appends a read and returns its number of bases.
+    /// Appends a read to the batch and returns its number of bases.
     pub(super) fn push(&mut self, record: &Record<'_>) -> u64 {
         self.name.push(Some(record.name));
         self.comment.push(record.comment);
@@ -44,13 +44,13 @@ impl ReadBatchBuilder {
         record.sequence.len() as u64
     }
 
-    /// Returns the name of the last read, which must exist.
+    /// Returns the name of the read appended last. There must be such a read.
     pub(super) fn last_name(&self) -> &[u8] {
         let start = self.name.offsets.iter().rev().nth(1).map_or(0, |offset| *offset as usize);
         &self.name.values[start..]
     }
 
-    /// Returns the bytes of all values.
+    /// Returns the total number of bytes of the values in all columns.
     pub(super) fn value_bytes(&self) -> usize {
         [&self.name, &self.comment, &self.sequence, &self.quality].iter().map(|column| column.values.len()).sum()
     }
@@ -59,7 +59,7 @@ impl ReadBatchBuilder {
         self.name.offsets.len() == 1
     }
 
-    /// Returns the batch, and leaves empty columns with capacity for a similar one.
+    /// Returns the batch and starts a new one, whose empty columns have capacity for as much data.
     pub(super) fn finish(&mut self) -> RecordBatch {
         let columns = [&mut self.name, &mut self.comment, &mut self.sequence, &mut self.quality];
         let columns: Vec<ArrayRef> = columns.into_iter().map(BytesBuilder::finish).collect();
@@ -83,7 +83,7 @@ impl BytesBuilder {
     }
 
     fn finish(&mut self) -> ArrayRef {
-        // A sixteenth more than the last batch: batches differ by a record or two.
+        // Reserve a sixteenth more than the last batch used, because batches differ in size by one or two records.
         let next = Self::with_capacity(self.offsets.len(), self.values.len() + self.values.len() / 16);
         let Self { values, offsets, mut validity } = std::mem::replace(self, next);
         let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));

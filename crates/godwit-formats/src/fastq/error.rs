@@ -1,4 +1,4 @@
-//! Errors of the files of a lane.
+//! Errors in reading the files of a lane.
 
 use std::fmt;
 use std::io;
@@ -9,13 +9,22 @@ use crate::bgzf::InputError;
 use crate::crypt4gh::Crypt4ghError;
 use crate::unaligned::UnalignedError;
 
-/// Maximum bytes of a name in a message; damaged files have names of megabytes.
+/// Maximum bytes of a read name that an error message shows. Damaged files may contain names of megabytes.
 const MAX_NAME_EXCERPT_BYTES: usize = 80;
 
-/// The location of a record: shown as `record 12 (line 45) of reads.fq.gz`.
+/// The location of a record for error messages, displayed as `record 12 (line 45) of reads.fq.gz`.
+///
+/// # Examples
+///
+/// ```
+/// use godwit_formats::fastq::RecordLocation;
+///
+/// let location = RecordLocation { file: "reads.fq.gz".into(), record: 12, line: 45 };
+/// assert_eq!(location.to_string(), "record 12 (line 45) of reads.fq.gz");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordLocation {
-    /// Path of the file, as given to the reader.
+    /// Path of the file as the caller passed it.
     pub file: PathBuf,
     /// 1-based number of the record in the file.
     pub record: u64,
@@ -29,160 +38,163 @@ impl fmt::Display for RecordLocation {
     }
 }
 
-/// An error of a lane. Record and line numbers are 1-based; byte offsets count from 0 in the file on disk.
+/// An error in reading a lane. Record and line numbers are 1-based; byte offsets are 0-based offsets in the file on
+/// disk.
 #[derive(Debug, thiserror::Error)]
 pub enum FastqError {
-    /// Neither one file nor two.
-    #[error("a lane has one file of reads or two, not {count}; name further lanes separately")]
+    /// The lane has not one or two files.
+    #[error("a lane has one or two files of reads, not {count}; pass further lanes separately")]
     FileCount {
-        /// Files named.
+        /// Number of files given.
         count: usize,
     },
     /// A file cannot be opened.
     #[error("cannot open {}: {source}", file.display())]
     Open {
-        /// The file.
+        /// Path of the file.
         file: PathBuf,
-        /// The reason.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// Reading a file failed.
+    /// The operating system failed to read a file.
     #[error("cannot read {} near record {record}: {source}", file.display())]
     Read {
-        /// The file.
+        /// Path of the file.
         file: PathBuf,
-        /// First incomplete record.
+        /// 1-based number of the first record that could not be read completely.
         record: u64,
-        /// The reason.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// The system could not start a thread for decompression.
+    /// The operating system could not start a thread for decompression.
     #[error("cannot start a thread to read {}: {source}; raise the process limit or lower the threads", file.display())]
     Thread {
-        /// The file.
+        /// Path of the file.
         file: PathBuf,
-        /// The reason.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// A decompression thread ended without a result: a bug in godwit, never the file's fault.
+    /// A decompression thread ended without a result. This is a bug in godwit, not an error in the file.
     #[error("the thread that decompresses {} stopped near record {record}", file.display())]
     ThreadLost {
-        /// The file.
+        /// Path of the file.
         file: PathBuf,
-        /// First incomplete record.
+        /// 1-based number of the first record that could not be read completely.
         record: u64,
     },
-    /// The file has changed since a resume point in it was recorded. None of its text was returned.
+    /// The file has changed since the resume point from which it is read was recorded. No text of the file was
+    /// returned.
     #[error("{} has changed since it was read before", file.display())]
     Changed {
-        /// The file.
+        /// Path of the file.
         file: PathBuf,
     },
-    /// The compression is not supported.
-    #[error("{} is {format} data; give plain text, gzip or BGZF", file.display())]
+    /// The file has a compression format that is not supported.
+    #[error("{} is {format} data; use plain text, gzip or BGZF", file.display())]
     UnsupportedCompression {
-        /// The file.
+        /// Path of the file.
         file: PathBuf,
-        /// Name of the format.
+        /// Name of the compression format.
         format: &'static str,
     },
     /// The file ends inside a gzip member or BGZF block.
     #[error("{} is truncated: its compressed data ends at byte {offset}, in record {record}; copy it again", file.display())]
     TruncatedGzip {
-        /// The file.
+        /// Path of the file.
         file: PathBuf,
-        /// First incomplete record.
+        /// 1-based number of the first record that could not be read completely.
         record: u64,
-        /// Bytes of the file.
+        /// Length of the file in bytes.
         offset: u64,
     },
-    /// Compressed data cannot be decoded, or its checksum or length is wrong.
+    /// The compressed data cannot be decompressed, or its checksum or length is wrong.
     #[error("{} is damaged near byte {offset}, in or after record {record}: {detail}; copy it again", file.display())]
     CorruptGzip {
-        /// The file.
+        /// Path of the file.
         file: PathBuf,
-        /// First incomplete record.
+        /// 1-based number of the first record that could not be read completely.
         record: u64,
-        /// Start of the BGZF block, else the position up to which gzip data was decoded.
+        /// For BGZF, the byte offset of the damaged block; for gzip, the byte offset up to which data was decompressed.
         offset: u64,
-        /// The decoder's message.
+        /// Description of the damage by the decoder.
         detail: String,
     },
-    /// Bytes after a gzip member that are neither another member nor zero padding.
+    /// The bytes after a gzip member are neither another member nor zero padding.
     #[error("{} has bytes that are not gzip data at byte {offset}, after record {}", file.display(), record - 1)]
     TrailingGarbage {
-        /// The file.
+        /// Path of the file.
         file: PathBuf,
-        /// First incomplete record.
+        /// 1-based number of the first record that could not be read completely.
         record: u64,
-        /// Offset of the bytes in the file.
+        /// Offset of these bytes in the file.
         offset: u64,
     },
-    /// A BGZF file lacks the empty block that ends every whole one.
+    /// The end-of-file block, which ends every complete BGZF file, is missing.
     #[error(
         "{} has no BGZF end-of-file block after {records} records: it is truncated; copy it again, \
          or accept it as it is with --lenient", file.display()
     )]
     MissingBgzfEof {
-        /// The file.
+        /// Path of the file.
         file: PathBuf,
-        /// Complete records before the end.
+        /// Number of complete records before the end of the file.
         records: u64,
     },
-    /// The file has no record.
+    /// The file contains no record.
     #[error("{} has no reads", file.display())]
     Empty {
-        /// The file.
+        /// Path of the file.
         file: PathBuf,
     },
-    /// A record does not start with `@` (FASTQ) or `>` (FASTA), or not with that of the records before it.
+    /// A record does not start with `@` (FASTQ) or `>` (FASTA), or starts with another of these than the records
+    /// before.
     #[error("{location} starts with {}, not with '{}'", format_byte(*found), char::from(*expected))]
     NoTitle {
         /// Location of the record.
         location: RecordLocation,
-        /// First byte of the first record of the file.
+        /// First byte of the first record of the file, with which all records must start.
         expected: u8,
-        /// The byte found.
+        /// The byte with which the record starts.
         found: u8,
     },
-    /// An empty line within or between records.
-    #[error("{location} has an empty line where a record goes on or the next one should start")]
+    /// There is an empty line within a record or between two records.
+    #[error("{location} has an empty line within a record or before the next one")]
     BlankLine {
-        /// Location of the line.
+        /// Location of the empty line.
         location: RecordLocation,
     },
-    /// The text ends within a record.
+    /// The decompressed text ends within a record.
     #[error("{} is truncated: {location} has no {missing}", location.file.display())]
     TruncatedRecord {
         /// Location of the missing line.
         location: RecordLocation,
-        /// The missing part.
+        /// Name of the missing line.
         missing: &'static str,
     },
-    /// A title where the `+` line should be: a FASTQ record without qualities.
+    /// There is a title line in place of the `+` line, so the FASTQ record has no qualities.
     #[error("{location} has a title line where its '+' line should be: the record has no qualities")]
     MissingPlus {
-        /// Location of the line.
+        /// Location of the line that should be the `+` line.
         location: RecordLocation,
     },
-    /// A `+` line repeats another title.
-    #[error("the '+' line of {location} repeats another title than that of read {name}; accept it with --lenient")]
+    /// The title in a `+` line differs from the title of the record.
+    #[error("the title in the '+' line of {location} differs from that of read {name}; accept it with --lenient")]
     PlusLineDiffers {
-        /// Location of the line.
+        /// Location of the `+` line.
         location: RecordLocation,
         /// Name of the read.
         name: String,
     },
-    /// Bases and qualities differ in number.
+    /// A record has different numbers of bases and qualities.
     #[error("{location} has {bases} bases but {qualities} qualities (read {name})")]
     LengthMismatch {
         /// Location of the record.
         location: RecordLocation,
         /// Name of the read.
         name: String,
-        /// Bases of the record.
+        /// Number of bases of the record.
         bases: usize,
-        /// Qualities of the record, as far as they were read.
+        /// Number of qualities of the record that were read.
         qualities: usize,
     },
     /// A title line has no name.
@@ -191,32 +203,32 @@ pub enum FastqError {
         /// Location of the record.
         location: RecordLocation,
     },
-    /// A name has bytes outside `!` to `~`.
+    /// A read name contains a byte outside the range `!` to `~`.
     #[error("the name of {location} contains {}", format_byte(*found))]
     InvalidName {
         /// Location of the record.
         location: RecordLocation,
-        /// The first such byte.
+        /// The first byte outside the range.
         found: u8,
     },
-    /// A name is longer than the limit of BAM records.
+    /// A read name is longer than BAM records allow.
     #[error("{location} has a name of {name_bytes} bytes; SAM allows 254 (it starts {name})")]
     NameTooLong {
         /// Location of the record.
         location: RecordLocation,
-        /// Length of the name.
+        /// Length of the name in bytes.
         name_bytes: usize,
-        /// Its start.
+        /// Start of the name.
         name: String,
     },
-    /// A comment has control characters other than the tab.
+    /// A comment contains a control character other than the tab.
     #[error("the comment of {location} contains {} (read {name})", format_byte(*found))]
     InvalidComment {
         /// Location of the record.
         location: RecordLocation,
         /// Name of the read.
         name: String,
-        /// The first such byte.
+        /// The first control character other than the tab.
         found: u8,
     },
     /// A base is not a letter, `.` or `*`.
@@ -226,100 +238,103 @@ pub enum FastqError {
         location: RecordLocation,
         /// Name of the read.
         name: String,
-        /// 1-based number of the base in the read.
+        /// 1-based position of the base in the read.
         base: usize,
-        /// The byte found.
+        /// The invalid byte.
         found: u8,
     },
-    /// A quality outside `!` to `~`.
+    /// A quality is outside the range `!` to `~`.
     #[error("quality {quality} of {location} is {} (read {name})", format_byte(*found))]
     InvalidQuality {
         /// Location of the start of the qualities.
         location: RecordLocation,
         /// Name of the read.
         name: String,
-        /// 1-based number of the quality in the read.
+        /// 1-based position of the quality in the read.
         quality: usize,
-        /// The byte found.
+        /// The invalid byte.
         found: u8,
     },
-    /// A record exceeds [`super::MAX_RECORD_BYTES`].
+    /// A record is longer than [`super::MAX_RECORD_BYTES`].
     #[error("{location} is longer than {limit_bytes} bytes; is this a file of reads?")]
     RecordTooLong {
         /// Location of the start of the record.
         location: RecordLocation,
-        /// The limit.
+        /// Maximum length of a record in bytes.
         limit_bytes: usize,
     },
-    /// Mates have different names.
+    /// The reads at the same position in the two files of a pair have different names.
     #[error(
         "record {record}: {} has read {name1} but {} has read {name2}; \
-         the files are out of step: give both files of the same run, unsorted and filtered together",
+         the files do not match: use both files of the same run, unsorted and filtered together",
         file1.display(), file2.display()
     )]
     MatesOutOfStep {
         /// 1-based number of the record in both files.
         record: u64,
-        /// File of read 1.
+        /// Path of the file with the reads 1.
         file1: PathBuf,
-        /// Name there, without `/1`.
+        /// Name of the read in the first file, without `/1`.
         name1: String,
-        /// File of read 2.
+        /// Path of the file with the reads 2.
         file2: PathBuf,
-        /// Name there, without `/2`.
+        /// Name of the read in the second file, without `/2`.
         name2: String,
     },
-    /// Neighbours of an interleaved file are not mates.
+    /// Two consecutive reads of an interleaved file, which should be mates, have different names.
     #[error(
         "{location} should be the mate of the one before it, but they are reads {name2} and {name1}: \
          the file is not interleaved, or a read is missing"
     )]
     InterleavedOutOfStep {
-        /// Location of the second of them.
+        /// Location of the second of the two reads.
         location: RecordLocation,
-        /// Name of the first, without `/1`.
+        /// Name of the first read, without `/1`.
         name1: String,
-        /// Name of the second, without `/2`.
+        /// Name of the second read, without `/2`.
         name2: String,
     },
     /// An interleaved file ends after the first read of a pair.
     #[error("{} has {records} records, and the last, read {name}, has no mate: is the file truncated?", file.display())]
     InterleavedOdd {
-        /// The file.
+        /// Path of the file.
         file: PathBuf,
-        /// Its records.
+        /// Number of records of the file.
         records: u64,
-        /// Name of the last.
+        /// Name of the last read.
         name: String,
     },
-    /// A file is encrypted and cannot be decrypted.
+    /// The file is encrypted with Crypt4GH and cannot be decrypted.
     #[error("cannot decrypt {}, in or before record {record}", file.display())]
     Encrypted {
-        /// The file.
+        /// Path of the file.
         file: PathBuf,
-        /// First incomplete record.
+        /// 1-based number of the first record that could not be read completely.
         record: u64,
-        /// The reason.
+        /// The reason why decryption failed.
         #[source]
         source: Crypt4ghError,
     },
-    /// A SAM or BAM file of reads has an error.
+    /// A SAM, BAM or CRAM file of reads cannot be read or used.
     #[error(transparent)]
     Unaligned(#[from] UnalignedError),
     /// One file of a pair ends before the other.
-    #[error("{} ends after {records} records but {} goes on: is one of them truncated?", shorter.display(), longer.display())]
+    #[error(
+        "{} ends after {records} records, but {} has more: is one of them truncated?",
+        shorter.display(), longer.display()
+    )]
     UnequalCounts {
-        /// The file that ended.
+        /// Path of the file that ended first.
         shorter: PathBuf,
-        /// Its records.
+        /// Number of records of the file that ended first.
         records: u64,
-        /// The file with more records.
+        /// Path of the file with more records.
         longer: PathBuf,
     },
 }
 
 impl FastqError {
-    /// Returns the error for an input error after `records` complete records of `file`.
+    /// Converts an input error that occurred after `records` complete records of `file`.
     pub(super) fn from_input_error(records: u64, file: &Path, error: InputError) -> Self {
         let (file, record) = (file.to_path_buf(), records + 1);
         match error {
@@ -366,7 +381,7 @@ impl FastqError {
     }
 }
 
-/// Returns the start of a name as text.
+/// Returns the start of a read name as text, for error messages.
 pub(super) fn name_excerpt(name: &[u8]) -> String {
     String::from_utf8_lossy(&name[..name.len().min(MAX_NAME_EXCERPT_BYTES)]).into_owned()
 }

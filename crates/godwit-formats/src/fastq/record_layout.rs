@@ -1,4 +1,4 @@
-//! The fields of a record as ranges of the text, the bytes allowed in them, and the fast parser.
+//! The fields of a FASTQ record as ranges of the text, the bytes allowed in each field, and the fast parser.
 
 use std::ops::Range;
 
@@ -6,28 +6,31 @@ use memchr::{memchr, memchr2};
 
 use super::text_window::TextPosition;
 
-/// Maximum bytes of a read name: BAM stores its length with a closing zero in one byte (SAMv1 §1.4: `[!-?A-~]{1,254}`).
+/// Maximum bytes of a read name. BAM stores the length of the name with a closing zero in one byte (SAMv1 §1.4:
+/// `[!-?A-~]{1,254}`).
 pub(super) const MAX_NAME_BYTES: usize = 254;
 
-/// Fields of a record as ranges of the window.
+/// The fields of a record as ranges of the text window.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RecordLayout {
-    /// Name without `/digit`.
+    /// Name without a trailing `/digit`.
     pub(super) name: Range<usize>,
-    /// Comment; empty for none.
+    /// Comment; empty if the title has none.
     pub(super) comment: Range<usize>,
-    /// Bases.
+    /// Bases of the read.
     pub(super) sequence: Range<usize>,
-    /// Qualities, as many as bases; `None` for FASTA and where there are no bases.
+    /// Qualities, one for each base; `None` for FASTA and for reads without bases.
     pub(super) quality: Option<Range<usize>>,
-    /// True if sequence and quality are ranges of the joined lines instead.
+    /// True if sequence and qualities have several lines, and are therefore ranges of the joined lines instead of the
+    /// window.
     pub(super) wrapped: bool,
-    /// Start of the next record.
+    /// Position in the window at which the next record starts.
     pub(super) next_record: TextPosition,
 }
 
-/// Parses the record at the start of the window if it has four lines, all of them buffered, and every byte is valid.
-/// Returns `None` for every other record; the slow path of [`super::record_reader`] parses those and reports errors.
+/// Parses the record at the start of the window if it has four lines, all of them are buffered, and every byte is
+/// valid. Otherwise returns `None`. The slow parser of [`super::record_reader`] then parses the record or returns its
+/// error.
 pub(super) fn parse_four_line_record(window: &[u8]) -> Option<RecordLayout> {
     if window.first() != Some(&b'@') {
         return None;
@@ -41,7 +44,8 @@ pub(super) fn parse_four_line_record(window: &[u8]) -> Option<RecordLayout> {
     let (name, comment) = parse_title(window, 1..trim_carriage_return(window, 1..title_end).end);
     let sequence = trim_carriage_return(window, sequence_start..sequence_end);
     let quality = quality_start..quality_start + sequence.len();
-    // No search for the end of the qualities: it must be at the position given by their number, and they hold no line feed.
+    // Do not search for the end of the qualities: it follows from the number of bases, and the qualities contain no
+    // line feed.
     let next = match window.get(quality.end..)? {
         [b'\n', ..] => quality.end + 1,
         [b'\r', b'\n', ..] => quality.end + 2,
@@ -58,7 +62,8 @@ pub(super) fn parse_four_line_record(window: &[u8]) -> Option<RecordLayout> {
     valid.then_some(RecordLayout { name, comment, sequence, quality: Some(quality), wrapped: false, next_record })
 }
 
-/// Returns the start of the line after a `+` line; `None` unless that is empty or repeats the title.
+/// Returns the start of the line after a `+` line. Returns `None` if the line contains something other than `+` and the
+/// title.
 fn skip_plus_line(window: &[u8], start: usize, title: &[u8]) -> Option<usize> {
     if window.get(start..)?.starts_with(b"+\n") {
         return Some(start + 2);
@@ -72,18 +77,18 @@ fn trim_carriage_return(window: &[u8], line: Range<usize>) -> Range<usize> {
     line.start..line.end - usize::from(window[line.clone()].ends_with(b"\r"))
 }
 
-/// Splits a title, given without its first character, into name and comment.
+/// Splits a title, given without its first character, into the name and the comment.
 ///
-/// As bwa 0.7.17 does: the name ends at the first `isspace` character, the comment starts after that single one (kseq.h,
-/// `kseq_read`), and a name of more than two bytes loses a last `/digit` (bwa.c, `trim_readno`). Vertical tab and form
-/// feed, which also end a name, are handled only by the slow path.
+/// The split is that of bwa 0.7.17. The name ends at the first `isspace` character, and the comment starts after this
+/// single character (kseq.h, `kseq_read`). A name of more than two bytes loses a last `/digit` (bwa.c, `trim_readno`).
+/// Vertical tab and form feed also end a name, but only the slow parser handles them.
 pub(super) fn parse_title(window: &[u8], title: Range<usize>) -> (Range<usize>, Range<usize>) {
     let text = &window[title.clone()];
     let name_bytes = memchr2(b' ', b'\t', text).unwrap_or(text.len());
     split_title(window, title, name_bytes)
 }
 
-/// Splits a title as [`parse_title`], with a known length of the name before trimming.
+/// Splits a title like [`parse_title`]; `name_bytes` is the length of the name before a `/digit` is removed.
 pub(super) fn split_title(window: &[u8], title: Range<usize>, name_bytes: usize) -> (Range<usize>, Range<usize>) {
     let name_end = title.start + name_bytes;
     let comment = (name_end + 1).min(title.end)..title.end;
@@ -91,7 +96,7 @@ pub(super) fn split_title(window: &[u8], title: Range<usize>, name_bytes: usize)
     (title.start..title.start + trimmed, comment)
 }
 
-/// Returns a name of more than two bytes without a last `/digit` (bwa 0.7.17 bwa.c, `trim_readno`).
+/// Returns a name without its last `/digit`, if it has more than two bytes (bwa 0.7.17 bwa.c, `trim_readno`).
 #[inline]
 pub(crate) fn trim_read_number(name: &[u8]) -> &[u8] {
     match name {
@@ -100,26 +105,28 @@ pub(crate) fn trim_read_number(name: &[u8]) -> &[u8] {
     }
 }
 
-/// Reports whether every byte passes, without a branch per byte, so that it compiles to vector code.
+/// Returns whether `passes` returns true for every byte. There is no branch per byte, so that the compiler can use
+/// vector instructions.
 #[inline]
 pub(super) fn all_bytes(bytes: &[u8], passes: impl Fn(u8) -> bool) -> bool {
     bytes.iter().fold(0, |failed, &byte| failed | u8::from(!passes(byte))) == 0
 }
 
-/// Reports whether a byte is a letter, `.` or `*`, which bwa takes as N as it does all letters but ACGTacgt. A `-` is
-/// rejected: bwa 0.7.17 prints a NUL for it (code 5 of its table of bases), which truncates its SAM line.
+/// Returns whether a byte is a letter, `.` or `*`. bwa takes all of these except ACGTacgt as N. A `-` is rejected,
+/// because bwa 0.7.17 prints a NUL byte for it (code 5 of its table of bases), which truncates its SAM line.
 #[inline]
 pub(super) fn is_base(byte: u8) -> bool {
     ((byte | 0x20).wrapping_sub(b'a') < 26) | (byte == b'.') | (byte == b'*')
 }
 
-/// Reports whether a byte is `!` to `~`: names, and qualities as Phred+33.
+/// Returns whether a byte is in `!` to `~`, the range that read names and Phred+33 qualities allow.
 #[inline]
 pub(super) fn is_printable(byte: u8) -> bool {
     byte.wrapping_sub(b'!') < 94
 }
 
-/// Reports whether a byte is the tab or not a control character: bwa's `-C` copies comments into SAM unchanged.
+/// Returns whether a byte is allowed in a comment: a tab, or any byte that is not a control character. bwa with `-C`
+/// copies comments into SAM unchanged.
 #[inline]
 pub(super) fn is_comment(byte: u8) -> bool {
     ((byte >= b' ') & (byte != 0x7f)) | (byte == b'\t')

@@ -1,8 +1,9 @@
-//! The records of one file: strict FASTQ, or FASTA as bwa reads it.
+//! A reader of the records of one file: strict FASTQ, or FASTA as bwa reads it.
 //!
-//! [`parse_four_line_record`] parses four-line records. The slow path here parses everything else, and alone decides the
-//! meaning and the error of unusual records: wrapped records, FASTA, reads without bases, a last line without a line feed,
-//! records across two text buffers.
+//! [`parse_four_line_record`] parses records of four lines. The slow parser in this module parses all other records,
+//! and alone decides about the meaning and the errors of unusual records. These are records with several lines of
+//! sequence, FASTA, reads without bases, a last line without a line feed, and records that extend over two text
+//! buffers.
 
 use std::ops::Range;
 use std::path::Path;
@@ -15,38 +16,38 @@ use super::record_layout::{
 use super::text_window::{TextPosition, TextWindow};
 use crate::bgzf;
 
-/// A read as the aligner receives it.
+/// A read in the form that the aligner receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Record<'a> {
     pub(super) name: &'a [u8],
     pub(super) comment: Option<&'a [u8]>,
     pub(super) sequence: &'a [u8],
-    /// `None` for FASTA and where there are no bases: bwa has no qualities then either.
+    /// Qualities; `None` for FASTA and for reads without bases, as in bwa.
     pub(super) quality: Option<&'a [u8]>,
 }
 
-/// A reader of the records of a file.
+/// A reader of the records of a FASTQ or FASTA file.
 #[derive(Debug)]
 pub(super) struct RecordReader {
     text: TextWindow,
     lenient: bool,
-    /// First byte of titles; `None` before the first record.
+    /// First byte of the title lines; `None` before the first record.
     marker: Option<u8>,
     layout: RecordLayout,
-    /// Lines of a wrapped sequence, joined.
+    /// Joined lines of a sequence that has several lines.
     sequence: Vec<u8>,
-    /// Lines of its qualities, joined.
+    /// Joined lines of the qualities of such a record.
     quality: Vec<u8>,
     record_count: u64,
 }
 
 impl RecordReader {
-    /// Opens a file; `threads` threads decompress if it is BGZF.
+    /// Opens a file. If the file is BGZF, `threads` threads decompress it.
     pub(super) fn open(path: &Path, threads: usize, lenient: bool) -> Result<Self, FastqError> {
         Ok(Self::new(TextWindow::open(path, threads, lenient)?, lenient))
     }
 
-    /// Reads the records of an open file.
+    /// Creates a reader of the records of an open file.
     pub(super) fn from_bgzf(input: bgzf::Reader, lenient: bool) -> Self {
         let (path, input) = input.into_read_ahead();
         Self::new(TextWindow::new(&path, input), lenient)
@@ -57,14 +58,14 @@ impl RecordReader {
         Self { text, lenient, marker: None, layout, sequence: Vec::new(), quality: Vec::new(), record_count: 0 }
     }
 
-    /// Reads the records of an open file from a resume point of an earlier reader.
+    /// Creates a reader of the records of an open file that resumes at a resume point of an earlier reader.
     pub(super) fn from_resume_point(input: bgzf::Reader, lenient: bool, resume_point: &FastqResumePoint) -> Self {
         let mut records = Self::from_bgzf(input, lenient);
         records.text.set_lines_before(resume_point.lines);
         Self { marker: Some(resume_point.marker), record_count: resume_point.records, ..records }
     }
 
-    /// Waits until text, or its end, has arrived.
+    /// Waits until the first text has been decompressed or the file has ended.
     pub(super) fn wait_for_text(&mut self) -> Result<(), FastqError> {
         if self.text.window().is_empty() {
             self.text.refill(self.record_count)?;
@@ -72,8 +73,8 @@ impl RecordReader {
         Ok(())
     }
 
-    /// Returns the resume point of the record after the current one; `None` before the first record, and where reading
-    /// cannot resume.
+    /// Returns the resume point of the record after the current one. Returns `None` before the first record, and if
+    /// reading cannot be resumed.
     pub(super) fn next_resume_point(&mut self) -> Option<FastqResumePoint> {
         let marker = self.marker?;
         let (resume_point, lines) = self.text.resume_point_at(self.layout.next_record)?;
@@ -112,12 +113,12 @@ impl RecordReader {
         }
     }
 
-    /// Returns the path of the file, as given.
+    /// Returns the path of the file as the caller passed it.
     pub(super) fn file(&self) -> &Path {
         self.text.path()
     }
 
-    /// Returns the number of records so far, the current one included.
+    /// Returns the number of records read so far, including the current record.
     pub(super) fn record_count(&self) -> u64 {
         self.record_count
     }
@@ -126,7 +127,8 @@ impl RecordReader {
         self.text.input().checksum()
     }
 
-    /// Returns the location of the current record. It is computed only for errors.
+    /// Returns the location of the current record. Call this only for errors, because the location is computed on each
+    /// call.
     pub(super) fn record_location(&self) -> RecordLocation {
         self.text.location(0, self.record_count - 1)
     }
@@ -145,7 +147,7 @@ impl RecordReader {
 
     /// Parses the record at the start of the window; returns `None` at the end of the text.
     fn parse_record(&mut self) -> Result<Option<RecordLayout>, FastqError> {
-        // Checked before the search for a line: a file that is not FASTQ may have no lines.
+        // Check this before the search for a line end, because a file that is not FASTQ may contain no line ends.
         if self.text.window().is_empty() && !self.text.refill(self.record_count)? {
             return Ok(None);
         }
@@ -173,11 +175,11 @@ impl RecordReader {
         Ok(Some(layout))
     }
 
-    /// Parses a title line and checks name and comment.
+    /// Parses a title line and checks the name and the comment.
     fn parse_title_line(&self, line: Range<usize>) -> Result<RecordLayout, FastqError> {
         let window = self.text.window();
         let title = line.start + 1..line.end;
-        // isspace() of C except the line feed, which ends the line.
+        // The white-space characters of `isspace()` in C, except the line feed, which ends the line.
         let space = |&byte: &u8| matches!(byte, b' ' | b'\t' | 0x0b | 0x0c | b'\r');
         let name_bytes = window[title.clone()].iter().position(space).unwrap_or(title.len());
         let (name, comment) = record_layout::split_title(window, title, name_bytes);
@@ -227,7 +229,7 @@ impl RecordReader {
         Ok(())
     }
 
-    /// Parses the lines of a sequence up to the `+` line, which is returned.
+    /// Parses the lines of a sequence up to the `+` line, and returns the range of the `+` line.
     fn parse_sequence_lines(
         &mut self,
         layout: &mut RecordLayout,
@@ -244,7 +246,7 @@ impl RecordReader {
             match self.text.window()[line.clone()].first().copied() {
                 Some(b'+') => return Ok(line),
                 Some(b'@' | b'>') => return Err(FastqError::MissingPlus { location: self.location(number) }),
-                // One empty line alone is the sequence of a read without bases.
+                // A single empty line is the sequence of a read without bases.
                 None if lines == 0 && blank.is_none() => blank = Some(number),
                 None => return Err(FastqError::BlankLine { location: self.location(blank.unwrap_or(number)) }),
                 Some(_) => match blank {
@@ -255,7 +257,8 @@ impl RecordReader {
         }
     }
 
-    /// Adds a line to the sequence: a range of the window for the first line, joined from the second on.
+    /// Adds a line to the sequence. A sequence of one line is a range of the window; from the second line on, the lines
+    /// are joined in a buffer.
     fn add_sequence_line(&mut self, layout: &mut RecordLayout, line: Range<usize>, lines: &mut usize) {
         let window = self.text.window();
         *lines += 1;
@@ -272,10 +275,11 @@ impl RecordReader {
         layout.wrapped = true;
     }
 
-    /// Parses the qualities: as many lines as the length of the sequence takes, as bwa reads them.
+    /// Parses the lines of the qualities: as many lines as are needed for the length of the sequence, as in bwa.
     ///
-    /// After a sequence of one line, further lines may be the next record, and the end of these qualities be missing. They
-    /// count as that unless their length fits exactly and a title, or nothing, follows.
+    /// If the sequence has one line and the first quality line is too short, the following lines may be more qualities
+    /// or the next record. They count as qualities only if the total length is exactly right, and a title, an empty
+    /// line or the end of the text follows.
     fn parse_quality_lines(&mut self, layout: &mut RecordLayout, cursor: &mut TextPosition) -> Result<(), FastqError> {
         let (bases, first_line) = (layout.sequence.len(), cursor.lines);
         let line = self.next_line(cursor)?;
@@ -292,7 +296,7 @@ impl RecordReader {
             }
             quality = 0..joined;
             if !layout.wrapped {
-                // Both are joined lines, or neither is.
+                // Sequence and qualities must either both be joined lines or both be ranges of the window.
                 self.add_sequence_line(layout, cursor.offset..cursor.offset, &mut 1);
             }
         }
@@ -304,8 +308,8 @@ impl RecordReader {
         Ok(())
     }
 
-    /// Appends lines to the first one of the qualities until there are `bases`, and returns their number. An empty line or
-    /// the end of the text ends them too.
+    /// Appends further lines to the first line of the qualities until there are `bases` qualities, and returns their
+    /// number. An empty line or the end of the text also ends the qualities.
     fn join_quality_lines(
         &mut self,
         first: Range<usize>,
@@ -324,7 +328,7 @@ impl RecordReader {
         Ok(self.quality.len())
     }
 
-    /// Parses the sequence of a FASTA record: the lines up to the next title or the end.
+    /// Parses the sequence of a FASTA record: all lines up to the next title or the end of the text.
     fn parse_fasta_lines(&mut self, layout: &mut RecordLayout, cursor: &mut TextPosition) -> Result<(), FastqError> {
         let (first_line, mut lines) = (cursor.lines, 0);
         loop {
@@ -337,7 +341,7 @@ impl RecordReader {
                 }
                 Some(_) => self.add_sequence_line(layout, line, &mut lines),
                 None if self.only_blank_lines_follow(*cursor)? => {}
-                // An empty line is the sequence of a read without bases, if the next title follows.
+                // An empty line is the sequence of a read without bases if the next title follows it.
                 None if lines == 0 && self.title_follows(*cursor)? => {}
                 None => return Err(FastqError::BlankLine { location: self.location(before.lines) }),
             }
@@ -353,7 +357,7 @@ impl RecordReader {
         Err(FastqError::InvalidBase { location, name, base: at + 1, found: sequence[at] })
     }
 
-    /// Reports whether only empty lines follow the cursor.
+    /// Returns whether only empty lines follow the cursor.
     fn only_blank_lines_follow(&mut self, mut cursor: TextPosition) -> Result<bool, FastqError> {
         while let Some(line) = self.next_line(&mut cursor)? {
             if !line.is_empty() {

@@ -1,4 +1,4 @@
-//! Tests of the lane reader, on generated files only.
+//! Tests of the lane reader with generated files.
 
 mod blocks;
 mod bwa_comparison;
@@ -18,7 +18,7 @@ use tempfile::TempDir;
 use super::{FastqError, LaneEvent, LaneInput, LaneOptions, LaneReader};
 use crate::bgzf;
 
-/// A read of a batch.
+/// A read from a record batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Read {
     name: String,
@@ -32,16 +32,16 @@ fn new_read(name: &str, comment: Option<&str>, sequence: &str, quality: Option<&
     Read { name: name.to_owned(), comment, sequence: sequence.to_owned(), quality }
 }
 
-/// All events of a lane.
+/// The content of all events of a lane.
 #[derive(Debug, Default, PartialEq)]
 struct LaneContent {
     batches: Vec<RecordBatch>,
     reads: Vec<Read>,
-    /// Reads and bases of each block.
+    /// Number of reads and number of bases of each block.
     blocks: Vec<(u64, u64)>,
 }
 
-/// A directory of files that is removed with the test.
+/// A temporary directory that is removed at the end of the test.
 struct TestDirectory {
     directory: TempDir,
 }
@@ -70,7 +70,7 @@ fn lenient_options() -> LaneOptions {
     LaneOptions { lenient: true, ..LaneOptions::default() }
 }
 
-/// Reads a lane to its end.
+/// Reads the files of a lane to their end and returns the content of all events.
 fn read_lane(files: &[PathBuf], options: &LaneOptions) -> Result<LaneContent, FastqError> {
     let mut reader = LaneReader::open(files, options)?;
     let (mut lane, mut in_block) = (LaneContent::default(), 0);
@@ -95,7 +95,7 @@ fn read_lane(files: &[PathBuf], options: &LaneOptions) -> Result<LaneContent, Fa
     Ok(lane)
 }
 
-/// Reads one file of this content.
+/// Writes this content to a file and reads it as a lane.
 fn read_lane_of_text(content: impl AsRef<[u8]>, options: &LaneOptions) -> Result<LaneContent, FastqError> {
     let files = TestDirectory::new();
     read_lane(&[files.write("reads.fq", content)], options)
@@ -123,7 +123,7 @@ fn rows(batch: &RecordBatch) -> Vec<Read> {
     (0..batch.num_rows()).map(read).collect()
 }
 
-/// Returns `count` records with sequences of the given lengths, in turn.
+/// Returns FASTQ text with `count` records, whose sequences have the given lengths in turn.
 fn fastq_text(count: usize, lengths: &[usize]) -> String {
     let mut text = String::new();
     for index in 0..count {
@@ -141,7 +141,7 @@ fn gzip(text: &[u8]) -> Vec<u8> {
     encoder.finish().expect("memory takes all bytes")
 }
 
-/// Returns BGZF without the end-of-file block.
+/// Returns the text compressed as BGZF blocks of `block_bytes` bytes, without an end-of-file block.
 fn bgzf_blocks(text: &[u8], block_bytes: usize) -> Vec<u8> {
     text.chunks(block_bytes).flat_map(bgzf_block).collect()
 }

@@ -1,4 +1,4 @@
-//! The text of a file as a window that advances record by record.
+//! A window of the decompressed text of a file, which advances record by record.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -9,23 +9,23 @@ use super::MAX_RECORD_BYTES;
 use super::error::{FastqError, RecordLocation};
 use crate::bgzf::{AccessPointMode, ExpectedFormat, ReadAhead, ResumePoint};
 
-/// Decompressed text from the start of the current record on.
+/// The decompressed text of a file from the start of the current record on.
 #[derive(Debug)]
 pub(super) struct TextWindow {
     path: PathBuf,
     input: ReadAhead,
     buffer: Vec<u8>,
     window_start: usize,
-    /// Lines before the window.
+    /// Number of lines of the file before the window.
     lines_before: u64,
-    /// Bytes of text before the window, counted from the first that the input returned.
+    /// Number of bytes of text before the window, counted from the first byte that `input` returned.
     consumed_bytes: u64,
     ended: bool,
-    /// [`MAX_RECORD_BYTES`], except in tests.
+    /// Maximum bytes of a record: [`MAX_RECORD_BYTES`], or less in tests.
     pub(super) max_record_bytes: usize,
 }
 
-/// A position in the window: `offset` bytes and `lines` lines after its start.
+/// A position in the window, given by the bytes and the lines between the start of the window and the position.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct TextPosition {
     pub(super) offset: usize,
@@ -51,12 +51,12 @@ impl TextWindow {
         }
     }
 
-    /// Sets the number of lines before the window.
+    /// Sets the number of lines of the file before the window.
     pub(super) fn set_lines_before(&mut self, lines: u64) {
         self.lines_before = lines;
     }
 
-    /// Returns the resume point of the text at the cursor, and the lines before it.
+    /// Returns the resume point of the text at the cursor, and the number of lines of the file before the cursor.
     pub(super) fn resume_point_at(&mut self, cursor: TextPosition) -> Option<(ResumePoint, u64)> {
         let start = self.input.resume_point_at(self.consumed_bytes + cursor.offset as u64)?;
         Some((start, self.lines_before + cursor.lines))
@@ -70,7 +70,8 @@ impl TextWindow {
         &self.input
     }
 
-    /// Returns the bytes of the file up to the start of the window: buffered bytes do not count.
+    /// Returns the estimated number of bytes of the file on disk up to the start of the window. Buffered text after it
+    /// does not count.
     pub(super) fn compressed_bytes_consumed(&self) -> u64 {
         let range = self.input.compressed_range();
         let fraction = self.window_start as f64 / self.buffer.len().max(1) as f64;
@@ -82,20 +83,19 @@ impl TextWindow {
         &self.buffer[self.window_start..]
     }
 
-    /// Moves the start of the window to the cursor.
+    /// Advances the start of the window to the cursor.
     pub(super) fn consume(&mut self, cursor: TextPosition) {
         self.window_start += cursor.offset;
         self.consumed_bytes += cursor.offset as u64;
         self.lines_before += cursor.lines;
     }
 
-    /// Returns the line at the cursor, without its line end (`
-    /// ` or `\r
-    /// `), as a range of the window; `None` at the end of the text. The cursor moves past it. `records` counts the complete
-    /// records before the window, for errors.
+    /// Returns the line at the cursor as a range of the window, without its line end (`\n` or `\r\n`), or `None` at the
+    /// end of the text. The cursor advances past the line. `records` is the number of complete records before the
+    /// window, for error messages.
     ///
-    /// bwa 0.7.17 (kseq.h, `ks_getuntil2`) keeps a carriage return that is all of a line or of a comment, and then prints
-    /// broken SAM lines; here it is removed.
+    /// If a carriage return is the only character of a line or of a comment, bwa 0.7.17 keeps it (kseq.h,
+    /// `ks_getuntil2`) and prints broken SAM lines. This function removes it.
     pub(super) fn next_line(
         &mut self,
         cursor: &mut TextPosition,
@@ -122,7 +122,7 @@ impl TextWindow {
         Ok(Some(start..end))
     }
 
-    /// Extends the window by a text buffer; returns `false` at the end of the text.
+    /// Appends the next text buffer to the window; returns `false` at the end of the text.
     pub(super) fn refill(&mut self, records: u64) -> Result<bool, FastqError> {
         if self.ended {
             return Ok(false);
@@ -147,8 +147,8 @@ impl TextWindow {
         Ok(true)
     }
 
-    /// Returns the location of the line `lines` lines after the start of the window, in the record after `records` complete
-    /// ones.
+    /// Returns the location of the line that is `lines` lines after the start of the window. `records` is the number of
+    /// complete records before.
     pub(super) fn location(&self, lines: u64, records: u64) -> RecordLocation {
         RecordLocation { file: self.path.clone(), record: records + 1, line: self.lines_before + lines + 1 }
     }

@@ -1,12 +1,12 @@
-//! SEQ and QUAL as BAM stores them.
+//! Conversion of SEQ and QUAL from SAM text into the form of BAM.
 
 use godwit_model::BASE_LETTERS;
 
-/// Marks a byte of SEQ that is not a base.
+/// The code for a byte of SEQ that is not a base.
 const NO_BASE: u8 = 0x10;
 
-/// 4-bit code of each base (SAMv1 §4.2.3), [`NO_BASE`] for other bytes. Letters without a code, U among them, count as
-/// N, as in htslib 1.16.
+/// 4-bit code of each base letter (SAMv1 §4.2.3), indexed by its byte; [`NO_BASE`] for bytes that are not letters.
+/// Letters without a code of their own, such as U, count as N, as in htslib 1.16.
 const BASE_CODES: [u8; 256] = base_codes();
 
 const fn base_codes() -> [u8; 256] {
@@ -27,13 +27,13 @@ const fn base_codes() -> [u8; 256] {
     codes
 }
 
-/// Bases packed in one step.
+/// Number of bases that are packed in one step.
 const PACK_STEP_BASES: usize = 32;
 
-/// Appends two bases per byte, high nibble first.
+/// Packs bases, two per byte with the first base in the high four bits, and appends them to `out`.
 ///
 /// # Errors
-/// The first byte that is not a base; `out` then holds a part.
+/// The first byte that is not a base; `out` may then contain some of the bases.
 pub(super) fn pack_bases(bases: &[u8], out: &mut Vec<u8>) -> Result<(), u8> {
     let start = out.len();
     out.resize(start + bases.len().div_ceil(2), 0);
@@ -46,15 +46,15 @@ pub(super) fn pack_bases(bases: &[u8], out: &mut Vec<u8>) -> Result<(), u8> {
         }
         done += 1;
     }
-    // A remainder of 31 bases takes a whole step of 16 bytes.
+    // If 31 bases remain, their packed form fills a complete step of 16 bytes.
     match packed_steps.get_mut(done) {
         Some(place) => pack_any_bases(rest, place),
         None => pack_any_bases(rest, packed_rest),
     }
 }
 
-/// Packs upper-case A, C, G, T and N without a table, so that the compiler can use vector instructions; returns false for
-/// other bytes.
+/// Packs the upper-case letters A, C, G, T and N without a table, so that the compiler can use vector instructions.
+/// Returns false if there are other bytes.
 #[inline]
 fn pack_acgtn(bases: &[u8; PACK_STEP_BASES], packed: &mut [u8; PACK_STEP_BASES / 2]) -> bool {
     let mut codes = [0u8; PACK_STEP_BASES];
@@ -85,10 +85,10 @@ fn pack_any_bases(bases: &[u8], packed: &mut [u8]) -> Result<(), u8> {
     Err(bases.iter().copied().find(|base| BASE_CODES[usize::from(*base)] == NO_BASE).unwrap_or_default())
 }
 
-/// Appends Phred+33 characters as plain numbers.
+/// Converts Phred+33 characters into quality numbers and appends them to `out`.
 ///
 /// # Errors
-/// The first byte outside `!` to `~`; `out` then holds them all.
+/// The first byte outside `!` to `~`; `out` then contains values for all bytes.
 pub(super) fn append_phred_scores(qualities: &[u8], out: &mut Vec<u8>) -> Result<(), u8> {
     let start = out.len();
     out.extend_from_slice(qualities);

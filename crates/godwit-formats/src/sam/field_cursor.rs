@@ -1,10 +1,10 @@
-//! A cursor over the fields of a SAM line.
+//! A cursor over the tab-separated fields of a SAM line.
 
 use memchr::memchr;
 
 use super::error::{SamError, excerpt};
 
-/// A cursor over the rest of a line.
+/// A cursor that holds the part of a SAM line that has not been parsed.
 pub(super) struct FieldCursor<'a> {
     rest: &'a [u8],
 }
@@ -14,12 +14,12 @@ impl<'a> FieldCursor<'a> {
         Self { rest: line }
     }
 
-    /// Returns the rest, without the tab in front of it.
+    /// Returns the part of the line after the last field and its tab.
     pub(super) fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// Takes `bytes` bytes, or all where there are fewer, and a tab behind them.
+    /// Returns the next `bytes` bytes, or all that remain if there are fewer, and skips a tab after them.
     #[inline]
     pub(super) fn take_bytes(&mut self, bytes: usize) -> &'a [u8] {
         let (taken, rest) = self.rest.split_at(bytes.min(self.rest.len()));
@@ -27,13 +27,13 @@ impl<'a> FieldCursor<'a> {
         taken
     }
 
-    /// Takes a field that may be the last of the line.
+    /// Returns the next field, which may be the last field of the line.
     pub(super) fn take_last_field(&mut self, field: &'static str) -> Result<&'a [u8], SamError> {
         let bytes = memchr(b'\t', self.rest).unwrap_or(self.rest.len());
         if bytes == 0 { Err(SamError::MissingField { field }) } else { Ok(self.take_bytes(bytes)) }
     }
 
-    /// Takes a field that is not the last of the line. Fields are never empty.
+    /// Returns the next field, which must be followed by a tab. Empty fields are an error.
     #[inline]
     pub(super) fn take_field(&mut self, field: &'static str) -> Result<&'a [u8], SamError> {
         match memchr(b'\t', self.rest) {
@@ -46,7 +46,7 @@ impl<'a> FieldCursor<'a> {
         }
     }
 
-    /// Takes a field of decimal digits, not the last of the line: at most `maximum`.
+    /// Parses the next field as an unsigned decimal number of at most `maximum`. A tab must follow the field.
     #[inline]
     pub(super) fn take_unsigned(&mut self, field: &'static str, maximum: u32) -> Result<u32, SamError> {
         match parse_digits(self.rest, maximum).or_else(|| parse_signed_padded(self.rest, maximum)) {
@@ -58,7 +58,8 @@ impl<'a> FieldCursor<'a> {
         }
     }
 
-    /// Takes FLAG: decimal digits, or hexadecimal ones behind `0x` or octal ones behind `0`, as htslib 1.16 reads it.
+    /// Parses the next field as FLAG: a decimal number, a hexadecimal number with the prefix `0x`, or an octal number
+    /// with the prefix `0`, as in htslib 1.16.
     #[inline]
     pub(super) fn take_flag(&mut self) -> Result<u16, SamError> {
         let found = match self.rest {
@@ -74,7 +75,7 @@ impl<'a> FieldCursor<'a> {
         }
     }
 
-    /// Takes a field with an optional sign and decimal digits, not the last of the line.
+    /// Parses the next field as a decimal number with an optional sign. A tab must follow the field.
     #[inline]
     pub(super) fn take_signed(&mut self, field: &'static str) -> Result<i32, SamError> {
         let parsed = match self.rest {
@@ -105,11 +106,12 @@ impl<'a> FieldCursor<'a> {
     }
 }
 
-/// Returns the number before the next tab, at most `maximum`, and the text after the tab.
+/// Parses the decimal number before the next tab. Returns the number and the text after the tab, or `None` if it
+/// exceeds `maximum` or is malformed.
 #[inline]
 fn parse_digits(text: &[u8], maximum: u32) -> Option<(u32, &[u8])> {
     let mut value = 0u64;
-    // Ten digits cannot overflow 64 bits, and a number of eleven exceeds every range.
+    // A number of ten digits does not overflow 64 bits, and a number of eleven digits exceeds every allowed maximum.
     for (at, byte) in text.iter().enumerate().take(11) {
         let digit = byte.wrapping_sub(b'0');
         if digit <= 9 {
@@ -122,22 +124,22 @@ fn parse_digits(text: &[u8], maximum: u32) -> Option<(u32, &[u8])> {
     None
 }
 
-/// Parses as [`parse_digits`], with an optional plus sign and any number of leading zeros.
+/// Parses like [`parse_digits`], but accepts a plus sign and any number of leading zeros.
 #[cold]
 fn parse_signed_padded(text: &[u8], maximum: u32) -> Option<(u32, &[u8])> {
     parse_padded_digits(text.strip_prefix(b"+").unwrap_or(text), maximum)
 }
 
-/// Parses as [`parse_digits`], with any number of leading zeros.
+/// Parses like [`parse_digits`], but accepts any number of leading zeros.
 #[cold]
 fn parse_padded_digits(text: &[u8], maximum: u32) -> Option<(u32, &[u8])> {
     let zeros = text.iter().take_while(|byte| **byte == b'0').count();
-    // The last zero may be the only digit.
+    // If all digits are zeros, the last zero is the number.
     parse_digits(&text[zeros..], maximum).or_else(|| parse_digits(&text[zeros.checked_sub(1)?..], maximum))
 }
 
-/// Returns the number before the next tab whose prefix makes it hexadecimal (`0x`) or octal (`0`), at most 65535, and the
-/// text after the tab.
+/// Parses the hexadecimal (prefix `0x`) or octal (prefix `0`) number before the next tab. Returns the number and the
+/// text after the tab, or `None` if it exceeds 65535 or is malformed.
 #[cold]
 fn parse_prefixed_flag(text: &[u8]) -> Option<(u16, &[u8])> {
     let end = memchr(b'\t', text)?;

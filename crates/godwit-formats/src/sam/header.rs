@@ -1,4 +1,5 @@
-//! The text header of SAM and BAM files (SAMv1 §1.3): stored line by line unchanged, read by tag, with few edits.
+//! The text header of SAM and BAM files (SAMv1 §1.3). Its lines are stored unchanged; tags are parsed when they are
+//! needed, and only few edits are supported.
 
 use std::collections::HashSet;
 
@@ -6,33 +7,47 @@ use godwit_model::{Contig, Genome, GenomeError};
 
 use super::error::{HeaderError, excerpt};
 
-/// Largest `LN` (SAMv1 §1.3).
+/// The largest contig length (`LN`) of an `@SQ` line (SAMv1 §1.3).
 const MAX_CONTIG_BASES: u32 = i32::MAX as u32;
 
-/// A SAM header. Lines that are not edited keep their bytes, valid or not.
+/// A SAM header. Lines that are not edited keep their bytes, even if they are invalid.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Header {
     lines: Vec<Vec<u8>>,
 }
 
-/// One `@RG` line.
+/// A read group, described by an `@RG` line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadGroup {
-    /// `ID`.
+    /// Identifier of the read group (`ID`).
     pub id: String,
-    /// `LB`.
+    /// Library of the read group (`LB`).
     pub library: Option<String>,
-    /// `SM`.
+    /// Sample of the read group (`SM`).
     pub sample: Option<String>,
-    /// The line, without its line feed.
+    /// The `@RG` line, without its line feed.
     pub line: String,
 }
 
 impl Header {
-    /// Splits text into lines. Text may be empty and its last line may lack the line feed.
+    /// Parses the text of a header. The text may be empty, and its last line may lack the line feed.
     ///
     /// # Errors
-    /// [`HeaderError::Line`] for a line that does not start with `@`, two letters and a tab.
+    /// [`HeaderError::Line`] if a line does not start with `@`, two characters and a tab.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use godwit_formats::sam::{Header, HeaderError};
+    ///
+    /// let header = Header::parse(b"@HD\tVN:1.6\tSO:coordinate\n@SQ\tSN:chrM\tLN:16569\n")?;
+    /// assert_eq!(header.lines().count(), 2);
+    /// assert!(header.is_coordinate_sorted());
+    /// assert!(matches!(Header::parse(b"chrM\t16569\n"), Err(HeaderError::Line { line: 1, .. })));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn parse(text: &[u8]) -> Result<Self, HeaderError> {
         let mut header = Self::default();
         if !text.is_empty() {
@@ -43,10 +58,24 @@ impl Header {
         Ok(header)
     }
 
-    /// Appends one line, given without its line feed.
+    /// Appends a line, given without its line feed, to the header.
     ///
     /// # Errors
-    /// [`HeaderError::Line`] as in [`Header::parse`], or where the line contains a line feed or NUL.
+    /// [`HeaderError::Line`] as in [`Header::parse`], or if the line contains a line feed or a NUL byte.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use godwit_formats::sam::Header;
+    ///
+    /// let mut header = Header::default();
+    /// header.push_line(b"@SQ\tSN:chrM\tLN:16569")?;
+    /// header.push_line(b"@RG\tID:lane1\tSM:NA12878")?;
+    /// assert_eq!(header.text(), b"@SQ\tSN:chrM\tLN:16569\n@RG\tID:lane1\tSM:NA12878\n");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn push_line(&mut self, line: &[u8]) -> Result<(), HeaderError> {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         let kind_and_tab = matches!(line, [b'@', a, b] | [b'@', a, b, b'\t', ..]
@@ -58,12 +87,12 @@ impl Header {
         Ok(())
     }
 
-    /// Returns the lines in order, without line feeds.
+    /// Returns the header lines in order, without line feeds.
     pub fn lines(&self) -> impl Iterator<Item = &[u8]> {
         self.lines.iter().map(Vec::as_slice)
     }
 
-    /// Returns the header as text, every line ended by a line feed.
+    /// Returns the text of the header, with a line feed after every line.
     pub fn text(&self) -> Vec<u8> {
         let mut text = Vec::with_capacity(self.lines.iter().map(|line| line.len() + 1).sum());
         for line in &self.lines {
@@ -73,10 +102,25 @@ impl Header {
         text
     }
 
-    /// Returns the contigs of the `@SQ` lines in order. `AH` marks an alternate one.
+    /// Returns the contigs of the `@SQ` lines in order. A contig with the tag `AH` is an alternate contig.
     ///
     /// # Errors
-    /// [`HeaderError`]: a missing `SN` or `LN`, a length out of range, a name used twice or not UTF-8.
+    /// [`HeaderError`] if an `SN` or `LN` is missing, a length is out of range, or a name is used twice or is not
+    /// UTF-8.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use godwit_formats::sam::Header;
+    ///
+    /// let header = Header::parse(b"@SQ\tSN:chr1\tLN:248956422\n@SQ\tSN:chrM\tLN:16569\n")?;
+    /// let genome = header.genome()?;
+    /// assert_eq!(genome.contigs()[1].name, "chrM");
+    /// assert_eq!(genome.contigs()[1].length, 16_569);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn genome(&self) -> Result<Genome, HeaderError> {
         let mut contigs = Vec::new();
         for line in self.lines_of_type("SQ") {
@@ -92,10 +136,25 @@ impl Header {
             .map_err(|GenomeError::DuplicateContig { name }| HeaderError::DuplicateContig { contig: name })
     }
 
-    /// Returns the `@RG` lines in order.
+    /// Returns the read groups of the `@RG` lines in order.
     ///
     /// # Errors
-    /// [`HeaderError`]: a missing `ID`, one used twice, or a line that is not UTF-8.
+    /// [`HeaderError`] if an `ID` is missing or used twice, or if a line is not UTF-8.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use godwit_formats::sam::Header;
+    ///
+    /// let header = Header::parse(b"@RG\tID:lane1\tSM:NA12878\tLB:lib1\n")?;
+    /// let groups = header.read_groups()?;
+    /// assert_eq!(groups[0].id, "lane1");
+    /// assert_eq!(groups[0].sample.as_deref(), Some("NA12878"));
+    /// assert_eq!(groups[0].library.as_deref(), Some("lib1"));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn read_groups(&self) -> Result<Vec<ReadGroup>, HeaderError> {
         let mut groups = Vec::new();
         let mut seen = HashSet::new();
@@ -110,18 +169,31 @@ impl Header {
         Ok(groups)
     }
 
-    /// Reports whether any `@SQ` line has the MD5 of its contig (`M5`).
+    /// Returns whether any `@SQ` line contains the MD5 checksum of its contig (`M5`).
     pub fn has_checksums(&self) -> bool {
         self.lines_of_type("SQ").any(|line| line.tag("M5").is_some())
     }
 
-    /// Reports whether the `@HD` line has `SO:coordinate`.
+    /// Returns whether the `@HD` line contains `SO:coordinate`.
     pub fn is_coordinate_sorted(&self) -> bool {
         self.lines_of_type("HD").any(|line| line.tag("SO") == Some(b"coordinate"))
     }
 
-    /// Marks the records as sorted by coordinate: sets `SO:coordinate` on the `@HD` line, which is created if missing. `GO`
-    /// and `SS`, which describe another order, are removed.
+    /// Marks the records as sorted by coordinate: sets `SO:coordinate` on the `@HD` line, which is created if missing.
+    /// The tags `GO` and `SS`, which describe another order, are removed.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use godwit_formats::sam::Header;
+    ///
+    /// let mut header = Header::parse(b"@HD\tVN:1.6\tGO:query\n")?;
+    /// header.set_coordinate_sorted();
+    /// assert_eq!(header.text(), b"@HD\tVN:1.6\tSO:coordinate\n");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn set_coordinate_sorted(&mut self) {
         let Some(line) = self.lines.iter_mut().find(|line| line.starts_with(b"@HD")) else {
             self.lines.insert(0, b"@HD\tVN:1.6\tSO:coordinate".to_vec());
@@ -146,10 +218,26 @@ impl Header {
         *line = sorted;
     }
 
-    /// Adds a program to the end of every chain of `@PG` lines, as `samtools` 1.16 does: one line for each program that no
-    /// other one follows (`PP`), or a first line. The `ID` is the name, with `.1`, `.2`, .. if it is in use.
+    /// Adds a program to the end of every chain of `@PG` lines, as `samtools` 1.16 does. One line is added for each
+    /// program to which no `PP` tag refers, or a single line if there are no programs. The `ID` is the name of the
+    /// program, with `.1`, `.2`, ... appended if it is already used.
     ///
-    /// `fields` follow `ID`, `PN` and `PP` in the order given. Tabs and line feeds in them become blanks.
+    /// The tags in `fields` follow `ID`, `PN` and `PP` in the given order. Tabs and line feeds in their values become
+    /// blanks.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use godwit_formats::sam::Header;
+    ///
+    /// let mut header = Header::parse(b"@PG\tID:bwa\tPN:bwa\n")?;
+    /// header.add_program("godwit", &[("VN", "1.0"), ("CL", "godwit align")]);
+    /// let added = header.lines().last().unwrap();
+    /// assert_eq!(added, b"@PG\tID:godwit\tPN:godwit\tPP:bwa\tVN:1.0\tCL:godwit align");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn add_program(&mut self, name: &str, fields: &[(&str, &str)]) {
         let ids: Vec<Vec<u8>> =
             self.lines_of_type("PG").filter_map(|line| line.tag("ID")).map(<[u8]>::to_vec).collect();
@@ -181,11 +269,27 @@ impl Header {
         }
     }
 
-    /// Adds `M5` to every `@SQ` line without one. `checksum` receives `SN`, `LN` and an existing `M5`, and returns the
-    /// correct one.
+    /// Adds the MD5 checksum `M5` to every `@SQ` line that has none. `checksum` is called for every `@SQ` line with its
+    /// `SN`, `LN` and existing `M5`, and returns the correct checksum.
     ///
     /// # Errors
-    /// Those of `checksum`, with the previous lines changed.
+    /// The errors of `checksum`. The lines before the failed line have already been changed then.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use godwit_formats::sam::Header;
+    ///
+    /// let mut header = Header::parse(b"@SQ\tSN:chrM\tLN:16569\n")?;
+    /// header.try_fill_checksums(|name, _, _| match name {
+    ///     "chrM" => Ok("c68f52674c9fb33aef52dcf399755519".to_owned()),
+    ///     _ => Err("the reference does not have this contig"),
+    /// })?;
+    /// assert_eq!(header.text(), b"@SQ\tSN:chrM\tLN:16569\tM5:c68f52674c9fb33aef52dcf399755519\n");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn try_fill_checksums<E>(
         &mut self,
         mut checksum: impl FnMut(&str, &str, Option<&str>) -> Result<String, E>,
@@ -208,14 +312,14 @@ impl Header {
     }
 }
 
-/// A line with its 1-based number.
+/// A header line with its 1-based number.
 struct HeaderLine<'a> {
     number: usize,
     bytes: &'a [u8],
 }
 
 impl<'a> HeaderLine<'a> {
-    /// Returns the value of a tag.
+    /// Returns the value of a tag of the line, or `None` if the line does not have the tag.
     fn tag(&self, tag: &str) -> Option<&'a [u8]> {
         let mut fields = self.bytes.split(|byte| *byte == b'\t').skip(1);
         fields.find_map(|field| field.strip_prefix(tag.as_bytes())?.strip_prefix(b":"))

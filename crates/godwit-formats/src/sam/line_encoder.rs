@@ -1,9 +1,9 @@
-//! A conversion of one SAM line to one packed record, as htslib 1.16 `sam_parse1` and `bam_write1` would store it.
+//! An encoder of SAM lines into packed records, with the same result as `sam_parse1` and `bam_write1` of htslib 1.16.
 //!
-//! Silent repairs of htslib (no contig, no position or no CIGAR makes a record unmapped) are made here too. Plus signs,
-//! leading zeros and a hexadecimal FLAG are accepted as there. Lines that htslib changes silently (unknown contigs, numbers
-//! out of range, blanks in numbers, junk after a tag's value) are rejected. This is on the path of every record of a job:
-//! no allocation, no UTF-8 checks.
+//! Some silent repairs of htslib are made here, too: a record without contig, position or CIGAR becomes unmapped. Plus
+//! signs, leading zeros and a hexadecimal FLAG are accepted, as in htslib. Other lines that htslib changes silently are
+//! rejected: unknown contigs, numbers out of range, blanks in numbers, and bytes after the value of a tag. Every record
+//! of a job passes through this code, so it makes no allocations and no UTF-8 checks.
 
 use std::collections::HashMap;
 
@@ -16,17 +16,18 @@ use super::field_cursor::FieldCursor;
 use super::tags;
 use crate::bam::fits_bam_positions;
 
-/// Bytes before the read name in a BAM record.
+/// Bytes of the fixed fields before the read name in a BAM record.
 pub(super) const FIXED_BYTES: usize = 32;
-/// Maximum bytes of a line: keeps every length in the record, which at most doubles, within 31 bits.
+/// Maximum bytes of a line. A record is at most twice as long as its line, so all lengths in the record fit into 31
+/// bits.
 const MAX_LINE_BYTES: usize = 512 << 20;
-/// Maximum number of operations in a BAM record's own field.
+/// Maximum number of CIGAR operations in the CIGAR field of a BAM record.
 pub(super) const MAX_CIGAR_OPS: usize = 0xffff;
-/// Limit of the length of a CIGAR operation, which has 28 bits.
+/// Exclusive upper limit of the length of a CIGAR operation, for which BAM has 28 bits.
 const CIGAR_OP_BASES_LIMIT: u64 = 1 << 28;
-/// Marks a byte that is not a CIGAR operation.
+/// The code for a byte that is not a CIGAR operation.
 const INVALID_CIGAR_OP: u8 = 0xff;
-/// Code of each CIGAR operation.
+/// BAM code of each CIGAR operation, indexed by its letter.
 const CIGAR_OP_CODES: [u8; 256] = cigar_op_codes();
 
 const fn cigar_op_codes() -> [u8; 256] {
@@ -40,8 +41,10 @@ const fn cigar_op_codes() -> [u8; 256] {
     ops
 }
 
-/// An encoder of SAM lines on the contigs of one genome. It keeps scratch space and the last contig between lines, so each
-/// thread should have its own.
+/// An encoder of SAM lines into packed records, for the contigs of one genome. Each thread should have its own encoder,
+/// because it keeps buffers and the last contig between lines.
+///
+/// # Examples
 ///
 /// ```
 /// use godwit_formats::sam::LineEncoder;
@@ -61,19 +64,19 @@ pub struct LineEncoder {
     long_cigar: Vec<u8>,
 }
 
-/// The sums of a CIGAR.
+/// The number of operations of a CIGAR, and sums of their lengths.
 #[derive(Default)]
 struct CigarSums {
     op_count: usize,
-    /// Bases of operations that consume the read.
+    /// Total length of the operations that consume bases of the read.
     read_bases: u64,
-    /// Bases of operations that consume the reference.
+    /// Total length of the operations that consume bases of the reference.
     reference_bases: u64,
-    /// Bases of all operations, clips and pads included.
+    /// Total length of all operations, including clips and pads.
     bases: u64,
 }
 
-/// Numbers of the fixed part of a BAM record.
+/// The fixed fields of a BAM record.
 pub(super) struct FixedFields {
     pub(super) contig: i32,
     pub(super) position: i32,
@@ -89,18 +92,35 @@ pub(super) struct FixedFields {
 }
 
 impl LineEncoder {
-    /// Creates an encoder for records on these contigs, numbered in their order.
+    /// Creates an encoder for records on the contigs of this genome, which are numbered in order.
     pub fn new(genome: &Genome) -> Self {
         let named = |(index, contig): (usize, &godwit_model::Contig)| (contig.name.as_bytes().into(), index as i32);
         let contigs = genome.contigs().iter().enumerate().map(named).collect();
         Self { contigs, last_name: Vec::new(), last_contig: -1, long_cigar: Vec::new() }
     }
 
-    /// Appends the packed record of one line (without `block_size`) to `out`; on an error `out` is unchanged. A line feed
-    /// at the end of the line, and a carriage return before it, do not belong to the record.
+    /// Appends the packed record of a line (without `block_size`) to `out`; after an error, `out` is unchanged. A line
+    /// feed at the end of the line, and a carriage return before it, are ignored.
     ///
     /// # Errors
-    /// [`SamError`] with the invalid field; never a panic, whatever the bytes.
+    /// [`SamError`] with the invalid field. No input makes this function panic.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use godwit_formats::sam::{LineEncoder, SamError};
+    /// use godwit_model::{Contig, Genome};
+    ///
+    /// let genome = Genome::new(vec![Contig { name: "chr1".to_owned(), length: 1000, alternate: false }])?;
+    /// let mut records = Vec::new();
+    /// let line = b"r1\t0\tchr2\t7\t60\t4M\t*\t0\t0\tACGT\tIIII";
+    /// let error = LineEncoder::new(&genome).encode(line, &mut records).unwrap_err();
+    /// assert_eq!(error, SamError::Contig { field: "RNAME", contig: "chr2".to_owned() });
+    /// assert!(records.is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn encode(&mut self, line: &[u8], out: &mut Vec<u8>) -> Result<(), SamError> {
         let line = line.strip_suffix(b"\n").unwrap_or(line);
         let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -141,7 +161,7 @@ impl LineEncoder {
         if !fits_bam_positions(position, cigar.reference_bases, cigar.bases) {
             return Err(SamError::EndPosition { bases: cigar.bases, pos_1based: i64::from(position) + 1 });
         }
-        // A record without reference bases, or unmapped, takes the bin of a single base.
+        // The bin of an unmapped record, or of a record that covers no reference bases, is that of a single base.
         let span = if flag & flags::UNMAPPED == 0 { cigar.reference_bases.max(1) } else { 1 };
         let bin = reg2bin(i64::from(position), i64::from(position) + span as i64);
         if cigar.op_count > MAX_CIGAR_OPS {
@@ -178,7 +198,7 @@ impl LineEncoder {
         Ok(())
     }
 
-    /// Returns the index of a contig; -1 for `*`.
+    /// Returns the index of a contig by name; -1 for `*`.
     #[inline]
     fn contig_index(&mut self, field: &'static str, name: &[u8]) -> Result<i32, SamError> {
         if name == self.last_name {
@@ -196,7 +216,8 @@ impl LineEncoder {
         Ok(contig)
     }
 
-    /// Replaces the operations by the placeholder, whose first half stays open (SAMv1 §4.2.2).
+    /// Moves the CIGAR operations to a buffer and writes the placeholder `<k>S<m>N` (SAMv1 §4.2.2) instead. Its first
+    /// half, `<k>S`, is written later.
     #[cold]
     fn replace_long_cigar(&mut self, start: usize, cigar: &CigarSums, out: &mut Vec<u8>) -> Result<(), SamError> {
         if cigar.reference_bases >= CIGAR_OP_BASES_LIMIT {
@@ -206,12 +227,12 @@ impl LineEncoder {
         self.long_cigar.extend_from_slice(&out[start..]);
         out.truncate(start);
         out.extend_from_slice(&[0; 4]);
-        // `<m>N`: reference bases skipped.
+        // `<m>N`: the number of reference bases that the CIGAR covers.
         out.extend_from_slice(&((cigar.reference_bases as u32) << 4 | 3).to_le_bytes());
         Ok(())
     }
 
-    /// Writes the `<k>S` of the placeholder, and the operations as a last tag `CG:B,I`.
+    /// Writes the `<k>S` of the placeholder, and appends the CIGAR operations as a last tag `CG:B,I`.
     #[cold]
     fn append_cigar_tag(&mut self, start: usize, bases: usize, out: &mut Vec<u8>) -> Result<(), SamError> {
         if bases as u64 >= CIGAR_OP_BASES_LIMIT {
@@ -226,7 +247,7 @@ impl LineEncoder {
 }
 
 impl FixedFields {
-    /// Returns the fields `refID` to `tlen` (SAMv1 §4.2).
+    /// Returns the bytes of the fields `refID` to `tlen` (SAMv1 §4.2).
     pub(super) fn to_bytes(&self) -> [u8; FIXED_BYTES] {
         let mut bytes = [0; FIXED_BYTES];
         bytes[..4].copy_from_slice(&self.contig.to_le_bytes());
@@ -249,7 +270,7 @@ pub(super) fn check_name(name: &[u8]) -> Result<&[u8], SamError> {
     if name.len() > 254 {
         return Err(SamError::NameLength { bytes: name.len() });
     }
-    // SAMv1 §1.4 also forbids blanks, but such names are common and harmless in BAM.
+    // SAMv1 §1.4 also forbids blanks in read names, but names with blanks are common, and valid in BAM.
     if !name.iter().fold(true, |good, byte| good & (b' '..=b'~').contains(byte)) {
         return Err(SamError::NameByte { name: excerpt(name) });
     }
@@ -281,7 +302,7 @@ fn append_cigar(text: &[u8], out: &mut Vec<u8>) -> Result<CigarSums, SamError> {
         out.extend_from_slice(&((bases as u32) << 4 | u32::from(op)).to_le_bytes());
         sums.op_count += 1;
         sums.bases += bases;
-        // M, I, S, = and X; M, D, N, = and X.
+        // Bit masks of operation codes: M, I, S, = and X consume the read; M, D, N, = and X consume the reference.
         sums.read_bases += bases * u64::from(0b1_1001_0011u16 >> op & 1);
         sums.reference_bases += bases * u64::from(0b1_1000_1101u16 >> op & 1);
         (bases, digits) = (0, 0);
@@ -289,13 +310,13 @@ fn append_cigar(text: &[u8], out: &mut Vec<u8>) -> Result<CigarSums, SamError> {
     if digits > 0 { Err(malformed()) } else { Ok(sums) }
 }
 
-/// Appends SEQ and QUAL and leaves the cursor at the first tag. Returns the number of bases.
+/// Appends SEQ and QUAL to the record and moves the cursor to the first tag. Returns the number of bases.
 #[inline]
 fn append_sequence(cursor: &mut FieldCursor<'_>, cigar: &CigarSums, out: &mut Vec<u8>) -> Result<usize, SamError> {
-    // bwa 0.7.17 prints a read of length 0 with an empty SEQ, which htslib 1.16 reads as it reads `*`.
+    // bwa 0.7.17 prints a read of length 0 with an empty SEQ. htslib 1.16 treats it like `*`.
     let sequence = if cursor.rest().starts_with(b"\t") { cursor.take_bytes(0) } else { cursor.take_field("SEQ")? };
     let bases = if sequence == b"*" { 0 } else { sequence.len() };
-    // Only `*` may disagree with the CIGAR.
+    // SEQ must agree with the CIGAR unless it is `*`.
     if sequence != b"*" && cigar.op_count > 0 && cigar.read_bases != bases as u64 {
         return Err(SamError::CigarBases { cigar_bases: cigar.read_bases, bases });
     }
@@ -311,7 +332,7 @@ fn append_sequence(cursor: &mut FieldCursor<'_>, cigar: &CigarSums, out: &mut Ve
         out.resize(out.len() + bases, 0xff);
         return Ok(bases);
     }
-    // QUAL is as long as SEQ, so its end needs no search unless something is wrong.
+    // In a valid line, QUAL is as long as SEQ, so its end is known without a search.
     if rest.len() < bases || rest.get(bases).is_some_and(|byte| *byte != b'\t') {
         let qualities = cursor.take_last_field("QUAL")?.len();
         return Err(SamError::QualityCount { bases, qualities });

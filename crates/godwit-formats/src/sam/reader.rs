@@ -1,4 +1,4 @@
-//! SAM files: the header, then buffers of whole lines that several threads can encode.
+//! A reader of SAM files: the header, then buffers of complete lines that several threads can encode.
 
 use std::path::{Path, PathBuf};
 
@@ -8,40 +8,58 @@ use super::error::{FileHeaderError, SamReadError};
 use super::header::Header;
 use crate::bgzf::{self, BgzfBufRead as _, open_text};
 
-/// Maximum bytes of a line: the limit of a record.
+/// Maximum bytes of a line, equal to the limit of the line encoder.
 const MAX_LINE_BYTES: usize = 512 << 20;
-/// Minimum bytes per read.
+/// Minimum bytes of text per read call.
 const READ_BYTES: usize = 64 << 10;
 
-/// Formats of files that hold alignments, by content.
+/// The format of an alignment file, detected from its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AlignmentFormat {
-    /// SAM text, plain or compressed.
+    /// SAM alignments as text, plain or compressed.
     Sam,
-    /// BAM.
+    /// BAM alignments.
     Bam,
-    /// CRAM.
+    /// CRAM alignments.
     Cram,
-    /// Another format, or an empty file.
+    /// Another format, an empty file, or a file that cannot be read.
     Unknown,
 }
 
-/// Detects the format by the first bytes, without consuming them. A file that cannot be read is unknown; the next read
-/// reports the error.
+/// Detects the format of a file from its first bytes, without consuming them. If the file cannot be read, the result is
+/// `Unknown`, and the next read returns the error.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use godwit_formats::bgzf;
+/// use godwit_formats::sam::{AlignmentFormat, detect_format};
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("reads");
+/// std::fs::write(&path, "r1\t4\t*\t0\t0\t*\t*\t0\t0\tACGT\tIIII\n")?;
+/// let mut input = bgzf::open_text(&path, 1)?;
+/// assert_eq!(detect_format(&mut input), AlignmentFormat::Sam);
+/// assert!(input.data()?.starts_with(b"r1\t4\t"));
+/// # Ok(())
+/// # }
+/// ```
 pub fn detect_format(input: &mut bgzf::Reader) -> AlignmentFormat {
     input.peek();
     let is_plain = input.is_plain();
     detect_format_in_bytes(input.peek(), is_plain)
 }
 
-/// Detects the format by the first bytes, those of the text where the file is compressed.
+/// Detects the format from the first bytes of a file, which are the decompressed bytes if the file is compressed.
 pub(crate) fn detect_format_in_bytes(head: &[u8], is_plain: bool) -> AlignmentFormat {
     let line = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
-    // A FASTQ title starts with @ as well, and names may have two letters, but not those of a header's first line with a
-    // tag behind them.
+    // A FASTQ title also starts with @ and may continue with two letters. It does not contain the type of a SAM header
+    // line that is followed by a tab and a tag.
     let is_header = matches!(line, [b'@', a, b, b'\t', _, _, b':', ..] if matches!(&[*a, *b], b"HD" | b"SQ" | b"RG" | b"PG"))
         || line.starts_with(b"@CO\t");
-    // SAMv1 §1.4: eleven fields, the second a number; read names do not start with @.
+    // A SAM record has at least eleven fields, of which the second is a number, and its read name does not start with @
+    // (SAMv1 §1.4).
     let is_record = !line.starts_with(b"@")
         && memchr_iter(b'\t', line).count() >= 10
         && line.split(|byte| *byte == b'\t').nth(1).is_some_and(|flag| flag.iter().all(u8::is_ascii_digit));
@@ -53,12 +71,12 @@ pub(crate) fn detect_format_in_bytes(head: &[u8], is_plain: bool) -> AlignmentFo
     }
 }
 
-/// Whole lines of a SAM file.
+/// Consecutive complete lines of a SAM file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SamLines {
-    /// 1-based number of the first line in the file, header lines counted.
+    /// 1-based number of the first line in the file; header lines are counted.
     pub first_line_number: u64,
-    /// The lines with their line feeds; the file's last line may lack it.
+    /// Text of the lines, with their line feeds. The last line of the file may lack the line feed.
     pub bytes: Vec<u8>,
 }
 
@@ -78,33 +96,53 @@ impl SamLines {
     }
 }
 
-/// A reader of a SAM file, plain, gzip or BGZF.
+/// A reader of a SAM file in plain, gzip or BGZF form.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use godwit_formats::sam::Reader;
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("a.sam");
+/// std::fs::write(&path, "@SQ\tSN:chr1\tLN:1000\nr1\t0\tchr1\t7\t60\t4M\t*\t0\t0\tACGT\tIIII\n")?;
+/// let mut reader = Reader::open(&path, 1)?;
+/// assert_eq!(reader.header().text(), b"@SQ\tSN:chr1\tLN:1000\n");
+/// let lines = reader.next_lines(1 << 20)?.unwrap();
+/// assert_eq!((lines.first_line_number, lines.lines().count()), (2, 1));
+/// assert_eq!(reader.next_lines(1 << 20)?, None);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Reader {
     path: PathBuf,
     input: bgzf::Reader,
     header: Header,
-    /// Start of the next buffer: at most one line unless the header was just read.
+    /// Text that was read already and begins the next buffer. It is at most one incomplete line, except after the
+    /// header was read.
     carried_bytes: Vec<u8>,
-    /// Memory of a used buffer, for the next one: fresh pages cost as much as reading into them.
+    /// A used buffer whose memory the next buffer reuses, because new memory pages cost as much time as reading into
+    /// them.
     recycled_buffer: Vec<u8>,
     next_line_number: u64,
     ended: bool,
 }
 
 impl Reader {
-    /// Opens a file and reads its header. BGZF is decompressed on `threads` threads.
+    /// Opens a SAM file and reads its header. BGZF is decompressed on `threads` threads.
     ///
     /// # Errors
-    /// [`SamReadError`].
+    /// [`SamReadError`] if the file cannot be read, or its header is invalid.
     pub fn open(path: &Path, threads: usize) -> Result<Self, SamReadError> {
         Self::new(open_text(path, threads)?)
     }
 
-    /// Reads the header of an open file of which nothing was consumed.
+    /// Reads the header of an open SAM file from which nothing has been consumed.
     ///
     /// # Errors
-    /// [`SamReadError`].
+    /// [`SamReadError`] if the file cannot be read, or its header is invalid.
     pub fn new(input: bgzf::Reader) -> Result<Self, SamReadError> {
         let path = input.path().to_owned();
         let mut reader = Self {
@@ -120,21 +158,22 @@ impl Reader {
         Ok(reader)
     }
 
-    /// Returns the BLAKE3 of the file as it is on disk, hexadecimal; `None` before its end was read.
+    /// Returns the BLAKE3 hash of the file as it is on disk, in hexadecimal digits; `None` before the end of the file
+    /// has been read.
     pub fn checksum(&self) -> Option<String> {
         self.input.checksum()
     }
 
-    /// Returns the header; empty where the file has none.
+    /// Returns the header, which is empty if the file has no header lines.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// Returns about `max_bytes` of whole lines, at least one; `None` at the end of the file. A last line without line feed
-    /// counts as whole, as for samtools.
+    /// Returns about `max_bytes` of complete lines, at least one line, or `None` at the end of the file. A last line
+    /// without a line feed is complete, as in samtools.
     ///
     /// # Errors
-    /// [`SamReadError`]; the content of lines is not checked.
+    /// [`SamReadError`] if the file cannot be read or a line is too long. The content of the lines is not checked.
     pub fn next_lines(&mut self, max_bytes: usize) -> Result<Option<SamLines>, SamReadError> {
         let mut bytes = std::mem::take(&mut self.carried_bytes);
         let mut target_bytes = max_bytes.max(1);
@@ -163,22 +202,22 @@ impl Reader {
         Ok(Some(SamLines { first_line_number, bytes }))
     }
 
-    /// Returns the input.
+    /// Returns the reader of the decompressed file.
     pub fn input(&self) -> &bgzf::Reader {
         &self.input
     }
 
-    /// Reports whether the file is plain text.
+    /// Returns whether the file is not compressed.
     pub fn is_plain(&self) -> bool {
         self.input.is_plain()
     }
 
-    /// Recycles the memory of a used buffer.
+    /// Takes back a used buffer, so that the next lines reuse its memory.
     pub fn recycle(&mut self, chunk: Vec<u8>) {
         self.recycled_buffer = chunk;
     }
 
-    /// Reads the lines that start with `@`.
+    /// Reads the header, which consists of the lines that start with `@`.
     fn read_header(&mut self) -> Result<(), SamReadError> {
         let mut bytes = Vec::new();
         let mut start = 0;
@@ -189,7 +228,7 @@ impl Reader {
                 self.push_header_line(&bytes[start..end])?;
                 start = end + 1;
             }
-            // More is read only for an incomplete header line, or before the first line.
+            // Read more text only if a header line is incomplete, or nothing has been read yet.
             if bytes.get(start).is_some_and(|byte| *byte != b'@') {
                 break;
             }
@@ -218,7 +257,7 @@ impl Reader {
         Ok(self.header.push_line(line).map_err(|source| FileHeaderError { path: self.path.clone(), source })?)
     }
 
-    /// Reads up to a length of `target_bytes`, or to the end of the file.
+    /// Appends text to `bytes` until its length is at least `target_bytes`, or the file ends.
     fn read_more(&mut self, bytes: &mut Vec<u8>, target_bytes: usize) -> Result<(), SamReadError> {
         let missing = target_bytes.saturating_sub(bytes.len()).max(READ_BYTES);
         self.ended = self.input.append_to(bytes, missing)? < missing;

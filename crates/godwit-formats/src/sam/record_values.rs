@@ -1,7 +1,9 @@
-//! A record packed from its values, as [`LineEncoder`](super::LineEncoder) packs the SAM line with the same values.
+//! Packed records made from values, with the same result as [`LineEncoder`](super::LineEncoder) for the SAM line with
+//! these values.
 //!
-//! For aligners that return values instead of text: one call appends the fixed part and the sequence, one call each tag.
-//! Tags follow in the order of the calls. Nothing is repaired here; the values are those that the aligner would print.
+//! This module serves aligners that return values instead of SAM text. One call appends the fixed fields, the name, the
+//! CIGAR and the sequence; one further call appends each tag, in the order of the calls. The values must be those that
+//! the aligner would print; nothing is repaired.
 
 use godwit_model::{flags, reg2bin};
 
@@ -11,39 +13,59 @@ use super::field_cursor::FieldCursor;
 use super::line_encoder::{FIXED_BYTES, FixedFields, MAX_CIGAR_OPS, check_name};
 use super::tags;
 
-/// The mandatory fields of a record.
+/// The mandatory fields of a SAM record as values.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordValues<'a> {
-    /// QNAME.
+    /// Read name (QNAME).
     pub name: &'a [u8],
-    /// FLAG.
+    /// Bit flags (FLAG).
     pub flag: u16,
-    /// Index of the contig, -1 for none.
+    /// Index of the contig; -1 if the record has no contig.
     pub contig: i32,
-    /// 0-based position, -1 for none.
+    /// 0-based position; -1 if the record has no position.
     pub position: i32,
-    /// MAPQ.
+    /// Mapping quality (MAPQ).
     pub mapping_quality: u8,
-    /// Operations as BAM stores them (SAMv1 §4.2), empty for `*`.
+    /// CIGAR operations as numbers in the form of BAM (SAMv1 §4.2); empty for `*`.
     pub cigar: &'a [u32],
-    /// Index of the mate's contig, -1 for none.
+    /// Index of the contig of the mate; -1 if the mate has no contig.
     pub mate_contig: i32,
-    /// 0-based position of the mate, -1 for none.
+    /// 0-based position of the mate; -1 if the mate has no position.
     pub mate_position: i32,
-    /// TLEN.
+    /// Template length (TLEN).
     pub template_length: i32,
-    /// SEQ as letters, in the orientation of the record; empty for `*`.
+    /// Bases (SEQ) as letters, in the orientation of the record; empty for `*`.
     pub sequence: &'a [u8],
-    /// QUAL as SAM has it, as long as the sequence; `None` for `*`.
+    /// Qualities (QUAL) as Phred+33 characters, as many as bases; `None` for `*`.
     pub quality: Option<&'a [u8]>,
 }
 
 impl RecordValues<'_> {
-    /// Appends the packed record without tags (and without `block_size`) to `out`.
+    /// Appends the packed record, without `block_size` and without tags, to `out`.
     ///
     /// # Errors
-    /// [`SamError`] for a name, a base or a quality that BAM cannot hold, and for more than 65,535 operations; `out` then
-    /// holds a part of the record.
+    /// [`SamError`] if BAM cannot express the name, a base or a quality, or if there are more than 65,535 CIGAR
+    /// operations. `out` may then contain a part of the record.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use godwit_formats::sam::RecordValues;
+    /// use godwit_model::RawRecord;
+    ///
+    /// let values = RecordValues {
+    ///     name: b"r1", flag: 0, contig: 0, position: 999, mapping_quality: 60, cigar: &[4 << 4],
+    ///     mate_contig: -1, mate_position: -1, template_length: 0, sequence: b"ACGT", quality: Some(b"IIII"),
+    /// };
+    /// let mut bytes = Vec::new();
+    /// values.append_record(&mut bytes)?;
+    /// let record = RawRecord::from_bytes(&bytes, 1)?;
+    /// assert_eq!((record.name(), record.end_position(values.flag)), (&b"r1"[..], 1003));
+    /// assert_eq!(record.packed_bases(), [0x12, 0x48]);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn append_record(&self, out: &mut Vec<u8>) -> Result<(), SamError> {
         let name = check_name(self.name)?;
         if self.cigar.len() > MAX_CIGAR_OPS {
@@ -84,10 +106,11 @@ impl RecordValues<'_> {
         }
     }
 
-    /// Returns the bin; an unmapped record, or one without reference bases, has the bin of a single base.
+    /// Returns the bin of the record. The bin of an unmapped record, or of a record that covers no reference bases, is
+    /// that of a single base.
     fn bin(&self) -> u16 {
         let mapped = self.flag & flags::UNMAPPED == 0;
-        // M, D, N, = and X.
+        // Bit mask of the operations that consume the reference: M, D, N, = and X.
         let reference_bases =
             |operation: &u32| i64::from(operation >> 4) * i64::from(0b1_1000_1101u16 >> (operation & 0xf) & 1);
         let span = if mapped { self.cigar.iter().map(reference_bases).sum::<i64>().max(1) } else { 1 };
@@ -95,29 +118,77 @@ impl RecordValues<'_> {
     }
 }
 
-/// Appends a tag of type `i`, in the smallest type that holds the value.
+/// Appends an integer tag, in the smallest type of BAM that can express the value.
+///
+/// # Examples
+///
+/// ```
+/// use godwit_formats::sam::append_integer_tag;
+///
+/// let mut tags = Vec::new();
+/// append_integer_tag(*b"NM", 2, &mut tags);
+/// append_integer_tag(*b"AS", -1, &mut tags);
+/// append_integer_tag(*b"ms", 300, &mut tags);
+/// assert_eq!(tags, b"NMC\x02ASc\xffmsS\x2c\x01");
+/// ```
 pub fn append_integer_tag(name: [u8; 2], value: i32, out: &mut Vec<u8>) {
     out.extend_from_slice(&name);
     tags::append_integer_value(value, out);
 }
 
-/// Appends a tag of type `Z`. The value has no NUL.
+/// Appends a text tag of type `Z`. The value must not contain a NUL byte.
+///
+/// # Examples
+///
+/// ```
+/// use godwit_formats::sam::append_text_tag;
+///
+/// let mut tags = Vec::new();
+/// append_text_tag(*b"RG", b"lane1", &mut tags);
+/// assert_eq!(tags, b"RGZlane1\0");
+/// ```
 pub fn append_text_tag(name: [u8; 2], value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&[name[0], name[1], b'Z']);
     out.extend_from_slice(value);
     out.push(0);
 }
 
-/// Appends a tag of type `f`.
+/// Appends a floating-point tag of type `f`.
+///
+/// # Examples
+///
+/// ```
+/// use godwit_formats::sam::append_float_tag;
+///
+/// let mut tags = Vec::new();
+/// append_float_tag(*b"pa", 0.5, &mut tags);
+/// assert_eq!(tags, b"paf\0\0\0\x3f");
+/// ```
 pub fn append_float_tag(name: [u8; 2], value: f32, out: &mut Vec<u8>) {
     out.extend_from_slice(&[name[0], name[1], b'f']);
     out.extend_from_slice(&value.to_le_bytes());
 }
 
-/// Appends tags given as SAM text, `NAME:TYPE:VALUE` separated by tabs.
+/// Converts tags from SAM text (`NAME:TYPE:VALUE`, separated by tabs) and appends them to `out`.
 ///
 /// # Errors
-/// [`SamError::Tag`] for the first invalid tag; `out` then holds a part.
+/// [`SamError::Tag`] for the first invalid tag; `out` may then contain some of the tags.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use godwit_formats::sam::append_tags;
+/// use godwit_model::iter_packed_tags;
+///
+/// let mut packed = Vec::new();
+/// append_tags(b"NM:i:2\tMD:Z:4A5", &mut packed)?;
+/// let tags: Vec<_> = iter_packed_tags(&packed).collect();
+/// assert_eq!((tags[0].integer(), tags[1].text()), (Some(2), Some("4A5")));
+/// assert!(append_tags(b"NM:i:two", &mut packed).is_err());
+/// # Ok(())
+/// # }
+/// ```
 pub fn append_tags(text: &[u8], out: &mut Vec<u8>) -> Result<(), SamError> {
     tags::append_all_tags(&mut FieldCursor::new(text), out)
 }
@@ -130,7 +201,7 @@ mod tests {
     use super::*;
     use crate::sam::LineEncoder;
 
-    /// Returns the line with the same values.
+    /// Returns the SAM line with the same values and these tags.
     fn line(values: &RecordValues<'_>, tags: &str) -> String {
         let contig = |index: i32| if index < 0 { "*".to_owned() } else { format!("c{index}") };
         let cigar: String = values

@@ -1,11 +1,12 @@
-//! Optional fields of a SAM line as BAM stores them (SAMv1 §1.5, §4.2.4).
+//! Conversion of the optional fields (tags) of a SAM line into the form of BAM (SAMv1 §1.5, §4.2.4).
 
 use memchr::{memchr, memchr2};
 
 use super::error::{SamError, excerpt};
 use super::field_cursor::FieldCursor;
 
-/// Appends every remaining tag. A tab at the very end of the line does not start a tag, as in htslib.
+/// Converts all tags after the cursor and appends them to `out`. A tab at the end of the line does not start a tag, as
+/// in htslib.
 #[inline]
 pub(super) fn append_all_tags(cursor: &mut FieldCursor<'_>, out: &mut Vec<u8>) -> Result<(), SamError> {
     let mut rest = cursor.rest();
@@ -18,13 +19,14 @@ pub(super) fn append_all_tags(cursor: &mut FieldCursor<'_>, out: &mut Vec<u8>) -
     Ok(())
 }
 
-/// Appends the first tag and returns the text after its tab.
+/// Converts the first tag of `rest`, appends it to `out`, and returns the text after the tab that follows the tag.
 #[inline]
 fn append_tag<'a>(rest: &'a [u8], out: &mut Vec<u8>) -> Result<&'a [u8], &'static str> {
     let [name1, name2, b':', kind, b':', value @ ..] = rest else {
         return Err("it is not NAME:TYPE:VALUE with a name of two characters and a type of one");
     };
-    // SAMv1 §1.5 requires a letter and a letter or digit; htslib 1.16 and files of old programs have others.
+    // SAMv1 §1.5 requires a letter, and then a letter or digit. Files of old programs have other characters, which
+    // htslib 1.16 accepts.
     if !name1.is_ascii_graphic() || !name2.is_ascii_graphic() {
         return Err("its name is not two printable characters");
     }
@@ -40,28 +42,28 @@ fn append_tag<'a>(rest: &'a [u8], out: &mut Vec<u8>) -> Result<&'a [u8], &'stati
                     out.push(b'f');
                     out.extend_from_slice(&parse_float(value)?.to_le_bytes());
                 }
-                // Not in SAMv1, but in htslib, whose BAM keeps all 64 bits.
+                // SAMv1 does not define type `d`, but htslib supports it and stores all 64 bits in BAM.
                 b'd' => {
                     out.push(b'd');
                     out.extend_from_slice(&parse_double(value)?.to_le_bytes());
                 }
                 b'H' => append_hex(value, out)?,
                 b'B' => append_array(value, out)?,
-                _ => return Err("its type is none of A, i, f, d, Z, H and B"),
+                _ => return Err("its type is not one of A, i, f, d, Z, H and B"),
             }
             Ok(rest)
         }
     }
 }
 
-/// Returns the value up to the next tab, and the text after the tab.
+/// Splits `rest` into the value before the next tab and the text after the tab.
 fn split_value(rest: &[u8]) -> (&[u8], &[u8]) {
     let (value, rest) = rest.split_at(memchr(b'\t', rest).unwrap_or(rest.len()));
     (value, rest.get(1..).unwrap_or_default())
 }
 
-/// Appends an integer as htslib 1.16 `aux_parse`: with a minus sign in the smallest signed type, else the smallest unsigned
-/// one.
+/// Appends an integer tag value as `aux_parse` of htslib 1.16 does: a number with a minus sign in the smallest signed
+/// type, any other number in the smallest unsigned type.
 #[inline]
 fn append_integer_text<'a>(rest: &'a [u8], out: &mut Vec<u8>) -> Result<&'a [u8], &'static str> {
     let (value, rest) = match parse_plain_digits(rest) {
@@ -80,14 +82,14 @@ fn append_integer_text<'a>(rest: &'a [u8], out: &mut Vec<u8>) -> Result<&'a [u8]
     Ok(rest)
 }
 
-/// Appends type and value of an integer in the type that its text would get.
+/// Appends the type and value of an integer, in the type that its SAM text would get.
 pub(crate) fn append_integer_value(value: i32, out: &mut Vec<u8>) {
     let value = i64::from(value);
     let appended = if value < 0 { append_negative(value, out) } else { append_positive(value, out) };
     appended.expect("32 bits with a sign are in the range of both");
 }
 
-/// Appends a value written without a minus sign.
+/// Appends the type and value of an integer whose text has no minus sign.
 #[inline]
 fn append_positive(value: i64, out: &mut Vec<u8>) -> Result<(), &'static str> {
     if let Ok(small) = u8::try_from(value) {
@@ -103,7 +105,7 @@ fn append_positive(value: i64, out: &mut Vec<u8>) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Parses the common case: one to nine digits and nothing else.
+/// Parses the most frequent form of an integer: one to nine digits without sign.
 #[inline]
 fn parse_plain_digits(rest: &[u8]) -> Option<(i64, &[u8])> {
     let mut value = 0i64;
@@ -117,7 +119,7 @@ fn parse_plain_digits(rest: &[u8]) -> Option<(i64, &[u8])> {
     (1..10).contains(&rest.len()).then_some((value, &[]))
 }
 
-/// Appends a value written with a minus sign, `-0` included.
+/// Appends the type and value of an integer whose text has no minus sign.
 fn append_negative(value: i64, out: &mut Vec<u8>) -> Result<(), &'static str> {
     if value >= i64::from(i8::MIN) {
         out.extend_from_slice(&[b'c', value as u8]);
@@ -133,7 +135,7 @@ fn append_negative(value: i64, out: &mut Vec<u8>) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Parses `[-+]?[0-9]+` of at most eighteen digits behind any number of zeros.
+/// Parses an integer of the form `[-+]?[0-9]+`, with at most eighteen digits after any number of leading zeros.
 fn parse_integer(text: &[u8]) -> Result<i64, &'static str> {
     let digits = text.strip_prefix(b"-").or(text.strip_prefix(b"+")).unwrap_or(text);
     let zeros = digits.iter().take_while(|digit| **digit == b'0').count();
@@ -149,7 +151,7 @@ fn parse_integer(text: &[u8]) -> Result<i64, &'static str> {
 #[inline]
 fn append_text<'a>(rest: &'a [u8], out: &mut Vec<u8>) -> Result<&'a [u8], &'static str> {
     out.push(b'Z');
-    // NUL ends text in BAM, so it cannot be a part of it.
+    // A NUL byte ends a text value in BAM, so the value itself cannot contain one.
     let end = match memchr2(b'\t', 0, rest) {
         Some(end) if rest[end] == 0 => return Err("its value contains NUL"),
         Some(end) => end,
@@ -180,7 +182,7 @@ fn append_hex(value: &[u8], out: &mut Vec<u8>) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Parses a float; htslib parses with `strtod` and then rounds to 32 bits.
+/// Parses a 32-bit float by rounding a 64-bit float, because htslib uses `strtod` and then rounds.
 fn parse_float(text: &[u8]) -> Result<f32, &'static str> {
     parse_double(text).map(|value| value as f32)
 }
@@ -204,7 +206,7 @@ fn append_array(value: &[u8], out: &mut Vec<u8>) -> Result<(), &'static str> {
         count += 1;
     }
     if !b"cCsSiIf".contains(&kind) {
-        return Err("its element type is none of c, C, s, S, i, I and f");
+        return Err("its element type is not one of c, C, s, S, i, I and f");
     }
     out[count_at..count_at + 4].copy_from_slice(&count.to_le_bytes());
     Ok(())
@@ -222,7 +224,7 @@ fn append_element(kind: u8, text: &[u8], out: &mut Vec<u8>) -> Result<(), &'stat
         b'S' => (0..=i64::from(u16::MAX), 2),
         b'i' => (i64::from(i32::MIN)..=i64::from(i32::MAX), 4),
         b'I' => (0..=i64::from(u32::MAX), 4),
-        _ => return Err("its element type is none of c, C, s, S, i, I and f"),
+        _ => return Err("its element type is not one of c, C, s, S, i, I and f"),
     };
     let value = parse_integer(text)?;
     if !range.contains(&value) {

@@ -24,7 +24,7 @@ fn encode_error(line: &str) -> SamError {
     encode(line).expect_err(line)
 }
 
-/// Returns the packed record that samtools makes of a line; `None` where it is not installed.
+/// Returns the packed record that samtools creates from a line, or `None` if samtools is not installed.
 fn encode_with_samtools(line: &str) -> Option<Vec<u8>> {
     let directory = tempfile::tempdir().unwrap();
     let (sam_path, bam_path) = (directory.path().join("a.sam"), directory.path().join("a.bam"));
@@ -35,7 +35,7 @@ fn encode_with_samtools(line: &str) -> Option<Vec<u8>> {
     Some(chunk.data)
 }
 
-/// Returns [`VALID_LINE`] with field `index` replaced.
+/// Returns the SAM line [`VALID_LINE`] with the field number `index` replaced by `field`.
 fn with_field(index: usize, field: &str) -> String {
     let mut fields: Vec<&str> = VALID_LINE.split('\t').collect();
     fields[index] = field;
@@ -115,7 +115,7 @@ fn every_missing_field_is_named() {
     let fields: Vec<&str> = VALID_LINE.split('\t').collect();
     let names = ["QNAME", "FLAG", "RNAME", "POS", "MAPQ", "CIGAR", "RNEXT", "PNEXT", "TLEN", "SEQ", "QUAL"];
     for (count, field) in names.into_iter().enumerate() {
-        // An empty SEQ means no bases.
+        // An empty SEQ is valid and means that the record has no bases.
         if field != "SEQ" {
             assert_eq!(encode_error(&with_field(count, "")), SamError::MissingField { field }, "empty {field}");
         }
@@ -370,7 +370,7 @@ fn buffers_of_lines_hold_the_whole_file_in_any_compression_and_size() {
     let sam = samples::random_sam(3, 900);
     let (plain, gzip, bgzf) =
         (directory.path().join("a.sam"), directory.path().join("a.sam.gz"), directory.path().join("a.sam.bgz"));
-    // The last line lacks its line feed.
+    // Remove the line feed of the last line.
     let bytes = &sam.as_bytes()[..sam.len() - 1];
     std::fs::write(&plain, bytes).unwrap();
     let mut encoder = flate2::write::GzEncoder::new(std::fs::File::create(&gzip).unwrap(), flate2::Compression::fast());

@@ -1,38 +1,40 @@
-//! One record as the sequencer's read.
+//! Conversion of one SAM record into the read that the sequencer reported.
 
 use godwit_model::{BASE_LETTERS, RawRecord, Tag, flags};
 
 use super::error::ReadProblem;
 use crate::fastq::trim_read_number;
 
-/// The highest quality that FASTQ can express: `~`.
+/// The highest base quality that FASTQ can express; its character is `~`.
 const MAX_QUALITY: u8 = 93;
-/// Replaces missing qualities: 1, as with `samtools fastq`.
+/// The Phred+33 character for missing qualities: quality 1, as in `samtools fastq`.
 const DEFAULT_QUALITY: u8 = b'!' + 1;
-/// Marks a record without qualities.
+/// The first quality byte of a BAM record without qualities.
 const MISSING_QUALITIES: u8 = 0xff;
 
-/// A read as in FASTQ.
+/// A read with the fields of a FASTQ record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Read {
-    /// Name, without `/1` or `/2`.
+    /// Name of the read, without the suffix `/1` or `/2`.
     pub name: Vec<u8>,
-    /// Tags as SAM prints them, tabs between them.
+    /// The requested tags in the text form of SAM, separated by tabs.
     pub comment: Vec<u8>,
-    /// Bases as sequenced.
+    /// Bases in the orientation in which they were sequenced.
     pub sequence: Vec<u8>,
-    /// Phred+33, as many as bases.
+    /// Qualities as Phred+33 characters, one for each base.
     pub quality: Vec<u8>,
 }
 
 impl Read {
-    /// Replaces the read by that of a record, with the tags among `tags` in the record's order.
+    /// Replaces this read by the read of `record`. Of the tags of the record, those in `tags` become the comment, in
+    /// the order of the record.
     pub(super) fn fill_from_record(&mut self, record: RawRecord<'_>, tags: &[[u8; 2]]) -> Result<(), ReadProblem> {
         let flag = record.flag();
         let numbered = (flag & flags::FIRST != 0) != (flag & flags::LAST != 0);
         self.name.clear();
-        // samtools adds /1 or /2 by FLAG, and bwa removes one such suffix: the result is the unchanged name, or where
-        // nothing was added the name without a suffix of its own.
+        // samtools adds /1 or /2 if FLAG says which mate the read is, and bwa removes one such suffix, so the name
+        // stays unchanged. Without such a FLAG samtools adds nothing, and bwa removes the suffix that the name may
+        // have.
         self.name.extend_from_slice(if numbered { record.name() } else { trim_read_number(record.name()) });
         if let Some(&found) = self.name.iter().find(|byte| !byte.is_ascii_graphic()) {
             return Err(ReadProblem::Name { found });
@@ -79,7 +81,7 @@ impl Read {
         Ok(())
     }
 
-    /// Appends a tag in SAM text.
+    /// Appends a tag in the text form of SAM.
     fn append_tag_text(&mut self, tag: &Tag<'_>) -> Result<(), ReadProblem> {
         let refused = || ReadProblem::Tag { tag: String::from_utf8_lossy(&tag.name).into_owned() };
         let printable = |bytes: &[u8]| bytes.iter().all(|byte| (b' '..=b'~').contains(byte));
@@ -96,7 +98,7 @@ impl Read {
     }
 }
 
-/// Returns the value of an integer tag; `None` for another type.
+/// Returns the value of an integer tag, or `None` if the tag has another type.
 fn integer_value(kind: u8, value: &[u8]) -> Option<i64> {
     Some(match (kind, value) {
         (b'c', &[a]) => i64::from(a as i8),
@@ -109,7 +111,8 @@ fn integer_value(kind: u8, value: &[u8]) -> Option<i64> {
     })
 }
 
-/// Returns the complement of a letter. The bits of a code stand for A, C, G and T, so the complement has them reversed.
+/// Returns the complement of a base letter. The four bits of a base code stand for A, C, G and T, so the code of the
+/// complement has the bits in reverse order.
 fn complement(letter: u8) -> u8 {
     let code = BASE_LETTERS.iter().position(|other| *other == letter).unwrap_or(15) as u8;
     BASE_LETTERS[usize::from(code.reverse_bits() >> 4)]

@@ -1,4 +1,4 @@
-//! A reader of templates from records.
+//! A reader of templates (single reads or pairs) from SAM, BAM or other records.
 
 use std::path::Path;
 
@@ -10,60 +10,78 @@ use crate::bam::{self, RecordBuffer};
 use crate::bgzf;
 use crate::sam::{self, Header, LineEncoder};
 
-/// Bytes of records or lines per read.
+/// Bytes of records or SAM lines that are read at once.
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// A selection of records by read group.
+/// A selection of records by their read group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReadGroupFilter {
-    /// All records, of any read group.
+    /// All records, independent of the read group.
     All,
-    /// All records; another read group than this one is an error.
+    /// All records. A record with another read group than this one is an error; a record without read group is
+    /// accepted.
     Single(Vec<u8>),
-    /// The records of one read group, in a file that has these.
+    /// The records of the read group `id`, in a file that has the read groups `known_ids`.
     OneOf {
-        /// ID of the read group.
+        /// ID of the read group to select.
         id: Vec<u8>,
-        /// IDs of all read groups, `id` among them.
+        /// IDs of all read groups of the file, including `id`. A record with another read group is an error.
         known_ids: Vec<Vec<u8>>,
     },
 }
 
-/// A selection of the records and tags of a file.
+/// A selection of the records of a file and of their tags.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use godwit_formats::sam;
+/// use godwit_formats::unaligned::{ReadGroupFilter, Reader, Selection};
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("a.sam");
+/// std::fs::write(&path, "r1\t4\t*\t0\t0\t*\t*\t0\t0\tACGT\tIIII\tXZ:Z:x\tBC:Z:TTGA\n")?;
+/// let selection = Selection { read_groups: ReadGroupFilter::All, tags: vec![*b"BC"] };
+/// let mut reader = Reader::from_sam(sam::Reader::open(&path, 1)?, selection)?;
+/// reader.next_template(|read| assert_eq!(read.comment, b"BC:Z:TTGA"))?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selection {
-    /// The records.
+    /// Filter of the records by read group.
     pub read_groups: ReadGroupFilter,
-    /// The tags.
+    /// Names of the tags that are copied into the comment of a read.
     pub tags: Vec<[u8; 2]>,
 }
 
-/// A reader of templates.
+/// A reader that returns the templates of a file in order.
 #[derive(Debug)]
 pub struct Reader {
     records: RecordStream,
     selection: Selection,
     paired: bool,
-    /// The next read, if it was peeked; its fields are in `first`.
+    /// Origin of the next read, if that read was already read into `first` but not returned.
     peeked: Option<ReadOrigin>,
     first: Read,
     second: Read,
 }
 
-/// FLAG and number of the record of a read.
+/// FLAG and number of the record from which a read was made.
 #[derive(Clone, Copy, Debug)]
 struct ReadOrigin {
     flag: u16,
-    /// 1-based number in the file.
+    /// 1-based number of the record in the file.
     record: u64,
 }
 
-/// A stream of packed records.
+/// A sequence of packed records that is read into a buffer.
 #[derive(Debug)]
 struct RecordStream {
     source: RecordInput,
     buffer: RecordBuffer,
-    /// Index in the buffer of the next record.
+    /// Index of the next record in the buffer.
     next_index: usize,
 }
 
@@ -74,42 +92,43 @@ enum RecordInput {
     Other(Box<dyn RecordSource>),
 }
 
-/// A file of records in a format that this crate does not read.
+/// A source of SAM records in a file format that this crate does not read, such as CRAM.
 pub trait RecordSource: std::fmt::Debug + Send {
     /// Returns the path of the file.
     fn path(&self) -> &Path;
 
-    /// Returns the header.
+    /// Returns the SAM header of the file.
     fn header(&self) -> &Header;
 
-    /// Replaces the records of the buffer by the next ones, checked: about `max_bytes`, at least one record. Returns false,
-    /// with no records, at the end of the file.
+    /// Replaces the records of the buffer by the next records of the file, about `max_bytes` but at least one record.
+    /// The source must have validated them. Returns false, with an empty buffer, at the end of the file.
     ///
     /// # Errors
-    /// Any error of the file, with its name.
+    /// Any error in reading the file; its message contains the path.
     fn read_records(
         &mut self,
         chunk: &mut RecordBuffer,
         max_bytes: usize,
     ) -> Result<bool, Box<dyn std::error::Error + Send + Sync>>;
 
-    /// Returns the bytes of the file read so far; may stay 0 until all of it is read.
+    /// Returns the number of bytes of the file read so far. A source that cannot report progress may return 0 until it
+    /// has read the whole file.
     fn compressed_bytes_read(&self) -> u64;
 }
 
 impl Reader {
-    /// Reads a BAM file from its first record.
+    /// Creates a reader of the templates of a BAM file of which no record has been read.
     ///
     /// # Errors
-    /// [`UnalignedError`] about its first read.
+    /// [`UnalignedError`] if the first read cannot be read or used.
     pub fn from_bam(reader: bam::Reader, selection: Selection) -> Result<Self, UnalignedError> {
         Self::new(RecordInput::Bam(reader), selection)
     }
 
-    /// Reads a SAM file from its first record.
+    /// Creates a reader of the templates of a SAM file of which no record has been read.
     ///
     /// # Errors
-    /// [`UnalignedError`] about its header or its first read.
+    /// [`UnalignedError`] if the header is invalid, or the first read cannot be read or used.
     pub fn from_sam(reader: sam::Reader, selection: Selection) -> Result<Self, UnalignedError> {
         let path = reader.input().path().to_owned();
         let genome = reader
@@ -120,10 +139,10 @@ impl Reader {
         Self::new(RecordInput::Sam(reader, encoder), selection)
     }
 
-    /// Reads another source from its first record.
+    /// Creates a reader of the templates of another source, of which no record has been read.
     ///
     /// # Errors
-    /// [`UnalignedError`] about its first read.
+    /// [`UnalignedError`] if the first read cannot be read or used.
     pub fn from_source(source: Box<dyn RecordSource>, selection: Selection) -> Result<Self, UnalignedError> {
         Self::new(RecordInput::Other(source), selection)
     }
@@ -140,12 +159,13 @@ impl Reader {
         Ok(reader)
     }
 
-    /// Returns the BLAKE3 of the file as it is on disk, hexadecimal; `None` before its end was read, and for other sources.
+    /// Returns the BLAKE3 hash of the file as it is on disk, in hexadecimal digits; `None` before the end of the file
+    /// has been read, and for a [`RecordSource`].
     pub fn checksum(&self) -> Option<String> {
         self.records.source.bgzf_reader()?.checksum()
     }
 
-    /// Returns the bytes read from the file so far, as they are on disk.
+    /// Returns the number of bytes read from the file so far, counted as on disk, before decompression.
     pub fn compressed_bytes_read(&self) -> u64 {
         match &self.records.source {
             RecordInput::Other(source) => source.compressed_bytes_read(),
@@ -153,7 +173,8 @@ impl Reader {
         }
     }
 
-    /// Returns the bytes of the file up to the templates returned so far, estimated; all of them at the end.
+    /// Returns the estimated number of bytes of the file on disk up to the templates returned so far; at the end, the
+    /// length of the file.
     pub fn compressed_bytes_consumed(&self) -> u64 {
         match &self.records.source {
             RecordInput::Other(source) => source.compressed_bytes_read(),
@@ -161,7 +182,8 @@ impl Reader {
         }
     }
 
-    /// Returns the bytes of the file on disk; `None` where progress is unknown: for a pipe, and other sources.
+    /// Returns the length of the file on disk in bytes; `None` for a pipe and for a [`RecordSource`], whose progress is
+    /// unknown.
     pub fn compressed_bytes_total(&self) -> Option<u64> {
         match &self.records.source {
             RecordInput::Other(_) => None,
@@ -169,25 +191,49 @@ impl Reader {
         }
     }
 
-    /// Returns the header.
+    /// Returns the SAM header of the file.
     pub fn header(&self) -> &Header {
         self.records.source.header()
     }
 
-    /// Reports whether the reads are pairs.
+    /// Returns whether the reads are paired, as FLAG 0x1 of the first record says.
     pub fn is_paired(&self) -> bool {
         self.paired
     }
 
-    /// Returns the name of the first read, before the first template was returned; empty where there is none.
+    /// Returns the name of the first read; empty if the file has no reads. The result is valid before the first call of
+    /// [`Reader::next_template`].
     pub fn first_name(&self) -> &[u8] {
         &self.first.name
     }
 
-    /// Passes the next read, or read 1 and read 2, to `push` and returns their number: 0 at the end of the file.
+    /// Passes the reads of the next template to `push`: one read, or read 1 and then read 2. Returns the number of
+    /// reads, which is 0 at the end of the file.
     ///
     /// # Errors
-    /// [`UnalignedError`]; the reader cannot be used afterwards.
+    /// [`UnalignedError`]. The reader cannot be used after an error.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use godwit_formats::sam;
+    /// use godwit_formats::unaligned::{ReadGroupFilter, Reader, Selection};
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("a.sam");
+    /// // The read is reversed in the alignment.
+    /// std::fs::write(&path, "@SQ\tSN:chr1\tLN:1000\nr1\t16\tchr1\t7\t60\t4M\t*\t0\t0\tAACG\t!#%I\n")?;
+    /// let selection = Selection { read_groups: ReadGroupFilter::All, tags: Vec::new() };
+    /// let mut reader = Reader::from_sam(sam::Reader::open(&path, 1)?, selection)?;
+    /// let mut reads = Vec::new();
+    /// assert_eq!(reader.next_template(|read| reads.push(read.clone()))?, 1);
+    /// assert_eq!(reads[0].sequence, b"CGTT");
+    /// assert_eq!(reads[0].quality, b"I%#!");
+    /// assert_eq!(reader.next_template(|_| {})?, 0);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn next_template(&mut self, mut push: impl FnMut(&Read)) -> Result<u64, UnalignedError> {
         let peeked = self.peeked.take();
         let Some(first) = peeked.map_or_else(|| self.read_first_mate(), |ahead| Ok(Some(ahead)))? else { return Ok(0) };
@@ -228,7 +274,8 @@ impl ReadOrigin {
 }
 
 impl RecordStream {
-    /// Reads the next selected record.
+    /// Reads the next primary record that belongs to the selection, and stores its read in `read`. Returns `None` at
+    /// the end of the file.
     fn read_next(&mut self, selection: &Selection, read: &mut Read) -> Result<Option<ReadOrigin>, UnalignedError> {
         loop {
             if self.next_index == self.buffer.end_offsets.len() && !self.fill_buffer()? {
@@ -254,7 +301,7 @@ impl RecordStream {
         }
     }
 
-    /// Fills the buffer; returns false at the end of the file.
+    /// Fills the buffer with the next records; returns false at the end of the file.
     fn fill_buffer(&mut self) -> Result<bool, UnalignedError> {
         self.next_index = 0;
         match &mut self.source {
@@ -288,7 +335,7 @@ impl RecordStream {
 }
 
 impl RecordInput {
-    /// Returns the BGZF reader; `None` for other sources.
+    /// Returns the BGZF reader of a SAM or BAM file, or `None` for a [`RecordSource`].
     fn bgzf_reader(&self) -> Option<&bgzf::Reader> {
         match self {
             Self::Bam(reader) => Some(reader.input()),

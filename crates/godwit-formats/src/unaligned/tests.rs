@@ -1,4 +1,4 @@
-//! Tests of the templates of records, and of rejected records.
+//! Tests of the conversion of records into templates, and of the records that are rejected.
 
 use std::io::Write as _;
 
@@ -8,7 +8,7 @@ use crate::sam;
 
 const HEADER: &str = "@HD\tVN:1.6\tSO:unsorted\n@SQ\tSN:c\tLN:1000\n@RG\tID:x\n@RG\tID:y\n";
 
-/// Returns all templates of a SAM file of these records.
+/// Returns all templates of a SAM file that contains these records.
 fn read_templates(
     records: &str,
     read_groups: ReadGroupFilter,
@@ -35,7 +35,7 @@ fn read(name: &str, comment: &str, sequence: &str, quality: &str) -> Read {
     Read { name, comment, sequence, quality }
 }
 
-/// Returns an unmapped record.
+/// Returns the SAM line of an unmapped record.
 fn unmapped_line(name: &str, flag: u16, sequence: &str, quality: &str) -> String {
     format!("{name}\t{flag}\t*\t0\t0\t*\t*\t0\t0\t{sequence}\t{quality}\n")
 }

@@ -1,4 +1,4 @@
-//! A builder of record batches from records.
+//! A builder of Arrow record batches from VCF records.
 
 use std::sync::Arc;
 
@@ -12,18 +12,44 @@ use super::genotype::Genotype;
 use super::record::Record;
 use super::variant_layout::VariantLayout;
 
-/// Columns before those of `INFO` ([`godwit_model::schema::variant_columns`]).
+/// Number of columns before those of the `INFO` fields ([`godwit_model::schema::variant_columns`]).
 const FIXED_COLUMN_COUNT: usize = 9;
-/// Rows after which a batch is full.
+/// Number of rows at which a batch is full.
 const MAX_BATCH_ROWS: usize = 4096;
-/// Bytes of text after which a batch is full: cohorts fill one with fewer rows.
+/// Bytes of VCF text at which a batch is full. Records of cohorts are long, so that their batches have fewer rows.
 const MAX_BATCH_TEXT_BYTES: usize = 4 << 20;
-/// Cells, nulls included, after which a batch is full: it bounds batches of headers with many fields.
+/// Number of cells, including nulls, at which a batch is full. It limits the size of batches if the header has many
+/// fields.
 const MAX_BATCH_CELLS: usize = 1 << 20;
-/// Maximum cells of a record: half a million samples with 32 fields each.
+/// Maximum number of cells of a record: half a million samples with 32 fields each.
 const MAX_RECORD_CELLS: usize = 1 << 24;
 
 /// A builder of record batches of variants.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use arrow_array::cast::AsArray;
+/// use arrow_array::types::{Float32Type, Int32Type};
+/// use godwit_formats::vcf::{Reader, VariantBatchBuilder, VariantLayout};
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("a.vcf");
+/// let header = "##fileformat=VCFv4.2\n#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\n";
+/// std::fs::write(&path, format!("{header}chr20\t1000\trs1\tA\tC\t50.5\tPASS\t.\n"))?;
+/// let mut reader = Reader::open(&path, 1)?;
+/// let layout = VariantLayout::new(reader.header())?;
+/// let mut builder = VariantBatchBuilder::new(&layout);
+/// while let Some(record) = reader.next_record()? {
+///     builder.push(&record)?;
+/// }
+/// let batch = builder.take_batch()?;
+/// assert_eq!(batch["position"].as_primitive::<Int32Type>().value(0), 999);
+/// assert_eq!(batch["quality"].as_primitive::<Float32Type>().value(0), 50.5);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct VariantBatchBuilder<'l> {
     layout: &'l VariantLayout,
@@ -45,7 +71,8 @@ pub struct VariantBatchBuilder<'l> {
     samples: SampleColumnsBuilder,
 }
 
-/// The columns of a batch. Cheap ones are always built, and left out at the end.
+/// The columns of a batch that the caller requested. Columns that cost little are always built, and removed from the
+/// batch if they were not requested.
 #[derive(Debug)]
 struct VariantProjection {
     schema: SchemaRef,
@@ -71,34 +98,58 @@ impl VariantProjection {
     }
 }
 
-/// Columns of lists over samples.
+/// Builders of the columns that contain a list with an element for each sample.
 #[derive(Debug)]
 struct SampleColumnsBuilder {
-    /// Allele indices, in a list for each sample.
+    /// Allele numbers of the genotypes, as a list for each sample.
     alleles: Int32Builder,
     allele_count: usize,
     sample_allele_lists: ListOffsetsBuilder,
     row_allele_lists: ListOffsetsBuilder,
     phased: BooleanBuilder,
     row_phased_lists: ListOffsetsBuilder,
-    /// Number of genotypes appended.
+    /// Number of genotypes appended to the current batch.
     genotype_count: usize,
     formats: Vec<(FieldBuilder, ListOffsetsBuilder)>,
     other_formats: TextListBuilder,
-    /// Column of each key of the current row; `None` for a key without one.
+    /// For each `FORMAT` key of the current row, the index of its column; `None` for a key that has no column.
     format_columns: Vec<Option<usize>>,
-    /// Fields of the current sample that belong to no column.
+    /// Text of those fields of the current sample that have no column.
     other_values: String,
 }
 
 impl<'l> VariantBatchBuilder<'l> {
-    /// Creates a builder of all columns of a layout, without rows.
+    /// Creates an empty builder of batches with all columns of a layout.
     pub fn new(layout: &'l VariantLayout) -> Self {
         Self::from_columns(layout, None)
     }
 
-    /// Creates a builder of some columns of a layout, by their 0-based index in its schema, in the order of that schema.
-    /// Other fields are not parsed.
+    /// Creates a builder of batches with some columns of a layout. `columns` are 0-based indexes in the schema of the
+    /// layout; the batches have the columns in the order of that schema. Fields without a requested column are not
+    /// parsed.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use arrow_array::cast::AsArray;
+    /// use godwit_formats::vcf::{Reader, VariantBatchBuilder, VariantLayout};
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("a.vcf");
+    /// let header = "##fileformat=VCFv4.2\n#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\n";
+    /// std::fs::write(&path, format!("{header}chr20\t1000\trs1\tAT\tC\t50\tPASS\t.\n"))?;
+    /// let mut reader = Reader::open(&path, 1)?;
+    /// let layout = VariantLayout::new(reader.header())?;
+    /// let columns = [layout.schema.index_of("position")?, layout.schema.index_of("reference")?];
+    /// let mut builder = VariantBatchBuilder::with_projection(&layout, &columns);
+    /// builder.push(&reader.next_record()?.unwrap())?;
+    /// let batch = builder.take_batch()?;
+    /// assert_eq!(batch.num_columns(), 2);
+    /// assert_eq!(batch.column(1).as_string::<i32>().value(0), "AT");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn with_projection(layout: &'l VariantLayout, columns: &[usize]) -> Self {
         Self::from_columns(layout, Some(columns))
     }
@@ -125,17 +176,17 @@ impl<'l> VariantBatchBuilder<'l> {
         }
     }
 
-    /// Appends a record of the file whose header the layout describes.
+    /// Appends a record of the file whose header is that of the layout.
     ///
     /// # Errors
-    /// The problem of the record; the builder cannot be used afterwards.
+    /// A description of the problem of the record. The builder cannot be used after an error.
     pub fn push(&mut self, record: &Record) -> Result<(), String> {
         let layout = self.layout;
         let keys = if record.format.is_empty() { 0 } else { record.format.split(':').count() };
         let cells = keys.saturating_mul(layout.sample_count);
         if cells > MAX_RECORD_CELLS {
             return Err(format!(
-                "it has {keys} fields for each of {} samples, more than columns take",
+                "it has {keys} fields for each of {} samples, more than the limit of columns",
                 layout.sample_count
             ));
         }
@@ -179,22 +230,22 @@ impl<'l> VariantBatchBuilder<'l> {
         self.other_info.append_option((!others.is_empty()).then_some(others));
     }
 
-    /// Returns the rows since the last batch.
+    /// Returns the number of rows since the last batch.
     pub fn row_count(&self) -> usize {
         self.row_count
     }
 
-    /// Reports whether the batch is full.
+    /// Returns whether the rows since the last batch fill a batch.
     pub fn is_full(&self) -> bool {
         self.row_count >= MAX_BATCH_ROWS
             || self.text_bytes >= MAX_BATCH_TEXT_BYTES
             || self.cell_count >= MAX_BATCH_CELLS
     }
 
-    /// Returns the rows since the last batch.
+    /// Returns a batch of the rows since the last batch.
     ///
     /// # Errors
-    /// [`VcfError::Columns`].
+    /// [`VcfError::Columns`] if the columns do not fit the schema.
     pub fn take_batch(&mut self) -> Result<RecordBatch, VcfError> {
         let rows = RecordBatchOptions::new().with_row_count(Some(self.row_count));
         (self.row_count, self.text_bytes, self.cell_count) = (0, 0, 0);
@@ -267,7 +318,7 @@ impl SampleColumnsBuilder {
         if has_others { self.other_formats.end_list() } else { self.other_formats.push_null_list() }
     }
 
-    /// Appends the fields of each sample; reports whether `other_formats` received any.
+    /// Appends the fields of each sample; returns whether any field was appended to `other_formats`.
     fn push_samples(&mut self, record: &Record, has_genotype: bool, samples: usize) -> bool {
         let mut others = 0;
         for (at, sample) in record.samples().enumerate() {
@@ -277,7 +328,7 @@ impl SampleColumnsBuilder {
             for value in sample.split(':') {
                 let (key, column) = match keys.next() {
                     Some((key, column)) => (key, *column),
-                    // More values than keys.
+                    // The sample has more values than `FORMAT` has keys.
                     None => ("", None),
                 };
                 if column == Some(0) && value != MISSING_VALUE {
@@ -343,7 +394,7 @@ impl SampleColumnsBuilder {
     }
 }
 
-/// Appends the list of values between separators; null for `.`.
+/// Appends the list of the values between separators; appends null for the text `.`.
 fn push_separated(lists: &mut TextListBuilder, text: &str, separator: char) {
     if text == MISSING_VALUE {
         return lists.push_null_list();
@@ -352,11 +403,11 @@ fn push_separated(lists: &mut TextListBuilder, text: &str, separator: char) {
     lists.end_list();
 }
 
-/// Parses `QUAL`, a number of 32 bits (VCFv4.4 §1.3); returns `None` for `.`.
+/// Parses `QUAL`, a 32-bit floating-point number (VCFv4.4 §1.3); returns `None` for `.`.
 fn parse_quality(text: &str) -> Result<Option<f32>, String> {
     match text.parse() {
         _ if text == MISSING_VALUE => Ok(None),
         Ok(quality) => Ok(Some(quality)),
-        Err(_) => Err(format!("its QUAL is {:?}, which is no number", excerpt(text))),
+        Err(_) => Err(format!("its QUAL is {:?}, which is not a number", excerpt(text))),
     }
 }

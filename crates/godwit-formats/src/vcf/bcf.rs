@@ -1,7 +1,8 @@
-//! BCF (VCFv4.4 §6), the binary form of VCF: its header, and its records converted to lines of VCF.
+//! A decoder of BCF (VCFv4.4 §6), the binary form of VCF: it reads the header, and converts records into lines of VCF
+//! text.
 //!
-//! Flows in: decompressed bytes. Flows out: text, from which all later code works, so that both forms give the same
-//! columns. Floats are written exactly; bcftools rounds them to six digits.
+//! Flows in: decompressed bytes of a BCF file. Flows out: VCF text, which all later code parses, so that VCF and BCF
+//! give the same columns. Floats are written exactly, whereas bcftools rounds them to six digits.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -14,36 +15,36 @@ use super::header::{Header, HeaderBuilder, attribute_value};
 use super::reader::{MAX_HEADER_BYTES, MAX_LINE_BYTES};
 use crate::bgzf::{BgzfBufRead, BgzfError};
 
-/// First bytes of a file; the next byte is the minor version, 1 or 2, which do not differ in anything read here.
+/// First bytes of a BCF file. The next byte is the minor version, 1 or 2; this module reads both in the same way.
 pub(super) const BCF_MAGIC: &[u8] = b"BCF\x02";
-/// Bytes before the identifiers of a record.
+/// Bytes of the fixed fields of a record, before its identifiers.
 const FIXED_FIELD_BYTES: u32 = 24;
-/// A float that is missing, and one that ends a vector (VCFv4.4 §6.3.3).
+/// Bit patterns of a missing float, and of the float that ends a vector (VCFv4.4 §6.3.3).
 const MISSING_FLOAT: u32 = 0x7f80_0001;
 const END_OF_VECTOR_FLOAT: u32 = 0x7f80_0002;
-/// Text of a missing string.
+/// Bytes of a missing string.
 const MISSING_STRING: &[u8] = &[7];
 
-/// Names by their numbers in records.
+/// The dictionaries of a BCF header, which map the numbers in records to names.
 #[derive(Debug)]
 pub(super) struct Dictionaries {
-    /// Names of filters and of INFO and FORMAT fields.
+    /// Names of filters, `INFO` fields and `FORMAT` fields, by number.
     strings: HashMap<u32, String>,
     contigs: HashMap<u32, String>,
     sample_count: usize,
 }
 
 impl Dictionaries {
-    /// Returns the contig numbers of the index by name.
+    /// Returns the contig numbers that the index uses, by contig name.
     pub(super) fn contig_ids(&self) -> HashMap<String, u32> {
         self.contigs.iter().map(|(number, name)| (name.clone(), *number)).collect()
     }
 }
 
-/// Reads the header from the start of a file.
+/// Reads the header and the dictionaries from the start of a BCF file.
 ///
 /// # Errors
-/// [`VcfError`].
+/// [`VcfError`] if the header cannot be read or is invalid.
 pub(super) fn read_header(input: &mut impl BgzfBufRead) -> Result<(Header, Dictionaries), VcfError> {
     let path = input.path().to_owned();
     let header_error = |line, problem: &str| VcfError::Header { path: path.clone(), line, problem: problem.to_owned() };
@@ -84,7 +85,8 @@ pub(super) fn read_header(input: &mut impl BgzfBufRead) -> Result<(Header, Dicti
     ))
 }
 
-/// A builder of numbered names: with the number of their line, else consecutive, each name once.
+/// A builder of a dictionary. A name gets the number given in its header line, or otherwise the next free number; each
+/// name is numbered once.
 #[derive(Default)]
 struct DictionaryBuilder {
     names_by_index: HashMap<u32, String>,
@@ -112,14 +114,14 @@ struct DictionariesBuilder {
 impl Default for DictionariesBuilder {
     fn default() -> Self {
         let mut names = Self { strings: DictionaryBuilder::default(), contigs: DictionaryBuilder::default() };
-        // VCFv4.4 §6.2.1: PASS is the first, with or without a line of its own.
+        // PASS has number 0, even if the header has no line for it (VCFv4.4 §6.2.1).
         names.strings.add_name("PASS".to_owned(), Some(0));
         names
     }
 }
 
 impl DictionariesBuilder {
-    /// Adds a line of the header, and returns it without the number that only BCF has.
+    /// Adds the name that a header line defines, and returns the line without `IDX`, which only BCF has.
     fn add_header_line<'l>(&mut self, line: &'l str) -> Cow<'l, str> {
         let Some((kind, structure)) = line.strip_prefix("##").and_then(|line| line.split_once("=<")) else {
             return line.into();
@@ -136,7 +138,7 @@ impl DictionariesBuilder {
     }
 }
 
-/// Returns a line without `,IDX=7` at its end.
+/// Returns a header line without an `IDX` attribute, such as `,IDX=7`, at its end.
 fn strip_idx(line: &str) -> Cow<'_, str> {
     match line.strip_suffix('>').and_then(|line| line.rsplit_once(",IDX=")) {
         Some((before, number)) if number.bytes().all(|byte| byte.is_ascii_digit()) => format!("{before}>").into(),
@@ -144,14 +146,15 @@ fn strip_idx(line: &str) -> Cow<'_, str> {
     }
 }
 
-/// A decoder of records to lines.
+/// A decoder of BCF records into lines of VCF text.
 #[derive(Debug)]
 pub(super) struct RecordDecoder {
     dictionaries: Arc<Dictionaries>,
     record: Vec<u8>,
 }
 
-/// A decoded record: whether there was one, and the end that BCF stores for it, one past the last base, 0-based.
+/// The end of a decoded record, which BCF stores separately and the VCF text does not contain: the 0-based position
+/// after the last base, or `None` if the stored length is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DecodedRecord {
     pub(super) end_position: Option<i32>,
@@ -166,8 +169,8 @@ impl RecordDecoder {
         &self.dictionaries
     }
 
-    /// Replaces `line` by the next record; returns `None` at the end of the file. The inner error is the problem of the
-    /// record.
+    /// Reads the next record and replaces `line` by its VCF text; returns `None` at the end of the file. The inner
+    /// error describes the problem of the record.
     pub(super) fn decode_next(
         &mut self,
         input: &mut impl BgzfBufRead,
@@ -183,7 +186,7 @@ impl RecordDecoder {
         let (Ok(shared), Ok(individual)) = (lengths.take_u32(), lengths.take_u32()) else { return truncated() };
         let bytes = u64::from(shared) + u64::from(individual);
         if shared < FIXED_FIELD_BYTES || bytes > MAX_LINE_BYTES as u64 {
-            return Ok(Err(format!("it says to have {shared} and {individual} bytes, which none has")));
+            return Ok(Err(format!("it claims impossible lengths of {shared} and {individual} bytes")));
         }
         self.record.clear();
         if input.append_to(&mut self.record, bytes as usize)? < bytes as usize {
@@ -205,10 +208,10 @@ impl Dictionaries {
         let sample_field = shared.take_u32()?;
         let (samples, formats) = ((sample_field & 0xff_ffff) as usize, sample_field >> 24);
         if samples != self.sample_count {
-            return Err(format!("it has {samples} samples, but the header names {}", self.sample_count));
+            return Err(format!("it has {samples} samples, but the header has {}", self.sample_count));
         }
         if position < -1 || alleles == 0 {
-            return Err("it has no place, or no alleles".to_owned());
+            return Err("it has no position, or no alleles".to_owned());
         }
         append_text(contig.as_bytes(), line)?;
         append_formatted(line, format_args!("\t{}\t", i64::from(position) + 1));
@@ -240,7 +243,7 @@ impl Dictionaries {
     fn append_filters(&self, filters: &Vector, line: &mut Vec<u8>) -> Result<(), String> {
         let mut is_first = true;
         for filter in filters.integers()? {
-            let Integer::Value(filter) = filter else { return Err("its filters are none".to_owned()) };
+            let Integer::Value(filter) = filter else { return Err("its filters are invalid".to_owned()) };
             if !std::mem::replace(&mut is_first, false) {
                 line.push(b';');
             }
@@ -313,7 +316,7 @@ impl Dictionaries {
     }
 }
 
-/// The type of a value (VCFv4.4 §6.3.3).
+/// The type of the values of a vector (VCFv4.4 §6.3.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BcfType {
     Missing,
@@ -339,14 +342,14 @@ impl BcfType {
     }
 }
 
-/// An integer as stored.
+/// An integer of a vector, which may be missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Integer {
     Missing,
     Value(i32),
 }
 
-/// Consecutive values of one type.
+/// A vector of consecutive values of one type.
 #[derive(Clone, Copy, Debug)]
 struct Vector<'b> {
     kind: BcfType,
@@ -354,13 +357,14 @@ struct Vector<'b> {
 }
 
 impl<'b> Vector<'b> {
-    /// Returns the integers up to the end-of-vector value.
+    /// Returns the integers before the end-of-vector value.
     fn integers(&self) -> Result<impl Iterator<Item = Integer> + use<'b>, String> {
         let kind = self.kind;
         if !kind.is_integer() && !self.bytes.is_empty() {
-            return Err("numbers are expected where others are".to_owned());
+            return Err("a value has another type than the integers expected".to_owned());
         }
-        // The two smallest values of each width are not numbers; the next ones up to the smallest number are reserved.
+        // For each integer width, the smallest value means "missing" and the second smallest "end of vector". A few
+        // further values are reserved.
         let numbers = self.bytes.chunks_exact(kind.width().max(1)).map(move |bytes| match *bytes {
             [byte] => (i32::from(byte as i8), i32::from(i8::MIN)),
             [low, high] => (i32::from(i16::from_le_bytes([low, high])), i32::from(i16::MIN)),
@@ -370,7 +374,7 @@ impl<'b> Vector<'b> {
         Ok(whole.map(|(number, least)| if number == least { Integer::Missing } else { Integer::Value(number) }))
     }
 
-    /// Appends the values as VCF text, separated by commas; `.` for none.
+    /// Appends the values as VCF text, separated by commas, or `.` if there are no values.
     fn append_values(&self, line: &mut Vec<u8>) -> Result<(), String> {
         let start = line.len();
         let separate = |line: &mut Vec<u8>| {
@@ -414,7 +418,8 @@ impl<'b> Vector<'b> {
         Ok(())
     }
 
-    /// Appends the alleles, each with its phasing to the previous one (VCFv4.4 §6.3.3, "Genotype encoding").
+    /// Appends the alleles of a genotype as VCF text, with the separators `|` (phased) and `/` (VCFv4.4 §6.3.3,
+    /// "Genotype encoding").
     fn append_genotype(&self, line: &mut Vec<u8>) -> Result<(), String> {
         let start = line.len();
         for allele in self.integers()? {
@@ -428,7 +433,7 @@ impl<'b> Vector<'b> {
             match (number >> 1) - 1 {
                 -1 => line.extend_from_slice(MISSING_VALUE.as_bytes()),
                 allele if allele >= 0 => append_formatted(line, format_args!("{allele}")),
-                _ => return Err("its genotype has an allele below zero".to_owned()),
+                _ => return Err("its genotype has a negative allele".to_owned()),
             }
         }
         if line.len() == start {
@@ -442,21 +447,21 @@ fn append_formatted(line: &mut Vec<u8>, text: std::fmt::Arguments) {
     line.write_fmt(text).expect("memory takes what is written");
 }
 
-/// Appends text; text that would split into two fields is rejected.
+/// Appends text to the line. Text with a tab or a line end is rejected, because it would become two fields or lines.
 fn append_text(text: &[u8], line: &mut Vec<u8>) -> Result<(), String> {
     if text.iter().any(|byte| matches!(byte, b'\t' | b'\n' | b'\r')) {
-        return Err("a text in it holds a tab or an end of a line".to_owned());
+        return Err("a text in it contains a tab or a line end".to_owned());
     }
     line.extend_from_slice(text);
     Ok(())
 }
 
-/// A cursor over the rest of a record.
+/// A cursor over the part of a record that has not been decoded.
 struct ByteCursor<'b>(&'b [u8]);
 
 impl<'b> ByteCursor<'b> {
     fn take_bytes(&mut self, bytes: usize) -> Result<&'b [u8], String> {
-        let (taken, rest) = self.0.split_at_checked(bytes).ok_or("its values are longer than it is")?;
+        let (taken, rest) = self.0.split_at_checked(bytes).ok_or("its values extend past its end")?;
         self.0 = rest;
         Ok(taken)
     }
@@ -469,7 +474,7 @@ impl<'b> ByteCursor<'b> {
         Ok(self.take_bytes(4)?.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes)))
     }
 
-    /// Takes type and number of the next values.
+    /// Reads the type and the number of the next values.
     fn take_descriptor(&mut self) -> Result<(BcfType, usize), String> {
         let byte = self.take_bytes(1)?[0];
         let kind = match byte & 0xf {
@@ -479,10 +484,10 @@ impl<'b> ByteCursor<'b> {
             3 => BcfType::Int32,
             5 => BcfType::Float,
             7 => BcfType::String,
-            other => return Err(format!("a value in it has type {other}, which is none")),
+            other => return Err(format!("a value in it has the unknown type {other}")),
         };
         let count = match byte >> 4 {
-            15 => usize::try_from(self.take_integer()?).map_err(|_| "a value in it has a length below zero")?,
+            15 => usize::try_from(self.take_integer()?).map_err(|_| "a value in it has a negative length")?,
             count => count.into(),
         };
         Ok((kind, count))
@@ -494,12 +499,13 @@ impl<'b> ByteCursor<'b> {
         Ok(Vector { kind, bytes })
     }
 
-    /// Takes one integer with its type: that of a key, or a length.
+    /// Reads a typed integer, which is the number of a key or the length of a vector.
     fn take_integer(&mut self) -> Result<i64, String> {
-        // A length must not have an extended length itself.
-        let byte = *self.0.first().ok_or("its values are longer than it is")?;
+        // Accept only a vector of one value, so that the length of a vector cannot itself be a vector with an extended
+        // length.
+        let byte = *self.0.first().ok_or("its values extend past its end")?;
         if byte >> 4 != 1 {
-            return Err("one number is expected where others are".to_owned());
+            return Err("a value has another type than the integer expected".to_owned());
         }
         match self.take_vector()?.integers()?.next() {
             Some(Integer::Value(number)) => Ok(number.into()),

@@ -1,4 +1,4 @@
-//! Errors of VCF files.
+//! Errors in reading and converting VCF and BCF files.
 
 use std::path::PathBuf;
 
@@ -6,87 +6,89 @@ use arrow_schema::ArrowError;
 
 use crate::bgzf::BgzfError;
 
-/// A reason why a VCF file cannot be read or converted to columns. Lines are 1-based.
+/// A reason why a VCF or BCF file cannot be read or converted into columns. Line numbers are 1-based.
 #[derive(Debug, thiserror::Error)]
 pub enum VcfError {
     /// The file cannot be read or decompressed.
     #[error(transparent)]
     Bgzf(#[from] BgzfError),
-    /// The file has another format.
-    #[error("{} is no VCF: it starts neither with ##fileformat=VCF nor as BCF does", .path.display())]
+    /// The file is neither VCF nor BCF.
+    #[error("{} is not VCF: it starts neither with ##fileformat=VCF nor with the magic bytes of BCF", .path.display())]
     NotVcf {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// The file is empty, or compressed without a byte of text.
-    #[error("{} is empty; a VCF has a header even where it has no records: make it again", .path.display())]
+    /// The file is empty, or is compressed and contains no text.
+    #[error("{} is empty; a VCF without records has a header too: create it again", .path.display())]
     Empty {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// A line of the header is invalid.
+    /// A line of the header is not valid VCF.
     #[error("{}, line {line}: {problem}", .path.display())]
     Header {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The line.
+        /// 1-based number of the line.
         line: u64,
-        /// The problem and its remedy.
+        /// Description of the problem, and what the user can do about it.
         problem: String,
     },
-    /// A record is invalid.
+    /// A record of VCF is invalid.
     #[error("{}, line {line}: {problem}", .path.display())]
     Record {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The line.
+        /// 1-based number of the line.
         line: u64,
-        /// The problem.
+        /// Description of the problem.
         problem: String,
     },
     /// A record of BCF is invalid.
     #[error("{}, record {record}: {problem}", .path.display())]
     BinaryRecord {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Its 1-based number.
+        /// 1-based number of the record.
         record: u64,
-        /// The problem.
+        /// Description of the problem.
         problem: String,
     },
-    /// A record whose line number is unknown is invalid; or no record starts there, and the index belongs to another file.
+    /// A record that was read by index is invalid; or no record starts at this offset, because the index belongs to
+    /// another file.
     #[error("{}, record at virtual offset {offset}: {problem}; is its index older than the file?", .path.display())]
     RecordAt {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Virtual offset of its line.
+        /// Virtual offset of the record.
         offset: u64,
-        /// The problem.
+        /// Description of the problem.
         problem: String,
     },
-    /// A line, or a header, exceeds the limit.
+    /// A line or the whole header is longer than the limit.
     #[error("{}, line {line}: {subject} is longer than {limit_mib} MiB; is it VCF?", .path.display())]
     TooLong {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The line.
+        /// 1-based number of the line.
         line: u64,
-        /// `the line` or `the header`.
+        /// What is too long: `the line` or `the header`.
         subject: &'static str,
-        /// The limit.
+        /// Maximum length in MiB.
         limit_mib: usize,
     },
-    /// The header defines more columns than the limit.
+    /// The header defines more fields than the maximum number of columns.
     #[error(
-        "its header defines {fields} fields, more than {limit}; remove those not needed, as with `bcftools annotate -x`"
+        "its header defines {fields} fields, more than {limit}; remove unused ones, for example with `bcftools \
+         annotate -x`"
     )]
     TooManyFields {
-        /// `INFO` and `FORMAT` lines.
+        /// Number of `INFO` and `FORMAT` fields that the header defines.
         fields: usize,
         /// Maximum number of columns.
         limit: usize,
     },
-    /// A batch does not fit its schema: a bug.
+    /// The columns of a batch do not fit its schema, which is a bug in godwit.
     #[error("a bug in godwit: columns do not fit their schema")]
     Columns(#[source] ArrowError),
     /// A Parquet file could not be written.
@@ -94,7 +96,7 @@ pub enum VcfError {
     Parquet(#[from] parquet::errors::ParquetError),
 }
 
-/// Returns the start of a text, for messages.
+/// Returns the start of a text with escaped characters, for error messages.
 pub(super) fn excerpt(text: &str) -> String {
     const MAX_EXCERPT_CHARS: usize = 40;
     let mut excerpt: String = text.chars().take(MAX_EXCERPT_CHARS).flat_map(char::escape_debug).collect();

@@ -1,4 +1,4 @@
-//! Builders of the columns of `INFO` and `FORMAT` fields.
+//! Builders of the Arrow columns of `INFO` and `FORMAT` fields.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use arrow_buffer::{NullBufferBuilder, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{ArrowError, Field};
 use godwit_model::schema::variant_columns::{FieldDefinition, ValueCount, ValueType};
 
-/// The missing value of VCF.
+/// The text that means a missing value in VCF.
 pub(super) const MISSING_VALUE: &str = ".";
 
-/// A builder of the values of a field, all of one type.
+/// A builder of an array of the values of a field, all of one type.
 #[derive(Debug)]
 pub(super) enum ValuesBuilder {
     Flag(BooleanBuilder),
@@ -30,7 +30,7 @@ impl ValuesBuilder {
         }
     }
 
-    /// Reports whether a text is valid for the type.
+    /// Returns whether a text is a valid value of the type, or a missing value.
     fn accepts(&self, text: &str) -> bool {
         match self {
             _ if text == MISSING_VALUE => true,
@@ -41,7 +41,7 @@ impl ValuesBuilder {
         }
     }
 
-    /// Appends a valid value.
+    /// Appends a value whose text [`Self::accepts`] has accepted.
     pub(super) fn push(&mut self, text: &str) {
         match self {
             Self::Flag(values) => values.append_value(true),
@@ -53,7 +53,7 @@ impl ValuesBuilder {
 
     pub(super) fn push_null(&mut self) {
         match self {
-            // A missing flag is false.
+            // A flag that a record does not have is false.
             Self::Flag(values) => values.append_value(false),
             Self::Integer(values) => values.append_null(),
             Self::Float(values) => values.append_null(),
@@ -81,7 +81,7 @@ impl ValuesBuilder {
     }
 }
 
-/// A builder of lists: the end of each in the values of another builder.
+/// A builder of a list array. It stores the end of each list in the array of elements, which another builder builds.
 #[derive(Debug)]
 pub(super) struct ListOffsetsBuilder {
     offsets: Vec<i32>,
@@ -93,9 +93,10 @@ impl ListOffsetsBuilder {
         Self { offsets: vec![0], validity: NullBufferBuilder::new(0) }
     }
 
-    /// Ends a list at `end`.
+    /// Ends the current list; `end` is the number of elements appended so far, over all lists.
     pub(super) fn end_list(&mut self, end: usize) {
-        // A batch holds a line of 128 MiB or a few MiB of short ones, so its values are far fewer than 2^31.
+        // A batch contains at most a line of 128 MiB, or a few MiB of shorter lines, so it has far fewer than 2^31
+        // elements.
         self.offsets.push(end as i32);
         self.validity.append_non_null();
     }
@@ -116,7 +117,7 @@ impl ListOffsetsBuilder {
     }
 }
 
-/// A builder of a list of texts for each row.
+/// A builder of a column with a list of texts for each row.
 #[derive(Debug)]
 pub(super) struct TextListBuilder {
     lists: ListOffsetsBuilder,
@@ -129,7 +130,7 @@ impl TextListBuilder {
         Self { lists: ListOffsetsBuilder::new(), values: StringBuilder::new(), value_count: 0 }
     }
 
-    /// Appends to the current list.
+    /// Appends a text, or null, to the current list.
     pub(super) fn push(&mut self, value: Option<&str>) {
         self.values.append_option(value);
         self.value_count += 1;
@@ -149,12 +150,13 @@ impl TextListBuilder {
     }
 }
 
-/// A builder of the column of a field: a value or a list of values per entry.
+/// A builder of the column of an `INFO` or `FORMAT` field. The column has a value, or a list of values, for each row or
+/// sample.
 #[derive(Debug)]
 pub(super) struct FieldBuilder {
     values: ValuesBuilder,
     lists: Option<ListOffsetsBuilder>,
-    /// True if the entry of the current row or sample has its value.
+    /// True if the value of the current row or sample has been set.
     filled: bool,
 }
 
@@ -164,18 +166,18 @@ impl FieldBuilder {
         Self { values: ValuesBuilder::new(definition.value_type), lists, filled: false }
     }
 
-    /// Reports whether the current entry has its value.
+    /// Returns whether the value of the current row or sample has been set.
     pub(super) fn is_filled(&self) -> bool {
         self.filled
     }
 
-    /// Sets the value of the current entry, `None` for a key without one. Returns false, and changes nothing, where the
-    /// type differs.
+    /// Sets the value of the current row or sample; `text` is `None` for a key without a value. Returns false if the
+    /// text does not have the type of the field; nothing changes then.
     pub(super) fn try_fill(&mut self, text: Option<&str>) -> bool {
         if let ValuesBuilder::Flag(values) = &mut self.values {
             values.append_value(true);
             self.filled = true;
-            // Lists of flags are not defined: a header that declares one gets one flag.
+            // VCF does not define lists of flags. If a header declares one, it becomes a single flag.
             return matches!(text, None | Some("1"));
         }
         let Some(text) = text else { return false };
@@ -192,7 +194,7 @@ impl FieldBuilder {
         true
     }
 
-    /// Ends the current entry; it is null where it has no value.
+    /// Ends the current row or sample. Its value is null if no value was set.
     pub(super) fn end_value(&mut self) {
         if !std::mem::replace(&mut self.filled, false) {
             match &mut self.lists {
@@ -202,7 +204,7 @@ impl FieldBuilder {
         }
     }
 
-    /// Returns the number of entries.
+    /// Returns the number of rows or samples that have been ended.
     pub(super) fn len(&self) -> usize {
         self.lists.as_ref().map_or_else(|| self.values.len(), ListOffsetsBuilder::len)
     }

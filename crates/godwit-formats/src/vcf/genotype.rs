@@ -1,16 +1,28 @@
-//! Genotypes: alleles of one sample.
+//! The genotype of a sample, parsed from VCF text.
 
-/// Maximum alleles of a genotype: enough for pooled samples.
+/// Maximum number of alleles of a genotype, which suffices for pooled samples.
 const MAX_PLOIDY: usize = 1024;
 
-/// A valid genotype text: `0/1`, `1|0`, `./.`, `1`, or with a separator in front (VCFv4.4 §1.6.2).
+/// A genotype such as `0/1`, `1|0`, `./.` or `1`; a separator before the first allele is allowed (VCFv4.4 §1.6.2).
 #[derive(Clone, Copy, Debug)]
 pub struct Genotype<'t> {
     text: &'t str,
 }
 
 impl<'t> Genotype<'t> {
-    /// Parses a genotype; returns `None` for other text.
+    /// Parses a genotype; returns `None` if the text is not a genotype.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use godwit_formats::vcf::Genotype;
+    ///
+    /// let genotype = Genotype::parse("0|1").unwrap();
+    /// assert_eq!(genotype.alleles().collect::<Vec<_>>(), [Some(0), Some(1)]);
+    /// assert!(genotype.is_phased());
+    /// assert!(Genotype::parse("./.").unwrap().alleles().all(|allele| allele.is_none()));
+    /// assert!(Genotype::parse("A/C").is_none());
+    /// ```
     pub fn parse(text: &'t str) -> Option<Self> {
         let text = text.strip_prefix(['/', '|']).unwrap_or(text);
         let is_allele = |allele: &str| {
@@ -26,12 +38,12 @@ impl<'t> Genotype<'t> {
         Some(Self { text })
     }
 
-    /// Returns the indices of alleles, 0 for the reference; `None` for a missing one.
+    /// Returns the allele numbers, with 0 for the reference allele and `None` for a missing allele.
     pub fn alleles(&self) -> impl Iterator<Item = Option<i32>> + use<'t> {
         self.text.split(['/', '|']).map(|allele| allele.parse().ok())
     }
 
-    /// Reports whether it has several alleles and all of them are phased.
+    /// Returns whether the genotype has several alleles and all of them are phased.
     pub fn is_phased(&self) -> bool {
         self.text.contains('|') && !self.text.contains('/')
     }

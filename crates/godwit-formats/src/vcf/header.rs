@@ -1,4 +1,5 @@
-//! The header: contigs, fields and samples, parsed from lines that stay unchanged.
+//! The header of a VCF file: contigs, fields and samples, which are parsed from its lines. The text of the lines is
+//! stored unchanged.
 
 use std::collections::HashSet;
 
@@ -6,19 +7,40 @@ use godwit_model::schema::variant_columns::{FieldDefinition, ValueCount, ValueTy
 
 use super::error::excerpt;
 
-/// Names of the columns of every VCF (VCFv4.4 §1.5).
+/// Names of the first eight columns, which every VCF file has (VCFv4.4 §1.5).
 const COLUMN_NAMES: [&str; 8] = ["#CHROM", "POS", "ID", "REF", "ALT", "QUAL", "FILTER", "INFO"];
 
-/// A contig of the header.
+/// A contig that a `##contig` line of the header defines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeaderContig {
-    /// `ID`.
+    /// Name of the contig (`ID`).
     pub name: String,
-    /// `length`, bases, if the line has one.
+    /// Length in bases (`length`), if the line contains it.
     pub length: Option<u64>,
 }
 
-/// The header of a VCF file.
+/// The header of a VCF or BCF file.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use godwit_formats::vcf::Reader;
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("a.vcf");
+/// let contig = "##contig=<ID=chr20,length=64444167>";
+/// let info = "##INFO=<ID=DP,Number=1,Type=Integer,Description=\"Depth\">";
+/// let columns = "#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO";
+/// std::fs::write(&path, format!("##fileformat=VCFv4.2\n{contig}\n{info}\n{columns}\n"))?;
+/// let reader = Reader::open(&path, 1)?;
+/// let header = reader.header();
+/// assert_eq!((header.contigs()[0].name.as_str(), header.contigs()[0].length), ("chr20", Some(64_444_167)));
+/// assert_eq!(header.info()[0].id, "DP");
+/// assert!(header.samples().is_empty());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Header {
     text: String,
@@ -29,67 +51,69 @@ pub struct Header {
     has_format: bool,
 }
 
-/// A builder of a header.
+/// A builder of a header, to which lines are added.
 #[derive(Debug, Default)]
 pub(super) struct HeaderBuilder {
     header: Header,
-    /// Kind and ID of the lines so far.
+    /// Kind and ID of the fields and contigs that the lines so far define.
     defined_fields: HashSet<(&'static str, String)>,
     complete: bool,
 }
 
 impl Header {
-    /// Returns all lines, each ended by a line feed.
+    /// Returns the text of the header, with a line feed after each line.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Returns the contigs in the order of their lines, each once.
+    /// Returns the contigs in the order of their lines, without duplicates.
     pub fn contigs(&self) -> &[HeaderContig] {
         &self.contigs
     }
 
-    /// Returns the definitions of `INFO` lines, in their order; of two with one ID, the first.
+    /// Returns the definitions of the `INFO` fields in the order of their lines. If two lines have the same ID, only
+    /// the first counts.
     pub fn info(&self) -> &[FieldDefinition] {
         &self.info
     }
 
-    /// Returns the definitions of `FORMAT` lines, in their order; of two with one ID, the first.
+    /// Returns the definitions of the `FORMAT` fields in the order of their lines. If two lines have the same ID, only
+    /// the first counts.
     pub fn formats(&self) -> &[FieldDefinition] {
         &self.formats
     }
 
-    /// Returns the names of samples, in the order of their columns.
+    /// Returns the sample names in the order of their columns.
     pub fn samples(&self) -> &[String] {
         &self.samples
     }
 
-    /// Reports whether lines have a `FORMAT` field, with or without samples behind it.
+    /// Returns whether the file has a `FORMAT` column, whether or not samples follow it.
     pub(super) fn has_format(&self) -> bool {
         self.has_format
     }
 }
 
 impl HeaderBuilder {
-    /// Reports whether the line of column names was added: records follow.
+    /// Returns whether the line of column names, which ends the header, has been added.
     pub(super) fn is_complete(&self) -> bool {
         self.complete
     }
 
-    /// Returns the bytes of the lines so far.
+    /// Returns the length in bytes of the lines added so far.
     pub(super) fn text_bytes(&self) -> usize {
         self.header.text.len()
     }
 
-    /// Returns the header.
+    /// Returns the header that was built.
     pub(super) fn finish(self) -> Header {
         self.header
     }
 
-    /// Adds the next line, without its end.
+    /// Adds the next line, given without its line end.
     ///
     /// # Errors
-    /// The problem of the line.
+    /// A description of the problem of the line.
     pub(super) fn push_line(&mut self, line: &str) -> Result<(), String> {
         if line.is_empty() {
             return Ok(());
@@ -100,14 +124,14 @@ impl HeaderBuilder {
             self.header.push_column_names(line)?;
             self.complete = true;
         } else {
-            return Err("a record comes before the line that starts with #CHROM; the header is cut off".to_owned());
+            return Err("a record precedes the line that starts with #CHROM; the header is truncated".to_owned());
         }
         self.header.text.push_str(line);
         self.header.text.push('\n');
         Ok(())
     }
 
-    /// Parses `key=<...>`; a line of an unknown kind is only stored.
+    /// Parses a line of the form `key=<...>`. A line of an unknown kind is stored but not parsed.
     fn push_meta(&mut self, line: &str) {
         let Some((kind, structure)) = line.split_once("=<") else { return };
         let Some(kind) = ["contig", "INFO", "FORMAT"].into_iter().find(|known| *known == kind) else { return };
@@ -121,7 +145,7 @@ impl HeaderBuilder {
             "FORMAT" => {
                 let mut field = field_definition(id, &value("Number"), &value("Type"));
                 if field.value_type == ValueType::Flag {
-                    // Samples have values, which a flag would lose.
+                    // Samples have a value for the field, which a column of flags could not store.
                     (field.value_type, field.count) = (ValueType::Text, ValueCount::One);
                 }
                 self.header.formats.push(field);
@@ -141,7 +165,7 @@ impl Header {
             let found = names.next().unwrap_or_default();
             if found != expected {
                 return Err(format!(
-                    "column names are separated by tabs and {expected} is one, not {:?}",
+                    "the column name {expected} is expected, separated by tabs, not {:?}",
                     excerpt(found)
                 ));
             }
@@ -149,19 +173,20 @@ impl Header {
         match names.next() {
             None => return Ok(()),
             Some("FORMAT") => self.has_format = true,
-            Some(other) => return Err(format!("the column after INFO is FORMAT, not {:?}", excerpt(other))),
+            Some(other) => return Err(format!("the column after INFO must be FORMAT, not {:?}", excerpt(other))),
         }
         self.samples = names.map(str::to_owned).collect();
         let mut sorted: Vec<&str> = self.samples.iter().map(String::as_str).collect();
         sorted.sort_unstable();
         match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-            Some(pair) => Err(format!("two samples are called {:?}; rename one", excerpt(pair[0]))),
+            Some(pair) => Err(format!("two samples have the name {:?}; rename one", excerpt(pair[0]))),
             None => Ok(()),
         }
     }
 }
 
-/// Returns the definition of a field with that `Number` and `Type`; text, which accepts everything, for unknown ones.
+/// Returns the definition of a field with this `Number` and `Type`. An unknown type becomes text, for which every value
+/// is valid.
 fn field_definition(id: String, number: &Option<String>, value_type: &Option<String>) -> FieldDefinition {
     let value_type = match value_type.as_deref() {
         _ if number.as_deref() == Some("0") => ValueType::Flag,
@@ -178,7 +203,8 @@ fn field_definition(id: String, number: &Option<String>, value_type: &Option<Str
     FieldDefinition { id, value_type, count }
 }
 
-/// Returns the value of a key in the text behind `<` (VCFv4.4 §1.4): values may be quoted, with `\"` for a quote within.
+/// Returns the value of a key in the text after `<` of a header line (VCFv4.4 §1.4). Values may be quoted, and may
+/// contain `\"` for a quote.
 pub(super) fn attribute_value(mut text: &str, key: &str) -> Option<String> {
     loop {
         let (name, rest) = text.split_once('=')?;
@@ -199,7 +225,7 @@ pub(super) fn attribute_value(mut text: &str, key: &str) -> Option<String> {
     }
 }
 
-/// Returns the position of the quote that ends a value, or the end of the text.
+/// Returns the position of the quote that ends a quoted value, or the end of the text.
 fn find_closing_quote(text: &str) -> usize {
     let mut escaped = false;
     for (at, byte) in text.bytes().enumerate() {

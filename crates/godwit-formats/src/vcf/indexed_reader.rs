@@ -1,7 +1,7 @@
-//! VCF and BCF files read by index, for lookups and for several readers at once.
+//! A reader of VCF and BCF files by means of an index, for lookups and for several simultaneous readers.
 //!
-//! Flows in: a BGZF file, chunks of it from an index, and the requested regions. Flows out: records, in the order of the
-//! file.
+//! Flows in: a BGZF file, chunks of the file from an index, and the requested intervals. Flows out: records, in the
+//! order of the file.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -18,21 +18,21 @@ use crate::bgzf::{IndexedReader, SeekReader, VirtualOffset};
 use crate::binning_index::FileChunk;
 use crate::random_access::RandomAccess;
 
-/// A bgzipped VCF, or a BCF: its header, known before its records are read.
+/// A bgzipped VCF or BCF file whose header has been read, and whose records can be read from any virtual offset.
 #[derive(Debug)]
 pub struct VcfFile {
     source: Arc<dyn RandomAccess>,
     header: Arc<Header>,
-    /// Dictionaries of BCF; `None` for VCF.
+    /// Dictionaries of a BCF file; `None` for VCF.
     dictionaries: Option<Arc<Dictionaries>>,
     first_record_offset: VirtualOffset,
 }
 
 impl VcfFile {
-    /// Reads the header of a file that is BGZF.
+    /// Reads the header of a VCF or BCF file that is compressed with BGZF.
     ///
     /// # Errors
-    /// [`VcfError`].
+    /// [`VcfError`] if the file cannot be read, or its header is invalid.
     pub fn open(source: Arc<dyn RandomAccess>) -> Result<Self, VcfError> {
         let (header, decoder, input) = Reader::new(SeekReader::new(source.clone()))?.into_parts();
         let dictionaries = decoder.map(|decoder| decoder.dictionaries().clone());
@@ -44,28 +44,54 @@ impl VcfFile {
         self.source.path()
     }
 
-    /// Returns the length, bytes.
+    /// Returns the length of the compressed file in bytes.
     pub fn byte_len(&self) -> u64 {
         self.source.byte_len()
     }
 
-    /// Returns the header.
+    /// Returns the header of the file.
     pub fn header(&self) -> &Arc<Header> {
         &self.header
     }
 
-    /// Returns the contig numbers of the index by name, if the file numbers contigs, as BCF does.
+    /// Returns the contig numbers that the index uses, by contig name; `None` for VCF, which does not number contigs.
     pub fn contig_ids(&self) -> Option<HashMap<String, u32>> {
         self.dictionaries.as_ref().map(|dictionaries| dictionaries.contig_ids())
     }
 
-    /// Returns the virtual offset of the first record; that of the end of the header where the file has none.
+    /// Returns the virtual offset of the first record, or of the end of the header if the file has no records.
     pub fn first_record_offset(&self) -> VirtualOffset {
         self.first_record_offset
     }
 
-    /// Reads the records that begin in the given chunks, each of which begins with a record. An end of `u64::MAX` is the
-    /// end of the file.
+    /// Returns an iterator over the records that begin in the given chunks. Each chunk must begin with a record. A
+    /// chunk end of `u64::MAX` means the end of the file.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::sync::Arc;
+    ///
+    /// use godwit_formats::bgzf;
+    /// use godwit_formats::random_access::LocalFile;
+    /// use godwit_formats::vcf::VcfFile;
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("a.vcf.gz");
+    /// let mut file = bgzf::Writer::new(std::fs::File::create(&path)?, 6);
+    /// file.write_bytes(b"##fileformat=VCFv4.2\n#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\n")?;
+    /// file.write_bytes(b"chr20\t500\t.\tA\tC\t50\tPASS\t.\nchr20\t1000\t.\tG\tT\t50\tPASS\t.\n")?;
+    /// file.finish_file()?;
+    ///
+    /// let file = VcfFile::open(Arc::new(LocalFile::open(&path)?))?;
+    /// let mut records = file.records_in_chunks(vec![(file.first_record_offset(), u64::MAX)]);
+    /// assert_eq!(records.next_record()?.unwrap().position, 499);
+    /// assert_eq!(records.next_record()?.unwrap().position, 999);
+    /// assert!(records.next_record()?.is_none());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn records_in_chunks(&self, chunks: Vec<FileChunk>) -> IndexedRecords {
         IndexedRecords {
             input: IndexedReader::new(self.source.clone(), chunks),
@@ -77,7 +103,7 @@ impl VcfFile {
     }
 }
 
-/// A stream of records of a file.
+/// An iterator over the records in chunks of a VCF or BCF file.
 #[derive(Debug)]
 pub struct IndexedRecords {
     input: IndexedReader,
@@ -87,33 +113,64 @@ pub struct IndexedRecords {
     line: Vec<u8>,
 }
 
-/// A filter of records by interval.
+/// A filter that selects the records that overlap given intervals.
 #[derive(Debug)]
 struct IntervalFilter {
     intervals: IntervalSet,
     contig_ids: HashMap<String, u32>,
-    /// The contig of the previous record, mostly the next one's too.
+    /// Name and number of the contig of the previous record. Most records have the same contig as the record before.
     last_contig: (String, u32),
 }
 
 impl IndexedRecords {
-    /// Skips records that overlap none of the intervals, whose contigs are numbered by `contig_ids`, as `bcftools view -r`
-    /// does (bcftools 1.16): by `REF`, or by `END` where a record has it.
+    /// Restricts the iterator to records that overlap the intervals, as `bcftools view -r` does (bcftools 1.16). The
+    /// end of a record follows from `END` if present, otherwise from `REF`. `contig_ids` gives the number of each
+    /// contig in `intervals`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::collections::HashMap;
+    /// use std::sync::Arc;
+    ///
+    /// use godwit_formats::bgzf;
+    /// use godwit_formats::random_access::LocalFile;
+    /// use godwit_formats::vcf::VcfFile;
+    /// use godwit_model::IntervalSet;
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("a.vcf.gz");
+    /// # let mut file = bgzf::Writer::new(std::fs::File::create(&path)?, 6);
+    /// # file.write_bytes(b"##fileformat=VCFv4.2\n#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\n")?;
+    /// # file.write_bytes(b"chr20\t500\t.\tA\tC\t50\tPASS\t.\nchr20\t1000\t.\tG\tT\t50\tPASS\t.\n")?;
+    /// # file.finish_file()?;
+    /// // A file with records at the 0-based positions 499 and 999 of chr20.
+    /// let file = VcfFile::open(Arc::new(LocalFile::open(&path)?))?;
+    /// let all = vec![(file.first_record_offset(), u64::MAX)];
+    /// let contig_ids = HashMap::from([("chr20".to_owned(), 0)]);
+    /// let targets = IntervalSet::new([(0, 900, 1100)]);
+    /// let mut records = file.records_in_chunks(all).with_intervals(targets, contig_ids);
+    /// assert_eq!(records.next_record()?.unwrap().position, 999);
+    /// assert!(records.next_record()?.is_none());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn with_intervals(mut self, intervals: IntervalSet, contig_ids: HashMap<String, u32>) -> Self {
         self.interval_filter = Some(IntervalFilter { intervals, contig_ids, last_contig: (String::new(), u32::MAX) });
         self
     }
 
-    /// Returns the next record.
+    /// Returns the next record, or `None` after the last record.
     ///
     /// # Errors
-    /// [`VcfError`].
+    /// [`VcfError`] if the file cannot be read, or the record is invalid.
     pub fn next_record(&mut self) -> Result<Option<Record<'_>>, VcfError> {
         while let Some(end) = self.read_next()? {
             let parsed = Record::parse(&self.line, 0, &self.header, end);
             let record = parsed.map_err(|problem| self.record_error(problem))?;
             if self.interval_filter.as_mut().is_none_or(|wanted| wanted.matches(&record)) {
-                // Parsed once more, because the borrow of a loop cannot leave it.
+                // Parse the line again, because the borrow checker does not allow a loop to return what it borrowed.
                 let parsed = Record::parse(&self.line, 0, &self.header, end);
                 return parsed.map(Some).map_err(|problem| record_error_at(&self.input, problem));
             }
@@ -121,12 +178,13 @@ impl IndexedRecords {
         Ok(None)
     }
 
-    /// Returns an error about the record that was read last.
+    /// Returns an error about the record that was read last, with a description of the problem.
     pub fn record_error(&self, problem: String) -> VcfError {
         record_error_at(&self.input, problem)
     }
 
-    /// Reads the line of the next record, and returns the end that BCF stores for it; `None` at the end.
+    /// Reads the line of the next record. Returns the end position that BCF stores for the record, or `None` if the
+    /// chunks contain no further record.
     fn read_next(&mut self) -> Result<Option<Option<i32>>, VcfError> {
         let Self { input, decoder, line, .. } = self;
         let path = input.path().to_owned();

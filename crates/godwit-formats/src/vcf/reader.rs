@@ -9,14 +9,16 @@ use super::header::{Header, HeaderBuilder};
 use super::record::{NOT_UTF8_PROBLEM, Record};
 use crate::bgzf::{self, BgzfBufRead, LineStatus, next_line};
 
-/// Maximum bytes of a line: 60 bytes for each of two million samples.
+/// Maximum bytes of a line, which allows 60 bytes for each of two million samples.
 pub(super) const MAX_LINE_BYTES: usize = 128 << 20;
-/// Maximum bytes of a header: half a million contigs. The parsed header takes ten times the memory.
+/// Maximum bytes of a header, which allows half a million contigs. The parsed header takes ten times this memory.
 pub(super) const MAX_HEADER_BYTES: usize = 32 << 20;
 /// First bytes of every VCF file (VCFv4.4 §1.4.1).
 const VCF_MAGIC: &[u8] = b"##fileformat=VCF";
 
-/// A reader of a VCF file, plain, gzip or BGZF, or a BCF file, detected by content.
+/// A reader of a VCF file (plain, gzip or BGZF) or a BCF file; the format is detected from the content.
+///
+/// # Examples
 ///
 /// ```
 /// use godwit_formats::vcf::Reader;
@@ -38,29 +40,29 @@ pub struct Reader<I = bgzf::Reader> {
     input: I,
     path: PathBuf,
     header: Header,
-    /// The current line.
+    /// VCF text of the current line.
     line: Vec<u8>,
-    /// 1-based number of the line; of BCF, that of the record.
+    /// 1-based number of the current line of VCF, or of the current record of BCF.
     record_number: u64,
-    /// Decoder of BCF; `None` for text.
+    /// Decoder of BCF records; `None` for VCF.
     decoder: Option<RecordDecoder>,
 }
 
 impl Reader {
-    /// Opens a file and reads its header. BGZF is decompressed on `threads` threads.
+    /// Opens a VCF or BCF file and reads its header. BGZF is decompressed on `threads` threads.
     ///
     /// # Errors
-    /// [`VcfError`].
+    /// [`VcfError`] if the file cannot be read, or its header is invalid.
     pub fn open(path: &Path, threads: usize) -> Result<Self, VcfError> {
         Self::new(bgzf::open_text(path, threads)?)
     }
 }
 
 impl<I: BgzfBufRead> Reader<I> {
-    /// Reads the header of an open input.
+    /// Creates a reader of an open input and reads the header.
     ///
     /// # Errors
-    /// [`VcfError`].
+    /// [`VcfError`] if the file cannot be read, or its header is invalid.
     pub fn new(mut input: I) -> Result<Self, VcfError> {
         let path = input.path().to_owned();
         let start = input.data()?;
@@ -98,12 +100,13 @@ impl<I: BgzfBufRead> Reader<I> {
         Ok(reader)
     }
 
-    /// Returns the header.
+    /// Returns the header of the file.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// Returns the header, the decoder of records, and the input, positioned behind the record that was read last.
+    /// Returns the header, the decoder of BCF records, and the input, which is positioned after the record that was
+    /// read last.
     pub(super) fn into_parts(self) -> (Header, Option<RecordDecoder>, I) {
         (self.header, self.decoder, self.input)
     }
@@ -113,10 +116,10 @@ impl<I: BgzfBufRead> Reader<I> {
         &self.path
     }
 
-    /// Returns the next record; `None` at the end of a whole file.
+    /// Returns the next record, or `None` at the end of a complete file.
     ///
     /// # Errors
-    /// [`VcfError`].
+    /// [`VcfError`] if the file cannot be read, or the record is invalid.
     pub fn next_record(&mut self) -> Result<Option<Record<'_>>, VcfError> {
         let Some(end) = self.read_next()? else { return Ok(None) };
         match Record::parse(&self.line, self.record_number, &self.header, end) {
@@ -125,12 +128,13 @@ impl<I: BgzfBufRead> Reader<I> {
         }
     }
 
-    /// Returns an error about the record that was read last.
+    /// Returns an error about the record that was read last, with a description of the problem.
     pub fn record_error(&self, problem: String) -> VcfError {
         numbered_record_error(self.decoder.is_some(), &self.path, self.record_number, problem)
     }
 
-    /// Reads the line of the next record, and returns the end that BCF stores for it; `None` at the end of the file.
+    /// Reads the line of the next record. Returns the end position that BCF stores for the record, or `None` at the end
+    /// of the file.
     fn read_next(&mut self) -> Result<Option<Option<i32>>, VcfError> {
         let Some(decoder) = &mut self.decoder else {
             let more = read_record_line(&mut self.input, &self.path, &mut self.line, &mut self.record_number)?;
@@ -164,7 +168,7 @@ fn numbered_record_error(is_binary: bool, path: &Path, number: u64, problem: Str
     }
 }
 
-/// Reads the line of the next record, skipping blank lines and comments. Returns false at the end.
+/// Reads the line of the next VCF record, skipping blank lines and comments. Returns false at the end of the file.
 pub(super) fn read_record_line(
     input: &mut impl BgzfBufRead,
     path: &Path,
@@ -179,7 +183,7 @@ pub(super) fn read_record_line(
     Ok(false)
 }
 
-/// Reads the next line without its end, which the last one may lack; returns false at the end.
+/// Reads the next line without its line end, which the last line may lack. Returns false at the end of the file.
 pub(super) fn read_line(
     input: &mut impl BgzfBufRead,
     path: &Path,

@@ -30,7 +30,7 @@ fn open(text: &str) -> Result<Reader, VcfError> {
     Reader::new(bgzf::Reader::from_file(Path::new("a.vcf"), file, 1).unwrap())
 }
 
-/// Returns a file with these records of two samples.
+/// Returns the text of a VCF file with these records of two samples.
 fn with_samples(records: &[&str]) -> String {
     format!("{META_LINES}{COLUMN_NAMES}\tFORMAT\tone\ttwo\n{}\n", records.join("\n"))
 }
@@ -49,7 +49,7 @@ fn texts(array: &dyn Array) -> Vec<Option<String>> {
     array.as_string::<i32>().iter().map(|value| value.map(str::to_owned)).collect()
 }
 
-/// Returns the error of a file.
+/// Returns the message of the error in reading this VCF text.
 fn read_error_text(text: &str) -> String {
     let read = || {
         let mut reader = open(text)?;
@@ -137,7 +137,7 @@ fn what_does_not_fit_its_column_is_kept_as_text() {
         "chr1\t10\t.\tA\tC\t.\t.\tDP=5;DP=6\tGT\t0/1\t0/1:7",
     ]));
     let column = |name: &str| batch.column_by_name(name).unwrap().clone();
-    // The second DP fills the value that the first left empty.
+    // The second `DP` of the record sets the value, because the first has none.
     assert_eq!(column("info_DP").as_primitive::<Int32Type>().values(), &[4, 5]);
     assert!(column("info_AF").is_null(0));
     let others = texts(&column("other_info"));
@@ -152,14 +152,14 @@ fn files_that_are_no_vcf_are_named() {
     assert!(read_error_text("BCF\x02\x02").contains("ends within its header"));
     assert!(read_error_text("").contains("is empty"));
     for text in ["chr1\t1\t2\n", "##FORMAT=<ID=GT>\n"] {
-        assert!(read_error_text(text).contains("is no VCF"), "{text:?}");
+        assert!(read_error_text(text).contains("is not VCF"), "{text:?}");
     }
     assert!(read_error_text(META_LINES).contains("#CHROM"));
     assert!(read_error_text(&format!("{META_LINES}chr1\t1\t.\tA\tC\t.\t.\t.\n")).contains("line 13"));
     assert!(read_error_text(&format!("{META_LINES}{}\n", COLUMN_NAMES.replace('\t', " "))).contains("tabs"));
     assert!(
         read_error_text(&format!("{META_LINES}{COLUMN_NAMES}\tFORMAT\ta\ta\n"))
-            .contains("two samples are called \"a\"")
+            .contains("two samples have the name \"a\"")
     );
 }
 

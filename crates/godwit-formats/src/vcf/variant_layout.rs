@@ -1,4 +1,4 @@
-//! The schema and header that all batches of a file share.
+//! The schema and the header that all record batches of a VCF file share.
 
 use std::collections::HashMap;
 
@@ -8,15 +8,15 @@ use godwit_model::schema::variant_columns::{self, FieldDefinition, ValueCount, V
 use super::error::VcfError;
 use super::header::Header;
 
-/// Maximum fields that become columns; the largest annotations in use define hundreds.
+/// Maximum number of fields that become columns. The largest annotations in use define hundreds of fields.
 const MAX_FIELDS: usize = 4096;
-/// The field with separate columns, independent of its header line.
+/// The `FORMAT` field for genotypes, which has columns of its own whether or not the header defines it.
 const GENOTYPE_KEY: &str = "GT";
 
-/// The schema, the header, and the column of each field.
+/// The schema of the batches of a VCF file, and the assignment of fields to columns.
 #[derive(Debug)]
 pub struct VariantLayout {
-    /// The columns, with metadata: version and header.
+    /// Schema with the columns; its metadata contains the version of the schema and the VCF header.
     pub schema: SchemaRef,
     pub(super) contigs: HashMap<String, i32>,
     pub(super) info: Vec<FieldDefinition>,
@@ -27,15 +27,35 @@ pub struct VariantLayout {
 }
 
 impl VariantLayout {
-    /// Reports whether the header describes a contig of that name.
+    /// Returns whether the header defines a contig with this name.
     pub fn has_contig(&self, name: &str) -> bool {
         self.contigs.contains_key(name)
     }
 
-    /// Creates the layout for records under a header.
+    /// Creates the layout for the records of a file with this header.
     ///
     /// # Errors
-    /// [`VcfError::TooManyFields`] where the header defines too many fields.
+    /// [`VcfError::TooManyFields`] if the header defines too many fields.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use arrow_schema::DataType;
+    /// use godwit_formats::vcf::{Reader, VariantLayout};
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("a.vcf");
+    /// let contig = "##contig=<ID=chr20,length=64444167>";
+    /// let info = "##INFO=<ID=DP,Number=1,Type=Integer,Description=\"Depth\">";
+    /// let columns = "#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO";
+    /// std::fs::write(&path, format!("##fileformat=VCFv4.2\n{contig}\n{info}\n{columns}\n"))?;
+    /// let layout = VariantLayout::new(Reader::open(&path, 1)?.header())?;
+    /// assert_eq!(layout.schema.field_with_name("info_DP")?.data_type(), &DataType::Int32);
+    /// assert!(layout.has_contig("chr20"));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn new(header: &Header) -> Result<Self, VcfError> {
         let sample_count = header.samples().len();
         let info = header.info().to_vec();
@@ -63,7 +83,7 @@ impl VariantLayout {
         Ok(Self { schema: schema.into(), contigs, info, formats, info_index, format_index, sample_count })
     }
 
-    /// Returns the cells of every row, whatever its content.
+    /// Returns the number of cells that every row has, independent of its content.
     pub(super) fn cells_per_row(&self) -> usize {
         self.schema.fields().len()
     }

@@ -1,4 +1,4 @@
-//! Parquet files of variants, in any order: no column is declared as sorted.
+//! A writer of Parquet files of variants. The records may have any order, because no column is declared as sorted.
 
 use std::io::Write;
 
@@ -13,44 +13,71 @@ use parquet::schema::types::ColumnPath;
 use super::error::VcfError;
 use super::variant_layout::VariantLayout;
 
-/// Rows of a row group, the minimum that readers without page indexes fetch.
+/// Maximum rows of a row group. Readers that do not use page indexes read at least a whole row group.
 const MAX_ROW_GROUP_ROWS: usize = 32_768;
-/// Bytes of a row group's columns; cohorts reach this limit first.
+/// Maximum bytes of a row group. Files of cohorts reach this limit before the limit of rows.
 const MAX_ROW_GROUP_BYTES: usize = 64 << 20;
-/// Rows of a page, the minimum that readers with page indexes fetch.
+/// Maximum rows of a page. Readers that use page indexes read at least a whole page.
 const PAGE_ROWS: usize = 4096;
-/// Columns by which queries skip row groups and pages.
+/// Columns with statistics, by which queries skip row groups and pages.
 const COLUMNS_WITH_STATISTICS: [&str; 5] = ["contig", "contig_id", "position", "end_position", "quality"];
 
-/// A writer of one Parquet file. Dropping it leaves a file that every reader rejects as incomplete.
+/// A writer of one Parquet file. If the writer is dropped before [`VariantParquetWriter::finish`], every reader rejects
+/// the file as incomplete.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::fs::File;
+///
+/// use godwit_formats::columnar::ParquetFiles;
+/// use godwit_formats::vcf::{Reader, VariantBatchBuilder, VariantLayout, VariantParquetWriter};
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let (vcf, parquet) = (directory.path().join("a.vcf"), directory.path().join("a.parquet"));
+/// let header = "##fileformat=VCFv4.2\n#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\n";
+/// std::fs::write(&vcf, format!("{header}chr20\t1000\trs1\tA\tC\t50\tPASS\t.\n"))?;
+/// let mut reader = Reader::open(&vcf, 1)?;
+/// let layout = VariantLayout::new(reader.header())?;
+/// let mut builder = VariantBatchBuilder::new(&layout);
+/// builder.push(&reader.next_record()?.unwrap())?;
+///
+/// let mut writer = VariantParquetWriter::new(&layout, File::create(&parquet)?)?;
+/// writer.write(&builder.take_batch()?)?;
+/// writer.finish()?;
+/// assert_eq!(ParquetFiles::open(&[parquet])?.row_count(), 1);
+/// # Ok(())
+/// # }
+/// ```
 pub struct VariantParquetWriter<W: Write + Send> {
     writer: ArrowWriter<W>,
 }
 
 impl<W: Write + Send> VariantParquetWriter<W> {
-    /// Starts a file.
+    /// Creates a writer and starts the Parquet file.
     ///
     /// # Errors
-    /// [`VcfError::Parquet`].
+    /// [`VcfError::Parquet`] if the Parquet writer fails.
     pub fn new(layout: &VariantLayout, out: W) -> Result<Self, VcfError> {
-        // Without the Arrow schema in Base64, which would repeat the header.
+        // Do not store the Arrow schema as Base64 text, because it would contain the VCF header a second time.
         let options =
             ArrowWriterOptions::new().with_properties(writer_properties(layout)).with_skip_arrow_metadata(true);
         Ok(Self { writer: ArrowWriter::try_new_with_options(out, layout.schema.clone(), options)? })
     }
 
-    /// Appends a batch.
+    /// Writes a record batch.
     ///
     /// # Errors
-    /// [`VcfError::Parquet`].
+    /// [`VcfError::Parquet`] if the Parquet writer fails.
     pub fn write(&mut self, batch: &RecordBatch) -> Result<(), VcfError> {
         Ok(self.writer.write(batch)?)
     }
 
-    /// Ends the file and returns the inner writer.
+    /// Completes the file and returns the inner writer.
     ///
     /// # Errors
-    /// [`VcfError::Parquet`].
+    /// [`VcfError::Parquet`] if the Parquet writer fails.
     pub fn finish(self) -> Result<W, VcfError> {
         Ok(self.writer.into_inner()?)
     }

@@ -1,64 +1,64 @@
-//! Errors of VCF text.
+//! Errors in reading and merging VCF text.
 
-/// Maximum bytes of a line in a message.
+/// Maximum bytes of a VCF line that an error message shows.
 const MAX_EXCERPT_BYTES: usize = 60;
 
-/// A reason why text is not VCF, or VCFs cannot be merged.
+/// A reason why text is not valid VCF, or why VCF headers cannot be merged.
 #[derive(Debug, thiserror::Error)]
 pub enum VcfLinesError {
-    /// The text cannot be read.
+    /// The text cannot be read from its source.
     #[error("cannot be read")]
     Io(#[from] std::io::Error),
     /// The text is empty.
-    #[error("is empty; a VCF has a header even where nothing is called")]
+    #[error("is empty; a VCF without calls has a header too")]
     Empty,
-    /// The first line is not that of a VCF.
-    #[error("is no VCF: it starts with {text:?}")]
+    /// The first line does not name the VCF format.
+    #[error("is not VCF: it starts with {text:?}")]
     NotVcf {
-        /// The start of the first line.
+        /// Start of the first line.
         text: String,
     },
-    /// The header has no line of columns.
+    /// The header has no `#CHROM` line.
     #[error("has no #CHROM line before line {line}")]
     NoColumns {
-        /// 1-based number of the line.
+        /// 1-based number of the line that should be the `#CHROM` line.
         line: u64,
     },
-    /// The text ends within a line.
-    #[error("is cut short: line {line} has no end")]
+    /// The last line has no line feed, so the text is truncated.
+    #[error("is truncated: line {line} has no line end")]
     Truncated {
         /// 1-based number of the line.
         line: u64,
     },
-    /// A line exceeds the limit.
+    /// A line is longer than the limit.
     #[error("has a line, {line}, of more than {max_bytes} bytes")]
     LineTooLong {
         /// 1-based number of the line.
         line: u64,
-        /// The limit.
+        /// Maximum length of a line in bytes.
         max_bytes: usize,
     },
-    /// A record is invalid.
-    #[error("has a wrong record on line {line}: {problem}: {text:?}")]
+    /// A line is not a valid VCF record.
+    #[error("has an invalid record on line {line}: {problem}: {text:?}")]
     Record {
         /// 1-based number of the line.
         line: u64,
-        /// The problem.
+        /// Description of the problem.
         problem: &'static str,
-        /// The start of the line.
+        /// Start of the line.
         text: String,
     },
-    /// Two headers define one name differently.
-    #[error("has a header that says {second:?} where that of another region says {first:?}")]
+    /// Two headers to be merged define the same name differently.
+    #[error("has the header line {second:?} where another region has {first:?}")]
     Conflict {
-        /// The line of the first header.
+        /// Line of the first header.
         first: String,
-        /// The line of the second header.
+        /// Line of the second header.
         second: String,
     },
 }
 
-/// Returns the start of a line as shown in messages.
+/// Returns the start of a line for error messages.
 pub(super) fn excerpt(line: &[u8]) -> String {
     String::from_utf8_lossy(&line[..line.len().min(MAX_EXCERPT_BYTES)]).into_owned()
 }

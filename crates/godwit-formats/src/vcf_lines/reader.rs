@@ -1,29 +1,31 @@
-//! A reader of untrusted VCF text: header and records.
+//! A reader of VCF text from untrusted programs: the header, then the records.
 
 use std::io::BufRead;
 
 use super::Header;
 use super::error::{VcfLinesError, excerpt};
 
-/// Maximum bytes of a line: a record with alleles of megabases, or of very many samples.
+/// Maximum bytes of a line, which allows records with alleles of millions of bases or with very many samples.
 const MAX_LINE_BYTES: usize = 256 << 20;
-/// Columns before those of samples.
+/// Number of columns before `FORMAT` and the sample columns.
 const FIXED_COLUMN_COUNT: usize = 8;
 
-/// One record: the caller's bytes, and its interval.
+/// A VCF record: the bytes that the variant caller wrote, and the interval of the record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record<'l> {
-    /// The line, without its line feed.
+    /// Line of the record, without its line feed.
     pub line: &'l [u8],
-    /// `CHROM`.
+    /// Name of the contig (`CHROM`).
     pub contig: &'l str,
-    /// First base, 0-based; -1 for a record at the telomere (`POS` 0).
+    /// 0-based position of the first base; -1 for a record at the telomere (`POS` 0).
     pub start: i64,
-    /// One past the last base of `REF`, or `INFO/END`, 0-based; more than `start`.
+    /// 0-based position after the last base of `REF`, or after `INFO/END` if present; greater than `start`.
     pub end: i64,
 }
 
-/// A line-by-line reader of untrusted VCF text.
+/// A reader of VCF text from untrusted programs, line by line.
+///
+/// # Examples
 ///
 /// ```
 /// use godwit_formats::vcf_lines::Reader;
@@ -40,15 +42,15 @@ pub struct Reader<R> {
     header: Header,
     column_count: usize,
     line: Vec<u8>,
-    /// 1-based number of `line`.
+    /// 1-based number of the line in `line`.
     line_number: u64,
 }
 
 impl<R: BufRead> Reader<R> {
-    /// Reads the header.
+    /// Creates a reader and reads the header of the VCF text.
     ///
     /// # Errors
-    /// [`VcfLinesError`].
+    /// [`VcfLinesError`] if the text cannot be read, or the header is invalid or incomplete.
     pub fn new(input: R) -> Result<Self, VcfLinesError> {
         let mut reader = Self { input, header: Header::default(), column_count: 0, line: Vec::new(), line_number: 0 };
         let mut lines = Vec::new();
@@ -80,15 +82,15 @@ impl<R: BufRead> Reader<R> {
         Ok(reader)
     }
 
-    /// Returns the header.
+    /// Returns the header of the VCF text.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// Returns the next record; `None` at the end.
+    /// Returns the next record, or `None` at the end of the text.
     ///
     /// # Errors
-    /// [`VcfLinesError`].
+    /// [`VcfLinesError`] if the text cannot be read, or the record is invalid or truncated.
     pub fn next_record(&mut self) -> Result<Option<Record<'_>>, VcfLinesError> {
         if !self.read_line()? {
             return Ok(None);
@@ -97,11 +99,12 @@ impl<R: BufRead> Reader<R> {
             Ok(_) => {}
             Err(problem) => return Err(self.record_error(problem)),
         }
-        // Parsed twice, since a borrow that is returned on one path would last on all.
+        // Parse the line a second time: if the first result were returned, the borrow checker would extend its borrow
+        // to the error path as well.
         Ok(Record::parse(&self.line, self.column_count).ok())
     }
 
-    /// Returns an error about the line that was read last.
+    /// Returns an error about the line that was read last, with a description of the problem.
     pub fn record_error(&self, problem: &'static str) -> VcfLinesError {
         VcfLinesError::Record { line: self.line_number, problem, text: excerpt(&self.line) }
     }
@@ -128,7 +131,7 @@ impl<R: BufRead> Reader<R> {
                 break;
             }
         }
-        // All of them: a line that is written again must not end differently.
+        // Remove all carriage returns, so that the line ends in the same way when it is written again.
         while self.line.last() == Some(&b'\r') {
             self.line.pop();
         }
@@ -138,51 +141,62 @@ impl<R: BufRead> Reader<R> {
 }
 
 impl<'l> Record<'l> {
-    /// Parses a record that was checked before; returns `None` for other lines.
+    /// Parses the line of a record that was validated before; returns `None` if the line is not a valid record.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use godwit_formats::vcf_lines::Record;
+    ///
+    /// let record = Record::from_line(b"chr20\t1000\t.\tN\t<DEL>\t50\tPASS\tEND=1500").unwrap();
+    /// assert_eq!((record.contig, record.start, record.end), ("chr20", 999, 1500));
+    /// assert_eq!(Record::from_line(b"chr20\t1000"), None);
+    /// ```
     pub fn from_line(line: &'l [u8]) -> Option<Self> {
         let columns = line.iter().filter(|byte| **byte == b'\t').count() + 1;
         Self::parse(line, columns).ok()
     }
 
-    /// Parses a line up to its interval.
+    /// Parses the fields that determine the interval of a record, and checks `REF`, `ALT`, `QUAL` and `INFO`. `columns`
+    /// is the required number of columns.
     fn parse(line: &'l [u8], columns: usize) -> Result<Self, &'static str> {
         if memchr::memchr_iter(b'\t', line).count() + 1 != columns {
-            return Err("it has another number of columns than the #CHROM line");
+            return Err("its number of columns differs from that of the #CHROM line");
         }
         let mut fields = line.split(|byte| *byte == b'\t');
         let mut field = || fields.next().unwrap_or_default();
         let (contig, position, _, reference) = (field(), field(), field(), field());
         let (alternate, quality, _, info) = (field(), field(), field(), field());
         let contig = std::str::from_utf8(contig).ok().filter(|name| !name.is_empty());
-        let contig = contig.ok_or("its contig is no name")?;
-        let pos_1based = parse_position(position).ok_or("its position is no number")?;
+        let contig = contig.ok_or("its contig is not a valid name")?;
+        let pos_1based = parse_position(position).ok_or("its position is not a number")?;
         if reference.is_empty() || !reference.iter().all(u8::is_ascii_alphabetic) {
-            return Err("its reference allele is no sequence of bases");
+            return Err("its reference allele is not a sequence of bases");
         }
         if alternate.is_empty() || info.is_empty() {
             return Err("it has an empty column");
         }
         let is_quality = |text: &str| text == "." || text.parse::<f64>().is_ok();
         if !std::str::from_utf8(quality).is_ok_and(is_quality) {
-            return Err("its quality is no number");
+            return Err("its quality is not a number");
         }
         let start = pos_1based - 1;
         let end = match info_end(info) {
-            Some(end) => parse_position(end).ok_or("its END is no number")?.max(start + 1),
+            Some(end) => parse_position(end).ok_or("its END is not a number")?.max(start + 1),
             None => start + reference.len() as i64,
         };
         Ok(Self { line, contig, start, end })
     }
 }
 
-/// Parses a whole number in the range of positions.
+/// Parses a whole number from 0 to the maximum position, 2^31 - 1.
 fn parse_position(digits: &[u8]) -> Option<i64> {
     let fine = !digits.is_empty() && digits.len() <= 10 && digits.iter().all(u8::is_ascii_digit);
     let text = std::str::from_utf8(digits).ok().filter(|_| fine)?;
     text.parse::<i64>().ok().filter(|number| *number <= i64::from(i32::MAX))
 }
 
-/// Returns the value of `END`.
+/// Returns the value of the key `END` in an `INFO` field.
 fn info_end(info: &[u8]) -> Option<&[u8]> {
     info.split(|byte| *byte == b';').find_map(|field| field.strip_prefix(b"END="))
 }

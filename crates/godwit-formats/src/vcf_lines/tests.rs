@@ -25,7 +25,7 @@ fn positions_and_lengths_are_read() {
     let body = "c\t5\t.\tACG\tA\t3.5\t.\tDP=3\tGT\t0/1\nc\t9\t.\tN\t<*>\t.\tPASS\tDP=1;END=20;X=1\tGT\t0/0\nc\t0\t.\tA\t.\t1e-5\t.\t.\tGT\t.\r\n";
     let expected = [("c", 4, 7), ("c", 8, 20), ("c", -1, 0)].map(|(name, start, end)| (name.to_owned(), start, end));
     assert_eq!(read_records(body).unwrap(), expected);
-    // An END before the record's own start is ignored.
+    // An END before the start of the record is ignored.
     assert_eq!(read_records("c\t9\t.\tN\tA\t.\t.\tEND=2\tGT\t1\n").unwrap()[0].2, 9);
 }
 
@@ -40,7 +40,7 @@ fn wrong_records_are_named_by_line() {
         ("\t5\t.\tA\tC\t.\t.\tDP=3\tGT\t1\n", "contig"),
         ("c\t5\t.\tA\tC\tgood\t.\tDP=3\tGT\t1\n", "quality"),
         ("c\t5\t.\tA\tC\t.\t.\tEND=x\tGT\t1\n", "END"),
-        ("c\t5\t.\tA\tC\t.\t.\tDP=3\tGT\t1", "cut short"),
+        ("c\t5\t.\tA\tC\t.\t.\tDP=3\tGT\t1", "truncated"),
         ("#comment\n", "columns"),
         ("\n", "columns"),
     ] {
@@ -53,11 +53,11 @@ fn wrong_records_are_named_by_line() {
 fn what_is_no_vcf_is_refused() {
     for (text, problem) in [
         ("", "empty"),
-        ("BAM\u{1}\n", "no VCF"),
+        ("BAM\u{1}\n", "not VCF"),
         ("##fileformat=VCFv4.2\n", "no #CHROM line"),
         ("##fileformat=VCFv4.2\nc\t1\t.\n", "no #CHROM line before line 2"),
         ("##fileformat=VCFv4.2\n#CHROM\tPOS\n", "8 columns"),
-        ("##fileformat=VCFv4.2", "cut short"),
+        ("##fileformat=VCFv4.2", "truncated"),
     ] {
         let error = Reader::new(text.as_bytes()).map(drop).unwrap_err().to_string();
         assert!(error.contains(problem), "{text:?}: {error}");

@@ -1,5 +1,6 @@
-//! Barcodes of reads as Picard 3.4.0 `MarkDuplicates` compares them: by 32-bit hashes of their text, so that two barcodes
-//! with equal hashes count as one here too (`buildReadEnds`, `EstimateLibraryComplexity.getReadBarcodeValue`, `UmiUtil`).
+//! Barcodes of reads, compared in the same way as Picard 3.4.0 `MarkDuplicates` does (`buildReadEnds`,
+//! `EstimateLibraryComplexity.getReadBarcodeValue`, `UmiUtil`): by 32-bit hashes of their text. Two barcodes with equal
+//! hashes therefore count as equal.
 
 use bytemuck::{Pod, Zeroable};
 use godwit_model::{CigarOp, RawRecord, flags};
@@ -9,11 +10,12 @@ use godwit_model::{CigarOp, RawRecord, flags};
 pub struct BarcodeTags {
     /// Tag of the barcode that mates share (`BARCODE_TAG`).
     pub molecule: Option<[u8; 2]>,
-    /// Tag of read 1's own barcode (`READ_ONE_BARCODE_TAG`).
+    /// Tag of the barcode of read 1 alone (`READ_ONE_BARCODE_TAG`).
     pub read1: Option<[u8; 2]>,
-    /// Tag of read 2's own barcode (`READ_TWO_BARCODE_TAG`).
+    /// Tag of the barcode of read 2 alone (`READ_TWO_BARCODE_TAG`).
     pub read2: Option<[u8; 2]>,
-    /// True if the shared barcode is of both strands, `X-Y`; it is swapped on the bottom strand (`DUPLEX_UMI`).
+    /// True if the shared barcode has the form `X-Y` with a part for each strand (`DUPLEX_UMI`). The parts are swapped
+    /// for molecules of the bottom strand.
     pub duplex: bool,
 }
 
@@ -23,13 +25,13 @@ pub struct BarcodeTags {
 pub struct Barcodes {
     /// Hash of the barcode that mates share.
     pub molecule: i32,
-    /// Hash of read 1's barcode, 0 for none.
+    /// Hash of the barcode of read 1; 0 if there is none.
     pub read1: i32,
-    /// Hash of read 2's barcode, 0 for none.
+    /// Hash of the barcode of read 2; 0 if there is none.
     pub read2: i32,
 }
 
-/// A barcode that Picard rejects.
+/// The error for a barcode that Picard rejects.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("tag {tag} of the read {read}: {problem}")]
 pub struct BarcodeError {
@@ -37,25 +39,26 @@ pub struct BarcodeError {
     pub read: String,
     /// Name of the tag.
     pub tag: String,
-    /// The defect.
+    /// The reason for the rejection.
     pub problem: BarcodeProblem,
 }
 
-/// The defect of a barcode.
+/// The reason why a barcode is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BarcodeProblem {
-    /// The tag is a number, a character or an array.
+    /// The tag is a number, a character or an array instead of text.
     #[error("it is not text (type Z)")]
     NotText,
-    /// The barcode has other letters.
+    /// The barcode has characters other than A, C, G, T, N and `-`.
     #[error("a barcode consists of A, C, G, T, N and -")]
     InvalidLetters,
-    /// A duplex barcode without a hyphen, or with more than one.
+    /// A duplex barcode has no hyphen or more than one hyphen.
     #[error("a duplex barcode is of the form X-Y, for example AT-GA")]
     NotDuplex,
-    /// The strand is unknown.
+    /// The strand of the molecule is unknown, because the record does not have the tag `MC`.
     #[error(
-        "the strand of its molecule is told by the mate's CIGAR, and the read has none in tag MC; add it, as with samtools fixmate -m"
+        "the strand of its molecule depends on the mate's CIGAR, and the read has no tag MC; add it with samtools \
+         fixmate -m"
     )]
     MissingMateCigar,
 }
@@ -63,22 +66,52 @@ pub enum BarcodeProblem {
 /// The strand of the molecule that a read comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MoleculeStrand {
-    /// Read 1 is first.
+    /// Read 1 has the smaller contig or 5' position.
     Top,
-    /// Read 2 is first.
+    /// Read 2 has the smaller contig or 5' position.
     Bottom,
 }
 
 impl BarcodeTags {
     /// Reports whether any barcode tag is set.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use godwit_kernels::markdup::BarcodeTags;
+    ///
+    /// let tags = BarcodeTags { molecule: Some(*b"RX"), ..BarcodeTags::default() };
+    /// assert!(tags.has_any());
+    /// assert!(!BarcodeTags::default().has_any());
+    /// ```
     pub fn has_any(&self) -> bool {
         self.molecule.or(self.read1).or(self.read2).is_some()
     }
 
-    /// Returns the barcodes of a record, which must be mapped if they are duplex.
+    /// Returns the hashed barcodes of a record. With duplex barcodes, the record must be mapped.
     ///
     /// # Errors
     /// [`BarcodeError`] for a barcode that Picard rejects.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use godwit_kernels::markdup::{BarcodeTags, Barcodes};
+    ///
+    /// # let words = [
+    /// #     0, 999, 4681 << 16 | 60 << 8 | 4, 0 << 16 | 1, 8, -1, -1, 0, i32::from_le_bytes(*b"r01\0"),
+    /// #     8 << 4, 0x4812_4812, 0x1e1e_1e1e, 0x1e1e_1e1e,
+    /// # ];
+    /// # let mut bytes = words.map(i32::to_le_bytes).concat();
+    /// # bytes.extend(b"RXZACGT\0");
+    /// # let record = godwit_model::RawRecord::from_bytes(&bytes, 2)?;
+    /// // A record with the tag RX:Z:ACGT. The hash is 31 plus that of Java's `String.hashCode`.
+    /// let tags = BarcodeTags { molecule: Some(*b"RX"), ..BarcodeTags::default() };
+    /// assert_eq!(tags.barcodes_of_record(record)?, Barcodes { molecule: 31 + 2_003_087, read1: 0, read2: 0 });
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn barcodes_of_record(&self, record: RawRecord) -> Result<Barcodes, BarcodeError> {
         let barcode_error = |tag: [u8; 2]| {
             move |problem| BarcodeError {
@@ -95,7 +128,7 @@ impl BarcodeTags {
             Some(tag) => text_tag(record, tag).map_err(barcode_error(tag)).map(|text| text.map_or(0, java_hash)),
             None => Ok(0),
         };
-        // `Objects.hash` of one value is 31 plus the value's hash, 0 for null.
+        // Java's `Objects.hash` of one value is 31 plus the hash of the value; the hash of null is 0.
         let mut barcodes = Barcodes { molecule: molecule.wrapping_add(31), read1: 0, read2: 0 };
         let flag = record.flag();
         if flag & flags::PAIRED == 0 || flag & flags::FIRST != 0 {
@@ -114,7 +147,7 @@ impl BarcodeTags {
         if !self.duplex {
             return Ok(java_hash(barcode));
         }
-        // Java's `split` drops empty parts at the end.
+        // Java's `split` drops empty strings at the end.
         let mut parts: Vec<&[u8]> = barcode.split(|letter| *letter == b'-').collect();
         while parts.len() > 1 && parts.last().is_some_and(|part| part.is_empty()) {
             parts.pop();
@@ -127,7 +160,7 @@ impl BarcodeTags {
     }
 }
 
-/// Returns Java's `String.hashCode`.
+/// Returns the hash that Java's `String.hashCode` computes.
 fn java_hash(text: &[u8]) -> i32 {
     text.iter().fold(0i32, |hash, byte| hash.wrapping_mul(31).wrapping_add(i32::from(*byte)))
 }
@@ -140,11 +173,30 @@ fn text_tag(record: RawRecord<'_>, tag: [u8; 2]) -> Result<Option<&[u8]>, Barcod
     }
 }
 
-/// Returns the strand of a read's molecule: top if read 1 has the smaller unclipped 5' position, or contig. Returns `None`
-/// for a read that is unmapped or without a mapped mate.
+/// Returns the strand of the molecule that a read comes from: top if read 1 has the smaller contig or, on the same
+/// contig, the smaller unclipped 5' position. Returns `None` for an unmapped read and for a read without a mapped mate.
 ///
 /// # Errors
-/// [`BarcodeProblem::MissingMateCigar`] if the mate's 5' position is needed and unknown.
+/// [`BarcodeProblem::MissingMateCigar`] if the 5' position of the mate is needed, but the tag `MC` is missing or
+/// invalid.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use godwit_kernels::markdup::{MoleculeStrand, molecule_strand};
+///
+/// # let words = [
+/// #     0, 999, 4681 << 16 | 60 << 8 | 4, 65 << 16 | 1, 8, 1, 499, 0, i32::from_le_bytes(*b"r01\0"),
+/// #     8 << 4, 0x4812_4812, 0x1e1e_1e1e, 0x1e1e_1e1e,
+/// # ];
+/// # let bytes = words.map(i32::to_le_bytes).concat();
+/// # let record = godwit_model::RawRecord::from_bytes(&bytes, 2)?;
+/// // Read 1 of a pair on the first contig; its mate is on the second one.
+/// assert_eq!(molecule_strand(record)?, Some(MoleculeStrand::Top));
+/// # Ok(())
+/// # }
+/// ```
 pub fn molecule_strand(record: RawRecord) -> Result<Option<MoleculeStrand>, BarcodeProblem> {
     let flag = record.flag();
     if flag & flags::PAIRED == 0 || flag & (flags::UNMAPPED | flags::MATE_UNMAPPED) != 0 {
@@ -159,7 +211,7 @@ pub fn molecule_strand(record: RawRecord) -> Result<Option<MoleculeStrand>, Barc
     Ok(Some(if is_first == comes_first { MoleculeStrand::Top } else { MoleculeStrand::Bottom }))
 }
 
-/// Returns the 0-based unclipped 5' position of the mate, from its CIGAR in `MC`.
+/// Returns the 0-based unclipped 5' position of the mate, computed from the CIGAR of the mate in the tag `MC`.
 fn mate_five_prime(record: RawRecord) -> Option<i32> {
     let (b'Z', text) = record.tag(*b"MC")? else { return None };
     let cigar = parse_cigar(text)?;
@@ -200,7 +252,7 @@ mod tests {
     fn hashes_are_those_of_java() {
         assert_eq!(java_hash(b""), 0);
         assert_eq!(java_hash(b"ACGT"), 2_003_087);
-        // Two strings with equal hashes are one barcode.
+        // Two strings with equal hashes count as one barcode.
         assert_eq!(java_hash(b"Aa"), java_hash(b"BB"));
         assert_eq!(
             java_hash(b"ACGTACGTACGTACGT"),

@@ -1,4 +1,4 @@
-//! Decides duplicate sets from sorted signatures.
+//! Decision of duplicate sets from sorted signatures.
 
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
@@ -14,7 +14,8 @@ use super::sort_items::{EndItem, PairItem};
 use super::template_lists::TemplateLists;
 use crate::sort::{Sortable, SortedItems, SortedItemsIter};
 
-/// Sets are decided in Picard's order of pairs (`ReadEndsMDComparator`): the first of the best is not a duplicate.
+/// The order is that of pairs in Picard (`ReadEndsMDComparator`). Of the pairs with the highest score in a set, the
+/// first in this order is not a duplicate.
 impl Sortable for PairSignature {
     fn order(&self, other: &Self) -> Ordering {
         let place = |p: &Self| (p.library, p.contig1, p.five_prime1);
@@ -26,7 +27,7 @@ impl Sortable for PairSignature {
     }
 }
 
-/// A true fragment: a mapped read without a mapped mate, in Picard's order of fragments.
+/// A fragment: a mapped read without a mapped mate. Fragments sort in the order of Picard.
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(transparent)]
 pub(super) struct Fragment<E>(pub(super) E);
@@ -39,7 +40,7 @@ impl<E: EndItem> Sortable for Fragment<E> {
     }
 }
 
-/// A read whose mate was not found yet, grouped by name.
+/// A read whose mate has not been found yet. These reads sort by name, then in file order.
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(transparent)]
 pub(super) struct PendingEnd<E>(pub(super) E);
@@ -51,14 +52,15 @@ impl<E: EndItem> Sortable for PendingEnd<E> {
     }
 }
 
-/// Returns the key of an end: an integer that sorts by library, contig, 5' position and strand.
+/// Returns the key of an end, an integer that sorts by library, contig, 5' position and strand.
 pub(super) fn end_key(library: u16, contig: i32, five_prime: i32, reverse: bool) -> u128 {
-    // Flipping the sign bit makes negative 5' positions (clips before the contig's start) sort first.
+    // The sign bit is flipped so that negative 5' positions (clips that extend before the start of the contig) sort
+    // first.
     let position = (five_prime as u32) ^ 0x8000_0000;
     u128::from(library) << 65 | u128::from(contig as u32) << 33 | u128::from(position) << 1 | u128::from(reverse)
 }
 
-/// Reports whether two pairs are duplicates of each other.
+/// Returns whether two pairs are duplicates of each other.
 fn are_duplicates<P: PairItem>(one: &P, other: &P) -> bool {
     let (a, b) = (one.signature(), other.signature());
     (a.five_prime1, a.five_prime2, a.contig1, a.contig2, a.library)
@@ -78,27 +80,29 @@ fn index_of_best_score(scores: impl Iterator<Item = i16>) -> usize {
     best.map_or(0, |(index, _)| index)
 }
 
-/// Records that were joined to a mate of another library, which gives the pair its library, with their own library. Picard
-/// joins by the concatenation of read group and name, so `g1` and `x` match `g` and `1x`.
+/// The records whose mates belong to another library, with the library index of the record. The library of such a pair
+/// is that of its earlier end. Picard joins mates by the concatenation of read group and name, so `g1` and `x` match
+/// `g` and `1x`.
 pub(super) type CrossLibraryMates = HashMap<RecordId, u16>;
 
-/// Collects the duplicates and counts them per library.
+/// A collector of duplicates, which also counts the duplicates of each library.
 pub(super) struct DuplicateDecider<'m> {
     pub(super) cross_library_mates: &'m CrossLibraryMates,
     pub(super) libraries: &'m mut [LibraryMetrics],
     pub(super) set_sizes: &'m mut SetSizes,
     pub(super) duplicates: &'m mut RecordSet,
     pub(super) optical_distance: i32,
-    /// Optical duplicates, if requested.
+    /// Set that receives the records that are optical duplicates, if requested.
     pub(super) optical: Option<&'m mut RecordSet>,
-    /// Records of each duplicate set, if requested.
+    /// Collection that receives the member records of each duplicate set, if requested.
     pub(super) sets: Option<&'m mut DuplicateSets>,
-    /// Lists that receive the duplicates instead of `verdicts`, if duplicates are marked by template.
+    /// Lists that receive the duplicates instead of `duplicates`, in the mode [`super::DuplicateMode::Query`].
     pub(super) template_lists: Option<&'m mut TemplateLists>,
 }
 
 impl DuplicateDecider<'_> {
-    /// Decides all pairs except those whose name is in `superseded`, which were joined again.
+    /// Decides which pairs are duplicates. Pairs in `pairs` whose name is in `superseded_names` are skipped, because
+    /// `rejoined_pairs` replaces these pairs.
     pub(super) fn decide_pairs<P: PairItem>(
         &mut self,
         pairs: &SortedItems<P>,
@@ -170,7 +174,7 @@ impl DuplicateDecider<'_> {
         self.duplicates.insert(record);
     }
 
-    /// Decides all fragments; `paired_ends` are the keys of reads with a mapped mate.
+    /// Decides which fragments are duplicates. `paired_ends` holds the keys of all reads with a mapped mate.
     pub(super) fn decide_fragments<E: EndItem>(
         &mut self,
         fragments: &SortedItems<Fragment<E>>,
@@ -196,7 +200,8 @@ impl DuplicateDecider<'_> {
         Ok(())
     }
 
-    /// Decides a set: a pair at the same end makes every fragment a duplicate; otherwise all but the best are duplicates.
+    /// Decides a set of fragments with equal keys. If a pair has an end with the same key, all fragments are
+    /// duplicates. Otherwise, all fragments except the best are duplicates.
     fn decide_fragment_set<E: EndItem>(&mut self, set: &[E], pair_at_same_end: bool) -> io::Result<()> {
         let keeper = if pair_at_same_end {
             None
@@ -224,7 +229,7 @@ impl DuplicateDecider<'_> {
     }
 }
 
-/// A merge of two sorted sequences of pairs.
+/// A merge of the sorted `pairs` and the sorted `rejoined_pairs`.
 struct PairMerge<'s, P> {
     pairs: SortedItemsIter<'s, P>,
     superseded_names: &'s HashSet<[u64; 2]>,

@@ -1,34 +1,35 @@
-//! The duplicate metrics as Picard 3.4.0 computes and prints them (`DuplicationMetrics`, htsjdk 4.2.0 `MetricsFile`).
+//! Duplication metrics, computed and printed in the same way as Picard 3.4.0 (`DuplicationMetrics`, htsjdk 4.2.0
+//! `MetricsFile`).
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use godwit_model::DuplicateCounts;
 
-/// Library of records without a read group, or whose read group has no `LB`.
+/// Name of the library of records that have no read group, or whose read group has no `LB`.
 pub const UNKNOWN_LIBRARY: &str = "Unknown Library";
 
-/// Number of steps of the bisection that estimates the library size.
+/// Number of bisection steps in the estimate of the library size.
 const BISECTION_STEPS: u32 = 40;
-/// Maximum coverage multiple in the return-on-investment histogram.
+/// Maximum multiple of the present sequencing depth in the return-on-investment histogram.
 const MAX_COVERAGE_MULTIPLE: u64 = 100;
 
-/// The counts of one library.
+/// The record and duplicate counts of one library.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LibraryMetrics {
-    /// `LB`, or [`UNKNOWN_LIBRARY`].
+    /// Name of the library: `LB` of the read group, or [`UNKNOWN_LIBRARY`].
     pub library: String,
-    /// Counts of the records as read.
+    /// Record counts before duplicate marking.
     pub counts: DuplicateCounts,
     /// Number of duplicate reads without a mapped mate.
     pub unpaired_duplicates: u64,
-    /// Number of duplicate reads with a mapped mate: twice the pairs.
+    /// Number of duplicate reads with a mapped mate; twice the number of duplicate pairs.
     pub paired_duplicates: u64,
     /// Number of pairs that are optical duplicates.
     pub optical_pairs: u64,
 }
 
-/// Number of duplicate sets by their size in pairs.
+/// Number of duplicate sets for each size in pairs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct SetSizes {
     pub(super) all: BTreeMap<u64, u64>,
@@ -37,7 +38,7 @@ pub(super) struct SetSizes {
 }
 
 impl SetSizes {
-    /// Counts a set of `pairs`, of which `optical` are optical duplicates.
+    /// Counts a set of `pairs` pairs, of which `optical` pairs are optical duplicates.
     pub(super) fn count(&mut self, pairs: u64, optical: u64) {
         *self.all.entry(pairs).or_default() += 1;
         if pairs > optical {
@@ -52,23 +53,46 @@ impl SetSizes {
 /// The content of a Picard duplicate metrics file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DuplicationMetrics {
-    /// One per library, by name: those of the header, and others that records belong to.
+    /// Metrics of each library, sorted by name: the libraries in the header, and other libraries that have records.
     pub libraries: Vec<LibraryMetrics>,
     pub(super) set_sizes: SetSizes,
 }
 
 impl LibraryMetrics {
-    /// Returns the number of pairs examined.
+    /// Returns the number of pairs in which both mates are mapped (`READ_PAIRS_EXAMINED`).
     pub fn pairs(&self) -> u64 {
         self.counts.paired_reads / 2
     }
 
     /// Returns the number of pairs that are duplicates.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use godwit_kernels::markdup::LibraryMetrics;
+    /// use godwit_model::DuplicateCounts;
+    ///
+    /// let counts = DuplicateCounts { paired_reads: 2_000, ..DuplicateCounts::default() };
+    /// let library = LibraryMetrics { counts, paired_duplicates: 400, ..LibraryMetrics::default() };
+    /// assert_eq!(library.pairs(), 1_000);
+    /// assert_eq!(library.pair_duplicates(), 200);
+    /// ```
     pub fn pair_duplicates(&self) -> u64 {
         self.paired_duplicates / 2
     }
 
     /// Returns the fraction of mapped primary reads that are duplicates, 0 to 1.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use godwit_kernels::markdup::LibraryMetrics;
+    /// use godwit_model::DuplicateCounts;
+    ///
+    /// let counts = DuplicateCounts { paired_reads: 2_000, ..DuplicateCounts::default() };
+    /// let library = LibraryMetrics { counts, paired_duplicates: 400, ..LibraryMetrics::default() };
+    /// assert_eq!(library.fraction_duplicate(), 0.2);
+    /// ```
     pub fn fraction_duplicate(&self) -> f64 {
         let examined = self.counts.unpaired_reads + self.pairs() * 2;
         if examined == 0 {
@@ -78,9 +102,23 @@ impl LibraryMetrics {
         }
     }
 
-    /// Returns the estimated number of distinct molecules in the library; `None` without pair duplicates beyond optical ones.
+    /// Returns the estimated number of distinct molecules in the library; `None` if all duplicate pairs are optical or
+    /// if there are none.
     ///
-    /// Solves the Lander-Waterman equation C/X = 1 - exp(-N/X) by bisection, with Picard's steps and start.
+    /// Solves the Lander-Waterman equation C/X = 1 - exp(-N/X) by bisection, with the number of steps and the start
+    /// interval of Picard.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use godwit_kernels::markdup::LibraryMetrics;
+    /// use godwit_model::DuplicateCounts;
+    ///
+    /// let counts = DuplicateCounts { paired_reads: 2_000, ..DuplicateCounts::default() };
+    /// let library = LibraryMetrics { counts, paired_duplicates: 400, ..LibraryMetrics::default() };
+    /// assert_eq!(library.estimated_library_size(), Some(2_154));
+    /// assert_eq!(LibraryMetrics { paired_duplicates: 0, ..library }.estimated_library_size(), None);
+    /// ```
     pub fn estimated_library_size(&self) -> Option<u64> {
         let pairs = self.pairs().checked_sub(self.optical_pairs)? as f64;
         let unique = self.pairs().checked_sub(self.pair_duplicates())? as f64;
@@ -110,7 +148,8 @@ impl LibraryMetrics {
         Some((unique * (low + high) / 2.0) as u64)
     }
 
-    /// Returns the number of distinct pairs that `multiple` times the sequencing would yield, relative to those seen.
+    /// Returns the number of distinct pairs expected from `multiple` times the sequencing depth, divided by the present
+    /// number.
     fn return_on_investment(&self, library_size: u64, multiple: f64) -> f64 {
         let size = library_size as f64;
         let unique = (self.pairs() - self.pair_duplicates()) as f64;
@@ -119,7 +158,20 @@ impl LibraryMetrics {
 }
 
 impl DuplicationMetrics {
-    /// Sets the number of duplicates of a library, counted among the records: reads without and with a mapped mate.
+    /// Sets the number of duplicate records of a library that the caller has counted: reads without (`unpaired`) and
+    /// with (`paired`) a mapped mate.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use godwit_kernels::markdup::{DuplicationMetrics, LibraryMetrics};
+    ///
+    /// let mut metrics = DuplicationMetrics::default();
+    /// metrics.libraries.push(LibraryMetrics { library: "lib1".to_owned(), ..LibraryMetrics::default() });
+    /// metrics.set_duplicates("lib1", 3, 400);
+    /// assert_eq!(metrics.libraries[0].unpaired_duplicates, 3);
+    /// assert_eq!(metrics.libraries[0].pair_duplicates(), 200);
+    /// ```
     pub fn set_duplicates(&mut self, library: &str, unpaired: u64, paired: u64) {
         for metrics in self.libraries.iter_mut().filter(|metrics| metrics.library == library) {
             metrics.unpaired_duplicates = unpaired;
@@ -127,12 +179,27 @@ impl DuplicationMetrics {
         }
     }
 
-    /// Returns the number of duplicate sets by their size in pairs; single pairs are included.
+    /// Returns the number of duplicate sets for each size in pairs. Pairs without duplicates count as sets of size 1.
     pub fn sets_by_pairs(&self) -> &BTreeMap<u64, u64> {
         &self.set_sizes.all
     }
 
-    /// Returns the text of the metrics file; `comments` become its header lines (`# ...`).
+    /// Returns the text of the metrics file. Each of `comments` becomes a header line (`# ...`).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use godwit_kernels::markdup::{DuplicationMetrics, LibraryMetrics};
+    /// use godwit_model::DuplicateCounts;
+    ///
+    /// let library = "lib1".to_owned();
+    /// let counts = DuplicateCounts { paired_reads: 2_000, ..DuplicateCounts::default() };
+    /// let mut metrics = DuplicationMetrics::default();
+    /// metrics.libraries.push(LibraryMetrics { library, counts, paired_duplicates: 400, ..LibraryMetrics::default() });
+    /// let text = metrics.to_text(&["MarkDuplicates".to_owned()]);
+    /// assert!(text.starts_with("## htsjdk.samtools.metrics.StringHeader\n# MarkDuplicates\n"));
+    /// assert!(text.contains("lib1\t0\t1000\t0\t0\t0\t200\t0\t0.2\t2154\n"));
+    /// ```
     pub fn to_text(&self, comments: &[String]) -> String {
         let mut text = String::new();
         for comment in comments {
@@ -174,7 +241,8 @@ impl DuplicationMetrics {
         }
     }
 
-    /// Writes the return on investment if exactly one library has a size, beside the number of sets by size.
+    /// Writes the histogram: the number of sets by size and, if there is only one library and its size is known, the
+    /// return on investment.
     fn write_histogram(&self, text: &mut String) {
         let mut columns: Vec<(&str, BTreeMap<u64, f64>)> = Vec::new();
         let mut bin_label = "set_size";
@@ -211,12 +279,12 @@ impl DuplicationMetrics {
     }
 }
 
-/// Formats a whole number as Java's `Double.toString` does.
+/// Formats an integer as Java's `Double.toString` does.
 fn java_double(value: u64) -> String {
     if value < 10_000_000 {
         return format!("{value}.0");
     }
-    // Java switches to scientific notation at 10^7; Rust's `{:e}` has the same shortest digits.
+    // From 10^7 on, Java uses scientific notation; Rust's `{:e}` prints the same (shortest) digits.
     let scientific = format!("{:e}", value as f64);
     match scientific.split_once('e') {
         Some((mantissa, exponent)) if mantissa.contains('.') => format!("{mantissa}E{exponent}"),
@@ -225,12 +293,13 @@ fn java_double(value: u64) -> String {
     }
 }
 
-/// Formats a number as htsjdk 4.2.0 `FormatUtil` does: at most six decimals, ties rounded towards zero, no trailing zeros.
+/// Formats a number as htsjdk 4.2.0 `FormatUtil` does: at most six decimals, ties rounded towards zero, no trailing
+/// zeros.
 pub(crate) fn format_double(value: f64) -> String {
     if !value.is_finite() {
         return "?".into();
     }
-    // A double has at most 1,074 decimals, so this is its exact value and the tie test below is exact.
+    // A double has at most 1,074 decimals, so this text is the exact value, and the test for ties below is exact.
     let mut exact = String::new();
     let _ = write!(exact, "{:.1074}", value.abs());
     let Some((whole, decimals)) = exact.split_once('.') else { return exact };
@@ -247,7 +316,7 @@ pub(crate) fn format_double(value: f64) -> String {
     if value < 0.0 && text != "0" { format!("-{text}") } else { text.into() }
 }
 
-/// Adds one to a decimal number, most significant digit first.
+/// Adds one to the last digit of a decimal number whose most significant digit is first.
 fn round_up(digits: &mut Vec<u8>) {
     for digit in digits.iter_mut().rev() {
         if *digit < b'9' {

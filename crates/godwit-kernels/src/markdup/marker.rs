@@ -1,4 +1,4 @@
-//! Collects the signatures of all blocks and decides duplicates.
+//! Collection of the signatures of all blocks, and decision of duplicates.
 
 use std::collections::HashSet;
 use std::io;
@@ -19,75 +19,136 @@ use super::template_lists::TemplateLists;
 use super::templates::{BlockTemplates, Templates};
 use crate::sort::{ExternalSorter, SortedItems, Spill};
 
-/// Bit of a name's hash that is set if its mates were joined within a block.
+/// Bit in a name key that is set if the mates with this name were joined within their block.
 const JOINED_BIT: u64 = 1;
-/// Number of signatures that are converted before they go to the sorters: few enough to stay in the cache.
+/// Number of signatures that are converted before they are added to the sorters. The batch fits the processor cache.
 const SIGNATURES_PER_BATCH: usize = 256;
 
 /// Options of duplicate marking.
 pub struct DuplicateMarkerOptions {
-    /// Names of the libraries, by index; [`super::UNKNOWN_LIBRARY`] may be among them.
+    /// Names of the libraries, by index. [`super::UNKNOWN_LIBRARY`] may be one of them.
     pub libraries: Vec<String>,
-    /// Number of libraries that the header's read groups name: they are reported even without a record.
+    /// Number of libraries that the read groups in the header name. They are the first in `libraries` and are reported
+    /// even if they have no records.
     pub header_libraries: usize,
-    /// Maximum distance of optical duplicates, pixels in x and in y.
+    /// Maximum distance between optical duplicates, in pixels, for x and for y.
     pub optical_distance: i32,
-    /// Marking of reads or of templates.
+    /// Mode of marking: single reads or whole templates.
     pub mode: DuplicateMode,
-    /// True if barcodes distinguish duplicates; [`BlockDetails`] then contains them.
+    /// True if reads with different barcodes are not duplicates. [`BlockDetails`] must then contain the barcodes.
     pub uses_barcodes: bool,
-    /// True if the result includes the optical duplicates.
+    /// True if the result includes the set of optical duplicates.
     pub report_optical: bool,
     /// True if the result includes the duplicate sets.
     pub report_sets: bool,
-    /// Memory for signatures, bytes.
+    /// Memory budget for signatures, bytes.
     pub memory_bytes: usize,
 }
 
-/// Data of a block that options other than the default ones need besides its signatures.
+/// Data of a block that only some options need, in addition to its signatures.
 #[derive(Debug, Default)]
 pub struct BlockDetails {
-    /// Templates, for [`DuplicateMode::Query`].
+    /// Templates of the block; needed for [`DuplicateMode::Query`].
     pub templates: BlockTemplates,
-    /// For [`DuplicateMarkerOptions::uses_barcodes`], of each record by index; only mapped primary ones are read.
+    /// Barcodes of each record, by index; needed for [`DuplicateMarkerOptions::uses_barcodes`]. Only those of mapped
+    /// primary records are used.
     pub barcodes: Vec<Barcodes>,
 }
 
-/// The outcome of marking.
+/// The result of duplicate marking.
 #[derive(Debug, Default)]
 pub struct DuplicateMarks {
-    /// The duplicates.
+    /// The records that are duplicates.
     pub duplicates: RecordSet,
-    /// The optical duplicates, if requested.
+    /// The records that are optical duplicates, if requested.
     pub optical: Option<RecordSet>,
-    /// The duplicate sets, if requested; with [`DuplicateMode::Query`] they already have their indices.
+    /// The duplicate sets, if requested. In the mode [`DuplicateMode::Query`], the `index` of each set is already set.
     pub sets: Option<DuplicateSets>,
-    /// Picard's metrics. With [`DuplicateMode::Query`] the caller still has to count the duplicates, record by record.
+    /// The metrics that Picard prints. In the mode [`DuplicateMode::Query`], the caller has to count the duplicate
+    /// records and call [`DuplicationMetrics::set_duplicates`].
     pub metrics: DuplicationMetrics,
 }
 
 /// An error of duplicate marking.
 #[derive(Debug, thiserror::Error)]
 pub enum MarkDuplicatesError {
-    /// An I/O error of the scratch space.
+    /// Writing or reading the scratch storage failed.
     #[error("sorting duplicate signatures failed")]
     Spill(#[from] io::Error),
-    /// More reads share a name than Picard can distinguish.
+    /// More reads share a name than Picard can join.
     #[error(transparent)]
     RepeatedName(#[from] RepeatedNameError),
 }
 
-/// A marker that receives the signatures of every block in any order, then decides all of them.
+/// A duplicate marker. It receives the signatures of all blocks in any order and then decides which records are
+/// duplicates.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use godwit_kernels::markdup::{BlockDetails, DuplicateMarker};
+/// # use std::{io, sync::Arc};
+/// # use godwit_kernels::markdup::{DuplicateMarkerOptions, DuplicateMode, SignatureBuilder};
+/// # use godwit_kernels::sort::Spill;
+/// # use godwit_model::{BlockId, RawRecord};
+///
+/// # let read = |name: &[u8; 4], position: i32, mate: i32, flag: i32, quality: i32| {
+/// #     let (name, qualities) = (i32::from_le_bytes(*name), quality * 0x0101_0101);
+/// #     let fixed = [0, position, 4681 << 16 | 60 << 8 | 4, flag << 16 | 1, 8, 0, mate, 0];
+/// #     [&fixed[..], &[name, 8 << 4, 0x4812_4812, qualities, qualities]].concat()
+/// # };
+/// # let bytes = |words: Vec<i32>| words.into_iter().flat_map(i32::to_le_bytes).collect::<Vec<u8>>();
+/// # struct NoSpill;
+/// # impl Spill for NoSpill {
+/// #     fn append(&self, _: &[u8]) -> io::Result<u64> {
+/// #         Err(io::ErrorKind::Unsupported.into())
+/// #     }
+/// #     fn read_at(&self, _: u64, _: &mut [u8]) -> io::Result<()> {
+/// #         Err(io::ErrorKind::Unsupported.into())
+/// #     }
+/// # }
+/// # let options = DuplicateMarkerOptions {
+/// #     libraries: vec!["lib1".to_owned()],
+/// #     header_libraries: 1,
+/// #     optical_distance: godwit_kernels::markdup::DEFAULT_OPTICAL_DISTANCE,
+/// #     mode: DuplicateMode::Coordinate,
+/// #     uses_barcodes: false,
+/// #     report_optical: false,
+/// #     report_sets: false,
+/// #     memory_bytes: 1 << 20,
+/// # };
+/// # let reads = [
+/// #     read(b"r01\0", 999, 1_291, 99, 30),
+/// #     read(b"r01\0", 1_291, 999, 147, 30),
+/// #     read(b"r02\0", 999, 1_291, 99, 20),
+/// #     read(b"r02\0", 1_291, 999, 147, 20),
+/// # ];
+/// # let (block, spill) = (BlockId { lane: 0, ordinal: 0 }, Arc::new(NoSpill));
+/// # let mut builder = SignatureBuilder::new();
+/// # for (index, words) in reads.into_iter().enumerate() {
+/// #     builder.push(block.record(index as u32), RawRecord::from_bytes(&bytes(words), 1)?, 0, 0, b"rg1");
+/// # }
+/// # let signatures = builder.finish_block();
+/// // `signatures` are those of two pairs with equal 5' positions; the second one has the lower base qualities.
+/// let mut marker = DuplicateMarker::new(options, spill);
+/// marker.add_block(block, &signatures, BlockDetails::default())?;
+/// let marks = marker.finish()?;
+/// assert_eq!([0, 1, 2, 3].map(|index| marks.duplicates.contains(block.record(index))), [false, false, true, true]);
+/// assert_eq!(marks.metrics.libraries[0].pair_duplicates(), 1);
+/// # Ok(())
+/// # }
+/// ```
 pub struct DuplicateMarker(MarkerSorters);
 
-/// Sorters with or without barcodes: signatures are larger with them.
+/// The sorters of signatures, without or with barcodes. Signatures with barcodes are larger.
 enum MarkerSorters {
     Plain(SignatureSorters<EndSignature>),
     Barcoded(SignatureSorters<BarcodedEnd>),
 }
 
 impl DuplicateMarker {
-    /// Creates a marker without signatures; data beyond its memory goes to `spill`.
+    /// Creates a marker without signatures. Data that exceed the memory budget are written to `spill`.
     pub fn new(options: DuplicateMarkerOptions, spill: Arc<dyn Spill>) -> Self {
         Self(if options.uses_barcodes {
             MarkerSorters::Barcoded(SignatureSorters::new(options, spill))
@@ -102,7 +163,7 @@ impl DuplicateMarker {
     /// The I/O error of the spill.
     ///
     /// # Panics
-    /// If the details lack data that the options require.
+    /// If `details` lacks data that the options require.
     pub fn add_block(&mut self, id: BlockId, block: &BlockSignatures, details: BlockDetails) -> io::Result<()> {
         match &mut self.0 {
             MarkerSorters::Plain(sorters) => sorters.add_block(id, block, details),
@@ -110,10 +171,11 @@ impl DuplicateMarker {
         }
     }
 
-    /// Decides every duplicate set.
+    /// Decides every duplicate set and returns the result.
     ///
     /// # Errors
-    /// The I/O error of the spill; [`MarkDuplicatesError::RepeatedName`] where Picard stops too.
+    /// The I/O error of the spill; [`MarkDuplicatesError::RepeatedName`] if reads share a name in a way with which
+    /// Picard also fails.
     pub fn finish(self) -> Result<DuplicateMarks, MarkDuplicatesError> {
         match self.0 {
             MarkerSorters::Plain(sorters) => sorters.finish(),
@@ -128,10 +190,10 @@ struct SignatureSorters<E: EndItem> {
     pending_ends: ExternalSorter<PendingEnd<E>>,
     fragments: ExternalSorter<Fragment<E>>,
     paired_ends: ExternalSorter<E::Key>,
-    /// For each template with mapped mates a 63-bit hash of its name, and [`JOINED_BIT`].
+    /// Keys of the names of templates with mapped mates: 63 bits of the hash of the name, and [`JOINED_BIT`].
     names: ExternalSorter<u64>,
     counts: Vec<DuplicateCounts>,
-    /// For each contig, whether it has a read with a mapped mate.
+    /// For each contig: true if the contig has a read with a mapped mate.
     visited_contigs: Vec<bool>,
     template_state: TemplateState,
     buffers: SorterBuffers<E>,
@@ -142,11 +204,11 @@ struct SignatureSorters<E: EndItem> {
 #[derive(Default)]
 struct TemplateState {
     blocks: Vec<(BlockId, BlockTemplates)>,
-    /// For each library, its first mapped primary record.
+    /// For each library: its first mapped primary record in input order.
     first_records: Vec<Option<RecordId>>,
 }
 
-/// Reused buffers.
+/// Buffers of converted signatures that have not yet been added to the sorters.
 struct SorterBuffers<E: EndItem> {
     pairs: Vec<E::Pair>,
     pending_ends: Vec<PendingEnd<E>>,
@@ -161,8 +223,8 @@ fn name_key(name: [u64; 2], joined: u64) -> u64 {
 
 impl<E: EndItem> SignatureSorters<E> {
     fn new(options: DuplicateMarkerOptions, spill: Arc<dyn Spill>) -> Self {
-        // Percentages follow the bytes of a pair of neighbouring mates: 72 as pair, 32 as two ends, 8 as name. Fragments and
-        // pending ends are few in aligner output, but may be everything in other input.
+        // The memory is divided by the number of bytes that a pair of neighbouring mates needs: 72 as pair, 32 as two
+        // ends, 8 as name. Aligner output has few fragments and pending ends, but other input may consist of them.
         let share = |percent: usize| options.memory_bytes / 100 * percent;
         Self {
             pairs: ExternalSorter::new(share(40), spill.clone()),
@@ -228,13 +290,13 @@ impl<E: EndItem> SignatureSorters<E> {
         Ok(())
     }
 
-    /// Returns a pair that was joined again, with the end first that is first in the input.
+    /// Returns the pair with input order as its file order; end 1 and end 2 are determined again by this order.
     fn pair_in_input_order(&mut self, pair: &PairSignature, templates: &BlockTemplates) -> PairSignature {
         let [one, two] = split_pair(pair).map(|end| self.end_in_input_order(end, templates));
         if one.record < two.record { join_mates(&one, &two) } else { join_mates(&two, &one) }
     }
 
-    /// Returns an end whose file order is that of the input.
+    /// Returns the end with input order as its file order. Also updates the first record of the library.
     fn end_in_input_order(&mut self, end: EndSignature, templates: &BlockTemplates) -> EndSignature {
         let first = &mut self.template_state.first_records[usize::from(end.library)];
         *first = Some(first.map_or(end.record, |record| record.min(end.record)));
@@ -279,7 +341,7 @@ impl<E: EndItem> SignatureSorters<E> {
             spill,
             ..
         } = self;
-        // Two independent sorts run in parallel with the join of mates.
+        // The fragments and paired ends are sorted in another thread while this thread sorts the pairs.
         let (pairs, fragments_and_ends) = std::thread::scope(|scope| {
             let ends = scope.spawn(|| -> io::Result<_> { Ok((fragments.finish()?, paired_ends.finish()?)) });
             let pairs = pairs.finish();
@@ -339,7 +401,7 @@ impl TemplateState {
     }
 }
 
-/// Records that a contig has a read with a mapped mate.
+/// Marks a contig as having a read with a mapped mate.
 fn mark_contig_visited(contigs: &mut Vec<bool>, contig: i32) {
     let index = contig.max(0) as usize;
     if contigs.len() <= index {
@@ -348,8 +410,8 @@ fn mark_contig_visited(contigs: &mut Vec<bool>, contig: i32) {
     contigs[index] = true;
 }
 
-/// Finds names that joined pairs share with other reads, and sends the ends of those pairs to `waiting`, to be joined in the
-/// order of the file. Returns the names of these pairs.
+/// Finds names that joined pairs share with other reads. Splits these pairs and adds their ends to `waiting`, so that
+/// all reads of the name are joined in file order. Returns the names of the split pairs.
 fn split_repeated_names<E: EndItem>(
     names: &SortedItems<u64>,
     pairs: &SortedItems<E::Pair>,
@@ -386,7 +448,8 @@ fn split_repeated_names<E: EndItem>(
     Ok(superseded)
 }
 
-/// Joins the pending ends, name by name.
+/// Joins the pending ends of each name. Returns the pairs, and the records that belong to another library than their
+/// pair.
 fn join_pending_ends<E: EndItem>(
     waiting: ExternalSorter<PendingEnd<E>>,
     mode: DuplicateMode,

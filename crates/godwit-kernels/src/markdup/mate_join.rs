@@ -1,24 +1,24 @@
-//! Joins two mates into a pair as Picard 3.4.0 `MarkDuplicates.buildSortedReadEndLists` does.
+//! Joining of two mates into a pair, with the rules of Picard 3.4.0 `MarkDuplicates.buildSortedReadEndLists`.
 
 use godwit_model::{EndSignature, Orientation, PairSignature, end_flags, pair_flags};
 
 use super::DuplicateMode;
 use super::sort_items::EndItem;
 
-/// A read name used by more reads of one read group than Picard can join.
+/// The error if more reads of one read group share a name than Picard can join.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("two reads of one name wait for a mate on contig {mate_contig} (0-based index)")]
+#[error("two reads with the same name have their mate on contig {mate_contig} (0-based index)")]
 pub struct RepeatedNameError {
-    /// The end that is second in coordinate order.
+    /// The read that is second in coordinate order.
     pub end: EndSignature,
-    /// Contig index of the mate of both ends.
+    /// Contig index of the mates of both reads.
     pub mate_contig: i32,
 }
 
-/// Joins two ends; `earlier` is first in the coordinate-sorted file.
+/// Joins two ends into a pair. `earlier` precedes `later` in the coordinate-sorted file.
 pub(super) fn join_mates(earlier: &EndSignature, later: &EndSignature) -> PairSignature {
     let (earlier_reverse, later_reverse) = (earlier.is_reverse(), later.is_reverse());
-    // Optical duplicates compare strands in sequencing order: read 1 first.
+    // The detection of optical duplicates compares the strands in sequencing order, read 1 first.
     let optical_orientation = if later.flags & end_flags::FIRST != 0 {
         Orientation::from_strands(later_reverse, earlier_reverse)
     } else {
@@ -55,7 +55,8 @@ pub(super) fn join_mates(earlier: &EndSignature, later: &EndSignature) -> PairSi
     }
 }
 
-/// Splits a pair whose mates name each other's contigs into its two ends, as they were before [`join_mates`].
+/// Splits a pair into its two ends, which equal the ends before [`join_mates`]. Each mate must name the contig of the
+/// other.
 pub(super) fn split_pair(pair: &PairSignature) -> [EndSignature; 2] {
     let end = |two: bool| {
         let (reverse, first) =
@@ -83,15 +84,18 @@ pub(super) fn split_pair(pair: &PairSignature) -> [EndSignature; 2] {
     [end(false), end(true)]
 }
 
-/// Joins all reads of one name and read group, in the order of the file, as Picard's map of pending mates does: a read takes
-/// the pending mate that expects its contig, else it becomes pending under the contig of its mate.
+/// Joins all reads with one name and read group, in file order, in the same way as Picard's map of pending mates. A
+/// read is joined to the pending read whose mate contig is the contig of this read. Without such a read, it becomes
+/// pending under its own mate contig.
 ///
-/// `visited`: whether a contig has any read with a mapped mate, of any name. `emit` receives each pair and its later end.
+/// `has_paired_reads` returns whether a contig has any read with a mapped mate, of any name. `emit` is called with each
+/// pair and the later of its ends.
 ///
 /// # Errors
-/// [`RepeatedNameError`] if two pending reads expect the same contig, unless no later read is on that contig: then both stay
-/// alone (`CoordinateSortedPairInfoMap` of htsjdk detects two entries only in the current contig or a later one). By
-/// template, the second silently replaces the first (`MemoryBasedReadEndsForMarkDuplicatesMap`).
+/// [`RepeatedNameError`] if two pending reads have the same mate contig and a later read is on that contig. Without a
+/// later read, both reads stay unpaired, because `CoordinateSortedPairInfoMap` of htsjdk detects two entries only when
+/// it reads their contig. With [`DuplicateMode::Query`], the second read silently replaces the first
+/// (`MemoryBasedReadEndsForMarkDuplicatesMap`).
 pub(super) fn join_ends_of_name<E: EndItem>(
     ends: &mut [E],
     mode: DuplicateMode,
@@ -109,7 +113,7 @@ pub(super) fn join_ends_of_name<E: EndItem>(
         let same_contig = waiting.iter().position(|other| other.signature().mate_contig == end.mate_contig);
         match (mode, same_contig) {
             (DuplicateMode::Query, Some(at)) => waiting[at] = *item,
-            // The contig of its mate is already read, so the entry is never looked up.
+            // The contig of the mate has already been processed, so a pending entry would never be looked up.
             (DuplicateMode::Coordinate, _) if end.mate_contig < end.contig => {}
             (DuplicateMode::Coordinate, Some(_)) if has_paired_reads(end.mate_contig) => {
                 return Err(RepeatedNameError { end: *end, mate_contig: end.mate_contig });

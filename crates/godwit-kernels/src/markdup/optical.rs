@@ -1,4 +1,4 @@
-//! Optical duplicates within one duplicate set, as Picard 3.4.0 `OpticalDuplicateFinder` finds them.
+//! Detection of optical duplicates within one duplicate set, with the rules of Picard 3.4.0 `OpticalDuplicateFinder`.
 
 use std::collections::HashMap;
 
@@ -6,15 +6,17 @@ use godwit_model::{Orientation, ReadLocation};
 
 use super::sort_items::PairItem;
 
-/// Maximum size of a set that is searched (Picard's `MAX_OPTICAL_DUPLICATE_SET_SIZE`).
+/// Maximum number of pairs of a set that is searched for optical duplicates (`MAX_OPTICAL_DUPLICATE_SET_SIZE` of
+/// Picard).
 const MAX_SET_PAIRS: usize = 300_000;
-/// Minimum size of a set that is clustered: chains of neighbours count as one cluster.
+/// Minimum number of pairs of a set that is searched by clustering, where a chain of neighbours is one cluster. Smaller
+/// sets are searched pair by pair.
 const MIN_CLUSTERED_SET_PAIRS: usize = 4;
 
-/// Returns the number of optical duplicates in a set of duplicate pairs. `keeper` is the index of the pair that is not a
-/// duplicate; `on_optical` receives the index of every optical duplicate.
+/// Returns the number of optical duplicates in a set of duplicate pairs. `keeper` is the index of the pair that is not
+/// marked as a duplicate. `on_optical` is called with the index of every optical duplicate.
 ///
-/// Pairs sequenced in opposite directions (FR and RF in read 1, read 2 order) are searched separately.
+/// Pairs whose reads 1 have opposite strands (FR and RF in the order read 1, read 2) are searched separately.
 pub(super) fn optical_duplicates<P: PairItem>(
     set: &[P],
     keeper: usize,
@@ -42,7 +44,8 @@ pub(super) fn optical_duplicates<P: PairItem>(
 /// An optional callback for the indices of optical duplicates.
 type IndexCallback<'e> = Option<&'e mut dyn FnMut(usize)>;
 
-/// Searches pairs of one direction. `keeper`: its index, if it is among them.
+/// Searches a subset of pairs that have the same orientation. `keeper` is the index of the keeper if the subset
+/// contains it.
 fn search_subset<P: PairItem>(part: &[P], keeper: Option<usize>, distance: i32, on_optical: &mut IndexCallback) -> u64 {
     if part.len() < 2 || part.len() > MAX_SET_PAIRS {
         return 0;
@@ -55,7 +58,8 @@ fn search_subset<P: PairItem>(part: &[P], keeper: Option<usize>, distance: i32, 
     }
 }
 
-/// Searches two or three pairs: counts each that is near the keeper, then one of every two others that are near each other.
+/// Searches two or three pairs. Each pair near the keeper counts. Then, of any two remaining pairs that are near each
+/// other, one counts.
 fn search_pairwise<P: PairItem>(
     part: &[P],
     keeper: Option<usize>,
@@ -89,7 +93,8 @@ fn search_pairwise<P: PairItem>(
     optical.iter().filter(|flag| **flag).count() as u64
 }
 
-/// Searches four or more pairs: clusters of transitive neighbours; all but one of a cluster are optical duplicates.
+/// Searches four or more pairs. Neighbours, and neighbours of neighbours, form a cluster. All pairs of a cluster except
+/// one are optical duplicates.
 fn search_clustered<P: PairItem>(
     part: &[P],
     keeper: Option<usize>,
@@ -106,9 +111,10 @@ fn search_clustered<P: PairItem>(
     groups.into_values().map(|group| search_tile(part, group, keeper, distance, on_optical)).sum()
 }
 
-/// Returns the number of pairs of a tile that join a cluster after its first pair: one per union of two clusters.
+/// Returns the number of optical duplicates on one tile, which equals the number of times that two clusters were
+/// united.
 ///
-/// Pairs are sorted by x, so that only pairs within the distance in x are compared.
+/// Pairs are sorted by x, so that a pair is compared only with pairs within `distance` in x.
 fn search_tile<P: PairItem>(
     part: &[P],
     mut group: Vec<usize>,
@@ -135,8 +141,8 @@ fn search_tile<P: PairItem>(
         }
     }
     if let Some(each) = on_optical {
-        // The keeper of a cluster is not a duplicate; without one, the pair with the smallest x, then y, then the first in
-        // Picard's order: that of a Java `HashMap` of the indices.
+        // The keeper is not an optical duplicate. In a cluster without the keeper, the pair with the smallest x, then
+        // the smallest y is not one. Then the order of Picard decides: that of a Java `HashMap` of the indices.
         let rank = |index: usize| {
             let place = location(index);
             (Some(index) != keeper, place.x, place.y, index ^ index >> 16)

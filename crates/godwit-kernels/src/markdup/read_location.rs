@@ -1,22 +1,35 @@
-//! The location on the flow cell from a read name, as Picard 3.4.0's default `READ_NAME_REGEX` reads it
-//! (`ReadNameParser.getLastThreeFields`): names of 5 or 7 `:`-separated fields, of which the last three are tile, x and y.
+//! Parser of the flow cell location in a read name, with the rules of the default `READ_NAME_REGEX` of Picard 3.4.0
+//! (`ReadNameParser.getLastThreeFields`). Names have 5 or 7 fields separated by `:`; the last three fields are tile, x
+//! and y.
 
 use godwit_model::ReadLocation;
 
-/// Returns the location in a read name, [`ReadLocation::NONE`] if the name contains none.
+/// Returns the location in a read name, or [`ReadLocation::NONE`] if the name does not contain a location.
+///
+/// # Examples
+///
+/// ```
+/// use godwit_kernels::markdup::read_location;
+/// use godwit_model::ReadLocation;
+///
+/// let location = read_location(b"A00123:45:HXXXXDSXX:1:1101:2345:6789");
+/// assert_eq!(location, ReadLocation { tile: 1101, x: 2345, y: 6789 });
+/// assert_eq!(read_location(b"SRR000001.1"), ReadLocation::NONE);
+/// ```
 pub fn read_location(name: &[u8]) -> ReadLocation {
     let Some((fields, [tile, x, y])) = last_three_fields(name) else { return ReadLocation::NONE };
     if fields == 5 || fields == 7 {
-        // Picard stores all three as Java shorts.
+        // Picard stores tile, x and y as 16-bit Java shorts.
         ReadLocation { tile: tile as i16, x: x as i16, y: y as i16 }
     } else {
         ReadLocation::NONE
     }
 }
 
-/// Returns the number of fields and the last three as integers; `None` if one of them does not start with a number.
+/// Returns the number of fields of a name and the last three fields as integers; `None` if one of these three does not
+/// start with a number.
 ///
-/// A `:` at the very start does not end a field, as in Picard.
+/// As in Picard, a `:` at the start of the name does not end a field.
 fn last_three_fields(name: &[u8]) -> Option<(usize, [i32; 3])> {
     let mut tokens = [0; 3];
     let mut filled = 0;
@@ -37,7 +50,7 @@ fn last_three_fields(name: &[u8]) -> Option<(usize, [i32; 3])> {
     (fields >= 3).then_some((fields, tokens))
 }
 
-/// Parses an optional `-` and the digits after it, wrapping as Java's `int` does; the rest is ignored.
+/// Parses an optional `-` and the digits after it, with the overflow of a Java `int`. Text after the digits is ignored.
 fn leading_integer(text: &[u8]) -> Option<i32> {
     let (negative, digits) = match text.first() {
         Some(b'-') => (true, &text[1..]),

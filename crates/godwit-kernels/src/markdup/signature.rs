@@ -1,4 +1,4 @@
-//! Converts records to signatures, while the records of a template are still neighbours.
+//! Conversion of records to signatures, while the records of a template are still neighbours.
 
 use godwit_model::{
     DuplicateCounts, EndSignature, NO_READ_GROUP, PairSignature, RawRecord, ReadLocation, RecordId, end_flags, flags,
@@ -8,25 +8,52 @@ use xxhash_rust::xxh3::xxh3_128;
 use super::mate_join::join_mates;
 use super::read_location::read_location;
 
-/// Minimum quality that counts for the score (htsjdk 4.2.0 `DuplicateScoringStrategy`).
+/// Minimum base quality that counts for the duplicate score (htsjdk 4.2.0 `DuplicateScoringStrategy`).
 const MIN_SCORED_QUALITY: u8 = 15;
-/// Maximum score of one read, so that the sum of two cannot overflow 16 bits: `Short.MAX_VALUE / 2`.
+/// Maximum score of one read: `Short.MAX_VALUE / 2` of Java, so that the sum of two scores cannot overflow 16 bits.
 const MAX_SCORE: u32 = 16_383;
-/// Added to the score of a read that failed the vendor's checks: `Short.MIN_VALUE / 2`.
+/// Number added to the score of a read that failed the vendor's quality checks: `Short.MIN_VALUE / 2` of Java.
 const QC_FAIL_PENALTY: i16 = -16_384;
 
-/// The signatures of a block.
+/// The signatures of the records of one block.
 #[derive(Debug, Default)]
 pub struct BlockSignatures {
-    /// Pairs of mates that were neighbours.
+    /// Signatures of pairs whose mates were neighbours.
     pub pairs: Vec<PairSignature>,
-    /// Reads without a mapped mate, and reads whose mate was not their neighbour.
+    /// Signatures of reads without a mapped mate, and of reads whose mate was not a neighbour.
     pub ends: Vec<EndSignature>,
-    /// Number of records by library index.
+    /// Record counts of each library, by library index.
     pub counts: Vec<DuplicateCounts>,
 }
 
-/// Collects the signatures of a block from its records in order.
+/// A builder of the signatures of a block, from the records of the block in order.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use godwit_kernels::markdup::SignatureBuilder;
+/// use godwit_model::{BlockId, RawRecord};
+///
+/// # let read = |name: &[u8; 4], position: i32, mate: i32, flag: i32, quality: i32| {
+/// #     let (name, qualities) = (i32::from_le_bytes(*name), quality * 0x0101_0101);
+/// #     let fixed = [0, position, 4681 << 16 | 60 << 8 | 4, flag << 16 | 1, 8, 0, mate, 0];
+/// #     [&fixed[..], &[name, 8 << 4, 0x4812_4812, qualities, qualities]].concat()
+/// # };
+/// # let bytes = |words: Vec<i32>| words.into_iter().flat_map(i32::to_le_bytes).collect::<Vec<u8>>();
+/// # let mates = [read(b"r01\0", 999, 1_291, 99, 30), read(b"r01\0", 1_291, 999, 147, 30)].map(bytes);
+/// let block = BlockId { lane: 0, ordinal: 0 };
+/// let mut builder = SignatureBuilder::new();
+/// // `mates` are two records of eight aligned bases, at the 0-based positions 999 and 1,291.
+/// for (index, mate) in (0..).zip(&mates) {
+///     builder.push(block.record(index), RawRecord::from_bytes(mate, 1)?, 0, 0, b"rg1");
+/// }
+/// let signatures = builder.finish_block();
+/// assert_eq!((signatures.pairs[0].five_prime1, signatures.pairs[0].five_prime2), (999, 1_298));
+/// assert_eq!(signatures.counts[0].paired_reads, 2);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Default)]
 pub struct SignatureBuilder {
     block: BlockSignatures,
@@ -36,7 +63,7 @@ pub struct SignatureBuilder {
     hash_input: Vec<u8>,
 }
 
-/// The values that all records of one name share.
+/// The values that all records of the current template share.
 struct Template {
     name: Vec<u8>,
     read_group_id: Vec<u8>,
@@ -65,8 +92,9 @@ impl SignatureBuilder {
 
     /// Adds the next record of the block.
     ///
-    /// `read_group` and `library` are indices ([`NO_READ_GROUP`] for none), `read_group_id` is the read group's `ID` or
-    /// empty: mates are joined by it and their name, concatenated as Picard does.
+    /// `read_group` and `library` are indices; `read_group` is [`NO_READ_GROUP`] if the record has no read group.
+    /// `read_group_id` is the `ID` of the read group, or empty. As in Picard, mates are joined by the concatenation of
+    /// this `ID` and the read name.
     pub fn push(&mut self, id: RecordId, record: RawRecord, read_group: u16, library: u16, read_group_id: &[u8]) {
         let flag = record.flag();
         let has_mapped_mate = flag & flags::PAIRED != 0 && flag & flags::MATE_UNMAPPED == 0;
@@ -84,7 +112,7 @@ impl SignatureBuilder {
         } else {
             counts.unpaired_reads += 1;
         }
-        // Read groups that are not in the header share one number, so the IDs are compared.
+        // Read groups that are not in the header have the same index, so the IDs are compared instead.
         if self.template.name != record.name() || self.template.read_group_id != read_group_id {
             self.start_template(record.name(), read_group, read_group_id);
         }
@@ -155,7 +183,8 @@ impl SignatureBuilder {
         }
     }
 
-    /// Joins the two mates of the current template; anything else is left to the join over all blocks.
+    /// Joins the two mates of the current template. If they cannot be joined here, the later join over all blocks
+    /// handles them.
     fn flush_mates(&mut self) {
         if let [a, b] = self.mates[..]
             && a.mate_contig == b.contig
@@ -170,13 +199,14 @@ impl SignatureBuilder {
     }
 }
 
-/// Returns Picard's duplicate score of one read: the capped sum of its qualities of 15 and above, less for a QC failure.
+/// Returns the duplicate score of one read as Picard computes it: the sum of its qualities of 15 and above, capped at
+/// [`MAX_SCORE`], with a penalty for a QC failure.
 fn duplicate_score(record: RawRecord) -> i16 {
     let qualities = record.qualities();
     let sum: u32 = if qualities.first() == Some(&0xff) {
         0
     } else {
-        // Java's bytes are signed: a quality above 127 counts as negative and is ignored.
+        // Bytes are signed in Java: a quality above 127 is negative there and is ignored.
         qualities.iter().map(|q| if (MIN_SCORED_QUALITY..=127).contains(q) { u32::from(*q) } else { 0 }).sum()
     };
     let penalty = if record.flag() & flags::QC_FAIL != 0 { QC_FAIL_PENALTY } else { 0 };

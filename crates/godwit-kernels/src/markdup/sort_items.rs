@@ -1,4 +1,5 @@
-//! The items that are sorted: signatures alone, as in nearly every job, or with the barcodes of their reads.
+//! The items that duplicate marking sorts: signatures without barcodes, as in nearly every job, or with the barcodes of
+//! the reads.
 
 use std::cmp::Ordering;
 
@@ -10,31 +11,31 @@ use super::duplicate_decider::end_key;
 use super::mate_join::{join_mates, split_pair};
 use crate::sort::Sortable;
 
-/// A read's signature.
+/// A sort item with the signature of one read.
 pub(super) trait EndItem: Pod + Send + Sync {
-    /// The pair that two ends form.
+    /// The sort item of the pair that two of these ends form.
     type Pair: PairItem<End = Self>;
-    /// The key that fragments and ends of pairs share.
+    /// The key by which fragments are compared with the ends of pairs.
     type Key: Sortable + Ord;
 
-    /// Creates an item; `barcodes` are those of the block's records, by index.
+    /// Creates an item. `barcodes` holds the barcodes of all records of the block, by record index.
     fn new(end: EndSignature, barcodes: &[Barcodes]) -> Self;
     fn signature(&self) -> &EndSignature;
     fn position_key(&self) -> Self::Key;
-    /// Joins two ends; `earlier` is first in the file.
+    /// Joins two ends into a pair. `earlier` precedes `later` in the file.
     fn join(earlier: &Self, later: &Self) -> Self::Pair;
 }
 
-/// A pair's signature.
+/// A sort item with the signature of one pair.
 pub(super) trait PairItem: Sortable {
     type End: EndItem;
 
-    /// Creates an item; `barcodes` are those of the block's records, by index.
+    /// Creates an item. `barcodes` holds the barcodes of all records of the block, by record index.
     fn new(pair: PairSignature, barcodes: &[Barcodes]) -> Self;
     fn signature(&self) -> &PairSignature;
-    /// Returns the barcodes, the same for all pairs if barcodes are not used.
+    /// Returns the barcodes of the pair, or a constant if barcodes are not used.
     fn barcodes(&self) -> Barcodes;
-    /// Returns the two ends as they were before the join.
+    /// Returns the two ends of the pair as they were before the join.
     fn ends(&self) -> [Self::End; 2];
     fn position_keys(&self) -> [<Self::End as EndItem>::Key; 2];
 }
@@ -87,7 +88,7 @@ impl PairItem for PairSignature {
     }
 }
 
-/// A read with its own barcodes.
+/// The signature of a read and its barcodes.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct BarcodedEnd {
@@ -96,7 +97,7 @@ pub(super) struct BarcodedEnd {
     padding: u32,
 }
 
-/// A pair with the barcodes of end 1 and end 2.
+/// The signature of a pair and the barcodes of end 1 and end 2.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct BarcodedPair {
@@ -104,7 +105,7 @@ pub(super) struct BarcodedPair {
     end_barcodes: [Barcodes; 2],
 }
 
-/// The key of an end with its barcodes.
+/// The position key of an end, and its barcodes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct BarcodedKey {
@@ -164,7 +165,8 @@ impl PairItem for BarcodedPair {
         &self.signature
     }
 
-    /// Returns the barcodes of the earlier end, with the later end's own barcode in its field (`buildSortedReadEndLists`).
+    /// Returns the barcodes of the earlier end; the field of the later read is taken from the later end
+    /// (`buildSortedReadEndLists`).
     fn barcodes(&self) -> Barcodes {
         let [end1, end2] = split_pair(&self.signature);
         let (earlier, later, later_end) = if self.signature.is_end1_first() {

@@ -1,9 +1,10 @@
-//! Marking by template, as Picard 3.4.0 does it on input grouped by name.
+//! Duplicate marking by template, with the results of Picard 3.4.0 for query-grouped input.
 //!
-//! Picard's second pass over the file walks three sorted lists of template starts (duplicates, optical duplicates, members
-//! of sets) and reads the next entry of a list at most once a record. Where a list contains a template twice (two pairs of
-//! one name, in two read groups; two fragments of one name), it falls behind and misses entries. This module computes the
-//! result of that walk (`MarkDuplicates.doWork`, `nextIndexIfNeeded`) without the records.
+//! In its second pass over the file, Picard walks three sorted lists of template starts (duplicates, optical
+//! duplicates, members of sets). For each record, Picard advances each list by at most one entry. If a list contains a
+//! template twice, the walk falls behind and misses entries. This happens with two pairs of one name in two read
+//! groups, or with two fragments of one name. This module computes the result of that walk (`MarkDuplicates.doWork`,
+//! `nextIndexIfNeeded`) without the records.
 
 use std::cmp::Ordering;
 use std::io;
@@ -19,12 +20,12 @@ use super::record_set::RecordSet;
 use super::templates::Templates;
 use crate::sort::{ExternalSorter, Sortable, Spill};
 
-/// A pair of a set: the start of its template, and the set.
+/// An entry of the list of set members: the template start of a pair, and the duplicate set of the pair.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
 #[repr(C)]
 struct TemplateMember {
     start: u64,
-    /// Sets are in Picard's order: by the library that is first in the file.
+    /// Rank of the pair's library by its first record in the input. Picard orders sets by this rank.
     library: u32,
     set: u32,
 }
@@ -35,10 +36,10 @@ impl Sortable for TemplateMember {
     }
 }
 
-/// Picard's lists while they are built.
+/// The three lists of Picard's second pass while they are filled.
 pub(super) struct TemplateLists {
     pub(super) templates: Templates,
-    /// For each library, its index in the order of appearance in the input.
+    /// For each library, its rank in the order of first appearance in the input.
     library_order: Vec<u32>,
     duplicates: ExternalSorter<u64>,
     optical: ExternalSorter<u64>,
@@ -46,7 +47,7 @@ pub(super) struct TemplateLists {
 }
 
 impl TemplateLists {
-    /// Creates empty lists. `first_records`: for each library its first mapped primary record.
+    /// Creates empty lists. `first_records` holds the first mapped primary record of each library.
     pub(super) fn new(
         templates: Templates,
         first_records: &[Option<RecordId>],
@@ -63,7 +64,7 @@ impl TemplateLists {
         }
     }
 
-    /// Returns the template starts of a pair: one, or two if its mates are not neighbours.
+    /// Returns the template starts of a pair: one start, or two if the mates are in different templates.
     fn template_starts(&self, pair: &PairSignature) -> impl Iterator<Item = u64> + use<> {
         let [one, two] = [pair.record1, pair.record2].map(|record| self.templates.template_start(record));
         std::iter::once(one).chain((two != one).then_some(two))
@@ -91,10 +92,10 @@ impl TemplateLists {
         Ok(())
     }
 
-    /// Marks the records that Picard's second pass would mark.
+    /// Marks the records that the second pass of Picard would mark.
     pub(super) fn replay_second_pass(self, marking: &mut DuplicateMarks) -> io::Result<()> {
         let templates = &self.templates;
-        // The record at which Picard next reads the next entry.
+        // Number of the record at which Picard compares the next entry of the list.
         let mut due = 0;
         let duplicates = self.duplicates.finish()?;
         let mut entries = duplicates.iter()?;
@@ -119,7 +120,8 @@ impl TemplateLists {
     }
 }
 
-/// Marks optical duplicates. Their list advances only if the name differs from that of the last duplicate.
+/// Marks optical duplicates. Picard advances their list only if the read name differs from the name of the last
+/// duplicate.
 fn replay_optical(
     templates: &Templates,
     optical: ExternalSorter<u64>,
@@ -135,7 +137,7 @@ fn replay_optical(
             due = if is_duplicate(start) { templates.template_end(start) } else { start + 1 };
             mark(start..due);
         } else if templates.is_template_start(due) && is_duplicate(due) {
-            // After its first record, a duplicate's template takes any remaining entry as its own.
+            // After the first record of a duplicate template, Picard applies any remaining entry to this template.
             let end = templates.template_end(due);
             mark(due + 1..end);
             due = end;
@@ -146,7 +148,7 @@ fn replay_optical(
     Ok(())
 }
 
-/// Assigns templates to sets; a template belongs to a set only if its first record is mapped and primary.
+/// Assigns templates to duplicate sets. A template is assigned only if its first record is mapped and primary.
 fn replay_members(
     templates: &Templates,
     members: ExternalSorter<TemplateMember>,

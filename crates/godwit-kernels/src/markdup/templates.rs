@@ -1,14 +1,35 @@
-//! Templates of the input: neighbouring records of one name, for marking by template.
+//! Templates of the input, which are groups of neighbouring records with the same name; needed for
+//! [`super::DuplicateMode::Query`].
 
 use godwit_model::{BlockId, RawRecord, RecordId, flags};
 
-/// The templates of one block: neighbouring records that share a name.
+/// The templates of one block. A template is a group of neighbouring records with the same name.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use godwit_kernels::markdup::BlockTemplates;
+///
+/// # let words = [
+/// #     0, 999, 4681 << 16 | 60 << 8 | 4, 99 << 16 | 1, 8, 0, 1_291, 300, i32::from_le_bytes(*b"r01\0"),
+/// #     8 << 4, 0x4812_4812, 0x1e1e_1e1e, 0x1e1e_1e1e,
+/// # ];
+/// # let bytes = words.map(i32::to_le_bytes).concat();
+/// # let record = godwit_model::RawRecord::from_bytes(&bytes, 2)?;
+/// let mut templates = BlockTemplates::default();
+/// templates.push(record);
+/// assert_eq!(templates.record_count(), 1);
+/// assert_eq!(BlockTemplates::from_bytes(&templates.to_bytes()), Some(templates));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct BlockTemplates {
     records: u32,
-    /// A bit for each record, set if it starts a template.
+    /// One bit per record; 1 if the record is the first of a template.
     starts: Vec<u64>,
-    /// A bit for each record, set if it starts a template and is mapped and primary.
+    /// One bit per record; 1 if the record is the first of a template and is mapped and primary.
     primary_starts: Vec<u64>,
     first_name: Vec<u8>,
     last_name: Vec<u8>,
@@ -41,12 +62,12 @@ impl BlockTemplates {
         self.records += 1;
     }
 
-    /// Returns the number of records.
+    /// Returns the number of records of the block.
     pub fn record_count(&self) -> u32 {
         self.records
     }
 
-    /// Encodes the templates for [`BlockTemplates::from_bytes`].
+    /// Encodes the templates as bytes for [`BlockTemplates::from_bytes`].
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(16 + self.starts.len() * 16 + self.first_name.len() + self.last_name.len());
         bytes.extend(self.records.to_le_bytes());
@@ -57,7 +78,7 @@ impl BlockTemplates {
         bytes
     }
 
-    /// Decodes templates; returns `None` for invalid bytes.
+    /// Decodes templates from the bytes of [`BlockTemplates::to_bytes`]; returns `None` if the bytes are invalid.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (records, bytes) = bytes.split_first_chunk()?;
         let (first_name, bytes) = bytes.split_first_chunk()?;
@@ -78,12 +99,12 @@ impl BlockTemplates {
         })
     }
 
-    /// Returns the number of records of the template before the one with this index.
+    /// Returns the number of records of the same template that precede the record with this index.
     pub(super) fn index_in_template(&self, index: u32) -> u32 {
         index - self.template_start(index).unwrap_or(0)
     }
 
-    /// Returns the last start of a template at or before an index.
+    /// Returns the index of the last first-of-template record at or before an index.
     fn template_start(&self, index: u32) -> Option<u32> {
         let (mut word, shift) = (index as usize / 64, 63 - index % 64);
         let mut bits = self.starts.get(word)? << shift >> shift;
@@ -96,7 +117,7 @@ impl BlockTemplates {
         }
     }
 
-    /// Returns the first start of a template at or after an index.
+    /// Returns the index of the next first-of-template record at or after an index.
     fn next_template_start(&self, index: u32) -> Option<u32> {
         let (mut word, shift) = (index as usize / 64, index % 64);
         let mut bits = self.starts.get(word)? >> shift << shift;
@@ -110,10 +131,10 @@ impl BlockTemplates {
     }
 }
 
-/// The templates of all blocks. Records are numbered from 0 in the order of the input.
+/// The templates of all blocks. Records of the whole input are numbered from 0 in input order.
 #[derive(Debug, Default)]
 pub(super) struct Templates {
-    /// Number of each block's first record, the block's id, and its templates.
+    /// For each block: the number of its first record, the id of the block, and its templates.
     blocks: Vec<(u64, BlockId, BlockTemplates)>,
 }
 
@@ -135,12 +156,12 @@ impl Templates {
         Self { blocks: numbered }
     }
 
-    /// Returns the index of the block that contains a record number.
+    /// Returns the index of the block that contains the record with this number.
     fn block_index(&self, number: u64) -> usize {
         self.blocks.partition_point(|(first, _, _)| *first <= number).saturating_sub(1)
     }
 
-    /// Returns the number of the first record of a record's template.
+    /// Returns the number of the first record of the template that a record belongs to.
     pub(super) fn template_start(&self, record: RecordId) -> u64 {
         let mut at = self.blocks.partition_point(|(_, id, _)| *id < record.block());
         let mut found = self.blocks[at].2.template_start(record.index());
@@ -151,7 +172,7 @@ impl Templates {
         self.blocks[at].0 + u64::from(found.unwrap_or(0))
     }
 
-    /// Returns the number of the first record after the template that starts at a number.
+    /// Returns the number of the first record after the template that starts at record number `start`.
     pub(super) fn template_end(&self, start: u64) -> u64 {
         let mut at = self.block_index(start);
         let mut from = (start - self.blocks[at].0) as u32 + 1;
@@ -167,19 +188,20 @@ impl Templates {
         }
     }
 
-    /// Reports whether a template starts with this record number, which may be beyond the last.
+    /// Returns whether the record with this number is the first of a template; false for a number beyond the last
+    /// record.
     pub(super) fn is_template_start(&self, number: u64) -> bool {
         let (first, _, block) = &self.blocks[self.block_index(number)];
         u32::try_from(number - first).is_ok_and(|index| is_bit_set(&block.starts, index))
     }
 
-    /// Reports whether the template that starts at a number starts with a mapped primary record.
+    /// Returns whether the first record of the template that starts at record number `start` is mapped and primary.
     pub(super) fn starts_with_primary(&self, start: u64) -> bool {
         let (first, _, block) = &self.blocks[self.block_index(start)];
         is_bit_set(&block.primary_starts, (start - first) as u32)
     }
 
-    /// Returns the id of the record with a number.
+    /// Returns the id of the record with this number.
     pub(super) fn record_id(&self, number: u64) -> RecordId {
         let (first, id, _) = &self.blocks[self.block_index(number)];
         id.record((number - first) as u32)

@@ -1,4 +1,5 @@
-//! Tests of the rules of duplicate marking, one for each. The end-to-end tests compare whole files with Picard itself.
+//! Tests of duplicate marking, one test for each rule. The end-to-end tests compare whole files with the output of
+//! Picard.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use godwit_model::{BlockId, RawRecord, flags};
 use super::*;
 use crate::sort::tests::MemorySpill;
 
-/// A read of a test: contig 0 or 1, 50 bases of one quality.
+/// A test read on contig 0 or 1, with 50 bases of equal quality.
 #[derive(Clone)]
 struct Read {
     name: String,
@@ -56,7 +57,7 @@ impl Read {
     }
 }
 
-/// Returns a forward-reverse pair whose 5' ends are `start` and `end`.
+/// Returns a forward-reverse pair with the 5' positions `start` and `end`.
 fn pair(name: &str, start: i32, end: i32) -> [Read; 2] {
     let forward = read(name, start, flags::PAIRED | flags::FIRST | flags::MATE_REVERSE);
     [forward, read(name, end - 49, flags::PAIRED | flags::LAST | flags::REVERSE)]
@@ -86,7 +87,7 @@ fn block_id(ordinal: usize) -> BlockId {
     BlockId { lane: 0, ordinal: ordinal as u32 }
 }
 
-/// Marks blocks of reads.
+/// Marks duplicates in blocks of reads and returns the result.
 fn run_marker(blocks: &[Vec<Read>], options: DuplicateMarkerOptions) -> Result<DuplicateMarks, MarkDuplicatesError> {
     let mut marker = DuplicateMarker::new(options, Arc::new(MemorySpill::default()));
     for (ordinal, block) in blocks.iter().enumerate() {
@@ -104,7 +105,7 @@ fn run_marker(blocks: &[Vec<Read>], options: DuplicateMarkerOptions) -> Result<D
     marker.finish()
 }
 
-/// Returns the numbers of the reads in a set, over all blocks.
+/// Returns the numbers of the reads that a record set contains; reads are numbered over all blocks.
 fn numbers(blocks: &[Vec<Read>], verdicts: &RecordSet) -> Vec<usize> {
     let named = blocks.iter().enumerate().flat_map(|(ordinal, block)| {
         (0..block.len()).map(move |index| verdicts.contains(block_id(ordinal).record(index as u32)))
@@ -183,7 +184,8 @@ fn mates_in_different_blocks_are_joined() {
 
 #[test]
 fn names_used_twice_are_joined_in_the_order_of_the_file() {
-    // In coordinate order: 100 (block 1), 200 (block 0), 400, 500. Picard joins the first two, then the others.
+    // Positions in coordinate order: 100 (block 1), 200 (block 0), 400, 500. Picard joins the reads at 100 and 200,
+    // then those at 400 and 500.
     let [a1, a2] = pair("same", 200, 500);
     let [b1, b2] = pair("same", 100, 400);
     let [c1, c2] = [read("c", 100, b1.flag), read("c", 200, a1.flag)].map(|read| read.quality(20));
@@ -196,7 +198,7 @@ fn a_name_whose_mates_cannot_be_told_apart_is_refused() {
     let lone = |position| Read { mate_contig: 1, ..read("same", position, flags::PAIRED | flags::FIRST) };
     let elsewhere = Read { contig: 1, mate_contig: 0, ..read("other", 5, flags::PAIRED | flags::FIRST) };
     assert!(matches!(mark(&[vec![lone(100), lone(200), elsewhere]], 100), Err(MarkDuplicatesError::RepeatedName(_))));
-    // No read on the other contig has a mapped mate, so Picard never looks up their mates there.
+    // No read on contig 1 has a mapped mate, so Picard never looks up the mates of the two reads there.
     assert!(mark(&[vec![lone(100), lone(200)]], 100).is_ok());
 }
 

@@ -1,13 +1,14 @@
-//! Detects reads that start within an Illumina adapter, by the rule of Picard 3.4.0 `AdapterUtility`.
+//! Detection of reads that start within an Illumina adapter, by the rule of Picard 3.4.0 `AdapterUtility`.
 
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
-/// Number of bases that are compared.
+/// Number of bases of a read that are compared with adapters.
 const COMPARED_BASES: usize = 16;
-/// Maximum number of mismatches among them.
+/// Maximum number of mismatches among the compared bases.
 const MAX_MISMATCHES: usize = 1;
-/// Picard's `DEFAULT_ADAPTER_SEQUENCE` without repetitions: both ends of the single-end, paired-end and indexed adapters.
+/// Adapter sequences (`DEFAULT_ADAPTER_SEQUENCE` of Picard without repetitions): both ends of the single-end,
+/// paired-end and indexed adapters.
 const ADAPTERS: [&str; 4] = [
     "AATGATACGGCGACCACCGAGATCTACACTCTTTCCCTACACGACGCTCTTCCGATCT",
     "AGATCGGAAGAGCTCGTATGCCGTCTTCTGCTTG",
@@ -17,8 +18,8 @@ const ADAPTERS: [&str; 4] = [
 
 type Kmer = [u8; COMPARED_BASES];
 
-/// Reports whether the first bases of a read, as 4-bit codes in the order of the record, match an adapter on either strand;
-/// the first bases of a reversed record are at its end.
+/// Returns whether the first sequenced bases of a read match an adapter on either strand. `codes` holds the 4-bit base
+/// codes in the order of the record; if `reversed`, the first sequenced base is the last code.
 pub(super) fn starts_with_adapter(codes: &[u8], reversed: bool) -> bool {
     let first: Option<Kmer> = if reversed {
         codes.last_chunk::<COMPARED_BASES>().map(|last| {
@@ -62,7 +63,8 @@ fn base_code(base: u8) -> u8 {
     }
 }
 
-/// Returns the complement of a base code; ambiguity codes do not change (htsjdk 4.2.0 `SequenceUtil.complement`).
+/// Returns the complement of a 4-bit base code. As in htsjdk 4.2.0 `SequenceUtil.complement`, ambiguity codes do not
+/// change.
 fn complement_code(code: u8) -> u8 {
     match code {
         1 => 8,

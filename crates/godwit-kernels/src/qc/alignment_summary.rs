@@ -1,4 +1,5 @@
-//! The metrics of Picard 3.4.0 `CollectAlignmentSummaryMetrics` (`AlignmentSummaryMetricsCollector`), for all reads.
+//! Metrics of Picard 3.4.0 `CollectAlignmentSummaryMetrics` (`AlignmentSummaryMetricsCollector`) over all reads of a
+//! file.
 
 use std::io;
 
@@ -12,28 +13,52 @@ use super::picard_header;
 use super::record_counts::{Alignment, count_byte_pairs};
 use crate::markdup::format_double;
 
-/// Minimum mapping quality of Picard's high-quality reads.
+/// Minimum mapping quality of a read that Picard calls high-quality.
 const HIGH_MAPPING_QUALITY: u8 = 20;
-/// Minimum base quality of `PF_HQ_ALIGNED_Q20_BASES`.
+/// Minimum quality of a base that counts in `PF_HQ_ALIGNED_Q20_BASES`.
 const HIGH_BASE_QUALITY: u8 = 20;
-/// Maximum insert size of a pair that is not chimeric.
+/// Maximum insert size of a pair that does not count as chimeric.
 const MAX_INSERT_BASES: u32 = 100_000;
-/// 4-bit code of N.
+/// 4-bit code of the base N, which Picard calls a no-call.
 const NO_CALL_CODE: u8 = 15;
-/// Minimum fraction of reads without a call in a cycle that makes it a bad cycle.
+/// Minimum fraction of reads with a no-call or a mismatch in a cycle for the cycle to count as bad.
 const BAD_CYCLE_FRACTION: f64 = 0.8;
 
 /// A source of reference bases.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::io;
+///
+/// use godwit_kernels::qc::ReferenceBases;
+///
+/// struct Contigs(Vec<Vec<u8>>);
+///
+/// impl ReferenceBases for Contigs {
+///     fn codes(&mut self, contig: i32, start: u32, end: u32) -> io::Result<&[u8]> {
+///         let codes = &self.0[contig as usize];
+///         Ok(&codes[(start as usize).min(codes.len())..(end as usize).min(codes.len())])
+///     }
+/// }
+///
+/// // A contig of the bases ACGT.
+/// let mut reference = Contigs(vec![vec![1, 2, 4, 8]]);
+/// assert_eq!(reference.codes(0, 2, 9)?, [4, 8]);
+/// # Ok(())
+/// # }
+/// ```
 pub trait ReferenceBases {
-    /// Returns the 4-bit codes of the bases in `[start, end)` of a contig, 0-based; fewer at the end of the contig. Letters
-    /// that are not bases have code 0.
+    /// Returns the 4-bit codes of the reference bases in `[start, end)` of a contig, 0-based. Returns fewer codes if
+    /// the contig ends before `end`. A letter that is not a base has code 0.
     ///
     /// # Errors
     /// The I/O error of reading the reference.
     fn codes(&mut self, contig: i32, start: u32, end: u32) -> io::Result<&[u8]>;
 }
 
-/// Counts of first reads, last reads and reads without a mate.
+/// The counts of the alignment summary for first reads, last reads and unpaired reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AlignmentSummary {
     first: ReadCategory,
@@ -41,7 +66,7 @@ pub struct AlignmentSummary {
     unpaired: ReadCategory,
 }
 
-/// Counts of one category of reads; PF is "passes filter".
+/// The counts of one category of reads. The prefix `pf` means that a read passes the vendor's filter.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct ReadCategory {
     reads: u64,
@@ -74,22 +99,22 @@ struct ReadCategory {
     bad_cycles: Histogram,
 }
 
-/// The values of tags that the summary counts.
+/// The values of the tags that the alignment summary uses.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SummaryTags {
-    /// True for `XN:i:1`.
+    /// True if the record has the tag `XN:i:1`, which marks noise.
     pub(super) is_noise: bool,
-    /// Value of `MQ`.
+    /// Value of the tag `MQ`, the mapping quality of the mate.
     pub(super) mate_mapping_quality: Option<i64>,
-    /// True if there is an `SA`.
+    /// True if the record has a tag `SA`.
     pub(super) has_supplementary: bool,
 }
 
 impl AlignmentSummary {
-    /// Counts a record whose FLAG is `flag`. Without `reference`, no base counts as a mismatch, as with Picard.
+    /// Counts a record. Without `reference`, no base counts as a mismatch, as in Picard.
     ///
     /// # Errors
-    /// Those of `reference`.
+    /// The errors of `reference`.
     pub(super) fn add<R: ReferenceBases>(
         &mut self,
         record: RawRecord,
@@ -117,20 +142,76 @@ impl AlignmentSummary {
         category.add_bases(record, alignment, reference)
     }
 
-    /// Adds the counts of another part.
+    /// Adds the counts of other records of the same file.
     pub fn merge(&mut self, other: &Self) {
         self.first.merge(&other.first);
         self.last.merge(&other.last);
         self.unpaired.merge(&other.unpaired);
     }
 
-    /// Returns the number of mismatches to the reference and of the aligned bases compared; primary records only.
+    /// Returns the number of mismatches to the reference and the number of aligned bases, for primary records.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use godwit_kernels::qc::RecordCounts;
+    /// # use godwit_kernels::qc::ReferenceBases;
+    ///
+    /// # struct Reference;
+    /// # impl ReferenceBases for Reference {
+    /// #     fn codes(&mut self, _: i32, _: u32, _: u32) -> std::io::Result<&[u8]> {
+    /// #         Ok(&[1, 2, 4, 8, 1, 2, 4, 1])
+    /// #     }
+    /// # }
+    /// # let reference = &mut Reference;
+    /// # let words = [
+    /// #     0, 999, 4681 << 16 | 60 << 8 | 4, 0 << 16 | 1, 8, -1, -1, 0, i32::from_le_bytes(*b"r01\0"),
+    /// #     8 << 4, 0x4812_4812, 0x1e1e_1e1e, 0x1e1e_1e1e,
+    /// # ];
+    /// # let bytes = words.map(i32::to_le_bytes).concat();
+    /// # let record = godwit_model::RawRecord::from_bytes(&bytes, 2)?;
+    /// // The bases of `record` are ACGTACGT, those of the reference ACGTACGA.
+    /// let mut counts = RecordCounts::default();
+    /// counts.add(record, record.flag(), Some(reference))?;
+    /// assert_eq!(counts.summary.mismatches(), (1, 8));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn mismatches(&self) -> (u64, u64) {
         let all = [&self.first, &self.last, &self.unpaired];
         (all.iter().map(|one| one.mismatches).sum(), all.iter().map(|one| one.aligned_bases).sum())
     }
 
-    /// Returns the text of the metrics file; `comment` becomes its header line.
+    /// Returns the text of the metrics file. `comment` becomes a header line (`# ...`).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use godwit_kernels::qc::RecordCounts;
+    /// # use godwit_kernels::qc::ReferenceBases;
+    ///
+    /// # struct NoReference;
+    /// # impl ReferenceBases for NoReference {
+    /// #     fn codes(&mut self, _: i32, _: u32, _: u32) -> std::io::Result<&[u8]> {
+    /// #         Ok(&[])
+    /// #     }
+    /// # }
+    /// # let words = [
+    /// #     0, 999, 4681 << 16 | 60 << 8 | 4, 0 << 16 | 1, 8, -1, -1, 0, i32::from_le_bytes(*b"r01\0"),
+    /// #     8 << 4, 0x4812_4812, 0x1e1e_1e1e, 0x1e1e_1e1e,
+    /// # ];
+    /// # let bytes = words.map(i32::to_le_bytes).concat();
+    /// # let record = godwit_model::RawRecord::from_bytes(&bytes, 2)?;
+    /// let mut counts = RecordCounts::default();
+    /// counts.add(record, record.flag(), None::<&mut NoReference>)?;
+    /// let text = counts.summary.to_text("CollectAlignmentSummaryMetrics");
+    /// // One read passes the filter and is aligned, with eight bases.
+    /// assert!(text.contains("\nUNPAIRED\t1\t1\t1\t0\t1\t1\t8\t"));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn to_text(&self, comment: &str) -> String {
         let mut pair = self.first.clone();
         pair.merge(&self.last);
@@ -228,7 +309,7 @@ impl ReadCategory {
         let qualities = record.qualities();
         let mut mismatches = 0;
         for block in alignment.blocks {
-            // A record without SEQ has alignment blocks and no bases.
+            // A record without SEQ has alignment blocks but no bases.
             let Some(read) = alignment.codes.get(block.read_start..) else { continue };
             let mut length = block.bases.min(read.len());
             let reference_block = match bases {
@@ -257,7 +338,8 @@ impl ReadCategory {
         Ok(())
     }
 
-    /// Counts the mismatches of an alignment block. Picard counts a bad cycle by the offset in its block, not in the read.
+    /// Counts the mismatches of an alignment block. As in Picard, the cycle for bad cycles is computed from the offset
+    /// in the block, not in the read.
     fn count_mismatches(&mut self, read: &[u8], against: Option<&[u8]>, alignment: &Alignment) -> u64 {
         let no_calls = count_byte_pairs(read, read, |code, _| code == NO_CALL_CODE);
         let differing = against.map_or(0, |against| count_byte_pairs(read, against, |a, b| a != b));
@@ -313,7 +395,7 @@ impl ReadCategory {
 
     fn metrics_row(&self, category: &str, bad_cycles: u64) -> String {
         let rate = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
-        // Picard computes nothing further if no read passes the filter.
+        // If no read passes the filter, Picard does not compute these values and prints 0.
         let or_zero = |value: f64| if self.pf_reads == 0 { 0.0 } else { value };
         let bases = self.lengths.sum();
         let high_quality_mismatches = self.high_quality_mismatches.sum();
@@ -355,7 +437,7 @@ impl ReadCategory {
     }
 }
 
-/// Returns the number of soft-clipped bases after the last aligned one in the order of sequencing.
+/// Returns the number of soft-clipped bases that follow the last aligned base in sequencing order.
 fn trailing_soft_clip_bases(record: RawRecord, reverse: bool) -> u64 {
     let mut seen_aligned = false;
     let mut clipped = 0;
@@ -374,7 +456,7 @@ fn trailing_soft_clip_bases(record: RawRecord, reverse: bool) -> u64 {
     clipped
 }
 
-/// Reports whether a record with a mapped mate is chimeric (`ChimeraUtil.isChimeric`).
+/// Returns whether a record with a mapped mate is chimeric by the rule of `ChimeraUtil.isChimeric`.
 fn is_chimeric(record: RawRecord, alignment: &Alignment, tags: SummaryTags) -> bool {
     record.template_length().unsigned_abs() > MAX_INSERT_BASES
         || record.contig() != record.mate_contig()

@@ -1,16 +1,16 @@
-//! Bases and qualities by cycle of the sequencer.
+//! Counts of bases and qualities for each cycle of the sequencer.
 
 use godwit_model::{RawRecord, flags};
 use serde::{Deserialize, Serialize};
 
-/// The segment of its template that a record belongs to.
+/// The segment of a template that a record belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TemplateSegment {
-    /// The first or the only segment.
+    /// The first segment, or the only segment.
     First = 0,
     /// The last segment.
     Last = 1,
-    /// Neither, or both.
+    /// A segment whose FLAG marks it as neither first nor last, or as both.
     Other = 2,
 }
 
@@ -24,23 +24,24 @@ impl TemplateSegment {
     }
 }
 
-/// Counts of 4-bit base codes of one cycle.
+/// Number of bases of one cycle for each 4-bit base code.
 pub(super) type BaseCounts = [u64; 16];
-/// Counts of qualities of one cycle.
+/// Number of bases of one cycle for each base quality.
 pub(super) type QualityCounts = [u64; 256];
 
-/// Counts for each cycle, 0-based; index 0 is for first reads, 1 for last ones.
+/// The counts of bases and qualities for each 0-based cycle. Index 0 of the arrays is for first reads, index 1 for last
+/// reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CycleCounts {
-    /// Bases as stored in the record, by segment and strand (forward, reverse).
+    /// Counts of bases as stored in the records, by segment and by strand (forward, reverse).
     pub(super) bases: [[Vec<BaseCounts>; 2]; 2],
-    /// Qualities by segment.
+    /// Counts of qualities, by segment.
     #[serde(with = "qualities")]
     pub(super) qualities: [Vec<QualityCounts>; 2],
 }
 
 impl CycleCounts {
-    /// Counts a read. `codes` are its bases, one per byte, in the order of the record.
+    /// Counts a read. `codes` holds its 4-bit base codes, one per byte, in the order of the record.
     #[inline]
     pub(super) fn add(&mut self, record: RawRecord, codes: &[u8], end: TemplateSegment, reverse: bool) {
         if end == TemplateSegment::Other {
@@ -69,7 +70,7 @@ impl CycleCounts {
         }
     }
 
-    /// Adds the counts of another part.
+    /// Adds the counts of other records of the same file.
     pub fn merge(&mut self, other: &Self) {
         for (mine, theirs) in self.bases.iter_mut().flatten().zip(other.bases.iter().flatten()) {
             add_cycle_counts(mine, theirs);
@@ -79,7 +80,35 @@ impl CycleCounts {
         }
     }
 
-    /// Returns the mean quality of each cycle of first (0) or last (1) reads.
+    /// Returns the mean quality of each cycle. `end` is 0 for first reads and 1 for last reads.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use godwit_kernels::qc::RecordCounts;
+    /// # use godwit_kernels::qc::ReferenceBases;
+    ///
+    /// # struct NoReference;
+    /// # impl ReferenceBases for NoReference {
+    /// #     fn codes(&mut self, _: i32, _: u32, _: u32) -> std::io::Result<&[u8]> {
+    /// #         Ok(&[])
+    /// #     }
+    /// # }
+    /// # let words = [
+    /// #     0, 999, 4681 << 16 | 60 << 8 | 4, 99 << 16 | 1, 8, 0, 1_291, 300, i32::from_le_bytes(*b"r01\0"),
+    /// #     8 << 4, 0x4812_4812, 0x1e1e_1e1e, 0x1e1e_1e1e,
+    /// # ];
+    /// # let bytes = words.map(i32::to_le_bytes).concat();
+    /// # let record = godwit_model::RawRecord::from_bytes(&bytes, 2)?;
+    /// // `record` is a first read of eight bases of quality 30.
+    /// let mut counts = RecordCounts::default();
+    /// counts.add(record, record.flag(), None::<&mut NoReference>)?;
+    /// assert_eq!(counts.cycles.mean_qualities(0), [30.0; 8]);
+    /// assert!(counts.cycles.mean_qualities(1).is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn mean_qualities(&self, end: usize) -> Vec<f64> {
         let mean = |counts: &QualityCounts| {
             let sum: u64 = counts.iter().enumerate().map(|(quality, count)| quality as u64 * count).sum();
@@ -88,7 +117,35 @@ impl CycleCounts {
         self.qualities[end].iter().map(mean).collect()
     }
 
-    /// Returns the fraction of G and C among the A, C, G and T of each cycle of first (0) or last (1) reads, 0 to 1.
+    /// Returns the fraction of G and C (0 to 1) among A, C, G and T for each cycle. `end` is 0 for first reads and 1
+    /// for last reads.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use godwit_kernels::qc::RecordCounts;
+    /// # use godwit_kernels::qc::ReferenceBases;
+    ///
+    /// # struct NoReference;
+    /// # impl ReferenceBases for NoReference {
+    /// #     fn codes(&mut self, _: i32, _: u32, _: u32) -> std::io::Result<&[u8]> {
+    /// #         Ok(&[])
+    /// #     }
+    /// # }
+    /// # let words = [
+    /// #     0, 999, 4681 << 16 | 60 << 8 | 4, 99 << 16 | 1, 8, 0, 1_291, 300, i32::from_le_bytes(*b"r01\0"),
+    /// #     8 << 4, 0x4812_4812, 0x1e1e_1e1e, 0x1e1e_1e1e,
+    /// # ];
+    /// # let bytes = words.map(i32::to_le_bytes).concat();
+    /// # let record = godwit_model::RawRecord::from_bytes(&bytes, 2)?;
+    /// // `record` is a first read with the bases ACGTACGT.
+    /// let mut counts = RecordCounts::default();
+    /// counts.add(record, record.flag(), None::<&mut NoReference>)?;
+    /// assert_eq!(counts.cycles.gc_fractions(0), [0.0, 1.0, 1.0, 0.0, 0.0, 1.0, 1.0, 0.0]);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn gc_fractions(&self, end: usize) -> Vec<f64> {
         let cycles = self.bases[end][0].len().max(self.bases[end][1].len());
         let share = |cycle| {
@@ -99,14 +156,14 @@ impl CycleCounts {
         (0..cycles).map(share).collect()
     }
 
-    /// Returns the bases of a cycle as stored in records, both strands together.
+    /// Returns the counts of the bases of a cycle as stored in the records, for both strands together.
     pub(super) fn stored_base_counts(&self, end: usize, cycle: usize) -> BaseCounts {
         let [forward, reverse] = &self.bases[end];
         let (forward, reverse) = (forward.get(cycle), reverse.get(cycle));
         std::array::from_fn(|code| forward.map_or(0, |counts| counts[code]) + reverse.map_or(0, |counts| counts[code]))
     }
 
-    /// Returns the A, C, G and T of a cycle as the sequencer read them.
+    /// Returns the counts of A, C, G and T of a cycle as sequenced: bases of reverse records are complemented.
     pub(super) fn sequenced_base_counts(&self, end: usize, cycle: usize) -> [u64; 4] {
         let [forward, reverse] = &self.bases[end];
         let (forward, reverse) = (forward.get(cycle), reverse.get(cycle));
@@ -116,7 +173,7 @@ impl CycleCounts {
     }
 }
 
-/// Serializes qualities as lists without trailing zeros.
+/// Serialization of quality counts as lists without trailing zeros.
 mod qualities {
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};

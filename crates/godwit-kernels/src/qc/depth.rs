@@ -1,9 +1,11 @@
-//! Depth along one partition.
+//! Depth of coverage along one partition.
 //!
-//! Records are sorted, so depth is final up to the position of the last one: a sweep over a ring of differences follows it.
-//! The bases by which earlier partitions reach into the start of this one are not known yet, so the first changes of depth
-//! are kept unchanged ("leading"); after them only the number of positions at each depth is kept ("interior"). Changes after
-//! the last record are returned as "trailing".
+//! Records are sorted by position, so the depth is final at all positions before the current record. A sweep over a
+//! ring buffer of depth changes follows the current record.
+//!
+//! Alignments of earlier partitions may reach into the start of this partition, and their depth is not known here.
+//! Therefore the first depth intervals are stored completely ("leading"). After these, only the number of positions at
+//! each depth is stored ("interior"). Changes of depth after the start of the last record are returned as "trailing".
 
 use std::collections::BTreeMap;
 
@@ -13,15 +15,15 @@ use serde::{Deserialize, Serialize};
 use super::histogram::Histogram;
 use super::mate_overlap::{PendingMates, PositionRange, UnmatchedMates};
 
-/// Number of positions ahead of the sweep in the ring: more than a short read covers. Power of two.
+/// Number of positions in the ring buffer, which is more than a short read covers. A power of two.
 const RING_POSITIONS: usize = 1 << 14;
-/// Maximum number of leading changes of depth kept for a partition: half a megabyte; at 30x the first 100,000 positions and
-/// more. Alignments that reach further from one partition into the next make coverage unavailable.
+/// Maximum number of leading depth intervals of a partition (half a megabyte). At a depth of 30, these cover at least
+/// the first 100,000 positions. If an alignment reaches further into the next partition, coverage is unavailable.
 const MAX_LEADING_INTERVALS: usize = 1 << 16;
-/// FLAG bits of records that mosdepth 0.3.3 ignores: its `--flag 1796`.
+/// FLAG bits of records that mosdepth 0.3.3 ignores by default (its option `--flag 1796`).
 const EXCLUDED_FLAGS: u16 = flags::UNMAPPED | flags::SECONDARY | flags::QC_FAIL | flags::DUPLICATE;
 
-/// Consecutive positions of equal depth.
+/// An interval of consecutive positions with equal depth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "(u32, i32)", from = "(u32, i32)")]
 pub(super) struct DepthInterval {
@@ -29,7 +31,7 @@ pub(super) struct DepthInterval {
     pub(super) depth: i32,
 }
 
-// There are many of them, so they are serialized without field names.
+// A partition has many intervals, so they are serialized without field names.
 impl From<DepthInterval> for (u32, i32) {
     fn from(run: DepthInterval) -> Self {
         (run.length, run.depth)
@@ -42,22 +44,22 @@ impl From<(u32, i32)> for DepthInterval {
     }
 }
 
-/// Depth of a partition on one contig.
+/// The depth of a partition on one contig, as one tool counts it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct DepthProfile {
-    /// Start of the leading part.
+    /// 0-based position at which the leading intervals start.
     pub(super) start: u32,
-    /// Depth is final before this position.
+    /// 0-based position before which the depth of this partition is final.
     pub(super) end: u32,
     #[serde(rename = "head")]
     pub(super) leading: Vec<DepthInterval>,
-    /// First position after the leading part.
+    /// 0-based position after the last leading interval.
     #[serde(rename = "head_end")]
     pub(super) leading_end: u32,
-    /// Number of positions by depth from `leading_end` to `end`.
+    /// Number of positions for each depth from `leading_end` to `end`.
     #[serde(rename = "body")]
     pub(super) interior: Histogram,
-    /// Changes of depth from `end` on, by position; the first is the depth at `end`.
+    /// Changes of depth at and after `end`, by position. The first change is the depth at `end` itself.
     #[serde(rename = "tail")]
     pub(super) trailing_changes: Vec<(u32, i32)>,
 }
@@ -78,14 +80,14 @@ impl DepthProfile {
     }
 }
 
-/// The sweep over one contig.
+/// A sweep along one contig.
 #[derive(Clone, Debug)]
 struct DepthSweep {
     ring: Vec<i32>,
-    /// Changes of depth beyond the ring, by position.
+    /// Changes of depth at positions beyond the end of the ring buffer.
     changes_beyond_ring: BTreeMap<u32, i32>,
     depth: i32,
-    /// Last position with a change, swept or not.
+    /// Last position with a change of depth, which may be before or after the current position of the sweep.
     last_change: u32,
     profile: DepthProfile,
 }
@@ -101,14 +103,14 @@ impl DepthSweep {
         }
     }
 
-    /// Starts a contig at the position of its first record.
+    /// Starts the sweep of a contig at the position of the first record.
     fn start_contig(&mut self, position: u32) {
         self.profile =
             DepthProfile { start: position, end: position, leading_end: position, ..DepthProfile::default() };
         self.last_change = position;
     }
 
-    /// Changes the depth of a range that starts at or after the current position of the sweep.
+    /// Adds `change` to the depth of a range. The range must start at or after the current position of the sweep.
     #[inline]
     fn add_range(&mut self, (start, end): PositionRange, change: i32) {
         self.change_depth_at(start, change);
@@ -125,7 +127,7 @@ impl DepthSweep {
         }
     }
 
-    /// Advances the sweep; depth before `to` is then final.
+    /// Advances the sweep to position `to`. The depth before `to` is then final.
     #[inline]
     fn advance_to(&mut self, to: u32) {
         let mut run_start = self.profile.end;
@@ -151,7 +153,7 @@ impl DepthSweep {
         }
     }
 
-    /// Ends the contig and clears the sweep.
+    /// Ends the contig, returns its depth, and clears the sweep for the next contig.
     fn finish_contig(&mut self) -> DepthProfile {
         let mut track = std::mem::take(&mut self.profile);
         let mut changes = std::mem::take(&mut self.changes_beyond_ring);
@@ -171,19 +173,19 @@ impl DepthSweep {
     }
 }
 
-/// Depth of a partition on one contig, for both tools.
+/// The depth of a partition on one contig, as mosdepth and as samtools count it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct PartitionContigDepth {
     pub(super) contig: i32,
-    /// Depth as mosdepth counts it, except for mates in other partitions.
+    /// Depth as mosdepth counts it. Overlaps with mates in other partitions are not yet subtracted.
     pub(super) mosdepth: DepthProfile,
     #[serde(rename = "unjoined")]
     pub(super) unmatched_mates: UnmatchedMates,
-    /// Depth as samtools stats counts it.
+    /// Depth as `samtools stats` counts it.
     pub(super) samtools: DepthProfile,
 }
 
-/// The depth counter of one partition; see the module.
+/// A counter of the depth along one partition.
 pub struct PartitionDepth {
     contig: i32,
     first_start: u32,
@@ -194,7 +196,7 @@ pub struct PartitionDepth {
     contigs: Vec<PartitionContigDepth>,
 }
 
-/// The depth of a whole partition.
+/// The depth of one partition on all of its contigs.
 #[derive(Serialize, Deserialize)]
 pub struct PartitionCoverage(pub(super) Vec<PartitionContigDepth>);
 
@@ -213,7 +215,7 @@ impl Default for PartitionDepth {
 }
 
 impl PartitionDepth {
-    /// Counts the next record of the partition. `length`: of its contig, bases.
+    /// Counts the next record of the partition. `length` is the length of the record's contig in bases.
     pub fn add(&mut self, record: RawRecord, flag: u16, length: u32) {
         if record.contig() < 0 || record.position() < 0 {
             return;
@@ -252,7 +254,7 @@ impl PartitionDepth {
         }
     }
 
-    /// Ends the partition and returns its depth; the counter is then ready for another one.
+    /// Ends the partition and returns its depth. The counter can then be used for another partition.
     pub fn finish(&mut self) -> PartitionCoverage {
         self.finish_contig();
         PartitionCoverage(std::mem::take(&mut self.contigs))

@@ -1,4 +1,4 @@
-//! Merges the depths of partitions, in order, into the depth of the whole file.
+//! Merge of the depths of all partitions into the depth of the whole file.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,8 +9,36 @@ use super::histogram::Histogram;
 use super::mate_overlap::Mate;
 use super::mosdepth::{ContigDepth, MosdepthReport};
 
-/// A merger that takes partitions in the order of the file. Early ones are stored: at most those that other threads finish
-/// while one partition is written.
+/// A merger of the depths of partitions. Depths are merged in file order. A depth that is added too early is stored; at
+/// most, these are the partitions that other threads finish while one partition is processed.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use godwit_kernels::qc::{DepthMerger, PartitionDepth};
+/// use godwit_model::{Contig, Genome, RawRecord};
+///
+/// # let read = |position: i32| {
+/// #     let words = [
+/// #         0, position, 4681 << 16 | 60 << 8 | 4, 1, 8, -1, -1, 0, i32::from_le_bytes(*b"r01\0"),
+/// #         8 << 4, 0x4812_4812, 0x1e1e_1e1e, 0x1e1e_1e1e,
+/// #     ];
+/// #     words.map(i32::to_le_bytes).concat()
+/// # };
+/// let genome = Genome::new(vec![Contig { name: "chrM".to_owned(), length: 100, alternate: false }])?;
+/// let mut partition = PartitionDepth::default();
+/// // Two reads of eight aligned bases, which share four positions.
+/// for bytes in [read(10), read(14)] {
+///     partition.add(RawRecord::from_bytes(&bytes, 1)?, 0, 100);
+/// }
+/// let mut merger = DepthMerger::new(&genome);
+/// merger.add(0, partition.finish());
+/// let coverage = merger.finish(&genome);
+/// assert_eq!(coverage.mosdepth.map(|report| report.mean()), Some(0.16));
+/// # Ok(())
+/// # }
+/// ```
 pub struct DepthMerger {
     contig_lengths: Vec<u32>,
     next_partition: usize,
@@ -23,26 +51,28 @@ pub struct DepthMerger {
     samtools_depths: Histogram,
 }
 
-/// The coverage of the whole genome.
+/// The depth of coverage of the whole genome.
 #[derive(Clone, Debug)]
 pub struct GenomeCoverage {
-    /// Coverage as mosdepth counts it; `None` if an alignment reached too far across a border for its depth to be known.
+    /// Depth as mosdepth counts it. `None` if an alignment reached so far across a partition border that the depth is
+    /// not known.
     pub mosdepth: Option<MosdepthReport>,
-    /// Number of positions by depth as samtools stats counts them; positions of depth 0 are not counted.
+    /// Number of positions for each depth as `samtools stats` counts it; positions of depth 0 are not counted. `None`
+    /// as for `mosdepth`.
     pub samtools_depths: Option<Histogram>,
 }
 
-/// The depth of one contig, across partition borders.
+/// A merger of the depth of one contig across partition borders.
 #[derive(Default)]
 struct ContigDepthMerger {
-    /// Depth is final before this position.
+    /// 0-based position before which the depth is final.
     position: u32,
-    /// Depth at this position of alignments that started before it.
+    /// Depth at `position` that is due to alignments of earlier partitions.
     depth: i32,
-    /// Later changes of depth, of alignments that started before.
+    /// Changes of depth at later positions that are due to alignments of earlier partitions.
     changes: BTreeMap<u32, i32>,
     positions_by_depth: Histogram,
-    /// True if an alignment reached past the leading part of a partition.
+    /// True if an alignment of an earlier partition reached past the leading intervals of a partition.
     is_unavailable: bool,
 }
 
@@ -62,7 +92,7 @@ impl DepthMerger {
         }
     }
 
-    /// Adds a finished partition: the `at`th of the file, 0-based.
+    /// Adds the depth of a finished partition with the 0-based index `at` in the file.
     pub fn add(&mut self, at: usize, partition: PartitionCoverage) {
         self.out_of_order.insert(at, partition);
         while let Some(partition) = self.out_of_order.remove(&self.next_partition) {
@@ -71,7 +101,7 @@ impl DepthMerger {
         }
     }
 
-    /// Ends the file and returns its coverage.
+    /// Ends the file and returns the depth of the whole genome.
     pub fn finish(mut self, genome: &Genome) -> GenomeCoverage {
         self.finish_contig();
         let contigs = genome.contigs().iter().zip(self.contigs);
@@ -94,7 +124,8 @@ impl DepthMerger {
         }
         for (key, mate) in part.unmatched_mates.first_mates {
             match self.pending_mates.remove(&key) {
-                // Both mates start at one position, with a border between them: the later one counted itself as the first.
+                // Both mates start at the same position, on both sides of a partition border, so both were stored as
+                // first mates.
                 Some(earlier) if earlier.start == mate.start => self.mosdepth.subtract_overlap(&earlier, &mate),
                 _ => {
                     self.pending_mates.insert(key, mate);
@@ -118,7 +149,7 @@ impl DepthMerger {
 }
 
 impl ContigDepthMerger {
-    /// Subtracts one from the depth where both mates overlap.
+    /// Subtracts one from the depth at positions that both mates cover.
     fn subtract_overlap(&mut self, earlier: &Mate, later: &Mate) {
         for (start, end) in earlier.shared_ranges(later) {
             *self.changes.entry(start).or_default() -= 1;
@@ -145,7 +176,8 @@ impl ContigDepthMerger {
         }
     }
 
-    /// Counts positions up to `end`, with `added_depth` from alignments that started before.
+    /// Counts the positions up to `end`. Their depth is `added_depth` plus the depth of alignments of earlier
+    /// partitions.
     fn count_until(&mut self, end: u32, added_depth: i32) {
         while self.position < end {
             self.apply_changes_at(self.position);
@@ -168,7 +200,7 @@ impl ContigDepthMerger {
         self.count_until(to, 0);
     }
 
-    /// Counts the rest of the contig; returns the number of positions by depth.
+    /// Counts the remaining positions of the contig and returns the number of positions for each depth.
     fn finish_contig(&mut self, length: u32) -> Histogram {
         self.advance_to(length);
         let counts = std::mem::take(&mut self.positions_by_depth);

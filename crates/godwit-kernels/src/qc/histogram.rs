@@ -1,13 +1,26 @@
-//! Histograms of whole numbers, with the summary statistics of htsjdk.
+//! Histograms of non-negative integers, with the summary statistics of htsjdk.
 
 use serde::{Deserialize, Serialize};
 
 use std::collections::BTreeMap;
 
-/// Values below this are counted in an array, the few above in a tree.
+/// Values below this limit are counted in an array, and the few higher values in a tree.
 const ARRAY_VALUES: u64 = 8192;
 
-/// Number of occurrences of each value. Statistics follow htsjdk 4.2.0 `Histogram`, operation by operation.
+/// A histogram: the number of occurrences of each value. Statistics use the same floating-point operations as htsjdk
+/// 4.2.0 `Histogram`.
+///
+/// # Examples
+///
+/// ```
+/// use godwit_kernels::qc::Histogram;
+///
+/// let mut insert_sizes = Histogram::default();
+/// [350, 300, 350].into_iter().for_each(|size| insert_sizes.add(size));
+/// assert_eq!(insert_sizes.iter().collect::<Vec<_>>(), [(300, 1), (350, 2)]);
+/// assert_eq!((insert_sizes.count(), insert_sizes.sum()), (3, 1_000));
+/// assert_eq!((insert_sizes.min(), insert_sizes.max()), (300, 350));
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Histogram {
     low: Vec<u64>,
@@ -22,6 +35,18 @@ impl Histogram {
     }
 
     /// Counts a value `times` times.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use godwit_kernels::qc::Histogram;
+    ///
+    /// // Number of positions by depth.
+    /// let mut depths = Histogram::default();
+    /// depths.add_times(30, 1_000);
+    /// depths.add_times(30, 500);
+    /// assert_eq!((depths.get(30), depths.get(31)), (1_500, 0));
+    /// ```
     #[inline]
     pub fn add_times(&mut self, value: u64, times: u64) {
         match self.low.get_mut(value as usize) {
@@ -43,12 +68,25 @@ impl Histogram {
         }
     }
 
-    /// Adds the counts of another part.
+    /// Adds the counts of another histogram.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use godwit_kernels::qc::Histogram;
+    ///
+    /// let (mut depths, mut other) = (Histogram::default(), Histogram::default());
+    /// depths.add_times(30, 1_000);
+    /// other.add_times(30, 500);
+    /// other.add_times(31, 20);
+    /// depths.merge(&other);
+    /// assert_eq!(depths.iter().collect::<Vec<_>>(), [(30, 1_500), (31, 20)]);
+    /// ```
     pub fn merge(&mut self, other: &Self) {
         other.iter().for_each(|(value, count)| self.add_times(value, count));
     }
 
-    /// Iterates over the values that occurred with their counts, ascending.
+    /// Returns an iterator over the values that occurred and their counts, in ascending order of values.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, u64)> {
         let low = self.low.iter().enumerate().map(|(value, count)| (value as u64, *count));
         low.filter(|(_, count)| *count > 0).chain(self.high.iter().map(|(value, count)| (*value, *count)))
@@ -59,32 +97,54 @@ impl Histogram {
         self.low.get(value as usize).or_else(|| self.high.get(&value)).copied().unwrap_or(0)
     }
 
-    /// Returns the number of values counted.
+    /// Returns the number of counted values; a value that occurred twice counts twice.
     pub fn count(&self) -> u64 {
         self.iter().map(|(_, count)| count).sum()
     }
 
-    /// Returns the sum of the values.
+    /// Returns the sum of all counted values.
     pub fn sum(&self) -> u64 {
         self.iter().map(|(value, count)| value * count).sum()
     }
 
-    /// Returns the lowest value, 0 if empty.
+    /// Returns the lowest value, or 0 if the histogram is empty.
     pub fn min(&self) -> u64 {
         self.iter().next().map_or(0, |(value, _)| value)
     }
 
-    /// Returns the highest value, 0 if empty.
+    /// Returns the highest value, or 0 if the histogram is empty.
     pub fn max(&self) -> u64 {
         self.iter().next_back().map_or(0, |(value, _)| value)
     }
 
-    /// Returns the most frequent value, the lowest of several; 0 if empty.
+    /// Returns the most frequent value (the lowest one if several are equally frequent), or 0 if the histogram is
+    /// empty.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use godwit_kernels::qc::Histogram;
+    ///
+    /// let mut insert_sizes = Histogram::default();
+    /// [350, 300, 350, 400].into_iter().for_each(|size| insert_sizes.add(size));
+    /// assert_eq!(insert_sizes.mode(), 350);
+    /// ```
     pub fn mode(&self) -> u64 {
         self.iter().fold((0, 0), |best, bin| if bin.1 > best.1 { bin } else { best }).0
     }
 
-    /// Returns the mean; NaN if empty.
+    /// Returns the mean, or NaN if the histogram is empty.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use godwit_kernels::qc::Histogram;
+    ///
+    /// let mut insert_sizes = Histogram::default();
+    /// [300, 350, 400].into_iter().for_each(|size| insert_sizes.add(size));
+    /// assert_eq!(insert_sizes.mean(), 350.0);
+    /// assert!(Histogram::default().mean().is_nan());
+    /// ```
     pub fn mean(&self) -> f64 {
         let (mut product, mut total) = (0.0, 0.0);
         for (value, count) in self.iter() {
@@ -94,7 +154,17 @@ impl Histogram {
         product / total
     }
 
-    /// Returns the standard deviation of a sample; NaN for fewer than two values.
+    /// Returns the sample standard deviation, or NaN for fewer than two values.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use godwit_kernels::qc::Histogram;
+    ///
+    /// let mut insert_sizes = Histogram::default();
+    /// [300, 350, 400].into_iter().for_each(|size| insert_sizes.add(size));
+    /// assert_eq!(insert_sizes.standard_deviation(), 50.0);
+    /// ```
     pub fn standard_deviation(&self) -> f64 {
         let mean = self.mean();
         let (mut count, mut total) = (0.0, 0.0);
@@ -105,12 +175,33 @@ impl Histogram {
         (total / (count - 1.0)).sqrt()
     }
 
-    /// Returns the median, 0 if empty.
+    /// Returns the median, or 0 if the histogram is empty.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use godwit_kernels::qc::Histogram;
+    ///
+    /// let mut insert_sizes = Histogram::default();
+    /// [300, 350, 400, 8_000].into_iter().for_each(|size| insert_sizes.add(size));
+    /// assert_eq!(insert_sizes.median(), 375.0);
+    /// ```
     pub fn median(&self) -> f64 {
         self.doubled_median() as f64 / 2.0
     }
 
-    /// Returns the median of the distances to the median, 0 if empty.
+    /// Returns the median of the absolute distances to the median, or 0 if the histogram is empty.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use godwit_kernels::qc::Histogram;
+    ///
+    /// let mut insert_sizes = Histogram::default();
+    /// [300, 350, 400, 8_000].into_iter().for_each(|size| insert_sizes.add(size));
+    /// // The distances to the median, 375, are 25, 25, 75 and 7,625.
+    /// assert_eq!(insert_sizes.median_absolute_deviation(), 50.0);
+    /// ```
     pub fn median_absolute_deviation(&self) -> f64 {
         let centre = self.doubled_median();
         let mut doubled_deviations = Self::default();
@@ -136,7 +227,18 @@ impl Histogram {
         0
     }
 
-    /// Returns the histogram without values above `most`.
+    /// Returns a copy of the histogram without values above `most`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use godwit_kernels::qc::Histogram;
+    ///
+    /// let mut insert_sizes = Histogram::default();
+    /// [300, 350, 400, 8_000].into_iter().for_each(|size| insert_sizes.add(size));
+    /// assert_eq!(insert_sizes.up_to(400).max(), 400);
+    /// assert_eq!(insert_sizes.up_to(400).count(), 3);
+    /// ```
     pub fn up_to(&self, most: u64) -> Self {
         let mut truncated = Self::default();
         self.iter().filter(|(value, _)| *value <= most).for_each(|(value, count)| truncated.add_times(value, count));

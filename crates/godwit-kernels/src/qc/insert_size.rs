@@ -1,4 +1,5 @@
-//! Insert sizes as Picard 3.4.0 `CollectInsertSizeMetrics` counts and prints them (`InsertSizeMetricsCollector`).
+//! Insert sizes, counted and printed in the same way as Picard 3.4.0 `CollectInsertSizeMetrics`
+//! (`InsertSizeMetricsCollector`).
 
 use godwit_model::{RawRecord, flags};
 use serde::{Deserialize, Serialize};
@@ -7,35 +8,39 @@ use super::histogram::Histogram;
 use super::picard_header;
 use crate::markdup::format_double;
 
-/// Minimum fraction of all pairs for an orientation to be reported: Picard's `MINIMUM_PCT`, a 32-bit float there.
+/// Minimum fraction of all pairs that an orientation must have to be reported (`MINIMUM_PCT` of Picard, a 32-bit
+/// float).
 const MIN_ORIENTATION_FRACTION: f32 = 0.05;
-/// Maximum distance above the median in mean and deviation, in median absolute deviations: Picard's `OUTLIER_DEVIATIONS`.
+/// Maximum distance above the median of an insert size that counts in mean and standard deviation. The unit is the
+/// median absolute deviation (`OUTLIER_DEVIATIONS` of Picard).
 const OUTLIER_DEVIATIONS: f64 = 10.0;
-/// Fractions of the pairs whose width around the median is reported.
+/// Fractions of the pairs for which the width of a window around the median is reported.
 const WIDTH_FRACTIONS: [f64; 11] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99];
-/// Names of the orientations, in Picard's order.
+/// Names of the pair orientations, in the order of Picard.
 const ORIENTATION_NAMES: [&str; 3] = ["FR", "RF", "TANDEM"];
 
-/// The orientation of the mates of a pair on one contig.
+/// The relative orientation of two mates on the same contig.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PairOrientation {
     /// The mates point towards each other.
     Inward = 0,
     /// The mates point away from each other.
     Outward = 1,
-    /// The mates are on one strand.
+    /// The mates are on the same strand.
     Tandem = 2,
 }
 
 impl PairOrientation {
-    /// Returns the orientation if the mate is mapped to the same contig (htsjdk 4.2.0 `SamPairUtil.getPairOrientation`).
+    /// Returns the orientation of a pair whose mates are mapped to the same contig (htsjdk 4.2.0
+    /// `SamPairUtil.getPairOrientation`).
     pub(super) fn from_record(record: RawRecord, reference_bases: i64) -> Self {
         let reverse = record.flag() & flags::REVERSE != 0;
         if reverse == (record.flag() & flags::MATE_REVERSE != 0) {
             return Self::Tandem;
         }
         let start = i64::from(record.position());
-        // Both as htsjdk's 1-based positions; the last base of a reverse read is `start + reference_bases - 1`, 0-based.
+        // Both positions are 1-based, as in htsjdk. The last base of a reverse read is `start + reference_bases - 1`,
+        // 0-based.
         let (forward_five_prime, reverse_five_prime) = if reverse {
             (i64::from(record.mate_position()) + 1, start + reference_bases)
         } else {
@@ -45,41 +50,43 @@ impl PairOrientation {
     }
 }
 
-/// Insert sizes of all pairs that are not duplicates, by orientation.
+/// The insert sizes of all pairs that are not duplicates, by orientation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InsertSizeCounts {
     sizes: [Histogram; 3],
 }
 
-/// The reported metrics of one orientation.
+/// The insert size metrics of one pair orientation: one row of the metrics file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InsertSizeRow {
-    /// `FR`, `RF` or `TANDEM`.
+    /// Name of the orientation: `FR`, `RF` or `TANDEM`.
     pub orientation: &'static str,
-    /// Number of pairs.
+    /// Number of pairs with this orientation.
     pub pairs: u64,
-    /// Median, bases.
+    /// Median insert size, bases.
     pub median: f64,
-    /// The most frequent size, bases.
+    /// Most frequent insert size, bases.
     pub mode: u64,
-    /// Median absolute deviation, bases.
+    /// Median absolute deviation of the insert size, bases.
     pub median_absolute_deviation: f64,
-    /// Lowest size, bases.
+    /// Lowest insert size, bases.
     pub min: u64,
-    /// Highest size, bases.
+    /// Highest insert size, bases.
     pub max: u64,
-    /// Mean without outliers, bases; NaN if only outliers exist.
+    /// Mean insert size without outliers, bases; 0 if no pair remains.
     pub mean: f64,
-    /// Standard deviation without outliers, bases.
+    /// Standard deviation of the insert size without outliers, bases; NaN for one pair, 0 if no pair remains.
     pub standard_deviation: f64,
-    /// Width around the median that contains 10, 20, 30, 40, 50, 60, 70, 80, 90, 95 and 99 percent of the pairs, bases.
+    /// Widths of the windows around the median that contain 10, 20, 30, 40, 50, 60, 70, 80, 90, 95 and 99 percent of
+    /// the pairs, bases.
     pub widths: [u64; 11],
-    /// Histogram of the sizes without outliers.
+    /// Histogram of the insert sizes without outliers.
     pub sizes: Histogram,
 }
 
 impl InsertSizeCounts {
-    /// Counts a record whose FLAG is `flag`, if it is the last of a mapped pair that is not a duplicate.
+    /// Counts a record if it is the last read of a mapped pair that is not a duplicate. `flag` is the FLAG with the
+    /// decided duplicate bit.
     #[inline]
     pub fn add(&mut self, record: RawRecord, flag: u16, reference_bases: i64) {
         let excluded = flags::UNMAPPED | flags::MATE_UNMAPPED | flags::FIRST | flags::NOT_PRIMARY | flags::DUPLICATE;
@@ -87,7 +94,7 @@ impl InsertSizeCounts {
         if flag & flags::PAIRED == 0 || flag & excluded != 0 || length == 0 {
             return;
         }
-        // Picard rejects files in which such a pair has a length.
+        // Picard rejects files in which a pair on two contigs has a nonzero TLEN.
         if record.contig() != record.mate_contig() {
             return;
         }
@@ -95,12 +102,33 @@ impl InsertSizeCounts {
         self.sizes[orientation as usize].add(u64::from(length.unsigned_abs()));
     }
 
-    /// Adds the counts of another part.
+    /// Adds the counts of other records of the same file.
     pub fn merge(&mut self, other: &Self) {
         self.sizes.iter_mut().zip(&other.sizes).for_each(|(mine, theirs)| mine.merge(theirs));
     }
 
-    /// Returns the metrics of the orientations that enough pairs have, in Picard's order.
+    /// Returns the metrics of the orientations that enough pairs have, in the order of Picard.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use godwit_kernels::qc::InsertSizeCounts;
+    ///
+    /// # let words = [
+    /// #     0, 1_291, 4681 << 16 | 60 << 8 | 4, 147 << 16 | 1, 8, 0, 999, -300, i32::from_le_bytes(*b"r01\0"),
+    /// #     8 << 4, 0x4812_4812, 0x1e1e_1e1e, 0x1e1e_1e1e,
+    /// # ];
+    /// # let bytes = words.map(i32::to_le_bytes).concat();
+    /// # let record = godwit_model::RawRecord::from_bytes(&bytes, 2)?;
+    /// // `record` is the last read of a pair with a TLEN of -300; it covers eight bases of the reference.
+    /// let mut counts = InsertSizeCounts::default();
+    /// counts.add(record, record.flag(), 8);
+    /// let rows = counts.rows();
+    /// assert_eq!((rows[0].orientation, rows[0].pairs, rows[0].median), ("FR", 1, 300.0));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn rows(&self) -> Vec<InsertSizeRow> {
         let all: u64 = self.sizes.iter().map(Histogram::count).sum();
         let least = all as f64 * f64::from(MIN_ORIENTATION_FRACTION);
@@ -109,7 +137,30 @@ impl InsertSizeCounts {
         enough.map(|(orientation, sizes)| InsertSizeRow::new(orientation, sizes)).collect()
     }
 
-    /// Returns the metrics file; `comment` becomes its header line. `None` without pairs: Picard writes no file then.
+    /// Returns the text of the metrics file. `comment` becomes a header line (`# ...`). Returns `None` if there are no
+    /// pairs; Picard does not write a file in this case.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use godwit_kernels::qc::InsertSizeCounts;
+    ///
+    /// # let words = [
+    /// #     0, 1_291, 4681 << 16 | 60 << 8 | 4, 147 << 16 | 1, 8, 0, 999, -300, i32::from_le_bytes(*b"r01\0"),
+    /// #     8 << 4, 0x4812_4812, 0x1e1e_1e1e, 0x1e1e_1e1e,
+    /// # ];
+    /// # let bytes = words.map(i32::to_le_bytes).concat();
+    /// # let record = godwit_model::RawRecord::from_bytes(&bytes, 2)?;
+    /// // `record` is the last read of a pair with a TLEN of -300; it covers eight bases of the reference.
+    /// let mut counts = InsertSizeCounts::default();
+    /// assert_eq!(counts.to_text("CollectInsertSizeMetrics"), None);
+    /// counts.add(record, record.flag(), 8);
+    /// let text = counts.to_text("CollectInsertSizeMetrics").unwrap();
+    /// assert!(text.contains("\ninsert_size\tAll_Reads.fr_count\n300\t1\n"));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn to_text(&self, comment: &str) -> Option<String> {
         let mut text = picard_header(comment);
         let rows = self.rows();
@@ -168,7 +219,8 @@ impl InsertSizeRow {
     }
 }
 
-/// Widens a window around the median's whole part by one base on either side until it covers each fraction, as Picard.
+/// Returns the widths of windows around the integer part of the median. As in Picard, a window grows by one base on
+/// either side until it covers the fraction of the pairs.
 fn window_widths(sizes: &Histogram, median: f64) -> [u64; 11] {
     let centre = median as u64;
     let total = sizes.count() as f64;

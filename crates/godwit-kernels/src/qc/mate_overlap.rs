@@ -1,7 +1,8 @@
-//! Overlapping mates, whose shared bases count once: the rule of mosdepth 0.3.3 (`coverage` in `mosdepth.nim`).
+//! Detection of overlapping mates, whose shared bases count only once in the depth: the rule of mosdepth 0.3.3
+//! (`coverage` in `mosdepth.nim`).
 //!
-//! The first mate is stored under a hash of its name until the second is read. Mates on either side of a partition's border
-//! remain on both sides and are joined when the partitions are merged.
+//! The first mate is stored under a hash of its name until the second mate is read. If a partition border is between
+//! the mates, each partition returns its mate, and the mates are matched when the partitions are merged.
 
 use std::collections::HashMap;
 
@@ -9,7 +10,7 @@ use godwit_model::{RawRecord, flags};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_128;
 
-/// A range of positions of a contig, 0-based, half-open.
+/// A range of positions on a contig, 0-based and half-open.
 pub(super) type PositionRange = (u32, u32);
 
 /// A read that overlaps its mate.
@@ -17,19 +18,19 @@ pub(super) type PositionRange = (u32, u32);
 pub(super) struct Mate {
     pub(super) start: u32,
     pub(super) end: u32,
-    /// True if its CIGAR is one operation.
+    /// True if the CIGAR of the read has only one operation.
     #[serde(rename = "simple")]
     is_single_operation: bool,
-    /// Aligned ranges, merged where they touch.
+    /// Ranges that the read covers with aligned bases; adjacent ranges are merged.
     #[serde(rename = "stretches")]
     aligned_ranges: Vec<PositionRange>,
 }
 
 impl Mate {
-    /// Returns the ranges that both mates cover, in order.
+    /// Returns the ranges that both mates cover, in ascending order.
     ///
-    /// For two reads of one operation each, mosdepth takes the range from the start of the second to the end of the first,
-    /// even if the second ends before (seen with 100M and 30M inside it).
+    /// If the CIGARs of both reads have one operation, mosdepth uses the range from the start of the second read to the
+    /// end of the first. It does so even if the second read ends earlier (observed with 100M and 30M inside it).
     pub(super) fn shared_ranges(&self, second: &Self) -> Vec<PositionRange> {
         if self.is_single_operation && second.is_single_operation {
             return if second.start < self.end { vec![(second.start, self.end)] } else { Vec::new() };
@@ -44,15 +45,15 @@ impl Mate {
     }
 }
 
-/// First mates whose second mate was not read yet, within one contig.
+/// The mates on the current contig that have not been matched.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PendingMates {
     first_mates: HashMap<u128, Mate>,
-    /// Second mates whose first may be in an earlier partition.
+    /// Second mates whose first mate may be in an earlier partition, with the hashes of their names.
     second_mates: Vec<(u128, Mate)>,
 }
 
-/// Mates that have no partner in their partition.
+/// The mates of a partition whose other mate is not in the same partition.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct UnmatchedMates {
     #[serde(rename = "waiting")]
@@ -62,8 +63,8 @@ pub(super) struct UnmatchedMates {
 }
 
 impl PendingMates {
-    /// Matches a counted record of a proper pair; returns the ranges that it shares with a mate seen before. `first`: start
-    /// of the first record of this partition and contig.
+    /// Matches a record of a proper pair with its mate. Returns the ranges that both mates cover if the mate was read
+    /// before. `first` is the start of the first record in this partition and contig.
     pub(super) fn match_record(
         &mut self,
         record: RawRecord,
@@ -88,7 +89,8 @@ impl PendingMates {
             aligned_ranges: stretches.to_vec(),
         };
         if before && (start < mate_start || (start == mate_start && !self.first_mates.contains_key(&key))) {
-            // If mates start at one position across a border, the merge of partitions detects the second one.
+            // If two mates start at the same position on both sides of a partition border, the second mate is stored
+            // here, too. The merge of partitions detects this case.
             self.first_mates.insert(key, mate());
             return Vec::new();
         }
@@ -103,7 +105,7 @@ impl PendingMates {
         }
     }
 
-    /// Ends the contig and returns the remaining mates.
+    /// Ends the contig and returns the mates that were not matched.
     pub(super) fn finish(&mut self) -> UnmatchedMates {
         let mut first_mates: Vec<_> = self.first_mates.drain().collect();
         first_mates.sort_unstable_by_key(|(key, mate)| (mate.start, *key));

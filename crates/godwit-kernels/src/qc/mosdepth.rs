@@ -1,4 +1,4 @@
-//! Coverage as mosdepth 0.3.3 prints it: the summary and the cumulative distribution, two decimals each.
+//! Coverage in the output format of mosdepth 0.3.3: the summary and the cumulative distribution, with two decimals.
 
 use std::fmt::Write;
 
@@ -6,28 +6,41 @@ use godwit_model::Contig;
 
 use super::histogram::Histogram;
 
-/// Depths above this count as ten less than this.
+/// Maximum depth in the distribution. As in mosdepth, a higher depth counts as [`MAX_DEPTH`] - 10.
 const MAX_DEPTH: u64 = 400_000;
-/// Higher depths are not in the distribution if no position has them.
+/// Depth up to which every depth is listed in the distribution. A higher depth is listed only if a position has this
+/// depth.
 const MAX_ALWAYS_LISTED_DEPTH: u64 = 300;
-/// Minimum fraction of positions for a depth to be in the distribution.
+/// Minimum cumulative fraction of positions for a depth to be listed in the distribution.
 const MIN_LISTED_FRACTION: f64 = 8e-5;
 
-/// Depth of one contig.
+/// The depth of coverage of one contig.
+///
+/// # Examples
+///
+/// ```
+/// use godwit_kernels::qc::{ContigDepth, Histogram};
+///
+/// let mut depths = Histogram::default();
+/// depths.add_times(0, 40);
+/// depths.add_times(2, 60);
+/// let contig = ContigDepth { name: "chrM".to_owned(), length: 100, positions_by_depth: Some(depths) };
+/// assert_eq!(contig.mean(), 1.2);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContigDepth {
     /// Name of the contig.
     pub name: String,
     /// Length of the contig, bases.
     pub length: u64,
-    /// Number of positions by depth; `None` for a contig without records.
+    /// Number of positions for each depth; `None` if the contig has no records.
     pub positions_by_depth: Option<Histogram>,
 }
 
-/// Depth of all contigs, in order.
+/// The depth of coverage of all contigs, in the order of the header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MosdepthReport {
-    /// The contigs.
+    /// Depth of each contig.
     pub contigs: Vec<ContigDepth>,
 }
 
@@ -36,7 +49,7 @@ impl ContigDepth {
         Self { name: contig.name.clone(), length: u64::from(contig.length), positions_by_depth }
     }
 
-    /// Returns the mean depth.
+    /// Returns the mean depth of the contig.
     pub fn mean(&self) -> f64 {
         self.positions_by_depth.as_ref().map_or(0.0, Histogram::sum_as_float) / self.length.max(1) as f64
     }
@@ -49,7 +62,7 @@ impl Histogram {
 }
 
 impl MosdepthReport {
-    /// Returns the number of positions by depth of the contigs that have records.
+    /// Returns the number of positions for each depth, summed over the contigs that have records.
     pub fn total_positions_by_depth(&self) -> Histogram {
         let mut total = Histogram::default();
         self.contigs.iter().filter_map(|contig| contig.positions_by_depth.as_ref()).for_each(|one| total.merge(one));
@@ -63,6 +76,20 @@ impl MosdepthReport {
     }
 
     /// Returns the fraction of the whole genome with at least this depth, 0 to 1.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use godwit_kernels::qc::{ContigDepth, Histogram, MosdepthReport};
+    ///
+    /// let mut depths = Histogram::default();
+    /// depths.add_times(0, 40);
+    /// depths.add_times(2, 60);
+    /// let contig = ContigDepth { name: "chrM".to_owned(), length: 100, positions_by_depth: Some(depths) };
+    /// let report = MosdepthReport { contigs: vec![contig] };
+    /// assert_eq!(report.fraction_at_least(1), 0.6);
+    /// assert_eq!(report.fraction_at_least(3), 0.0);
+    /// ```
     pub fn fraction_at_least(&self, depth: u64) -> f64 {
         let length: u64 = self.contigs.iter().map(|contig| contig.length).sum();
         let covered: u64 = self
@@ -75,6 +102,21 @@ impl MosdepthReport {
     }
 
     /// Returns the text of `NAME.mosdepth.summary.txt`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use godwit_kernels::qc::{ContigDepth, Histogram, MosdepthReport};
+    ///
+    /// let mut depths = Histogram::default();
+    /// depths.add_times(0, 40);
+    /// depths.add_times(2, 60);
+    /// let contig = ContigDepth { name: "chrM".to_owned(), length: 100, positions_by_depth: Some(depths) };
+    /// let report = MosdepthReport { contigs: vec![contig] };
+    /// let header = "chrom\tlength\tbases\tmean\tmin\tmax\n";
+    /// let rows = "chrM\t100\t120\t1.20\t0\t2\ntotal\t100\t120\t1.20\t0\t2\n";
+    /// assert_eq!(report.summary(), header.to_owned() + rows);
+    /// ```
     pub fn summary(&self) -> String {
         let mut text = String::from("chrom\tlength\tbases\tmean\tmin\tmax\n");
         let mut row = |name: &str, positions: &Histogram| {
@@ -91,7 +133,22 @@ impl MosdepthReport {
         text
     }
 
-    /// Returns the text of `NAME.mosdepth.global.dist.txt`: the fraction of positions with at least each depth.
+    /// Returns the text of `NAME.mosdepth.global.dist.txt`: for each depth, the fraction of positions with at least
+    /// this depth.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use godwit_kernels::qc::{ContigDepth, Histogram, MosdepthReport};
+    ///
+    /// let mut depths = Histogram::default();
+    /// depths.add_times(0, 40);
+    /// depths.add_times(2, 60);
+    /// let contig = ContigDepth { name: "chrM".to_owned(), length: 100, positions_by_depth: Some(depths) };
+    /// let report = MosdepthReport { contigs: vec![contig] };
+    /// let lines = |name: &str| format!("{name}\t2\t0.60\n{name}\t1\t0.60\n{name}\t0\t1.00\n");
+    /// assert_eq!(report.distribution(), lines("chrM") + &lines("total"));
+    /// ```
     pub fn distribution(&self) -> String {
         let mut text = String::new();
         for contig in &self.contigs {

@@ -1,4 +1,4 @@
-//! Counts of records that do not depend on their order.
+//! Quality counts of records that do not depend on the record order.
 
 use std::io;
 
@@ -11,7 +11,7 @@ use super::histogram::Histogram;
 use super::insert_size::InsertSizeCounts;
 use super::samtools_stats::{ReadAttributes, SamtoolsStats};
 
-/// The two 4-bit codes of each packed byte, as two bytes.
+/// For each packed byte: the two 4-bit base codes that it contains, as two bytes.
 const UNPACKED_BASE_CODES: [[u8; 2]; 256] = {
     let mut pairs = [[0; 2]; 256];
     let mut byte = 0;
@@ -25,25 +25,25 @@ const UNPACKED_BASE_CODES: [[u8; 2]; 256] = {
 /// A gapless block of an alignment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AlignmentBlock {
-    /// Offset in SEQ.
+    /// 0-based offset of the block's first base in SEQ.
     pub(super) read_start: usize,
-    /// Offset from POS.
+    /// Offset of the block's first base from POS, reference bases.
     pub(super) reference_offset: usize,
-    /// Length, bases.
+    /// Length of the block, bases.
     pub(super) bases: usize,
 }
 
-/// The alignment of a record, from one pass over its CIGAR and SEQ.
+/// The properties of a record's alignment, computed in one pass over CIGAR and SEQ.
 pub(super) struct Alignment<'a> {
-    /// FLAG, with the duplicate bit decided.
+    /// FLAG of the record with the decided duplicate bit.
     pub(super) flag: u16,
-    /// SEQ as one 4-bit code per byte.
+    /// Bases of SEQ as 4-bit codes, one per byte.
     pub(super) codes: &'a [u8],
-    /// Blocks of M, = and X operations.
+    /// Alignment blocks: the M, = and X operations of the CIGAR.
     pub(super) blocks: &'a [AlignmentBlock],
     /// Number of reference bases that the alignment covers.
     pub(super) reference_bases: i64,
-    /// Number of bases of M, I, = and X operations.
+    /// Number of read bases in M, I, = and X operations.
     pub(super) unclipped_read_bases: u64,
     pub(super) soft_clipped: u64,
     pub(super) hard_clipped: u64,
@@ -52,25 +52,54 @@ pub(super) struct Alignment<'a> {
 }
 
 impl Alignment<'_> {
-    /// Returns the 1-based cycle of a base (htsjdk 4.2.0 `CoordMath.getCycle`).
+    /// Returns the 1-based sequencing cycle of the base with the 0-based index `at` (htsjdk 4.2.0
+    /// `CoordMath.getCycle`).
     pub(super) fn cycle(&self, at: usize) -> u64 {
         if self.flag & flags::REVERSE == 0 { at as u64 + 1 } else { self.codes.len().saturating_sub(at) as u64 }
     }
 }
 
-/// Counts of records in any order.
+/// All quality counts that can be collected from records in any order.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use godwit_kernels::qc::RecordCounts;
+/// # use godwit_kernels::qc::ReferenceBases;
+///
+/// # struct NoReference;
+/// # impl ReferenceBases for NoReference {
+/// #     fn codes(&mut self, _: i32, _: u32, _: u32) -> std::io::Result<&[u8]> {
+/// #         Ok(&[])
+/// #     }
+/// # }
+/// # let words = [
+/// #     0, 999, 4681 << 16 | 60 << 8 | 4, 99 << 16 | 1, 8, 0, 1_291, 300, i32::from_le_bytes(*b"r01\0"),
+/// #     8 << 4, 0x4812_4812, 0x1e1e_1e1e, 0x1e1e_1e1e,
+/// # ];
+/// # let bytes = words.map(i32::to_le_bytes).concat();
+/// # let record = godwit_model::RawRecord::from_bytes(&bytes, 2)?;
+/// // `record` is a mapped first read of eight bases, with mapping quality 60.
+/// let mut counts = RecordCounts::default();
+/// counts.add(record, record.flag(), None::<&mut NoReference>)?;
+/// assert_eq!(counts.stats.bases(), 8);
+/// assert_eq!(counts.mapping_qualities.get(60), 1);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RecordCounts {
-    /// Picard's insert sizes.
+    /// Insert sizes, as Picard counts them.
     #[serde(rename = "inserts")]
     pub insert_sizes: InsertSizeCounts,
-    /// Picard's alignment summary.
+    /// Alignment summary, as Picard computes it.
     pub summary: AlignmentSummary,
-    /// The counts of `samtools stats`.
+    /// Counts of `samtools stats`.
     pub stats: SamtoolsStats,
-    /// Bases and qualities by cycle.
+    /// Counts of bases and qualities for each sequencing cycle, over primary records.
     pub cycles: CycleCounts,
-    /// Mapping qualities of mapped primary records.
+    /// Histogram of the mapping qualities of mapped primary records.
     pub mapping_qualities: Histogram,
     #[serde(skip)]
     codes: Vec<u8>,
@@ -79,10 +108,10 @@ pub struct RecordCounts {
 }
 
 impl RecordCounts {
-    /// Counts a record whose FLAG is `flag`, which may differ from the packed one in the duplicate bit.
+    /// Counts a record. `flag` replaces the FLAG in the packed record; the two may differ in the duplicate bit.
     ///
     /// # Errors
-    /// Those of `reference`.
+    /// The errors of `reference`.
     pub fn add<R: ReferenceBases>(
         &mut self,
         record: RawRecord,
@@ -117,7 +146,7 @@ impl RecordCounts {
         Ok(())
     }
 
-    /// Adds the counts of another part.
+    /// Adds the counts of other records of the same file.
     pub fn merge(&mut self, other: &Self) {
         self.insert_sizes.merge(&other.insert_sizes);
         self.summary.merge(&other.summary);
@@ -156,7 +185,7 @@ fn scan_cigar(record: RawRecord, alignment: &mut Alignment, blocks: &mut Vec<Ali
     alignment.reference_bases = reference as i64;
 }
 
-/// Returns the tags for the summary, and the value of `NM`.
+/// Returns the tags that the alignment summary uses, and the value of the tag `NM` (0 if absent).
 fn scan_tags(record: RawRecord) -> (SummaryTags, i64) {
     let (mut tags, mut mismatches) = (SummaryTags::default(), 0);
     for tag in record.iter_tags() {
@@ -171,7 +200,8 @@ fn scan_tags(record: RawRecord) -> (SummaryTags, i64) {
     (tags, mismatches)
 }
 
-/// Counts the byte pairs that pass. A byte sums at most 255 results, so that the compiler compares many bytes at once.
+/// Returns the number of byte pairs for which `test` returns true. Sums of at most 255 results fit one byte, so that
+/// the compiler can compare many bytes at once.
 #[inline]
 pub(super) fn count_byte_pairs(one: &[u8], other: &[u8], test: impl Fn(u8, u8) -> bool) -> u64 {
     let chunks = one.chunks(255).zip(other.chunks(255));

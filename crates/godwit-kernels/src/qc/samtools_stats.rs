@@ -1,7 +1,8 @@
-//! The counts of `samtools stats` 1.16 (`stats.c`), without options and without a reference.
+//! Counts of `samtools stats` 1.16 (`stats.c`) when it runs without options and without a reference.
 //!
-//! Sections that depend on the order of sums of 32-bit floats (GC-depth), on `-r` (mismatches per cycle) or on barcode tags
-//! are not counted. The other sections do not depend on the order of records.
+//! Some sections are not counted: GC-depth, because it depends on the order in which 32-bit floats are added;
+//! mismatches per cycle, because samtools needs the option `-r`; and barcode sections. All other sections are
+//! independent of the record order.
 
 mod report_text;
 
@@ -13,48 +14,49 @@ use super::cycle_counts::TemplateSegment;
 use super::histogram::Histogram;
 use super::record_counts::{Alignment, count_byte_pairs};
 
-/// Number of bins of GC content.
+/// Number of bins of the GC content histogram.
 const GC_BINS: usize = 200;
-/// Maximum insert size; larger ones count as this.
+/// Maximum insert size in the histogram; larger insert sizes count as this maximum.
 const MAX_INSERT_BASES: u32 = 8000;
-/// Maximum length of insertions and deletions in the distribution.
+/// Maximum length of insertions and deletions in the length distribution.
 const MAX_INDEL_BASES: u64 = 300;
-/// Maximum read length: the pile-up of samtools holds five times 300 bases and fails beyond.
+/// Read length from which on no coverage is printed, because the pile-up buffer of samtools (five times 300 bases)
+/// fails on longer reads.
 const MAX_PILEUP_READ_BASES: u64 = 300;
 const MAX_PILEUP_REFERENCE_BASES: i64 = 1500;
 
-/// Attributes of a record besides its alignment.
+/// The attributes of a record that are not part of its alignment.
 #[derive(Clone, Copy)]
 pub(super) struct ReadAttributes {
     pub(super) segment: TemplateSegment,
-    /// Value of `NM`, 0 if absent.
+    /// Value of the tag `NM`, or 0 if absent.
     pub(super) edit_distance: i64,
 }
 
-/// The counts; see [`SamtoolsStats::to_text`].
+/// The counts of `samtools stats`; [`SamtoolsStats::to_text`] prints them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SamtoolsStats {
-    /// 32-bit sums of checksums of names, bases and qualities, with overflow.
+    /// 32-bit sums (with overflow) of the checksums of names, bases and qualities.
     checksums: [u32; 3],
     numbers: SummaryNumbers,
-    /// Reads by length, hard clips included: all, first and last reads.
+    /// Number of reads for each length, including hard-clipped bases: of all, first and last reads.
     lengths: [Histogram; 3],
-    /// Length of the longest read, supplementary records included: all, first and last reads.
+    /// Length of the longest read, including supplementary records: of all, first and last reads.
     longest: [u64; 3],
-    /// Reads by GC bin: first and last reads.
+    /// Number of reads for each bin of GC content: of first and last reads.
     gc: [Vec<u64>; 2],
-    /// Insert sizes, each pair counted twice: inward, outward, other.
+    /// Histograms of insert sizes of inward, outward and other pairs. Each pair is counted twice.
     #[serde(rename = "inserts")]
     insert_sizes: [Histogram; 3],
-    /// Number by length: insertions, deletions.
+    /// Histograms of the lengths of insertions and of deletions.
     indels: [Histogram; 2],
-    /// Number by 0-based cycle: insertions and deletions of first reads, of last reads.
+    /// Number of insertions and deletions for each 0-based cycle: of first reads, then of last reads.
     indel_cycles: [[Histogram; 2]; 2],
     #[serde(rename = "longest_span")]
     longest_reference_length: i64,
 }
 
-/// Counters of the section "Summary Numbers".
+/// The counters of the section "Summary Numbers".
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct SummaryNumbers {
     first: u64,
@@ -82,7 +84,7 @@ struct SummaryNumbers {
 }
 
 impl SamtoolsStats {
-    /// Counts a record.
+    /// Counts a record of any kind.
     #[inline]
     pub(super) fn add(&mut self, record: RawRecord, alignment: &Alignment, read: ReadAttributes) {
         self.add_checksums(record, alignment.codes.len());
@@ -130,7 +132,7 @@ impl SamtoolsStats {
         self.add_checksum(0, record.name());
         if bases > 0 {
             self.add_checksum(1, record.packed_bases());
-            // samtools reads as many bytes of the qualities as of the packed bases.
+            // For the checksum of the qualities, samtools reads only as many bytes as the packed bases have.
             self.add_checksum(2, &record.qualities()[..bases.div_ceil(2)]);
         }
     }
@@ -229,7 +231,7 @@ impl SamtoolsStats {
         self.insert_sizes[kind].add(u64::from(size));
     }
 
-    /// Adds the counts of another part.
+    /// Adds the counts of other records of the same file.
     pub fn merge(&mut self, other: &Self) {
         for (mine, theirs) in self.checksums.iter_mut().zip(other.checksums) {
             *mine = mine.wrapping_add(theirs);
@@ -251,7 +253,36 @@ impl SamtoolsStats {
         mine.zip(theirs.chain(other.indel_cycles.iter().flatten())).for_each(|(mine, theirs)| mine.merge(theirs));
     }
 
-    /// Returns the number of reads: records that are neither secondary nor supplementary.
+    /// Returns the number of reads, which are the records that are neither secondary nor supplementary.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use godwit_kernels::qc::RecordCounts;
+    /// use godwit_model::flags;
+    /// # use godwit_kernels::qc::ReferenceBases;
+    ///
+    /// # struct NoReference;
+    /// # impl ReferenceBases for NoReference {
+    /// #     fn codes(&mut self, _: i32, _: u32, _: u32) -> std::io::Result<&[u8]> {
+    /// #         Ok(&[])
+    /// #     }
+    /// # }
+    /// # let words = [
+    /// #     0, 999, 4681 << 16 | 60 << 8 | 4, 99 << 16 | 1, 8, 0, 1_291, 300, i32::from_le_bytes(*b"r01\0"),
+    /// #     8 << 4, 0x4812_4812, 0x1e1e_1e1e, 0x1e1e_1e1e,
+    /// # ];
+    /// # let bytes = words.map(i32::to_le_bytes).concat();
+    /// # let record = godwit_model::RawRecord::from_bytes(&bytes, 2)?;
+    /// let mut counts = RecordCounts::default();
+    /// counts.add(record, record.flag(), None::<&mut NoReference>)?;
+    /// counts.add(record, record.flag() | flags::SECONDARY, None::<&mut NoReference>)?;
+    /// assert_eq!((counts.stats.reads(), counts.stats.mapped()), (1, 1));
+    /// assert_eq!(counts.stats.paired(), (1, 1));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn reads(&self) -> u64 {
         self.numbers.first + self.numbers.last + self.numbers.other
     }
@@ -261,17 +292,18 @@ impl SamtoolsStats {
         self.numbers.paired_and_mapped + self.numbers.single_mapped
     }
 
-    /// Returns the number of reads of two-segment templates, and of those of them that are properly paired.
+    /// Returns the number of paired reads, and the number of these that are properly paired.
     pub fn paired(&self) -> (u64, u64) {
         (self.numbers.paired, self.numbers.properly_paired)
     }
 
-    /// Returns the number of bases of all reads.
+    /// Returns the total number of bases of all reads.
     pub fn bases(&self) -> u64 {
         self.numbers.bases
     }
 
-    /// Returns the `GC content` histogram of first (0) or last (1) reads: percent and reads, as in the text.
+    /// Returns the `GC content` histogram of first reads (`end` is 0) or last reads (1), as pairs of GC percentage and
+    /// number of reads.
     pub fn gc_content(&self, end: usize) -> Vec<(f64, u64)> {
         let bins = &self.gc[end];
         let (mut previous, mut found) = (0, Vec::new());

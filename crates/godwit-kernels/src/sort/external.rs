@@ -8,17 +8,40 @@ use bytemuck::Pod;
 
 use super::{LoserTree, Spill};
 
-/// Maximum number of sorted runs in one merge; more are merged in several passes, so that read buffers fit the budget.
+/// Maximum number of sorted runs that are merged at once. More runs are merged in several passes, so that read buffers
+/// fit the memory budget.
 const MAX_FAN_IN: usize = 64;
-/// Minimum number of items that a sorter holds, so that a tiny budget still makes progress.
+/// Minimum number of items that a sorter keeps in memory, so that a sorter with a tiny budget still makes progress.
 const MIN_ITEMS: usize = 1024;
 
 /// Number of items read between two checks for cancellation.
 const ITEMS_PER_CANCELLATION_CHECK: u32 = 1 << 16;
 
 /// A fixed-size item with a total order.
+///
+/// # Examples
+///
+/// ```
+/// use std::cmp::Ordering;
+///
+/// use godwit_kernels::sort::Sortable;
+///
+/// #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+/// #[repr(C)]
+/// struct ReadStart { contig: u32, position: u32 }
+///
+/// impl Sortable for ReadStart {
+///     fn order(&self, other: &Self) -> Ordering {
+///         (self.contig, self.position).cmp(&(other.contig, other.position))
+///     }
+/// }
+///
+/// let start = |contig, position| ReadStart { contig, position };
+/// assert_eq!(start(0, 5_000).order(&start(1, 999)), Ordering::Less);
+/// ```
 pub trait Sortable: Pod + Send + Sync {
-    /// Compares two items. Items that compare equal may be returned in any order, so the order should be total.
+    /// Compares two items. The order should be total, because items that compare equal are returned in unspecified
+    /// order.
     fn order(&self, other: &Self) -> Ordering;
 }
 
@@ -34,13 +57,13 @@ impl Sortable for u128 {
     }
 }
 
-/// A sorted run in the spill: its extents, in order.
+/// A sorted run in the spill: a list of extents whose items are in order.
 #[derive(Clone, Debug, Default)]
 struct SortedRun {
     extents: Vec<Extent>,
 }
 
-/// Contiguous items in the spill.
+/// A contiguous range of items in the spill.
 #[derive(Clone, Copy, Debug)]
 struct Extent {
     offset: u64,
@@ -61,7 +84,38 @@ impl SortedRun {
     }
 }
 
-/// A sorter that accepts items in any order, holds at most a budget of them, and spills the rest as sorted runs.
+/// A sorter that accepts items in any order. If the items exceed the memory budget, the sorter writes them to the spill
+/// as sorted runs.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use godwit_kernels::sort::ExternalSorter;
+/// # use std::{io, sync::Arc};
+/// # use godwit_kernels::sort::Spill;
+///
+/// # struct NoSpill;
+/// # impl Spill for NoSpill {
+/// #     fn append(&self, _: &[u8]) -> io::Result<u64> {
+/// #         Err(io::ErrorKind::Unsupported.into())
+/// #     }
+/// #     fn read_at(&self, _: u64, _: &mut [u8]) -> io::Result<()> {
+/// #         Err(io::ErrorKind::Unsupported.into())
+/// #     }
+/// # }
+/// # let spill = Arc::new(NoSpill);
+/// // A budget of 1 MiB; `spill` receives the items beyond it.
+/// let mut sorter = ExternalSorter::new(1 << 20, spill);
+/// sorter.extend(&[5_000_u64, 999])?;
+/// sorter.extend(&[1_291])?;
+/// let sorted = sorter.finish()?;
+/// let mut items = sorted.iter()?;
+/// assert_eq!([items.next()?, items.next()?, items.next()?], [Some(999), Some(1_291), Some(5_000)]);
+/// assert_eq!(items.next()?, None);
+/// # Ok(())
+/// # }
+/// ```
 pub struct ExternalSorter<T> {
     buffer: Vec<T>,
     budget_items: usize,
@@ -70,13 +124,13 @@ pub struct ExternalSorter<T> {
 }
 
 impl<T: Sortable> ExternalSorter<T> {
-    /// Creates a sorter that holds at most `budget_bytes` of items in memory, but at least 1,024 items.
+    /// Creates a sorter that keeps at most `budget_bytes` of items in memory, but at least 1,024 items.
     pub fn new(budget_bytes: usize, spill: Arc<dyn Spill>) -> Self {
         let budget_items = (budget_bytes / size_of::<T>()).max(MIN_ITEMS);
         Self { buffer: Vec::new(), budget_items, runs: Vec::new(), spill }
     }
 
-    /// Adds items.
+    /// Adds items to be sorted.
     ///
     /// # Errors
     /// The I/O error of the spill.
@@ -93,7 +147,7 @@ impl<T: Sortable> ExternalSorter<T> {
         Ok(())
     }
 
-    /// Doubles the buffer as a `Vec` would, but never beyond the budget.
+    /// Reserves space for `room` more items: doubles the buffer as a `Vec` would, but not beyond the budget.
     fn reserve(&mut self, room: usize) {
         let needed = self.buffer.len() + room;
         if needed > self.buffer.capacity() {
@@ -111,7 +165,7 @@ impl<T: Sortable> ExternalSorter<T> {
         Ok(())
     }
 
-    /// Ends the input and returns all items in order.
+    /// Ends the input and returns all items in sorted order.
     ///
     /// # Errors
     /// The I/O error of the spill.
@@ -133,7 +187,7 @@ impl<T: Sortable> ExternalSorter<T> {
     }
 }
 
-/// All items of a finished [`ExternalSorter`], in order; they can be read more than once.
+/// All items of a finished [`ExternalSorter`] in sorted order. The items can be read more than once.
 pub struct SortedItems<T> {
     memory: Vec<T>,
     runs: Vec<SortedRun>,
@@ -143,11 +197,36 @@ pub struct SortedItems<T> {
 
 impl<T: Sortable> SortedItems<T> {
     /// Returns the number of items.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use godwit_kernels::sort::ExternalSorter;
+    /// # use std::{io, sync::Arc};
+    /// # use godwit_kernels::sort::Spill;
+    ///
+    /// # struct NoSpill;
+    /// # impl Spill for NoSpill {
+    /// #     fn append(&self, _: &[u8]) -> io::Result<u64> {
+    /// #         Err(io::ErrorKind::Unsupported.into())
+    /// #     }
+    /// #     fn read_at(&self, _: u64, _: &mut [u8]) -> io::Result<()> {
+    /// #         Err(io::ErrorKind::Unsupported.into())
+    /// #     }
+    /// # }
+    /// # let spill = Arc::new(NoSpill);
+    /// let mut sorter = ExternalSorter::new(1 << 20, spill);
+    /// sorter.extend(&[5_000_u64, 999, 1_291])?;
+    /// assert_eq!(sorter.finish()?.item_count(), 3);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn item_count(&self) -> usize {
         self.memory.len() + self.runs.iter().map(SortedRun::item_count).sum::<usize>()
     }
 
-    /// Returns a reader of all items in order.
+    /// Returns a reader of all items in sorted order.
     ///
     /// # Errors
     /// The I/O error of the spill.
@@ -160,7 +239,7 @@ impl<T: Sortable> SortedItems<T> {
         Ok(SortedItemsIter { source, spill, items_until_check: ITEMS_PER_CANCELLATION_CHECK })
     }
 
-    /// Merges the first runs into one, which becomes the last.
+    /// Merges the first [`MAX_FAN_IN`] runs into one run, which is appended to the list of runs.
     fn merge_first_runs(&mut self) -> io::Result<()> {
         let group: Vec<SortedRun> = self.runs.drain(..MAX_FAN_IN).collect();
         let mut run = SortedRun::default();
@@ -181,7 +260,7 @@ impl<T: Sortable> SortedItems<T> {
     }
 }
 
-/// A reader of the items of a [`SortedItems`] in order.
+/// A reader of the items of a [`SortedItems`] in sorted order.
 pub struct SortedItemsIter<'s, T> {
     source: ItemSource<'s, T>,
     spill: &'s dyn Spill,
@@ -192,11 +271,11 @@ pub struct SortedItemsIter<'s, T> {
 enum ItemSource<'s, T> {
     /// All items are in memory.
     Memory(std::slice::Iter<'s, T>),
-    /// A merge of spilled runs.
+    /// The items are merged from sorted runs in the spill.
     Merge {
-        /// One reader per run.
+        /// Readers of the runs, one per run.
         readers: Vec<RunReader<'s, T>>,
-        /// The next item of each run.
+        /// Tournament between the next items of the runs.
         tree: LoserTree<MergeKey<T>>,
     },
 }
@@ -225,7 +304,7 @@ impl<'s, T: Sortable> ItemSource<'s, T> {
 }
 
 impl<T: Sortable> SortedItemsIter<'_, T> {
-    /// Returns the next item.
+    /// Returns the next item, or `None` after the last item.
     ///
     /// # Errors
     /// The I/O error of the spill; [`io::ErrorKind::Interrupted`] after cancellation.
@@ -242,7 +321,7 @@ impl<T: Sortable> SortedItemsIter<'_, T> {
     }
 }
 
-/// An item ordered by [`Sortable::order`].
+/// A wrapper of an item that implements [`Ord`] by [`Sortable::order`].
 struct MergeKey<T>(T);
 
 impl<T: Sortable> Ord for MergeKey<T> {
@@ -265,7 +344,7 @@ impl<T: Sortable> PartialEq for MergeKey<T> {
 
 impl<T: Sortable> Eq for MergeKey<T> {}
 
-/// A buffered reader of one run.
+/// A buffered reader of the items of one run.
 struct RunReader<'s, T> {
     extents: std::slice::Iter<'s, Extent>,
     current: Extent,
@@ -315,7 +394,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// Scratch space in memory.
+    /// A spill in memory.
     #[derive(Default)]
     pub(crate) struct MemorySpill(Mutex<Vec<u8>>);
 

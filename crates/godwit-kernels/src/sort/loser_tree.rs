@@ -1,16 +1,35 @@
-//! A loser tree: merges k sorted sources with one comparison per level and record (Knuth, TAOCP vol. 3, §5.4.1).
+//! A loser tree, which merges k sorted sources with one comparison per tree level and item (Knuth, TAOCP vol. 3,
+//! §5.4.1).
 //!
-//! The tree holds only keys; the caller owns the sources. The source with the smaller index wins ties, so merges are stable.
+//! The tree stores only the next key of each source; the caller owns the sources. If keys are equal, the source with
+//! the smaller index wins, so that merges are stable.
 
-/// A tournament over the next keys of `k` sources; an exhausted source has no key.
+/// A tournament between the next keys of `k` sorted sources. The key of an exhausted source is `None`.
+///
+/// # Examples
+///
+/// ```
+/// use godwit_kernels::sort::LoserTree;
+///
+/// let runs = [vec![999_u32, 5_000], vec![1_291, 1_298]];
+/// let mut next = [1, 1];
+/// let mut tree = LoserTree::new(runs.iter().map(|run| run.first().copied()).collect());
+/// let mut merged: Vec<u32> = Vec::new();
+/// while let Some(run) = tree.winner() {
+///     merged.extend(tree.advance(runs[run].get(next[run]).copied()));
+///     next[run] += 1;
+/// }
+/// assert_eq!(merged, [999, 1_291, 1_298, 5_000]);
+/// ```
 pub struct LoserTree<K> {
     keys: Vec<Option<K>>,
-    /// `losers[n]` for n >= 1: the source that lost the match at inner node n; `losers[0]`: the winner.
+    /// `losers[n]` for n >= 1 is the source that lost the match at inner node n; `losers[0]` is the winner of all
+    /// matches.
     losers: Vec<usize>,
 }
 
 impl<K: Ord> LoserTree<K> {
-    /// Creates a tree over the first key of every source.
+    /// Creates a tree from the first key of every source; `None` for an empty source.
     pub fn new(keys: Vec<Option<K>>) -> Self {
         let sources = keys.len().max(1);
         let mut tree = Self { keys, losers: vec![usize::MAX; sources] };
@@ -37,13 +56,35 @@ impl<K: Ord> LoserTree<K> {
         }
     }
 
-    /// Returns the source with the smallest key, `None` if all are exhausted.
+    /// Returns the index of the source with the smallest key, or `None` if all sources are exhausted.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use godwit_kernels::sort::LoserTree;
+    ///
+    /// // The third source is exhausted.
+    /// let tree = LoserTree::new(vec![Some(1_291), Some(999), None]);
+    /// assert_eq!(tree.winner(), Some(1));
+    /// ```
     pub fn winner(&self) -> Option<usize> {
         let source = self.losers[0];
         self.keys.get(source)?.as_ref().map(|_| source)
     }
 
-    /// Sets the winner's next key (`None`: exhausted), replays its matches and returns the key that won before.
+    /// Replaces the key of the winning source with its next key (`None` if the source is exhausted) and determines the
+    /// new winner. Returns the replaced key.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use godwit_kernels::sort::LoserTree;
+    ///
+    /// let mut tree = LoserTree::new(vec![Some(1_291), Some(999)]);
+    /// assert_eq!(tree.advance(Some(5_000)), Some(999));
+    /// assert_eq!(tree.advance(None), Some(1_291));
+    /// assert_eq!(tree.winner(), Some(1));
+    /// ```
     pub fn advance(&mut self, key: Option<K>) -> Option<K> {
         let sources = self.losers.len();
         let mut winner = self.losers[0];

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Builds a packed record with the given position, FLAG, CIGAR (length, code) and tags; its bases are all A.
+/// Builds a packed record with the given position, FLAG, CIGAR (length, code) and tags. All bases are A.
 fn packed(contig: i32, position: i32, flag: u16, cigar: &[(u32, u32)], tags: &[u8]) -> Vec<u8> {
     let bases: u32 = cigar.iter().filter(|(_, op)| CigarOp(*op).consumes_read()).map(|(n, _)| n).sum();
     let mut bytes = Vec::new();

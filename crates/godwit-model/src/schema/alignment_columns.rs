@@ -1,27 +1,28 @@
-//! Alignments as columns, as Parquet and Arrow files hold them. `docs/formats/alignments.md` describes them for authors of
-//! readers.
+//! The columns of alignments in Parquet and Arrow files. `docs/formats/alignments.md` describes the columns for authors
+//! of readers.
 
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 
-/// Version of this schema, under [`VERSION_KEY`]. A reader rejects a higher one.
+/// Version of this schema, stored in the schema metadata under [`VERSION_KEY`]. A reader rejects a higher version.
 pub const VERSION: &str = "1";
-/// Metadata key of [`VERSION`].
+/// Key of the schema metadata that holds [`VERSION`].
 pub const VERSION_KEY: &str = "godwit.alignments";
-/// Metadata key of the SAM header, as text.
+/// Key of the schema metadata that holds the text of the SAM header.
 pub const HEADER_KEY: &str = "sam.header";
 
 /// The type of a tag column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TagType {
-    /// Any of the types `cCsSiI`, if the value fits a signed 32-bit integer.
+    /// An integer tag (type `c`, `C`, `s`, `S`, `i` or `I`) whose value fits a signed 32-bit integer.
     Integer,
-    /// `Z`, if the value is ASCII.
+    /// A tag of type `Z` whose value is ASCII.
     Text,
 }
 
-/// Tags with a column `tag_XX`, besides `RG`, which is `read_group`. Integers first, each type in the order of its columns.
+/// Tags that have a column of their own, named `tag_XX`; `RG` is not listed because its column is `read_group`. Integer
+/// tags precede text tags, and each type is in the order of the columns.
 pub const TAG_COLUMNS: [([u8; 2], TagType); 8] = [
     (*b"NM", TagType::Integer),
     (*b"AS", TagType::Integer),
@@ -33,16 +34,32 @@ pub const TAG_COLUMNS: [([u8; 2], TagType); 8] = [
     (*b"XA", TagType::Text),
 ];
 
-/// Returns the columns, without metadata. Rows are in the order of `contig_id` (null last) and `position`.
+/// Returns the schema of the columns, without metadata. Rows are sorted by `contig_id` (null last) and `position`.
 ///
-/// `position`, `end_position` and `mate_position` are 0-based, -1 for none. A record covers `[position, end_position)`, one
-/// base if it has no CIGAR or is unmapped. `contig`, `mate_contig`, `cigar`, `bases` and `qualities` are null where SAM has
-/// `*`; `qualities` are Phred scores without an offset.
+/// `position`, `end_position` and `mate_position` are 0-based, -1 if absent. A record covers
+/// `[position, end_position)`: one base if the record has no CIGAR or is unmapped. `contig`, `mate_contig`, `cigar`,
+/// `bases` and `qualities` are null if SAM has `*`. `qualities` are Phred scores without an offset.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use arrow_schema::DataType;
+/// use godwit_model::schema::alignment_columns;
+///
+/// let schema = alignment_columns::alignments();
+/// assert_eq!(schema.field_with_name("mapping_quality")?.data_type(), &DataType::UInt8);
+/// assert_eq!(schema.field_with_name("tag_NM")?.data_type(), &DataType::Int32);
+/// assert!(schema.field_with_name("contig")?.is_nullable());
+/// # Ok(())
+/// # }
+/// ```
 pub fn alignments() -> SchemaRef {
     alignment_schema(DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8)))
 }
 
-/// Returns the columns of [`alignments`] with contigs and read groups as plain text, for conversion back to records.
+/// Returns the schema of [`alignments`] with contigs and read groups as strings instead of dictionaries, for conversion
+/// back to SAM records.
 pub fn alignments_without_dictionaries() -> SchemaRef {
     alignment_schema(DataType::Utf8)
 }

@@ -1,25 +1,41 @@
-//! Hits of sequence searches as columns, as `godwit search --hits` writes them. `docs/formats/hits.md` describes them for
-//! authors of readers.
+//! The columns of sequence search hits that `godwit search --hits` writes. `docs/formats/hits.md` describes the columns
+//! for authors of readers.
 
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 
-/// Version of this schema, under [`VERSION_KEY`]. A reader rejects a higher one.
+/// Version of this schema, stored in the schema metadata under [`VERSION_KEY`]. A reader rejects a higher version.
 pub const VERSION: &str = "1";
-/// Metadata key of [`VERSION`].
+/// Key of the schema metadata that holds [`VERSION`].
 pub const VERSION_KEY: &str = "godwit.hits";
-/// Metadata key of the search program, such as `blastp`.
+/// Key of the schema metadata that holds the name of the search program, such as `blastp`.
 pub const PROGRAM_KEY: &str = "search.program";
-/// Metadata key of the engine and its version.
+/// Key of the schema metadata that holds the name and version of the search engine.
 pub const ENGINE_KEY: &str = "search.engine";
 
-/// Returns the columns, without metadata: a row for each alignment of a query with a subject (an HSP), in the order in which BLAST+
-/// prints them as a table.
+/// Returns the schema of the columns, without metadata. Each row is one alignment of a query with a subject (an HSP).
+/// Rows are in the order of the tabular output of BLAST+.
 ///
-/// `query_index` is the 0-based index of the query. All other columns have the names, numbers and coordinates of the fields
-/// of BLAST+'s tables: 1-based, ends included, `sstart` above `send` on the minus strand, in letters of query and subject as
-/// they are in their files. `evalue` and `bitscore` are not rounded. Null is what BLAST+ prints as `N/A`.
+/// `query_index` is the 0-based index of the query. All other columns have the names, values and coordinates of the
+/// fields in the tabular output of BLAST+. Coordinates are 1-based and closed, and refer to the sequences as in the
+/// input files. On the minus strand, `sstart` is above `send`. `evalue` and `bitscore` are not rounded. Null stands for
+/// `N/A` of BLAST+.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use arrow_schema::DataType;
+/// use godwit_model::schema::hit_columns;
+///
+/// let schema = hit_columns::hits();
+/// assert_eq!(schema.field(0).name(), "query_index");
+/// assert_eq!(schema.field_with_name("evalue")?.data_type(), &DataType::Float64);
+/// assert!(schema.field_with_name("staxid")?.is_nullable());
+/// # Ok(())
+/// # }
+/// ```
 pub fn hits() -> SchemaRef {
     let mut fields = vec![Field::new("query_index", DataType::Int64, false)];
     fields.extend(TABLE_FIELDS.iter().map(|(name, data_type)| {
@@ -29,7 +45,7 @@ pub fn hits() -> SchemaRef {
     Arc::new(Schema::new(fields))
 }
 
-/// The columns that are fields of BLAST+'s tables, by their names in `-outfmt`.
+/// The columns that are fields of the tabular output of BLAST+, by their names in the option `-outfmt`.
 pub const TABLE_FIELDS: [(&str, DataType); 25] = [
     ("qaccver", DataType::Utf8),
     ("saccver", DataType::Utf8),
@@ -58,5 +74,5 @@ pub const TABLE_FIELDS: [(&str, DataType); 25] = [
     ("btop", DataType::Utf8),
 ];
 
-/// Fields that not all databases and programs have.
+/// Fields that may be null, because not every database or search program has them.
 const NULLABLE_FIELDS: [&str; 5] = ["qcovs", "qcovhsp", "staxid", "stitle", "btop"];

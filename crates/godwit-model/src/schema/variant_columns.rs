@@ -1,28 +1,30 @@
-//! Variants as columns: a VCF file in Parquet and Arrow. `docs/formats/variants.md` describes them for authors of readers.
+//! The columns of variants: the records of a VCF file in Parquet and Arrow files. `docs/formats/variants.md` describes
+//! the columns for authors of readers.
 //!
-//! The columns depend on the header of the VCF file: each `INFO` and `FORMAT` line of it has one.
+//! The columns depend on the header of the VCF file: each `INFO` and `FORMAT` line has a column.
 
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 
-/// Version of this schema, under [`VERSION_KEY`]. A reader rejects a higher one.
+/// Version of this schema, stored in the schema metadata under [`VERSION_KEY`]. A reader rejects a higher version.
 pub const VERSION: &str = "1";
-/// Metadata key of [`VERSION`].
+/// Key of the schema metadata that holds [`VERSION`].
 pub const VERSION_KEY: &str = "godwit.variants";
-/// Metadata key of the VCF header, as text: from `##fileformat` to `#CHROM`, every line ended by a line feed.
+/// Key of the schema metadata that holds the text of the VCF header, from `##fileformat` to `#CHROM`. A line feed ends
+/// each line.
 pub const HEADER_KEY: &str = "vcf.header";
 
 /// The type of the values of a field (VCFv4.4 §1.4.2: `Type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueType {
-    /// Present or absent: `Flag`, or any field with `Number=0`.
+    /// A field that is only present or absent: type `Flag`, or any field with `Number=0`.
     Flag,
-    /// `Integer`, signed 32 bits.
+    /// Type `Integer`: signed, 32 bits.
     Integer,
-    /// `Float`, 32 bits.
+    /// Type `Float`: 32 bits.
     Float,
-    /// `String`, `Character`, and every other type.
+    /// Type `String`, `Character`, or any other type.
     Text,
 }
 
@@ -31,23 +33,35 @@ pub enum ValueType {
 pub enum ValueCount {
     /// At most one value.
     One,
-    /// A list: a value for each allele, genotype or other item.
+    /// A list, with a value for each allele, genotype or other item.
     List,
 }
 
 /// A field that an `INFO` or `FORMAT` line of a header defines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldDefinition {
-    /// `ID`.
+    /// Name of the field: `ID` of the header line.
     pub id: String,
-    /// Type of the values.
+    /// Type of the values: `Type` of the header line.
     pub value_type: ValueType,
-    /// Number of values.
+    /// Number of values: `Number` of the header line.
     pub count: ValueCount,
 }
 
 impl FieldDefinition {
-    /// Returns Arrow's type of one value: of a record for `INFO`, of a sample of a record for `FORMAT`.
+    /// Returns the Arrow type of the field: for `INFO` in one record, for `FORMAT` in one sample of a record.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use arrow_schema::DataType;
+    /// use godwit_model::schema::variant_columns::{FieldDefinition, ValueCount, ValueType, list_type};
+    ///
+    /// // ##INFO=<ID=AC,Number=A,Type=Integer,Description="Allele count">
+    /// let (id, value_type, count) = ("AC".to_owned(), ValueType::Integer, ValueCount::List);
+    /// let field = FieldDefinition { id, value_type, count };
+    /// assert_eq!(field.data_type(), list_type(DataType::Int32));
+    /// ```
     pub fn data_type(&self) -> DataType {
         let value = match self.value_type {
             ValueType::Flag => DataType::Boolean,
@@ -64,13 +78,32 @@ pub fn list_type(element: DataType) -> DataType {
     DataType::List(Arc::new(Field::new("item", element, true)))
 }
 
-/// Returns the columns, without metadata. Rows are in the order of the file.
+/// Returns the schema of the columns, without metadata. Rows are in the order of the VCF file.
 ///
 /// `position` is 0-based; a record covers `[position, end_position)` of the reference. `contig_id` is the index of the
-/// header's `contig` line, null if there is none. `identifiers`, `quality` and `filters` are null where VCF has `.`;
-/// `alternates` is empty there. With `samples`, lists over samples in the order of the header follow: the alleles of
-/// genotypes as indices (0: the reference; null: missing), whether they are phased, and one for each of `formats`; a list is
-/// null if the record does not have the field. Values that fit no column are in `other_info` and `other_formats`, as text.
+/// `contig` line in the header, or null if there is no such line. If VCF has `.`, `identifiers`, `quality` and
+/// `filters` are null and `alternates` is empty.
+///
+/// With `samples`, columns of lists follow, whose elements are the samples in header order: the alleles of the genotype
+/// as indices (0: the reference; null: missing), whether the genotype is phased, and the values of each field in
+/// `formats`. A list is null if the record does not have the field. Values that do not fit a column are in `other_info`
+/// and `other_formats`, as text.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use arrow_schema::DataType;
+/// use godwit_model::schema::variant_columns::{FieldDefinition, ValueCount, ValueType, variants};
+///
+/// // ##INFO=<ID=DP,Number=1,Type=Integer,Description="Depth">
+/// let (id, value_type, count) = ("DP".to_owned(), ValueType::Integer, ValueCount::One);
+/// let schema = variants(&[FieldDefinition { id, value_type, count }], &[], false);
+/// assert_eq!(schema.field_with_name("info_DP")?.data_type(), &DataType::Int32);
+/// assert!(schema.field_with_name("genotype_alleles").is_err());
+/// # Ok(())
+/// # }
+/// ```
 pub fn variants(info: &[FieldDefinition], formats: &[FieldDefinition], samples: bool) -> SchemaRef {
     let mut fields = vec![
         Field::new("contig", DataType::Utf8, false),

@@ -1,4 +1,4 @@
-//! The plan of an alignment: what it needs, and whether it could start.
+//! The plan of an alignment job: estimates of its memory, disk space and time, and checks of whether it could start.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -26,13 +26,13 @@ use crate::python_step::PythonStep;
 use crate::record_size_estimator::RecordSizeEstimator;
 use crate::reduce::{DuplicatePolicy, Format, Outputs};
 
-/// Text that is read of each lane for a plan, bytes.
+/// Bytes of names, bases and qualities that a plan reads of each lane to estimate the whole lane.
 const INSPECTED_BYTES_PER_LANE: u64 = 16 << 20;
-/// Bases that `bwa mem` 0.7.17 aligns in a second of one thread: 0.8 million on a loaded virtual machine, 1.3 to 1.6
-/// million on an idle one, for reads of 148 bases (bench/results).
+/// Bases that `bwa mem` 0.7.17 aligns per second and thread. Measured for reads of 148 bases (bench/results): 0.8
+/// million on a loaded virtual machine, 1.3 to 1.6 million on an idle one.
 const BWA_BASES_PER_THREAD_SECOND: f64 = 1.2e6;
-/// Bases that bwa-mem3 0.15.0 aligns in a second of one thread: 3.3 million to a genome of 400 Mb with AVX-512BW, more to a small
-/// one.
+/// Bases that bwa-mem3 0.15.0 aligns per second and thread. Measured with AVX-512BW: 3.3 million to a genome of 400 Mb,
+/// more to a smaller genome.
 const BWA_MEM3_BASES_PER_THREAD_SECOND: f64 = 4e6;
 
 /// Worker processes of a planned cluster run.
@@ -42,14 +42,15 @@ pub struct PlannedWorkers {
     pub workers: u32,
     /// True if all workers are on this host.
     pub single_host: bool,
-    /// Threads of each worker.
+    /// Number of threads of each worker.
     pub threads: usize,
 }
 
-/// Checks what can be checked without aligning, and returns what [`align`](super::align()) would need. Writes nothing.
+/// Checks inputs and options without aligning, and returns estimates of the memory, disk space and time that
+/// [`align`](super::align()) would need. Writes no files.
 ///
 /// # Errors
-/// [`PipelineError`] that the job would fail with at its start.
+/// [`PipelineError`] with which the job itself would fail at its start.
 pub fn plan_align(
     options: &AlignOptions,
     nodes: Option<PlannedWorkers>,
@@ -80,7 +81,7 @@ pub fn plan_align(
     let mut notes = plan_notes(options, &outputs, trimmer, job_directory::has_unfinished_job(&options.out)?);
     notes.extend_from_slice(groups.warnings());
     engine.check_options(options, &groups, &planned)?;
-    observer.event(&Event::Stage { name: "looking at the reads" });
+    observer.event(&Event::Stage { name: "inspecting the reads" });
     let mut weighing = RecordSizeEstimator::default();
     let mut lanes = Vec::new();
     for (number, planned) in planned.iter().enumerate() {
@@ -92,8 +93,9 @@ pub fn plan_align(
     Ok(nodes.map_or(plan.clone(), |nodes| scale_to_workers(plan, nodes)).with_problems())
 }
 
-/// Returns the plan of a cluster run. Each worker has an aligner with its index, and the least memory that writing takes.
-/// Scratch space is less certain: workers keep the blocks that they aligned, and their shards of the blocks of others.
+/// Returns the plan of a cluster run. Each worker loads an aligner index and has the default memory limit of godwit.
+/// Scratch space is less certain: a worker stores the blocks that it aligned, and fetched slices of the blocks of other
+/// workers.
 fn scale_to_workers(plan: JobPlan, PlannedWorkers { workers, threads, .. }: PlannedWorkers) -> JobPlan {
     let all_threads = workers as usize * threads;
     let memory = MemoryNeed {
@@ -101,7 +103,8 @@ fn scale_to_workers(plan: JobPlan, PlannedWorkers { workers, threads, .. }: Plan
         aligner_bytes: plan.memory.aligner_bytes * u64::from(workers),
         ..plan.memory
     };
-    // All workers do at once what does not depend on threads.
+    // Workers run in parallel: time that does not depend on the number of threads, such as loading the index, counts
+    // once.
     let fixed = plan.seconds.zip(plan.cpu_seconds).map(|(wall, cpu)| (wall - cpu / plan.threads as f64).max(0.0));
     let seconds = plan.cpu_seconds.zip(fixed).map(|(cpu, fixed)| cpu / all_threads as f64 + fixed);
     let uncertainty = UncertaintyFactors { disk: plan.uncertainty.disk.max(3.0), ..plan.uncertainty };
@@ -110,11 +113,11 @@ fn scale_to_workers(plan: JobPlan, PlannedWorkers { workers, threads, .. }: Plan
 
 fn plan_notes(options: &AlignOptions, outputs: &Outputs, trimmer: Option<String>, is_stopped: bool) -> Vec<String> {
     let out = options.out.display();
-    let trimming = trimmer.map(|version| format!("reads are told of as they are before fastp {version} trims them"));
+    let trimming = trimmer.map(|version| format!("numbers of reads are those before fastp {version} trims them"));
     let about_run = match (is_stopped, options.resume) {
-        (true, true) => vec![format!("{out} has a run that was stopped: this is what all of it needs")],
+        (true, true) => vec![format!("{out} has a stopped job: this plan is for the whole job")],
         (true, false) => {
-            vec![format!("{out} has a run that was stopped: --resume goes on with it, else it is dropped")]
+            vec![format!("{out} has a stopped job: --resume resumes it, otherwise its results are dropped")]
         }
         (false, true) => Vec::new(),
         (false, false) => replaced_outputs(outputs),
@@ -172,7 +175,8 @@ fn build_plan(
     }
 }
 
-/// Returns the factors: time and memory were measured with bwa, and space with BAM; others are less certain.
+/// Returns the uncertainty factors of a plan. Time and memory were measured with bwa, and disk space with BAM output.
+/// Estimates for other aligners and other formats are less certain.
 fn uncertainty_factors(options: &AlignOptions, selected: Option<IndexKind>, counted: bool) -> UncertaintyFactors {
     let (memory, time) = match selected {
         Some(IndexKind::Bwa) => (1.5, 3.0),
@@ -183,7 +187,8 @@ fn uncertainty_factors(options: &AlignOptions, selected: Option<IndexKind>, coun
     UncertaintyFactors { reads: if counted { 1.0 } else { 1.1 }, memory, disk, time }
 }
 
-/// Reads the start of a lane, as it is before trimming. Pipes can be read only once: their reads stay unknown.
+/// Estimates the reads of a lane from its start, before trimming. A pipe can be read only once, so its number of reads
+/// stays unknown.
 fn plan_lane(
     planned: &Lane,
     read_group: &str,
@@ -231,7 +236,7 @@ fn plan_lane(
     Ok(LanePlan { files, read_group, reads: Some(reads), bases: Some(bases), blocks: Some(blocks), inspected_fraction })
 }
 
-/// Returns the bytes of names, bases and qualities of a batch, which has as many qualities as bases.
+/// Returns the total bytes of names, bases and qualities of a batch; there is one quality byte for each base.
 fn batch_text_bytes(batch: &RecordBatch) -> u64 {
     value_bytes(batch, "name") + 2 * value_bytes(batch, "sequence")
 }

@@ -27,7 +27,7 @@ pub(super) struct InstalledAligner {
 }
 
 enum InstalledProgram {
-    /// One of godwit's programs.
+    /// An aligner that is part of godwit: bwa, or bwa-mem3 with the records of bwa.
     Bundled(SelectedAligner),
     Minimap2(Minimap2),
     Template {
@@ -36,17 +36,17 @@ enum InstalledProgram {
     },
 }
 
-/// An aligner that is started.
+/// An aligner that is ready to align: the contigs of its reference are known.
 pub(super) struct RunningAligner {
     hello: AlignerInfo,
     program: RunningProgram,
 }
 
 enum RunningProgram {
-    /// One of godwit's programs.
+    /// An aligner that is part of godwit: bwa, or bwa-mem3 with the records of bwa.
     Bundled {
         selected: SelectedAligner,
-        /// The process, until its lanes are aligned; `None` where workers align.
+        /// The aligner process, until `start_lane_process` returns it; always `None` if workers run the aligner.
         session: Option<PipeSession>,
     },
     Minimap2(Minimap2),
@@ -60,10 +60,12 @@ enum RunningProgram {
 pub(super) type AlignerPipes = (BlockWriter, BlockReader, ChildHandle);
 
 impl InstalledAligner {
-    /// Finds the aligner. Rejects a missing index, and one of another reference, before any file is written.
+    /// Finds the installed aligner. Before any file is written, rejects a missing index and an index of another
+    /// reference.
     ///
     /// # Errors
-    /// [`PipelineError`] as in [`AlignerSelection::select`]; [`PipelineError::Options`] for arguments beside a template.
+    /// [`PipelineError`] as in [`AlignerSelection::select`]; [`PipelineError::Options`] for `--aligner-args` together
+    /// with a command template.
     pub(super) fn find_installed(options: &AlignOptions, location: AlignerLocation) -> Result<Self, PipelineError> {
         let choice = &options.aligner;
         match choice {
@@ -97,7 +99,7 @@ impl InstalledAligner {
             }
             AlignerChoice::Template(_) => {
                 let problem =
-                    "--aligner-args goes with a named aligner; write the options into the command line".into();
+                    "--aligner-args needs a named aligner; write the options into the command line of --aligner".into();
                 Err(PipelineError::Options { problem })
             }
         }
@@ -106,7 +108,8 @@ impl InstalledAligner {
     /// Rejects an aligner that does not support the options or the lanes. Starts no process.
     ///
     /// # Errors
-    /// [`PipelineError::Engine`] for the options, [`PipelineError::Options`] for lanes of SAM or BAM.
+    /// [`PipelineError::Engine`] for options that the aligner does not support; [`PipelineError::Options`] for lanes of
+    /// SAM or BAM that the aligner does not read.
     pub(super) fn check_options(
         &self,
         options: &AlignOptions,
@@ -126,7 +129,7 @@ impl InstalledAligner {
         }
     }
 
-    /// Returns memory and time that loading the index takes, if its files are known.
+    /// Estimates from the index files how much memory and time loading the index takes.
     pub(super) fn estimate_index(&self, options: &AlignOptions) -> IndexNeed {
         let files = match &self.program {
             InstalledProgram::Bundled(selected) => bwa::loaded_files(&options.reference, selected.kind),
@@ -137,24 +140,26 @@ impl InstalledAligner {
         IndexNeed::measure(&files)
     }
 
-    /// Returns the program that was selected for the records of bwa; `None` for other aligners.
+    /// Returns the bundled program that was selected to produce bwa's records; `None` for minimap2 and command
+    /// templates.
     pub(super) fn selected(&self) -> Option<&SelectedAligner> {
         if let InstalledProgram::Bundled(selected) = &self.program { Some(selected) } else { None }
     }
 
-    /// Returns name and version of the program that aligns; the version is empty where the program reports none.
+    /// Returns name and version of the program that aligns; only the name if the program does not report a version.
     pub(super) fn label(&self, options: &AlignOptions) -> String {
         let other = || format!("{} {}", options.aligner.name(), self.version).trim_end().to_owned();
         self.selected().map_or_else(other, SelectedAligner::label)
     }
 
-    /// Returns name and version of the program whose records the aligner emulates.
+    /// Returns name and version of the program whose records the aligner produces: bwa for both bundled programs,
+    /// otherwise the aligner itself.
     pub(super) fn emulated_program<'e>(&'e self, options: &'e AlignOptions) -> (&'e str, &'e str) {
         self.selected().map_or((options.aligner.name(), self.version.as_str()), |_| bwa::BWA_NAME_AND_VERSION)
     }
 
-    /// Returns the files that identify the index, each with a flag: true if its size identifies it. Indexes of all programs
-    /// with the records of bwa follow from the same files.
+    /// Returns the files that identify the index. The flag of a file is true if its size identifies it, and false if
+    /// its content does. The indexes of both bundled programs are derived from the same files.
     pub(super) fn index_files(&self, options: &AlignOptions) -> Vec<(PathBuf, bool)> {
         let beside = |extension: &str| options.reference.with_added_extension(extension);
         match &self.program {
@@ -166,7 +171,8 @@ impl InstalledAligner {
         }
     }
 
-    /// Starts the aligner where one process aligns all lanes.
+    /// Starts a bundled aligner, of which one process aligns all lanes. Other aligners start later, with one process
+    /// per lane.
     ///
     /// # Errors
     /// [`PipelineError::Engine`] if the process does not start.
@@ -199,7 +205,7 @@ impl InstalledAligner {
         })
     }
 
-    /// Returns the same aligner where workers run it; `hello` is from one of them.
+    /// Returns this aligner for a cluster run, in which workers start the processes. A worker sent `hello`.
     pub(super) fn into_remote(self, hello: AlignerInfo) -> RunningAligner {
         let program = match self.program {
             InstalledProgram::Bundled(selected) => RunningProgram::Bundled { selected, session: None },
@@ -223,7 +229,7 @@ impl RunningAligner {
         }
     }
 
-    /// Returns a process for the lanes from lane `number` on.
+    /// Returns the pipes of a process that aligns lane `number`, and all later lanes if the process aligns several.
     ///
     /// # Errors
     /// [`PipelineError::Engine`] if the process does not start.
@@ -247,8 +253,8 @@ impl RunningAligner {
         Ok(SamSession::start(&invocation, self.hello.clone())?.split())
     }
 
-    /// Returns name, version and command line of the `@PG` line: what changes records. All programs with the records of bwa
-    /// have bwa's line, so that a file does not depend on which of them wrote it.
+    /// Returns name, version and command line for the `@PG` line, with those options that change records. Both bundled
+    /// programs use bwa's line, so that a file does not depend on which of them aligned its reads.
     pub(super) fn program_line(&self, options: &AlignOptions) -> (String, String, String) {
         let named = |line| (options.aligner.name().to_owned(), self.hello.engine_version.clone(), line);
         match &self.program {
@@ -263,7 +269,8 @@ impl RunningAligner {
         }
     }
 
-    /// Returns the part of `run.json` about the aligner. `exchange`: what workers used, where they align.
+    /// Returns the aligner's section of `run.json`. In a cluster run, `exchange` contains the aligners that workers
+    /// used.
     pub(super) fn to_report(&self, options: &AlignOptions, exchange: Option<&ExchangeReport>) -> AlignerReport {
         let index: &Path = &options.reference;
         let (index, selected) = match &self.program {
@@ -282,7 +289,7 @@ impl RunningAligner {
             choice: options.aligner.option_value().to_owned(),
             name: joined(|(name, _)| name),
             version: joined(|(_, version)| version),
-            // Each worker selects its own program.
+            // In a cluster run each worker selects its own program, so there is no common reason.
             reason: selected.filter(|_| exchange.is_none()).and_then(|selected| selected.reason.clone()),
             index,
             identity: options.aligner.block_dependence().report_label(),
@@ -299,7 +306,8 @@ fn lane_values<'l>(
 ) -> Result<LaneValues<'l>, PipelineError> {
     let Some(paired) = lane.is_paired() else {
         let file = lane.files.first().map(|file| file.display().to_string()).unwrap_or_default();
-        let problem = format!("{file} is SAM or BAM, which --aligner auto, bwa and bwa-mem3 take; make FASTQ of it");
+        let problem =
+            format!("{file} is SAM or BAM, which only --aligner auto, bwa and bwa-mem3 read; convert it to FASTQ");
         return Err(PipelineError::Options { problem });
     };
     Ok(LaneValues {

@@ -1,7 +1,9 @@
-//! The head of a cluster run: reads the input, assigns blocks, decides duplicates, assembles the output file.
+//! The head of a cluster run: reads the input, assigns blocks to workers, decides duplicates, and assembles the output
+//! file.
 //!
-//! [`godwit_exchange::ShuffleScheduler`] decides what to do next; this module carries it out. Records never reach the head:
-//! it receives only signatures, the tables of slices, and the reports of parts.
+//! [`godwit_exchange::ShuffleScheduler`] decides the next actions, and this module executes them. Records are never
+//! sent to the head. It receives only duplicate signatures, the tables of slices, and reports about written parts of
+//! the output.
 
 mod head_resume;
 mod reads_spool;
@@ -34,9 +36,10 @@ use crate::runs::ShardPlan;
 use reads_spool::ReadsSpool;
 pub(super) use stages::ClusterAlignJob;
 
-/// Shards per worker at the start: where a worker is lost, several others take its shards over.
+/// Number of shards per worker at the start of a job. With several shards each, the shards of a lost worker can be
+/// divided among several other workers.
 const SHARDS_PER_WORKER: usize = 4;
-/// Hexadecimal digits of unique names.
+/// Number of hexadecimal digits in a random name.
 const NAME_HEX_DIGITS: usize = 16;
 
 /// Returns the identity of a cluster run that starts now.
@@ -49,7 +52,7 @@ fn random_name() -> Result<String, PipelineError> {
     Ok(Token::random()?.reveal()[..NAME_HEX_DIGITS].to_owned())
 }
 
-/// Resources that the exchange between workers took.
+/// Statistics of a cluster run: workers, assignments of blocks, and the data that workers and the head exchanged.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct ExchangeReport {
     /// Names of the workers of the run.
@@ -57,28 +60,31 @@ pub struct ExchangeReport {
     pub workers: Vec<String>,
     /// The aligner of each worker, with its version.
     pub aligners: BTreeMap<String, String>,
-    /// Names and versions of these aligners, each once.
+    /// Names and versions of the aligners of all workers, without repetition.
     #[serde(skip)]
     distinct_aligners: BTreeSet<(String, String)>,
     /// Workers that were lost during the run.
     #[serde(rename = "lost_nodes")]
     pub lost_workers: usize,
-    /// Blocks assigned to a worker, repeated assignments included.
+    /// Number of assignments of blocks to workers, including repeated assignments of the same block.
     pub alignments: u64,
-    /// Of these, blocks assigned to a second worker because the first one took long.
+    /// Number of those assignments that gave a block to a second worker because the first worker was slow.
     pub stragglers: u64,
-    /// Number of blocks.
+    /// Number of blocks that were aligned, each counted once.
     pub blocks: u64,
-    /// Blocks that workers already had when this head started, from an earlier head.
+    /// Number of blocks that did not need to be aligned again, because workers held all slices of these blocks from an
+    /// earlier head.
     #[serde(rename = "kept_blocks")]
     pub resumed_blocks: u64,
     /// Bytes of slices that workers fetched from each other.
     pub fetched_bytes: u64,
-    /// Time spent fetching, seconds, summed over all workers.
+    /// Time that workers spent fetching slices, seconds, summed over all workers.
     pub fetching_seconds: f64,
-    /// Bytes that the head received: signatures, tables, reports of parts.
+    /// Bytes that the head received from workers: duplicate signatures, tables of slices, and reports about parts of
+    /// the output.
     pub head_bytes: u64,
-    /// Time from the last aligned block until every slice was at its owner, seconds: what alignment did not hide.
+    /// Time from the last aligned block until every slice was at the worker that owns its shard, seconds. Earlier
+    /// transfers ran while workers aligned.
     pub exposed_seconds: f64,
 }
 
@@ -95,7 +101,7 @@ pub(super) struct AlignHead<'r> {
     job_directory: &'r JobDirectory,
     spool: Arc<ReadsSpool>,
     ledger: ShuffleScheduler,
-    /// Addresses that others fetch slices from, of the workers that are ready.
+    /// For each worker that is ready: the address from which other workers fetch its slices.
     addresses: BTreeMap<WorkerId, SocketAddr>,
     observer: &'r dyn Observer,
     cancelled: &'r AtomicBool,
@@ -103,11 +109,11 @@ pub(super) struct AlignHead<'r> {
     task: AlignTask,
     hello: Option<AlignerInfo>,
     pending_actions: Vec<ShuffleAction>,
-    /// Checksum of the reads of each block that was read.
+    /// For each block that this head or an earlier one has read: the checksum of its reads.
     reads_checksums: BTreeMap<BlockId, String>,
-    /// Workers that have reported all slices of an earlier head.
+    /// Workers that have reported all slices that they hold from an earlier head.
     recalled_workers: BTreeSet<WorkerId>,
-    /// Commands that workers that join later receive too.
+    /// Command that sets the partitions. Like `write_command`, it is also sent to each worker that joins later.
     plan_command: Option<Command>,
     write_command: Option<Command>,
     exchange_report: ExchangeReport,
@@ -120,8 +126,8 @@ pub(super) struct AlignHead<'r> {
 pub(super) fn check_cluster_support(options: &AlignOptions) -> Result<(), PipelineError> {
     let problem = if options.aligner.block_dependence() == BlockDependence::Dependent {
         format!(
-            "{} cannot be spread over nodes: nothing is known of what it keeps from read to read, so that one process has to \
-             see a lane from end to end; leave out --on, or use bwa, bwa-mem3 or minimap2",
+            "{} does not support --on: its records may depend on earlier reads, so that one process has to \
+             align a lane from its first read to its last; leave out --on, or use bwa, bwa-mem3 or minimap2",
             options.aligner.name()
         )
     } else {
@@ -131,7 +137,7 @@ pub(super) fn check_cluster_support(options: &AlignOptions) -> Result<(), Pipeli
 }
 
 impl<'r> AlignHead<'r> {
-    /// Listens, publishes the address, and starts the workers.
+    /// Starts to listen for workers, publishes the address of the head, and starts the worker processes.
     pub(super) fn open(
         cluster: &'r ClusterOptions<'r>,
         options: &AlignOptions,
@@ -142,7 +148,7 @@ impl<'r> AlignHead<'r> {
     ) -> Result<Self, PipelineError> {
         let between = job_directory
             .create_workers_directory()
-            .map_err(PipelineError::file("make the run directory in", &options.out))?;
+            .map_err(PipelineError::file("create the job directory in", &options.out))?;
         let scratch = options.job.temp.as_ref().unwrap_or(&options.out);
         let reads = job_directory.create_reads_directory(options.job.temp.as_deref());
         let reads = reads.map_err(PipelineError::file("use scratch space in", scratch))?;
@@ -197,7 +203,7 @@ impl<'r> AlignHead<'r> {
         })
     }
 
-    /// Returns the command with the partitions that an earlier head decided.
+    /// Returns the command that sets the partitions which an earlier head decided; `None` if there are none.
     fn resumed_plan_command(job_directory: &JobDirectory) -> Option<Command> {
         let (plan, over) = job_directory.partition_plan().zip(job_directory.cluster_run())?;
         Some(plan_command(plan, over))
@@ -208,18 +214,19 @@ impl<'r> AlignHead<'r> {
         self.spool.clone()
     }
 
-    /// Waits for the first worker, and returns what its aligner reports of the reference.
+    /// Waits until the first worker is ready, and returns its aligner's version and reference contigs.
     pub(super) fn wait_for_first_hello(&mut self) -> Result<AlignerInfo, PipelineError> {
         loop {
             if let Some(hello) = &self.hello {
                 return Ok(hello.clone());
             }
-            // Before there are blocks, workers can only join and be lost.
+            // No block is available yet, so workers can only join, request work, or be lost.
             self.next_event()?;
         }
     }
 
-    /// Waits a little for an event of a worker, and handles the events by which workers join and are lost.
+    /// Waits briefly for an event from a worker. Handles workers that become ready, request work, or are lost, and
+    /// returns any other event.
     fn next_event(&mut self) -> Result<Option<WorkerPoolEvent>, PipelineError> {
         match self.worker_pool.next_event()? {
             Some(WorkerPoolEvent::Lost(node)) => self.apply_event(LedgerEvent::WorkerLost(node)),
@@ -256,7 +263,7 @@ impl<'r> AlignHead<'r> {
         self.pending_actions.extend(actions);
     }
 
-    /// Handles an event that is not about the state of the worker itself.
+    /// Handles events about the slices that a worker has fetched, failed to fetch, or holds. Ignores other events.
     fn handle_event(&mut self, node: WorkerId, report: WorkerEvent) {
         match report {
             WorkerEvent::SlicesFetched { block, seconds, bytes } => {
@@ -276,7 +283,8 @@ impl<'r> AlignHead<'r> {
                 self.add_held_slices(node, block, &reads_checksum, shards)
             }
             WorkerEvent::AllSlicesReported => drop(self.recalled_workers.insert(node)),
-            // The partitions are decided already, the event was handled before, or it belongs to another kind of job.
+            // Ignored: the partitions are decided already, `next_event` has handled the event, or the event belongs to
+            // another type of job.
             WorkerEvent::GenomePartitioned { .. }
             | WorkerEvent::Ready { .. }
             | WorkerEvent::ReadyToCall { .. }
@@ -288,7 +296,7 @@ impl<'r> AlignHead<'r> {
         }
     }
 
-    /// Carries out an action that all stages have in common.
+    /// Executes an action that all stages execute in the same way.
     fn execute_action(&mut self, action: &ShuffleAction, first: Option<BlockId>, spool: &ReadsSpool) {
         match action {
             ShuffleAction::AlignBlock(node, block) => {
@@ -316,7 +324,7 @@ impl<'r> AlignHead<'r> {
                 }
             }
             ShuffleAction::ReleaseReads(block) => spool.remove_block(*block),
-            // Each stage carries these out itself.
+            // Each stage executes these actions in its own way.
             ShuffleAction::ReloadReads(_)
             | ShuffleAction::DecideDuplicates
             | ShuffleAction::WritePart(..)
@@ -335,7 +343,7 @@ impl<'r> AlignHead<'r> {
     ) -> Result<(), PipelineError> {
         let hello = hello.map_err(|error| self.worker_pool.protocol_error(worker, error.to_string()))?;
         if self.hello.as_ref().is_some_and(|first| *first != hello) {
-            let why = "its aligner has another version or other contigs than that of the first node".to_owned();
+            let why = "its aligner has another version or other contigs than that of the first worker".to_owned();
             self.worker_pool.reject_worker(worker, why);
             return Ok(());
         }
@@ -352,7 +360,7 @@ impl<'r> AlignHead<'r> {
         Ok(())
     }
 
-    /// Returns what the exchange took so far.
+    /// Returns the statistics of the exchange so far, and resets them.
     fn take_report(&mut self) -> ExchangeReport {
         let (workers, lost_workers) = (self.worker_pool.worker_names().to_vec(), self.worker_pool.lost_workers());
         ExchangeReport {
@@ -363,7 +371,7 @@ impl<'r> AlignHead<'r> {
         }
     }
 
-    /// Records that the reads of a block are available, with their checksum.
+    /// Stores the checksum of a block's reads, and notifies the scheduler that the block can be assigned.
     fn record_fed_block(&mut self, block: BlockId) {
         if let Some(content) = self.job_directory.reads_checksum(block) {
             self.reads_checksums.insert(block, content);
@@ -379,7 +387,7 @@ impl<'r> AlignHead<'r> {
 impl Drop for AlignHead<'_> {
     fn drop(&mut self) {
         if !self.job_directory.has_checkpoints() {
-            // No later head will resume: workers need not keep their slices.
+            // No later head will resume this job, so workers do not need to keep their slices.
             self.worker_pool.finish();
         }
     }

@@ -1,4 +1,5 @@
-//! Cuts lanes into blocks: reads files and feeds the aligner.
+//! Reads the input files of lanes, cuts their reads into blocks, and feeds the blocks to an aligner or to the spool of
+//! a cluster run.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -26,7 +27,7 @@ pub(super) struct FeedLane {
     pub(super) read_group_indexes: ReadGroupIndexes,
 }
 
-/// A sink of blocks of reads, which receives them one after the other.
+/// A receiver of blocks of reads, one after the other: an aligner process, or the spool of a cluster run.
 pub(super) trait BlockSink {
     /// Starts a block. May wait until there is room for it.
     fn start_block(&mut self, header: &BlockHeader) -> Result<(), PipelineError>;
@@ -37,22 +38,23 @@ pub(super) trait BlockSink {
     /// Ends the block.
     fn end_block(&mut self) -> Result<(), PipelineError>;
 
-    /// Reports whether it accepts a block that was aligned before, whose records may be lost.
+    /// Returns whether this sink also accepts a block that was aligned before the job resumed, because its records may
+    /// be lost.
     fn accepts_finished_block(&self, _block: BlockId) -> bool {
         false
     }
 
-    /// Reports whether a block has to be read. `finished`: it was aligned before.
+    /// Returns whether a block has to be read. `finished` is true if it was aligned before the job resumed.
     fn needs_block(&self, block: BlockId, finished: bool) -> bool {
         !finished || self.accepts_finished_block(block)
     }
 
-    /// Reports whether it needs no further blocks.
+    /// Returns whether this sink needs no further blocks.
     fn is_complete(&self) -> bool {
         false
     }
 
-    /// Finishes after the last block.
+    /// Closes the sink after the last block.
     fn finish(self) -> Result<(), PipelineError>;
 }
 
@@ -76,18 +78,18 @@ impl BlockSink for BlockWriter {
 
 /// A feeder of all lanes, one after the other, which reads ahead in the files of the next lane.
 pub(super) struct Feeder<'r, W> {
-    /// The lanes, with their numbers.
+    /// The lanes, with their 0-based numbers.
     pub(super) lanes: Vec<(usize, FeedLane)>,
     pub(super) lane_options: LaneOptions,
     pub(super) sink: W,
     pub(super) options: &'r AlignOptions,
     /// Job directory with the blocks that need not be aligned again.
     pub(super) job_directory: &'r JobDirectory,
-    /// Totals of earlier processes of the aligner.
+    /// Totals of the aligner processes that ran before in this job.
     pub(super) previous_report: FeedReport,
 }
 
-/// Totals of what was fed.
+/// Totals over all reads that were fed to the sink.
 #[derive(Default)]
 pub(super) struct FeedReport {
     pub(super) reads: u64,
@@ -95,21 +97,21 @@ pub(super) struct FeedReport {
     pub(super) resumed_reads: u64,
     /// Blocks that an earlier process aligned.
     pub(super) resumed_blocks: usize,
-    /// BLAKE3 of each file that was read to its end, as it is on disk.
+    /// For each input file that was read to its end: BLAKE3 of its bytes on disk, which may be compressed.
     pub(super) checksums: HashMap<PathBuf, String>,
-    /// First byte of a file that was decompressed, where that was not its start.
+    /// For each input file that was not read from its start: the offset of the first byte that was read.
     pub(super) start_offsets: HashMap<PathBuf, u64>,
-    /// Bytes of input files.
+    /// Bytes read from input files, which may be compressed.
     pub(super) bytes: u64,
     /// Records that the aligner returned.
     pub(super) records: u64,
     pub(super) seconds: f64,
-    /// Reports of the trimmer.
+    /// Report files of fastp.
     pub(super) trim_reports: AtomicFileSet,
 }
 
 impl<W: BlockSink> Feeder<'_, W> {
-    /// Feeds everything and closes the aligner's input.
+    /// Feeds all lanes and closes the sink.
     pub(super) fn run(
         mut self,
         progress: &FeedProgress,
@@ -135,7 +137,8 @@ impl<W: BlockSink> Feeder<'_, W> {
         Ok(report)
     }
 
-    /// Opens the lane at `at`, if there is one, at the last known start before all blocks that have to be read.
+    /// Opens lane `at` of `lanes`, if it exists. Reading starts at the last known position that is not after any block
+    /// that has to be read.
     fn open_lane(
         &self,
         lanes: &mut [(usize, FeedLane)],
@@ -147,7 +150,8 @@ impl<W: BlockSink> Feeder<'_, W> {
         lane.lane.open(*index, start, &self.lane_options, self.options, cancelled).map(Some)
     }
 
-    /// Returns where reading a lane can begin, so that only blocks that are not needed are skipped.
+    /// Returns the start of a block at which reading a lane can begin, so that only blocks that are not needed are
+    /// skipped; `None` if the lane has to be read from its first block.
     fn resume_start(&self, lane: u16) -> Result<Option<BlockStart>, PipelineError> {
         let block = |ordinal| BlockId { lane, ordinal };
         let find = |last| {
@@ -162,8 +166,8 @@ impl<W: BlockSink> Feeder<'_, W> {
         Ok(start)
     }
 
-    /// Verifies that the files of a lane are unchanged before its start. Otherwise reads the lane from its first block on
-    /// and compares each block.
+    /// Verifies that the files of a lane are unchanged before the position at which reading starts. If they have
+    /// changed, the lane is read from its first block, and each block is compared with the aligned one.
     fn verify_prefix(
         &self,
         mut open: OpenLane,
@@ -180,7 +184,8 @@ impl<W: BlockSink> Feeder<'_, W> {
         }
     }
 
-    /// Counts the blocks before a start as compared. Returns the start, or that of the lane.
+    /// Counts the blocks before `start` as resumed. Returns the block at which reading starts and the number of reads
+    /// before it.
     fn count_skipped_blocks(
         &self,
         lane: &FeedLane,
@@ -232,12 +237,13 @@ impl<W: BlockSink> Feeder<'_, W> {
                 }
                 LaneEvent::BlockEnd { reads, .. } => {
                     if self.job_directory.finished_block(id).is_none() {
-                        // Before the block can be returned.
+                        // Store the end of the block before the sink receives the block completely: after that, the
+                        // aligner can return its records.
                         let end = bytes_before + reader.compressed_bytes_returned();
                         progress.block_end_bytes.lock().unwrap_or_else(PoisonError::into_inner).push_back(end);
                     }
                     self.end_block(id, reads, content.finish(), report)?;
-                    // Trimmed reads have to be read to their end.
+                    // The output of fastp has to be read to its end, even if the sink needs no further blocks.
                     if self.sink.is_complete() && self.options.reads.trim.is_none() {
                         return Ok(());
                     }
@@ -250,7 +256,7 @@ impl<W: BlockSink> Feeder<'_, W> {
             }
             report.bytes = bytes_before + reader.compressed_bytes_read();
         }
-        // Trimmed reads come from pipes, not from the files.
+        // Trimmed reads come from the pipes of fastp, so their checksums are not those of the input files.
         if self.options.reads.trim.is_none() {
             let files = lane.lane.files.iter().cloned().zip(reader.checksums());
             report.checksums.extend(files.filter_map(|(file, checksum)| Some((file, checksum?))));
@@ -258,7 +264,7 @@ impl<W: BlockSink> Feeder<'_, W> {
         Ok(())
     }
 
-    /// Records where a later process can start to read.
+    /// Records the positions in the input files at which a later process can start to read block `id`.
     fn record_block_start(
         &self,
         id: BlockId,
@@ -270,7 +276,8 @@ impl<W: BlockSink> Feeder<'_, W> {
         noted.map_err(PipelineError::file("write the journal in", &self.options.out))
     }
 
-    /// Ends a block that is aligned now, or checks that one aligned before had the same reads.
+    /// Ends a block that is aligned now. If the block was aligned before the job resumed, verifies that its reads are
+    /// the same.
     fn end_block(
         &mut self,
         id: BlockId,
@@ -289,7 +296,7 @@ impl<W: BlockSink> Feeder<'_, W> {
             Some(_) => {
                 let (block, lane) = (id.ordinal + 1, id.lane + 1);
                 return Err(reads_changed_error(format!(
-                    "other reads in block {block} of lane {lane} than were aligned"
+                    "other reads in block {block} of lane {lane} than the aligned ones"
                 )));
             }
             None => {
@@ -323,7 +330,7 @@ impl FeedLane {
     }
 }
 
-/// Rejects files that hold fewer blocks than were aligned before.
+/// Rejects input files that contain fewer blocks than were aligned before the job resumed.
 pub(super) fn check_resumed_blocks(fed: &FeedReport, job_directory: &JobDirectory) -> Result<(), PipelineError> {
     match fed.resumed_blocks < job_directory.finished_counts().0 {
         true => Err(reads_changed_error("fewer blocks than were aligned".to_owned())),
@@ -338,7 +345,7 @@ fn reads_changed_error(difference: String) -> PipelineError {
     PipelineError::Options { problem }
 }
 
-/// Returns the size of all input files, bytes; 0 where one of them is a pipe, or a trimmer reads them.
+/// Returns the size of all input files, bytes; 0 if one of them is a pipe or if fastp trims the reads.
 pub(super) fn total_input_bytes(lanes: &[FeedLane], options: &AlignOptions) -> u64 {
     if options.reads.trim.is_some() {
         return 0;

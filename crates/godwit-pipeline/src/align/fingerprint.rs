@@ -1,5 +1,6 @@
-//! The fingerprint of an alignment: what decides the bytes of its outputs. A job is only resumed with an equal fingerprint:
-//! versions, options that change records, the index and the reads, identified by content and never by date.
+//! The fingerprint of an alignment: versions, options that change records, the index and the reads, which determine the
+//! bytes of the outputs. A job is resumed only with an equal fingerprint. Files are identified by content, never by
+//! date.
 
 use std::fs::File;
 use std::io;
@@ -18,8 +19,8 @@ use crate::journal::FingerprintEntry;
 use crate::manifest::range_checksum;
 use crate::python_step::PythonStep;
 
-/// Bytes at the start of a file of reads that identify it before any of it is aligned. Every block that was aligned is
-/// compared by all its reads when they are read again.
+/// Bytes at the start of a file of reads whose checksum identifies the file. When a job resumes, each block that was
+/// already aligned is also compared by the checksum of all its reads.
 const FILE_PREFIX_BYTES: u64 = 1 << 20;
 
 /// Returns the fingerprint of an alignment.
@@ -58,7 +59,8 @@ pub(super) fn align_fingerprint(
     Ok(fingerprint)
 }
 
-/// Returns the BLAKE3 of the index: of the content of its source files, and of the size of those that follow from them.
+/// Returns a BLAKE3 checksum that identifies the index. A file of the index contributes its content or only its size,
+/// as [`InstalledAligner::index_files`] specifies.
 fn index_checksum(engine: &InstalledAligner, options: &AlignOptions) -> Result<String, PipelineError> {
     let mut hasher = blake3::Hasher::new();
     for (path, by_size) in engine.index_files(options) {
@@ -80,7 +82,8 @@ fn file_size_or_checksum(path: &Path, by_size: bool) -> io::Result<String> {
     }
 }
 
-/// Returns size and start of a file as text. A pipe can be read only once, so it is identified by its blocks alone.
+/// Returns a text with the size of a file and the checksum of its first bytes. A pipe can be read only once, so all
+/// pipes have the same text, and only checksums of blocks identify their reads.
 fn describe_file_prefix(path: &Path) -> io::Result<String> {
     if !path.is_file() {
         return Ok("a pipe".to_owned());
@@ -91,12 +94,12 @@ fn describe_file_prefix(path: &Path) -> io::Result<String> {
     Ok(format!("{bytes} bytes that start as {}", &start[..16]))
 }
 
-/// A hasher of the reads of a block (BLAKE3), batch by batch.
+/// An incremental BLAKE3 hasher of the reads of one block.
 #[derive(Default)]
 pub(super) struct ReadsHasher(blake3::Hasher);
 
 impl ReadsHasher {
-    /// Adds a batch of `schema::reads`.
+    /// Adds a record batch with the schema `schema::reads`.
     pub(super) fn update(&mut self, batch: &RecordBatch) {
         for column in batch.columns() {
             let column = column.as_binary::<i32>();

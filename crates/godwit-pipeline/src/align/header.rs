@@ -1,4 +1,5 @@
-//! The header of an aligned output: contigs of the aligner, read groups given or generated, the chain of programs.
+//! The SAM header of the output: `@SQ` lines from the aligner, `@RG` lines (from options, from input files, or
+//! generated), and the chain of `@PG` lines.
 
 use std::collections::BTreeSet;
 
@@ -12,21 +13,22 @@ use super::read_names::NameOrigin;
 use crate::error::PipelineError;
 use crate::read_groups::{ReadGroups, compatibility_warnings, header_tag};
 
-/// Longest ID that bwa can write (`bwa_rg_id`).
+/// Maximum length of a read group ID that bwa can write (its buffer `bwa_rg_id`), bytes.
 const MAX_READ_GROUP_ID_BYTES: usize = 255;
 
-/// The read group of every lane. Lanes may share one.
+/// The read groups of all lanes. Several lanes may share a read group.
 pub(super) struct LaneReadGroups {
     /// Distinct `@RG` lines, in order of their first lane.
     lines: Vec<String>,
     /// ID of the read group of each lane.
     ids: Vec<String>,
-    /// Warnings about read groups that were changed, or that make other tools reject the output.
+    /// Warnings about read groups that other tools reject, or that name another sample than the job.
     warnings: Vec<String>,
 }
 
 impl LaneReadGroups {
-    /// Returns the given `@RG` lines, or those of the input files, or lines generated from sample and read names.
+    /// Takes the `@RG` lines from the options. If the options have none, takes them from the input files, or generates
+    /// them from the sample and the names of reads.
     ///
     /// # Errors
     /// [`PipelineError::Options`] for an invalid line or a wrong number of lines.
@@ -54,7 +56,9 @@ impl LaneReadGroups {
             match same_id {
                 Some(other) if *other != line => {
                     return Err(PipelineError::Options {
-                        problem: format!("two lanes have read groups of ID {id} that differ; give them two IDs"),
+                        problem: format!(
+                            "two lanes have different read groups with ID {id}; give each an ID of its own"
+                        ),
                     });
                 }
                 Some(_) => {}
@@ -81,14 +85,14 @@ impl LaneReadGroups {
         if samples.len() > 1 {
             let names = samples.into_iter().collect::<Vec<_>>().join(", ");
             warnings.push(format!(
-                "the read groups are of several samples ({names}): GATK refuses such a file for GVCFs; align each sample \
-                 by itself"
+                "the read groups are of several samples ({names}): GATK rejects such a file for GVCFs; align each \
+                 sample separately"
             ));
         }
         warnings
     }
 
-    /// Returns warnings about read groups that make other tools reject the output.
+    /// Returns warnings about read groups that other tools reject, or that name another sample than the job.
     pub(super) fn warnings(&self) -> &[String] {
         &self.warnings
     }
@@ -122,7 +126,7 @@ impl LaneReadGroups {
     }
 }
 
-/// Adds the sample of the job to a read group without one: GATK rejects reads without a sample.
+/// Adds the sample of the job to an `@RG` line without a sample: GATK rejects reads without a sample.
 fn with_sample(line: String, sample: &str) -> String {
     match header_tag(&line, "SM") {
         Some(_) => line,
@@ -130,12 +134,12 @@ fn with_sample(line: String, sample: &str) -> String {
     }
 }
 
-/// Returns a given line with its escapes undone (as bwa does: `\t`, `\\`), checked.
+/// Replaces the escapes `\t` and `\\` in an `@RG` line from the options, as bwa does, and validates the line.
 fn parse_read_group_line(given: &str) -> Result<String, PipelineError> {
     validate_read_group_line(unescape(given), given)
 }
 
-/// Checks a line; errors quote it as `given`.
+/// Validates an `@RG` line and returns it. Error messages quote the line as `given`.
 fn validate_read_group_line(line: String, given: &str) -> Result<String, PipelineError> {
     let wrong = |problem: &str| PipelineError::Options { problem: format!("the read group {given:?} {problem}") };
     if !line.starts_with("@RG\t") {
@@ -181,9 +185,10 @@ fn unescape(given: &str) -> String {
     line
 }
 
-/// Returns one line per lane: that of the SAM or BAM file, if it has one. Otherwise the line is generated from the name of
-/// the first read, or else from the lane's number. Files of one lane of one flow cell, by their names, share a line: they
-/// are one lane, and optical duplicates are searched across them. The sample is also the library.
+/// Returns one `@RG` line per lane. A SAM, BAM or CRAM file may contain the line. Otherwise it is generated from the
+/// name of the first read, or else from the number of the lane. Inputs whose read names show the same lane of the same
+/// flow cell share a line, so that optical duplicates are searched across these inputs. In generated lines, the library
+/// is the sample.
 fn lane_read_group_lines(sample: &str, lanes: &[Lane]) -> Result<Vec<String>, PipelineError> {
     let mut lines = Vec::new();
     for (index, lane) in lanes.iter().enumerate() {
@@ -202,7 +207,7 @@ fn lane_read_group_lines(sample: &str, lanes: &[Lane]) -> Result<Vec<String>, Pi
     Ok(lines)
 }
 
-/// Returns a name without the `/1` or `/2` of its mate.
+/// Returns a read name without the suffix `/1` or `/2`, which marks the mate.
 fn strip_mate_suffix(name: &str) -> &str {
     name.strip_suffix("/1").or(name.strip_suffix("/2")).unwrap_or(name)
 }
@@ -239,7 +244,8 @@ pub(super) fn build_header(
     Ok(header)
 }
 
-/// Returns only options that change records: with equal options the whole file is equal, however it was made.
+/// Returns the command line for the `@PG` line of godwit. It contains only options that change records, so that jobs
+/// with the same records write identical files.
 pub(super) fn command_line(options: &AlignOptions) -> String {
     let marking = options.job.marking_command_line();
     let aligner = quote_if_needed(options.aligner.records_name());
@@ -269,7 +275,7 @@ fn join_command_line(program: &str, arguments: &[String]) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Returns a text, between quotes where it has a space.
+/// Returns `text`, in single quotes if it contains a space.
 fn quote_if_needed(text: &str) -> String {
     if text.contains(' ') { format!("'{text}'") } else { text.to_owned() }
 }

@@ -1,7 +1,9 @@
-//! Detects what each `--reads` is before anything is aligned: one of the kinds of FASTQ, or SAM, BAM or CRAM of reads.
+//! Detects the format of each `--reads` input before the alignment starts: FASTQ (single-end, paired or interleaved),
+//! SAM, BAM or CRAM.
 //!
-//! Flows in: paths. Flows out: lanes that can be opened in their order. Files are inspected and closed again; a pipe can be
-//! read only once, so it stays open. A file of several read groups becomes a lane for each.
+//! Input: the paths of the job. Output: lanes, which the caller opens one after the other. Files are inspected and
+//! closed again; a pipe stays open, because it can be read only once. A file with several read groups becomes one lane
+//! per read group.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,40 +23,42 @@ use super::trim::LaneTrimmer;
 use crate::error::{AlignmentsError, PipelineError};
 use crate::job_directory::BlockStart;
 
-/// Bytes of the first batch of each lane, which is read before anything is aligned.
+/// Size in bytes of the first batch of reads of a lane. This batch is read before the alignment starts, to detect
+/// invalid files.
 const FIRST_BATCH_BYTES: usize = 64 << 10;
 
 /// Formats and preprocessing of the reads of a job.
 #[derive(Clone, Debug, Default)]
 pub struct ReadsOptions {
-    /// True: a FASTQ file alone holds both mates, one after the other.
+    /// True if one FASTQ file contains both mates of each pair, one after the other.
     pub interleaved: bool,
-    /// Tags of SAM, BAM and CRAM that become the comments of reads.
+    /// Tags in SAM, BAM or CRAM input whose values become the comments of reads.
     pub keep_tags: Vec<[u8; 2]>,
-    /// Trim with fastp, with these additional arguments.
+    /// Additional arguments for fastp, which trims the reads; `None` if reads are not trimmed.
     pub trim: Option<Vec<String>>,
 }
 
-/// A lane that is not opened yet.
+/// A lane, which is one input of the job or one read group of an input. Its reading has not started.
 pub(super) struct Lane {
-    /// Its files, as they were named on the command line.
+    /// Input files of the lane, as they were named on the command line.
     pub(super) files: Vec<PathBuf>,
-    /// The `@RG` line that the file has for the lane.
+    /// `@RG` line of the lane, from the header of its SAM, BAM or CRAM file.
     pub(super) read_group: Option<String>,
-    /// Name of the first read, where it is known.
+    /// Name of the first read; empty if it is unknown.
     pub(super) first_read_name: String,
     kind: LaneKind,
-    /// Input that is open already: pipes.
+    /// Input of the lane if it is a pipe, which is already open.
     open_pipe: Option<LaneInput>,
 }
 
 impl Lane {
-    /// Reports whether its reads can be read only once, from pipes.
+    /// Returns whether the lane is read from a pipe, which can be read only once.
     pub(super) fn is_read_once(&self) -> bool {
         self.open_pipe.is_some()
     }
 
-    /// Reports whether its reads are paired; `None` where only the reads themselves show it.
+    /// Returns whether the reads of the lane are paired; `None` for SAM, BAM and CRAM, in which only the records show
+    /// it.
     pub(super) fn is_paired(&self) -> Option<bool> {
         match self.kind {
             LaneKind::Fastq => Some(self.files.len() == 2),
@@ -74,16 +78,17 @@ enum LaneKind {
 /// A lane that is being read.
 pub(super) struct OpenLane {
     pub(super) reader: LaneReader,
-    /// The trimmer of its reads.
+    /// The fastp process that trims the reads of the lane.
     pub(super) trimmer: Option<LaneTrimmer>,
-    /// The block that reading starts at; `None` for the first block.
+    /// The block at which reading starts; `None` for the first block.
     pub(super) start: Option<BlockStart>,
 }
 
 /// Detects the lanes of a job.
 ///
 /// # Errors
-/// [`PipelineError`]: combinations that are not supported, and files that cannot be opened or have another format.
+/// [`PipelineError`] for combinations of inputs and options that are not supported, and for files that cannot be opened
+/// or have another format.
 pub(super) fn plan_lanes(options: &AlignOptions, cancelled: &Arc<AtomicBool>) -> Result<Vec<Lane>, PipelineError> {
     let mut lanes = Vec::new();
     for files in &options.lanes {
@@ -118,7 +123,7 @@ impl LanePlanner<'_> {
         let aligned = formats.iter().position(|format| *format != AlignmentFormat::Unknown);
         match (aligned, inputs.len()) {
             (Some(_), 1) => self.plan_unaligned(inputs.remove(0), formats[0]),
-            (Some(at), _) => Err(self.lane_error(at, "is SAM, BAM or CRAM, which holds both mates: name it alone")),
+            (Some(at), _) => Err(self.lane_error(at, "is SAM, BAM or CRAM, which holds both mates: give it alone")),
             (None, _) => self.plan_fastq(inputs),
         }
     }
@@ -139,11 +144,13 @@ impl LanePlanner<'_> {
     fn plan_fastq(&self, mut inputs: Vec<bgzf::Reader>) -> Result<Vec<Lane>, PipelineError> {
         let reads = &self.options.reads;
         if !reads.keep_tags.is_empty() {
-            return Err(self.lane_error(0, "is not SAM, BAM or CRAM, but --keep-tags takes tags from there; FASTQ comments come along with --aligner-args -C"));
+            let problem = "is not SAM, BAM or CRAM, but --keep-tags reads tags of these formats; --aligner-args -C \
+                           keeps FASTQ comments";
+            return Err(self.lane_error(0, problem));
         }
         if reads.interleaved && inputs.len() > 1 {
             return Err(
-                self.lane_error(1, "is a second file of a lane, but --interleaved says that one has both mates")
+                self.lane_error(1, "is a second file of a lane, but with --interleaved one file has both mates")
             );
         }
         let pipe = inputs.iter().position(bgzf::Reader::is_single_pass);
@@ -165,7 +172,8 @@ impl LanePlanner<'_> {
                 Err(error) if is_pipe => {
                     return Err(PipelineError::alignments(&path, SamReadError::from(error).into()));
                 }
-                // A file that is damaged at its start is read again later, so that the error names the record.
+                // A file that is damaged at its start is accepted here. It is read again later, with an error that
+                // names the damaged record.
                 Ok(_) | Err(_) => {}
             }
         }
@@ -183,7 +191,7 @@ impl LanePlanner<'_> {
     fn plan_unaligned(&self, input: bgzf::Reader, format: AlignmentFormat) -> Result<Vec<Lane>, PipelineError> {
         if self.options.reads.trim.is_some() {
             return Err(
-                self.lane_error(0, "is SAM, BAM or CRAM, but --trim takes FASTQ; make it with `samtools fastq`")
+                self.lane_error(0, "is SAM, BAM or CRAM, but --trim reads FASTQ; convert it with `samtools fastq`")
             );
         }
         let is_pipe = input.is_single_pass();
@@ -216,7 +224,8 @@ impl LanePlanner<'_> {
             open_pipe: None,
         };
         let mut lanes: Vec<Lane> = selections.into_iter().map(lane).collect();
-        // The first record may identify the read group; where the input can be read only once, it stays open.
+        // If there is only one lane, the name of its first read may identify the read group. A pipe stays open, because
+        // it can be read only once.
         if let [lane] = &mut lanes[..]
             && let LaneKind::Unaligned(selection) = &lane.kind
         {
@@ -228,7 +237,7 @@ impl LanePlanner<'_> {
     }
 }
 
-/// SAM, BAM or CRAM that is positioned at its first record.
+/// A reader of SAM, BAM or CRAM at its first record.
 enum UnalignedRecords {
     Sam(sam::Reader),
     Bam(bam::Reader),
@@ -263,8 +272,9 @@ impl UnalignedRecords {
     }
 }
 
-/// Opens CRAM, which htslib reads from its path. A file whose header has contigs may hold aligned reads, as differences to a
-/// reference. That reference is the one of this job or unknown; reads without a contig need none.
+/// Opens a CRAM file, which htslib reads by its path. If its header has contigs, it may contain aligned reads, stored
+/// as differences to a reference sequence. This function then tries the reference of the job. Unaligned reads need no
+/// reference.
 fn open_cram(input: &bgzf::Reader, options: &AlignOptions) -> Result<Box<cram::Reader>, PipelineError> {
     let path = input.path();
     if input.is_single_pass() {
@@ -280,19 +290,21 @@ fn open_cram(input: &bgzf::Reader, options: &AlignOptions) -> Result<Box<cram::R
     if reader.genome().contigs().is_empty() {
         return Ok(Box::new(reader));
     }
-    // While a job is planned, its directories may not exist.
+    // If a job is only planned, its scratch directory may not exist.
     let scratch = options.job.temp.as_deref().unwrap_or(&options.out);
     let scratch = if scratch.is_dir() { scratch.to_owned() } else { std::env::temp_dir() };
     request.reference = Some((options.reference.clone(), scratch));
     match cram::Reader::open(program, &request) {
-        // Another reference: records that hold no differences to it can still be read.
+        // The file was written with another reference: without a reference, records that are not stored as differences
+        // can be read.
         Err(cram::CramError::DecoderFailure { .. }) => Ok(Box::new(reader)),
         opened => Ok(Box::new(opened.map_err(failed)?)),
     }
 }
 
 impl Lane {
-    /// Opens the lane, at a block start where one is given, and starts its trimmer.
+    /// Opens the lane at the block start `start`, if there is one, and otherwise at its beginning. Starts fastp if
+    /// reads are trimmed.
     pub(super) fn open(
         &mut self,
         number: usize,
@@ -318,10 +330,10 @@ impl Lane {
         Ok(OpenLane { reader: LaneReader::new(input, lane_options), trimmer: None, start: None })
     }
 
-    /// Reads the first reads of FASTQ files, which would otherwise be read only after the lanes before them are aligned.
+    /// Reads the first reads of a FASTQ lane, to detect an invalid file before earlier lanes are aligned.
     fn check_first_reads(&self, options: &AlignOptions, cancelled: &Arc<AtomicBool>) -> Result<(), PipelineError> {
         let is_fastq = matches!(self.kind, LaneKind::Fastq | LaneKind::Interleaved);
-        // fastp accepts other FASTQ.
+        // fastp also accepts FASTQ files that the reader of godwit rejects.
         if !is_fastq || options.reads.trim.is_some() {
             return Ok(());
         }
@@ -333,7 +345,7 @@ impl Lane {
         Ok(())
     }
 
-    /// Opens its untrimmed reads for inspection; `None` for input that can be read only once.
+    /// Opens the untrimmed reads of the lane for inspection; `None` for a pipe, which can be read only once.
     pub(super) fn open_for_inspection(
         &self,
         lane_options: &LaneOptions,
@@ -346,7 +358,7 @@ impl Lane {
         Ok(Some(LaneReader::new(self.open_input(lane_options, options, cancelled, None)?, lane_options)))
     }
 
-    /// Opens its files, FASTQ at the given positions if there are any.
+    /// Opens the files of the lane; FASTQ files at the positions `places`, if they are given.
     fn open_input(
         &self,
         lane_options: &LaneOptions,
@@ -384,7 +396,7 @@ fn open_input(
     with_cancellation(file, bgzf::Reader::open_any(file, threads, lenient), cancelled)
 }
 
-/// Returns an opened file that is read until the job is cancelled.
+/// Returns an opened file of which reading stops when the job is cancelled.
 fn with_cancellation(
     file: &Path,
     opened: Result<bgzf::Reader, BgzfError>,
@@ -395,7 +407,7 @@ fn with_cancellation(
     Ok(input)
 }
 
-/// Returns the name in the first line of FASTQ or FASTA, without `@`.
+/// Returns the read name in the first line of FASTQ or FASTA, without its first character `@` or `>`.
 fn first_read_name(text: &[u8]) -> String {
     let name = text.get(1..).unwrap_or_default().split(u8::is_ascii_whitespace).next();
     String::from_utf8_lossy(name.unwrap_or_default()).into_owned()

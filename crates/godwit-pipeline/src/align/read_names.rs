@@ -1,7 +1,7 @@
 //! The origin of a read, parsed from its name.
 //!
-//! Only names that identify the flow cell and lane with certainty give a read group that several files can share. All other
-//! read groups are numbered in the order of the lanes.
+//! Only names that identify the flow cell and its lane with certainty give a read group that several files can share.
+//! All other read groups are numbered in the order of the inputs.
 
 /// The origin of a read, as far as its name identifies it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub(super) struct NameOrigin {
 }
 
 impl NameOrigin {
-    /// Parses a name without its `/1` or `/2`.
+    /// Parses a read name from which `/1` or `/2` was removed.
     pub(super) fn from_name(name: &str) -> Self {
         if !name.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Self::default();
@@ -29,8 +29,8 @@ impl NameOrigin {
     }
 }
 
-/// Parses names of Casava 1.8 and later, also written by Element's bases2fastq:
-/// `instrument:run:flowcell:lane:tile:x:y[:UMI]`. The instruments of Element are named AV and a number.
+/// Parses names of Casava 1.8 and later, which Element's bases2fastq also writes:
+/// `instrument:run:flowcell:lane:tile:x:y[:UMI]`. The instrument names of Element are `AV` followed by a number.
 fn casava(name: &str) -> Option<NameOrigin> {
     let fields: Vec<&str> = name.split(':').collect();
     let (&[instrument, _, flowcell, lane, _, _, _] | &[instrument, _, flowcell, lane, _, _, _, _]) = &fields[..] else {
@@ -41,8 +41,8 @@ fn casava(name: &str) -> Option<NameOrigin> {
     Some(NameOrigin::from_platform_unit(unit, Some(if element { "ELEMENT" } else { "ILLUMINA" })))
 }
 
-/// Parses names of Illumina before Casava 1.8: `instrument:lane:tile:x:y[#index]`. Two runs of an instrument have the same
-/// names, so that the name gives no ID.
+/// Parses names of Illumina before Casava 1.8: `instrument:lane:tile:x:y[#index]`. Two runs of an instrument have the
+/// same names, so these names give no read group ID.
 fn old_illumina(name: &str) -> Option<NameOrigin> {
     let name = name.split_once('#').map_or(name, |(name, _)| name);
     let [instrument, lane, tile, x, y] = name.split(':').collect::<Vec<_>>()[..] else { return None };
@@ -52,8 +52,8 @@ fn old_illumina(name: &str) -> Option<NameOrigin> {
     Some(NameOrigin { id: None, platform_unit: Some(unit), platform: Some("ILLUMINA") })
 }
 
-/// Parses names of MGI and BGI: flow cell, `L` lane, `C` column of 3 digits, `R` row of 3 digits, and a number, as
-/// `V300012345L1C001R0010000001`.
+/// Parses names of MGI and BGI such as `V300012345L1C001R0010000001`: the flow cell, `L` and the lane, `C` and a column
+/// of 3 digits, `R` and a row of 3 digits, and a number.
 fn mgi(name: &str) -> Option<NameOrigin> {
     let (at, lane) = name.match_indices('L').find_map(|(at, _)| {
         let place = name.get(at + 1..at + 10)?.as_bytes();
@@ -68,8 +68,8 @@ fn mgi(name: &str) -> Option<NameOrigin> {
     fine.then(|| NameOrigin::from_platform_unit(format!("{flowcell}.{lane}"), Some("DNBSEQ")))
 }
 
-/// Parses names of Ultima: `run[_n]-barcode-number`, where the barcode is `UGAv..` (which may contain a hyphen itself) or a
-/// letter and four digits. A file holds one barcode of one wafer.
+/// Parses names of Ultima: `run[_n]-barcode-number`, where the barcode is `UGAv..` (which may contain a hyphen itself)
+/// or a letter and four digits. A file holds one barcode of one wafer.
 fn ultima(name: &str) -> Option<NameOrigin> {
     let (unit, number) = name.rsplit_once('-')?;
     let (run, barcode) = unit.split_once('-')?;
@@ -79,7 +79,8 @@ fn ultima(name: &str) -> Option<NameOrigin> {
     fine.then(|| NameOrigin::from_platform_unit(unit.to_owned(), Some("ULTIMA")))
 }
 
-/// Parses names of read archives: `SRR1234567.1` and `ERR1234567.1.1`. The run replaces the lane; no platform.
+/// Parses names of read archives: `SRR1234567.1` and `ERR1234567.1.1`. The run accession replaces flow cell and lane;
+/// the platform is unknown.
 fn archive(name: &str) -> Option<NameOrigin> {
     let (run, number) = name.split_once('.')?;
     let accession = ["SRR", "ERR", "DRR"].into_iter().find_map(|prefix| run.strip_prefix(prefix))?;

@@ -13,9 +13,9 @@ use crate::manifest::{self, Manifest};
 use crate::observer::{Event, Observer};
 use crate::reduce::Outputs;
 
-/// The state in which an alignment starts.
+/// The state of the job directory at the start of an alignment.
 pub(super) enum ResumeState {
-    /// A new or stopped job, with what is done of it already.
+    /// A new or stopped job, with the checkpoints of the work that is already done.
     Unfinished(Box<JobDirectory>),
     /// A complete job: the outputs exist and are those of this command.
     Complete(Box<JobReport>),
@@ -37,7 +37,8 @@ pub(super) fn open_job_directory(
         job_directory::check_fingerprint(&options.out, &manifest.fingerprint, fingerprint)?;
         return Ok(ResumeState::Complete(Box::new(JobReport::from_manifest(&manifest))));
     }
-    // The next head may run on another host, which has the output directory in common with this one, but not its disks.
+    // In a cluster run, the next head may run on another host, which shares the output directory but not the local
+    // scratch directory.
     let temp = options.job.temp.as_deref().filter(|_| over_nodes.is_none());
     let temporary_names = outputs.temporary_names();
     // An aligner that may keep state from read to read has to align a lane from its start.
@@ -47,7 +48,7 @@ pub(super) fn open_job_directory(
         JobDirectoryState::Open(run) => run,
         JobDirectoryState::Complete => match (complete_manifest(options, outputs)?, open) {
             (Some(manifest), _) => return Ok(ResumeState::Complete(Box::new(JobReport::from_manifest(&manifest)))),
-            // An output was removed after it had its name.
+            // An output file was removed after it was published: start a new job.
             (None, again) => match again()? {
                 JobDirectoryState::Open(run) => run,
                 JobDirectoryState::Complete => {
@@ -58,11 +59,10 @@ pub(super) fn open_job_directory(
     };
     if job_directory.dropped_blocks() > 0 {
         let why = match options.resume {
-            true => "this aligner has to see a lane from its first read to its last",
-            false => "with --resume they would have been kept",
+            true => "this aligner has to align a lane from its first read to its last",
+            false => "--resume keeps them",
         };
-        let message =
-            format!("{} aligned blocks of a run that was stopped are dropped; {why}", job_directory.dropped_blocks());
+        let message = format!("{} aligned blocks of a stopped job are dropped; {why}", job_directory.dropped_blocks());
         observer.event(&Event::Warning { message });
     }
     let (blocks, partitions) = job_directory.finished_counts();
@@ -73,7 +73,7 @@ pub(super) fn open_job_directory(
     Ok(ResumeState::Unfinished(job_directory))
 }
 
-/// Returns the manifest if all of its outputs exist.
+/// Returns the manifest of the output directory, if all files that it lists exist.
 fn complete_manifest(options: &AlignOptions, outputs: &Outputs) -> Result<Option<Manifest>, PipelineError> {
     let path = outputs.path_with_suffix(manifest::MANIFEST_SUFFIX);
     match Manifest::read(&path) {
@@ -83,7 +83,8 @@ fn complete_manifest(options: &AlignOptions, outputs: &Outputs) -> Result<Option
     }
 }
 
-/// Removes the directory of a job that is complete or has no checkpoints; keeps all others and reports them to the user.
+/// Removes the job directory if the job is complete, has no checkpoints, or failed with an internal error. Otherwise
+/// keeps the directory and reports its path to the user.
 pub(super) fn close_job_directory(
     outcome: Result<JobReport, PipelineError>,
     job_directory: Arc<JobDirectory>,
@@ -102,7 +103,7 @@ pub(super) fn close_job_directory(
             PipelineError::Interrupted => Err(PipelineError::InterruptedResumable { job_directory: path }),
             error => {
                 let message =
-                    format!("what was done is kept in {}: add --resume to the same command to go on", path.display());
+                    format!("the checkpoints are in {}: add --resume to the same command to resume", path.display());
                 observer.event(&Event::Warning { message });
                 Err(error)
             }

@@ -1,7 +1,7 @@
 //! Trimming of FASTQ files by fastp, before reads become blocks.
 //!
-//! fastp accepts damaged FASTQ silently: it drops a truncated last record and checks neither bases nor qualities. So this
-//! module also reads the files itself, as strictly as without trimming, and compares the counts of reads.
+//! fastp accepts damaged FASTQ silently: it drops a truncated last record and checks neither bases nor qualities. So
+//! this module also reads the files itself, as strictly as without trimming, and compares the counts of reads.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -21,28 +21,29 @@ use super::lanes::{OpenLane, ReadsOptions};
 use crate::atomic_files::{AtomicFile, AtomicFileSet};
 use crate::error::PipelineError;
 
-/// Time that a fastp with invalid output has to exit, which reports the reason.
+/// Maximum time to wait until fastp exits after its output could not be processed; its own error then explains the
+/// failure.
 const FASTP_EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A lane that is being trimmed. Dropping it stops fastp and the check of its files.
+/// A running fastp for one lane, and the thread that checks its input files. Dropping this value stops both.
 pub(super) struct LaneTrimmer {
     child: Arc<ChildHandle>,
     stop: Arc<AtomicBool>,
-    /// Thread that counts the reads of the files.
+    /// Thread that reads the input files strictly and counts their reads.
     read_counter: Option<JoinHandle<Result<u64, FastqError>>>,
     json: Option<AtomicFile>,
     html: Option<AtomicFile>,
 }
 
-/// Rejects arguments for fastp that cannot be passed through, and a fastp that is missing or too old. Returns its version
-/// where reads are trimmed.
+/// Rejects arguments that godwit cannot pass to fastp, and a fastp that is missing or too old. Returns the version of
+/// fastp; `None` if reads are not trimmed.
 ///
 /// # Errors
-/// [`PipelineError::Options`] for the arguments, [`PipelineError::Trimmer`] for fastp.
+/// [`PipelineError::Options`] for the arguments, [`PipelineError::Trimmer`] for a missing or old fastp.
 pub(super) fn check_fastp(reads: &ReadsOptions) -> Result<Option<String>, PipelineError> {
     let Some(arguments) = &reads.trim else { return Ok(None) };
     if let Some(word) = fastp::first_refused_argument(arguments) {
-        let problem = format!("--trim-args may not have {word}: where reads come from and go to is godwit's to say");
+        let problem = format!("--trim-args cannot contain {word}: godwit sets the inputs and outputs of fastp");
         return Err(PipelineError::Options { problem });
     }
     fastp::query_version(None).map(Some).map_err(PipelineError::Trimmer)
@@ -84,7 +85,8 @@ impl LaneTrimmer {
         Ok(OpenLane { reader, trimmer: Some(trimming), start: None })
     }
 
-    /// Finishes after the last read or a failed feed: returns the first failure, or adds fastp's files to `reports`.
+    /// Waits until fastp and the read counter have ended, after the last read or after a failure in `fed`. Returns the
+    /// first failure, or adds fastp's report files to `reports`.
     pub(super) fn finish(
         mut self,
         fed: Result<(), PipelineError>,
@@ -95,7 +97,8 @@ impl LaneTrimmer {
             Err(_) => self.child.wait_or_kill(FASTP_EXIT_TIMEOUT),
         };
         if fed.is_err() && ended.is_ok() {
-            // Neither fastp nor, so far, the files caused the failure: the rest of the files need not be checked.
+            // fastp succeeded and no defect in its input files is known, so the failure has another cause, and the
+            // check can stop.
             self.stop.store(true, Ordering::Relaxed);
         }
         let checked =
@@ -133,7 +136,7 @@ fn open_fastp_outputs(
     let mut inputs = Vec::new();
     for (mate, output) in outputs.into_iter().enumerate() {
         let source = files.get(mate).or(files.last()).map(PathBuf::as_path).unwrap_or(Path::new("the lane"));
-        let name = PathBuf::from(format!("what fastp made of {}", source.display()));
+        let name = PathBuf::from(format!("the output of fastp for {}", source.display()));
         let opened = bgzf::Reader::from_file(&name, output, 1);
         let mut input = opened.map_err(|error| PipelineError::alignments(&name, SamReadError::from(error).into()))?;
         input.set_cancel_flag(Arc::clone(cancelled));
@@ -146,7 +149,7 @@ fn open_fastp_outputs(
     }
 }
 
-/// Starts a thread that reads the files strictly and counts their reads. A defect in the files stops fastp.
+/// Starts a thread that reads the input files strictly and counts their reads. If it finds a defect, it kills fastp.
 fn start_read_counter(
     files: &[PathBuf],
     interleaved: bool,
@@ -189,5 +192,5 @@ fn start_read_counter(
 fn fastp_read_count(json: &Path) -> std::io::Result<u64> {
     let report: serde_json::Value = serde_json::from_slice(&std::fs::read(json)?).map_err(std::io::Error::other)?;
     let reads = report.pointer("/summary/before_filtering/total_reads").and_then(serde_json::Value::as_u64);
-    reads.ok_or_else(|| std::io::Error::other("it does not say how many reads fastp took"))
+    reads.ok_or_else(|| std::io::Error::other("it does not contain the number of reads that fastp read"))
 }

@@ -9,20 +9,21 @@ use godwit_process::TemporaryPath;
 
 use super::{lock_exclusively, temporary_name};
 
-/// A directory under a temporary name beside its final path. Dropping it unpublished removes it with its content.
+/// A directory with a temporary name beside its final path. If it is dropped before it is published, it is removed with
+/// its content.
 pub struct AtomicDirectory {
     path: PathBuf,
     temporary_path: PathBuf,
-    /// Path of the replaced directory until everything is published.
+    /// Path to which an existing directory of the final name is moved, until all outputs of the job are published.
     backup_path: PathBuf,
-    /// Locks the directory against other jobs while it is open.
+    /// Handle of the directory, whose lock excludes other jobs while it is open.
     lock: File,
     published: bool,
-    /// Removes the temporary directory on a stop by a signal.
+    /// Guard that removes the temporary directory if a signal stops the process.
     _temporary: TemporaryPath,
 }
 
-/// Returns the name of a replaced directory until everything is published.
+/// Returns the name to which an existing directory at `path` is moved, until all outputs of the job are published.
 pub fn backup_name(path: &Path) -> String {
     format!(".{}.godwit-old", path.file_name().unwrap_or_default().to_string_lossy())
 }
@@ -32,14 +33,18 @@ impl AtomicDirectory {
     ///
     /// # Errors
     /// The I/O error of the file system; [`io::ErrorKind::ResourceBusy`] if another job writes the same directory,
-    /// [`io::ErrorKind::AlreadyExists`] if the name belongs to something that is not such a directory.
+    /// [`io::ErrorKind::AlreadyExists`] if `path` is a file, or a directory with files that godwit did not write.
     pub fn create(path: &Path) -> io::Result<Self> {
         check_replaceable(path)?;
         let temporary_path = path.with_file_name(temporary_name(path));
         fs::DirBuilder::new().recursive(true).mode(0o777).create(&temporary_path)?;
         let lock = File::open(&temporary_path)?;
-        lock_exclusively(&lock, &temporary_path, "another godwit writes this directory; wait for it to end")?;
-        // Files of a job that was killed.
+        lock_exclusively(
+            &lock,
+            &temporary_path,
+            "another godwit process is writing this directory; wait until it has ended",
+        )?;
+        // Remove the files that a killed job left.
         for entry in fs::read_dir(&temporary_path)? {
             fs::remove_file(entry?.path())?;
         }
@@ -56,7 +61,7 @@ impl AtomicDirectory {
         OpenOptions::new().write(true).create_new(true).open(self.temporary_path.join(name))
     }
 
-    /// Returns the temporary path, where other processes may write to it.
+    /// Returns the temporary path of the directory, into which other processes may write files.
     pub fn temporary_path(&self) -> &Path {
         &self.temporary_path
     }
@@ -66,7 +71,7 @@ impl AtomicDirectory {
         &self.path
     }
 
-    /// Returns the temporary paths of its files, sorted.
+    /// Returns the temporary paths of the files in the directory, sorted.
     ///
     /// # Errors
     /// The I/O error of the file system.
@@ -79,14 +84,14 @@ impl AtomicDirectory {
         Ok(paths)
     }
 
-    /// Returns the size of all its files, bytes.
+    /// Returns the total size of the files in the directory, bytes.
     pub fn bytes(&self) -> u64 {
         let entries = fs::read_dir(if self.published { &self.path } else { &self.temporary_path });
         entries.into_iter().flatten().filter_map(|entry| entry.ok()?.metadata().ok()).map(|found| found.len()).sum()
     }
 
-    /// Makes the list of files durable and renames the directory. A replaced one is kept until
-    /// [`AtomicDirectory::remove_backup`].
+    /// Flushes the directory to disk and renames it to its final name. An existing directory of that name is kept under
+    /// another name until [`AtomicDirectory::remove_backup`].
     pub(super) fn publish(&mut self) -> io::Result<()> {
         self.lock.sync_all()?;
         remove_directory(&self.backup_path)?;
@@ -94,7 +99,7 @@ impl AtomicDirectory {
             fs::rename(&self.path, &self.backup_path)?;
         }
         fs::rename(&self.temporary_path, &self.path).inspect_err(|_| {
-            // Best effort: the failed rename is reported.
+            // Ignore an error here: the function returns the error of the failed rename.
             let _ = fs::rename(&self.backup_path, &self.path);
         })?;
         self.published = true;
@@ -103,13 +108,13 @@ impl AtomicDirectory {
 
     /// Undoes [`AtomicDirectory::publish`].
     pub(super) fn unpublish(&mut self) {
-        // Best effort: the failure that led here is reported.
+        // Ignore errors here: the failure that requires the undo is already reported.
         let _ = fs::rename(&self.path, &self.temporary_path);
         let _ = fs::rename(&self.backup_path, &self.path);
         self.published = false;
     }
 
-    /// Removes the replaced directory.
+    /// Removes the earlier directory that this one replaced.
     pub(super) fn remove_backup(&self) -> io::Result<()> {
         remove_directory(&self.backup_path)
     }
@@ -118,13 +123,13 @@ impl AtomicDirectory {
 impl Drop for AtomicDirectory {
     fn drop(&mut self) {
         if !self.published {
-            // Best effort: the error that led here is reported already.
+            // Ignore an error here: the failure that caused the drop is already reported.
             let _ = fs::remove_dir_all(&self.temporary_path);
         }
     }
 }
 
-/// Checks that a directory at `path` looks like the output of an earlier job: only that may be replaced.
+/// Rejects a file or directory at `path`, except a directory that looks like the output of an earlier job.
 fn check_replaceable(path: &Path) -> io::Result<()> {
     let refused = |problem| Err(io::Error::new(io::ErrorKind::AlreadyExists, problem));
     match fs::symlink_metadata(path) {
@@ -136,7 +141,7 @@ fn check_replaceable(path: &Path) -> io::Result<()> {
     for entry in fs::read_dir(path)? {
         let name = entry?.file_name();
         if !name.to_string_lossy().starts_with("part-") {
-            return refused(format!("it holds {}, which godwit did not write; move it away", name.display()));
+            return refused(format!("it contains {}, which was not written by godwit; move it away", name.display()));
         }
     }
     Ok(())

@@ -9,12 +9,13 @@ use godwit_formats::crypt4gh::{Encryptor, PublicKey, encrypted_path};
 use super::{AtomicFile, AtomicFileSet};
 use crate::PipelineError;
 
-/// Bytes read at a time.
+/// Size of the read buffer and of the write buffer, bytes.
 const READ_BYTES: usize = 1 << 20;
 
 impl AtomicFileSet {
-    /// Encrypts the files at `paths` for `readers`, if there are any. Sidecar files, named after one of them with a further
-    /// extension, get the new name and stay plain: an index holds positions and counts, but no data of reads.
+    /// Encrypts the files at `paths` with the public keys `readers`; does nothing without keys. A sidecar file such as
+    /// an index has the name of one of these files and a further extension. Its name follows the new name of that file,
+    /// but it is not encrypted: an index contains positions and counts, but no reads.
     ///
     /// # Errors
     /// [`PipelineError::File`] if a file cannot be encrypted.
@@ -31,14 +32,14 @@ impl AtomicFileSet {
             if paths.contains(&file.path) {
                 let encrypted = encrypt_file(file, readers).map_err(failed(&file.path))?;
                 let mut plain = std::mem::replace(file, encrypted);
-                // It is not resumed: the encrypted file is the complete one.
+                // Remove the plain file when it is dropped: a later process resumes with the encrypted file.
                 plain.keep_on_drop = false;
             } else if let Some((of, extension)) = sidecar_extension(&file.path, paths) {
                 file.path = encrypted_path(of).with_added_extension(extension);
                 beside_them.push(at);
             }
         }
-        // Readers check whether an index is older than its file.
+        // Update the modification times, because programs check whether an index is older than its file.
         let now = SystemTime::now();
         for file in beside_them.into_iter().map(|at| &self.files[at]) {
             let touched = file.file.set_modified(now).and_then(|()| file.file.sync_all());
@@ -48,7 +49,8 @@ impl AtomicFileSet {
     }
 }
 
-/// Returns the file of `of` to which a sidecar file belongs, and the extension of the sidecar.
+/// Returns the file among `of` to which the sidecar file at `path` belongs, and the additional extension of the
+/// sidecar.
 fn sidecar_extension<'p>(path: &Path, of: &'p [PathBuf]) -> Option<(&'p PathBuf, String)> {
     let name = path.to_str()?;
     of.iter().find_map(|of| {
@@ -57,7 +59,7 @@ fn sidecar_extension<'p>(path: &Path, of: &'p [PathBuf]) -> Option<(&'p PathBuf,
     })
 }
 
-/// Encrypts a file; the result is complete and durable.
+/// Encrypts a file; the returned file is complete and flushed to disk.
 fn encrypt_file(plain: &AtomicFile, readers: &[PublicKey]) -> io::Result<AtomicFile> {
     let staged = match plain.keep_on_drop {
         true => AtomicFile::open_resumable(&encrypted_path(&plain.path))?,

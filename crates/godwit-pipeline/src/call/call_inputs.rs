@@ -17,33 +17,35 @@ use godwit_model::{Contig, Genome};
 use crate::error::{AlignmentsError, PipelineError};
 use crate::manifest::{MANIFEST_SUFFIX, Manifest};
 
-/// An indexed file of aligned reads, or a GVCF.
+/// An indexed BAM or CRAM file of aligned reads, or an indexed GVCF.
 pub(super) struct AlignedReads {
     pub(super) path: PathBuf,
     pub(super) index: PathBuf,
     pub(super) genome: Genome,
     pub(super) data_distribution: DataDensity,
-    /// Its header, if it is a file of reads.
+    /// SAM header of a file of reads; empty for a GVCF.
     pub(super) header: Header,
-    /// Samples of its read groups; the path where they have none, as in callers.
+    /// Sample names from the read groups or the GVCF header. If no read group has a sample name, the path of the file,
+    /// as in callers.
     samples: Vec<String>,
 }
 
-/// The inputs that are called together: the same contigs in all files, and every sample in one of them.
+/// The input files that are called together. All of them have the same contigs, and each sample is in one file only.
 pub(super) struct CallInputs {
-    /// At least one file; the last one is that of the normal, if there is one.
+    /// At least one file. If there is a normal sample, its file is the last one.
     pub(super) files: Vec<AlignedReads>,
-    /// The sample that is the normal.
+    /// Name of the normal sample; `None` unless a tumour is compared with a normal.
     normal: Option<String>,
 }
 
-/// The properties of reads that decide how their genome is cut into regions.
+/// Properties of the inputs that decide how the genome is divided into regions.
 pub(super) struct GridInput<'r> {
-    /// Their contigs.
+    /// Contigs of the inputs.
     pub(super) genome: &'r Genome,
-    /// The file that messages name.
+    /// Input file that error messages name.
     pub(super) path: &'r Path,
-    /// Distribution of the data; `None` while nothing is written yet: then the costs of regions are unknown.
+    /// Inputs that show how much data each region has. `None` if the reads are not written yet, so that the costs of
+    /// regions are unknown.
     pub(super) inputs: Option<&'r CallInputs>,
 }
 
@@ -60,11 +62,13 @@ impl GridInput<'_> {
 }
 
 impl CallInputs {
-    /// Opens files or directories of `align`, as [`AlignedReads::open`] does, or GVCFs for a caller that reads them.
+    /// Opens BAM or CRAM files or output directories of `align`, as [`AlignedReads::open`] does. For a caller that
+    /// reads GVCFs, opens GVCFs instead.
     ///
     /// # Errors
-    /// Those of [`AlignedReads::open`] and [`gvcf::open`]; [`PipelineError::Corrupt`] for other contigs than those of the
-    /// first file, [`PipelineError::Options`] for a file or sample that is given twice.
+    /// The errors of [`AlignedReads::open`] and [`gvcf::open`]; [`PipelineError::Corrupt`] for other contigs than those
+    /// of the first file; [`PipelineError::Options`] for a file or sample that is given twice, or a normal that the
+    /// caller does not support.
     pub(super) fn open(
         reads: &[PathBuf],
         normal: Option<&Path>,
@@ -74,7 +78,8 @@ impl CallInputs {
         let (name, habits) = (caller.name(), caller.capabilities());
         if normal.is_some() && !habits.takes_tumor_normal_pairs {
             let problem = format!(
-                "{name} calls no tumour beside a normal; use --caller mutect2, or a command line with {{tumor}} and {{normal}}"
+                "{name} does not call a tumour with a normal; use --caller mutect2, or a command line with {{tumor}} \
+                 and {{normal}}"
             );
             return Err(PipelineError::Options { problem });
         }
@@ -88,19 +93,19 @@ impl CallInputs {
                 [sample] => Some(sample.clone()),
                 several => {
                     let (path, count) = (file.path.display(), several.len());
-                    let problem = format!("{path} has {count} samples; the normal is one");
+                    let problem = format!("{path} has {count} samples; a normal has one");
                     return Err(PipelineError::Options { problem });
                 }
             },
         };
         let Some(first) = files.first() else {
-            return Err(PipelineError::Options { problem: "no reads were named to call from".to_owned() });
+            return Err(PipelineError::Options { problem: "no reads are given".to_owned() });
         };
         let mut seen: HashMap<&str, &Path> = HashMap::new();
         for file in &files {
             if let Some(difference) = contig_difference(&first.genome, &file.genome) {
                 let problem = format!(
-                    "{difference} in {}; what is called together is aligned to one reference",
+                    "{difference} in {}; files that are called together have to be aligned to one reference",
                     first.path.display()
                 );
                 return Err(PipelineError::Corrupt { path: file.path.clone(), problem });
@@ -122,12 +127,12 @@ impl CallInputs {
         Ok(Self { files, normal })
     }
 
-    /// Returns the headers of the files.
+    /// Returns the paths and SAM headers of the files.
     pub(super) fn headers(&self) -> impl Iterator<Item = (&Path, &Header)> {
         self.files.iter().map(|file| (&*file.path, &file.header))
     }
 
-    /// Returns the properties that decide where regions end, and their costs.
+    /// Returns the properties that decide the borders and the costs of regions.
     pub(super) fn grid_input(&self) -> GridInput<'_> {
         GridInput { genome: self.genome(), path: self.first_path(), inputs: Some(self) }
     }
@@ -137,19 +142,19 @@ impl CallInputs {
         &self.files[0].path
     }
 
-    /// Returns the paths of the files, without that of the normal.
+    /// Returns the paths of the files, without that of the normal sample.
     pub(super) fn paths(&self) -> Vec<PathBuf> {
         let count = self.files.len() - usize::from(self.normal.is_some());
         self.files[..count].iter().map(|file| file.path.clone()).collect()
     }
 
-    /// Returns the normal, if there is one.
+    /// Returns the file and the name of the normal sample, if there is one.
     pub(super) fn normal(&self) -> Option<NormalReads<'_>> {
         let reads = &self.files.last()?.path;
         self.normal.as_ref().map(|sample| NormalReads { reads, sample })
     }
 
-    /// Returns the contigs of all files.
+    /// Returns the contigs, which are the same in all files.
     pub(super) fn genome(&self) -> &Genome {
         &self.files[0].genome
     }
@@ -165,7 +170,8 @@ impl CallInputs {
     }
 }
 
-/// Returns the first difference between the contigs of two genomes: the second genome's contig, then the first's.
+/// Returns a text about the first contig that differs between two genomes. The contig of the second genome is named
+/// first.
 fn contig_difference(first: &Genome, second: &Genome) -> Option<String> {
     let show = |contig: Option<&Contig>| match contig {
         Some(contig) => format!("{} of {} bases", contig.name, contig.length),
@@ -183,12 +189,12 @@ fn contig_difference(first: &Genome, second: &Genome) -> Option<String> {
 }
 
 impl AlignedReads {
-    /// Opens a BAM or CRAM, or the one that `align` wrote to a directory. `program`: godwit itself, which reads CRAM in
-    /// another process.
+    /// Opens a BAM or CRAM file; for an output directory of `align`, opens the BAM or CRAM in it. `program` is the
+    /// godwit program, which decodes CRAM in a process of its own.
     ///
     /// # Errors
-    /// [`PipelineError::Missing`] for a missing file or index, [`PipelineError::Alignments`], [`PipelineError::Corrupt`] for
-    /// a truncated file, or an index of another file.
+    /// [`PipelineError::Missing`] for a missing file or index, [`PipelineError::Alignments`] for a file that cannot be
+    /// decoded, [`PipelineError::Corrupt`] for a truncated file or an index of another file.
     pub(super) fn open(given: &Path, program: &Path) -> Result<Self, PipelineError> {
         let path = if given.is_dir() { find_alignments(given)? } else { given.to_owned() };
         let mut magic = [0; 4];
@@ -219,14 +225,14 @@ impl AlignedReads {
             }
             error => PipelineError::Corrupt {
                 path: index.clone(),
-                problem: format!("{error}; make it again with `samtools index {}`", path.display()),
+                problem: format!("{error}; create it again with `samtools index {}`", path.display()),
             },
         })?;
         Ok(Self { path, index, genome, data_distribution, header, samples })
     }
 }
 
-/// Returns the BAM of a job, or its CRAM where there is no BAM.
+/// Returns the BAM that a job wrote into `directory`, or its CRAM if there is no BAM.
 fn find_alignments(directory: &Path) -> Result<PathBuf, PipelineError> {
     let failed = |error| PipelineError::file("read", directory)(error);
     let (mut bams, mut crams) = (Vec::new(), Vec::new());
@@ -251,13 +257,13 @@ fn find_alignments(directory: &Path) -> Result<PathBuf, PipelineError> {
     match found.len() {
         1 => Ok(found.remove(0)),
         0 => Err(PipelineError::Missing {
-            description: "the BAM or CRAM of a finished run in",
+            description: "the BAM or CRAM of a finished job in",
             path: directory.to_owned(),
-            remedy: "name the directory that `godwit align` wrote to, or a file".to_owned(),
+            remedy: "give the directory that `godwit align` wrote to, or a file".to_owned(),
         }),
         several => Err(PipelineError::Options {
             problem: format!(
-                "{} holds {several} files of reads, {} the first of them; name one",
+                "{} holds {several} files of reads, the first of them {}; give one of them",
                 directory.display(),
                 found[0].display()
             ),
@@ -275,7 +281,7 @@ fn read_bam_header(path: &Path) -> Result<(Genome, Header), PipelineError> {
         },
         error => PipelineError::alignments(path, AlignmentsError::Bam(error)),
     })?;
-    // Callers read the file by its index and would not notice the truncation.
+    // Check the end of the file: callers read it by its index and would not notice that it is truncated.
     let ends_well = || -> std::io::Result<bool> {
         let (mut file, mut end) = (File::open(path)?, [0; EOF_BLOCK.len()]);
         let bytes = file.metadata()?.len();
@@ -283,7 +289,7 @@ fn read_bam_header(path: &Path) -> Result<(Genome, Header), PipelineError> {
         Ok(bytes >= EOF_BLOCK.len() as u64 && file.read_exact(&mut end).is_ok() && end == EOF_BLOCK)
     };
     if !ends_well().map_err(PipelineError::file("read", path))? {
-        let problem = "it is cut short: the block that ends a BAM is missing; fetch or make it again".to_owned();
+        let problem = "it is truncated: the BGZF EOF block is missing; copy or create it again".to_owned();
         return Err(PipelineError::Corrupt { path: path.to_owned(), problem });
     }
     Ok((reader.genome().clone(), reader.header().clone()))
@@ -305,6 +311,6 @@ pub(crate) fn find_index(path: &Path, endings: &[&str], maker: &str) -> Result<P
     found.cloned().ok_or_else(|| PipelineError::Missing {
         description: "the index",
         path: candidates[0].clone(),
-        remedy: format!("make it with `{maker} {}`", path.display()),
+        remedy: format!("create it with `{maker} {}`", path.display()),
     })
 }

@@ -1,8 +1,9 @@
-//! The job directory of `call`: records of finished regions and a journal with their checksums, to resume a job.
+//! The job directory of `call`, from which a stopped job resumes: the VCF records of finished regions, and a journal
+//! with their checksums.
 //!
-//! The directory `.NAME.godwit-run` beside the output is private and is removed when the output has its name. `records` only
-//! grows; the records of a region are durable before the journal line that names them. A later process accepts a region only
-//! if its bytes still have their checksum.
+//! The directory `.NAME.godwit-run` beside the output is private, and is removed when the output is published. The file
+//! `records` only grows. The records of a region are flushed to disk before the journal line that refers to them is
+//! written. A later process accepts a region only if its bytes still have the recorded checksum.
 
 use std::collections::HashMap;
 use std::fs;
@@ -22,9 +23,9 @@ use crate::job_directory::{check_fingerprint, rename_to_final};
 use crate::journal::{FingerprintEntry, Journal, JournalEntry};
 use crate::scratch::{ScratchDirectory, SpillFile, create_private_directory, unique_name};
 
-/// Subdirectory that the workers of a job share.
+/// Subdirectory that the head and the workers of a job share.
 const WORKERS_DIRECTORY: &str = "nodes";
-/// Subdirectory of reads that are called from while they are written.
+/// Subdirectory of links to a BAM that callers read while it is written.
 const READS_DIRECTORY: &str = "reads";
 
 /// One line of the journal.
@@ -37,8 +38,8 @@ enum CallJournalEntry {
         #[serde(rename = "facts")]
         fingerprint: Vec<FingerprintEntry>,
     },
-    /// A fingerprint of the reads, when more is known than at the start. Several such entries may describe one file: by what
-    /// decides its records, and by its content once it is complete.
+    /// A fingerprint of the reads that was not known at the start. Several such entries may describe the same BAM: the
+    /// first by the inputs that decide its records, a later one by the content of the complete file.
     Reads {
         /// Fingerprint of the reads.
         #[serde(rename = "facts")]
@@ -46,20 +47,20 @@ enum CallJournalEntry {
     },
     /// A region is called and its calls are stored.
     Region {
-        /// Its index in the grid.
+        /// 0-based index of the region in the grid.
         index: usize,
-        /// Its calls.
+        /// Location and checksum of the calls.
         #[serde(rename = "kept")]
         checkpoint: RegionCheckpoint,
     },
-    /// All files are complete and durable, and are about to get their names.
+    /// All output files are complete and flushed to disk, and are about to be renamed to their final names.
     Publish {
-        /// Temporary and final name of each file, both within the output's directory.
+        /// Temporary and final name of each file, relative to the directory of the output.
         names: Vec<(String, String)>,
     },
 }
 
-/// A range of bytes in `records`.
+/// A range of bytes in the file `records`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct ByteRange {
     offset: u64,
@@ -69,9 +70,9 @@ pub(super) struct ByteRange {
 /// The checkpoint of a finished region.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct RegionCheckpoint {
-    /// Header of its VCF.
+    /// Location of the VCF header that the caller wrote for the region.
     pub(super) header: ByteRange,
-    /// Lines of its records.
+    /// Location of the lines of the VCF records.
     pub(super) lines: ByteRange,
     /// Number of records.
     pub(super) records: u64,
@@ -79,17 +80,17 @@ pub(super) struct RegionCheckpoint {
     checksum: String,
     /// Wall time of the caller, seconds.
     pub(super) seconds: f64,
-    /// Number of attempts, and the worker.
+    /// Number of attempts to call the region, and the worker that called it.
     #[serde(flatten)]
     pub(super) effort: RegionAttempts,
 }
 
-/// Attempts at calling a region.
+/// The attempts to call a region.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct RegionAttempts {
     /// Number of times that the caller was started.
     pub(super) attempts: u32,
-    /// The worker that called it, in a cluster run.
+    /// Name of the worker that called the region; `None` without a cluster run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(rename = "node")]
     pub(super) worker: Option<String>,
@@ -120,23 +121,23 @@ pub(super) struct CallJobDirectory {
     out_directory: PathBuf,
     journal: Journal<CallJournalEntry>,
     records_file: SpillFile,
-    /// Headers that are stored already. Locked while a region is appended.
+    /// VCF headers that are stored already, with their locations. Locked while the calls of a region are appended.
     header_ranges: Mutex<HashMap<Vec<u8>, ByteRange>>,
-    /// Regions that were finished when the directory was opened.
+    /// Regions that were finished when the directory was opened, by their index in the grid.
     pub(super) finished_regions: HashMap<usize, RegionCheckpoint>,
-    /// Number of regions of an earlier process that are dropped.
+    /// Number of finished regions of an earlier process that were dropped.
     pub(super) dropped_regions: usize,
-    /// Fingerprints of the job: at its start, and each later one of its reads.
+    /// Fingerprint of the job at its start, followed by each later fingerprint of its reads.
     fingerprints: Mutex<Vec<Vec<FingerprintEntry>>>,
-    /// The directory, until a checkpoint is stored.
+    /// Registers the directory for removal if a signal stops the process, until the first checkpoint is stored.
     resumable: ResumablePaths,
 }
 
-/// The state in which a call starts.
+/// The state of the job directory at the start of a job.
 pub(super) enum CallDirectoryState {
-    /// Regions without a checkpoint remain.
+    /// An open job directory; regions without a checkpoint have to be called.
     Open(Box<CallJobDirectory>),
-    /// Nothing remains: the output only lacked its name, and has it now.
+    /// No work remains: the output was complete, and has just been renamed to its final name.
     Complete,
 }
 
@@ -146,27 +147,30 @@ impl CallJobDirectory {
         out.with_file_name(format!(".{}.godwit-run", out.file_name().unwrap_or_default().to_string_lossy()))
     }
 
-    /// Opens the job directory of an output. With `resume`, its checkpoints are compared with `fingerprint` and kept,
-    /// otherwise dropped. Entries about reads may be added later: [`CallJobDirectory::set_reads_fingerprint`].
+    /// Opens the job directory of an output. With `resume`, verifies that the stopped job had the same `fingerprint`,
+    /// and keeps its checkpoints; otherwise drops them. Entries about reads may be added later:
+    /// [`CallJobDirectory::set_reads_fingerprint`].
     ///
     /// # Errors
-    /// [`PipelineError::Options`] where the stopped job had another fingerprint, [`PipelineError::File`].
+    /// [`PipelineError::Options`] if the stopped job had another fingerprint, [`PipelineError::File`] for an error of
+    /// the file system.
     pub(super) fn open(
         out: &Path,
         fingerprint: &[FingerprintEntry],
         resume: bool,
     ) -> Result<CallDirectoryState, PipelineError> {
         let path = Self::path_of(out);
-        let failed = |error| PipelineError::file("use the run directory", &path)(error);
-        // A new directory is on the list of temporary paths from the start, and moves to `resumable` below.
+        let failed = |error| PipelineError::file("use the job directory", &path)(error);
+        // A stop by a signal removes a new directory. It is registered as a temporary path here, and as a resumable
+        // path below.
         let created = TemporaryPath::create_directory(&path, || create_private_directory(&path));
         let _created = created.map_err(PipelineError::file("create", &path))?;
         let (journal, entries) = Journal::<CallJournalEntry>::open(&path.join("journal")).map_err(failed)?;
         let directory = out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let records_file = SpillFile::open_resumable(&path.join("records")).map_err(failed)?;
-        // Callers that were killed with their godwit leave their files.
+        // Remove the scratch files of callers that were killed together with an earlier godwit process.
         let _ = fs::remove_dir_all(path.join("scratch"));
-        // Workers of an earlier head see by its absence that this head is gone.
+        // Remove the directory of an earlier head: its workers then detect that this head has ended.
         let _ = fs::remove_dir_all(path.join(WORKERS_DIRECTORY));
         let _ = fs::remove_dir_all(path.join(READS_DIRECTORY));
         let mut run = Self {
@@ -201,7 +205,7 @@ impl CallJobDirectory {
         Ok(CallDirectoryState::Open(Box::new(run)))
     }
 
-    /// Sets the fingerprint of the reads. Regions that were called from other reads are dropped.
+    /// Sets the fingerprint of the reads. Drops the regions that were called from other reads.
     ///
     /// # Errors
     /// Errors of the file system.
@@ -221,7 +225,7 @@ impl CallJobDirectory {
         self.add_reads_fingerprint(reads)
     }
 
-    /// Adds a further fingerprint of the reads.
+    /// Adds another fingerprint of the same reads.
     ///
     /// # Errors
     /// Errors of the file system.
@@ -240,7 +244,7 @@ impl CallJobDirectory {
         sync_directory(&self.out_directory)
     }
 
-    /// Restores the undamaged regions of an earlier process; damaged ones are called again.
+    /// Restores the finished regions of an earlier process. Regions with a wrong checksum are called again.
     fn restore_regions(&mut self, entries: Vec<CallJournalEntry>) -> io::Result<()> {
         let (mut end, there) = (0, self.records_file.bytes());
         for entry in entries {
@@ -261,11 +265,12 @@ impl CallJobDirectory {
     }
 
     fn lock_headers(&self) -> std::sync::MutexGuard<'_, HashMap<Vec<u8>, ByteRange>> {
-        // A panicking thread ends the job; no journal line names what it appended.
+        // Ignore that a thread panicked with the lock: the job ends, and no journal line refers to the bytes that the
+        // thread appended.
         self.header_ranges.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Stores a region: makes its records durable and adds a journal entry.
+    /// Stores the calls of a region: flushes them to disk, then adds a journal entry.
     ///
     /// # Errors
     /// Errors of the file system.
@@ -293,12 +298,12 @@ impl CallJobDirectory {
         Ok(kept)
     }
 
-    /// Reports whether a later process can resume from this directory.
+    /// Returns whether a later process can resume from this directory.
     pub(super) fn has_checkpoints(&self) -> bool {
         self.records_file.bytes() > 0
     }
 
-    /// Returns bytes that a region stored.
+    /// Returns the bytes of a range in the file `records`.
     ///
     /// # Errors
     /// Errors of the file system.
@@ -317,7 +322,8 @@ impl CallJobDirectory {
         create_private_directory(&path).map(|()| path)
     }
 
-    /// Creates a directory for the files of callers: in this directory, or below `temp`.
+    /// Creates a directory for the scratch files of callers: below `temp` if it is given, otherwise in the job
+    /// directory.
     ///
     /// # Errors
     /// Errors of the file system.
@@ -329,7 +335,8 @@ impl CallJobDirectory {
         ScratchDirectory::create(&path)
     }
 
-    /// Returns a directory for reads that are called from while they are written: beside the output, as the BAM is.
+    /// Creates a directory for hard links to a BAM that callers read while it is written. The directory is beside the
+    /// output, like the BAM.
     ///
     /// # Errors
     /// Errors of the file system.
@@ -339,7 +346,7 @@ impl CallJobDirectory {
         path.canonicalize()
     }
 
-    /// Records that all files are complete: a later process only has to give them their names.
+    /// Records in the journal that all output files are complete: a later process only has to rename them.
     ///
     /// # Errors
     /// Errors of the file system.
@@ -355,9 +362,10 @@ impl CallJobDirectory {
         self.journal.append(&CallJournalEntry::Publish { names })
     }
 
-    /// Removes the directory. The journal is removed last, so that a job stopped here is still known to be complete.
+    /// Removes the job directory. The journal is removed last, so that a job that stops here is still known to be
+    /// complete.
     pub(super) fn remove(self) {
-        // Best effort: the next job recognises and removes what is left.
+        // Ignore errors: the next job detects and removes the remaining files.
         let _ = fs::remove_dir_all(self.path.join("scratch"));
         let _ = fs::remove_dir_all(self.path.join(WORKERS_DIRECTORY));
         let _ = fs::remove_dir_all(self.path.join(READS_DIRECTORY));
@@ -376,8 +384,9 @@ fn recorded_fingerprints(entries: &[CallJournalEntry]) -> Vec<Vec<FingerprintEnt
     entries.iter().filter_map(fingerprint_of).collect()
 }
 
-/// Returns the entries to compare with `now`: those of the start, and of the reads' fingerprints the matching or else the
-/// last one. Entries without a counterpart in `now` are left out; they are compared once it is known.
+/// Returns the recorded entries to compare with `now`: the fingerprint of the start, and that fingerprint of the reads
+/// which matches, or otherwise the last one. Entries without a counterpart in `now` are omitted; they are compared when
+/// the counterpart is known.
 fn comparable_fingerprint(known: &[Vec<FingerprintEntry>], now: &[FingerprintEntry]) -> Vec<FingerprintEntry> {
     let Some((start, reads)) = known.split_first() else { return Vec::new() };
     let fits = |reads: &&Vec<FingerprintEntry>| reads.iter().all(|fact| now.contains(fact));
@@ -386,7 +395,8 @@ fn comparable_fingerprint(known: &[Vec<FingerprintEntry>], now: &[FingerprintEnt
     start.iter().chain(reads.into_iter().flatten()).filter(is_spoken_of).cloned().collect()
 }
 
-/// Reports whether another process works on the output; a later start of a job waits until it ends.
+/// Returns whether another process is calling variants into the output; a job that starts later waits until that
+/// process ends.
 pub fn is_call_running(out: &Path) -> bool {
     is_locked(&CallJobDirectory::path_of(out).join("journal"))
 }

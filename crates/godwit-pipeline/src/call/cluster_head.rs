@@ -1,8 +1,9 @@
 //! The head of a cluster run that calls variants: assigns regions and stores their calls.
 //!
-//! Regions and the caller's input are planned before, as for one process. [`Leases`] assigns regions to workers: the most
-//! expensive ones first, those of a lost worker again, slow ones a second time, and the first result counts. The connection
-//! shows that a worker is lost, so leases themselves do not expire.
+//! Regions and the input of callers are planned first, as in a job without workers. [`Leases`] assigns regions to
+//! workers, the most expensive ones first. Regions of a lost worker are assigned again. Slow regions are also assigned
+//! to a second worker; the first result counts. A closed connection shows that a worker is lost, so leases do not
+//! expire.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -27,33 +28,33 @@ use crate::error::PipelineError;
 use crate::fingerprint::FingerprintKey;
 use crate::journal::FingerprintEntry;
 
-/// Interval at which waiting workers are checked for work without an event.
+/// Interval at which the head looks for regions to assign to idle workers, even without an event.
 const ASSIGN_INTERVAL: Duration = Duration::from_millis(100);
-/// A region that takes this many times the mean is also assigned to a second, idle worker; as blocks are.
+/// A region that takes more than this multiple of the mean time is also assigned to a second, idle worker.
 const STRAGGLER_FACTOR: f64 = 3.0;
-/// A shorter call is not slow: starting a caller alone may take as long.
+/// Minimum time before a region is assigned to a second worker: only starting a caller may take this long.
 const MIN_STRAGGLER_DURATION: Duration = Duration::from_secs(1);
 
-/// A source without downloads: workers that call need none.
+/// A download source without content: workers that call variants download nothing from the head.
 struct NoDownloads;
 
 impl DownloadSource for NoDownloads {
     fn open(&self, _: &DownloadTicket) -> io::Result<DownloadBatches> {
-        Err(io::Error::new(io::ErrorKind::NotFound, "there is nothing to download"))
+        Err(io::Error::new(io::ErrorKind::NotFound, "this job has no downloads"))
     }
 }
 
 /// A region to be called.
 struct RegionAssignment {
-    /// Its index in the grid.
+    /// 0-based index of the region in the grid.
     grid_index: usize,
-    /// Number of assignments.
+    /// Number of times that the region was assigned to a worker.
     times_assigned: u32,
     failures: u32,
     failed_on: Option<WorkerId>,
 }
 
-/// A dispatcher of regions to workers, which collects their calls.
+/// A dispatcher that assigns regions to workers and collects their calls.
 struct RegionDispatcher<'r> {
     job: &'r CallJob<'r>,
     job_directory: &'r CallJobDirectory,
@@ -61,21 +62,21 @@ struct RegionDispatcher<'r> {
     leases: Leases,
     attempt: Attempt,
     started_at: Instant,
-    /// By item number: the most expensive first.
+    /// Regions by the item number of their lease, the most expensive region first.
     assignments: Vec<RegionAssignment>,
-    /// Workers that may call, and the number of further regions that each can take.
+    /// For each accepted worker, the number of further regions that this worker has requested.
     free_slots: BTreeMap<WorkerId, usize>,
-    /// Total number of callers of all workers that joined.
+    /// Number of concurrent callers, summed over all workers that joined.
     total_callers: usize,
     progress: RegionProgress,
-    /// Regions that this head has received, and their total time, seconds.
+    /// Number of regions whose calls this head has received, and their total calling time, seconds.
     completed: (u32, f64),
 }
 
-/// Has workers call all regions without a checkpoint.
+/// Calls all regions without a checkpoint on workers.
 ///
 /// # Errors
-/// [`PipelineError`]; finished regions keep their checkpoints.
+/// [`PipelineError`] if calling fails; finished regions keep their checkpoints.
 pub(super) fn call_on_workers(
     job: &CallJob,
     cluster: &ClusterOptions,
@@ -93,7 +94,7 @@ pub(super) fn call_on_workers(
     }
     let between = job_directory
         .create_workers_directory()
-        .map_err(PipelineError::file("make the run directory of", &job.options.out))?;
+        .map_err(PipelineError::file("create the job directory of", &job.options.out))?;
     let work = WorkerTask::Call(call_task(job, cluster, &between)?);
     let worker_pool = WorkerPool::open(cluster, &between, Arc::new(NoDownloads), &work, job.observer, job.cancelled)?;
     let mut leases = Leases::new(LeaseTimeouts { lease_duration: Duration::MAX, straggler_age: Duration::MAX });
@@ -114,11 +115,11 @@ pub(super) fn call_on_workers(
         completed: (0, 0.0),
     };
     let dealt = dealing.run();
-    // Whatever the outcome, workers have nothing that a later head could use.
+    // Workers end after a failure too, because they hold no results that a later head could use.
     dealing.worker_pool.finish();
     dealt?;
     let RegionDispatcher { worker_pool: crew, progress: tally, total_callers, .. } = dealing;
-    // A worker that lost its connection for a while has its name twice.
+    // A worker that lost its connection and joined again is in the list twice.
     let mut listed_names = BTreeSet::new();
     let worker_names = crew.worker_names().iter().filter(|name| listed_names.insert(*name)).cloned().collect();
     Ok(CalledRegions {
@@ -132,7 +133,8 @@ pub(super) fn call_on_workers(
 fn call_task(job: &CallJob, cluster: &ClusterOptions, between: &Path) -> Result<CallTask, PipelineError> {
     let options = job.options;
     Ok(CallTask {
-        // Paths as given, which callers write into headers: launchers start workers in the head's working directory.
+        // Paths stay as the user gave them, because callers write them into VCF headers. Launchers start workers in the
+        // working directory of the head.
         reference: options.reference.clone(),
         reads: job.reads.paths(),
         normal: job.reads.normal().map(|normal| normal.reads.to_owned()),
@@ -147,13 +149,13 @@ fn call_task(job: &CallJob, cluster: &ClusterOptions, between: &Path) -> Result<
     })
 }
 
-/// Returns a worker's name among leases: its number is never used again.
+/// Returns the name of a worker as owner of a lease: its number, which is never used for another worker.
 fn lease_owner(node: WorkerId) -> String {
     node.0.to_string()
 }
 
 impl RegionDispatcher<'_> {
-    /// Assigns regions until all are called.
+    /// Assigns regions to workers until all regions are called.
     fn run(&mut self) -> Result<(), PipelineError> {
         let mut dealt_at = Instant::now();
         let mut changed = true;
@@ -191,7 +193,8 @@ impl RegionDispatcher<'_> {
         Ok(())
     }
 
-    /// Assigns regions in turn to the workers that can take more, until none of them takes one.
+    /// Assigns regions to the workers that have requested any, one worker after the other, until none of them can take
+    /// another region.
     fn assign_regions(&mut self) -> Result<(), PipelineError> {
         let mut asking: Vec<WorkerId> =
             self.free_slots.iter().filter(|(_, wants)| **wants > 0).map(|(node, _)| *node).collect();
@@ -207,7 +210,7 @@ impl RegionDispatcher<'_> {
         Ok(())
     }
 
-    /// Assigns a region to a worker. Returns whether it may take another one.
+    /// Assigns a region to a worker. Returns whether the worker may take another region.
     fn assign_region(&mut self, node: WorkerId) -> Result<bool, PipelineError> {
         let alone = self.free_slots.len() == 1;
         let suits = |item: ItemId| {
@@ -232,7 +235,8 @@ impl RegionDispatcher<'_> {
         self.leases.remove_worker(&lease_owner(node));
     }
 
-    /// Adds a worker that has inspected its inputs. It may call if its fingerprint is that of the head.
+    /// Accepts a worker that has inspected its inputs, if their fingerprint is that of the head. Otherwise rejects the
+    /// worker.
     fn add_worker(&mut self, node: WorkerId, callers: usize, fingerprint: Value) -> Result<(), PipelineError> {
         let facts: Vec<FingerprintEntry> = serde_json::from_value(fingerprint)
             .map_err(|error| self.worker_pool.protocol_error(node, error.to_string()))?;
@@ -246,9 +250,10 @@ impl RegionDispatcher<'_> {
         Ok(())
     }
 
-    /// Retries the region of a failed caller, on another worker if there is one.
+    /// Retries the region of a failed caller, on another worker if there is one. Fails after the last attempt.
     fn handle_failure(&mut self, node: WorkerId, item: ItemId, message: &str) -> Result<(), PipelineError> {
-        // The item is not leased to this worker any more: another one was faster, or this one was lost.
+        // The region is not leased to this worker any more: another worker was faster, or this worker was regarded as
+        // lost.
         if !self.leases.return_item(&lease_owner(node), self.attempt, item, self.started_at.elapsed()) {
             return Ok(());
         }
@@ -265,12 +270,12 @@ impl RegionDispatcher<'_> {
                 message: message.to_owned(),
             });
         }
-        let message = format!("calling {region} failed on {node} and is tried again: {message}");
+        let message = format!("calling {region} failed on {node} and is retried: {message}");
         self.worker_pool.warn(message.replace('\n', " | "));
         Ok(())
     }
 
-    /// Stores the calls of a region, if the worker is the first one to return it.
+    /// Stores the calls of a region, if this worker is the first to return them.
     fn commit_region(
         &mut self,
         node: WorkerId,
@@ -279,7 +284,7 @@ impl RegionDispatcher<'_> {
         pieces: Vec<MutableBuffer>,
     ) -> Result<(), PipelineError> {
         let [header, lines] = pieces.as_slice() else {
-            return Err(self.worker_pool.protocol_error(node, "a region came without its data".to_owned()));
+            return Err(self.worker_pool.protocol_error(node, "a region has no data".to_owned()));
         };
         match self.leases.commit_item(&lease_owner(node), self.attempt, item, self.started_at.elapsed()) {
             CommitResult::First { other_workers } => {
@@ -295,7 +300,7 @@ impl RegionDispatcher<'_> {
         let effort =
             RegionAttempts { attempts: times_assigned, worker: Some(self.worker_pool.worker_name(node).to_owned()) };
         let kept = self.job_directory.save_region(grid_index, called, effort);
-        let kept = kept.map_err(PipelineError::file("keep what was called for", &self.job.options.out))?;
+        let kept = kept.map_err(PipelineError::file("store the calls for", &self.job.options.out))?;
         self.progress.add_region(grid_index, kept, self.job.observer);
         self.completed = (self.completed.0 + 1, self.completed.1 + seconds);
         let long = STRAGGLER_FACTOR * self.completed.1 / f64::from(self.completed.0);
@@ -305,7 +310,7 @@ impl RegionDispatcher<'_> {
     }
 }
 
-/// Returns why a worker with this fingerprint entry cannot take part, `None` where the entries are equal.
+/// Returns the reason to reject a worker with this fingerprint entry; `None` if the head has the same entry.
 fn fingerprint_difference(theirs: &FingerprintEntry, ours: &[FingerprintEntry]) -> Option<String> {
     let FingerprintEntry { name, value } = theirs;
     let own = ours.iter().find(|fact| fact.name == *name).map_or("", |fact| &fact.value);
@@ -313,9 +318,9 @@ fn fingerprint_difference(theirs: &FingerprintEntry, ours: &[FingerprintEntry]) 
         return None;
     }
     let remedy = if FingerprintKey::CallerVersion.is_of(theirs) {
-        "install one version everywhere"
+        "install the same version on all hosts"
     } else {
-        "all nodes have to see the same files, none of which may change while it runs"
+        "all hosts have to have the same files, which may not change during the job"
     };
-    Some(format!("{name}: there {value}, on the head {own}; {remedy}"))
+    Some(format!("{name}: {value} on the worker, {own} on the head; {remedy}"))
 }

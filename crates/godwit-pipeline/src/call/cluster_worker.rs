@@ -1,7 +1,9 @@
-//! A worker that calls: requests regions from the head, runs the caller on them, and uploads the records they own.
+//! A worker of a cluster run that calls variants: requests regions from the head, runs the caller on them, and uploads
+//! the records that start in each region.
 //!
-//! It inspects reads, index and reference as the head did, and reports their fingerprint before its first request. It runs
-//! the caller once for each command; the head decides whether and where a region is retried.
+//! The worker inspects reads, index and reference as the head did, and reports their fingerprint to the head before its
+//! first request. It runs the caller once for each assigned region. The head decides whether and on which worker a
+//! failed region is retried.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -30,18 +32,18 @@ use crate::cluster_worker::{
 use crate::error::PipelineError;
 use crate::scratch::{ScratchDirectory, unique_name};
 
-/// The task of a worker that calls.
+/// The task of a worker that calls variants.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct CallTask {
     pub(super) reference: PathBuf,
-    /// Without the reads of the normal.
+    /// Input files, without that of the normal sample.
     pub(super) reads: Vec<PathBuf>,
     pub(super) normal: Option<PathBuf>,
     /// Value of `--caller`.
     pub(super) caller: String,
     pub(super) caller_args: String,
     pub(super) budget: CallerBudget,
-    /// Directory of scratch files on workers without scratch space of their own.
+    /// Directory for scratch files on workers that were started without a scratch directory of their own.
     pub(super) scratch: PathBuf,
     /// The godwit program, which decodes CRAM in a process of its own.
     #[serde(rename = "program")]
@@ -63,12 +65,12 @@ impl RegionTask {
             |spans: &[Interval]| !spans.is_empty() && spans.iter().all(|span| genome.contig(span.contig).is_some());
         match known(&region.targets) && known(&region.padded_targets) {
             true => Ok(PlannedRegion::new(region, genome, ploidy, 0.0)),
-            false => Err(malformed_command("a region is on no contig".into())),
+            false => Err(malformed_command("a region is on an unknown contig".into())),
         }
     }
 }
 
-/// Creates a directory for the files of callers.
+/// Creates a directory for the scratch files of callers.
 fn create_scratch_directory(work: &CallTask, temp: Option<&Path>) -> Result<ScratchDirectory, PipelineError> {
     let path =
         temp.unwrap_or(&work.scratch).join(format!(".godwit-call-{}-{}", alphanumeric_host_name(), unique_name()));
@@ -86,16 +88,16 @@ struct CallWorker<'n> {
     id: WorkerId,
     region_caller: RegionCaller<'n>,
     scratch: &'n Path,
-    /// Items that another worker finished first.
+    /// Item numbers of the regions that another worker finished first.
     cancelled_items: Mutex<BTreeSet<u64>>,
     is_finished: AtomicBool,
     cancelled: &'n AtomicBool,
 }
 
-/// Calls regions until the head reports that all are done.
+/// Calls regions until the head reports that all regions are called.
 ///
 /// # Errors
-/// [`PipelineError`]; the job continues without this worker.
+/// [`PipelineError`] if this worker fails; the job continues without it.
 pub(crate) fn run_call_worker(
     connection: &WorkerEndpoint,
     id: WorkerId,
@@ -140,7 +142,7 @@ impl CallWorker<'_> {
                 let (sender, tasks) = (sender.clone(), &tasks);
                 scope.spawn(move || {
                     if let Err(error) = self.call_assigned_regions(tasks) {
-                        // Without a receiver the worker has ended already.
+                        // If nothing receives the error, the worker has already ended.
                         let _ = sender.send(WorkerInput::Failed(error));
                     }
                 });
@@ -154,7 +156,7 @@ impl CallWorker<'_> {
         })
     }
 
-    /// Executes commands until the last one.
+    /// Executes the commands of the head until [`Command::Finish`].
     fn process_commands(
         &self,
         inputs: &Receiver<WorkerInput>,
@@ -169,7 +171,7 @@ impl CallWorker<'_> {
                 Command::Finish => return Ok(()),
                 Command::RejectWorker { reason } => return Err(ExchangeError::WorkerRejected { reason }.into()),
                 Command::CallRegion { item, job } => {
-                    // Threads that have ended have sent their error, which is handled next.
+                    // Sending fails only if the calling threads have ended; their error is then the next input.
                     let _ = to_workers.send((item, RegionTask::from_json(job, self.region_caller.genome)?));
                 }
                 Command::CancelRegion { item } => drop(self.lock_cancelled_items().insert(item)),
@@ -178,7 +180,7 @@ impl CallWorker<'_> {
         }
     }
 
-    /// Requests regions and calls them, one after the other.
+    /// Requests regions from the head and calls them, one after the other.
     fn call_assigned_regions(&self, tasks: &Mutex<Receiver<(u64, PlannedRegion)>>) -> Result<(), PipelineError> {
         loop {
             self.connection.send_event(WorkerEvent::WorkRequested)?;

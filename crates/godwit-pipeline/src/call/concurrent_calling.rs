@@ -1,12 +1,13 @@
-//! Calls regions while the BAM is written.
+//! Calls variants in regions of a BAM while the BAM is written.
 //!
-//! Partitions are written into the BAM in the order of the genome, so the start of the file is readable long before its end.
-//! A region can be called once all reads that a caller may read for it are in that start. The caller then gets a hard link
-//! to the growing file, and beside it an index of the readable parts: nothing is copied, and reads without an index entry
-//! are not read. The calls are stored as [`call`](super::call) stores them. `call` does the rest when the BAM has its name:
-//! regions that were not called here or whose caller failed here, and the assembly of all regions.
+//! Partitions are written into the BAM in the order of the genome, so the start of the file is readable long before its
+//! end. A region can be called when the readable start contains all reads that a caller may read for the region. The
+//! caller then opens a hard link to the growing file, with an index of the readable parts beside it. No reads are
+//! copied, and the caller does not read beyond the index. The calls are stored like those of [`call`](super::call).
+//! When the BAM is published, `call` calls the remaining regions, including those whose caller failed here, and
+//! assembles the VCF.
 //!
-//! Callers and writers share the threads ([`ThreadBudget`]).
+//! Callers and the writers of the BAM share the threads of the job ([`ThreadBudget`]).
 
 mod thread_budget;
 
@@ -41,42 +42,42 @@ use crate::reduce::{BamTail, UnfinishedBam};
 use crate::scratch::{ScratchDirectory, create_private_directory, unique_name};
 use thread_budget::ThreadBudget;
 
-/// Maximum bases beyond its intervals that a caller reads; HaplotypeCaller reads 100.
+/// Maximum number of bases that a caller may read beyond the intervals of a region; HaplotypeCaller reads 100.
 const CALLER_LOOKAHEAD_BASES: u32 = 10_000;
 /// Longest wait between checks of the cancel flag.
 const CANCEL_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
-/// The calling of regions of a BAM while it grows.
+/// Variant calling in regions of a BAM that is still being written.
 pub(crate) struct ConcurrentCalling<'r> {
     options: &'r CallOptions,
     caller: Box<dyn Caller>,
     caller_slots: CallerSlots,
     reference: Arc<ScannedReference>,
     targets: Option<Targets>,
-    /// True if the same reads give the same records.
+    /// True if equal reads are always aligned to equal records.
     is_deterministic: bool,
-    /// The job directory, until the BAM is started.
+    /// The job directory, until the writing of the BAM starts.
     pending_directory: Mutex<Option<CallJobDirectory>>,
     state: OnceLock<CallingState>,
     schedule: Mutex<CallingSchedule>,
-    /// Signalled when a region is ready, a thread is free, or calling stops.
+    /// Condition variable, signalled when a region is ready, a thread is free, or calling stops.
     schedule_changed: Condvar,
     called_regions: AtomicUsize,
     observer: &'r dyn Observer,
     cancelled: &'r AtomicBool,
 }
 
-/// The state from the start of the BAM on.
+/// The state after the writing of the BAM has started.
 struct CallingState {
     job_directory: CallJobDirectory,
     genome: Genome,
     regions: Vec<PlannedRegion>,
-    /// Regions that are not called yet, in the order of the genome.
+    /// Indexes of the regions without a checkpoint, in the order of the genome.
     remaining_regions: Vec<usize>,
     progress: Mutex<RegionProgress>,
-    /// Smallest key of each partition.
+    /// Smallest sort key of each partition.
     partition_starts: Vec<SortKey>,
-    /// Directory of the files of callers.
+    /// Directory of the scratch files of callers.
     scratch: ScratchDirectory,
     bam_prefix: Mutex<BamPrefix>,
 }
@@ -85,19 +86,19 @@ struct CallingState {
 struct BamPrefix {
     temporary_path: PathBuf,
     path: PathBuf,
-    /// Directory of snapshots, and the number that were made.
+    /// Directory of snapshots, and the number of snapshots that were created.
     snapshot_directory: (PathBuf, usize),
-    /// Indexes of partitions that are not readable yet.
+    /// BAM indexes of partitions that are not yet in the readable prefix.
     pending_indexes: BTreeMap<usize, IndexBuilder>,
-    /// Index of the readable parts.
+    /// BAM index of the readable prefix.
     index: IndexBuilder,
-    /// Number of parts in the index, with the header.
+    /// Number of parts of the file that the index covers, including the header as the first part.
     indexed_parts: usize,
-    /// Snapshot of this prefix, once one was requested.
+    /// Snapshot of the current prefix, if a caller has needed it.
     snapshot: Option<Arc<BamSnapshot>>,
 }
 
-/// A hard link to the growing BAM, with an index beside it. Dropping it removes both.
+/// A hard link to the growing BAM, with an index beside it. Dropping this value removes both files.
 struct BamSnapshot {
     directory: PathBuf,
     bam: PathBuf,
@@ -105,22 +106,22 @@ struct BamSnapshot {
 
 impl Drop for BamSnapshot {
     fn drop(&mut self) {
-        // Best effort: the job directory is removed as a whole.
+        // Ignore an error here: the whole job directory is removed later.
         let _ = fs::remove_dir_all(&self.directory);
     }
 }
 
-/// The next work, and the threads for it.
+/// The progress of writing and calling, and the threads for both.
 struct CallingSchedule {
     thread_budget: ThreadBudget,
-    /// Readable partitions.
+    /// Number of partitions in the readable prefix.
     written_partitions: usize,
-    /// Number of the remaining regions that were started.
+    /// Number of entries of `remaining_regions` whose calling has started.
     started_regions: usize,
     is_stopped: bool,
 }
 
-/// A guard that stops calling when the writing ends, also after an error.
+/// A guard that stops calling when the writing of the BAM ends, also after an error.
 pub(crate) struct StopCallingGuard<'l, 'r>(pub(crate) &'l ConcurrentCalling<'r>);
 
 impl Drop for StopCallingGuard<'_, '_> {
@@ -137,7 +138,7 @@ pub(crate) struct CallerSetup {
     targets: Option<Targets>,
 }
 
-/// Checks everything that can be checked without reads, and writes nothing.
+/// Checks the caller, its memory, the reference and the regions, for which no reads are needed. Writes no files.
 ///
 /// # Errors
 /// [`PipelineError`] for the caller, memory, reference or regions.
@@ -157,11 +158,11 @@ pub(crate) fn check_caller_setup(options: &CallOptions) -> Result<CallerSetup, P
 }
 
 impl<'r> ConcurrentCalling<'r> {
-    /// Checks everything that can be checked without reads ([`check_caller_setup`]), and locks the output. `None`: nothing
-    /// can be called before the reads are complete. `is_deterministic`: whether equal reads are aligned to equal records.
+    /// Checks the options with [`check_caller_setup`], and locks the output. Returns `None` if no region can be called
+    /// before the BAM is complete. `is_deterministic` is true if equal reads are always aligned to equal records.
     ///
     /// # Errors
-    /// Those of [`check_caller_setup`]; [`PipelineError`] for the output.
+    /// The errors of [`check_caller_setup`]; [`PipelineError`] if the output cannot be written.
     pub(crate) fn open(
         options: &'r CallOptions,
         is_deterministic: bool,
@@ -177,12 +178,13 @@ impl<'r> ConcurrentCalling<'r> {
         }
         let fingerprint = fingerprint::call_fingerprint(options, &*caller, &reference, targets.as_ref());
         create_directories(&options.out, options.temp.as_deref())?;
-        // The VCF was complete and lacked only its name, so there is nothing to call.
+        // If the directory is not open, the VCF of a stopped job was complete and only had to be renamed: there is
+        // nothing to call.
         let CallDirectoryState::Open(run) = CallJobDirectory::open(&options.out, &fingerprint, options.resume)? else {
             return Ok(None);
         };
         if !options.resume {
-            warn_dropped_regions(&run, "with --resume they would have been kept", observer);
+            warn_dropped_regions(&run, "--resume keeps them", observer);
         }
         let thread_budget = ThreadBudget::new(options.threads, options.caller_threads, caller_slots.count);
         Ok(Some(Self {
@@ -212,18 +214,18 @@ impl<'r> ConcurrentCalling<'r> {
         self.caller_slots.count
     }
 
-    /// Returns the reference.
+    /// Returns the scanned reference.
     pub(crate) fn reference(&self) -> &Arc<ScannedReference> {
         &self.reference
     }
 
-    /// Stops after the regions that are being called.
+    /// Stops calling. Calls that are running still end normally.
     fn stop(&self) {
         self.lock_schedule().is_stopped = true;
         self.schedule_changed.notify_all();
     }
 
-    /// Releases the lock of the output. Returns the number of regions that were called.
+    /// Releases the lock of the output. Returns the number of regions that this process called.
     pub(crate) fn close(self) -> usize {
         let begun = self.state.into_inner();
         let run = match begun {
@@ -235,11 +237,11 @@ impl<'r> ConcurrentCalling<'r> {
     }
 
     fn lock_schedule(&self) -> MutexGuard<'_, CallingSchedule> {
-        // A panicking thread ends the job.
+        // Ignore that a thread panicked with the lock: the job ends anyway.
         self.schedule.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls regions as they become ready, until the BAM is complete. Several threads call it.
+    /// Calls regions as soon as they are readable, until the BAM is complete. Several threads run this function.
     pub(crate) fn call_regions(&self) {
         while let Some((begun, index)) = self.next_region() {
             let called = self.call_region(begun, index);
@@ -251,18 +253,19 @@ impl<'r> ConcurrentCalling<'r> {
         }
     }
 
-    /// Stops after an error. `call` tries the remaining regions when the BAM is complete.
+    /// Stops calling after an error. `call` calls the remaining regions when the BAM is complete.
     fn stop_after_error(&self, error: &PipelineError) {
         let first = !std::mem::replace(&mut self.lock_schedule().is_stopped, true);
         self.schedule_changed.notify_all();
         if first && !self.cancelled.load(Ordering::Relaxed) {
             let reason = godwit_formats::message_with_causes(error).replace('\n', " | ");
-            let message = format!("{reason}; regions that are left are called when the BAM is whole");
+            let message = format!("{reason}; the remaining regions are called when the BAM is complete");
             self.observer.event(&Event::Warning { message });
         }
     }
 
-    /// Waits for a region that is ready, and for free threads.
+    /// Waits until a region is readable and threads are free. Returns the region with the state, or `None` when calling
+    /// stops.
     fn next_region(&self) -> Option<(&CallingState, usize)> {
         let mut schedule = self.lock_schedule();
         loop {
@@ -279,12 +282,13 @@ impl<'r> ConcurrentCalling<'r> {
         }
     }
 
-    /// Waits for a change; the timeout is for the cancel flag, whose change is not signalled.
+    /// Waits for a change of the schedule. The wait ends after a timeout, because a change of the cancel flag is not
+    /// signalled.
     fn wait_for_change<'l>(&self, schedule: MutexGuard<'l, CallingSchedule>) -> MutexGuard<'l, CallingSchedule> {
         self.schedule_changed.wait_timeout(schedule, CANCEL_CHECK_INTERVAL).unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Returns the next region, if all reads that a caller needs for it are readable.
+    /// Returns the next region, if all reads that a caller needs for this region are readable.
     fn ready_region(&self, schedule: &CallingSchedule) -> Option<(&CallingState, usize)> {
         let begun = self.state.get().filter(|_| !schedule.is_stopped)?;
         let index = *begun.remaining_regions.get(schedule.started_regions)?;
@@ -309,7 +313,7 @@ impl<'r> ConcurrentCalling<'r> {
         let region = &begun.regions[index];
         let called = on.call_once(region, &begun.scratch.path().join(index.to_string()), &stop)?;
         let kept = begun.job_directory.save_region(index, called, RegionAttempts { attempts: 1, worker: None });
-        let kept = kept.map_err(PipelineError::file("keep what was called in", begun.scratch.path()))?;
+        let kept = kept.map_err(PipelineError::file("store the calls in", begun.scratch.path()))?;
         self.called_regions.fetch_add(1, Ordering::Relaxed);
         begun.progress.lock().unwrap_or_else(PoisonError::into_inner).add_region(index, kept, self.observer);
         Ok(())
@@ -317,7 +321,7 @@ impl<'r> ConcurrentCalling<'r> {
 }
 
 impl PlannedRegion {
-    /// Reports whether all reads that a caller may read for the region have keys below `key`.
+    /// Returns whether all reads that a caller may read for the region have sort keys below `key`.
     fn is_readable_before(&self, key: SortKey) -> bool {
         let last = self.region.padded_targets.last();
         last.is_some_and(|last| {
@@ -331,7 +335,7 @@ impl BamTail for ConcurrentCalling<'_> {
     fn start(&self, bam: &UnfinishedBam) -> Result<(), PipelineError> {
         let opened = self.pending_directory.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(mut job_directory) = opened else { return Ok(()) };
-        let failed = |error| PipelineError::file("use the run directory of", &self.options.out)(error);
+        let failed = |error| PipelineError::file("use the job directory of", &self.options.out)(error);
         let identity = if self.is_deterministic { bam.records_fingerprint.clone() } else { unique_name() };
         job_directory.set_reads_fingerprint(&unwritten_reads_fingerprint(&identity)).map_err(failed)?;
         if self.options.resume {
@@ -367,7 +371,8 @@ impl BamTail for ConcurrentCalling<'_> {
         };
         let mut schedule = self.lock_schedule();
         schedule.thread_budget.set_unwritten_partitions(bam.partition_starts.len());
-        // Callers use the sample of each read group, or else name it after the file.
+        // Do not call now if a read group has no sample: callers then derive the sample name from the file that they
+        // read.
         schedule.is_stopped |= !every_read_group_has_sample(bam);
         let _ = self.state.set(begun);
         drop(schedule);
@@ -416,7 +421,7 @@ impl BamTail for ConcurrentCalling<'_> {
         let (bam, index) = begun.bam_prefix.lock().unwrap_or_else(PoisonError::into_inner).output_paths(&begun.genome);
         let temporary_path_of =
             |path: &Path| staged.files().iter().find(|file| file.path() == path).map(|file| file.temporary_path());
-        // Without these files, no later process would accept the regions.
+        // If the output has no BAM with an index, no later process would accept the regions.
         let (Some(bam), Some(index)) = (temporary_path_of(&bam), temporary_path_of(&index)) else { return Ok(()) };
         let fingerprint = files_fingerprint(std::iter::once((bam, index)), "none")?;
         let failed = PipelineError::file("write the journal of", &self.options.out);
@@ -424,25 +429,25 @@ impl BamTail for ConcurrentCalling<'_> {
     }
 }
 
-/// Reports whether every read group in the header names a sample, and there is one.
+/// Returns whether the header has read groups and each of them names a sample.
 fn every_read_group_has_sample(bam: &UnfinishedBam) -> bool {
     let groups = bam.header.read_groups().unwrap_or_default();
     !groups.is_empty() && groups.iter().all(|group| group.sample.is_some())
 }
 
 impl BamPrefix {
-    /// Returns the paths of BAM and index.
+    /// Returns the final paths of the BAM and its index.
     fn output_paths(&self, genome: &Genome) -> (PathBuf, PathBuf) {
         let ending = IndexFormat::for_genome(genome).extension();
         (self.path.clone(), PathBuf::from(format!("{}.{ending}", self.path.display())))
     }
 
-    /// Adds the indexes of the parts that are readable now. Returns the number of readable parts.
+    /// Adds newly readable parts to the index of the prefix. Returns the number of readable parts.
     fn add_parts(&mut self, parts: &[PartExtent]) -> io::Result<usize> {
         for (at, part) in parts.iter().enumerate().skip(self.indexed_parts) {
-            // Part 0 is the header.
+            // Part 0 is the header of the BAM.
             if let Some(partition) = at.checked_sub(1) {
-                let missing = || io::Error::other(format!("partition {partition} is in the file without its index"));
+                let missing = || io::Error::other(format!("partition {partition} has no index"));
                 let index = self.pending_indexes.remove(&partition).ok_or_else(missing)?;
                 let before =
                     std::mem::replace(&mut self.index, IndexBuilder::merge(Vec::new()).map_err(io::Error::other)?);
@@ -455,7 +460,7 @@ impl BamPrefix {
         Ok(self.indexed_parts)
     }
 
-    /// Returns a snapshot of the readable parts for callers.
+    /// Returns a snapshot of the readable prefix for callers. Creates a new one if the prefix has grown.
     fn snapshot(&mut self, genome: &Genome) -> io::Result<Arc<BamSnapshot>> {
         if let Some(link) = &self.snapshot {
             return Ok(link.clone());

@@ -1,4 +1,5 @@
-//! The fingerprint of `call`: what decides the called records. A job is only resumed with an equal fingerprint.
+//! The fingerprint of a `call` job: the inputs and options that determine the called records. A job is resumed only
+//! with an equal fingerprint.
 
 use std::path::Path;
 
@@ -14,15 +15,15 @@ use crate::fingerprint::{FingerprintKey, regions_text};
 use crate::journal::FingerprintEntry;
 use crate::manifest::range_checksum;
 
-/// Bytes at the start of a file of reads that identify it. The whole file is too large to be read twice; its index, which
-/// describes every block, is part of the fingerprint too.
+/// Bytes at the start of a file of reads whose checksum identifies the file; the whole file is too large to be read
+/// twice. The fingerprint also contains the checksum of the index, which describes every block of the file.
 pub(super) const FILE_PREFIX_BYTES: u64 = 1 << 20;
 
 fn fingerprint_entry((key, value): (FingerprintKey<'_>, String)) -> FingerprintEntry {
     key.fact(value)
 }
 
-/// Returns the fingerprint without the reads.
+/// Returns those entries of the fingerprint that are not about the reads.
 pub(super) fn call_fingerprint(
     options: &CallOptions,
     caller: &dyn Caller,
@@ -41,7 +42,7 @@ pub(super) fn call_fingerprint(
     ];
     let version = (FingerprintKey::GodwitVersion, env!("CARGO_PKG_VERSION").to_owned());
     let readers: Vec<String> = options.recipients.iter().map(PublicKey::to_hex).collect();
-    // Without encryption the entry is omitted, as in earlier versions.
+    // Without encryption, the entry about recipients is omitted, as in earlier versions of godwit.
     let readers =
         (!readers.is_empty()).then(|| fingerprint_entry((FingerprintKey::Recipients, short(&readers.join(" ")))));
     [fingerprint_entry(version)]
@@ -52,7 +53,7 @@ pub(super) fn call_fingerprint(
         .collect()
 }
 
-/// Returns the entries that every host determines itself, without the reads.
+/// Returns the entries that each worker determines on its own host: caller and reference, but not the reads.
 pub(super) fn worker_fingerprint(caller: &dyn Caller, reference: &ScannedReference) -> Vec<FingerprintEntry> {
     let entries = [
         (FingerprintKey::CallerVersion, format!("{} {}", caller.name(), caller.version())),
@@ -71,7 +72,7 @@ pub(super) fn reads_fingerprint(reads: &CallInputs) -> Result<Vec<FingerprintEnt
     files_fingerprint(files(), reads.normal().map_or("none", |normal| normal.sample))
 }
 
-/// Returns the fingerprint of files of reads with their indexes, by content, and of the sample that is the normal.
+/// Returns the fingerprint of files of reads and their indexes, by content, with the name of the normal sample.
 ///
 /// # Errors
 /// [`PipelineError::File`] for a file that cannot be read.
@@ -87,17 +88,18 @@ pub(super) fn files_fingerprint<'p>(
     Ok(entries.map(fingerprint_entry).to_vec())
 }
 
-/// Reports whether an entry is about the reads.
+/// Returns whether a fingerprint entry is about the reads.
 pub(super) fn is_about_reads(fact: &FingerprintEntry) -> bool {
     [FingerprintKey::Reads, FingerprintKey::Normal, FingerprintKey::ReadsIndex].iter().any(|key| key.is_of(fact))
 }
 
-/// Returns the fingerprint of reads that are not in a file yet, by what decides their records.
+/// Returns the fingerprint of reads that are still being aligned. `identity` identifies the inputs that decide their
+/// records.
 pub(super) fn unwritten_reads_fingerprint(identity: &str) -> Vec<FingerprintEntry> {
     vec![fingerprint_entry((FingerprintKey::Reads, format!("those of the alignment {identity}")))]
 }
 
-/// Returns sizes of files, and checksums of the given number of bytes of each.
+/// Returns a text with the size of each file and the checksum of its first bytes, as many as are given for the file.
 pub(crate) fn sizes_and_checksums<'p>(files: impl Iterator<Item = (&'p Path, u64)>) -> Result<String, PipelineError> {
     let content = |(path, most): (&Path, u64)| {
         let read = std::fs::File::open(path).and_then(|file| {

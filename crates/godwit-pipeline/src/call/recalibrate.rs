@@ -1,8 +1,10 @@
-//! Base quality recalibration in slices: a BAM in, the BAM that one GATK process for everything would write out.
+//! Base quality recalibration of a BAM in slices. The output is the BAM that a single GATK process for the whole file
+//! would write.
 //!
-//! The file is cut into [slices](bam_slicer) of records, not of the genome: a read across the border of two regions would be
-//! in both, and be counted twice. BaseRecalibrator counts each slice, the counts are added up, ApplyBQSR changes each slice
-//! by the merged table, and the slices are put together again.
+//! The file is divided into [slices](bam_slicer) of consecutive records. It is not divided by regions of the genome: a
+//! read across the border of two regions would be counted twice. GATK BaseRecalibrator counts the qualities in each
+//! slice, and the counts are added. ApplyBQSR changes the qualities of each slice by the merged table, and the slices
+//! are joined.
 
 mod bam_slicer;
 mod report;
@@ -39,47 +41,49 @@ use crate::observer::{Event, Observer, rounded_seconds};
 use bam_slicer::{BamPart, BamSlice, BamSlicer, encode_header};
 pub use report::RecalibrationReport;
 
-/// Records of a slice for one GATK process, by default.
+/// Default number of records in a slice, which one GATK process processes.
 pub const SLICE_RECORDS: u64 = 500_000;
-/// Passes over each slice.
+/// The two passes over each slice: the first counts base qualities, the second changes them.
 const COUNT_PASS: u8 = 1;
 const APPLY_PASS: u8 = 2;
 
 /// Inputs, output and options of a recalibration.
 #[derive(Clone, Debug)]
 pub struct RecalibrateOptions {
-    /// The reference.
+    /// File of the reference sequence.
     pub reference: PathBuf,
     /// BAM with its index, or the output directory of `align`.
     pub reads: PathBuf,
-    /// VCFs of known variants with their indexes, at least one: bases there do not count as errors.
+    /// VCFs of known variants with their indexes, at least one. Mismatches at these variants do not count as sequencing
+    /// errors.
     pub known_sites: Vec<PathBuf>,
-    /// The BAM to write.
+    /// Path of the BAM to write.
     pub out: PathBuf,
     /// Approximate number of records of a slice.
     pub slice_records: u64,
-    /// Threads; one GATK process for each.
+    /// Number of threads; each of them runs one GATK process at a time.
     pub threads: usize,
-    /// Memory of all GATK processes together; half of the host's memory where `None`.
+    /// Memory of all GATK processes together, bytes; `None` for half of the host's memory.
     pub memory_bytes: Option<u64>,
-    /// Memory of each GATK process; 4 GiB where `None`.
+    /// Memory of each GATK process, bytes; `None` for 4 GiB.
     pub gatk_memory_bytes: Option<u64>,
-    /// Directory of slices and GATK's scratch files; beside the output where `None`.
+    /// Directory of slices and GATK's scratch files; `None` for the job directory beside the output.
     pub temp: Option<PathBuf>,
-    /// Resume a stopped job.
+    /// True to resume a stopped job.
     pub resume: bool,
-    /// The godwit program.
+    /// Path of the godwit program.
     pub godwit_program: PathBuf,
     /// The command line, for the report.
     pub command: Vec<String>,
-    /// The reference, where it was scanned before.
+    /// The scanned reference, if an earlier step has scanned the file.
     pub scanned_reference: Option<Arc<ScannedReference>>,
 }
 
-/// Recalibrates and returns the report, which is also in `OUT.run.json`. The table is in `OUT.recal.table`.
+/// Recalibrates base qualities and returns the report, which is also in `OUT.run.json`. The recalibration table is
+/// beside the output, with the extension `.recal.table` instead of `.bam`.
 ///
 /// # Errors
-/// [`PipelineError`]; no output has its name then.
+/// [`PipelineError`] if a step fails; no output file has its final name then.
 pub fn recalibrate(
     options: &RecalibrateOptions,
     observer: &dyn Observer,
@@ -131,7 +135,7 @@ fn inspect_inputs(options: &RecalibrateOptions, reads: &AlignedReads) -> Result<
     if reads.index.extension().is_some_and(|extension| extension == "crai") {
         let path = reads.path.display();
         let problem =
-            format!("{path} is CRAM; recalibrate takes a BAM, as `align --format bam` or `samtools view -b` writes it");
+            format!("{path} is CRAM; recalibrate reads BAM, as `align --format bam` or `samtools view -b` writes it");
         return Err(PipelineError::Options { problem });
     }
     let mut inputs =
@@ -163,7 +167,7 @@ fn recalibrate_fingerprint(
     Ok(entries.into_iter().map(|(key, value)| key.fact(value)).collect())
 }
 
-/// A recalibration whose options are checked.
+/// A recalibration job whose options have been checked.
 struct RecalibrateJob<'r> {
     options: &'r RecalibrateOptions,
     toolkit: GatkToolkit,
@@ -177,7 +181,7 @@ struct RecalibrateJob<'r> {
     started_at: Instant,
 }
 
-/// One pass over all slices, in progress.
+/// A pass over all slices that is in progress.
 struct SlicePass<'j> {
     job: &'j RecalibrateJob<'j>,
     pass: u8,
@@ -224,8 +228,8 @@ impl RecalibrateJob<'_> {
             let out = directory.join("changed.bam");
             let chain = recalibrator::start_apply_bqsr(&self.toolkit, slice, &table, &out)?;
             chain.wait(stop)?;
-            let part = BamPart::from_bam(&out, genome)
-                .map_err(|error| chain.output_error(format!("what it wrote: {error}")))?;
+            let part =
+                BamPart::from_bam(&out, genome).map_err(|error| chain.output_error(format!("its output: {error}")))?;
             part.to_bytes().map_err(|source| io_engine_error(&out, source))
         })?;
         let changed_at = Instant::now();
@@ -255,7 +259,7 @@ impl RecalibrateJob<'_> {
         Ok(report)
     }
 
-    /// Runs a pass on every slice, on several threads; returns the checkpoints in the order of the file.
+    /// Runs a pass over all slices on several threads. Returns the checkpoints in the order of the slices in the file.
     fn run_pass(
         &self,
         pass: u8,
@@ -288,16 +292,16 @@ impl RecalibrateJob<'_> {
         Ok(step.checkpoints.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Waits for a program that has to write a file.
+    /// Waits until a program ends, and verifies that it has written the file `out`.
     fn wait_for_output(&self, chain: ProcessPipeline, stop: &dyn Fn() -> bool, out: &Path) -> Result<(), EngineError> {
         chain.wait(stop)?;
         match out.is_file() {
             true => Ok(()),
-            false => Err(chain.output_error("it ended well, but wrote nothing".to_owned())),
+            false => Err(chain.output_error("it exited without an error, but wrote nothing".to_owned())),
         }
     }
 
-    /// Adds up the tables of all slices.
+    /// Adds up the recalibration tables of all slices, and writes the merged table to `out`.
     fn merge_tables(&self, scratch: &Path, counted: &[RegionCheckpoint], out: &Path) -> Result<(), PipelineError> {
         let wrong = |problem: String| PipelineError::CallerOutput {
             region: "slices of the reads".to_owned(),
@@ -306,7 +310,7 @@ impl RecalibrateJob<'_> {
         let mut sum = RecalibrationTables::default();
         for kept in counted {
             let table =
-                self.job_directory.read_range(kept.lines).map_err(self.output_error("read what is kept for"))?;
+                self.job_directory.read_range(kept.lines).map_err(self.output_error("read the checkpoint for"))?;
             sum.add_report(&String::from_utf8_lossy(&table)).map_err(wrong)?;
         }
         let whole = sum.to_report().map_err(wrong)?;
@@ -327,7 +331,7 @@ impl RecalibrateJob<'_> {
         Ok(())
     }
 
-    /// Puts the parts together; returns the number of records.
+    /// Joins the recalibrated slices into the output BAM and writes its index. Returns the number of records.
     fn assemble_bam(&self, changed: &[RegionCheckpoint], staged: &mut AtomicFileSet) -> Result<u64, PipelineError> {
         let out = &self.options.out;
         let mut header = self.reads.header.clone();
@@ -343,7 +347,7 @@ impl RecalibrateJob<'_> {
         let (mut parts, mut records, mut expected) = (Vec::new(), 0, 0);
         for kept in changed {
             let bytes = self.job_directory.read_range(kept.lines).map_err(PipelineError::file("read", out))?;
-            let part = BamPart::from_bytes(&bytes).map_err(self.output_error("read what is kept for"))?;
+            let part = BamPart::from_bytes(&bytes).map_err(self.output_error("read the checkpoint for"))?;
             (records, expected) = (records + part.records, expected + kept.records);
             file.write_all(part.blocks).map_err(self.output_error("write"))?;
             parts.push((part.index, offset));
@@ -371,7 +375,7 @@ impl RecalibrateJob<'_> {
     }
 }
 
-/// Returns the path of the table beside an output.
+/// Returns the path of the recalibration table of an output.
 fn table_path(out: &Path) -> PathBuf {
     out.with_extension("recal.table")
 }
@@ -390,7 +394,7 @@ impl SlicePass<'_> {
         slice * usize::from(APPLY_PASS) + usize::from(self.pass - COUNT_PASS)
     }
 
-    /// Processes slices until there are no more.
+    /// Processes one slice after the other until none is left.
     fn process_slices(
         &self,
         worker: usize,
@@ -412,7 +416,7 @@ impl SlicePass<'_> {
                         .map(|kept| (slice, kept))
                         .map_err(|error| (slice.index, error)),
                 },
-                // An error of the file counts as later than those of the slices before it.
+                // Reading the input failed: errors of earlier slices take precedence.
                 Err(error) => Err((usize::MAX, error)),
             };
             match outcome {
@@ -448,7 +452,7 @@ impl SlicePass<'_> {
             done,
             RegionAttempts { attempts, worker: None },
         );
-        kept.map_err(PipelineError::file("keep what was done in", self.scratch))
+        kept.map_err(PipelineError::file("store the checkpoint in", self.scratch))
     }
 
     fn record_slice(&self, slice: BamSlice, kept: RegionCheckpoint) {

@@ -1,4 +1,5 @@
-//! Calls regions on several threads: each is called, checked, reduced to the records that it owns, and stored.
+//! Calls regions on several threads. For each region, runs the caller, checks its output, and stores the records that
+//! start in the region.
 
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
@@ -18,7 +19,7 @@ use super::retry::{AttemptResult, FirstFailure, WorkLabel, run_once, run_with_re
 use crate::error::PipelineError;
 use crate::observer::{Event, Observer};
 
-/// The inputs for calling a region, on any host.
+/// The caller, its input files and its limits, which are the same for all regions.
 pub(super) struct RegionCaller<'r> {
     pub(super) caller: &'r dyn Caller,
     pub(super) reference: &'r Path,
@@ -29,7 +30,7 @@ pub(super) struct RegionCaller<'r> {
     pub(super) memory_per_caller: u64,
 }
 
-/// The state that the calling threads share.
+/// The inputs that all calling threads of a job without workers share.
 pub(super) struct LocalCalling<'r> {
     pub(super) region_caller: RegionCaller<'r>,
     pub(super) regions: &'r [PlannedRegion],
@@ -39,7 +40,7 @@ pub(super) struct LocalCalling<'r> {
     pub(super) cancelled: &'r AtomicBool,
 }
 
-/// The checked output of a caller for a region: header, and records that the region owns.
+/// The checked output of a caller for one region: the VCF header, and the records that start in the region.
 pub(super) struct RegionCalls {
     pub(super) header: Vec<u8>,
     pub(super) lines: Vec<u8>,
@@ -48,7 +49,7 @@ pub(super) struct RegionCalls {
     pub(super) seconds: f64,
 }
 
-/// The checkpoints of all regions so far.
+/// The checkpoints of the regions that are finished so far.
 pub(super) struct RegionProgress {
     checkpoints: Vec<Option<RegionCheckpoint>>,
     finished_regions: usize,
@@ -56,7 +57,7 @@ pub(super) struct RegionProgress {
 }
 
 impl RegionProgress {
-    /// Returns the progress of `regions` regions with the checkpoints of an earlier process.
+    /// Returns the progress of a job with `regions` regions, including the checkpoints of an earlier process.
     pub(super) fn new(job_directory: &CallJobDirectory, regions: usize) -> Self {
         let mut checkpoints: Vec<Option<RegionCheckpoint>> = vec![None; regions];
         for (index, region) in &job_directory.finished_regions {
@@ -68,12 +69,12 @@ impl RegionProgress {
         Self { finished_regions: checkpoints.iter().flatten().count(), records, checkpoints }
     }
 
-    /// Returns those of `order` that are not called yet.
+    /// Returns the indexes in `order` whose regions have no checkpoint yet.
     pub(super) fn remaining_regions(&self, order: &[usize]) -> Vec<usize> {
         order.iter().copied().filter(|index| self.checkpoints[*index].is_none()).collect()
     }
 
-    /// Adds the checkpoint of a region.
+    /// Adds the checkpoint of a region and reports the progress.
     pub(super) fn add_region(&mut self, index: usize, region: RegionCheckpoint, observer: &dyn Observer) {
         (self.finished_regions, self.records) = (self.finished_regions + 1, self.records + region.records);
         self.checkpoints[index] = Some(region);
@@ -84,10 +85,10 @@ impl RegionProgress {
         });
     }
 
-    /// Returns all checkpoints.
+    /// Returns the checkpoints of all regions.
     ///
     /// # Errors
-    /// [`PipelineError::CountMismatch`] where some are missing.
+    /// [`PipelineError::CountMismatch`] if the checkpoint of a region is missing.
     pub(super) fn into_checkpoints(self) -> Result<Vec<RegionCheckpoint>, PipelineError> {
         let (expected, actual) = (self.checkpoints.len() as u64, self.finished_regions as u64);
         let kept: Option<Vec<RegionCheckpoint>> = self.checkpoints.into_iter().collect();
@@ -96,10 +97,12 @@ impl RegionProgress {
 }
 
 impl LocalCalling<'_> {
-    /// Calls the regions without a checkpoint, in `order`, on `workers` threads; returns the checkpoints of all regions.
+    /// Calls the regions without a checkpoint, in `order`, on `workers` threads; returns the checkpoints of all
+    /// regions.
     ///
     /// # Errors
-    /// [`PipelineError::RegionFailed`] after the second failure, [`PipelineError::Interrupted`], [`PipelineError::File`].
+    /// [`PipelineError::RegionFailed`] after the second failure of a region, [`PipelineError::Interrupted`] if the job
+    /// is cancelled, [`PipelineError::File`] if calls cannot be stored.
     pub(super) fn call_regions(&self, order: &[usize], workers: usize) -> Result<Vec<RegionCheckpoint>, PipelineError> {
         let tally = RegionProgress::new(self.job_directory, self.regions.len());
         let left = tally.remaining_regions(order);
@@ -128,7 +131,7 @@ impl LocalCalling<'_> {
         tally.into_checkpoints().map_err(|error| error.or_interrupted(self.cancelled))
     }
 
-    /// Calls one region, retries once, and stores its calls.
+    /// Calls one region, with one retry after a failure, and stores its calls.
     fn call_region(&self, index: usize, stop: &impl Fn() -> bool) -> Result<RegionCheckpoint, PipelineError> {
         let region = &self.regions[index];
         let directory = self.scratch.join(index.to_string());
@@ -141,15 +144,17 @@ impl LocalCalling<'_> {
             RegionCalls { seconds, ..value },
             RegionAttempts { attempts, worker: None },
         );
-        kept.map_err(PipelineError::file("keep what was called in", self.scratch))
+        kept.map_err(PipelineError::file("store the calls in", self.scratch))
     }
 }
 
 impl RegionCaller<'_> {
-    /// Calls one region once, in a directory of its own, which is created empty and stays after a failure.
+    /// Runs the caller once on a region. Creates `directory` for its files, and keeps this directory only after a
+    /// failure.
     ///
     /// # Errors
-    /// [`PipelineError::Engine`], also where `stop` returns true; [`PipelineError::File`].
+    /// [`PipelineError::Engine`] if the caller fails or `stop` returns true, [`PipelineError::File`] if the directory
+    /// cannot be created.
     pub(super) fn call_once(
         &self,
         region: &PlannedRegion,
@@ -186,7 +191,7 @@ impl RegionCaller<'_> {
         self.owned_records(region, &output, &chain)
     }
 
-    /// Returns the records of a caller's output that the region owns, after checking every line.
+    /// Checks every line of a caller's output, and returns the records that start in the region.
     fn owned_records(
         &self,
         region: &PlannedRegion,
@@ -194,9 +199,9 @@ impl RegionCaller<'_> {
         chain: &ProcessPipeline,
     ) -> Result<RegionCalls, EngineError> {
         let wrong =
-            |error: &dyn std::error::Error| chain.output_error(format!("what it wrote {}", message_with_causes(error)));
+            |error: &dyn std::error::Error| chain.output_error(format!("its output {}", message_with_causes(error)));
         if !output.is_file() {
-            return Err(chain.output_error("it ended well, but wrote no VCF".to_owned()));
+            return Err(chain.output_error("it exited without an error, but wrote no VCF".to_owned()));
         }
         let input = bgzf::open_text(output, 1).map_err(|error| wrong(&error))?;
         let mut reader = Reader::new(BufReader::new(input)).map_err(|error| wrong(&error))?;
@@ -206,14 +211,14 @@ impl RegionCaller<'_> {
                 None => break,
                 Some(record) => {
                     match self.genome.contig_id(record.contig).map(|id| (id, &self.genome.contigs()[id.0 as usize])) {
-                        None => "it is on no contig of the reads",
+                        None => "its contig is not in the reads",
                         Some((_, contig)) if record.start >= i64::from(contig.length) => {
-                            "it starts behind the end of its contig"
+                            "it starts after the end of its contig"
                         }
                         // A record at the telomere (POS 0) belongs to the first base.
                         Some((id, _)) if !region.region.owns_position(id, record.start.max(0) as u32) => continue,
                         Some((id, _)) if last.is_some_and(|last| (id, record.start) < last) => {
-                            "it starts before the record in front of it"
+                            "it starts before the previous record"
                         }
                         Some((id, _)) => {
                             last = Some((id, record.start));

@@ -1,4 +1,5 @@
-//! Plans the regions: the grid over the contigs that reads and reference share, and the cost of each region.
+//! Plans the regions to call: the grid over the contigs that are in the reads and in the reference, and the cost of
+//! each region.
 
 use godwit_engines::caller::Capabilities;
 use godwit_model::region_grid::{CallingRegion, GridContig, GridOptions, cut_contig};
@@ -10,21 +11,22 @@ use super::scanned_reference::ScannedReference;
 use super::targets::Targets;
 use crate::error::PipelineError;
 
-/// Cost of one base without data, in compressed bytes of reads: starting a caller on an empty megabase has a cost too.
+/// Cost of one base in addition to that of its reads, in compressed bytes of reads: calling an empty megabase takes
+/// time too.
 const EMPTY_BASE_COST_BYTES: f64 = 0.01;
 
-/// A region with everything that a caller needs for it.
+/// A region of the plan, with the intervals and the ploidy for the caller.
 pub(super) struct PlannedRegion {
     pub(super) region: CallingRegion,
     pub(super) label: String,
     pub(super) intervals: Vec<Region>,
     pub(super) ploidy: Option<u8>,
-    /// Regions with higher costs are called first.
+    /// Estimated cost, in compressed bytes of reads; regions with higher costs are called first.
     pub(super) cost: f64,
 }
 
 impl PlannedRegion {
-    /// Returns a region of contigs that the genome has.
+    /// Returns a planned region. All contigs of `region` have to be in `genome`.
     pub(super) fn new(region: CallingRegion, genome: &Genome, ploidy: Option<u8>, cost: f64) -> Self {
         let contig = |span: &Interval| genome.contigs()[span.contig.0 as usize].name.clone();
         let stretch = |span: &Interval| Region { contig: contig(span), start: span.start, end: span.end };
@@ -43,14 +45,14 @@ struct GridRegion {
     region: CallingRegion,
     ploidy: Option<u8>,
     cost: f64,
-    /// True if it covers its contigs completely, so that it may be merged with others that do.
+    /// True if the region covers its contigs completely, so that it may be merged with other such regions.
     covers_contigs: bool,
 }
 
 /// Returns the regions, in the order of the genome.
 ///
 /// # Errors
-/// [`PipelineError::Corrupt`] where reads and reference do not match, [`PipelineError::Options`] where nothing is left to
+/// [`PipelineError::Corrupt`] if reads and reference do not match, [`PipelineError::Options`] if nothing is left to
 /// call.
 pub(super) fn plan_regions(
     options: &CallOptions,
@@ -69,7 +71,7 @@ pub(super) fn plan_regions(
         for region in regions {
             let start = region.targets[0].start;
             let ploidy = options.ploidy.as_ref().map(|table| table.ploidy(name, start, options.sex.as_deref()));
-            // Without a copy there is nothing to call.
+            // With ploidy 0, there is nothing to call.
             if ploidy == Some(0) {
                 continue;
             }
@@ -94,7 +96,8 @@ pub(super) fn plan_regions(
 }
 
 impl GridRegion {
-    /// Reports whether the next small contig joins the region: starting a caller costs more than a small contig.
+    /// Returns whether `next`, a small contig, can join this region: starting a caller takes longer than calling a
+    /// small contig.
     fn can_merge(&self, next: &Self, grid: GridOptions) -> bool {
         let bases = self.region.bases() + next.region.bases();
         self.covers_contigs
@@ -109,7 +112,7 @@ impl GridRegion {
     }
 }
 
-/// Returns the measures of the grid for a caller.
+/// Returns the size of regions and their padding for a caller.
 pub(super) fn grid_options(options: &CallOptions, capabilities: &Capabilities) -> GridOptions {
     let padding_bases = if capabilities.writes_reference_blocks {
         0
@@ -142,7 +145,7 @@ fn grid_contigs(
         let found = reference.contigs.iter().position(|record| record.name == contig.name);
         let Some(at) = found else {
             if asked && reads.contig_bytes(index) > 0.0 {
-                return Err(apart(format!("its reads lie on {}, which the reference does not have", contig.name)));
+                return Err(apart(format!("its reads are on {}, which the reference does not have", contig.name)));
             }
             continue;
         };

@@ -1,4 +1,4 @@
-//! `OUT.run.json`: inputs and caller, the time of each region, and the outputs.
+//! The report of a `call` job, which is written as `OUT.run.json`: inputs, caller, time of each region, and outputs.
 
 use serde::Serialize;
 
@@ -18,12 +18,12 @@ pub struct CallReport {
     pub command: Vec<String>,
     /// Name of the caller.
     pub caller: String,
-    /// Version of the caller; empty where it reports none.
+    /// Version of the caller; empty if the caller reports none.
     pub caller_version: String,
     /// Maximum number of concurrent callers, over all workers.
     #[serde(rename = "workers")]
     pub concurrent_callers: usize,
-    /// The grid of the genome.
+    /// The grid that divided the genome into regions.
     pub grid: GridReport,
     /// Files read.
     pub inputs: Vec<InputFile>,
@@ -39,58 +39,58 @@ pub struct CallReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(rename = "lost_nodes")]
     pub lost_workers: Option<usize>,
-    /// Regions in the order of the genome.
+    /// The called regions, in the order of the genome.
     pub regions: Vec<RegionReport>,
-    /// Regions that an earlier, stopped process had called.
+    /// Number of regions that an earlier, stopped process had called.
     pub resumed_regions: usize,
-    /// Regions that were called while the reads were still being written.
+    /// Number of regions that were called while the BAM was still being written.
     pub regions_while_writing: usize,
-    /// Records written.
+    /// Number of records written.
     pub records: u64,
     /// Wall time, seconds.
     pub seconds: f64,
-    /// The outputs existed already; nothing ran.
+    /// True if the outputs existed already, so that nothing was called.
     #[serde(skip)]
     pub already_complete: bool,
 }
 
-/// Measures of the grid.
+/// Size and padding of the regions of the grid.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct GridReport {
-    /// Maximum bases of a region.
+    /// Maximum length of a region, bases.
     pub window_bases: u32,
-    /// Bases that the caller reads on either side.
+    /// Bases before and after a region that the caller also reads.
     pub padding_bases: u32,
 }
 
-/// One region.
+/// The report of one region.
 #[derive(Clone, Debug, Serialize)]
 pub struct RegionReport {
-    /// From its first to its last base, as `chr1:1-1000`, 1-based.
+    /// The region from its first to its last base, such as `chr1:1-1000`, 1-based.
     pub region: String,
-    /// Bases called.
+    /// Number of bases that were called.
     pub bases: u64,
-    /// Copies, where a ploidy was given.
+    /// Ploidy of the region; `None` if the user gave no ploidy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ploidy: Option<u8>,
-    /// Records.
+    /// Number of records in the region.
     pub records: u64,
     /// Wall time of the caller, seconds.
     pub seconds: f64,
     /// Number of times that the caller was started.
     pub attempts: u32,
-    /// The worker that called it, in a cluster run.
+    /// Name of the worker that called the region; `None` without a cluster run.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(rename = "node")]
     pub worker: Option<String>,
 }
 
-/// A worker of a cluster run.
+/// The report of one worker of a cluster run.
 #[derive(Clone, Debug, Serialize)]
 pub struct CallWorkerReport {
-    /// Host and process.
+    /// Name of the worker: its host and its process.
     pub name: String,
-    /// Number of regions whose records it called.
+    /// Number of regions that this worker called.
     pub regions: usize,
 }
 

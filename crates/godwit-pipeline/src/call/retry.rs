@@ -16,9 +16,9 @@ pub(super) const MAX_ATTEMPTS: u32 = 2;
 /// The name of an item of work in messages.
 #[derive(Clone, Copy)]
 pub(super) struct WorkLabel<'n> {
-    /// The action, as `calling`.
+    /// The action, such as `calling`.
     pub(super) action: &'static str,
-    /// The item, as `chr1:1-1000`.
+    /// The item, such as `chr1:1-1000`.
     pub(super) item: &'n str,
 }
 
@@ -30,7 +30,7 @@ pub(super) struct AttemptResult<T> {
     pub(super) attempts: u32,
 }
 
-/// The failure of the first item in order, of many items that are processed concurrently.
+/// The failure of the item with the lowest index, among items that are processed concurrently.
 #[derive(Default)]
 pub(super) struct FirstFailure {
     is_set: AtomicBool,
@@ -38,7 +38,7 @@ pub(super) struct FirstFailure {
 }
 
 impl FirstFailure {
-    /// Reports whether any item has failed.
+    /// Returns whether any item has failed.
     pub(super) fn is_set(&self) -> bool {
         self.is_set.load(Ordering::Relaxed)
     }
@@ -61,16 +61,16 @@ impl FirstFailure {
     }
 }
 
-/// Reports whether a failure concerns one item, not all of them.
+/// Returns whether a failure concerns only one item. Invalid arguments of the program would fail for every item.
 pub(super) fn is_item_failure(error: &EngineError) -> bool {
     !matches!(error, EngineError::Arguments { .. })
 }
 
-/// Runs work once in `directory`, which is created empty, kept after a failure and removed after success. Also returns the
-/// wall time, seconds.
+/// Runs work once in `directory`, which is created empty, kept after a failure and removed after success. Also returns
+/// the wall time, seconds.
 ///
 /// # Errors
-/// [`PipelineError::Engine`], [`PipelineError::File`].
+/// [`PipelineError::Engine`] if the work fails, [`PipelineError::File`] if the directory cannot be created.
 pub(super) fn run_once<T>(
     directory: &Path,
     work: impl FnOnce() -> Result<T, EngineError>,
@@ -87,7 +87,7 @@ pub(super) fn run_once<T>(
 /// Runs `attempt` in `directory` as [`run_once`] does, and retries once after a failure.
 ///
 /// # Errors
-/// [`PipelineError::RegionFailed`] after the second failure, [`PipelineError::Interrupted`] where `stop` returns true.
+/// [`PipelineError::RegionFailed`] after the second failure, [`PipelineError::Interrupted`] if `stop` returns true.
 pub(super) fn run_with_retry<T>(
     named: WorkLabel,
     directory: &Path,
@@ -107,7 +107,7 @@ pub(super) fn run_with_retry<T>(
                     let (region, source) = (item.to_owned(), Box::new(source));
                     return Err(PipelineError::RegionFailed { action, region, attempts, source });
                 }
-                let message = format!("{action} {item} failed and is tried again: {source}");
+                let message = format!("{action} {item} failed and is retried: {source}");
                 observer.event(&Event::Warning { message: message.replace('\n', " | ") });
             }
             Err(error) => return Err(error),

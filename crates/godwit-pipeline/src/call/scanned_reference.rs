@@ -1,4 +1,4 @@
-//! The reference as callers need it, and its assembly gaps, where regions may end.
+//! Scans the reference for callers: its contigs, checksums and indexes, and the assembly gaps in which regions may end.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use godwit_model::{Contig, Genome, GenomeError};
 use crate::atomic_files::write_atomically;
 use crate::error::{AlignmentsError, PipelineError};
 
-/// Minimum bases of an assembly gap (a run of N) that a region may end in. Scaffolds have thousands of shorter ones, which
-/// are not better cut points than others.
+/// Minimum length of an assembly gap (a run of `N`) in which a region may end, bases. Scaffolds have thousands of
+/// shorter gaps, which are not better ends of regions than other bases.
 const MIN_GAP_BASES: u32 = 500;
 
 /// A reference that was read completely.
@@ -24,13 +24,13 @@ pub struct ScannedReference {
     pub(super) contigs: Vec<FaiRecord>,
     /// Assembly gaps of each contig, 0-based and half-open.
     pub(super) gaps: Vec<Vec<(u32, u32)>>,
-    /// BLAKE3 of names and bases, hexadecimal.
+    /// BLAKE3 of the names and bases of all contigs, hexadecimal.
     pub(crate) checksum: String,
-    /// The blocks of a BGZF file.
+    /// Table of the BGZF blocks; `None` for an uncompressed file.
     blocks: Option<BlockTable>,
-    /// The MD5 of each contig, where it was requested.
+    /// MD5 of each contig; `None` if it was not computed.
     md5: Option<ReferenceChecksums>,
-    /// Size and modification time of the file before it was read: it is read again if they change.
+    /// Size and modification time of the file before it was read. If they change, the file is read again.
     file_state: (u64, Option<SystemTime>),
 }
 
@@ -38,7 +38,7 @@ fn file_state(path: &Path) -> (u64, Option<SystemTime>) {
     std::fs::metadata(path).map_or((0, None), |found| (found.len(), found.modified().ok()))
 }
 
-/// A finder of assembly gaps in bases that are passed in pieces.
+/// A finder of assembly gaps in the bases of a contig, which arrive in pieces.
 #[derive(Default)]
 struct GapFinder {
     position: u32,
@@ -73,12 +73,13 @@ impl GapFinder {
 }
 
 impl ScannedReference {
-    /// Reads a reference, and computes the MD5 of its contigs where one of these headers has one to compare with (3 Gb take
-    /// 5 s more). `known`: an earlier scan of the same file, which is returned if it suffices.
+    /// Reads a reference. If one of `headers` contains the MD5 of contigs, computes the MD5 of all contigs (5 s more
+    /// for 3 Gb) and compares them. `known` is an earlier scan of the same file, which is returned if it suffices.
     ///
     /// # Errors
-    /// [`PipelineError::Missing`], [`PipelineError::Fasta`]; [`PipelineError::Alignments`] where the bases of a contig
-    /// differ from those that the reads of a file were aligned to.
+    /// [`PipelineError::Missing`] for a missing file, [`PipelineError::Fasta`] for invalid FASTA;
+    /// [`PipelineError::Alignments`] if the bases of a contig differ from those to which the reads of a file were
+    /// aligned.
     pub(crate) fn scan_for_headers<'h>(
         path: &Path,
         known: Option<&Arc<Self>>,
@@ -98,10 +99,10 @@ impl ScannedReference {
         Ok(reference)
     }
 
-    /// Compares a reference with the header of a file of reads, where the header has the MD5 of contigs.
+    /// Compares a reference with the header of a file of reads, if this header contains the MD5 of contigs.
     ///
     /// # Errors
-    /// Those of [`ScannedReference::scan_for_headers`].
+    /// The errors of [`ScannedReference::scan_for_headers`].
     pub(crate) fn check_header_md5(path: &Path, reads: &Path, header: &Header) -> Result<(), PipelineError> {
         match header.has_checksums() {
             true => Self::scan_for_headers(path, None, [(reads, header)].into_iter()).map(drop),
@@ -109,10 +110,10 @@ impl ScannedReference {
         }
     }
 
-    /// Reads a reference.
+    /// Reads a reference without computing the MD5 of its contigs.
     ///
     /// # Errors
-    /// [`PipelineError::Missing`], [`PipelineError::Fasta`].
+    /// [`PipelineError::Missing`] for a missing file, [`PipelineError::Fasta`] for invalid FASTA.
     pub(crate) fn scan(path: &Path) -> Result<Self, PipelineError> {
         Self::read_fasta(path, false)
     }
@@ -128,7 +129,7 @@ impl ScannedReference {
         let (mut gaps, mut hasher) = (Vec::new(), blake3::Hasher::new());
         let mut finder = GapFinder::default();
         let md5 = with_md5.then(ChecksumScan::new).transpose();
-        let mut md5 = md5.map_err(PipelineError::file("take the checksums of", path))?;
+        let mut md5 = md5.map_err(PipelineError::file("compute the checksums of", path))?;
         let contigs = fasta::build_fai_with(path, |event| {
             md5.iter_mut().for_each(|md5| md5.add_event(event));
             match event {
@@ -153,10 +154,10 @@ impl ScannedReference {
         Ok(Self { contigs, gaps, checksum, blocks, md5, file_state })
     }
 
-    /// Returns the contigs.
+    /// Returns the contigs of the reference as a genome.
     ///
     /// # Errors
-    /// [`PipelineError::Corrupt`] where two have the same name.
+    /// [`PipelineError::Corrupt`] if two contigs have the same name.
     pub(super) fn genome(&self, path: &Path) -> Result<Genome, PipelineError> {
         let contig = |record: &FaiRecord| Contig {
             name: record.name.clone(),
@@ -170,7 +171,7 @@ impl ScannedReference {
     /// Rejects a reference that a caller cannot read.
     ///
     /// # Errors
-    /// [`PipelineError::Options`] for a compressed reference and a caller that does not read it.
+    /// [`PipelineError::Options`] for a compressed reference that the caller does not read.
     pub(crate) fn check_caller_support(&self, path: &Path, caller: &dyn Caller) -> Result<(), PipelineError> {
         if self.blocks.is_none() || caller.capabilities().reads_bgzf_reference {
             return Ok(());
@@ -184,14 +185,14 @@ impl ScannedReference {
         Err(PipelineError::Options { problem })
     }
 
-    /// Writes the indexes that callers need beside the reference, before several callers try to write them at once.
+    /// Writes missing indexes of the reference beside it. Otherwise several callers would write them at the same time.
     ///
     /// # Errors
-    /// [`PipelineError::Corrupt`] for an index of another file, [`PipelineError::File`].
+    /// [`PipelineError::Corrupt`] for an index of another file, [`PipelineError::File`] if an index cannot be written.
     pub(crate) fn write_indexes(&self, path: &Path, needs_dictionary: bool) -> Result<(), PipelineError> {
         let beside = |ending: &str| PathBuf::from(format!("{}.{ending}", path.display()));
         let fai = beside("fai");
-        let remedy = format!("make it with `samtools faidx {}`", path.display());
+        let remedy = format!("create it with `samtools faidx {}`", path.display());
         if let Some(blocks) = &self.blocks {
             write_gzi(blocks, &beside("gzi"))?;
         }
@@ -224,7 +225,7 @@ impl ScannedReference {
     }
 }
 
-/// Writes the `.gzi` of a reference unless it exists. Returns whether it was written.
+/// Writes the `.gzi` of a reference, unless it exists with the same content. Returns whether it was written.
 ///
 /// # Errors
 /// [`PipelineError::File`] if it cannot be written.

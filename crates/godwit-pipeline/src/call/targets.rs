@@ -13,7 +13,7 @@ use crate::observer::{Event, Observer};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Targets {
     pub(super) regions: Vec<Region>,
-    /// The first region that was clipped, and how many were.
+    /// Description of the first region that was clipped, and the number of clipped regions.
     clipped: Option<(String, usize)>,
 }
 
@@ -23,12 +23,14 @@ pub(crate) fn bed_files(values: &[OsString]) -> impl Iterator<Item = &Path> {
 }
 
 impl Targets {
-    /// Reads values of `--regions`; returns `None` where there are none. A value that is the path of a file is read as BED,
-    /// any other as a list of region strings. Ends beyond those of contigs are clipped, as bcftools does.
+    /// Reads values of `--regions`; returns `None` if there are none. A value that is the path of a file is read as
+    /// BED, any other value as a list of region strings. Regions are clipped at the ends of their contigs, as in
+    /// bcftools.
     ///
     /// # Errors
-    /// [`PipelineError::Bed`] for a line that is not BED, names no contig of the genome, or starts beyond the end of its contig;
-    /// [`PipelineError::Options`] for such a region string, [`PipelineError::Missing`] for a value that is neither.
+    /// [`PipelineError::Bed`] for a line that is not BED, names a contig that is not in the genome, or starts beyond
+    /// the end of its contig; [`PipelineError::Options`] for a region string with such a problem;
+    /// [`PipelineError::Missing`] for a value that is neither a file nor a region.
     pub(super) fn read(values: &[OsString], genome: &Genome) -> Result<Option<Self>, PipelineError> {
         if values.is_empty() {
             return Ok(None);
@@ -77,7 +79,7 @@ impl Targets {
         Ok(())
     }
 
-    /// Adds a region, without the part beyond the end of its contig. The error is the problem with the region.
+    /// Adds a region, clipped at the end of its contig. The error is a text about the problem with the region.
     fn add(&mut self, mut region: Region, genome: &Genome, place: &str) -> Result<(), String> {
         let contig = genome.contig_id(&region.contig).and_then(|id| genome.contig(id));
         let Some(contig) = contig else {
@@ -108,7 +110,7 @@ impl Targets {
         observer.event(&Event::Warning { message });
     }
 
-    /// Returns starts and ends of the regions, by contig.
+    /// Returns the starts and ends of the regions, for each contig of the genome.
     pub(super) fn by_contig(&self, genome: &Genome) -> Vec<Vec<(u32, u32)>> {
         let mut targets = vec![Vec::new(); genome.contigs().len()];
         for region in &self.regions {
@@ -168,7 +170,7 @@ mod tests {
         for (text, said) in [
             ("chr9:1-5", "no contig \"chr9\""),
             ("chr1:1001", "starts beyond the end of chr1"),
-            ("chr1:9-3", "lies behind its last"),
+            ("chr1:9-3", "is after its last"),
             ("nowhere.bed", "neither a file nor a region"),
         ] {
             let error = read(&[text]).unwrap_err().to_string();

@@ -1,4 +1,5 @@
-//! Assembles one file from all regions: one header, the records in order, one index.
+//! Assembles one VCF from the calls of all regions: a merged header, the records in the order of the genome, and an
+//! index.
 
 use std::collections::HashSet;
 use std::io::{self, BufWriter};
@@ -14,10 +15,10 @@ use super::region_plan::PlannedRegion;
 use crate::atomic_files::{AtomicFile, AtomicFileSet};
 use crate::error::PipelineError;
 
-/// bgzip's own default: variants are written once and stored for years.
+/// Compression level of the VCF: the default of bgzip, because variants are written once and stored for years.
 const VCF_COMPRESSION_LEVEL: u8 = 6;
 
-/// A VCF that is assembled from regions.
+/// A VCF that is assembled from the calls of regions.
 pub(super) struct VcfAssembly<'a> {
     pub(super) out: &'a Path,
     pub(super) genome: &'a Genome,
@@ -29,10 +30,11 @@ pub(super) struct VcfAssembly<'a> {
 }
 
 impl VcfAssembly<'_> {
-    /// Writes the VCF and its index under temporary names, durable; returns the number of records.
+    /// Writes the VCF and its index under temporary names, and flushes both to disk. Returns the number of records.
     ///
     /// # Errors
-    /// [`PipelineError::CallerOutput`] where headers or records of two regions are inconsistent, [`PipelineError::File`].
+    /// [`PipelineError::CallerOutput`] if headers or records of two regions are inconsistent, [`PipelineError::File`]
+    /// if a file cannot be written.
     pub(super) fn write_vcf_and_index(&self, staged: &mut AtomicFileSet) -> Result<u64, PipelineError> {
         let failed = |error| PipelineError::file("write", self.out)(error);
         let header = self.merge_headers()?;
@@ -70,7 +72,7 @@ impl VcfAssembly<'_> {
         Ok(records)
     }
 
-    /// Merges the headers: each line of the callers once, without those about single processes.
+    /// Merges the VCF headers of all regions, with each line once, and adds the lines about the origin of the records.
     fn merge_headers(&self) -> Result<Header, PipelineError> {
         let (mut whole, mut seen) = (None::<Header>, HashSet::new());
         for (region, kept) in self.regions.iter().zip(self.checkpoints) {
@@ -101,7 +103,7 @@ impl VcfAssembly<'_> {
     }
 }
 
-/// Writes a JSON file together with the others.
+/// Writes a JSON file under a temporary name and adds it to the files that are published together.
 pub(crate) fn add_json_file(
     staged: &mut AtomicFileSet,
     path: &Path,

@@ -1,4 +1,5 @@
-//! The workers of a job as its head sees them: joins, events, uploads and losses. The work itself is decided elsewhere.
+//! The workers of a job, as the head manages them: joins, events, uploads and losses. Other modules decide the work of
+//! each worker.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -20,18 +21,18 @@ use crate::cluster_worker::WorkerTask;
 use crate::error::{ErrorKind, PipelineError};
 use crate::observer::{Event, Observer};
 
-/// Time for which the head waits for an event before it checks its timers.
+/// Maximum time for which the head waits for an event before it checks its timers.
 const EVENT_TIMEOUT: Duration = Duration::from_millis(10);
-/// Time without any worker after which a job fails.
+/// Time without any connected worker after which a job fails.
 const NO_WORKER_TIMEOUT: Duration = Duration::from_secs(60);
-/// Interval at which started workers that have not joined are checked.
+/// Interval at which the head checks whether started workers have ended before they joined.
 const LAUNCH_CHECK_INTERVAL: Duration = Duration::from_millis(200);
-/// Time for workers to receive the last command.
+/// Maximum time to wait until all workers have received the last command and disconnected.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(2);
 /// Interval at which the head checks for a later attempt of its job.
 const ATTEMPT_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
-/// An event that concerns the work of a job.
+/// An event of a worker that concerns the work of a job.
 pub(crate) enum WorkerPoolEvent {
     /// A worker is lost.
     Lost(WorkerId),
@@ -47,10 +48,11 @@ struct ConnectedWorker {
     commands: CommandSender,
 }
 
-/// The workers of a job. Dropping it closes the head, and the workers lose their connection.
+/// The workers of a job. Dropping the pool closes the endpoint of the head, so that all workers lose their connection.
 pub(crate) struct WorkerPool<'r> {
     head: Option<HeadEndpoint>,
-    /// Directory of the rendezvous file, and the content of the file.
+    /// Directory of the rendezvous file, by which workers find the head; the field `rendezvous` is the content of the
+    /// file.
     rendezvous_directory: PathBuf,
     rendezvous: Rendezvous,
     cluster: &'r ClusterOptions<'r>,
@@ -59,20 +61,20 @@ pub(crate) struct WorkerPool<'r> {
     workers: BTreeMap<WorkerId, ConnectedWorker>,
     observer: &'r dyn Observer,
     cancelled: &'r AtomicBool,
-    /// Time since when no worker has been connected.
+    /// Last time at which a worker was connected, initially the time at which the pool was opened.
     no_workers_since: Instant,
     reported_error: Option<String>,
-    /// Time of the last check of started workers.
+    /// Time of the last check for workers that ended before they joined.
     launch_checked_at: Instant,
-    /// Time of the last check for a later attempt.
+    /// Time of the last check for a later attempt of the job.
     attempt_checked_at: Instant,
     worker_names: Vec<String>,
     lost_workers: usize,
 }
 
 impl<'r> WorkerPool<'r> {
-    /// Opens the pool: listens, publishes the rendezvous file and starts the workers. `between`: its directory, unless the
-    /// launcher has another one. `download_source`: the source of the workers' downloads.
+    /// Starts to listen, publishes the rendezvous file, and starts the workers. The rendezvous file is in the directory
+    /// `between`, unless the launcher uses another directory. Workers download their input from `download_source`.
     pub(crate) fn open(
         cluster: &'r ClusterOptions<'r>,
         between: &Path,
@@ -115,11 +117,13 @@ impl<'r> WorkerPool<'r> {
         })
     }
 
-    /// Waits for an event for a short time. Joins and losses of workers are handled here.
+    /// Waits briefly for an event. Adds workers that join and removes workers that are lost; a loss is also returned as
+    /// an event.
     ///
     /// # Errors
-    /// [`PipelineError::Interrupted`]; [`PipelineError::NoWorkers`] if no worker is left; [`PipelineError::Worker`] for a
-    /// failure that all of them would have; [`godwit_fleet::FleetError::Superseded`] if there is a later attempt.
+    /// [`PipelineError::Interrupted`] if the job is cancelled; [`PipelineError::NoWorkers`] if no worker is left;
+    /// [`PipelineError::Worker`] for a failure that all workers would have; [`godwit_fleet::FleetError::Superseded`] if
+    /// there is a later attempt of the job.
     pub(crate) fn next_event(&mut self) -> Result<Option<WorkerPoolEvent>, PipelineError> {
         if self.cancelled.load(Ordering::Relaxed) {
             return Err(PipelineError::Interrupted);
@@ -139,7 +143,7 @@ impl<'r> WorkerPool<'r> {
             Some(HeadEvent::Reported(node, WorkerEvent::Failed { message, fatal_kind })) => {
                 self.handle_failure(node, message, fatal_kind)?
             }
-            // A rejected worker may not have received the rejection yet.
+            // Ignore events of a rejected worker, which may not have received the rejection yet.
             Some(HeadEvent::Reported(node, report)) => {
                 self.is_connected(node).then_some(WorkerPoolEvent::Event(node, report))
             }
@@ -150,7 +154,7 @@ impl<'r> WorkerPool<'r> {
         })
     }
 
-    /// Checks that there is no later attempt of this job.
+    /// Fails if there is a later attempt of this job.
     ///
     /// # Errors
     /// [`godwit_fleet::FleetError::Superseded`] if there is a later attempt.
@@ -159,13 +163,13 @@ impl<'r> WorkerPool<'r> {
     }
 
     fn check_any_worker(&mut self) -> Result<(), PipelineError> {
-        // The loss of a worker that has joined is an event of its own.
+        // Check only workers that have not joined yet: there is an event for the loss of a worker that has joined.
         if self.worker_names.len() < self.cluster.workers as usize
             && self.launch_checked_at.elapsed() > LAUNCH_CHECK_INTERVAL
         {
             self.launch_checked_at = Instant::now();
             for last in self.cluster.launcher.exit_messages() {
-                self.warn(format!("{last}; the run goes on without it where there are others"));
+                self.warn(format!("{last}; the job continues with the other workers, if any"));
                 self.record_error(last);
             }
         }
@@ -179,7 +183,7 @@ impl<'r> WorkerPool<'r> {
         let gone = self.cluster.launcher.exit_messages();
         gone.into_iter().for_each(|last| self.record_error(last));
         Err(PipelineError::NoWorkers {
-            last_error: self.reported_error.take().unwrap_or_else(|| "none came".to_owned()),
+            last_error: self.reported_error.take().unwrap_or_else(|| "no worker joined".to_owned()),
         })
     }
 
@@ -192,7 +196,9 @@ impl<'r> WorkerPool<'r> {
         self.workers.insert(worker, ConnectedWorker { name: name.clone(), commands });
         let own = env!("CARGO_PKG_VERSION");
         if version != own {
-            let why = format!("it is godwit {version}, the head is {own}; install one version everywhere");
+            let why = format!(
+                "its version of godwit is {version}, that of the head is {own}; install one version on all hosts"
+            );
             return self.reject_worker(worker, why);
         }
         self.send_command(worker, &Command::AcceptWorker { worker, job: self.task_json.clone() });
@@ -202,7 +208,7 @@ impl<'r> WorkerPool<'r> {
     /// Rejects a worker. Its later events are ignored.
     pub(crate) fn reject_worker(&mut self, node: WorkerId, reason: String) {
         let Some(ConnectedWorker { name, commands }) = self.workers.remove(&node) else { return };
-        self.warn(format!("{name} was refused: {reason}"));
+        self.warn(format!("{name} was rejected: {reason}"));
         self.record_error(format!("{name}: {reason}"));
         commands.send(&Command::RejectWorker { reason });
     }
@@ -210,7 +216,7 @@ impl<'r> WorkerPool<'r> {
     fn remove_worker(&mut self, node: WorkerId, why: &str) -> Option<WorkerPoolEvent> {
         let member = self.workers.remove(&node)?;
         self.lost_workers += 1;
-        self.warn(format!("lost {}: {why}; others go on with its work", member.name));
+        self.warn(format!("lost {}: {why}; other workers take over its work", member.name));
         self.record_error(format!("{}: {why}", member.name));
         Some(WorkerPoolEvent::Lost(node))
     }
@@ -232,7 +238,7 @@ impl<'r> WorkerPool<'r> {
 
     /// Sends a command to a worker.
     pub(crate) fn send_command(&self, node: WorkerId, order: &Command) {
-        // A worker that no longer receives will soon be reported as lost.
+        // If the worker no longer receives commands, an event will soon report that the worker is lost.
         let _ = self.workers.get(&node).map(|member| member.commands.send(order));
     }
 
@@ -251,17 +257,17 @@ impl<'r> WorkerPool<'r> {
         PipelineError::Worker { worker: self.worker_name(node).to_owned(), message, kind: ErrorKind::Engine }
     }
 
-    /// Returns host and process of a worker.
+    /// Returns the name of a worker: its host and its process.
     pub(crate) fn worker_name(&self, node: WorkerId) -> &str {
-        self.workers.get(&node).map_or("a node that is gone", |member| &member.name)
+        self.workers.get(&node).map_or("a lost worker", |member| &member.name)
     }
 
-    /// Reports whether a worker is connected.
+    /// Returns whether a worker is connected.
     pub(crate) fn is_connected(&self, node: WorkerId) -> bool {
         self.workers.contains_key(&node)
     }
 
-    /// Returns the connected workers.
+    /// Returns the identifiers of the connected workers.
     pub(crate) fn worker_ids(&self) -> impl ExactSizeIterator<Item = WorkerId> {
         self.workers.keys().copied()
     }
@@ -271,11 +277,11 @@ impl<'r> WorkerPool<'r> {
         self.cluster.workers as usize
     }
 
-    /// Warns if there was less work than workers.
+    /// Warns if there were fewer items of work, such as blocks, than workers.
     pub(crate) fn warn_if_idle(&self, count: usize, what: &str, verb: &str) {
         let nodes = self.expected_workers();
         if count < nodes {
-            self.warn(format!("{count} {what} for {nodes} nodes: some had nothing to {verb}; ask for fewer nodes"));
+            self.warn(format!("{count} {what} for {nodes} workers: some had nothing to {verb}; request fewer workers"));
         }
     }
 
@@ -284,12 +290,12 @@ impl<'r> WorkerPool<'r> {
         &self.worker_names
     }
 
-    /// Returns the number of lost workers.
+    /// Returns the number of workers that were lost.
     pub(crate) fn lost_workers(&self) -> usize {
         self.lost_workers
     }
 
-    /// Sends the last command to all workers and stops them.
+    /// Sends [`Command::Finish`] to all workers, waits briefly until they disconnect, and stops those that still run.
     pub(crate) fn finish(&mut self) {
         self.broadcast_command(&Command::Finish);
         let until = Instant::now() + FINISH_TIMEOUT;
@@ -306,7 +312,7 @@ impl<'r> WorkerPool<'r> {
 
 impl Drop for WorkerPool<'_> {
     fn drop(&mut self) {
-        // Workers see that the connection ends, and no rendezvous file to reconnect by.
+        // Workers end when the connection closes, because there is no rendezvous file by which they could reconnect.
         self.rendezvous.remove(&self.rendezvous_directory);
         if let Some(head) = self.head.take() {
             head.close(Duration::from_millis(100));

@@ -1,4 +1,5 @@
-//! A cluster worker that searches: it starts search workers, and forwards frames between them and the head.
+//! A cluster worker of a search: starts search workers as child processes, and forwards message frames between them and
+//! the head.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -16,7 +17,7 @@ use super::SearchTask;
 use crate::cluster_worker::{WorkerInput, WorkerOptions, forward_commands, receive_input, unexpected_command};
 use crate::error::PipelineError;
 
-/// Returns the BLAKE3 of the queries, to be compared with those that other hosts read.
+/// Returns the BLAKE3 of the query file, by which the head verifies that all hosts read the same queries.
 pub(super) fn query_checksum(queries: &Path) -> Result<String, PipelineError> {
     let mut hasher = blake3::Hasher::new();
     let read = std::fs::File::open(queries).and_then(|mut file| std::io::copy(&mut file, &mut hasher));
@@ -24,20 +25,20 @@ pub(super) fn query_checksum(queries: &Path) -> Result<String, PipelineError> {
     Ok(hasher.finalize().to_hex().to_string())
 }
 
-/// State that both threads of a cluster worker share.
+/// State that two threads of a cluster worker share: one executes commands, and one forwards replies of search workers.
 struct SearchWorkerHost<'n> {
     connection: &'n WorkerEndpoint,
     id: WorkerId,
     program: std::path::PathBuf,
     task: &'n SearchTask,
-    /// By number and attempt.
+    /// Running search workers, by number and attempt.
     search_workers: Mutex<HashMap<(usize, u64), WorkerProcess>>,
 }
 
-/// Searches until the head reports the end.
+/// Runs search workers until the head reports the end of the search.
 ///
 /// # Errors
-/// [`PipelineError`]; the search continues without this cluster worker.
+/// [`PipelineError`] if this cluster worker fails; the search continues without it.
 pub(crate) fn run_search_worker(
     connection: &WorkerEndpoint,
     id: WorkerId,
@@ -61,13 +62,13 @@ pub(crate) fn run_search_worker(
         let carrying = &node;
         scope.spawn(move || {
             if let Err(error) = carrying.forward_replies(&said) {
-                // Without the main thread, the cluster worker has ended already.
+                // If sending fails, the main thread and thus the cluster worker have already ended.
                 let _ = failures.send(WorkerInput::Failed(error));
             }
         });
         let led = node.process_commands(&inputs, &speaker, cancelled);
         node.lock_workers().clear();
-        // The other thread ends after the last search worker.
+        // The thread that forwards replies ends when the last search worker has ended.
         drop(speaker);
         connection.stop_waiting_for_commands();
         led
@@ -79,7 +80,7 @@ impl SearchWorkerHost<'_> {
         self.search_workers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Processes commands until the last one.
+    /// Executes the commands of the head until [`Command::Finish`].
     fn process_commands(
         &self,
         inputs: &Receiver<WorkerInput>,
@@ -116,7 +117,7 @@ impl SearchWorkerHost<'_> {
     ) -> Result<(), PipelineError> {
         let speaker = speaker.clone();
         let heard = move |frame| speaker.send(WorkerFrame { worker, attempt, frame }).is_ok();
-        // Locked until it is inserted, because it may end at once.
+        // Hold the lock until the process is in the map, because the process may end at once.
         let mut workers = self.lock_workers();
         let error = match WorkerProcess::start(self.task.engine.worker_command(&self.program), heard, false) {
             Ok(process) => {
@@ -131,7 +132,7 @@ impl SearchWorkerHost<'_> {
     }
 
     fn send_frame(&self, worker: usize, attempt: u64, frame: u64) -> Result<(), PipelineError> {
-        // The frame is downloaded even if the search worker has ended: the head keeps it until then.
+        // Download the frame even if the search worker has ended: the head keeps each frame until it is downloaded.
         let mut incoming = self.connection.download_from_head(&DownloadTicket::SearchFrame { frame })?;
         let mut bytes = Vec::new();
         while let Some((batch, _)) = incoming.next_batch()? {
@@ -143,7 +144,7 @@ impl SearchWorkerHost<'_> {
         Ok(())
     }
 
-    /// Forwards frames of search workers to the head until all of them have ended.
+    /// Forwards frames of search workers to the head, until all search workers have ended.
     fn forward_replies(&self, said: &Receiver<WorkerFrame>) -> Result<(), PipelineError> {
         while let Ok(WorkerFrame { worker: search_worker, attempt, frame }) = said.recv() {
             match frame {

@@ -1,4 +1,5 @@
-//! Alignment of blocks on a worker: they are fed to the aligner, collected, sorted and packed into slices.
+//! Alignment of blocks on a worker. Threads feed blocks to the aligner, collect the records, and sort and pack them
+//! into slices.
 
 use std::sync::PoisonError;
 use std::sync::mpsc::{Receiver, Sender};
@@ -21,11 +22,11 @@ use crate::runs::{RunTable, SortedBlock};
 pub(super) enum PackInput {
     /// The aligner has finished a block.
     BlockAligned(Box<AlignedBlock>),
-    /// The partitions are known.
+    /// The partitions of the genome are known.
     PlanKnown,
 }
 
-/// The data of a [`WorkerUpload::AlignedBlock`].
+/// The results of a block that a worker uploads with a [`WorkerUpload::AlignedBlock`].
 pub(crate) struct BlockUpload {
     pub(crate) pairs: Vec<PairSignature>,
     pub(crate) ends: Vec<EndSignature>,
@@ -68,7 +69,7 @@ impl<'n> BlockReads<'n> {
         &self.header
     }
 
-    /// Feeds the whole block.
+    /// Writes all reads of the block to the aligner.
     pub(super) fn feed_into(&mut self, writer: &mut BlockWriter) -> Result<(), PipelineError> {
         writer.start_block(&self.header)?;
         if let Some(batch) = self.first_batch.take() {
@@ -81,7 +82,8 @@ impl<'n> BlockReads<'n> {
     }
 }
 
-/// Requests blocks and feeds them to the aligner; a persistent one gets the next block while it aligns one.
+/// Requests blocks from the head and feeds them to the aligner. A persistent aligner receives the next block while it
+/// aligns the current block.
 pub(super) fn feed_aligner(
     shared: &WorkerContext,
     mut aligner: AlignerFeed,
@@ -102,7 +104,7 @@ pub(super) fn feed_aligner(
     }
 }
 
-/// Collects the output of the aligner.
+/// Passes the blocks that the aligner returns to the packing thread.
 pub(super) fn collect_aligned(mut reader: BlockReader, packing: &Sender<PackInput>) -> Result<(), PipelineError> {
     while let Some(block) = reader.next_block()? {
         if packing.send(PackInput::BlockAligned(Box::new(block))).is_err() {
@@ -112,7 +114,8 @@ pub(super) fn collect_aligned(mut reader: BlockReader, packing: &Sender<PackInpu
     Ok(())
 }
 
-/// Sorts and packs blocks, once the partitions are known: the first block of the job decides them.
+/// Sorts blocks, and packs them into slices as soon as the partitions of the genome are known. The first block of the
+/// job decides the partitions.
 pub(super) fn pack_blocks(
     shared: &WorkerContext,
     job: &AlignTask,
@@ -133,7 +136,7 @@ pub(super) fn pack_blocks(
     Ok(())
 }
 
-/// A sorted block.
+/// An aligned block whose records are sorted.
 struct SortedAlignedBlock {
     block: AlignedBlock,
     sorted: SortedBlock,
@@ -147,7 +150,7 @@ impl SortedAlignedBlock {
         Ok(Self { block, sorted: SortedBlock::new(chunks, &keys), details })
     }
 
-    /// Stores the slices and uploads the signatures to the head.
+    /// Stores the slices of the block, and uploads its duplicate signatures and the table of its frames to the head.
     fn store_and_upload(self, shared: &WorkerContext) -> Result<(), PipelineError> {
         let Some(store) = shared.slice_store.get() else { return Ok(()) };
         let table = store.add_block(self.block.id, self.sorted).map_err(|error| shared.scratch_error(error))?;

@@ -1,7 +1,8 @@
 //! The aligner of a worker: one persistent process for all blocks, or one process for each block.
 //!
-//! godwit's own programs return a block as soon as it is aligned. Other programs return records at any time, the last ones
-//! when their input ends. Each block may be a separate input only if the records do not depend on where the reads are cut.
+//! The aligners that are part of godwit return a block as soon as it is aligned, so one process can align all blocks.
+//! Other programs return their last records only when their input ends, so each block needs a process of its own. This
+//! requires that the records do not depend on how the reads are divided into blocks.
 
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,9 +24,9 @@ use crate::error::PipelineError;
 
 /// An aligner whose version and contigs are known.
 pub(super) enum BlockAligner {
-    /// A process for all blocks.
+    /// One process for all blocks.
     Persistent(SelectedAligner, PipeSession),
-    /// A process for each block.
+    /// One process for each block.
     PerBlock(PerBlockAligner),
 }
 
@@ -35,7 +36,7 @@ pub(super) enum AlignerFeed {
     PerBlock(PerBlockAligner),
 }
 
-/// Stops the aligner in any state.
+/// A handle that stops the aligner, whether or not a process is running.
 pub(super) enum AlignerStopper {
     Persistent(ChildHandle),
     PerBlock(Arc<Mutex<CurrentProcess>>),
@@ -50,7 +51,7 @@ pub(super) struct PerBlockAligner {
     current_process: Arc<Mutex<CurrentProcess>>,
 }
 
-/// The process that runs at present.
+/// The process that aligns the current block, if there is one.
 #[derive(Default)]
 pub(super) struct CurrentProcess {
     child: Option<ChildHandle>,
@@ -58,7 +59,8 @@ pub(super) struct CurrentProcess {
 }
 
 impl BlockAligner {
-    /// Starts a persistent aligner, or finds a program and its index.
+    /// Starts a persistent aligner. If the aligner needs a process for each block, only finds the program and checks
+    /// its index.
     pub(super) fn start(work: &AlignTask, threads: usize) -> Result<Self, PipelineError> {
         let choice = work.aligner.parse::<AlignerChoice>()?;
         match choice {
@@ -70,7 +72,7 @@ impl BlockAligner {
                     location: AlignerLocation::Local { processes: work.host_processes },
                     threads,
                     block_bases: work.block_bases,
-                    // The head has compared it.
+                    // The head has already compared the index with the reference.
                     compares_reference: false,
                 }
                 .select()?;
@@ -92,11 +94,11 @@ impl BlockAligner {
                 let each = PerBlockAligner { program, hello, task: Box::new(work.clone()), threads, current_process };
                 Ok(Self::PerBlock(each))
             }
-            AlignerChoice::Template(_) => Err(malformed_command(format!("{} does not take blocks", work.aligner))),
+            AlignerChoice::Template(_) => Err(malformed_command(format!("{} does not support blocks", work.aligner))),
         }
     }
 
-    /// Returns versions and contigs.
+    /// Returns the version of the aligner and the contigs of its reference.
     pub(super) fn hello(&self) -> &AlignerInfo {
         match self {
             Self::Persistent(_, session) => session.info(),
@@ -104,7 +106,7 @@ impl BlockAligner {
         }
     }
 
-    /// Returns the version of the program whose records it reproduces.
+    /// Returns the version of the program whose records the aligner produces.
     pub(super) fn emulated_version(&self) -> &str {
         match self {
             Self::Persistent(..) => bwa::BWA_NAME_AND_VERSION.1,
@@ -157,7 +159,7 @@ impl CurrentProcess {
 }
 
 impl PerBlockAligner {
-    /// Aligns a block from its first read to its last record.
+    /// Aligns a block with a process of its own, and passes the records to the packing thread.
     pub(super) fn align_block(&self, mut reads: BlockReads, packing: &Sender<PackInput>) -> Result<(), PipelineError> {
         let (mut writer, reader) = self.start_process(reads.header())?;
         std::thread::scope(|scope| {
@@ -173,7 +175,7 @@ impl PerBlockAligner {
 
     fn start_process(&self, header: &BlockHeader) -> Result<(BlockWriter, BlockReader), PipelineError> {
         let lane = self.task.lanes.get(usize::from(header.id.lane));
-        let lane = lane.ok_or_else(|| malformed_command(format!("there is no lane {}", header.id.lane)))?;
+        let lane = lane.ok_or_else(|| malformed_command(format!("unknown lane {}", header.id.lane)))?;
         let values = LaneValues {
             reference: &self.task.reference,
             threads: self.threads,

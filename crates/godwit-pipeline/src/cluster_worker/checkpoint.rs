@@ -1,9 +1,9 @@
-//! The checkpoints of a worker for its successor in the same job: its slices in a named file, and a journal line for each
-//! block with their locations and checksums.
+//! The checkpoints that a worker leaves for a later worker of the same job: a file with its slices, and a journal with
+//! one line per block. A line contains the locations and checksums of the slices of the block.
 //!
-//! A worker takes the first directory of its job that no running process has locked, or creates one. Data are not synced:
-//! what is lost by a power failure is found by checksum and treated as missing. Directories of other jobs with the same
-//! output are removed, because they cannot be resumed.
+//! A worker takes over the first directory of its job that no running process has locked, or creates a new one. Data
+//! are not flushed to disk: data that a power failure destroys have a wrong checksum and count as missing. Directories
+//! of other jobs with the same output are removed, because these jobs cannot be resumed.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -26,14 +26,14 @@ use crate::reduce::CompressedPart;
 use crate::runs::{RunTable, SliceLocation, SliceStore};
 use crate::scratch::{SpillFile, create_private_directory};
 
-/// Time to wait for processes of the previous head, which end when they see that it is gone.
+/// Maximum time to wait for workers of the previous head, which end when they detect that their head has ended.
 const PREDECESSOR_TIMEOUT: Duration = Duration::from_secs(15);
 const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(200);
-/// Files of a checkpoint directory.
+/// Names of the files in a checkpoint directory.
 const JOURNAL_FILE: &str = "journal";
 const SLICES_FILE: &str = "slices";
 const HOLDER_FILE: &str = "holder";
-/// Bytes read at a time while checkpoints are verified.
+/// Size of the buffer with which checkpoints are read and verified, bytes.
 const CHECK_BUFFER_BYTES: u64 = 1 << 20;
 
 /// The location of the checkpoints of the workers of a job.
@@ -45,10 +45,10 @@ pub(crate) struct CheckpointLocation {
     /// Identifier of this head.
     #[serde(rename = "head")]
     pub(crate) head_id: String,
-    /// Name of the directory in the scratch space of a worker.
+    /// Name of the checkpoint directory in the scratch space of a worker.
     #[serde(rename = "name")]
     pub(crate) directory_name: String,
-    /// Parent of that directory for workers without scratch space.
+    /// Parent of the checkpoint directory for workers without scratch space of their own.
     #[serde(rename = "otherwise")]
     pub(crate) default_root: PathBuf,
 }
@@ -63,36 +63,37 @@ impl CheckpointLocation {
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "line", rename_all = "snake_case")]
 pub(super) enum WorkerJournalEntry {
-    /// The partitions and the number of shards; all later lines depend on them.
+    /// The partitions of the genome and the number of shards; all later lines depend on both.
     Plan {
         starts: Vec<u64>,
         #[serde(rename = "shares")]
         shards: u16,
     },
-    /// Slices of a block.
+    /// Locations of slices of a block.
     Slices {
         block: BlockId,
         #[serde(rename = "content")]
         reads_checksum: String,
         slices: Vec<SliceCheckpoint>,
     },
-    /// A part of the output file.
+    /// Location of a part of the output file.
     Part(PartCheckpoint),
 }
 
-/// A part of the output file that is built, but may not be copied into the file yet.
+/// A part of the output file that is complete in the spill file, but may not have been copied into the output file yet.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct PartCheckpoint {
-    /// Checksum of its input and options.
+    /// Checksum of the inputs and options from which the part was built.
     #[serde(rename = "made_of")]
     input_checksum: String,
     /// 0-based number of the part.
     part: usize,
-    /// Its byte ranges (offset, bytes), and the BLAKE3 of their bytes, hexadecimal.
+    /// Byte ranges of the part in the spill file, as offset and length. `checksum` is the BLAKE3 of their bytes,
+    /// hexadecimal.
     #[serde(rename = "pieces")]
     byte_ranges: Vec<(u64, u64)>,
     checksum: String,
-    /// Its report.
+    /// Location and checksum of the report about the part.
     report_offset: u64,
     report_bytes: u64,
     report_checksum: String,
@@ -105,16 +106,17 @@ impl PartCheckpoint {
     }
 }
 
-/// Location of a slice in the checkpoints.
+/// The location of a slice in the slices file.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct SliceCheckpoint {
     #[serde(rename = "share")]
     shard: ShardId,
     offset: u64,
     bytes: u64,
-    /// BLAKE3 of the bytes, hexadecimal.
+    /// BLAKE3 of the bytes of the slice, hexadecimal.
     checksum: String,
-    /// Its frame table, behind the bytes of all slices of the line.
+    /// Location and checksum of the frame table of the slice. The tables follow the bytes of all slices of the journal
+    /// line.
     table_offset: u64,
     table_bytes: u64,
     table_checksum: String,
@@ -125,7 +127,8 @@ impl SliceCheckpoint {
         (self.offset + self.bytes).max(self.table_offset + self.table_bytes)
     }
 
-    /// Returns the BLAKE3 of its present bytes; each chunk is also passed on with its offset in the slice.
+    /// Returns the BLAKE3 of the bytes of the slice in `spill`. Also passes each chunk and its offset in the slice to
+    /// `hand_on`.
     fn hash_bytes(
         &self,
         spill: &SpillFile,
@@ -155,7 +158,7 @@ impl JournalEntry for WorkerJournalEntry {
             Self::Part(part) => {
                 let report = (part.report_offset, part.report_bytes);
                 let all = part.byte_ranges.iter().chain([&report]);
-                // Their sum is the size of the part.
+                // Reject lengths whose sum overflows: the sum is the size of the part with its report.
                 let sum = all.clone().try_fold(0u64, |sum, (_, bytes)| sum.checked_add(*bytes));
                 sum.is_some() && all.into_iter().all(|(offset, bytes)| offset.checked_add(*bytes).is_some())
             }
@@ -163,7 +166,7 @@ impl JournalEntry for WorkerJournalEntry {
     }
 }
 
-/// The checkpoints of this process, locked against others.
+/// The checkpoints of this worker, locked against other processes.
 pub(super) struct WorkerCheckpoints {
     directory: PathBuf,
     cluster_run_id: String,
@@ -171,12 +174,13 @@ pub(super) struct WorkerCheckpoints {
     spill: Arc<SpillFile>,
     /// Journal lines of an earlier process, until they are restored.
     unread_entries: Mutex<Vec<WorkerJournalEntry>>,
-    /// Parts of an earlier process, once the other lines are restored.
+    /// Parts of an earlier process, by number of the part, after the journal was restored.
     part_checkpoints: Mutex<HashMap<usize, PartCheckpoint>>,
 }
 
 impl WorkerCheckpoints {
-    /// Opens the checkpoints of an earlier process of the job, or creates a directory.
+    /// Opens the checkpoint directory of an earlier worker of the job, or creates a new one. Waits for workers of the
+    /// previous head that have not ended yet.
     pub(super) fn open(at: &CheckpointLocation, temp: Option<&Path>, cancelled: &Arc<AtomicBool>) -> io::Result<Self> {
         let root = at.root(temp);
         create_private_directory(&root)?;
@@ -228,7 +232,7 @@ impl WorkerCheckpoints {
         cancelled: &Arc<AtomicBool>,
     ) -> io::Result<Option<Self>> {
         let (journal, found) = match Journal::open(&directory.join(JOURNAL_FILE)) {
-            // Another process has locked it, or is removing it.
+            // Another process has locked the directory, or is removing it.
             Err(error) if matches!(error.kind(), io::ErrorKind::ResourceBusy | io::ErrorKind::NotFound) => {
                 return Ok(None);
             }
@@ -250,7 +254,8 @@ impl WorkerCheckpoints {
         &self.spill
     }
 
-    /// Adds stored slices to the store if their checksums match. Returns them: blocks, checksums of their reads, and shards.
+    /// Adds the slices of an earlier process to `store` if their checksums match. Returns these slices as blocks,
+    /// checksums of the reads of the blocks, and shards.
     pub(super) fn restore_slices(
         &self,
         starts: &[SortKey],
@@ -288,13 +293,14 @@ impl WorkerCheckpoints {
             }
             recalled.push((block, content, whole));
         }
-        // The bytes behind were being written.
+        // The earlier process stopped while it wrote the bytes after `end`.
         self.spill.truncate(end)?;
         Ok(recalled)
     }
 
-    /// Adopts slices of processes without a successor: copies them, and removes the originals. Concurrent workers begin at
-    /// different directories. Returns the same as [`WorkerCheckpoints::restore_slices`].
+    /// Adopts slices of earlier workers whose directories no running worker has taken over: copies the slices, and
+    /// removes the originals. `begin` lets concurrent workers start at different directories. Returns the same as
+    /// [`WorkerCheckpoints::restore_slices`].
     pub(super) fn adopt_slices(
         &self,
         (starts, shares): (&[SortKey], u16),
@@ -328,7 +334,7 @@ impl WorkerCheckpoints {
         Ok(inherited)
     }
 
-    /// Copies a slice if its checksum matches.
+    /// Copies a slice from the spill file `from` if its checksum matches.
     fn copy_slice(
         &self,
         block: BlockId,
@@ -361,7 +367,7 @@ impl WorkerCheckpoints {
         Ok(is_whole && store.add_slice(block, usize::from(slice.shard.0), place, &RunTable(table)))
     }
 
-    /// Writes the journal line of slices that are in the store.
+    /// Writes a journal line with the locations of slices that are in `store`.
     pub(super) fn record_slices(
         &self,
         block: BlockId,
@@ -398,7 +404,7 @@ impl WorkerCheckpoints {
         self.part_checkpoints.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes the journal line of a part that is in the spill file.
+    /// Writes a journal line with the location of a part that is in the spill file.
     pub(super) fn record_part(&self, made_of: &str, part: usize, made: &CompressedPart) -> io::Result<()> {
         let ([Some(PartLocation::Spill(pieces)), None], Some(checksum)) = (&made.locations, &made.checksum) else {
             return Ok(());
@@ -415,7 +421,7 @@ impl WorkerCheckpoints {
         }))
     }
 
-    /// Returns a part of an earlier process if its input is the same and its checksums match.
+    /// Returns a part that an earlier process built, if its inputs are unchanged and its checksums match.
     pub(super) fn restore_part(&self, made_of: &str, part: usize) -> io::Result<Option<CompressedPart>> {
         let Some(kept) = self.lock_parts().remove(&part).filter(|kept| kept.input_checksum == made_of) else {
             return Ok(None);
@@ -431,7 +437,8 @@ impl WorkerCheckpoints {
         Ok(Some(CompressedPart { locations, bytes: [bytes, 0], checksum: Some(kept.checksum), report }))
     }
 
-    /// Removes these checkpoints, and those of lost workers of the job on this host: nothing needs them any more.
+    /// Removes these checkpoints, and those of lost workers of the job on this host, because the job does not need them
+    /// any more.
     pub(super) fn remove(self) {
         let Some(root) = self.directory.parent() else { return };
         remove_unlocked(&self.directory, false);
@@ -440,7 +447,7 @@ impl WorkerCheckpoints {
         {
             remove_unlocked(&root.join(name), true);
         }
-        // Other workers may still use theirs.
+        // Removing the parent directory fails as long as it contains the directories of other workers.
         let _ = fs::remove_dir(root);
     }
 }
@@ -466,7 +473,8 @@ fn remove_other_runs(root: &Path, names: &[String], run: &str) {
     names.iter().filter(|name| !belongs_to_run(name, run)).for_each(|name| remove_unlocked(&root.join(name), true));
 }
 
-/// Removes a checkpoint directory; with `unless_held`, a locked one stays. Best effort: the next job finds what is left.
+/// Removes a checkpoint directory; if `unless_held` is true, only if no process has locked it. Ignores errors, because
+/// the next job removes remaining directories.
 fn remove_unlocked(directory: &Path, unless_held: bool) {
     if unless_held && is_locked(&directory.join(JOURNAL_FILE)) {
         return;

@@ -1,4 +1,4 @@
-//! The slices that a worker serves to others.
+//! Serves the slices of a worker for download by other workers.
 
 use std::io;
 use std::sync::{Arc, OnceLock};
@@ -12,20 +12,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::runs::SliceStore;
 
-/// Bytes read from the spill file at a time.
+/// Maximum size of a batch with bytes of a slice, bytes.
 const BATCH_BYTES: u64 = 2 << 20;
 
-/// The metadata of the frame table of a slice; the bytes of the slice follow in further batches.
+/// The metadata of the first batch of a slice, which contains its frame table. Further batches contain the bytes of the
+/// slice.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct SliceHeader {
     #[serde(rename = "share")]
     pub(crate) shard: ShardId,
     pub(crate) bytes: u64,
-    /// BLAKE3 of the bytes, hexadecimal.
+    /// BLAKE3 of the bytes of the slice, hexadecimal.
     pub(crate) checksum: String,
 }
 
-/// The slices of a worker, once the partitions are known.
+/// The slices of a worker; empty until the partitions of the genome are known.
 #[derive(Default)]
 pub(crate) struct SliceSource(OnceLock<Arc<SliceStore>>);
 
@@ -38,7 +39,10 @@ impl SliceSource {
 impl DownloadSource for SliceSource {
     fn open(&self, ticket: &DownloadTicket) -> io::Result<DownloadBatches> {
         let (DownloadTicket::Slices { block, shards }, Some(store)) = (ticket, self.0.get()) else {
-            return Err(io::Error::new(io::ErrorKind::NotFound, "nodes hand out slices, once there are some"));
+            return Err(io::Error::new(
+                io::ErrorKind::NotFound,
+                "only slices can be downloaded from workers, after the partitions are known",
+            ));
         };
         let (block, store) = (*block, store.clone());
         let slices = shards.clone().into_iter().flat_map(move |share| slice_batches(store.clone(), block, share));
@@ -46,14 +50,14 @@ impl DownloadSource for SliceSource {
     }
 }
 
-/// Returns a slice in batches: first its table, then its bytes.
+/// Returns a slice as batches: first its frame table with a [`SliceHeader`], then its bytes.
 fn slice_batches(
     store: Arc<SliceStore>,
     block: BlockId,
     shard: ShardId,
 ) -> Box<dyn Iterator<Item = io::Result<(RecordBatch, Bytes)>> + Send> {
     let Some((place, table)) = store.slice(block, usize::from(shard.0)) else {
-        let error = io::Error::new(io::ErrorKind::NotFound, "the slice is not here");
+        let error = io::Error::new(io::ErrorKind::NotFound, "unknown slice");
         return Box::new(std::iter::once(Err(error)));
     };
     let header = SliceHeader { shard, bytes: place.bytes, checksum: place.checksum.to_hex().to_string() };

@@ -1,4 +1,5 @@
-//! Writing on a worker: parts are built of its slices, stored in its spill file, and copied into the output files.
+//! Writing on a worker. Threads build parts of the output from the worker's slices and store them in its spill file.
+//! When the head has decided the positions of the parts, threads copy them into the output files.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -23,46 +24,46 @@ use crate::reduce::{
 };
 use crate::runs::SplitPartition;
 
-/// The task of workers that write.
+/// The task of workers that write the output.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct WriteTask {
-    /// The header of the file, SAM text.
+    /// Header of the output file, as SAM text.
     pub(crate) header: String,
-    /// The outputs.
+    /// Paths of the output files.
     #[serde(rename = "places")]
     pub(crate) output_paths: OutputPaths,
-    /// Options of the written records.
+    /// Options for the records to write, such as duplicate marking.
     pub(crate) writing: WritingOptions,
     pub(crate) reference: PathBuf,
-    /// The sample.
+    /// Name of the sample.
     pub(crate) sample: String,
-    /// All parts, in the order of the file.
+    /// All parts of the output, in their order in the file.
     pub(crate) parts: Vec<SplitPartition>,
 }
 
-/// The metadata of a batch of verdicts: their kind.
+/// The metadata of a downloaded batch of duplicate marks: the kind of its items.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum VerdictHeader {
-    /// Bits of a block: the records that lead a duplicate set.
+    /// Bits for the records of a block: set for the representatives of duplicate sets.
     Representatives(BlockId),
-    /// Bits of a block: duplicates.
+    /// Bits for the records of a block: set for duplicates.
     Duplicates(BlockId),
-    /// Bits of a block: optical duplicates.
+    /// Bits for the records of a block: set for optical duplicates.
     Optical(BlockId),
-    /// Members of duplicate sets in a block.
+    /// The records of a block that are members of duplicate sets.
     Members(BlockId),
-    /// Duplicate sets.
+    /// All duplicate sets.
     Sets,
 }
 
 /// A task of a writing thread.
 pub(super) enum PartTask {
-    /// Find the ranks of records in a part.
+    /// Find the ranks of requested records in a part.
     Rank(usize, Box<SplitPartition>),
-    /// Build a part.
+    /// Build a part of the output.
     Build(usize),
-    /// Copy it into the files.
+    /// Copy a part that was built before into the output files.
     CopyToFiles(usize, BytesPerFile),
 }
 
@@ -71,21 +72,23 @@ pub(super) enum PartTask {
 pub(super) struct WriteState<'s> {
     /// The representatives of duplicate sets, once they are downloaded.
     representatives: Mutex<Option<Arc<RecordSet>>>,
-    /// Set when duplicates are decided.
+    /// Builder of parts; set when the head has decided the duplicates.
     builder: OnceLock<WorkerPartBuilder<'s>>,
 }
 
-/// The builder of parts and the parts that are built.
+/// A builder of parts, with the list of all parts and the locations of the parts that are built.
 struct WorkerPartBuilder<'s> {
     builder: PartBuilder<'s>,
     parts: Vec<SplitPartition>,
-    /// Checksum of the input and options of parts. `None` if parts consist of more than bytes for the BAM.
+    /// Checksum of the inputs and options of all parts, for checkpoints of parts. `None` if there are outputs other
+    /// than the BAM; then parts have no checkpoints.
     input_checksum: Option<String>,
     built_parts: Mutex<HashMap<usize, (PartLocations, BytesPerFile)>>,
 }
 
 impl WorkerPartBuilder<'_> {
-    /// Builds a part, or restores it from the checkpoints of an earlier process; returns whether it was restored.
+    /// Builds a part, or restores it from the checkpoints of an earlier process. Also returns whether the part was
+    /// restored.
     fn build_or_restore(
         &self,
         shared: &WorkerContext,
@@ -104,7 +107,7 @@ impl WorkerPartBuilder<'_> {
     }
 }
 
-/// Prepares the writing threads.
+/// Downloads the duplicate marks and creates the builder of parts.
 pub(super) fn prepare_writing<'s>(
     shared: &'s WorkerContext,
     job: WriteTask,
@@ -140,7 +143,7 @@ pub(super) fn prepare_writing<'s>(
     Ok(())
 }
 
-/// Downloads which records are duplicates, if that is needed. The verdicts are added to the hash.
+/// Downloads the duplicate marks, unless the job does not mark duplicates. Adds the marks to `hasher`.
 fn download_marking(
     shared: &WorkerContext,
     writing: &WritingOptions,
@@ -161,7 +164,7 @@ fn download_marking(
     }))
 }
 
-/// The verdicts of the head on records, by block.
+/// The duplicate marks that the head has decided, by block.
 #[derive(Default)]
 struct DownloadedVerdicts {
     representatives: HashMap<BlockId, Vec<u64>>,
@@ -172,7 +175,7 @@ struct DownloadedVerdicts {
 }
 
 impl DownloadedVerdicts {
-    /// Adds all verdicts to a hash.
+    /// Adds the duplicate marks to a hash.
     fn hash_into(&self, hasher: &mut blake3::Hasher) {
         hash_blocks(&self.duplicates, hasher);
         hash_blocks(&self.optical, hasher);
@@ -208,19 +211,19 @@ fn download_verdicts(shared: &WorkerContext, ticket: &DownloadTicket) -> Result<
     Ok(verdicts)
 }
 
-/// Appends plain items from their bytes, which need not be aligned.
+/// Appends plain items from their bytes, which need not be aligned in memory.
 fn append_items<T: AnyBitPattern>(items: &mut Vec<T>, bytes: &[u8]) {
     items.extend(bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned::<T>));
 }
 
-/// Finds the ranks, in a part, of the records that the head asks for.
+/// Returns the ranks in a part of those records that the head has requested.
 fn rank_part(
     shared: &WorkerContext,
     writing: &WriteState,
     split: &SplitPartition,
 ) -> Result<RankedPart, PipelineError> {
     let Some(store) = shared.slice_store.get() else {
-        return Err(malformed_command("there is nothing to count yet".into()));
+        return Err(malformed_command("ranks were requested before the partitions".into()));
     };
     let wanted = {
         let mut wanted = writing.representatives.lock().unwrap_or_else(PoisonError::into_inner);
@@ -236,7 +239,8 @@ fn rank_part(
         .map_err(|error| shared.scratch_error(error))
 }
 
-/// Runs tasks: ranks records, builds parts and copies them into the files.
+/// Executes tasks until there are no more: ranks records, builds parts, and copies parts into the output files. Uploads
+/// each result to the head.
 pub(super) fn run_write_thread(
     shared: &WorkerContext,
     writing: &WriteState,
@@ -245,7 +249,9 @@ pub(super) fn run_write_thread(
     loop {
         let task = tasks.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(task) = task else { return Ok(()) };
-        let maker = || writing.builder.get().ok_or_else(|| malformed_command("there is nothing to write yet".into()));
+        let maker = || {
+            writing.builder.get().ok_or_else(|| malformed_command("parts were requested before the duplicates".into()))
+        };
         let (gift, pieces) = match task {
             PartTask::Rank(part, split) => {
                 let RankedPart { ranked_records, records } = rank_part(shared, writing, &split)?;
@@ -255,8 +261,7 @@ pub(super) fn run_write_thread(
             }
             PartTask::Build(part) => {
                 let maker = maker()?;
-                let split =
-                    maker.parts.get(part).ok_or_else(|| malformed_command(format!("there is no part {part}")))?;
+                let split = maker.parts.get(part).ok_or_else(|| malformed_command(format!("unknown part {part}")))?;
                 let (made, from_checkpoint) = maker.build_or_restore(shared, part, split)?;
                 let places = (made.locations, made.bytes);
                 maker.built_parts.lock().unwrap_or_else(PoisonError::into_inner).insert(part, places);
@@ -269,7 +274,7 @@ pub(super) fn run_write_thread(
                 let maker = maker()?;
                 let made = maker.built_parts.lock().unwrap_or_else(PoisonError::into_inner).get(&part).cloned();
                 let (places, bytes) =
-                    made.ok_or_else(|| malformed_command(format!("part {part} was not made here")))?;
+                    made.ok_or_else(|| malformed_command(format!("part {part} was not built by this worker")))?;
                 let edges = maker.builder.write_part_to_files(&places, offset)?;
                 let pieces = edges.into_iter().flat_map(|edges| [edges.first, edges.last]);
                 (WorkerUpload::PlacedPart { part, offset, bytes }, pieces.map(Buffer::from_vec).collect())

@@ -1,4 +1,4 @@
-//! Counts alleles that two sorted lists have in common, and those that one of them lacks.
+//! Counts the alleles that two sorted call sets have in common, and those that only one of them has.
 
 use std::cmp::Ordering;
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::call_set::{Allele, AlleleKey, CallSet};
 
-/// Maximum distance of a missed and a false allele that may represent the same change, bases.
+/// Maximum distance in bases between a missed and a false allele that may represent the same change.
 const NEARBY_BASES: i32 = 20;
 
 /// A value for each type of variant.
@@ -16,50 +16,52 @@ pub struct PerVariantType<T> {
     pub snps: T,
     /// Insertions, deletions and all other alleles that change the length.
     pub indels: T,
-    /// Both types.
+    /// Both types together.
     pub all: T,
 }
 
-/// Counts of a call set against the truth.
+/// Counts of the alleles of a call set, compared with the truth set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Accuracy {
-    /// Alleles of the truth.
+    /// Alleles of the truth set.
     pub truth: u64,
     /// Alleles of the call set.
     pub called: u64,
-    /// In both sets, with the same genotype, or with any genotype where genotypes are ignored.
+    /// Alleles in both sets with the same genotype; if genotypes are ignored, all alleles in both sets.
     pub found: u64,
-    /// In both sets, with another genotype: not counted as found, missed or false, but lowers recall and precision.
+    /// Alleles in both sets with different genotypes. They do not count as found, missed or false, but lower recall and
+    /// precision.
     pub other_genotype: u64,
-    /// In the truth only.
+    /// Alleles in the truth set only.
     pub missed: u64,
-    /// In the call set only.
+    /// Alleles in the call set only.
     #[serde(rename = "false")]
     pub wrong: u64,
-    /// Missed, with a false one within 20 bases: possibly another representation of the same change.
+    /// Missed alleles with a false allele within 20 bases, which may be another representation of the same change.
     pub missed_beside_false: u64,
-    /// `found / truth`; null where the truth has none.
+    /// `found / truth`; null if the truth set has no alleles.
     pub recall: Option<f64>,
-    /// `found / called`; null where the call set has none.
+    /// `found / called`; null if the call set has no alleles.
     pub precision: Option<f64>,
-    /// Harmonic mean of both; null where one of them is.
+    /// Harmonic mean of recall and precision; null if one of them is null.
     pub f1: Option<f64>,
 }
 
-/// Differences between a call set and a baseline. An allele with another genotype than the truth's counts as false here.
+/// Differences between a call set and a baseline. Here, an allele whose genotype differs from that in the truth set
+/// counts as false.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct BaselineChanges {
-    /// Found now, missed before.
+    /// Alleles that are found in the call set, but not in the baseline.
     pub true_gained: u64,
-    /// Missed now, found before.
+    /// Alleles that are found in the baseline, but not in the call set.
     pub true_lost: u64,
-    /// False now, not called before.
+    /// Alleles that are false in the call set, but not in the baseline.
     pub false_gained: u64,
-    /// Not called now, false before.
+    /// Alleles that are false in the baseline, but not in the call set.
     pub false_lost: u64,
 }
 
-/// An allele that is in one set or in both.
+/// An allele that is in the call set, in the truth set, or in both.
 struct AllelePair<'s> {
     call: Option<&'s Allele>,
     truth: Option<&'s Allele>,
@@ -84,7 +86,7 @@ impl AllelePair<'_> {
     }
 }
 
-/// Returns both sets, merged in the order of their keys.
+/// Returns the alleles of both sets in the order of their keys. An allele that is in both sets is returned once.
 fn merge_alleles<'s>(calls: &'s CallSet, truth: &'s CallSet) -> impl Iterator<Item = AllelePair<'s>> {
     let (mut left, mut right) = (calls.alleles().iter().peekable(), truth.alleles().iter().peekable());
     std::iter::from_fn(move || {
@@ -100,7 +102,7 @@ fn merge_alleles<'s>(calls: &'s CallSet, truth: &'s CallSet) -> impl Iterator<It
     })
 }
 
-/// Counts a call set against the truth.
+/// Counts the alleles of a call set and compares them with the truth set.
 pub(super) fn count_accuracy(calls: &CallSet, truth: &CallSet) -> PerVariantType<Accuracy> {
     let mut counts = PerVariantType::<Accuracy>::default();
     let falses: Vec<(u32, i32)> = merge_alleles(calls, truth)
@@ -147,12 +149,12 @@ impl Accuracy {
         let share = |of: u64| (of > 0).then(|| self.found as f64 / of as f64);
         (self.recall, self.precision) = (share(self.truth), share(self.called));
         let either = self.truth + self.called;
-        // 2PR / (P + R), in a form that is defined where nothing was found.
+        // F1 is 2PR / (P + R), here in a form that is defined even if nothing was found.
         self.f1 = (self.truth > 0 && self.called > 0).then(|| 2.0 * self.found as f64 / either as f64);
     }
 }
 
-/// Counts what `calls` gained and lost against `baseline`.
+/// Counts the true and false alleles that `calls` gained and lost against `baseline`.
 pub(super) fn count_changes(calls: &CallSet, baseline: &CallSet, truth: &CallSet) -> PerVariantType<BaselineChanges> {
     let mut counts = PerVariantType::<BaselineChanges>::default();
     let mut before = merge_alleles(baseline, truth).peekable();

@@ -1,4 +1,4 @@
-//! The alternate alleles of one sample, each with its copies.
+//! The alternate alleles of one sample in a VCF, each with its number of copies in the genotype.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -16,54 +16,56 @@ const CANCEL_CHECK_RECORDS: u64 = 4096;
 /// Counts of the records of a file, and of alleles that are not compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct VcfRecordCounts {
-    /// All records.
+    /// Number of records in the file.
     pub records: u64,
-    /// Records left out because a filter failed them.
+    /// Records that were skipped because they failed a filter.
     pub filtered: u64,
-    /// Records left out because the sample has no genotype there.
+    /// Records that were skipped because the sample has no genotype in them.
     pub without_genotype: u64,
-    /// Alleles of the sample without a base sequence: symbolic ones, breakends, ambiguous bases.
+    /// Alleles that were skipped because they have no base sequence: symbolic alleles, breakends, and ambiguous bases.
     pub not_in_bases: u64,
-    /// Alleles that repeat an earlier record's, with equal position and bases.
+    /// Alleles that were skipped because an earlier record has an allele with the same position and bases.
     pub repeated: u64,
 }
 
-/// An alternate allele of the sample. 32 bytes: call sets of whole genomes are held in memory.
+/// An alternate allele of the sample. It takes only 32 bytes, because the call sets of whole genomes are kept in
+/// memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Allele {
     pub(super) contig: u32,
     /// 0-based position of the first base of `REF`.
     pub(super) position: i32,
-    /// Start of its bases in the set's text: those of the reference, then its own.
+    /// Offset of the allele's bases in `allele_bases` of the set: first the reference bases, then the alternate bases.
     bases_offset: usize,
     reference_bases: u32,
     alternate_bases: u32,
-    /// Number of its record in the file.
+    /// 1-based number of the record in the file.
     record: u32,
-    /// Copies that the sample has.
+    /// Number of copies of the allele in the genotype of the sample.
     pub(super) copies: u16,
-    /// Total copies in the genotype.
+    /// Number of all alleles in the genotype.
     pub(super) ploidy: u16,
 }
 
 impl Allele {
-    /// Returns the 0-based position after the last reference base that it replaces.
+    /// Returns the 0-based position after the last reference base that the allele replaces.
     pub(super) fn end(&self) -> i64 {
         i64::from(self.position) + i64::from(self.reference_bases)
     }
 
-    /// Reports whether it replaces one base by another.
+    /// Returns whether the allele replaces one base by another base.
     pub(super) fn is_snp(&self) -> bool {
         self.reference_bases == 1 && self.alternate_bases == 1
     }
 
-    /// Reports whether two genotypes have the same fraction of it: one of two, or all of one and all of two.
+    /// Returns whether an allele has the same fraction of copies in two genotypes. One of two copies is another
+    /// genotype than two of two, but one of one is the same as two of two.
     pub(super) fn same_genotype(&self, other: &Self) -> bool {
         u32::from(self.copies) * u32::from(other.ploidy) == u32::from(other.copies) * u32::from(self.ploidy)
     }
 }
 
-/// The identity of an allele in any file: contig, position, bases of the reference and its own.
+/// The identity of an allele in any file: contig, position, reference bases and alternate bases.
 pub(super) type AlleleKey<'s> = (u32, i32, &'s [u8], &'s [u8]);
 
 /// The alleles of one file.
@@ -71,7 +73,7 @@ pub(super) type AlleleKey<'s> = (u32, i32, &'s [u8], &'s [u8]);
 pub(super) struct CallSet {
     path: PathBuf,
     sample: Option<String>,
-    /// True: every allele counts as the only one of its site.
+    /// True if genotypes are ignored: every allele then has one copy and ploidy 1.
     ignore_genotypes: bool,
     records: VcfRecordCounts,
     alleles: Vec<Allele>,
@@ -79,7 +81,7 @@ pub(super) struct CallSet {
 }
 
 impl CallSet {
-    /// Reads the alleles of the sample, sorted, each once.
+    /// Reads the alleles of the sample from a VCF, sorted and without repetition.
     pub(super) fn read(
         path: &Path,
         options: &CompareOptions,
@@ -115,7 +117,7 @@ impl CallSet {
         Ok(set)
     }
 
-    /// Returns a set of the same file, without alleles.
+    /// Returns a call set of the same file with the same counts, but without alleles.
     pub(super) fn without_alleles(&self) -> Self {
         Self {
             path: self.path.clone(),
@@ -126,7 +128,7 @@ impl CallSet {
         }
     }
 
-    /// Appends the alleles of a genotype, or every alternate where there are no samples.
+    /// Appends the alleles in `genotype`, or all alternate alleles of the record if there is no genotype.
     fn push_record(&mut self, contig: u32, record: &Record, genotype: Option<&Genotype>) -> Result<(), String> {
         let alternates: Vec<&str> = record.alternates().collect();
         let mut copies = vec![u16::from(genotype.is_none()); alternates.len()];
@@ -139,7 +141,7 @@ impl CallSet {
             *counted.ok_or_else(|| format!("its genotype has allele {allele}, but it has {known} alternates"))? += 1;
         }
         for (alternate, mut copies) in alternates.into_iter().zip(copies) {
-            // `*` is a deletion that an earlier record has, and is counted there.
+            // The allele `*` represents a deletion of an earlier record, in which the deletion is counted.
             if copies == 0 || alternate == "*" {
                 continue;
             }
@@ -155,7 +157,7 @@ impl CallSet {
                     bases_offset: 0,
                     reference_bases: 0,
                     alternate_bases: 0,
-                    // 4 billion records exceed the memory of a host.
+                    // This number does not overflow, because 4 billion records exceed the memory of a host.
                     record: self.records.records as u32,
                     copies,
                     ploidy,
@@ -166,7 +168,7 @@ impl CallSet {
         Ok(())
     }
 
-    /// Appends an allele with the fields of another one and its own bases.
+    /// Appends an allele with the given bases; all other fields are those of `like`.
     pub(super) fn push_allele(&mut self, like: &Allele, reference: &str, alternate: &str) {
         let bases_offset = self.allele_bases.len();
         self.allele_bases.extend(reference.bytes().chain(alternate.bytes()).map(|base| base.to_ascii_uppercase()));
@@ -174,14 +176,14 @@ impl CallSet {
         self.alleles.push(Allele { bases_offset, reference_bases, alternate_bases, ..*like });
     }
 
-    /// Returns the bases of the reference and of the allele.
+    /// Returns the reference bases and the alternate bases of an allele.
     pub(super) fn bases(&self, allele: &Allele) -> (&[u8], &[u8]) {
         let bases =
             &self.allele_bases[allele.bases_offset..][..(allele.reference_bases + allele.alternate_bases) as usize];
         bases.split_at(allele.reference_bases as usize)
     }
 
-    /// Returns the key of one of its alleles.
+    /// Returns the key of an allele of this set.
     pub(super) fn allele_key(&self, allele: &Allele) -> AlleleKey<'_> {
         let (reference, alternate) = self.bases(allele);
         (allele.contig, allele.position, reference, alternate)
@@ -211,7 +213,7 @@ impl CallSet {
         self.alleles = alleles;
     }
 
-    /// Keeps the first of identical alleles: two regions of a job may have called it.
+    /// Removes all but the first of equal alleles: two regions of a calling job may have called the same allele.
     fn remove_repeated(&mut self) {
         let mut alleles = std::mem::take(&mut self.alleles);
         let before = alleles.len();
@@ -221,7 +223,7 @@ impl CallSet {
         self.alleles = alleles;
     }
 
-    /// Sorts, and adds up the copies of alleles that became identical.
+    /// Sorts the alleles. Merges alleles that normalization has made equal, and adds up their copies.
     pub(super) fn merge(&mut self) {
         self.sort();
         let mut alleles = std::mem::take(&mut self.alleles);
@@ -250,7 +252,7 @@ fn is_acgt(allele: &str) -> bool {
     allele.bytes().all(|base| matches!(base, b'A' | b'C' | b'G' | b'T' | b'a' | b'c' | b'g' | b't'))
 }
 
-/// Returns index and name of the sample to compare; `None` where genotypes are ignored and there is none.
+/// Returns index and name of the sample to compare; `None` if genotypes are ignored and the file has no samples.
 fn select_sample(reader: &Reader, options: &CompareOptions) -> Result<Option<(usize, String)>, PipelineError> {
     let (samples, path) = (reader.header().samples(), reader.path().display());
     let chosen = match (samples, options.sample.as_deref()) {
@@ -270,7 +272,7 @@ fn select_sample(reader: &Reader, options: &CompareOptions) -> Result<Option<(us
             let names = samples.iter().take(MAX_LISTED_SAMPLES).map(String::as_str).collect::<Vec<_>>().join(", ");
             let more = if samples.len() > MAX_LISTED_SAMPLES { ", ..." } else { "" };
             let problem =
-                format!("{path} has {} samples ({names}{more}); name one of them with --sample", samples.len());
+                format!("{path} has {} samples ({names}{more}); choose one of them with --sample", samples.len());
             Err(PipelineError::Options { problem })
         }
     }

@@ -1,4 +1,4 @@
-//! Confident regions, in which the truth is known.
+//! Confident regions: intervals of the genome in which the truth set is reliable.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use super::call_set::{Allele, CallSet};
 use super::{ContigNames, no_contig_in_common};
 use crate::error::PipelineError;
 
-/// Intervals of contigs, 0-based and half-open, sorted, not adjacent to each other.
+/// Confident intervals of each contig: 0-based, half-open, sorted, neither overlapping nor adjacent.
 #[derive(Debug)]
 pub(super) struct ConfidentRegions {
     path: PathBuf,
@@ -35,7 +35,7 @@ impl ConfidentRegions {
         Ok(Self { path: path.to_owned(), by_contig })
     }
 
-    /// Rejects regions that are all on other contigs than the truth.
+    /// Rejects confident regions that have no contig in common with the truth set.
     pub(super) fn check_contigs(&self, truth: &CallSet, contigs: &ContigNames) -> Result<(), PipelineError> {
         let expected = truth.contigs();
         if expected.is_empty() || expected.iter().any(|contig| self.by_contig.contains_key(contig)) {
@@ -46,7 +46,7 @@ impl ConfidentRegions {
         Err(no_contig_in_common(&self.path, &found, truth.path(), &expected))
     }
 
-    /// Reports whether one region contains all reference bases that an allele replaces.
+    /// Returns whether one region contains all reference bases that an allele replaces.
     pub(super) fn contains(&self, allele: &Allele) -> bool {
         let Some(regions) = self.by_contig.get(&allele.contig) else { return false };
         let after = regions.partition_point(|(start, _)| i64::from(*start) <= i64::from(allele.position));

@@ -1,4 +1,4 @@
-//! The reference, with an index beside it for bcftools.
+//! The reference with temporary index files for bcftools.
 
 use std::collections::HashSet;
 use std::fs;
@@ -15,8 +15,8 @@ use super::call_set::CallSet;
 use crate::error::PipelineError;
 use crate::scratch::{ScratchDirectory, unique_name};
 
-/// A FASTA file under a path of its own, with its `.fai` and `.gzi` beside it: otherwise bcftools would write an index
-/// beside the user's file, or trust one of another file.
+/// A link to a FASTA file in a scratch directory, with its `.fai` and `.gzi` beside the link. Otherwise bcftools would
+/// write an index beside the user's file, or use an index that belongs to another file.
 #[derive(Debug)]
 pub(super) struct IndexedReference {
     original: PathBuf,
@@ -26,7 +26,7 @@ pub(super) struct IndexedReference {
 }
 
 impl IndexedReference {
-    /// Indexes a whole FASTA file, plain or BGZF.
+    /// Reads a whole FASTA file, uncompressed or BGZF, and writes its index files into a scratch directory.
     pub(super) fn open(original: &Path, temp: Option<&Path>, cancelled: &AtomicBool) -> Result<Self, PipelineError> {
         let failed = |source| PipelineError::Fasta { path: original.to_owned(), source };
         let blocks = fasta::read_block_table(original).map_err(failed)?;
@@ -58,22 +58,23 @@ impl IndexedReference {
         fs::write(self.path.with_added_extension("fai"), fai)
     }
 
-    /// Returns the path for bcftools.
+    /// Returns the path of the link, which bcftools reads.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns the user's path.
+    /// Returns the path of the file that the user gave.
     pub(super) fn original_path(&self) -> &Path {
         &self.original
     }
 
-    /// Rejects alleles on contigs that it does not have.
+    /// Rejects a call set with alleles on a contig that the reference does not have.
     pub(super) fn check_contigs(&self, set: &CallSet, contigs: &ContigNames) -> Result<(), PipelineError> {
         let missing = set.contigs().into_iter().map(|id| contigs.name(id)).find(|name| !self.contigs.contains(*name));
         let Some(name) = missing else { return Ok(()) };
         let problem = format!(
-            "{} has variants on {name:?}, a contig that the reference {} has not; give the reference that it was made with",
+            "{} has variants on {name:?}, a contig that the reference {} does not have; give the reference that it was \
+             made with",
             set.path().display(),
             self.original.display()
         );

@@ -1,7 +1,7 @@
 //! Normalizes alleles with `bcftools norm`.
 //!
-//! Its input is not the user's records but numbered sites made of their alleles: fields of callers cannot make bcftools
-//! fail, and genotypes stay here.
+//! The input of bcftools is not the user's records, but one numbered site for each allele. Therefore, fields of the
+//! callers cannot make bcftools fail, and genotypes do not pass through bcftools.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -21,14 +21,14 @@ use super::call_set::CallSet;
 use super::indexed_reference::IndexedReference;
 use crate::error::PipelineError;
 
-/// The name of the program's output in messages.
+/// Name of the output of bcftools in messages.
 const OUTPUT_NAME: &str = "the output of bcftools norm";
-/// Time that the program has to exit once its output is not used any more.
+/// Maximum time to wait until bcftools exits after reading its output has failed.
 const BCFTOOLS_EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Records read between two checks of the cancel flag.
 const CANCEL_CHECK_RECORDS: usize = 4096;
 
-/// Returns the same alleles in normalized form, sorted and each once, and the version of bcftools.
+/// Returns the alleles of `set` in normalized form, sorted and without repetition, and the version of bcftools.
 pub(super) fn normalize(
     set: CallSet,
     contigs: &ContigNames,
@@ -42,7 +42,8 @@ pub(super) fn normalize(
     let (read, ended, written) = std::thread::scope(|scope| {
         let writer = scope.spawn(|| write_sites(&set, contigs, input));
         let read = read_sites(&set, contigs, output, cancelled);
-        // After a failed read nothing reads the output, so that bcftools exits or has to be killed; then the writer ends.
+        // If reading has failed, nothing reads the output any more: bcftools exits or is killed, and then the writing
+        // thread ends.
         let ended = if read.is_ok() { child.handle.wait() } else { child.handle.wait_or_kill(BCFTOOLS_EXIT_TIMEOUT) };
         (read, ended, writer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     });
@@ -56,12 +57,12 @@ pub(super) fn normalize(
     Ok((normalized, child.version.clone()))
 }
 
-/// Returns the failure of bcftools as an error of the user's reference or calls, if it was about those.
+/// Converts a failure of bcftools. If bases of the calls and the reference differ, the error names these two files.
 fn classify_failure(error: EngineError, set: &CallSet, reference: Option<&IndexedReference>) -> PipelineError {
     match (reference_mismatch(&error), reference) {
         (Some(place), Some(reference)) => {
             let problem = format!(
-                "{} does not belong to {}: at {place}; give the reference that it was made with",
+                "{} does not match {}: at {place}; give the reference that it was made with",
                 set.path().display(),
                 reference.original_path().display()
             );
@@ -90,7 +91,7 @@ fn write_sites(set: &CallSet, contigs: &ContigNames, input: ChildStdin) -> io::R
     out.flush()
 }
 
-/// Returns the normalized alleles, or the problem with the output.
+/// Reads the normalized alleles from the output of bcftools. The error is a text about the problem with this output.
 fn read_sites(set: &CallSet, contigs: &ContigNames, output: File, cancelled: &AtomicBool) -> Result<CallSet, String> {
     let input =
         bgzf::Reader::from_file(Path::new(OUTPUT_NAME), output, 1).map_err(|error| message_with_causes(&error))?;
@@ -100,7 +101,7 @@ fn read_sites(set: &CallSet, contigs: &ContigNames, output: File, cancelled: &At
     let mut sites: usize = 0;
     while let Some(record) = reader.next_record().map_err(|error| message_with_causes(&error))? {
         if sites.is_multiple_of(CANCEL_CHECK_RECORDS) && cancelled.load(Ordering::Relaxed) {
-            return Err("it was not read to its end".to_owned());
+            return Err("it was not read completely".to_owned());
         }
         sites += 1;
         let index = record.identifiers.parse::<usize>().ok();
@@ -108,7 +109,7 @@ fn read_sites(set: &CallSet, contigs: &ContigNames, output: File, cancelled: &At
         let known = index.and_then(|index| Some((index, set.alleles().get(index)?)));
         let known = known.filter(|(_, allele)| contigs.name(allele.contig) == record.contig);
         let (Some((index, allele)), Some(alternate)) = (known, alternate) else {
-            return Err(format!("line {} of its output is none of the sites that it was given", record.line));
+            return Err(format!("line {} of its output is not one of the input sites", record.line));
         };
         back[index] = true;
         let mut moved = *allele;
@@ -117,6 +118,6 @@ fn read_sites(set: &CallSet, contigs: &ContigNames, output: File, cancelled: &At
     }
     match back.iter().filter(|back| !**back).count() {
         0 => Ok(normalized),
-        missing => Err(format!("{missing} of {} sites that it was given did not come back", back.len())),
+        missing => Err(format!("{missing} of {} input sites are missing from its output", back.len())),
     }
 }

@@ -1,4 +1,4 @@
-//! Appending finished blocks to the job directory: their data are made durable first, then the journal line.
+//! Appending of finished blocks to the job directory. The data of a block are made durable before the journal line.
 
 use std::io;
 use std::sync::{MutexGuard, PoisonError};
@@ -12,10 +12,10 @@ use crate::journal::{AlignJournalEntry, BlockEntry};
 use crate::runs::RunTable;
 
 impl JobDirectory {
-    /// Starts to append a block. Other threads wait until the guard is dropped.
+    /// Starts to append a block. Other threads that call this function wait until the returned appender is dropped.
     pub fn append_block(&self) -> BlockAppender<'_> {
         let turn = self.append_lock.lock().unwrap_or_else(PoisonError::into_inner);
-        // Bytes of an earlier append that failed belong to no block.
+        // Discard the digest of bytes that a failed append may have written.
         self.blocks_file.take_digest();
         BlockAppender { job_directory: self, offset: self.blocks_file.bytes(), _turn: turn }
     }
@@ -24,15 +24,16 @@ impl JobDirectory {
 /// Summary of an aligned block.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockSummary {
-    /// The block.
+    /// The identifier of the block.
     pub id: BlockId,
-    /// Number of its records.
+    /// Number of records in the block.
     pub records: u64,
-    /// Maximum reference length of a record, bases.
+    /// Maximum length of a record on the reference, bases.
     pub longest_bases: u32,
 }
 
-/// A block being appended to the spill file: frames first, written by [`crate::runs`], then [`Self::finish`].
+/// A block that is being appended to the spill file. [`crate::runs`] writes the frames; then [`Self::finish`] writes
+/// all other data.
 pub struct BlockAppender<'r> {
     job_directory: &'r JobDirectory,
     offset: u64,
@@ -40,8 +41,8 @@ pub struct BlockAppender<'r> {
 }
 
 impl BlockAppender<'_> {
-    /// Appends the other data of the block, makes all of it durable and writes the journal line. `details` are stored if
-    /// workers hold the records.
+    /// Appends the signatures, details and frame table of the block, makes the block durable and writes its journal
+    /// line. `details` are given only if workers store the records.
     ///
     /// # Errors
     /// The I/O error of the file system.
@@ -69,7 +70,8 @@ impl BlockAppender<'_> {
             let _ = run.partition_plan.set(plan.clone());
         }
         let fed = run.fed_blocks.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
-        let (reads, reads_checksum) = fed.ok_or_else(|| io::Error::other("a block came back that was never fed"))?;
+        let (reads, reads_checksum) =
+            fed.ok_or_else(|| io::Error::other("the aligner returned a block that was never sent"))?;
         let kept_content = reads_checksum.clone();
         run.journal.append(&AlignJournalEntry::Block(BlockEntry {
             id,

@@ -1,6 +1,7 @@
-//! The starts of blocks in the files of their lanes, at which a later process resumes reading.
+//! Positions of the first read of each block in the FASTQ files of its lane, from which a later process resumes
+//! reading.
 //!
-//! Entries may be lost or damaged: then an earlier start, or the start of the files, is used.
+//! If an entry is lost or damaged, reading resumes from an earlier block or from the start of the files.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,24 +17,24 @@ use super::JobDirectory;
 use crate::journal::{AlignJournalEntry, BlockStartEntry};
 use crate::scratch::SpillFile;
 
-/// Name of the file of windows, in the data directory of a job.
+/// Name of the file with the DEFLATE windows, in the data directory of a job.
 pub(super) const WINDOWS_FILE: &str = "windows";
 
-/// A block with which reading of a lane resumes.
+/// A block from whose first read a lane is read.
 pub struct BlockStart {
-    /// The block.
+    /// The identifier of the block.
     pub id: BlockId,
-    /// Number of reads of the lane before the block.
+    /// Number of reads of the lane before this block.
     pub first_ordinal: u64,
-    /// Its position in each file.
+    /// Position of the first read of the block in each FASTQ file of the lane.
     pub file_positions: Vec<FastqResumePoint>,
 }
 
-/// The starts recorded by this process and by earlier ones.
+/// The block starts that this process and earlier ones recorded.
 pub(super) struct BlockStarts {
-    /// The windows of all positions.
+    /// File with the DEFLATE windows of all positions.
     windows: SpillFile,
-    /// Sorted by lane and ordinal.
+    /// Recorded block starts, sorted by lane and block number.
     entries: Mutex<BTreeMap<BlockId, BlockStartEntry>>,
 }
 
@@ -43,12 +44,12 @@ impl BlockStarts {
         Ok(Self { windows, entries: Mutex::default() })
     }
 
-    /// Removes all windows.
+    /// Removes the DEFLATE windows of all block starts.
     pub(super) fn clear(&self) -> io::Result<()> {
         self.windows.truncate(0)
     }
 
-    /// Adds an entry of an earlier process.
+    /// Adds an entry that an earlier process wrote to the journal.
     pub(super) fn add_entry(&self, entry: BlockStartEntry) {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner).insert(entry.id, entry);
     }
@@ -72,7 +73,7 @@ impl BlockStarts {
 }
 
 impl JobDirectory {
-    /// Records the start of a block, unless the last recorded start has the same offsets.
+    /// Records the start of a block, unless the preceding recorded start of the lane has the same file offsets.
     ///
     /// # Errors
     /// The I/O error of the file system.
@@ -108,7 +109,7 @@ impl JobDirectory {
         Ok(())
     }
 
-    /// Returns the last recorded start at or before block `id`; `None`: the start of the lane.
+    /// Returns the last recorded start at or before block `id` in the same lane. `None`: read the lane from its start.
     ///
     /// # Errors
     /// The I/O error of the file system.
@@ -124,7 +125,7 @@ impl JobDirectory {
 }
 
 impl BlockStartEntry {
-    /// Reports whether a job can have written these numbers.
+    /// Reports whether the numbers are consistent, so that godwit can have written the entry.
     pub(crate) fn is_sound(&self) -> bool {
         let windows = self.window_bytes.iter().all(|bytes| *bytes as usize <= WINDOW_BYTES);
         let bytes: u64 = self.window_bytes.iter().map(|bytes| u64::from(*bytes)).sum();

@@ -1,4 +1,5 @@
-//! Files that an earlier process left: those of a job that is not resumed, and those that it was about to publish.
+//! Files that an earlier process left in the output directory: data of a job that is not resumed, and complete outputs
+//! that are not yet renamed.
 
 use std::ffi::OsString;
 use std::fs;
@@ -10,7 +11,7 @@ use super::DATA_FILES;
 use crate::atomic_files::sync_directory;
 use crate::journal::AlignJournalEntry;
 
-/// Removes the data and the unfinished outputs of a job that is not resumed.
+/// Removes the data files and the unfinished outputs of a job that is not resumed.
 pub(super) fn remove_leftovers(out: &Path, entries: &[AlignJournalEntry]) {
     for entry in entries {
         let AlignJournalEntry::Start { temporary_names, data_directory, .. } = entry else { continue };
@@ -25,12 +26,12 @@ pub(super) fn remove_leftovers(out: &Path, entries: &[AlignJournalEntry]) {
 
 pub(super) fn remove_temporary_files(out: &Path, names: &[String]) {
     for path in names.iter().map(|name| out.join(name)) {
-        // Missing if the job ended before it wrote.
+        // The file does not exist if the job ended before it wrote any output. Ignore the error.
         let _ = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
     }
 }
 
-/// Renames files that an earlier process was about to publish; those that it had renamed are skipped.
+/// Renames the files that an earlier process was about to publish. Files that are already renamed are skipped.
 ///
 /// # Errors
 /// The I/O error of the file system.

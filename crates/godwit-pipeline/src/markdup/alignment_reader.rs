@@ -1,4 +1,4 @@
-//! Reads aligned input of any format as blocks, which threads convert to packed records.
+//! Reads a SAM, BAM or CRAM file in blocks, which other threads convert to packed records.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -15,20 +15,20 @@ use godwit_model::{Genome, RawRecord};
 use crate::error::{AlignmentsError, PipelineError};
 use crate::memory_hints::large_buffer;
 
-/// A file of aligned reads.
+/// An open file of aligned reads, in SAM, BAM or CRAM.
 pub(super) struct AlignmentReader {
     path: PathBuf,
     plain_bytes: Option<u64>,
     reader: FormatReader,
 }
 
-/// Options for opening a file.
+/// Options with which a file of aligned reads is opened.
 pub(super) struct AlignmentReaderOptions<'o> {
-    /// The program that decodes CRAM.
+    /// Path of the godwit program, which is started to decode CRAM.
     pub(super) program: &'o Path,
-    /// The reference that CRAM may need, and the directory of scratch files.
+    /// Path of the reference that CRAM may need, and the directory of scratch files.
     pub(super) reference: Option<(&'o Path, &'o Path)>,
-    /// Decompression threads.
+    /// Number of threads that decompress BGZF.
     pub(super) threads: usize,
 }
 
@@ -38,14 +38,14 @@ enum FormatReader {
     Cram(Box<cram::Reader>),
 }
 
-/// A block of input.
+/// A block of input: lines of SAM, or packed records of BAM or CRAM.
 pub(super) enum InputBlock {
     Lines(SamLines),
     Records(RecordBuffer),
 }
 
 impl AlignmentReader {
-    /// Opens a file, detects its format, and reads its header.
+    /// Opens a file of aligned reads, detects its format and reads its header.
     pub(super) fn open(
         path: &Path,
         how: AlignmentReaderOptions,
@@ -76,7 +76,7 @@ impl AlignmentReader {
                 (FormatReader::Cram(Box::new(reader)), header)
             }
             AlignmentFormat::Unknown => {
-                // An unreadable file has no format; its read error is the one to report.
+                // If the file cannot be read, its format is unknown. Report the read error then.
                 let text = input.data().map_err(|error| failed(SamReadError::from(error).into()))?;
                 return Err(failed(if text.is_empty() { AlignmentsError::Empty } else { AlignmentsError::Format }));
             }
@@ -96,29 +96,29 @@ impl AlignmentReader {
         PipelineError::Header { origin: self.path.display().to_string(), source: error }
     }
 
-    /// Returns the BLAKE3 of the file, after all of it was read.
+    /// Returns the BLAKE3 of the file. Valid only after the whole file is read.
     pub(super) fn checksum(&self) -> Option<String> {
         match &self.reader {
             FormatReader::Sam(reader) => reader.checksum(),
             FormatReader::Bam(reader) => reader.checksum(),
-            // htslib reads the file in its own order.
+            // htslib does not read the bytes of CRAM in file order, so no checksum is computed.
             FormatReader::Cram(_) => None,
         }
     }
 
-    /// Returns the size of the input in the bytes that blocks count, where it is known: for plain SAM only.
+    /// Returns the size of the uncompressed text of the input, bytes. It is known only for uncompressed SAM.
     pub(super) fn plain_bytes(&self) -> Option<u64> {
         self.plain_bytes
     }
 
-    /// Reuses the memory of a block that was processed.
+    /// Reuses the buffer of a block that is processed.
     pub(super) fn recycle(&mut self, memory: Vec<u8>) {
         if let FormatReader::Sam(reader) = &mut self.reader {
             reader.recycle(memory);
         }
     }
 
-    /// Returns the next block of about `bytes` bytes.
+    /// Returns the next block of about `bytes` bytes; `None` at the end of the input.
     pub(super) fn next_block(&mut self, bytes: usize) -> Result<Option<InputBlock>, PipelineError> {
         match &mut self.reader {
             FormatReader::Sam(reader) => {
@@ -144,7 +144,7 @@ impl AlignmentReader {
 }
 
 impl InputBlock {
-    /// Returns the bytes of text or packed records.
+    /// Returns the size of the lines or packed records, bytes.
     pub(super) fn size_bytes(&self) -> usize {
         match self {
             Self::Lines(lines) => lines.bytes.len(),
@@ -153,20 +153,20 @@ impl InputBlock {
     }
 }
 
-/// A converter of blocks to packed records; one for each thread.
+/// A converter of blocks to packed records, which each thread has for itself.
 pub(super) struct RecordEncoder {
     lines: LineEncoder,
     recycled_buffers: Sender<Vec<u8>>,
 }
 
 impl RecordEncoder {
-    /// Returns an encoder that sends the memory of its blocks to `recycled_buffers`.
+    /// Returns an encoder that sends the buffers of processed blocks to `recycled_buffers`.
     pub(super) fn new(genome: &Genome, recycled_buffers: Sender<Vec<u8>>) -> Self {
         Self { lines: LineEncoder::new(genome), recycled_buffers }
     }
 
-    /// Returns the packed records, concatenated, and their offsets: 0, then the end of each. `each` receives every record
-    /// right after it is packed, and may return a range of its bytes to remove.
+    /// Returns the concatenated packed records and their offsets: 0, then the end of each record. Calls `each` with
+    /// every record right after packing; `each` may return a range of bytes to remove from the record.
     pub(super) fn encode_block(
         &mut self,
         chunk: InputBlock,
@@ -192,7 +192,7 @@ impl RecordEncoder {
                 Ok((data, offsets))
             }
             InputBlock::Lines(lines) => {
-                // Packed records are smaller than their text, and memory that is not written to costs nothing.
+                // Packed records are smaller than their text. Unused memory at the end of the buffer costs nothing.
                 let mut data = large_buffer(lines.bytes.len());
                 for (index, line) in lines.lines().enumerate() {
                     let start = data.len();
@@ -205,7 +205,7 @@ impl RecordEncoder {
                     }
                     offsets.push(data.len() as i32);
                 }
-                // Without a receiver the input has ended.
+                // If the receiver is closed, the input has ended and the buffer is not needed.
                 let _ = self.recycled_buffers.send(lines.bytes);
                 Ok((data, offsets))
             }

@@ -1,4 +1,4 @@
-//! The plan of marking a file: what it needs, and whether it could start.
+//! The plan of a `markdup` job: estimates of the resources that it needs, and problems that would prevent its start.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, mpsc};
@@ -18,13 +18,14 @@ use crate::observer::{Event, Observer};
 use crate::read_groups::ReadGroups;
 use crate::reduce::{DuplicatePolicy, check_metrics_reference};
 
-/// Bytes of input, uncompressed, that are read for a plan.
+/// Number of uncompressed bytes of input that are read to make a plan.
 const INSPECTED_BYTES: usize = 8 << 20;
 
-/// Checks what can be checked without marking, and returns what [`markdup`](super::markdup()) would need. Writes nothing.
+/// Checks the options and inputs and estimates the resources that [`markdup`](super::markdup()) would need. Writes no
+/// output.
 ///
 /// # Errors
-/// [`PipelineError`] that the job would fail with at its start.
+/// The [`PipelineError`] with which the job would fail at its start.
 pub fn plan_markdup(
     options: &MarkdupOptions,
     observer: &dyn Observer,
@@ -33,7 +34,7 @@ pub fn plan_markdup(
     let checked = MarkdupSetup::check(options)?;
     let temp = options.job.temp.as_deref().unwrap_or(&checked.directory);
     check_outputs_writable(&checked.outputs, &[&checked.directory, temp])?;
-    observer.event(&Event::Stage { name: "looking at the input" });
+    observer.event(&Event::Stage { name: "inspecting the input" });
     let seen = match checked.input.bytes {
         Some(file_bytes) => {
             inspect_input(options, file_bytes, cancelled).map_err(|error| error.or_interrupted(cancelled))?
@@ -72,13 +73,13 @@ pub fn plan_markdup(
     Ok(plan.with_problems())
 }
 
-/// Estimates for all of the input, from its start.
+/// Estimates for the whole input, from the first records of the file.
 #[derive(Default)]
 struct InputEstimate {
-    /// `None`: unknown, because the input is a pipe.
+    /// Number of records; `None` if the input is a pipe.
     records: Option<u64>,
     record_bytes: RecordBytes,
-    /// True if all of the input was read.
+    /// True if the whole input was read, so that the numbers are exact.
     is_exact: bool,
 }
 
@@ -87,7 +88,7 @@ fn inspect_input(
     file_bytes: u64,
     cancelled: &Arc<AtomicBool>,
 ) -> Result<InputEstimate, PipelineError> {
-    // Temporary files must not be in the output directory.
+    // Planning must not write into the output directory, so temporary files are in that of the system.
     let scratch = std::env::temp_dir();
     let reference = options.reference.as_deref().map(|reference| (reference, scratch.as_path()));
     let how = AlignmentReaderOptions { program: &options.job.godwit_program, reference, threads: 1 };
@@ -112,7 +113,7 @@ fn inspect_input(
     if plain_bytes < INSPECTED_BYTES / 2 {
         whole = source.next_block(INSPECTED_BYTES)?.is_none();
     }
-    // A compressed input takes about as many bytes per record as the output will.
+    // A record of compressed input is assumed to be as large as one of the compressed output.
     let record_file_bytes = match source.plain_bytes() {
         Some(_) => plain_bytes as f64 / records.max(1) as f64,
         None => record_bytes.output,

@@ -1,5 +1,5 @@
-//! A Python process that runs a step on one table after the other. `python/src/godwit/_step_worker.py`, the program of the
-//! process, describes the protocol.
+//! A Python process that applies the function of a step to one table after the other.
+//! `python/src/godwit/_step_worker.py`, the Python program of this process, describes the protocol.
 
 use std::fs::File;
 use std::io;
@@ -21,25 +21,26 @@ use super::{PythonStep, PythonStepError, PythonStepRefusal};
 use crate::memory_file::create_memory_file;
 use crate::scratch;
 
-/// The program of the process.
+/// The Python program that the process runs.
 const WORKER_SCRIPT: &str = include_str!("../../../../python/src/godwit/_step_worker.py");
-/// Reads the program from standard input, so that it is neither in a file nor on the command line.
+/// Python code for the command line that reads the program from standard input. The program is then neither in a file
+/// nor on the command line.
 const BOOTSTRAP_CODE: &str =
     "import sys; i = sys.stdin.buffer; exec(compile(i.read(int(i.readline())), 'godwit step', 'exec'))";
 const INSTALL_REMEDY: &str = "install Python 3.10 or later with pyarrow, or name one with --python";
 
-/// A process and the files by which tables are exchanged. Dropping it ends the process.
+/// A Python process and the files with which tables are exchanged. Dropping this value ends the process.
 pub(crate) struct PythonStepProcess {
     child: LineProtocolChild,
     function: String,
-    /// The file of tables for the process.
+    /// File in memory with the table that the process reads.
     table_file: File,
-    /// The file of its results, for tables in memory.
+    /// File in memory to which the process writes its result.
     result_file: File,
     scratch: PathBuf,
 }
 
-/// Idle processes. Clones share them, within this process.
+/// Idle Python processes. All clones within this process share them.
 #[derive(Clone, Default)]
 pub(super) struct IdleProcesses(Arc<Mutex<Vec<PythonStepProcess>>>);
 
@@ -59,7 +60,7 @@ impl IdleProcesses {
     }
 }
 
-/// The description of the function and its interpreter.
+/// Properties of the function and of the Python interpreter, which the process reports at its start.
 #[derive(Debug, Deserialize)]
 pub(super) struct FunctionInfo {
     pub(super) python: String,
@@ -79,21 +80,21 @@ enum StartupReply {
     Accepted(FunctionInfo),
 }
 
-/// The description of a partition for functions.
+/// The partition of a table, as it is passed to the function.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct PartitionInfo {
     pub(crate) sample: String,
-    /// 0-based number in the order of the file.
+    /// Number of the partition in genome order, 0-based.
     pub(crate) index: usize,
     #[serde(rename = "count")]
     pub(crate) partition_count: usize,
-    /// For people: positions are 1-based.
+    /// The partition as a region with 1-based positions, for people.
     pub(crate) region: String,
-    /// Contig and 0-based position of its start; `None` for records without a contig.
+    /// Contig and 0-based position of the start of the partition; `None` for the records without a contig.
     pub(crate) start: Option<(String, i64)>,
-    /// Contig and 0-based position of its end, exclusive; `None` for the last partition.
+    /// Contig and 0-based position behind the end of the partition; `None` for the last partition.
     pub(crate) end: Option<(String, i64)>,
-    /// Directory for files of the function.
+    /// Directory to which the function may write files.
     #[serde(rename = "out")]
     pub(crate) output_directory: PathBuf,
 }
@@ -140,26 +141,27 @@ enum ReplyKind {
     Table,
 }
 
-/// The result of a function for a table.
+/// The result of the function for one table.
 pub(crate) enum PythonStepOutput {
-    /// The unchanged table.
+    /// The function returned the table unchanged.
     Unchanged,
-    /// Some of its rows: a bit for each row, and the number of set bits.
+    /// The function selected rows of the table: a bit for each row, and the number of set bits.
     Mask(Vec<BooleanBuffer>, u64),
-    /// Other rows: an Arrow file with the columns of `plain_alignments`, and the number of rows.
+    /// The function returned other rows: an Arrow file with the columns of `plain_alignments`, and the number of rows.
     Replaced(ArrowFile, u64),
 }
 
 impl PythonStepProcess {
-    /// Starts a process, which locates the function. [`PythonStepProcess::create_table`] sets the directory of large tables.
+    /// Starts a Python process, which finds the function. The directory for large tables is set later, by
+    /// [`PythonStepProcess::create_table`].
     ///
     /// # Errors
-    /// [`PythonStepError`] if the process or the function fails.
+    /// [`PythonStepError`] if the process fails or the function cannot be called.
     pub(super) fn start(step: &PythonStep, cancelled: &AtomicBool) -> Result<(Self, FunctionInfo), PythonStepError> {
         let function = step.function().to_owned();
         let failed = |source| PythonStepError::Python { function: function.clone(), source: Box::new(source) };
         let system =
-            |source| EngineError::Io { program: step.python_path.clone(), action: "make files in memory for", source };
+            |source| EngineError::Io { program: step.python_path.clone(), action: "create memory files for", source };
         let (table_file, result_file) = create_memory_file()
             .and_then(|memory| Ok((memory, create_memory_file()?)))
             .map_err(system)
@@ -182,28 +184,30 @@ impl PythonStepProcess {
         }
     }
 
-    /// Starts a process for tables of partitions.
+    /// Starts a Python process to which tables of partitions will be sent.
     ///
     /// # Errors
-    /// [`PythonStepError`] inside an [`io::Error`]; [`io::ErrorKind::Interrupted`] when `cancelled` is set.
+    /// [`PythonStepError`] inside an [`io::Error`]; [`io::ErrorKind::Interrupted`] if `cancelled` is set.
     pub(super) fn start_for_tables(step: &PythonStep, cancelled: &AtomicBool) -> io::Result<Self> {
         let (worker, _) = Self::start(step, cancelled).map_err(|error| or_interrupted(error, cancelled))?;
         Ok(worker)
     }
 
-    /// Returns a writer of the next table: in memory, beyond `limit_bytes` in the directory `scratch`.
+    /// Returns a writer for the next table. A table of at most `limit_bytes` is written to memory, a larger one to a
+    /// scratch file in `scratch`.
     ///
     /// # Errors
-    /// The I/O error of the system.
+    /// The I/O error of the operating system.
     pub(crate) fn create_table(&mut self, limit_bytes: u64, scratch: &Path) -> io::Result<SharedTableWriter> {
         self.scratch = scratch.to_owned();
         SharedTableWriter::new(&self.table_file, limit_bytes, scratch.to_owned())
     }
 
-    /// Runs the function on a table.
+    /// Applies the function to a table of a partition.
     ///
     /// # Errors
-    /// [`PythonStepError`] in an [`io::Error`], or an I/O error; [`io::ErrorKind::Interrupted`] when `cancelled` is set.
+    /// [`PythonStepError`] inside an [`io::Error`], or an I/O error; [`io::ErrorKind::Interrupted`] if `cancelled` is
+    /// set.
     pub(crate) fn process_table(
         &mut self,
         partition: &PartitionInfo,
@@ -211,7 +215,7 @@ impl PythonStepProcess {
         cancelled: &AtomicBool,
     ) -> io::Result<PythonStepOutput> {
         let table = table.finish();
-        // A result of a table that is too large for memory may be too large, too.
+        // If the table is too large for memory, its result may also be, so the result is written to a scratch file.
         let beyond = (!table.in_memory).then(|| scratch::create_unnamed_file(&self.scratch)).transpose()?;
         let result = proc_path(beyond.as_ref().unwrap_or(&self.result_file));
         let request = TableRequest { partition, table: table.proc_path(), bytes: table.bytes, result: result.clone() };
@@ -227,7 +231,8 @@ impl PythonStepProcess {
             TableReply::Wrong { message: wrong } => Err(self.output_error(partition, wrong)),
             TableReply::Kept { kind, rows, is_held } => {
                 if is_held {
-                    // The function holds references to these pages: the next table must not overwrite them.
+                    // The Python function still refers to the memory of this table. Use a new file for the next table,
+                    // instead of overwriting this one.
                     self.table_file = create_memory_file()?;
                 }
                 let kept = read_output(kind, rows, &result);
@@ -236,7 +241,7 @@ impl PythonStepProcess {
         }
     }
 
-    /// Returns the error for a result that cannot be written.
+    /// Returns the error for a result of the function that cannot be written.
     pub(crate) fn output_error(&self, partition: &PartitionInfo, problem: String) -> io::Error {
         let (function, partition) = (self.function.clone(), partition.to_string());
         io::Error::other(PythonStepError::Returned { function, partition, problem })
@@ -251,7 +256,8 @@ impl PythonStepProcess {
     }
 }
 
-/// Returns the error, or the interruption by which the process was killed.
+/// Returns the error as an I/O error. If the job was cancelled, returns an interruption, because the process was
+/// killed.
 fn or_interrupted(error: PythonStepError, cancelled: &AtomicBool) -> io::Error {
     match cancelled.load(Ordering::Relaxed) {
         true => io::Error::new(io::ErrorKind::Interrupted, "interrupted"),
@@ -259,13 +265,13 @@ fn or_interrupted(error: PythonStepError, cancelled: &AtomicBool) -> io::Error {
     }
 }
 
-/// Returns the error for an invalid reply at the start.
+/// Returns the error for an invalid reply of the Python process at its start.
 fn unexpected_reply(step: &PythonStep, said: &str) -> EngineError {
-    let problem = format!("it said {:?}", said.trim_end());
+    let problem = format!("unexpected reply {:?}", said.trim_end());
     EngineError::Protocol { program: step.python_path.clone(), problem, source: None }
 }
 
-/// Reads the result of a process for a table.
+/// Reads the result that the Python process wrote for a table.
 fn read_output(kept: ReplyKind, rows: u64, result: &Path) -> Result<PythonStepOutput, ArrowReadError> {
     let open = || {
         let file = LocalFile::open(result).map_err(|source| ArrowReadError::Io { path: result.to_owned(), source })?;

@@ -1,4 +1,5 @@
-//! A table for another process: in memory up to a limit, beyond that in an unnamed scratch file.
+//! A table that another process reads. It is a file in memory up to a size limit, and an unnamed scratch file beyond
+//! that.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -7,17 +8,18 @@ use std::path::PathBuf;
 
 use crate::scratch;
 
-/// A writer of a table. The pages of the file in memory are reused: allocating them costs more than filling them.
+/// A writer of a table for another process. It overwrites the file in memory instead of creating one for each table,
+/// because allocating pages costs more than filling them.
 pub(crate) struct SharedTableWriter {
     memory: File,
-    /// Replaces the file in memory once the limit is exceeded.
+    /// Scratch file that replaces the file in memory when the table exceeds the limit.
     overflow_file: Option<File>,
     bytes: u64,
     limit_bytes: u64,
     scratch: PathBuf,
 }
 
-/// A complete table. Dropping it removes its file, unless it is in memory.
+/// A table that is completely written. Dropping it removes the scratch file; a file in memory is reused.
 pub(super) struct SharedTable {
     file: File,
     pub(super) bytes: u64,
@@ -25,7 +27,8 @@ pub(super) struct SharedTable {
 }
 
 impl SharedTableWriter {
-    /// Makes a writer that starts at the beginning of `memory`, and continues in `scratch` beyond `limit_bytes`.
+    /// Creates a writer that writes to `memory` from its start. If the table exceeds `limit_bytes`, it continues in a
+    /// file in the directory `scratch`.
     pub(super) fn new(memory: &File, limit_bytes: u64, scratch: PathBuf) -> io::Result<Self> {
         let mut memory = memory.try_clone()?;
         memory.seek(SeekFrom::Start(0))?;
@@ -37,7 +40,7 @@ impl SharedTableWriter {
         SharedTable { file: self.overflow_file.unwrap_or(self.memory), bytes: self.bytes, in_memory }
     }
 
-    /// Copies the bytes to a scratch file, in which the table continues.
+    /// Copies the bytes in memory to a scratch file, to which the rest of the table is written.
     fn move_to_scratch(&mut self) -> io::Result<&mut File> {
         let mut beyond = scratch::create_unnamed_file(&self.scratch)?;
         self.memory.seek(SeekFrom::Start(0))?;
@@ -65,13 +68,13 @@ impl Write for SharedTableWriter {
 }
 
 impl SharedTable {
-    /// Returns the path by which another process opens the table.
+    /// Returns the path with which another process opens the table.
     pub(super) fn proc_path(&self) -> PathBuf {
         proc_path(&self.file)
     }
 }
 
-/// Returns the path by which another process of this user opens an open file of this one.
+/// Returns the path with which another process of the same user opens a file that this process has open.
 pub(super) fn proc_path(file: &File) -> PathBuf {
     format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()).into()
 }

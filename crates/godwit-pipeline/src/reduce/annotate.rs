@@ -1,11 +1,12 @@
-//! Tags that duplicate marking writes into records: `DT`, `DI`, `DS` and the molecule's, where one is requested.
+//! Tags that duplicate marking adds to records: `DT`, `DI`, `DS` and, if requested, a tag with the identifier of the
+//! molecule.
 
 use godwit_kernels::markdup::{DuplicateSet, MoleculeStrand, molecule_strand};
 use godwit_model::{ContigId, Genome, RawRecord, flags};
 
 use crate::marking::{MarkingOptions, TaggingPolicy};
 
-/// The duplicate status of a record.
+/// The result of duplicate marking for one record.
 #[derive(Clone, Copy, Default)]
 pub(super) struct DuplicateStatus<'s> {
     pub(super) duplicate: bool,
@@ -13,7 +14,7 @@ pub(super) struct DuplicateStatus<'s> {
     pub(super) set: Option<&'s DuplicateSet>,
 }
 
-/// A writer of tags, which reuses its buffer for each record.
+/// A writer of the tags, whose record buffer is reused.
 pub(super) struct Annotator<'g> {
     options: MarkingOptions,
     genome: &'g Genome,
@@ -21,13 +22,13 @@ pub(super) struct Annotator<'g> {
 }
 
 impl<'g> Annotator<'g> {
-    /// Returns `None` where the options request no tag.
+    /// Returns an annotator, or `None` if the options request no tag.
     pub(super) fn new(options: MarkingOptions, genome: &'g Genome) -> Option<Self> {
         let any = options.tagging != TaggingPolicy::None || options.tag_set_members || options.molecule_tag.is_some();
         any.then(|| Self { options, genome, record: Vec::new() })
     }
 
-    /// Returns the record with its tags; tags of the same names are removed first.
+    /// Returns the record with the new tags. Existing tags with the same names are removed.
     pub(super) fn annotate(&mut self, record: RawRecord, judgement: DuplicateStatus) -> RawRecord<'_> {
         let set = judgement.set.filter(|_| record.flag() & (flags::UNMAPPED | flags::NOT_PRIMARY) == 0);
         let tagging = self.options.tagging != TaggingPolicy::None;
@@ -64,12 +65,13 @@ impl<'g> Annotator<'g> {
         RawRecord::from_trusted_bytes(&self.record)
     }
 
-    /// Returns Picard's name of a molecule (`UmiUtil.setMolecularIdentifier`): contig, 1-based position of the reverse read
-    /// or of the mate, and for duplex barcodes the strand where it is known.
+    /// Returns Picard's identifier of a molecule (`UmiUtil.setMolecularIdentifier`): contig, 1-based position of the
+    /// record if it is reverse or else of its mate, and the strand for duplex barcodes if it is known.
     fn molecule(&self, record: RawRecord) -> String {
         let mapped = record.flag() & flags::UNMAPPED == 0;
         let id = u32::try_from(record.contig()).ok().filter(|_| mapped);
-        // Picard prints these in place of a contig: `null` for an unmapped record, `*` for a mapped one without a contig.
+        // Picard prints these words instead of the contig name: `null` for an unmapped record, `*` for a mapped record
+        // without a contig.
         let none = if mapped { "*" } else { "null" };
         let contig = id.and_then(|id| self.genome.contig(ContigId(id))).map_or(none, |contig| contig.name.as_str());
         let reverse = record.flag() & flags::REVERSE != 0;
@@ -84,7 +86,8 @@ impl<'g> Annotator<'g> {
     }
 }
 
-/// Appends an integer tag in the smallest type that holds it, signed ones first, as htsjdk does.
+/// Appends an integer tag in the smallest type that can represent the value. As in htsjdk, a signed type precedes the
+/// unsigned type of the same size.
 fn push_integer(record: &mut Vec<u8>, name: [u8; 2], value: i64) {
     record.extend_from_slice(&name);
     let bytes = value.to_le_bytes();

@@ -1,4 +1,4 @@
-//! Reading a BAM while it is written: which parts are readable, and which threads may write.
+//! Reading of a BAM while it is still being written: which partitions are readable, and how many threads may write.
 
 use std::path::Path;
 
@@ -10,54 +10,57 @@ use crate::atomic_files::AtomicFileSet;
 use crate::error::PipelineError;
 use crate::partitioned_file::PartExtent;
 
-/// A BAM of which only the header is written.
+/// A BAM that is being written. Only its header is in the file so far.
 pub(crate) struct UnfinishedBam<'b> {
-    /// Its header.
+    /// The header of the BAM.
     pub(crate) header: &'b Header,
-    /// Its contigs.
+    /// The contigs of the header.
     pub(crate) genome: &'b Genome,
-    /// Its path until it has its name.
+    /// Temporary path of the file until it is published.
     pub(crate) temporary_path: &'b Path,
-    /// Its final path.
+    /// Path of the file after it is published.
     pub(crate) final_path: &'b Path,
-    /// Smallest key of each partition, ascending.
+    /// Smallest sort key of each partition, ascending.
     pub(crate) partition_starts: Vec<SortKey>,
-    /// Fingerprint of its records: BAMs with equal fingerprints have equal records.
+    /// Fingerprint of the records. Two BAMs with equal fingerprints have equal records.
     pub(crate) records_fingerprint: String,
 }
 
-/// A reader of a BAM that is still written, on the same threads as the writers. Several threads call it.
+/// A reader of a BAM that is still being written, for example a variant caller. It shares the threads of the job with
+/// the writers. Several threads call these methods.
 pub(crate) trait BamTail: Sync {
-    /// Starts, before the first partition is written.
+    /// Starts the reader, before the first partition is written.
     ///
     /// # Errors
-    /// [`PipelineError`]; then nothing is written.
+    /// A [`PipelineError`]; no partition is written then.
     fn start(&self, bam: &UnfinishedBam) -> Result<(), PipelineError>;
 
-    /// Waits until a thread is free to write one more partition.
+    /// Waits until a thread of the job is free to write another partition.
     fn acquire_write_slot(&self);
 
-    /// Releases the thread of [`BamTail::acquire_write_slot`].
+    /// Releases the thread that [`BamTail::acquire_write_slot`] reserved.
     fn release_write_slot(&self);
 
-    /// Adds the index of a partition, with offsets relative to its start, before the partition can become readable.
+    /// Adds the index of a partition, with offsets relative to the start of the partition. Called before the partition
+    /// becomes readable.
     fn add_partition_index(&self, partition: usize, index: &IndexBuilder);
 
-    /// Sets the extents of the parts that are in the file without a gap from its start: the header, then partitions.
+    /// Sets the locations of all parts that are contiguous from the start of the file, and are therefore readable: the
+    /// header, then partitions.
     fn set_readable_parts(&self, parts: &[PartExtent]);
 
-    /// Finishes, after everything is written and before the files get their names.
+    /// Finishes the reader, after the whole file is written and before the output files are published.
     ///
     /// # Errors
-    /// [`PipelineError`]; then no file gets its name.
+    /// A [`PipelineError`]; no output file is published then.
     fn finish(&self, staged: &AtomicFileSet) -> Result<(), PipelineError>;
 }
 
-/// The right of a thread to write a partition.
+/// The permission for a thread to write a partition; dropping it releases the thread.
 pub(super) struct WriteSlot<'f>(Option<&'f dyn BamTail>);
 
 impl<'f> WriteSlot<'f> {
-    /// Waits for a free thread; returns at once without a BAM tail.
+    /// Waits for a free thread. Returns immediately if there is no BAM tail.
     pub(super) fn acquire(bam_tail: Option<&'f dyn BamTail>) -> Self {
         bam_tail.inspect(|follower| follower.acquire_write_slot());
         Self(bam_tail)

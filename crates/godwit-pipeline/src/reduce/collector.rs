@@ -1,4 +1,4 @@
-//! Collects blocks: sorts them into runs and gathers their signatures.
+//! The collector of blocks, which sorts each block into a run and passes its signatures to duplicate marking.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,42 +20,42 @@ use crate::read_groups::ReadGroups;
 use crate::runs::{FinishedRuns, RunStore, RunTable, SortedBlock};
 use crate::scratch::SpillFile;
 
-/// Options for writing records, on one host or on workers.
+/// Options for writing records. A cluster run sends them to its workers.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct WritingOptions {
-    /// Policy for duplicates.
+    /// The treatment of duplicates.
     pub duplicates: DuplicatePolicy,
     /// Options of duplicate marking.
     pub marking: MarkingOptions,
-    /// Set if metrics are requested, with the reference to compare bases with.
+    /// `None` if no metrics are requested. The inner option is the reference with which bases are compared.
     pub metrics: Option<Option<PathBuf>>,
-    /// The Python step, which processes records before they are written.
+    /// The Python step that processes records before they are written; `None` if the job has no Python step.
     #[serde(default)]
     #[serde(rename = "step")]
     pub python_step: Option<PythonStep>,
 }
 
-/// Options of the reduce half.
+/// Options of the reduce phase.
 #[derive(Clone, Debug)]
 pub struct ReduceOptions {
     /// Options for writing records.
     pub writing: WritingOptions,
-    /// Maximum distance of optical duplicates, pixels.
+    /// Maximum distance between two clusters on the flow cell that count as optical duplicates, pixels.
     pub optical_distance: i32,
-    /// Options of duplicate marking, as on the command line.
+    /// Options of duplicate marking, in the form of a command line.
     pub marking_command_line: String,
-    /// Partitions of the genome.
+    /// Number of partitions into which the genome is divided.
     pub partitions: u32,
-    /// Threads that write.
+    /// Number of threads that write.
     pub threads: usize,
-    /// Parts of the memory limit.
+    /// The division of the memory limit.
     pub memory: MemoryPlan,
-    /// Directory of scratch files.
+    /// Directory of the scratch files.
     pub temp: PathBuf,
 }
 
-/// A collector that sorts blocks into runs and gathers their signatures. Several threads may add blocks, except for the
-/// first one, which decides the partitions.
+/// A collector that sorts blocks into runs and passes their signatures to duplicate marking. The first block, which
+/// determines the partitions, must be added alone. Afterwards, several threads may add blocks at the same time.
 pub struct Collector {
     options: ReduceOptions,
     store: OnceLock<RunStore>,
@@ -63,24 +63,24 @@ pub struct Collector {
     read_groups: ReadGroups,
     spill: Arc<SpillFile>,
     records: AtomicU64,
-    /// Job directory with the checkpoints for a later process.
+    /// Job directory in which checkpoints for a later process are stored; `None` if the job cannot be resumed.
     job_directory: Option<Arc<JobDirectory>>,
 }
 
-/// A block whose records are on workers.
+/// A block whose records are stored on workers of a cluster run.
 pub struct RemoteBlock {
-    /// Number of records.
+    /// Number of records in the block.
     pub records: u64,
     /// Signatures of the records.
     pub signatures: BlockSignatures,
-    /// Further details for duplicate marking.
+    /// Templates and barcodes, for duplicate marking.
     pub details: BlockDetails,
-    /// Table of the frames.
+    /// Table of the frames of the sorted run.
     pub table: RunTable,
 }
 
 impl RemoteBlock {
-    /// Reports whether all signatures and details are of records of the block.
+    /// Reports whether all signatures and details refer to records of this block.
     fn is_sound(&self, id: BlockId, options: &WritingOptions) -> bool {
         let has = |record: RecordId| record.block() == id && u64::from(record.index()) < self.records;
         let BlockSignatures { pairs, ends, .. } = &self.signatures;
@@ -90,7 +90,7 @@ impl RemoteBlock {
     }
 }
 
-/// The state after the last block.
+/// The runs and duplicate marks after the last block.
 pub(super) struct CollectedRuns {
     pub(super) runs: Option<FinishedRuns>,
     pub(super) marking: Option<DuplicateMarks>,
@@ -103,11 +103,11 @@ pub(super) struct CollectedRuns {
 }
 
 impl Collector {
-    /// Creates a collector with the blocks that an earlier process checkpointed, or an empty one. Deciding duplicates stops
-    /// once `cancelled` is set.
+    /// Creates a collector. If the job directory contains blocks of an earlier process, they are added. Duplicate
+    /// marking stops when `cancelled` is set.
     ///
     /// # Errors
-    /// [`PipelineError`] when scratch space cannot be created, or the job directory cannot be read.
+    /// A [`PipelineError`] if scratch files cannot be created or the job directory cannot be read.
     pub fn new(
         options: ReduceOptions,
         read_groups: &ReadGroups,
@@ -138,28 +138,29 @@ impl Collector {
         Ok(collector)
     }
 
-    /// Restores the blocks of the job directory.
+    /// Adds the finished blocks of the job directory.
     fn restore_blocks(&mut self) -> Result<(), PipelineError> {
-        let failed = |error| PipelineError::file("read the run directory beside", &self.options.temp)(error);
+        let failed = |error| PipelineError::file("read the job directory beside", &self.options.temp)(error);
         let Some(run) = &self.job_directory else { return Ok(()) };
         let Some(plan) = run.partition_plan() else { return Ok(()) };
         let store = RunStore::new(plan.clone(), self.options.memory.resident_bytes, run.blocks_file().clone(), true);
         for block in run.block_checkpoints() {
             let block = block.map_err(failed)?;
             if !store.restore(block.id, &block.table) {
-                let misfit = std::io::Error::other("a kept block does not fit its run; run again without --resume");
+                let misfit = std::io::Error::other("a stored block does not match its job; run again without --resume");
                 return Err(failed(misfit));
             }
             if let Some(marker) = &mut self.marker {
                 let marking = self.options.writing.marking;
                 let details = match marking.needs_details() {
-                    // The records are on workers.
+                    // Workers store the records of a cluster run, so the details are in the checkpoint.
                     true if run.cluster_run().is_some() => block.details,
                     true => marking.block_details(&[store.read_back(block.id).map_err(failed)?])?,
                     false => BlockDetails::default(),
                 };
                 if !marking.matches_details(&details, block.records) {
-                    let misfit = std::io::Error::other("a kept block does not fit its run; run again without --resume");
+                    let misfit =
+                        std::io::Error::other("a stored block does not match its job; run again without --resume");
                     return Err(failed(misfit));
                 }
                 let marker = marker.get_mut().unwrap_or_else(PoisonError::into_inner);
@@ -171,10 +172,11 @@ impl Collector {
         Ok(())
     }
 
-    /// Adds a block: its packed records in the aligner's order, the sort key of each, and their signatures.
+    /// Adds a block. `chunks`: packed records in the order of the aligner. `keys`: the sort key of each record.
+    /// `signatures`: the duplicate signatures of the records.
     ///
     /// # Errors
-    /// [`PipelineError`] when scratch space fails, or a barcode is invalid.
+    /// A [`PipelineError`] if a scratch file fails or a barcode is invalid.
     pub fn add_block(
         &self,
         id: BlockId,
@@ -207,11 +209,11 @@ impl Collector {
         }
     }
 
-    /// Adds a block whose records are on workers, and stores its signatures and table in the job directory. All blocks have
-    /// to be cut by the same plan. Returns false where the parts of the block are inconsistent.
+    /// Adds a block whose records are stored on workers, and stores its signatures and frame table in the job
+    /// directory. All blocks must be divided by the same plan. Returns false if the data of the block are inconsistent.
     ///
     /// # Errors
-    /// [`PipelineError`] when scratch space fails.
+    /// A [`PipelineError`] if a scratch file fails.
     pub fn add_remote_block(
         &self,
         id: BlockId,
@@ -242,7 +244,7 @@ impl Collector {
         self.records.load(Ordering::Relaxed)
     }
 
-    /// Ends the input and decides duplicates.
+    /// Ends the input and decides which records are duplicates.
     pub(super) fn finish(self, genome: &Genome) -> Result<CollectedRuns, PipelineError> {
         let started = Instant::now();
         let marker = self.marker.map(|marker| marker.into_inner().unwrap_or_else(PoisonError::into_inner));

@@ -1,5 +1,6 @@
-//! A file whose parts are written by many processes: [`PartBuilder`] writes parts where their records are,
-//! [`OutputAssembler`] puts the file together and adds up the reports of the parts.
+//! Output files that many workers of a cluster run write. A [`PartBuilder`] on a worker compresses the parts of the
+//! partitions whose records it stores. The [`OutputAssembler`] on the head assembles the files and merges the reports
+//! of the parts.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -28,43 +29,43 @@ use crate::partitioned_file::{PartEdges, PartExtent, PartLocation, PartitionedFi
 use crate::read_groups::ReadGroups;
 use crate::runs::{SliceStore, SplitPartition};
 
-/// Memory of the tables of a Python step for each thread of a worker, bytes.
+/// Memory for the tables of a Python step in each thread of a worker, bytes.
 const STEP_TABLE_BYTES_PER_THREAD: usize = 128 << 20;
 
-/// Inputs of a [`PartBuilder`].
+/// Options of a [`PartBuilder`].
 pub(crate) struct PartBuilderOptions {
     pub(crate) writing: WritingOptions,
     pub(crate) read_groups: ReadGroups,
     pub(crate) genome: Genome,
-    /// Files and directories to write to.
+    /// Paths of the files and directories to which the parts are written.
     pub(crate) output_paths: OutputPaths,
-    /// The header of the files.
+    /// The SAM header of the files.
     pub(crate) header: Header,
-    /// The reference of CRAM.
+    /// Path of the reference, for CRAM.
     pub(crate) reference: PathBuf,
-    /// Directory of scratch files.
+    /// Directory of the scratch files.
     pub(crate) scratch: PathBuf,
-    /// The duplicates, unless they are not marked.
+    /// The duplicate marks; `None` if duplicates are not marked.
     pub(crate) marking: Option<DuplicateMarks>,
-    /// Number of parts of the file.
+    /// Number of parts of each file, without the header.
     pub(crate) part_count: usize,
-    /// The sample.
+    /// Name of the sample.
     pub(crate) sample: String,
 }
 
-/// Temporary files and directories, which all processes write to.
+/// Temporary paths of the output files and directories, to which all workers write.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct OutputPaths {
     pub(crate) bam: Option<PathBuf>,
     pub(crate) cram: Option<PathBuf>,
     pub(crate) parquet: Option<PathBuf>,
     pub(crate) arrow: Option<PathBuf>,
-    /// Directory for files that a Python step writes itself.
+    /// Directory for files that the Python function writes.
     #[serde(rename = "step")]
     pub(crate) step_directory: Option<PathBuf>,
 }
 
-/// A writer of parts from the slices of one process.
+/// A worker's builder of parts from the slices that the worker stores.
 pub(crate) struct PartBuilder<'s> {
     store: &'s SliceStore,
     writing: WritingOptions,
@@ -74,28 +75,28 @@ pub(crate) struct PartBuilder<'s> {
     qc: Option<QcJob>,
     step_job: Option<PythonStepJob>,
     outputs: PartitionedOutputs<'s>,
-    /// BAM and CRAM, which have all parts in one file.
+    /// The open BAM and CRAM files, which contain the parts of all workers.
     files: [Option<File>; MAX_FILES],
-    /// For messages.
+    /// Path of the first output, for error messages.
     path: PathBuf,
 }
 
-/// A part that is compressed in the spill of its worker, and not yet in the files.
+/// A part that is compressed in the spill file of its worker, and not yet copied to the output files.
 pub(crate) struct CompressedPart {
-    /// Its location for each file.
+    /// Location of the part in the spill file, for BAM and CRAM.
     pub(crate) locations: PartLocations,
-    /// Number of bytes.
+    /// Size of the part in each file, bytes.
     pub(crate) bytes: BytesPerFile,
-    /// BLAKE3 of the BAM, hexadecimal, where there is one.
+    /// BLAKE3 of the part in the BAM, hexadecimal; `None` if no BAM is written.
     pub(crate) checksum: Option<String>,
-    /// The report for the [`OutputAssembler`]: JSON.
+    /// The report for the [`OutputAssembler`], as JSON.
     pub(crate) report: Vec<u8>,
 }
 
-/// Locations in the spill of a part that is not yet in the files.
+/// Locations of a part in the spill file, for BAM and CRAM.
 pub(crate) type PartLocations = [Option<PartLocation>; MAX_FILES];
 
-/// The report of a part.
+/// The report of a worker about a part.
 #[derive(Serialize, Deserialize)]
 struct PartReport {
     summary: PartitionSummary,
@@ -103,10 +104,10 @@ struct PartReport {
 }
 
 impl<'s> PartBuilder<'s> {
-    /// Creates a writer of parts.
+    /// Creates a part builder. Opens the output files and the reference.
     ///
     /// # Errors
-    /// [`PipelineError`]: the reference, or a file to be written, cannot be opened.
+    /// A [`PipelineError`] if the reference or an output file cannot be opened.
     pub(crate) fn new(store: &'s SliceStore, options: PartBuilderOptions) -> Result<Self, PipelineError> {
         let PartBuilderOptions {
             writing,
@@ -157,10 +158,10 @@ impl<'s> PartBuilder<'s> {
         Ok(Self { store, writing, read_groups, marking, genome, qc, step_job, outputs, files, path })
     }
 
-    /// Builds the part at index `at` of the file.
+    /// Compresses the part with index `at` into the spill file.
     ///
     /// # Errors
-    /// [`PipelineError::Interrupted`], or an error of reading the slices or compressing the part.
+    /// [`PipelineError::Interrupted`], or the error of reading the slices or of compressing the part.
     pub(crate) fn build_part(
         &self,
         at: usize,
@@ -185,7 +186,7 @@ impl<'s> PartBuilder<'s> {
         let (summary, parts) =
             write_partition(known, NumberedPartition { index, split }, qc.as_mut(), sinks, cancelled)?;
         let qc = qc.as_mut().map(QcThread::take_part);
-        // The part writers are in the order of the files.
+        // The part writers are in the order of the files: BAM, CRAM.
         let mut parts = parts.into_iter();
         let (mut locations, mut bytes) = (PartLocations::default(), BytesPerFile::default());
         for file in (0..MAX_FILES).filter(|file| self.files[*file].is_some()) {
@@ -197,7 +198,8 @@ impl<'s> PartBuilder<'s> {
         Ok(CompressedPart { locations, bytes, checksum, report: serde_json::to_vec(&PartReport { summary, qc })? })
     }
 
-    /// Copies the whole pages of a part into the files, and makes them durable. Returns its edges on shared pages.
+    /// Copies a part from the spill file to the output files, except for pages that contain bytes of other parts. Makes
+    /// the copy durable and returns the bytes in the shared pages.
     ///
     /// # Errors
     /// [`PipelineError::File`] if a file cannot be written.
@@ -217,29 +219,29 @@ impl<'s> PartBuilder<'s> {
     }
 }
 
-/// The process that puts the file together.
+/// The head's assembler of the output files, which collects the locations and reports of all parts.
 pub(crate) struct OutputAssembler<'c> {
     marked: &'c CollectedRuns,
     outputs: PartitionedOutputs<'c>,
     qc: Option<QcJob>,
-    /// Report of each part that was received.
+    /// Report of each part; `None` until it is received.
     reports: Vec<Option<PartReport>>,
-    /// Extents of each part that is in the files.
+    /// Location of each part in the files; `None` until the part is written.
     extents: Vec<Option<[PartExtent; MAX_FILES]>>,
-    /// Bytes before the first part.
+    /// Size of the header in each file, bytes. The first part starts there.
     header_bytes: BytesPerFile,
     started_at: Instant,
     stem: PathBuf,
 }
 
 impl MarkedRuns {
-    /// Returns the parts of the file.
+    /// Returns the partitions, each of which is a part of the output files.
     pub(crate) fn parts(&self) -> &[SplitPartition] {
         &self.partitions
     }
 
-    /// Takes out the duplicate marks without the metrics, for the workers that write. `None` where duplicates are not
-    /// marked.
+    /// Removes and returns the duplicate marks, without the metrics. They are sent to the workers. Returns `None` if
+    /// duplicates are not marked.
     pub(crate) fn take_verdicts(&mut self) -> Option<DuplicateMarks> {
         let marking = self.collected.marking.as_mut()?;
         let DuplicateMarks { duplicates, optical, sets, .. } = marking;
@@ -247,15 +249,15 @@ impl MarkedRuns {
         Some(DuplicateMarks { duplicates, optical: optical.take(), sets: sets.take(), ..DuplicateMarks::default() })
     }
 
-    /// Returns the options of writing.
+    /// Returns the options for writing records.
     pub(crate) fn writing_options(&self) -> &WritingOptions {
         &self.collected.options.writing
     }
 
-    /// Starts the files.
+    /// Creates the assembler and writes the headers of the files.
     ///
     /// # Errors
-    /// [`PipelineError`] if a header cannot be encoded or written.
+    /// A [`PipelineError`] if a header cannot be encoded or written.
     pub(crate) fn start_assembly(
         &self,
         header: &Header,
@@ -282,10 +284,10 @@ impl MarkedRuns {
 }
 
 impl OutputAssembler<'_> {
-    /// Returns the temporary paths of the files.
+    /// Returns the temporary paths of the output files and directories.
     ///
     /// # Errors
-    /// Errors of the file system.
+    /// The I/O error of the file system.
     pub(crate) fn output_paths(&self) -> io::Result<OutputPaths> {
         let directory = |files: &Option<ColumnFiles>| files.as_ref().map(ColumnFiles::directory_path).transpose();
         let file = |file: &PartitionedFile| std::path::absolute(file.atomic_file().temporary_path());
@@ -294,15 +296,16 @@ impl OutputAssembler<'_> {
         Ok(OutputPaths { bam: bam?, cram: cram?, parquet, arrow, step_directory: directory(&self.outputs.step_files)? })
     }
 
-    /// Returns where the first part starts in each file.
+    /// Returns the offset of the first part in each file, bytes.
     pub(crate) fn header_bytes(&self) -> BytesPerFile {
         self.header_bytes
     }
 
-    /// Adds the report of a part. It replaces that of another worker for the same part, which is equal.
+    /// Adds the report of a part. If another worker has reported the same part, the new report replaces the old, equal
+    /// one.
     ///
     /// # Errors
-    /// [`PipelineError`]: the report is not readable.
+    /// A [`PipelineError`] if the report is not valid JSON.
     pub(crate) fn add_report(&mut self, at: usize, report: &[u8]) -> Result<(), PipelineError> {
         let report = serde_json::from_slice(report).map_err(|error| writing_error(error.into(), &self.stem))?;
         if let Some(place) = self.reports.get_mut(at) {
@@ -311,10 +314,11 @@ impl OutputAssembler<'_> {
         Ok(())
     }
 
-    /// Adds a part that is in the files, and writes its edges.
+    /// Records the location of a part that a worker has written to the files, and writes the bytes of the part in
+    /// shared pages.
     ///
     /// # Errors
-    /// [`PipelineError::File`] for an extent outside of the file, or if the file cannot be written.
+    /// [`PipelineError::File`] if the location is invalid or a file cannot be written.
     pub(crate) fn add_placed_part(
         &mut self,
         at: usize,
@@ -327,7 +331,7 @@ impl OutputAssembler<'_> {
             let file = file.atomic_file().file();
             let end = extent.offset.checked_add(extent.bytes);
             let last = end.and_then(|end| end.checked_sub(edges.last.len() as u64));
-            let last = last.ok_or_else(|| failed(io::Error::other("a node placed its part where no part can be")))?;
+            let last = last.ok_or_else(|| failed(io::Error::other("a worker placed its part at an invalid offset")))?;
             file.write_all_at(&edges.first, extent.offset).map_err(failed)?;
             file.write_all_at(&edges.last, last).map_err(failed)?;
         }
@@ -337,10 +341,10 @@ impl OutputAssembler<'_> {
         Ok(())
     }
 
-    /// Finishes the file and adds the files beside it.
+    /// Finishes the output files and adds indexes, counts and metrics.
     ///
     /// # Errors
-    /// [`PipelineError`]; [`PipelineError::CountMismatch`] where a part is missing.
+    /// A [`PipelineError`]; [`PipelineError::CountMismatch`] if a part is missing.
     pub(crate) fn finish(self, genome: &Genome, outputs: &Outputs) -> Result<UnpublishedOutputs, PipelineError> {
         let places = self.output_paths().map_err(|error| writing_error(error, &self.stem))?;
         for directory in places.parquet.iter().chain(&places.arrow) {
@@ -366,12 +370,12 @@ impl OutputAssembler<'_> {
     }
 }
 
-/// Returns the files that hold all parts in one, in the order of [`BytesPerFile`].
+/// Returns the BAM and the CRAM file, in the order of [`BytesPerFile`].
 fn partitioned_files<'f, 't>(targets: &'f PartitionedOutputs<'t>) -> [Option<&'f PartitionedFile<'t>>; MAX_FILES] {
     [targets.bam.as_ref(), targets.cram.as_ref().map(|(file, _)| file)]
 }
 
-/// Removes the files that lost workers left in a directory of columns.
+/// Removes unfinished files of lost workers from a directory of Parquet or Arrow files.
 fn remove_unfinished(directory: &Path) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
         let entry = entry?;

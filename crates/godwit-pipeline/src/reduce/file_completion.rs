@@ -1,4 +1,4 @@
-//! The beginning and end of the file of each format: headers, end markers, indexes.
+//! The start and end of the output file of each format: headers, end-of-file markers and indexes.
 
 use std::fs::File;
 use std::io;
@@ -17,30 +17,30 @@ use crate::atomic_files::{AtomicDirectory, AtomicFileSet};
 use crate::error::PipelineError;
 use crate::partitioned_file::{PartExtent, PartitionedFile};
 
-/// Memory of a sink: a row group being compressed and the batch before it.
+/// Memory of a Parquet or Arrow sink, bytes: the row group that is being compressed and the batch before it.
 const COLUMN_SINK_BYTES: usize = 32 << 20;
-/// Memory of a sink: the records of a slice as htslib holds them, and its streams.
+/// Memory of a CRAM sink, bytes: the records of a slice in htslib and its data streams.
 const CRAM_SINK_BYTES: usize = 48 << 20;
-/// Level of the header's block, which is small.
+/// BGZF compression level of the BAM header, which is small.
 const HEADER_COMPRESSION_LEVEL: u8 = 6;
 
-/// Complete outputs that do not have their names yet.
+/// Finished output files that are not published yet.
 #[derive(Default)]
 pub(super) struct FinishedFiles {
     pub(super) files: AtomicFileSet,
-    /// Bytes of the records in all formats.
+    /// Size of the record files in all formats, bytes.
     pub(super) bytes: u64,
-    /// Segments of the BAM.
+    /// Segments of the BAM, with checksums.
     pub(super) segments: Vec<Segment>,
 }
 
 impl PartitionedOutputs<'_> {
-    /// Returns the memory of the sinks of one partition beyond a block of BAM, bytes.
+    /// Returns the memory of the sinks of one partition, without that of a BAM sink, bytes.
     pub(super) fn sink_bytes(&self) -> usize {
         usize::from(self.columns.is_some()) * COLUMN_SINK_BYTES + usize::from(self.cram.is_some()) * CRAM_SINK_BYTES
     }
 
-    /// Writes part 0 of BAM and CRAM: the header in its own blocks.
+    /// Writes the header as part 0 of the BAM and the CRAM.
     pub(super) fn write_headers(&self, header: &Header) -> io::Result<()> {
         if let Some(file) = &self.bam {
             let mut plain = Vec::new();
@@ -57,8 +57,8 @@ impl PartitionedOutputs<'_> {
         Ok(())
     }
 
-    /// Ends every file and directory and adds them to `sealed`, each after its index; the BAM is the last one because other
-    /// programs wait for it.
+    /// Finishes all files and directories and adds them to `sealed`, each file after its index. The BAM is added last,
+    /// because other programs may wait for it to appear.
     pub(super) fn finish_files(
         self,
         summaries: Vec<PartitionSummary>,
@@ -102,7 +102,7 @@ impl PartitionedOutputs<'_> {
             add_index(sealed, &path, format.extension(), &index)?;
             sealed.files.add(file.into_atomic_file());
         }
-        // An encrypted file has no segments.
+        // Segments are byte ranges of the plain BAM, so an encrypted BAM has none.
         if !outputs.recipients.is_empty() {
             sealed.segments.clear();
         }
@@ -110,7 +110,7 @@ impl PartitionedOutputs<'_> {
     }
 }
 
-/// Ends a file with `partitions` partitions after its header, and returns their extents.
+/// Writes the end of a file that has a header and `partitions` partitions. Returns the locations of the partitions.
 fn finish_file(
     file: &PartitionedFile,
     partitions: usize,
@@ -124,7 +124,7 @@ fn finish_file(
     Ok(extents)
 }
 
-/// Makes the files of a Python step durable. Omits a directory without files.
+/// Makes the files of a Python step durable and adds their directory. A directory without files is not published.
 fn add_step_files(directory: AtomicDirectory, sealed: &mut FinishedFiles) -> Result<(), PipelineError> {
     let files = directory.files().map_err(PipelineError::file("read", directory.path()))?;
     for path in &files {

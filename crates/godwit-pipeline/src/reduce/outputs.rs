@@ -1,4 +1,4 @@
-//! The outputs of a job: their names, and the files before they have them.
+//! The output files of a job: their names, and the temporary files before they are published.
 
 use std::path::{Path, PathBuf};
 
@@ -13,24 +13,24 @@ use crate::atomic_files::{AtomicDirectory, AtomicFile, backup_name, check_availa
 use crate::error::PipelineError;
 use crate::manifest;
 
-/// Suffix of the directory for files of a Python step, after the stem of the outputs.
+/// Suffix of the directory for files of a Python function. It is appended to the stem of the outputs.
 const STEP_DIRECTORY_SUFFIX: &str = ".step";
 
-/// A format of records.
+/// A format in which records are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Format {
-    /// One BAM file with its index.
+    /// A BAM file with its index.
     Bam,
-    /// One CRAM file with its index; needs a reference.
+    /// A CRAM file with its index. Needs a reference.
     Cram,
-    /// A directory of Parquet files, one per partition.
+    /// A directory with a Parquet file for each partition.
     Parquet,
-    /// A directory of Arrow IPC files, one per partition.
+    /// A directory with an Arrow IPC file for each partition.
     Arrow,
 }
 
 impl Format {
-    /// All formats.
+    /// All formats, in the order in which outputs are listed.
     pub const ALL: [Self; 4] = [Self::Bam, Self::Cram, Self::Parquet, Self::Arrow];
 
     /// Returns the file name extension, without the dot.
@@ -44,48 +44,49 @@ impl Format {
     }
 }
 
-/// Names of the outputs, all in one directory.
+/// Paths and formats of the outputs of a job, all in one directory.
 #[derive(Clone, Debug)]
 pub struct Outputs {
-    /// Path to which `.bam`, `.flagstat.txt` and all other suffixes are appended.
+    /// Common path of all outputs, to which `.bam`, `.flagstat.txt` and other suffixes are appended.
     pub stem: PathBuf,
-    /// Formats of the records, at least one.
+    /// Formats in which records are written; at least one.
     pub formats: Vec<Format>,
-    /// The reference that CRAM needs, FASTA.
+    /// Path of the reference in FASTA, which CRAM needs.
     pub reference: Option<PathBuf>,
-    /// True if a Python step may write files of its own beside the outputs.
+    /// True if a Python step may write additional files.
     pub has_step_directory: bool,
-    /// Public keys of those who may read BAM and CRAM; the files are not encrypted if this is empty.
+    /// Public keys of the recipients who may read BAM and CRAM; empty: the files are not encrypted.
     pub recipients: Vec<PublicKey>,
 }
 
-/// Output files and directories that are still empty and do not have their names yet.
+/// The output files and directories of a job. They are empty and have temporary names.
 pub struct OutputFiles {
     pub(super) bam: Option<AtomicFile>,
     pub(super) cram: Option<AtomicFile>,
     pub(super) parquet: Option<AtomicDirectory>,
     pub(super) arrow: Option<AtomicDirectory>,
-    /// Directory for files that a Python step writes itself.
+    /// Directory for files that the Python function writes.
     pub(super) step_directory: Option<AtomicDirectory>,
     pub(super) cram_encoder: Option<cram::Encoder>,
     pub(super) column_layout: Option<AlignmentLayout>,
-    /// The reference that metrics compare bases with.
+    /// The reference with which the bases of reads are compared for the metrics.
     pub(super) reference: Option<IndexedReader>,
 }
 
 impl OutputFiles {
-    /// Reports whether there is a BAM and no other output.
+    /// Reports whether BAM is the only output.
     pub(super) fn is_bam_alone(&self) -> bool {
         let others = [&self.parquet, &self.arrow, &self.step_directory];
         self.bam.is_some() && self.cram.is_none() && others.iter().all(|directory| directory.is_none())
     }
 
-    /// Prepares what depends on the header, so that a reference that does not match is reported before anything is written.
-    /// Must be called before writing. `compared`: the reference that metrics compare bases with.
+    /// Opens the references and creates the encoders, so that a reference that does not match the header is reported
+    /// before the first output is written. `compared`: the reference with which bases are compared for the metrics.
     ///
     /// # Errors
-    /// [`PipelineError::Options`] where CRAM is requested without a reference, or the reference of metrics lacks contigs of
-    /// the header; [`PipelineError::Cram`] where it does not match; [`PipelineError::Fasta`]; [`PipelineError::Columns`].
+    /// [`PipelineError::Options`] if CRAM is requested without a reference, or if the reference of the metrics lacks
+    /// contigs of the header. [`PipelineError::Cram`] if the reference does not match the header.
+    /// [`PipelineError::Fasta`] or [`PipelineError::Columns`] if the reference or the header cannot be used.
     pub fn prepare(
         &mut self,
         outputs: &Outputs,
@@ -102,30 +103,30 @@ impl OutputFiles {
 }
 
 impl Outputs {
-    /// Returns the stem followed by a suffix.
+    /// Returns the path of the output with this suffix.
     pub(crate) fn path_with_suffix(&self, suffix: &str) -> PathBuf {
         let mut name = self.stem.clone().into_os_string();
         name.push(suffix);
         name.into()
     }
 
-    /// Returns the file or directory of a format.
+    /// Returns the path of the file or directory in this format.
     pub fn path(&self, format: Format) -> PathBuf {
         self.path_with_suffix(&format!(".{}", format.extension()))
     }
 
-    /// Returns files and directories of all formats, in the order of [`Format`].
+    /// Returns the paths of the files and directories in all requested formats, in the order of [`Format`].
     pub fn paths(&self) -> Vec<PathBuf> {
         let written = Format::ALL.into_iter().filter(|format| self.formats.contains(format));
         written.map(|format| self.path(format)).collect()
     }
 
-    /// Returns the directory for files of a Python step.
+    /// Returns the path of the directory for files of a Python function.
     fn step_directory(&self) -> PathBuf {
         self.path_with_suffix(STEP_DIRECTORY_SUFFIX)
     }
 
-    /// Returns the temporary names of all files and directories.
+    /// Returns the temporary names of all files and directories that a job may write.
     pub(crate) fn temporary_names(&self) -> Vec<String> {
         let bam = [
             ".bam",
@@ -146,17 +147,18 @@ impl Outputs {
         beside.chain(reports).map(|path| temporary_name(&path)).chain(replaced).collect()
     }
 
-    /// Returns the text files beside the records.
+    /// Returns the paths of the text outputs, such as counts and metrics.
     fn text_paths(&self) -> impl Iterator<Item = PathBuf> {
         let texts = [".flagstat.txt", ".idxstats.txt", ".duplicates.txt", manifest::MANIFEST_SUFFIX];
         texts.into_iter().chain(qc::METRICS_SUFFIXES).map(|suffix| self.path_with_suffix(suffix))
     }
 
-    /// Checks that files can have the names of all outputs, indexes and `reports`, without writing: most of them are written
-    /// at the end of the job.
+    /// Checks that all outputs, indexes and `reports` can be created under their names. Writes no files. Without this
+    /// check, a job might fail at its end, when most of them are written.
     ///
     /// # Errors
-    /// [`PipelineError::File`] where a directory has the name of a file, or another process writes it.
+    /// [`PipelineError::File`] if a directory has the name of an output file, or if another process is writing the
+    /// file.
     pub(crate) fn check_names(&self, reports: &[PathBuf]) -> Result<(), PipelineError> {
         let files = [Format::Bam, Format::Cram].into_iter().filter(|format| self.formats.contains(format));
         let indexes = [".bam.bai", ".bam.csi", ".cram.crai"].map(|suffix| self.path_with_suffix(suffix));
@@ -167,21 +169,21 @@ impl Outputs {
         Ok(())
     }
 
-    /// Returns the comment in a metrics file that names the origin of the numbers and the file they are of: MultiQC takes
-    /// the name of the sample from it.
+    /// Returns a comment line for metrics files: the godwit version, the equivalent Picard tool, and the name of the
+    /// BAM. MultiQC derives the name of the sample from the name of the BAM.
     pub(crate) fn picard_comment(&self, tool: &str) -> String {
         let path = self.path(Format::Bam);
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        // MultiQC would read only a part of the name.
+        // MultiQC would read only the first word of a name that contains spaces, so omit such a name.
         let input = if name.contains(char::is_whitespace) { String::new() } else { format!(" --INPUT {name}") };
         format!("godwit {}, the numbers of Picard {tool}{input}", env!("CARGO_PKG_VERSION"))
     }
 
-    /// Creates the files and directories, so that an unwritable path is reported before there is anything to write. Where
-    /// BAM is the only format and `kept` is set, its temporary file stays for a later process to resume.
+    /// Creates the output files and directories, so that an unwritable path is reported at the start of the job. If BAM
+    /// is the only output and `kept` is set, its temporary file is kept for a later process, which resumes the job.
     ///
     /// # Errors
-    /// [`PipelineError::File`] if one cannot be created.
+    /// [`PipelineError::File`] if a file or directory cannot be created.
     pub fn create_files(&self, kept: bool) -> Result<OutputFiles, PipelineError> {
         let kept = kept && !self.has_step_directory && self.formats.iter().all(|format| *format == Format::Bam);
         let stage = if kept { AtomicFile::open_resumable } else { AtomicFile::create };
@@ -205,7 +207,7 @@ impl Outputs {
         })
     }
 
-    /// Returns the CRAM encoder where CRAM is requested: reads the reference and compares it with the header.
+    /// Returns the CRAM encoder; `None` if CRAM is not requested. Reads the reference and compares it with the header.
     fn cram_encoder(&self, header: &Header, scratch: &Path) -> Result<Option<cram::Encoder>, PipelineError> {
         if !self.formats.contains(&Format::Cram) {
             return Ok(None);
@@ -216,10 +218,10 @@ impl Outputs {
         cram::Encoder::new(header, &reference, scratch).map(Some).map_err(PipelineError::Cram)
     }
 
-    /// Rejects encryption of outputs that are not single files.
+    /// Rejects encryption if an output is a directory.
     ///
     /// # Errors
-    /// [`PipelineError::Options`] for recipients with a directory among the outputs.
+    /// [`PipelineError::Options`] if recipients are given and an output is a directory.
     pub(crate) fn check_recipients(&self) -> Result<(), PipelineError> {
         let tables = self.formats.iter().any(|format| matches!(format, Format::Parquet | Format::Arrow));
         if !self.recipients.is_empty() && (tables || self.has_step_directory) {
@@ -229,15 +231,15 @@ impl Outputs {
         Ok(())
     }
 
-    /// Returns the files that are encrypted if there are recipients.
+    /// Returns the paths of the outputs that are encrypted if recipients are given.
     pub(crate) fn encryptable_paths(&self) -> Vec<PathBuf> {
         [Format::Bam, Format::Cram].map(|format| self.path(format)).into()
     }
 
-    /// Rejects CRAM without a reference.
+    /// Checks that a reference is given if CRAM is requested.
     ///
     /// # Errors
-    /// [`PipelineError::Options`] for CRAM without a reference.
+    /// [`PipelineError::Options`] if CRAM is requested without a reference.
     pub(crate) fn check_reference(&self) -> Result<(), PipelineError> {
         if self.formats.contains(&Format::Cram) && self.reference.is_none() {
             let problem = "CRAM holds differences to the reference; pass --reference REF.fa, or write BAM".into();
@@ -246,7 +248,7 @@ impl Outputs {
         Ok(())
     }
 
-    /// Returns the columns of this header, where a format with columns is requested.
+    /// Returns the column layout for this header; `None` if neither Parquet nor Arrow is requested.
     fn column_layout(&self, header: &Header) -> Result<Option<AlignmentLayout>, PipelineError> {
         let wanted = self.formats.contains(&Format::Parquet) || self.formats.contains(&Format::Arrow);
         wanted.then(|| AlignmentLayout::new(header)).transpose().map_err(PipelineError::Columns)

@@ -1,12 +1,12 @@
-//! Runs the same function on every partition, on several threads.
+//! Parallel processing of partitions with the same function, on several threads.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crate::runs::SplitPartition;
 
-/// Runs `work` on each partition: each thread has its own state and takes the next partition when it is free. Returns the
-/// results in the order of the partitions. After a failure no more partitions are started.
+/// Calls `work` for each partition. Each thread has its own state and takes the next partition when it is free. Returns
+/// the results in the order of the partitions. After an error, no further partitions are started.
 pub(super) fn for_each_partition<S, T: Send, E: Send>(
     partitions: &[SplitPartition],
     threads: usize,

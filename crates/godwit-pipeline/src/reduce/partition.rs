@@ -1,4 +1,5 @@
-//! One partition: merges its runs, sets the duplicate flag, counts, and passes every record to all sinks.
+//! Writing of one partition: merges the runs, sets the duplicate flag, counts records and passes every record to all
+//! sinks.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,34 +21,34 @@ use crate::partitioned_file::PartWriter;
 use crate::read_groups::ReadGroups;
 use crate::runs::{Cursor, FinishedRuns, SplitPartition};
 
-/// Records written between two checks of the cancel flag.
+/// Number of records between two checks of the cancel flag.
 const CANCEL_CHECK_RECORDS: u32 = 1 << 16;
 
-/// The counts and reports of a partition.
+/// The counts of a partition and the reports of its sinks.
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct PartitionSummary {
     pub(super) flagstat: Flagstat,
     pub(super) contigs: ContigCounts,
-    /// Duplicates that were removed.
+    /// Number of duplicates that were removed.
     #[serde(rename = "removed")]
     pub(super) removed_duplicates: u64,
-    /// Records that a Python step dropped.
+    /// Number of records that the Python step dropped.
     #[serde(default)]
     #[serde(rename = "dropped")]
     pub(super) dropped_by_step: u64,
-    /// Duplicates by library, where they are counted while records are written.
+    /// Numbers of duplicates in each library; `None` if duplicate marking itself counts them.
     #[serde(rename = "tally")]
     pub(super) duplicates_by_library: Option<LibraryDuplicateCounts>,
-    /// Reports of the sinks.
+    /// Reports of the sinks, for example the index of the partition.
     #[serde(rename = "parts")]
     pub(super) sink_reports: SinkReports,
 }
 
-/// Mapped primary records that are duplicates, by index of their library: without and with a mapped mate. Counted where
-/// templates are marked, because only the records show them then.
+/// Numbers of mapped primary records that are duplicates, by the index of their library: first without, then with a
+/// mapped mate. Used if whole templates are marked, because then only the written records show the numbers.
 pub(super) type LibraryDuplicateCounts = Vec<[u64; 2]>;
 
-/// The state of the job in which partitions are written.
+/// Data of the job that all partitions need.
 #[derive(Clone, Copy)]
 pub(super) struct PartitionContext<'c> {
     pub(super) runs: &'c FinishedRuns,
@@ -55,7 +56,7 @@ pub(super) struct PartitionContext<'c> {
     pub(super) read_groups: &'c ReadGroups,
     pub(super) options: &'c WritingOptions,
     pub(super) genome: &'c Genome,
-    /// The Python step, which processes records before they are written.
+    /// The Python step that processes records before they are written.
     pub(super) step_job: Option<&'c PythonStepJob>,
 }
 
@@ -71,14 +72,14 @@ impl<'c> PartitionContext<'c> {
     }
 }
 
-/// A partition and its index among those of the file, from 0.
+/// A partition with its 0-based number in the file.
 #[derive(Clone, Copy)]
 pub(super) struct NumberedPartition<'p> {
     pub(super) index: usize,
     pub(super) split: &'p SplitPartition,
 }
 
-/// The duplicate statuses of the records of one run.
+/// The duplicate status of each record of one run.
 struct RunDuplicateStatuses<'c> {
     duplicates: &'c [u64],
     optical: &'c [u64],
@@ -109,7 +110,8 @@ impl<'c> RunDuplicateStatuses<'c> {
     }
 }
 
-/// Writes the partition's records to all sinks and commits them. Returns the parts that are not finished yet.
+/// Writes the records of a partition to all sinks and completes the sinks. Returns the summary and the part writers,
+/// which the caller finishes.
 pub(super) fn write_partition<'t>(
     known: PartitionContext,
     part: NumberedPartition,
@@ -132,7 +134,7 @@ pub(super) fn write_partition<'t>(
     out.commit(marker)
 }
 
-/// Passes the records of a partition in order to `each`, with their duplicate statuses.
+/// Passes the records of a partition to `each` in sorted order, with the duplicate status of each record.
 pub(super) fn merge_runs(
     known: PartitionContext,
     split: &SplitPartition,
@@ -159,7 +161,7 @@ pub(super) fn merge_runs(
     Ok(())
 }
 
-/// A marker of records, which also counts what is counted before they are written.
+/// A marker that sets the duplicate flag and tags of records, and counts duplicates.
 pub(super) struct RecordMarker<'c> {
     policy: DuplicatePolicy,
     annotator: Option<Annotator<'c>>,
@@ -181,7 +183,7 @@ impl<'c> RecordMarker<'c> {
         }
     }
 
-    /// Returns the record with its tags, and its FLAG; `None` for a duplicate that is removed.
+    /// Returns the record with its new tags, and its new FLAG. Returns `None` for a duplicate that is removed.
     #[inline]
     pub(super) fn mark<'r>(
         &'r mut self,
@@ -215,7 +217,7 @@ impl<'c> RecordMarker<'c> {
     }
 }
 
-/// A writer that passes records to all sinks, and counts them.
+/// A writer that passes records to all sinks and counts the records.
 pub(super) struct RecordWriter<'t, 'w, 'j> {
     sinks: Vec<PartSink<'t>>,
     qc: Option<&'w mut QcThread<'j>>,
@@ -234,7 +236,7 @@ impl<'t> RecordWriter<'t, '_, '_> {
         }
     }
 
-    /// Counts records that a Python step dropped.
+    /// Adds to the number of records that the Python step dropped.
     pub(super) fn drop_records(&mut self, count: u64) {
         self.summary.dropped_by_step += count;
     }
@@ -250,7 +252,7 @@ impl<'t> RecordWriter<'t, '_, '_> {
     }
 }
 
-/// Counts a duplicate as `DuplicationMetrics.addDuplicateReadToMetrics` of Picard 3.4.0 does.
+/// Counts a duplicate in the same way as `DuplicationMetrics.addDuplicateReadToMetrics` of Picard 3.4.0.
 fn count_duplicate(record: RawRecord, read_groups: &ReadGroups, tally: &mut LibraryDuplicateCounts) {
     let flag = record.flag();
     if flag & (flags::UNMAPPED | flags::NOT_PRIMARY) == 0 {

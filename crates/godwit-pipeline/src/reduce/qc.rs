@@ -1,4 +1,5 @@
-//! Metrics of the output file: each thread counts the records of its partitions while they are in the cache.
+//! Quality metrics of the output. Each thread counts the records of its partitions when it writes them, while they are
+//! in the processor cache.
 
 use std::io;
 use std::path::Path;
@@ -16,7 +17,7 @@ use super::outputs::Outputs;
 use crate::atomic_files::AtomicFileSet;
 use crate::error::{PipelineError, with_file};
 
-/// Suffixes of the metrics files, after the stem of the outputs.
+/// Suffixes of the metrics files, which are appended to the stem of the outputs.
 pub(super) const METRICS_SUFFIXES: [&str; 5] =
     [INSERT_SIZE_SUFFIX, ALIGNMENT_SUMMARY_SUFFIX, STATS_SUFFIX, MOSDEPTH_SUMMARY_SUFFIX, MOSDEPTH_DISTRIBUTION_SUFFIX];
 const INSERT_SIZE_SUFFIX: &str = ".insert_size.txt";
@@ -25,7 +26,7 @@ const STATS_SUFFIX: &str = ".stats.txt";
 const MOSDEPTH_SUMMARY_SUFFIX: &str = ".mosdepth.summary.txt";
 const MOSDEPTH_DISTRIBUTION_SUFFIX: &str = ".mosdepth.global.dist.txt";
 
-/// The state that all threads of the metrics share.
+/// Metrics of the job, which all threads share.
 pub(super) struct QcJob {
     contig_lengths: Vec<u32>,
     reference: Option<IndexedReader>,
@@ -33,7 +34,7 @@ pub(super) struct QcJob {
     depth: Mutex<DepthMerger>,
 }
 
-/// The state of one thread of the metrics.
+/// Metrics that one thread has counted.
 pub(super) struct QcThread<'j> {
     job: &'j QcJob,
     counts: RecordCounts,
@@ -41,28 +42,28 @@ pub(super) struct QcThread<'j> {
     reference: Option<ReferenceWindows>,
 }
 
-/// The metrics of one part.
+/// Metrics of one part of the output, which a worker sends to the head.
 #[derive(Serialize, Deserialize)]
 pub(super) struct QcPart {
     counts: RecordCounts,
     depth: PartitionCoverage,
 }
 
-/// The metrics of a file.
+/// The quality metrics of the output.
 #[derive(Clone, Debug)]
 pub struct Qc {
-    /// Counts over all records.
+    /// Counts over all records of the output.
     pub counts: RecordCounts,
-    /// Depth along the genome.
+    /// Depth of coverage along the genome.
     pub coverage: GenomeCoverage,
-    /// True if bases were compared with the reference.
+    /// True if the bases of reads were compared with the reference.
     pub is_reference_compared: bool,
 }
 
-/// Reference bases for the kernels.
+/// A reader of reference bases for the metrics kernels.
 struct ReferenceWindows {
     windows: IndexedReader,
-    /// For messages.
+    /// Path of the reference, for error messages.
     path: Arc<Path>,
 }
 
@@ -80,7 +81,8 @@ impl ReferenceBases for ReferenceWindows {
 }
 
 impl QcJob {
-    /// Returns `None` where no metrics are requested. `reference`: from [`open_reference`], to compare bases with.
+    /// Returns `None` if no metrics are requested. `reference`: the result of [`open_reference`], with which bases are
+    /// compared.
     pub(super) fn new(options: &WritingOptions, genome: &Genome, reference: Option<IndexedReader>) -> Option<Self> {
         options.metrics.as_ref()?;
         Some(Self {
@@ -100,13 +102,13 @@ impl QcJob {
         }
     }
 
-    /// Adds the metrics of a part that another worker wrote, at index `at` of the file.
+    /// Adds the metrics of a part that a worker wrote. `at`: the index of the part in the file.
     pub(super) fn take_part(&self, at: usize, part: QcPart) {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner).merge(&part.counts);
         self.depth.lock().unwrap_or_else(PoisonError::into_inner).add(at, part.depth);
     }
 
-    /// Returns the metrics, after all threads have ended.
+    /// Returns the metrics of the whole output. All threads must have ended.
     pub(super) fn finish(self, genome: &Genome) -> Qc {
         let counts = self.counts.into_inner().unwrap_or_else(PoisonError::into_inner);
         let depth = self.depth.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -122,7 +124,7 @@ impl QcThread<'_> {
         self.counts.add(record, flag, self.reference.as_mut())
     }
 
-    /// Adds the depth of the partition at index `at` of the file.
+    /// Adds the depth of a finished partition to the job. `at`: the index of the partition in the file.
     pub(super) fn end_partition(&mut self, at: usize) {
         let depth = self.depth.finish();
         self.job.depth.lock().unwrap_or_else(PoisonError::into_inner).add(at, depth);
@@ -130,7 +132,7 @@ impl QcThread<'_> {
 }
 
 impl QcThread<'_> {
-    /// Takes the metrics since the last call, for the job that puts the file together.
+    /// Returns the metrics since the last call, which a worker sends to the head, and resets them.
     pub(super) fn take_part(&mut self) -> QcPart {
         QcPart { counts: std::mem::take(&mut self.counts), depth: self.depth.finish() }
     }
@@ -143,7 +145,7 @@ impl Drop for QcThread<'_> {
 }
 
 impl Qc {
-    /// Writes the metrics files.
+    /// Writes the files with the quality metrics.
     pub(super) fn write(&self, staged: &mut AtomicFileSet, outputs: &Outputs) -> Result<(), PipelineError> {
         let mut write = |suffix: &str, text: String| {
             let path = outputs.path_with_suffix(suffix);
@@ -165,10 +167,11 @@ impl Qc {
     }
 }
 
-/// Opens the reference's bases, with contigs in the order of the genome.
+/// Opens a reference to read its bases. Its contigs are put into the order of the genome.
 ///
 /// # Errors
-/// [`PipelineError::Options`] where it lacks contigs of the genome, [`PipelineError::Fasta`] where it cannot be read.
+/// [`PipelineError::Options`] if the reference lacks contigs of the genome. [`PipelineError::Fasta`] if it cannot be
+/// read.
 pub(super) fn open_reference(path: &Path, genome: &Genome) -> Result<IndexedReader, PipelineError> {
     let of_genome = |records: &[FaiRecord]| -> Option<Arc<[FaiRecord]>> {
         let find = |name: &str| records.iter().find(|record| record.name == name);
@@ -182,7 +185,7 @@ pub(super) fn open_reference(path: &Path, genome: &Genome) -> Result<IndexedRead
     let failed = |source| PipelineError::Fasta { path: path.to_owned(), source };
     let fai = path.with_added_extension("fai");
     let present = std::fs::read_to_string(&fai).ok().and_then(|text| fasta::parse_fai(&text));
-    // An existing index may be of an earlier file.
+    // Check an existing `.fai`, because it may belong to an earlier version of the reference.
     let checked = |contigs: Arc<[FaiRecord]>| {
         let mut windows = IndexedReader::open(path, contigs).ok()?;
         windows.check_index().ok().map(|()| windows)
@@ -191,15 +194,15 @@ pub(super) fn open_reference(path: &Path, genome: &Genome) -> Result<IndexedRead
         return Ok(windows);
     }
     let contigs = of_genome(&fasta::build_fai(path).map_err(failed)?).ok_or_else(|| PipelineError::Options {
-        problem: format!("{} lacks contigs of the input, or has them in another length", path.display()),
+        problem: format!("{} lacks contigs of the input, or has them with other lengths", path.display()),
     })?;
     IndexedReader::open(path, contigs).map_err(failed)
 }
 
-/// Checks that metrics can compare bases with a reference, as [`open_reference`] would.
+/// Checks that [`open_reference`] would succeed.
 ///
 /// # Errors
-/// Those of [`open_reference`].
+/// The errors of [`open_reference`].
 pub(crate) fn check_metrics_reference(path: &Path, genome: &Genome) -> Result<(), PipelineError> {
     open_reference(path, genome).map(drop)
 }

@@ -1,5 +1,6 @@
-//! Ranks of records in the sorted file before it is written: a duplicate set is named by the rank of its best record, which
-//! may follow the first record with that name. This takes one more merge of all runs.
+//! Ranks of records in the sorted output, computed before it is written. The number of a duplicate set is the rank of
+//! its best record. The rank is needed for the first record of the set, which may precede the best one. Computing ranks
+//! takes an additional merge of all runs.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,16 +11,17 @@ use godwit_model::RecordId;
 
 use crate::runs::{FinishedRuns, SplitPartition};
 
-/// The ranks of records in one partition.
+/// The ranks of the requested records in one partition.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RankedPart {
-    /// The requested records, with their 0-based ranks in the partition.
+    /// The requested records, with their 0-based ranks within the partition.
     pub(crate) ranked_records: Vec<(RecordId, u64)>,
-    /// Number of records of the partition.
+    /// Number of all records in the partition.
     pub(crate) records: u64,
 }
 
-/// Returns the 0-based ranks of records in the file, by record, from those in its partitions.
+/// Returns the 0-based ranks of records in the whole output, sorted by record. `partitions`: the ranks within each
+/// partition.
 pub(crate) fn file_ranks(partitions: Vec<RankedPart>) -> Vec<(RecordId, u64)> {
     let (mut ranks, mut before) = (Vec::new(), 0);
     for RankedPart { ranked_records, records } in partitions {
@@ -30,10 +32,10 @@ pub(crate) fn file_ranks(partitions: Vec<RankedPart>) -> Vec<(RecordId, u64)> {
     ranks
 }
 
-/// Returns the ranks of the records `wanted` in a partition.
+/// Returns the ranks of the records `wanted` within a partition.
 ///
 /// # Errors
-/// Errors of the spill; [`io::ErrorKind::Interrupted`] once `cancelled` is set.
+/// The I/O error of the spill file; [`io::ErrorKind::Interrupted`] if `cancelled` is set.
 pub(crate) fn rank_wanted_records(
     runs: &FinishedRuns,
     split: &SplitPartition,

@@ -1,7 +1,9 @@
-//! Sinks of the records of a partition: one for each format, all fed by the same merge.
+//! Sinks to which the records of a partition are written, one for each format. A single merge of the runs feeds all
+//! sinks.
 //!
-//! A sink belongs to the thread that writes the partition, which compresses for all of its sinks. Committing completes the
-//! part; dropping a sink leaves the part missing, and the output never gets its name.
+//! The thread that writes a partition owns the sinks of the partition and compresses in all of them. Committing a sink
+//! completes its part of the output. If a sink is dropped before, the part is missing, and the output is never
+//! published.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -20,48 +22,48 @@ use crate::job_directory::JobDirectory;
 use crate::partitioned_file::{PartWriter, PartitionedFile};
 use crate::scratch::unique_name;
 
-/// Compression level of BAM: fast, for an intermediate file of this size.
+/// Compression level of BAM. Level 1 is fast and suits a large intermediate file.
 const BAM_COMPRESSION_LEVEL: u8 = 1;
-/// Bytes of a record before its FLAG.
+/// Offset of FLAG in a packed BAM record without its length field, bytes.
 const FLAG_OFFSET: usize = 14;
-/// Size of the write buffer of a file of columns, bytes.
+/// Size of the write buffer of a Parquet or Arrow file, bytes.
 const WRITE_BYTES: usize = 256 << 10;
-/// Prefix of unfinished column files that workers write.
+/// Prefix of the temporary names of Parquet and Arrow files that workers write.
 pub(super) const UNFINISHED_PREFIX: &str = ".unfinished-";
 
-/// The output files of a job, which the sinks of all partitions share.
+/// The output files of a job, to which the sinks of all partitions write.
 pub(super) struct PartitionedOutputs<'t> {
-    /// Job directory that stores parts for a later process.
+    /// Job directory in which finished parts are stored for a later process; `None` if the job cannot be resumed.
     pub(super) job_directory: Option<&'t JobDirectory>,
     pub(super) bam: Option<PartitionedFile<'t>>,
     pub(super) cram: Option<(PartitionedFile<'t>, cram::Encoder)>,
     pub(super) columns: Option<AlignmentLayout>,
     pub(super) parquet: Option<ColumnFiles>,
     pub(super) arrow: Option<ColumnFiles>,
-    /// Directory for files that a Python step writes itself.
+    /// Directory for files that the Python function writes.
     pub(super) step_files: Option<ColumnFiles>,
 }
 
-/// A directory of files with one partition each.
+/// A directory with one Parquet or Arrow file for each partition.
 pub(super) enum ColumnFiles {
-    /// In a directory of this process.
+    /// A directory that this process creates and publishes.
     Local(AtomicDirectory),
-    /// In the directory of the process that puts the files together.
+    /// A directory of the head, in which this worker writes files.
     Shared(PathBuf),
 }
 
-/// A file of columns, and the name it gets when it is complete: a worker that was lost and its replacement may both write
-/// the same partition.
+/// A Parquet or Arrow file. A worker writes it under a temporary name, because a lost worker and its replacement may
+/// both write the same partition.
 pub(super) struct ColumnFile {
     file: File,
     temporary_and_final_path: Option<(PathBuf, PathBuf)>,
 }
 
 impl ColumnFiles {
-    /// Returns the temporary path of the directory.
+    /// Returns the absolute path of the directory before it is published.
     ///
     /// # Errors
-    /// Errors of the file system.
+    /// The I/O error of the file system.
     pub(super) fn directory_path(&self) -> io::Result<PathBuf> {
         match self {
             Self::Local(directory) => std::path::absolute(directory.temporary_path()),
@@ -84,7 +86,7 @@ impl ColumnFiles {
 }
 
 impl ColumnFile {
-    /// Makes the file durable and gives it its name.
+    /// Makes the file durable and renames it to its final name.
     fn commit(self) -> io::Result<()> {
         self.file.sync_all()?;
         self.temporary_and_final_path.map_or(Ok(()), |(aside, name)| fs::rename(aside, name))
@@ -101,24 +103,25 @@ impl Write for ColumnFile {
     }
 }
 
-/// The reports of the sinks of a partition about their parts.
+/// The reports of all sinks of a partition.
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct SinkReports {
     pub(super) bam: Option<BamReport>,
-    /// Offsets are relative to the part's start.
+    /// Index entries of the CRAM containers, with offsets relative to the start of the part.
     #[serde(default)]
     pub(super) cram_index: Vec<cram::IndexEntry>,
 }
 
 #[derive(Serialize, Deserialize)]
 pub(super) struct BamReport {
-    /// Offsets are relative to the part's start.
+    /// Index of the records, with offsets relative to the start of the part.
     pub(super) index: IndexBuilder,
-    /// BLAKE3 of the compressed bytes, hexadecimal.
+    /// BLAKE3 of the compressed bytes of the part, hexadecimal.
     pub(super) checksum: String,
 }
 
-/// A sink of one format of one partition. A match per record costs less than a virtual call, and sinks copy what they keep.
+/// A sink for one format and one partition. This is an enum because a match per record costs less than a virtual call.
+/// A sink does not keep references to records.
 pub(super) enum PartSink<'t> {
     Bam(Box<BamSink<'t>>),
     Cram(CramSink<'t>),
@@ -126,7 +129,8 @@ pub(super) enum PartSink<'t> {
 }
 
 impl PartitionedOutputs<'_> {
-    /// Creates the sinks of partition `at`. Part 0 of BAM and CRAM is the header.
+    /// Creates the sinks of the partition with index `at`. Its part in BAM and CRAM has the number `at + 1`, because
+    /// part 0 is the header.
     pub(super) fn create_sinks(&self, at: usize, genome: &Genome) -> io::Result<Vec<PartSink<'_>>> {
         let mut sinks = Vec::new();
         if let Some(file) = &self.bam {
@@ -155,7 +159,7 @@ impl PartitionedOutputs<'_> {
 }
 
 impl<'t> PartSink<'t> {
-    /// Writes a record with FLAG `flag`. Records are in coordinate order.
+    /// Writes a record with FLAG `flag`. The caller passes records in coordinate order.
     #[inline]
     pub(super) fn write(&mut self, record: RawRecord, flag: u16) -> io::Result<()> {
         match self {
@@ -165,7 +169,7 @@ impl<'t> PartSink<'t> {
         }
     }
 
-    /// Completes the part. Returns it where other parts wait for it to be finished.
+    /// Completes the part and adds its report. Returns the part writer of BAM or CRAM, which the caller must finish.
     pub(super) fn commit(self, report: &mut SinkReports) -> io::Result<Option<PartWriter<'t>>> {
         match self {
             Self::Bam(sink) => {
@@ -182,7 +186,7 @@ impl<'t> PartSink<'t> {
     }
 }
 
-/// A writer that hashes what it writes.
+/// A writer that computes the BLAKE3 of the bytes that it writes.
 struct HashingWriter<W> {
     out: W,
     hasher: blake3::Hasher,
@@ -200,7 +204,7 @@ impl<W: Write> Write for HashingWriter<W> {
     }
 }
 
-/// A sink of BAM, which starts a BGZF block of its own and builds the index.
+/// A sink for BAM. It starts a new BGZF block for each partition and builds the index.
 pub(super) struct BamSink<'t> {
     bgzf: bgzf::Writer<HashingWriter<PartWriter<'t>>>,
     index: IndexBuilder,
@@ -229,13 +233,13 @@ impl<'t> BamSink<'t> {
     }
 }
 
-/// A sink of CRAM containers.
+/// A sink for containers of CRAM.
 pub(super) struct CramSink<'t> {
     part: cram::PartEncoder<'t>,
     out: PartWriter<'t>,
 }
 
-/// A sink that fills columns once for Parquet and Arrow.
+/// A sink for Parquet and Arrow, which converts records to columns once for both formats.
 pub(super) struct ColumnSink<'t> {
     columns: AlignmentBatchBuilder<&'t AlignmentLayout>,
     parquet: Option<AlignmentParquetWriter<BufWriter<ColumnFile>>>,

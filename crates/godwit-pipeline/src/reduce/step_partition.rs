@@ -1,7 +1,8 @@
-//! A partition whose records a Python step processes between marking and writing.
+//! Writing of a partition whose records are processed by a Python step, between duplicate marking and output.
 //!
-//! The runs are merged into a table, the function processes it, and the records it keeps are written. Unchanged records are
-//! the aligned bytes: they are held beside the table up to a limit ([`RecordBuffer`]); beyond it the runs are merged again.
+//! The runs are merged into a table, the Python function processes the table, and the records that the function keeps
+//! are written. If the function only selects rows, the aligned records are written unchanged. They are stored in memory
+//! up to a limit ([`RecordBuffer`]); beyond it, the runs are merged a second time.
 
 mod record_buffer;
 
@@ -26,44 +27,45 @@ use crate::error::PipelineError;
 use crate::python_step::{PartitionInfo, PythonStep, PythonStepOutput, PythonStepProcess};
 use crate::runs::SplitPartition;
 
-/// Maximum bytes of a table in memory, for each thread that writes; the same for the returned table, and for its records.
+/// Maximum size of a table in memory for each thread, bytes. The same limit applies to the returned table and to the
+/// records of the table.
 const MAX_TABLE_BYTES: usize = 64 << 20;
 
-/// Buffers with a limit each: tables, returned tables, records.
+/// Number of buffers per thread to which the limit applies: table, returned table and records.
 const BUFFERS_PER_THREAD: usize = 3;
 
-/// A Python step on the partitions of a file, for all threads that write.
+/// The Python step of a job, which all writing threads share.
 pub(super) struct PythonStepJob {
     python_step: PythonStep,
     sample: String,
     layout: AlignmentLayout,
-    /// Partitions of the file.
+    /// Number of partitions in the file.
     partition_count: usize,
     limit_bytes: usize,
     scratch: PathBuf,
-    /// Directory for files that the function writes itself.
+    /// Directory for files that the Python function writes.
     output_directory: PathBuf,
-    /// Record buffers that are not in use.
+    /// Record buffers that no thread is using.
     spare_buffers: Mutex<Vec<RecordBuffer>>,
 }
 
-/// Properties of the file for the tables of a Python step.
+/// Options for the tables of a Python step.
 pub(super) struct StepTableContext {
     pub(super) sample: String,
-    /// Partitions of the file.
+    /// Number of partitions in the file.
     pub(super) partition_count: usize,
-    /// Memory that tables of one thread may take, bytes.
+    /// Memory limit for the tables of one thread, bytes.
     pub(super) memory_bytes: usize,
     pub(super) scratch: PathBuf,
-    /// Directory for files that the function writes itself.
+    /// Directory for files that the Python function writes.
     pub(super) output_directory: PathBuf,
 }
 
 impl PythonStepJob {
-    /// Creates a step on records of this header.
+    /// Creates the Python step for records with this header.
     ///
     /// # Errors
-    /// [`PipelineError::Columns`] for a header that columns cannot hold.
+    /// [`PipelineError::Columns`] if the header cannot be represented in columns.
     pub(super) fn new(step: &PythonStep, header: &Header, place: StepTableContext) -> Result<Self, PipelineError> {
         let StepTableContext { sample, partition_count, memory_bytes, scratch, output_directory } = place;
         let layout = AlignmentLayout::new(header).map_err(PipelineError::Columns)?;
@@ -72,10 +74,10 @@ impl PythonStepJob {
         Ok(Self { python_step, sample, layout, partition_count, limit_bytes, scratch, output_directory, spare_buffers })
     }
 
-    /// Creates the step of a file that this process writes, if there is one.
+    /// Creates the Python step for outputs that this process writes; `None` if the job has no Python step.
     ///
     /// # Errors
-    /// Those of [`PythonStepJob::new`].
+    /// The errors of [`PythonStepJob::new`].
     pub(super) fn for_outputs(
         collected: &CollectedRuns,
         targets: &PartitionedOutputs,
@@ -97,12 +99,13 @@ impl PythonStepJob {
         Self::new(step, header, place).map(Some)
     }
 
-    /// Returns the memory of one thread, bytes.
+    /// Returns the memory that the tables of one thread need, bytes.
     pub(super) fn thread_bytes(&self) -> usize {
         BUFFERS_PER_THREAD * self.limit_bytes
     }
 
-    /// Writes the records that the function keeps of a partition. Returns their marker.
+    /// Calls the Python function on the table of a partition and writes the records that the function keeps. Returns
+    /// the marker, which has counted the duplicates.
     pub(super) fn write_partition<'c>(
         &self,
         context: PartitionContext<'c>,
@@ -138,9 +141,9 @@ impl PythonStepJob {
                 (kept, self.write_changed(&worker, &name, (context.genome, part.split), out, &changed)?)
             }
         };
-        // As many rows have to arrive as were announced.
+        // The Python process must send as many rows as it announced, and not more than it received.
         if written != kept || kept > rows {
-            let problem = format!("it told of {kept} rows to keep of {rows}, but {written} came through");
+            let problem = format!("it announced {kept} of {rows} rows, but sent {written}");
             return Err(worker.output_error(&name, problem));
         }
         out.drop_records(rows - kept);
@@ -149,7 +152,8 @@ impl PythonStepJob {
         Ok(marker)
     }
 
-    /// Converts rows to records and writes them. They have to be in order, and in the partition.
+    /// Converts the rows that the function returned to records and writes them. Returns an error if rows are out of
+    /// order or outside the partition.
     fn write_changed(
         &self,
         worker: &PythonStepProcess,
@@ -172,12 +176,12 @@ impl PythonStepJob {
                 let key = record.sort_key();
                 if key < split.from || key >= split.until {
                     let problem =
-                        format!("row {written} lies at {}, outside of the partition", format_position(key, genome));
+                        format!("row {written} is at {}, outside of the partition", format_position(key, genome));
                     return Err(wrong(problem));
                 }
                 if key < last {
                     let order = "rows stay in the order of contig_id (null last), position, and strand, forward first";
-                    return Err(wrong(format!("row {written} comes before the one in front of it; {order}")));
+                    return Err(wrong(format!("row {written} is out of order; {order}")));
                 }
                 last = key;
                 out.write(record, record.flag())?;
@@ -205,7 +209,7 @@ impl PythonStepJob {
     }
 }
 
-/// The records of a table, replayed.
+/// The records of a table, which can be read again after the Python function has processed the table.
 struct RecordReplay<'c, 'p> {
     context: PartitionContext<'c>,
     split: &'p SplitPartition,
@@ -213,7 +217,7 @@ struct RecordReplay<'c, 'p> {
 }
 
 impl RecordReplay<'_, '_> {
-    /// Writes the records that a mask keeps, as they were aligned and marked. Returns their number.
+    /// Writes the records that `mask` selects, unchanged. Returns the number of written records.
     fn write_masked(
         &self,
         out: &mut RecordWriter,
@@ -244,21 +248,22 @@ impl RecordReplay<'_, '_> {
     }
 }
 
-/// Returns a position for messages, 1-based.
+/// Returns a position as text for error messages, 1-based.
 fn format_position(key: SortKey, genome: &Genome) -> String {
     let contig = u32::try_from(key.contig()).ok().and_then(|id| genome.contig(ContigId(id)));
     contig.map_or("no contig".to_owned(), |contig| format!("{}:{}", contig.name, i64::from(key.position()) + 1))
 }
 
-/// Returns an interval for messages, 1-based and closed.
+/// Returns an interval as text for error messages, 1-based and closed.
 fn format_interval(from: SortKey, until: SortKey, genome: &Genome) -> String {
     let contigs = genome.contigs();
     let first = usize::try_from(from.contig()).ok().and_then(|id| contigs.get(id));
     let Some(first) = first else { return "reads without a contig".to_owned() };
     let start = i64::from(from.position().max(0)) + 1;
-    // `until` may be the start of a contig, or belong to no contig.
+    // `until` may be the start of the next contig, or be after all contigs.
     let (last, end) = match usize::try_from(until.contig()).ok().and_then(|id| Some((id, contigs.get(id)?))) {
-        // The border may divide a position by strand; then the position is in both partitions.
+        // A partition may end between the forward and the reverse records of one position. Then both partitions include
+        // the position.
         Some((_, contig)) if until > SortKey::new(until.contig(), 0, false) => {
             (contig, i64::from(until.position()) + i64::from(until != until.forward_strand()))
         }

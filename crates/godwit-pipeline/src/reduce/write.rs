@@ -1,4 +1,4 @@
-//! Writes the outputs: every format on all threads at once, then the files beside them.
+//! Writing of the outputs: first the records in all formats, on all threads, then counts and metrics.
 
 use std::io;
 use std::path::Path;
@@ -33,57 +33,57 @@ use crate::partitioned_file::{PartWriter, PartitionedFile};
 use crate::python_step::PythonStepError;
 use crate::runs::{FinishedRuns, SplitPartition};
 
-/// A part of the BAM that was compressed independently, for checking the file in parallel.
+/// A byte range of the BAM that was compressed independently. Segments can be verified in parallel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Segment {
-    /// First byte.
+    /// Offset in the BAM, bytes.
     pub offset: u64,
-    /// Number of bytes.
+    /// Size of the segment, bytes.
     pub bytes: u64,
-    /// Records in it.
+    /// Number of records in the segment.
     pub records: u64,
-    /// BLAKE3 of the bytes, hexadecimal.
+    /// BLAKE3 of the compressed bytes, hexadecimal.
     pub blake3: String,
 }
 
-/// Written outputs; the files do not have their names yet.
+/// Written outputs that are not published yet.
 pub struct UnpublishedOutputs {
-    /// The files.
+    /// The output files, which have temporary names.
     pub files: AtomicFileSet,
-    /// Duplicates that were removed.
+    /// Number of duplicates that were removed.
     pub removed_duplicates: u64,
-    /// Records that a Python step dropped.
+    /// Number of records that the Python step dropped.
     pub dropped_by_step: u64,
-    /// Records written.
+    /// Number of records that were written.
     pub records: u64,
-    /// Records that are duplicates, written or removed.
+    /// Number of duplicate records, whether written or removed.
     pub duplicates: u64,
-    /// Bytes of the records in all formats.
+    /// Size of the record files in all formats, bytes.
     pub written_bytes: u64,
-    /// Segments of the BAM after its header; empty where no BAM was requested.
+    /// Segments of the BAM after its header; empty if no BAM was requested.
     pub segments: Vec<Segment>,
-    /// Time to decide duplicates, seconds.
+    /// Wall time of duplicate marking, seconds.
     pub deciding_seconds: f64,
-    /// Time to write everything, seconds.
+    /// Wall time of writing all outputs, seconds.
     pub writing_seconds: f64,
-    /// Bytes written to scratch space.
+    /// Bytes written to scratch files.
     pub spilled_bytes: u64,
-    /// Partitions that an earlier process wrote.
+    /// Number of partitions that an earlier process wrote.
     pub resumed_partitions: usize,
-    /// Counts by FLAG.
+    /// Record counts by FLAG, as in samtools flagstat.
     pub flagstat: Flagstat,
-    /// Duplicate metrics, where duplicates are marked.
+    /// Duplicate metrics; `None` if duplicates were not marked.
     pub duplicate_metrics: Option<DuplicationMetrics>,
-    /// Metrics, where they were requested.
+    /// Quality metrics; `None` if they were not requested.
     pub qc: Option<Qc>,
 }
 
 impl Collector {
-    /// Ends the input, decides duplicates and writes everything into files that do not have their names yet. `opened`: the
-    /// files of the records.
+    /// Ends the input, marks duplicates and writes all outputs to temporary files. `opened`: the files for records.
     ///
     /// # Errors
-    /// [`PipelineError`] if duplicates cannot be decided, or a file cannot be written; [`PipelineError::Interrupted`].
+    /// A [`PipelineError`] if duplicate marking fails or a file cannot be written; [`PipelineError::Interrupted`] if
+    /// the job is cancelled.
     pub(crate) fn write(
         self,
         header: &Header,
@@ -147,10 +147,10 @@ impl Collector {
         written.into_outputs(collected, targets, genome, outputs)
     }
 
-    /// Ends the input and decides duplicates.
+    /// Ends the input and decides which records are duplicates.
     ///
     /// # Errors
-    /// [`PipelineError`] for errors of scratch space; [`PipelineError::Interrupted`].
+    /// A [`PipelineError`] if a scratch file fails; [`PipelineError::Interrupted`] if the job is cancelled.
     pub(crate) fn decide(self, genome: &Genome, observer: &dyn Observer) -> Result<MarkedRuns, PipelineError> {
         observer.event(&Event::Stage { name: "deciding duplicates" });
         let collected = self.finish(genome)?;
@@ -159,18 +159,18 @@ impl Collector {
     }
 }
 
-/// Observer, reader and cancel flag of a job that writes.
+/// The observer and the cancel flag of a job that writes outputs, and a reader of the unfinished BAM.
 #[derive(Clone, Copy)]
 pub(crate) struct JobMonitor<'w> {
-    /// Reader of the BAM while it is written.
+    /// Reader of the BAM while it is being written, for example a variant caller; `None` if there is none.
     pub(crate) bam_tail: Option<&'w dyn BamTail>,
-    /// Receiver of events.
+    /// Receiver of progress events.
     pub(crate) observer: &'w dyn Observer,
     /// Cancel flag of the job.
     pub(crate) cancelled: &'w AtomicBool,
 }
 
-/// Runs whose duplicates are decided, before writing.
+/// Sorted runs and their duplicate marks, before the outputs are written.
 pub(crate) struct MarkedRuns {
     pub(super) collected: CollectedRuns,
     pub(super) partitions: Vec<SplitPartition>,
@@ -178,17 +178,17 @@ pub(crate) struct MarkedRuns {
 
 /// The result of writing all partitions.
 pub(super) struct PartitionResults {
-    /// Summary of each partition, in order.
+    /// Summary of each partition, in the order of the partitions.
     pub(super) summaries: Vec<PartitionSummary>,
     pub(super) qc: Option<QcJob>,
-    /// Partitions that an earlier process wrote.
+    /// Number of partitions that an earlier process wrote.
     pub(super) resumed_partitions: usize,
-    /// Time at which writing started.
+    /// Time at which writing of the outputs started.
     pub(super) started_at: Instant,
 }
 
 impl PartitionResults {
-    /// Checks that nothing is missing, ends the files and adds the files beside them.
+    /// Checks that no records are missing, finishes the record files and writes indexes, counts and metrics.
     pub(super) fn into_outputs(
         self,
         collected: &CollectedRuns,
@@ -238,7 +238,7 @@ pub(super) fn create_outputs(collected: &CollectedRuns, opened: OutputFiles) -> 
     let waiting = collected.options.memory.waiting_bytes / files.max(1);
     let job_directory = collected.job_directory.as_deref().filter(|_| opened.is_bam_alone());
     let parts = |file| match job_directory {
-        // Parts that wait for their turn go to the job directory, not to memory.
+        // A job that can be resumed stores waiting parts in the job directory, not in memory.
         Some(run) => PartitionedFile::new(file, run.parts_file(), 0),
         None => PartitionedFile::new(file, &collected.spill, waiting),
     };
@@ -253,7 +253,7 @@ pub(super) fn create_outputs(collected: &CollectedRuns, opened: OutputFiles) -> 
     }
 }
 
-/// The job that writes the partitions, on all threads.
+/// The writing of all partitions, on all threads.
 struct PartitionJob<'j> {
     collected: &'j CollectedRuns,
     runs: &'j FinishedRuns,
@@ -263,7 +263,7 @@ struct PartitionJob<'j> {
     qc: Option<&'j QcJob>,
     step_job: Option<&'j PythonStepJob>,
     monitor: JobMonitor<'j>,
-    /// Partitions that an earlier process wrote.
+    /// Number of partitions that an earlier process wrote.
     resumed_partitions: &'j AtomicUsize,
 }
 
@@ -298,7 +298,8 @@ impl PartitionJob<'_> {
         merging_threads(self.collected, self.runs, self.partitions, self.outputs.sink_bytes() + tables)
     }
 
-    /// Writes a partition, or restores it from a checkpoint.
+    /// Writes a partition, or restores it from the checkpoint of an earlier process. Returns its summary, and true if
+    /// it was restored.
     fn write_or_restore(
         &self,
         index: usize,
@@ -310,7 +311,8 @@ impl PartitionJob<'_> {
         let kept = self.restore_partition(index)?;
         let was_kept = kept.is_some();
         let summary = match kept {
-            // Metrics have no checkpoint: the records are counted again, and not written.
+            // Checkpoints do not contain metrics. Count the records of a restored partition again, but do not write
+            // them.
             Some(summary) if qc.is_some() => {
                 write_partition(known, part, qc.as_deref_mut(), Vec::new(), self.monitor.cancelled)?;
                 summary
@@ -332,7 +334,7 @@ impl PartitionJob<'_> {
         Ok((summary, was_kept))
     }
 
-    /// Stores a checkpoint of this part where one is used, and then lets the next part of each file follow.
+    /// Stores the checkpoint of a partition, if the job can be resumed, and finishes the parts in all files.
     fn finish_parts(&self, at: usize, summary: &PartitionSummary, mut parts: Vec<PartWriter>) -> io::Result<()> {
         if let (Some((run, file)), [part]) = (self.checkpoint_target(), &mut parts[..]) {
             run.save_partition(at, part.flush_for_checkpoint()?, file.atomic_file(), &serde_json::to_vec(summary)?)?;
@@ -347,12 +349,12 @@ impl PartitionJob<'_> {
         }
     }
 
-    /// Returns where checkpoints of partitions are stored: only with BAM alone.
+    /// Returns the job directory and the BAM for checkpoints of partitions; `None` unless BAM is the only output.
     fn checkpoint_target(&self) -> Option<(&JobDirectory, &PartitionedFile<'_>)> {
         self.outputs.job_directory.zip(self.outputs.bam.as_ref())
     }
 
-    /// Restores into the file a partition that an earlier process wrote.
+    /// Restores a partition that an earlier process wrote into the BAM. Returns `None` if there is no valid checkpoint.
     fn restore_partition(&self, at: usize) -> io::Result<Option<PartitionSummary>> {
         let Some((run, file)) = self.checkpoint_target() else { return Ok(None) };
         let Some((place, summary, checksum)) = run.restore_partition(at, file.atomic_file())? else { return Ok(None) };
@@ -366,7 +368,8 @@ impl PartitionJob<'_> {
     }
 }
 
-/// Returns the number of threads: fewer where merges and sinks would exceed the memory of the runs that they replace.
+/// Returns the number of threads for merging. It is lower than requested if the merges and sinks would exceed the
+/// memory that sorting has freed.
 fn merging_threads(
     collected: &CollectedRuns,
     runs: &FinishedRuns,
@@ -378,7 +381,7 @@ fn merging_threads(
     collected.options.threads.min(merges).max(1)
 }
 
-/// Numbers duplicate sets by the rank of their best record in the sorted file, where it is requested.
+/// Numbers the duplicate sets by the rank of their best record in the sorted output, if numbers are requested.
 fn number_sets(decided: &mut MarkedRuns, cancelled: &AtomicBool) -> io::Result<()> {
     let MarkedRuns { collected, partitions } = &*decided;
     let (Some(wanted), Some(runs)) = (decided.representatives(), &collected.runs) else { return Ok(()) };
@@ -394,14 +397,15 @@ fn number_sets(decided: &mut MarkedRuns, cancelled: &AtomicBool) -> io::Result<(
 }
 
 impl MarkedRuns {
-    /// Returns the records whose ranks in the sorted file name duplicate sets, where they are requested.
+    /// Returns the best record of each duplicate set, whose rank becomes the number of the set; `None` if numbers are
+    /// not requested.
     pub(crate) fn representatives(&self) -> Option<RecordSet> {
         let by_coordinate = self.collected.options.writing.marking.mode == DuplicateMode::Coordinate;
         let sets = self.collected.marking.as_ref().and_then(|marking| marking.sets.as_ref());
         sets.filter(|_| by_coordinate).map(DuplicateSets::representatives)
     }
 
-    /// Names duplicate sets by the ranks of their representatives, which are in the order of the records.
+    /// Numbers the duplicate sets by the ranks of their best records. `ranks` is sorted by record.
     pub(crate) fn number_sets(&mut self, ranks: &[(RecordId, u64)]) {
         if let Some(sets) = self.collected.marking.as_mut().and_then(|marking| marking.sets.as_mut()) {
             sets.set_indices(|record| ranks.binary_search_by_key(&record, |(id, _)| *id).map_or(0, |at| ranks[at].1));
@@ -409,7 +413,7 @@ impl MarkedRuns {
     }
 }
 
-/// Returns the duplicate metrics, with the duplicates that were counted among the records.
+/// Returns the duplicate metrics, including the numbers of duplicates that were counted while records were written.
 fn duplicate_metrics(collected: &CollectedRuns, summaries: &[PartitionSummary]) -> Option<DuplicationMetrics> {
     let mut metrics = collected.marking.as_ref()?.metrics.clone();
     for (index, library) in collected.read_groups.libraries().iter().enumerate() {
@@ -422,7 +426,7 @@ fn duplicate_metrics(collected: &CollectedRuns, summaries: &[PartitionSummary]) 
     Some(metrics)
 }
 
-/// Counts over all partitions.
+/// Counts summed over all partitions.
 #[derive(Default)]
 struct Totals {
     flagstat: Flagstat,
@@ -444,7 +448,8 @@ impl Totals {
     }
 }
 
-/// Returns the error of a write. Interruptions, records that a format cannot hold and Python steps have errors of their own.
+/// Converts an error of writing. Interruptions, errors of a format and errors of a Python step have their own variants;
+/// other errors become [`PipelineError::File`].
 pub(super) fn writing_error(error: io::Error, path: &Path) -> PipelineError {
     if error.kind() == io::ErrorKind::Interrupted {
         return PipelineError::Interrupted;
@@ -459,12 +464,12 @@ pub(super) fn writing_error(error: io::Error, path: &Path) -> PipelineError {
     };
     match error.downcast::<CramError>() {
         Ok(cram) => PipelineError::Cram(cram),
-        // The error may name another file itself.
+        // If the error itself names a file, that path is used instead of `path`.
         Err(error) => PipelineError::file("write", path)(error),
     }
 }
 
-/// Writes the counts and metrics.
+/// Writes the files with counts and metrics.
 fn write_counts(
     collected: &CollectedRuns,
     metrics: Option<&DuplicationMetrics>,

@@ -1,4 +1,4 @@
-//! The index of bwa-mem3, which is converted from bwa's.
+//! Building of the index of bwa-mem3 by conversion of the index of bwa.
 
 use std::io;
 use std::path::Path;
@@ -13,13 +13,13 @@ use crate::host_resources;
 use crate::job_plan::format_bytes;
 use crate::observer::{Event, Observer};
 
-/// Builds the index of bwa-mem3 unless it is current. Returns whether it had to be built.
+/// Builds the index of bwa-mem3, unless it is current. Returns true if the index was built.
 ///
-/// The index of bwa is current. Without a `stride`, a present index of any stride is current, and a new one has the stride of
-/// bwa-mem2.
+/// The index of bwa must be current. `stride`: distance between samples of the suffix array. If it is `None`, an
+/// existing index with any stride is current, and a new index has the stride of bwa-mem2.
 ///
 /// # Errors
-/// [`PipelineError::File`], [`PipelineError::Index`], [`PipelineError::StaleIndex`] and [`PipelineError::Engine`].
+/// [`PipelineError::File`], [`PipelineError::Index`], [`PipelineError::StaleIndex`] or [`PipelineError::Engine`].
 pub(super) fn build_bwa_mem3_index(
     reference: &Path,
     stride: Option<SampleStride>,
@@ -31,7 +31,7 @@ pub(super) fn build_bwa_mem3_index(
     }
     let stride = stride.unwrap_or(SampleStride::EVERY_8);
     if convert(reference, stride, threads, observer)?.is_err() {
-        // The sizes of bwa's files are right, but their content is not.
+        // The files of bwa's index have the right sizes but wrong content. Build them again.
         super::rebuild_bundled_index(reference, IndexKind::Bwa, observer)?;
         let stale = |reason| PipelineError::StaleIndex { reference: reference.to_owned(), reason };
         convert(reference, stride, threads, observer)?.map_err(stale)?;
@@ -39,10 +39,10 @@ pub(super) fn build_bwa_mem3_index(
     Ok(true)
 }
 
-/// Reports whether the index is complete and, with a `stride`, of that stride. Bases of the reference are not compared.
+/// Reports whether the index is complete and has the given stride, if any. Does not compare the bases of the reference.
 ///
 /// # Errors
-/// [`PipelineError::Index`].
+/// [`PipelineError::Index`] if the index cannot be read.
 pub(super) fn is_current(reference: &Path, stride: Option<SampleStride>) -> Result<bool, PipelineError> {
     let failed = |source| PipelineError::Index { reference: reference.to_owned(), source };
     let IndexState::Current { .. } = index_files_state(reference, IndexKind::BwaMem3).map_err(failed)? else {
@@ -51,14 +51,14 @@ pub(super) fn is_current(reference: &Path, stride: Option<SampleStride>) -> Resu
     Ok(stride.is_none() || stride == fm_index::sample_stride(reference).map_err(failed)?)
 }
 
-/// Returns the smallest stride with which the index fits into memory.
+/// Returns the smallest stride with which the loaded index fits into the memory.
 pub(super) fn smallest_stride_within(reference: &Path, memory_bytes: u64) -> Result<SampleStride, PipelineError> {
     let failed = |source| PipelineError::Fasta { path: reference.to_owned(), source };
     let genome_bases = genome_bases(reference).map_err(failed)?;
     SampleStride::smallest_within_memory(memory_bytes, genome_bases).ok_or_else(|| {
         let least = fm_index::resident_bytes(genome_bases, SampleStride::EVERY_32);
         let problem = format!(
-            "--index-memory {} is too small for {}: its index takes at least {}; give more, or align with bwa",
+            "--index-memory {} is too small for {}: its index needs at least {}; raise the limit, or align with bwa",
             format_bytes(memory_bytes),
             reference.display(),
             format_bytes(least)
@@ -78,7 +78,7 @@ fn genome_bases(reference: &Path) -> Result<u64, FastaError> {
     Ok(total)
 }
 
-/// Converts bwa's index and publishes the complete file. The inner error is a defect of bwa's index.
+/// Converts the index of bwa and publishes the complete result. The inner error is a defect in the index of bwa.
 fn convert(
     reference: &Path,
     stride: SampleStride,
@@ -103,11 +103,11 @@ fn convert(
     Ok(Ok(()))
 }
 
-/// Fails early if memory or disk space is too small.
+/// Returns an error if free memory or disk space is too small for the conversion.
 fn check_memory_and_disk(reference: &Path, stride: SampleStride, path: &Path) -> Result<(), PipelineError> {
     let failed = |source| PipelineError::Index { reference: reference.to_owned(), source };
     let IndexState::Current { genome } = index_files_state(reference, IndexKind::Bwa).map_err(failed)? else {
-        // The conversion reports what is missing or wrong.
+        // Continue: the conversion itself will report a missing or invalid index of bwa.
         return Ok(());
     };
     let genome_bases = genome.contigs().iter().map(|contig| u64::from(contig.length)).sum();
@@ -121,9 +121,9 @@ fn check_memory_and_disk(reference: &Path, stride: SampleStride, path: &Path) ->
     ];
     for (what, needed, free) in needs {
         if let Some(free) = free.filter(|free| *free < needed) {
-            let problem = format!("it takes {} of {what}, but {} is free", format_bytes(needed), format_bytes(free));
+            let problem = format!("it needs {} of {what}, but {} is free", format_bytes(needed), format_bytes(free));
             let source = io::Error::new(io::ErrorKind::StorageFull, problem);
-            return Err(PipelineError::File { action: "make", path: path.to_owned(), source });
+            return Err(PipelineError::File { action: "create", path: path.to_owned(), source });
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! The section on variant calling, added to the page of the alignment.
+//! The section on variant calling, which is added to the report page of the alignment when the calling is finished.
 
 use serde_json::Value;
 
@@ -6,16 +6,17 @@ use super::html::{escape_html, format_thousands};
 use super::report_tables::{Row, figure, table};
 use super::section_html;
 
-/// The end of all sections of a page.
+/// The HTML tag that ends all sections of a page. The new section is inserted before it.
 const MAIN_END_TAG: &str = "</main>\n";
-/// A comment in pages that have this section.
+/// HTML comment by which a page with this section is recognised.
 const MARKER: &str = "<!-- godwit:calling -->\n";
-/// A heading of this section in pages of earlier versions, which have no marker.
+/// Heading of this section in pages of earlier versions of godwit, which lack the comment.
 const EARLIER_HEADING: &str = "<h2>Variants</h2>";
-/// The heading of the section.
+/// Heading of the section.
 const SECTION_TITLE: &str = "Variants";
 
-/// Adds a section, from the report of calling, to a page. Returns `None` if the page has one, or is not such a page.
+/// Adds a section about variant calling to a report page. Returns `None` if the page already has this section, or is
+/// not a report page of godwit. `called`: the report of the calling.
 pub(crate) fn add_calling_section(page: &str, called: &Value) -> Option<String> {
     let (before, behind) = page.rsplit_once(MAIN_END_TAG)?;
     let is_there = before.contains(MARKER) || before.contains(EARLIER_HEADING);
@@ -38,7 +39,7 @@ fn summary_figure(called: &Value) -> String {
         ("Called while the BAM was written", number("regions_while_writing")),
     ];
     let rows: String = rows.iter().map(|(name, value)| format!("<dt>{name}</dt><dd>{value}</dd>\n")).collect();
-    figure("Calling", "What was called, by what.", &format!("<dl class=\"facts\">\n{rows}</dl>\n"))
+    figure("Calling", "Caller and results.", &format!("<dl class=\"facts\">\n{rows}</dl>\n"))
 }
 
 fn stages_figure(called: &Value) -> String {
@@ -50,7 +51,11 @@ fn stages_figure(called: &Value) -> String {
         bar: seconds(stage) / longest,
     };
     let rows: Vec<Row> = stages.iter().map(row).collect();
-    figure("Time behind the BAM", "What was not hidden by writing it.", &table(&["Stage", "Seconds"], &rows))
+    figure(
+        "Calling time after the BAM",
+        "Time of calling after the BAM was written.",
+        &table(&["Stage", "Seconds"], &rows),
+    )
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The plots of the page.
+//! The plots of the report page.
 
 use super::ReportPage;
 use super::html::format_thousands;
@@ -6,11 +6,11 @@ use super::plot::{Plot, Series, Shape};
 
 /// Maximum number of bins of the insert size plot.
 const MAX_INSERT_BINS: u64 = 200;
-/// Duplicate sets of this size and larger ones share a bar.
+/// Number of pairs from which on all duplicate sets share one bar.
 const LARGE_SET_PAIRS: u64 = 10;
-/// Labels of the reads of a pair.
+/// Labels for the first and the second read of a pair.
 const READ_LABELS: [&str; 2] = ["First reads", "Last reads"];
-/// Maximum number of drawn cycles; longer reads are thinned out.
+/// Maximum number of sequencing cycles in a plot. For longer reads, only some cycles are drawn.
 const MAX_CYCLES: usize = 300;
 
 impl ReportPage<'_> {
@@ -45,7 +45,7 @@ impl ReportPage<'_> {
         let percent = |end| self.qc.counts.cycles.gc_fractions(end).into_iter().map(|share| share * 100.0).collect();
         Plot {
             title: "GC by cycle",
-            note: "Share of G and C at each cycle; a flat line is expected after the first bases.".into(),
+            note: "Fraction of G and C at each cycle; a flat line is expected after the first bases.".into(),
             x_title: "Cycle",
             y_title: "G and C, %",
             x_unit: "",
@@ -66,7 +66,7 @@ impl ReportPage<'_> {
         };
         Plot {
             title: "GC content of reads",
-            note: "Each read by its share of G and C; a second peak may be contamination.".into(),
+            note: "Reads by their fraction of G and C; a second peak may indicate contamination.".into(),
             x_title: "G and C, %",
             y_title: "Reads, %",
             x_unit: " %",
@@ -99,7 +99,7 @@ impl ReportPage<'_> {
         });
         Plot {
             title: "Insert size",
-            note: format!("Pairs that are no duplicates. {}", note.collect::<String>().trim_end()),
+            note: format!("Pairs that are not duplicates. {}", note.collect::<String>().trim_end()),
             x_title: "Insert size, bp",
             y_title: "Pairs",
             x_unit: "",
@@ -117,7 +117,7 @@ impl ReportPage<'_> {
         let points = qualities.iter().map(|(quality, reads)| (quality as f64, reads as f64 * 100.0 / total));
         Plot {
             title: "Mapping quality",
-            note: "Mapped reads; quality 0 means that another place fits as well.".into(),
+            note: "Mapped reads; quality 0 means that another position fits equally well.".into(),
             x_title: "Mapping quality",
             y_title: "Reads, %",
             x_unit: "",
@@ -147,9 +147,9 @@ impl ReportPage<'_> {
         let step = points.len().div_ceil(MAX_CYCLES).max(1);
         Plot {
             title: "Coverage, cumulative",
-            note:
-                "Share of the genome covered at least so deep. Duplicates are left out; mates that overlap count once."
-                    .into(),
+            note: "Fraction of the genome with at least this depth. Duplicates are excluded; overlapping mates count \
+                   once."
+                .into(),
             x_title: "Depth",
             y_title: "Genome, %",
             x_unit: "×",
@@ -175,7 +175,7 @@ impl ReportPage<'_> {
         let points = points.map(|(at, count)| ((at + 1) as f64, *count as f64 * 100.0 / total as f64)).collect();
         Plot {
             title: "Copies of a molecule",
-            note: format!("Sets of pairs with equal ends, by how many pairs they hold; {LARGE_SET_PAIRS} stands for all larger ones too."),
+            note: format!("Sets of pairs with equal ends, by number of pairs; {LARGE_SET_PAIRS} includes larger sets."),
             x_title: "Pairs in the set",
             y_title: "Sets, %",
             x_unit: "",

@@ -1,6 +1,6 @@
 //! Formatting of text and numbers for HTML.
 
-/// Escapes the special characters of HTML; the result is safe in elements and quoted attributes.
+/// Escapes the special characters of HTML. The result may be used in elements and in quoted attributes.
 pub(super) fn escape_html(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {
@@ -30,7 +30,7 @@ pub(super) fn format_thousands(number: u64) -> String {
     text
 }
 
-/// Formats a number briefly, for axes: `1.5k`, `20M`.
+/// Formats a number with an SI prefix for the axes of plots, for example `1.5k` or `20M`.
 pub(super) fn format_si(value: f64) -> String {
     let (scaled, unit) = match value.abs() {
         large if large >= 1e9 => (value / 1e9, "G"),

@@ -1,18 +1,19 @@
-//! Line and bar charts as inline SVG. Colours and fonts come from the page's style, so that they follow light and dark mode.
+//! Line and bar charts as inline SVG. Colours and fonts come from the style sheet of the page, so that charts support
+//! light and dark mode.
 
 use std::fmt::Write;
 
 use super::html::{escape_html, format_si};
 
-/// Size of a chart in its own units; it scales with the page.
+/// Width and height of a chart in SVG units. The chart is scaled with the page.
 const CHART_WIDTH: f64 = 420.0;
 const CHART_HEIGHT: f64 = 240.0;
-/// Margins for the axes.
+/// Margins of a chart for the axes, SVG units.
 const MARGIN_LEFT: f64 = 46.0;
 const MARGIN_RIGHT: f64 = 12.0;
 const MARGIN_TOP: f64 = 10.0;
 const MARGIN_BOTTOM: f64 = 40.0;
-/// Maximum number of ticks of an axis.
+/// Maximum number of ticks on an axis.
 const MAX_TICKS: f64 = 6.0;
 
 /// The shape in which values are drawn.
@@ -20,34 +21,34 @@ const MAX_TICKS: f64 = 6.0;
 pub(super) enum Shape {
     /// A line through the points.
     Line,
-    /// A line with the space below it filled.
+    /// A line through the points, with the area below it filled.
     Area,
     /// A bar for each point.
     Bars,
 }
 
-/// Values of one kind, by ascending x.
+/// A named series of points, sorted by x.
 pub(super) struct Series {
     pub(super) name: String,
     pub(super) points: Vec<(f64, f64)>,
 }
 
-/// A chart with title, note and axis titles.
+/// A chart with its title, note and axis titles.
 pub(super) struct Plot<'p> {
     pub(super) title: &'p str,
-    /// A note: content, and expected values.
+    /// A note below the title: what the chart shows, and which values are expected.
     pub(super) note: String,
     pub(super) x_title: &'p str,
     pub(super) y_title: &'p str,
     pub(super) x_unit: &'p str,
     pub(super) y_unit: &'p str,
     pub(super) shape: Shape,
-    /// End of the y axis; `None`: the values decide.
+    /// Maximum of the y axis; `None`: it is derived from the values.
     pub(super) y_max: Option<f64>,
     pub(super) series: Vec<Series>,
 }
 
-/// The mapping of values to the chart.
+/// The mapping from values to SVG coordinates.
 struct Scale {
     x: (f64, f64),
     y_max: f64,
@@ -64,7 +65,7 @@ impl Scale {
 }
 
 impl Plot<'_> {
-    /// Returns the chart as a `figure`; empty without values.
+    /// Returns the chart as an HTML `figure`; an empty text if there are no values.
     pub(super) fn to_figure(&self) -> String {
         let series: Vec<&Series> = self.series.iter().filter(|series| !series.points.is_empty()).collect();
         let Some(scale) = self.scale(&series) else { return String::new() };
@@ -178,7 +179,7 @@ impl Plot<'_> {
         let _ = writeln!(svg, "<path class=\"line s{at}\" d=\"{path}\"/>");
     }
 
-    /// Writes invisible stripes that show the values under the pointer.
+    /// Writes invisible stripes over the chart that show the values at the mouse pointer as a tooltip.
     fn write_tooltips(&self, svg: &mut String, scale: &Scale, series: &[&Series]) {
         let Some(leading) = series.iter().max_by_key(|series| series.points.len()) else { return };
         let stripe = (CHART_WIDTH - MARGIN_LEFT - MARGIN_RIGHT) / leading.points.len() as f64;
@@ -223,7 +224,8 @@ fn legend(series: &[&Series]) -> String {
     format!("<ul class=\"legend\">{}</ul>\n", items.collect::<String>())
 }
 
-/// Returns 1, 2, 2.5 or 5 times a power of ten, so that an axis of this length has few ticks.
+/// Returns the distance between the ticks of an axis: 1, 2, 2.5 or 5 times a power of ten. `length`: the range of
+/// values of the axis.
 fn tick_step(length: f64) -> f64 {
     let rough = length / MAX_TICKS;
     let power = 10f64.powf(rough.log10().floor());

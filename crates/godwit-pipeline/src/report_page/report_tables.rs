@@ -1,12 +1,12 @@
-//! The tables of the page; some have a bar in each row.
+//! The tables of the report page. Some have a bar in each row.
 
 use super::ReportPage;
 use super::html::{escape_html, format_si, format_thousands};
 
-/// Maximum number of contigs shown at once; the others unfold.
+/// Maximum number of contigs that are shown initially. The user can unfold the other contigs.
 const MAX_SHOWN_CONTIGS: usize = 25;
 
-/// A row: cells of HTML, and the length of its bar, 0 to 1.
+/// A row of a table: its cells as HTML, and the relative length of its bar, 0 to 1.
 pub(super) struct Row {
     pub(super) cells: Vec<String>,
     pub(super) bar: f64,
@@ -60,7 +60,7 @@ impl ReportPage<'_> {
             })
             .collect();
         let headings = ["Library", "Pairs", "Duplicates, %", "Optical pairs", "Library size"];
-        figure("Duplicates by library", "As Picard MarkDuplicates counts them.", &table(&headings, &rows))
+        figure("Duplicates by library", "Counted like Picard MarkDuplicates.", &table(&headings, &rows))
     }
 
     pub(super) fn stages(&self) -> String {
@@ -101,7 +101,7 @@ impl ReportPage<'_> {
         let rows = entries.iter().map(|(name, value)| format!("<dt>{name}</dt><dd>{value}</dd>\n"));
         figure(
             "Origin",
-            "What made these results.",
+            "Inputs, programs and command.",
             &format!("<dl class=\"facts\">\n{}</dl>\n", rows.collect::<String>()),
         )
     }
@@ -111,7 +111,7 @@ pub(super) fn figure(title: &str, note: &str, content: &str) -> String {
     format!("<figure>\n<figcaption><h3>{title}</h3><p>{note}</p></figcaption>\n{content}</figure>\n")
 }
 
-/// Returns a table. The first column is text, the others are numbers.
+/// Returns a table as HTML. The first column contains text, the other columns contain numbers.
 pub(super) fn table(headings: &[&str], rows: &[Row]) -> String {
     let head: String = headings.iter().map(|heading| format!("<th scope=\"col\">{heading}</th>")).collect();
     let row = |row: &Row| {

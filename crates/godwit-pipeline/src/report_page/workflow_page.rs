@@ -1,4 +1,4 @@
-//! The page about a workflow: samples, steps, hours of each step, genomes per day.
+//! The report page of a workflow: samples, steps, hours of each step and genomes per day.
 
 use super::html::{escape_html, format_thousands};
 use super::plot::{Plot, Series, Shape};
@@ -7,7 +7,7 @@ use super::{document_html, section_html};
 use crate::observer::WorkflowStep;
 use crate::workflow::{SampleOutcome, StepTime, StoragePoolMember, StorageSnapshot, WorkflowReport};
 
-/// The data of the page.
+/// The data of the report page.
 pub(crate) struct WorkflowPage<'p> {
     /// The report of the workflow.
     pub(crate) report: &'p WorkflowReport,
@@ -16,7 +16,7 @@ pub(crate) struct WorkflowPage<'p> {
 }
 
 impl WorkflowPage<'_> {
-    /// Returns the page as HTML.
+    /// Returns the report page as HTML.
     pub(crate) fn to_html(&self) -> String {
         let report = self.report;
         let failed = report.samples.iter().filter(|sample| sample.error.is_some()).count();
@@ -33,7 +33,7 @@ impl WorkflowPage<'_> {
             ("Samples done", format_thousands((report.samples.len() - failed) as u64)),
             ("Samples failed", format_thousands(failed as u64)),
             ("Hours", format!("{hours:.2}")),
-            ("Genomes a day", format!("{:.1}", report.genomes_per_day)),
+            ("Genomes per day", format!("{:.1}", report.genomes_per_day)),
         ];
         let cells = numbers.map(|(label, value)| format!("<div><dt>{label}</dt><dd>{value}</dd></div>\n"));
         let mut content = format!("<dl class=\"numbers\" aria-label=\"Key numbers\">\n{}</dl>\n", cells.concat());
@@ -42,10 +42,10 @@ impl WorkflowPage<'_> {
         if !report.storage.is_empty() {
             content += &section_html("Storage", &[self.throughput(), self.connections()]);
         }
-        document_html("Samples", "Run of many samples", &lead, &content, &report.godwit)
+        document_html("Samples", "Workflow report", &lead, &content, &report.godwit)
     }
 
-    /// Returns the steps of all samples, in their order.
+    /// Returns all steps that at least one sample has finished, in the order of their first appearance.
     fn steps(&self) -> Vec<WorkflowStep> {
         let mut steps: Vec<WorkflowStep> = Vec::new();
         for step in self.report.samples.iter().flat_map(|sample| &sample.steps) {
@@ -70,7 +70,7 @@ impl WorkflowPage<'_> {
                 (Some(_), tries) if tries > 1 => format!("failed {tries} times"),
                 (Some(_), _) => "failed".to_owned(),
                 (None, 0) => "done".to_owned(),
-                (None, tries) => format!("done at try {}", tries + 1),
+                (None, tries) => format!("done at attempt {}", tries + 1),
             };
             let mut cells = vec![escape_html(&sample.sample), sample.lanes.to_string()];
             cells.extend(steps.iter().map(cell));
@@ -82,14 +82,14 @@ impl WorkflowPage<'_> {
         let headings: Vec<String> = ["Sample".to_owned(), "Lanes".to_owned()]
             .into_iter()
             .chain(headings)
-            .chain(on_nodes.then(|| "Node".to_owned()))
+            .chain(on_nodes.then(|| "Host".to_owned()))
             .chain(["Outcome".to_owned()])
             .collect();
         let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
         let rows: Vec<Row> = self.report.samples.iter().map(row).collect();
         figure(
             "Samples",
-            "Seconds of each step, bars of all of them; * was done by an earlier start.",
+            "Seconds of each step; bars: all steps; *: finished by an earlier start.",
             &table(&headings, &rows),
         )
     }
@@ -106,13 +106,13 @@ impl WorkflowPage<'_> {
             samples => format!("up to {samples} samples at a time, steps of each one after the other"),
         };
         let about = format!(
-            "Over all samples; {at_a_time}. Genomes a day: {}.",
+            "Over all samples; {at_a_time}. Genomes per day: {}.",
             escape_html(self.report.genomes_per_day_formula)
         );
         figure("Hours by step", &about, &table(&["Step", "Hours"], &rows))
     }
 
-    /// Returns a line for each member of the storage pool.
+    /// Returns a series of values over time for each member of the storage pool. `value`: the value to plot.
     fn storage_series(&self, value: impl Fn(&StoragePoolMember) -> f64) -> Vec<Series> {
         let moments = &self.report.storage;
         let nodes = moments.last().map(|moment| moment.members.as_slice()).unwrap_or_default();
@@ -127,7 +127,7 @@ impl WorkflowPage<'_> {
     fn throughput(&self) -> String {
         Plot {
             title: "Storage throughput",
-            note: "What each storage node sent or received, whichever was more.".into(),
+            note: "Data sent or received by each storage server, whichever is higher.".into(),
             x_title: "Seconds",
             y_title: "MB/s",
             x_unit: " s",
@@ -142,7 +142,7 @@ impl WorkflowPage<'_> {
     fn connections(&self) -> String {
         Plot {
             title: "Connections to storage",
-            note: "Over which data went. A node that is lost has none.".into(),
+            note: "Connections with data transfers; 0 for a server that does not answer.".into(),
             x_title: "Seconds",
             y_title: "Connections",
             x_unit: " s",
@@ -173,12 +173,12 @@ impl WorkflowPage<'_> {
         notes.extend(self.report.skipped_steps.iter().map(|note| escape_html(note)));
         notes.extend(self.report.cohort_error.iter().map(|error| format!("The cohort failed: {}", escape_html(error))));
         notes.extend(
-            self.report.filter_method.iter().map(|how| format!("Variants were judged by {}.", escape_html(how))),
+            self.report.filter_method.iter().map(|how| format!("Variants were filtered by {}.", escape_html(how))),
         );
         if notes.is_empty() {
             return String::new();
         }
         let notes: String = notes.iter().map(|note| format!("<li>{note}</li>\n")).collect();
-        figure("Notes", "What failed, was left out, or was done otherwise.", &format!("<ul>\n{notes}</ul>\n"))
+        figure("Notes", "Failures, skipped steps and other deviations.", &format!("<ul>\n{notes}</ul>\n"))
     }
 }

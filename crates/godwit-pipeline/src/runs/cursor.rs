@@ -1,4 +1,4 @@
-//! Reads the records of one run in a partition, one by one.
+//! Reading of the records of one run in one partition, in order.
 
 use std::io;
 
@@ -9,7 +9,8 @@ use super::store::{SortItem, SortedBlock};
 use super::{ENTRY_HEADER_BYTES, Frame};
 use crate::scratch::SpillFile;
 
-/// A reader of records in key order. There is always a current record: the owner drops an exhausted cursor.
+/// A reader of the records of a run in the order of their sort keys. It always has a current record: the owner must
+/// drop a cursor when [`Cursor::advance`] returns false.
 pub struct Cursor<'s> {
     block: BlockId,
     key: SortKey,
@@ -21,22 +22,23 @@ enum CursorSource<'s> {
     Spilled(SpilledFrames<'s>),
 }
 
-/// One record as stored.
+/// A record of a run.
 pub struct RunRecord<'c> {
-    /// The packed record.
+    /// The record in the packed form of BAM.
     pub record: RawRecord<'c>,
-    /// 0-based index in its block.
+    /// Index of the record in its block before sorting, 0-based.
     pub order: u32,
 }
 
 impl<'s> Cursor<'s> {
-    /// Returns a cursor over records of a block in memory, `None` where there are none.
+    /// Returns a cursor over records of a block in memory; `None` if `items` is empty.
     pub(super) fn in_memory(id: BlockId, block: &'s SortedBlock, items: &'s [SortItem]) -> Option<Self> {
         let key = items.first()?.key;
         Some(Self { block: id, key, records: CursorSource::Memory { block, items } })
     }
 
-    /// Returns a cursor at the first record of `[from, until)` in spilled frames, `None` where there is none.
+    /// Returns a cursor over the records in spilled frames whose sort keys are in `[from, until)`; `None` if there are
+    /// no such records.
     pub(super) fn in_spill(
         block: BlockId,
         frames: &'s [Frame],
@@ -60,12 +62,12 @@ impl<'s> Cursor<'s> {
         Ok(key.map(|key| Self { block, key, records: CursorSource::Spilled(frames) }))
     }
 
-    /// Returns the block of the records.
+    /// Returns the block to which the records belong.
     pub fn block(&self) -> BlockId {
         self.block
     }
 
-    /// Returns the key of the current record.
+    /// Returns the sort key of the current record.
     pub fn key(&self) -> SortKey {
         self.key
     }
@@ -80,16 +82,16 @@ impl<'s> Cursor<'s> {
         }
     }
 
-    /// Moves to the next record; returns false at the end of the range.
+    /// Moves to the next record. Returns false if there are no more records in the range.
     ///
     /// # Errors
-    /// Errors of the spill.
+    /// The I/O error of the spill file.
     pub fn advance(&mut self) -> io::Result<bool> {
         let next = match &mut self.records {
             CursorSource::Memory { block, items } => {
                 *items = &items[1..];
-                // Records are in the order of the input, so the next one is at another address. The other runs of the merge
-                // advance before it is read.
+                // Items are sorted, but the records themselves are in input order, so the next record is at another
+                // address. Prefetch it, because the cursors of the other runs advance before this record is read.
                 items.first().inspect(|item| block.prefetch(item)).map(|item| item.key)
             }
             CursorSource::Spilled(frames) => frames.advance()?.filter(|key| *key < frames.until),
@@ -99,15 +101,15 @@ impl<'s> Cursor<'s> {
     }
 }
 
-/// A reader of frames from the spill, one at a time.
+/// A reader of the frames of a run in the spill file, which decompresses one frame at a time.
 struct SpilledFrames<'s> {
     frames: std::slice::Iter<'s, Frame>,
     spill: &'s SpillFile,
     until: SortKey,
-    /// The current frame: per record its length, its index in the block and its bytes.
+    /// The decompressed current frame. For each record: its length, its index in the block and its bytes.
     plain: Vec<u8>,
     packed: Vec<u8>,
-    /// The current record, within the frame.
+    /// Offset of the current record in the frame, bytes.
     record_offset: usize,
 }
 
@@ -124,7 +126,7 @@ impl SpilledFrames<'_> {
         RunRecord { record, order: self.u32_at(self.record_offset + 4) }
     }
 
-    /// Moves to the next record and returns its key, `None` after the last one.
+    /// Moves to the next record and returns its sort key; `None` after the last record.
     fn advance(&mut self) -> io::Result<Option<SortKey>> {
         self.record_offset += ENTRY_HEADER_BYTES + self.u32_at(self.record_offset) as usize;
         if self.record_offset >= self.plain.len() {
@@ -133,7 +135,7 @@ impl SpilledFrames<'_> {
         Ok(Some(self.entry().record.sort_key()))
     }
 
-    /// Reads the next frame and returns its first key.
+    /// Reads the next frame and returns the sort key of its first record; `None` after the last frame.
     fn load_frame(&mut self) -> io::Result<Option<SortKey>> {
         let Some(frame) = self.frames.next() else { return Ok(None) };
         self.packed.resize(frame.stored_bytes as usize, 0);

@@ -1,26 +1,26 @@
-//! The table of the frames of a spilled run, as bytes: a later process resumes the run from it.
+//! The table of the frames of a spilled run, in serialised form. With it, a later process reads the run.
 
 use godwit_model::{BlockId, SortKey};
 
 use super::{Frame, Run, RunBytes};
 
-/// Bytes of one frame in a table.
+/// Size of the entry of one frame in a table, bytes.
 const FRAME_ENTRY_BYTES: usize = 28;
 
-/// The table of the frames of a run that is in the spill, as bytes.
+/// The serialised table of the frames of a spilled run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunTable(pub Vec<u8>);
 
-/// Location of a frame in the spill.
+/// The location of a frame in the spill file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameLocation {
-    /// Key of the first record: the keys of the others are not below it, nor above those of the next frame.
+    /// Sort key of the first record. All keys in the frame are between this key and the first key of the next frame.
     pub first_key: SortKey,
-    /// First byte.
+    /// Offset in the spill file, bytes.
     pub offset: u64,
-    /// Bytes in the spill.
+    /// Compressed size in the spill file, bytes.
     pub stored_bytes: u32,
-    /// Bytes when decompressed.
+    /// Decompressed size, bytes.
     pub plain_bytes: u32,
 }
 
@@ -39,7 +39,7 @@ impl RunTable {
         Self(bytes)
     }
 
-    /// Returns the locations of the frames; `None` where the bytes are not a table for `partitions` partitions.
+    /// Returns the locations of all frames; `None` if the bytes are not a valid table for this number of partitions.
     pub fn frame_locations(&self, partitions: usize) -> Option<Vec<FrameLocation>> {
         let run = self.to_run(BlockId { lane: 0, ordinal: 0 }, partitions)?;
         let place = |frame: &Frame| FrameLocation {
@@ -51,7 +51,7 @@ impl RunTable {
         Some(run.frames.iter().map(place).collect())
     }
 
-    /// Returns the run; `None` where the bytes are not a table for `partitions` partitions.
+    /// Returns the run; `None` if the bytes are not a valid table for this number of partitions.
     pub(super) fn to_run(&self, block: BlockId, partitions: usize) -> Option<Run> {
         let (frames, rest) = self.0.split_first_chunk::<4>()?;
         let frame_bytes = (u32::from_le_bytes(*frames) as usize).checked_mul(FRAME_ENTRY_BYTES)?;

@@ -1,8 +1,10 @@
-//! The slices of blocks that a worker holds, both of blocks that it aligned and fetched ones.
+//! The slices of blocks that a worker of a cluster run stores: slices of blocks that the worker aligned, and slices
+//! that it downloaded from other workers.
 //!
-//! The partitions of the plan are divided into *shards*, each a contiguous part of the genome. A slice holds the records of
-//! one block in one shard: consecutive frames in the worker's spill, with the table of their locations. A slice is
-//! contiguous, so it is served with one read and fetched with one write, and its bytes are the same on every worker.
+//! The partitions of the plan are divided into *shards*, each of which is a contiguous region of the genome. A slice
+//! contains the records of one block in one shard. It consists of consecutive frames in the spill file of the worker
+//! and a table of their locations. A slice is contiguous, so that it is sent with one read and stored with one write.
+//! Its bytes are the same on every worker.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,7 +18,7 @@ use super::store::{FinishedRuns, FrameCutter, FrameWriter, SortedBlock};
 use super::{Frame, Run, RunBytes, RunTable, SplitPartition};
 use crate::scratch::SpillFile;
 
-/// The shards of a plan: which partitions belong to which.
+/// The assignment of partitions to shards.
 #[derive(Clone, Debug)]
 pub struct ShardPlan {
     plan: PartitionPlan,
@@ -24,7 +26,8 @@ pub struct ShardPlan {
 }
 
 impl ShardPlan {
-    /// Divides a plan into `shares` shards of about equal numbers of partitions, but at most one per partition.
+    /// Divides the partitions of a plan into at most `shares` shards with about equal numbers of partitions. Each shard
+    /// has at least one partition.
     pub fn new(plan: PartitionPlan, shares: usize) -> Self {
         let count = shares.clamp(1, plan.partition_count());
         Self { plan, count }
@@ -35,13 +38,13 @@ impl ShardPlan {
         self.count
     }
 
-    /// Returns the first partition of a shard, and of the next one.
+    /// Returns the index of the first partition of a shard, and of the partition after its last one.
     fn partition_range(&self, share: usize) -> (usize, usize) {
         let first = |share: usize| share * self.plan.partition_count() / self.count;
         (first(share), first(share + 1))
     }
 
-    /// Returns the shard of a partition.
+    /// Returns the number of the shard to which a partition belongs.
     pub fn shard_of(&self, partition: usize) -> usize {
         (0..self.count).rfind(|share| self.partition_range(*share).0 <= partition).unwrap_or(0)
     }
@@ -49,25 +52,25 @@ impl ShardPlan {
 
 /// The records of one block in one shard.
 struct Slice {
-    /// Offsets are within the spill.
+    /// Frames of the slice, with offsets in the spill file.
     frames: Vec<Frame>,
-    /// For each partition of the shard and one past the last: index of its first frame.
+    /// Index of the first frame of each partition of the shard, and the number of frames as the last element.
     partition_frames: Vec<u32>,
     location: SliceLocation,
 }
 
-/// Location and checksum of a slice.
+/// The location and checksum of a slice in the spill file.
 #[derive(Clone, Copy, Debug)]
 pub struct SliceLocation {
-    /// First byte in the spill.
+    /// Offset in the spill file, bytes.
     pub offset: u64,
-    /// Number of bytes.
+    /// Size of the slice, bytes.
     pub bytes: u64,
-    /// BLAKE3 of the bytes.
+    /// BLAKE3 of the bytes of the slice.
     pub checksum: blake3::Hash,
 }
 
-/// All slices of a worker. Blocks and slices may be added from several threads at once.
+/// All slices that a worker stores. Several threads may add blocks and slices at the same time.
 pub struct SliceStore {
     shard_plan: ShardPlan,
     spill: Arc<SpillFile>,
@@ -75,17 +78,17 @@ pub struct SliceStore {
 }
 
 impl SliceStore {
-    /// Returns a store without slices.
+    /// Creates a store without slices.
     pub fn new(shard_plan: ShardPlan, spill: Arc<SpillFile>) -> Self {
         Self { shard_plan, spill, slices: Mutex::default() }
     }
 
-    /// Returns the spill of the slices.
+    /// Returns the spill file in which the slices are stored.
     pub fn spill(&self) -> &Arc<SpillFile> {
         &self.spill
     }
 
-    /// Returns all shards, each of which has a slice of every block.
+    /// Returns the numbers of all shards. Every block has a slice in each of them.
     pub fn all_shards(&self) -> impl Iterator<Item = ShardId> + use<> {
         (0..self.shard_plan.count as u16).map(ShardId)
     }
@@ -94,10 +97,11 @@ impl SliceStore {
         self.slices.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Packs a block's records and stores its slices. Returns the table of its frames, whose offsets are meaningless.
+    /// Compresses the records of a block and stores all of its slices. Returns the frame table of the block. The
+    /// offsets in this table are not valid for the spill file.
     ///
     /// # Errors
-    /// Errors of the spill.
+    /// The I/O error of the spill file.
     pub fn add_block(&self, block: BlockId, records: SortedBlock) -> io::Result<RunTable> {
         let packed = BufferSpill::default();
         let mut cutter = FrameCutter::new(Some(FrameWriter::new(&packed)));
@@ -129,7 +133,8 @@ impl SliceStore {
         }
     }
 
-    /// Returns the location of a slice, and its table with offsets from its own start; `None` where it is not stored here.
+    /// Returns the location of a slice and its frame table, with offsets relative to the start of the slice. Returns
+    /// `None` if this worker does not store the slice.
     pub fn slice(&self, block: BlockId, share: usize) -> Option<(SliceLocation, RunTable)> {
         let slice = self.lock_slices().get(&(block, share))?.clone();
         let relative = |frame: &Frame| Frame { offset: frame.offset - slice.location.offset, ..*frame };
@@ -138,7 +143,8 @@ impl SliceStore {
         Some((slice.location, RunTable::from_run(&Run { block, frames, partition_frames, bytes: RunBytes::Spilled })))
     }
 
-    /// Adds a slice whose bytes are in the spill and were checked; returns false where the table does not match the shard.
+    /// Adds a slice whose bytes are already in the spill file and are verified. Returns false if the table does not
+    /// match the shard.
     pub fn add_slice(&self, block: BlockId, share: usize, location: SliceLocation, table: &RunTable) -> bool {
         let (first, end) = self.shard_plan.partition_range(share);
         let Some(run) = table.to_run(block, end - first) else { return false };
@@ -155,7 +161,7 @@ impl SliceStore {
         true
     }
 
-    /// Returns the runs to merge for a partition, one for each block.
+    /// Returns the runs of all blocks, for the merge of a partition.
     pub fn runs(&self, split: &SplitPartition) -> FinishedRuns {
         let partition = split.partition;
         let share = self.shard_plan.shard_of(partition);
@@ -174,7 +180,7 @@ impl SliceStore {
     }
 }
 
-/// A memory buffer of the frames of a block, before they are written to the spill.
+/// A buffer in memory for the frames of a block, which are then written to the spill file together.
 #[derive(Default)]
 struct BufferSpill(Mutex<Vec<u8>>);
 

@@ -1,4 +1,4 @@
-//! Stores the runs of blocks and returns the partitions.
+//! Storage of the runs of all blocks, and the division of their records into partitions.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,50 +13,54 @@ use super::{Cursor, ENTRY_HEADER_BYTES, FRAME_BYTES, Frame, Run, RunBytes, RunTa
 use crate::memory_hints::prefetch;
 use crate::scratch::SpillFile;
 
-/// A partition grows past this many times the mean before it is split.
+/// Maximum ratio between the size of a partition and the mean size. A larger partition is split.
 const MAX_PARTITION_TO_MEAN: u64 = 2;
 
-/// All runs of a job. Blocks may be added from several threads at once.
+/// The runs of a job while blocks are added. Several threads may add blocks at the same time.
 pub struct RunStore {
     plan: PartitionPlan,
     runs: Mutex<Vec<Run>>,
     resident_bytes: AtomicUsize,
     resident_budget_bytes: usize,
     spill: Arc<SpillFile>,
-    /// True if every run goes to the spill, also where it stays in memory: a later process may need it.
+    /// True if every run is written to the spill file, including those that stay in memory, because a later process may
+    /// need them.
     spill_all_runs: bool,
 }
 
-/// All runs of a finished job, in the order of their blocks.
+/// The runs of a job after the last block, in the order of the blocks.
 pub struct FinishedRuns {
     plan: PartitionPlan,
     runs: Vec<Run>,
     spill: Arc<SpillFile>,
 }
 
-/// A part of the genome that one thread merges and writes.
+/// A contiguous region of the genome whose records one thread merges and writes: a partition of the plan, or a piece of
+/// a large partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SplitPartition {
-    /// Index in the plan.
+    /// Index of the partition in the plan.
     pub partition: usize,
-    /// Smallest key.
+    /// Smallest sort key of the region.
     pub(crate) from: SortKey,
-    /// First key after the part.
+    /// First sort key after the region.
     pub(crate) until: SortKey,
 }
 
-/// One record of a block to be sorted. The key is stored here, so that comparisons do not read the record.
+/// An entry of the sort order of a block. It contains a copy of the sort key, so that sorting does not read the
+/// records.
 #[derive(Clone, Copy)]
 pub(super) struct SortItem {
     pub(super) key: SortKey,
-    /// 0-based index in the block.
+    /// Index of the record in the block before sorting, 0-based.
     pub(super) order: u32,
     array: u32,
     row: u32,
 }
 
 impl RunStore {
-    /// Returns an empty store with the partitions of `plan`, which holds about `resident_budget_bytes` of records in memory.
+    /// Creates an empty store. It holds up to about `resident_budget_bytes` of records in memory; further runs are
+    /// written to `spill`.
     pub fn new(plan: PartitionPlan, resident_budget_bytes: usize, spill: Arc<SpillFile>, spill_all_runs: bool) -> Self {
         Self {
             plan,
@@ -68,12 +72,13 @@ impl RunStore {
         }
     }
 
-    /// Returns the partitions of the genome.
+    /// Returns the division of the genome into partitions.
     pub fn plan(&self) -> &PartitionPlan {
         &self.plan
     }
 
-    /// Restores a run that an earlier process left in the spill; returns false if the table does not match the plan.
+    /// Restores a run that an earlier process wrote to the spill file. Returns false if the table does not match the
+    /// partitions.
     pub fn restore(&self, block: BlockId, table: &RunTable) -> bool {
         let run = table.to_run(block, self.plan.partition_count());
         let restored = run.is_some();
@@ -81,10 +86,10 @@ impl RunStore {
         restored
     }
 
-    /// Returns the records of a restored block, in the aligner's order.
+    /// Returns the records of a restored block in the order in which the aligner returned them.
     ///
     /// # Errors
-    /// Errors of the spill.
+    /// The I/O error of the spill file.
     pub fn read_back(&self, block: BlockId) -> io::Result<BinaryArray> {
         let runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
         let frames = runs.iter().find(|run| run.block == block).map_or(&[][..], |run| &run.frames);
@@ -104,10 +109,10 @@ impl RunStore {
         Ok(BinaryArray::from_iter_values(records.iter().map(|(_, record)| record)))
     }
 
-    /// Stores the records of a block as a run. Returns its table, if all runs go to the spill.
+    /// Stores the records of a block as a run. Returns its frame table if all runs are written to the spill file.
     ///
     /// # Errors
-    /// Errors of the spill.
+    /// The I/O error of the spill file.
     pub fn add_block(&self, block: BlockId, records: SortedBlock) -> io::Result<Option<RunTable>> {
         let bytes = records.resident_bytes();
         let resident = self.resident_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes <= self.resident_budget_bytes;
@@ -124,7 +129,7 @@ impl RunStore {
         Ok(table)
     }
 
-    /// Ends the input and sorts the runs by block.
+    /// Ends the input and sorts the runs by the numbers of their blocks.
     pub fn finish(self) -> FinishedRuns {
         let mut runs = self.runs.into_inner().unwrap_or_else(PoisonError::into_inner);
         runs.sort_by_key(|run| run.block);
@@ -137,7 +142,7 @@ impl FinishedRuns {
         Self { plan, runs, spill }
     }
 
-    /// Returns the partitions to write, in genome order: those of the plan, the overgrown ones split.
+    /// Returns the partitions to write in genome order. Partitions of the plan that are too large are split.
     pub fn partitions(&self) -> Vec<SplitPartition> {
         let starts = self.plan.starts();
         let bytes: Vec<u64> = (0..starts.len()).map(|partition| self.partition_bytes(partition)).collect();
@@ -157,7 +162,8 @@ impl FinishedRuns {
         splits
     }
 
-    /// Returns the bytes for merging a partition: a frame of every spilled run there, compressed and decompressed.
+    /// Returns the memory that merging a partition needs, bytes: for every spilled run, one frame in compressed and
+    /// decompressed form.
     pub fn merge_bytes(&self, split: &SplitPartition) -> usize {
         let spilled = self.runs.iter().filter(|run| matches!(run.bytes, RunBytes::Spilled));
         spilled.filter(|run| !Self::frames_of(run, split.partition).is_empty()).count() * 2 * FRAME_BYTES
@@ -172,7 +178,8 @@ impl FinishedRuns {
         frames.map(|frame| u64::from(frame.plain_bytes)).sum()
     }
 
-    /// Returns keys that cut a partition into about equal pieces, taken from the first keys of its frames.
+    /// Returns sort keys that divide a partition into about equal pieces. Each is the key of the first record of a
+    /// frame.
     fn split_keys(&self, partition: usize, pieces: usize) -> Vec<SortKey> {
         if pieces < 2 {
             return Vec::new();
@@ -183,15 +190,15 @@ impl FinishedRuns {
         (1..pieces).filter_map(|cut| keys.get(keys.len() * cut / pieces)).map(|key| key.forward_strand()).collect()
     }
 
-    /// Returns cursors over the records of a partition, one per run, in the order of their blocks.
+    /// Returns a cursor over the records of a partition for each run that has such records, in the order of the blocks.
     ///
     /// # Errors
-    /// Errors of the spill.
+    /// The I/O error of the spill file.
     pub fn cursors(&self, split: &SplitPartition) -> io::Result<Vec<Cursor<'_>>> {
         let mut cursors = Vec::new();
         for run in &self.runs {
             let frames = Self::frames_of(run, split.partition);
-            // The frame before the first one that starts within the piece may reach into it.
+            // The frame before the first one that starts in the piece may also contain records of the piece.
             let first = frames.partition_point(|frame| frame.first_key < split.from).saturating_sub(1);
             let beyond = frames.partition_point(|frame| frame.first_key < split.until);
             let frames = &frames[first.min(beyond)..beyond];
@@ -211,19 +218,20 @@ impl FinishedRuns {
     }
 }
 
-/// The records of a block in coordinate order.
+/// The records of a block with their coordinate order.
 pub struct SortedBlock {
     arrays: Vec<BinaryArray>,
     items: Vec<SortItem>,
 }
 
 impl SortedBlock {
-    /// Sorts packed records from the aligner's order, in any number of arrays; ties keep that order.
+    /// Sorts packed records, which may be in several arrays, by their keys. Records with equal keys stay in the order
+    /// of the aligner.
     ///
-    /// `keys`: the sort key of every record, in the same order.
+    /// `keys`: the sort key of every record, in the order of the records.
     ///
     /// # Panics
-    /// If the numbers of keys and records differ, which would lose records.
+    /// If the numbers of keys and records differ, because records would be lost.
     pub fn new(arrays: Vec<BinaryArray>, keys: &[SortKey]) -> Self {
         assert_eq!(arrays.iter().map(Array::len).sum::<usize>(), keys.len(), "every record has one key");
         let places =
@@ -242,31 +250,31 @@ impl SortedBlock {
         Self { arrays, items }
     }
 
-    /// Returns a plan that cuts the genome so that each of `partitions` gets about the same number of these records.
+    /// Returns a plan that divides the genome into partitions with about equal numbers of these records.
     pub fn plan(&self, partitions: u32) -> PartitionPlan {
         let keys: Vec<SortKey> = self.items.iter().map(|item| item.key).collect();
         PartitionPlan::from_sample(&keys, partitions)
     }
 
-    /// Returns the number of records.
+    /// Returns the number of records in the block.
     pub fn records(&self) -> usize {
         self.items.len()
     }
 
-    /// Returns the maximum number of reference bases that one record covers.
+    /// Returns the maximum number of reference bases that a record covers.
     pub fn longest_bases(&self) -> u32 {
         let records = self.arrays.iter().flat_map(|chunk| chunk.iter().flatten()).map(RawRecord::from_trusted_bytes);
         let bases = records.map(|record| record.end_position(record.flag()).saturating_sub(record.position()));
         bases.max().map_or(0, |most| most.max(0) as u32)
     }
 
-    /// Returns the memory of the records and their order, bytes.
+    /// Returns the memory of the records and of their sort order, bytes.
     fn resident_bytes(&self) -> usize {
         let data: usize = self.arrays.iter().map(|chunk| chunk.value_data().len() + 4 * chunk.len()).sum();
         data + size_of::<SortItem>() * self.items.len()
     }
 
-    /// Returns the records after the start of a frame whose keys are in `[from, until)`.
+    /// Returns the items from index `first_item` on whose keys are in `[from, until)`.
     pub(super) fn items_within(&self, first_item: usize, from: SortKey, until: SortKey) -> &[SortItem] {
         let items = &self.items[first_item..];
         let start = items.partition_point(|item| item.key < from);
@@ -274,25 +282,26 @@ impl SortedBlock {
         &items[start..end.max(start)]
     }
 
-    /// Prefetches the record of an item into the processor's cache.
+    /// Prefetches the record of an item into the processor cache.
     #[inline]
     pub(super) fn prefetch(&self, item: &SortItem) {
         prefetch(self.record(item).bytes());
     }
 
-    /// Returns the record of an item.
+    /// Returns the record to which an item of the sort order refers.
     #[inline]
     pub(super) fn record(&self, item: &SortItem) -> RawRecord<'_> {
         RawRecord::from_trusted_bytes(self.arrays[item.array as usize].value(item.row as usize))
     }
 }
 
-/// A cutter of the records of a run into frames, which it compresses into the spill if the run is not kept in memory.
+/// A cutter that divides the records of a run into frames. It also compresses the frames into the spill file, if there
+/// is one.
 pub(super) struct FrameCutter<'s> {
     frames: Vec<Frame>,
-    /// First record of the frame being filled.
+    /// Index of the first record of the current frame.
     first_item: usize,
-    /// Its uncompressed bytes so far.
+    /// Uncompressed size of the current frame so far, bytes.
     plain_bytes: usize,
     spill: Option<FrameWriter<'s>>,
 }
@@ -312,7 +321,8 @@ impl<'s> FrameCutter<'s> {
         self.frames
     }
 
-    /// Cuts all records and returns the first frame of each partition, and one past the last frame.
+    /// Divides all records into frames. Returns the index of the first frame of each partition, and the number of
+    /// frames as the last element.
     pub(super) fn cut_frames(&mut self, block: &SortedBlock, starts: &[SortKey]) -> io::Result<Vec<u32>> {
         let mut partition_frames = vec![0];
         for (index, item) in block.items.iter().enumerate() {
@@ -354,7 +364,7 @@ impl<'s> FrameWriter<'s> {
         Self { file, plain: Vec::new(), packed: Vec::new() }
     }
 
-    /// Compresses the records of a frame into the spill; returns the offset and the number of bytes.
+    /// Compresses the records of a frame into the spill file. Returns the offset and the compressed size, bytes.
     fn write(&mut self, block: &SortedBlock, items: &[SortItem]) -> io::Result<(u64, u32)> {
         self.plain.clear();
         for item in items {

@@ -6,7 +6,7 @@ use godwit_model::{BlockId, RawRecord, SortKey};
 use super::*;
 use crate::scratch::SpillFile;
 
-/// A packed record without bases at a position; `tag` becomes its name.
+/// Returns a packed record without bases at a position. Its name is `tag`.
 fn record(contig: i32, position: i32, tag: u32) -> Vec<u8> {
     let name = format!("{tag:08}\0");
     let mut bytes = Vec::new();
@@ -28,7 +28,7 @@ fn pseudorandom(seed: u64) -> impl FnMut(u64) -> u64 {
     }
 }
 
-/// Blocks of records, a third of them at one position so that a partition overgrows.
+/// Returns blocks of records. A third of the records have the same position, so that one partition becomes too large.
 fn blocks(count: u32, records: u32) -> Vec<Vec<Vec<u8>>> {
     let mut random = pseudorandom(7);
     (0..count)

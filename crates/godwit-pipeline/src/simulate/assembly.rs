@@ -1,4 +1,4 @@
-//! The genome that reads are drawn from: simulated, or read from a FASTA file.
+//! The genome from which reads are drawn. It is simulated or read from a FASTA file.
 
 use std::path::Path;
 
@@ -9,22 +9,22 @@ use super::atomic_text_file::AtomicTextFile;
 use super::repeats;
 use super::rng::Rng;
 
-/// Bases per line of written FASTA files.
+/// Number of bases per line in FASTA files that are written.
 const LINE_BASES: usize = 60;
 
 /// Options of a simulated contig.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContigOptions {
-    /// Its name, without white space.
+    /// Name of the contig, without white space.
     pub name: String,
-    /// Its length in bases, 1 to 2^31 - 1, including the gap.
+    /// Length of the contig including the gap, 1 to 2^31 - 1 bases.
     pub bases: u32,
-    /// Length in bases of a gap of N in its middle; at most `bases`.
+    /// Length of the gap of N in the middle of the contig, bases; at most `bases`.
     pub gap_bases: u32,
 }
 
 impl ContigOptions {
-    /// Makes the options of a contig without a gap.
+    /// Returns options for a contig without a gap.
     pub fn new(name: &str, bases: u32) -> Self {
         Self { name: name.to_owned(), bases, gap_bases: 0 }
     }
@@ -33,17 +33,17 @@ impl ContigOptions {
 /// Options of a simulated genome.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GenomeOptions {
-    /// The contigs, in order.
+    /// Options of the contigs, in the order of the genome.
     pub contigs: Vec<ContigOptions>,
-    /// Fraction of the bases that repeats cover, 0 to 0.9: a quarter of it tandem, the rest copies of a few families. Some
-    /// copies are identical, so that their reads have no unique position.
+    /// Fraction of the bases that repeats cover, 0 to 0.9. A quarter of the repeats is tandem; all others are copies of
+    /// a few families. Some copies are identical, so that their reads have no unique position.
     pub repeat_fraction: f64,
-    /// The same seed gives the same genome.
+    /// Seed of the random numbers. The same seed gives the same genome.
     pub seed: u64,
 }
 
 impl Default for GenomeOptions {
-    /// Returns 680 kb in five contigs: one with a gap, one shorter than a read.
+    /// Returns options for a genome of 680 kb in five contigs. One contig has a gap, and one is shorter than a read.
     fn default() -> Self {
         let mut contigs: Vec<_> =
             [("chr1", 300_000), ("chr2", 200_000), ("chr3", 120_000), ("chr4", 60_000), ("tiny", 80)]
@@ -57,12 +57,12 @@ impl Default for GenomeOptions {
 /// A contig with its sequence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AssemblyContig {
-    /// The FASTA name up to the first white space.
+    /// Name in the FASTA header, up to the first white space.
     pub name: String,
-    /// `A`, `C`, `G`, `T` and `N`, upper case.
+    /// The sequence: `A`, `C`, `G`, `T` and `N` in upper case.
     pub bases: Vec<u8>,
-    /// Intervals `[start, end)`, 0-based, in any order, that are identical copies of one sequence: their reads have no
-    /// unique position. Empty for a genome that was read from a file.
+    /// Intervals `[start, end)` that are identical copies of the same sequence, 0-based, in any order. Reads from them
+    /// have no unique position. Empty for a genome that was read from a file.
     pub identical_copies: Vec<(u32, u32)>,
 }
 
@@ -75,7 +75,8 @@ pub struct Assembly {
 /// Simulates a genome and writes it to `fasta`.
 ///
 /// # Errors
-/// [`SimulateError::Option`], [`SimulateError::EmptyGenome`] for invalid options, [`SimulateError::Write`] for I/O errors.
+/// [`SimulateError::Option`] or [`SimulateError::EmptyGenome`] for invalid options; [`SimulateError::Write`] if the
+/// file cannot be written.
 pub fn write_genome(options: &GenomeOptions, fasta: &Path) -> Result<Assembly, SimulateError> {
     let assembly = Assembly::simulate(options)?;
     assembly.write_fasta(fasta)?;
@@ -83,10 +84,11 @@ pub fn write_genome(options: &GenomeOptions, fasta: &Path) -> Result<Assembly, S
 }
 
 impl Assembly {
-    /// Simulates a genome: random bases, repeats over them, gaps last.
+    /// Simulates a genome: first random bases, then repeats over them, then gaps.
     ///
     /// # Errors
-    /// [`SimulateError::Option`], [`SimulateError::ContigTooLong`] and [`SimulateError::EmptyGenome`] for invalid options.
+    /// [`SimulateError::Option`], [`SimulateError::ContigTooLong`] or [`SimulateError::EmptyGenome`] for invalid
+    /// options.
     pub fn simulate(options: &GenomeOptions) -> Result<Self, SimulateError> {
         if !(0.0..=0.9).contains(&options.repeat_fraction) {
             let value = options.repeat_fraction.to_string();
@@ -114,10 +116,11 @@ impl Assembly {
         Self::new(contigs)
     }
 
-    /// Reads a FASTA file, plain, gzip or BGZF. Lower case becomes upper case; all letters except `ACGT` become N.
+    /// Reads a FASTA file, which may be plain, gzip or BGZF. Converts lower case to upper case, and all letters other
+    /// than `ACGT` to N.
     ///
     /// # Errors
-    /// [`SimulateError::Read`], [`SimulateError::NotFasta`], [`SimulateError::ContigTooLong`].
+    /// [`SimulateError::Read`], [`SimulateError::NotFasta`] or [`SimulateError::ContigTooLong`].
     pub fn read_fasta(path: &Path) -> Result<Self, SimulateError> {
         let mut fasta = Reader::open(path, 1).map_err(SimulateError::fasta)?;
         let mut contigs = Vec::new();
@@ -144,20 +147,20 @@ impl Assembly {
         Ok(Self { contigs })
     }
 
-    /// Returns the contigs, in order.
+    /// Returns the contigs in the order of the genome.
     pub fn contigs(&self) -> &[AssemblyContig] {
         &self.contigs
     }
 
-    /// Returns the number of bases of all contigs.
+    /// Returns the total number of bases of all contigs.
     pub fn bases(&self) -> u64 {
         self.contigs.iter().map(|contig| contig.bases.len() as u64).sum()
     }
 
-    /// Writes the intervals without identical copies as BED.
+    /// Writes a BED file of all intervals of the genome that are not identical copies of another interval.
     ///
     /// # Errors
-    /// [`SimulateError::Write`].
+    /// [`SimulateError::Write`] if the file cannot be written.
     pub fn write_unique_bed(&self, path: &Path) -> Result<(), SimulateError> {
         let mut bed = AtomicTextFile::create(path, false)?;
         for contig in &self.contigs {
@@ -179,7 +182,7 @@ impl Assembly {
     /// Writes the sequences as FASTA, 60 bases per line.
     ///
     /// # Errors
-    /// [`SimulateError::Write`].
+    /// [`SimulateError::Write`] if the file cannot be written.
     pub fn write_fasta(&self, path: &Path) -> Result<(), SimulateError> {
         let mut fasta = AtomicTextFile::create(path, false)?;
         for contig in &self.contigs {

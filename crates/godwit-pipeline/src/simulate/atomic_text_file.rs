@@ -1,4 +1,5 @@
-//! Text files that are written under a temporary name and renamed when complete. A thread for each file compresses it.
+//! Text files that are written under a temporary name and renamed when they are complete. Each file has a thread that
+//! compresses and writes it.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -13,26 +14,28 @@ use godwit_process::TemporaryPath;
 
 use super::SimulateError;
 
-/// Bytes passed to a writing thread at once: large enough to make the cost of passing negligible.
+/// Size of the text buffers that are passed to the writing thread, bytes. It is so large that passing them costs
+/// little.
 const TEXT_BUFFER_BYTES: usize = 256 << 10;
-/// Maximum number of buffers that wait for a slow disk; then the simulation waits, too.
+/// Maximum number of buffers that wait for the writing thread. If the disk is slower than the simulation, the
+/// simulation waits.
 const MAX_WAITING_BUFFERS: usize = 4;
 
-/// The thread that writes a file, and the channel to it.
+/// The thread that writes a file, and the channel that sends buffers to it.
 type WriterThread = (SyncSender<Vec<u8>>, JoinHandle<io::Result<()>>);
 
-/// An unfinished file. Dropping it uncommitted removes it.
+/// A text file that is not yet complete. Dropping it without [`AtomicTextFile::commit`] removes the file.
 pub(super) struct AtomicTextFile {
     path: PathBuf,
     temporary_path: PathBuf,
-    /// Text to be written. Append to it, then call [`AtomicTextFile::flush_if_full`].
+    /// Buffer of text to write. Append text to it, then call [`AtomicTextFile::flush_if_full`].
     pub(super) text: Vec<u8>,
     writer: Option<WriterThread>,
     _temporary: TemporaryPath,
 }
 
 impl AtomicTextFile {
-    /// Creates a file; `gzip` compresses it at level 1.
+    /// Creates a file. If `gzip` is true, the text is compressed with gzip at level 1.
     pub(super) fn create(path: &Path, gzip: bool) -> Result<Self, SimulateError> {
         if path.is_dir() {
             let source = io::Error::from(io::ErrorKind::IsADirectory);
@@ -56,7 +59,7 @@ impl AtomicTextFile {
         Ok(Self { path, temporary_path, text: Vec::new(), writer, _temporary: listed })
     }
 
-    /// Passes the text to the writing thread if the buffer is full.
+    /// Sends the text to the writing thread if the buffer is full.
     #[inline]
     pub(super) fn flush_if_full(&mut self) -> Result<(), SimulateError> {
         if self.text.len() < TEXT_BUFFER_BYTES { Ok(()) } else { self.flush() }
@@ -66,12 +69,12 @@ impl AtomicTextFile {
         let chunk = mem::replace(&mut self.text, Vec::with_capacity(TEXT_BUFFER_BYTES + (4 << 10)));
         match &self.writer {
             Some((sender, _)) if sender.send(chunk).is_ok() => Ok(()),
-            // The thread has ended early: its result has the reason.
+            // The thread has ended early because of an error, which `close` returns.
             _ => self.close(),
         }
     }
 
-    /// Ends the thread and returns its result.
+    /// Waits for the end of the writing thread and returns its result.
     fn close(&mut self) -> Result<(), SimulateError> {
         let Some((sender, thread)) = self.writer.take() else { return Ok(()) };
         drop(sender);
@@ -79,7 +82,7 @@ impl AtomicTextFile {
         result.map_err(|source| SimulateError::Write { path: self.path.clone(), source })
     }
 
-    /// Writes the rest and renames the file to its final name.
+    /// Writes the remaining text and renames the file to its final name.
     pub(super) fn commit(mut self) -> Result<PathBuf, SimulateError> {
         self.flush()?;
         self.close()?;
@@ -92,7 +95,7 @@ impl AtomicTextFile {
 impl Drop for AtomicTextFile {
     fn drop(&mut self) {
         drop(self.writer.take());
-        // After a commit, the temporary name does not exist any more, and the error is ignored.
+        // After a commit, the temporary file does not exist, and the error is ignored.
         let _ = fs::remove_file(&self.temporary_path);
     }
 }

@@ -1,33 +1,36 @@
-//! Base qualities that look and compress like those of Illumina sequencers, and the sequencing errors that they predict.
+//! Simulation of base qualities that resemble those of Illumina sequencers, also in how well they compress, and of the
+//! sequencing errors that these qualities predict.
 //!
-//! In: the true bases of a read. Out: its qualities, and the bases with errors drawn from them.
+//! Input: the true bases of a read. Output: base qualities, and the bases with random errors whose rates are given by
+//! the qualities.
 
 use super::rng::{Rng, substitute};
 
-/// Offset of qualities in FASTQ text.
+/// Offset of base qualities in FASTQ text (Phred+33).
 const PHRED_OFFSET: u8 = 33;
-/// The quality of a no-call.
+/// Quality of a base that the sequencer could not call (N).
 const NO_CALL_QUALITY: u8 = 2;
-/// Fraction of reads that end in a run of no-calls.
+/// Fraction of reads whose last bases are not called.
 const LOST_TAIL_SHARE: f64 = 0.005;
 
-/// The set of quality values.
+/// The set of quality values that a sequencer writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QualityProfile {
-    /// All values from 2 to 41, as HiSeq and MiSeq write them: the hardest case for compression.
+    /// All values from 2 to 41, as HiSeq and MiSeq write them. This is the hardest case for compression.
     Full,
-    /// 2, 12, 23 and 37, as NovaSeq writes them.
+    /// The four values 2, 12, 23 and 37, as NovaSeq writes them.
     Binned,
 }
 
-/// A model of qualities and errors for reads of one length.
+/// A model of base qualities and sequencing errors for reads of a fixed length.
 pub(super) struct QualityModel {
     profile: QualityProfile,
-    /// Fraction of a read's quality loss that is reached at each cycle, out of 256.
+    /// For each cycle, the fraction of the total quality loss of a read that has occurred by then, in units of 1/256.
     loss_by_cycle: Vec<u32>,
-    /// A base is wrong when 32 random bits are below the threshold of its quality.
+    /// Threshold for each quality. A base is wrong if 32 random bits are below the threshold.
     error_threshold: [u32; 42],
-    /// Quality drop below the ceiling, by 8 random bits: mostly zero, sometimes large.
+    /// Amount by which the quality of a base is below the maximum, indexed by 8 random bits. Mostly zero, sometimes
+    /// large.
     drop_by_bits: [u8; 256],
 }
 
@@ -55,7 +58,8 @@ impl QualityModel {
         text: &mut Vec<u8>,
         rng: &mut Rng,
     ) {
-        // Quality points that the read loses until its last cycle: few for most reads, more for second reads.
+        // Amount by which the quality falls until the last cycle of the read: small for most reads, larger for second
+        // reads.
         let lost = match rng.bits() & 0xFF {
             kind @ 0..180 => 2 + kind as u32 % 6,
             kind @ 180..244 => 8 + kind as u32 % 12,
@@ -69,7 +73,7 @@ impl QualityModel {
         let mut dip = 0;
         for (cycle, base) in bases.iter_mut().enumerate() {
             let bits = rng.bits();
-            // Neighbours are correlated: only about one cycle in two draws anew.
+            // Neighbouring qualities are correlated: only in about half of the cycles, a new value is drawn.
             if bits >> 32 & 1 == 0 {
                 dip = u32::from(self.drop_by_bits[(bits >> 40 & 0xFF) as usize]);
             }
@@ -92,10 +96,10 @@ impl QualityModel {
     }
 }
 
-/// Maximum quality of the first cycles; 41 for later ones.
+/// Maximum quality in the first cycles. In all later cycles, it is 41.
 const MAX_QUALITY_BY_CYCLE: [u32; 13] = [34, 34, 34, 37, 37, 37, 37, 37, 39, 39, 39, 39, 39];
 
-/// Returns the NovaSeq bin of a quality.
+/// Returns the quality value with which NovaSeq represents this quality.
 fn novaseq_bin(quality: u8) -> u8 {
     match quality {
         0..=2 => 2,

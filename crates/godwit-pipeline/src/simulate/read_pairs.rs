@@ -1,7 +1,8 @@
-//! Sequencing of templates into FASTQ files by lane, and the truth table about them.
+//! Simulated sequencing: writes FASTQ files for each lane and a table with the true origin of each template.
 //!
-//! In: a genome, a sample of it and options. Out: `PREFIX_L001_R1.fastq[.gz]`, `PREFIX_L001_R2.fastq[.gz]` and so on by lane, in
-//! the order of template numbers, and `PREFIX.truth.tsv`, one line per template in the same order:
+//! Input: a genome, a sample of this genome, and options. Output: `PREFIX_L001_R1.fastq[.gz]`,
+//! `PREFIX_L001_R2.fastq[.gz]` and so on for each lane, in the order of template numbers, and `PREFIX.truth.tsv` with a
+//! line for each template in the same order:
 //!
 //! | column | |
 //! |---|---|
@@ -23,42 +24,47 @@ use super::template::{
     DuplicateKind, FlowCellPosition, MAX_LANE_PAIRS, Molecule, MoleculeKind, PURPOSE_SEQUENCING, Templates,
 };
 
-/// Adapters that a read enters past the end of a short fragment (Illumina TruSeq, document 1000000002694).
+/// Adapter sequences, with which a read continues after the end of a short fragment (Illumina TruSeq, document
+/// 1000000002694).
 const ADAPTERS: [&[u8]; 2] = [b"AGATCGGAAGAGCACACGTCTGAACTCCAGTCA", b"AGATCGGAAGAGCGTCGTGTAGGGAAAGAGTGT"];
-/// Maximum read length, longer than that of any Illumina sequencer.
+/// Maximum read length, bases. It is longer than that of any Illumina sequencer.
 const MAX_READ_BASES: u32 = 1000;
 
 /// Options of simulated reads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReadOptions {
-    /// Number of read pairs in all lanes.
+    /// Number of read pairs in all lanes together.
     pub pairs: u64,
     /// Length of each read, 30 to 1000 bases.
     pub read_bases: u32,
-    /// Mean template length in bases, at least `read_bases`.
+    /// Mean template length, bases; at least `read_bases`.
     pub insert_mean: u32,
     /// Standard deviation of the template length, bases.
     pub insert_sd: u32,
-    /// Fraction of templates that are PCR duplicates of an earlier one.
+    /// Fraction of templates that are PCR duplicates of an earlier template.
     pub pcr_duplicate_fraction: f64,
-    /// Fraction of templates that are optical duplicates of an earlier one. With the PCR duplicates at most 0.9.
+    /// Fraction of templates that are optical duplicates of an earlier template. The sum of both duplicate fractions is
+    /// at most 0.9.
     pub optical_duplicate_fraction: f64,
-    /// Fraction of molecules with two origins: half of them between the reads of a pair, half within a read.
+    /// Fraction of molecules that combine two origins (chimeras). In half of them, each read has its own origin; in the
+    /// other half, the origin changes within a read.
     pub chimeric_fraction: f64,
-    /// Fraction of molecules with random bases: half in read 2 only, half in both reads. With the chimeras at most 1.
+    /// Fraction of molecules with random bases. In half of them, only read 2 is random; in the other half, both reads
+    /// are. The sum with `chimeric_fraction` is at most 1.
     pub junk_fraction: f64,
-    /// Number of lanes, 1 to 8, each with its own files. Templates alternate, but optical duplicates stay with their source.
+    /// Number of lanes, 1 to 8. Each lane has its own files. Consecutive templates are in different lanes, but an
+    /// optical duplicate is in the lane of the template that it copies.
     pub lanes: u32,
-    /// The set of base qualities.
+    /// The set of base qualities that the reads have.
     pub qualities: QualityProfile,
-    /// Write `.fastq.gz`, compressed at level 1, instead of `.fastq`.
+    /// True to write `.fastq.gz`, compressed at level 1; false to write `.fastq`.
     pub gzip: bool,
-    /// The same seed gives the same reads.
+    /// Seed of the random numbers. The same seed gives the same reads.
     pub seed: u64,
 }
 
 impl Default for ReadOptions {
-    /// Returns 100,000 pairs of 2 x 148 bases in one lane, 12 % duplicates.
+    /// Returns options for 100,000 pairs of 2 x 148 bases in one lane, of which 12 % are duplicates.
     fn default() -> Self {
         Self {
             pairs: 100_000,
@@ -78,7 +84,8 @@ impl Default for ReadOptions {
 }
 
 impl ReadOptions {
-    /// Returns the minimum template length: a read past its end shows the adapter, and nothing after it.
+    /// Returns the minimum template length, bases. With it, a read that continues past the end of the template ends
+    /// within the adapter.
     pub(super) fn shortest_insert(&self) -> usize {
         (self.read_bases as usize).saturating_sub(ADAPTERS[0].len()).max(20)
     }
@@ -100,8 +107,8 @@ impl ReadOptions {
             ),
             (self.insert_mean >= self.read_bases, "insert_mean", self.insert_mean.to_string(), "at least read_bases"),
             (fractions.iter().all(|share| *share >= 0.0), "a fraction", format!("{fractions:?}"), "at least 0"),
-            (duplicates <= 0.9, "the share of duplicates", duplicates.to_string(), "at most 0.9"),
-            (odd <= 1.0, "the share of chimeras and junk", odd.to_string(), "at most 1"),
+            (duplicates <= 0.9, "the fraction of duplicates", duplicates.to_string(), "at most 0.9"),
+            (odd <= 1.0, "the fraction of chimeras and random reads", odd.to_string(), "at most 1"),
         ];
         match rules.into_iter().find(|(good, ..)| !good) {
             Some((_, option, value, allowed)) => Err(SimulateError::Option { option, value, allowed }),
@@ -110,26 +117,27 @@ impl ReadOptions {
     }
 }
 
-/// The files and counts of a simulation.
+/// The files and counts that a simulation has written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadsWritten {
-    /// The FASTQ files of each lane: read 1, read 2.
+    /// Paths of the FASTQ files of each lane: read 1, then read 2.
     pub lanes: Vec<[PathBuf; 2]>,
-    /// The table of templates.
+    /// Path of the table of templates.
     pub truth: PathBuf,
-    /// Number of pairs in all lanes.
+    /// Number of read pairs in all lanes together.
     pub pairs: u64,
-    /// Number of PCR duplicates.
+    /// Number of templates that are PCR duplicates.
     pub pcr_duplicates: u64,
-    /// Number of optical duplicates.
+    /// Number of templates that are optical duplicates.
     pub optical_duplicates: u64,
 }
 
-/// Sequences a sample: writes FASTQ files and the truth table, with the names of the module documentation.
+/// Sequences a sample: writes the FASTQ files and the table of templates. The module documentation describes the names
+/// of the files.
 ///
 /// # Errors
-/// [`SimulateError::Option`] for options out of range, [`SimulateError::NoPosition`] if no contig fits the templates,
-/// [`SimulateError::Write`] for I/O errors.
+/// [`SimulateError::Option`] if an option is out of range, [`SimulateError::NoPosition`] if no contig is long enough
+/// for the templates, and [`SimulateError::Write`] if a file cannot be written.
 pub fn write_reads(
     assembly: &Assembly,
     sample: &Sample,
@@ -172,7 +180,7 @@ pub fn write_reads(
     Ok(ReadsWritten { lanes, truth: truth.commit()?, pairs: options.pairs, pcr_duplicates, optical_duplicates })
 }
 
-/// A sequencer that turns molecules into FASTQ text, with its buffers.
+/// A simulated sequencer that converts molecules to FASTQ text, with reusable buffers.
 struct Sequencer<'a> {
     templates: &'a Templates<'a>,
     model: QualityModel,
@@ -191,7 +199,7 @@ impl<'a> Sequencer<'a> {
         Self { templates, model, read_bases, seed: options.seed, left, right, qualities }
     }
 
-    /// Appends both reads of a molecule, as read by template `number`, to the files of its lane.
+    /// Writes both reads of a molecule, as template `number`, to the files of the lane.
     fn write_pair(
         &mut self,
         molecule: &Molecule,
@@ -229,7 +237,7 @@ impl<'a> Sequencer<'a> {
         Ok(())
     }
 
-    /// Fills `left` and `right` with the bases that reads from either end cover, at most one read length each.
+    /// Copies the bases at both ends of the fragment to `left` and `right`, at most one read length each.
     fn fill_ends(&mut self, molecule: &Molecule) {
         self.left.clear();
         self.templates.append_fragment_bases(&molecule.fragment, &mut self.left);
@@ -252,7 +260,7 @@ impl<'a> Sequencer<'a> {
     }
 }
 
-/// Appends a cluster's name in Illumina's form: instrument, run, flow cell, lane (from 1), tile, x, y.
+/// Appends the name of a cluster in the format of Illumina: instrument, run, flow cell, lane (1-based), tile, x, y.
 fn push_name(text: &mut Vec<u8>, place: &FlowCellPosition) {
     text.extend_from_slice(b"GWT:1:FC1");
     for number in [place.lane + 1, place.tile, place.x, place.y] {
@@ -261,7 +269,7 @@ fn push_name(text: &mut Vec<u8>, place: &FlowCellPosition) {
     }
 }
 
-/// Appends a decimal number; `write!` would take a third of the time of a simulation.
+/// Appends a number in decimal. `write!` is slower: it would take a third of the time of a simulation.
 fn push_number(text: &mut Vec<u8>, mut number: u64) {
     let mut digits = [0; 20];
     let mut first = digits.len();
@@ -276,7 +284,7 @@ fn push_number(text: &mut Vec<u8>, mut number: u64) {
     text.extend_from_slice(&digits[first..]);
 }
 
-/// Appends a line of the truth table.
+/// Appends a line to the table of templates.
 fn push_truth(
     text: &mut Vec<u8>,
     assembly: &Assembly,
@@ -292,7 +300,7 @@ fn push_truth(
     } else {
         text.extend_from_slice(assembly.contigs()[molecule.fragment.contig].name.as_bytes());
         text.push(b'\t');
-        // Positions in text are 1-based.
+        // Positions in the table are 1-based.
         push_number(text, u64::from(molecule.fragment.start) + 1);
         text.push(b'\t');
     }

@@ -1,11 +1,13 @@
-//! Random numbers: xoshiro256++ seeded by splitmix64 (Blackman and Vigna, doi:10.1145/3460772). Not for secrets.
+//! Random numbers for simulations: xoshiro256++ seeded by splitmix64 (Blackman and Vigna, doi:10.1145/3460772). Not
+//! suitable for cryptography.
 //!
-//! A generator belongs to a *stream*, so that template 7 can be drawn again without drawing the six before it.
+//! Each purpose and each template number has its own generator, so that template 7 can be computed without computing
+//! the templates before it.
 
 /// A deterministic random number generator.
 pub(super) struct Rng([u64; 4]);
 
-/// Advances splitmix64 by one step.
+/// Advances the state of splitmix64 by one step and returns the next number.
 fn split_mix(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let mut z = *state;
@@ -15,7 +17,7 @@ fn split_mix(state: &mut u64) -> u64 {
 }
 
 impl Rng {
-    /// Makes the generator of a purpose and number under a seed. Different arguments give unrelated sequences.
+    /// Creates the generator for a purpose and a number under a seed. Different arguments give unrelated sequences.
     pub(super) fn new(seed: u64, purpose: u64, number: u64) -> Self {
         let mut state = seed;
         state = split_mix(&mut state) ^ purpose;
@@ -38,26 +40,26 @@ impl Rng {
         result
     }
 
-    /// Returns a number in `[0, bound)`; 0 if `bound` is 0. The bias is below `bound` / 2^64.
+    /// Returns a random number in `[0, bound)`; 0 if `bound` is 0. The bias is less than `bound` / 2^64.
     #[inline]
     pub(super) fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.bits()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// Returns a number in `[0, 1)` with 53 random bits.
+    /// Returns a random number in `[0, 1)` with a resolution of 53 bits.
     #[inline]
     pub(super) fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Returns true with this probability.
+    /// Returns true with the given probability.
     #[inline]
     pub(super) fn chance(&mut self, probability: f64) -> bool {
         self.unit() < probability
     }
 
-    /// Returns a number with mean 0 and standard deviation 1: the sum of twelve uniform numbers. It needs no logarithm, so
-    /// the result is the same on every machine; the tails end at 6.
+    /// Returns a random number with mean 0 and standard deviation 1, as the sum of twelve uniform numbers minus 6. No
+    /// logarithm is computed, so the result is the same on every machine. Values are between -6 and 6.
     pub(super) fn normal(&mut self) -> f64 {
         let sum: u64 = (0..3)
             .map(|_| {
@@ -68,19 +70,19 @@ impl Rng {
         (sum as f64 + 6.0) / 65536.0 - 6.0
     }
 
-    /// Returns one of `ACGT`.
+    /// Returns a random base, one of `ACGT`.
     #[inline]
     pub(super) fn base(&mut self) -> u8 {
         b"ACGT"[(self.bits() >> 62) as usize]
     }
 
-    /// Returns one of `ACGT` other than `base`.
+    /// Returns a random base that differs from `base`.
     pub(super) fn other_base(&mut self, base: u8) -> u8 {
         substitute(base, self.below(3) as u8)
     }
 }
 
-/// Returns the `choice`-th (0 to 2) of the bases other than `base`.
+/// Returns one of the three bases other than `base`, selected by `choice`.
 #[inline]
 pub(super) fn substitute(base: u8, choice: u8) -> u8 {
     let others: &[u8; 3] = match base {
@@ -92,7 +94,7 @@ pub(super) fn substitute(base: u8, choice: u8) -> u8 {
     others[usize::from(choice % 3)]
 }
 
-/// Returns the complementary base; N for other letters than `ACGT`.
+/// Returns the complementary base; N for letters other than `ACGT`.
 #[inline]
 pub(super) fn complement(base: u8) -> u8 {
     match base {

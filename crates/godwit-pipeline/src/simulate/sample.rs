@@ -1,7 +1,7 @@
-//! A diploid sample of the genome: variants, and the sequence of either haplotype.
+//! A simulated diploid sample of a genome: its variants, and the sequences of both haplotypes.
 //!
-//! Haplotypes are not stored: fragments are copied from the reference and the variants that they cross. A sample of a human
-//! genome takes megabytes, not gigabytes.
+//! The sequences of the haplotypes are not stored. The bases of a fragment are computed from the reference and from the
+//! variants in the fragment. A sample of a human genome therefore needs megabytes of memory instead of gigabytes.
 
 use std::io::Write;
 use std::path::Path;
@@ -12,52 +12,54 @@ use super::atomic_text_file::AtomicTextFile;
 use super::rng::Rng;
 use super::template::PURPOSE_SAMPLE;
 
-/// Maximum length of an insertion or deletion, bases.
+/// Maximum length of a simulated insertion or deletion, bases.
 const MAX_INDEL_BASES: u64 = 20;
-/// Reference bases between variants, so that each has one representation, and at both ends of a contig.
+/// Minimum number of reference bases between two variants, and between a variant and the end of a contig, so that each
+/// variant has only one representation.
 const SPACING_BASES: u32 = 25;
 
-/// Options of the variants of a sample.
+/// Options for the simulated variants of a sample.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SampleOptions {
     /// Name of the sample in the VCF.
     pub name: String,
-    /// Single-nucleotide variants per reference base, 0 to 0.01.
+    /// Number of single-nucleotide variants per reference base, 0 to 0.01.
     pub snv_rate: f64,
-    /// Insertions and deletions (half each, 1 to 20 bases, mostly short) per reference base, 0 to 0.01.
+    /// Number of insertions and deletions per reference base, 0 to 0.01. Half of them are insertions. Their lengths are
+    /// 1 to 20 bases, mostly short.
     pub indel_rate: f64,
-    /// The same seed gives the same variants.
+    /// Seed of the random numbers. The same seed gives the same variants.
     pub seed: u64,
 }
 
 impl Default for SampleOptions {
-    /// Returns human rates: an SNV per 1000 bases, an indel per 10,000.
+    /// Returns the rates of human genomes: an SNV per 1,000 bases, and an indel per 10,000 bases.
     fn default() -> Self {
         Self { name: "demo".to_owned(), snv_rate: 1e-3, indel_rate: 1e-4, seed: 1 }
     }
 }
 
-/// A variant, left-aligned and minimal as in VCF.
+/// A variant in the normalised form of VCF: left-aligned and with minimal alleles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variant {
-    /// 0-based position of the first base of `reference`.
+    /// Position of the first base of `reference`, 0-based.
     pub position: u32,
-    /// The replaced reference bases; for an indel, the first one is the base before it.
+    /// Reference allele. For an indel, its first base is the base before the inserted or deleted bases.
     pub reference: Box<[u8]>,
-    /// The bases that replace them.
+    /// Alternate allele, which replaces `reference`.
     pub alternate: Box<[u8]>,
-    /// The haplotypes that carry it, at least one of them.
+    /// For each haplotype, whether it has the variant. At least one has it.
     pub haplotypes: [bool; 2],
 }
 
 impl Variant {
-    /// Returns the 0-based exclusive end of the replaced reference bases.
+    /// Returns the end of the reference allele, 0-based and exclusive.
     fn end(&self) -> u32 {
         self.position + self.reference.len() as u32
     }
 }
 
-/// The variants of a sample, by contig and position.
+/// The variants of a sample, sorted by contig and position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sample {
     name: String,
@@ -65,10 +67,12 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Draws the variants of a sample: two thirds heterozygous, none next to an N, at least 25 bases apart.
+    /// Draws the variants of a sample. Two thirds of them are heterozygous. Variants are never next to an N, and are at
+    /// least 25 bases apart.
     pub fn draw(assembly: &Assembly, options: &SampleOptions) -> Self {
         let rate = options.snv_rate + options.indel_rate;
-        // Spacing excludes bases; the chance for the others compensates for that.
+        // Spacing excludes some positions. Increase the probability at the remaining positions, so that the rate is as
+        // requested.
         let chance = rate / (1.0 - rate * f64::from(SPACING_BASES)).max(0.5);
         let indel_share = if rate > 0.0 { options.indel_rate / rate } else { 0.0 };
         let draw_contig = |(index, bases): (usize, &[u8])| {
@@ -78,7 +82,7 @@ impl Sample {
             while (position as usize) + (SPACING_BASES as usize) < bases.len() {
                 if rng.chance(chance) {
                     let indel = rng.chance(indel_share);
-                    // Left alignment may move an indel back to this position.
+                    // Left alignment may move an indel to a lower position, but not below `from`.
                     let from = variants.last().map_or(0, Variant::end) + SPACING_BASES;
                     let drawn = if indel {
                         draw_indel(bases, position, from, &mut rng)
@@ -98,13 +102,13 @@ impl Sample {
         Self { name: options.name.clone(), variants: variants.collect() }
     }
 
-    /// Returns the variants of the contig with this index, by position.
+    /// Returns the variants of the contig with this index, sorted by position.
     pub fn variants(&self, contig: usize) -> &[Variant] {
         self.variants.get(contig).map_or(&[], Vec::as_slice)
     }
 
-    /// Appends `count` bases of a haplotype, from the first one at or after the 0-based reference position `start`; fewer at
-    /// the end of the contig.
+    /// Appends `count` bases of a haplotype to `out`, fewer at the end of the contig. They start at the first haplotype
+    /// base at or after the 0-based reference position `start`.
     pub(super) fn append_haplotype_bases(
         &self,
         reference: &[u8],
@@ -117,7 +121,8 @@ impl Sample {
         let variants = &self.variants[contig];
         let full = out.len() + count;
         let mut position = start as usize;
-        // A variant before the start matters only if it deletes the start; spacing allows at most one.
+        // A variant before `start` affects the result only if it deletes the base at `start`. Because of the spacing,
+        // there is at most one such variant.
         let next = variants.partition_point(|variant| variant.end() <= start);
         for variant in variants[next..].iter().filter(|variant| variant.haplotypes[haplotype]) {
             let at = variant.position as usize;
@@ -142,10 +147,10 @@ impl Sample {
         out.truncate(full);
     }
 
-    /// Writes the variants as VCF 4.2 with phased genotypes, haplotype 0 first.
+    /// Writes the variants as VCF 4.2. The genotypes are phased, with haplotype 0 first.
     ///
     /// # Errors
-    /// [`SimulateError::Write`].
+    /// [`SimulateError::Write`] if the file cannot be written.
     pub fn write_vcf(&self, assembly: &Assembly, path: &Path) -> Result<(), SimulateError> {
         let mut vcf = AtomicTextFile::create(path, false)?;
         let failed = |source| SimulateError::Write { path: path.to_path_buf(), source };
@@ -191,10 +196,11 @@ fn draw_snv(bases: &[u8], position: u32, rng: &mut Rng) -> Option<Variant> {
     })
 }
 
-/// Draws an insertion or deletion after `position`, left-aligned (Tan et al. 2015, doi:10.1093/bioinformatics/btv112).
-/// Returns `None` if it reaches N, the end of the contig, or `from`.
+/// Draws an insertion or deletion after `position` and left-aligns it (Tan et al. 2015,
+/// doi:10.1093/bioinformatics/btv112). Returns `None` if the variant would reach an N, the end of the contig, or a
+/// position before `from`.
 fn draw_indel(bases: &[u8], position: u32, from: u32, rng: &mut Rng) -> Option<Variant> {
-    // Half of all indels have one base, a quarter two, and so on.
+    // Half of all indels have a length of one base, a quarter of two bases, and so on.
     let length = (1 + u64::from(rng.bits().trailing_ones())).min(MAX_INDEL_BASES) as usize;
     let deletion = rng.chance(0.5);
     let mut inserted: Vec<u8> = (0..length).map(|_| rng.base()).collect();

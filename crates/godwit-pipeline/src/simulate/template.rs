@@ -1,7 +1,8 @@
-//! The properties of template number `n`: its molecule, its position on the flow cell, and the template it duplicates.
+//! The properties of simulated template number `n`: its molecule, its position on the flow cell, and the template that
+//! it duplicates.
 //!
-//! All of them are functions of the seed and `n`. A duplicate draws an earlier number and uses that one's molecule. No state
-//! is kept, and any template can be made again at any time.
+//! All properties are functions of the seed and `n`. A duplicate draws the number of an earlier template and has the
+//! molecule of that template. No state is stored, and any template can be computed at any time.
 
 use super::SimulateError;
 use super::assembly::Assembly;
@@ -16,38 +17,41 @@ const PURPOSE_ORIGIN: u64 = 4;
 const PURPOSE_SLOT: u64 = 5;
 pub(super) const PURPOSE_SEQUENCING: u64 = 6;
 
-/// Side of a cell, pixels. A template that is not an optical duplicate has its own cell. Its optical duplicates are in the
-/// same cell, closer than the 100 pixels within which Picard calls duplicates optical.
+/// Side length of a cell, pixels. A tile is divided into cells. A template that is not an optical duplicate has its own
+/// cell, and its optical duplicates are in the same cell. They are therefore closer than 100 pixels, within which
+/// Picard regards duplicates as optical.
 const CELL_PIXELS: u64 = 64;
-/// Number of positions in a cell.
+/// Number of pixel positions in a cell.
 const CELL_SLOTS: u64 = CELL_PIXELS * CELL_PIXELS;
-/// Number of cells along one side of a tile: coordinates run from 1000 to 33,767.
+/// Number of cells along each side of a tile. Pixel coordinates range from 1000 to 33,767.
 const TILE_CELLS: u64 = 512;
-/// Maximum distance, exclusive, from the number of a cell's owner to that of its optical duplicates. The distance selects
-/// the slot, so no two templates of a cell share one, and names are unique.
+/// Upper limit, exclusive, for the difference between the numbers of an optical duplicate and of the owner of the cell.
+/// The difference determines the position within the cell. Templates of a cell therefore have different positions, and
+/// their names are unique.
 const OPTICAL_WINDOW: u64 = CELL_SLOTS;
-/// Maximum number of tiles of a lane, limited by four-digit names: two surfaces, nine swaths, 99 tiles.
+/// Maximum number of tiles in a lane. It is limited by tile names of four digits: two surfaces, nine swaths, 99 tiles.
 const MAX_TILES: u64 = 2 * 9 * 99;
-/// Minimum number of tiles, so that small data sets, too, have duplicates on different tiles.
+/// Minimum number of tiles, so that small data sets also have duplicates on different tiles.
 const MIN_TILES: u64 = 8;
-/// Maximum number of pairs of a lane.
+/// Maximum number of read pairs in a lane.
 pub(super) const MAX_LANE_PAIRS: u64 = MAX_TILES * TILE_CELLS * TILE_CELLS;
-/// Maximum number of positions tried for a molecule: fewer than one suitable position in ten thousand is an error.
+/// Maximum number of random positions that are tried for a molecule. The simulation fails if none of them is suitable.
 const MAX_PLACEMENTS: u32 = 100_000;
 
-/// The kind of a duplicate.
+/// The kind of duplicate that a template is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DuplicateKind {
-    /// The first template of its molecule.
+    /// Not a duplicate: the first template of its molecule.
     None,
-    /// A copy by amplification before sequencing: anywhere on the flow cell.
+    /// A duplicate by PCR amplification before sequencing. Its position on the flow cell is random.
     Pcr,
-    /// A cluster that was read twice: within 64 pixels of the template it copies.
+    /// An optical duplicate: a cluster that the sequencer read twice. It is within 64 pixels of the template that it
+    /// copies.
     Optical,
 }
 
 impl DuplicateKind {
-    /// Returns the name in the truth table.
+    /// Returns the name of this kind in the table of templates.
     pub fn name(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -57,35 +61,35 @@ impl DuplicateKind {
     }
 }
 
-/// The position of a cluster.
+/// The position of a cluster on the flow cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FlowCellPosition {
-    /// 0-based lane.
+    /// Number of the lane, 0-based.
     pub(super) lane: u64,
-    /// Four digits: surface, swath, tile.
+    /// Name of the tile, four digits: surface, swath, and tile with two digits.
     pub(super) tile: u64,
-    /// Column, pixels.
+    /// Column on the tile, pixels.
     pub(super) x: u64,
-    /// Row, pixels.
+    /// Row on the tile, pixels.
     pub(super) y: u64,
 }
 
-/// The kind of a molecule.
+/// The kind of molecule that a template sequences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MoleculeKind {
     Ordinary,
-    /// The second read has another origin.
+    /// The second read comes from another position of the genome.
     ChimericPair,
-    /// The first read changes to another origin half way.
+    /// In the middle of the first read, the origin changes to another position of the genome.
     SplitRead,
-    /// The second read is random.
+    /// The bases of the second read are random.
     JunkMate,
-    /// Both reads are random.
+    /// The bases of both reads are random.
     JunkPair,
 }
 
 impl MoleculeKind {
-    /// Returns the name in the truth table.
+    /// Returns the name of this kind in the table of templates.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Ordinary => "ordinary",
@@ -97,43 +101,43 @@ impl MoleculeKind {
     }
 }
 
-/// An interval of one haplotype.
+/// A contiguous sequence of bases of one haplotype.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fragment {
-    /// Index of the contig.
+    /// Index of the contig in the genome.
     pub(super) contig: usize,
-    /// 0 or 1.
+    /// Number of the haplotype, 0 or 1.
     pub(super) haplotype: usize,
-    /// 0-based reference position at or before its first base.
+    /// Reference position at or before the first base of the fragment, 0-based.
     pub(super) start: u32,
-    /// Its length along the haplotype.
+    /// Length of the fragment along the haplotype, bases.
     pub(super) bases: usize,
 }
 
-/// A sequenced molecule.
+/// A molecule that is sequenced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Molecule {
     pub(super) fragment: Fragment,
-    /// The other origin of a chimera.
+    /// The second origin of a chimera; equal to `fragment` for other molecules.
     pub(super) second_fragment: Fragment,
     pub(super) kind: MoleculeKind,
-    /// True if read 1 is taken from the right end.
+    /// True if read 1 comes from the right end of the fragment.
     pub(super) read1_from_right_end: bool,
 }
 
-/// The plan of a simulation, from which any template can be computed.
+/// The plan of a simulation, from which the properties of any template are computed.
 pub(super) struct Templates<'a> {
     assembly: &'a Assembly,
     sample: &'a Sample,
     options: &'a ReadOptions,
-    /// Ends of the contigs in their concatenation, bases.
+    /// End of each contig in the concatenation of all contigs, bases.
     contig_ends: Vec<u64>,
     lane_pairs: u64,
     tiles: u64,
 }
 
 impl<'a> Templates<'a> {
-    /// Makes the plan; `options` are in range.
+    /// Creates the plan. `options` must be within their ranges.
     pub(super) fn new(assembly: &'a Assembly, sample: &'a Sample, options: &'a ReadOptions) -> Self {
         let contig_ends = assembly
             .contigs()
@@ -148,7 +152,8 @@ impl<'a> Templates<'a> {
         Self { assembly, sample, options, contig_ends, lane_pairs, tiles }
     }
 
-    /// Returns the kind of template `number`, and the earlier template it copies (itself if none).
+    /// Returns the duplicate kind of template `number`, and the earlier template that it copies. A template that is not
+    /// a duplicate returns its own number.
     pub(super) fn origin(&self, number: u64) -> (DuplicateKind, u64) {
         let (kind, source) = self.draw_origin(number);
         if kind == DuplicateKind::Optical && number - self.cell_owner(source) >= OPTICAL_WINDOW {
@@ -170,7 +175,7 @@ impl<'a> Templates<'a> {
         }
     }
 
-    /// Returns the first template of the same molecule.
+    /// Returns the number of the first template that has the same molecule as template `number`.
     pub(super) fn first_of_molecule(&self, mut number: u64) -> u64 {
         loop {
             match self.draw_origin(number) {
@@ -180,7 +185,8 @@ impl<'a> Templates<'a> {
         }
     }
 
-    /// Returns the template that owns the cell of this one on the flow cell, which is not an optical duplicate.
+    /// Returns the template to which the cell of template `number` on the flow cell belongs. It is not an optical
+    /// duplicate.
     fn cell_owner(&self, number: u64) -> u64 {
         match self.origin(number) {
             (DuplicateKind::Optical, source) => self.cell_owner(source),
@@ -188,14 +194,14 @@ impl<'a> Templates<'a> {
         }
     }
 
-    /// Returns the position of template `number`.
+    /// Returns the position of template `number` on the flow cell.
     pub(super) fn flow_cell_position(&self, number: u64) -> FlowCellPosition {
         let owner = self.cell_owner(number);
         let lanes = u64::from(self.options.lanes);
         let in_lane = owner / lanes;
         let per_tile = self.lane_pairs.div_ceil(self.tiles);
         let (tile, in_tile) = (in_lane / per_tile, in_lane % per_tile);
-        // Multiplication by an odd number permutes the cells of a tile: consecutive numbers are far apart.
+        // Multiplication by an odd number permutes the cells of a tile, so that consecutive templates are far apart.
         let cell = in_tile.wrapping_mul(0x9E37_79B1) % (TILE_CELLS * TILE_CELLS);
         let owner_slot = Rng::new(self.options.seed, PURPOSE_SLOT, owner).below(CELL_SLOTS);
         let slot = (owner_slot + (number - owner)) % CELL_SLOTS;
@@ -207,7 +213,7 @@ impl<'a> Templates<'a> {
         }
     }
 
-    /// Returns the molecule of a template that is the first of its molecule.
+    /// Returns a molecule. `first`: the number of the first template of this molecule.
     pub(super) fn molecule(&self, first: u64) -> Result<Molecule, SimulateError> {
         let mut rng = Rng::new(self.options.seed, PURPOSE_MOLECULE, first);
         let kind = rng.unit();
@@ -232,7 +238,7 @@ impl<'a> Templates<'a> {
         Ok(Molecule { fragment, second_fragment, kind, read1_from_right_end })
     }
 
-    /// Draws a fragment of random length at a position without N.
+    /// Draws a fragment of random length at a random position without N.
     fn fragment(&self, rng: &mut Rng) -> Result<Fragment, SimulateError> {
         let (mean, deviation) = (f64::from(self.options.insert_mean), f64::from(self.options.insert_sd));
         let shortest = self.options.shortest_insert() as f64;
@@ -244,7 +250,7 @@ impl<'a> Templates<'a> {
             let reference = self.assembly.contigs()[contig].bases.as_slice();
             let start = (at - (self.contig_ends[contig] - reference.len() as u64)) as usize;
             let haplotype = (rng.bits() >> 63) as usize;
-            // Deletions may move the end further: the margin covers the longest few.
+            // Deletions may extend the fragment on the reference. The margin is sufficient for nearly all of them.
             let window = reference.get(start..start + bases + bases / 4 + 40).or_else(|| reference.get(start..));
             let crosses_gap = window.is_none_or(|window| window.contains(&b'N'));
             let fragment = Fragment { contig, haplotype, start: start as u32, bases };
@@ -255,9 +261,10 @@ impl<'a> Templates<'a> {
         Err(SimulateError::NoPosition { insert_mean: self.options.insert_mean })
     }
 
-    /// Reports whether the haplotype has all bases of the fragment before its contig ends.
+    /// Reports whether the fragment ends before the end of the contig on its haplotype.
     fn is_within_contig(&self, fragment: &Fragment, reference: &[u8]) -> bool {
-        // Only fragments near the end can be too short, by deletions of at most one base in two.
+        // Only a fragment near the end of the contig can be too short, because deletions remove at most every second
+        // base.
         let end = fragment.start as usize + 2 * fragment.bases;
         if end < reference.len() {
             return true;
@@ -267,7 +274,7 @@ impl<'a> Templates<'a> {
         bases.len() == fragment.bases
     }
 
-    /// Appends the bases of a fragment.
+    /// Appends the bases of a fragment, with the variants of its haplotype, to `out`.
     pub(super) fn append_fragment_bases(&self, fragment: &Fragment, out: &mut Vec<u8>) {
         let reference = &self.assembly.contigs()[fragment.contig].bases;
         self.sample.append_haplotype_bases(

@@ -10,7 +10,8 @@ use flate2::write::GzEncoder;
 use super::template::Templates;
 use super::*;
 
-/// Returns a genome, a sample of it, and options for 20,000 pairs on two lanes with many chimeras and random reads.
+/// Returns a genome, a sample of this genome, and options for 20,000 pairs in two lanes, with many chimeras and random
+/// reads.
 fn setting() -> (Assembly, Sample, ReadOptions) {
     let assembly = Assembly::simulate(&GenomeOptions::default()).unwrap();
     let sample = Sample::draw(&assembly, &SampleOptions::default());
@@ -30,7 +31,7 @@ fn text(path: &Path) -> String {
     text
 }
 
-/// Returns name, bases and qualities of each record.
+/// Returns the name, bases and qualities of each record of a FASTQ file.
 fn fastq(path: &Path) -> Vec<[String; 3]> {
     let text = text(path);
     let lines: Vec<_> = text.lines().collect();
@@ -272,7 +273,7 @@ fn a_genome_has_its_contigs_gaps_and_repeats() {
     let repeated: u32 =
         kmers.iter().filter(|(kmer, count)| !kmer.contains(&b'N') && **count > 1).map(|(_, count)| count).sum();
     assert!((20_000..82_000).contains(&repeated), "{repeated} bases start a repeated 40-mer");
-    // A FASTA file does not store the copies.
+    // A FASTA file does not contain the intervals of identical copies, so compare only names and bases.
     let bases = |assembly: &Assembly| -> Vec<_> {
         assembly.contigs().iter().map(|contig| (contig.name.clone(), contig.bases.clone())).collect()
     };

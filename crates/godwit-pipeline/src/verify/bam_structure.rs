@@ -1,4 +1,4 @@
-//! Verification of a BAM without a manifest, read from end to end.
+//! Verification of a BAM without a manifest: the whole file is read.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -10,20 +10,20 @@ use godwit_model::{RawRecord, SortKey, flags};
 use super::{FileCheck, Verifier, VerifyOutcome};
 use crate::error::{AlignmentsError, ErrorKind, PipelineError};
 
-/// Bytes of records that are read at a time.
+/// Size of the records that are read at a time, bytes.
 const READ_BYTES: usize = 8 << 20;
 
-/// Numbers of records, as an index counts them.
+/// Numbers of records, in the categories for which a BAM index contains counts.
 #[derive(Default)]
 struct BamRecordCounts {
-    /// Numbers of mapped and unmapped records of each contig.
+    /// Numbers of mapped and of unmapped records on each contig.
     contigs: Vec<(u64, u64)>,
     without_contig: u64,
     records: u64,
 }
 
 impl Verifier<'_> {
-    /// Verifies a BAM that no manifest names.
+    /// Verifies a BAM that is not listed in a manifest.
     pub(super) fn verify_bam(&self, path: &Path) -> Result<FileCheck, PipelineError> {
         let outcome = match self.read_all_records(path) {
             Ok((counts, Ok(()))) => match compare_with_index(path, &counts)? {
@@ -37,12 +37,16 @@ impl Verifier<'_> {
         Ok(FileCheck { path: path.to_owned(), outcome })
     }
 
-    /// Reads every record. The inner error reports a record that is out of the order that the header claims.
+    /// Reads and counts all records. The inner error describes a record that violates the sort order that the header
+    /// states.
     fn read_all_records(&self, path: &Path) -> Result<(BamRecordCounts, Result<(), String>), PipelineError> {
         let failed = |error: bam::BamError| PipelineError::alignments(path, AlignmentsError::Bam(error));
         let mut reader = bam::Reader::open(path, self.threads).map_err(|error| match error {
             bam::BamError::NotBam { .. } => PipelineError::Options {
-                problem: format!("{} has no manifest and is no BAM: nothing is known to check it by", path.display()),
+                problem: format!(
+                    "{} has no manifest and is not a BAM file: there is nothing to verify it against",
+                    path.display()
+                ),
             },
             error => failed(error),
         })?;
@@ -58,7 +62,7 @@ impl Verifier<'_> {
             }
             for record in chunk.records().map(RawRecord::from_trusted_bytes) {
                 counts.add(record);
-                // Other tools do not order strands at one position.
+                // Compare positions only, because other tools do not sort records at the same position by strand.
                 let key = SortKey::new(record.contig(), record.position(), false);
                 if sorted && key < last {
                     let problem = format!("record {} is out of the order that its header claims", counts.records);
@@ -82,7 +86,8 @@ impl BamRecordCounts {
     }
 }
 
-/// Compares with the index beside the file. Returns whether there is one, or how it disagrees.
+/// Compares the record counts with those in the index of the BAM. Returns true if there is an index, false if there is
+/// none, or an inner error with the difference.
 fn compare_with_index(path: &Path, counts: &BamRecordCounts) -> Result<Result<bool, String>, PipelineError> {
     let Some(index_path) = find_index(path) else { return Ok(Ok(false)) };
     let name = index_path.display();
@@ -101,7 +106,7 @@ fn compare_with_index(path: &Path, counts: &BamRecordCounts) -> Result<Result<bo
         let last = summary.last_compressed_offset;
         return Ok(Err(format!("its index {name} points to byte {last}, but it has {bytes}: it is cut short")));
     }
-    // An index without any counts was written by a tool that does not count.
+    // The tool that wrote this index does not store counts, so there is nothing to compare.
     if summary.contig_counts.iter().all(Option::is_none) && summary.unplaced_records.is_none() {
         return Ok(Ok(true));
     }
@@ -111,18 +116,20 @@ fn compare_with_index(path: &Path, counts: &BamRecordCounts) -> Result<Result<bo
         && summary.unplaced_records.is_none_or(|records| records == counts.without_contig);
     if !same {
         let found = counts.records;
-        return Ok(Err(format!("its index {name} counts {indexed} records, but it has {found}, or on other contigs")));
+        return Ok(Err(format!(
+            "its index {name} counts {indexed} records, but it has {found}, or they are on other contigs"
+        )));
     }
     Ok(Ok(true))
 }
 
-/// Returns `NAME.bam.bai`, `NAME.bam.csi` or `NAME.bai`, the first that exists.
+/// Returns the path of the index: the first of `NAME.bam.bai`, `NAME.bam.csi` and `NAME.bai` that exists.
 fn find_index(path: &Path) -> Option<PathBuf> {
     let names = [path.with_added_extension("bai"), path.with_added_extension("csi"), path.with_extension("bai")];
     names.into_iter().find(|index| index.is_file())
 }
 
-/// Returns the message of the last cause of an error, which is the most specific one.
+/// Returns the message of the innermost cause of an error, which is the most specific message.
 fn last_cause(error: &PipelineError) -> String {
     let mut cause: &dyn std::error::Error = error;
     while let Some(deeper) = cause.source() {

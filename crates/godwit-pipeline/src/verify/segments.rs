@@ -1,4 +1,4 @@
-//! Verification of a BAM against the segments of its manifest, on all threads.
+//! Verification of a BAM against the segments in its manifest, on all threads.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -12,22 +12,23 @@ use super::Verifier;
 use crate::manifest::ManifestFile;
 use crate::reduce::Segment;
 
-/// Bytes read at a time.
+/// Size of the read buffers, bytes.
 const READ_BYTES: usize = 256 << 10;
 
 impl Verifier<'_> {
-    /// Returns the first problem of a file with segments: a gap between them, a checksum, or a number of records.
+    /// Returns the first problem of a file with segments: a gap between segments, a wrong checksum or a wrong number of
+    /// records. Returns `None` if the file matches its manifest.
     pub(super) fn verify_segments(&self, file: &File, entry: &ManifestFile) -> io::Result<Option<String>> {
         let mut at = 0;
         for segment in &entry.segments {
             let end = segment.offset.checked_add(segment.bytes).filter(|end| *end <= entry.bytes);
             match end {
                 Some(end) if segment.offset == at => at = end,
-                _ => return Ok(Some(format!("its manifest says nothing of the bytes from {at} on"))),
+                _ => return Ok(Some(format!("its manifest has no checksum for the bytes from offset {at}"))),
             }
         }
         if at != entry.bytes {
-            return Ok(Some(format!("its manifest says nothing of the bytes from {at} on")));
+            return Ok(Some(format!("its manifest has no checksum for the bytes from offset {at}")));
         }
         let total = entry.segments.iter().try_fold(0u64, |total, segment| total.checked_add(segment.records));
         if entry.records.is_some_and(|records| Some(records) != total) {
@@ -61,30 +62,32 @@ impl Verifier<'_> {
     }
 }
 
-/// Returns the problem of a segment, if any.
+/// Returns the problem of a segment, or `None` if the segment matches its entry in the manifest.
 fn check_segment(file: &File, segment: &Segment) -> io::Result<Option<String>> {
     let (first, last) = (segment.offset, segment.offset + segment.bytes);
     let stretch = HashingReader { file, offset: first, end: last, hasher: blake3::Hasher::new() };
     let mut stretch = io::BufReader::with_capacity(READ_BYTES, stretch);
-    // The first segment is the header, which has no records.
+    // The segment at offset 0 is the BAM header, which contains no records.
     let records = if segment.offset == 0 { Ok(segment.records) } else { count_records(&mut stretch) };
     io::copy(&mut stretch, &mut io::sink())?;
     let found = stretch.into_inner().hasher.finalize();
     if found.to_hex().as_str() != segment.blake3 {
-        return Ok(Some(format!("its content is not what its manifest says between bytes {first} and {last}")));
+        return Ok(Some(format!("its checksum differs from that in its manifest between bytes {first} and {last}")));
     }
-    // The bytes are those that were written, so the manifest is wrong.
+    // The checksum is right, so the bytes are those that godwit wrote. If the count differs, the manifest is wrong.
     Ok(match records {
         Ok(records) if records == segment.records => None,
         Ok(records) => {
             let expected = segment.records;
-            Some(format!("it has {records} records between bytes {first} and {last}, its manifest says {expected}"))
+            Some(format!(
+                "it has {records} records between bytes {first} and {last} instead of {expected} as in its manifest"
+            ))
         }
         Err(error) => Some(format!("it cannot be decompressed between bytes {first} and {last}: {error}")),
     })
 }
 
-/// Counts the records in complete BGZF blocks.
+/// Counts the BAM records in complete BGZF blocks.
 fn count_records(stretch: &mut impl io::BufRead) -> io::Result<u64> {
     let mut data = io::BufReader::with_capacity(READ_BYTES, MultiGzDecoder::new(stretch));
     let (mut records, mut size) = (0, [0; 4]);
@@ -99,7 +102,7 @@ fn count_records(stretch: &mut impl io::BufRead) -> io::Result<u64> {
     Ok(records)
 }
 
-/// A reader of a byte range of a file that hashes what it reads.
+/// A reader of a byte range of a file that computes the BLAKE3 of the bytes.
 struct HashingReader<'f> {
     file: &'f File,
     offset: u64,

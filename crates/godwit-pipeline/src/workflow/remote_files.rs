@@ -1,5 +1,5 @@
-//! Remote files of a workflow: reads are downloaded when their sample starts, and removed when it is finished. Outputs are
-//! uploaded when their sample is finished.
+//! Remote files of a workflow. The reads of a sample are downloaded before its first step and removed after its last
+//! step. Then the outputs of the sample are uploaded.
 
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
@@ -19,48 +19,50 @@ use crate::manifest::{self, Manifest};
 use crate::observer::WorkflowStep;
 use crate::scratch::create_private_directory;
 
-/// Prefix of the directory of downloaded reads while a sample runs; no sample has such a name.
+/// Prefix of the name of a directory with downloaded reads. No sample can have such a name.
 const READS_DIRECTORY_PREFIX: &str = ".godwit-reads";
-/// Mark file of a finished sample whose downloaded reads were removed.
+/// File that marks a finished sample whose downloaded reads are removed.
 const DONE_FILE: &str = ".godwit-done.json";
 
-/// Name pattern of private files of a job, which are not uploaded.
+/// Pattern for the names of private files of godwit, which are not uploaded.
 pub const PRIVATE_FILE_PATTERN: &str = ".godwit*";
 
-/// A client for downloads from servers and uploads to them.
+/// A client that downloads files from servers and uploads files to servers.
 pub trait RemoteFiles: Debug + Send + Sync {
-    /// Checks an address of reads.
+    /// Checks the address of a file with reads.
     ///
     /// # Errors
-    /// The problem and the correct form.
+    /// The problem of the address and the correct form.
     fn check_source(&self, address: &str) -> Result<(), String>;
 
-    /// Downloads a file from an address, and resumes an earlier attempt.
+    /// Downloads a file from an address to `path`. Resumes an earlier, incomplete download.
     ///
     /// # Errors
-    /// [`PipelineError::Transfer`], [`PipelineError::Interrupted`].
+    /// [`PipelineError::Transfer`] if the download fails; [`PipelineError::Interrupted`] if the job is cancelled.
     fn fetch_file(&self, address: &str, path: &Path, cancelled: &Arc<AtomicBool>) -> Result<(), PipelineError>;
 
-    /// Checks an address of a directory on a server.
+    /// Checks the address of a directory on a server, to which outputs will be uploaded.
     ///
     /// # Errors
-    /// The problem and the correct form.
+    /// The problem of the address and the correct form.
     fn check_store(&self, address: &str) -> Result<(), String>;
 
-    /// Uploads files and directories, except [`PRIVATE_FILE_PATTERN`], to a directory on a server.
+    /// Uploads files and directories to a directory on a server. Files whose names match [`PRIVATE_FILE_PATTERN`] are
+    /// skipped.
     ///
     /// # Errors
-    /// [`PipelineError::Transfer`], [`PipelineError::Interrupted`].
+    /// [`PipelineError::Transfer`] if the upload fails; [`PipelineError::Interrupted`] if the job is cancelled.
     fn store_files(&self, paths: &[PathBuf], address: &str, cancelled: &Arc<AtomicBool>) -> Result<(), PipelineError>;
 }
 
-/// Reports whether a path is an address of a server.
+/// Reports whether a path is the address of a file on a server.
 pub(super) fn is_address(path: &Path) -> bool {
     path.to_str().is_some_and(|text| text.contains("://"))
 }
 
-/// Returns the text of all values that decide the outputs of a sample, except its reads. A file on disk holds it: only types
-/// of the standard library are formatted with `{:?}`. `reference`: the checksum of the reference.
+/// Returns a text of all values on which the outputs of a sample depend, except its reads. The text is stored on disk,
+/// so `{:?}` is used only for types of the standard library, whose format is stable. `reference`: the checksum of the
+/// reference.
 fn deciding_text(options: &WorkflowOptions, reference: &str) -> String {
     let WorkflowOptions { block_bases, aligner, caller, caller_args, ploidy, known_sites, window_bases, .. } = options;
     let aligning = (env!("CARGO_PKG_VERSION"), reference, aligner.option_value(), block_bases, options.job.metrics);
@@ -70,12 +72,12 @@ fn deciding_text(options: &WorkflowOptions, reference: &str) -> String {
     format!("{aligning:?} ({workflow}, {caller}, {caller_args:?}, {ploidy}, {known_sites:?}, {window_bases})")
 }
 
-/// The checkpoint of a finished sample.
+/// The checkpoint of a finished sample with remote reads.
 #[derive(Serialize, Deserialize)]
 struct SampleCheckpoint {
-    /// The values that decide the outputs of the sample.
+    /// Text of the values on which the outputs depend, except the reads.
     options: String,
-    /// Files of each lane.
+    /// Addresses or paths of the FASTQ files of each lane.
     reads: Vec<Vec<PathBuf>>,
     outcome: SampleOutcome,
 }
@@ -90,12 +92,12 @@ impl SheetSample {
     }
 }
 
-/// Rejects addresses that cannot be used.
+/// Rejects addresses in the options and in the sheet that are invalid or not supported.
 pub(super) fn check_addresses(options: &WorkflowOptions, samples: &[SheetSample]) -> Result<(), PipelineError> {
     if let Some(address) = &options.store_address {
         let checked = match &options.remote_files {
             Some(store) => store.check_store(address),
-            None => Err("nothing is stored from here".to_owned()),
+            None => Err("uploads are not supported here".to_owned()),
         };
         checked.map_err(|problem| PipelineError::Options { problem: format!("--store {address}: {problem}") })?;
     }
@@ -104,7 +106,7 @@ pub(super) fn check_addresses(options: &WorkflowOptions, samples: &[SheetSample]
             let address = file.to_string_lossy();
             let checked = match &options.remote_files {
                 Some(fetch) => fetch.check_source(&address),
-                None => Err("reads are not fetched here; copy them first".to_owned()),
+                None => Err("downloads are not supported here; copy the reads first".to_owned()),
             };
             checked.map_err(|problem| PipelineError::Sheet {
                 path: options.sample_sheet.clone(),
@@ -117,8 +119,9 @@ pub(super) fn check_addresses(options: &WorkflowOptions, samples: &[SheetSample]
 }
 
 impl WorkflowJob<'_> {
-    /// Runs all steps of a sample: downloads its remote reads, and uploads its outputs if requested. The downloaded reads
-    /// are removed when the sample is finished; after a failure, a later attempt resumes with them.
+    /// Runs all steps of a sample. Before them, downloads the remote reads; after them, uploads the outputs if
+    /// requested. The downloaded reads are removed when the last step is finished. If a step fails, they are kept for a
+    /// later attempt.
     pub(super) fn run_sample(&self, sample: &SheetSample, outcome: &mut SampleOutcome) -> Result<(), PipelineError> {
         if !sample.has_remote_reads() {
             self.run_sample_steps(sample, &mut outcome.steps)?;
@@ -145,7 +148,7 @@ impl WorkflowJob<'_> {
         written.map_err(PipelineError::file("write", &path))
     }
 
-    /// Uploads the files of a sample; files that the server has already are not sent again.
+    /// Uploads the files of a sample. Files that the server already has are not sent again.
     fn store_sample(&self, sample: &SheetSample, outcome: &mut SampleOutcome) -> Result<(), PipelineError> {
         let (Some(address), Some(store)) = (&self.options.store_address, &self.options.remote_files) else {
             return Ok(());
@@ -161,7 +164,7 @@ impl WorkflowJob<'_> {
         })
     }
 
-    /// Uploads the files of the cohort.
+    /// Uploads the files that belong to the whole cohort, such as the joint VCF and the report.
     pub(super) fn store_cohort(&self) -> Result<(), PipelineError> {
         let (Some(address), Some(store)) = (&self.options.store_address, &self.options.remote_files) else {
             return Ok(());
@@ -179,7 +182,7 @@ impl WorkflowJob<'_> {
         store.store_files(&files, address, self.cancelled)
     }
 
-    /// Returns the checkpoint of a sample with the same options and reads, if all its outputs exist.
+    /// Returns the checkpoint of a finished sample, if its options and reads are the same and all of its outputs exist.
     fn load_sample_checkpoint(&self, sample: &SheetSample) -> Option<SampleCheckpoint> {
         let directory = self.sample_directory(sample);
         let done: SampleCheckpoint = serde_json::from_slice(&std::fs::read(directory.join(DONE_FILE)).ok()?).ok()?;
@@ -189,7 +192,7 @@ impl WorkflowJob<'_> {
         (self.options.resume && is_same && manifest.is_complete(&directory)).then_some(done)
     }
 
-    /// Returns the text of all values that decide the outputs of a sample, except its reads.
+    /// Returns a text of all values on which the outputs of a sample depend, except its reads.
     fn options_fingerprint(&self) -> String {
         deciding_text(self.options, &self.scanned_reference.checksum)
     }
@@ -199,7 +202,8 @@ impl WorkflowJob<'_> {
         base.join(format!("{READS_DIRECTORY_PREFIX}-{}", sample.name))
     }
 
-    /// Downloads the remote reads of a sample and returns the sample with local paths.
+    /// Downloads the remote reads of a sample to `directory`. Returns the sample with the paths of the downloaded
+    /// files.
     fn fetch_reads(
         &self,
         sample: &SheetSample,

@@ -1,4 +1,4 @@
-//! `run.json` and `report.html` of a workflow.
+//! The report of a workflow: `run.json` and the page `report.html`.
 
 use std::path::Path;
 use std::time::Duration;
@@ -20,132 +20,133 @@ const SECONDS_PER_HOUR: f64 = 3_600.0;
 pub struct WorkflowReport {
     /// Version of godwit.
     pub godwit: String,
-    /// The verb.
+    /// The subcommand of godwit, `run`.
     pub verb: &'static str,
-    /// The command line.
+    /// The command line of the workflow.
     pub command: Vec<String>,
-    /// Start time, UTC.
+    /// Start time, UTC, for example `2026-11-21T02:34:16Z`.
     #[serde(rename = "started")]
     pub started_at: String,
-    /// Name of the workflow.
+    /// Name of the workflow on the command line.
     pub workflow: &'static str,
     /// Number of threads.
     pub threads: usize,
-    /// Samples in the order of the sheet.
+    /// Outcome of each sample, in the order of the sheet.
     pub samples: Vec<SampleOutcome>,
-    /// Finished steps of the whole cohort.
+    /// Finished steps of the whole cohort, for example joint genotyping.
     pub cohort: Vec<StepTime>,
-    /// The error that stopped the steps of the cohort.
+    /// The error that stopped the steps of the cohort; `None` if no such error occurred.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cohort_error: Option<String>,
-    /// Skipped steps, with the reason.
+    /// Messages about skipped steps, with the reason.
     #[serde(rename = "left_out")]
     pub skipped_steps: Vec<String>,
-    /// The method of variant filtering, if variants were filtered.
+    /// The method of variant filtering; `None` if variants were not filtered.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(rename = "filters")]
     pub filter_method: Option<String>,
-    /// Hours of each step, over all samples.
+    /// Hours of each step, summed over all samples.
     #[serde(rename = "hours")]
     pub step_hours: Vec<StepHours>,
-    /// Wall time of all steps, seconds, including steps that an earlier process finished.
+    /// Sum of the wall times of all steps, seconds, including steps that an earlier process finished.
     pub seconds: f64,
-    /// Finished samples per day of this work, by the formula beside it.
+    /// Number of finished samples per day, computed with `genomes_per_day_formula`.
     pub genomes_per_day: f64,
     /// The formula of `genomes_per_day`.
     #[serde(rename = "genomes_per_day_is")]
     pub genomes_per_day_formula: &'static str,
-    /// Number of hosts that ran samples; 0: this process ran one sample after the other.
+    /// Number of hosts that processed samples; 0 if this process processed one sample after the other.
     #[serde(rename = "nodes")]
     pub hosts: usize,
-    /// Number of samples that each host runs at a time.
+    /// Number of samples that each host processes at the same time.
     #[serde(rename = "per_node")]
     pub samples_per_host: usize,
     /// Wall time of this process, seconds.
     pub wall_seconds: f64,
-    /// Snapshots of the storage pool over that time, if there is a pool.
+    /// Snapshots of the storage pool during this process; empty if there is no pool.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub storage: Vec<StorageSnapshot>,
 }
 
-/// The formula for samples that run one after the other.
+/// The formula of `genomes_per_day` for samples that are processed one after the other.
 const GENOMES_PER_DAY_SEQUENTIAL: &str =
-    "samples done x 86400 / seconds, the time of all steps, those of earlier starts included";
-/// The formula for samples that run at the same time.
-const GENOMES_PER_DAY_PARALLEL: &str =
-    "samples of which this start did a step and that are done x 86400 / wall_seconds";
+    "finished samples x 86400 / seconds, the time of all steps including those of earlier starts";
+/// The formula of `genomes_per_day` for samples that are processed at the same time.
+const GENOMES_PER_DAY_PARALLEL: &str = "finished samples with a step in this start x 86400 / wall_seconds";
 
-/// The result of a sample.
+/// The outcome of a sample.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct SampleOutcome {
-    /// Its name.
+    /// Name of the sample.
     pub sample: String,
-    /// Number of lanes.
+    /// Number of lanes of the sample.
     pub lanes: usize,
-    /// Finished steps.
+    /// Finished steps of the sample.
     pub steps: Vec<StepTime>,
-    /// The error of the next step.
+    /// The error that stopped the sample; `None` if all steps are finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// The host that ran it last; `None`: this process.
+    /// Name of the host that processed the sample last; `None`: this process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(rename = "node")]
     pub host: Option<String>,
-    /// Attempts that failed.
+    /// Failed attempts to process the sample.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[serde(rename = "tries")]
     pub failed_attempts: Vec<FailedAttempt>,
 }
 
-/// A failed attempt to run a sample.
+/// A failed attempt to process a sample.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct FailedAttempt {
-    /// The host.
+    /// Name of the host.
     #[serde(rename = "node")]
     pub host: String,
-    /// The error.
+    /// The error message.
     pub cause: String,
 }
 
 impl SampleOutcome {
-    /// Makes the result of a sample without finished steps.
+    /// Creates the outcome of a sample without finished steps.
     pub(super) fn new(sample: &SheetSample) -> Self {
         Self { sample: sample.name.clone(), lanes: sample.lanes.len(), ..Self::default() }
     }
 
-    /// Reports whether all steps are finished, some of them by this start of the workflow.
+    /// Reports whether all steps are finished and at least one of them was finished by this start of the workflow.
     fn is_done_by_this_start(&self) -> bool {
         self.error.is_none() && self.steps.iter().any(|step| !step.is_resumed)
     }
 }
 
-/// A finished step.
+/// The time and size of a finished step.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct StepTime {
-    /// The step.
+    /// The step that finished.
     pub step: WorkflowStep,
-    /// Wall time, seconds.
+    /// Wall time of the step, seconds.
     pub seconds: f64,
-    /// Records written.
+    /// Number of records that the step wrote.
     pub records: u64,
-    /// Size of the files that it read and wrote, without the reference, bytes; for a resumed step, their present size.
+    /// Size of the files that the step read and wrote, without the reference, bytes. For a step of an earlier process,
+    /// the present size.
     pub file_bytes: u64,
-    /// True if an earlier process finished it.
+    /// True if an earlier process finished the step.
     #[serde(rename = "done_before")]
     pub is_resumed: bool,
 }
 
-/// Time of a step over all samples.
+/// The time of a step, summed over all samples.
 #[derive(Clone, Debug, Serialize)]
 pub struct StepHours {
-    /// The step.
+    /// The step to which the time belongs.
     pub step: WorkflowStep,
-    /// Wall time, hours.
+    /// Sum of the wall times, hours.
     pub hours: f64,
 }
 
 impl WorkflowReport {
-    /// Computes the totals. `nodes`: number of hosts, and number of samples that each runs at a time.
+    /// Computes the totals over all samples. `nodes`: the number of hosts, and the number of samples that each host
+    /// processes at the same time. `wall`: the wall time of this process.
     pub(super) fn compute_totals(&mut self, nodes: Option<(usize, usize)>, wall: Duration) {
         let steps: Vec<&StepTime> = self.samples.iter().flat_map(|sample| &sample.steps).chain(&self.cohort).collect();
         let mut hours: Vec<StepHours> = Vec::new();
@@ -174,13 +175,13 @@ impl WorkflowReport {
         self.step_hours = hours;
     }
 
-    /// Returns the names of failed samples, and of the cohort, with the reasons.
+    /// Returns the names of the failed samples, each with the reason. A failure of the cohort steps is included.
     pub(super) fn failures(&self) -> Vec<(String, String)> {
         let samples = self.samples.iter().filter_map(|sample| Some((sample.sample.clone(), sample.error.clone()?)));
         samples.chain(self.cohort_error.iter().map(|error| ("the cohort".to_owned(), error.clone()))).collect()
     }
 
-    /// Writes `run.json` and `report.html`.
+    /// Writes `run.json` and `report.html` to the output directory.
     ///
     /// # Errors
     /// [`PipelineError::File`] if a file cannot be written.
@@ -196,7 +197,7 @@ impl WorkflowReport {
     }
 }
 
-/// Returns the wall time in the report of a job, seconds.
+/// Returns the wall time in the report of a job, seconds; `None` if the report cannot be read.
 pub(super) fn read_seconds(path: &Path) -> Option<f64> {
     let report: serde_json::Value = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
     report.get("seconds")?.as_f64()

@@ -1,7 +1,8 @@
-//! Samples on several hosts at a time: each runs in its own process, which writes its result to a file.
+//! Processing of samples on several hosts at the same time. Each sample has a separate process, which writes its result
+//! to a file.
 //!
-//! [`Scheduler`] assigns samples to hosts, and decides on retries. [`SampleHosts`], which the caller implements, starts and
-//! polls the processes.
+//! [`Scheduler`] assigns samples to hosts and decides whether a failed sample is retried. The caller of this crate
+//! implements [`SampleHosts`], which starts and polls the processes.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,71 +20,70 @@ use crate::error::{ErrorKind, PipelineError};
 use crate::observer::{Event, Observer, SampleState};
 use crate::scratch::create_private_directory;
 
-/// Maximum number of attempts per sample.
+/// Maximum number of attempts to process a sample.
 const MAX_ATTEMPTS: usize = 3;
-/// Directory of the jobs of samples, below the output directory. No sample has such a name.
+/// Subdirectory of the output directory for the scripts, logs and results of the samples. No sample can have this name.
 const JOBS_DIRECTORY: &str = ".godwit-run";
-/// File with the result of a job, in its directory.
+/// Name of the file to which the process of a sample writes its result.
 const OUTCOME_FILE: &str = "outcome.json";
 
-/// The end of the process of a sample.
+/// The way in which the process of a sample ended.
 #[derive(Clone, Debug)]
 pub enum JobExit {
-    /// The process exited.
+    /// The process exited by itself.
     Exited {
-        /// Its exit code, if it had one.
+        /// Exit code of the process; `None` if it is unknown, for example because a signal killed the process.
         code: Option<i32>,
-        /// Its error message, or another description of the reason.
+        /// Error message of the process, or a description of the reason for its end.
         message: String,
     },
-    /// The process was lost: its host failed, or it was cancelled.
+    /// The process was lost, because its host failed or because it was cancelled.
     Lost {
-        /// The reason.
+        /// The reason for the loss.
         reason: String,
     },
 }
 
-/// Starts and polls processes for single samples on hosts.
+/// The hosts on which samples are processed. Starts and polls a process for each sample.
 pub trait SampleHosts: Sync {
-    /// Returns the number of hosts.
+    /// Returns the number of hosts on which samples are processed.
     fn host_count(&self) -> usize;
-    /// Returns the number of samples that each host runs at a time.
+    /// Returns the number of samples that each host processes at the same time.
     fn samples_per_host(&self) -> usize;
-    /// Returns the name of a host.
+    /// Returns the name of the host with number `node`.
     fn host_name(&self, node: usize) -> String;
-    /// Returns the interval at which samples are polled.
+    /// Returns the interval at which the processes are polled.
     fn poll_interval(&self) -> Duration;
 
-    /// Starts a process that calls [`run_sample`] with these options and the job's directory. `is_retry` of the job: it was
-    /// started before and may be resumed.
+    /// Starts a process that calls [`run_sample`] with these options and the directory of the job.
     ///
     /// # Errors
-    /// [`PipelineError`] if the process could not be started.
+    /// A [`PipelineError`] if the process cannot be started.
     fn start_sample(&self, job: &SampleJob<'_>) -> Result<(), PipelineError>;
 
-    /// Returns once how the process of a sample ended; `None` while it runs.
+    /// Returns how the process of a sample ended; `None` while the process runs. Each end is returned only once.
     fn poll_exit(&self, sample: usize) -> Option<JobExit>;
 
-    /// Ends all running processes.
+    /// Stops all running processes.
     fn cancel_all(&self);
 }
 
-/// The job of one sample.
+/// The job of processing one sample on a host.
 #[derive(Clone, Copy, Debug)]
 pub struct SampleJob<'j> {
-    /// 0-based number of the sample in the sheet.
+    /// Number of the sample in the sheet, 0-based.
     pub sample: usize,
     /// Name of the sample.
     pub name: &'j str,
-    /// 0-based number of the host.
+    /// Number of the host, 0-based.
     pub host: usize,
-    /// Directory for its script, logs and result.
+    /// Directory for the script, the logs and the result of the sample.
     pub directory: &'j Path,
-    /// True if the sample was started before.
+    /// True if the sample was started before. Its job can then be resumed.
     pub is_retry: bool,
 }
 
-/// The result that the process of a sample writes.
+/// The result of a sample, which its process writes to a file.
 #[derive(Debug, Serialize, Deserialize)]
 struct SampleResult {
     outcome: SampleOutcome,
@@ -106,7 +106,7 @@ impl SampleResult {
     }
 }
 
-/// Reports whether the host may be the cause of a failure.
+/// Reports whether a problem of the host may have caused an error of this kind.
 fn may_be_host_failure(kind: ErrorKind) -> bool {
     match kind {
         ErrorKind::Machine | ErrorKind::Engine | ErrorKind::Remote | ErrorKind::Interrupted => true,
@@ -114,10 +114,11 @@ fn may_be_host_failure(kind: ErrorKind) -> bool {
     }
 }
 
-/// Runs one sample of the sheet, and writes its result to `directory` for the process that leads the workflow.
+/// Processes one sample of the sheet and writes its result to `directory`. The process that runs the workflow reads the
+/// result.
 ///
 /// # Errors
-/// The failure of the sample, which is also in the result.
+/// The error of the sample, which is also in the result file.
 pub fn run_sample(
     options: &WorkflowOptions,
     name: &str,
@@ -127,7 +128,7 @@ pub fn run_sample(
 ) -> Result<(), PipelineError> {
     let samples = super::read_samples(options)?;
     let Some(sample) = samples.iter().find(|sample| sample.name == name) else {
-        let problem = format!("the sheet has no sample {name:?} any more");
+        let problem = format!("the sample sheet no longer has the sample {name:?}");
         return Err(PipelineError::Options { problem });
     };
     let run = WorkflowJob::new(options, &samples, observer, cancelled)?;
@@ -145,7 +146,7 @@ pub fn run_sample(
     done
 }
 
-/// The result of a sample whose process ended.
+/// The outcome of a sample whose process has ended.
 struct JobOutcome {
     outcome: SampleOutcome,
     scheduler_end: ItemOutcome,
@@ -157,10 +158,10 @@ impl WorkflowJob<'_> {
         self.options.out.join(JOBS_DIRECTORY).join(&self.samples[sample].name)
     }
 
-    /// Runs all samples on hosts, as many at a time as their slots allow.
+    /// Processes all samples on the hosts, as many at the same time as the hosts allow.
     pub(super) fn run_on_hosts(&mut self, nodes: &dyn SampleHosts) -> Result<(), PipelineError> {
         let worked = self.schedule_samples(nodes);
-        // After an error, too, no process may stay.
+        // Stop all processes even after an error.
         nodes.cancel_all();
         worked
     }
@@ -224,12 +225,13 @@ impl WorkflowJob<'_> {
         Ok(())
     }
 
-    /// Reports the state of a sample and its host.
+    /// Reports the state of a sample and the name of its host as an event.
     pub(super) fn report_sample_state(&self, sample: &str, state: SampleState, node: Option<&str>) {
         self.observer.event(&Event::Sample { sample: sample.to_owned(), state, host: node.map(str::to_owned) });
     }
 
-    /// Reads the result that a process wrote; without one, the end of the process decides.
+    /// Reads the result file of a sample. If the file does not exist, the exit code of the process determines the
+    /// outcome.
     fn read_outcome(&self, sample: usize, ended: JobExit) -> JobOutcome {
         let left = std::fs::read(self.job_directory(sample).join(OUTCOME_FILE)).ok();
         let left: Option<SampleResult> = left.and_then(|left| serde_json::from_slice(&left).ok());
@@ -277,7 +279,7 @@ impl WorkflowJob<'_> {
         failed_attempts.push(FailedAttempt { host: node.clone(), cause: cause.clone() });
         let name = &found.sample;
         let message = match verdict {
-            RetryDecision::Retry => format!("{name} failed on {node} and is tried again: {cause}"),
+            RetryDecision::Retry => format!("{name} failed on {node} and is retried: {cause}"),
             RetryDecision::NoRetry => format!("{name} failed: {cause}"),
         };
         self.observer.event(&Event::Warning { message });

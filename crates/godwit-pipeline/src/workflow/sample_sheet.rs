@@ -1,4 +1,4 @@
-//! The sample sheet: a CSV file (RFC 4180) with a line for each lane of each sample.
+//! The sample sheet of a workflow: a CSV file (RFC 4180) with one line for each lane of each sample.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -8,39 +8,40 @@ use godwit_model::PloidyTable;
 use super::remote_files::is_address;
 use crate::error::PipelineError;
 
-/// Columns of a sheet; the first two are required.
+/// Names of the columns of a sample sheet. The first two are required.
 const SHEET_COLUMNS: [&str; 8] = ["sample", "fastq_1", "fastq_2", "lane", "library", "platform", "sex", "reference"];
-/// Maximum number of reported problems.
+/// Maximum number of problems in an error message.
 const MAX_REPORTED_PROBLEMS: usize = 20;
 const REQUIRED_COLUMNS: usize = 2;
-/// Default platform (SAMv1 §1.3, `PL`).
+/// Sequencing platform of a line that names no platform: the `PL` value of the read group (SAMv1 §1.3).
 const DEFAULT_PLATFORM: &str = "ILLUMINA";
-/// Names in the output directory that samples cannot have.
+/// File names that godwit uses in the output directory, so that samples cannot have them.
 const RESERVED_NAMES: [&str; 2] = ["run.json", "report.html"];
 
-/// A sample and its lanes, in the order of the sheet.
+/// A sample and its lanes, which are in the order of the sheet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SheetSample {
     /// Name of the sample.
     pub name: String,
-    /// Sex of the sample, as in the ploidy table.
+    /// Sex of the sample, as named in the ploidy table; `None` if the sheet does not name a sex.
     pub sex: Option<String>,
-    /// Lanes, at least one.
+    /// Lanes of the sample, at least one.
     pub lanes: Vec<SheetLane>,
-    /// The first of its files that does not exist, with the position in the sheet.
+    /// Message about the first file of the sample that does not exist, with its position in the sheet; `None` if all
+    /// files exist.
     pub missing_file: Option<String>,
 }
 
 /// The reads of one lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SheetLane {
-    /// File of read 1, and of read 2 if there is one.
+    /// Path or address of the file with read 1 and, for paired reads, of the file with read 2.
     pub files: Vec<PathBuf>,
-    /// Its `@RG` line, with `\t` for tabs.
+    /// The `@RG` line of the lane, in which `\t` stands for a tab.
     pub read_group: String,
 }
 
-/// Returns the problem of a sample name, if any: it becomes the name of files and directories.
+/// Returns the problem of a sample name, or `None` if it is valid. The name is used for files and directories.
 pub fn sample_name_problem(name: &str) -> Option<&'static str> {
     let fine = !name.is_empty()
         && name.len() <= 200
@@ -49,12 +50,13 @@ pub fn sample_name_problem(name: &str) -> Option<&'static str> {
     (!fine).then_some("a sample name is a file name: no /, no control characters, no leading dot")
 }
 
-/// Reads a sheet. Its relative paths are relative to the sheet. `ploidy`: the table for the sexes in it; `reference`: the
-/// reference of all samples.
+/// Reads a sample sheet. Relative paths in it are relative to its directory. `ploidy`: the table that defines the
+/// allowed sexes. `reference`: the reference of all samples.
 ///
 /// # Errors
-/// [`PipelineError::Sheet`] with line and column of all problems, [`PipelineError::Missing`], [`PipelineError::File`]. Files
-/// that do not exist are an error only if every sample lacks one: [`SheetSample::missing_file`].
+/// [`PipelineError::Sheet`] with the lines and columns of all problems. [`PipelineError::Missing`] or
+/// [`PipelineError::File`] if the sheet cannot be read. Missing read files are an error only if every sample has one;
+/// otherwise they are in [`SheetSample::missing_file`].
 pub fn read_sample_sheet(
     path: &Path,
     ploidy: Option<&PloidyTable>,
@@ -63,7 +65,7 @@ pub fn read_sample_sheet(
     let text = std::fs::read(path).map_err(|source| match source.kind() {
         std::io::ErrorKind::NotFound => {
             let remedy = "check the path".to_owned();
-            PipelineError::Missing { description: "the sheet of samples", path: path.to_owned(), remedy }
+            PipelineError::Missing { description: "the sample sheet", path: path.to_owned(), remedy }
         }
         _ => PipelineError::File { action: "read", path: path.to_owned(), source },
     })?;
@@ -100,12 +102,16 @@ pub fn read_sample_sheet(
         combine_problems(problems)?;
     }
     if sheet.samples.is_empty() {
-        return Err(sheet.error_at(1, None, "it has no samples: a line of column names, then a line for each lane"));
+        return Err(sheet.error_at(
+            1,
+            None,
+            "it has no samples; it needs a line of column names and then a line for each lane",
+        ));
     }
     Ok(sheet.samples)
 }
 
-/// Combines all problems of a sheet into one error.
+/// Combines all problems of a sheet into a single error.
 fn combine_problems(problems: Vec<PipelineError>) -> Result<(), PipelineError> {
     let more = problems.len().saturating_sub(MAX_REPORTED_PROBLEMS);
     let mut problems = problems.into_iter().take(MAX_REPORTED_PROBLEMS);
@@ -126,18 +132,18 @@ fn combine_problems(problems: Vec<PipelineError>) -> Result<(), PipelineError> {
 struct SampleSheetParser<'p> {
     path: &'p Path,
     ploidy: Option<&'p PloidyTable>,
-    /// The reference of all samples.
+    /// Path of the reference of all samples.
     reference: &'p Path,
-    /// 0-based index of each present column, by name.
+    /// Index of each column that the sheet has, 0-based, by its name.
     columns: BTreeMap<&'static str, usize>,
     samples: Vec<SheetSample>,
-    /// Line of the first lane of each sample.
+    /// Number of the line with the first lane of each sample.
     first_lines: Vec<u64>,
-    /// Line in which a file is named first.
+    /// Number of the line that first names a file.
     file_lines: HashMap<PathBuf, u64>,
-    /// IDs of read groups in use.
+    /// Identifiers of the read groups so far.
     read_group_ids: HashSet<String>,
-    /// Files of the last line that do not exist.
+    /// Errors for the files of the current line that do not exist.
     missing_files: Vec<PipelineError>,
 }
 
@@ -154,11 +160,11 @@ impl SampleSheetParser<'_> {
     fn parse_header(&mut self, line: u64, row: &csv::StringRecord) -> Result<(), PipelineError> {
         for (place, given) in row.iter().enumerate() {
             let Some(name) = SHEET_COLUMNS.iter().find(|name| **name == given.trim()) else {
-                let problem = format!("there is no column {given:?}; there are {}", SHEET_COLUMNS.join(", "));
+                let problem = format!("unknown column {given:?}; the columns are {}", SHEET_COLUMNS.join(", "));
                 return Err(self.error_at(line, Some(&(place + 1).to_string()), &problem));
             };
             if self.columns.insert(name, place).is_some() {
-                return Err(self.error_at(line, Some(name), "it is there twice"));
+                return Err(self.error_at(line, Some(name), "duplicate column"));
             }
         }
         match SHEET_COLUMNS[..REQUIRED_COLUMNS].iter().find(|name| !self.columns.contains_key(*name)) {
@@ -177,7 +183,7 @@ impl SampleSheetParser<'_> {
         let field = |name: &str| self.columns.get(name).map_or("", |place| row.get(*place).unwrap_or("").trim());
         let name = field("sample");
         let problem = match RESERVED_NAMES.contains(&name) {
-            true => Some("a file of the run has this name"),
+            true => Some("an output file of the workflow has this name"),
             false => sample_name_problem(name),
         };
         if let Some(problem) = problem {
@@ -185,7 +191,7 @@ impl SampleSheetParser<'_> {
         }
         for column in ["sample", "lane", "library", "platform"] {
             if field(column).contains(['\\', '\t', '\n', '\r']) {
-                let problem = "it goes into a read group, which has no place for \\, tabs and line ends";
+                let problem = "it becomes part of a read group, which cannot contain \\, tabs and line ends";
                 return Err(self.error_at(line, Some(column), problem));
             }
         }
@@ -240,23 +246,27 @@ impl SampleSheetParser<'_> {
         Ok(())
     }
 
-    /// Returns the file that a field names: an address unchanged, a path relative to the sheet.
+    /// Returns the path of a file that a field names. Addresses stay unchanged; relative paths are relative to the
+    /// sheet.
     fn resolve_path(&self, named: &str) -> PathBuf {
         let named = Path::new(named);
         if is_address(named) { named.to_owned() } else { self.path.parent().unwrap_or(Path::new("")).join(named) }
     }
 
-    /// Returns the problem of the reference of a lane, if it names one.
+    /// Returns the problem of the reference that a line names; `None` if it is valid or empty.
     fn reference_problem(&self, named: &str) -> Option<String> {
         let reference = self.path.parent().unwrap_or(Path::new("")).join(named);
         if named.is_empty() || is_same_file(&reference, self.reference) {
             return None;
         }
         let (found, wanted) = (reference.display(), self.reference.display());
-        Some(format!("{found} is not {wanted}, which this run aligns to; samples of another reference are another run"))
+        Some(format!(
+            "{found} is not the reference {wanted} of this workflow; run samples of another reference separately"
+        ))
     }
 
-    /// Returns the problem of the sex of a lane. `known`: index of its sample, if it has lanes already.
+    /// Returns the problem of the sex that a line names; `None` if it is valid. `known`: index of the sample if an
+    /// earlier line names it.
     fn sex_problem(&self, sex: Option<&str>, known: Option<usize>) -> Option<String> {
         let in_words = |sex: Option<&str>| sex.map_or("no sex".to_owned(), |sex| format!("the sex {sex}"));
         if let Some(at) = known.filter(|at| self.samples[*at].sex.as_deref() != sex) {
@@ -265,7 +275,9 @@ impl SampleSheetParser<'_> {
             return Some(format!("{name} has {before} in line {line} and {} here", in_words(sex)));
         }
         match (sex?, self.ploidy) {
-            (sex, None) => Some(format!("{sex} says nothing without --ploidy: name a table, or leave the column out")),
+            (sex, None) => {
+                Some(format!("{sex} has no effect without --ploidy: give a ploidy table, or leave the column out"))
+            }
             (sex, Some(table)) => table.check_sex(sex).err().map(|error| error.to_string()),
         }
     }
@@ -311,7 +323,7 @@ mod tests {
             ("", &["line 1", "no samples"][..]),
             ("sample,fastq_1\n", &["line 1", "no samples"]),
             ("sample,fastq1\n", &["line 1, column 2", "\"fastq1\"", "fastq_1"]),
-            ("sample,fastq_1,sample\n", &["line 1, column sample", "twice"]),
+            ("sample,fastq_1,sample\n", &["line 1, column sample", "duplicate"]),
             ("sample,lane\n", &["line 1, column fastq_1", "missing"]),
             ("sample,fastq_1\na,a_1.fq,a_2.fq\n", &["line 2", "3 fields"]),
             ("sample,fastq_1\na,a_1.fq\n.b,b_1.fq\n", &["line 3, column sample", "file name"]),
@@ -337,7 +349,7 @@ mod tests {
         let text =
             "sample,fastq_1,reference\na,none.fq,\n,b_1.fq,\nb,b_2.fq,b_1.fq\nc,a_2.fq,a_1.fq\nd,b_1.fq,./a_1.fq\n";
         let error = read(text).unwrap_err();
-        for named in ["line 2, column fastq_1", "line 3, column sample", "line 4, column reference", "another run"] {
+        for named in ["line 2, column fastq_1", "line 3, column sample", "line 4, column reference", "separately"] {
             assert!(error.contains(named), "{named}: {error}");
         }
         assert!(!error.contains("line 5") && !error.contains("line 6"), "{error}");

@@ -1,35 +1,35 @@
-//! The state of the storage that a workflow reads from and writes to, over time.
+//! Monitoring of the storage from which a workflow downloads reads and to which it uploads outputs.
 
 use std::fmt::Debug;
 
 use serde::Serialize;
 
-/// The state of a storage pool at one time.
+/// The state of a storage pool at a point in time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct StorageSnapshot {
     /// Time since the start of the workflow, seconds.
     pub seconds: f64,
-    /// All members, in the order of the pool.
+    /// State of each member, in the order of the pool.
     #[serde(rename = "nodes")]
     pub members: Vec<StoragePoolMember>,
 }
 
-/// The state of a member of a storage pool at one time.
+/// The state of a member of a storage pool at a point in time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct StoragePoolMember {
-    /// Its address.
+    /// Address of the member.
     pub location: String,
-    /// True if it answers.
+    /// True if the member answers health checks.
     #[serde(rename = "healthy")]
     pub is_healthy: bool,
-    /// Number of connections with data transfers.
+    /// Number of connections that are transferring data.
     pub connections: u64,
-    /// Rate of sent or received data, whichever is higher, bytes/s.
+    /// Rate of sent or of received data, whichever is higher, bytes/s.
     pub bytes_per_s: f64,
 }
 
-/// A monitor of a storage pool during a workflow.
+/// A monitor of a storage pool, which runs during a workflow.
 pub trait StorageMonitor: Debug + Send + Sync {
-    /// Returns all snapshots since the start.
+    /// Returns all snapshots since the start of the workflow.
     fn snapshots(&self) -> Vec<StorageSnapshot>;
 }

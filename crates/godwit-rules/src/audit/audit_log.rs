@@ -1,4 +1,5 @@
-//! The writer of the audit log: a thread, so that accesses that end together share a write.
+//! The writer of the audit log. A thread writes the records, so that records of concurrent accesses share one disk
+//! write.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Seek as _, SeekFrom, Write as _};
@@ -16,13 +17,13 @@ use tokio::sync::oneshot;
 use super::hash_chain::{HashChain, TORN_CALL, scan_audit};
 use crate::error::AuditError;
 
-/// Most records in a write.
+/// Maximum number of records in one disk write.
 const MAX_WRITE_RECORDS: usize = 1024;
 
-/// A line.
+/// The fields of a line in the audit log, without the field `chain`.
 #[derive(Serialize)]
 struct AuditLine<'a> {
-    /// RFC 3339, in UTC.
+    /// Time of the record in the format of RFC 3339, in UTC.
     time: String,
     #[serde(rename = "who")]
     principal: &'a str,
@@ -45,7 +46,7 @@ struct AppliedRule<'a> {
     rule: &'a str,
 }
 
-/// A line that closes a torn one.
+/// The fields of the line after a torn line. They contain the length and the hash of the torn line.
 #[derive(Serialize)]
 struct TornLine {
     time: String,
@@ -54,23 +55,24 @@ struct TornLine {
     blake3: String,
 }
 
-/// The channel on which a caller waits for its record.
+/// The channel that tells the caller whether its record is on disk; `None` if the caller does not wait.
 type Acknowledgement = Option<oneshot::Sender<Result<(), String>>>;
 
-/// An audit log in a file that only this process writes. A drop writes all accepted records and unlocks the file.
+/// An audit log in a file that only this process writes. Dropping it writes all accepted records and unlocks the file.
 #[derive(Debug)]
 pub struct AuditLog {
-    /// `None` only while it is dropped.
+    /// Channel to the writing thread; `None` only while the log is dropped.
     records: Option<Sender<(AccessRecord, Acknowledgement)>>,
-    /// The thread that writes; `None` only while it is dropped.
+    /// Handle of the writing thread; `None` only while the log is dropped.
     writer: Option<JoinHandle<()>>,
 }
 
 impl AuditLog {
-    /// Opens or creates a log. A line that was torn by a stop is closed.
+    /// Opens or creates the log file. If the last line is torn, appends a line that records this.
     ///
     /// # Errors
-    /// [`AuditError::Locked`]; [`AuditError::Broken`] where the file was changed after it was written; [`AuditError::File`].
+    /// [`AuditError::Locked`] if another process writes to the file; [`AuditError::Broken`] if a line was changed after
+    /// it was written; [`AuditError::File`].
     pub fn open(path: &Path) -> Result<Self, AuditError> {
         let failed = |source| AuditError::File { action: "write", path: path.to_owned(), source };
         let file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path).map_err(failed)?;
@@ -78,13 +80,13 @@ impl AuditLog {
             .map_err(|_| AuditError::Locked { path: path.to_owned() })?;
         let walked = scan_audit(path, None)?;
         if let Some(line) = walked.open_torn_line {
-            let problem = "it is not the line that belongs here; keep the file, and begin another".to_owned();
+            let problem = "it does not continue the hash chain; keep the file, and start another".to_owned();
             return Err(AuditError::Broken { path: path.to_owned(), line, problem });
         }
         let mut book = AuditFile { file, path: path.to_owned(), chain: walked.chain, written_bytes: 0 };
         book.close_torn_line(&walked.unterminated).map_err(failed)?;
         book.written_bytes = book.file.seek(SeekFrom::End(0)).map_err(failed)?;
-        // The directory entry must be durable, too.
+        // Sync the directory as well, so that a new file survives a crash.
         let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         File::open(directory).and_then(|directory| directory.sync_all()).map_err(failed)?;
         let (sender, receiver) = channel();
@@ -101,7 +103,7 @@ impl AuditLog {
 impl Drop for AuditLog {
     fn drop(&mut self) {
         self.records = None;
-        // A panic of the thread has been reported already.
+        // Ignore a panic of the writing thread: callers that waited for records have received an error.
         let _ = self.writer.take().map(JoinHandle::join);
     }
 }
@@ -113,38 +115,38 @@ impl AccessLog for AuditLog {
         Box::pin(async move {
             let cannot = |problem: String| {
                 Status::unavailable(format!(
-                    "accesses cannot be recorded, and without that nothing is served: {problem}"
+                    "accesses cannot be recorded, and without a record no data are served: {problem}"
                 ))
             };
             if !is_sent {
-                return Err(cannot("the record is closed".to_owned()));
+                return Err(cannot("the audit log is closed".to_owned()));
             }
-            receiver.await.unwrap_or_else(|_| Err("the record is closed".to_owned())).map_err(cannot)
+            receiver.await.unwrap_or_else(|_| Err("the audit log is closed".to_owned())).map_err(cannot)
         })
     }
 
     fn record_in_background(&self, access: AccessRecord) {
-        // A closed log has reported that to all waiting callers.
+        // If the log is closed, ignore it here: callers that wait for their records receive this error.
         self.enqueue(access, None);
     }
 }
 
-/// The file, and its state.
+/// The log file, and the state of its hash chain.
 struct AuditFile {
     file: File,
     path: PathBuf,
     chain: HashChain,
-    /// Bytes of complete lines.
+    /// Number of bytes in complete lines.
     written_bytes: u64,
 }
 
 impl AuditFile {
-    /// Closes the bytes behind the last complete line.
+    /// Ends the torn line `rest`, the bytes after the last line feed, and appends a line that records it.
     fn close_torn_line(&mut self, rest: &[u8]) -> std::io::Result<()> {
         if rest.is_empty() {
             return Ok(());
         }
-        // A line that lacks only its line feed is complete.
+        // A line that only lacks its line feed is valid; append the line feed.
         if self.chain.verify_line(rest) {
             self.file.write_all(b"\n")?;
             return self.file.sync_data();
@@ -160,20 +162,20 @@ impl AuditFile {
         self.file.sync_data()
     }
 
-    /// Writes records until all senders are dropped.
+    /// Writes records until all senders have been dropped.
     fn run(mut self, accesses: &Receiver<(AccessRecord, Acknowledgement)>) {
         while let Ok(first) = accesses.recv() {
             let together: Vec<_> = [first].into_iter().chain(accesses.try_iter().take(MAX_WRITE_RECORDS - 1)).collect();
             let result = self.write_records(together.iter().map(|(access, _)| access));
             let result = result.map_err(|error| format!("{}: {error}", self.path.display()));
             for (_, waiting) in together {
-                // The caller may have stopped waiting.
+                // Ignore the error: the caller may have stopped waiting.
                 let _ = waiting.map(|waiting| waiting.send(result.clone()));
             }
         }
     }
 
-    /// Writes lines, all or none of them.
+    /// Writes one line for each record. If the write fails, removes all lines of this write.
     fn write_records<'a>(&mut self, accesses: impl Iterator<Item = &'a AccessRecord>) -> std::io::Result<()> {
         let (before, mut text) = (self.chain.clone(), String::new());
         for access in accesses {
@@ -183,7 +185,7 @@ impl AuditFile {
         match &written {
             Ok(()) => self.written_bytes += text.len() as u64,
             Err(_) => {
-                // A partial write is undone, so that the next line follows the last complete one.
+                // Remove the lines that were written partly, so that the next line follows the last complete one.
                 self.chain = before;
                 let _ = self.file.set_len(self.written_bytes);
             }
@@ -215,7 +217,7 @@ fn now_rfc_3339() -> String {
     format_rfc_3339(since.as_secs(), since.subsec_millis())
 }
 
-/// Formats a time in UTC, by the Gregorian calendar (H. Hinnant, "chrono-Compatible Low-Level Date Algorithms", 2013).
+/// Formats a Unix time as RFC 3339 in UTC (algorithm: H. Hinnant, "chrono-Compatible Low-Level Date Algorithms", 2013).
 fn format_rfc_3339(unix_s: u64, millis: u32) -> String {
     let (days, second) = (unix_s / 86_400, unix_s % 86_400);
     let shifted = days + 719_468;

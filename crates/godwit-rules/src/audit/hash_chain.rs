@@ -1,4 +1,4 @@
-//! The hash chain of the lines.
+//! The hash chain of the lines in the audit log.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -8,20 +8,20 @@ use serde_json::Value;
 
 use crate::error::AuditError;
 
-/// The chain before the first line.
+/// The text whose hash is the chain before the first line.
 const CHAIN_SEED: &[u8] = b"godwit audit 1";
-/// The text before the chain of a line.
+/// The text between the other fields of a line and its chain.
 const CHAIN_FIELD: &str = ",\"chain\":\"";
-/// The end of a line.
+/// The text after the chain, at the end of a line.
 const LINE_END: &str = "\"}";
-/// The call in a line that closes a torn one.
+/// Value of the field `call` in the line that follows a torn line.
 pub(super) const TORN_CALL: &str = "torn";
-/// The field in that line with the hash of the torn one.
+/// Name of the field that contains the hash of a torn line, in the line that follows it.
 pub(super) const TORN_HASH_FIELD: &str = "blake3";
-/// Longest accepted line, bytes.
+/// Maximum length of a line, bytes.
 const MAX_LINE_BYTES: usize = 1 << 20;
 
-/// The state of the chain.
+/// The chain of the last line that was added or verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct HashChain(blake3::Hash);
 
@@ -41,14 +41,16 @@ impl HashChain {
         Self(hasher.finalize())
     }
 
-    /// Appends a line, and returns it as it is written. `fields` is a JSON object.
+    /// Adds a line to the chain and returns the line as it is written to the file. `fields`: JSON object with the other
+    /// fields.
     pub(super) fn append_line(&mut self, fields: &str) -> String {
         let body = fields.strip_suffix('}').unwrap_or(fields);
         *self = self.next_hash(body);
         format!("{body}{CHAIN_FIELD}{}{LINE_END}\n", self.hex())
     }
 
-    /// Verifies a line without its line feed; returns false where it does not continue the chain.
+    /// Verifies the chain in a line, which is passed without its line feed. If the chain is wrong, returns false and
+    /// leaves the state unchanged.
     pub(super) fn verify_line(&mut self, line: &[u8]) -> bool {
         let Some((body, hex)) = std::str::from_utf8(line).ok().and_then(|line| line.rsplit_once(CHAIN_FIELD)) else {
             return false;
@@ -62,48 +64,49 @@ impl HashChain {
     }
 }
 
-/// The summary of a valid log.
+/// The summary of an audit log that was verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditSummary {
-    /// Lines, including torn ones.
+    /// Number of lines, including torn lines.
     pub lines: u64,
-    /// Torn lines.
+    /// Number of torn lines.
     pub torn_lines: u64,
-    /// The chain of the last line, which can be noted and expected later.
+    /// Chain of the last line. It can be noted and passed to a later verification as the expected chain.
     pub chain: String,
-    /// 1-based number of the line with the expected chain.
+    /// 1-based number of the line with the expected chain; `None` if no chain was expected or no line has it.
     pub expected_line: Option<u64>,
 }
 
-/// The state of a log that was read from its beginning.
+/// The result of reading an audit log from its beginning.
 pub(super) struct AuditScan {
     pub(super) chain: HashChain,
     pub(super) summary: AuditSummary,
-    /// Bytes behind the last line feed.
+    /// Bytes after the last line feed.
     pub(super) unterminated: Vec<u8>,
-    /// 1-based number of a torn line that the next line has not closed yet.
+    /// 1-based number of the last line if it is torn and no following line records that.
     pub(super) open_torn_line: Option<u64>,
 }
 
-/// Verifies that each line continues the chain; `expected` is a chain that one of them must have.
+/// Verifies the chains of all lines in an audit log. If `expected` is set, one of the lines must have this chain.
 ///
 /// # Errors
-/// [`AuditError::Broken`] with the first invalid line; [`AuditError::File`] where the file cannot be read.
+/// [`AuditError::Broken`] with the number of the first invalid line; [`AuditError::File`] if the file cannot be read.
 pub fn verify_audit(path: &Path, expected: Option<&str>) -> Result<AuditSummary, AuditError> {
     let broken = |line, problem: &str| AuditError::Broken { path: path.to_owned(), line, problem: problem.to_owned() };
     let walked = scan_audit(path, expected)?;
     let lines = walked.summary.lines;
-    // A server that was stopped within a line closes it at its next start.
+    // A server that stopped in the middle of a line records the torn line at its next start. This has not happened
+    // here.
     if let Some(line) = walked.open_torn_line {
-        return Err(broken(line, "it is not the line that belongs here"));
+        return Err(broken(line, "it does not continue the hash chain"));
     }
     if !walked.unterminated.is_empty() {
-        return Err(broken(lines + 1, "it has no end; a server that goes on with this file marks it as cut short"));
+        return Err(broken(lines + 1, "it is incomplete; a server that appends to this file marks it as torn"));
     }
     if expected.is_some() && walked.summary.expected_line.is_none() {
         return Err(broken(
             lines,
-            "it is the last, and no line has the chain that was asked for: lines are missing, or were written anew",
+            "it is the last, and no line has the expected chain: lines are missing, or were rewritten",
         ));
     }
     Ok(walked.summary)
@@ -131,7 +134,7 @@ pub(super) fn scan_audit(path: &Path, expected: Option<&str>) -> Result<AuditSca
         let closes = torn.is_some_and(|hash| is_next && closes_torn_line(&line, hash));
         if torn.is_some() && !closes || !is_next && walked.open_torn_line.is_some() {
             let line = walked.open_torn_line.unwrap_or(number);
-            let problem = "it is not the line that belongs here".to_owned();
+            let problem = "it does not continue the hash chain".to_owned();
             return Err(AuditError::Broken { path: path.to_owned(), line, problem });
         }
         match is_next {
@@ -148,7 +151,7 @@ pub(super) fn scan_audit(path: &Path, expected: Option<&str>) -> Result<AuditSca
     }
 }
 
-/// Reports whether a line closes the torn line before it.
+/// Returns whether a line records the torn line before it, whose hash is `torn`.
 fn closes_torn_line(line: &[u8], torn: blake3::Hash) -> bool {
     let Ok(Value::Object(fields)) = serde_json::from_slice(line) else { return false };
     fields.get("call").and_then(Value::as_str) == Some(TORN_CALL)

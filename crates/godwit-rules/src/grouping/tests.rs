@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::policy::Policy;
 
-/// A table in memory, in batches of a few rows.
+/// A table in memory, which is read in batches of a few rows.
 #[derive(Debug)]
 struct TestTable(RecordBatch);
 
@@ -52,7 +52,7 @@ impl Dataset for TestTable {
 
 type Row = (Option<u8>, i32, Option<u8>, Option<f64>);
 
-/// Creates a table of sex, age, individual, and a measure.
+/// Creates a table with the columns sex, age, individual and measure.
 fn table(rows: &[Row]) -> Arc<dyn Dataset> {
     let text = |name: &str, value: Option<u8>| value.map(|value| format!("{name}{value}"));
     let columns: [(&str, ArrayRef); 4] = [
@@ -78,7 +78,7 @@ fn open_grouped(rows: &[Row], groups: &str) -> Result<Arc<dyn Dataset>, DatasetE
     DatasetView::open("t", table(rows), &grants.rules[0], &grants)
 }
 
-/// Returns sex, age and mean of each row, as shown.
+/// Returns the visible values of sex, age and mean of each row, as text.
 fn shown_rows(dataset: &dyn Dataset, scan: &Scan) -> Vec<Vec<String>> {
     let mut shown = Vec::new();
     for part in dataset.parts(scan, 3).unwrap() {
@@ -106,11 +106,11 @@ fn rows_show_the_values_of_their_group_and_small_groups_are_hidden() {
         (Some(1), 31, Some(1), Some(1.0)),
         (Some(1), 35, Some(2), Some(2.0)),
         (Some(1), 39, Some(3), Some(6.0)),
-        // An individual with two rows counts once.
+        // An individual with two rows counts as one member.
         (Some(2), 31, Some(4), Some(1.0)),
         (Some(2), 32, Some(5), Some(1.0)),
         (Some(2), 33, Some(5), Some(1.0)),
-        // A row without an individual does not count.
+        // A row without an individual does not count as a member.
         (None, 41, Some(6), None),
         (None, 42, Some(7), Some(5.0)),
         (None, 43, Some(8), Some(f64::NAN)),
@@ -119,7 +119,7 @@ fn rows_show_the_values_of_their_group_and_small_groups_are_hidden() {
     let dataset = open_grouped(&rows, GROUPING).unwrap();
     let facts = (dataset.rows(), dataset.bytes(), dataset.has_regions(), dataset.sorted_by(), dataset.sample());
     assert_eq!(facts, (None, 0, false, &[][..], None));
-    // Two have a measure, too few for a mean.
+    // Only two members have a value of the measure, which is too few for a mean.
     let expected = [["-", "40", "-"]; 4].into_iter().chain([["s1", "30", "3.0"]; 3]);
     assert_eq!(shown_rows(&*dataset, &Scan::default()), expected.collect::<Vec<_>>());
     let some = Scan { columns: Some(vec![1]), regions: None };
@@ -136,7 +136,7 @@ fn impossible_groupings_are_reported_without_values() {
     for (groups, expected) in [
         ("{ by = ['nothing'], at_least = 3 }", "nothing"),
         ("{ by = ['age'], at_least = 3, of = 'nobody' }", "nobody"),
-        ("{ by = ['age'], at_least = 3, means = ['subject'] }", "no means"),
+        ("{ by = ['age'], at_least = 3, means = ['subject'] }", "no mean"),
     ] {
         let error = open_grouped(&rows, groups).unwrap_err().to_string();
         assert!(error.contains(expected) && error.contains("rule \"r\"") && !error.contains("zq"), "{error}");
@@ -165,7 +165,7 @@ proptest! {
     ) {
         let dataset = open_grouped(&rows, GROUPING).unwrap();
         let shown = shown_rows(&*dataset, &Scan::default());
-        // The expectation, computed in another way: groups, and their members.
+        // Compute the expected result by a different method: build the groups, then count their members.
         let key = |row: &Row| (row.0.map_or("-".to_owned(), |sex| format!("s{sex}")), (row.1 / 10 * 10).to_string());
         let mut groups: BTreeMap<(String, String), Vec<Row>> = BTreeMap::new();
         rows.iter().for_each(|row| groups.entry(key(row)).or_default().push(*row));
@@ -182,7 +182,7 @@ proptest! {
             prop_assert_eq!(shown.is_some(), people(&measured) >= 3);
             prop_assert!(shown.is_none_or(|shown| (shown - mean).abs() < 1e-9));
         }
-        // Two queries differ by none, or by as many as a group has: a query sees the same of all rows of a group.
+        // Two queries differ by whole groups, because a query either selects all rows of a group or none of them.
         let alike: BTreeMap<&Vec<String>, bool> = shown.iter().zip(asked.iter().cycle()).map(|(row, one)| (row, *one)).collect();
         let counted = shown.iter().filter(|row| alike[row]).count();
         prop_assert!(counted == 0 || counted >= 3);

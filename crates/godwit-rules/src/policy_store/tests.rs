@@ -6,7 +6,7 @@ use godwit_model::schema::alignment_columns;
 
 use super::*;
 
-/// A dataset of one sample, or one that cannot be opened.
+/// A dataset of reads with one sample.
 #[derive(Debug)]
 struct TestReads {
     sample: &'static str,
@@ -46,7 +46,7 @@ impl Dataset for TestReads {
     }
 }
 
-/// Names with their samples; `broken` cannot be opened.
+/// A catalog of dataset names with their samples. A dataset with the sample `broken` cannot be opened.
 #[derive(Debug)]
 struct TestCatalog(Vec<(&'static str, &'static str)>);
 

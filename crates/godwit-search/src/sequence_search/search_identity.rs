@@ -1,4 +1,5 @@
-//! The identity of a search, by which it is resumed: its command, its queries, and size and modification time of the database's files.
+//! The identity of a search, which must not change if the search is resumed. It consists of the command, the queries,
+//! and the sizes and modification times of the files of the database.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -8,7 +9,7 @@ use super::{SAM_FORMAT, SearchOptions};
 use crate::search_checkpoint::SearchIdentity;
 use crate::{SearchError, ToolSearch};
 
-/// Extensions of the files of a volume that hold sequences and their index.
+/// Extensions of the files of a BLAST database volume that contain sequences, headers and their index.
 const VOLUME_EXTENSIONS: [&str; 6] = [".pin", ".psq", ".phr", ".nin", ".nsq", ".nhr"];
 
 /// Returns the identity of a search.
@@ -24,7 +25,7 @@ pub(super) fn search_identity(
     read.map_err(|source| SearchError::File { action: "read", path: query.to_owned(), source })?;
     let words = match &command.tool_search {
         Some(bulk) => bulk.identity_words(),
-        // The SAM header contains all words.
+        // The SAM header contains the whole command line, so every word of it changes the output.
         None if command.format == SAM_FORMAT => command.words[1..].to_vec(),
         None => command.arguments.clone(),
     };
@@ -45,7 +46,8 @@ pub(super) fn search_identity(
     })
 }
 
-/// Returns the files of volumes, and those that are named directly, with size and modification time.
+/// Returns the existing files of the database volumes, with size and modification time. An entry of `volumes` is a path
+/// without extension, or the path of a file.
 pub(super) fn volume_file_stamps(volumes: &[String]) -> Vec<(PathBuf, u64, Option<SystemTime>)> {
     let endings = || VOLUME_EXTENSIONS.into_iter().chain([""]);
     let paths =

@@ -1,8 +1,10 @@
-//! The programs of an installed BLAST+, each over a range of the database that an alias file defines, with their tables merged.
+//! Searches ranges of a database with an installed BLAST+, one run for each range, and merges the tables. An alias file
+//! of BLAST+ defines each range.
 //!
-//! A run over a range writes an archive, from which `blast_formatter` makes rows; their keys come from the archive, where e-values
-//! have 15 digits. Rows are merged in the order of BLAST+ ([`merge_tables`]). The result is probably but not certainly the
-//! program's: each run limits the subjects of a query before the traceback, so all runs together can keep more than one run.
+//! A run writes an archive (`-outfmt 11`), from which `blast_formatter` makes rows. The sort keys of the rows come from
+//! the archive, where e-values have 15 digits. [`merge_tables`] merges the rows in the order of BLAST+. The result is
+//! usually but not always that of one run over the whole database: each run limits the subjects of a query before the
+//! traceback, so all runs together can keep more subjects than one run.
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Write};
@@ -15,44 +17,45 @@ use crate::SearchError;
 use crate::command_line::SearchCommand;
 use crate::search_plan::partition_by_weight;
 
-/// Default number of subjects kept for a query.
+/// Default maximum number of subjects in the results for a query (`-max_target_seqs`).
 const DEFAULT_MAX_SUBJECTS: usize = 500;
-/// BLAST+ considers lower e-values equal (blast_hits.c, `s_EvalueComp`).
+/// E-value below which BLAST+ treats all e-values as equal (blast_hits.c, `s_EvalueComp`).
 const MIN_EVALUE: f64 = 1e-180;
-/// The default fields of the programs.
+/// Default fields of tabular output of BLAST+, as in `-outfmt`.
 const STANDARD_FIELDS: &str = "std";
-/// Options that make the order of rows unknown.
+/// Rejected options: with them, the order of the rows is unknown, so the tables cannot be merged.
 const REFUSED_OPTIONS: [&str; 6] =
     ["parse_deflines", "sorthits", "sorthsps", "num_descriptions", "num_alignments", "sum_stats"];
 
-/// Options for making and merging the tables of ranges.
+/// The ranges of the database, and the options for merging their tables.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct RangeTables {
-    /// Number of the format, and its fields.
+    /// Value of `-outfmt` for `blast_formatter`: the number of the format and the fields, then the score.
     #[serde(rename = "format")]
     output_format: String,
-    /// Separator of the fields.
+    /// Separator between the fields of a row.
     delimiter: char,
-    /// Number of subjects kept for a query.
+    /// Maximum number of subjects in the results for a query.
     #[serde(rename = "subjects")]
     max_subjects: usize,
-    /// 1-based ordinals of each range, ends included.
+    /// First and last sequence of each range; sequences of the database are numbered from 1.
     pub(crate) ranges: Vec<(u64, u64)>,
     is_protein: bool,
 }
 
 impl RangeTables {
-    /// Describes the format and the number of subjects kept.
+    /// Returns the format and the maximum number of subjects as options of BLAST+.
     pub(super) fn description(&self) -> String {
         format!("-outfmt '{}' -max_target_seqs {}", self.output_format, self.max_subjects)
     }
 }
 
 impl SearchCommand {
-    /// Converts the command to the same search by an installed BLAST+ over alias files.
+    /// Converts the command to the same search with an installed BLAST+, one run for each range of the database.
     ///
     /// # Errors
-    /// [`SearchError::Unsupported`] for a format that cannot be merged, or an option that changes the order of rows.
+    /// [`SearchError::Unsupported`] if tables of this format cannot be merged, or if an option changes the order of
+    /// rows.
     pub fn with_aliases(mut self) -> Result<Self, SearchError> {
         let unsupported = |option: String, problem| Err(SearchError::Unsupported { option, problem });
         if self.tool_search.is_some() {
@@ -69,17 +72,17 @@ impl SearchCommand {
         while let Some(word) = words.next() {
             let name = word.trim_start_matches('-');
             if REFUSED_OPTIONS.contains(&name) {
-                return unsupported(
-                    word.clone(),
-                    "with it rows have another order; leave it out, or use --engine exact",
-                );
+                return unsupported(word.clone(), "it changes the order of rows; omit it, or use --engine exact");
             }
             match name {
                 "outfmt" => {
                     let value = words.next().cloned().unwrap_or_default();
                     let custom = value.split_once(' ').map_or("", |(_, fields)| fields.trim());
                     if custom.contains("delim=") {
-                        return unsupported("delim=".into(), "--engine alias takes tables as they are; leave it out");
+                        return unsupported(
+                            "delim=".into(),
+                            "--engine alias does not support other delimiters; omit it",
+                        );
                     }
                     fields = if custom.is_empty() { STANDARD_FIELDS.to_owned() } else { custom.to_owned() };
                 }
@@ -104,7 +107,8 @@ impl SearchCommand {
     }
 }
 
-/// Reads the lengths of the sequences of the database, and cuts it into ranges of about equal numbers of letters.
+/// Reads the sequence lengths of the database with `blastdbcmd`, and cuts the database into ranges of about equal total
+/// length.
 pub(super) fn cut_database(
     bulk: &mut ToolSearch,
     program: &Path,
@@ -128,13 +132,14 @@ pub(super) fn cut_database(
     let lengths: Option<Vec<u64>> =
         String::from_utf8_lossy(&output.stdout).lines().map(|line| line.trim().parse().ok()).collect();
     let lengths = lengths.filter(|lengths| !lengths.is_empty());
-    let lengths = lengths.ok_or_else(|| tool_error(name, "blastdbcmd tells no lengths of the database"))?;
+    let lengths = lengths.ok_or_else(|| tool_error(name, "blastdbcmd reports no sequence lengths of the database"))?;
     let cuts = partition_by_weight(&lengths, pieces);
     tables.ranges = cuts.windows(2).map(|pair| (pair[0] as u64 + 1, pair[1] as u64)).collect();
     Ok(())
 }
 
-/// Returns the absolute path of a database that is a file here; BLAST+ finds others itself.
+/// Returns the absolute path of a database that exists relative to the current directory; returns any other name
+/// unchanged, because BLAST+ looks for it in its own search path.
 fn absolute_database_path(name: &str) -> String {
     let endings = ["pin", "pal", "nin", "nal", "pdb", "ndb"];
     match endings.iter().any(|ending| Path::new(&format!("{name}.{ending}")).exists()) {
@@ -143,7 +148,8 @@ fn absolute_database_path(name: &str) -> String {
     }
 }
 
-/// Returns the commands that search a range: the program, which writes an archive, and the formatter of its rows.
+/// Writes the alias file of a range. Returns the command that searches the range and writes an archive, and the command
+/// of `blast_formatter` that converts the archive to rows.
 pub(super) fn range_commands(
     bulk: &ToolSearch,
     program: &Path,
@@ -180,7 +186,7 @@ pub(super) fn range_commands(
     Ok([search, format])
 }
 
-/// The sort key of an alignment.
+/// The sort key of an alignment in the merged table.
 #[derive(Clone, Debug, PartialEq)]
 struct AlignmentKey {
     /// 1-based number of the query.
@@ -190,8 +196,9 @@ struct AlignmentKey {
     score: i64,
 }
 
-/// Writes the rows of a range, each after its key: query, whether the subject differs from that of the previous row,
-/// e-value, score. Fails if rows and archive do not match.
+/// Writes the rows of a range to `out`, each preceded by its sort key. The key has four fields: number of the query, 1
+/// if the subject differs from that of the previous row (otherwise 0), e-value, score. Fails if rows and archive do not
+/// match.
 pub(super) fn write_keyed_rows(bulk: &ToolSearch, place: &Path, out: &Path) -> io::Result<()> {
     let delimiter = bulk.range_tables.as_ref().map_or('\t', |tables| tables.delimiter);
     let keys = read_alignment_keys(BufReader::new(std::fs::File::open(place.with_extension("asn"))?))?;
@@ -215,14 +222,15 @@ pub(super) fn write_keyed_rows(bulk: &ToolSearch, place: &Path, out: &Path) -> i
     to.flush()
 }
 
-/// Reads the keys of the alignments of an archive, in its order (NCBI's ASN.1, `Seq-align`).
+/// Reads the sort keys of all alignments of an archive, in the order of the archive (NCBI's ASN.1 text, type
+/// `Seq-align`).
 fn read_alignment_keys(archive: impl BufRead) -> io::Result<Vec<AlignmentKey>> {
     let mut keys: Vec<AlignmentKey> = Vec::new();
     let (mut is_result, mut name, mut ids, mut has_ids) = (false, String::new(), 0, false);
     for line in archive.lines() {
         let line = line?;
         let line = line.trim();
-        // Queries and options precede the results.
+        // Skip the queries and options, which precede the results in an archive.
         is_result |= line.starts_with("results {");
         if !is_result {
             continue;
@@ -256,7 +264,7 @@ fn read_alignment_keys(archive: impl BufRead) -> io::Result<Vec<AlignmentKey>> {
     Ok(keys)
 }
 
-/// The rows of a subject in one range.
+/// The rows of one query and one subject, from the table of one range.
 struct SubjectRows {
     query: u64,
     evalue: f64,
@@ -265,7 +273,9 @@ struct SubjectRows {
 }
 
 impl SubjectRows {
-    /// Reports whether it sorts before one of an earlier range: by best e-value, score of its first row, and higher ordinal.
+    /// Returns whether this subject sorts before one of an earlier range: by query, lowest e-value and score of the
+    /// first row. If all are equal, the subject of the later range is first, because BLAST+ puts higher sequence
+    /// numbers first.
     fn sorts_before(&self, earlier: &Self) -> bool {
         let flat = |evalue: f64| if evalue < MIN_EVALUE { 0.0 } else { evalue };
         let order = self.query.cmp(&earlier.query);
@@ -274,10 +284,10 @@ impl SubjectRows {
     }
 }
 
-/// A reader of the subjects of a range.
+/// A reader of the table of a range, subject by subject.
 struct RangeTableReader<R> {
     lines: io::Lines<R>,
-    /// The first row of the next subject.
+    /// The first row of the next subject, already read; true if its key marks a new subject.
     next_row: Option<(SubjectRows, bool)>,
 }
 
@@ -291,10 +301,10 @@ impl<R: BufRead> RangeTableReader<R> {
     fn read_row(&mut self) -> io::Result<Option<(SubjectRows, bool)>> {
         let Some(line) = self.lines.next().transpose()? else { return Ok(None) };
         let mut fields = line.splitn(5, '\t');
-        let mut next = || fields.next().ok_or_else(|| io::Error::other("a row without its key"));
-        let wrong = |_| io::Error::other("a key that is none");
+        let mut next = || fields.next().ok_or_else(|| io::Error::other("a row without a key"));
+        let wrong = |_| io::Error::other("an invalid key");
         let (query, is_new) = (next()?.parse().map_err(wrong)?, next()? == "1");
-        let evalue = next()?.parse().map_err(|_| io::Error::other("a key that is none"))?;
+        let evalue = next()?.parse().map_err(|_| io::Error::other("an invalid key"))?;
         let score = next()?.parse().map_err(wrong)?;
         Ok(Some((SubjectRows { query, evalue, score, rows: vec![next()?.to_owned()] }, is_new)))
     }
@@ -313,7 +323,8 @@ impl<R: BufRead> RangeTableReader<R> {
     }
 }
 
-/// Merges the tables of ranges, in the order of their ordinals. `tables` contain rows with keys.
+/// Merges the tables of ranges into `to`. `tables` are in the order of the ranges, and contain rows with sort keys,
+/// which are not written to `to`.
 pub(crate) fn merge_tables(bulk: &ToolSearch, tables: Vec<impl BufRead>, to: &mut impl Write) -> io::Result<()> {
     let most = bulk.range_tables.as_ref().map_or(DEFAULT_MAX_SUBJECTS, |tables| tables.max_subjects);
     let mut tables: Vec<_> = tables.into_iter().map(RangeTableReader::new).collect::<io::Result<_>>()?;
@@ -345,7 +356,7 @@ mod tests {
         SearchCommand::parse(&words(line)).expect("a command line").with_aliases()
     }
 
-    /// Splits a line into words at spaces; quoted text is one word.
+    /// Splits a line into words at spaces; text in single quotes is one word.
     fn words(line: &str) -> Vec<String> {
         let parts = line.split('\'').enumerate();
         let words = parts.flat_map(|(index, part)| match index % 2 {
@@ -382,7 +393,7 @@ mod tests {
     #[test]
     fn tables_are_merged_by_value_then_score_then_the_later_range() {
         let mut bulk = with_aliases("blastp -db d -outfmt 6 -max_target_seqs 3").unwrap().tool_search.unwrap();
-        // Query, whether the subject is new, e-value, score, row.
+        // Fields: number of the query, 1 if the subject is new, e-value, score, row.
         let first = "1\t1\t1e-30\t50\ta\n1\t1\t1e-20\t40\tb\n1\t0\t1e-9\t9\tb2\n2\t1\t1e-190\t90\tc\n";
         let second = "1\t1\t1e-20\t40\td\n1\t1\t1e-20\t39\te\n2\t1\t1e-185\t91\tf\n3\t1\t1\t1\tg\n";
         let mut merge_all = |most: usize| {

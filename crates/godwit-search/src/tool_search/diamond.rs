@@ -1,4 +1,4 @@
-//! Parses the command line of DIAMOND.
+//! Parses the command line of DIAMOND (`diamond blastp`, `diamond blastx`).
 
 use std::path::PathBuf;
 
@@ -6,33 +6,35 @@ use super::{RefusedOption, ReportHeader, SearchTool, ToolSearch, check_option};
 use crate::SearchError;
 use crate::command_line::{SearchCommand, SearchProgram};
 
-/// Options whose results depend on more than one query, or are not one file of rows.
+/// Rejected options: with them, the results for a query depend on other queries, or the output is not a single file of
+/// rows.
 const REFUSED_OPTIONS: [RefusedOption; 22] = [
     ("--un", "unaligned queries would be in files of their own; run the tool without godwit"),
     ("--al", "aligned queries would be in files of their own; run the tool without godwit"),
     ("--compress", "pieces that are compressed one by one are another file; compress the output"),
     ("--daa", "an archive has its queries numbered; use --outfmt 6"),
     ("-a", "an archive has its queries numbered; use --outfmt 6"),
-    ("--multiprocessing", "DIAMOND would share the work by itself; leave it out, or run it without godwit"),
-    ("--mp-init", "DIAMOND would share the work by itself; leave it out, or run it without godwit"),
-    ("--mp-recover", "DIAMOND would share the work by itself; leave it out, or run it without godwit"),
-    ("--parallel-tmpdir", "DIAMOND would share the work by itself; leave it out, or run it without godwit"),
-    ("--freq-masking", "how frequent a seed is depends on all queries; leave it out"),
-    ("--freq-sd", "how frequent a seed is depends on all queries; leave it out"),
-    ("--freq-treshold", "how frequent a seed is depends on all queries; leave it out"),
+    ("--multiprocessing", "DIAMOND would distribute the work itself; omit it, or run DIAMOND without godwit"),
+    ("--mp-init", "DIAMOND would distribute the work itself; omit it, or run DIAMOND without godwit"),
+    ("--mp-recover", "DIAMOND would distribute the work itself; omit it, or run DIAMOND without godwit"),
+    ("--parallel-tmpdir", "DIAMOND would distribute the work itself; omit it, or run DIAMOND without godwit"),
+    ("--freq-masking", "the frequency of a seed depends on all queries; omit it"),
+    ("--freq-sd", "the frequency of a seed depends on all queries; omit it"),
+    ("--freq-treshold", "the frequency of a seed depends on all queries; omit it"),
     ("--lin-stage1", "which query a seed is kept for depends on all queries; leave it out"),
     ("--linsearch", "which query a seed is kept for depends on all queries; leave it out"),
     ("--kmer-ranking", "how k-mers rank depends on all queries; leave it out"),
-    ("--global-ranking", "that its ranks are the same by pieces is not known; leave it out"),
-    ("-g", "that its ranks are the same by pieces is not known; leave it out"),
-    ("--no-self-hits", "that it is the same by pieces is not known; leave it out"),
+    ("--global-ranking", "its ranks may change if queries are searched in pieces; omit it"),
+    ("-g", "its ranks may change if queries are searched in pieces; omit it"),
+    ("--no-self-hits", "its results may change if queries are searched in pieces; omit it"),
     ("--unfmt", "unaligned queries would be in files of their own; run the tool without godwit"),
     ("--alfmt", "aligned queries would be in files of their own; run the tool without godwit"),
-    ("--help", "ask the tool itself"),
-    ("--version", "ask the tool itself"),
+    ("--help", "run the tool itself for it"),
+    ("--version", "run the tool itself for it"),
 ];
 
-/// Formats whose concatenated pieces equal the output of one run.
+/// Output formats for which the concatenated outputs of the pieces equal the output of one run, each with its kind of
+/// header.
 const SUPPORTED_FORMATS: [(&str, ReportHeader); 8] = [
     ("0", ReportHeader::Pairwise),
     ("pairwise", ReportHeader::Pairwise),
@@ -44,13 +46,13 @@ const SUPPORTED_FORMATS: [(&str, ReportHeader); 8] = [
     ("paf", ReportHeader::None),
 ];
 
-/// Parses the words after `diamond`.
+/// Parses the words of the command line after `diamond`.
 pub(crate) fn parse_diamond(words: &[String]) -> Result<SearchCommand, SearchError> {
     let wrong = |message: String| SearchError::Options { program: SearchProgram::Diamond.name(), message };
     let Some((mode, rest)) = words.split_first().filter(|(mode, _)| ["blastp", "blastx"].contains(&mode.as_str()))
     else {
         let option = format!("diamond {}", words.first().map_or("", String::as_str));
-        return Err(SearchError::Unsupported { option, problem: "give diamond blastp or diamond blastx" });
+        return Err(SearchError::Unsupported { option, problem: "use diamond blastp or diamond blastx" });
     };
     let words: Vec<String> = std::iter::once("diamond".to_owned()).chain(words.iter().cloned()).collect();
     let mut bulk = ToolSearch::from_words(SearchTool::Diamond, mode, &words);
@@ -67,7 +69,7 @@ pub(crate) fn parse_diamond(words: &[String]) -> Result<SearchCommand, SearchErr
             "--threads" | "-p" => {
                 let threads = one()?.parse().ok().filter(|threads| *threads > 0);
                 command.threads =
-                    Some(threads.ok_or_else(|| wrong(format!("{name} {} is no number of threads", values[0])))?);
+                    Some(threads.ok_or_else(|| wrong(format!("{name} {} is not a number of threads", values[0])))?);
             }
             "--quiet" | "--log" | "--verbose" | "-v" => {}
             _ => {
@@ -90,7 +92,7 @@ pub(crate) fn parse_diamond(words: &[String]) -> Result<SearchCommand, SearchErr
     Ok(command)
 }
 
-/// Groups options with their values.
+/// Groups the words of a command line into options, each with its values.
 fn group_options(words: &[String]) -> Result<Vec<(String, Vec<String>)>, String> {
     let mut found: Vec<(String, Vec<String>)> = Vec::new();
     for word in words {
@@ -102,7 +104,7 @@ fn group_options(words: &[String]) -> Result<Vec<(String, Vec<String>)>, String>
                 None => found.push((word.clone(), Vec::new())),
             },
             (false, Some((_, values))) => values.push(word.clone()),
-            (false, None) => return Err(format!("{word} stands before any option")),
+            (false, None) => return Err(format!("{word} precedes all options")),
         }
     }
     Ok(found)

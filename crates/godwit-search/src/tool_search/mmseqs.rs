@@ -1,4 +1,4 @@
-//! Parses the command line of MMseqs2.
+//! Parses the command line of MMseqs2 (`mmseqs easy-search`).
 
 use std::path::PathBuf;
 
@@ -6,24 +6,26 @@ use super::{RefusedOption, ReportHeader, SearchTool, ToolSearch, check_option};
 use crate::SearchError;
 use crate::command_line::{SearchCommand, SearchProgram};
 
-/// Number of files to which MMseqs2 distributes sequences in turn; it then reads file by file (createdb, `--shuffle`).
+/// Number of files to which `mmseqs createdb --shuffle` distributes sequences in turn. MMseqs2 then reads one file
+/// after another.
 const SHUFFLE_FILES: usize = 32;
 
-/// Options whose results depend on more than one query, or are not one file of rows.
+/// Rejected options: with them, the results for a query depend on other queries, or the output is not a single file of
+/// rows.
 const REFUSED_OPTIONS: [RefusedOption; 10] = [
     ("--db-output", "a database has its queries numbered; leave it out"),
-    ("--mpi-runner", "MMseqs2 would share the work by itself; leave it out, or run it without godwit"),
+    ("--mpi-runner", "MMseqs2 would distribute the work itself; omit it, or run MMseqs2 without godwit"),
     ("--force-reuse", "each piece has scratch files of its own; leave it out"),
-    ("--exhaustive-search", "it turns the search round, and takes all queries at a time; leave it out"),
+    ("--exhaustive-search", "it reverses the search, and needs all queries at once; omit it"),
     ("--createdb-mode", "pieces of the queries are files of their own; leave it out"),
-    ("--lca-search", "that it is the same by pieces is not known; leave it out"),
+    ("--lca-search", "its results may change if queries are searched in pieces; omit it"),
     ("--id-offset", "queries are numbered in each piece; leave it out"),
     ("--compressed", "pieces that are compressed one by one are another file; leave it out"),
-    ("--help", "ask the tool itself"),
-    ("-h", "ask the tool itself"),
+    ("--help", "run the tool itself for it"),
+    ("-h", "run the tool itself for it"),
 ];
 
-/// Options whose value may be missing.
+/// Boolean options, whose value may be omitted.
 const BOOLEAN_OPTIONS: [&str; 14] = [
     "-a",
     "--add-self-matches",
@@ -41,7 +43,7 @@ const BOOLEAN_OPTIONS: [&str; 14] = [
     "--force-reuse",
 ];
 
-/// Parses the words after `mmseqs`.
+/// Parses the words of the command line after `mmseqs`.
 pub(crate) fn parse_mmseqs(words: &[String]) -> Result<SearchCommand, SearchError> {
     let wrong = |message: String| SearchError::Options { program: SearchProgram::Mmseqs.name(), message };
     let Some((mode, rest)) = words.split_first().filter(|(mode, _)| *mode == "easy-search") else {
@@ -76,7 +78,8 @@ pub(crate) fn parse_mmseqs(words: &[String]) -> Result<SearchCommand, SearchErro
     command.output_path = Some(out).filter(|out| *out != "/dev/stdout").map(PathBuf::from);
     bulk.database = PathBuf::from(target);
     bulk.scratch_directory = Some(PathBuf::from(scratch));
-    // Without shuffling, queries are in the order in which they are reported.
+    // `QueryFile` already puts the queries into the order of the shuffled database, so MMseqs2 must not shuffle them
+    // again.
     bulk.arguments.extend(["--shuffle", "0", "-v", "1"].map(str::to_owned));
     bulk.database_argument = bulk.database.clone();
     command.tool_search = Some(bulk);
@@ -98,7 +101,7 @@ fn apply_option(
         "--threads" => {
             let wrong = || SearchError::Options {
                 program: SearchProgram::Mmseqs.name(),
-                message: format!("--threads {words} is no number of threads"),
+                message: format!("--threads {words} is not a number of threads"),
             };
             command.threads = Some(words.parse().ok().filter(|threads| *threads > 0).ok_or_else(wrong)?);
             return Ok(());

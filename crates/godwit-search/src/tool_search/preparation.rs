@@ -1,4 +1,4 @@
-//! Preparation before pieces are searched: choices and files that are made once.
+//! Preparation of a search with an installed tool: choices and files that all pieces share and that are made once.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -11,24 +11,26 @@ use crate::SearchError;
 use crate::command_line::SearchCommand;
 use crate::worker_protocol::FailureKind;
 
-/// Maximum number of lines of a tool's output that are kept.
+/// Maximum number of lines from the end of a tool's output in an error message.
 const MAX_TAIL_LINES: usize = 5;
-/// DIAMOND's messages about its algorithm, and the option for each.
+/// DIAMOND's messages about the algorithm that it has chosen, and the value of `--algo` that selects the same
+/// algorithm.
 const ALGORITHM_MESSAGES: [(&str, &str); 2] = [("Algorithm: Double-indexed", "0"), ("Algorithm: Query-indexed", "1")];
 
-/// The scratch files of a search. Dropping it removes them.
+/// The scratch files of a search. Dropping this value removes the files.
 pub struct SearchScratch {
-    /// Directory of the scratch files of local workers, which killed workers leave behind.
+    /// Parent of the scratch directories of local workers, which a killed worker does not remove itself.
     scratch: Option<TemporaryItem<tempfile::TempDir>>,
     _target_database: Option<TemporaryItem<tempfile::TempDir>>,
 }
 
 impl SearchScratch {
-    /// Determines which algorithm DIAMOND would choose for all queries, and has MMseqs2 make a database of a target that is
-    /// not one: each piece alone would choose otherwise, or make it again. For aliases, the database is cut into ranges.
+    /// Prepares `command` for a search of `pieces` pieces. DIAMOND: determines the algorithm that it would choose for
+    /// all queries, because it might choose another one for a piece. MMseqs2: converts a FASTA target to a database
+    /// once, not once for each piece. BLAST+ with alias files: cuts the database into ranges.
     ///
     /// # Errors
-    /// [`SearchError`]: no such tool, or a database or options that it rejects.
+    /// [`SearchError`] if the tool is not installed, or rejects the database or the options.
     pub fn prepare(
         command: &mut SearchCommand,
         query: &Path,
@@ -57,13 +59,14 @@ impl SearchScratch {
         }
     }
 
-    /// Returns the directory of the search, if it has one.
+    /// Returns the scratch directory of the search; `None` if the search does not run an installed tool.
     pub fn directory(&self) -> Option<&Path> {
         self.scratch.as_ref().map(|directory| directory.path())
     }
 }
 
-/// Starts DIAMOND with all queries and stops it after its message about the algorithm, which depends on them and on the machine.
+/// Returns the algorithm (value of `--algo`) that DIAMOND chooses for all queries on this machine. To find it, starts
+/// DIAMOND with all queries and kills the process when it has printed the message about the algorithm.
 fn query_diamond_algorithm(
     bulk: &ToolSearch,
     program: &Path,
@@ -88,13 +91,14 @@ fn query_diamond_algorithm(
         }
         said.push(line);
     }
-    // It may have exited already.
+    // Ignore the error: the process may have exited already.
     let _ = child.kill();
     let _ = child.wait();
     found.ok_or_else(|| tool_error(name, &said.join("\n")))
 }
 
-/// Creates the database of a target, beside the tool's other scratch files.
+/// Creates an MMseqs2 database of the target in the tool's scratch directory; returns `None` if the target is a
+/// database already.
 fn create_target_database(
     bulk: &mut ToolSearch,
     program: &Path,
@@ -102,7 +106,7 @@ fn create_target_database(
 ) -> Result<Option<TemporaryItem<tempfile::TempDir>>, SearchError> {
     let is_there = |path: &Path| path.metadata().is_ok();
     if !is_there(&bulk.database) {
-        return Err(SearchError::Database { message: format!("there is no {}", bulk.database.display()) });
+        return Err(SearchError::Database { message: format!("{} does not exist", bulk.database.display()) });
     }
     let scratch = bulk.scratch_directory.clone().unwrap_or_default();
     let made = std::fs::create_dir_all(&scratch).and_then(|()| std::fs::canonicalize(&scratch));
@@ -129,7 +133,7 @@ fn create_target_database(
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
         let message = output_tail(&said);
-        // The input of this step is the target.
+        // `mmseqs createdb` reads only the target, so a failure that is not about options is about the database.
         let kind = match failure_kind(&message) {
             FailureKind::Usage => FailureKind::Usage,
             FailureKind::Input | FailureKind::Database | FailureKind::Engine => FailureKind::Database,
@@ -144,11 +148,11 @@ pub(super) fn scratch_error(path: PathBuf, source: std::io::Error) -> SearchErro
     SearchError::File { action: "write", path, source }
 }
 
-/// Returns the end of a tool's output on one line.
+/// Returns the last lines of a tool's output, joined into one line.
 pub(super) fn output_tail(said: &str) -> String {
     let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let kept = &lines[lines.len().saturating_sub(MAX_TAIL_LINES)..];
-    if kept.is_empty() { "it said nothing".to_owned() } else { kept.join(" | ") }
+    if kept.is_empty() { "no output".to_owned() } else { kept.join(" | ") }
 }
 
 pub(super) fn tool_error(program: &'static str, said: &str) -> SearchError {

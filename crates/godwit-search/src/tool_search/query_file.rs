@@ -1,4 +1,4 @@
-//! Queries by their offsets in a FASTA file, and pieces of them.
+//! Cuts a FASTA file of queries into pieces, by the offsets of the sequences.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Write};
@@ -7,17 +7,18 @@ use std::path::Path;
 
 use crate::search_plan::partition_by_weight;
 
-/// The sequences of a file, in the order in which they are reported.
+/// The query sequences of a FASTA file, in the order in which the tool reports them.
 pub(super) struct QueryFile {
     file: File,
-    /// Offset and size of each sequence, bytes.
+    /// Offset and size in the file of each FASTA record, bytes.
     record_extents: Vec<(u64, u64)>,
-    /// Index of the first sequence of each piece, and the number of sequences last.
+    /// Index of the first sequence of each piece; the last element is the number of sequences.
     piece_starts: Vec<usize>,
 }
 
 impl QueryFile {
-    /// Finds the sequences, and cuts them into at most `pieces` pieces of about equal length.
+    /// Opens a FASTA file, sorts its sequences by number modulo `stride`, and cuts them into at most `pieces` pieces of
+    /// about equal size in bytes.
     pub(super) fn open(path: &Path, stride: usize, pieces: usize) -> std::io::Result<Self> {
         let file = File::open(path)?;
         let found = read_record_extents(BufReader::with_capacity(1 << 20, &file))?;
@@ -32,13 +33,14 @@ impl QueryFile {
         self.record_extents.is_empty()
     }
 
-    /// Returns the number of sequences of a piece, and whether it is the last; `None` if there is no such piece.
+    /// Returns the number of sequences of a piece, and true for the last piece; `None` if there is no piece with this
+    /// number.
     pub(super) fn piece_size(&self, number: usize) -> Option<(u32, bool)> {
         let (first, end) = (self.piece_starts.get(number)?, self.piece_starts.get(number + 1)?);
         Some(((end - first) as u32, number + 2 == self.piece_starts.len()))
     }
 
-    /// Writes an existing piece as a file of its own.
+    /// Writes the sequences of a piece, which must exist, to the FASTA file `path`.
     pub(super) fn write_piece(&self, number: usize, path: &Path) -> std::io::Result<()> {
         let mut out = BufWriter::new(File::create(path)?);
         let mut record = Vec::new();

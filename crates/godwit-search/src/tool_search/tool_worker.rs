@@ -1,4 +1,5 @@
-//! A worker for tools that search pieces of the queries: a process of godwit that speaks the protocol of `godwit-blast`.
+//! A worker that runs an installed tool for each piece of a search: a process of godwit that uses the protocol of
+//! `godwit-blast`.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
@@ -13,20 +14,21 @@ use super::query_file::QueryFile;
 use super::{ReportHeader, ToolSearch, alias, failure_kind};
 use crate::worker_protocol::{FRAME_HEADER_BYTES, FailureKind, FieldReader, ProtocolFrame, read_frame_bytes};
 
-/// Number of bytes that are copied at a time.
+/// Size in bytes of the buffer for copying files.
 const COPY_BYTES: usize = 1 << 20;
-/// Ticks per second in `/proc` (proc(5): `_SC_CLK_TCK`, which is 100 on all supported Linux systems).
+/// Clock ticks per second, the unit of CPU times in `/proc` (`_SC_CLK_TCK`, which is 100 on all supported Linux
+/// systems).
 const TICKS_PER_SECOND: f64 = 100.0;
-/// Number of bytes at the end of a tool's output that are read.
+/// Maximum number of bytes that are read from the end of a failed tool's output, for the error message.
 const LOG_TAIL_BYTES: u64 = 64 << 10;
 
 /// The reason why a worker stops.
 enum StopReason {
-    /// A request to stop, or the end of its input.
+    /// The head requested the worker to stop, or closed its standard input.
     Requested,
-    /// No worker can process the request: the kind of the failure and the reason.
+    /// The request failed, and would fail on any other worker too: the kind of the failure, and the message.
     Failed(FailureKind, String),
-    /// The tool was killed, or this machine has a problem: another worker may succeed.
+    /// The tool was killed, or a frame is invalid; the request may succeed on another worker. Contains the message.
     WorkerLost(String),
 }
 
@@ -36,13 +38,14 @@ impl From<std::io::Error> for StopReason {
     }
 }
 
-/// Responds on standard output to the requests on standard input, until the last one. Returns whether all succeeded.
+/// Reads requests from standard input and writes the responses to standard output until the head requests the end.
+/// Returns true if all requests succeeded.
 pub fn serve_tool_worker(bulk: &ToolSearch, query: &Path) -> bool {
     let mut worker = ToolWorker { bulk, query, state: None };
     match worker.serve_requests() {
         StopReason::Requested => true,
         StopReason::Failed(kind, message) => {
-            // The client may have exited.
+            // Ignore the error: the head, which reads the response, may have exited.
             let _ = send_response(&ProtocolFrame::new(b'X').with_u8(kind.letter()).with_text(message.as_bytes()));
             false
         }
@@ -64,7 +67,7 @@ struct ToolWorker<'a> {
     state: Option<WorkerState>,
 }
 
-/// The state after the init request.
+/// The state of a worker after the init request.
 struct WorkerState {
     program: PathBuf,
     queries: QueryFile,
@@ -89,10 +92,10 @@ impl ToolWorker<'_> {
     }
 
     fn handle_request(&mut self, kind: u8, from: &mut FieldReader<'_>) -> Result<ProtocolFrame, StopReason> {
-        let nonsense = || StopReason::WorkerLost(format!("the frame {:?} makes no sense here", char::from(kind)));
+        let nonsense = || StopReason::WorkerLost(format!("the frame {:?} is unexpected here", char::from(kind)));
         match (kind, &self.state) {
             (b'I', _) => self.handle_init(from),
-            // Preamble and trailer are empty: the reports of the pieces contain everything.
+            // The text before and after the reports is empty, because the reports contain the whole output of the tool.
             (b'P' | b'Z', Some(_)) => Ok(ProtocolFrame::new(kind)),
             (b'A', Some(state)) => self.search_piece(state, from.read_u64().ok_or_else(nonsense)?),
             (b'W', Some(state)) => write_reports(state, from),
@@ -109,7 +112,7 @@ impl ToolWorker<'_> {
     fn handle_init(&mut self, from: &mut FieldReader<'_>) -> Result<ProtocolFrame, StopReason> {
         let greeting = from.read_u32().zip(from.read_u64()).zip(from.read_text());
         let ((pieces, _), scratch) =
-            greeting.ok_or_else(|| StopReason::WorkerLost("the greeting cannot be read".into()))?;
+            greeting.ok_or_else(|| StopReason::WorkerLost("the init request cannot be parsed".into()))?;
         let scratch = PathBuf::from(String::from_utf8_lossy(&scratch).into_owned());
         let (program, _) = self
             .bulk
@@ -127,7 +130,8 @@ impl ToolWorker<'_> {
         let frame = files.iter().fold(ProtocolFrame::new(b'I').with_u32(files.len() as u32), |frame, path| {
             frame.with_text(path.as_os_str().as_encoded_bytes())
         });
-        // One range with the size of the database, so that workers with other data are detected.
+        // The response has one range with the size of the database, by which the head detects a worker with another
+        // database.
         let frame = frame
             .with_u8(u8::from(queries.is_empty()))
             .with_u8(0)
@@ -141,8 +145,8 @@ impl ToolWorker<'_> {
         Ok(frame)
     }
 
-    /// Returns the number of queries of a piece, and whether it is the last. If pieces are ranges, all queries are in each,
-    /// and their number is not needed.
+    /// Returns the number of queries of a piece, and true for the last piece; `None` if the piece does not exist. If
+    /// pieces are ranges of the database, the number is always 1, because it is not used.
     fn piece_size(&self, state: &WorkerState, piece: u64) -> Option<(u32, bool)> {
         match &self.bulk.range_tables {
             None => state.queries.piece_size(piece as usize),
@@ -178,7 +182,7 @@ impl ToolWorker<'_> {
             command.args(self.bulk.run_arguments(&input, &output, &scratch));
             self.run_tool(&mut command, &log)?;
             std::fs::remove_file(&input)?;
-            // Scratch files that the tool has left.
+            // Remove scratch files that the tool may have left behind.
             let _ = std::fs::remove_dir_all(&scratch);
         }
         let bytes = self.strip_header(&output, piece == 0)?;
@@ -186,7 +190,7 @@ impl ToolWorker<'_> {
         Ok(frame.with_u32(file_crc32(&output)?).with_text(b"").with_text(b""))
     }
 
-    /// Runs a tool to its end, with its messages in a file.
+    /// Runs a tool until it exits, with its standard output and stderr in the file `log`.
     fn run_tool(&self, command: &mut Command, log: &Path) -> Result<(), StopReason> {
         let said = File::create(log)?;
         command.stdin(Stdio::null()).stdout(said.try_clone()?).stderr(said);
@@ -201,14 +205,18 @@ impl ToolWorker<'_> {
         let mut said = Vec::new();
         log.take(LOG_TAIL_BYTES).read_to_end(&mut said)?;
         let words = output_tail(&String::from_utf8_lossy(&said));
-        let message = format!("{} ended over some queries: {status}; it said: {words}", self.bulk.tool.display_name());
+        let message = format!(
+            "{} exited during some queries: {status}; its output ends with: {words}",
+            self.bulk.tool.display_name()
+        );
         Err(match status.code() {
             Some(_) => StopReason::Failed(failure_kind(&words), message),
             None => StopReason::WorkerLost(message),
         })
     }
 
-    /// Removes the header of all but the first piece, and returns the remaining size.
+    /// Removes the header from the output of a piece, except for the first piece. Returns the remaining size in bytes.
+    /// The SAM header of the first piece remains with the command line of the whole search.
     fn strip_header(&self, path: &Path, is_first: bool) -> std::io::Result<u64> {
         let is_kept = match self.bulk.header {
             ReportHeader::Sam => false,
@@ -245,7 +253,8 @@ impl ToolWorker<'_> {
         Ok(path.metadata()?.len())
     }
 
-    /// Returns a line of the SAM header, with the command line of the whole search.
+    /// Returns a header line; in the `@PG` line of SAM, the command line of the tool is replaced by that of the whole
+    /// search.
     fn replace_command_line(&self, line: &[u8]) -> Vec<u8> {
         let text = String::from_utf8_lossy(line);
         match text.split_once("\tCL:").filter(|_| text.starts_with("@PG")) {
@@ -255,10 +264,11 @@ impl ToolWorker<'_> {
     }
 }
 
-/// Writes reports at their offsets, as far as they fill whole pages: on network file systems two machines that write one
-/// page undo each other's work. The rest is returned.
+/// Writes those pages of the output file that reports of this worker fill completely. The response contains the
+/// remaining bytes, which the head writes: on a network file system, two hosts that write to the same page overwrite
+/// each other's bytes.
 fn write_reports(state: &WorkerState, from: &mut FieldReader<'_>) -> Result<ProtocolFrame, StopReason> {
-    let nonsense = || StopReason::WorkerLost("places for reports cannot be read".into());
+    let nonsense = || StopReason::WorkerLost("the offsets of reports cannot be parsed".into());
     let path = PathBuf::from(String::from_utf8_lossy(&from.read_text().ok_or_else(nonsense)?).into_owned());
     let page = from.read_u64().ok_or_else(nonsense)?.max(1);
     let to = File::options().write(true).open(&path)?;
@@ -276,7 +286,8 @@ fn write_reports(state: &WorkerState, from: &mut FieldReader<'_>) -> Result<Prot
     Ok(edges.into_iter().fold(frame, |frame, (offset, bytes)| frame.with_u64(offset).with_text(&bytes)))
 }
 
-/// Copies a file to an offset of another, except bytes on pages shared with others, which are added to `edges`.
+/// Copies the file `from` to an offset of the file `to`. Bytes on pages that `from` fills only partly are not written;
+/// they are added to `edges` with their offsets.
 fn copy_whole_pages(
     from: &File,
     to: &File,
@@ -302,7 +313,7 @@ fn copy_whole_pages(
     Ok(())
 }
 
-/// Returns the CRC-32 of a file, as in gzip.
+/// Returns the CRC-32 (as in gzip) of a file.
 fn file_crc32(path: &Path) -> std::io::Result<u32> {
     let mut file = File::open(path)?;
     let (mut sum, mut piece) = (libdeflater::Crc::new(), vec![0; COPY_BYTES]);
@@ -314,10 +325,11 @@ fn file_crc32(path: &Path) -> std::io::Result<u32> {
     }
 }
 
-/// Returns the CPU seconds of this process, and of the children that it has waited for (proc(5): fields 14 to 17 of `stat`).
+/// Returns the CPU seconds of this process, and those of its exited child processes (fields 14 to 17 of
+/// `/proc/self/stat`).
 fn read_cpu_seconds() -> std::io::Result<(f64, f64)> {
     let stat = std::fs::read_to_string("/proc/self/stat")?;
-    // The name, in parentheses, may contain spaces.
+    // Split after the last parenthesis, because the process name in parentheses may contain spaces.
     let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11);
     let ticks: Vec<f64> = fields.take(4).filter_map(|field| field.parse().ok()).collect();
     let seconds = |of: &[f64]| of.iter().sum::<f64>() / TICKS_PER_SECOND;

@@ -1,4 +1,4 @@
-//! Errors of an object store, without the credentials of its requests.
+//! Errors of an object store. They do not contain the credentials of requests.
 
 use std::error::Error;
 use std::io;
@@ -8,20 +8,20 @@ use godwit_flight::DatasetError;
 
 use super::BucketEndpoint;
 
-/// An error of reading objects.
+/// An error of listing or reading objects.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum RemoteError {
     /// The bucket does not exist.
     #[error("there is no bucket {bucket:?} at {endpoint}; check the name, AWS_REGION and AWS_ENDPOINT_URL")]
     BucketNotFound { bucket: String, endpoint: String },
-    /// The credentials do not permit the request.
-    #[error("{path}: the object store at {endpoint} does not let this be read{code_text}; {advice}")]
+    /// The credentials do not permit this request.
+    #[error("{path}: access denied by the object store at {endpoint}{code_text}; {advice}")]
     AccessDenied { path: String, endpoint: String, code_text: String, advice: &'static str },
     /// The endpoint does not respond.
     #[error("cannot reach the object store at {endpoint}: {problem}; check the network and AWS_ENDPOINT_URL")]
     Unreachable { endpoint: String, problem: String },
-    /// The object was replaced or deleted since its snapshot.
-    #[error("{path} has changed since this was asked for; ask again")]
+    /// The object was replaced or deleted after its snapshot.
+    #[error("{path} has changed since the request began; send the request again")]
     Changed { path: String },
     /// The store responded with another error.
     #[error("{path}: the object store at {endpoint} failed: {problem}; try again later")]
@@ -36,17 +36,18 @@ impl RemoteError {
         let code = s3_error_code(&text);
         match error {
             _ if code == Some("NoSuchBucket") => Self::BucketNotFound { bucket: place.bucket.clone(), endpoint },
-            // A request names the expected state of an object.
+            // Each request contains the expected ETag of the object, so both errors mean that the object has changed.
             object_store::Error::NotFound { .. } | object_store::Error::Precondition { .. } => Self::Changed { path },
             object_store::Error::PermissionDenied { .. } | object_store::Error::Unauthenticated { .. } => {
                 Self::access_denied(place, path, code)
             }
-            // Errors of listing are untyped.
+            // The object store library has no separate error type for denied listings, so use the HTTP status in the
+            // message.
             _ if matches!(http_status(&text), Some("401" | "403")) => Self::access_denied(place, path, code),
             error => match (http_status(&text), code) {
                 (Some(status), code) => {
                     let code = code.map(|code| format!(" ({code})")).unwrap_or_default();
-                    Self::RequestFailed { path, endpoint, problem: format!("it answers with status {status}{code}") }
+                    Self::RequestFailed { path, endpoint, problem: format!("it responded with status {status}{code}") }
                 }
                 (None, _) => Self::Unreachable { endpoint, problem: innermost_cause(&error) },
             },
@@ -57,7 +58,7 @@ impl RemoteError {
         let endpoint = place.display_name();
         let code_text = code.map(|code| format!(" ({code})")).unwrap_or_default();
         let advice = if place.is_anonymous {
-            "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY if it is not public"
+            "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY if the bucket is not public"
         } else {
             "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN and what they permit"
         };
@@ -74,20 +75,20 @@ impl From<RemoteError> for DatasetError {
     }
 }
 
-/// Returns the error code in the XML response of S3.
+/// Returns the error code in the XML error response of S3.
 fn s3_error_code(text: &str) -> Option<&str> {
     let (_, rest) = text.split_once("<Code>")?;
     let (code, _) = rest.split_once("</Code>")?;
     (!code.is_empty() && code.chars().all(|letter| letter.is_ascii_alphanumeric())).then_some(code)
 }
 
-/// Returns the HTTP status in an error text.
+/// Returns the HTTP status code that an error message contains.
 fn http_status(text: &str) -> Option<&str> {
     let (_, rest) = text.split_once("status code: ")?;
     rest.get(..3).filter(|status| status.bytes().all(|letter| letter.is_ascii_digit()))
 }
 
-/// Returns the message of the innermost cause: outer ones describe requests and retries.
+/// Returns the message of the innermost cause. The outer errors only describe requests and retries.
 fn innermost_cause(error: &dyn Error) -> String {
     let mut last = error;
     while let Some(cause) = last.source() {
@@ -96,7 +97,7 @@ fn innermost_cause(error: &dyn Error) -> String {
     last.to_string()
 }
 
-/// Returns the message of an error, without the name of its store.
+/// Returns the message of an error, without the name of the object store library's backend.
 pub(super) fn message_without_store(error: &object_store::Error) -> String {
     match error {
         object_store::Error::Generic { source, .. } => source.to_string(),
@@ -104,7 +105,7 @@ pub(super) fn message_without_store(error: &object_store::Error) -> String {
     }
 }
 
-/// Finds the error of an object store among the causes of an I/O error of a reader.
+/// Returns the object store error among the causes of an I/O error; `None` if there is none.
 pub(crate) fn find_remote_error(error: &(dyn Error + 'static)) -> Option<RemoteError> {
     let mut cause = Some(error);
     while let Some(error) = cause {
@@ -139,7 +140,9 @@ mod tests {
         assert!(said.contains("(AccessDenied)") && said.contains("AWS_ACCESS_KEY_ID"), "{said}");
         assert!(!said.contains("hushed") && !said.contains('<'), "{said}");
         let listing = object_store::Error::Generic { store: "S3", source: body("SignatureDoesNotMatch").into() };
-        assert!(error_message(listing).contains("does not let this be read (SignatureDoesNotMatch)"));
+        assert!(
+            error_message(listing).contains("access denied by the object store at https://e (SignatureDoesNotMatch)")
+        );
         let no_bucket = object_store::Error::NotFound { path: path(), source: body("NoSuchBucket").into() };
         assert!(error_message(no_bucket).starts_with("there is no bucket \"b\" at https://e"));
         let busy = "status code: 503 Slow: hushed".to_owned();

@@ -1,4 +1,4 @@
-//! Random access to one object.
+//! Random access to one object of a bucket.
 
 use std::fmt;
 use std::io;
@@ -15,10 +15,10 @@ use super::Bucket;
 use super::error::RemoteError;
 use crate::file_store::FileSnapshot;
 
-/// Bytes of a request for sequential reading: transferring them should take longer than a round trip.
+/// Number of bytes per request during sequential reading. Their transfer should take longer than a network round trip.
 const REQUEST_BYTES: usize = 4 << 20;
 
-/// An object in the state of its snapshot.
+/// An object of a bucket, pinned to the state of its snapshot.
 pub(crate) struct BucketObject {
     bucket: Arc<Bucket>,
     key: Key,
@@ -67,8 +67,7 @@ impl RandomAccess for BucketObject {
         let bytes = self.fetch_range(offset, end)?;
         let wanted = (end - offset) as usize;
         if bytes.len() != wanted {
-            let problem =
-                format!("{}: {} bytes came of {wanted} that were asked for", self.path.display(), bytes.len());
+            let problem = format!("{}: received {} bytes of {wanted} requested", self.path.display(), bytes.len());
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, problem));
         }
         space[..wanted].copy_from_slice(&bytes);

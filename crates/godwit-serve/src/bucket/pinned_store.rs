@@ -1,7 +1,7 @@
-//! An object store for DataFusion's own readers, which pins each object to the state of its snapshot.
+//! An object store for the file readers of DataFusion, which pins each object to the state of its snapshot.
 //!
-//! Such a reader knows only the path of an object. So the path holds the ETag before the key, and every request names it:
-//! if the object was replaced, the reader gets an error and never a mixture of two states.
+//! A DataFusion reader knows only the path of an object. The path therefore contains the ETag before the key, and every
+//! request demands this ETag. If the object was replaced, the reader gets an error, never a mixture of two states.
 
 use std::fmt;
 use std::path::Path as FilePath;
@@ -19,12 +19,12 @@ use object_store::{
 use super::BucketEndpoint;
 use super::error::RemoteError;
 
-/// Start of the URLs; no statement can name them.
+/// Prefix of the URLs of pinned objects. SQL statements of clients cannot refer to such URLs.
 pub(super) const URL_PREFIX: &str = "objects://pinned";
-/// Placeholder for a missing ETag.
+/// Path segment that stands for a missing ETag.
 const NO_ETAG: &str = "-";
 
-/// Returns the URL of an object with an ETag.
+/// Returns the URL of the object `key` with the ETag `tag`.
 pub(super) fn pinned_url(key: &Path, tag: Option<&str>) -> String {
     let mut url = format!("{URL_PREFIX}/{}/", encode_etag(tag));
     for byte in key.as_ref().bytes() {
@@ -37,7 +37,7 @@ pub(super) fn pinned_url(key: &Path, tag: Option<&str>) -> String {
     url
 }
 
-/// Encodes an ETag as one path segment.
+/// Encodes an ETag as one segment of a path.
 fn encode_etag(tag: Option<&str>) -> String {
     match tag {
         Some(tag) => tag.bytes().map(|byte| format!("{byte:02x}")).collect(),
@@ -45,7 +45,7 @@ fn encode_etag(tag: Option<&str>) -> String {
     }
 }
 
-/// Returns ETag and key of a path of [`pinned_url`].
+/// Returns the ETag and the key in a path that [`pinned_url`] made; `None` for any other path.
 fn parse_pinned_path(path: &Path) -> Option<(Option<String>, Path)> {
     let (tag, key) = path.as_ref().split_once('/')?;
     let key = Path::parse(key).ok()?;
@@ -57,7 +57,7 @@ fn parse_pinned_path(path: &Path) -> Option<(Option<String>, Path)> {
     Some((Some(String::from_utf8(bytes?).ok()?), key))
 }
 
-/// A read-only store of objects pinned by their ETags.
+/// A read-only object store whose paths contain the ETags of the objects.
 #[derive(Debug)]
 pub(super) struct PinnedStore<S> {
     store: Arc<S>,
@@ -87,7 +87,7 @@ fn to_object_store_error(error: DatasetError) -> Error {
 }
 
 fn read_only_error() -> Error {
-    to_object_store_error(DatasetError::Forbidden { problem: "objects are only read".to_owned() })
+    to_object_store_error(DatasetError::Forbidden { problem: "objects are read-only".to_owned() })
 }
 
 #[async_trait]
@@ -97,7 +97,7 @@ impl<S: ObjectStore> ObjectStore for PinnedStore<S> {
         let (tag, key) = parse_pinned_path(location).ok_or_else(no_key)?;
         let options = options.with_if_match(tag);
         let mut found = self.store.get_opts(&key, options).await.map_err(|error| self.remote_error(&key, error))?;
-        // A client sends later requests with the returned path.
+        // DataFusion uses the returned path for its next requests, so it must be the path with the ETag.
         found.meta.location = location.clone();
         Ok(found)
     }

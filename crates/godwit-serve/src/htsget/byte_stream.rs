@@ -1,4 +1,4 @@
-//! Response bodies of file bytes, read as the client takes them.
+//! HTTP response bodies of file bytes, which are read from the file only as fast as the client receives them.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use godwit_flight::web::WebStream;
 use godwit_formats::bgzf::ChunkBlocks;
 use godwit_formats::random_access::RandomAccess;
 
-/// Bytes of one read: the size of an HTTP/2 frame of this server.
+/// Number of bytes per read, equal to the size of an HTTP/2 frame of this server.
 const FRAME_BYTES: u64 = 1 << 20;
 
-/// Bytes that remain to be sent.
+/// The bytes that remain to be sent: `head`, then the range `whole` of `source`, then `tail`.
 struct ByteStream {
     source: Arc<dyn RandomAccess>,
     head: Vec<u8>,
@@ -21,14 +21,14 @@ struct ByteStream {
     tail: Vec<u8>,
 }
 
-/// Streams the bytes of a chunk's blocks.
+/// Returns a stream of the bytes in `cut`: its first blocks, the range of `source`, and its last blocks.
 pub(crate) fn stream_bytes(source: Arc<dyn RandomAccess>, cut: ChunkBlocks) -> WebStream {
     let ChunkBlocks { first_blocks, block_range, last_blocks } = cut;
     let sending = ByteStream { source, head: first_blocks, whole: block_range, tail: last_blocks };
     Box::pin(stream::unfold(sending, |mut sending| async move {
         let next = sending.next_frame().await?;
         if next.is_err() {
-            // After an error only the end of the stream can follow.
+            // Discard the remaining bytes, so that the stream ends after the error.
             (sending.whole, sending.tail) = (0..0, Vec::new());
         }
         Some((next, sending))
@@ -46,13 +46,13 @@ impl ByteStream {
         let (source, start) = (self.source.clone(), self.whole.start);
         let count = (self.whole.end - start).min(FRAME_BYTES);
         self.whole.start += count;
-        // No thread waits for a slow client.
+        // A blocking thread is used only for the read itself, not while a slow client receives the bytes.
         let read = tokio::task::spawn_blocking(move || {
             let mut bytes = vec![0; count as usize];
             let path = source.path().display();
             match source.read_at(&mut bytes, start) {
                 Ok(found) if found as u64 == count => Ok(bytes.into()),
-                Ok(_) => Err(Status::data_loss(format!("{path} became shorter while it was read"))),
+                Ok(_) => Err(Status::data_loss(format!("{path} was truncated while it was read"))),
                 Err(error) => Err(Status::unavailable(format!("cannot read {path}: {error}"))),
             }
         });

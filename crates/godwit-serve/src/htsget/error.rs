@@ -1,4 +1,4 @@
-//! Errors of htsget, with the names of the specification.
+//! Errors of the htsget service, with the error names of the specification.
 
 use godwit_flight::DatasetError;
 use godwit_formats::message_with_causes;
@@ -6,58 +6,58 @@ use http::StatusCode;
 
 use crate::http_service::TaskPanic;
 
-/// An error response (htsget 1.3, "Error Response").
+/// An error of the htsget service (htsget 1.3, "Error Response").
 #[derive(Debug, thiserror::Error)]
 pub(super) enum HtsgetError {
-    /// The request is not authenticated.
+    /// The client is not authenticated.
     #[error("{problem}")]
     InvalidAuthentication {
-        /// Reason, and how to fix it.
+        /// Description of the reason, and of the remedy.
         problem: String,
     },
-    /// The principal is not authorized.
+    /// The principal has no access to the dataset.
     #[error("{problem}")]
     PermissionDenied {
-        /// Reason, and how to fix it.
+        /// Description of the reason, and of the remedy.
         problem: String,
     },
     /// The dataset does not exist, or is hidden from the principal.
     #[error("{problem}")]
     NotFound {
-        /// Description of what is missing.
+        /// Description of the missing dataset, contig or endpoint.
         problem: String,
     },
     /// The request exceeds a limit.
     #[error("{problem}")]
     PayloadTooLarge {
-        /// Description with the limit.
+        /// Description of the limit that was exceeded.
         problem: String,
     },
-    /// The dataset is not available in that format.
+    /// The dataset does not exist in the requested format.
     #[error("{problem}")]
     UnsupportedFormat {
-        /// Description with its format.
+        /// Description of the problem, with the actual format.
         problem: String,
     },
-    /// The parameters are invalid.
+    /// A parameter of the request is invalid.
     #[error("{problem}")]
     InvalidInput {
-        /// Description of the error.
+        /// Description of the invalid parameter.
         problem: String,
     },
-    /// The range is invalid.
+    /// A requested range is invalid.
     #[error("{problem}")]
     InvalidRange {
-        /// Description of the error.
+        /// Description of the invalid range.
         problem: String,
     },
     /// The file is damaged.
     #[error("{problem}")]
     CorruptFile {
-        /// The file, and the damage.
+        /// Name of the file and description of the damage.
         problem: String,
     },
-    /// The server, or a server that it needs, cannot read the file.
+    /// The server, or an object store that it needs, cannot read the file.
     #[error("{problem}")]
     Unavailable {
         /// Description of the failure.
@@ -66,7 +66,8 @@ pub(super) enum HtsgetError {
 }
 
 impl HtsgetError {
-    /// Returns error name and HTTP status. The specification has no name for errors of the server.
+    /// Returns the error name in the response, and the HTTP status. The specification defines no name for failures of
+    /// the server.
     pub(super) fn name_and_status(&self) -> (&'static str, StatusCode) {
         match self {
             Self::InvalidAuthentication { .. } => ("InvalidAuthentication", StatusCode::UNAUTHORIZED),

@@ -1,7 +1,8 @@
-//! Positions of a file's header and regions: data blocks that, concatenated with an end-of-file block, are a file.
+//! Finds the data blocks of a file for an htsget request. The header block, the blocks of regions and an end-of-file
+//! block together form a valid file.
 //!
-//! Flows in: a file with its index, and a request. Flows out: data blocks. They may hold further records, as the
-//! specification permits: BAM, VCF and BCF are cut at the record offsets of an index, CRAM at its containers.
+//! The blocks may also contain other records, which the specification permits. BAM, VCF and BCF files are cut at the
+//! virtual offsets in their index, CRAM files at containers.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -23,74 +24,76 @@ use crate::dataset_root::{DatasetRoot, HtsgetFile, HtsgetFormat};
 use crate::file_index::{FileIndex, staleness_problem};
 use crate::file_store::{FileSnapshot, FileStore};
 
-/// Size of a CRAM index, at most, in bytes as stored.
+/// Maximum size of a CRAM index, in bytes as stored.
 const MAX_INDEX_BYTES: u64 = 256 << 20;
-/// Contig id of slices with reads of several contigs (CRAMv3 §8.5).
+/// Contig id of a CRAM slice that contains reads of several contigs (CRAMv3 §8.5).
 const MULTI_REFERENCE_ID: i32 = -2;
 
-/// Layout of a file: positions of header and records.
+/// The layout of a file: the positions of its header and its records.
 #[derive(Debug)]
 pub(super) struct FileLayout {
-    /// Name of the format.
+    /// Name of the file format in htsget, such as `BAM`.
     pub(super) format: &'static str,
-    /// Version of the file and its index.
+    /// Version of the file and its index, which changes with every modification.
     pub(super) version: u64,
     bytes: u64,
     format_layout: FormatLayout,
 }
 
-/// A data block of a ticket.
+/// A range of the file that a URL in a ticket refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DataBlock {
     pub(super) start: u64,
     pub(super) end: u64,
-    /// True if the offsets are virtual, and the BGZF blocks at both ends are cut.
+    /// True if `start` and `end` are virtual offsets, so that the BGZF blocks at both ends must be cut and compressed
+    /// again.
     pub(super) has_virtual_offsets: bool,
     pub(super) is_header: bool,
 }
 
-/// Content of a ticket.
+/// The data blocks of a ticket.
 #[derive(Debug)]
 pub(super) enum TicketPlan {
-    /// The whole file, unchanged.
+    /// The whole file, unchanged, as one block.
     Whole(DataBlock),
-    /// Blocks of the file, and the end-of-file marker of the format.
+    /// Data blocks of the file, followed by the end-of-file marker of the format.
     Blocks(Vec<DataBlock>, &'static [u8]),
 }
 
 #[derive(Debug)]
 enum FormatLayout {
-    /// BGZF, cut at virtual offsets.
+    /// The layout of a BGZF file, which can be cut at virtual offsets.
     Bgzf {
         first_record: VirtualOffset,
-        /// Virtual offset after the last record.
+        /// Virtual offset of the end of the last record.
         end_of_records: VirtualOffset,
-        /// Contig ids in the index, by name.
+        /// Contig ids in the index, by contig name.
         contig_ids: HashMap<String, usize>,
-        /// Contigs of the header that have no record, and so are in no index.
+        /// Contigs in the header. A contig without records may be missing in the index, but a request for it is valid.
         header_contigs: HashSet<String>,
-        /// True if records may be without a contig.
+        /// True if the file contains reads, which may have no contig.
         are_reads: bool,
         index: FileIndex,
-        /// Command that makes an index.
+        /// Command that builds an index for the file.
         index_command: &'static str,
     },
-    /// CRAM, cut at containers.
+    /// The layout of a CRAM file, which can be cut at containers.
     Cram {
         first_container: u64,
-        /// Offset of the end-of-file container.
+        /// Byte offset of the end-of-file container.
         end_of_containers: u64,
         contig_ids: HashMap<String, i32>,
-        /// `None`: the file has no index.
+        /// Entries of the CRAM index; `None` if the file has no index.
         entries: Option<Vec<IndexEntry>>,
     },
 }
 
 impl FileLayout {
-    /// Reads the layout of a file.
+    /// Reads the positions of the header and the records from a file and its index.
     ///
     /// # Errors
-    /// Errors of the file or its index; [`HtsgetError::UnsupportedFormat`] for VCF that is not BGZF.
+    /// Errors of reading the file or its index; [`HtsgetError::UnsupportedFormat`] for a VCF file that is not
+    /// compressed with bgzip.
     pub(super) fn open(root: &DatasetRoot, file: &HtsgetFile) -> Result<Self, HtsgetError> {
         let of = file.snapshot.single_file()?;
         let source = root.store().open(of)?;
@@ -103,10 +106,11 @@ impl FileLayout {
         Ok(Self { format, version: file.snapshot.version, bytes, format_layout })
     }
 
-    /// Returns the data blocks for a request.
+    /// Returns the data blocks for a request. `name`: name of the dataset, for error messages.
     ///
     /// # Errors
-    /// [`HtsgetError::NotFound`] for an unknown contig, [`HtsgetError::InvalidInput`] if there is no index.
+    /// [`HtsgetError::NotFound`] for an unknown contig, [`HtsgetError::InvalidInput`] if regions are requested and
+    /// there is no index.
     pub(super) fn plan_ticket(&self, question: &HtsgetRequest, name: &str) -> Result<TicketPlan, HtsgetError> {
         if question.regions.is_none() && !question.header_only {
             return Ok(TicketPlan::Whole(DataBlock {
@@ -138,7 +142,8 @@ impl FileLayout {
         };
         let no_index = |command: &str| {
             HtsgetError::invalid_input(format!(
-                "{name} has no index, so that regions of it are not found; ask for all of it, or have `{command} {name}` run"
+                "{name} has no index, so regions of it cannot be found; request the whole file, or index it with \
+                 `{command} {name}`"
             ))
         };
         let mut found = Vec::new();
@@ -191,7 +196,8 @@ impl FileLayout {
     }
 }
 
-/// Reports whether a slice may hold a read of a region.
+/// Returns whether a CRAM slice may contain a read that overlaps a region. `number`: contig id of the region, -1 for
+/// unplaced reads.
 fn slice_overlaps_region(entry: &IndexEntry, number: i32, wanted: &Region) -> bool {
     if entry.contig == MULTI_REFERENCE_ID {
         return true;
@@ -202,7 +208,8 @@ fn slice_overlaps_region(entry: &IndexEntry, number: i32, wanted: &Region) -> bo
         && (number < 0 || (wanted.start < wanted.end && start < i64::from(wanted.end) && end > i64::from(wanted.start)))
 }
 
-/// Returns the offset after the last record of a BGZF file, which is before the end-of-file block.
+/// Returns the virtual offset of the end of the last record in a BGZF file, which is the start of the end-of-file
+/// block.
 fn end_of_records(source: &dyn RandomAccess) -> Result<VirtualOffset, HtsgetError> {
     let bytes = source.byte_len();
     if ends_with(source, &EOF_BLOCK)? {
@@ -246,7 +253,7 @@ fn vcf_layout(
     let vcf = match VcfFile::open(source.clone()) {
         Ok(vcf) => vcf,
         Err(VcfError::Bgzf(BgzfError::NotBgzf { .. })) => {
-            let problem = format!("{} is not compressed by bgzip, as files are that are had here", file.name);
+            let problem = format!("{} is not compressed with bgzip, which htsget requires", file.name);
             return Err(HtsgetError::UnsupportedFormat { problem });
         }
         Err(error) => return Err(dataset_error(error).into()),
@@ -278,11 +285,11 @@ fn vcf_layout(
 
 fn cram_layout(root: &DatasetRoot, file: &HtsgetFile, source: &dyn RandomAccess) -> Result<FormatLayout, HtsgetError> {
     if !ends_with(source, &EOF_CONTAINER)? {
-        let problem = format!("{} is not CRAM of version 3, or truncated", file.name);
+        let problem = format!("{} is not CRAM version 3, or is truncated", file.name);
         return Err(HtsgetError::UnsupportedFormat { problem });
     }
     let end_of_containers = source.byte_len() - EOF_CONTAINER.len() as u64;
-    // The header is decoded by a separate process.
+    // Open the file as a dataset to get its header: CRAM is decoded by a separate process.
     let schema = root.open(&file.name)?.schema();
     let header = schema.metadata().get(alignment_columns::HEADER_KEY).map(String::as_str).unwrap_or_default();
     let contigs = header.lines().filter(|line| line.starts_with("@SQ\t"));
@@ -306,7 +313,7 @@ fn read_crai(
     end: u64,
 ) -> Result<Vec<IndexEntry>, HtsgetError> {
     let unusable = |problem: String| {
-        let problem = format!("{problem} make it again with `samtools index {}`", of.path.display());
+        let problem = format!("{problem} build it again with `samtools index {}`", of.path.display());
         HtsgetError::from(DatasetError::InvalidRequest { problem })
     };
     if let Some(problem) = staleness_problem(of, index) {
@@ -314,43 +321,43 @@ fn read_crai(
     }
     let path = index.path.display();
     if index.bytes > MAX_INDEX_BYTES {
-        return Err(unusable(format!("{path} is too long for an index;")));
+        return Err(unusable(format!("{path} is too large for an index;")));
     }
     let mut bytes = vec![0; index.bytes as usize];
     let count = store.open(index)?.read_at(&mut bytes, 0).map_err(dataset_error)?;
     let entries = IndexEntry::read_all(&bytes[..count]).map_err(|error| unusable(format!("{path}: {error};")))?;
     if entries.iter().any(|entry| entry.container_offset >= end) {
-        return Err(unusable(format!("{path} points behind the end of its file;")));
+        return Err(unusable(format!("{path} refers to offsets after the end of its file;")));
     }
     Ok(entries)
 }
 
-/// Returns the end of the header container, which follows the file definition; a container header begins with the length of
-/// its blocks in bytes (CRAMv3 §6 and §7).
+/// Returns the byte offset of the end of the header container, which is the first container after the file definition.
+/// A container header begins with the total length of the blocks in the container (CRAMv3 §6 and §7).
 fn cram_header_end(source: &dyn RandomAccess) -> Result<u64, HtsgetError> {
     let mut bytes = [0; FILE_DEFINITION_BYTES + MAX_CONTAINER_HEADER_BYTES];
     let count = source.read_at(&mut bytes, 0).map_err(dataset_error)?;
     let head = container_header_lengths(bytes[..count].get(FILE_DEFINITION_BYTES..).unwrap_or_default());
     let (blocks, head_bytes) = head.ok_or_else(|| HtsgetError::CorruptFile {
-        problem: format!("{} has no container of a header", source.path().display()),
+        problem: format!("{} has no header container", source.path().display()),
     })?;
     Ok(FILE_DEFINITION_BYTES as u64 + head_bytes as u64 + u64::from(blocks))
 }
 
-/// Length of magic, version and name (CRAMv3 §6), in bytes.
+/// Length of the file definition in bytes: magic, version and file id (CRAMv3 §6).
 const FILE_DEFINITION_BYTES: usize = 26;
-/// Length of a container header with at most 16 landmarks, in bytes; a header container has two.
+/// Maximum length in bytes of a container header with at most 16 landmarks. A header container has two landmarks.
 const MAX_CONTAINER_HEADER_BYTES: usize = 4 + 5 * 4 + 9 * 2 + 5 * 2 + 5 * 16 + 4;
 
-/// Returns the length of a container's blocks, and of its header, in bytes.
+/// Returns the total length of the blocks of a container, and the length of its header, both in bytes.
 fn container_header_lengths(head: &[u8]) -> Option<(u32, usize)> {
     let (length, mut rest) = head.split_first_chunk()?;
-    // Contig, start, span, number of records; counters of records and of bases; number of blocks.
+    // Skip the contig, start, span, number of records, record counter, number of bases and number of blocks.
     for width in [itf8_length, itf8_length, itf8_length, itf8_length, ltf8_length, ltf8_length, itf8_length] {
         rest = rest.get(width(*rest.first()?)..)?;
     }
     let first = *rest.first()?;
-    // A count below 128 is one byte.
+    // A number of landmarks below 128 has one byte in ITF-8.
     let landmarks = if first < 0x80 { first } else { return None };
     rest = &rest[1..];
     for _ in 0..landmarks {
@@ -360,12 +367,12 @@ fn container_header_lengths(head: &[u8]) -> Option<(u32, usize)> {
     Some((u32::from_le_bytes(*length), head.len() - rest.len()))
 }
 
-/// Returns the length of an ITF-8 number by its first byte (CRAMv3 §2.3).
+/// Returns the number of bytes of an ITF-8 integer, which its first byte determines (CRAMv3 §2.3).
 fn itf8_length(first: u8) -> usize {
     (first.leading_ones() as usize).min(4) + 1
 }
 
-/// Returns the length of an LTF-8 number by its first byte.
+/// Returns the number of bytes of an LTF-8 integer, which its first byte determines.
 fn ltf8_length(first: u8) -> usize {
     first.leading_ones() as usize + 1
 }
@@ -376,7 +383,8 @@ mod tests {
 
     #[test]
     fn container_headers_are_measured() {
-        // The end-of-file container: 15 bytes of blocks, contig -1 and start 4542278 in five and four bytes.
+        // The end-of-file container has blocks of 15 bytes. Its contig -1 has five bytes, and its start 4542278 has
+        // four bytes.
         assert_eq!(container_header_lengths(&EOF_CONTAINER), Some((15, EOF_CONTAINER.len() - 15)));
         for cut in 0..EOF_CONTAINER.len() - 15 {
             assert_eq!(container_header_lengths(&EOF_CONTAINER[..cut]), None);
@@ -394,7 +402,7 @@ mod tests {
             slice_bytes: 0,
         };
         let region = |start, end| Region { contig: String::new(), start, end };
-        // Bases 100 to 199, 0-based.
+        // A slice that covers the 0-based positions 100 to 199.
         let slice = entry(3, 101, 100);
         for (start, end, held) in
             [(0, 100, false), (0, 101, true), (199, 200, true), (200, 300, false), (150, 150, false)]

@@ -1,6 +1,6 @@
-//! Parameters of an htsget request, from the query string of a `GET` or the body of a `POST`.
+//! The parameters of an htsget request, from the query string of a `GET` request or the body of a `POST` request.
 //!
-//! Positions are 0-based and half-open, as in the specification.
+//! Positions are 0-based and intervals half-open, as in the htsget specification.
 
 use std::collections::HashMap;
 
@@ -9,26 +9,26 @@ use serde::Deserialize;
 
 use super::error::HtsgetError;
 
-/// Regions of a request, at most.
+/// Maximum number of regions in a request.
 const MAX_REGIONS: usize = 10_000;
-/// The reference name of reads without a contig.
+/// Value of `referenceName` that requests reads without a contig.
 pub(super) const UNPLACED_REFERENCE_NAME: &str = "*";
-/// Fields of a record that a request may list (htsget 1.3, "fields").
+/// SAM fields that the parameter `fields` may list (htsget 1.3, "fields").
 const SAM_FIELDS: [&str; 11] =
     ["QNAME", "FLAG", "RNAME", "POS", "MAPQ", "CIGAR", "RNEXT", "PNEXT", "TLEN", "SEQ", "QUAL"];
 
-/// A parsed request.
+/// The parsed parameters of a request.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct HtsgetRequest {
-    /// The requested format, if any.
+    /// The requested file format; `None` if the request names none.
     pub(super) format: Option<String>,
     /// True if only the header is requested.
     pub(super) header_only: bool,
-    /// The requested regions; `None`: everything.
+    /// The requested regions; `None` if the whole file or only the header is requested.
     pub(super) regions: Option<Vec<Region>>,
 }
 
-/// The JSON body of a `POST`.
+/// The JSON body of a `POST` request.
 #[derive(Debug, Default, Deserialize)]
 struct RequestBody {
     format: Option<String>,
@@ -48,33 +48,32 @@ struct RequestRegion {
 }
 
 impl HtsgetRequest {
-    /// Parses the query string of a `GET`.
+    /// Parses the query string of a `GET` request.
     pub(super) fn from_query(query: &str) -> Result<Self, HtsgetError> {
         let mut words: HashMap<String, String> = HashMap::new();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let decoded = |text: &str| {
-                percent_decode(&text.replace('+', " ")).ok_or_else(|| {
-                    HtsgetError::invalid_input(format!("{text:?} has percent signs that stand for nothing"))
-                })
+                percent_decode(&text.replace('+', " "))
+                    .ok_or_else(|| HtsgetError::invalid_input(format!("{text:?} has invalid percent-encoding")))
             };
             if words.insert(decoded(name)?, decoded(value)?).is_some() {
-                return Err(HtsgetError::invalid_input(format!("{name} is given twice; POST takes several regions")));
+                return Err(HtsgetError::invalid_input(format!("{name} is given twice; use POST for several regions")));
             }
         }
         let number = |name: &str| {
             let Some(text) = words.get(name) else { return Ok(None) };
             let parsed = text.parse::<u32>();
-            parsed.map(Some).map_err(|_| HtsgetError::invalid_input(format!("{name} is {text:?}, and no position")))
+            parsed
+                .map(Some)
+                .map_err(|_| HtsgetError::invalid_input(format!("{name} is {text:?}, which is not a position")))
         };
         let list = |name: &str| words.get(name).map(|text| text.split(',').map(str::to_owned).collect());
         let (start, end) = (number("start")?, number("end")?);
         let regions = match words.get("referenceName") {
             Some(name) => Some(vec![RequestRegion { reference_name: name.clone(), start, end }]),
             None if start.is_some() || end.is_some() => {
-                return Err(HtsgetError::invalid_input(
-                    "start and end are positions of a referenceName, and there is none",
-                ));
+                return Err(HtsgetError::invalid_input("start and end require a referenceName"));
             }
             None => None,
         };
@@ -88,12 +87,12 @@ impl HtsgetRequest {
         })
     }
 
-    /// Parses the body of a `POST`.
+    /// Parses the JSON body of a `POST` request.
     pub(super) fn from_body(body: &[u8]) -> Result<Self, HtsgetError> {
         let body: RequestBody = serde_json::from_slice(body)
-            .map_err(|error| HtsgetError::invalid_input(format!("the body is not understood: {error}")))?;
+            .map_err(|error| HtsgetError::invalid_input(format!("the body cannot be parsed: {error}")))?;
         if body.regions.as_ref().is_some_and(Vec::is_empty) {
-            return Err(HtsgetError::invalid_input("the list of regions is empty; leave it out for everything"));
+            return Err(HtsgetError::invalid_input("the list of regions is empty; omit it to request everything"));
         }
         Self::from_parameters(body)
     }
@@ -102,14 +101,16 @@ impl HtsgetRequest {
         let header_only = match body.class.as_deref() {
             None => false,
             Some("header") => true,
-            Some(other) => return Err(HtsgetError::invalid_input(format!("class is {other:?}; only header is known"))),
+            Some(other) => {
+                return Err(HtsgetError::invalid_input(format!("class is {other:?}; only header is supported")));
+            }
         };
         if header_only && body.regions.is_some() {
-            return Err(HtsgetError::invalid_input("a header is of no region; leave either out"));
+            return Err(HtsgetError::invalid_input("class=header cannot be combined with regions; omit one of them"));
         }
         if let Some(unknown) = body.fields.iter().flatten().find(|field| !SAM_FIELDS.contains(&field.as_str())) {
             return Err(HtsgetError::invalid_input(format!(
-                "{unknown:?} is no field; they are {}",
+                "{unknown:?} is not a field; the fields are {}",
                 SAM_FIELDS.join(",")
             )));
         }
@@ -119,7 +120,7 @@ impl HtsgetRequest {
         }
         let regions = body.regions.map(|regions| {
             if regions.len() > MAX_REGIONS {
-                let problem = format!("{} regions; {MAX_REGIONS} are taken at a time", regions.len());
+                let problem = format!("{} regions; a request may have at most {MAX_REGIONS}", regions.len());
                 return Err(HtsgetError::PayloadTooLarge { problem });
             }
             regions.into_iter().map(parse_region).collect()
@@ -131,7 +132,7 @@ impl HtsgetRequest {
 fn parse_region(region: RequestRegion) -> Result<Region, HtsgetError> {
     let RequestRegion { reference_name: contig, start, end } = region;
     if contig == UNPLACED_REFERENCE_NAME && (start.is_some() || end.is_some()) {
-        return Err(HtsgetError::invalid_input("reads without a contig have no start and end"));
+        return Err(HtsgetError::invalid_input("the reference name * takes no start and end"));
     }
     let within = |position: Option<u32>, without| position.unwrap_or(without).min(Region::OPEN_END);
     let (start, end) = (within(start, 0), within(end, Region::OPEN_END));
@@ -142,7 +143,7 @@ fn parse_region(region: RequestRegion) -> Result<Region, HtsgetError> {
     Ok(Region { contig, start, end })
 }
 
-/// Decodes percent-encoded text (RFC 3986 §2.1); `None` if the encoding or the UTF-8 is invalid.
+/// Decodes percent-encoded text (RFC 3986 §2.1). Returns `None` if the encoding is invalid or the result is not UTF-8.
 pub(crate) fn percent_decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -1,4 +1,4 @@
-//! A file of a dataset while it is written: in memory while the budget lasts, else on disk.
+//! A file of a dataset while it is written: in memory as long as the memory budget suffices, otherwise on disk.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Memory budget of temporary datasets, and the directory of files that exceed it.
+/// The memory budget of temporary datasets, and the directory for files that exceed it.
 #[derive(Debug)]
 pub(super) struct MemoryBudget {
     free_bytes: AtomicU64,
@@ -29,14 +29,14 @@ impl MemoryBudget {
     }
 }
 
-/// A file that is being written. Dropping it before [`Self::move_to`] discards it.
+/// A file of a dataset that is being written. If it is dropped before [`Self::move_to`], the file is discarded.
 pub(super) struct PutPart {
     file: File,
     path: PathBuf,
     memory_budget: Option<Arc<MemoryBudget>>,
-    /// Bytes reserved from the memory budget.
+    /// Number of bytes that this file has reserved from the memory budget.
     reserved_bytes: u64,
-    /// Path on disk, if the file did not fit into memory.
+    /// Path of the file on disk; `None` while the file fits into the memory budget.
     spill_path: Option<PathBuf>,
     is_committed: bool,
 }
@@ -57,7 +57,7 @@ impl PutPart {
         })
     }
 
-    /// Continues the file on disk.
+    /// Copies the file from memory to disk, continues writing there, and releases its memory.
     fn spill(&mut self, memory: &MemoryBudget) -> io::Result<()> {
         let unique = self.path.parent().and_then(Path::file_name).unwrap_or_default();
         let path = memory.spill_directory.join(unique);
@@ -70,13 +70,13 @@ impl PutPart {
         Ok(())
     }
 
-    /// Syncs a durable file to disk; a temporary one need not survive the server.
+    /// Syncs a durable file to disk. A temporary file is not synced, because it need not survive the server.
     pub(super) fn make_durable(&mut self) -> io::Result<()> {
         self.file.flush()?;
         if self.memory_budget.is_none() { self.file.sync_all() } else { Ok(()) }
     }
 
-    /// Moves the file to its final path; a spilled file is linked there.
+    /// Moves the file to its final path. For a file that was moved to disk, creates a symbolic link there instead.
     pub(super) fn move_to(mut self, path: &Path) -> io::Result<()> {
         if let Some(spilled) = &self.spill_path {
             symlink(spilled, path)?;
@@ -99,7 +99,7 @@ impl Write for PutPart {
                 self.spill(&memory)?;
             }
         }
-        // All bytes, because all were reserved.
+        // Write all bytes, not only some of them, because memory was reserved for all.
         self.file.write_all(bytes)?;
         Ok(bytes.len())
     }
@@ -114,13 +114,14 @@ impl Drop for PutPart {
         if self.is_committed {
             return;
         }
-        // The file itself is removed with its directory.
+        // The staging directory removes the file itself.
         self.memory_budget.as_ref().inspect(|memory| memory.release(self.reserved_bytes));
         let _ = self.spill_path.as_ref().map(fs::remove_file);
     }
 }
 
-/// Removes a part of a dataset, and releases its memory. Open readers can still read it; errors of the removal are ignored.
+/// Removes a part of a dataset and releases its memory. Readers that have already opened the file can still read it.
+/// Errors of the removal are ignored.
 pub(super) fn remove_part(path: &Path, memory: Option<&MemoryBudget>) {
     if let (Some(memory), Ok(found)) = (memory, fs::symlink_metadata(path)) {
         if found.is_file() {

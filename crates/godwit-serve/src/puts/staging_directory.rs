@@ -1,4 +1,4 @@
-//! Hidden directories in which datasets are written before they are visible.
+//! Hidden directories in which datasets are written before clients can see them.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -7,25 +7,26 @@ use std::path::{Path, PathBuf};
 
 use godwit_process::TemporaryItem;
 
-/// Below the root: hidden, and on the same file system.
+/// Name of the directory below the root that contains all staging directories. It is hidden and on the same file
+/// system.
 const STAGING_DIRECTORY_NAME: &str = ".godwit-puts";
 
-/// The parent directory of all staging directories.
+/// The directory that contains all staging directories.
 #[derive(Debug)]
 pub(super) struct StagingArea {
     directory: PathBuf,
 }
 
-/// A staging directory. Dropping it removes its contents.
+/// A staging directory of one write. Dropping it removes the directory and its content.
 #[derive(Debug)]
 pub(super) struct StagingDirectory {
     directory: TemporaryItem<tempfile::TempDir>,
-    /// Locked while the directory is in use, so that directories of killed servers can be recognized.
+    /// Lock on the directory while it is in use. The directory of a killed server is not locked, which identifies it.
     _lock: File,
 }
 
 impl StagingArea {
-    /// Creates the area, and removes staging directories of killed servers.
+    /// Creates the parent of the staging directories below `root`, and removes staging directories of killed servers.
     pub(super) fn open_below(root: &Path) -> io::Result<Self> {
         let asides = Self { directory: root.join(STAGING_DIRECTORY_NAME) };
         fs::create_dir_all(&asides.directory)?;
@@ -40,7 +41,7 @@ impl StagingArea {
         Ok(asides)
     }
 
-    /// Locks the area against changes by other threads and processes.
+    /// Locks the staging area, to exclude other threads and processes.
     pub(super) fn lock(&self) -> io::Result<File> {
         let path = self.directory.join("lock");
         let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
@@ -49,12 +50,13 @@ impl StagingArea {
     }
 
     pub(super) fn create(&self) -> io::Result<StagingDirectory> {
-        // Under the lock no cleanup can run between creating the directory and locking it.
+        // While this lock is held, another process cannot remove the new directory before it is locked.
         let _lock = self.lock()?;
         self.create_locked()
     }
 
-    /// As [`StagingArea::create`], for a caller that holds the lock.
+    /// Creates a staging directory in the same way as [`StagingArea::create`]. The caller must hold the lock of the
+    /// area.
     pub(super) fn create_locked(&self) -> io::Result<StagingDirectory> {
         let directory =
             TemporaryItem::create(|| tempfile::Builder::new().prefix("").rand_bytes(12).tempdir_in(&self.directory))?;
@@ -69,7 +71,7 @@ impl StagingDirectory {
         self.directory.path()
     }
 
-    /// Returns the name of the directory, which is unique.
+    /// Returns the name of the staging directory, which is unique.
     pub(super) fn unique_name(&self) -> String {
         self.path().file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
     }

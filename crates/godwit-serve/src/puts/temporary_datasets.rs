@@ -1,4 +1,4 @@
-//! Directories of the datasets that are removed when their server exits.
+//! The directories of temporary datasets, which are removed when the server exits.
 
 use std::fs::{self, File};
 use std::io;
@@ -9,29 +9,30 @@ use godwit_flight::DatasetError;
 
 use super::cannot_write;
 
-/// A directory that is removed also if a signal stops the server.
+/// A directory that is removed when it is dropped, and also if a signal stops the server.
 type TemporaryDirectory = godwit_process::TemporaryItem<tempfile::TempDir>;
 
-/// An in-memory file system, on systems that have one (Linux: `shm_open(3)`).
+/// Mount point of the in-memory file system of Linux (`shm_open(3)`). Other systems may not have one.
 const MEMORY_FILE_SYSTEM: &str = "/dev/shm";
 const DIRECTORY_PREFIX: &str = "godwit-temporary-";
 
-/// The directories of temporary datasets of one server, in memory and on disk. Dropping it removes them.
+/// The directories of the temporary datasets of one server, one in memory and one on disk. Dropping this value removes
+/// them.
 ///
-/// A server that is killed leaves them; the next server of the same user removes them.
+/// A server that is killed cannot remove its directories. The next server of the same user removes them.
 #[derive(Debug)]
 pub struct TemporaryDatasets {
     memory_directory: TemporaryDirectory,
     spill_directory: TemporaryDirectory,
-    /// Locked for the life of the server.
+    /// Locks on both directories, held while the server runs.
     _locks: [File; 2],
 }
 
 impl TemporaryDatasets {
-    /// Creates the directories; files that do not fit into memory are stored below `scratch`.
+    /// Creates the directories. Files that do not fit into memory are stored below `scratch`.
     ///
     /// # Errors
-    /// [`DatasetError::Local`] if a directory cannot be created.
+    /// [`DatasetError::Local`] if one of the directories cannot be created.
     pub fn new(scratch: &Path) -> Result<Self, DatasetError> {
         let in_memory = if Path::new(MEMORY_FILE_SYSTEM).is_dir() { Path::new(MEMORY_FILE_SYSTEM) } else { scratch };
         let (memory_directory, memory_lock) =
@@ -41,7 +42,7 @@ impl TemporaryDatasets {
         Ok(Self { memory_directory, spill_directory, _locks: [memory_lock, spill_lock] })
     }
 
-    /// Returns the directory that temporary datasets are read from.
+    /// Returns the path of the directory that contains the temporary datasets.
     pub fn directory(&self) -> &Path {
         self.memory_directory.path()
     }
@@ -51,13 +52,14 @@ impl TemporaryDatasets {
     }
 }
 
-/// Creates a directory and locks it; removes directories that no process has locked.
+/// Creates a directory below `below` and locks it. Also removes the directories of servers that have been killed, which
+/// are not locked.
 fn create_locked_directory(below: &Path) -> io::Result<(TemporaryDirectory, File)> {
     let (made, lock) = loop {
         let made = TemporaryDirectory::create(|| tempfile::Builder::new().prefix(DIRECTORY_PREFIX).tempdir_in(below))?;
         let lock = File::open(made.path())?;
         lock.lock()?;
-        // Before the lock, another server may have removed it as abandoned.
+        // Between creation and lock, another server may have removed the directory, because it was not locked.
         if made.path().exists() {
             break (made, lock);
         }
@@ -71,7 +73,7 @@ fn create_locked_directory(below: &Path) -> io::Result<(TemporaryDirectory, File
         }
         let Ok(held) = File::open(entry.path()) else { continue };
         if held.try_lock().is_ok() {
-            // Errors are ignored: a directory that cannot be removed does no harm.
+            // Ignore the error: a directory that cannot be removed does no harm.
             let _ = fs::remove_dir_all(entry.path());
         }
     }

@@ -1,4 +1,4 @@
-//! Errors of refget.
+//! Errors of the refget service.
 
 use godwit_flight::DatasetError;
 use godwit_formats::message_with_causes;
@@ -6,52 +6,52 @@ use http::StatusCode;
 
 use crate::http_service::TaskPanic;
 
-/// An error response (refget 2.0, "Errors").
+/// An error of the refget service (refget 2.0, "Errors").
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RefgetError {
-    /// The request is not authenticated.
+    /// The client is not authenticated.
     #[error("{problem}")]
     Unauthenticated {
-        /// Reason, and how to fix it.
+        /// Description of the reason, and of the remedy.
         problem: String,
     },
-    /// The principal is not authorized.
+    /// The principal has no access to the server.
     #[error("{problem}")]
     Forbidden {
-        /// Reason.
+        /// Description of the reason.
         problem: String,
     },
-    /// No sequence has the digest, or none that the principal may see.
-    #[error("no sequence here has the digest {id:?}")]
+    /// No sequence that the principal may read has the requested digest.
+    #[error("no sequence has the digest {id:?}")]
     NotFound {
-        /// Requested digest.
+        /// The requested digest, as the client wrote it.
         id: String,
     },
-    /// The parameters are invalid.
+    /// A parameter of the request is invalid.
     #[error("{problem}")]
     BadRequest {
-        /// Description of the error.
+        /// Description of the invalid parameter.
         problem: String,
     },
     /// The method is neither `GET` nor `HEAD`.
-    #[error("sequences are read with GET")]
+    #[error("sequences are requested with GET")]
     MethodNotAllowed,
-    /// The client accepts no available media type.
-    #[error("answers are of the type {media_type}")]
+    /// The client accepts none of the media types in which the response is available.
+    #[error("responses have the type {media_type}")]
     NotAcceptable {
-        /// Available media type.
+        /// The media type in which the response is available.
         media_type: &'static str,
     },
-    /// The requested bases are beyond the end of the sequence.
-    #[error("the sequence has {bases} letters, and not those")]
+    /// The requested range begins or ends after the end of the sequence.
+    #[error("the range is outside the sequence of {bases} bases")]
     RangeNotSatisfiable {
-        /// Length of the sequence in bases.
+        /// Length of the sequence, bases.
         bases: u64,
     },
-    /// The requested bases wrap around the end of a circular sequence.
-    #[error("the start is behind the end: which sequences are circles is not known here")]
+    /// The requested range starts after its end, which is valid only for circular sequences. They are not supported.
+    #[error("start is greater than end: circular sequences are not supported")]
     CircularNotSupported,
-    /// The server, or a server that it needs, cannot read the file.
+    /// The server cannot read the file that contains the sequence.
     #[error("{problem}")]
     Unavailable {
         /// Description of the failure.

@@ -1,5 +1,6 @@
-//! References as files, for genome browsers that read ranges of indexed FASTA: `/references/N.fa` and
-//! `/references/N.fa.fai`, with N counted from 0 in the order of the server's options. `/references/` lists them.
+//! References as files, for genome browsers that read ranges of indexed FASTA files. `/references/N.fa` is the FASTA
+//! file and `/references/N.fa.fai` its index. N is the 0-based position among the server's `--reference` options.
+//! `/references/` lists all references.
 
 use std::sync::Arc;
 
@@ -22,7 +23,7 @@ use crate::htsget::stream_bytes;
 use crate::http_service::run_blocking;
 
 impl Refget {
-    /// Handles a request for a reference, a range of it, or its index.
+    /// Responds to a request for the list of references, a reference, a byte range of it, or its index.
     pub(crate) async fn handle_reference_request(
         self: &Arc<Self>,
         request: WebRequest,
@@ -63,14 +64,15 @@ impl Refget {
         }
         if is_index {
             let mut text = Vec::new();
-            // Writing to a vector never fails.
+            // Writing to a vector in memory cannot fail.
             let _ = write_fai(&known.records(), &mut text);
             return Ok(with_etag(
                 with_content_type(Response::new(WebBody::Full(Bytes::from(text))), "text/plain; charset=utf-8"),
                 tag,
             ));
         }
-        // A range of a changed file is of no use to a client that has other ranges of the former (RFC 9110 §13.1.5).
+        // `If-Range` contains another ETag, so the file has changed and the client has ranges of the old one. Send the
+        // whole file instead of a range (RFC 9110 §13.1.5).
         let is_another = request.headers.get(IF_RANGE).is_some_and(|named| *named != tag);
         let subsequence = if is_another { Subsequence::All } else { Subsequence::from_request("", &request.headers)? };
         let source = known.text_source(run_blocking(move || FileStore::Local.open(&file)).await??);
@@ -88,7 +90,8 @@ impl Refget {
         Ok(with_etag(response, tag))
     }
 
-    /// Returns a reference with its digests; `None` if there is no such number, or the file does not permit random access.
+    /// Returns a reference and its digests; `None` if there is no reference with this number, or its file does not
+    /// permit random access.
     fn reference_file(&self, number: usize) -> Result<Option<(FileSnapshot, Arc<FileDigests>)>, RefgetError> {
         let Some(path) = self.references.get(number) else { return Ok(None) };
         let seen = FileStore::Local.snapshot(path, &[], false)?;
@@ -98,13 +101,14 @@ impl Refget {
     }
 }
 
-/// Returns the ETag of a state of a file, also for what is computed from it (RFC 9110 §8.8.3).
+/// Returns the ETag for a state of a reference, which also identifies the index that is computed from it (RFC 9110
+/// §8.8.3).
 fn etag_of(file: &FileSnapshot) -> HeaderValue {
     let number = xxh3_64_with_seed(&file.fingerprint, file.bytes);
     HeaderValue::try_from(format!("\"{number:016x}\"")).unwrap_or(HeaderValue::from_static("\"\""))
 }
 
-/// Reports whether `If-None-Match` names the ETag (RFC 9110 §13.1.2).
+/// Returns whether the header `If-None-Match` contains this ETag (RFC 9110 §13.1.2).
 fn matches_etag(headers: &HeaderMap, tag: &HeaderValue) -> bool {
     let all = headers.get_all(IF_NONE_MATCH);
     let mut tags = all.iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);

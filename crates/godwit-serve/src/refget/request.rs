@@ -1,4 +1,4 @@
-//! Parameters of a refget request: digest, subsequence, and media type of the response.
+//! The parameters of a refget request: the digest, the requested part of the sequence, and the media type.
 
 use godwit_flight::decode_base64;
 use http::HeaderMap;
@@ -7,17 +7,19 @@ use http::header::{ACCEPT, RANGE};
 use super::error::RefgetError;
 use super::sequence_digests::{MD5_BYTES, TRUNCATED_SHA512_BYTES};
 
-/// Digest that identifies a sequence.
+/// The digest of a sequence in one of the supported algorithms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SequenceDigest {
-    /// MD5 of its bases in upper case.
+    /// MD5 digest of the bases in upper case.
     Md5([u8; MD5_BYTES]),
-    /// Truncated SHA-512 of the bases: `ga4gh` writes it in base64url, `TRUNC512` in hexadecimal digits.
+    /// SHA-512 digest of the bases in upper case, truncated to 24 bytes. The `ga4gh` form is base64url, the `TRUNC512`
+    /// form hexadecimal.
     Sha512([u8; TRUNCATED_SHA512_BYTES]),
 }
 
 impl SequenceDigest {
-    /// Parses the digest in a path, with or without a namespace; `None` if it is not a digest.
+    /// Parses the digest in a URL path, with or without a namespace such as `md5:`. Returns `None` if the text is not a
+    /// digest.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (namespace, digest) = text.split_once(':').unwrap_or(("", text));
         let is = |names: &[&str]| namespace.is_empty() || names.iter().any(|name| namespace.eq_ignore_ascii_case(name));
@@ -32,7 +34,7 @@ impl SequenceDigest {
     }
 }
 
-/// Parses exactly `BYTES` bytes of hexadecimal digits in either case.
+/// Parses hexadecimal digits of either case; `None` if they are not exactly `BYTES` bytes.
 fn parse_hex<const BYTES: usize>(text: &str) -> Option<[u8; BYTES]> {
     if text.len() != 2 * BYTES || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return None;
@@ -44,24 +46,25 @@ fn parse_hex<const BYTES: usize>(text: &str) -> Option<[u8; BYTES]> {
     Some(bytes)
 }
 
-/// Requested part of a sequence.
+/// The part of a sequence that a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Subsequence {
-    /// The whole sequence.
+    /// The whole sequence, because the request specifies no range.
     All,
-    /// Query parameters, `[start, end)`, 0-based.
+    /// The query parameters `start` and `end`: 0-based, half-open.
     StartEnd { start: u32, end: Option<u32> },
-    /// Header `Range: bytes=FIRST-LAST`, both inclusive, 0-based.
+    /// The header `Range: bytes=FIRST-LAST`: 0-based, both ends inclusive.
     Range { first: u64, last: Option<u64> },
-    /// Header `Range: bytes=-COUNT`.
+    /// The header `Range: bytes=-COUNT`: the last COUNT bases.
     Suffix { count: u64 },
 }
 
 impl Subsequence {
-    /// Parses query and headers of a request.
+    /// Parses the requested part of the sequence from the query string and the headers of a request.
     ///
     /// # Errors
-    /// [`RefgetError::BadRequest`] for invalid numbers, or if both parameters and header are given.
+    /// [`RefgetError::BadRequest`] if a number is invalid, or the request has both query parameters and a `Range`
+    /// header.
     pub(super) fn from_request(query: &str, headers: &HeaderMap) -> Result<Self, RefgetError> {
         let wrong = |problem: String| RefgetError::BadRequest { problem };
         let (mut start, mut end) = (None, None);
@@ -72,24 +75,25 @@ impl Subsequence {
                 _ => continue,
             };
             let number = value.parse().ok().filter(|_| value.bytes().all(|byte| byte.is_ascii_digit()));
-            *place = Some(number.ok_or_else(|| wrong(format!("{name}={value} is no whole number below 2^32")))?);
+            *place = Some(number.ok_or_else(|| wrong(format!("{name}={value} is not an integer below 2^32")))?);
         }
         let is_between = start.is_some() || end.is_some();
         match headers.get(RANGE) {
-            Some(_) if is_between => Err(wrong("give start and end, or a header Range, and not both".to_owned())),
+            Some(_) if is_between => Err(wrong("use either start and end, or a Range header, not both".to_owned())),
             None if is_between => Ok(Self::StartEnd { start: start.unwrap_or(0), end }),
             None => Ok(Self::All),
             Some(value) => {
                 let range = value.to_str().ok().and_then(|text| parse_range_header(text.trim()));
-                range.ok_or_else(|| wrong(format!("Range: {value:?} is not one range, as bytes=0-99")))
+                range.ok_or_else(|| wrong(format!("Range: {value:?} is not a single range such as bytes=0-99")))
             }
         }
     }
 
-    /// Returns the requested bases as a range `[start, end)` of the sequence.
+    /// Returns the requested bases as a 0-based, half-open range. `bases`: length of the sequence.
     ///
     /// # Errors
-    /// [`RefgetError::RangeNotSatisfiable`] beyond its end, [`RefgetError::CircularNotSupported`] around it.
+    /// [`RefgetError::RangeNotSatisfiable`] if the range exceeds the sequence, [`RefgetError::CircularNotSupported`] if
+    /// it starts after its end.
     pub(super) fn resolve(self, bases: u64) -> Result<std::ops::Range<u64>, RefgetError> {
         let beyond = || RefgetError::RangeNotSatisfiable { bases };
         match self {
@@ -111,7 +115,7 @@ impl Subsequence {
     }
 }
 
-/// Parses a header `Range` (RFC 9110 §14.2); `None` if it is invalid or has several ranges.
+/// Parses a `Range` header (RFC 9110 §14.2). Returns `None` if the header is invalid or contains several ranges.
 fn parse_range_header(text: &str) -> Option<Subsequence> {
     let (first, last) = text.strip_prefix("bytes=")?.split_once('-')?;
     let number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten();
@@ -123,20 +127,20 @@ fn parse_range_header(text: &str) -> Option<Subsequence> {
     }
 }
 
-/// Content of a response.
+/// The kind of content in a response, which determines the media type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MediaType {
-    /// Bases.
+    /// The bases of a sequence, as text.
     Plain,
-    /// Metadata of a sequence, or service info.
+    /// The metadata of a sequence or the service info, as JSON.
     Json,
 }
 
 impl MediaType {
-    /// Returns the media type of a response, in the version that the client accepts.
+    /// Returns the media type of the response, with the refget version that the client accepts.
     ///
     /// # Errors
-    /// [`RefgetError::NotAcceptable`] if the client only accepts other types.
+    /// [`RefgetError::NotAcceptable`] if the client accepts only other media types.
     pub(super) fn negotiate(self, headers: &HeaderMap) -> Result<&'static str, RefgetError> {
         let [newer, older] = match self {
             Self::Plain => [
@@ -181,7 +185,8 @@ mod tests {
 
     #[test]
     fn digests_are_known_by_their_length_and_namespace() {
-        // GA4GH refget v2.0.0, "refget Checksum Algorithm": of ACGT; `printf ACGT | md5sum` of coreutils.
+        // Digests of the sequence ACGT: SHA-512 from GA4GH refget v2.0.0 ("refget Checksum Algorithm"), MD5 from
+        // coreutils (`printf ACGT | md5sum`).
         let sha = SequenceDigest::parse("SQ.aKF498dAxcJAqme6QYQ7EZ07-fiw8Kw2").unwrap();
         assert_eq!(SequenceDigest::parse("ga4gh:SQ.aKF498dAxcJAqme6QYQ7EZ07-fiw8Kw2"), Some(sha));
         assert_eq!(SequenceDigest::parse("68a178f7c740c5c240aa67ba41843b119d3bf9f8b0f0ac36"), Some(sha));

@@ -1,7 +1,8 @@
-//! Digests of the sequences of FASTA files, plain or BGZF, and streams of their bases.
+//! Digests of the sequences in FASTA files, plain or BGZF, and streams of their bases.
 //!
-//! Flows in: FASTA files in their current state. Flows out: which sequence has a digest, its position, and its bases in
-//! upper case. A file is digested once for each state of it, by one thread while others wait.
+//! [`DigestCache`] computes which sequences of a file have which digests, and where their bases are. It digests a file
+//! only once for each state of the file: one thread computes while others wait. [`stream_subsequence`] reads bases in
+//! upper case.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -22,17 +23,17 @@ use super::request::SequenceDigest;
 use crate::file_store::{FileSnapshot, FileStore};
 use crate::htsget::stream_bytes;
 
-/// Length of MD5, in bytes.
+/// Length of an MD5 digest, bytes.
 pub(super) const MD5_BYTES: usize = 16;
-/// Length of the truncated SHA-512, in bytes.
+/// Length of a truncated SHA-512 digest, bytes.
 pub(super) const TRUNCATED_SHA512_BYTES: usize = 24;
-/// Files whose digests are cached, at most.
+/// Maximum number of files whose digests are cached.
 const MAX_CACHED_FILES: usize = 4096;
 
-/// A sequence of a file.
+/// A sequence in a FASTA file, with its digests.
 #[derive(Clone, Debug)]
 pub(super) struct Sequence {
-    /// Name, length, and position of the bases in the file.
+    /// Name and length of the sequence, and the position of its bases in the file.
     pub(super) record: FaiRecord,
     pub(super) md5: [u8; MD5_BYTES],
     pub(super) sha512: [u8; TRUNCATED_SHA512_BYTES],
@@ -47,20 +48,21 @@ impl Sequence {
     }
 }
 
-/// Digests of the sequences of a file, in one state of it.
+/// The digests of all sequences in a FASTA file, for one state of the file.
 #[derive(Debug)]
 pub(super) struct FileDigests {
     fingerprint: Vec<u8>,
-    /// Empty if the file is damaged, or is gzip but not BGZF and so has no random access.
+    /// The sequences of the file. Empty if the file is damaged, or is gzip but not BGZF and so does not permit random
+    /// access.
     sequences: Vec<Sequence>,
-    /// Block table of a BGZF file.
+    /// The table of compressed blocks; `None` if the file is not BGZF.
     blocks: Option<Arc<BlockTable>>,
 }
 
 impl FileDigests {
     fn compute(file: &FileSnapshot) -> Result<Self, FastaError> {
         let digested = match digest_sequences(&file.path) {
-            // An I/O failure of this host may not recur, so it is not cached.
+            // Return an I/O error without caching it, because it may not occur again.
             Err(FastaError::Bgzf(error)) => return Err(FastaError::Bgzf(error)),
             found => found.unwrap_or_default(),
         };
@@ -72,7 +74,7 @@ impl FileDigests {
         !self.sequences.is_empty()
     }
 
-    /// Returns the uncompressed text of the file, which is `source`.
+    /// Returns random access to the uncompressed text of the file. `source`: random access to the file itself.
     pub(super) fn text_source(&self, source: Arc<dyn RandomAccess>) -> Arc<dyn RandomAccess> {
         match &self.blocks {
             Some(blocks) => Arc::new(BgzfText::new(source, blocks.clone())),
@@ -80,18 +82,18 @@ impl FileDigests {
         }
     }
 
-    /// Returns the index records of all sequences.
+    /// Returns the records of the FASTA index (`.fai`) for all sequences.
     pub(super) fn records(&self) -> Vec<FaiRecord> {
         self.sequences.iter().map(|sequence| sequence.record.clone()).collect()
     }
 
-    /// Returns the sequences with a digest; several if a file holds duplicates.
+    /// Returns the sequences with this digest. There are several if the file contains the same sequence more than once.
     pub(super) fn matching(&self, id: SequenceDigest) -> impl Iterator<Item = &Sequence> {
         self.sequences.iter().filter(move |sequence| sequence.has_digest(id))
     }
 }
 
-/// A cache of digests by file.
+/// A cache of the digests of FASTA files, by path.
 #[derive(Debug, Default)]
 pub(super) struct DigestCache {
     files: Mutex<HashMap<PathBuf, Arc<FileDigests>>>,
@@ -99,7 +101,7 @@ pub(super) struct DigestCache {
 }
 
 impl DigestCache {
-    /// Returns the digests of a file in its current state.
+    /// Returns the digests of a file in its current state, and computes them if they are not in the cache.
     ///
     /// # Errors
     /// [`DatasetError::Local`] if the file cannot be read.
@@ -121,12 +123,12 @@ impl DigestCache {
         Ok(digested)
     }
 
-    /// Reports whether a file had such a sequence in its last known state.
+    /// Returns whether the cached state of a file contains a sequence with this digest.
     pub(super) fn contains_digest(&self, path: &Path, id: SequenceDigest) -> bool {
         self.lock_files().get(path).is_some_and(|found| found.matching(id).next().is_some())
     }
 
-    /// Reports whether no state of a file is cached.
+    /// Returns whether the cache contains no state of this file.
     pub(super) fn is_uncached(&self, path: &Path) -> bool {
         !self.lock_files().contains_key(path)
     }
@@ -136,7 +138,7 @@ impl DigestCache {
     }
 }
 
-/// Computes the digests of a FASTA file, and its block table if it is BGZF.
+/// Computes the digests of the sequences in a FASTA file, and its table of blocks if it is BGZF.
 fn digest_sequences(path: &Path) -> Result<(Vec<Sequence>, Option<Arc<BlockTable>>), FastaError> {
     let blocks = read_block_table(path)?.map(Arc::new);
     let (mut digests, mut upper) = (Vec::new(), Vec::new());
@@ -164,10 +166,10 @@ fn digest_sequences(path: &Path) -> Result<(Vec<Sequence>, Option<Arc<BlockTable
     Ok((records.into_iter().zip(digests).map(sequence).collect(), blocks))
 }
 
-/// Streams the bases `[start, end)` of a sequence of a file, in upper case.
+/// Returns a stream of the bases `wanted` of a sequence, in upper case.
 ///
 /// # Errors
-/// [`DatasetError::Changed`] if the file has changed since the snapshot; other errors of opening it.
+/// [`DatasetError::Changed`] if the file has changed since its snapshot; other errors if the file cannot be opened.
 pub(super) fn stream_subsequence(
     file: &FileSnapshot,
     known: &FileDigests,
@@ -175,7 +177,7 @@ pub(super) fn stream_subsequence(
     wanted: &Range<u64>,
 ) -> Result<WebStream, DatasetError> {
     let source = known.text_source(FileStore::Local.open(file)?);
-    // The file may have been replaced since the snapshot.
+    // Check after opening that the file was not replaced since its snapshot.
     let now = FileStore::Local.snapshot(&file.path, &[], false)?;
     if now.as_ref().and_then(|seen| seen.files.first()).is_none_or(|now| now.fingerprint != file.fingerprint) {
         return Err(DatasetError::Changed { name: record.name.clone() });
@@ -198,14 +200,14 @@ pub(super) fn stream_subsequence(
                 let left = left.checked_sub(letters.len() as u64).ok_or_else(|| Status::data_loss(changed))?;
                 Ok((letters, left))
             });
-            // After an error only the end of the stream can follow.
+            // Set the number of remaining bases to 0 after an error, so that the stream ends.
             let left = next.as_ref().map_or(0, |(_, left)| *left);
             Some((next.map(|(letters, _)| letters), (raw, left)))
         }
     })))
 }
 
-/// Removes line ends, and converts to upper case.
+/// Removes line ends and converts the bases to upper case.
 fn normalize_bases(bytes: Bytes) -> Bytes {
     let letters = bytes.iter().filter(|byte| byte.is_ascii_alphabetic());
     letters.map(u8::to_ascii_uppercase).collect::<Vec<_>>().into()
@@ -215,7 +217,7 @@ fn normalize_bases(bytes: Bytes) -> Bytes {
 mod tests {
     use super::*;
 
-    /// Collects a stream of bases as text.
+    /// Reads a stream of bases completely and returns it as text.
     async fn collect_text(mut letters: WebStream) -> Result<String, Status> {
         let mut text = Vec::new();
         while let Some(piece) = letters.next().await {
@@ -242,7 +244,7 @@ mod tests {
                 }
             }
             let mut packed = godwit_formats::bgzf::Writer::new(Vec::new(), 1);
-            // Blocks of a few bytes, so that the bases of one request are in several.
+            // Compress in blocks of only eleven bytes, so that the bases of one request are in several blocks.
             for piece in text.as_bytes().chunks(11) {
                 packed.write_bytes(piece).unwrap();
                 packed.flush_block().unwrap();
@@ -272,7 +274,7 @@ mod tests {
         let path = directory.path().join("x.fa");
         std::fs::write(&path, ">s\nACGT\n").unwrap();
         let (known, before) = (DigestCache::default(), snapshot(&path));
-        // Digests of ACGT: GA4GH refget v2.0.0, and `md5sum` of coreutils.
+        // Digests of the sequence ACGT: from GA4GH refget v2.0.0, and from `md5sum` of coreutils.
         let ids = ["SQ.aKF498dAxcJAqme6QYQ7EZ07-fiw8Kw2", "f1f8f4bf413b16ad135722aa4591043e"]
             .map(|id| SequenceDigest::parse(id).unwrap());
         assert!(known.is_uncached(&path));

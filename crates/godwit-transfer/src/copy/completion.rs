@@ -1,4 +1,4 @@
-//! The end of a copy and the checks before its start: removal of extraneous entries, failures of entries.
+//! The end of a copy: removal of extraneous entries, and reports of failed entries. Also the checks before an upload.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use crate::file_service::run_blocking;
 use crate::path_text::{escape_for_display, escape_invalid_bytes, is_utf8_path_text};
 use crate::stream_task::Direction;
 
-/// The outcome of a copy.
+/// The outcome of a copy, before its failures are reported.
 pub(crate) struct CopyOutcome {
     pub(crate) summary: CopySummary,
     /// Entries that could not be copied.
@@ -20,11 +20,12 @@ pub(crate) struct CopyOutcome {
 }
 
 impl CopyOutcome {
-    /// Reports the failed entries to the observer.
+    /// Reports the failed entries to the observer. Returns the summary, or an error if any entry failed.
     pub(super) fn report_failures(mut self, observer: &dyn CopyObserver) -> Result<CopySummary, TransferError> {
         let failed_files = self.failures.len();
         let files = self.summary.files + self.summary.up_to_date_files + failed_files;
-        // The first failure decides the exit code: problems of this host, then of the server, have precedence.
+        // The returned error decides the exit code: errors of this host have precedence, then errors of the server,
+        // then all others.
         let is_here =
             |failure: &EntryFailure| matches!(failure.error, TransferError::Io { .. } | TransferError::Busy { .. });
         let is_there = |failure: &EntryFailure| {
@@ -54,7 +55,7 @@ impl CopyOutcome {
 }
 
 impl CopyOperation<'_> {
-    /// Checks what is to be uploaded before anything is sent.
+    /// Removes the entries that cannot be uploaded from the plan, before any data are sent.
     pub(super) async fn prepare_upload(&mut self) -> Result<(), TransferError> {
         if !self.options.dry_run {
             let failures = verify_local_sources(&self.plan.items, &self.expected_checksums).await?;
@@ -65,7 +66,7 @@ impl CopyOperation<'_> {
         let hidden = self.plan.exclude_hidden();
         if hidden > 0 {
             let message =
-                format!("{hidden} files and directories are left out: servers take none whose names begin with a dot");
+                format!("{hidden} files and directories are skipped: servers reject names that begin with a dot");
             self.observer.on_event(&CopyEvent::Warning { message });
         }
         let is_new = |entry: &Entry| entry.link_target.is_some() || !is_utf8_path_text(&entry.path);
@@ -76,8 +77,10 @@ impl CopyOperation<'_> {
             let failures = self.plan.items.extract_if(.., |item| is_new(&item.entry)).map(|item| {
                 let path = item.entry.path;
                 let what = if item.entry.link_target.is_some() { "links" } else { "names that are not UTF-8" };
-                let problem =
-                    format!("{}: {server} is of an earlier version, which takes no {what}", escape_for_display(&path));
+                let problem = format!(
+                    "{}: {server} has an earlier version, which does not accept {what}",
+                    escape_for_display(&path)
+                );
                 EntryFailure { path, error: TransferError::Unsupported { problem } }
             });
             self.failures.extend(failures);
@@ -85,8 +88,8 @@ impl CopyOperation<'_> {
         Ok(())
     }
 
-    /// Returns the extraneous paths at the destination, the contents of a directory before it. Links there are not followed.
-    /// Paths that may belong to failed entries are left out.
+    /// Returns the extraneous paths at the destination; the entries of a directory precede the directory. Symbolic
+    /// links at the destination are not followed. Paths that may belong to failed entries are omitted.
     pub(super) async fn extraneous_paths(&self) -> Result<Vec<String>, TransferError> {
         if self.plan.is_one_file() {
             return Ok(Vec::new());
@@ -101,7 +104,7 @@ impl CopyOperation<'_> {
         } else {
             match self.control.list_with_link_support(&self.destination_path, LinkPolicy::Preserve).await {
                 Ok((listing, _)) => listing.entries,
-                // This copy makes the directory.
+                // The directory does not exist; this copy creates it.
                 Err(TransferError::Rejected { .. }) => Vec::new(),
                 Err(error) => return Err(error),
             }
@@ -114,7 +117,8 @@ impl CopyOperation<'_> {
         Ok(surplus)
     }
 
-    /// Ends an upload; at another member of the pool if the first one was lost after it had committed the last file.
+    /// Ends an upload. If the first member of the pool was lost after it had committed the last file, the upload is
+    /// ended at another member.
     async fn end_upload(&self, session: &str, surplus: Vec<String>) -> Result<Vec<EntryFailure>, TransferError> {
         match self.control.end_session(session, surplus.clone()).await {
             Err(TransferError::Flight(error)) if is_unknown_session(&error) && self.control.has_moved() => {
@@ -165,7 +169,7 @@ impl CopyOperation<'_> {
     }
 }
 
-/// Converts a status of the server to an error of a copy.
+/// Converts the gRPC status of a server to an error of a copy; returns all other errors unchanged.
 fn convert_flight_error(error: TransferError) -> TransferError {
     match error {
         TransferError::Flight(error) => error_from_status(error),

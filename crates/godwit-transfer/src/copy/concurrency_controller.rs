@@ -1,57 +1,62 @@
-//! The number of connections of a fast copy: as many as make it faster, limited by the packets that the path can hold.
+//! Controls the number of connections of a copy in fast mode: more connections as long as they increase the throughput,
+//! within the number of packets that the path can hold.
 //!
-//! The throughput of a connection over a long path depends on socket buffers at both ends and on losses, which the receiving
-//! end cannot see. So the number is found by trial: it is doubled as long as the rate grows by that, else it is restored.
-//! Excess connections stay open without requests. If the rate falls later, the trial is repeated.
+//! The throughput of a connection over a long path depends on socket buffers at both ends and on packet losses, which
+//! the receiving end cannot see. So the controller tries other numbers: it doubles the number as long as the throughput
+//! grows enough, else it restores the previous number. Excess connections stay open without requests. If the throughput
+//! falls later, the controller tries again.
 //!
-//! A slow path holds few packets. Over 10 Mbit/s and 40 ms, 16 connections, each with at least four packets in flight, lost
-//! most of the data. They took five times as long as two. So fewer connections are used, unless that is slower: where packets
-//! are lost at random, many connections with few bytes in flight each are right.
+//! A slow path holds few packets. Over 10 Mbit/s and 40 ms, 16 connections with at least four packets in flight each
+//! lost most of the data. They took five times as long as two connections. So on such a path the controller tries fewer
+//! connections, and keeps them unless they are slower. If packets are lost at random, many connections with few bytes
+//! in flight each are faster.
 
 use std::time::Duration;
 
-/// Largest number of connections.
+/// Largest number of connections that the controller selects.
 const MAX_STREAMS: u32 = 128;
-/// Round trips per measurement. New connections need some to reach their rate.
+/// Duration of a measurement, in round trips. New connections need several round trips to reach their rate.
 const MEASUREMENT_ROUND_TRIPS: u32 = 20;
-/// Shortest measurement.
+/// Shortest duration of a measurement.
 const MIN_MEASUREMENT_DURATION: Duration = Duration::from_secs(1);
-/// Bytes in flight per connection that justify the present number.
+/// With fewer bytes in flight per connection than this, the controller tries fewer connections.
 const MIN_IN_FLIGHT_BYTES: f64 = 24.0 * 1024.0;
-/// Bytes in flight per connection that permit a trial of more.
+/// More connections are tried only if each would have at least this many bytes in flight.
 const PROBE_MIN_IN_FLIGHT_BYTES: f64 = 6.0 * 1024.0;
-/// Measurements to wait after a reduction: the remaining connections recover from the losses of many.
+/// Number of measurements that are skipped after a reduction, while the remaining connections recover from packet
+/// losses.
 const REDUCTION_SETTLING_MEASUREMENTS: u32 = 3;
-/// Fewer connections do not reduce the load.
+/// Smallest number of connections that the controller tries; fewer would not reduce the load on the path.
 const MIN_STREAMS: u32 = 2;
-/// Smallest gain that justifies more connections.
+/// Smallest ratio of the new throughput to the previous one that justifies more connections.
 const MIN_SPEEDUP_FACTOR: f64 = 1.1;
-/// If the rate falls below this fraction of the best, the path has changed.
+/// If the throughput falls below this fraction of the best one, the controller assumes that the path has changed.
 const PATH_CHANGE_RATE_FRACTION: f64 = 0.7;
-/// Bytes that are not measured at the start: handshakes bring no more.
+/// Bytes received before the first measurement. TLS and HTTP/2 handshakes alone transfer fewer.
 const WARM_UP_BYTES: u64 = 256 << 10;
-/// A trial needs at least this many measurements of remaining work.
+/// More connections are tried only if the remaining bytes last for at least this many measurements.
 const MIN_REMAINING_MEASUREMENTS: f64 = 4.0;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum ControllerState {
-    /// The first bytes arrive; one measurement is discarded.
+    /// The copy has just started; the first measurement is used only to try fewer connections.
     WarmUp,
     Measure,
-    /// More connections are tried; the fields hold the previous number and rate. `warmed_up`: new ones have had one
-    /// measurement.
+    /// More connections are being tried; `streams` and `bytes_per_s` are the previous number and throughput.
+    /// `warmed_up` is true after the first measurement with the new connections.
     ProbeMore {
         streams: u32,
         bytes_per_s: f64,
         warmed_up: bool,
     },
-    /// Fewer connections are tried; the fields hold the previous number and rate. `settling_measurements`: still to wait.
+    /// Fewer connections are being tried; `streams` and `bytes_per_s` are the previous number and throughput.
+    /// `settling_measurements` is the number of measurements that are still to be skipped.
     ProbeFewer {
         streams: u32,
         bytes_per_s: f64,
         settling_measurements: u32,
     },
-    /// The number is final until the rate falls.
+    /// The number of connections is fixed until the throughput falls.
     Settled {
         bytes_per_s: f64,
     },
@@ -64,12 +69,12 @@ pub(super) struct ConcurrencyController {
     streams: u32,
     window: Duration,
     rtt: Duration,
-    /// Start of the measurement and the bytes received by then.
+    /// Start time of the current measurement, and the number of bytes received until then.
     measurement_start: Option<(Duration, u64)>,
 }
 
 impl ConcurrencyController {
-    /// Returns the controller of a copy that starts with this number of connections over a path of this round-trip time.
+    /// Returns the controller of a copy that starts with `streams` connections over a path with round-trip time `rtt`.
     pub(super) fn new(streams: u32, rtt: Duration) -> Self {
         Self {
             state: ControllerState::WarmUp,
@@ -80,8 +85,8 @@ impl ConcurrencyController {
         }
     }
 
-    /// Records the received bytes, incomplete blocks included, and the remaining ones; returns the new number of connections
-    /// if it changes.
+    /// Records the received bytes, including those of incomplete blocks, and the remaining bytes. Returns the new
+    /// number of connections if it changes.
     pub(super) fn update(&mut self, now: Duration, arrived_bytes: u64, left_bytes: u64) -> Option<u32> {
         if arrived_bytes < WARM_UP_BYTES {
             return None;
@@ -100,7 +105,7 @@ impl ConcurrencyController {
         changed.then_some(streams)
     }
 
-    /// Returns the number of connections that have this many bytes in flight each.
+    /// Returns the number of connections at which each has `each` bytes in flight.
     fn streams_for_in_flight_bytes(&self, bytes_per_s: f64, each: f64) -> u32 {
         (bytes_per_s * self.rtt.as_secs_f64() / each) as u32
     }
@@ -135,14 +140,15 @@ impl ConcurrencyController {
             ControllerState::ProbeMore { streams, bytes_per_s: before, .. } => {
                 (ControllerState::Settled { bytes_per_s: before }, streams)
             }
-            // The path was not slow.
+            // The throughput has risen, so the path is not slow.
             ControllerState::ProbeFewer { streams, .. } if fewer >= 2 * self.streams => {
                 (ControllerState::Measure, fewer.min(streams))
             }
             ControllerState::ProbeFewer { streams, bytes_per_s, settling_measurements: waits @ 1.. } => {
                 (ControllerState::ProbeFewer { streams, bytes_per_s, settling_measurements: waits - 1 }, self.streams)
             }
-            // The earlier rate may have been that of the start, and fewer connections are fast in comparison.
+            // The previous throughput may have been that of the slow start of the copy; then fewer connections seem to
+            // be fast.
             ControllerState::ProbeFewer { bytes_per_s: before, .. } if bytes_per_s * MIN_SPEEDUP_FACTOR >= before => {
                 try_fewer().unwrap_or_else(try_more)
             }
@@ -163,7 +169,8 @@ impl ConcurrencyController {
 mod tests {
     use super::*;
 
-    /// Returns the changes of the number over a path where `rate` gives bytes per second by connections and tick.
+    /// Returns the numbers of connections that the controller selects if `rate` gives bytes per second by the number of
+    /// connections and the tick.
     fn stream_count_changes(rate: impl Fn(u32, u64) -> f64, left_bytes: u64) -> Vec<u32> {
         let (mut climb, mut streams, mut bytes) = (ConcurrencyController::new(16, Duration::from_millis(40)), 16, 0.0);
         let mut changes = vec![streams];
@@ -188,20 +195,20 @@ mod tests {
 
     #[test]
     fn a_slow_path_has_few_unless_that_is_slower() {
-        // 10 Mbit/s, less the losses of many connections.
+        // A path of 10 Mbit/s, on which many connections lose packets.
         let slow = |streams: u32, _: u64| 1.25e6 / (1.0 + f64::from(streams) / 16.0);
         assert_eq!(stream_count_changes(slow, 1 << 40), [16, 2, 4, 2]);
-        // With random losses each connection adds its rate.
+        // If packets are lost at random, each connection adds its own rate.
         let lossy = |streams: u32, _: u64| f64::from(streams) * 0.3e6;
         assert_eq!(stream_count_changes(lossy, 1 << 40), [16, 7, 16]);
     }
 
     #[test]
     fn a_slow_beginning_is_not_taken_for_a_slow_path_for_long() {
-        // The disk was asleep.
+        // The disk of the server starts slowly.
         let late = |_: u32, tick: u64| if tick < 20 { 0.1e6 } else { 100e6 };
         assert_eq!(stream_count_changes(late, 1 << 40)[..3], [16, 2, 16]);
-        // The same, and each connection adds its rate.
+        // The disk starts slowly, and on this path each connection adds its own rate.
         let lossy = |streams: u32, tick: u64| if tick < 20 { 0.1e6 } else { f64::from(streams) * 0.6e6 };
         assert_eq!(stream_count_changes(lossy, 1 << 40).last(), Some(&128));
     }

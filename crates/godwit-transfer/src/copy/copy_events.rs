@@ -1,26 +1,38 @@
-//! The events of a copy and its summary.
+//! The events that a copy reports to its observer, and the summary of a copy.
 
 use serde::{Deserialize, Serialize};
 
-/// The action that a copy would take on an entry. The serialised names are printed and read by programs.
+/// The action that a copy would take on an entry (dry run). Its serialised name is printed and is read by programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PlannedAction {
     /// A file would be copied from its start.
     #[serde(rename = "copy")]
     Copy,
-    /// A copy of a file would be resumed.
+    /// A partial copy of a file at the destination would be resumed.
     #[serde(rename = "go on with")]
     Resume,
-    /// A directory would be made.
+    /// A directory would be created.
     #[serde(rename = "make")]
     Make,
-    /// An entry would be removed.
+    /// An entry at the destination would be removed.
     #[serde(rename = "remove")]
     Remove,
 }
 
 impl PlannedAction {
-    /// Returns the serialised name.
+    /// Returns the serialised name of the action.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use godwit_transfer::PlannedAction;
+    ///
+    /// assert_eq!(PlannedAction::Remove.name(), "remove");
+    /// assert_eq!(serde_json::to_value(PlannedAction::Resume)?, PlannedAction::Resume.name());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn name(self) -> &'static str {
         match self {
             Self::Copy => "copy",
@@ -31,66 +43,79 @@ impl PlannedAction {
     }
 }
 
-/// An event of a copy.
+/// An event that a copy reports to its observer.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use godwit_transfer::CopyEvent;
+///
+/// let event = CopyEvent::Copied { path: "run7/a.bam".to_owned(), bytes: 4096, blake3: String::new() };
+/// let line = serde_json::to_string(&event)?;
+/// assert_eq!(line, r#"{"event":"copied","path":"run7/a.bam","bytes":4096,"blake3":""}"#);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum CopyEvent {
-    /// The work of the copy is known.
+    /// The copy has compared source and destination, and starts to transfer blocks.
     Started {
-        /// Files to be copied.
+        /// Number of files to be copied.
         files: usize,
-        /// Files that are up to date, by size and time.
+        /// Number of files that are up to date: size and modification time match.
         #[serde(rename = "same")]
         up_to_date_files: usize,
         /// Bytes of the files to be copied.
         bytes: u64,
-        /// Bytes of these files that an earlier run has copied.
+        /// Bytes of the files to be copied that an earlier, interrupted run has already transferred.
         #[serde(rename = "kept_bytes")]
         resumed_bytes: u64,
-        /// Number of connections.
+        /// Number of connections at the start of the copy.
         streams: u32,
-        /// Number of servers.
+        /// Number of servers that send or receive the files.
         servers: usize,
-        /// Round-trip time, milliseconds.
+        /// Round-trip time to the first server, milliseconds.
         rtt_ms: f64,
     },
-    /// The progress of the copy.
+    /// The progress of the copy; reported every 250 ms.
     #[serde(rename = "copying")]
     Progress {
-        /// Bytes that are at the destination.
+        /// Bytes that are at the destination, including those of an earlier run.
         bytes: u64,
-        /// Bytes of all files.
+        /// Bytes of all files to be copied.
         #[serde(rename = "of")]
         total_bytes: u64,
-        /// Recent rate, bytes per second.
+        /// Throughput over the last 3 s, bytes per second.
         bytes_per_s: u64,
-        /// Remaining time at that rate, s.
+        /// Estimated remaining time at this throughput, seconds; `None` if the throughput is 0.
         eta_s: Option<u64>,
-        /// TCP segments that this host retransmitted.
+        /// Number of TCP segments that this host retransmitted.
         retransmits: u64,
-        /// Blocks that were received damaged.
+        /// Number of blocks that were received damaged.
         damaged: u64,
-        /// Number of connections with requests.
+        /// Number of connections over which blocks are requested.
         #[serde(default)]
         streams: u32,
     },
-    /// An entry would be copied, made or removed (dry run).
+    /// A dry run found an entry that a copy would copy, create or remove.
     #[serde(rename = "would")]
     DryRunAction {
-        /// The action.
+        /// The action that the copy would take.
         #[serde(rename = "what")]
         action: PlannedAction,
-        /// Path below the destination.
+        /// Path of the entry, below the destination.
         path: String,
-        /// Size, bytes.
+        /// Size of the file, bytes; 0 for an entry that would be removed.
         bytes: u64,
     },
-    /// The progress of a delta copy of a genome.
+    /// The progress of the delta copy of one genome.
     #[serde(rename = "packing")]
     DeltaProgress {
-        /// Path below the destination.
+        /// Path of the file, below the destination.
         path: String,
-        /// Bytes of the file that are done.
+        /// Bytes of the file that were packed or unpacked so far.
         bytes: u64,
         /// Size of the file, bytes.
         #[serde(rename = "of")]
@@ -99,87 +124,124 @@ pub enum CopyEvent {
     /// A genome was copied with delta compression.
     #[serde(rename = "unpacked")]
     DeltaCopied {
-        /// Path below the destination.
+        /// Path of the file, below the destination.
         path: String,
-        /// Size, bytes.
+        /// Size of the file, bytes.
         bytes: u64,
-        /// Bytes sent.
+        /// Bytes sent over the network to copy the file.
         sent_bytes: u64,
     },
-    /// The bytes that delta compression saved, at the end.
+    /// The number of bytes that delta compression saved; reported once, at the end of the copy.
     #[serde(rename = "saved")]
     DeltaSavings {
-        /// Number of files.
+        /// Number of files that were copied with delta compression.
         files: usize,
-        /// Their size, bytes.
+        /// Size of the files that were copied with delta compression, bytes.
         bytes: u64,
-        /// Bytes sent for them.
+        /// Bytes sent over the network for the files with delta compression.
         sent_bytes: u64,
-        /// The difference, bytes.
+        /// Bytes that were saved: the size of the files less the bytes sent, or 0 if more bytes were sent.
         saved_bytes: u64,
     },
-    /// A file was committed.
+    /// A file is complete at the destination and has its final name.
     Copied {
-        /// Path below the destination.
+        /// Path of the file, below the destination.
         path: String,
-        /// Size, bytes.
+        /// Size of the file, bytes.
         bytes: u64,
-        /// BLAKE3 of the file; empty for a file of one block.
+        /// BLAKE3 of the file, hexadecimal; empty for a file of one block.
         blake3: String,
     },
-    /// An entry was not copied, unlike others. Reported at the end.
+    /// An entry was not copied, although others were. Reported at the end of the copy.
     NotCopied {
-        /// Path below the destination.
+        /// Path of the entry, below the destination.
         path: String,
-        /// The reason.
+        /// The reason, for the user.
         #[serde(rename = "why")]
         reason: String,
     },
     /// A warning for the user.
     Warning {
-        /// The text.
+        /// The text of the warning.
         message: String,
     },
 }
 
-/// An observer of a copy.
+/// An observer that receives the events of a copy.
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::Mutex;
+///
+/// use godwit_transfer::{CopyEvent, CopyObserver};
+///
+/// #[derive(Default)]
+/// struct Warnings(Mutex<Vec<String>>);
+///
+/// impl CopyObserver for Warnings {
+///     fn on_event(&self, event: &CopyEvent) {
+///         if let CopyEvent::Warning { message } = event {
+///             self.0.lock().unwrap().push(message.clone());
+///         }
+///     }
+/// }
+///
+/// let warnings = Warnings::default();
+/// warnings.on_event(&CopyEvent::Warning { message: "no checksum is listed for a.bam".to_owned() });
+/// assert_eq!(warnings.0.into_inner().unwrap(), ["no checksum is listed for a.bam"]);
+/// ```
 pub trait CopyObserver: Send + Sync {
-    /// Receives an event.
+    /// Receives an event while the copy is running.
     fn on_event(&self, event: &CopyEvent);
 }
 
-/// Counts of a copy.
+/// Counts of a finished copy.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use godwit_transfer::CopySummary;
+///
+/// let summary = CopySummary { files: 3, up_to_date_files: 1, bytes: 4096, ..CopySummary::default() };
+/// let json = serde_json::to_value(summary)?;
+/// assert_eq!(json["files"], 3);
+/// assert_eq!(json["same"], 1);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct CopySummary {
-    /// Files that were copied.
+    /// Number of files that were copied.
     pub files: usize,
-    /// Files that were up to date.
+    /// Number of files that were up to date and were not copied.
     #[serde(rename = "same")]
     pub up_to_date_files: usize,
-    /// Files that were removed.
+    /// Number of entries that were removed at the destination because the source lacks them.
     #[serde(rename = "removed")]
     pub removed_files: usize,
-    /// Size of the copied files, bytes. Except for resumed bytes, all were received, before compression.
+    /// Size of the copied files before compression, bytes, including `resumed_bytes`.
     pub bytes: u64,
-    /// Bytes that an earlier run had copied.
+    /// Bytes of the copied files that an earlier, interrupted run had already transferred.
     #[serde(rename = "kept_bytes")]
     pub resumed_bytes: u64,
-    /// Number of the copied files with delta compression.
+    /// Number of the copied files that were sent with delta compression.
     #[serde(rename = "packed_files")]
     pub delta_files: usize,
-    /// Their size, bytes.
+    /// Size of the files that were sent with delta compression, bytes.
     #[serde(rename = "packed_bytes")]
     pub delta_bytes: u64,
-    /// Bytes sent for them.
+    /// Bytes sent over the network for the files with delta compression.
     #[serde(rename = "packed_sent_bytes")]
     pub delta_sent_bytes: u64,
-    /// Links that were skipped, by the link policy.
+    /// Number of symbolic links that were skipped because of the link policy.
     #[serde(default)]
     pub skipped_links: usize,
-    /// Blocks that were received damaged and fetched again.
+    /// Number of blocks that were received damaged and fetched again.
     #[serde(rename = "damaged")]
     pub damaged_blocks: u64,
-    /// Duration, s.
+    /// Duration of the copy, seconds.
     pub seconds: f64,
 }
 

@@ -1,7 +1,8 @@
-//! Delta copies before the copy itself: genomes absent from the destination are sent as differences from a shared reference.
+//! Delta copies, before all other files are copied: genomes that are absent from the destination are sent as
+//! differences from a reference that both ends have.
 //!
-//! The copy itself then finds them complete. All other files, and all that failed here, are left to it; only a timeout or an
-//! interruption ends it.
+//! The ordinary copy then finds these genomes complete at the destination. It copies all other files, and the genomes
+//! for which the delta copy failed. Only a timeout or a cancellation during a delta copy ends the whole copy.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -32,32 +33,32 @@ use crate::file_service::run_blocking;
 use crate::path_text::{escape_for_display, escape_invalid_bytes};
 use crate::tcp_tuning::{self, SendOptions};
 
-/// Delay between attempts.
+/// Delay between two attempts to copy a genome.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
 
-/// Counts of the delta copies.
+/// Counts of the genomes that were copied with delta compression.
 #[derive(Debug, Default)]
 pub(super) struct DeltaSummary {
-    /// Paths below the destination.
+    /// Paths, below the destination, of the files that were copied with delta compression.
     pub(super) copied_paths: HashSet<String>,
-    /// Size of these files, bytes.
+    /// Size of the files that were copied with delta compression, bytes.
     pub(super) bytes: u64,
-    /// Bytes sent for them.
+    /// Bytes sent over the network for the files with delta compression.
     pub(super) sent_bytes: u64,
 }
 
-/// A reference that both ends have.
+/// A reference that both the client and the server have.
 struct SharedReference {
     reference: Arc<LoadedReference>,
-    /// Digest of the reference at the server.
+    /// Digest of the matching reference at the server, which may differ from the digest of the local reference.
     server_digest: String,
 }
 
-/// The reason why a delta copy failed.
+/// The reason why the delta copy of a genome failed.
 enum DeltaCopyError {
-    /// The connection or the other end.
+    /// The connection or the server failed; the delta copy may be retried.
     Connection(FlightError),
-    /// Any other error.
+    /// Any error other than of the connection; the delta copy is not retried.
     Local(TransferError),
 }
 
@@ -77,11 +78,12 @@ impl From<TransferError> for DeltaCopyError {
 }
 
 impl CopyOperation<'_> {
-    /// Copies the genomes among the files with delta compression.
+    /// Copies the files that are genomes, with delta compression.
     ///
     /// # Errors
-    /// [`TransferError::Io`] or [`TransferError::Delta`] if a local reference cannot be read, [`TransferError::Flight`] if
-    /// the server cannot be reached; [`TransferError::Timeout`], [`TransferError::Interrupted`].
+    /// [`TransferError::Io`] or [`TransferError::Delta`] if a local reference cannot be read, [`TransferError::Flight`]
+    /// if the server cannot be reached, [`TransferError::Timeout`] if a genome times out,
+    /// [`TransferError::Interrupted`] if the copy was cancelled.
     pub(super) async fn copy_genomes(
         &self,
         references: &Arc<ReferenceStore>,
@@ -108,7 +110,7 @@ impl CopyOperation<'_> {
                 Ok((DeltaOutcome::Unsuitable { reason }, _)) => {
                     left.entry(reason).or_default().push(escape_for_display(&item.source_path))
                 }
-                // Another copy was faster.
+                // Another copy has completed the file meanwhile.
                 Ok((DeltaOutcome::AlreadyPresent, _)) => {}
                 Err(error @ (TransferError::Interrupted | TransferError::Timeout { .. })) => return Err(error),
                 Err(error) => left
@@ -119,7 +121,7 @@ impl CopyOperation<'_> {
         }
         for (why, files) in left {
             let others = if files.len() > 1 { format!(" and {} more", files.len() - 1) } else { String::new() };
-            self.warn(format!("{}{others}: sent as it is, because {why}", files[0]));
+            self.warn(format!("{}{others}: sent without delta compression: {why}", files[0]));
         }
         Ok(packed)
     }
@@ -128,7 +130,7 @@ impl CopyOperation<'_> {
         self.observer.on_event(&CopyEvent::Warning { message });
     }
 
-    /// Returns the files that may be genomes and are absent from the destination.
+    /// Returns the files that are absent from the destination and may be genomes, by name and size.
     async fn candidate_genomes(&self) -> Result<Vec<CopyItem>, TransferError> {
         let wanted = |item: &&CopyItem| {
             let is_plain = !item.entry.is_file() || self.expected_checksums.contains_key(&item.entry.path);
@@ -144,12 +146,12 @@ impl CopyOperation<'_> {
             }
             false => self.control.begin_files(&self.destination_path, &entries, true).await?.1,
         };
-        // The copy itself reports files whose state is unknown.
+        // Files whose state is unknown are left to the ordinary copy, which reports the error.
         let nothing = |(item, have)| matches!(have, Ok(ReceiverState::Absent)).then_some(item);
         Ok(items.into_iter().zip(have).filter_map(nothing).collect())
     }
 
-    /// Returns the first reference that both ends have; warns if there is none.
+    /// Returns the first reference that the client and the server both have; warns if there is none.
     async fn find_shared_reference(
         &self,
         references: &Arc<ReferenceStore>,
@@ -163,20 +165,25 @@ impl CopyOperation<'_> {
                 Err(error @ TransferError::Flight(_)) => return Err(error),
                 Err(error) => {
                     let why = godwit_model::message_with_causes(&error);
-                    self.warn(format!("{}: genomes are sent as they are, because {why}", self.control.server_uri()));
+                    self.warn(format!(
+                        "{}: genomes are sent without delta compression: {why}",
+                        self.control.server_uri()
+                    ));
                     return Ok(None);
                 }
             }
         }
         let server = self.control.server_uri();
         self.warn(match references.paths() {
-            [] => "no reference is named (--reference): genomes are sent as they are".to_owned(),
+            [] => "no reference is given (--reference): genomes are sent without delta compression".to_owned(),
             [only] => format!(
-                "{server} has no reference with the sequences of {}: genomes are sent as they are; `godwit serve --reference` tells it of one",
+                "{server} has no reference with the sequences of {}: genomes are sent without delta compression; add \
+                 it there with `godwit serve --reference`",
                 only.display()
             ),
             [first, rest @ ..] => format!(
-                "{server} has no reference with the sequences of {} or the {} others: genomes are sent as they are",
+                "{server} has no reference with the sequences of {} or the {} others: genomes are sent without delta \
+                 compression",
                 first.display(),
                 rest.len()
             ),
@@ -184,7 +191,7 @@ impl CopyOperation<'_> {
         Ok(None)
     }
 
-    /// Copies a file; retries if the connection breaks. Returns the outcome and the bytes sent.
+    /// Copies a genome with delta compression; retries if the connection fails. Returns the outcome and the bytes sent.
     async fn copy_genome(
         &self,
         item: &CopyItem,
@@ -229,7 +236,7 @@ impl CopyOperation<'_> {
         }
     }
 
-    /// Reports progress while work runs; stops it when the copy is cancelled.
+    /// Reports progress while `work` runs; stops `work` if the copy is cancelled.
     async fn run_with_progress<T>(
         &self,
         work: impl Future<Output = T>,
@@ -252,7 +259,7 @@ impl CopyOperation<'_> {
         }
     }
 
-    /// Returns the send options for a single connection.
+    /// Returns the send options of a copy that uses a single connection.
     fn single_stream_options(&self) -> SendOptions {
         let bytes_per_s = self.options.bits_per_s.map(|bits| (bits / 8).max(1));
         SendOptions { mode: self.options.mode, bytes_per_s, compress: false }
@@ -300,7 +307,7 @@ impl CopyOperation<'_> {
             };
             let piece = DeltaMessage::from_batch(&batch, &app_metadata)?;
             sent_bytes += (piece.packed.len() + piece.block_specs.len()) as u64;
-            // The receiver returns the reason why it accepts no more.
+            // The receiver has stopped; its result states the reason.
             if sender.send(piece).await.is_err() {
                 break Ok(());
             }
@@ -327,7 +334,7 @@ impl CopyOperation<'_> {
             &DeltaUploadCommand { base_path, entry, reference: shared.server_digest.clone() },
         )?;
         let (mut sender, answers) = client.upload(&FlightDescriptor::new_cmd(command), &DELTA_SCHEMA)?;
-        // The server does not respond before it has received something.
+        // Send an empty message first: the server opens its response stream only after the first request.
         sender.send_metadata(&[]).await?;
         let stop = Arc::new(AtomicBool::new(false));
         let (path, version, reference) = (item.local_path(), item.entry.version, shared.reference.clone());
@@ -349,7 +356,7 @@ impl CopyOperation<'_> {
         };
         let hearing = async {
             let mut answers = answers.await?;
-            let answer = answers.next().await?.ok_or(FlightError::Malformed { problem: "it has no answer" })?;
+            let answer = answers.next().await?.ok_or(FlightError::Malformed { problem: "the response is missing" })?;
             Ok::<DeltaOutcome, DeltaCopyError>(from_json(&answer)?)
         };
         tokio::pin!(sending, hearing);
@@ -358,7 +365,7 @@ impl CopyOperation<'_> {
             sent = &mut sending => match sent {
                 Ok(sent_bytes) => Ok((hearing.await?, sent_bytes)),
                 Err(failed @ DeltaCopyError::Local(_)) => Err(failed),
-                // The response states why an upload was stopped.
+                // If the server stopped the upload, its response states the reason.
                 Err(failed @ DeltaCopyError::Connection(_)) => match hearing.await {
                     Ok(landed) => Ok((landed, 0)),
                     Err(DeltaCopyError::Connection(FlightError::Malformed { .. })) => Err(failed),

@@ -1,4 +1,4 @@
-//! The verification of a received file against the block hashes of one of its sources.
+//! The verification of a copied file: the block hashes of a source are compared with those of the destination.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,48 +14,51 @@ use crate::ranges::RangeSet;
 use crate::stream_task::{Direction, StreamEvent};
 use crate::transfer_session::{FileId, SessionEvent};
 
-/// The outcome of a verification.
+/// The outcome of the verification of a file.
 enum VerificationOutcome {
-    /// Blocks that differ from a source, the hashes of all blocks, and the source.
+    /// Blocks that differ between source and destination, the hashes of all blocks, and the 0-based index of the
+    /// source.
     Compared(RangeSet, Vec<BlockHash>, u32),
-    /// A source does not have the file any more.
+    /// The source with this index no longer has the file, or no longer has this version of it.
     SourceGone(u32, TransferError),
-    /// The server does not know the upload session any more.
+    /// The server no longer has the upload session of this name.
     SessionLost(String),
 }
 
-/// A source that provides the hashes of a file.
+/// A source from which the block hashes of a file can be requested.
 pub(super) struct HashSource {
     /// 0-based index of the source.
     pub(super) source: u32,
     pub(super) control: Arc<ControlClient>,
-    /// Path and version of the file there.
+    /// Path of the file at the source.
     pub(super) path: String,
     pub(super) version: u64,
 }
 
-/// The verification of a file.
+/// The verification of a file, with everything that it needs to run as a task.
 pub(super) struct FileVerification {
-    /// Sources with the hashes; at least one.
+    /// Sources from which the block hashes can be requested; at least one.
     pub(super) hash_sources: Vec<HashSource>,
-    /// Time for retries if no source responds.
+    /// Longest time for retries if none of the sources responds.
     pub(super) retry_timeout: Duration,
     pub(super) direction: Direction,
     pub(super) block_hashes: Arc<BlockHashCache>,
     pub(super) item: CopyItem,
     pub(super) file: FileId,
-    /// Hashes that were requested while the last blocks were on their way.
+    /// Request for the block hashes that was sent while the last blocks were still in transit; `None` if there was
+    /// none.
     pub(super) hash_prefetch: Option<HashPrefetch>,
 }
 
-/// The response of a source: the hashes of all blocks, or why it does not have the file.
+/// The response of a source: its index, and the hashes of all blocks or the reason why it does not have the file.
 type HashResponse = (u32, Result<Vec<BlockHash>, TransferError>);
 
-/// A request for the hashes of a file in advance. Dropping it cancels the request.
+/// A request for the block hashes of a file that is sent before its last blocks arrive. Dropping it cancels the
+/// request.
 pub(super) struct HashPrefetch(AbortOnDropTask<Result<HashResponse, TransferError>>);
 
 impl HashPrefetch {
-    /// Requests the hashes of the version that is being fetched; they stay valid for that version.
+    /// Requests the block hashes of the file version that is being copied. The hashes stay valid for that version.
     pub(super) fn start(provers: Vec<HashSource>, retry_timeout: Duration) -> Self {
         Self(AbortOnDropTask::spawn(async move { fetch_block_hashes(&provers, retry_timeout).await }))
     }
@@ -74,7 +77,7 @@ impl FileVerification {
                 StreamEvent::SessionEvent(SessionEvent::VerificationFailed { file, blocks, source })
             }
             Ok(VerificationOutcome::SourceGone(source, error)) => StreamEvent::FileFailed { file, source, error },
-            // The session requests another source next, until none is left.
+            // The session then tries another source, until none is left.
             Err(why) if why.concerns_one_file() => StreamEvent::FileFailed {
                 file,
                 source: self.hash_sources.first().map_or(0, |prover| prover.source),
@@ -112,7 +115,7 @@ impl FileVerification {
                 let Some(prover) = self.hash_sources.first() else { return Err(no_source_error()) };
                 match prover.control.finish_file(session, self.file, &tree, false).await {
                     Ok(wrong) => Ok(VerificationOutcome::Compared(wrong, tree, 0)),
-                    // The server was restarted.
+                    // The server was restarted and no longer knows the session.
                     Err(error) if is_unknown_session(&error) => Ok(VerificationOutcome::SessionLost(session.clone())),
                     Err(error) => Err(error_from_status(error)),
                 }
@@ -121,7 +124,7 @@ impl FileVerification {
     }
 }
 
-/// Returns the hashes of all blocks from the first source that responds, or why it does not have the file.
+/// Returns the hashes of all blocks from the first source that responds, or the reason why that source lacks the file.
 async fn fetch_block_hashes(provers: &[HashSource], retry_timeout: Duration) -> Result<HashResponse, TransferError> {
     let started = Instant::now();
     loop {
@@ -142,5 +145,5 @@ async fn fetch_block_hashes(provers: &[HashSource], retry_timeout: Duration) -> 
 }
 
 fn no_source_error() -> TransferError {
-    TransferError::Internal { problem: "a file without a source is to be proved".to_owned() }
+    TransferError::Internal { problem: "a file without a source is to be verified".to_owned() }
 }

@@ -1,4 +1,4 @@
-//! The sources of a copy: the server of the source, and mirrors with the same files.
+//! The servers from which a copy fetches files: the server of the source, and mirrors with the same files.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,23 +16,25 @@ use crate::location::{Location, RemoteLocation};
 use crate::selection::split_glob;
 use crate::transfer_session::SourceSet;
 
-/// Time for retries of a call to one of several servers.
+/// Longest time for retries of a call to a server if a copy has several servers.
 const MIRROR_RETRY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A server that has the same files as the source.
 pub(super) struct Mirror {
     pub(super) control: Arc<ControlClient>,
-    /// Path of the source at this server.
+    /// Path of the source on this mirror.
     path: String,
-    /// Path and version of each item; `None` if the mirror lacks it.
+    /// Path and version, on this mirror, of each item of the plan; `None` if the mirror lacks the file.
     source_files: Vec<Option<(String, u64)>>,
 }
 
-/// Connects to all servers that have the source of a copy; warns of unreachable ones. The first reachable one provides the
-/// list of entries. Returns its location, its connection, and the mirrors.
+/// Connects to all servers that have the source of a copy; warns of unreachable servers. The first reachable server
+/// provides the list of entries. Returns the location and the connection of that server, and the other servers as
+/// mirrors.
 ///
 /// # Errors
-/// [`TransferError::Rejected`] if the sources are not one path on servers; the first failure if no server is reachable.
+/// [`TransferError::Rejected`] if there are several sources, or a source is local or a glob; the first failure if no
+/// server is reachable.
 pub(super) async fn connect_mirrors(
     sources: &[Location],
     keeps_base_names: bool,
@@ -41,30 +43,30 @@ pub(super) async fn connect_mirrors(
     observer: &dyn CopyObserver,
 ) -> Result<(Location, Arc<ControlClient>, Vec<Mirror>), TransferError> {
     let [source] = sources else {
-        return Err(TransferError::rejected("--also-from names other places of one source; copy sources one by one"));
+        return Err(TransferError::rejected(
+            "--also-from names further locations of a single source; copy sources one by one",
+        ));
     };
     let mut remotes = Vec::new();
     for place in [source].into_iter().chain(&options.mirrors) {
         let Location::Remote(remote) = place else {
-            return Err(TransferError::rejected(format!(
-                "{place} is no place on a server, of which --also-from is for"
-            )));
+            return Err(TransferError::rejected(format!("{place} is not on a server, as --also-from requires")));
         };
         if split_glob(remote.path.trim_matches('/'))?.is_some() {
-            return Err(TransferError::rejected(format!("{place} is a pattern, which --also-from is not for")));
+            return Err(TransferError::rejected(format!("{place} is a glob, which --also-from does not support")));
         }
         remotes.push(remote);
     }
     if remotes.len() > SourceSet::MAX_SOURCES as usize {
-        return Err(TransferError::rejected(format!("more than {} sources are named", SourceSet::MAX_SOURCES)));
+        return Err(TransferError::rejected(format!("too many sources: the limit is {}", SourceSet::MAX_SOURCES)));
     }
-    // The source names the copy, whichever server is reachable.
+    // The name of the source becomes the name of the copy, so all mirrors must use the same name.
     if keeps_base_names
         && let Some(other) =
             remotes.iter().find(|other| base_name(&other.path).ok() != base_name(&remotes[0].path).ok())
     {
         let problem = format!(
-            "{} and {} have different names; name the copy in full",
+            "{} and {} have different names; name the destination in full",
             source,
             Location::Remote((*other).clone())
         );
@@ -79,16 +81,15 @@ pub(super) async fn connect_mirrors(
             Ok(control) => there.push((remote, Arc::new(control))),
             Err(error) => {
                 let why = godwit_model::message_with_causes(&error);
-                observer.on_event(&CopyEvent::Warning {
-                    message: format!("{} is done without: {why}", remote.server_uri()),
-                });
+                observer
+                    .on_event(&CopyEvent::Warning { message: format!("{} is skipped: {why}", remote.server_uri()) });
                 first_failure.get_or_insert(error);
             }
         }
     }
     let mut there = there.into_iter();
     let Some((lead, control)) = there.next() else {
-        return Err(first_failure.unwrap_or_else(|| TransferError::rejected("nothing is to be copied")));
+        return Err(first_failure.unwrap_or_else(|| TransferError::rejected("nothing to copy")));
     };
     let mirrors = there.map(|(remote, control)| Mirror {
         control,
@@ -99,7 +100,7 @@ pub(super) async fn connect_mirrors(
 }
 
 impl Mirror {
-    /// Finds the files that the mirror has. `base` is the path of the source on the server that listed them.
+    /// Determines which files the mirror has. `base` is the path of the source on the server that listed the items.
     pub(super) async fn match_files(
         &mut self,
         items: &[CopyItem],
@@ -118,20 +119,20 @@ impl Mirror {
         Ok(())
     }
 
-    /// Returns the path of the source at this server.
+    /// Returns the path of the source on this mirror.
     pub(super) fn path(&self) -> &str {
         &self.path
     }
 
-    /// Returns path and version of a file at this server.
+    /// Returns the path and the version of a file on this mirror; `None` if the mirror lacks the file.
     pub(super) fn source_file(&self, file: u32) -> Option<(&str, u64)> {
         let (path, version) = self.source_files.get(file as usize)?.as_ref()?;
         Some((path, *version))
     }
 }
 
-/// Reports whether files of two servers may be the same. Hashes verify a file of several blocks; a single block is not
-/// verified so, and its time must be equal too.
+/// Reports whether files of two servers may be the same. Block hashes later verify a file of several blocks. A file of
+/// a single block is not verified against the other server, so its modification time must be equal too.
 fn may_be_same_file(one: &Entry, other: &Entry) -> bool {
     let times = |entry: &Entry| (entry.modified_s, entry.modified_ns);
     one.is_file()

@@ -1,8 +1,8 @@
-//! Requests for blocks before the list of entries is known, which save a round trip.
+//! Requests for blocks before the list of entries is known; they save a round trip.
 //!
-//! Each new connection requests its part of the first blocks of the source, while the server lists the files. If the files
-//! have the versions of the prefetched blocks, those are the first requests of their connections. Else they are dropped,
-//! which costs only the data on their way.
+//! Each new connection requests its share of the first blocks of the source, while the server lists the files. If the
+//! list shows the same files and versions, these requests count as the first requests of their connections. Otherwise
+//! they are cancelled, which wastes only the blocks that are already in transit.
 
 use godwit_flight::{Batches, Client, FlightError};
 
@@ -19,7 +19,7 @@ use crate::selection::split_glob;
 use crate::tcp_tuning::{self, SendOptions};
 use crate::transfer_session::StreamId;
 
-/// The presumed source of a copy.
+/// The source of which blocks are requested before its list of entries is known.
 #[derive(Clone, Debug)]
 pub(super) struct Prefetch {
     path: String,
@@ -28,7 +28,8 @@ pub(super) struct Prefetch {
 }
 
 impl Prefetch {
-    /// Returns the prefetch of a copy of one file or directory that is absent from the destination.
+    /// Returns the prefetch for a copy. Returns `None` if the copy has several sources or options such as filters, or
+    /// if the target already exists.
     pub(super) fn for_copy(
         sources: &[Location],
         destination: &Location,
@@ -55,12 +56,12 @@ impl Prefetch {
         (!has_target_or_journal(&target)).then(|| Self { path: path.to_owned(), streams, send_options })
     }
 
-    /// Returns the number of connections that share the first blocks.
+    /// Returns the number of connections among which the prefetched blocks are divided.
     pub(super) fn streams(&self) -> u32 {
         self.streams
     }
 
-    /// Requests the part of a connection.
+    /// Requests the share of the first blocks that belongs to connection `stream`.
     pub(super) fn request_blocks(&self, client: &Client, stream: StreamId) -> Option<PrefetchDownload> {
         let (path, streams, send_options) = (self.path.clone(), self.streams, self.send_options);
         let ticket = encode_message(PREFETCH_TICKET, &PrefetchRequest { path, stream, streams, send_options }).ok()?;
@@ -69,11 +70,12 @@ impl Prefetch {
     }
 }
 
-/// A download of prefetched blocks. Dropping it cancels the download.
+/// The response to a request for prefetched blocks. Dropping it cancels the request.
 pub(crate) struct PrefetchDownload(AbortOnDropTask<Result<Batches, FlightError>>);
 
 impl PrefetchDownload {
-    /// Returns the blocks if they have these ranges and versions; `None` if they must be requested again.
+    /// Returns the blocks if the response has exactly these ranges and versions; `None` if the blocks must be requested
+    /// again.
     pub(crate) async fn into_matching_batches(self, spans: &[ReadRange]) -> Option<Batches> {
         let mut batches = self.0.await.ok()?.ok()?;
         let first_chunk = batches.next_chunk().await.ok()??;

@@ -1,4 +1,4 @@
-//! Checks of the options before a copy starts.
+//! Checks of the options of a copy before it starts.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -12,25 +12,25 @@ use crate::file_listing::EntryFailure;
 use crate::file_service::run_blocking;
 use crate::location::Location;
 
-/// Rejects mirrors for a copy to a server.
+/// Rejects mirrors (`--also-from`) for a copy to a server.
 pub(super) fn check_no_mirrors(options: &CopyOptions) -> Result<(), TransferError> {
     if options.mirrors.is_empty() {
         return Ok(());
     }
-    Err(TransferError::rejected("--also-from is for copies from servers to this machine"))
+    Err(TransferError::rejected("--also-from is for copies from servers to this host"))
 }
 
-/// Rejects a relay for a copy between two servers.
+/// Rejects a relay (`--relay`) for a copy between two servers.
 pub(super) fn check_no_relay(options: &CopyOptions) -> Result<(), TransferError> {
     if options.relay.is_none() {
         return Ok(());
     }
-    let problem = "--relay is for copies from or to this machine: a server that fetches from another is let in by that one, and not by a relay; \
-                   leave it out, or copy to the machine in between first";
+    let problem = "--relay is for copies from or to this host: a relay cannot authorize a server to fetch from \
+                   another; omit it, or copy to the host in between first";
     Err(TransferError::rejected(problem))
 }
 
-/// Rejects a pool where only single servers are supported.
+/// Rejects pools in copies and options that support only single servers.
 pub(super) fn check_pools(
     sources: &[Location],
     destination: &Location,
@@ -39,52 +39,56 @@ pub(super) fn check_pools(
     let is_pool = |place: &Location| matches!(place, Location::Remote(remote) if remote.is_pool);
     let others = options.mirrors.iter().chain(&options.relay);
     if others.clone().any(is_pool) {
-        return Err(TransferError::rejected("--also-from and --relay name single servers, not a pool"));
+        return Err(TransferError::rejected("--also-from and --relay require single servers, not a pool"));
     }
     if !sources.iter().chain([destination]).any(is_pool) {
         return Ok(());
     }
     if others.count() > 0 || matches!(options.compression, Compression::Delta(_)) {
-        let problem = "a pool finds its servers by itself and sends files as they are; leave --also-from, --relay and --compress delta out";
+        let problem = "a pool selects its servers itself and sends files unchanged; omit --also-from, --relay and \
+                       --compress delta";
         return Err(TransferError::rejected(problem));
     }
     if matches!(destination, Location::Remote(_)) && sources.iter().any(|source| matches!(source, Location::Remote(_)))
     {
-        let problem = "one server fetches from another, not from or for a pool; name one of its nodes, or copy by way of this machine";
+        let problem =
+            "a server cannot fetch from or for a pool; name one member of the pool, or copy by way of this host";
         return Err(TransferError::rejected(problem));
     }
     Ok(())
 }
 
-/// Rejects checksum lists for a copy between two servers: the fetching server does not see them.
+/// Rejects checksum lists (`--check`) for a copy between two servers: the server that fetches the files does not have
+/// the lists.
 pub(super) fn check_no_checksum_lists(options: &CopyOptions) -> Result<(), TransferError> {
     if options.checksum_lists.is_empty() {
         return Ok(());
     }
     Err(TransferError::rejected(
-        "--check is for copies from or to this machine: a server does not see the list; leave it out, every block is verified",
+        "--check is for copies from or to this host: a server does not see the list; omit it, every block is verified \
+         anyway",
     ))
 }
 
-/// Rejects copies within this host, and incompatible options.
+/// Rejects copies from this host to this host, and delta compression through a relay.
 pub(super) fn check_endpoints(
     sources: &[Location],
     downloads: bool,
     options: &CopyOptions,
 ) -> Result<(), TransferError> {
     if downloads && sources.iter().any(|source| matches!(source, Location::Local(_))) {
-        let problem = "a copy goes between this machine and a server; within a machine, cp does it";
+        let problem = "a copy needs a server at one end; within this host, use cp";
         return Err(TransferError::rejected(problem));
     }
     if matches!(options.compression, Compression::Delta(_)) && options.relay.is_some() {
-        let problem =
-            "what differs from a reference does not go through a relay; leave --relay or --compress delta out";
+        let problem = "delta compression does not work through a relay; omit --relay or --compress delta";
         return Err(TransferError::rejected(problem));
     }
     Ok(())
 }
 
-/// Returns the local files that cannot be read or differ from their expected checksum.
+/// Returns the local files that cannot be read or that differ from their expected checksum. Files without one are not
+/// read.
 pub(super) async fn verify_local_sources(
     items: &[CopyItem],
     sums: &HashMap<String, ExpectedChecksum>,

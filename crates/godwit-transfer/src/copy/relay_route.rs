@@ -1,4 +1,4 @@
-//! The route of a copy through a relay, a server that forwards the blocks.
+//! The route of a copy through a relay: a server that forwards blocks between this host and the other servers.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -11,20 +11,20 @@ use crate::location::Location;
 use crate::selection::split_glob;
 use crate::stream_task::RelayTarget;
 
-/// A relay and the delegation tokens of the servers behind it.
+/// A relay, and the delegation tokens with which the relay accesses the servers behind it.
 pub(super) struct RelayRoute {
     pub(super) control: Arc<ControlClient>,
-    /// Tokens of the sources, or of the destination.
+    /// One token for each source of a download, or a single token for the destination of an upload.
     tokens: Mutex<Vec<RelayToken>>,
-    /// Identifier of this copy.
+    /// Random identifier of this copy.
     copy_id: String,
 }
 
-/// The delegation token of a server behind a relay.
+/// The delegation token with which a relay accesses a server.
 #[derive(Clone, Default)]
 struct RelayToken {
     server: String,
-    /// Path that the relay may read there; empty if it writes.
+    /// Path on the server that the relay may read; empty if the relay writes.
     path: String,
     token: String,
 }
@@ -33,14 +33,15 @@ impl RelayRoute {
     /// Connects to a relay.
     ///
     /// # Errors
-    /// [`TransferError::Flight`] if the relay is unreachable, [`TransferError::Rejected`] if the location is not a server.
+    /// [`TransferError::Flight`] if the relay is unreachable, [`TransferError::Rejected`] if the location is not on a
+    /// server.
     pub(super) async fn connect(
         relay: &Location,
         credentials: &Credentials,
         retry_timeout: std::time::Duration,
     ) -> Result<Self, TransferError> {
         let Location::Remote(remote) = relay else {
-            return Err(TransferError::rejected(format!("{relay} is no server, which a relay is")));
+            return Err(TransferError::rejected(format!("{relay} is not a server, as --relay requires")));
         };
         let control = Arc::new(ControlClient::connect(remote, credentials, retry_timeout).await?);
         Ok(Self { control, tokens: Mutex::default(), copy_id: random_id()? })
@@ -50,10 +51,10 @@ impl RelayRoute {
         self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Requests a read token from each source.
+    /// Requests a delegation token from each source, which allows the relay to read the files.
     ///
     /// # Errors
-    /// [`TransferError::Rejected`] if a source denies the token.
+    /// [`TransferError::Rejected`] if a source does not issue the token.
     pub(super) async fn request_read_tokens(
         &self,
         sources: &[Location],
@@ -74,7 +75,8 @@ impl RelayRoute {
         Ok(())
     }
 
-    /// Returns the upstream of the relay for a source, 0-based, or for the destination, which is the first.
+    /// Returns the server that the relay connects to, with its token: for a download the source with this 0-based
+    /// index, for an upload the destination (index 0).
     pub(super) fn relay_target(&self, source: u32) -> RelayTarget {
         let RelayToken { server, token, .. } = self.lock_tokens().get(source as usize).cloned().unwrap_or_default();
         RelayTarget { server, token, copy_id: self.copy_id.clone() }
@@ -82,7 +84,7 @@ impl RelayRoute {
 }
 
 impl CopyOperation<'_> {
-    /// Requests a new read token from a source, 0-based.
+    /// Requests a new delegation token from the source with this 0-based index, if there is a relay.
     pub(super) async fn renew_relay_read_token(&self, source: u32) -> Result<(), TransferError> {
         let Some(relay) = &self.relay_route else { return Ok(()) };
         let Some(before) = relay.lock_tokens().get(source as usize).cloned() else { return Ok(()) };
@@ -93,7 +95,8 @@ impl CopyOperation<'_> {
         Ok(())
     }
 
-    /// Requests a write token for a session from the destination, if there is a relay.
+    /// Requests a delegation token from the destination, which allows the relay to write to an upload session, if there
+    /// is a relay.
     pub(super) async fn request_relay_write_token(&self, session: &str) -> Result<(), TransferError> {
         let Some(relay) = &self.relay_route else { return Ok(()) };
         let token = self.control.request_write_token(session).await?;
@@ -102,7 +105,7 @@ impl CopyOperation<'_> {
     }
 }
 
-/// Returns the longest path that contains all sources.
+/// Returns the longest path that is an ancestor of all sources; the path itself if there is one source.
 fn common_directory(sources: &[Location]) -> Result<String, TransferError> {
     let mut common: Option<Vec<String>> = None;
     for source in sources {

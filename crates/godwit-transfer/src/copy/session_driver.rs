@@ -1,4 +1,4 @@
-//! The driver of a session: carries out its actions and feeds it events.
+//! The driver of a transfer session: carries out the actions that the session requests, and passes events to it.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -28,34 +28,34 @@ use crate::transfer_session::{
     TransferSession,
 };
 
-/// Interval of progress reports and of checks for cancellation.
+/// Interval at which the driver reports progress and checks for cancellation.
 pub(super) const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
-/// Duration over which the progress rate is measured.
+/// Duration over which the reported throughput is measured.
 const PROGRESS_RATE_WINDOW: Duration = Duration::from_secs(3);
 
-/// A connection as the driver sees it.
+/// The driver's state of a connection.
 #[derive(Default)]
 struct StreamSlot {
     attempt: u32,
-    /// Source it is connected to.
+    /// 0-based index of the source to which the connection goes.
     source: u32,
     requests: Option<mpsc::UnboundedSender<BlockRequest>>,
     client: Option<Client>,
-    /// Bytes over the connection at the last measurement.
+    /// Bytes that the connection had transferred at the last measurement.
     transferred_bytes: u64,
-    /// The task of the connection, which ends with it.
+    /// The task that serves the connection; dropping it closes the connection.
     task: Option<AbortOnDropTask<()>>,
 }
 
 impl StreamSlot {
-    /// Closes the connection; its later events are discarded.
+    /// Closes the connection. Events that it has already sent will be discarded.
     fn close(&mut self) {
         self.attempt += 1;
         (self.requests, self.client, self.task) = (None, None, None);
     }
 }
 
-/// The state of a driver of a session.
+/// The driver of a transfer session, with the state of all connections and verifications.
 pub(super) struct SessionDriver<'r, 'c> {
     copy: &'r CopyOperation<'c>,
     direction: Direction,
@@ -66,27 +66,27 @@ pub(super) struct SessionDriver<'r, 'c> {
     event_sender: StreamEventSender,
     events: mpsc::UnboundedReceiver<StreamEvent>,
     slots: Vec<StreamSlot>,
-    /// Running verifications of files. They end with the copy.
+    /// Tasks that verify files. They are aborted when the driver is dropped.
     verifications: JoinSet<()>,
-    /// Number of connections with requests.
+    /// Number of connections over which blocks are requested.
     stream_count: u32,
     failures: Vec<EntryFailure>,
-    /// Reasons why a source does not have a file any more.
+    /// For each file, the latest reason why a source no longer has it.
     unavailability_errors: HashMap<FileId, TransferError>,
     last_failure: Option<TransferError>,
-    /// The reason why nothing more is written.
+    /// The first error that prevents further writes.
     write_failure: Option<TransferError>,
     started: Instant,
     received_bytes: u64,
-    /// Bytes over all connections, including those of incomplete blocks.
+    /// Bytes transferred over all connections, including those of incomplete blocks.
     transferred_bytes: u64,
-    /// The controller of the number of connections; `None` if that is fixed.
+    /// The controller of the number of connections; `None` if the number is fixed.
     concurrency: Option<ConcurrencyController>,
-    /// Hashes for verification, requested in advance.
+    /// Requests for block hashes that were sent before the file was complete, by file.
     hash_prefetches: HashMap<FileId, HashPrefetch>,
-    /// Files with blocks that their source does not confirm.
+    /// Files that failed verification; their blocks are requested again without caches of relays.
     distrusted_files: HashSet<FileId>,
-    /// Times and bytes, for the progress rate.
+    /// Times and received bytes of the last seconds, from which the throughput is computed.
     rate_samples: std::collections::VecDeque<(Instant, u64)>,
 }
 
@@ -127,12 +127,12 @@ impl<'r, 'c> SessionDriver<'r, 'c> {
         }
     }
 
-    /// Returns the summary, the direction, and the entries that could not be copied.
+    /// Returns the summary, the direction with the current upload session, and the entries that could not be copied.
     pub(super) fn into_result(self) -> (CopySummary, Direction, Vec<EntryFailure>) {
         (self.summary, self.direction, self.failures)
     }
 
-    /// Runs the session to its end.
+    /// Runs the transfer session until it has ended.
     pub(super) async fn run_session(
         &mut self,
         work: Vec<FileWork>,
@@ -186,7 +186,7 @@ impl<'r, 'c> SessionDriver<'r, 'c> {
         }
     }
 
-    /// Converts the event of a stream to an event of the session.
+    /// Converts the event of a stream task to an event of the session; `None` if the session does not need it.
     async fn session_event_of(&mut self, note: StreamEvent) -> Result<Option<SessionEvent>, TransferError> {
         Ok(match note {
             StreamEvent::SessionEvent(event) => {
@@ -207,7 +207,7 @@ impl<'r, 'c> SessionDriver<'r, 'c> {
                 self.close_lost_stream(stream, attempt)
             }
             StreamEvent::WriteFailed { stream, attempt, request, error: why } => {
-                // The first error is reported.
+                // Only the first error is reported to the user.
                 self.write_failure.get_or_insert(why);
                 let request = request.filter(|_| self.slots[stream as usize].attempt == attempt);
                 Some(SessionEvent::WriteFailed { stream, request })
@@ -250,7 +250,7 @@ impl<'r, 'c> SessionDriver<'r, 'c> {
 
     fn close_lost_stream(&mut self, stream: StreamId, attempt: u32) -> Option<SessionEvent> {
         let slot = &mut self.slots[stream as usize];
-        // Several requests of one connection report its end.
+        // Each request of a connection reports the loss of the connection; only the first report counts.
         if slot.attempt != attempt {
             return None;
         }
@@ -258,7 +258,7 @@ impl<'r, 'c> SessionDriver<'r, 'c> {
         Some(SessionEvent::StreamLost { stream })
     }
 
-    /// Starts the upload session again at a server that was restarted.
+    /// Starts a new upload session if the server was restarted and no longer has the session `lost`.
     async fn restart_upload_session(&mut self, lost: &str) -> Result<(), TransferError> {
         let Direction::Upload { session, .. } = &mut self.direction else { return Ok(()) };
         if session != lost {
@@ -270,7 +270,7 @@ impl<'r, 'c> SessionDriver<'r, 'c> {
         self.copy.request_relay_write_token(session).await
     }
 
-    /// Requests a new delegation token for the relay from a server that was restarted.
+    /// Requests a new delegation token for the relay if a server was restarted and rejects the old token.
     async fn renew_relay_token(&mut self, stream: StreamId) -> Result<(), TransferError> {
         let source = self.slots.get(stream as usize).map_or(0, |slot| slot.source);
         let Direction::Upload { session, .. } = &self.direction else {
@@ -323,7 +323,7 @@ impl<'r, 'c> SessionDriver<'r, 'c> {
         let slot = &mut self.slots[stream_id as usize];
         (slot.requests, slot.source, slot.client) = (Some(asks), source, None);
         if slot.task.take().is_some() {
-            // The stream changes its source: events of its earlier connection are discarded.
+            // The stream moves to another source: events of its earlier connection are discarded.
             slot.attempt += 1;
         }
         let first = slot.attempt == 0;
@@ -361,13 +361,13 @@ impl<'r, 'c> SessionDriver<'r, 'c> {
             }
         };
         if let Some(asks) = &slot.requests {
-            // A stream that has just ended reports that itself.
+            // If the stream task has just ended, it reports that in an event; so a failure to send is ignored.
             let _ = asks.send(BlockRequest { request_id, is_prefetched, ranges });
         }
     }
 
-    /// Requests the hashes of files whose last blocks are requested, so that verification does not wait a round trip for
-    /// them.
+    /// Requests the block hashes of files whose last blocks have just been requested. Verification then does not wait
+    /// another round trip.
     fn prefetch_hashes(&mut self, spans: &[BlockRange], session: &TransferSession) {
         if !matches!(self.direction, Direction::Download { .. }) {
             return;
@@ -383,8 +383,8 @@ impl<'r, 'c> SessionDriver<'r, 'c> {
         }
     }
 
-    /// Routes calls to sources over the connections with the least outstanding data, so that responses do not wait behind
-    /// blocks.
+    /// Routes calls to the sources over the connections with the least outstanding data, so that responses do not wait
+    /// behind blocks.
     fn route_calls_over_idle_streams(&self, sources: SourceSet, session: &TransferSession) {
         if self.copy.relay_route.is_some() {
             return;
@@ -392,7 +392,7 @@ impl<'r, 'c> SessionDriver<'r, 'c> {
         for source in sources.iter() {
             let Some(stream) = session.soonest_idle_stream(self.started.elapsed(), source) else { continue };
             let control = self.copy.source_server(source);
-            // A stream may still be connected to another member of the pool.
+            // After a move to another pool member, a stream may still be connected to the previous member.
             let client = self.slots.get(stream as usize).and_then(|slot| slot.client.clone());
             if let Some(client) = client.filter(|_| !control.has_moved()) {
                 control.use_client(client);
@@ -413,7 +413,7 @@ impl<'r, 'c> SessionDriver<'r, 'c> {
         provers.collect()
     }
 
-    /// Verifies a file against one of its sources.
+    /// Starts a task that verifies a file against one of these sources.
     fn start_verification(&mut self, file: FileId, sources: SourceSet) {
         let item = self.copy.plan.items[file as usize].clone();
         let (direction, block_hashes) = (self.direction.clone(), self.block_hashes.clone());
@@ -447,7 +447,7 @@ impl<'r, 'c> SessionDriver<'r, 'c> {
         self.copy.observer.on_event(&CopyEvent::Copied { path, bytes, blake3 });
     }
 
-    /// Returns the new number of connections if it changes.
+    /// Returns the number of connections that the controller selects, if it changes.
     fn next_stream_count(&mut self) -> Option<u32> {
         let left = self.summary.bytes.saturating_sub(self.summary.resumed_bytes + self.received_bytes);
         let moved = self.slots.iter_mut().filter_map(|slot| {

@@ -1,4 +1,4 @@
-//! Connections that are opened before the list of entries is known.
+//! Connections that are opened before the list of entries, and so the number of connections, is known.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::control_client::ControlClient;
 use crate::tcp_tuning;
 use crate::transfer_session::StreamId;
 
-/// A connection and the blocks that were requested over it in advance.
+/// A connection, and the download of the blocks that were requested over it in advance.
 pub(crate) struct StreamConnection {
     pub(crate) client: Client,
     pub(crate) prefetch: Option<PrefetchDownload>,
@@ -26,13 +26,14 @@ impl From<Client> for StreamConnection {
     }
 }
 
-/// Connections that are being opened. They end with the copy.
+/// Tasks that open connections, by stream. Dropping them aborts them.
 pub(crate) type PendingConnections = HashMap<StreamId, AbortOnDropTask<Result<StreamConnection, FlightError>>>;
 
-/// Smallest round-trip time of a path on which speculative connections are opened.
+/// Smallest round-trip time at which connections are opened in advance.
 const FAR_PATH_MIN_RTT: Duration = Duration::from_millis(5);
 
-/// Connections that are opened beside the first one, before their number is known. Excess ones are closed.
+/// Connections that are opened in parallel with the first one, before their number is known. Excess connections are
+/// closed.
 #[derive(Default)]
 pub(super) struct SpeculativeConnections {
     pending: PendingConnections,
@@ -40,8 +41,8 @@ pub(super) struct SpeculativeConnections {
 }
 
 impl SpeculativeConnections {
-    /// Starts to open connections if the first one takes long: then none of them costs a round trip. Each requests its part
-    /// of the prefetched blocks.
+    /// Starts to open further connections if the first one is not open after 5 ms, so that they do not cost another
+    /// round trip. Each connection requests its share of the prefetched blocks.
     pub(super) fn start(control: &Arc<ControlClient>, options: &CopyOptions, prefetch: Option<Prefetch>) -> Self {
         if control.is_pool() || options.relay.is_some() {
             return Self::default();
@@ -60,7 +61,8 @@ impl SpeculativeConnections {
         Self { pending: connecting.collect(), prefetch }
     }
 
-    /// Adds the first connection, over a path of this round-trip time, and requests its part of the prefetched blocks.
+    /// Requests the first connection's share of the prefetched blocks, and adds that connection, if the round-trip time
+    /// is long enough.
     pub(super) fn add_first_connection(&mut self, control: &ControlClient, rtt: Duration) {
         let Some(client) = control.current_client().filter(|_| rtt >= FAR_PATH_MIN_RTT) else { return };
         let Some(ahead) = self.prefetch.as_ref().and_then(|guess| guess.request_blocks(&client, 0)) else { return };
@@ -68,7 +70,8 @@ impl SpeculativeConnections {
         self.pending.insert(0, AbortOnDropTask::spawn(std::future::ready(Ok(made))));
     }
 
-    /// Returns the connections that a copy with `streams` connections over such a path uses, and their prefetch.
+    /// Returns the connections of a copy with `streams` connections over a path with round-trip time `rtt`, and their
+    /// prefetch.
     pub(super) fn into_pending(mut self, streams: u32, rtt: Duration) -> (PendingConnections, Option<Prefetch>) {
         self.pending.retain(|stream, _| *stream < streams && !tcp_tuning::is_near_path(rtt));
         let is_asked = self.pending.contains_key(&0);
@@ -76,7 +79,8 @@ impl SpeculativeConnections {
     }
 }
 
-/// Starts to open all connections but the first and the pending ones: their handshakes run while the entries are listed.
+/// Starts to open all connections except the first and the pending ones. Their handshakes run while the entries are
+/// listed.
 pub(super) fn connect_remaining_streams(
     streams: u32,
     control: &Arc<ControlClient>,

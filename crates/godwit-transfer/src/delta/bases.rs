@@ -1,20 +1,20 @@
-//! Sequences at two bits a base, compared 32 bases at a time.
+//! Sequences with two bits per base, which are compared 32 bases at a time.
 //!
-//! Codes are A 0, C 1, T 2, G 3: bits 1 and 2 of the ASCII letter, so that letters become codes without a table, and the
-//! complement is an XOR with 2. Base `i` is in bits `2 * (i % 32)` of word `i / 32`.
+//! The codes are A 0, C 1, T 2, G 3, which are bits 1 and 2 of the ASCII letter. So letters become codes without a
+//! table, and the complement is an XOR with 2. Base `i` is in bits `2 * (i % 32)` of word `i / 32`.
 
 use xxhash_rust::xxh3::Xxh3;
 
-/// Bases per word.
+/// Number of bases in a word.
 pub(super) const WORD_BASES: usize = 32;
-/// The upper bit of each code: XOR with it complements a word.
+/// The upper bit of each code in a word. An XOR with this mask complements all 32 bases.
 const COMPLEMENT_MASK: u64 = 0xAAAA_AAAA_AAAA_AAAA;
-/// The lower bit of each code.
+/// The lower bit of each code in a word.
 const LOW_BIT_MASK: u64 = 0x5555_5555_5555_5555;
-/// The letter of each code.
+/// The letter of each code, 0 to 3.
 pub(super) const LETTERS: [u8; 4] = *b"ACTG";
 
-/// The letters of the four codes in a byte.
+/// For each byte, the letters of its four codes, lowest bits first.
 const LETTERS_BY_BYTE: [[u8; 4]; 256] = {
     let mut table = [[0; 4]; 256];
     let mut byte = 0;
@@ -29,17 +29,17 @@ const LETTERS_BY_BYTE: [[u8; 4]; 256] = {
     table
 };
 
-/// Returns the code of a letter of either case; any code for a letter other than ACGT.
+/// Returns the code of A, C, G or T in either case. The code of any other letter is meaningless.
 pub(super) fn base_code(letter: u8) -> u8 {
     (letter >> 1) & 3
 }
 
-/// Returns the complement of a letter of ACGT.
+/// Returns the complement, in upper case, of a letter of ACGT.
 pub(super) fn complement_letter(letter: u8) -> u8 {
     LETTERS[usize::from(base_code(letter) ^ 2)]
 }
 
-/// Returns the reverse complement of 32 bases.
+/// Returns the reverse complement of the 32 bases of a word.
 pub(super) fn reverse_complement(word: u64) -> u64 {
     let word = word.swap_bytes();
     let word = ((word >> 4) & 0x0F0F_0F0F_0F0F_0F0F) | ((word & 0x0F0F_0F0F_0F0F_0F0F) << 4);
@@ -47,13 +47,13 @@ pub(super) fn reverse_complement(word: u64) -> u64 {
     word ^ COMPLEMENT_MASK
 }
 
-/// Returns a bit for each of 32 bases that differ, at the lower bit of its code.
+/// Compares 32 bases; returns the lower bit of the code of each base that differs.
 pub(super) fn difference_bits(one: u64, other: u64) -> u64 {
     let different = one ^ other;
     (different | different >> 1) & LOW_BIT_MASK
 }
 
-/// Returns the letters of 32 bases.
+/// Returns the letters of the 32 bases of a word.
 pub(super) fn decode_letters(word: u64) -> [u8; WORD_BASES] {
     let mut letters = [0; WORD_BASES];
     for (four, byte) in letters.chunks_exact_mut(4).zip(word.to_le_bytes()) {
@@ -65,50 +65,51 @@ pub(super) fn decode_letters(word: u64) -> [u8; WORD_BASES] {
 /// A sequence with two bits per base.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Bases {
-    /// Two words more than the bases need, so that windows may reach beyond the end.
+    /// The bases, and two more words, so that [`Bases::window`] may read beyond the last base.
     words: Vec<u64>,
     count: usize,
 }
 
 impl Bases {
-    /// Takes words that [`Bases::words`] returned; `None` if their number does not match.
+    /// Creates a sequence from the words that [`Bases::words`] returned; `None` if their number does not match `count`.
     pub(super) fn from_words(words: Vec<u64>, count: usize) -> Option<Self> {
         (words.len() == Self::word_count(count)).then_some(Self { words, count })
     }
 
-    /// Returns the number of words for that many bases.
+    /// Returns the number of words of a sequence of `count` bases.
     pub(super) fn word_count(count: usize) -> usize {
         count.div_ceil(WORD_BASES) + 2
     }
 
-    /// Returns all words.
+    /// Returns all words, including those beyond the last base.
     pub(super) fn words(&self) -> &[u64] {
         &self.words
     }
 
-    /// Returns the number of bases.
+    /// Returns the number of bases of the sequence.
     pub(super) fn count(&self) -> usize {
         self.count
     }
 
-    /// Returns the code of a base.
+    /// Returns the code of the base at the 0-based position `at`.
     pub(super) fn get(&self, at: usize) -> u8 {
         (self.words[at / WORD_BASES] >> (2 * (at % WORD_BASES))) as u8 & 3
     }
 
-    /// Replaces a base.
+    /// Replaces the base at the 0-based position `at`.
     pub(super) fn set(&mut self, at: usize, code: u8) {
         let (word, shift) = (at / WORD_BASES, 2 * (at % WORD_BASES));
         self.words[word] = self.words[word] & !(3 << shift) | u64::from(code) << shift;
     }
 
-    /// Returns the 32 bases from `at`, 0-based; beyond the end they are arbitrary.
+    /// Returns the 32 bases from the 0-based position `at` on. Bases beyond the end of the sequence are arbitrary.
     pub(super) fn window(&self, at: usize) -> u64 {
         let (word, shift) = (at / WORD_BASES, 2 * (at % WORD_BASES));
         self.words[word] >> shift | (self.words[word + 1] << 1) << (63 - shift)
     }
 
-    /// Returns the 32 bases before `end`, the last one in the highest bits; before the start they are arbitrary.
+    /// Returns the 32 bases before `end`, the last one in the highest bits. Bases before the start of the sequence are
+    /// arbitrary.
     pub(super) fn window_before(&self, end: usize) -> u64 {
         match end.checked_sub(WORD_BASES) {
             Some(start) => self.window(start),
@@ -118,47 +119,48 @@ impl Bases {
     }
 }
 
-/// One bit per base.
+/// A vector with one bit for each base of a sequence.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct BitVector {
-    /// One word more than the bits need.
+    /// The bits, and one more word, so that [`BitVector::window`] may read beyond the last bit.
     words: Vec<u64>,
     count: usize,
 }
 
 impl BitVector {
-    /// Returns that many zeros.
+    /// Returns a vector of `count` zeros.
     pub(super) fn zeros(count: usize) -> Self {
         Self { words: vec![0; Self::word_count(count)], count }
     }
 
-    /// Takes words that [`BitVector::words`] returned; `None` if their number does not match.
+    /// Creates a vector from the words that [`BitVector::words`] returned; `None` if their number does not match
+    /// `count`.
     pub(super) fn from_words(words: Vec<u64>, count: usize) -> Option<Self> {
         (words.len() == Self::word_count(count)).then_some(Self { words, count })
     }
 
-    /// Returns the number of words for that many bits.
+    /// Returns the number of words of a vector of `count` bits.
     pub(super) fn word_count(count: usize) -> usize {
         count.div_ceil(64) + 1
     }
 
-    /// Returns all words.
+    /// Returns all words, including the one beyond the last bit.
     pub(super) fn words(&self) -> &[u64] {
         &self.words
     }
 
-    /// Returns the bit of a base.
+    /// Returns the bit at the 0-based position `at`.
     pub(super) fn get(&self, at: usize) -> bool {
         self.words[at / 64] >> (at % 64) & 1 == 1
     }
 
-    /// Returns the 64 bits from `at`, 0-based; zeros beyond the end.
+    /// Returns the 64 bits from the 0-based position `at` on; zeros beyond the end of the vector.
     pub(super) fn window(&self, at: usize) -> u64 {
         let (word, shift) = (at / 64, at % 64);
         self.words[word] >> shift | (self.words[word + 1] << 1) << (63 - shift)
     }
 
-    /// Returns the 64 bits before `end` in reverse order; zeros before the start.
+    /// Returns the 64 bits before `end` in reverse order; zeros before the start of the vector.
     pub(super) fn window_reversed(&self, end: usize) -> u64 {
         match end.checked_sub(64) {
             Some(start) => self.window(start).reverse_bits(),
@@ -167,7 +169,7 @@ impl BitVector {
         }
     }
 
-    /// Writes the lowest `bits` of `value` over zeros.
+    /// Writes the lowest `bits` bits of `value` from position `at` on, where the vector must have zeros.
     pub(super) fn write_bits(&mut self, at: usize, value: u64, bits: usize) {
         let value = if bits < 64 { value & ((1 << bits) - 1) } else { value };
         let (word, shift) = (at / 64, at % 64);
@@ -175,7 +177,7 @@ impl BitVector {
         self.words[word + 1] |= (value >> 1) >> (63 - shift);
     }
 
-    /// Sets the bits `[start, end)`.
+    /// Sets the bits at positions `[start, end)`.
     pub(super) fn set_range(&mut self, start: usize, end: usize) {
         let mut at = start;
         while at < end {
@@ -185,7 +187,8 @@ impl BitVector {
         }
     }
 
-    /// Returns the XXH3 of the bits `[start, end)`, independent of alignment; 0 if none is set.
+    /// Returns an XXH3 checksum of the bits `[start, end)`, whatever their alignment to words; 0 if none of the bits is
+    /// set.
     pub(super) fn checksum(&self, start: usize, end: usize) -> u64 {
         let (mut hash, mut any) = (Xxh3::new(), 0);
         let mut at = start;
@@ -199,14 +202,14 @@ impl BitVector {
         if any == 0 { 0 } else { hash.digest().max(1) }
     }
 
-    /// XORs with another vector of the same length.
+    /// Replaces each bit by its XOR with the bit of another vector, which must have the same length.
     pub(super) fn xor(&mut self, other: &Self) {
         for (word, other) in self.words.iter_mut().zip(&other.words) {
             *word ^= other;
         }
     }
 
-    /// Returns the positions whose bit differs from the one before; the first is compared with 0.
+    /// Returns the positions whose bit differs from the preceding bit. The first bit is compared with 0.
     pub(super) fn change_positions(&self) -> impl Iterator<Item = usize> {
         let mut last = 0;
         let words = self.words.iter().enumerate().map(move |(at, word)| {
@@ -219,7 +222,7 @@ impl BitVector {
     }
 }
 
-/// The positions of the set bits of a word, lowest first.
+/// An iterator over the positions of the set bits of a word, lowest first.
 struct SetBits(u64);
 
 impl Iterator for SetBits {
@@ -232,16 +235,16 @@ impl Iterator for SetBits {
     }
 }
 
-/// An interval `[start, end)` of one letter other than ACGT, of either case.
+/// An interval `[start, end)` in which all letters are the same letter other than ACGT, in either case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NonAcgtInterval {
     pub(super) start: usize,
     pub(super) end: usize,
-    /// The letter in upper case; another byte unchanged.
+    /// The letter in upper case; a byte that is not a letter is unchanged.
     pub(super) letter: u8,
 }
 
-/// A splitter of letters into codes, case, and letters other than ACGT.
+/// A splitter that separates the letters of a sequence into two-bit codes, case, and letters other than ACGT.
 #[derive(Debug, Default)]
 pub(super) struct LetterSplitter {
     words: Vec<u64>,
@@ -254,23 +257,23 @@ pub(super) struct LetterSplitter {
 const ONE_IN_EACH_BYTE: u64 = 0x0101_0101_0101_0101;
 
 impl LetterSplitter {
-    /// Returns a splitter with capacity for that many letters.
+    /// Returns a splitter with memory for `count` letters.
     pub(super) fn with_capacity(count: usize) -> Self {
         let words = Vec::with_capacity(Bases::word_count(count));
         Self { words, soft_mask: Vec::with_capacity(BitVector::word_count(count)), ..Self::default() }
     }
 
-    /// Returns the number of letters so far.
+    /// Returns the number of letters that were split so far.
     pub(super) fn count(&self) -> usize {
         self.count
     }
 
-    /// Returns the intervals of letters other than ACGT so far.
+    /// Returns the intervals of letters other than ACGT that were found so far.
     pub(super) fn non_acgt(&self) -> &[NonAcgtInterval] {
         &self.non_acgt
     }
 
-    /// Splits further letters.
+    /// Splits further letters of the sequence.
     pub(super) fn push_letters(&mut self, letters: &[u8]) {
         let head = letters.len().min(self.count.wrapping_neg() % 8);
         let (head, rest) = letters.split_at(head);
@@ -280,10 +283,10 @@ impl LetterSplitter {
             let word = u64::from_le_bytes(*eight);
             let code = (word >> 1) & (ONE_IN_EACH_BYTE * 3);
             let (low, high) = (code & ONE_IN_EACH_BYTE, code >> 1 & ONE_IN_EACH_BYTE);
-            // The letter with this code: A plus 2, 0x13 or 6.
+            // The upper-case letter of each code: A is 0x41, C is A + 2, T is A + 0x13, and G is A + 6.
             let expected = ONE_IN_EACH_BYTE * 0x41 + low * 2 + (low & high) * 4 + (high & !low) * 0x13;
             if word & (ONE_IN_EACH_BYTE * 0xDF) != expected {
-                // Most genomes have long runs of N.
+                // Fast path for long runs of N, which most genomes have.
                 match word == ONE_IN_EACH_BYTE * u64::from(eight[0]) {
                     true => self.push_non_acgt(eight[0], 8),
                     false => self.push_single_letters(eight),
@@ -321,7 +324,7 @@ impl LetterSplitter {
         self.append_codes(0, lower, count);
     }
 
-    /// Appends up to 8 codes that do not cross a multiple of 8.
+    /// Appends up to 8 codes, which must not cross a multiple of 8 bases.
     fn append_codes(&mut self, codes: u64, lower: u64, count: usize) {
         if self.count.is_multiple_of(WORD_BASES) {
             self.words.push(0);
@@ -339,8 +342,8 @@ impl LetterSplitter {
         self.count += count;
     }
 
-    /// Returns the codes (0 for letters other than ACGT), the case (set for lower; `None` if all are upper), and the other
-    /// letters.
+    /// Returns the codes (0 for letters other than ACGT), the case of each letter (bit set for lower case; `None` if
+    /// all letters are upper case), and the intervals of letters other than ACGT.
     pub(super) fn finish(mut self) -> (Bases, Option<BitVector>, Vec<NonAcgtInterval>) {
         self.words.resize(Bases::word_count(self.count), 0);
         self.soft_mask.resize(BitVector::word_count(self.count), 0);

@@ -1,7 +1,8 @@
-//! Collections of genomes against one reference: a directory with a packed file for each, and a manifest.
+//! Collections of genomes that are packed against one reference: a directory with a packed file for each genome and a
+//! manifest.
 //!
-//! `collection.json` names the reference and the members. It is written last, so that the files of all listed members are
-//! complete. Concurrent additions are serialized.
+//! The manifest, `collection.json`, names the reference and the members. The packed file of a member is complete before
+//! the manifest lists the member. A lock serializes concurrent additions.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -23,17 +24,17 @@ use super::unpack::{UnpackSummary, unpack};
 
 /// File name of the manifest.
 const MANIFEST_FILE_NAME: &str = "collection.json";
-/// Name of the file that is locked while a member is added.
+/// Name of the file that is locked while a member is being added.
 const LOCK_FILE_NAME: &str = ".collection.lock";
-/// Version of the manifest.
+/// Supported version of the manifest.
 const MANIFEST_VERSION: u32 = 1;
 
 /// A genome of a collection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CollectionMember {
-    /// The name; the file is `NAME.gwp`.
+    /// Name of the genome; its packed file is `NAME.gwp`.
     pub name: String,
-    /// Size of the text, bytes.
+    /// Size of the unpacked FASTA text, bytes.
     pub text_bytes: u64,
     /// Size of the packed file, bytes.
     pub packed_bytes: u64,
@@ -49,7 +50,7 @@ struct CollectionManifest {
     members: Vec<CollectionMember>,
 }
 
-/// A directory of packed genomes.
+/// A directory of genomes that are packed against one reference.
 #[derive(Debug)]
 pub struct Collection {
     directory: PathBuf,
@@ -57,10 +58,10 @@ pub struct Collection {
 }
 
 impl Collection {
-    /// Opens a collection.
+    /// Opens an existing collection.
     ///
     /// # Errors
-    /// [`DeltaError::Io`]; [`DeltaError::Collection`] if the manifest is invalid.
+    /// [`DeltaError::Io`] if the manifest cannot be read; [`DeltaError::Collection`] if the manifest is invalid.
     pub fn open(directory: &Path) -> Result<Self, DeltaError> {
         let path = directory.join(MANIFEST_FILE_NAME);
         let text = fs::read(&path).map_err(DeltaError::io_error(&path))?;
@@ -69,22 +70,42 @@ impl Collection {
             .map_err(|error| wrong(format!("{MANIFEST_FILE_NAME} cannot be read: {error}; restore it from a copy")))?;
         if let Some(member) = manifest.members.iter().find(|member| !is_valid_member_name(&member.name)) {
             return Err(wrong(format!(
-                "{MANIFEST_FILE_NAME} has a genome named {:?}, which no file here is; restore it from a copy",
+                "{MANIFEST_FILE_NAME} has a genome named {:?}, which is not a valid name; restore it from a copy",
                 member.name
             )));
         }
         match manifest.version {
             MANIFEST_VERSION => Ok(Self { directory: directory.to_owned(), manifest }),
             version => Err(wrong(format!(
-                "{MANIFEST_FILE_NAME} has version {version}, and {MANIFEST_VERSION} is known; use a newer godwit"
+                "{MANIFEST_FILE_NAME} has version {version}, but only {MANIFEST_VERSION} is supported; use a newer \
+                 godwit"
             ))),
         }
     }
 
-    /// Opens a collection, or creates an empty one for a reference.
+    /// Opens a collection, or creates an empty one with this reference.
     ///
     /// # Errors
-    /// As [`Collection::open`]; [`DeltaError::Collection`] if it has another reference.
+    /// The errors of [`Collection::open`]; [`DeltaError::Collection`] if the collection has another reference.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use godwit_transfer::delta::{Reference, ReferenceCachePolicy};
+    /// use godwit_transfer::delta::Collection;
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let fasta = directory.path().join("reference.fa");
+    /// # std::fs::write(&fasta, ">chr1\nACGTTGCATTAGACCAGTTGACCATTGACCAGAT\n")?;
+    /// # let reference = Reference::open(&fasta, ReferenceCachePolicy::Disabled, 1)?;
+    /// let cohort = directory.path().join("cohort");
+    /// let collection = Collection::open_or_create(&cohort, &reference)?;
+    /// assert!(collection.members().is_empty());
+    /// assert_eq!(collection.reference_digest(), reference.digest().to_string());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn open_or_create(directory: &Path, reference: &Reference) -> Result<Self, DeltaError> {
         let digest = reference.digest().to_string();
         fs::create_dir_all(directory).map_err(DeltaError::io_error(directory))?;
@@ -99,7 +120,7 @@ impl Collection {
         if collection.manifest.reference != digest {
             let (known, path) = (&collection.manifest.reference, reference.path().display());
             return Err(collection.collection_error(format!(
-                "its reference is {known}, and {path} is {digest}; give the reference its members were packed with"
+                "its reference is {known}, but {path} is {digest}; give the reference its members were packed with"
             )));
         }
         Ok(collection)
@@ -109,7 +130,7 @@ impl Collection {
         DeltaError::Collection { collection: self.directory.clone(), problem }
     }
 
-    /// Returns the digest of the reference.
+    /// Returns the digest of the reference against which all members are packed.
     pub fn reference_digest(&self) -> &str {
         &self.manifest.reference
     }
@@ -119,21 +140,49 @@ impl Collection {
         &self.manifest.members
     }
 
-    /// Returns the path of a member's packed file.
+    /// Returns the path of the packed file of a member.
     ///
     /// # Errors
-    /// [`DeltaError::Collection`] if there is no member of that name.
+    /// [`DeltaError::Collection`] if the collection has no member of this name.
     pub fn member_path(&self, name: &str) -> Result<PathBuf, DeltaError> {
         match self.manifest.members.iter().any(|member| member.name == name) {
             true => Ok(self.directory.join(format!("{name}.gwp"))),
-            false => Err(self.collection_error(format!("it has no genome {name}; list it to see their names"))),
+            false => {
+                Err(self.collection_error(format!("it has no genome {name}; list the collection to see the names")))
+            }
         }
     }
 
-    /// Packs a genome and adds it. The manifest is read again first, because others may have added members.
+    /// Packs a genome and adds it to the collection. First reads the manifest again, because other processes may have
+    /// added members.
     ///
     /// # Errors
-    /// As for [`pack`]; [`DeltaError::Collection`] if the name is taken or invalid.
+    /// The errors of [`pack`]; [`DeltaError::Collection`] if the name is invalid or already used.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use std::sync::atomic::AtomicBool;
+    /// # use godwit_transfer::delta::{PackOptions, Reference, ReferenceCachePolicy};
+    /// use godwit_transfer::delta::{Collection, DeltaError};
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let fasta = directory.path().join("reference.fa");
+    /// # std::fs::write(&fasta, ">chr1\nACGTTGCATTAGACCAGTTGACCATTGACCAGAT\n")?;
+    /// # let reference = Reference::open(&fasta, ReferenceCachePolicy::Disabled, 1)?;
+    /// # let anchors = reference.kmer_index(1)?;
+    /// # let (options, cancelled) = (PackOptions::default(), AtomicBool::new(false));
+    /// let mut collection = Collection::open_or_create(&directory.path().join("cohort"), &reference)?;
+    /// let genome = b">chr1\nACGTTGCATTAGACCAGTTGACCTTTGACCAGAT\n";
+    /// collection.add_member("sample1", &mut &genome[..], &reference, &anchors, &options, &cancelled)?;
+    /// assert_eq!(collection.members()[0].name, "sample1");
+    ///
+    /// let again = collection.add_member("sample1", &mut &genome[..], &reference, &anchors, &options, &cancelled);
+    /// assert!(matches!(again, Err(DeltaError::Collection { .. })));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn add_member(
         &mut self,
         name: &str,
@@ -144,9 +193,9 @@ impl Collection {
         cancelled: &AtomicBool,
     ) -> Result<PackSummary, DeltaError> {
         if !is_valid_member_name(name) {
-            return Err(
-                self.collection_error(format!("{name:?} is no name for a genome; use letters, digits and ._+=@-"))
-            );
+            return Err(self.collection_error(format!(
+                "{name:?} is not a valid name of a genome; use letters, digits and ._+=@-"
+            )));
         }
         let lock_path = self.directory.join(LOCK_FILE_NAME);
         let lock = File::create(&lock_path).and_then(|file| file.lock().map(|()| file));
@@ -155,7 +204,7 @@ impl Collection {
             self.manifest = Self::open(&self.directory)?.manifest;
         }
         if self.manifest.members.iter().any(|member| member.name == name) {
-            return Err(self.collection_error(format!("there is a genome {name} in it; give this one another name")));
+            return Err(self.collection_error(format!("it already has a genome {name}; choose another name")));
         }
         let path = self.directory.join(format!("{name}.gwp"));
         let file = TemporaryItem::create(|| tempfile::NamedTempFile::new_in(&self.directory))
@@ -180,10 +229,37 @@ impl Collection {
         persist_file(out, &path)
     }
 
-    /// Unpacks a member.
+    /// Unpacks a member and verifies the checksum of its packed file.
     ///
     /// # Errors
-    /// As for [`unpack`]; [`DeltaError::Collection`] if there is no member of that name, or its file has another checksum.
+    /// The errors of [`unpack`]; [`DeltaError::Collection`] if the collection has no member of this name, or if the
+    /// checksum of its packed file differs from the manifest.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use std::sync::atomic::AtomicBool;
+    /// # use godwit_transfer::delta::{PackOptions, Reference, ReferenceCachePolicy};
+    /// use godwit_transfer::delta::Collection;
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let fasta = directory.path().join("reference.fa");
+    /// # std::fs::write(&fasta, ">chr1\nACGTTGCATTAGACCAGTTGACCATTGACCAGAT\n")?;
+    /// # let reference = Reference::open(&fasta, ReferenceCachePolicy::Disabled, 1)?;
+    /// # let anchors = reference.kmer_index(1)?;
+    /// # let (options, cancelled) = (PackOptions::default(), AtomicBool::new(false));
+    /// let mut collection = Collection::open_or_create(&directory.path().join("cohort"), &reference)?;
+    /// let genome = b">chr1\nACGTTGCATTAGACCAGTTGACCTTTGACCAGAT\n";
+    /// collection.add_member("sample1", &mut &genome[..], &reference, &anchors, &options, &cancelled)?;
+    ///
+    /// let mut extracted = Vec::new();
+    /// let summary = collection.extract_member("sample1", &mut extracted, &reference, 1, &cancelled)?;
+    /// assert_eq!(extracted, genome);
+    /// assert_eq!(summary.text_bytes, genome.len() as u64);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn extract_member(
         &self,
         name: &str,
@@ -199,16 +275,16 @@ impl Collection {
         let checksum = format!("{:016x}", input.hash.digest());
         match self.manifest.members.iter().find(|member| member.name == name) {
             Some(member) if member.checksum == checksum => Ok(summary),
-            _ => {
-                Err(self.collection_error(format!("{name}.gwp is another file than was added; restore it from a copy")))
-            }
+            _ => Err(self
+                .collection_error(format!("{name}.gwp differs from the file that was added; restore it from a copy"))),
         }
     }
 
-    /// Returns the names of the sequences of all readable members; [`Collection::write_region`] reports the others.
+    /// Returns the names of the sequences of all readable members. Unreadable members are skipped;
+    /// [`Collection::write_region`] reports their errors.
     ///
     /// # Errors
-    /// [`DeltaError::Cancelled`].
+    /// [`DeltaError::Cancelled`] if `cancelled` is set.
     pub fn sequence_names(
         &self,
         reference: &Reference,
@@ -226,11 +302,40 @@ impl Collection {
         Ok(names)
     }
 
-    /// Writes a region of a member as FASTA; the member's name precedes the titles. Returns whether it has that sequence.
-    /// Nothing is written of a damaged member.
+    /// Writes a region of a member as FASTA, with the member's name before the sequence name in the title. Returns
+    /// whether the member has the sequence. If the member is damaged, nothing is written.
     ///
     /// # Errors
-    /// As for [`GwpReader::write_region`]; [`DeltaError::Cancelled`].
+    /// The errors of [`GwpReader::write_region`]; [`DeltaError::Cancelled`] if `cancelled` is set.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use std::sync::atomic::AtomicBool;
+    /// # use godwit_transfer::delta::{PackOptions, Reference, ReferenceCachePolicy};
+    /// use godwit_model::Region;
+    /// use godwit_transfer::delta::Collection;
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let fasta = directory.path().join("reference.fa");
+    /// # std::fs::write(&fasta, ">chr1\nACGTTGCATTAGACCAGTTGACCATTGACCAGAT\n")?;
+    /// # let reference = Reference::open(&fasta, ReferenceCachePolicy::Disabled, 1)?;
+    /// # let anchors = reference.kmer_index(1)?;
+    /// # let (options, cancelled) = (PackOptions::default(), AtomicBool::new(false));
+    /// let mut collection = Collection::open_or_create(&directory.path().join("cohort"), &reference)?;
+    /// let genome = b">chr1\nACGTTGCATTAGACCAGTTGACCTTTGACCAGAT\n";
+    /// collection.add_member("sample1", &mut &genome[..], &reference, &anchors, &options, &cancelled)?;
+    ///
+    /// let region = Region { contig: "chr1".to_owned(), start: 4, end: 10 };
+    /// let mut fasta = Vec::new();
+    /// for member in collection.members() {
+    ///     collection.write_region(member, &region, &mut fasta, &reference, &cancelled)?;
+    /// }
+    /// assert_eq!(fasta, b">sample1:chr1:5-10\nTGCATT\n");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn write_region(
         &self,
         member: &CollectionMember,
@@ -253,13 +358,13 @@ impl Collection {
     }
 }
 
-/// Reports whether a genome may have this name: the file must be inside the directory and not hidden.
+/// Reports whether a genome may have this name. The name must give a file inside the directory that is not hidden.
 fn is_valid_member_name(name: &str) -> bool {
     let usable = |letter: char| letter.is_ascii_alphanumeric() || "._+=@-".contains(letter);
     !name.is_empty() && !name.starts_with('.') && name.chars().all(usable)
 }
 
-/// Makes a file durable and renames it, so that others may read it.
+/// Syncs a temporary file to disk and renames it to its final path.
 fn persist_file(out: BufWriter<TemporaryItem<tempfile::NamedTempFile>>, path: &Path) -> Result<(), DeltaError> {
     let file = out.into_inner().map_err(|error| DeltaError::io_error(path)(error.into_error()))?;
     file.as_file().sync_all().map_err(DeltaError::io_error(path))?;
@@ -268,7 +373,7 @@ fn persist_file(out: BufWriter<TemporaryItem<tempfile::NamedTempFile>>, path: &P
     Ok(())
 }
 
-/// A writer that computes the checksum.
+/// A writer that computes the XXH3 checksum of the written bytes.
 struct ChecksumWriter<W> {
     out: W,
     hash: Xxh3,
@@ -286,7 +391,7 @@ impl<W: Write> Write for ChecksumWriter<W> {
     }
 }
 
-/// A reader that computes the checksum.
+/// A reader that computes the XXH3 checksum of the bytes read.
 struct ChecksumReader<R> {
     input: R,
     hash: Xxh3,

@@ -1,12 +1,13 @@
-//! Sources of copied bases: the concatenated sequences of a reference, followed by the sequence itself.
+//! The source from which an edit script copies bases: the concatenated sequences of a reference, followed by the
+//! already written part of the target sequence itself.
 //!
-//! Positions in a packed file refer to the reference it was packed with. The reference of the reader may have the same
-//! sequences in another order, so positions are mapped by sequence.
+//! Positions in a packed file refer to the reference with which it was packed. The reference of the reader may have the
+//! same sequences in another order, so positions are converted sequence by sequence.
 
 use super::bases::{Bases, BitVector};
 
-/// A sequence of the reference: `[start, start + bases)` in the packed file, and from `local_start` in the bases of the
-/// reader.
+/// A sequence of the reference: positions `[start, start + bases)` in the packed file are the bases from `local_start`
+/// on in the local reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ContigMapping {
     pub(super) start: usize,
@@ -14,19 +15,19 @@ pub(super) struct ContigMapping {
     pub(super) local_start: usize,
 }
 
-/// The bases that can be copied from.
+/// All bases from which a script may copy.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CopySpace<'r> {
-    /// The available sequences, by start.
+    /// The sequences of the packer's reference that the local reference has, ordered by `start`.
     pub(super) contigs: &'r [ContigMapping],
-    /// Number of bases of the packer's reference: higher positions are those of the sequence itself.
+    /// Number of bases of the packer's reference. Higher positions refer to the target sequence itself.
     pub(super) self_start: usize,
     pub(super) bases: &'r Bases,
     pub(super) soft_mask: Option<&'r BitVector>,
 }
 
 impl CopySpace<'_> {
-    /// Returns the reference sequence that contains a position.
+    /// Returns the reference sequence that contains a position of the packed file.
     pub(super) fn contig_at(&self, position: usize) -> Option<ContigMapping> {
         let at = self.contigs.partition_point(|contig| contig.start <= position).checked_sub(1)?;
         let contig = self.contigs[at];
@@ -34,29 +35,31 @@ impl CopySpace<'_> {
     }
 }
 
-/// A position to copy from, and the strand.
+/// A position from which bases are copied, and the strand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StrandedPosition {
-    /// Forward: the next base. Reverse: one more than the next base, which is complemented.
+    /// On the forward strand, the position of the next base. On the reverse strand, the position after the next base,
+    /// which is complemented.
     pub(super) position: usize,
     pub(super) reverse: bool,
 }
 
-/// A position within its sequence.
+/// A position from which bases are copied, with the limits of the sequence that contains the position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CopySource {
     pub(super) position: StrandedPosition,
-    /// The sequence, `[low, high)`. For the sequence itself `high` is the end of all positions.
+    /// The limits of this sequence, `[low, high)`. If bases are copied from the target sequence itself, `high` is
+    /// beyond all positions.
     low: usize,
     high: usize,
-    /// Offset that is added to a position, wrapping, to find the base.
+    /// Offset that is added, wrapping, to a position to get the index of the base in the local bases.
     to_local: usize,
     pub(super) is_self: bool,
 }
 
 impl CopySource {
-    /// Returns the source at a position; `None` if there are no bases. `written` counts the bases of the sequence itself so
-    /// far.
+    /// Returns the source at a position; `None` if there are no bases at this position. `written` is the number of
+    /// bases of the target sequence that are already written.
     pub(super) fn from_position(position: StrandedPosition, space: &CopySpace, written: usize) -> Option<Self> {
         let next = position.position.checked_sub(usize::from(position.reverse))?;
         if let Some(own) = next.checked_sub(space.self_start) {
@@ -75,22 +78,22 @@ impl CopySource {
         Some(Self { position, low, high, to_local: contig.local_start.wrapping_sub(contig.start), is_self: false })
     }
 
-    /// Returns the number of bases to the end of the sequence.
+    /// Returns the number of bases that can be copied until the end of the sequence.
     pub(super) fn remaining_bases(&self) -> usize {
         if self.position.reverse { self.position.position - self.low } else { self.high - self.position.position }
     }
 
-    /// Returns the number of bases since the start of the sequence.
+    /// Returns the number of bases between the start of the sequence and this source, in the direction of copying.
     pub(super) fn preceding_bases(&self) -> usize {
         if self.position.reverse { self.high - self.position.position } else { self.position.position - self.low }
     }
 
-    /// Returns the position in the bases of the reader.
+    /// Returns the index of the position in the local bases.
     pub(super) fn local_position(&self) -> usize {
         self.position.position.wrapping_add(self.to_local)
     }
 
-    /// Returns the source this many bases further, which must exist.
+    /// Returns the source that is `bases` bases further in the direction of copying; these bases must exist.
     #[must_use]
     pub(super) fn advanced_by(mut self, bases: usize) -> Self {
         match self.position.reverse {
@@ -100,7 +103,7 @@ impl CopySource {
         self
     }
 
-    /// Returns the source this many bases back, which must exist.
+    /// Returns the source that is `bases` bases back against the direction of copying; these bases must exist.
     #[must_use]
     pub(super) fn moved_back_by(mut self, bases: usize) -> Self {
         match self.position.reverse {
@@ -111,8 +114,9 @@ impl CopySource {
     }
 }
 
-/// An interval copied from the reference: `bases` from `target_start` on equal those from `local_position` on, or in reverse
-/// those before it.
+/// An interval of the target sequence that was copied from the reference. Its `bases` bases from `target_start` on
+/// equal those from `local_position` on, or, if `reverse` is true, the reverse complement of those before
+/// `local_position`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CopiedInterval {
     pub(super) target_start: u32,

@@ -1,30 +1,31 @@
-//! The edits that make a sequence from a reference, and the columns that encode them.
+//! Edit scripts, which make a sequence from a reference, and the columns of a packed file that encode them.
 //!
-//! A script is a list of steps: a number of bases is copied, then an edit follows. The bases after the last step are copied.
-//! [`code_script`] serves encoding and decoding: its coders write the values that they are given or return the values read.
-//! It makes the sequence meanwhile, so that both sides have the same context.
+//! A script is a list of steps: each copies a number of bases, then applies an edit. After the last step, all remaining
+//! bases are copied. [`code_script`] both encodes and decodes: its coders either write the given values or return the
+//! values that they read. It makes the sequence at the same time, so that the encoder and the decoder have the same
+//! context for their predictions.
 
 use super::bases::{Bases, LETTERS, NonAcgtInterval, base_code, complement_letter, decode_letters, reverse_complement};
 use super::copy_source::{CopiedInterval, CopySource, CopySpace, StrandedPosition};
 use super::range_coder::{BitModel, NumberModel, RangeCoder, RangeDecoder, RangeEncoder, unzigzag, zigzag};
 
-/// Number of columns of a script.
+/// Number of columns in which a script is encoded.
 pub(super) const SCRIPT_COLUMNS: usize = 6;
-/// Longest insertion whose bases are predicted as a repeat of those before it.
+/// Longest insertion that is predicted as a tandem repeat of the preceding bases.
 const MAX_TANDEM_BASES: u64 = 32;
-/// Largest number of preceding bases that predict an inserted base; fewer are used for small scripts.
+/// Largest number of preceding bases from which an inserted base is predicted. Small scripts use fewer.
 pub(super) const MAX_CONTEXT_BASES: u32 = 8;
 
-/// The edit after a copied interval.
+/// The edit that follows a copied interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Edit {
-    /// A substituted base: the XOR of the two codes, 1 to 3.
+    /// Substitutes one base; the value is the XOR of the codes of the old and the new base, 1 to 3.
     Substitute(u8),
-    /// Number of bases that are in no source.
+    /// Inserts this number of bases, which are not copied from any source.
     Insert(u64),
-    /// Number of bases of the source that are skipped.
+    /// Skips this number of bases of the source.
     Delete(u64),
-    /// Copying continues at another position.
+    /// Continues to copy at another position.
     Jump(StrandedPosition),
 }
 
@@ -35,7 +36,7 @@ pub(super) struct EditStep {
     pub(super) edit: Edit,
 }
 
-/// One coder per column.
+/// One encoder or decoder for each column.
 #[derive(Debug)]
 pub(super) struct ColumnCoders<C> {
     kinds: C,
@@ -52,7 +53,7 @@ impl ColumnCoders<RangeEncoder> {
         Self { kinds, gaps, substitutes, lengths, jumps, bases }
     }
 
-    /// Returns the bytes of each column.
+    /// Returns the encoded bytes of each column.
     pub(super) fn finish(self) -> [Vec<u8>; SCRIPT_COLUMNS] {
         [self.kinds, self.gaps, self.substitutes, self.lengths, self.jumps, self.bases].map(RangeEncoder::finish)
     }
@@ -65,34 +66,34 @@ impl<'b> ColumnCoders<RangeDecoder<'b>> {
     }
 }
 
-/// The input of [`code_script`].
+/// The input of [`code_script`] for encoding or decoding.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ScriptInput<'a> {
     pub(super) space: CopySpace<'a>,
-    /// Number of bases of the sequence.
+    /// Number of bases of the target sequence.
     pub(super) base_count: usize,
-    /// Number of steps of the script.
+    /// Number of steps in the edit script.
     pub(super) step_count: usize,
-    /// The steps and the sequence; `None` for decoding.
+    /// The steps and the target sequence, if the script is to be encoded; `None` for decoding.
     pub(super) encoder_input: Option<(&'a [EditStep], &'a Bases)>,
-    /// Letters other than ACGT: their bases are not coded where they are inserted.
+    /// Intervals of letters other than ACGT in the target. Inserted bases in these intervals are not encoded.
     pub(super) non_acgt: &'a [NonAcgtInterval],
-    /// Number of bases that predict an inserted base.
+    /// Number of preceding bases from which an inserted base is predicted.
     pub(super) context_bases: u32,
-    /// Records the copied intervals.
+    /// Whether the output lists the intervals that were copied from the reference.
     pub(super) records_copies: bool,
 }
 
-/// The output of [`code_script`].
+/// The sequence that [`code_script`] has made.
 #[derive(Debug, Default)]
 pub(super) struct ScriptOutput {
-    /// The sequence, in letters of ACGT.
+    /// The target sequence, in letters of ACGT.
     pub(super) letters: Vec<u8>,
-    /// The intervals copied from the reference.
+    /// The intervals that were copied from the reference; empty unless `records_copies` is set.
     pub(super) copied_intervals: Vec<CopiedInterval>,
 }
 
-/// The adaptive models of the columns.
+/// The adaptive probability models of the columns.
 #[derive(Debug)]
 struct ScriptModels {
     kinds: [[BitModel; 4]; 5],
@@ -126,8 +127,8 @@ impl ScriptModels {
     }
 }
 
-/// Codes a script and writes the letters to `letters`, which is empty. Returns `None` for an impossible script, which only a
-/// damaged or hostile file has.
+/// Encodes or decodes a script, and writes the target sequence to `letters`, which must be empty. Returns `None` for an
+/// impossible script, which occurs only in damaged or malicious files.
 pub(super) fn code_script<C: RangeCoder>(
     task: &ScriptInput,
     columns: &mut ColumnCoders<C>,
@@ -156,12 +157,12 @@ struct ScriptCoder<'a> {
     input: &'a ScriptInput<'a>,
     models: ScriptModels,
     source: Option<CopySource>,
-    /// Origins of jumps: the present position, the departure of the last jump, and its arrival. Most jumps end near one of
-    /// them.
+    /// Positions relative to which a jump is encoded: the present position, and the departure and the arrival of the
+    /// last jump. Most jumps end near one of them.
     jump_origins: [usize; 3],
     last_kind: usize,
     last_gap: u64,
-    /// Intervals of letters other than ACGT that are still ahead.
+    /// Intervals of letters other than ACGT that end after the present position.
     remaining_non_acgt: &'a [NonAcgtInterval],
     output: ScriptOutput,
 }
@@ -219,7 +220,7 @@ impl ScriptCoder<'_> {
         } else {
             append_reference_letters(&mut self.output.letters, self.input.space.bases, local_position, reverse, bases);
             if self.input.records_copies {
-                // Segments are far shorter than 2^32 bases.
+                // Segments have far fewer than 2^32 bases, so the casts do not truncate.
                 self.output.copied_intervals.push(CopiedInterval {
                     target_start: to as u32,
                     bases: bases as u32,
@@ -232,7 +233,7 @@ impl ScriptCoder<'_> {
         Some(())
     }
 
-    /// Copies from the sequence itself, including bases that this copy writes.
+    /// Copies from the target sequence itself. The copied bases may include bases that this same copy has just written.
     fn copy_from_self(&mut self, local: usize, reverse: bool, bases: usize) -> Option<()> {
         let letters = &mut self.output.letters;
         let written = letters.len();
@@ -255,7 +256,7 @@ impl ScriptCoder<'_> {
         Some(())
     }
 
-    /// Returns the next base of a source, and the one after it if known.
+    /// Returns the code of the next base of a source, and the code of the base after it if that is known.
     fn next_source_codes(&self, source: CopySource) -> Option<(u8, Option<u8>)> {
         if source.remaining_bases() == 0 {
             return None;
@@ -277,7 +278,8 @@ impl ScriptCoder<'_> {
     fn code_substitution<C: RangeCoder>(&mut self, coder: &mut C, edit: Option<Edit>) -> Option<()> {
         let source = self.source.filter(|_| self.remaining_bases() > 0)?;
         let (old, next) = self.next_source_codes(source)?;
-        // C before G, on either strand, is mostly methylated and mutates to T.
+        // In mammals, the C of CpG (on either strand) is mostly methylated and often mutates to T; so CpG has its own
+        // models.
         let follows_c = self.output.letters.last().is_some_and(|letter| *letter == b'C');
         let is_cpg = (old == 1 && next == Some(3)) || (old == 3 && follows_c);
         let context = usize::from(old) << 1 | usize::from(is_cpg);
@@ -349,7 +351,7 @@ impl ScriptCoder<'_> {
         Some(())
     }
 
-    /// Codes a base that is predicted.
+    /// Encodes or decodes a base that a tandem repeat predicts; returns its code and whether the prediction was right.
     fn code_tandem_base<C: RangeCoder>(
         &mut self,
         coder: &mut C,
@@ -365,7 +367,7 @@ impl ScriptCoder<'_> {
         (expected ^ change as u8, false)
     }
 
-    /// Returns the end of the interval of letters other than ACGT that contains a position.
+    /// Returns the end of the interval of letters other than ACGT that contains position `at`, if any.
     fn non_acgt_end_at(&mut self, at: usize) -> Option<usize> {
         while self.remaining_non_acgt.first().is_some_and(|run| run.end <= at) {
             self.remaining_non_acgt = &self.remaining_non_acgt[1..];

@@ -1,10 +1,10 @@
-//! The construction of an edit script: it follows one position of the reference and searches another one where the two
-//! sequences diverge.
+//! Construction of an edit script: the builder compares the target sequence with the reference from one position on,
+//! and searches for another position if the two sequences diverge.
 //!
-//! Bases are compared 32 at a time. Where one differs, the cheapest edit is chosen: a substitution, a short insertion or
-//! deletion, or, if nothing near matches, the best of the positions that k-mers suggest. These are in the reference or in the
-//! earlier part of the sequence itself, on either strand. Letters other than ACGT match everything. No choice must be right:
-//! any script makes its sequence, at worst with more bytes than necessary.
+//! Bases are compared 32 at a time. If a base differs, the builder chooses the cheapest edit: a substitution, a short
+//! insertion or deletion, or, if nothing nearby matches, a jump to the best position with the same k-mer. Such
+//! positions are in the reference or in the earlier bases of the target itself, on either strand. Letters other than
+//! ACGT match every base. Any script makes the correct sequence, so a wrong choice only costs bytes.
 
 use std::ops::Range;
 
@@ -13,58 +13,58 @@ use super::copy_source::{CopySource, CopySpace, StrandedPosition};
 use super::edit_script::{Edit, EditStep};
 use super::kmer_index::{KMER_BASES, KmerIndex, RollingKmer, SelfKmerIndex};
 
-/// Longest insertion or deletion that is searched base by base.
+/// Longest insertion or deletion that the builder finds by trying each length.
 const MAX_INDEL_BASES: usize = 80;
-/// Number of equal bases that must follow it.
+/// Number of equal bases that must follow an insertion or deletion.
 const MIN_MATCH_BASES_AFTER_INDEL: usize = 8;
-/// Number of bases by which positions are compared.
+/// Number of bases over which edits are compared.
 const COMPARED_BASES: usize = 128;
-/// Approximate cost of a substitution, bits, including its distance from the last one.
+/// Approximate cost of a substitution, bits; this includes encoding its distance from the previous edit.
 const SUBSTITUTION_COST_BITS: usize = 14;
-/// Number of differences within [`COMPARED_BASES`] above which a source is left if another one is found.
+/// If more bases than this differ within [`COMPARED_BASES`], the builder searches for another source.
 const MAX_SOURCE_DIFFERENCES: usize = COMPARED_BASES / 3;
-/// Number of bases by which k-mer candidates are compared.
+/// Number of bases over which candidates for a jump are compared.
 const CANDIDATE_COMPARED_BASES: usize = 512;
-/// Number of bases after a first candidate in which others are searched.
+/// After the first candidate for a jump, further ones are searched for in this number of bases.
 const CANDIDATE_SEARCH_BASES: usize = 192;
-/// Substitutions within [`DENSE_SUBSTITUTION_BASES`] that start a search for a better copy of a repeat.
+/// Number of substitutions within [`DENSE_SUBSTITUTION_BASES`] that start a search for a more similar copy of a repeat.
 const DENSE_SUBSTITUTION_COUNT: usize = 4;
 const DENSE_SUBSTITUTION_BASES: usize = 160;
-/// Smallest distance of two such searches, bases.
+/// Smallest distance between two searches for a more similar copy of a repeat, bases.
 const REPEAT_CHECK_INTERVAL_BASES: usize = 2000;
 
-/// The state of the construction of a script.
+/// Builds the edit script of a target sequence.
 pub(super) struct EditScriptBuilder<'a> {
     space: CopySpace<'a>,
     kmer_index: &'a KmerIndex,
-    /// The sequence. Letters other than ACGT get the bases that are copied over them.
+    /// The target sequence. Letters other than ACGT are replaced by the bases that the script copies over them.
     target: Bases,
     non_acgt: &'a [NonAcgtInterval],
-    /// Number of intervals of other letters that are passed.
+    /// Number of intervals in `non_acgt` that end at or before the present position.
     passed_non_acgt: usize,
     self_index: SelfKmerIndex,
-    /// Number of bases done.
+    /// Present position: the number of target bases that the script already makes.
     position: usize,
     source: Option<CopySource>,
-    /// Number of bases copied since the last step.
+    /// Number of bases copied since the last edit.
     copied_bases: usize,
     steps: Vec<EditStep>,
-    /// Number of inserted bases with codes.
+    /// Number of inserted bases that must be encoded; letters other than ACGT do not count.
     inserted_bases: usize,
-    /// Ends of the last substitutions.
+    /// Target positions after the last four substitutions.
     recent_substitution_ends: [usize; DENSE_SUBSTITUTION_COUNT],
     last_repeat_check: usize,
 }
 
-/// A script and the sequence it makes.
+/// An edit script and the target sequence that it makes.
 pub(super) struct EditScript {
     pub(super) steps: Vec<EditStep>,
     pub(super) target: Bases,
-    /// Number of inserted bases with codes.
+    /// Number of inserted bases that must be encoded, without letters other than ACGT.
     pub(super) inserted_bases: usize,
 }
 
-/// A source that matches the sequence from a position on.
+/// A source whose bases match the target sequence from `position` on.
 #[derive(Clone, Copy)]
 struct Candidate {
     position: usize,
@@ -96,7 +96,7 @@ impl<'a> EditScriptBuilder<'a> {
         }
     }
 
-    /// Builds the script.
+    /// Builds the edit script.
     pub(super) fn build(mut self) -> EditScript {
         while self.position < self.target.count() {
             match self.source {
@@ -111,7 +111,7 @@ impl<'a> EditScriptBuilder<'a> {
         self.target.count()
     }
 
-    /// Returns the next 32 bases of a source.
+    /// Returns the next 32 bases that a source provides.
     fn next_bases(&self, source: CopySource) -> u64 {
         let bases = if source.is_self { &self.target } else { self.space.bases };
         match source.position.reverse {
@@ -120,7 +120,7 @@ impl<'a> EditScriptBuilder<'a> {
         }
     }
 
-    /// Returns the 32 bases before a source, the nearest in the highest bits.
+    /// Returns the 32 bases before a source, the nearest one in the highest bits.
     fn previous_bases(&self, source: CopySource) -> u64 {
         let bases = if source.is_self { &self.target } else { self.space.bases };
         match source.position.reverse {
@@ -129,12 +129,12 @@ impl<'a> EditScriptBuilder<'a> {
         }
     }
 
-    /// Returns the number of bases by which the sequence and a source can be compared.
+    /// Returns the number of bases that both the target from `at` on and the source still have.
     fn comparable_bases(&self, at: usize, source: CopySource) -> usize {
         source.remaining_bases().min(self.target_end() - at)
     }
 
-    /// Returns the number of equal bases from `at` on, at most `limit`.
+    /// Returns the number of equal bases of the target from `at` on and the source, at most `limit`.
     fn count_equal_bases(&self, at: usize, source: CopySource, limit: usize) -> usize {
         let limit = limit.min(self.comparable_bases(at, source));
         let mut equal = 0;
@@ -148,8 +148,8 @@ impl<'a> EditScriptBuilder<'a> {
         limit
     }
 
-    /// Returns the number of differing bases within a horizon, counting up to `enough`; bases beyond the end of the source
-    /// count half.
+    /// Returns the number of differing bases within `horizon` bases; stops counting at `enough`. Target bases beyond
+    /// the end of the source count as half a difference each.
     fn count_differences(&self, at: usize, source: CopySource, horizon: usize, enough: usize) -> usize {
         let room = self.comparable_bases(at, source).min(horizon);
         let missing = horizon.min(self.target_end() - at) - room;
@@ -180,7 +180,7 @@ impl<'a> EditScriptBuilder<'a> {
         }
     }
 
-    /// Returns the interval of letters other than ACGT at the next base.
+    /// Returns the interval of letters other than ACGT that contains the present position, if any.
     fn non_acgt_at_position(&mut self) -> Option<Range<usize>> {
         let others = &self.non_acgt[self.passed_non_acgt..];
         self.passed_non_acgt += others.iter().take_while(|run| run.end <= self.position).count();
@@ -188,7 +188,7 @@ impl<'a> EditScriptBuilder<'a> {
         (run.start <= self.position).then_some(run.start..run.end)
     }
 
-    /// Copies any bases of the source over letters other than ACGT.
+    /// Copies the bases of the source over letters other than ACGT; the value of these bases does not matter.
     fn copy_over_non_acgt(&mut self, source: CopySource, run: Range<usize>) {
         let bases = (run.end - self.position).min(source.remaining_bases());
         for done in 0..bases {
@@ -200,7 +200,7 @@ impl<'a> EditScriptBuilder<'a> {
         self.source = Some(source.advanced_by(bases));
     }
 
-    /// Chooses an edit where the next base differs from the source.
+    /// Chooses an edit at the present position, where the target differs from the source.
     fn resolve_difference(&mut self, source: CopySource) {
         if source.remaining_bases() > 1 && self.position + 1 < self.target_end() {
             let behind = source.advanced_by(1);
@@ -231,15 +231,16 @@ impl<'a> EditScriptBuilder<'a> {
         }
     }
 
-    /// Reports whether recent substitutions are so many that another copy may match better, and no search was made.
+    /// Reports whether there were so many recent substitutions that another copy of a repeat may match better. False if
+    /// such a search was made nearby.
     fn has_dense_substitutions(&self) -> bool {
         self.recent_substitution_ends[0] > 0
             && self.position - self.recent_substitution_ends[0] < DENSE_SUBSTITUTION_BASES
             && self.position - self.last_repeat_check > REPEAT_CHECK_INTERVAL_BASES
     }
 
-    /// Returns the cheapest insertion (positive) or deletion (negative), `None` for a substitution, and the number of
-    /// differing bases after it.
+    /// Returns the cheapest edit and the number of differing bases after it. The edit is the length of an insertion
+    /// (positive) or of a deletion (negative), or `None` for a substitution.
     fn best_indel(&self, source: CopySource) -> (Option<isize>, usize) {
         let mut best = (None, COMPARED_BASES);
         let mut least = usize::MAX;
@@ -267,7 +268,8 @@ impl<'a> EditScriptBuilder<'a> {
         best
     }
 
-    /// Returns position and source after an insertion or deletion.
+    /// Returns the target position and the source after an insertion (`shift` > 0) or a deletion (`shift` < 0), if
+    /// possible.
     fn after_indel(&self, source: CopySource, shift: isize) -> Option<(usize, CopySource)> {
         let bases = shift.unsigned_abs();
         if shift > 0 {
@@ -278,18 +280,18 @@ impl<'a> EditScriptBuilder<'a> {
             return None;
         }
         let source = source.advanced_by(bases);
-        // Bases that are written later cannot be copied.
+        // Bases of the target itself can only be copied after they are written.
         (!source.is_self || source.local_position() < self.position).then_some((self.position, source))
     }
 
-    /// Reports whether the next few bases are equal.
+    /// Reports whether the next few bases of target and source are equal.
     fn matches_from(&self, at: usize, source: CopySource) -> bool {
         let room = self.comparable_bases(at, source);
         let first = difference_bits(self.target.window(at), self.next_bases(source)).trailing_zeros() as usize / 2;
         room > 0 && first >= room.min(MIN_MATCH_BASES_AFTER_INDEL)
     }
 
-    /// Reports whether a candidate is better than staying with the source after the edit `shift`.
+    /// Reports whether a jump to a candidate is better than staying with the source after the edit `shift`.
     fn is_better_source(&self, found: Candidate, source: CopySource, shift: Option<isize>) -> bool {
         let stay = match shift {
             Some(shift) => self.after_indel(source, shift),
@@ -303,7 +305,8 @@ impl<'a> EditScriptBuilder<'a> {
         leaving + 6 + (found.position - self.position) / 8 < staying
     }
 
-    /// Searches a source from here to the end.
+    /// Searches for a source between the present position and the end of the target; inserts all remaining bases if
+    /// there is none.
     fn search_source(&mut self) {
         match self.best_candidate(self.position..self.target_end(), None) {
             Some(found) => self.switch_source(None, found),
@@ -311,7 +314,8 @@ impl<'a> EditScriptBuilder<'a> {
         }
     }
 
-    /// Changes to a candidate, or to the next one that is found.
+    /// Jumps to the given candidate or, without one, to the best candidate before the end of the target. If there is
+    /// none, inserts all remaining bases.
     fn switch_or_insert_rest(&mut self, source: CopySource, found: Option<Candidate>) {
         match found.or_else(|| self.best_candidate(self.position..self.target_end(), Some(source))) {
             Some(found) => self.switch_source(Some(source), found),
@@ -345,7 +349,7 @@ impl<'a> EditScriptBuilder<'a> {
         self.recent_substitution_ends = [0; DENSE_SUBSTITUTION_COUNT];
     }
 
-    /// Extends a candidate to the left over equal bases and single differences.
+    /// Extends a candidate to the left over equal bases and single differing bases.
     fn extend_backwards(&self, found: Candidate) -> Candidate {
         let Candidate { mut position, mut source } = found;
         loop {
@@ -359,7 +363,7 @@ impl<'a> EditScriptBuilder<'a> {
             if equal == limit {
                 break;
             }
-            // One base differs; it is a substitution if the bases before it are equal.
+            // A single differing base becomes a substitution if at least 12 bases before it are equal.
             let limit = limit - equal;
             let behind =
                 (difference_bits(self.target.window_before(position - 1), self.previous_bases(source.moved_back_by(1)))
@@ -371,14 +375,15 @@ impl<'a> EditScriptBuilder<'a> {
             }
             (position, source) = (position - 1 - behind, source.moved_back_by(1 + behind));
         }
-        // A copy of the sequence itself needs written bases.
+        // The target itself can only be copied from bases that are already written.
         match source.is_self && source.local_position() > position {
             true => found,
             false => Candidate { position, source },
         }
     }
 
-    /// Returns the best of the first positions that k-mers in a range suggest.
+    /// Searches the target range for k-mers that occur elsewhere; returns the best of the first candidates. `from` is
+    /// the source before the jump.
     fn best_candidate(&mut self, range: Range<usize>, from: Option<CopySource>) -> Option<Candidate> {
         let mut roller = RollingKmer::default();
         let mut best: Option<(Candidate, usize)> = None;
@@ -409,7 +414,7 @@ impl<'a> EditScriptBuilder<'a> {
         best.map(|(found, _)| found)
     }
 
-    /// Returns the positions that contain the k-mer at `start`.
+    /// Returns candidates that contain the k-mer of the target at `start`, in the reference and in the earlier target.
     fn kmer_candidates(&mut self, hash: u64, start: usize) -> impl Iterator<Item = Candidate> + use<> {
         let mut places = [None; 8];
         let mut count = 0;
@@ -428,7 +433,7 @@ impl<'a> EditScriptBuilder<'a> {
             };
             let written = if is_own { start } else { 0 };
             let source = CopySource::from_position(place, &self.space, written);
-            // The whole k-mer is in one sequence.
+            // Accept a source only if the whole k-mer is in one sequence.
             if let Some(source) = source.filter(|source| source.remaining_bases() >= KMER_BASES) {
                 places[count] = Some(Candidate { position: start, source });
                 count += 1;
@@ -446,12 +451,12 @@ impl<'a> EditScriptBuilder<'a> {
         places.into_iter().flatten()
     }
 
-    /// Returns the score of a candidate, higher is better; `2 * CANDIDATE_COMPARED_BASES` suffices.
+    /// Returns the score of a candidate. A higher score is better; at `2 * CANDIDATE_COMPARED_BASES` the search stops.
     fn score_candidate(&self, found: Candidate, first: usize, from: Option<CopySource>) -> usize {
         let differing =
             self.count_differences(found.position, found.source, CANDIDATE_COMPARED_BASES, CANDIDATE_COMPARED_BASES);
         let late = (found.position.saturating_sub(first)) / 4;
-        // Among equals, a near one on the same strand is preferred.
+        // Of equally good candidates, one that is nearby on the same strand is preferred.
         let near = from.is_some_and(|from| {
             from.position.reverse == found.source.position.reverse
                 && from.position.position.abs_diff(found.source.position.position) < 1 << 20

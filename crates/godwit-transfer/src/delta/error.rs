@@ -1,4 +1,4 @@
-//! Errors of packed files, references, and input and output files.
+//! Errors of delta compression: damaged packed files, wrong references, and failed input or output.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,71 +6,69 @@ use std::path::PathBuf;
 use godwit_formats::bgzf::BgzfError;
 use godwit_formats::fasta::FastaError;
 
-/// The error of packing or unpacking.
+/// The error of packing or unpacking a genome, or of reading a reference or a collection.
 #[derive(Debug, thiserror::Error)]
 pub enum DeltaError {
     /// A file cannot be read or written.
     #[error("cannot read or write {path}: {source}; check the path, its permissions and the space left")]
     Io {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The cause.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// A stream cannot be read or written; it is not a file, or its caller knows the path.
+    /// An input or output without a known path cannot be read or written.
     #[error("cannot {operation}: {source}; check the space left and the other end")]
     Stream {
-        /// The operation that failed.
+        /// The operation that failed, as a verb with its object.
         operation: &'static str,
-        /// The cause.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The reference is not a valid FASTA file.
     #[error("the reference cannot be used: {0}")]
     Reference(#[from] FastaError),
-    /// Compressed input is damaged.
+    /// The BGZF-compressed input is damaged.
     #[error("the input cannot be read: {0}")]
     Input(#[from] BgzfError),
-    /// The reference has more bases than positions can express.
-    #[error("the reference has {bases} bases, more than can be told apart; cut it in pieces")]
+    /// The reference has more bases than the positions of the format can express.
+    #[error("the reference has {bases} bases, more than the format supports; split it")]
     ReferenceTooLarge {
-        /// Number of its bases.
+        /// Number of bases of the reference.
         bases: u64,
     },
-    /// The file does not start as a packed genome.
-    #[error("this is no packed genome: it does not begin as one; give the file that godwit pack wrote")]
+    /// The file does not start with the signature of a packed genome.
+    #[error("this is not a packed genome; give a file that godwit pack wrote")]
     NotGwp,
     /// The file has a later version of the format.
-    #[error(
-        "this was packed in version {found_version} of the format, and version 1 is known here; use a newer godwit"
-    )]
+    #[error("this file has version {found_version} of the format, but only version 1 is supported; use a newer godwit")]
     UnsupportedVersion {
-        /// Its version.
+        /// Format version of the file.
         found_version: u8,
     },
-    /// Bytes of the packed file changed.
+    /// Bytes of the packed file were changed.
     #[error("the packed file is damaged at byte {offset}: {problem}; fetch it again")]
     Damaged {
         /// Offset of the damage in the file, bytes.
         offset: u64,
-        /// The defect.
+        /// The defect that was found.
         problem: &'static str,
     },
     /// The packed file is truncated.
-    #[error("the packed file is cut off after {offset} bytes; fetch it again")]
+    #[error("the packed file is truncated after {offset} bytes; fetch it again")]
     Truncated {
-        /// Its length, bytes.
+        /// Length of the packed file, bytes.
         offset: u64,
     },
-    /// The reference is not the one that the file was packed with.
+    /// The given reference is not the one with which the file was packed.
     #[error(
-        "this was packed against the reference {expected_digest}, and {path} is {actual_digest}: it has no sequence {missing_sequence}; give the \
-         reference it was packed with, under any name"
+        "this was packed against the reference {expected_digest}, but {path} is {actual_digest}: it lacks the sequence \
+         {missing_sequence}; give the reference it was packed with, under any name"
     )]
     WrongReference {
         /// Digest of the required reference.
         expected_digest: String,
-        /// The reference that was given.
+        /// Path of the given reference.
         path: PathBuf,
         /// Digest of the given reference.
         actual_digest: String,
@@ -83,33 +81,34 @@ pub enum DeltaError {
         /// Digest of the required reference.
         expected_digest: String,
     },
-    /// The reference has the right sequences in other case.
+    /// The given reference has the right sequences, but differs in which letters are lower case.
     #[error(
-        "{path} has the sequences this was packed against, but other letters of it are lower case (soft-masked); give the \
-         very file it was packed with"
+        "{path} has the sequences this was packed against, but other letters are lower case (soft mask); give the file \
+         it was packed with"
     )]
     CaseMismatch {
-        /// The reference that was given.
+        /// Path of the given reference.
         path: PathBuf,
     },
     /// A region starts after the end of its sequence.
-    #[error("{region} starts behind the end of the sequence, which has {bases} bases; ask for a place in it")]
+    #[error("{region} starts after the end of the sequence, which has {bases} bases; choose a region within it")]
     BeyondEnd {
-        /// The requested region.
+        /// The requested region, as text.
         region: String,
         /// Number of bases of the sequence.
         bases: u64,
     },
-    /// The packed file lacks a sequence.
-    #[error("there is no sequence {contig} in the packed file; its names are those of the packed FASTA")]
+    /// The packed file does not contain the requested sequence.
+    #[error("the packed file has no sequence {contig}; its names are those of the packed FASTA")]
     ContigNotFound {
-        /// Name of the sequence.
+        /// Name of the requested sequence.
         contig: String,
     },
-    /// An encoded segment does not decode to the same text: a bug, detected before the output was kept.
-    #[error("what was packed does not unpack to the same bytes; nothing was kept: please report this")]
+    /// The packed text does not unpack to the same text. This is a bug in godwit, which was detected before the output
+    /// was kept.
+    #[error("the packed text does not unpack to the same bytes; nothing was kept: please report this bug")]
     RoundTripMismatch,
-    /// A collection does not permit the request.
+    /// The manifest of a collection is invalid, or the collection cannot fulfil the request.
     #[error("{collection}: {problem}")]
     Collection {
         /// Directory of the collection.
@@ -126,7 +125,7 @@ pub enum DeltaError {
 }
 
 impl DeltaError {
-    /// Returns a conversion of an I/O error that adds the path.
+    /// Returns a function that converts an I/O error to [`DeltaError::Io`] with this path.
     pub(super) fn io_error(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::Io { path, source }

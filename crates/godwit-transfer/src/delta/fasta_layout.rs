@@ -1,55 +1,55 @@
-//! The layout of a FASTA text: positions of titles and line ends among the residues.
+//! The layout of a FASTA text: the titles, and the lengths of the lines between them.
 //!
-//! A piece of text consists of titles, contiguous residues, and the lengths of lines, most of which are equal. A piece may
-//! start inside a line of residues. Any text can be split and restored byte by byte; only the residues show whether that is
-//! useful.
+//! A piece of text is split into titles, the concatenated residues, and the lengths of the lines, most of which are
+//! equal. A piece may start inside a line of residues. Any text can be split and restored byte by byte; whether it is
+//! really FASTA shows only in the residues.
 
 use memchr::memchr;
 
 use super::varint::{VarintReader, append_varint};
 
-/// Line length of a record in one line.
+/// Line length that represents a record with all residues on one line.
 const UNBOUNDED_LINE_BASES: u64 = 0;
 
-/// Size of long records, bytes: their titles and line ends are negligible.
+/// Records of at least this size are long: their titles and line ends are negligible. Bytes.
 const LONG_RECORD_BYTES: usize = 10_000;
 
-/// Consecutive lines of one length.
+/// Consecutive lines of the same length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct LineGroup {
-    /// Twice the number of residues of a line, plus one if it ends with CR LF.
+    /// Twice the number of residues of a line, plus one if the line ends with CR LF.
     width_code: u64,
     line_count: u64,
 }
 
-/// The lines between two titles.
+/// The lines of a record, without its title.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct RecordLines {
     residue_count: u64,
     line_groups: Vec<LineGroup>,
 }
 
-/// Titles and lines of a piece of text.
+/// Titles and line lengths of a piece of text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct FastaLayout {
-    /// Titles without `>`, each with a line feed.
+    /// Titles without `>`, each followed by a line feed.
     titles: Vec<u8>,
-    /// Lines before the first title, and after each title.
+    /// The lines before the first title, then those after each title.
     records: Vec<RecordLines>,
-    /// The last line has no line feed.
+    /// True if the last line does not end with a line feed.
     lacks_final_newline: bool,
 }
 
-/// A record of a piece: the residues before its first title, or of a sequence whose title is in it.
+/// A record of a piece of text: the residues before the first title, or a title and the residues after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LayoutRecord<'l> {
-    /// Title without `>` and line feed; `None` for the continuation of a sequence of an earlier piece.
+    /// Title without `>` and line feed; `None` for residues whose title is in an earlier piece.
     pub(super) title: Option<&'l [u8]>,
     pub(super) residue_count: u64,
 }
 
-/// Splits text into its layout and its residues, which are appended to `residues`. `starts_inside_line` reports whether it
-/// starts inside a line of residues.
+/// Splits a piece of text into its layout and its residues, which are appended to `residues`. `starts_inside_line` is
+/// true if the piece starts inside a line of residues.
 pub(super) fn split_text(text: &[u8], starts_inside_line: bool, residues: &mut Vec<u8>) -> FastaLayout {
     let mut layout = FastaLayout { records: vec![RecordLines::default()], ..FastaLayout::default() };
     let mut rest = text;
@@ -83,7 +83,8 @@ pub(super) fn split_text(text: &[u8], starts_inside_line: bool, residues: &mut V
 }
 
 impl RecordLines {
-    /// Returns the lines of that many residues, all but the last with the length of `width_code`.
+    /// Returns the lines of a record with `residue_count` residues, in which all lines except the last have the length
+    /// of `width_code`.
     fn from_width_code(residue_count: u64, width_code: u64) -> Self {
         let (width, crlf) = (width_code / 2, width_code & 1);
         let mut line_groups = Vec::new();
@@ -99,7 +100,7 @@ impl RecordLines {
         Self { residue_count, line_groups }
     }
 
-    /// Returns the code of regular lines, if they are regular.
+    /// Returns the width code of the lines if all lines except the last have the same length.
     fn width_code(&self) -> Option<u64> {
         let first = self.line_groups.first()?;
         let unbounded = first.width_code & 1;
@@ -110,35 +111,36 @@ impl RecordLines {
 }
 
 impl FastaLayout {
-    /// Returns the records in order.
+    /// Returns the records of the piece in order.
     pub(super) fn records(&self) -> impl Iterator<Item = LayoutRecord<'_>> {
         let titles = self.titles.split_inclusive(|byte| *byte == b'\n').map(|title| &title[..title.len() - 1]);
         let titles = std::iter::once(None).chain(titles.map(Some));
         titles.zip(&self.records).map(|(title, body)| LayoutRecord { title, residue_count: body.residue_count })
     }
 
-    /// Returns the number of residues of all records.
+    /// Returns the number of residues of all records; `None` if it overflows.
     pub(super) fn residue_count(&self) -> Option<u64> {
         self.records.iter().try_fold(0_u64, |sum, body| sum.checked_add(body.residue_count))
     }
 
-    /// Reports whether titles and lines are few for that many bytes of text, so that their repeats save nothing.
+    /// Reports whether a text of `text_bytes` bytes has so few titles and line groups that compressing their repeats
+    /// saves nothing.
     pub(super) fn has_few_lines(&self, text_bytes: usize) -> bool {
         let runs: usize = self.records.iter().map(|body| 1 + body.line_groups.len()).sum();
         runs * LONG_RECORD_BYTES < text_bytes + LONG_RECORD_BYTES * 4
     }
 
-    /// Reports whether the last line has no line feed.
+    /// Reports whether the last line does not end with a line feed.
     pub(super) fn lacks_final_newline(&self) -> bool {
         self.lacks_final_newline
     }
 
-    /// Returns the titles.
+    /// Returns the titles without `>`, each followed by a line feed.
     pub(super) fn titles(&self) -> &[u8] {
         &self.titles
     }
 
-    /// Encodes the lines for [`FastaLayout::decode`].
+    /// Encodes the line lengths. [`FastaLayout::decode`] is the inverse.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         append_varint(&mut out, (self.records.len() as u64 - 1) << 1 | u64::from(self.lacks_final_newline));
@@ -164,8 +166,8 @@ impl FastaLayout {
         out
     }
 
-    /// Decodes the output of [`FastaLayout::encode`]; `None` if that does not match these titles, or describes more than
-    /// `max_bytes` of text.
+    /// Decodes the output of [`FastaLayout::encode`]. Returns `None` if it is invalid, does not match `titles`, or
+    /// describes more than `max_bytes` bytes of text.
     pub(super) fn decode(lines: &[u8], titles: Vec<u8>, max_bytes: u64) -> Option<Self> {
         let mut cursor = VarintReader::new(lines);
         let head = cursor.read_varint()?;
@@ -207,7 +209,7 @@ impl FastaLayout {
         (sum == residue_count).then_some(RecordLines { residue_count, line_groups })
     }
 
-    /// Returns the size of the text, bytes.
+    /// Returns the size of the piece of text, bytes; `None` if it overflows.
     fn text_bytes(&self) -> Option<u64> {
         let mut bytes = self.titles.len() as u64 + self.records.len() as u64 - 1;
         for run in self.records.iter().flat_map(|body| &body.line_groups) {
@@ -217,7 +219,7 @@ impl FastaLayout {
         bytes.checked_sub(u64::from(self.lacks_final_newline))
     }
 
-    /// Restores the text; `None` if the number of `residues` does not match.
+    /// Restores the piece of text; `None` if the number of `residues` does not match the layout.
     pub(super) fn join_text(&self, residues: &[u8]) -> Option<Vec<u8>> {
         let bytes = self.text_bytes()?;
         let mut text = Vec::with_capacity(bytes as usize + 1);
@@ -229,7 +231,7 @@ impl FastaLayout {
         Some(text)
     }
 
-    /// Reports whether this is the layout of a text with these residues.
+    /// Reports whether this layout and these residues give exactly `text`.
     pub(super) fn matches_text(&self, residues: &[u8], text: &[u8]) -> bool {
         let mut rest = text;
         let equal = self.for_each_piece(residues, |some| match rest.strip_prefix(some) {
@@ -237,14 +239,14 @@ impl FastaLayout {
                 rest = behind;
                 true
             }
-            // The end of the last line, if that has no line feed.
+            // The last line, if it does not end with a line feed.
             None => some.strip_suffix(b"\n") == Some(std::mem::take(&mut rest)),
         });
         equal.is_some() && rest.is_empty() && self.text_bytes() == Some(text.len() as u64)
     }
 
-    /// Passes the text in pieces to `put`, the last line always with its end. Returns `None` if the number of `residues` does
-    /// not match or `put` returns false.
+    /// Passes the text in slices to `put`; a line feed follows the last line in any case. Returns `None` if the number
+    /// of `residues` does not match or `put` returns false.
     fn for_each_piece(&self, residues: &[u8], mut put: impl FnMut(&[u8]) -> bool) -> Option<()> {
         if self.residue_count()? != residues.len() as u64 {
             return None;

@@ -1,7 +1,7 @@
-//! Chunks of a packed file, each with its own checksums.
+//! Reading and writing the chunks of a packed file, each of which has its own checksums.
 //!
-//! `docs/formats/gwp.md` describes the format. Checksums are XXH3 with the chunk's number as seed, so that exchanged chunks
-//! are detected.
+//! `docs/formats/gwp.md` describes the format. The checksums are XXH3 with the number of the chunk as seed, so that
+//! chunks in wrong order are detected.
 
 use std::io::{self, Read, Write};
 
@@ -11,35 +11,36 @@ use super::error::DeltaError;
 use super::reference::{DIGEST_BYTES, Digest};
 use super::varint::{VarintReader, append_varint};
 
-/// Magic bytes of a file of chunks and of a text-only file; the fourth is the version, with the upper bit set for text.
+/// Magic bytes of a file of chunks, and of a file that contains only zstd-compressed text. The fourth byte is the
+/// format version; its upper bit is set for text.
 pub(super) const GWP_MAGIC: [u8; 4] = *b"GWP\x01";
 pub(super) const GWP_TEXT_MAGIC: [u8; 4] = *b"GWP\x81";
-/// Tags of chunks: edits, text, and the end.
+/// Tags of the three types of chunks: edits, zstd-compressed text, and the end of the file.
 pub(super) const EDITS_TAG: u8 = 1;
 pub(super) const TEXT_TAG: u8 = 2;
 pub(super) const END_TAG: u8 = 3;
-/// Size of a checksum, bytes.
+/// Size of the checksum of a chunk header or body, bytes.
 const CHECKSUM_BYTES: usize = 8;
-/// Largest size of a header or body, bytes: more than the text of a segment takes in any form.
+/// Largest size of the header or body of a chunk, bytes. The text of a segment never takes more, however it is encoded.
 const MAX_HEADER_OR_BODY_BYTES: u64 = 160 << 20;
 
-/// The header of a file of chunks.
+/// The header of a packed file that consists of chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct GwpHeader {
-    /// Digest of the reference it was packed with.
+    /// Digest of the reference with which the file was packed.
     pub(super) reference: Digest,
-    /// Number of bases of that reference.
+    /// Number of bases of the reference with which the file was packed.
     pub(super) reference_bases: u64,
 }
 
-/// Size of the text and number of chunks before the last.
+/// Size of the unpacked text, and number of chunks before the end chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct GwpTotals {
     pub(super) text_bytes: u64,
     pub(super) chunk_count: u64,
 }
 
-/// A chunk with verified checksums.
+/// A chunk whose checksums were verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct GwpChunk {
     pub(super) tag: u8,
@@ -49,7 +50,8 @@ pub(super) struct GwpChunk {
     pub(super) offset: u64,
 }
 
-/// The header of a text chunk: size and checksum of the text, and whether it repeats the text before.
+/// The header of a text chunk: size and checksum of the unpacked text. `repeats_earlier` is true if zstd refers to the
+/// text of the preceding chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TextChunkHeader {
     pub(super) text_bytes: u64,
@@ -74,7 +76,7 @@ impl TextChunkHeader {
     }
 }
 
-/// A writer of chunks.
+/// A writer of a packed file that consists of chunks.
 #[derive(Debug)]
 pub(super) struct GwpChunkWriter<W> {
     out: W,
@@ -87,7 +89,7 @@ fn write_error(source: io::Error) -> DeltaError {
 }
 
 impl<W: Write> GwpChunkWriter<W> {
-    /// Writes the header of a file.
+    /// Writes the header of the file.
     pub(super) fn create(mut out: W, head: &GwpHeader) -> Result<Self, DeltaError> {
         let mut bytes = GWP_MAGIC.to_vec();
         bytes.extend(head.reference.0);
@@ -114,7 +116,7 @@ impl<W: Write> GwpChunkWriter<W> {
         Ok(())
     }
 
-    /// Writes the last chunk; returns the size of the file, bytes.
+    /// Writes the end chunk; returns the size of the file, bytes.
     pub(super) fn finish(mut self, text_bytes: u64) -> Result<u64, DeltaError> {
         let mut head = Vec::new();
         append_varint(&mut head, text_bytes);
@@ -131,7 +133,7 @@ fn chunk_checksum(chunk: u64, bytes: &[u8]) -> [u8; CHECKSUM_BYTES] {
     hash.digest().to_le_bytes()
 }
 
-/// A reader of chunks.
+/// A reader of a packed file that consists of chunks.
 #[derive(Debug)]
 pub(super) struct GwpChunkReader<R> {
     input: R,
@@ -139,7 +141,7 @@ pub(super) struct GwpChunkReader<R> {
     chunk_count: u64,
 }
 
-/// The kind of a file, by its magic bytes.
+/// The kind of a packed file, as its magic bytes show.
 #[derive(Debug)]
 pub(super) enum GwpFileKind {
     Chunks(GwpHeader),
@@ -153,15 +155,15 @@ pub(super) struct GwpChunkHeader {
     pub(super) header: Vec<u8>,
     /// Offset of the chunk in the file, bytes.
     pub(super) offset: u64,
-    /// Offset of its body in the file, bytes.
+    /// Offset of the body of the chunk in the file, bytes.
     pub(super) body_offset: u64,
     pub(super) body_bytes: u64,
-    /// 0-based number of the chunk.
+    /// 0-based number of the chunk in the file.
     pub(super) number: u64,
 }
 
 impl<R: Read> GwpChunkReader<R> {
-    /// Reads the header of a file.
+    /// Reads the magic bytes and, for a file of chunks, the header of the file.
     pub(super) fn open(input: R) -> Result<(Self, GwpFileKind), DeltaError> {
         let mut reader = Self { input, offset: 0, chunk_count: 0 };
         let magic: [u8; 4] = match reader.read_array() {
@@ -181,17 +183,17 @@ impl<R: Read> GwpChunkReader<R> {
         let reference_bases = reader.read_varint(&mut bytes)?;
         let known = u64::from_le_bytes(reader.read_array()?);
         if known != xxh3_64(&bytes) {
-            return Err(DeltaError::Damaged { offset: 0, problem: "its head has another checksum" });
+            return Err(DeltaError::Damaged { offset: 0, problem: "checksum mismatch in the header of the file" });
         }
         Ok((reader, GwpFileKind::Chunks(GwpHeader { reference: Digest(digest), reference_bases })))
     }
 
-    /// Reads the remaining bytes, at most `max_bytes`.
+    /// Reads the remaining bytes of the file, at most `max_bytes`.
     pub(super) fn read_rest(&mut self, max_bytes: u64) -> Result<Vec<u8>, DeltaError> {
         self.read_up_to(max_bytes)
     }
 
-    /// Reads the next chunk up to its body.
+    /// Reads the header of the next chunk and verifies its checksum.
     pub(super) fn next_header(&mut self) -> Result<GwpChunkHeader, DeltaError> {
         let offset = self.offset;
         let [tag] = self.read_array()?;
@@ -199,13 +201,13 @@ impl<R: Read> GwpChunkReader<R> {
         let head_bytes = self.read_varint(&mut bytes)?;
         let body_bytes = self.read_varint(&mut bytes)?;
         if head_bytes > MAX_HEADER_OR_BODY_BYTES || body_bytes > MAX_HEADER_OR_BODY_BYTES {
-            return Err(DeltaError::Damaged { offset, problem: "a chunk is longer than can be" });
+            return Err(DeltaError::Damaged { offset, problem: "a chunk exceeds the size limit" });
         }
         let header = self.read_exactly(head_bytes)?;
         bytes.extend(&header);
         let known: [u8; CHECKSUM_BYTES] = self.read_array()?;
         if known != chunk_checksum(self.chunk_count, &bytes) {
-            return Err(DeltaError::Damaged { offset, problem: "the head of a chunk has another checksum" });
+            return Err(DeltaError::Damaged { offset, problem: "checksum mismatch in the header of a chunk" });
         }
         let number = self.chunk_count;
         self.chunk_count += 1;
@@ -222,13 +224,13 @@ impl<R: Read> GwpChunkReader<R> {
         if known != chunk_checksum(start.number, &body) {
             return Err(DeltaError::Damaged {
                 offset: start.offset,
-                problem: "the body of a chunk has another checksum",
+                problem: "checksum mismatch in the body of a chunk",
             });
         }
         Ok(body)
     }
 
-    /// Reads the next chunk; `None` at the last one, which must end the file.
+    /// Reads the next chunk. Returns `None` at the end chunk, after verifying it; no bytes may follow.
     pub(super) fn next_chunk(&mut self, done: &GwpTotals) -> Result<Option<GwpChunk>, DeltaError> {
         let start = self.next_header()?;
         if start.tag == END_TAG {
@@ -239,18 +241,18 @@ impl<R: Read> GwpChunkReader<R> {
         Ok(Some(GwpChunk { tag: start.tag, header: start.header, body, offset: start.offset }))
     }
 
-    /// Verifies the last chunk, and that it ends the file.
+    /// Verifies the totals in the end chunk, and that the file ends after this chunk.
     pub(super) fn check_end(&mut self, start: &GwpChunkHeader, done: &GwpTotals) -> Result<(), DeltaError> {
         let offset = start.offset;
         let mut cursor = VarintReader::new(&start.header);
         let (text_bytes, chunks) = (cursor.read_varint(), cursor.read_varint());
         let right = text_bytes == Some(done.text_bytes) && chunks == Some(done.chunk_count) && cursor.is_empty();
         if !right || start.body_bytes > 0 {
-            return Err(DeltaError::Damaged { offset, problem: "what is in it is not what its end says" });
+            return Err(DeltaError::Damaged { offset, problem: "the totals at its end do not match its contents" });
         }
         match self.read_up_to(1)?.is_empty() {
             true => Ok(()),
-            false => Err(DeltaError::Damaged { offset: self.offset, problem: "something follows its end" }),
+            false => Err(DeltaError::Damaged { offset: self.offset, problem: "data follow its end" }),
         }
     }
 
@@ -290,13 +292,13 @@ impl<R: Read> GwpChunkReader<R> {
 }
 
 impl<R: Read + io::Seek> GwpChunkReader<R> {
-    /// Seeks to the end of a chunk.
+    /// Seeks past the body of a chunk.
     pub(super) fn skip_body(&mut self, start: &GwpChunkHeader) -> Result<(), DeltaError> {
         let checksum = if start.body_bytes > 0 { CHECKSUM_BYTES as u64 } else { 0 };
         self.seek(start.body_offset + start.body_bytes + checksum)
     }
 
-    /// Reads the body of any chunk.
+    /// Seeks to the body of a chunk, reads it and verifies its checksum.
     pub(super) fn read_body_at(&mut self, start: &GwpChunkHeader) -> Result<Vec<u8>, DeltaError> {
         self.seek(start.body_offset)?;
         self.read_body(start)

@@ -1,4 +1,4 @@
-//! A packed genome for region reads by many threads, with its reference.
+//! A packed genome, together with its reference, from which many threads can read regions.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,21 +8,49 @@ use super::gwp_reader::{GwpReader, GwpSequence};
 use crate::delta_transfer::reference_store::{LoadedReference, ReferenceStore};
 use crate::error::TransferError;
 
-/// A packed file with parsed headers.
+/// A packed file whose headers were parsed once. Each read opens the file again.
 #[derive(Debug)]
 pub struct GwpFile {
     path: PathBuf,
-    /// Its reference; `None` if nothing was copied from one.
+    /// The reference of the file; `None` if the file copies nothing from a reference.
     reference: Option<Arc<LoadedReference>>,
     sequences: Vec<GwpSequence>,
 }
 
 impl GwpFile {
-    /// Opens a packed file and loads its reference, which must be one of `references`.
+    /// Opens a packed file and loads the reference with which it was packed, which must be one of `references`.
     ///
     /// # Errors
-    /// [`TransferError::Delta`]: with [`DeltaError::MissingReference`] if the reference is not among them, and as for
-    /// [`GwpReader::open`].
+    /// [`TransferError::Delta`] with [`DeltaError::MissingReference`] if the reference is not one of `references`, or
+    /// with an error of [`GwpReader::open`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use std::fs::File;
+    /// # use std::sync::atomic::AtomicBool;
+    /// # use godwit_transfer::delta::{PackOptions, Reference, ReferenceCachePolicy, pack};
+    /// use godwit_transfer::ReferenceStore;
+    /// use godwit_transfer::delta::GwpFile;
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let fasta = directory.path().join("reference.fa");
+    /// # std::fs::write(&fasta, ">chr1\nACGTTGCATTAGACCAGTTGACCATTGACCAGAT\n")?;
+    /// # let reference = Reference::open(&fasta, ReferenceCachePolicy::Disabled, 1)?;
+    /// # let anchors = reference.kmer_index(1)?;
+    /// # let path = directory.path().join("sample1.gwp");
+    /// # let genome = b">chr1\nACGTTGCATTAGACCAGTTGACCTTTGACCAGAT\n";
+    /// # let (mut file, options, cancelled) = (File::create(&path)?, PackOptions::default(), AtomicBool::new(false));
+    /// # pack(&mut &genome[..], &mut file, &reference, &anchors, &options, &cancelled)?;
+    /// // `sample1.gwp` has the sequence ACGTTGCATTAG..
+    /// let references = ReferenceStore::without_cache_files(vec![fasta], 1);
+    /// let genome = GwpFile::open(&path, &references)?;
+    /// assert_eq!(genome.sequences()[0].name, "chr1");
+    /// assert_eq!(genome.letters("chr1", 4, 10)?, b"TGCATT");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn open(path: &Path, references: &ReferenceStore) -> Result<Self, TransferError> {
         let failed = |source| TransferError::Delta { location: path.display().to_string(), source };
         let sequences_by = |loaded: Option<&LoadedReference>| {
@@ -41,16 +69,16 @@ impl GwpFile {
         Ok(Self { path: path.to_owned(), reference, sequences })
     }
 
-    /// Returns the sequences, in the order of the FASTA file.
+    /// Returns the sequences of the genome, in the order of the FASTA file.
     pub fn sequences(&self) -> &[GwpSequence] {
         &self.sequences
     }
 
-    /// Returns the letters `[start, end)` of a sequence, 0-based, up to its end. Only the chunks with these letters are
-    /// decoded, up to 32 MiB each.
+    /// Returns the letters `[start, end)` of a sequence, 0-based, at most up to the end of the sequence. Decodes only
+    /// the chunks that contain these letters, at most 32 MiB of text each.
     ///
     /// # Errors
-    /// As for [`GwpReader::open`]; [`DeltaError::ContigNotFound`].
+    /// The errors of [`GwpReader::open`]; [`DeltaError::ContigNotFound`] if the genome lacks the sequence.
     pub fn letters(&self, sequence: &str, start: u64, end: u64) -> Result<Vec<u8>, DeltaError> {
         let reference = self.reference.as_ref().map(|loaded| &loaded.reference);
         GwpReader::open(&self.path, reference)?.letters(sequence, start, end)

@@ -1,7 +1,7 @@
-//! Random access to a packed genome: its sequences, and regions of them, without unpacking the rest.
+//! Random access to a packed genome: reads its sequences or regions of them without unpacking the whole file.
 //!
-//! Headers of chunks describe their content; only chunks with the region are decoded. Chunks packed as text have no such
-//! headers and are decoded to find their sequences.
+//! The headers of chunks with edits describe their sequences, so only the chunks that contain a region are decoded.
+//! Chunks that were packed as text lack such headers; opening the file decodes them to find their sequences.
 
 use std::fs::File;
 use std::io::{BufReader, Write};
@@ -19,7 +19,7 @@ use super::zstd_bytes::trailing_prefix;
 /// Bases per line of the output, as in `samtools faidx` (1.16).
 const OUTPUT_LINE_BASES: usize = 60;
 
-/// A packed file with parsed headers.
+/// A reader of a packed file, which parses all headers when it opens the file.
 pub struct GwpReader<'r> {
     path: PathBuf,
     reader: GwpChunkReader<BufReader<File>>,
@@ -28,11 +28,11 @@ pub struct GwpReader<'r> {
     chunks: Vec<GwpChunkEntry>,
     sequences: Vec<GwpSequence>,
     text_bytes: u64,
-    /// The text that was decoded last, and the index of its chunk.
+    /// Index and text of the chunk that was decoded last.
     last_decoded: Option<(usize, Vec<u8>)>,
 }
 
-/// A chunk of the file.
+/// A chunk of the file: its position and its parsed content, or `None` for both if the file is a single text.
 struct GwpChunkEntry {
     chunk_header: Option<GwpChunkHeader>,
     content: Option<ChunkContent>,
@@ -41,19 +41,46 @@ struct GwpChunkEntry {
 /// A sequence of a packed genome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GwpSequence {
-    /// The title up to the first white space.
+    /// The title of the FASTA record up to the first white space.
     pub name: String,
-    /// Number of residues.
+    /// Number of residues of the sequence.
     pub residue_count: u64,
-    /// Its residues: index of the chunk, first residue in it, number of residues.
+    /// The chunks with residues of the sequence: index of the chunk, first residue within the chunk, and number of
+    /// residues.
     chunk_ranges: Vec<(usize, u64, u64)>,
 }
 
 impl<'r> GwpReader<'r> {
-    /// Reads the headers of a packed file.
+    /// Opens a packed file and reads its headers.
     ///
     /// # Errors
-    /// [`DeltaError::Io`], and as for [`unpack`](super::unpack()).
+    /// [`DeltaError::Io`] if the file cannot be opened, and the errors of [`unpack`](super::unpack()).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::fs::File;
+    /// use std::sync::atomic::AtomicBool;
+    ///
+    /// use godwit_transfer::delta::{GwpReader, PackOptions, Reference, ReferenceCachePolicy, pack};
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let fasta = directory.path().join("reference.fa");
+    /// # std::fs::write(&fasta, ">chr1\nACGTTGCATTAGACCAGTTGACCATTGACCAGAT\n")?;
+    /// # let reference = Reference::open(&fasta, ReferenceCachePolicy::Disabled, 1)?;
+    /// # let anchors = reference.kmer_index(1)?;
+    /// let path = directory.path().join("sample1.gwp");
+    /// let genome = b">chr1\nACGTTGCATTAGACCAGTTGACCTTTGACCAGAT\n";
+    /// let (mut file, options, cancelled) = (File::create(&path)?, PackOptions::default(), AtomicBool::new(false));
+    /// pack(&mut &genome[..], &mut file, &reference, &anchors, &options, &cancelled)?;
+    ///
+    /// let reader = GwpReader::open(&path, Some(&reference))?;
+    /// assert_eq!(reader.text_bytes(), genome.len() as u64);
+    /// assert_eq!((reader.sequences()[0].name.as_str(), reader.sequences()[0].residue_count), ("chr1", 34));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn open(path: &Path, reference: Option<&'r Reference>) -> Result<Self, DeltaError> {
         let file = File::open(path).map_err(DeltaError::io_error(path))?;
         let (reader, start) = GwpChunkReader::open(BufReader::new(file))?;
@@ -115,7 +142,7 @@ impl<'r> GwpReader<'r> {
         }
     }
 
-    /// Adds the sequences of the last chunk.
+    /// Adds the sequences of the last chunk of `chunks`, which `layout` describes.
     fn add_sequences(&mut self, layout: &FastaLayout) {
         let part = self.chunks.len().saturating_sub(1);
         let mut first = 0;
@@ -133,7 +160,7 @@ impl<'r> GwpReader<'r> {
         }
     }
 
-    /// Decodes the text of a chunk, and of the chunks before it that it repeats.
+    /// Decodes the text of a chunk. If zstd refers to the text of preceding chunks, decodes these first.
     fn chunk_text(&mut self, part: usize) -> Result<&[u8], DeltaError> {
         let mut first = part;
         let is_last = |at: usize, last: &Option<(usize, Vec<u8>)>| last.as_ref().is_some_and(|(known, _)| *known == at);
@@ -161,7 +188,7 @@ impl<'r> GwpReader<'r> {
         Ok(self.last_decoded.as_ref().map_or(&[], |(_, text)| text))
     }
 
-    /// Decodes the residues of a chunk.
+    /// Decodes the residues of a chunk, without titles and line ends.
     fn chunk_residues(&mut self, part: usize) -> Result<Vec<u8>, DeltaError> {
         if let GwpChunkEntry { chunk_header: Some(start), content: Some(what @ ChunkContent::Edits(head)) } =
             &self.chunks[part]
@@ -177,7 +204,7 @@ impl<'r> GwpReader<'r> {
         Ok(residues)
     }
 
-    /// Reports whether a chunk ends inside a line.
+    /// Reports whether the text of a chunk ends inside a line.
     fn ends_inside_line(&mut self, part: usize) -> Result<bool, DeltaError> {
         match &self.chunks[part].content {
             Some(ChunkContent::Edits(head)) => Ok(head.layout.lacks_final_newline()),
@@ -190,25 +217,51 @@ impl<'r> GwpReader<'r> {
         &self.path
     }
 
-    /// Returns the sequences, in the order of the FASTA file.
+    /// Returns the sequences of the genome, in the order of the FASTA file.
     pub fn sequences(&self) -> &[GwpSequence] {
         &self.sequences
     }
 
-    /// Returns the digest of the reference; `None` for a file of text only, which has none.
+    /// Returns the digest of the reference; `None` for a file that contains only text and so has no reference.
     pub fn reference_digest(&self) -> Option<Digest> {
         self.reference_digest
     }
 
-    /// Returns the size of the text, bytes.
+    /// Returns the size of the unpacked text, bytes.
     pub fn text_bytes(&self) -> u64 {
         self.text_bytes
     }
 
-    /// Returns the letters `[start, end)` of a sequence, 0-based, up to its end.
+    /// Returns the letters `[start, end)` of a sequence, 0-based, at most up to the end of the sequence.
     ///
     /// # Errors
-    /// [`DeltaError::ContigNotFound`], and as for [`unpack`](super::unpack()).
+    /// [`DeltaError::ContigNotFound`] if the genome lacks the sequence, and the errors of [`unpack`](super::unpack()).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use std::fs::File;
+    /// # use std::sync::atomic::AtomicBool;
+    /// # use godwit_transfer::delta::{PackOptions, Reference, ReferenceCachePolicy, pack};
+    /// use godwit_transfer::delta::{DeltaError, GwpReader};
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let fasta = directory.path().join("reference.fa");
+    /// # std::fs::write(&fasta, ">chr1\nACGTTGCATTAGACCAGTTGACCATTGACCAGAT\n")?;
+    /// # let reference = Reference::open(&fasta, ReferenceCachePolicy::Disabled, 1)?;
+    /// # let anchors = reference.kmer_index(1)?;
+    /// # let path = directory.path().join("sample1.gwp");
+    /// # let genome = b">chr1\nACGTTGCATTAGACCAGTTGACCTTTGACCAGAT\n";
+    /// # let (mut file, options, cancelled) = (File::create(&path)?, PackOptions::default(), AtomicBool::new(false));
+    /// # pack(&mut &genome[..], &mut file, &reference, &anchors, &options, &cancelled)?;
+    /// // `sample1.gwp` has the sequence ACGTTGCATTAG..
+    /// let mut reader = GwpReader::open(&path, Some(&reference))?;
+    /// assert_eq!(reader.letters("chr1", 4, 10)?, b"TGCATT");
+    /// assert!(matches!(reader.letters("chr2", 4, 10), Err(DeltaError::ContigNotFound { .. })));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn letters(&mut self, name: &str, start: u64, end: u64) -> Result<Vec<u8>, DeltaError> {
         let found = self.sequences.iter().find(|sequence| sequence.name == name).cloned();
         let sequence = found.ok_or_else(|| DeltaError::ContigNotFound { contig: name.to_owned() })?;
@@ -229,16 +282,46 @@ impl<'r> GwpReader<'r> {
         Ok(letters)
     }
 
-    /// Reports whether a sequence of that name exists.
+    /// Reports whether the genome has a sequence of this name.
     pub fn has_sequence(&self, name: &str) -> bool {
         self.sequences.iter().any(|sequence| sequence.name == name)
     }
 
-    /// Writes a region as FASTA, as `samtools faidx` does: lines of 60 bases under a title, which is `title` and the region.
-    /// Returns the number of bases.
+    /// Writes a region as FASTA, as `samtools faidx` does: a title line, which consists of `title` and the region, then
+    /// lines of 60 bases. Returns the number of bases.
     ///
     /// # Errors
-    /// [`DeltaError::ContigNotFound`], [`DeltaError::BeyondEnd`], and as for [`unpack`](super::unpack()).
+    /// [`DeltaError::ContigNotFound`] if the genome lacks the sequence, [`DeltaError::BeyondEnd`] if the region starts
+    /// after its end, and the errors of [`unpack`](super::unpack()).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use std::fs::File;
+    /// # use std::sync::atomic::AtomicBool;
+    /// # use godwit_transfer::delta::{PackOptions, Reference, ReferenceCachePolicy, pack};
+    /// use godwit_model::Region;
+    /// use godwit_transfer::delta::GwpReader;
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let fasta = directory.path().join("reference.fa");
+    /// # std::fs::write(&fasta, ">chr1\nACGTTGCATTAGACCAGTTGACCATTGACCAGAT\n")?;
+    /// # let reference = Reference::open(&fasta, ReferenceCachePolicy::Disabled, 1)?;
+    /// # let anchors = reference.kmer_index(1)?;
+    /// # let path = directory.path().join("sample1.gwp");
+    /// # let genome = b">chr1\nACGTTGCATTAGACCAGTTGACCTTTGACCAGAT\n";
+    /// # let (mut file, options, cancelled) = (File::create(&path)?, PackOptions::default(), AtomicBool::new(false));
+    /// # pack(&mut &genome[..], &mut file, &reference, &anchors, &options, &cancelled)?;
+    /// // `sample1.gwp` has the sequence ACGTTGCATTAG..
+    /// let mut reader = GwpReader::open(&path, Some(&reference))?;
+    /// let region = Region { contig: "chr1".to_owned(), start: 4, end: 10 };
+    /// let mut fasta = Vec::new();
+    /// assert_eq!(reader.write_region(&region, "", &mut fasta)?, 6);
+    /// assert_eq!(fasta, b">chr1:5-10\nTGCATT\n");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn write_region(&mut self, region: &Region, title: &str, out: &mut dyn Write) -> Result<u64, DeltaError> {
         let found = self.sequences.iter().find(|sequence| sequence.name == region.contig).cloned();
         let Some(sequence) = found else { return Err(DeltaError::ContigNotFound { contig: region.contig.clone() }) };

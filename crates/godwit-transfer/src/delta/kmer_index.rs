@@ -1,60 +1,61 @@
-//! An index of sampled k-mers of a reference, which suggests positions to copy from.
+//! An index of sampled k-mers of a reference, which returns candidate positions from which to copy.
 //!
-//! Of all canonical 24-mers, those with a hash in one eighth of all values are sampled. So a sequence and its reference have
-//! the same samples, independent of context. The table has buckets of four positions with one hash byte each, so that an
-//! absent k-mer is known by one access. Positions are candidates until bases are compared.
+//! Of all canonical 24-mers, those whose hash is in one eighth of its range are sampled. So equal sequences have the
+//! same samples, whatever surrounds them. The table has buckets of four positions with one hash byte each, so that an
+//! absent k-mer costs one memory access. Callers must compare the bases at a candidate position.
 
 use std::ops::Range;
 
 use super::bases::{Bases, NonAcgtInterval, WORD_BASES};
 use super::error::DeltaError;
 
-/// Bases per k-mer.
+/// Number of bases in a k-mer.
 pub(super) const KMER_BASES: usize = 24;
 const KMER_MASK: u64 = (1 << (2 * KMER_BASES)) - 1;
-/// Positions per bucket.
+/// Number of positions in a bucket.
 const BUCKET_ENTRIES: usize = 4;
-/// Bases per sampled k-mer, on average.
+/// Mean distance between sampled k-mers, bases.
 const KMER_SAMPLING_BASES: usize = 8;
-/// Bases that a thread scans before the results are inserted into the table.
+/// Number of bases that a thread scans before the k-mers that were found are inserted into the table.
 const SCAN_BASES_PER_THREAD: usize = 1 << 24;
-/// Buckets of a part of the table that one thread fills, as a power of two: 2.6 MB, which fit into caches.
+/// A single thread fills a part of the table. A part has 2^17 buckets (2.6 MB), which fit into the cache of a
+/// processor.
 const PART_BITS: u32 = 17;
 const PART_BUCKETS: usize = 1 << PART_BITS;
-/// K-mers inserted together, so that memory latencies overlap.
+/// Number of k-mers that are inserted together, so that their memory accesses overlap.
 const INSERT_BATCH_ENTRIES: usize = 64;
 
-/// The current k-mer and its reverse complement, updated base by base.
+/// The k-mer that ends at the current base, and its reverse complement; both are updated base by base.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RollingKmer {
     forward: u64,
     reverse: u64,
-    /// Bases since the last other letter.
+    /// Number of bases since the last letter other than ACGT.
     valid_bases: usize,
 }
 
 impl RollingKmer {
-    /// Restarts after a letter other than ACGT.
+    /// Forgets the preceding bases, because a letter other than ACGT follows them.
     pub(super) fn reset(&mut self) {
         self.valid_bases = 0;
     }
 
-    /// Adds a base; returns the hash of the k-mer that ends there, if it is sampled.
+    /// Appends a base; returns the hash of the k-mer that ends with this base, if that k-mer is sampled.
     #[inline]
     pub(super) fn push(&mut self, code: u8) -> Option<u64> {
         let (product, is_kept) = self.push_base(code);
         is_kept.then(|| kmer_hash(product))
     }
 
-    /// Adds a base; returns the input of the hash, and whether the k-mer is sampled. One in eight is, which is unpredictable,
-    /// so loops over many bases should not branch on each.
+    /// Appends a base; returns the input of [`kmer_hash`], and whether the k-mer is sampled. One k-mer in eight is
+    /// sampled at unpredictable positions, so loops over many bases should not branch on the result.
     #[inline]
     fn push_base(&mut self, code: u8) -> (u64, bool) {
         self.forward = (self.forward << 2 | u64::from(code)) & KMER_MASK;
         self.reverse = self.reverse >> 2 | u64::from(code ^ 2) << (2 * KMER_BASES - 2);
         self.valid_bases += 1;
         let product = self.forward.min(self.reverse).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        // The upper bits of a product depend on all bits of the factor.
+        // The upper bits of the product depend on all bits of the k-mer.
         (product, (product >> 61 == 0) & (self.valid_bases >= KMER_BASES))
     }
 }
@@ -63,18 +64,18 @@ fn kmer_hash(product: u64) -> u64 {
     (product ^ product >> 29).wrapping_mul(0xBF58_476D_1CE4_E5B9)
 }
 
-/// Positions of sampled k-mers of a reference.
+/// Positions of the sampled k-mers of a reference.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct KmerIndex {
-    /// One hash byte for each position of a bucket; 0 if empty.
+    /// One hash byte for each of the four positions of a bucket; 0 if there is no position.
     fingerprints: Vec<u32>,
-    /// Positions in the reference, divided by `2^shift`.
+    /// Positions in the reference divided by `2^shift`, four for each bucket.
     positions: Vec<[u32; BUCKET_ENTRIES]>,
     shift: u32,
 }
 
 impl KmerIndex {
-    /// Builds the table of a reference. The number of threads does not change it.
+    /// Builds the index of a reference. The result does not depend on the number of threads.
     pub(super) fn build(bases: &Bases, non_acgt: &[NonAcgtInterval], threads: usize) -> Self {
         let buckets = (bases.count() / KMER_SAMPLING_BASES * 10 / 7 / BUCKET_ENTRIES + 1).min(u32::MAX as usize);
         let shift = (usize::BITS - bases.count().leading_zeros()).saturating_sub(32);
@@ -111,7 +112,8 @@ impl KmerIndex {
         anchors
     }
 
-    /// Takes the parts that [`KmerIndex::table`] returned for a reference of that many bases; `None` if they are invalid.
+    /// Creates an index from the arrays that [`KmerIndex::table`] returned, for a reference of `bases` bases; `None` if
+    /// they are invalid.
     pub(super) fn from_table(
         fingerprints: Vec<u32>,
         positions: Vec<[u32; BUCKET_ENTRIES]>,
@@ -123,17 +125,17 @@ impl KmerIndex {
         (fits && inside()).then_some(Self { fingerprints, positions, shift })
     }
 
-    /// Returns the parts of the table.
+    /// Returns the hash bytes, the positions and the shift, which a cache file stores.
     pub(super) fn table(&self) -> (&[u32], &[[u32; BUCKET_ENTRIES]], u32) {
         (&self.fingerprints, &self.positions, self.shift)
     }
 
-    /// Returns the size in memory, bytes.
+    /// Returns the size of the index in memory, bytes.
     pub fn memory_bytes(&self) -> usize {
         self.fingerprints.len() * (size_of::<u32>() + size_of::<[u32; BUCKET_ENTRIES]>())
     }
 
-    /// Calls `visit` with each position of the reference where the k-mer of that hash may start.
+    /// Calls `visit` with each position of the reference at which a k-mer with this hash may start.
     pub(super) fn for_each_candidate(&self, hash: u64, mut visit: impl FnMut(usize)) {
         let bucket = bucket_index(hash, self.fingerprints.len());
         let marks = self.fingerprints[bucket].to_le_bytes();
@@ -155,8 +157,8 @@ fn fingerprint(hash: u64) -> u8 {
     hash as u8 | 1
 }
 
-/// A k-mer to insert, in one word to save memory: the position divided by `2^shift` in the upper half, the bucket within its
-/// part of the table in the lowest bits, and the fingerprint above that.
+/// A k-mer to insert, packed into one word to save memory. The upper 32 bits are the position divided by `2^shift`. The
+/// lowest bits are the bucket within its part of the table, and the hash byte is above them.
 #[derive(Clone, Copy, Debug)]
 struct IndexEntry(u64);
 
@@ -179,7 +181,7 @@ impl IndexEntry {
     }
 }
 
-/// Returns the sampled k-mers that end in a range, in order, for each part of the table.
+/// Returns, for each part of the table, the sampled k-mers that end in the range, in order.
 fn scan_kmers(
     bases: &Bases,
     non_acgt: &[NonAcgtInterval],
@@ -191,7 +193,8 @@ fn scan_kmers(
     let expected = range.len() / KMER_SAMPLING_BASES / parts;
     let mut entries: Vec<Vec<IndexEntry>> = (0..parts).map(|_| Vec::with_capacity(expected + expected / 8)).collect();
     let mut roller = RollingKmer::default();
-    // An entry that is not sampled is overwritten by the next, or stays after the sampled ones.
+    // Branch-free filter: each k-mer is stored at `count`, and only sampled ones increment `count`, so the next k-mer
+    // overwrites any other.
     let mut kept = [(0, 0); WORD_BASES + 1];
     let mut at = range.start.saturating_sub(KMER_BASES - 1);
     let first = non_acgt.partition_point(|run| run.end <= at);
@@ -226,13 +229,13 @@ fn scan_kmers(
 
 const ONE_IN_EACH_BYTE: u32 = 0x0101_0101;
 
-/// Returns the upper bit of each byte that is 0.
+/// Returns a word with the upper bit set of each byte that is 0 in `word`.
 fn zero_bytes(word: u32) -> u32 {
     let low = ONE_IN_EACH_BYTE * 0x7F;
     !(((word & low) + low) | word | low)
 }
 
-/// The filler of a part of the buckets.
+/// Inserts k-mers into one part of the table.
 struct BucketFiller<'a> {
     fingerprints: &'a mut [u32],
     positions: &'a mut [[u32; BUCKET_ENTRIES]],
@@ -241,7 +244,7 @@ struct BucketFiller<'a> {
 impl BucketFiller<'_> {
     fn insert_entries(&mut self, entries: &[IndexEntry]) {
         for batch in entries.chunks(INSERT_BATCH_ENTRIES) {
-            // Independent loads: all are issued before the first result is needed.
+            // Load all buckets of the batch first: the loads are independent, so their latencies overlap.
             let touch = |sum: u32, entry: &IndexEntry| {
                 let bucket = entry.bucket();
                 self.fingerprints[bucket] ^ self.positions[bucket][0] ^ sum
@@ -251,7 +254,7 @@ impl BucketFiller<'_> {
                 let (bucket, mark) = (entry.bucket(), u32::from(entry.fingerprint()));
                 let marks = self.fingerprints[bucket];
                 let (empty, same) = (zero_bytes(marks), zero_bytes(marks ^ (ONE_IN_EACH_BYTE * mark)));
-                // A repeated k-mer has two positions.
+                // A k-mer that occurs several times gets at most two positions.
                 if empty != 0 && same & same.wrapping_sub(1) == 0 {
                     let way = empty.trailing_zeros() / 8;
                     self.fingerprints[bucket] = marks | mark << (8 * way);
@@ -262,25 +265,26 @@ impl BucketFiller<'_> {
     }
 }
 
-/// Positions of sampled k-mers in the earlier part of the sequence itself, one for each.
+/// Positions of sampled k-mers in the already processed bases of the target sequence itself, at most one for each
+/// k-mer.
 #[derive(Debug)]
 pub(super) struct SelfKmerIndex {
-    /// Position plus one; 0 if empty.
+    /// Position of the k-mer plus one; 0 if there is none.
     positions: Vec<u32>,
 }
 
 impl SelfKmerIndex {
-    /// Returns a table for a sequence of that many bases.
+    /// Returns an empty index for a target sequence of `bases` bases.
     pub(super) fn new(bases: usize) -> Self {
         Self { positions: vec![0; (bases / KMER_SAMPLING_BASES + 1).next_power_of_two()] }
     }
 
-    /// Returns a position of a k-mer with that hash, or of another in the same slot.
+    /// Returns the position of a k-mer with this hash, or of another k-mer with the same table index.
     pub(super) fn get(&self, hash: u64) -> Option<usize> {
         self.positions[self.slot(hash)].checked_sub(1).map(|place| place as usize)
     }
 
-    /// Stores the position of a k-mer of that hash.
+    /// Stores the position of a k-mer with this hash; replaces the position that was stored at the same table index.
     pub(super) fn set(&mut self, hash: u64, place: usize) {
         let slot = self.slot(hash);
         self.positions[slot] = place as u32 + 1;
@@ -291,7 +295,7 @@ impl SelfKmerIndex {
     }
 }
 
-/// Rejects references whose positions do not fit 32 bits at a granularity of 2^15.
+/// Rejects references of 2^46 bases or more: their positions, divided by 2^15, would not fit into 32 bits.
 pub(super) fn check_reference_size(bases: u64) -> Result<(), DeltaError> {
     match bases < 1 << 46 {
         true => Ok(()),

@@ -1,17 +1,17 @@
-//! Properties of letters besides bases: their case, and letters other than ACGT.
+//! Encoding of what two-bit bases do not express: the case of letters, and letters other than ACGT.
 
 use super::bases::{BitVector, NonAcgtInterval};
 use super::copy_source::CopiedInterval;
 use super::range_coder::{BitModel, NumberModel, RangeCoder};
 
-/// The coding of the case of letters.
+/// How the case of the letters of a segment is encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CaseCoding {
     /// All letters are upper case.
     AllUpper,
-    /// By the positions where the case changes.
+    /// By the positions at which the case changes.
     ChangePositions,
-    /// By the positions where agreement with the case of the reference starts or ends.
+    /// By the positions at which agreement with the case of the copied reference letters starts or ends.
     AgainstReference,
 }
 
@@ -19,7 +19,7 @@ impl CaseCoding {
     pub(super) const ALL: [Self; 3] = [Self::AllUpper, Self::ChangePositions, Self::AgainstReference];
 }
 
-/// Codes ascending positions below `end`; both sides know their number. Returns `None` if a position is not below `end`.
+/// Encodes or decodes `count` ascending positions below `end`. Returns `None` if a decoded position is not below `end`.
 pub(super) fn code_positions(
     coder: &mut impl RangeCoder,
     known: Option<&[usize]>,
@@ -39,7 +39,8 @@ pub(super) fn code_positions(
     Some(places)
 }
 
-/// Codes ascending intervals of letters in `[0, end)`.
+/// Encodes or decodes `count` ascending intervals of letters other than ACGT in `[0, end)`. Returns `None` if a decoded
+/// interval exceeds `end`.
 pub(super) fn code_non_acgt(
     coder: &mut impl RangeCoder,
     known: Option<&[NonAcgtInterval]>,
@@ -65,7 +66,8 @@ pub(super) fn code_non_acgt(
     Some(runs)
 }
 
-/// Returns the case of the copied letters at their source; letters in between continue the case before them.
+/// Returns the case that copied letters have in the reference. Letters between copied intervals get the case of the
+/// letter before them.
 pub(super) fn expected_case(copies: &[CopiedInterval], soft_mask: &BitVector, count: usize) -> BitVector {
     let mut expected = BitVector::zeros(count);
     let mut done = 0;
@@ -94,7 +96,7 @@ fn extend_case(expected: &mut BitVector, start: usize, end: usize) {
     }
 }
 
-/// Returns bits that change at these positions, the first from 0.
+/// Returns `count` bits, which start with 0 and change at each of the positions in `toggles`.
 pub(super) fn soft_mask_from_changes(toggles: &[usize], count: usize) -> BitVector {
     let mut bits = BitVector::zeros(count);
     for pair in toggles.chunks(2) {
@@ -103,7 +105,7 @@ pub(super) fn soft_mask_from_changes(toggles: &[usize], count: usize) -> BitVect
     bits
 }
 
-/// Makes letters lower case where bits are set, and replaces those in the intervals.
+/// Replaces the letters in the intervals `non_acgt`, then makes the letters lower case whose bit in `soft_mask` is set.
 pub(super) fn apply_letter_masks(letters: &mut [u8], non_acgt: &[NonAcgtInterval], soft_mask: Option<&BitVector>) {
     for run in non_acgt {
         letters[run.start..run.end].fill(run.letter);

@@ -1,40 +1,50 @@
-//! Simulation of another individual of a genome, from a seed, for tests and measurements of packing.
+//! Simulates another individual: mutates the sequences of a genome reproducibly from a seed, for tests and measurements
+//! of packing.
 //!
-//! Rates are those between two human haplotypes: one substitution per thousand bases, two of three of them transitions, and
-//! one eighth as many insertions and deletions, mostly of one base; a few long ones, duplications, and inversions. Three of
-//! four short insertions repeat the bases before them (Messer and Arndt 2007, doi:10.1093/molbev/msm035). Half of the long
-//! ones are copies from another position, like mobile elements.
+//! The rates are those between two human haplotypes. There is one substitution per 1000 bases; two of three are
+//! transitions. Insertions and deletions are one eighth as frequent and mostly of one base; a few are long, or are
+//! duplications or inversions. Three of four short insertions repeat the preceding bases (Messer and Arndt 2007,
+//! doi:10.1093/molbev/msm035). Half of the long insertions are copies from another position, like mobile elements.
 
 use std::io::{self, BufRead, Write};
 
-/// Rates of the mutations.
+/// Rates of the mutations, and the seed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MutationRates {
-    /// The seed: the same seed makes the same mutations.
+    /// Seed of the random numbers. The same seed gives the same mutations.
     pub seed: u64,
-    /// Substitutions per base.
+    /// Number of substitutions per base.
     pub substitution_rate: f64,
-    /// Short insertions and deletions per base.
+    /// Number of short insertions and deletions per base.
     pub indel_rate: f64,
-    /// Insertions, deletions and duplications of 50 to 6,000 bases, per base.
+    /// Number of insertions, deletions and duplications of 50 to 6,000 bases, per base.
     pub structural_variant_rate: f64,
-    /// Inversions of 500 to 20,000 bases, per base.
+    /// Number of inversions of 500 to 20,000 bases, per base.
     pub inversion_rate: f64,
 }
 
 impl MutationRates {
     /// Returns the rates between two human haplotypes.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use godwit_transfer::delta::MutationRates;
+    ///
+    /// let rates = MutationRates { indel_rate: 0.0, ..MutationRates::human(7) };
+    /// assert_eq!((rates.seed, rates.substitution_rate), (7, 0.001));
+    /// ```
     pub fn human(seed: u64) -> Self {
         Self { seed, substitution_rate: 1e-3, indel_rate: 1.25e-4, structural_variant_rate: 3e-6, inversion_rate: 1e-7 }
     }
 
-    /// Returns rates of zero.
+    /// Returns rates of zero: the sequences stay unchanged.
     pub fn none(seed: u64) -> Self {
         Self { seed, substitution_rate: 0.0, indel_rate: 0.0, structural_variant_rate: 0.0, inversion_rate: 0.0 }
     }
 }
 
-/// A pseudo-random generator, SplitMix64.
+/// A SplitMix64 pseudo-random number generator.
 struct SplitMix64(u64);
 
 impl SplitMix64 {
@@ -49,7 +59,7 @@ impl SplitMix64 {
         self.next() % end.max(1)
     }
 
-    /// Reports true with this probability.
+    /// Returns true with the probability `rate`.
     fn occurs_with_probability(&mut self, rate: f64) -> bool {
         (self.next() >> 11) as f64 * (0.5_f64).powi(53) < rate
     }
@@ -58,7 +68,8 @@ impl SplitMix64 {
         b"ACGT"[self.next_below(4) as usize]
     }
 
-    /// Returns a length in a range, short ones more often: each doubling of the length is equally likely.
+    /// Returns a random length from `least` to `most`. Each doubling of the length is equally likely, so short lengths
+    /// are more frequent.
     fn next_length(&mut self, least: u64, most: u64) -> usize {
         let doublings = (most / least).max(1).ilog2() + 1;
         let low = least << self.next_below(doublings.into());
@@ -66,11 +77,31 @@ impl SplitMix64 {
     }
 }
 
-/// Reads FASTA and writes it with mutated sequences, in lines as long as the longest of each sequence. Letters other than
-/// ACGT stay. Inserted letters take the case of the base before.
+/// Reads FASTA and writes it with mutated sequences. The output lines of a sequence are as long as its longest input
+/// line. Letters other than ACGT are unchanged. Inserted letters get the case of the letter at the mutated position.
 ///
 /// # Errors
-/// The I/O error of the input or output.
+/// Returns the I/O error of the input or output.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use godwit_transfer::delta::{MutationRates, mutate_fasta};
+///
+/// let fasta = b">chr1\nACGTACGT\nACGT\n";
+/// let mut same = Vec::new();
+/// mutate_fasta(&mut &fasta[..], &mut same, &MutationRates::none(7))?;
+/// assert_eq!(same, fasta);
+///
+/// let mut other = Vec::new();
+/// let every_base = MutationRates { substitution_rate: 1.0, ..MutationRates::none(7) };
+/// mutate_fasta(&mut &fasta[..], &mut other, &every_base)?;
+/// assert!(other.starts_with(b">chr1\n") && other.len() == fasta.len());
+/// assert!(other != fasta);
+/// # Ok(())
+/// # }
+/// ```
 pub fn mutate_fasta(input: &mut dyn BufRead, output: &mut dyn Write, mutations: &MutationRates) -> io::Result<()> {
     let mut numbers = SplitMix64(mutations.seed);
     let mut sequence = Vec::new();
@@ -98,7 +129,7 @@ pub fn mutate_fasta(input: &mut dyn BufRead, output: &mut dyn Write, mutations: 
     }
 }
 
-/// Returns a mutated sequence.
+/// Returns a mutated copy of a sequence.
 fn mutate_sequence(sequence: &[u8], mutations: &MutationRates, numbers: &mut SplitMix64) -> Vec<u8> {
     let mut out = Vec::with_capacity(sequence.len() + sequence.len() / 64);
     let all = mutations.substitution_rate
@@ -146,7 +177,7 @@ fn mutate_sequence(sequence: &[u8], mutations: &MutationRates, numbers: &mut Spl
                         out.extend_from_slice(&sequence[start..start + bases]);
                     }
                     1 => (0..bases).for_each(|_| out.push(numbers.next_base())),
-                    // A second copy of the following bases.
+                    // A tandem duplication: the following bases are written twice.
                     _ => out.extend_from_slice(&sequence[at..at + bases]),
                 }
                 apply_case(&mut out[from..], lower);
@@ -170,7 +201,7 @@ fn apply_case(letters: &mut [u8], lower: bool) {
     }
 }
 
-/// Returns another base: in two of three cases the transition.
+/// Returns a base other than `base`. The probability of the transition (A and G, or C and T) is two thirds.
 fn substitute_base(base: u8, numbers: &mut SplitMix64) -> u8 {
     let alike = match base {
         b'A' => b'G',

@@ -7,7 +7,8 @@ use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 
 use super::error::DeltaError;
 
-/// Threads, and the submitted items whose results are not collected. At most two items more than threads are held.
+/// Threads, and the submitted items whose results were not collected yet. If callers check `is_full`, at most two items
+/// more than threads are in memory.
 pub(super) struct OrderedThreadPool<I, O> {
     jobs: Sender<(I, Sender<O>)>,
     pending_results: VecDeque<Receiver<O>>,
@@ -15,7 +16,7 @@ pub(super) struct OrderedThreadPool<I, O> {
 }
 
 impl<I: Send, O: Send> OrderedThreadPool<I, O> {
-    /// Starts threads, which end when the pool is dropped.
+    /// Starts the threads. They end when the pool is dropped.
     ///
     /// # Errors
     /// [`DeltaError::Thread`] if a thread cannot be started.
@@ -31,7 +32,7 @@ impl<I: Send, O: Send> OrderedThreadPool<I, O> {
             let (given, work) = (given.clone(), work.clone());
             let run = move || {
                 for (item, done) in given {
-                    // After a failure nothing waits for the result.
+                    // If the caller failed and dropped the pool, the result has no receiver.
                     let _ = done.send(work(item));
                 }
             };
@@ -43,19 +44,19 @@ impl<I: Send, O: Send> OrderedThreadPool<I, O> {
         Ok(Self { jobs, pending_results: VecDeque::new(), threads })
     }
 
-    /// Reports whether so many results are pending that one should be collected first.
+    /// Reports whether so many results are pending that the caller should collect one before it submits another item.
     pub(super) fn is_full(&self) -> bool {
         self.pending_results.len() > self.threads
     }
 
-    /// Submits an item.
+    /// Submits an item to the threads.
     pub(super) fn submit(&mut self, item: I) {
         let (done, result) = bounded(1);
         self.jobs.send((item, done)).expect("threads take jobs while there may be any");
         self.pending_results.push_back(result);
     }
 
-    /// Returns the oldest result; `None` if there are no pending items.
+    /// Waits for the result of the item that was submitted first, and returns it; `None` if no items are pending.
     pub(super) fn next_result(&mut self) -> Option<O> {
         let result = self.pending_results.pop_front()?;
         Some(result.recv().expect("work ends with a result"))

@@ -1,4 +1,4 @@
-//! Packing: text is cut into segments, encoded on several threads, and written in order.
+//! Packing of a genome: the text is split into segments, which several threads encode and which are written in order.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -16,22 +16,24 @@ use super::segment::{EncodedSegment, MAX_TEXT_BYTES, SegmentEncoder, SegmentText
 use super::varint::append_varint;
 use super::zstd_bytes::{ESTIMATE_LEVEL, TEXT_LEVEL, compress};
 
-/// Default size of a segment's text, bytes: the unit of a thread, and of decoding for a region.
+/// Default size of the text of a segment, bytes. A thread encodes one segment at a time, and reading a region decodes
+/// whole segments.
 const SEGMENT_BYTES: usize = 8 << 20;
 
-/// Text below this size is packed both ways, bytes.
+/// A text below this size is encoded both as edits and as text, and the shorter form is written. Bytes.
 const SMALL_TEXT_BYTES: u64 = 256 << 10;
-/// Packed files below this size are dominated by their header and end, bytes.
+/// In packed files below this size, the header and the end take most of the bytes. Bytes.
 const SMALL_PACKED_BYTES: u64 = 1000;
 
-/// Options of packing.
+/// Options for packing a genome.
 #[derive(Clone, Debug)]
 pub struct PackOptions {
-    /// Number of encoding threads; each holds a few segments.
+    /// Number of threads that encode segments. Memory: a few segments for each thread.
     pub threads: usize,
-    /// Size of a segment's text, up to 32 MiB: larger segments pack slightly better, smaller ones make region reads faster.
+    /// Size of the text of a segment, at most 32 MiB. Larger segments make packed files slightly smaller; smaller ones
+    /// make reading a region faster.
     pub segment_bytes: usize,
-    /// Prefers speed to size where text is unlike the reference.
+    /// Whether text that is unlike the reference is compressed faster, at the price of larger files.
     pub fast: bool,
 }
 
@@ -41,25 +43,54 @@ impl Default for PackOptions {
     }
 }
 
-/// Counts of a packed file.
+/// Counts of a packed file that was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PackSummary {
-    /// Size of the text, bytes.
+    /// Size of the unpacked text, bytes.
     pub text_bytes: u64,
     /// Size of the packed file, bytes.
     pub packed_bytes: u64,
-    /// Number of segments with edits.
+    /// Number of segments that were packed as edits of the reference.
     pub edit_segments: u64,
-    /// Number of segments packed as text, because edits would have been longer.
+    /// Number of segments that were packed as text, because edits would have taken more bytes.
     pub text_segments: u64,
 }
 
-/// Packs text against a reference. Any bytes can be packed and are restored exactly; FASTA files of genomes like the
-/// reference become small.
+/// Packs text as its differences from a reference. Any bytes can be packed and are restored exactly; FASTA files of
+/// genomes that resemble the reference become small.
 ///
 /// # Errors
-/// [`DeltaError::Stream`] if input or output fails, [`DeltaError::Cancelled`], [`DeltaError::Thread`],
-/// [`DeltaError::RoundTripMismatch`] for a bug.
+/// [`DeltaError::Stream`] if input or output fails, [`DeltaError::Cancelled`] if `cancelled` is set,
+/// [`DeltaError::Thread`] if a thread cannot be started, [`DeltaError::RoundTripMismatch`] if a bug makes the packed
+/// bytes wrong.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::sync::atomic::AtomicBool;
+///
+/// use godwit_transfer::delta::{MutationRates, PackOptions, Reference, ReferenceCachePolicy, mutate_fasta, pack};
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("reference.fa");
+/// # let mut bytes = vec![0; 20_000];
+/// # blake3::Hasher::new().finalize_xof().fill(&mut bytes);
+/// # let bases: String = bytes.iter().map(|byte| char::from(b"ACGT"[usize::from(byte % 4)])).collect();
+/// let text = format!(">chr1\n{bases}\n");
+/// std::fs::write(&path, &text)?;
+/// let reference = Reference::open(&path, ReferenceCachePolicy::Disabled, 1)?;
+/// let anchors = reference.kmer_index(1)?;
+///
+/// let mut genome = Vec::new();
+/// mutate_fasta(&mut text.as_bytes(), &mut genome, &MutationRates::human(7))?;
+/// let (mut packed, options, cancelled) = (Vec::new(), PackOptions::default(), AtomicBool::new(false));
+/// let summary = pack(&mut &genome[..], &mut packed, &reference, &anchors, &options, &cancelled)?;
+/// assert_eq!(summary.text_bytes, genome.len() as u64);
+/// assert!(summary.packed_bytes < summary.text_bytes / 20);
+/// # Ok(())
+/// # }
+/// ```
 pub fn pack(
     input: &mut dyn Read,
     output: &mut dyn Write,
@@ -102,7 +133,8 @@ pub fn pack(
     })
 }
 
-/// Packs one segment or none: as chunks, or as text if that is shorter, as for most small files.
+/// Packs a text of at most one segment. Writes chunks, or a text-only file if that is shorter, as it is for most small
+/// texts.
 fn pack_single_segment(
     piece: Option<SegmentText>,
     output: &mut dyn Write,
@@ -119,7 +151,8 @@ fn pack_single_segment(
             let mut file = GwpFileWriter::create(&mut packed, encoder, head)?;
             file.write_segment(edits)?;
             let summary = file.finish()?;
-            // The estimates for edits do not count the header and end of a file, which matter in a small one.
+            // When a segment is encoded, the estimated size of edits does not include the header and end of the file.
+            // These matter in a small file, so compare the total sizes here.
             let packed_bytes = summary.packed_bytes;
             let repeats = || compress(&text, ESTIMATE_LEVEL, &[]).len() as u64 <= 4 * packed_bytes;
             let is_close = text_bytes < SMALL_TEXT_BYTES || (packed_bytes < SMALL_PACKED_BYTES && repeats());
@@ -147,12 +180,12 @@ fn write_error(source: std::io::Error) -> DeltaError {
     DeltaError::Stream { operation: "write the output", source }
 }
 
-/// Returns the checksum of a text-only file: four bytes, like zstd's.
+/// Returns the checksum of a text-only file: the lower four bytes of its XXH3, as in a zstd frame.
 pub(super) fn text_file_checksum(bytes: &[u8]) -> [u8; 4] {
     (xxh3_64(bytes) as u32).to_le_bytes()
 }
 
-/// A writer of a file of chunks.
+/// A writer of a packed file that consists of chunks.
 struct GwpFileWriter<'a, W> {
     chunk_writer: GwpChunkWriter<W>,
     encoder: &'a SegmentEncoder<'a>,
@@ -198,11 +231,11 @@ impl<'a, W: Write> GwpFileWriter<'a, W> {
     }
 }
 
-/// A splitter of the input into segments, after a line end if there is one.
+/// Splits the input into segments. A segment ends after a line end if it contains one.
 struct SegmentCutter<'i> {
     input: &'i mut dyn Read,
     segment_bytes: usize,
-    /// Text after the last segment.
+    /// Text that was read but belongs to the next segment.
     remainder: Vec<u8>,
     starts_inside_line: bool,
     previous_text: Option<Arc<Vec<u8>>>,

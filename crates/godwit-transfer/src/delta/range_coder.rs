@@ -1,15 +1,17 @@
-//! An adaptive binary range coder and its models of bits and numbers.
+//! An adaptive binary range coder, and its probability models of bits and numbers.
 //!
-//! The coder is that of LZMA (carry by a cache byte and a count of pending 0xFF) with probabilities of 16 bits. The first
-//! byte is always 0 and is not written, nor are zeros at the end: a decoder reads zeros beyond it.
+//! The coder is that of LZMA: a cached byte and a count of pending 0xFF bytes handle carries. The bounds use
+//! probabilities of 16 bits. The first byte would always be 0 and is not written. Zeros at the end are not written
+//! either, because a decoder reads zeros beyond the end of its input.
 
-/// Bits of a probability in a model.
+/// Precision of the probability in a [`BitModel`], bits.
 const PROBABILITY_BITS: u32 = 24;
-/// The range is normalized by a byte below this value.
+/// If the range is below this value, it is extended by one byte.
 const MIN_RANGE: u32 = 1 << 24;
-/// Number of observations after which the learning rate stays constant, so that a model follows changes along a genome.
+/// Number of observations after which the learning rate stays constant, so that a model adapts to changes along a
+/// genome.
 const MAX_OBSERVATIONS: u16 = 400;
-/// `2^16 / (observations + 2)`, the fraction by which a probability moves.
+/// Fraction by which an observation moves the probability, times 2^16, by the number of earlier observations.
 const LEARNING_RATES: [u32; MAX_OBSERVATIONS as usize + 1] = {
     let mut rates = [0; MAX_OBSERVATIONS as usize + 1];
     let mut seen = 0;
@@ -20,7 +22,7 @@ const LEARNING_RATES: [u32; MAX_OBSERVATIONS as usize + 1] = {
     rates
 };
 
-/// The adaptive probability that a bit is 0.
+/// A model of a bit: the probability that it is 0, which adapts to the bits seen.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BitModel {
     zero_probability: u32,
@@ -49,17 +51,17 @@ impl BitModel {
     }
 }
 
-/// A coder of bits: [`RangeEncoder`] writes the given bits, [`RangeDecoder`] returns the written ones. Code that uses models
-/// serves both.
+/// An encoder or decoder of bits. [`RangeEncoder`] writes the given bits and returns them; [`RangeDecoder`] ignores the
+/// given bits and returns those that it reads. So the same code encodes and decodes.
 pub(super) trait RangeCoder {
-    /// Codes a bit. A decoder ignores `bit`.
+    /// Encodes or decodes a bit with an adaptive model.
     fn code_bit(&mut self, bit: bool, model: &mut BitModel) -> bool;
 
-    /// Codes the lowest `bits` of a number with equal probabilities, highest first.
+    /// Encodes or decodes the lowest `bits` bits of a number, highest first, each with probability 1/2.
     fn code_uniform_bits(&mut self, value: u64, bits: u32) -> u64;
 
-    /// Codes the lowest `bits` of a number, highest first, each in the context of the higher ones. `tree` has `2^bits`
-    /// models.
+    /// Encodes or decodes the lowest `bits` bits of a number, highest first. Each bit has a model that depends on the
+    /// higher bits; `tree` has `2^bits` models.
     fn code_bit_tree(&mut self, value: usize, bits: u32, tree: &mut [BitModel]) -> usize {
         let mut node = 1;
         for shift in (0..bits).rev() {
@@ -70,13 +72,13 @@ pub(super) trait RangeCoder {
     }
 }
 
-/// An encoder of bits.
+/// An encoder of bits, which collects the encoded bytes.
 #[derive(Debug)]
 pub(super) struct RangeEncoder {
     low: u64,
     range: u32,
     cache: u8,
-    /// Number of bytes that a carry may still change: the cache and the 0xFF after it.
+    /// Number of bytes that a carry may still change: the cached byte and the 0xFF bytes after it.
     pending: u64,
     bytes: Vec<u8>,
 }
@@ -107,10 +109,10 @@ impl RangeEncoder {
         }
     }
 
-    /// Returns the shortest bytes from which a decoder restores the bits.
+    /// Returns the shortest byte sequence from which a decoder restores the bits.
     pub(super) fn finish(mut self) -> Vec<u8> {
         let last = self.low + u64::from(self.range) - 1;
-        // Of all equivalent values, the one with the most zeros at its end.
+        // Of all equivalent values, choose the one with the most zeros at its end.
         let zeros = (0..=32).rev().find(|zeros| last >> zeros << zeros >= self.low).unwrap_or(0);
         self.low = last >> zeros << zeros;
         for _ in 0..5 {
@@ -149,7 +151,7 @@ impl RangeCoder for RangeEncoder {
     }
 }
 
-/// A decoder of bits. Beyond the end of its bytes it returns arbitrary bits.
+/// A decoder of bits. After the end of its input it returns arbitrary bits, not an error.
 #[derive(Debug)]
 pub(super) struct RangeDecoder<'b> {
     code: u32,
@@ -206,11 +208,11 @@ impl RangeCoder for RangeDecoder<'_> {
     }
 }
 
-/// Number of modelled bits of a number, after the leading one.
+/// Number of bits after the leading bit of a number that have adaptive models.
 const MODELLED_BITS: u32 = 3;
 
-/// A model of numbers of any size, for distributions where small or similar numbers are frequent. It models the bit count and
-/// the three bits after the leading one; lower bits are uniform.
+/// A model of numbers, for distributions in which small or similar numbers are frequent. The bit count and the three
+/// bits after the leading one have adaptive models; lower bits are uniform.
 #[derive(Clone, Debug)]
 pub(super) struct NumberModel {
     bit_count_models: [BitModel; 64],
@@ -227,11 +229,11 @@ impl Default for NumberModel {
 }
 
 impl NumberModel {
-    /// Codes a number below 2^62.
+    /// Encodes or decodes a number below 2^62.
     pub(super) fn code_number(&mut self, coder: &mut impl RangeCoder, value: u64) -> u64 {
         let raised = value + 1;
         let bits = coder.code_bit_tree(raised.ilog2() as usize, 6, &mut self.bit_count_models) as u32;
-        // An encoder never exceeds this; a file that does yields an arbitrary number.
+        // An encoder never writes more; from a damaged file, an arbitrary number is decoded.
         let bits = bits.min(62);
         let modelled = bits.min(MODELLED_BITS);
         let below = bits - modelled;
@@ -242,12 +244,13 @@ impl NumberModel {
     }
 }
 
-/// Maps a number to one with its sign in the lowest bit, so that small numbers of either sign stay small.
+/// Converts a signed to an unsigned number with the sign in the lowest bit, so that small numbers of either sign stay
+/// small.
 pub(super) fn zigzag(value: i64) -> u64 {
     (value << 1 ^ value >> 63) as u64
 }
 
-/// Reverses [`zigzag`].
+/// Converts an unsigned number back; the inverse of [`zigzag`].
 pub(super) fn unzigzag(value: u64) -> i64 {
     (value >> 1) as i64 ^ -((value & 1) as i64)
 }

@@ -1,7 +1,7 @@
-//! Segments: a piece of text as edits of a reference, and its restoration.
+//! Segments of a packed file: a segment is a piece of text that is encoded as edits of a reference.
 //!
-//! A segment has a header, which describes its records, and a body of columns. Headers can be read alone, so that a region is
-//! found without the rest.
+//! A segment has a header, which describes its FASTA records, and a body of columns. A region is found by the headers
+//! alone, without reading the bodies.
 
 mod segment_encoder;
 
@@ -20,41 +20,41 @@ use super::zstd_bytes::{append_compressed_bytes, read_compressed_bytes};
 
 pub(super) use segment_encoder::{EncodedSegment, SegmentEncoder, SegmentText};
 
-/// Largest size of a segment's text, bytes.
+/// Largest size of the text of a segment, bytes.
 pub(super) const MAX_TEXT_BYTES: u64 = 32 << 20;
-/// Columns of the script, and those of the case and of letters other than ACGT.
+/// Number of columns: those of the edit script, one for the case of letters, and one for letters other than ACGT.
 const BODY_COLUMNS: usize = SCRIPT_COLUMNS + 2;
 
-/// A sequence of the reference, declared before the first copy from it.
+/// A sequence of the reference. A file declares it in the first segment that copies from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ContigDeclaration {
-    /// Its start among the bases of the reference.
+    /// Position of the first base among the concatenated bases of the reference.
     pub(super) start: u64,
     pub(super) bases: u64,
     pub(super) case_checksum: u64,
     pub(super) digest: Digest,
 }
 
-/// The header of a segment.
+/// The header of a segment, without the digest of the reference, which is in the header of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SegmentHeader {
-    /// Size of the text, bytes.
+    /// Size of the text of the segment, bytes.
     pub(super) text_bytes: u64,
-    /// XXH3 of the text.
+    /// XXH3 checksum of the text.
     pub(super) text_checksum: u64,
     pub(super) case_coding: CaseCoding,
-    /// Number of bases that predict an inserted base.
+    /// Number of preceding bases from which an inserted base is predicted.
     context_bases: u32,
     step_count: u64,
     case_change_count: u64,
     non_acgt_count: u64,
-    /// Sequences that no earlier segment declared.
+    /// Reference sequences that no earlier segment declared.
     pub(super) contig_declarations: Vec<ContigDeclaration>,
     pub(super) layout: FastaLayout,
 }
 
 impl SegmentHeader {
-    /// Encodes for [`SegmentHeader::decode`].
+    /// Encodes the header. [`SegmentHeader::decode`] is the inverse.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         append_varint(&mut out, self.text_bytes);
@@ -79,7 +79,7 @@ impl SegmentHeader {
         out
     }
 
-    /// Decodes a header; `None` if it is invalid.
+    /// Decodes the header of a segment; `None` if it is invalid.
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut cursor = VarintReader::new(bytes);
         let text_bytes = cursor.read_varint().filter(|bytes| *bytes <= MAX_TEXT_BYTES)?;
@@ -96,7 +96,7 @@ impl SegmentHeader {
             let digest = Digest(cursor.read_array::<DIGEST_BYTES>()?);
             contig_declarations.push(ContigDeclaration { start, bases: bases >> 1, case_checksum, digest });
         }
-        // A line takes at least one byte of text, and at most 20 bytes in the list of lines.
+        // A line takes at least one byte of text, and at most 20 bytes in the encoded layout.
         let lines = read_compressed_bytes(&mut cursor, 20 + 20 * text_bytes)?;
         let titles = read_compressed_bytes(&mut cursor, text_bytes)?;
         let layout = FastaLayout::decode(&lines, titles, text_bytes)?;
@@ -115,15 +115,16 @@ impl SegmentHeader {
         (cursor.is_empty() && head.is_compact(residues)).then_some(head)
     }
 
-    /// Reports whether edits and masks are few for that many residues. If they are many, text is shorter. The limit also
-    /// bounds a reader's memory to a few times the text.
+    /// Reports whether a segment of `residues` residues has few edits and masks. If it has many, packing it as text is
+    /// shorter. The limit also bounds the memory of a reader to a few times the size of the text.
     pub(super) fn is_compact(&self, residues: u64) -> bool {
         self.step_count * 4 <= residues + 256
             && self.case_change_count * 8 <= residues + 256
             && self.non_acgt_count * 8 <= residues + 256
     }
 
-    /// Returns the residues of the segment as they are in the text; `None` if the body does not match the header.
+    /// Returns the residues of the segment, with their case and letters other than ACGT; `None` if the body does not
+    /// match the header.
     pub(super) fn decode_residues(&self, body: &[u8], space: CopySpace) -> Option<Vec<u8>> {
         let columns = split_columns(body)?;
         let base_count = usize::try_from(self.layout.residue_count()?).ok()?;
@@ -155,13 +156,13 @@ impl SegmentHeader {
         Some(outcome.letters)
     }
 
-    /// Returns the text; `None` if it differs from the packed text.
+    /// Returns the text of the segment; `None` if its size or checksum differs from the header.
     pub(super) fn decode_text(&self, body: &[u8], space: CopySpace) -> Option<Vec<u8>> {
         let text = self.layout.join_text(&self.decode_residues(body, space)?)?;
         (text.len() as u64 == self.text_bytes && xxh3_64(&text) == self.text_checksum).then_some(text)
     }
 
-    /// Joins the columns to a body.
+    /// Joins the columns to the body of a segment.
     fn join_columns(columns: [Vec<u8>; BODY_COLUMNS]) -> Vec<u8> {
         let mut body = Vec::new();
         columns.iter().for_each(|column| append_varint(&mut body, column.len() as u64));

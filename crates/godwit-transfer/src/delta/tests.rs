@@ -57,7 +57,7 @@ fn mutate_text(text: &[u8], mutations: &MutationRates) -> Vec<u8> {
     out
 }
 
-/// Returns a reference of two sequences with lower case and N, and another individual of it.
+/// Returns the FASTA text of a reference with two sequences, lower-case letters and N, and the text of a mutated copy.
 fn reference_and_individual() -> (Vec<u8>, Vec<u8>) {
     let mut one = bases(300_000, 1);
     one[..1000].fill(b'N');
@@ -77,7 +77,7 @@ fn an_individual_takes_a_few_bytes_for_each_variant() {
     let (_directory, reference, anchors) = open_reference(&text);
     let whole = pack_text(&other, &reference, &anchors, 32 << 20);
     assert_eq!(unpack_file(&whole, &reference).unwrap(), other);
-    // 350 substitutions, 45 indels, 35 long ones with some 20,000 inserted bases, 7 inversions.
+    // The copy has 350 substitutions, 45 short indels, 35 long ones with some 20,000 inserted bases, and 7 inversions.
     assert!(whole.len() < 10_000, "{} bytes", whole.len());
     let same = pack_text(&text, &reference, &anchors, 32 << 20);
     assert!(same.len() < 250, "{} bytes for what is the reference", same.len());
@@ -96,7 +96,7 @@ fn sequences_in_another_order_under_other_names_and_reversed_are_found() {
     let file = pack_text(&other, &reference, &anchors, 32 << 20);
     assert_eq!(unpack_file(&file, &reference).unwrap(), other);
     assert!(file.len() < 400, "{} bytes", file.len());
-    // The same sequences in another order and under other names unpack it too.
+    // A reference with the same sequences in another order and under other names also unpacks the file.
     let mut lower = one;
     lower[..1000].fill(b'N');
     lower[200_000..200_500].fill(b'N');
@@ -256,7 +256,7 @@ fn a_collection_keeps_genomes_apart() {
         let twice = collection.add_member("s0", &mut &genome[..], &reference, &anchors, &options, &NOT_CANCELLED);
         assert!(matches!(twice.unwrap_err(), DeltaError::Collection { .. }));
     }
-    // A modified manifest cannot name other files.
+    // Member names in a modified manifest must not lead to files outside the collection.
     let list = fs::read_to_string(place.join("collection.json")).unwrap();
     for name in ["../x", ".x", "a/x", ""] {
         fs::write(
@@ -283,7 +283,7 @@ fn a_collection_keeps_genomes_apart() {
     assert!(out.starts_with(b">s0:two:101-160\n") && out.len() > 180);
     fs::copy(place.join("s1.gwp"), place.join("s2.gwp")).unwrap();
     let error = collection.extract_member("s2", &mut Vec::new(), &reference, 1, &NOT_CANCELLED).unwrap_err();
-    assert!(error.to_string().contains("another file"), "{error}");
+    assert!(error.to_string().contains("differs from the file that was added"), "{error}");
     let (_other, wrong, _) = open_reference(b">x\nACGT\n");
     assert!(Collection::open_or_create(&place, &wrong).is_err());
 }
@@ -344,7 +344,7 @@ fn what_was_kept_beside_a_reference_is_made_again_when_it_changes() {
     assert_ne!(pack_with(&path).1, first.1);
 }
 
-/// Generates pairs of related sequences.
+/// Generates pairs of a reference and a text that is composed of its pieces.
 fn related() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
     let piece = (0..6_000_usize, 1..900_usize, 0..8_u8, any::<u64>());
     (any::<u64>(), prop::collection::vec(piece, 0..25)).prop_map(|(seed, pieces)| {

@@ -1,4 +1,4 @@
-//! Unpacking: chunks are decoded on several threads, and the text is written in order.
+//! Unpacking of a packed file: several threads decode the chunks, and the text is written in order.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -21,21 +21,53 @@ use super::segment::{ContigDeclaration, MAX_TEXT_BYTES, SegmentHeader};
 use super::varint::{VarintReader, append_varint};
 use super::zstd_bytes::{decompress, trailing_prefix};
 
-/// Counts of an unpacked file.
+/// Counts of a packed file that was unpacked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UnpackSummary {
-    /// Size of the text, bytes.
+    /// Size of the unpacked text, bytes.
     pub text_bytes: u64,
     /// Size of the packed file, bytes.
     pub packed_bytes: u64,
 }
 
-/// Unpacks a packed file. The reference may be `None` if nothing was copied from it. Output before an error is correct, but
-/// complete only after success.
+/// Unpacks a packed file. `reference` may be `None` if the file copies nothing from a reference. If an error occurs,
+/// the text that was already written is correct but incomplete.
 ///
 /// # Errors
-/// [`DeltaError::NotGwp`] for another file, [`DeltaError::Damaged`] and [`DeltaError::Truncated`] for a defective one,
-/// [`DeltaError::WrongReference`] and the like; [`DeltaError::Stream`] if input or output fails; [`DeltaError::Cancelled`].
+/// [`DeltaError::NotGwp`] if the input is not a packed file; [`DeltaError::Damaged`] and [`DeltaError::Truncated`] if
+/// it is defective; [`DeltaError::UnsupportedVersion`]; [`DeltaError::WrongReference`],
+/// [`DeltaError::MissingReference`] and [`DeltaError::CaseMismatch`] if the reference does not match;
+/// [`DeltaError::Stream`] if input or output fails; [`DeltaError::Thread`]; [`DeltaError::Cancelled`].
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::sync::atomic::AtomicBool;
+///
+/// use godwit_transfer::delta::{DeltaError, PackOptions, Reference, ReferenceCachePolicy, pack, unpack};
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let fasta = directory.path().join("reference.fa");
+/// # std::fs::write(&fasta, ">chr1\nACGTTGCATTAGACCAGTTGACCATTGACCAGAT\n")?;
+/// # let reference = Reference::open(&fasta, ReferenceCachePolicy::Disabled, 1)?;
+/// # let anchors = reference.kmer_index(1)?;
+/// # let options = PackOptions::default();
+/// let cancelled = AtomicBool::new(false);
+/// let genome = b">chr1\nACGTTGCATTAGACCAGTTGACCTTTGACCAGAT\n";
+/// let mut packed = Vec::new();
+/// pack(&mut &genome[..], &mut packed, &reference, &anchors, &options, &cancelled)?;
+///
+/// let mut unpacked = Vec::new();
+/// let summary = unpack(&mut &packed[..], &mut unpacked, Some(&reference), 1, &cancelled)?;
+/// assert_eq!(unpacked, genome);
+/// assert_eq!(summary.packed_bytes, packed.len() as u64);
+///
+/// let error = unpack(&mut &genome[..], &mut Vec::new(), None, 1, &cancelled).unwrap_err();
+/// assert!(matches!(error, DeltaError::NotGwp));
+/// # Ok(())
+/// # }
+/// ```
 pub fn unpack(
     input: &mut dyn Read,
     output: &mut dyn Write,
@@ -92,13 +124,13 @@ pub fn unpack(
     Ok(UnpackSummary { text_bytes: totals.text_bytes, packed_bytes: reader.offset })
 }
 
-/// Reads the text of a text-only file, after its magic bytes.
+/// Reads a text-only file after its magic bytes, and returns the unpacked text.
 pub(super) fn read_text_file<R: Read>(reader: &mut GwpChunkReader<R>) -> Result<Vec<u8>, DeltaError> {
     let rest = reader.read_rest(2 * MAX_TEXT_BYTES)?;
     let truncated = DeltaError::Truncated { offset: reader.offset };
     let Some((bytes, known)) = rest.split_last_chunk::<4>() else { return Err(truncated) };
     if text_file_checksum(&[&GWP_TEXT_MAGIC, bytes].concat()) != *known {
-        return Err(DeltaError::Damaged { offset: 0, problem: "it has another checksum, or is cut off" });
+        return Err(DeltaError::Damaged { offset: 0, problem: "checksum mismatch, or the file is truncated" });
     }
     let mut cursor = VarintReader::new(bytes);
     let text = cursor.read_varint().filter(|bytes| *bytes <= MAX_TEXT_BYTES).and_then(|text_bytes| {
@@ -112,22 +144,22 @@ pub(super) fn read_text_file<R: Read>(reader: &mut GwpChunkReader<R>) -> Result<
     text.ok_or(DeltaError::Damaged { offset: 4, problem: "its text cannot be decompressed" })
 }
 
-/// The sequences declared so far, and their positions in the reader's reference.
+/// The reference sequences that a packed file has declared so far, and their positions in the local reference.
 pub(super) struct DeclaredContigs<'r> {
     file_header: GwpHeader,
     reference: Option<&'r Reference>,
     by_digest: HashMap<Digest, usize>,
     mappings: Arc<Vec<ContigMapping>>,
-    /// A declared sequence has other case in this reference.
+    /// True if the letters of a declared sequence have other case in the local reference.
     has_other_case: bool,
     empty_bases: Arc<Bases>,
 }
 
 impl<'r> DeclaredContigs<'r> {
-    /// Returns the state without declarations.
+    /// Returns the state before the first declaration of a file.
     pub(super) fn new(file_header: GwpHeader, reference: Option<&'r Reference>) -> Result<Self, DeltaError> {
         if file_header.reference_bases >= 1 << 46 {
-            return Err(DeltaError::Damaged { offset: 4, problem: "its reference is longer than can be" });
+            return Err(DeltaError::Damaged { offset: 4, problem: "the reference exceeds the size limit" });
         }
         let contigs = reference.map_or(&[][..], |reference| &reference.contigs);
         let by_digest = contigs.iter().enumerate().map(|(at, contig)| (contig.digest, at)).collect();
@@ -136,7 +168,7 @@ impl<'r> DeclaredContigs<'r> {
         Ok(Self { file_header, reference, by_digest, mappings: Arc::default(), has_other_case: false, empty_bases })
     }
 
-    /// Adds the declarations of a segment.
+    /// Adds the sequences that a segment declares; fails if the local reference lacks one of them.
     pub(super) fn add_declarations(&mut self, declared: &[ContigDeclaration], offset: u64) -> Result<(), DeltaError> {
         if declared.is_empty() {
             return Ok(());
@@ -169,7 +201,8 @@ impl<'r> DeclaredContigs<'r> {
         Ok(())
     }
 
-    /// Adds the declarations of the next chunk.
+    /// Adds the sequences that the next chunk declares. Fails if decoding the chunk needs the case of reference
+    /// letters, and the local reference has other case.
     pub(super) fn add_chunk(&mut self, what: &ChunkContent, offset: u64) -> Result<(), DeltaError> {
         let ChunkContent::Edits(head) = what else { return Ok(()) };
         self.add_declarations(&head.contig_declarations, offset)?;
@@ -180,7 +213,7 @@ impl<'r> DeclaredContigs<'r> {
         Ok(())
     }
 
-    /// Returns the job to decode a chunk that was added.
+    /// Returns the job that decodes a chunk, whose declarations must have been added.
     pub(super) fn decode_job(&self, content: ChunkContent, body: Vec<u8>, offset: u64) -> DecodeJob<'r> {
         let (contigs, empty_bases) = (Arc::clone(&self.mappings), Arc::clone(&self.empty_bases));
         DecodeJob {
@@ -195,26 +228,26 @@ impl<'r> DeclaredContigs<'r> {
     }
 }
 
-/// The content of a chunk.
+/// The parsed header of a chunk.
 #[derive(Clone, Debug)]
 pub(super) enum ChunkContent {
     Edits(Arc<SegmentHeader>),
-    /// Text, and the text before it if that is repeated.
+    /// A chunk of text, and the end of the preceding text, to which zstd may refer.
     Text(TextChunkHeader, Vec<u8>),
 }
 
 impl ChunkContent {
-    /// Decodes the header of a chunk.
+    /// Parses the header of a chunk with this tag at `offset` of the file.
     pub(super) fn decode(tag: u8, head: &[u8], offset: u64) -> Result<Self, DeltaError> {
-        let damaged = DeltaError::Damaged { offset, problem: "the head of a chunk makes no sense" };
+        let damaged = DeltaError::Damaged { offset, problem: "the header of a chunk is invalid" };
         match tag {
             EDITS_TAG => SegmentHeader::decode(head).map(|head| Self::Edits(Arc::new(head))).ok_or(damaged),
             TEXT_TAG => TextChunkHeader::decode(head).map(|head| Self::Text(head, Vec::new())).ok_or(damaged),
-            _ => Err(DeltaError::Damaged { offset, problem: "a chunk is of no known kind" }),
+            _ => Err(DeltaError::Damaged { offset, problem: "a chunk has an unknown type" }),
         }
     }
 
-    /// Returns the size of its text, bytes.
+    /// Returns the size of the unpacked text of the chunk, bytes.
     pub(super) fn text_bytes(&self) -> u64 {
         match self {
             Self::Edits(head) => head.text_bytes,
@@ -223,7 +256,7 @@ impl ChunkContent {
     }
 }
 
-/// A chunk to decode.
+/// A chunk to be decoded, with everything that a thread needs for it.
 pub(super) struct DecodeJob<'r> {
     pub(super) content: ChunkContent,
     body: Vec<u8>,
@@ -241,19 +274,21 @@ impl DecodeJob<'_> {
         CopySpace { contigs: &self.contigs, self_start: self.self_start, bases, soft_mask }
     }
 
-    /// Decodes the text of the chunk.
+    /// Decodes the text of the chunk and verifies its checksum.
     pub(super) fn decode_text(&self) -> Result<Vec<u8>, DeltaError> {
         let text = match &self.content {
             ChunkContent::Edits(head) => head.decode_text(&self.body, self.copy_space()),
             ChunkContent::Text(head, before) => decompress(&self.body, head.text_bytes as usize, before)
                 .filter(|text| xxh3_64(text) == head.text_checksum),
         };
-        text.ok_or(DeltaError::Damaged { offset: self.offset, problem: "a chunk does not become the text it was" })
+        text.ok_or(DeltaError::Damaged { offset: self.offset, problem: "a chunk does not decode to the packed text" })
     }
 
-    /// Decodes the residues of a chunk of edits. Only the checksum of the body verifies them.
+    /// Decodes the residues of a chunk of edits. The checksum of the text is not verified, only that of the body when
+    /// it was read.
     pub(super) fn decode_residues(&self, head: &SegmentHeader) -> Result<Vec<u8>, DeltaError> {
         let residues = head.decode_residues(&self.body, self.copy_space());
-        residues.ok_or(DeltaError::Damaged { offset: self.offset, problem: "a chunk does not become the text it was" })
+        residues
+            .ok_or(DeltaError::Damaged { offset: self.offset, problem: "a chunk does not decode to the packed text" })
     }
 }

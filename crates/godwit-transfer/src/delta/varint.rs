@@ -1,6 +1,7 @@
-//! Variable-length integers (LEB128): seven bits per byte, lowest first, the highest bit set in all bytes but the last.
+//! Variable-length integers (LEB128): seven bits per byte, the lowest bits first. The highest bit is set in all bytes
+//! except the last.
 
-/// Appends a number.
+/// Appends a number to `out` as LEB128.
 pub(crate) fn append_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
@@ -9,7 +10,7 @@ pub(crate) fn append_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// A reader of bytes from start to end.
+/// A reader of numbers and bytes from a byte slice.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct VarintReader<'b>(&'b [u8]);
 
@@ -18,7 +19,8 @@ impl<'b> VarintReader<'b> {
         Self(bytes)
     }
 
-    /// Reads a number; `None` at the end, or if it has more than 63 bits or superfluous bytes.
+    /// Reads a number. Returns `None` if the bytes end early, or if the number has more than 63 bits or superfluous
+    /// zero bytes.
     pub(crate) fn read_varint(&mut self) -> Option<u64> {
         let mut value = 0;
         for shift in (0..63).step_by(7) {
@@ -31,14 +33,14 @@ impl<'b> VarintReader<'b> {
         None
     }
 
-    /// Reads that many bytes.
+    /// Reads `count` bytes; `None` if fewer are left.
     pub(crate) fn read_bytes(&mut self, count: usize) -> Option<&'b [u8]> {
         let (bytes, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;
         Some(bytes)
     }
 
-    /// Reads an array.
+    /// Reads an array of `N` bytes; `None` if fewer are left.
     pub(crate) fn read_array<const N: usize>(&mut self) -> Option<[u8; N]> {
         self.read_bytes(N)?.try_into().ok()
     }

@@ -1,24 +1,25 @@
-//! Compression with zstd at a high level, without frame headers: sizes and checksums are stored around the data.
+//! Compression with zstd, without magic bytes, sizes and checksums in the frames: packed files store the sizes and
+//! checksums elsewhere.
 
 use zstd_safe::{CCtx, CParameter, DCtx, DParameter, FrameFormat};
 
 use super::varint::{VarintReader, append_varint};
 
-/// Compression level of text.
+/// zstd level for text that is written to packed files.
 pub(super) const TEXT_LEVEL: i32 = 19;
-/// Compression level of size estimates.
+/// zstd level for estimates of the compressed size.
 pub(super) const ESTIMATE_LEVEL: i32 = 3;
-/// Largest distance of repeats: 2^26 bytes, a segment and the text before it.
+/// Logarithm of the zstd window: 2^26 bytes contain a segment and the preceding text to which it refers.
 const WINDOW_LOG: u32 = 26;
-/// Largest size of earlier text that a segment may repeat, bytes.
+/// Largest size of the preceding text to which a segment may refer, bytes.
 pub(super) const MAX_PREFIX_BYTES: usize = 8 << 20;
 
-/// Returns the end of a text that the next one may repeat.
+/// Returns the end of a text, to which zstd may refer when it compresses the next text.
 pub(super) fn trailing_prefix(text: &[u8]) -> &[u8] {
     &text[text.len().saturating_sub(MAX_PREFIX_BYTES)..]
 }
 
-/// Compresses bytes that may repeat `prefix`.
+/// Compresses bytes. zstd may refer to `prefix`, which decompression then needs too.
 pub(super) fn compress(bytes: &[u8], level: i32, prefix: &[u8]) -> Vec<u8> {
     let mut context = CCtx::create();
     let far = bytes.len() + prefix.len() > 1 << 23;
@@ -46,7 +47,7 @@ pub(super) fn compress(bytes: &[u8], level: i32, prefix: &[u8]) -> Vec<u8> {
     packed
 }
 
-/// Decompresses to exactly that many bytes; `None` if the data are invalid.
+/// Decompresses to exactly `bytes` bytes; `None` if the data are invalid.
 pub(super) fn decompress(packed: &[u8], bytes: usize, prefix: &[u8]) -> Option<Vec<u8>> {
     let mut context = DCtx::create();
     context.set_parameter(DParameter::Format(FrameFormat::Magicless)).ok()?;
@@ -59,7 +60,7 @@ pub(super) fn decompress(packed: &[u8], bytes: usize, prefix: &[u8]) -> Option<V
     (out.len() == bytes).then_some(out)
 }
 
-/// Appends bytes, compressed if that is shorter.
+/// Appends bytes, compressed if this is shorter, with their length.
 pub(super) fn append_compressed_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     let packed = compress(bytes, TEXT_LEVEL, &[]);
     if packed.len() + 3 < bytes.len() {
@@ -72,7 +73,7 @@ pub(super) fn append_compressed_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
-/// Reads the output of [`append_compressed_bytes`], at most `max_bytes`.
+/// Reads the output of [`append_compressed_bytes`]. Returns `None` if it is invalid or exceeds `max_bytes` bytes.
 pub(super) fn read_compressed_bytes(cursor: &mut VarintReader, max_bytes: u64) -> Option<Vec<u8>> {
     let head = cursor.read_varint()?;
     let bytes = usize::try_from(Some(head >> 1).filter(|bytes| *bytes <= max_bytes)?).ok()?;

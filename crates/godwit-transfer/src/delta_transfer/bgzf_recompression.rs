@@ -1,7 +1,9 @@
-//! Decompression of BGZF files to text and block specifications, and recompression to the same bytes at the other end.
+//! Decompresses a BGZF file to text and block specifications, by which the other end restores the same compressed
+//! bytes.
 //!
-//! Block specifications are a list of entries of LEB128 integers. The first is 2 × bytes of text + k. k = 0: level, and
-//! number of such blocks; k = 1: size of a block that is stored verbatim, and its bytes.
+//! Block specifications are a list of entries, which consist of LEB128 integers. The first integer is twice the size of
+//! the text of a block, in bytes, plus 0 or 1. After an even integer follow the compression level and the number of
+//! equal blocks. After an odd integer follow the size and the bytes of a compressed block that is sent verbatim.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -12,21 +14,22 @@ use godwit_formats::bgzf::{BlockEncoding, BlockRecompressor, MAX_BLOCK_DATA_BYTE
 
 use crate::delta::{VarintReader, append_varint};
 
-/// Largest size of a block, compressed or not, bytes.
+/// Largest size of a BGZF block, both compressed and uncompressed, bytes.
 const MAX_BLOCK_BYTES: usize = 1 << 16;
-/// Compressed bytes that threads decompress at a time.
+/// Number of compressed bytes that the threads decompress at a time.
 const GROUP_COMPRESSED_BYTES: usize = 2 << 20;
-/// Compressed bytes of the first group: enough to find whether blocks can be restored.
+/// Number of compressed bytes in the first group. They suffice to find out whether the blocks can be restored.
 const FIRST_GROUP_COMPRESSED_BYTES: usize = 128 << 10;
-/// Number of blocks that threads compress at a time.
+/// Number of blocks that the threads compress at a time.
 const GROUP_BLOCKS: usize = 128;
-/// At most one in this many compressed bytes may be stored verbatim, because those are sent beside the text.
+/// At most one of this many compressed bytes may be sent verbatim, because verbatim blocks are sent in addition to the
+/// text.
 const MIN_BYTES_PER_STORED_BYTE: u64 = 8;
 
-/// Block specifications that are not sent or not used yet, shared within a thread.
+/// Block specifications that two objects of one thread share.
 pub(super) type SharedCell<T> = Rc<RefCell<T>>;
 
-/// The reason why a file should be sent without delta compression.
+/// The reason why a file cannot be packed and should be sent without delta compression.
 #[derive(Debug, thiserror::Error)]
 #[error("{reason}")]
 pub(super) struct UnsuitableFile {
@@ -37,11 +40,11 @@ fn unsuitable_error(reason: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::Unsupported, UnsuitableFile { reason })
 }
 
-/// A reader of the text of a BGZF file.
+/// A reader that returns the uncompressed text of a BGZF file.
 pub(super) struct BgzfTextReader<R> {
     raw: R,
     makers: Vec<BlockRecompressor>,
-    /// Compressed bytes that are not decompressed yet.
+    /// Compressed bytes that were read but not decompressed yet.
     pending: Vec<u8>,
     text: Vec<u8>,
     text_position: usize,
@@ -52,7 +55,8 @@ pub(super) struct BgzfTextReader<R> {
 }
 
 impl<R: Read> BgzfTextReader<R> {
-    /// Returns a reader of a file from its start. Specifications are in `block_specs` before their text is read.
+    /// Returns a reader of a file from its start. Before a read returns text, the specifications of its blocks are in
+    /// `block_specs`.
     pub(super) fn new(raw: R, threads: usize, block_specs: SharedCell<Vec<u8>>) -> Self {
         let makers = (0..threads.max(1)).map(|_| BlockRecompressor::default()).collect();
         let (pending, text) = (Vec::new(), Vec::new());
@@ -69,7 +73,7 @@ impl<R: Read> BgzfTextReader<R> {
         }
     }
 
-    /// Decompresses a group of blocks; returns false at the end.
+    /// Decompresses a group of blocks; returns false at the end of the file.
     fn read_group(&mut self) -> io::Result<bool> {
         let is_first = self.group_bytes == FIRST_GROUP_COMPRESSED_BYTES;
         let missing = self.group_bytes.saturating_sub(self.pending.len());
@@ -79,19 +83,19 @@ impl<R: Read> BgzfTextReader<R> {
         }
         let lengths = complete_block_lengths(&self.pending)?;
         if lengths.is_empty() && read < missing {
-            return Err(unsuitable_error("its last block is cut short"));
+            return Err(unsuitable_error("its last block is truncated"));
         }
         let taken: usize = lengths.iter().sum();
         let rest = self.pending.split_off(taken);
         let blocks = std::mem::replace(&mut self.pending, rest);
         (self.text, self.text_position) = (Vec::new(), 0);
         let made = inflate_blocks(&mut self.makers, &blocks, &lengths)
-            .ok_or_else(|| unsuitable_error("a block of it is damaged"))?;
+            .ok_or_else(|| unsuitable_error("one of its blocks is damaged"))?;
         let mut entries = BlockSpecEncoder::default();
         for (text, makings) in made {
             self.text.extend_from_slice(&text);
             for (text_bytes, making) in makings {
-                // The empty block at the end is always stored verbatim.
+                // The empty block at the end of a BGZF file is always sent verbatim and does not count.
                 self.stored_bytes += match &making {
                     BlockEncoding::Verbatim(block) if text_bytes > 0 => block.len() as u64,
                     _ => 0,
@@ -103,11 +107,11 @@ impl<R: Read> BgzfTextReader<R> {
         self.compressed_bytes += taken as u64;
         if self.stored_bytes * MIN_BYTES_PER_STORED_BYTE > self.compressed_bytes {
             return Err(unsuitable_error(
-                "what compressed it does it otherwise than is done here, so that it would come back as another file",
+                "it was compressed by another program, and the same bytes cannot be restored",
             ));
         }
         if is_first && self.text.first() != Some(&b'>') {
-            return Err(unsuitable_error("it is no FASTA"));
+            return Err(unsuitable_error("it is not a FASTA file"));
         }
         self.group_bytes = GROUP_COMPRESSED_BYTES;
         Ok(true)
@@ -128,13 +132,12 @@ impl<R: Read> Read for BgzfTextReader<R> {
     }
 }
 
-/// Returns the lengths of the complete blocks at the start of `bytes`.
+/// Returns the lengths of the complete BGZF blocks at the start of `bytes`.
 fn complete_block_lengths(bytes: &[u8]) -> io::Result<Vec<usize>> {
     let (mut lengths, mut at) = (Vec::new(), 0);
     while let Ok(length) = block_length(&bytes[at..]) {
-        let length = length.ok_or_else(|| {
-            unsuitable_error("it is gzip, whose bytes cannot be made again; bgzip makes files of which they can")
-        })?;
+        let length = length
+            .ok_or_else(|| unsuitable_error("it is gzip, whose bytes cannot be restored; compress it with bgzip"))?;
         if at + length > bytes.len() {
             break;
         }
@@ -144,7 +147,7 @@ fn complete_block_lengths(bytes: &[u8]) -> io::Result<Vec<usize>> {
     Ok(lengths)
 }
 
-/// Texts of groups of blocks, and the size and encoding of each block; see [`inflate_blocks`].
+/// For each thread, the text of its blocks, and for each block the size of its text and its encoding.
 type InflatedBlocks = Vec<(Vec<u8>, Vec<(usize, BlockEncoding)>)>;
 
 fn inflate_blocks(makers: &mut [BlockRecompressor], bytes: &[u8], lengths: &[usize]) -> Option<InflatedBlocks> {
@@ -174,11 +177,11 @@ fn inflate_blocks(makers: &mut [BlockRecompressor], bytes: &[u8], lengths: &[usi
     })
 }
 
-/// An encoder of block specifications that joins equal ones.
+/// An encoder of block specifications, which joins equal consecutive ones.
 #[derive(Default)]
 struct BlockSpecEncoder {
     bytes: Vec<u8>,
-    /// Size of the text, level, and number of equal blocks.
+    /// Size of the text, compression level, and number of the equal blocks that are not written yet.
     pending: Option<(usize, u8, u64)>,
 }
 
@@ -215,7 +218,7 @@ impl BlockSpecEncoder {
     }
 }
 
-/// Equal blocks to compress: size of the text, encoding, and number.
+/// The specification of one or several equal blocks: size of their text, encoding, and number of blocks.
 #[derive(Debug)]
 pub(super) struct BlockSpec {
     text_bytes: usize,
@@ -223,7 +226,7 @@ pub(super) struct BlockSpec {
     count: u64,
 }
 
-/// Decodes block specifications; `None` if they are invalid.
+/// Decodes block specifications and appends them to `blocks`; `None` if they are invalid.
 pub(super) fn decode_block_specs(bytes: &[u8], blocks: &mut VecDeque<BlockSpec>) -> Option<()> {
     let mut cursor = VarintReader::new(bytes);
     while !cursor.is_empty() {
@@ -243,7 +246,7 @@ pub(super) fn decode_block_specs(bytes: &[u8], blocks: &mut VecDeque<BlockSpec>)
     Some(())
 }
 
-/// A writer that compresses text to BGZF blocks.
+/// A writer that compresses text to BGZF blocks as their specifications require.
 pub(super) struct BgzfBlockWriter<W> {
     out: W,
     makers: Vec<BlockRecompressor>,
@@ -252,17 +255,18 @@ pub(super) struct BgzfBlockWriter<W> {
 }
 
 fn block_mismatch_error() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "what is said of its blocks does not fit its text")
+    io::Error::new(io::ErrorKind::InvalidData, "the block specifications do not match the text")
 }
 
 impl<W: Write> BgzfBlockWriter<W> {
-    /// Returns a writer. Specifications must be in `block_specs` before their text is written.
+    /// Returns a writer. The specifications of blocks must be in `block_specs` before the text of these blocks is
+    /// written.
     pub(super) fn new(out: W, threads: usize, block_specs: SharedCell<VecDeque<BlockSpec>>) -> Self {
         let makers = (0..threads.max(1)).map(|_| BlockRecompressor::default()).collect();
         Self { out, makers, block_specs, text: Vec::new() }
     }
 
-    /// Compresses the last blocks; returns the output.
+    /// Compresses the last blocks; returns the inner writer.
     pub(super) fn finish(mut self) -> io::Result<W> {
         while self.write_group()? {}
         if self.text.is_empty() && self.block_specs.borrow().is_empty() {
@@ -272,7 +276,7 @@ impl<W: Write> BgzfBlockWriter<W> {
         }
     }
 
-    /// Compresses a group of blocks with complete text; returns false if there are none.
+    /// Compresses a group of blocks whose text is complete; returns false if there are none.
     fn write_group(&mut self) -> io::Result<bool> {
         let (mut group, mut bytes) = (Vec::new(), 0);
         while group.len() < GROUP_BLOCKS {
@@ -302,7 +306,7 @@ impl<W: Write> BgzfBlockWriter<W> {
 
 impl<W: Write> Write for BgzfBlockWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // Specifications precede their text, so at most one group of text waits.
+        // Specifications arrive before the text of their blocks, so at most one group of text is buffered.
         let taken = bytes.len().min(GROUP_BLOCKS * MAX_BLOCK_BYTES);
         self.text.extend_from_slice(&bytes[..taken]);
         while self.text.len() >= GROUP_BLOCKS * MAX_BLOCK_BYTES {

@@ -1,4 +1,4 @@
-//! The messages of a delta copy from the packing to the unpacking end, as batches of one row.
+//! The messages of a delta copy, which the packing end sends to the unpacking end as Arrow batches of one row.
 
 use std::sync::{Arc, LazyLock};
 
@@ -9,23 +9,23 @@ use serde::{Deserialize, Serialize};
 use crate::copy_protocol::{from_json, to_json};
 use crate::error::TransferError;
 
-/// Approximate size of the packed bytes in a message.
+/// Approximate number of packed bytes in a message.
 pub(crate) const MESSAGE_BYTES: usize = 256 << 10;
-/// Number of messages between the connection and the packing or unpacking thread.
+/// Number of messages that may wait between the connection and the thread that packs or unpacks.
 pub(crate) const MESSAGE_QUEUE_LENGTH: usize = 4;
 
-/// A part of a packed file.
+/// A message with some bytes of a packed file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct DeltaMessage {
-    /// Bytes of the packed file.
+    /// The next bytes of the packed file.
     pub(crate) packed: Vec<u8>,
-    /// Specifications of blocks whose text is in these bytes or later ones.
+    /// Specifications of BGZF blocks whose text is in the packed bytes of this message or of later ones.
     pub(crate) block_specs: Vec<u8>,
-    /// Present in the last message.
+    /// The result of packing, in the last message only.
     pub(crate) trailer: Option<DeltaTrailer>,
 }
 
-/// The end of a delta copy.
+/// The result of packing, with which the messages of a delta copy end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum DeltaTrailer {
@@ -37,16 +37,16 @@ pub(crate) enum DeltaTrailer {
         /// BLAKE3 of the original file, hexadecimal.
         blake3: String,
     },
-    /// The file should be sent without delta compression.
+    /// The file cannot be packed and should be sent without delta compression.
     #[serde(rename = "unsuited")]
     Unsuitable {
-        /// The reason.
+        /// The reason, for the user.
         #[serde(rename = "why")]
         reason: String,
     },
 }
 
-/// Schema of the batches.
+/// Arrow schema of the batches.
 pub(crate) static DELTA_SCHEMA: LazyLock<SchemaRef> = LazyLock::new(|| {
     Arc::new(Schema::new(vec![
         Field::new("packed", DataType::Binary, false),
@@ -55,7 +55,7 @@ pub(crate) static DELTA_SCHEMA: LazyLock<SchemaRef> = LazyLock::new(|| {
 });
 
 impl DeltaMessage {
-    /// Returns the batch and its metadata.
+    /// Returns the message as a batch, and the trailer as the metadata of the batch.
     pub(crate) fn to_batch(&self) -> Result<(RecordBatch, Vec<u8>), TransferError> {
         let columns: Vec<Arc<dyn Array>> = [&self.packed, &self.block_specs]
             .into_iter()
@@ -66,9 +66,10 @@ impl DeltaMessage {
         Ok((batch, self.trailer.as_ref().map_or(Ok(Vec::new()), to_json)?))
     }
 
-    /// Parses a received batch.
+    /// Parses a received batch and its metadata.
     pub(crate) fn from_batch(batch: &RecordBatch, app_metadata: &[u8]) -> Result<Self, TransferError> {
-        let wrong = || TransferError::rejected("the other end sent columns that are no packed genome");
+        let wrong =
+            || TransferError::rejected("the other end sent a batch with columns other than those of packed genomes");
         if batch.schema().fields() != DELTA_SCHEMA.fields() || batch.num_rows() != 1 {
             return Err(wrong());
         }

@@ -1,4 +1,4 @@
-//! The unpacking end: writes a temporary file and renames it if its bytes match the original.
+//! The unpacking end of a delta copy: unpacks to a temporary file and renames it if its bytes match the original.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -18,18 +18,18 @@ use crate::error::TransferError;
 use crate::file_listing::Entry;
 use crate::file_receiver::{AtomicIncomingFile, FileReceiver};
 
-/// Size of a write, bytes.
+/// Size of the buffer for writes, bytes.
 const WRITE_BUFFER_BYTES: usize = 1 << 20;
 
-/// A file to be unpacked.
+/// A file that is to be received and unpacked.
 pub(crate) struct DeltaReceiver {
     pub(crate) receiver: Arc<FileReceiver>,
     pub(crate) entry: Entry,
     pub(crate) reference: Arc<LoadedReference>,
     pub(crate) threads: usize,
-    /// Set when the file is not needed any more.
+    /// Set by the caller to cancel unpacking.
     pub(crate) cancelled: Arc<AtomicBool>,
-    /// Bytes of the file that are done.
+    /// Number of bytes of the file that are unpacked; updated while unpacking.
     pub(crate) processed_bytes: Arc<AtomicU64>,
 }
 
@@ -37,42 +37,42 @@ pub(crate) struct DeltaReceiver {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum DeltaOutcome {
-    /// The file is committed and has this BLAKE3.
+    /// The file is complete under its final name and has this BLAKE3.
     #[serde(rename = "named")]
     Completed { blake3: String },
-    /// The source recommends to send the file without delta compression.
+    /// The packing end cannot pack the file; the file should be sent without delta compression.
     #[serde(rename = "unsuited")]
     Unsuitable {
         #[serde(rename = "why")]
         reason: String,
     },
-    /// The file or parts of it exist already.
+    /// The complete file or blocks of it already exist at the destination.
     #[serde(rename = "here")]
     AlreadyPresent,
 }
 
-/// The packed file as it is received.
+/// A reader of the packed file from the messages that are received.
 struct DeltaInput<'c> {
     messages: &'c mut mpsc::Receiver<DeltaMessage>,
     packed_bytes: io::Cursor<Vec<u8>>,
     block_specs: SharedCell<VecDeque<BlockSpec>>,
-    /// Block specifications were received.
+    /// True if block specifications were received: the original file is BGZF.
     has_blocks: bool,
     trailer: Option<DeltaTrailer>,
 }
 
 impl DeltaInput<'_> {
-    /// Receives the next message; returns false after the last.
+    /// Receives the next message; returns false after the last one.
     fn receive_message(&mut self) -> io::Result<bool> {
         if self.trailer.is_some() {
             return Ok(false);
         }
         let Some(piece) = self.messages.blocking_recv() else {
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "what is sent breaks off"));
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the stream of messages ended early"));
         };
         if !piece.block_specs.is_empty() {
             self.has_blocks = true;
-            let wrong = || io::Error::new(io::ErrorKind::InvalidData, "what is said of its blocks cannot be read");
+            let wrong = || io::Error::new(io::ErrorKind::InvalidData, "the block specifications are invalid");
             decode_block_specs(&piece.block_specs, &mut self.block_specs.borrow_mut()).ok_or_else(wrong)?;
         }
         (self.packed_bytes, self.trailer) = (io::Cursor::new(piece.packed), piece.trailer);
@@ -91,7 +91,7 @@ impl Read for DeltaInput<'_> {
     }
 }
 
-/// A writer to a file of limited size that computes the hash.
+/// A writer to a file that computes the BLAKE3 of the bytes and rejects more than `max_bytes` bytes.
 struct HashingWriter<'f> {
     file: BufWriter<&'f File>,
     hasher: blake3::Hasher,
@@ -103,7 +103,7 @@ struct HashingWriter<'f> {
 impl Write for HashingWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.bytes + bytes.len() as u64 > self.max_bytes {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "it has more bytes than it should"));
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the file has more bytes than announced"));
         }
         self.file.write_all(bytes)?;
         self.hasher.update(bytes);
@@ -118,11 +118,12 @@ impl Write for HashingWriter<'_> {
 }
 
 impl DeltaReceiver {
-    /// Receives the messages of the file. An incomplete file is removed.
+    /// Receives and unpacks the messages of the file. If this fails, the temporary file is removed.
     ///
     /// # Errors
-    /// [`TransferError::Damaged`] if the bytes differ from the original, [`TransferError::Delta`] if they cannot be unpacked,
-    /// [`TransferError::Io`], [`TransferError::Busy`]; [`TransferError::Interrupted`] if the messages end early.
+    /// [`TransferError::Damaged`] if the bytes differ from the original, [`TransferError::Delta`] if they cannot be
+    /// unpacked, [`TransferError::Io`] if the file cannot be written, [`TransferError::Busy`] if another copy writes
+    /// it; [`TransferError::Interrupted`] if the messages end early.
     pub(crate) fn receive_file(
         &self,
         messages: &mut mpsc::Receiver<DeltaMessage>,
@@ -159,7 +160,7 @@ impl DeltaReceiver {
             hashed
         };
         hashed.flush().map_err(failed)?;
-        // The packed file ends before its trailer.
+        // The packed file ends before the message with the trailer.
         while coming.trailer.is_none() {
             coming.receive_message().map_err(failed)?;
         }
@@ -187,7 +188,8 @@ impl DeltaReceiver {
             Ok(_) => Ok(()),
             Err(DeltaError::Cancelled) => Err(TransferError::Interrupted),
             Err(DeltaError::Stream { source, .. }) => Err(self.error_from_io(whole, source)),
-            // A truncated file means that the source stopped, if there is a trailer, or that the connection broke.
+            // If the packed file is truncated, either the packing end found the file unsuitable, or the connection
+            // broke.
             Err(DeltaError::Truncated { .. }) if matches!(coming.trailer, Some(DeltaTrailer::Unsuitable { .. })) => {
                 Ok(())
             }

@@ -1,4 +1,4 @@
-//! The packing end: emits a version of a file as messages, and the BLAKE3 of its bytes.
+//! The packing end of a delta copy: emits a file as packed messages, then the BLAKE3 of its bytes.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
@@ -16,27 +16,27 @@ use crate::delta::{DeltaError, PackOptions, pack};
 use crate::error::TransferError;
 use crate::file_listing::{file_version, open_for_reading};
 
-/// Size of a read, bytes.
+/// Size of the buffer for reads, bytes.
 const READ_BUFFER_BYTES: usize = 1 << 20;
-/// Number of bytes that distinguish BGZF, gzip and FASTA.
+/// Number of bytes that are read to recognize BGZF, gzip or FASTA.
 const FORMAT_PROBE_BYTES: u64 = 18;
-/// Magic bytes of gzip and BGZF.
+/// Magic bytes of gzip and BGZF files.
 const GZIP_MAGIC: [u8; 2] = [0x1F, 0x8B];
 
-/// A file to be packed.
+/// A file that is to be packed and sent.
 pub(crate) struct DeltaSender {
     pub(crate) path: PathBuf,
-    /// Its version; see [`Entry::version`](crate::file_listing::Entry::version).
+    /// Expected version of the file; see [`Entry::version`](crate::file_listing::Entry::version).
     pub(crate) version: u64,
     pub(crate) reference: Arc<LoadedReference>,
     pub(crate) threads: usize,
-    /// Set when the file is not needed any more.
+    /// Set by the caller to cancel packing.
     pub(crate) cancelled: Arc<AtomicBool>,
-    /// Bytes of the file that are done.
+    /// Number of bytes of the file that were read; updated while packing.
     pub(crate) processed_bytes: Arc<AtomicU64>,
 }
 
-/// A reader that computes the hash.
+/// A reader of a file that computes the BLAKE3 of its bytes.
 struct HashingReader {
     file: File,
     hasher: blake3::Hasher,
@@ -54,7 +54,7 @@ impl Read for HashingReader {
     }
 }
 
-/// A writer that emits messages as the packed file grows.
+/// A writer of the packed file that emits its bytes as messages.
 struct MessageWriter<'g> {
     emit: &'g mut dyn FnMut(DeltaMessage) -> bool,
     packed: Vec<u8>,
@@ -85,11 +85,12 @@ impl Write for MessageWriter<'_> {
 }
 
 impl DeltaSender {
-    /// Packs the file. `emit` takes the messages and returns whether more are needed. The last one has the trailer.
+    /// Packs the file. Passes the messages to `emit`, which returns false to stop. The last message has the trailer.
     ///
     /// # Errors
-    /// [`TransferError::SourceChanged`], [`TransferError::Io`], [`TransferError::Delta`]; [`TransferError::Interrupted`] if
-    /// `emit` returns false or the work is cancelled.
+    /// [`TransferError::SourceChanged`] if the file has another version, [`TransferError::Io`] if it cannot be read,
+    /// [`TransferError::Delta`] if it cannot be packed; [`TransferError::Interrupted`] if `emit` returns false or
+    /// `cancelled` is set.
     pub(crate) fn send_file(&self, emit: &mut dyn FnMut(DeltaMessage) -> bool) -> Result<(), TransferError> {
         let (file, metadata) = open_for_reading(&self.path)?;
         let changed = || TransferError::SourceChanged { location: self.path.display().to_string() };
@@ -112,9 +113,9 @@ impl DeltaSender {
                 self.pack_text(&mut BgzfTextReader::new(raw, self.threads, making), &mut out)?
             }
             _ if head.starts_with(&GZIP_MAGIC) => {
-                Some("it is gzip, whose bytes cannot be made again; bgzip makes files of which they can".to_owned())
+                Some("it is gzip, whose bytes cannot be restored; compress it with bgzip".to_owned())
             }
-            _ => Some("it is no FASTA".to_owned()),
+            _ => Some("it is not a FASTA file".to_owned()),
         };
         let HashingReader { file, hasher, bytes, .. } = input.into_inner();
         let last = match last {
@@ -130,7 +131,7 @@ impl DeltaSender {
         out.emit_message(Some(last)).map_err(|_| TransferError::Interrupted)
     }
 
-    /// Packs text; returns the reason why the file is unsuitable, if it is.
+    /// Packs a text; returns the reason if the file is unsuitable for delta compression.
     fn pack_text(&self, text: &mut dyn Read, out: &mut MessageWriter) -> Result<Option<String>, TransferError> {
         let place = || self.path.display().to_string();
         let failed = |source| TransferError::Delta { location: place(), source };

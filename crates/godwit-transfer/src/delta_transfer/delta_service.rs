@@ -1,4 +1,4 @@
-//! The server's side of delta copies: download and upload of genomes.
+//! The server of delta copies: serves downloads and uploads of genomes.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,20 +19,21 @@ use crate::error::TransferError;
 use crate::file_receiver::{CopyReceiver, wait_for_ended_copies};
 use crate::file_service::run_blocking;
 
-/// Number of genomes that a server packs or unpacks at a time; others wait. Each takes some segments of 32 MiB per thread.
+/// Number of genomes that a server packs or unpacks at the same time; further requests wait. Memory: some segments of
+/// up to 32 MiB for each thread of a genome.
 const MAX_CONCURRENT_GENOMES: usize = 2;
-/// Time for which a reference stays loaded after its last use: reading takes seconds, and the next file of a copy follows at
-/// once.
+/// Time for which a reference stays loaded after its last use. Loading takes seconds, and the client often requests the
+/// next genome immediately.
 const REFERENCE_CACHE_DURATION: Duration = Duration::from_secs(60);
 
-/// The references of a server, and permits for its genomes.
+/// The references of a server, and permits that limit the number of genomes in progress.
 #[derive(Debug)]
 pub(crate) struct DeltaService {
     references: Arc<ReferenceStore>,
     permits: Arc<Semaphore>,
 }
 
-/// A handle that cancels the work of a thread when it is dropped.
+/// A handle that sets the cancellation flag of a thread when it is dropped.
 pub(crate) struct CancelOnDrop(pub(crate) Arc<AtomicBool>);
 
 impl Drop for CancelOnDrop {
@@ -42,17 +43,17 @@ impl Drop for CancelOnDrop {
 }
 
 impl DeltaService {
-    /// Returns a service with these references.
+    /// Returns a service that packs and unpacks genomes against these references.
     pub(crate) fn new(references: Arc<ReferenceStore>) -> Self {
         Self { references, permits: Arc::new(Semaphore::new(MAX_CONCURRENT_GENOMES)) }
     }
 
-    /// Returns the references.
+    /// Returns the references of the server.
     pub(crate) fn references(&self) -> &Arc<ReferenceStore> {
         &self.references
     }
 
-    /// Returns the digest of a reference that matches the client's.
+    /// Returns the digest of a reference that matches the client's reference, as JSON; null if there is none.
     pub(crate) fn matching_reference(&self, request: &ReferenceRequest) -> Result<Vec<Bytes>, TransferError> {
         Ok(vec![to_json(&self.references.matching_digest(&request.sequences, !request.client_packs)?)?.into()])
     }
@@ -73,7 +74,7 @@ impl DeltaService {
         Ok((loaded, permit))
     }
 
-    /// Sends a file.
+    /// Packs a file and sends it to the client.
     pub(crate) async fn serve_download(
         &self,
         path: PathBuf,
@@ -94,7 +95,7 @@ impl DeltaService {
         tokio::task::spawn_blocking(move || {
             let _permit = permit;
             if let Err(error) = packing.send_file(&mut |piece| sender.blocking_send(Ok(piece)).is_ok()) {
-                // A client that has closed the connection gets no error.
+                // If the client has closed the connection, the error is discarded.
                 let _ = sender.blocking_send(Err(error));
             }
         });
@@ -106,7 +107,7 @@ impl DeltaService {
         Ok(Download { schema: DELTA_SCHEMA.clone(), batches: Box::pin(batches) })
     }
 
-    /// Receives a file; the response is the outcome.
+    /// Receives a file from the client and unpacks it; the response is the outcome.
     pub(crate) async fn serve_upload(
         &self,
         inbox: CopyReceiver,
@@ -157,11 +158,11 @@ async fn receive_upload(
                 Err(status) => break Err(status),
             },
         };
-        // A message without a batch opens the upload.
+        // The first message, which starts the upload, has no batch.
         let Some(batch) = chunk.batch else { continue };
         let piece = DeltaMessage::from_batch(&batch, &chunk.app_metadata)?;
         let is_last = piece.trailer.is_some();
-        // The receiver returns the reason why it accepts no more.
+        // The receiver has stopped; its result states the reason.
         if sender.send(piece).await.is_err() || is_last {
             break Ok(());
         }

@@ -1,4 +1,5 @@
-//! The references of one end, found by their sequences. They are loaded on the first request and kept while they are used.
+//! The references of a client or server, found by their sequences. A reference is loaded on the first request and stays
+//! in memory while it is used.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -9,7 +10,39 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use crate::delta::{DeltaError, KmerIndex, Reference, ReferenceCachePolicy};
 use crate::error::TransferError;
 
-/// FASTA files for packing and unpacking genomes.
+/// The FASTA files against which genomes are packed and unpacked.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use std::fs::File;
+/// # use std::sync::atomic::AtomicBool;
+/// # use godwit_transfer::delta::{PackOptions, Reference, ReferenceCachePolicy, pack};
+/// use godwit_transfer::delta::{DeltaError, GwpFile};
+/// use godwit_transfer::{ReferenceStore, TransferError};
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("reference.fa");
+/// # let mut bytes = vec![0; 20_000];
+/// # blake3::Hasher::new().finalize_xof().fill(&mut bytes);
+/// # let bases: String = bytes.iter().map(|byte| char::from(b"ACGT"[usize::from(byte % 4)])).collect();
+/// # let text = format!(">chr1\n{bases}\n");
+/// # std::fs::write(&path, &text)?;
+/// # let reference = Reference::open(&path, ReferenceCachePolicy::Disabled, 1)?;
+/// # let (anchors, options) = (reference.kmer_index(1)?, PackOptions::default());
+/// # let packed = directory.path().join("sample1.gwp");
+/// # let mut file = File::create(&packed)?;
+/// # pack(&mut text.as_bytes(), &mut file, &reference, &anchors, &options, &AtomicBool::new(false))?;
+/// // `sample1.gwp` was packed against `reference.fa`.
+/// let empty = GwpFile::open(&packed, &ReferenceStore::without_cache_files(Vec::new(), 1));
+/// assert!(matches!(empty, Err(TransferError::Delta { source: DeltaError::MissingReference { .. }, .. })));
+///
+/// let references = ReferenceStore::without_cache_files(vec![path], 1);
+/// assert_eq!(GwpFile::open(&packed, &references)?.sequences()[0].residue_count, 20_000);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct ReferenceStore {
     paths: Vec<PathBuf>,
@@ -18,7 +51,7 @@ pub struct ReferenceStore {
     entries: Mutex<HashMap<PathBuf, ReferenceEntry>>,
 }
 
-/// A known reference and the stamp of its file.
+/// Digest and sequences of a reference, valid while its file has the same size and modification time.
 #[derive(Debug)]
 struct ReferenceEntry {
     stamp: (u64, i64, i64),
@@ -27,7 +60,7 @@ struct ReferenceEntry {
     reference: Weak<LoadedReference>,
 }
 
-/// A loaded reference.
+/// A reference in memory, with its k-mer index once that is requested.
 #[derive(Debug)]
 pub(crate) struct LoadedReference {
     pub(crate) reference: Reference,
@@ -36,7 +69,7 @@ pub(crate) struct LoadedReference {
 }
 
 impl LoadedReference {
-    /// Returns the index of its k-mers, which only packing needs.
+    /// Returns the index of the k-mers of the reference; builds it on the first call. Unpacking does not need it.
     pub(crate) fn kmer_index(&self) -> Result<&KmerIndex, DeltaError> {
         if let Some(anchors) = self.kmer_index.get() {
             return Ok(anchors);
@@ -45,12 +78,12 @@ impl LoadedReference {
         Ok(self.kmer_index.get_or_init(|| anchors))
     }
 
-    /// Returns its digest.
+    /// Returns the digest of the reference.
     pub(crate) fn digest(&self) -> String {
         self.reference.digest().to_string()
     }
 
-    /// Returns the identities of its sequences, as they are sent to the other end.
+    /// Returns the identities of the sequences of the reference, by which the other end finds a matching reference.
     pub(crate) fn sequence_identities(&self) -> Vec<String> {
         self.reference.contigs().iter().map(crate::delta::ReferenceContig::identity).collect()
     }
@@ -62,7 +95,7 @@ fn file_stamp(path: &Path) -> Result<(u64, i64, i64), TransferError> {
 }
 
 impl ReferenceStore {
-    /// Returns a store of these files, none of which is loaded. Each is loaded with `threads` threads.
+    /// Returns a store of these FASTA files, which are loaded later, each with `threads` threads.
     pub fn new(paths: Vec<PathBuf>, threads: usize) -> Self {
         Self {
             paths,
@@ -72,17 +105,17 @@ impl ReferenceStore {
         }
     }
 
-    /// Returns a store that writes no cache files.
+    /// Returns a store that neither reads nor writes cache files of references.
     pub fn without_cache_files(paths: Vec<PathBuf>, threads: usize) -> Self {
         Self { cache_policy: ReferenceCachePolicy::Disabled, ..Self::new(paths, threads) }
     }
 
-    /// Returns the number of threads for packing and unpacking.
+    /// Returns the number of threads with which a genome is packed or unpacked.
     pub(crate) fn threads(&self) -> usize {
         self.threads
     }
 
-    /// Returns the paths of the files.
+    /// Returns the paths of the FASTA files.
     pub(crate) fn paths(&self) -> &[PathBuf] {
         &self.paths
     }
@@ -91,13 +124,13 @@ impl ReferenceStore {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Loads one of the files.
+    /// Loads one of the FASTA files, or returns it if it is already loaded.
     ///
     /// # Errors
-    /// [`TransferError::Io`] or [`TransferError::Delta`] if it cannot be read or is not a FASTA file of bases.
+    /// [`TransferError::Io`] if the file cannot be read, [`TransferError::Delta`] if it is not a FASTA file of bases.
     pub(crate) fn load_reference(&self, path: &Path) -> Result<Arc<LoadedReference>, TransferError> {
         let stamp = file_stamp(path)?;
-        // Concurrent requests share the loaded reference.
+        // Holds the lock while loading, so that concurrent requests share the loaded reference.
         let mut known = self.lock_entries();
         let fresh = known.get(path).filter(|known| known.stamp == stamp);
         if let Some(loaded) = fresh.and_then(|known| known.reference.upgrade()) {
@@ -112,7 +145,7 @@ impl ReferenceStore {
         Ok(loaded)
     }
 
-    /// Returns digest and sequences of one of the files; loads it if they are unknown.
+    /// Returns the digest and the sequence identities of one of the files; loads the file if they are unknown.
     fn digest_and_sequences(&self, path: &Path) -> Result<(String, Arc<HashSet<String>>), TransferError> {
         let stamp = file_stamp(path)?;
         let found = |known: &ReferenceEntry| (known.digest.clone(), known.sequences.clone());
@@ -120,17 +153,17 @@ impl ReferenceStore {
             return Ok(found(known));
         }
         let _loaded = self.load_reference(path)?;
-        self.lock_entries()
-            .get(path)
-            .map(found)
-            .ok_or_else(|| TransferError::Internal { problem: "a reference is lost".to_owned() })
+        self.lock_entries().get(path).map(found).ok_or_else(|| TransferError::Internal {
+            problem: "a loaded reference is missing from the store".to_owned(),
+        })
     }
 
-    /// Returns the digest of a reference that matches one of these sequences at the other end: this end can unpack what the
-    /// other end packs or, with `packs_here`, the reverse.
+    /// Finds a reference of this end that matches a reference of the other end with these sequences: the unpacking end
+    /// must have all sequences of the packing end. `packs_here` is true if this end packs. Returns the digest, or
+    /// `None` if there is no match.
     ///
     /// # Errors
-    /// As [`ReferenceStore::load_reference`].
+    /// The errors of [`ReferenceStore::load_reference`].
     pub(crate) fn matching_digest(
         &self,
         sequences: &[String],
@@ -150,10 +183,10 @@ impl ReferenceStore {
         Ok(None)
     }
 
-    /// Returns the reference with this digest, if it is in the store.
+    /// Returns the reference with this digest; `None` if it is not in the store.
     ///
     /// # Errors
-    /// As [`ReferenceStore::load_reference`].
+    /// The errors of [`ReferenceStore::load_reference`].
     pub(crate) fn find_by_digest(&self, digest: &str) -> Result<Option<Arc<LoadedReference>>, TransferError> {
         for path in &self.paths {
             if self.digest_and_sequences(path)?.0 == digest {
@@ -163,12 +196,13 @@ impl ReferenceStore {
         Ok(None)
     }
 
-    /// Returns the reference with this digest.
+    /// Returns the reference with this digest, which must be in the store.
     ///
     /// # Errors
-    /// [`TransferError::Rejected`] if there is none; otherwise as [`ReferenceStore::load_reference`].
+    /// [`TransferError::Rejected`] if the store has no such reference, and the errors of
+    /// [`ReferenceStore::load_reference`].
     pub(crate) fn require_by_digest(&self, digest: &str) -> Result<Arc<LoadedReference>, TransferError> {
-        let none = || TransferError::rejected(format!("no reference here has the digest {digest}"));
+        let none = || TransferError::rejected(format!("this server has no reference with the digest {digest}"));
         self.find_by_digest(digest)?.ok_or_else(none)
     }
 }

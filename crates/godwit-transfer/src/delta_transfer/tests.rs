@@ -9,8 +9,8 @@ use super::bgzf_recompression::{BgzfBlockWriter, BgzfTextReader, BlockSpec, Shar
 use super::delta_message::{DeltaMessage, DeltaTrailer};
 use super::may_be_genome;
 
-/// Returns a BGZF file; `cut` is the size of blocks, `level` their compression level. Every `odd`-th block has a time in its
-/// header, so that it cannot be restored.
+/// Returns a BGZF file with blocks of `cut` bytes of text at compression level `level`. The header of the block with
+/// index `odd` has a modification time, so that this block cannot be restored from its text.
 fn compressed(text: &[u8], cut: usize, level: u8, odd: usize) -> Vec<u8> {
     let mut file = Vec::new();
     let mut compressor = BlockCompressor::new(level);
@@ -25,7 +25,7 @@ fn compressed(text: &[u8], cut: usize, level: u8, odd: usize) -> Vec<u8> {
     file
 }
 
-/// Returns text and block specifications, read in small pieces.
+/// Returns the text of a BGZF file and its block specifications.
 fn inflate(file: &[u8], threads: usize) -> std::io::Result<(Vec<u8>, Vec<u8>)> {
     let making: SharedCell<Vec<u8>> = Rc::default();
     let mut text = Vec::new();
@@ -73,7 +73,7 @@ proptest! {
         for entries in [entries, small] {
             let blocks: SharedCell<VecDeque<BlockSpec>> = Rc::default();
             if decode_block_specs(&entries, &mut blocks.borrow_mut()).is_some() {
-                // The limited writer fails a file that grows beyond its size.
+                // The output has a size limit, as a received file has; a longer output fails.
                 let mut out = BgzfBlockWriter::new(Limited(1 << 20), 2, blocks);
                 let _ = out.write_all(&genome(text)).and_then(|()| out.finish().map(drop));
             }
@@ -103,16 +103,16 @@ fn files_that_cannot_be_reproduced_are_detected_at_once() {
     assert!(refused(&gzip).contains("gzip"));
     let text = genome(300_000);
     let mut file = compressed(&text, 40_000, 6, 99);
-    assert!(refused(&file[..file.len() - 3]).contains("cut short"));
-    // The compressor sets a time in every header.
+    assert!(refused(&file[..file.len() - 3]).contains("truncated"));
+    // Simulate a compressor that sets the modification time in the header of every block.
     let mut at = 0;
     while at < file.len() {
         file[at + 5] = 7;
         at += usize::from(u16::from_le_bytes([file[at + 16], file[at + 17]])) + 1;
     }
-    assert!(refused(&file).contains("otherwise"));
+    assert!(refused(&file).contains("by another program"));
     let told = refused(&compressed(b"no FASTA", 40_000, 6, 99));
-    assert!(told.contains("no FASTA"), "{told}");
+    assert!(told.contains("not a FASTA file"), "{told}");
 }
 
 #[test]

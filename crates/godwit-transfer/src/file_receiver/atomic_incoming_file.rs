@@ -1,4 +1,5 @@
-//! A file that one writer writes from start to end, under the temporary names of block-wise copies.
+//! A file that a single writer writes from start to end. It has the same temporary names as files that are received
+//! block by block.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -11,34 +12,34 @@ use crate::file_listing::{Entry, JOURNAL_SUFFIX, PART_SUFFIX};
 use crate::journal::Journal;
 use crate::location::parent_directory;
 
-/// A file that is being written. Dropping it removes the data unless it was committed.
+/// A file that is being written. If it is dropped before it is committed, its data are removed.
 pub(crate) struct AtomicIncomingFile {
     target_path: PathBuf,
     entry: Entry,
     part_path: PathBuf,
     file: File,
-    /// Its lock excludes other copies. It has no blocks.
+    /// The journal, whose lock keeps other copies from writing the file. It lists no blocks.
     journal: Option<Journal>,
 }
 
 impl FileReceiver {
-    /// Starts to write a file; `None` if it or blocks of it exist.
+    /// Starts to write a file. Returns `None` if the file or blocks of it already exist.
     ///
     /// # Errors
-    /// [`TransferError::Busy`] if another copy writes it, [`TransferError::Io`], [`TransferError::Rejected`] for an invalid
-    /// path.
+    /// [`TransferError::Busy`] if another copy writes the file, [`TransferError::Io`] if it cannot be created,
+    /// [`TransferError::Rejected`] if its path is invalid.
     pub(crate) fn start_atomic_file(&self, entry: &Entry) -> Result<Option<AtomicIncomingFile>, TransferError> {
         if !entry.is_file() || self.receiver_state(entry)? != ReceiverState::Absent {
             return Ok(None);
         }
         let target_path = self.target_path(entry)?;
         let parent = parent_directory(&target_path);
-        fs::create_dir_all(parent).map_err(TransferError::io_error("make", parent))?;
+        fs::create_dir_all(parent).map_err(TransferError::io_error("create", parent))?;
         if target_path.is_dir() {
             return Ok(None);
         }
         let (journal, found) = Journal::open(&partial_path(&target_path, JOURNAL_SUFFIX))?;
-        // Another copy may have been faster.
+        // Another copy may have received blocks meanwhile.
         if found.is_some_and(|(_, known)| known.iter().any(Option::is_some)) {
             return Ok(None);
         }
@@ -49,20 +50,21 @@ impl FileReceiver {
 }
 
 impl AtomicIncomingFile {
-    /// Returns the file to write to.
+    /// Returns the open file to which the caller writes.
     pub(crate) fn file(&self) -> &File {
         &self.file
     }
 
-    /// Returns the final path.
+    /// Returns the path that the file gets when it is committed.
     pub(crate) fn target_path(&self) -> &Path {
         &self.target_path
     }
 
-    /// Makes the file durable and renames it.
+    /// Syncs the file to disk and renames it to its final path.
     ///
     /// # Errors
-    /// [`TransferError::Io`] if that fails.
+    /// [`TransferError::Io`] if the file cannot be synced or renamed, [`TransferError::Busy`] if another copy has taken
+    /// it over.
     pub(crate) fn commit(mut self, inbox: &FileReceiver) -> Result<(), TransferError> {
         inbox.commit_file(&self.target_path, &self.entry, &self.file, &self.part_path)?;
         self.journal.take().map_or(Ok(()), Journal::remove)
@@ -72,7 +74,7 @@ impl AtomicIncomingFile {
 impl Drop for AtomicIncomingFile {
     fn drop(&mut self) {
         if let Some(journal) = self.journal.take() {
-            // The next attempt overwrites what cannot be removed.
+            // If the files cannot be removed, the next attempt overwrites them.
             let _ = fs::remove_file(&self.part_path);
             let _ = journal.remove();
         }

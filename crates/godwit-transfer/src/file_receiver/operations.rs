@@ -1,8 +1,9 @@
-//! The end of a copy's operations on its files.
+//! Ends the operations of a copy on its files when the copy ends.
 //!
-//! A copy may end while an operation runs on a thread that cannot be stopped: its future is dropped, or it returns early.
-//! From then on none of its operations starts. The next copy of this process waits for the running one. So the locks of an
-//! ended copy are always released, and an earlier copy never writes into the files of a later one.
+//! A copy may end while an operation still runs on a thread that cannot be stopped: the future of the copy is dropped,
+//! or the copy returns early. After that, the copy starts no further operations, and the next copy of this process
+//! waits for the running one. So the locks of an ended copy are always released, and an earlier copy never writes to
+//! the files of a later one.
 
 use std::ops::Deref;
 use std::sync::atomic::Ordering;
@@ -11,10 +12,11 @@ use std::sync::{Arc, Mutex, PoisonError, RwLockReadGuard, TryLockError, Weak};
 use super::{FileReceiver, lock};
 use crate::error::TransferError;
 
-/// Receivers whose copies ended during an operation.
+/// Receivers whose copies ended while an operation was running.
 static ENDED_RECEIVERS: Mutex<Vec<Weak<FileReceiver>>> = Mutex::new(Vec::new());
 
-/// The receiver of one copy. Dropping it ends the operations on its files, even if tasks still share it.
+/// The owner of the receiver of a copy. Dropping the owner prevents further operations, even if tasks still share the
+/// receiver.
 #[derive(Debug)]
 pub(crate) struct CopyReceiver(Arc<FileReceiver>);
 
@@ -23,7 +25,7 @@ impl CopyReceiver {
         Self(Arc::new(inbox))
     }
 
-    /// Returns the receiver, to be shared with tasks of the copy.
+    /// Returns the receiver, so that tasks of the copy can share it.
     pub(crate) fn share_receiver(&self) -> Arc<FileReceiver> {
         self.0.clone()
     }
@@ -46,7 +48,8 @@ impl Drop for CopyReceiver {
     }
 }
 
-/// Waits for the operations of ended copies of this process. Blocks; not for threads that hold an [`OperationGuard`].
+/// Waits until no operation of an ended copy of this process runs. Blocks the thread, which must not hold an
+/// [`OperationGuard`].
 pub(crate) fn wait_for_ended_copies() {
     let ended = lock(&ENDED_RECEIVERS).clone();
     for inbox in ended.iter().filter_map(Weak::upgrade) {
@@ -56,7 +59,7 @@ pub(crate) fn wait_for_ended_copies() {
     lock(&ENDED_RECEIVERS).retain(|inbox| !ended.iter().any(|released| released.ptr_eq(inbox)));
 }
 
-/// The permit for an operation on the files of a receiver.
+/// A guard that an operation on the files of a receiver holds while it runs.
 pub(crate) struct OperationGuard<'i> {
     receiver: &'i FileReceiver,
     guard: Option<RwLockReadGuard<'i, ()>>,
@@ -72,7 +75,7 @@ impl Drop for OperationGuard<'_> {
 }
 
 impl FileReceiver {
-    /// Starts an operation.
+    /// Starts an operation; returns the guard that it must hold.
     ///
     /// # Errors
     /// [`TransferError::Interrupted`] if the copy has ended.
@@ -86,7 +89,8 @@ impl FileReceiver {
         self.has_ended.load(Ordering::Acquire)
     }
 
-    /// Releases all locks, unless an operation runs, which then releases them at its end.
+    /// Releases the locks of all files. If an operation is running, returns false; that operation then releases them at
+    /// its end.
     fn try_release_files(&self) -> bool {
         if let Err(TryLockError::WouldBlock) = self.operation_lock.try_write() {
             return false;

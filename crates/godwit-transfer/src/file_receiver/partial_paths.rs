@@ -1,4 +1,4 @@
-//! Names of the partial file and journal of an incomplete file.
+//! Names of the partial file and of the journal of a file that is incomplete.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -6,17 +6,17 @@ use std::path::{Path, PathBuf};
 
 use crate::file_listing::{JOURNAL_SUFFIX, NEW_JOURNAL_SUFFIX, PART_SUFFIX};
 
-/// Largest size of a name, bytes (`NAME_MAX` of Linux).
+/// Largest size of a file name, bytes (`NAME_MAX` of Linux).
 const MAX_NAME_BYTES: usize = 255;
-/// Size of the longest suffix, bytes.
+/// Size of the longest suffix of a partial file or journal, bytes.
 const MAX_SUFFIX_BYTES: usize = JOURNAL_SUFFIX.len() + NEW_JOURNAL_SUFFIX.len();
-/// Number of hexadecimal digits of the hash that replaces the end of a long name.
+/// Number of hexadecimal digits of the hash that replaces the end of a long file name.
 const HASH_DIGITS: usize = 32;
 
 const _: () = assert!(PART_SUFFIX.len() <= MAX_SUFFIX_BYTES);
 
-/// Returns the path beside a file: `.NAME` and the suffix. A name that is too long for that is truncated and followed by its
-/// hash.
+/// Returns the path of a file beside `target`: `.NAME` and the suffix `ending`. If the name would be too long, it is
+/// truncated and followed by its hash.
 pub(super) fn partial_path(target: &Path, ending: &str) -> PathBuf {
     let name = target.file_name().unwrap_or_default().as_bytes();
     let mut beside = vec![b'.'];
@@ -25,7 +25,7 @@ pub(super) fn partial_path(target: &Path, ending: &str) -> PathBuf {
         beside.extend_from_slice(name);
     } else {
         let kept = room - HASH_DIGITS - 1;
-        // UTF-8 characters are not split.
+        // Truncate between UTF-8 characters, not within one.
         let kept = (0..=kept).rev().find(|end| !matches!(name[*end], 0x80..0xc0)).unwrap_or(kept);
         beside.extend_from_slice(&name[..kept]);
         beside.push(b'-');
@@ -35,7 +35,7 @@ pub(super) fn partial_path(target: &Path, ending: &str) -> PathBuf {
     target.with_file_name(OsString::from_vec(beside))
 }
 
-/// Reports whether a file or a partial copy of it exists.
+/// Reports whether a file exists, or a journal of its partial copy.
 pub(crate) fn has_target_or_journal(target: &Path) -> bool {
     target.exists() || partial_path(target, JOURNAL_SUFFIX).exists()
 }
@@ -51,7 +51,7 @@ mod tests {
             assert_eq!(beside.parent(), Some(Path::new("/d")));
             beside.file_name().and_then(|name| name.to_str()).map(str::to_owned).unwrap()
         };
-        // Earlier versions used the same names wherever possible.
+        // Names that are short enough must stay as in earlier versions, so that their copies can be resumed.
         let longest = "n".repeat(255 - 1 - MAX_SUFFIX_BYTES);
         assert_eq!(name_of(&longest, JOURNAL_SUFFIX), format!(".{longest}{JOURNAL_SUFFIX}"));
         for name in ["n".repeat(236), "n".repeat(255), "é".repeat(127), "字".repeat(85)] {

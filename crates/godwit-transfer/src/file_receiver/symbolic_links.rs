@@ -1,10 +1,10 @@
-//! Symbolic links that are copied as links. They are made after all files, so that no file is written through a link of the
-//! same copy.
+//! Symbolic links that are copied as links. They are created after all files, so that no file is written through a link
+//! of the same copy.
 //!
-//! A link is made only if its target is below the destination: a copy must not be able to make a server, or a later copy,
-//! read or write elsewhere. So a target is relative and goes up from the link's directory before it goes down: `..` after a
-//! name would be resolved through whatever that name is then. It goes no higher than the destination, counted from the real
-//! path of the link's directory.
+//! A link is created only if its target is below the destination. Otherwise a copy could make a server, or a later
+//! copy, read or write elsewhere. So the target must be relative, and `..` is allowed only at its start: after a name,
+//! `..` would depend on what that name is at the time of use. The target must not leave the destination, counted from
+//! the real path of the directory of the link.
 
 use std::fs;
 use std::io::{Error, ErrorKind};
@@ -20,7 +20,8 @@ use crate::file_listing::{Entry, EntryFailure, PART_SUFFIX};
 use crate::location::parent_directory;
 use crate::path_text::{escape_for_display, path_to_text, text_to_path};
 
-/// Returns the number of directories a target goes up before it goes down; `None` if it is outside in any case.
+/// Returns the number of `..` components at the start of a link target. Returns `None` if the target is not acceptable:
+/// absolute, empty, with a later `..`, or, if `strict` is true, with hidden components.
 fn parent_step_count(target: &Path, strict: bool) -> Option<usize> {
     let mut components = target.components().peekable();
     let mut up = 0;
@@ -38,13 +39,13 @@ fn parent_step_count(target: &Path, strict: bool) -> Option<usize> {
 fn outside_target_error(path: &str, target: &Path) -> TransferError {
     let (path, target) = (escape_for_display(path), escape_for_display(&path_to_text(target)));
     let problem = format!(
-        "{path} is a link to {target}, which is not within what is copied; --links follow copies what it leads to"
+        "{path} is a link to {target}, which is outside the copied tree; --links follow copies the target of the link"
     );
     TransferError::Unsupported { problem }
 }
 
 impl FileReceiver {
-    /// Returns the state of a link at the destination.
+    /// Returns the state of a link at the destination: complete if the same link exists.
     pub(super) fn link_state(&self, place: &Path, entry: &Entry, target: &str) -> Result<ReceiverState, TransferError> {
         let target = text_to_path(target).unwrap_or_default();
         if parent_step_count(&target, self.rejects_hidden).is_none() {
@@ -54,7 +55,7 @@ impl FileReceiver {
         Ok(if is_there { ReceiverState::Complete } else { ReceiverState::Absent })
     }
 
-    /// Starts to receive a link, which is made at the end.
+    /// Starts to receive a link, which is created at the end of the copy.
     pub(super) fn start_link(
         &self,
         place: PathBuf,
@@ -68,7 +69,7 @@ impl FileReceiver {
         Ok(have)
     }
 
-    /// Makes the links; returns those that failed.
+    /// Creates the received links; returns those that failed.
     pub(super) fn create_links(&self) -> Vec<EntryFailure> {
         let links = std::mem::take(&mut *lock(&self.links));
         let failed = links.into_iter().filter_map(|(place, entry)| {
@@ -81,16 +82,16 @@ impl FileReceiver {
     fn create_link(&self, place: &Path, entry: &Entry) -> Result<(), TransferError> {
         let target = entry.link_target.as_deref().and_then(text_to_path).unwrap_or_default();
         let parent = parent_directory(place);
-        fs::create_dir_all(parent).map_err(TransferError::io_error("make", parent))?;
-        let real = |path: &Path| fs::canonicalize(path).map_err(TransferError::io_error("look at", path));
+        fs::create_dir_all(parent).map_err(TransferError::io_error("create", parent))?;
+        let real = |path: &Path| fs::canonicalize(path).map_err(TransferError::io_error("inspect", path));
         let (real_base, real_parent) = (real(&self.base_path)?, real(parent)?);
         let depth = real_parent.strip_prefix(&real_base).map(|below| below.components().count());
         if !depth.is_ok_and(|depth| parent_step_count(&target, self.rejects_hidden).is_some_and(|up| up <= depth)) {
             return Err(outside_target_error(&entry.path, &target));
         }
         if fs::symlink_metadata(place).is_ok_and(|found| found.is_dir()) {
-            let problem = "it is a directory, and a link at the source; move it away";
-            return Err(TransferError::io_error("make", place)(Error::new(ErrorKind::IsADirectory, problem)));
+            let problem = "it is a directory here and a link at the source; move it away";
+            return Err(TransferError::io_error("create", place)(Error::new(ErrorKind::IsADirectory, problem)));
         }
         let part = partial_path(place, PART_SUFFIX);
         match fs::remove_file(&part) {
@@ -99,8 +100,8 @@ impl FileReceiver {
             }
             _ => {}
         }
-        symlink(&target, &part).map_err(TransferError::io_error("make", &part))?;
-        fs::rename(&part, place).map_err(TransferError::io_error("name", place))?;
+        symlink(&target, &part).map_err(TransferError::io_error("create", &part))?;
+        fs::rename(&part, place).map_err(TransferError::io_error("rename", place))?;
         lock(&self.changed_directories).insert(parent.to_owned());
         Ok(())
     }

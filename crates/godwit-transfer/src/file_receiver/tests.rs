@@ -4,7 +4,7 @@ use super::*;
 use crate::blake3_tree::BLOCK_BYTES;
 use crate::block_reader::{BlockHashCache, BlockReader, SourceRange};
 
-/// A file of three blocks and its destination.
+/// A source file of three blocks, and the path to which it is copied.
 struct TransferFixture {
     _directory: tempfile::TempDir,
     source: PathBuf,
@@ -21,7 +21,7 @@ impl TransferFixture {
         sent
     }
 
-    /// Replaces the source.
+    /// Writes the source file with content that depends on `seed`.
     fn write(&self, seed: u8) {
         let bytes: Vec<u8> = (0..2 * BLOCK_BYTES + 77).map(|at| (at % 251) as u8 ^ seed).collect();
         fs::write(&self.source, bytes).unwrap();
@@ -31,7 +31,7 @@ impl TransferFixture {
         Entry::from_metadata(String::new(), &fs::metadata(&self.source).unwrap())
     }
 
-    /// Returns a receiver for the directory of the target.
+    /// Returns a receiver for the target file, as a server creates it.
     fn receiver(&self) -> FileReceiver {
         FileReceiver::new(&self.target, true)
     }
@@ -49,7 +49,7 @@ impl TransferFixture {
         inbox.verify_file(0, &hashes, false)
     }
 
-    /// Verifies that the file is committed and no partial file is left.
+    /// Asserts that the file is committed and that no partial file or journal is left.
     fn assert_complete(&self) {
         assert!(fs::read(&self.target).unwrap() == fs::read(&self.source).unwrap());
         assert_eq!(fs::read_dir(self.target.parent().unwrap()).unwrap().count(), 1);
@@ -70,7 +70,7 @@ fn a_file_started_by_a_lost_server_is_resumed_at_another_and_committed_once() {
     sent.send(&other, (2, 3));
     assert!(sent.verify(&other).unwrap().is_empty());
     sent.assert_complete();
-    // The lost server continues and ends its session.
+    // The lost server continues its session and commits the file too.
     let named = fs::metadata(&sent.target).unwrap().ino();
     sent.send(&lost, (2, 3));
     assert!(sent.verify(&lost).unwrap().is_empty());
@@ -98,7 +98,7 @@ fn a_lost_server_does_not_commit_an_earlier_version_over_a_later_one() {
     sent.send(&lost, (0, 3));
     let before =
         (sent.entry().version, BlockHashCache::default().block_hashes(&sent.source, sent.entry().version).unwrap());
-    // Written again, with another version by time at least.
+    // Write the source again, which gives it another version.
     std::fs::remove_file(&sent.source).unwrap();
     sent.write(2);
     assert_ne!(sent.entry().version, before.0);
@@ -119,7 +119,7 @@ fn a_copy_that_has_ended_holds_no_lock_and_writes_nothing_whatever_still_shares_
     let copy = CopyReceiver::new(sent.receiver());
     assert_eq!(copy.start_file(0, sent.entry()).unwrap(), ReceiverState::Absent);
     sent.send(&copy, (0, 1));
-    // A task that is about to be aborted.
+    // Stands for a task of the copy that is about to be aborted.
     let lingering = copy.share_receiver();
     drop(copy);
     let next = CopyReceiver::new(sent.receiver());
@@ -147,7 +147,7 @@ fn a_copy_that_is_begun_again_waits_for_what_the_one_before_is_still_doing() {
             wait_for_ended_copies();
             sent.receiver().start_file(0, sent.entry())
         });
-        // Other copies are rejected until the operation ends.
+        // A copy that does not wait is rejected until the operation ends.
         assert!(matches!(sent.receiver().start_file(0, sent.entry()), Err(TransferError::Busy { .. })));
         drop(operation);
         assert_eq!(next.join().unwrap().unwrap(), ReceiverState::Absent);

@@ -1,4 +1,4 @@
-//! The action that lists the entries below a path that a principal may read.
+//! The action that lists the entries below a path, limited to those that the principal may read.
 
 use bytes::Bytes;
 use godwit_flight::{FileAccess, FileAuthorization, Principal};
@@ -10,8 +10,8 @@ use crate::file_listing::{EntryFailure, Listing, list_entries, resolve_below_roo
 use crate::path_text::{escape_for_display, is_utf8_path_text};
 
 impl FileServiceState {
-    /// Lists the entries below a path that the principal may copy. A file that the principal may read only in part becomes a
-    /// failure, or the whole request fails: else an incomplete copy would look complete.
+    /// Lists the entries below a path that the principal may copy. If the rules permit reading only part of a file, the
+    /// file is reported as a failure, or the whole request fails. Otherwise an incomplete copy would look complete.
     pub(super) fn list_readable_entries(
         &self,
         principal: &Principal,
@@ -22,7 +22,7 @@ impl FileServiceState {
         if self.options.rules.is_none() {
             return encode_listing(listed?, request.per_entry_errors);
         }
-        // The error of a path is returned only to a principal that may read the path.
+        // If listing fails, the error is returned only to a principal that may read the path.
         let Ok(listed) = listed else {
             self.authorize_by_rules(principal, &request.path, FileAccess::Read)?;
             return encode_listing(listed?, request.per_entry_errors);
@@ -30,7 +30,7 @@ impl FileServiceState {
         let may_see = |path: &str| self.may_read(principal, &join_paths(&request.path, path));
         let mut kept = Listing {
             entries: Vec::new(),
-            // An unreadable directory may contain files that the principal may read.
+            // Also keep an unreadable directory if the principal may read files in it.
             failures: listed
                 .failures
                 .into_iter()
@@ -72,7 +72,8 @@ impl FileServiceState {
     }
 }
 
-/// Removes hidden entries. Without `each` it fails if an entry cannot be copied, or not by earlier clients.
+/// Removes hidden entries from a listing. If `each` is false, fails if an entry cannot be copied, or if its name is not
+/// UTF-8, which clients of earlier versions do not accept.
 fn exclude_hidden(mut listed: Listing, each: bool) -> Result<Listing, TransferError> {
     listed.entries.retain(|entry| !is_hidden_path(&entry.path));
     listed.failures.retain(|failure| !is_hidden_path(&failure.path));
@@ -83,7 +84,7 @@ fn exclude_hidden(mut listed: Listing, each: bool) -> Result<Listing, TransferEr
     if let Some(entry) = listed.entries.iter().find(|entry| !is_utf8_path_text(&entry.path)) {
         let path = escape_for_display(&entry.path);
         return Err(TransferError::rejected(format!(
-            "{path}: names of files must be UTF-8 for clients of an earlier version"
+            "{path}: clients of an earlier version accept UTF-8 file names only"
         )));
     }
     match listed.failures.pop() {

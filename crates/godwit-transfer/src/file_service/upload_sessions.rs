@@ -1,4 +1,4 @@
-//! Upload sessions of clients, and the session that writes each file.
+//! Upload sessions of clients, and which session writes which file.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -15,51 +15,52 @@ use crate::error::TransferError;
 use crate::file_listing::Entry;
 use crate::file_receiver::{FileReceiver, IncomingFile};
 
-/// Idle time after which a session is removed when another one starts; its journals stay.
+/// Idle time after which a session may be removed; this happens when another session starts. The journals of its files
+/// stay.
 const SESSION_LIFETIME: Duration = Duration::from_secs(3600);
 
 /// The upload sessions of a server.
 #[derive(Debug, Default)]
 pub(super) struct UploadSessions {
     by_name: Mutex<HashMap<String, Arc<UploadSession>>>,
-    /// The session that writes a file of several blocks.
+    /// The session that currently writes each file of several blocks, by path.
     file_owners: Mutex<HashMap<PathBuf, FileOwner>>,
-    /// Number of sessions that were started.
+    /// Number of sessions that were started since the server started.
     session_count: AtomicU64,
 }
 
-/// The upload session of a client.
+/// The upload session of a client, which receives files below one path.
 #[derive(Debug)]
 pub(super) struct UploadSession {
     principal: String,
-    /// Path below the root.
+    /// Path below the root of the server.
     pub(super) base_path: String,
     pub(super) receiver: FileReceiver,
-    /// 0-based ordinal among all sessions, by start.
+    /// 0-based number of the session in the order in which sessions were started.
     ordinal: u64,
     last_used: Mutex<Instant>,
-    /// Held while files of the session are started.
+    /// Locked while files of the session are being started.
     pub(super) start_lock: Mutex<()>,
 }
 
 impl UploadSession {
-    /// Records that the session is in use.
+    /// Records the present time as that of the last use.
     pub(super) fn mark_used(&self) {
         *lock(&self.last_used) = Instant::now();
     }
 }
 
-/// The session that writes a file.
+/// The session that writes a file, and the file while it is being received.
 #[derive(Debug)]
 struct FileOwner {
     principal: String,
-    /// See [`UploadSession`].
+    /// Number of the session; see [`UploadSession::ordinal`].
     ordinal: u64,
     incoming_file: Weak<IncomingFile>,
 }
 
 impl UploadSessions {
-    /// Starts a session; returns its name too.
+    /// Starts a session; returns its name and the session.
     pub(super) fn start_session(
         &self,
         principal: &Principal,
@@ -82,10 +83,10 @@ impl UploadSessions {
         Ok((name, session))
     }
 
-    /// Returns the session of that name.
+    /// Returns the session with this name, and records its use.
     ///
     /// # Errors
-    /// [`TransferError::UnknownSession`] if the principal has none of that name.
+    /// [`TransferError::UnknownSession`] if the principal has no session with this name.
     pub(super) fn find_session(&self, principal: &Principal, name: &str) -> Result<Arc<UploadSession>, TransferError> {
         let found = lock(&self.by_name).get(name).filter(|session| session.principal == principal.name()).cloned();
         let session = found.ok_or(TransferError::UnknownSession)?;
@@ -93,12 +94,13 @@ impl UploadSessions {
         Ok(session)
     }
 
-    /// Removes a session.
+    /// Removes the session with this name, if it exists.
     pub(super) fn remove_session(&self, name: &str) {
         lock(&self.by_name).remove(name);
     }
 
-    /// Starts a file or directory of a session at `target`. For `take_over` see [`FileReceiver::start_or_take_over_file`].
+    /// Starts to receive an entry of a session at `target`. For `take_over`, see
+    /// [`FileReceiver::start_or_take_over_file`].
     pub(super) fn start_file(
         &self,
         session: &UploadSession,
@@ -109,7 +111,7 @@ impl UploadSessions {
         let is_long = block_count(entry.size_bytes) > 1;
         self.take_over_file(session, &target)?;
         let have = match session.receiver.start_or_take_over_file(file, entry.clone(), take_over) {
-            // An earlier session, whose client has closed the connection, may be about to start the file.
+            // An earlier session, whose client has disconnected, may be starting the file at this moment.
             Err(TransferError::Busy { .. }) => {
                 self.wait_for_earlier_sessions(session);
                 self.take_over_file(session, &target)?;
@@ -126,10 +128,11 @@ impl UploadSessions {
         Ok(have)
     }
 
-    /// Takes a file over from an earlier session of the same principal: a client that reconnects has another session.
+    /// Takes a file over from an earlier session of the same principal, because a client that reconnects starts a new
+    /// session.
     ///
     /// # Errors
-    /// [`TransferError::Busy`] if a later session of the principal writes it.
+    /// [`TransferError::Busy`] if a later session of the principal writes the file.
     fn take_over_file(&self, session: &UploadSession, target: &Path) -> Result<(), TransferError> {
         let owners = lock(&self.file_owners);
         let Some(owner) = owners.get(target).filter(|owner| owner.principal == session.principal) else {
@@ -174,7 +177,7 @@ mod tests {
         let is_open = |session: &UploadSession| session.receiver.incoming_file(0).unwrap().is_partial();
         let (earlier, later) = (begin(), begin());
         assert_eq!(begin_file(&later).unwrap(), ReceiverState::Absent);
-        // A request of a client that has disconnected may be served late.
+        // The server may process a request after its client has disconnected and started a later session.
         assert!(matches!(begin_file(&earlier), Err(TransferError::Busy { .. })));
         assert!(is_open(&later));
         let latest = begin();

@@ -1,11 +1,13 @@
-//! The block cache of a relay: on disk, by hash, with a size limit and least-recently-used eviction.
+//! The block cache of a relay. It stores blocks on disk by their hashes, and removes the least recently used ones if it
+//! exceeds its size limit.
 //!
-//! `blocks/` holds blocks under their hashes, which are verified on every read. `origins/` holds, for each version of a file
-//! at a server, the hashes of its blocks as that server sent them: 40 bytes a block, hash and checksum. `new/` holds files
-//! that are being written. The cache does not authorize: its users verify with the server of a block that the client may have
-//! it.
+//! The directory `blocks/` contains blocks, named by their hashes, which are verified on every read. `origins/`
+//! contains a file for each version of a file at a server, with the hashes of its blocks as that server sent them: 40
+//! bytes per block, for hash and checksum. `new/` contains files that are being written. The cache does not check
+//! permissions: before its users send a block, they ask the server of the block whether the client may read it.
 //!
-//! The order of use persists as the modification times of files. An unwritable cache acts as an empty one, with a warning.
+//! The modification times of the files record the order of use across restarts. If the cache cannot be written, it acts
+//! as an empty one and warns.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
@@ -20,26 +22,27 @@ use crate::blake3_tree::{BLOCK_BYTES, BlockHash, hash_block};
 use crate::copy_protocol::FileVersion;
 use crate::error::TransferError;
 
-/// Smallest limit of a cache, bytes: enough for the blocks in flight of a few clients.
+/// Smallest size limit of a cache, bytes. It is enough for the blocks in flight of a few clients.
 pub const RELAY_CACHE_MIN_BYTES: u64 = 256 << 20;
-/// Largest number of files in the cache: each takes some 200 bytes of memory.
+/// Largest number of files in the cache. Memory: some 200 bytes per file.
 const MAX_FILES: usize = 1 << 20;
-/// Size of the record of a block, bytes: its hash, and the first bytes of the hash of origin, block number and hash.
+/// Size of the record of a block in `origins/`, bytes: the hash of the block, and a checksum of eight bytes over
+/// origin, block index and hash.
 const RECORD_BYTES: usize = blake3::OUT_LEN + 8;
-/// Largest number of cached blocks of a file, from its start: 1 PiB.
+/// Number of blocks from the start of a file that can be cached: 1 PiB.
 pub(super) const MAX_BLOCKS_PER_FILE: u64 = 1 << 32;
-/// Shortest interval of warnings about an unwritable cache.
+/// Shortest time between two warnings that the cache cannot be written.
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The identifier of a version of a file at a server.
+/// The identifier of a version of a file at a server: a hash of server, path and version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Origin(BlockHash);
 
 impl Origin {
-    /// Returns the origin of a version of a path at a server; `server` must be in its canonical form.
+    /// Returns the identifier of a version of the file `path` at a server. `server` must be the canonical URI.
     pub(super) fn new(server: &str, path: &str, state: &FileVersion) -> Self {
         let mut hasher = blake3::Hasher::new_derive_key("godwit 2026-11 origins of blocks");
-        // Another version of this program may have another block size.
+        // Include the block size, because another version of this program may have another one.
         hasher.update(&BLOCK_BYTES.to_le_bytes());
         for part in [server.as_bytes(), path.trim_matches('/').as_bytes()] {
             hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
@@ -73,9 +76,9 @@ impl Origin {
 #[derive(Debug)]
 pub struct RelayCache {
     directory: PathBuf,
-    /// Excludes other processes.
+    /// Lock file, whose lock keeps other processes from using the directory.
     _lock: File,
-    /// Files are renamed and removed only while it is locked.
+    /// Index of the files by recency of use. Files are renamed and removed only while this mutex is locked.
     lru: Mutex<LruIndex>,
     write_count: AtomicU64,
     last_warning: Mutex<Option<Instant>>,
@@ -86,30 +89,51 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Reports whether the data match a hash as that block of a file.
+/// Reports whether the data match a hash as the block with this index of a file, whatever the size of the file.
 pub(super) fn matches_block_hash(data: &[u8], block: u64, hash: &BlockHash) -> bool {
     let bytes = data.len() as u64;
-    // Data that are not a block have no hash.
+    // Data that cannot be a block have no hash: more than a block, or none at an index above 0.
     let may_be = bytes <= BLOCK_BYTES && (bytes > 0 || block == 0);
     let of_several = || (block > 0 || bytes == BLOCK_BYTES) && hash_block(data, block, u64::MAX) == *hash;
     may_be && (of_several() || block == 0 && hash_block(data, 0, bytes) == *hash)
 }
 
 impl RelayCache {
-    /// Opens the cache in a directory, which is created if missing. `warn` gets a message if the cache cannot be written.
+    /// Opens the cache in a directory, which is created if it does not exist. `warn` is called with a message if the
+    /// cache cannot be written later.
     ///
     /// # Errors
-    /// [`TransferError::Io`] if the directory cannot be read or written; [`TransferError::Rejected`] if another server uses
-    /// it, or if the limit is below [`RELAY_CACHE_MIN_BYTES`].
+    /// [`TransferError::Io`] if the directory cannot be read or written; [`TransferError::Rejected`] if another server
+    /// uses the directory, or if the limit is below [`RELAY_CACHE_MIN_BYTES`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use godwit_transfer::{RELAY_CACHE_MIN_BYTES, RelayCache, TransferError};
+    ///
+    /// let directory = tempfile::tempdir()?;
+    /// let warn = |message: &str| eprintln!("{message}");
+    /// let cache = RelayCache::open(directory.path(), RELAY_CACHE_MIN_BYTES, warn)?;
+    /// assert!(directory.path().join("blocks").is_dir());
+    ///
+    /// // The directory is locked as long as the cache is open.
+    /// let second = RelayCache::open(directory.path(), RELAY_CACHE_MIN_BYTES, warn);
+    /// assert!(matches!(second, Err(TransferError::Rejected { .. })));
+    /// drop(cache);
+    /// assert!(RelayCache::open(directory.path(), RELAY_CACHE_MIN_BYTES, warn).is_ok());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn open(directory: &Path, limit_bytes: u64, warn: fn(&str)) -> Result<Self, TransferError> {
         if limit_bytes < RELAY_CACHE_MIN_BYTES {
             let least = RELAY_CACHE_MIN_BYTES >> 20;
-            return Err(TransferError::rejected(format!("a relay's cache has {least}M at least")));
+            return Err(TransferError::rejected(format!("the cache of a relay must have at least {least}M")));
         }
         for part in ["", "blocks", "origins", "new"] {
             let path = directory.join(part);
             let made = DirBuilder::new().recursive(true).mode(0o700).create(&path);
-            made.map_err(TransferError::io_error("make", &path))?;
+            made.map_err(TransferError::io_error("create", &path))?;
         }
         let path = directory.join("lock");
         let opened = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
@@ -117,7 +141,8 @@ impl RelayCache {
         match held.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                let problem = format!("{} is the cache of another server; name another directory", directory.display());
+                let problem =
+                    format!("{} is in use as the cache of another server; name another directory", directory.display());
                 return Err(TransferError::rejected(problem));
             }
             Err(TryLockError::Error(source)) => return Err(TransferError::Io { operation: "lock", path, source }),
@@ -134,7 +159,7 @@ impl RelayCache {
         Ok(found)
     }
 
-    /// Loads the files of an earlier process, the oldest first.
+    /// Adds the files that an earlier process left to the index, the least recently used first.
     fn load_existing(&self) -> Result<(), TransferError> {
         let mut found: Vec<(SystemTime, CacheKey, u64)> = Vec::new();
         let new = self.directory.join("new");
@@ -156,7 +181,7 @@ impl RelayCache {
         found.sort_by_key(|(used, ..)| *used);
         let mut recency = lock(&self.lru);
         for (_, name, bytes) in found {
-            // With a smaller limit than before, the oldest are removed.
+            // If the limit is smaller than before, the least recently used files are removed.
             let gone = recency.reserve_space(bytes);
             recency.insert(name, bytes);
             self.remove_files(&gone);
@@ -175,7 +200,8 @@ impl RelayCache {
 
     fn remove_files(&self, names: &[CacheKey]) {
         for name in names {
-            // A missing file needs no removal; the next process finds those that cannot be removed.
+            // Ignore errors: a missing file needs no removal, and the next process adds any remaining file to its index
+            // again.
             let _ = fs::remove_file(self.file_path(*name));
         }
     }
@@ -191,11 +217,11 @@ impl RelayCache {
         if last_warning.is_none_or(|told| told.elapsed() >= WARNING_INTERVAL) {
             *last_warning = Some(Instant::now());
             let directory = self.directory.display();
-            (self.warn)(&format!("{directory} cannot be written ({error}); blocks are sent on and not kept"));
+            (self.warn)(&format!("cannot write to {directory} ({error}); blocks are relayed without the cache"));
         }
     }
 
-    /// Returns the hash of a block of a file, if known. It is that of an earlier read: only the server knows whether the
+    /// Returns the hash of a block of a file version, if known from an earlier read. Only the server knows whether the
     /// version is current.
     pub(super) fn block_hash(&self, origin: &Origin, block: u64) -> Option<BlockHash> {
         let name = CacheKey::Origin(origin.0);
@@ -209,12 +235,12 @@ impl RelayCache {
         origin.decode_record(block, &record)
     }
 
-    /// Reports whether a block is in the index, without reading it.
+    /// Reports whether a block is in the cache, without reading it; marks it as used.
     pub(super) fn contains_block(&self, hash: &BlockHash) -> bool {
         lock(&self.lru).mark_used(CacheKey::Block(*hash))
     }
 
-    /// Returns a block that matches its hash. A damaged one is removed.
+    /// Returns the block with this hash if it is in the cache. A damaged block is removed.
     pub(super) fn read_block(&self, block: u64, hash: &BlockHash) -> Option<Vec<u8>> {
         let name = CacheKey::Block(*hash);
         if !lock(&self.lru).mark_used(name) {
@@ -232,7 +258,7 @@ impl RelayCache {
         None
     }
 
-    /// Stores a verified block of a version of a file; returns false if that fails.
+    /// Stores a verified block, and its hash for this file version; returns false if that fails.
     pub(super) fn store_block(&self, origin: &Origin, block: u64, data: &[u8], hash: &BlockHash) -> bool {
         if block >= MAX_BLOCKS_PER_FILE {
             return false;
@@ -269,7 +295,7 @@ impl RelayCache {
         Ok(())
     }
 
-    /// Stores the hash of a block of a file.
+    /// Stores the hash of a block of a file version in `origins/`.
     fn store_origin_record(&self, origin: &Origin, block: u64, hash: &BlockHash) -> io::Result<()> {
         let name = CacheKey::Origin(origin.0);
         let path = self.file_path(name);
@@ -288,14 +314,14 @@ impl RelayCache {
         written
     }
 
-    /// Returns the size of all files, bytes.
+    /// Returns the size of all cached files on disk, bytes.
     #[cfg(test)]
     fn used_bytes(&self) -> u64 {
         lock(&self.lru).used_bytes()
     }
 }
 
-/// Returns the bytes that a file takes on disk, which are less than its length if it has holes.
+/// Returns the number of bytes that a file takes on disk. If the file has holes, this is less than its length.
 fn disk_bytes(metadata: &fs::Metadata) -> u64 {
     metadata.blocks() * 512
 }
@@ -304,7 +330,7 @@ fn create_file(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
 }
 
-/// Creates the directory of a file.
+/// Creates the directory that contains a file.
 fn create_parent_directory(path: &Path) -> io::Result<()> {
     let Some(parent) = path.parent() else { return Ok(()) };
     match DirBuilder::new().mode(0o700).create(parent) {

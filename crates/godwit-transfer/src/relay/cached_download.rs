@@ -1,9 +1,9 @@
-//! Downloads through the cache of a relay: cached blocks are read here, blocks that another request fetches are awaited, and
-//! the rest is fetched, stored and forwarded.
+//! Downloads through the cache of a relay. Cached blocks are read from disk. Blocks that another request already
+//! fetches are awaited. All other blocks are fetched from the upstream server, stored and forwarded.
 //!
-//! Every request goes to the upstream server with the client's delegation token. It names every requested file: with the
-//! blocks to fetch, or with an empty range. Cached blocks of a file are sent only after that server has permitted this client
-//! that version of it.
+//! Every request goes to the upstream server with the client's delegation token. It names every requested file, either
+//! with the blocks to fetch or with an empty range. The relay sends cached blocks of a file only after the upstream
+//! server has permitted this client to read that version of the file.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -28,13 +28,14 @@ use crate::copy_protocol::{
 use crate::error::TransferError;
 use crate::file_service::run_blocking;
 
-/// Largest number of blocks in a request; larger ones are forwarded without the cache.
+/// Largest number of blocks in a request that uses the cache. Larger requests are forwarded without the cache.
 const MAX_BLOCKS_PER_REQUEST: u64 = 1 << 16;
-/// Number of batches between the upstream server, or the disk, and the client.
+/// Number of batches that may wait to be sent to the client.
 const BATCH_QUEUE_LENGTH: usize = 2;
-/// Longest wait for progress of another request that fetches a block.
+/// Longest wait for a block that another request fetches, while that request makes no progress.
 const PENDING_FETCH_TIMEOUT: Duration = Duration::from_secs(10);
-/// Number of rounds in which a request uses the cache and other requests. Then it fetches missing blocks itself.
+/// Number of rounds in which a request tries the cache and waits for other requests. After that, it fetches the missing
+/// blocks itself.
 const MAX_ROUNDS: usize = 4;
 
 /// Reports whether the cache can be used for a request.
@@ -43,25 +44,25 @@ pub(super) fn is_cacheable(read: &ReadRequest) -> bool {
     blocks <= MAX_BLOCKS_PER_REQUEST && read.ranges.iter().all(|span| span.end <= MAX_BLOCKS_PER_FILE)
 }
 
-/// A request and the cache.
+/// A download request, and the cache that it uses.
 struct CacheRequest {
     cache: Arc<RelayCache>,
     pending_fetches: Arc<PendingFetches>,
     read_request: ReadRequest,
-    /// The origin of each range.
+    /// For each range of the request, the identifier of the file version at the server.
     origins: Vec<Origin>,
 }
 
-/// A block of a range.
+/// A block of one of the requested ranges.
 #[derive(Clone, Copy)]
 struct RequestedBlock {
     range_index: usize,
     block: u64,
-    /// The block is fetched from the upstream server in any case.
+    /// True if the block must be fetched from the upstream server, whatever the cache contains.
     from_upstream: bool,
 }
 
-/// The source of each block.
+/// From where each block of a request comes.
 struct BlockPlan {
     claims: FetchClaims,
     upstream: Vec<RequestedBlock>,
@@ -69,17 +70,17 @@ struct BlockPlan {
     pending: Vec<RequestedBlock>,
 }
 
-/// The end of a download: the client has disconnected, or has received the error.
+/// The download has ended: the client has disconnected, or the error was sent to the client.
 struct DownloadEnd;
 
 type BatchItem = (RecordBatch, Bytes);
 
-/// A download that is being answered.
+/// A download whose blocks are being sent to the client.
 pub(super) struct CachedDownload {
     request: Arc<CacheRequest>,
     client: Client,
     server: String,
-    /// Files that the upstream server denies to the client.
+    /// Files that the upstream server does not permit the client to read.
     rejected_files: HashSet<u32>,
     sender: mpsc::Sender<Result<BatchItem, Status>>,
 }
@@ -98,7 +99,7 @@ impl CacheRequest {
         hash.is_some_and(|hash| self.cache.contains_block(&hash))
     }
 
-    /// Assigns a source to each block.
+    /// Decides for each block whether it is fetched, read from the cache, or awaited.
     fn plan_blocks(&self, pieces: Vec<RequestedBlock>) -> BlockPlan {
         let claims = FetchClaims::new(self.pending_fetches.clone());
         let mut sorted = BlockPlan { claims, upstream: Vec::new(), cached: Vec::new(), pending: Vec::new() };
@@ -109,7 +110,7 @@ impl CacheRequest {
             } else if !sorted.claims.claim(key, piece.from_upstream) {
                 sorted.pending.push(piece);
             } else if !piece.from_upstream && self.is_cached(piece) {
-                // It was stored just now.
+                // Another request has stored the block since the first check.
                 sorted.claims.complete_block(&key);
                 sorted.cached.push(piece);
             } else {
@@ -119,7 +120,8 @@ impl CacheRequest {
         sorted
     }
 
-    /// Returns a ticket for blocks; `check_access` adds an empty range of each other file.
+    /// Returns a ticket for the upstream server that requests these blocks. If `check_access` is true, the ticket also
+    /// names each other requested file, with an empty range.
     fn upstream_ticket(&self, pieces: &[RequestedBlock], check_access: bool) -> Result<Vec<u8>, TransferError> {
         let mut ranges: Vec<ReadRange> = Vec::new();
         let mut last: Option<RequestedBlock> = None;
@@ -146,7 +148,8 @@ impl CacheRequest {
         encode_message(READ_TICKET, &ReadRequest { ranges, send_options: self.read_request.send_options })
     }
 
-    /// Stores the requested blocks of a batch that match their hashes; returns them, and whether each is stored.
+    /// Stores the requested blocks of a batch. Returns these blocks, and for each whether it was stored; damaged blocks
+    /// are not.
     fn store_batch(
         &self,
         batch: &RecordBatch,
@@ -165,7 +168,7 @@ impl CacheRequest {
         kept.collect()
     }
 
-    /// Returns a batch of the first cached blocks; those that are not cached any more are added to `missing`.
+    /// Returns a batch of the first cached blocks. Blocks that are no longer in the cache are added to `missing`.
     fn read_cached_batch(
         &self,
         pieces: &mut VecDeque<RequestedBlock>,
@@ -193,10 +196,10 @@ impl CacheRequest {
 }
 
 impl CachedDownload {
-    /// Starts the response to a request; an immediate error of the upstream server is returned.
+    /// Sends the request to the upstream server and starts the response to the client.
     ///
     /// # Errors
-    /// [`TransferError::Flight`] if the server is unreachable or rejects the request.
+    /// [`TransferError::Flight`] if the upstream server is unreachable or rejects the request.
     pub(super) async fn start(
         (cache, pending_fetches): (Arc<RelayCache>, Arc<PendingFetches>),
         (client, server): (Client, &str),
@@ -240,7 +243,7 @@ impl CachedDownload {
         }
     }
 
-    /// Sends an error to the client, if the outcome is one.
+    /// Returns the value of a successful outcome; sends the error of a failed one to the client and ends the download.
     async fn report_failure<T>(&self, outcome: Result<T, TransferError>) -> Result<T, DownloadEnd> {
         match outcome {
             Ok(done) => Ok(done),
@@ -259,7 +262,8 @@ impl CachedDownload {
         self.sender.send(Ok(item)).await.map_err(|_| DownloadEnd)
     }
 
-    /// Stores and forwards the upstream batches. If the client is slower, stored blocks are returned, to be sent later.
+    /// Stores the batches of the upstream server and forwards them to the client. If the client is slower, stored
+    /// batches are not forwarded; their blocks are returned, to be sent from the cache later.
     async fn forward_upstream(
         &mut self,
         mut batches: Batches,
@@ -296,7 +300,7 @@ impl CachedDownload {
         }
     }
 
-    /// Sends cached blocks; returns those that are not cached any more.
+    /// Sends cached blocks to the client; returns those that are no longer in the cache.
     async fn send_cached(&self, pieces: Vec<RequestedBlock>) -> Result<Vec<RequestedBlock>, DownloadEnd> {
         let let_have = pieces.into_iter().filter(|piece| !self.rejected_files.contains(&self.request.file_id(*piece)));
         let (mut left, mut missing): (VecDeque<RequestedBlock>, _) = (let_have.collect(), Vec::new());
@@ -315,13 +319,14 @@ impl CachedDownload {
         Ok(missing)
     }
 
-    /// Sends blocks that other requests fetch as they are stored; returns those that are missing.
+    /// Waits for blocks that other requests fetch, and sends them as they are stored. Returns the blocks that were not
+    /// stored.
     async fn send_awaited(&self, pieces: Vec<RequestedBlock>) -> Result<Vec<RequestedBlock>, DownloadEnd> {
         let (mut left, mut missing) = (pieces, Vec::new());
         while let Some(first) = left.first() {
             let (flights, first) = (&self.request.pending_fetches, self.request.block_key(*first));
             if !flights.wait_for_progress(&first, PENDING_FETCH_TIMEOUT).await {
-                // The other request is stuck or too slow.
+                // The other request is stuck or too slow, so fetch all its blocks here.
                 let stuck = left
                     .iter_mut()
                     .filter(|piece| flights.are_of_one_request(&first, &self.request.block_key(**piece)));

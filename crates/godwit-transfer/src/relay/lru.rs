@@ -1,25 +1,26 @@
-//! The LRU index of a cache, with limits of bytes and files. It does not access the files.
+//! The index of the files of a cache by recency of use, with a limit of bytes and a limit of files. It does not access
+//! the files.
 
 use std::collections::{BTreeMap, HashMap};
 
-/// Size of a disk page, bytes: files take whole pages.
+/// Size of a page, bytes. On disk, a file takes whole pages.
 const PAGE_BYTES: u64 = 4096;
 
-/// The name of a file in the cache.
+/// The name of a file in the cache, in `blocks/` or `origins/`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum CacheKey {
     /// A block, by its hash.
     Block([u8; blake3::OUT_LEN]),
-    /// The block hashes of a file, by the hash of its origin.
+    /// The block hashes of a file version, by the hash of its origin.
     Origin([u8; blake3::OUT_LEN]),
 }
 
-/// The files of a cache in the order of their last use.
+/// The names and sizes of the files of a cache, in the order of their last use.
 #[derive(Debug)]
 pub(super) struct LruIndex {
     limit_bytes: u64,
     limit_files: usize,
-    /// Bytes of all files, including those that are being written.
+    /// Disk space of all files, including those that are being written, bytes.
     used_bytes: u64,
     files: HashMap<CacheKey, LruEntry>,
     order: BTreeMap<u64, CacheKey>,
@@ -32,7 +33,7 @@ struct LruEntry {
     bytes: u64,
 }
 
-/// Returns the disk space of a file, bytes.
+/// Returns the disk space that a file of `bytes` bytes takes, bytes.
 fn disk_usage(bytes: u64) -> u64 {
     bytes.div_ceil(PAGE_BYTES).max(1) * PAGE_BYTES
 }
@@ -50,18 +51,19 @@ impl LruIndex {
         }
     }
 
-    /// Reserves space for a file, until [`Self::insert`] or [`Self::release_space`]; returns the files to remove.
+    /// Reserves space for a file that will be written. The caller then calls [`Self::insert`] or
+    /// [`Self::release_space`]. Returns the files that the caller must remove.
     pub(super) fn reserve_space(&mut self, bytes: u64) -> Vec<CacheKey> {
         self.used_bytes += disk_usage(bytes);
         self.evict_surplus(1)
     }
 
-    /// Releases reserved space.
+    /// Releases the space that was reserved for a file of `bytes` bytes.
     pub(super) fn release_space(&mut self, bytes: u64) {
         self.used_bytes -= disk_usage(bytes);
     }
 
-    /// Inserts a file with reserved space; replaces one of the same name.
+    /// Inserts a file whose space was reserved; replaces an entry of the same name.
     pub(super) fn insert(&mut self, name: CacheKey, bytes: u64) {
         self.remove(name);
         let kept = LruEntry { sequence: self.next_sequence, bytes: disk_usage(bytes) };
@@ -88,7 +90,8 @@ impl LruIndex {
         }
     }
 
-    /// Removes the least recently used files until the limits are met; returns them.
+    /// Removes the least recently used files from the index until it is within its limits, and returns them. `writers`
+    /// is the number of files that are being written.
     pub(super) fn evict_surplus(&mut self, writers: usize) -> Vec<CacheKey> {
         let mut gone = Vec::new();
         while self.used_bytes > self.limit_bytes || self.files.len() + writers > self.limit_files {
@@ -99,7 +102,7 @@ impl LruIndex {
         gone
     }
 
-    /// Returns the bytes of all files, including those that are being written.
+    /// Returns the disk space of all files, including those that are being written, bytes.
     #[cfg(test)]
     pub(super) fn used_bytes(&self) -> u64 {
         self.used_bytes

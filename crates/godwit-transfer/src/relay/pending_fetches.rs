@@ -1,4 +1,4 @@
-//! Blocks that are being fetched: other requests for such a block wait for it.
+//! Blocks that requests are fetching from upstream servers. Other requests for the same block wait until it arrives.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,14 +8,14 @@ use tokio::sync::watch;
 
 use super::cache::Origin;
 
-/// A block of a file.
+/// A block: the version of the file, and the 0-based index of the block.
 pub(super) type BlockKey = (Origin, u64);
 
-/// All blocks that are being fetched.
+/// All blocks that are being fetched. The receiver is notified when a block of the same request is completed.
 #[derive(Debug, Default)]
 pub(super) struct PendingFetches(Mutex<HashMap<BlockKey, watch::Receiver<()>>>);
 
-/// The blocks that one request fetches. Dropping it releases those that have not arrived.
+/// The blocks that one request has claimed to fetch. Dropping it releases the blocks that have not arrived.
 pub(super) struct FetchClaims {
     pending_fetches: Arc<PendingFetches>,
     keys: HashSet<BlockKey>,
@@ -27,22 +27,23 @@ impl PendingFetches {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reports whether a request fetches a block.
+    /// Reports whether any request is fetching a block.
     pub(super) fn is_pending(&self, key: &BlockKey) -> bool {
         self.lock_fetches().contains_key(key)
     }
 
-    /// Reports whether one request fetches both blocks.
+    /// Reports whether the same request is fetching both blocks.
     pub(super) fn are_of_one_request(&self, one: &BlockKey, other: &BlockKey) -> bool {
         let under_way = self.lock_fetches();
         let both = under_way.get(one).zip(under_way.get(other));
         both.is_some_and(|(one, other)| one.same_channel(other))
     }
 
-    /// Waits until the request that fetches a block stores one of its blocks, or ends; returns false after the timeout.
+    /// Waits until the request that fetches a block completes any of its blocks, or ends. Returns false after the
+    /// timeout.
     pub(super) async fn wait_for_progress(&self, key: &BlockKey, timeout: Duration) -> bool {
         let Some(mut landings) = self.lock_fetches().get(key).cloned() else { return true };
-        // Earlier blocks do not count.
+        // Ignore blocks that were completed before this call.
         landings.mark_unchanged();
         if !self.is_pending(key) {
             return true;
@@ -52,12 +53,12 @@ impl PendingFetches {
 }
 
 impl FetchClaims {
-    /// Returns an empty set of claims.
+    /// Returns an empty set of claims of a new request.
     pub(super) fn new(pending_fetches: Arc<PendingFetches>) -> Self {
         Self { pending_fetches, keys: HashSet::new(), completions: watch::Sender::new(()) }
     }
 
-    /// Claims a block; returns false if another request fetches it, unless `take_over` is set.
+    /// Claims a block for this request. Returns false if another request is fetching it and `take_over` is false.
     pub(super) fn claim(&mut self, key: BlockKey, take_over: bool) -> bool {
         let mut under_way = self.pending_fetches.lock_fetches();
         if under_way.contains_key(&key) && !take_over {
@@ -68,7 +69,7 @@ impl FetchClaims {
         true
     }
 
-    /// Completes a block, which was stored or will not be.
+    /// Releases a claimed block, which was stored or will not be stored, and notifies the waiting requests.
     pub(super) fn complete_block(&mut self, key: &BlockKey) {
         if self.keys.remove(key) {
             self.release_block(key);
@@ -110,7 +111,7 @@ mod tests {
             tokio::join!(flights.wait_for_progress(&one, patience), async { first.complete_block(&key(0)) });
         assert!(waited && !flights.is_pending(&key(0)) && flights.is_pending(&key(1)));
         assert!(flights.wait_for_progress(&key(0), patience).await, "it has landed");
-        // The end of a request does not release blocks that another one took over.
+        // When a request ends, it does not release blocks that another request has taken over.
         assert!(second.claim(key(1), true));
         drop(first);
         assert!(flights.is_pending(&key(1)) && flights.is_pending(&key(2)));

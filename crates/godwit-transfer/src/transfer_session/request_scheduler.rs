@@ -1,4 +1,5 @@
-//! The assignment of blocks to streams: how much at a time, of which files, and which blocks twice.
+//! Assigns blocks to streams: decides how many bytes a stream may have outstanding, which files come next, and which
+//! blocks are requested twice.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -13,38 +14,38 @@ use crate::ranges::RangeSet;
 
 /// Largest number of files in a request.
 const MAX_RANGES_PER_REQUEST: usize = 512;
-/// Largest number of outstanding requests of a stream.
+/// Largest number of outstanding requests that a stream may have.
 const MAX_REQUESTS_PER_STREAM: usize = 16;
-/// Blocks of a slow stream that another stream duplicates at a time, once all blocks are requested.
+/// Number of blocks of a slow stream that another stream duplicates at a time, after all blocks were requested.
 const DUPLICATE_REQUEST_BLOCKS: u64 = 2;
-/// Duration over which the rate of a stream is measured.
+/// Shortest time over which the rate of a stream is measured.
 const RATE_WINDOW: Duration = Duration::from_millis(50);
-/// Longest duration of the requests of a stream, once its rate is known.
+/// Longest time that the outstanding requests of a stream should last, once its rate is known.
 const MAX_WORK_DURATION: Duration = Duration::from_secs(1);
-/// The expected rate of a stream is at most its overall rate times this factor.
+/// The expected rate of a stream is at most its mean rate since its first block, times this factor.
 const MAX_SPEEDUP_FACTOR: f64 = 1.5;
-/// A stream below this fraction of the average rate does not duplicate late requests, unless they have stalled.
+/// A stream whose rate is below this fraction of the mean of all streams duplicates only stalled requests.
 const SLOW_STREAM_RATE_FRACTION: f64 = 0.25;
-/// Number of horizons by which a stream without a measured rate may be late.
+/// A stream without a measured rate counts as late only after this number of horizons.
 const UNMEASURED_HORIZON_FACTOR: u32 = 4;
-/// Bytes that may be requested from a stream before its rate is known, and in any case.
+/// Number of bytes that a stream may have outstanding even if its rate is unknown or low.
 const INITIAL_WORK_BYTES: u64 = 8 << 20;
 
-/// The recent rate of a stream, bytes per second.
+/// The recent rate at which a stream receives data, bytes per second.
 #[derive(Debug, Default)]
 pub(super) struct ReceiveRate {
     bytes_per_s: f64,
-    /// Start of the present window; the next field counts its bytes.
+    /// Start of the present measurement; `window_bytes` counts the bytes since then.
     window_start: Option<Duration>,
     window_bytes: u64,
-    /// Time of the first receipt; the next field counts the bytes since.
+    /// Time at which the first block arrived; `total_bytes` counts the bytes since then.
     first_received_at: Option<Duration>,
     total_bytes: u64,
 }
 
 impl ReceiveRate {
     pub(super) fn add_bytes(&mut self, now: Duration, bytes: u64) {
-        // The first receipt shows when data arrived, not how long they took.
+        // The first block only starts the measurement: how long its transfer took is unknown.
         let Some(since) = self.window_start else {
             (self.window_start, self.first_received_at) = (Some(now), Some(now));
             return;
@@ -59,8 +60,8 @@ impl ReceiveRate {
         }
     }
 
-    /// Returns the bytes expected in a time. Data that waited behind a lost packet arrive at once and do not show the future
-    /// rate.
+    /// Returns the number of bytes that are expected within `time`. After a lost packet, the data that waited for it
+    /// arrive all at once; limiting the rate by its mean keeps them from looking like a high rate.
     fn expected_bytes(&self, now: Duration, time: Duration) -> f64 {
         let elapsed = self.first_received_at.map_or(Duration::ZERO, |first| now.saturating_sub(first)).max(RATE_WINDOW);
         let on_the_whole = self.total_bytes as f64 / elapsed.as_secs_f64();
@@ -69,7 +70,8 @@ impl ReceiveRate {
 }
 
 impl TransferSession {
-    /// Assigns as many requests as allowed to all streams, or to `only` one. The stream with the fewest requests is first.
+    /// Assigns requests to all streams, or to the stream `only`, until each has as many as allowed. Streams with the
+    /// fewest requests come first.
     pub(super) fn assign_requests(&mut self, now: Duration, only: Option<usize>, actions: &mut Vec<SessionAction>) {
         let streams = self.active_streams().len();
         let asked = only.map_or(0..streams, |only| only..(only + 1).min(streams));
@@ -110,23 +112,23 @@ impl TransferSession {
         }
     }
 
-    /// Returns the streams that may get requests. Excess streams keep those that they have.
+    /// Returns the streams that may get new requests. Excess streams only finish the requests that they already have.
     fn active_streams(&self) -> &[SessionStream] {
         &self.streams[..self.streams.len().min(self.options.streams.max(1) as usize)]
     }
 
-    /// Takes the blocks that were requested from a stream before the session started.
+    /// Removes and returns the blocks that were requested over a stream before the session started.
     fn take_prefetched(&mut self, stream: usize) -> Option<BTreeMap<FileId, RangeSet>> {
         let mut ahead = std::mem::take(&mut self.streams[stream].prefetched);
         ahead.retain(|file, _| self.files[*file as usize].state == FilePhase::Fetching);
         (!ahead.is_empty()).then_some(ahead)
     }
 
-    /// Returns the bytes that a stream may have outstanding: half of its part of the unrequested bytes. That part shrinks
-    /// towards the end and is smaller for slower streams, so that all streams end together. The allowance covers at least the
-    /// bytes of a round trip or two.
+    /// Returns the number of bytes that a stream may have outstanding: half of its share of the unrequested bytes. The
+    /// share shrinks towards the end of the transfer and is smaller for slower streams, so that all streams end
+    /// together. The number is at least what the stream receives within the horizon.
     fn request_allowance_bytes(&self, now: Duration, stream: usize) -> u64 {
-        // All weights are equal before data arrive.
+        // Before any data arrive, all streams have equal weights.
         let weight = |stream: &SessionStream| u128::from(stream.received_bytes + BLOCK_BYTES);
         let all: u128 = self.streams.iter().map(weight).sum();
         let share = u128::from(self.unrequested_bytes) * weight(&self.streams[stream]) / (2 * all);
@@ -136,7 +138,7 @@ impl TransferSession {
         share.max(comes_in(self.options.horizon)).max(least)
     }
 
-    /// Returns the outstanding bytes of a stream.
+    /// Returns the number of outstanding bytes of a stream.
     fn outstanding_bytes(&self, stream: usize) -> u64 {
         let spans = self.streams[stream].requests.values().flat_map(|request| &request.outstanding);
         let bytes = spans.flat_map(|(id, blocks)| {
@@ -146,7 +148,8 @@ impl TransferSession {
         bytes.sum()
     }
 
-    /// Takes the next unrequested blocks for a stream, if its allowance permits more.
+    /// Removes and returns the next unrequested blocks for a stream; `None` if its allowance is used up or its source
+    /// has none.
     fn next_ranges(&mut self, now: Duration, stream: usize) -> Option<BTreeMap<FileId, RangeSet>> {
         if self.unrequested_files.is_empty() {
             return None;
@@ -169,14 +172,14 @@ impl TransferSession {
                 self.unrequested_files.remove(&id);
             }
             self.unrequested_bytes -= bytes;
-            // A file without bytes takes space, too.
+            // An empty file counts too, because it takes space in the request.
             left = left.saturating_sub(bytes.max(4096));
             spans.entry(id).or_default().insert(start, end);
         }
         (!spans.is_empty()).then_some(spans)
     }
 
-    /// Moves a stream without work to a source that has work and no stream.
+    /// If a stream has nothing to request, moves it to a source that has unrequested files but no stream.
     fn move_to_source_with_work(&mut self, stream: usize, actions: &mut Vec<SessionAction>) {
         let first = self.unrequested_files.first().map(|file| self.files[*file as usize].request_sources);
         let Some(source) = first.and_then(|sources| sources.iter().next()) else { return };
@@ -187,8 +190,9 @@ impl TransferSession {
         }
     }
 
-    /// Returns blocks to duplicate: outstanding at a late stream and available at the source of this one, the last blocks of
-    /// the latest stream first. So the end of a transfer does not wait for the slowest connection.
+    /// Returns blocks that the idle stream requests in addition to a late stream, so that the transfer does not end
+    /// with a wait for the slowest connection. The source of the idle stream must have the file. The last blocks of the
+    /// latest stream come first.
     fn duplicate_ranges(&mut self, now: Duration, idle: usize) -> Option<BTreeMap<FileId, RangeSet>> {
         let all_bytes: u64 = (0..self.streams.len()).map(|stream| self.outstanding_bytes(stream)).sum();
         let all_in_a_second: f64 = self.streams.iter().map(|stream| stream.expected_bytes_per_s(now)).sum();
@@ -203,7 +207,7 @@ impl TransferSession {
         for (_, other) in others {
             for request in self.streams[other].requests.values_mut().rev() {
                 let mut spans: BTreeMap<FileId, RangeSet> = BTreeMap::new();
-                // A silent request may never be answered.
+                // A request without progress may never be answered, so duplicate all its blocks.
                 let mut left =
                     if now >= request.last_progress + STALL_TIMEOUT { u64::MAX } else { DUPLICATE_REQUEST_BLOCKS };
                 for (file, blocks) in request.outstanding.iter().rev() {
@@ -230,8 +234,9 @@ impl TransferSession {
         None
     }
 
-    /// Returns the time that a stream needs for its outstanding blocks, if it has stalled or if that time exceeds `all_left`
-    /// by more than the horizon. `all_left` is the time that all streams together need for all outstanding blocks, if known.
+    /// Returns the time that a stream needs for its outstanding blocks if it is late: if it has stalled, or if this
+    /// time exceeds `all_left` by more than the horizon. `all_left` is the time that all streams together need for all
+    /// outstanding blocks, if known.
     fn time_left_if_late(&self, now: Duration, stream: usize, all_left: Option<Duration>) -> Option<Duration> {
         let silent = self.time_without_progress(now, stream)?;
         let in_a_second = self.streams[stream].expected_bytes_per_s(now);
@@ -241,21 +246,21 @@ impl TransferSession {
         (silent >= STALL_TIMEOUT || is_late).then_some(left)
     }
 
-    /// Reports whether a stream finishes its requests within about [`MAX_WORK_DURATION`].
+    /// Reports whether a stream will finish its requests within about twice [`MAX_WORK_DURATION`].
     pub(super) fn finishes_soon(&self, now: Duration, stream: usize) -> bool {
         let (bytes, in_a_second) = (self.outstanding_bytes(stream), self.streams[stream].expected_bytes_per_s(now));
         self.streams[stream].prefetched.is_empty()
             && bytes as f64 <= 2.0 * in_a_second * MAX_WORK_DURATION.as_secs_f64()
     }
 
-    /// Returns the time since the last progress of a stream; `None` without outstanding requests.
+    /// Returns the time since a request of a stream last made progress; `None` if the stream has no requests.
     fn time_without_progress(&self, now: Duration, stream: usize) -> Option<Duration> {
         let progressed = self.streams[stream].requests.values().map(|request| request.last_progress).max()?;
         Some(now.saturating_sub(progressed))
     }
 
-    /// Returns the stream at a source, 0-based, that is expected to finish its requests first, the fastest of equal ones: it
-    /// answers a further request first.
+    /// Returns the open stream of a source (0-based) that is expected to finish its requests first; of equal streams,
+    /// the fastest. A further request over this stream is answered soonest.
     pub fn soonest_idle_stream(&self, now: Duration, source: u32) -> Option<StreamId> {
         let key = |stream: usize| {
             let (bytes, in_a_second) = (self.outstanding_bytes(stream), self.streams[stream].expected_bytes_per_s(now));
@@ -275,13 +280,13 @@ impl TransferSession {
 }
 
 impl SessionStream {
-    /// Returns the bytes expected in a second.
+    /// Returns the number of bytes that the stream is expected to receive per second.
     fn expected_bytes_per_s(&self, now: Duration) -> f64 {
         self.rate.expected_bytes(now, Duration::from_secs(1))
     }
 }
 
-/// Returns the time that bytes take at a rate; zero if the rate is unknown.
+/// Returns the time that a number of bytes takes at a rate; zero if the rate is unknown.
 fn transfer_time(bytes: u64, bytes_per_s: f64) -> Duration {
     match bytes_per_s > 0.0 {
         true => Duration::try_from_secs_f64(bytes as f64 / bytes_per_s).unwrap_or(STALL_TIMEOUT),

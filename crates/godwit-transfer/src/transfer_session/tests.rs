@@ -23,7 +23,7 @@ fn requests_in(actions: &[SessionAction]) -> Vec<(StreamId, RequestId, Vec<Block
     asks.collect()
 }
 
-/// Returns `each` blocks of a file for each stream.
+/// Returns, for each stream, a range of `each` prefetched blocks of file 0.
 fn prefetched(each: u64, streams: u64) -> Vec<Vec<BlockRange>> {
     (0..streams).map(|stream| vec![BlockRange { file: 0, start: stream * each, end: (stream + 1) * each }]).collect()
 }
@@ -63,7 +63,7 @@ fn blocks_are_requested_once_and_those_of_a_lost_stream_are_requested_from_anoth
     let first = asks.iter().find(|ask| ask.0 == 0).unwrap().2[0];
     session.handle_event(ms(2), SessionEvent::BlockWritten { stream: 0, file: 0, block: first.start });
     session.handle_event(ms(3), SessionEvent::StreamLost { stream: 0 });
-    // Only missing blocks are requested again, from any stream.
+    // Only the missing blocks are requested again; the other stream requests them.
     let mut again = RangeSet::default();
     let mut time = 4;
     let mut open: Vec<BlockRange> = asks.iter().filter(|ask| ask.0 == 1).flat_map(|ask| ask.2.clone()).collect();
@@ -100,7 +100,7 @@ fn prefetched_blocks_are_the_first_request_of_their_stream_and_of_no_other() {
         asks.collect::<Vec<_>>()
     };
     assert_eq!(is_ahead(&second), [true, false]);
-    // The blocks of the other stream are left to it, and requested from others only when it is lost.
+    // Blocks that the lost stream had prefetched are requested over another stream only after the loss.
     assert!(requests_in(&second)[1].2.iter().all(|span| span.start >= 6));
     let lost = session.handle_event(ms(2), SessionEvent::StreamLost { stream: 0 });
     assert_eq!(requests_in(&lost), []);
@@ -209,7 +209,8 @@ fn a_slow_stream_is_not_waited_for_at_the_end() {
     for stream in 0..2 {
         take(&session.handle_event(ms(0), SessionEvent::StreamOpened { stream }), &mut waiting);
     }
-    // The first stream receives a block in each millisecond; the second one in each ten, and from the 500th on one in 400.
+    // The first stream receives a block every millisecond. The second one receives a block every 10 ms, and from 500 ms
+    // on every 400 ms.
     let mut ended = None;
     for at in 1..20_000_u64 {
         for stream in 0..2_usize {
@@ -244,7 +245,7 @@ fn a_slow_stream_is_not_waited_for_at_the_end() {
         }
         take(&session.handle_event(ms(at), SessionEvent::Tick), &mut waiting);
     }
-    // The second stream alone would take seconds for its requests.
+    // The second stream alone would need seconds for its requests.
     assert!(ended.is_some_and(|at| at < 1500), "{ended:?}");
 }
 
@@ -318,7 +319,7 @@ fn a_full_disk_is_reported_even_if_outstanding_blocks_never_arrive() {
     );
 }
 
-/// Returns a session for a file of this many blocks at three sources, with one stream each.
+/// Returns a session for a file of `blocks` blocks that three sources have; each source has one stream.
 fn three_source_session(blocks: u64) -> (TransferSession, Vec<SessionAction>) {
     let sources = SourceSet::only(0).with_source(1).with_source(2);
     let options = SessionOptions { sources: 3, ..options(3) };
@@ -329,7 +330,7 @@ fn three_source_session(blocks: u64) -> (TransferSession, Vec<SessionAction>) {
 fn three_sources_with_a_third_of_the_rate_each_reach_their_sum() {
     for ms_per_block in [[30, 30, 30], [90, 45, 15]] {
         let (mut session, _) = three_source_session(900);
-        // The blocks that each source is about to send: the time when the next one arrives.
+        // `queues` has the blocks that each source still has to send, `now` the time at which its last block arrived.
         let mut queues = vec![std::collections::VecDeque::new(); 3];
         let (mut now, mut actions) = ([0_u64; 3], Vec::new());
         for stream in 0..3 {
@@ -365,8 +366,8 @@ fn a_source_that_lost_a_file_is_skipped() {
     let mut again = requests_in(&session.handle_event(ms(1), SessionEvent::FileUnavailable { file: 0, source: 1 }));
     let was_asked = |stream: StreamId| asks.iter().filter(move |ask| ask.0 == stream).flat_map(|ask| ask.2.clone());
     assert!(again.is_empty() && was_asked(1).next().is_some());
-    // Outstanding blocks of the others arrive, and the blocks that were requested from the second source are requested from
-    // them.
+    // The outstanding blocks of the other sources arrive. These sources then also send the blocks that were requested
+    // from source 1.
     let mut left: Vec<_> =
         [0, 2].into_iter().flat_map(|stream| was_asked(stream).map(move |span| (stream, span))).collect();
     let mut finished = false;
@@ -380,7 +381,7 @@ fn a_source_that_lost_a_file_is_skipped() {
         }
     }
     assert!(finished);
-    // A source that finds blocks that differ is the only source from then on; if it is lost, there is none.
+    // Source 2 finds blocks that differ, so only source 2 is used from then on. When it fails, source 0 is used.
     let actions = session.handle_event(
         ms(3),
         SessionEvent::VerificationFailed { file: 0, blocks: RangeSet::from_range(4, 6), source: 2 },
@@ -425,7 +426,7 @@ fn additional_connections_are_opened_and_surplus_ones_receive_no_requests() {
         session.handle_event(ms(at), SessionEvent::BlockWritten { stream: 2, file: 0, block });
     }
     assert_eq!(session.handle_event(ms(61), SessionEvent::StreamCountChanged { count: 2 }), []);
-    // Outstanding blocks still count, and nothing more is requested.
+    // The outstanding blocks of the excess stream are accepted, but it gets no new requests.
     assert_eq!(
         requests_in(
             &session.handle_event(ms(62), SessionEvent::BlockWritten { stream: 2, file: 0, block: span.start + 4 })
@@ -438,7 +439,7 @@ fn additional_connections_are_opened_and_surplus_ones_receive_no_requests() {
         requests_in(&session.handle_event(ms(64), SessionEvent::RequestEnded { stream: 2, request: asks[1].1 })).len(),
         0
     );
-    // The connections are used again when they are needed.
+    // The excess streams are used again when the number increases.
     let again = session.handle_event(ms(65), SessionEvent::StreamCountChanged { count: 3 });
     let again: Vec<_> = requests_in(&again).iter().map(|ask| ask.0).collect();
     assert!(!again.is_empty() && again.iter().all(|stream| *stream == 2));
@@ -454,7 +455,7 @@ fn connections_that_are_too_many_and_slow_are_closed_and_their_work_goes_to_othe
         session.handle_event(ms(1000), SessionEvent::StreamCountChanged { count: 1 })[0],
         SessionAction::CloseStream { stream: 1 }
     );
-    // The other stream can deliver everything.
+    // The other stream receives all blocks, including those of the closed stream.
     for block in 0..64 {
         assert!(!session.has_ended);
         session.handle_event(ms(1001 + 10 * block), SessionEvent::BlockWritten { stream: 0, file: 0, block });
@@ -482,7 +483,7 @@ fn a_file_is_fully_requested_when_its_last_block_is() {
     let blocks: u64 = asks.iter().flat_map(|ask| &ask.2).filter(|span| span.file == 0).map(|s| s.end - s.start).sum();
     assert!(blocks < 3, "the first requests of a small copy are small");
     assert_eq!(session.fully_requested_sources(0), None);
-    // When all blocks are written there is nothing to wait for; a file of one block needs no verification.
+    // Once all blocks are written, there is nothing to wait for. File 1 has one block and needs no verification.
     for (block, all_are_asked_for) in [(0, true), (1, true), (2, false)] {
         session.handle_event(ms(2), SessionEvent::BlockWritten { stream: 0, file: 0, block });
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Options of a client for authentication, and for the servers it trusts.
+//! Options of all verbs that connect to servers: credentials, trusted certificates, and pools.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -18,7 +18,8 @@ pub struct AlignArgs {
     /// Reads of one lane: FASTQ, one file or read 1 and read 2, or unaligned SAM, BAM or CRAM; - is stdin; repeat for each lane
     #[arg(long, value_name = "FQ", num_args = 1..=2, required = true, help_heading = THIS_RUN_HEADING)]
     pub reads: Vec<PathBuf>,
-    /// `reads` by occurrence, filled by [`Cli::from_environment`](super::Cli::from_environment).
+    /// The files of `reads`, grouped by occurrence of `--reads`;
+    /// [`Cli::from_environment`](super::Cli::from_environment) sets this field.
     #[arg(skip)]
     pub lanes: Vec<Vec<PathBuf>>,
     #[command(flatten)]

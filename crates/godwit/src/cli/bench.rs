@@ -26,7 +26,7 @@ pub enum BenchVerb {
 }
 
 impl BenchVerb {
-    /// Reports whether stderr holds events as JSON lines.
+    /// Returns whether stderr must contain only events, as lines of JSON.
     pub fn emits_events(&self) -> bool {
         match self {
             Self::Flight(args) => args.json,

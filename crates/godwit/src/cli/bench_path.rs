@@ -59,7 +59,7 @@ pub struct PathEmulatorArgs {
     pub settings: Vec<String>,
 }
 
-/// Checks the size of a queue, which is passed to the emulator as text.
+/// Validates the size of a queue, and returns the text unchanged, because the emulator parses it itself.
 fn parse_queue(text: &str) -> Result<String, String> {
     let number = text.trim_end_matches(|character: char| character.is_ascii_alphabetic());
     let known = ["", "k", "m", "bdp", "ms"].contains(&&text[number.len()..]);

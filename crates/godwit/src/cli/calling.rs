@@ -37,7 +37,8 @@ pub struct CallingArgs {
 }
 
 impl CallingArgs {
-    /// Returns the first given option that has no default and is not from a file or the environment.
+    /// Returns the name of the first option without a default that the user gave on the command line, not in a
+    /// configuration file or the environment.
     pub fn first_explicit_option(&self, configured: &[String]) -> Option<&'static str> {
         let given = [
             ("--caller-args", !self.caller_args.is_empty()),

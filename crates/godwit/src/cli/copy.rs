@@ -115,6 +115,6 @@ impl From<LinksName> for LinkPolicy {
     }
 }
 
-/// Number of connections; `None`: chosen by the measured path.
+/// Number of connections of a copy; `None` to choose it according to the measured network path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamCount(pub Option<u32>);

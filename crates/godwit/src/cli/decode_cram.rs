@@ -1,4 +1,4 @@
-//! Arguments of the process that decodes CRAM.
+//! Options of `godwit decode-cram`, the process that decodes CRAM files for other verbs.
 
 use std::path::PathBuf;
 

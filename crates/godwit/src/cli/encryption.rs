@@ -1,4 +1,4 @@
-//! Options of Crypt4GH: secret keys of readers, and recipients of outputs.
+//! Options for Crypt4GH encryption: the secret keys for reading inputs, and the recipients of outputs.
 
 use std::path::PathBuf;
 

@@ -44,7 +44,7 @@ pub struct MarkingArgs {
 }
 
 impl Default for MarkingArgs {
-    /// Returns the defaults of the command line.
+    /// Returns the default values of the options.
     fn default() -> Self {
         Self {
             duplicates: DuplicatePolicyName::Mark,
@@ -104,7 +104,7 @@ pub enum TaggingPolicyName {
 }
 
 impl MarkingArgs {
-    /// Returns the options of marking besides policy and optical distance.
+    /// Converts the options of duplicate marking, except the duplicate policy and the optical distance.
     pub fn marking_options(&self) -> MarkingOptions {
         MarkingOptions {
             mode: match self.duplicate_mode {

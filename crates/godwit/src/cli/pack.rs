@@ -1,4 +1,4 @@
-//! Options of delta compression: of one genome, or of a collection.
+//! Options of `godwit pack`, `unpack`, `collection` and `mutate`.
 
 use std::path::PathBuf;
 

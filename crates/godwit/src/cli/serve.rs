@@ -138,23 +138,23 @@ pub struct TokenArgs {
     pub tokens: PathBuf,
 }
 
-/// Scheme of URLs of keys.
+/// Scheme that the URLs of keys must have.
 const HTTPS_SCHEME: &str = "https://";
 
-/// Source of the keys that verify tokens.
+/// Source of the keys with which the server verifies tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeySource {
-    /// A file.
+    /// The keys are in the file with this path.
     File(PathBuf),
-    /// A URL that begins with `https://`.
+    /// The keys are fetched from this URL, which starts with `https://`.
     Url(String),
 }
 
 impl KeySource {
-    /// Parses a path or a URL.
+    /// Parses the path of a file or a URL.
     ///
     /// # Errors
-    /// The message, if the URL is not encrypted.
+    /// The message for the user if the URL starts with `http://`.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.starts_with("http://") {
             return Err(format!(

@@ -1,4 +1,4 @@
-//! Arguments of the process that runs statements for a server.
+//! Options of `godwit sql-worker`, the process that runs SQL statements for a server.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! The arguments of the process, on top of configuration files and the environment.
+//! Parses the command line of the process, together with the options from configuration files and the environment.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -10,11 +10,11 @@ use super::{Cli, Verb};
 use crate::config::{Config, is_configurable};
 use crate::failure::Failure;
 
-/// An error before a verb can run.
+/// An error that occurs before the verb can run.
 pub enum StartupError {
-    /// An error or a request for help from clap.
+    /// The command line is invalid, or requests help or the version.
     CommandLine(clap::Error),
-    /// An invalid configuration.
+    /// A configuration file or an environment variable is invalid.
     Config(Failure),
 }
 
@@ -31,16 +31,18 @@ impl From<Failure> for StartupError {
 }
 
 impl Cli {
-    /// Parses the arguments of the process on top of configuration files and the environment.
+    /// Parses the command line of the process, together with the options from configuration files and the environment.
     ///
     /// # Errors
-    /// [`StartupError::CommandLine`] for invalid arguments or help, [`StartupError::Config`] for an invalid configuration.
+    /// [`StartupError::CommandLine`] for invalid arguments, or a request for help; [`StartupError::Config`] for an
+    /// invalid configuration.
     pub fn from_environment() -> Result<Self, StartupError> {
-        // Required options may be in a file, and the command line decides which files are read. Help, and errors that do
-        // not depend on files, use the strict definition.
+        // The command line decides which files are read, and required options may be in these files. So first parse it
+        // with all options optional. For help, and for errors that do not depend on files, parse it with the actual
+        // definition.
         let relaxed = Self::command().mut_subcommands(|verb| verb.mut_args(|arg| arg.required(false)));
         let matches = relaxed.clone().try_get_matches().or_else(|error| match error.kind() {
-            // An option that another one requires may be in a file too.
+            // An option that another option requires may also be in a configuration file.
             ErrorKind::MissingRequiredArgument => relaxed.ignore_errors(true).try_get_matches(),
             _ => Self::command().try_get_matches(),
         })?;
@@ -68,7 +70,7 @@ impl Cli {
     }
 }
 
-/// Inserts options into a command line: after its own, before a `--`.
+/// Inserts options into a command line, after its own options and before `--`.
 pub(crate) fn with_arguments(mut line: Vec<OsString>, words: &[OsString]) -> Vec<OsString> {
     let end = line.iter().position(|word| word == "--").unwrap_or(line.len());
     line.splice(end..end, words.iter().cloned());

@@ -1,4 +1,4 @@
-//! Parsers of option values: sizes, rates, times, names, tags.
+//! Parsers for the values of options, such as sizes, rates, durations, names and tags.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use godwit_engines::caller::CallerChoice;
 use godwit_pipeline::{TrainingResource, sample_name_problem};
 use godwit_transfer::location::Location;
 
-/// Parses bits per second, in the decimal units of networks: `10G`, `500M`.
+/// Parses a bandwidth in bits per second, with a decimal unit: `10G`, `500M`.
 pub fn parse_rate(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic() || c == '/');
     let unit: u64 = match text[digits.len()..].to_ascii_lowercase().as_str() {
@@ -24,16 +24,16 @@ pub fn parse_rate(text: &str) -> Result<u64, String> {
     number.checked_mul(unit).filter(|rate| *rate > 0).ok_or_else(|| "out of range".into())
 }
 
-/// Parses a fraction or factor, greater than 0 and at most 100.
+/// Parses a fraction or factor, which must be greater than 0 and at most 100.
 pub(super) fn parse_share(text: &str) -> Result<f64, String> {
     let share: f64 = text.parse().map_err(|_| "a fraction is a number, as in 0.5".to_string())?;
     if share > 0.0 && share <= 100.0 { Ok(share) } else { Err("a fraction is greater than 0 and at most 100".into()) }
 }
 
-/// Connections of a copy, at most.
+/// Maximum number of connections of a copy.
 const MAX_STREAMS: u32 = 200;
 
-/// Parses `auto`, or a number of connections.
+/// Parses a number of connections, or `auto`.
 pub(super) fn parse_streams(text: &str) -> Result<StreamCount, String> {
     if text == "auto" {
         return Ok(StreamCount(None));
@@ -63,7 +63,7 @@ pub(super) fn parse_web_url(text: &str) -> Result<String, String> {
     }
 }
 
-/// Parses milliseconds, with or without the unit.
+/// Parses a number of milliseconds, with or without the unit `ms`.
 pub(super) fn parse_milliseconds(text: &str) -> Result<f64, String> {
     let number: f64 = text.trim_end_matches("ms").parse().map_err(|_| "a number of milliseconds".to_string())?;
     Some(number).filter(|number| *number > 0.0 && *number < 1e6).ok_or_else(|| "out of range".into())
@@ -82,7 +82,7 @@ pub(super) fn parse_step(text: &str) -> Result<String, String> {
         .ok_or_else(|| "a function is written MODULE:FUNCTION, as in my_steps:keep".to_owned())
 }
 
-/// Parses `30s`, `5m`, `2h` or plain seconds.
+/// Parses a duration: `30s`, `5m`, `2h`, or a number of seconds without a unit.
 pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|character: char| character.is_ascii_alphabetic());
     let unit_s = match &text[digits.len()..] {
@@ -95,7 +95,7 @@ pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
     seconds.map(Duration::from_secs).ok_or_else(|| "expected a time like 30s, 5m or 2h".to_owned())
 }
 
-/// Parses `512M`, `8G`, `1T`, `64K` or plain bytes.
+/// Parses a size in bytes: a number, optionally with a binary unit (`64K` is 64 * 1024 bytes; `512M`, `8G`, `1T`).
 pub(super) fn parse_size(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match text[digits.len()..].to_ascii_uppercase().as_str() {
@@ -111,7 +111,7 @@ pub(super) fn parse_size(text: &str) -> Result<u64, String> {
     number.checked_mul(1 << unit).filter(|bytes| *bytes > 0).ok_or_else(|| "out of range".into())
 }
 
-/// Parses a sample name, which becomes part of file names and the `SM` value.
+/// Parses the name of a sample, which is used in file names and as the `SM` field of read groups.
 pub(super) fn parse_sample(text: &str) -> Result<String, String> {
     sample_name_problem(text).map_or_else(|| Ok(text.into()), |problem| Err(problem.into()))
 }
@@ -124,7 +124,8 @@ pub(super) fn parse_tag(text: &str) -> Result<[u8; 2], String> {
     }
 }
 
-/// Parses a tag to keep. `RG` is rejected: the read group is the lane's.
+/// Parses a tag of `--keep-tags`. `RG` is rejected, because the read group comes from the header or from
+/// `--read-group`.
 pub(super) fn parse_kept_tag(text: &str) -> Result<[u8; 2], String> {
     match text {
         "RG" => Err("RG comes from the header or --read-group".into()),
@@ -132,17 +133,17 @@ pub(super) fn parse_kept_tag(text: &str) -> Result<[u8; 2], String> {
     }
 }
 
-/// Parses an aligner's name or a command template.
+/// Parses the name of an aligner, or a command line with placeholders.
 pub(super) fn parse_aligner(text: &str) -> Result<AlignerChoice, String> {
     text.parse().map_err(|error: EngineError| error.to_string())
 }
 
-/// Parses a caller's name or a command template.
+/// Parses the name of a variant caller, or a command line with placeholders.
 pub(super) fn parse_caller(text: &str) -> Result<CallerChoice, String> {
     text.parse().map_err(|error: EngineError| error.to_string())
 }
 
-/// Parses a number of bases, in decimal units: `2K`, `1M`.
+/// Parses a number of bases, with an optional decimal unit: `2K`, `1M`.
 pub(super) fn parse_bases(text: &str) -> Result<u32, String> {
     let (digits, unit) = match text.char_indices().last() {
         Some((at, 'k' | 'K')) => (&text[..at], 1_000),
@@ -156,18 +157,18 @@ pub(super) fn parse_bases(text: &str) -> Result<u32, String> {
     bases.ok_or_else(|| "a region has between 1K and 2G bases".into())
 }
 
-/// Parses the path of a bgzipped VCF.
+/// Parses the path of a VCF file that ends with `.vcf.gz`.
 pub(super) fn parse_vcf(text: &str) -> Result<PathBuf, String> {
     let stem = text.strip_suffix(".vcf.gz").filter(|stem| !stem.is_empty() && !stem.ends_with('/'));
     stem.map(|_| PathBuf::from(text)).ok_or_else(|| "a bgzipped VCF has a name that ends in .vcf.gz".into())
 }
 
-/// Parses tags and path of a training resource.
+/// Parses the tags and the path of a training resource for variant recalibration: `TAGS:VCF`.
 pub(super) fn parse_resource(text: &str) -> Result<TrainingResource, String> {
     text.parse().map_err(|error: EngineError| error.to_string())
 }
 
-/// Parses the path of a BAM.
+/// Parses the path of a BAM file that ends with `.bam`.
 pub(super) fn parse_bam(text: &str) -> Result<PathBuf, String> {
     let stem = text.strip_suffix(".bam").filter(|stem| !stem.is_empty() && !stem.ends_with('/'));
     stem.map(|_| PathBuf::from(text)).ok_or_else(|| "its name ends in .bam".into())

@@ -1,10 +1,11 @@
-//! The verbs in `godwit --help`, grouped by topic. clap groups options, but not subcommands, so the list is part of the template.
+//! The list of verbs in `godwit --help`, grouped by topic. clap can only group options, so this module writes the list
+//! into the help template.
 
 use clap::{Command, Subcommand as _};
 
 use super::Verb;
 
-/// Headings, each with its verbs, in the order of the help.
+/// Headings of the groups, each with its verbs, in the order of the help.
 const VERB_GROUPS: [(&str, &[&str]); 6] = [
     ("Reads", &["align", "index", "markdup", "recalibrate", "run", "verify"]),
     ("Variants", &["call", "filter", "compare", "variants"]),
@@ -13,17 +14,17 @@ const VERB_GROUPS: [(&str, &[&str]); 6] = [
     ("Transfer", &["copy", "pack", "unpack", "collection"]),
     ("Operations", &["doctor", "plan", "bench", "config", "demo", "completions", "man", "help"]),
 ];
-/// Column of the descriptions, behind two spaces of indentation.
+/// Width in characters of the column of verb names, which follows two spaces of indentation.
 const NAME_WIDTH: usize = 12;
 
-/// Returns the template of `godwit --help`.
+/// Returns the clap template of `godwit --help`, which contains the list of verbs.
 pub(super) fn help_template() -> String {
     let verbs = Verb::augment_subcommands(Command::new("godwit"));
     let mut text = String::from("{about-with-newline}\n{usage-heading} {usage}\n");
     for (heading, names) in VERB_GROUPS {
         text += &format!("\n{heading}:\n");
         for name in names {
-            // Verbs of features that are off are not in the list.
+            // Omit verbs whose Cargo feature is disabled; clap does not know them.
             let about = match *name {
                 "help" => Some("Print this message or the help of a verb".to_owned()),
                 name => verbs.find_subcommand(name).and_then(|verb| verb.get_about()).map(ToString::to_string),

@@ -1,4 +1,5 @@
-//! Options from configuration files, in TOML: top-level keys for all verbs, a table for each verb.
+//! Reads options from configuration files in TOML. Top-level keys set options of all verbs, and a table sets those of
+//! one verb.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -15,10 +16,10 @@ use super::environment::CONFIG_VARIABLE;
 use super::{ConfigFileKind, Setting, SettingOrigin, check_values, config_error, options, takes_value};
 use crate::failure::{Exit, Failure};
 
-/// Name of the project file, in the working directory.
+/// Name of the configuration file of a project, in the working directory.
 const PROJECT_FILE: &str = "godwit.toml";
 
-/// Returns the files to search, in ascending precedence.
+/// Returns the paths of the configuration files to look for, in ascending precedence.
 pub(super) fn config_paths(given: Option<&Path>) -> Vec<(ConfigFileKind, PathBuf)> {
     let variable = || std::env::var_os(CONFIG_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
     if let Some(given) = given.map(Path::to_owned).or_else(variable) {
@@ -28,13 +29,14 @@ pub(super) fn config_paths(given: Option<&Path>) -> Vec<(ConfigFileKind, PathBuf
     user.into_iter().chain([(ConfigFileKind::Project, PathBuf::from(PROJECT_FILE))]).collect()
 }
 
-/// Returns the configuration directory (XDG base directory specification 0.8): a relative `XDG_CONFIG_HOME` is ignored.
+/// Returns the user's configuration directory (XDG base directory specification 0.8). A relative `XDG_CONFIG_HOME` is
+/// ignored.
 fn user_directory() -> Option<PathBuf> {
     let absolute = |variable| std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
     absolute("XDG_CONFIG_HOME").or_else(|| absolute("HOME").map(|home| home.join(".config")))
 }
 
-/// Reads the settings of a file; `None` if it is absent and not required.
+/// Reads the settings of a file; returns `None` if the file does not exist and is optional.
 pub(super) fn read_settings(
     root: &Command,
     kind: ConfigFileKind,
@@ -63,10 +65,11 @@ fn is_absent(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
 
-/// Rejects a file of another user: in a directory that others can write to, it must not configure this user's runs.
+/// Rejects a file that belongs to another user. Otherwise another user could put a configuration file into a shared
+/// directory, and it would configure this user's runs.
 fn check_owner(path: &Path) -> Result<(), Failure> {
     let Ok(found) = std::fs::metadata(path) else { return Ok(()) };
-    // SAFETY: geteuid takes nothing, cannot fail and touches no memory.
+    // SAFETY: geteuid has no arguments, cannot fail and does not access memory.
     let user = unsafe { libc::geteuid() };
     if [0, user].contains(&found.uid()) {
         return Ok(());
@@ -138,13 +141,14 @@ impl ConfigFile<'_> {
             .into_iter()
             .any(|arg| arg.get_long() == Some(name) && arg.get_help_heading() == Some(super::THIS_RUN_HEADING))
         {
-            return format!("{name} says what one run works on; it belongs on the command line");
+            return format!("{name} is specific to one run; use it on the command line");
         }
         let of = verb.map(|verb| format!(" of godwit {verb}")).unwrap_or_default();
         format!("there is no option {name}{of}{}", did_you_mean(name, known))
     }
 
-    /// Converts a value to command line arguments; numbers and booleans keep TOML's spelling.
+    /// Converts a TOML value to the values of command-line arguments. Numbers and booleans are passed as they are
+    /// written in TOML.
     fn option_values(&self, arg: &Arg, value: &DeValue<'_>) -> Result<Vec<OsString>, String> {
         let name = arg.get_long().unwrap_or_default();
         match value {
@@ -182,7 +186,8 @@ impl ConfigFile<'_> {
         }
     }
 
-    /// Resolves a path relative to the file's directory, or to the home directory if it starts with `~/`.
+    /// Resolves a path relative to the directory of the configuration file, or to the home directory if it starts with
+    /// `~/`.
     fn resolve_path(&self, path: &str) -> PathBuf {
         match (path.strip_prefix("~/"), std::env::home_dir()) {
             (Some(below), Some(home)) => home.join(below),

@@ -1,4 +1,5 @@
-//! Options from environment variables: `GODWIT_THREADS` for all verbs, `GODWIT_ALIGN_THREADS` for one.
+//! Reads options from environment variables: `GODWIT_THREADS` sets `--threads` of all verbs, `GODWIT_ALIGN_THREADS`
+//! that of `align`.
 
 use std::ffi::OsString;
 
@@ -13,15 +14,16 @@ use godwit_model::nearest_name;
 use super::{Setting, SettingOrigin, check_values, normalize_flag_value, options, takes_value};
 use crate::failure::Failure;
 
-/// Names a configuration file, as `--config` does.
+/// Variable with the path of a configuration file, as in `--config`.
 pub(super) const CONFIG_VARIABLE: &str = "GODWIT_CONFIG";
 /// Variables that launchers set for the workers of a job (`godwit_fleet::JobSpec`).
 const JOB_VARIABLES: [&str; 5] =
     ["GODWIT_NODE", "GODWIT_NODES", "GODWIT_ATTEMPT", "GODWIT_JOB_DIRECTORY", "GODWIT_VERSION"];
-/// Prefix of all variables.
+/// Prefix of all environment variables of godwit.
 const VARIABLE_PREFIX: &str = "GODWIT_";
 
-/// Returns the variables that are not options: the configuration file, and variables of other programs or their paths.
+/// Returns the variables with this prefix that do not set an option: those for the configuration file, for the paths of
+/// other programs, and for the workers of a job.
 pub(super) fn non_option_variables() -> Vec<&'static str> {
     let [bwa, bwa_mem3] = [IndexKind::Bwa, IndexKind::BwaMem3].map(bwa::program_variable);
     let programs = [
@@ -36,14 +38,15 @@ pub(super) fn non_option_variables() -> Vec<&'static str> {
     own.chain(JOB_VARIABLES).collect()
 }
 
-/// Returns the variable of an option, for one verb or for all.
+/// Returns the name of the variable that sets an option, for one verb or for all verbs.
 pub(super) fn variable_name(verb: Option<&str>, name: &str) -> String {
     let words: Vec<&str> = verb.into_iter().chain([name]).collect();
     format!("{VARIABLE_PREFIX}{}", words.join("_").replace('-', "_").to_ascii_uppercase())
 }
 
-/// Returns every variable that sets an option, with its verb and the option. `GODWIT_INDEX_MEMORY` is `--memory` of `index`, so
-/// `--index-memory` has the variable of its verb alone.
+/// Returns the name of every variable that sets an option, with the verb (`None` for all verbs) and the option. Some
+/// options have no variable for all verbs: `GODWIT_INDEX_MEMORY` sets `--memory` of `index`, so it cannot also set
+/// `--index-memory`.
 pub(super) fn option_variables(root: &Command) -> impl Iterator<Item = (String, Option<&str>, &Arg)> {
     options::configurable_verbs(root).flat_map(move |verb| {
         options::configurable_options(verb).flat_map(move |arg| {
@@ -55,7 +58,7 @@ pub(super) fn option_variables(root: &Command) -> impl Iterator<Item = (String, 
     })
 }
 
-/// Reports whether an option has the name of a verb followed by the name of one of the verb's options.
+/// Returns whether the name of an option consists of the name of a verb and the name of an option of this verb.
 fn names_verb_and_option(root: &Command, name: &str) -> bool {
     options::configurable_verbs(root).any(|verb| {
         let rest = name.strip_prefix(verb.get_name()).and_then(|rest| rest.strip_prefix('-'));
@@ -63,7 +66,7 @@ fn names_verb_and_option(root: &Command, name: &str) -> bool {
     })
 }
 
-/// Reads the settings of the environment. Empty variables are ignored.
+/// Reads the settings from environment variables. Empty variables are ignored.
 pub(super) fn read_settings(root: &Command) -> Result<Vec<Setting>, Failure> {
     let mut settings: Vec<Setting> = Vec::new();
     for (variable, verb, arg) in option_variables(root) {
@@ -90,7 +93,8 @@ fn split_values(arg: &Arg, text: OsString) -> Vec<OsString> {
     }
 }
 
-/// Returns variables that are not options but resemble one, with that one.
+/// Returns the variables of the environment that do not set an option but resemble one that does, each with the similar
+/// variable.
 pub(super) fn misspelled_variables(root: &Command) -> Vec<(String, String)> {
     let known: Vec<String> = option_variables(root).map(|(variable, ..)| variable).collect();
     let set = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());

@@ -1,4 +1,4 @@
-//! `godwit config show`: every effective value with its origin.
+//! Formats the output of `godwit config show`: the effective value of every option with its origin.
 
 use clap::{Arg, Command};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{Config, ConfigFileKind, Setting, SettingOrigin, environment, options, takes_value};
 use crate::failure::Failure;
 
-/// Width up to which settings move the column of origins.
+/// Maximum width of a setting, in characters, that still shifts the column of origins; longer settings are not aligned.
 const SETTING_WIDTH: usize = 48;
 
 /// An option of a verb with its effective setting.
@@ -21,7 +21,7 @@ impl OptionRow<'_> {
         self.arg.get_long().unwrap_or_default()
     }
 
-    /// Returns the values; `None` if the program decides at run time.
+    /// Returns the effective values of the option; `None` if neither a setting nor a fixed default exists.
     fn value_texts(&self) -> Option<Vec<String>> {
         if let Some(setting) = self.setting {
             return Some(setting.values.iter().map(|value| value.to_string_lossy().into_owned()).collect());
@@ -47,7 +47,7 @@ impl OptionRow<'_> {
         }
     }
 
-    /// Returns the text of a variable default in the help.
+    /// Returns the description of the default in the help of an option without a fixed default.
     fn default_note(&self) -> String {
         let help = self.arg.get_help().map(ToString::to_string).unwrap_or_default();
         help.split_once("[default: ").map(|(_, note)| note.trim_end_matches(']').to_owned()).unwrap_or_default()
@@ -75,19 +75,21 @@ impl Config {
 /// Formats the effective settings as a configuration file, with their origins as comments.
 ///
 /// # Errors
-/// [`Exit::Usage`](crate::failure::Exit::Usage) if one source sets options that exclude each other.
+/// [`Exit::Usage`](crate::failure::Exit::Usage) if the same file or the environment sets two options that exclude each
+/// other.
 pub fn as_toml(config: &Config, root: &Command) -> Result<String, Failure> {
     let rows = config.rows(root)?;
     let mut text =
-        String::from("# What counts now, strongest first: command line, environment, project file, user file.\n");
+        String::from("# Effective values; precedence: command line, environment, project file, user file.\n");
     for (kind, path, there) in config.files.iter().rev() {
-        let state = if *there { "read" } else { "not there" };
+        let state = if *there { "read" } else { "not found" };
         text += &format!("# {}: {} ({state})\n", kind_name(*kind), path.display());
     }
     for (variable, near) in environment::misspelled_variables(root) {
-        text += &format!("# {variable} is no option and does nothing; did you mean {near}?\n");
+        text += &format!("# {variable} is not an option and is ignored; did you mean {near}?\n");
     }
-    // An option with the same value in all its verbs, if there are several, is written once above them.
+    // If several verbs have the same option with the same value, the option is written once, before the tables of the
+    // verbs.
     let shared = |row: &OptionRow<'_>| {
         let of_name = || rows.iter().filter(|other| other.name() == row.name());
         let same = |other: &OptionRow<'_>| {
@@ -108,7 +110,7 @@ pub fn as_toml(config: &Config, root: &Command) -> Result<String, Failure> {
     Ok(text)
 }
 
-/// Formats options with their values, and origins in a separate column.
+/// Formats each option with its value as a line of TOML, with the origin as a comment in an aligned column.
 fn setting_lines(rows: &[&OptionRow<'_>]) -> String {
     let settings: Vec<String> = rows.iter().map(|row| setting_line(row)).collect();
     let width = settings.iter().map(String::len).filter(|length| *length <= SETTING_WIDTH).max().unwrap_or(0);
@@ -128,10 +130,10 @@ fn setting_line(row: &OptionRow<'_>) -> String {
     }
 }
 
-/// Formats the effective settings as JSON.
+/// Returns the effective settings as JSON.
 ///
 /// # Errors
-/// As [`as_toml`].
+/// The same errors as [`as_toml`].
 pub fn as_json(config: &Config, root: &Command) -> Result<Value, Failure> {
     let options: Vec<Value> = config
         .rows(root)?

@@ -45,10 +45,10 @@ fn what_is_wrong_is_named_with_its_line_and_the_nearest_that_is_right() {
         ("memory = '8X'\n", "memory cannot be \"8X\": X is not a unit of size"),
         (
             "metrics = 'off'\n",
-            "metrics cannot be \"off\": it is one of true, false; not every verb takes it, so set it for one",
+            "metrics cannot be \"off\": it is one of true, false; not every verb accepts it, so set it for a verb",
         ),
         ("[align]\nformat = []\n", "godwit.toml, line 2: format is an empty list; leave it out"),
-        ("sample = 's'\n", "godwit.toml, line 1: sample says what one run works on; it belongs on the command line"),
+        ("sample = 's'\n", "godwit.toml, line 1: sample is specific to one run; use it on the command line"),
         ("a = \n", "godwit.toml, line 1: not TOML: "),
     ] {
         let error = load(text).expect_err(text);
@@ -74,7 +74,7 @@ fn options_that_exclude_each_other_cannot_stand_in_one_source() {
     let config = load("strict = true\nlenient = true\n").unwrap();
     let error = config.effective_settings(align, &[]).unwrap_err().message;
     assert!(error.contains("excludes"), "{error}");
-    // The command line is stronger, so the option it excludes is dropped.
+    // `--strict` on the command line has precedence, so the conflicting option of the file is ignored.
     let config = load("lenient = true\n").unwrap();
     assert!(config.effective_settings(align, &["strict"]).unwrap().is_empty());
     assert_eq!(config.effective_settings(align, &[]).unwrap().len(), 1);

@@ -1,4 +1,4 @@
-//! Comparison of the output with bwa, samtools and Picard, if they are installed.
+//! Compares the output of `godwit demo` with that of bwa, samtools and Picard, if they are installed.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
@@ -8,21 +8,22 @@ use std::process::{Child, Command, Stdio};
 use godwit_pipeline::AlignOptions;
 use godwit_process::TemporaryItem;
 
-/// FLAG bit of duplicates.
+/// Bit of FLAG that marks a duplicate.
 const DUPLICATE: u32 = 0x400;
 
-/// Differences from the reference tools.
+/// Differences between the output of godwit and that of the reference tools.
 #[derive(Debug, Default)]
 pub struct ToolComparison {
-    /// The aligner and sorter of the comparison; `None` if they are not installed.
+    /// Names of the aligner and the sorter that godwit was compared with; `None` if they are not installed.
     pub aligner: Option<String>,
-    /// Records that differ in more than the duplicate flag.
+    /// Number of records that differ in anything except the duplicate flag.
     pub records_differing: u64,
-    /// Records whose duplicate flag differs from Picard's; `None` if Picard is not installed.
+    /// Number of records whose duplicate flag differs from Picard's; `None` if Picard is not installed.
     pub flags_differing: Option<u64>,
 }
 
-/// Runs the installed tools on the same input and compares the records in order; tags are compared as a set.
+/// Runs the installed tools on the same input, and compares their records with those of `bam`, record by record in
+/// order. The order of the tags in a record is ignored.
 pub fn compare_with_tools(options: &AlignOptions, bam: &Path) -> Result<ToolComparison, String> {
     let mut comparison = ToolComparison::default();
     let installed = is_on_path("bwa") && is_on_path("samtools") && is_expected_bwa();
@@ -34,7 +35,7 @@ pub fn compare_with_tools(options: &AlignOptions, bam: &Path) -> Result<ToolComp
     let temporary = temporary.map_err(|error| format!("cannot write to {}: {error}", options.out.display()))?;
     let work = temporary.path();
     let header = run_for_stdout(Command::new("samtools").arg("view").arg("-H").arg(bam))?;
-    // `samtools cat` would keep the read groups of the first lane only.
+    // Pass a header to `samtools cat`, which would otherwise only keep the read groups of the first lane.
     let header_path = work.join("header.sam");
     std::fs::write(&header_path, &header)
         .map_err(|error| format!("cannot write {}: {error}", header_path.display()))?;
@@ -56,7 +57,7 @@ fn is_on_path(program: &str) -> bool {
     std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
 }
 
-/// Reports whether bwa is of the expected version; others write other tags.
+/// Returns whether the installed bwa is version 0.7.17; other versions write different tags.
 fn is_expected_bwa() -> bool {
     let output = Command::new("bwa").output();
     output.is_ok_and(|output| String::from_utf8_lossy(&output.stderr).contains("Version: 0.7.17"))
@@ -71,7 +72,8 @@ fn run_for_stdout(command: &mut Command) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Runs `bwa mem` per lane, concatenates the lanes in order, and sorts.
+/// Runs `bwa mem` for each lane, concatenates the lanes in order, and sorts the records. Returns the path of the sorted
+/// BAM.
 fn align_and_sort(options: &AlignOptions, header: &str, header_path: &Path, work: &Path) -> Result<PathBuf, String> {
     let groups: Vec<&str> = header.lines().filter(|line| line.starts_with("@RG")).collect();
     let mut lanes = Vec::new();
@@ -98,7 +100,7 @@ fn align_and_sort(options: &AlignOptions, header: &str, header_path: &Path, work
     Ok(sorted)
 }
 
-/// Converts SAM to BAM, because `samtools cat` takes BAM only.
+/// Converts SAM files to BAM files, because `samtools cat` only accepts BAM.
 fn convert_to_bam(sams: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
     let convert = |sam: &PathBuf| {
         let bam = sam.with_extension("bam");
@@ -107,14 +109,14 @@ fn convert_to_bam(sams: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
     sams.iter().map(convert).collect()
 }
 
-/// Returns the command of Picard 3.4.0, run by Java.
+/// Returns the command line that runs Picard 3.4.0 with Java; `None` if either is not installed.
 fn picard_command() -> Option<Vec<String>> {
     let jar = picard_jar().filter(|_| is_on_path("java"))?;
     let class_path = format!("{}/*", jar.parent()?.display());
     Some(vec!["java".into(), "-cp".into(), class_path, "picard.cmdline.PicardCommandLine".into()])
 }
 
-/// Returns the jar of Picard 3.4.0 in the cache of the tests, if it exists.
+/// Returns the path of the jar of Picard 3.4.0 in the cache directory of the tests, if the file exists.
 pub fn picard_jar() -> Option<PathBuf> {
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let cache = cache.or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache")))?;
@@ -132,7 +134,7 @@ fn mark_duplicates(picard: &[String], sorted: &Path, work: &Path) -> Result<Path
     Ok(marked)
 }
 
-/// A reader of a BAM as SAM text.
+/// A reader of the records of a BAM file as SAM text, from `samtools view`.
 struct SamRecordReader {
     child: Child,
     lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
@@ -156,7 +158,8 @@ impl SamRecordReader {
     }
 }
 
-/// Counts records that differ, without and in the duplicate flag. Records that one side lacks count as differing.
+/// Returns the number of records that differ in anything except the duplicate flag, and the number whose duplicate
+/// flags differ. A record that is in only one of the files counts as differing.
 fn count_differences(ours: &Path, theirs: &Path) -> Result<(u64, u64), String> {
     let (mut a, mut b) = (SamRecordReader::open(ours)?, SamRecordReader::open(theirs)?);
     let (mut records, mut flags) = (0, 0);
@@ -176,7 +179,7 @@ fn count_differences(ours: &Path, theirs: &Path) -> Result<(u64, u64), String> {
     Ok((records, flags))
 }
 
-/// A parsed SAM line for comparisons.
+/// A parsed SAM line, for comparing two records.
 struct SamRecord<'l> {
     duplicate: bool,
     flag: u32,

@@ -1,4 +1,4 @@
-//! Comparison of the output with the simulated positions and duplicates.
+//! Compares the output of `godwit demo` with the truth of the simulation: the origins of the reads, and the duplicates.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -8,42 +8,43 @@ use godwit_pipeline::model::{Genome, RawRecord, flags};
 
 use godwit_formats::message_with_causes;
 
-/// Tolerated distance of a template from its origin, in bases: indels and clips move the first base.
+/// Maximum distance, in bases, between the aligned and the simulated start of a template that counts as correctly
+/// placed. Indels and clips shift the first aligned base.
 const POSITION_TOLERANCE_BASES: u32 = 20;
-/// MAPQ from which a placement counts as high quality.
+/// Minimum mapping quality (MAPQ) of an alignment that counts as high quality.
 const HIGH_MAPPING_QUALITY: u8 = 30;
-/// Bytes of records read at a time.
+/// Number of bytes of records that are read at a time.
 const CHUNK_BYTES: usize = 4 << 20;
 
-/// Counts of templates.
+/// Numbers of templates by the result of the comparison.
 #[derive(Debug, Default)]
 pub struct TruthComparison {
-    /// Templates that are neither chimeric nor junk.
+    /// Simulated templates that are neither chimeric nor junk.
     pub ordinary: u64,
-    /// Ordinary templates placed at their origin.
+    /// Ordinary templates that are aligned at their origin.
     pub correctly_placed: u64,
-    /// Ordinary templates of which one mate has a high mapping quality.
+    /// Ordinary templates of which at least one mate has a high mapping quality.
     pub high_quality: u64,
-    /// High-quality templates placed at their origin.
+    /// Ordinary templates with a high mapping quality that are aligned at their origin.
     pub correctly_placed_high_quality: u64,
-    /// Templates beyond the first of their molecule.
+    /// Simulated duplicates: for each molecule, the number of its templates minus 1.
     pub duplicates: u64,
-    /// Duplicates that were marked, counted by set.
+    /// Templates that were marked as duplicates, for each molecule at most the number of its duplicates.
     pub duplicates_marked: u64,
-    /// Templates marked beyond all but one of their molecule.
+    /// Templates that were marked as duplicates beyond the number of duplicates of their molecule.
     pub wrongly_marked: u64,
 }
 
-/// Alignment of a template in the output.
+/// The alignment of a template in the output of godwit.
 #[derive(Default)]
 struct TemplateAlignment {
-    /// Contig and 0-based leftmost position of its primary records.
+    /// Contig and 0-based position of the leftmost primary record; `None` if no mate is mapped.
     leftmost: Option<(i32, i32)>,
     is_high_quality: bool,
     is_duplicate: bool,
 }
 
-/// Compares the output with the table of templates.
+/// Compares a BAM file with the table of simulated templates (`PREFIX.truth.tsv`).
 pub fn compare_with_truth(bam_path: &Path, table: &Path) -> Result<TruthComparison, String> {
     let mut reader = bam::Reader::open(bam_path, 2).map_err(|error| message_with_causes(&error))?;
     let genome = reader.genome().clone();

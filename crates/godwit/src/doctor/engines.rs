@@ -1,4 +1,4 @@
-//! Checks of the programs that godwit runs or is compared with.
+//! Checks of the programs that godwit starts, and of those that `godwit demo` compares it with.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -15,10 +15,10 @@ use super::{Area, Finding, FindingState};
 use crate::demo::picard_jar;
 use godwit_formats::message_with_causes;
 
-/// Details of a missing program that only the demonstration uses.
+/// Details in the finding for a missing program that only `godwit demo` uses.
 const NOT_INSTALLED_FOR_DEMO: &str = "not installed; godwit demo would compare with it";
 
-/// Checks the aligners, the trimmer, and the programs that `godwit demo` compares with.
+/// Checks the aligners, the trimmer, and the programs with which `godwit demo` compares the output.
 pub fn engines() -> Vec<Finding> {
     let mut findings = vec![Finding::new(Area::Engines, "godwit", FindingState::Fine, env!("CARGO_PKG_VERSION"))];
     findings.extend([
@@ -48,7 +48,7 @@ pub fn engines() -> Vec<Finding> {
     findings
 }
 
-/// Checks the named callers.
+/// Checks the variant callers that `--caller` accepts by name.
 fn callers() -> impl Iterator<Item = Finding> {
     let named = [
         (bcftools::PROGRAM, CallerChoice::Bcftools, bcftools::REMEDY),
@@ -61,7 +61,7 @@ fn callers() -> impl Iterator<Item = Finding> {
     })
 }
 
-/// Checks the BLAST engine of `godwit search`, and the programs that it runs on pieces of the queries.
+/// Checks the BLAST engine of `godwit search`, and the installed search tools DIAMOND and MMseqs2.
 fn searchers() -> [Finding; 3] {
     let found = blast::find_worker().and_then(|worker| {
         let version = blast::query_worker_version(&worker)?;
@@ -87,7 +87,7 @@ fn searchers() -> [Finding; 3] {
     ]
 }
 
-/// Reports the program that `--aligner auto` selects for a reference that has the indexes of both.
+/// Returns a finding with the aligner that `--aligner auto` selects if a reference has the indexes of bwa and bwa-mem3.
 fn automatic_aligner() -> Finding {
     let kind = IndexKind::BwaMem3;
     let problem = match (bwa::processor_problem(kind), bwa::find_program_version(kind)) {
@@ -99,13 +99,13 @@ fn automatic_aligner() -> Finding {
         _ => None,
     };
     let (kind, reason) = match problem {
-        None => (kind, "where its index is there and fits into memory".to_owned()),
+        None => (kind, "if its index exists and fits into memory".to_owned()),
         Some(problem) => (IndexKind::Bwa, problem),
     };
     Finding::new(Area::Engines, "--aligner auto", FindingState::Fine, format!("{}: {reason}", bwa::library_name(kind)))
 }
 
-/// Checks one of godwit's own programs; `missing` is the state if it is not found.
+/// Checks one of godwit's own aligner programs; `missing` is the state if the program is not found.
 fn godwit_aligner(kind: IndexKind, missing: FindingState) -> Finding {
     let what = bwa::program_name(kind);
     let (godwit, expected) = (env!("CARGO_PKG_VERSION"), bwa::library_version(kind));
@@ -124,8 +124,8 @@ fn godwit_aligner(kind: IndexKind, missing: FindingState) -> Finding {
         }
         Err(EngineError::NotFound { .. }) => {
             let variable = bwa::program_variable(kind);
-            let remedy = format!("put {what} beside godwit or on PATH, or name it in {variable}");
-            wrong(missing, format!("not found; --aligner {library} needs it"), remedy)
+            let remedy = format!("put {what} beside godwit or on PATH, or set {variable} to its path");
+            wrong(missing, format!("not found; --aligner {library} requires it"), remedy)
         }
         Err(error) => wrong(
             missing.max(FindingState::Warning),
@@ -135,7 +135,7 @@ fn godwit_aligner(kind: IndexKind, missing: FindingState) -> Finding {
     }
 }
 
-/// Checks a program with `version`, the result of a query specific to that program.
+/// Returns the finding for a program. `version` is the result of a query for its version.
 fn program_finding(what: &'static str, version: Result<String, EngineError>, purpose: &str, remedy: &str) -> Finding {
     match version {
         Ok(version) => Finding::new(Area::Engines, what, FindingState::Fine, version),
@@ -156,13 +156,13 @@ fn reference_bwa() -> Finding {
     let Some(path) = find_on_path("bwa") else {
         return Finding::new(Area::Engines, "bwa", FindingState::Note, NOT_INSTALLED_FOR_DEMO);
     };
-    // bwa prints its version in its usage.
+    // bwa without arguments prints its usage, which contains the version.
     let version = program_version(&path, "").unwrap_or_else(|| "version unknown".into());
     let found = Finding::new(Area::Engines, "bwa", FindingState::Fine, format!("{version}, {}", path.display()));
     if version.contains(expected) {
         return found;
     }
-    let remedy = format!("godwit gives the records of bwa {expected}; compare with that version");
+    let remedy = format!("godwit writes the records of bwa {expected}; compare with that version");
     Finding { state: FindingState::Note, ..found }.with_remedy(remedy)
 }
 
@@ -189,7 +189,7 @@ fn picard() -> Finding {
     }
 }
 
-/// Returns the first executable file of that name on PATH.
+/// Returns the first executable file with this name on PATH.
 pub(super) fn find_on_path(name: &str) -> Option<PathBuf> {
     use std::os::unix::fs::PermissionsExt;
     let runs =
@@ -197,7 +197,7 @@ pub(super) fn find_on_path(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&std::env::var_os("PATH")?).map(|directory| directory.join(name)).find(runs)
 }
 
-/// Returns the version in the output of a program: the first word that starts with a digit and has a dot.
+/// Runs a program and returns the version in its output: the first word that starts with a digit and contains a dot.
 fn program_version(program: &Path, argument: &str) -> Option<String> {
     let mut command = Command::new(program);
     command.args(Some(argument).filter(|argument| !argument.is_empty())).stdin(Stdio::null());

@@ -1,4 +1,5 @@
-//! Read rate of one pair of gzip files on this host: the upper limit for all workers of a cluster run.
+//! Measures how fast this host reads one pair of gzip files. A cluster run cannot align the reads of such a lane
+//! faster.
 
 use std::time::Instant;
 
@@ -9,30 +10,31 @@ use godwit_process::TemporaryItem;
 
 use super::{Area, Finding, FindingState};
 
-/// Enough pairs for some tens of milliseconds.
+/// Number of read pairs to measure with, which takes some tens of milliseconds.
 const MEASURED_PAIRS: u64 = 20_000;
-/// Pairs of 150 bases that a core aligns per second: bwa takes about 100 CPU s for a million (bench/results/align.md).
+/// Number of read pairs of 150 bases that a core aligns per second. bwa takes about 100 CPU seconds for a million pairs
+/// (bench/results/align.md).
 const PAIRS_PER_CORE_SECOND: f64 = 10_000.0;
 
-/// Measures the read rate of a small simulated lane.
+/// Measures the read rate of a small simulated lane, and returns it as a finding.
 pub fn input_rate() -> Finding {
     let finding = |state, found| Finding::new(Area::Cluster, "one gzip lane", state, found);
     match measure_pairs_per_s() {
         Ok(pairs_per_s) => {
             let (rate, cores) = (pairs_per_s.round(), (pairs_per_s / PAIRS_PER_CORE_SECOND).round());
             let found = format!(
-                "is read at {rate:.0} pairs of 150 bases per second: bwa on about {cores:.0} cores takes as much"
+                "is read at {rate:.0} pairs of 150 bases per second, as fast as bwa aligns on about {cores:.0} cores"
             );
             let finding = finding(FindingState::Note, found);
             finding.with_remedy(
-                "on more cores than that, nodes wait for reads: compress them with bgzip, which several threads read",
+                "with more cores, workers wait for reads: compress them with bgzip, which several threads can read",
             )
         }
         Err(problem) => finding(FindingState::Note, format!("could not be measured: {problem}")),
     }
 }
 
-/// Returns pairs per second.
+/// Simulates a lane in a temporary directory, reads it, and returns the number of read pairs per second.
 fn measure_pairs_per_s() -> Result<f64, String> {
     let directory = TemporaryItem::create(|| tempfile::Builder::new().prefix("godwit-doctor-").tempdir());
     let directory = directory.map_err(|error| format!("scratch space: {error}"))?;

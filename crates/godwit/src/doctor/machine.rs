@@ -1,4 +1,4 @@
-//! Checks of processors, memory, open files, disks, kernel and cluster.
+//! Checks of the processors, the memory, the limit of open files, the disks, the kernel, and the cluster scheduler.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -9,14 +9,15 @@ use godwit_pipeline::host_resources::{self, CgroupLimits};
 use super::engines::find_on_path;
 use super::{Area, Finding, FindingState};
 
-/// Open files that a run with many lanes and threads may need.
+/// Number of open files that a run with many lanes and threads may need.
 const MIN_OPEN_FILES: u64 = 256;
-/// Memory below which the default block size does not fit: godwit's minimum, and the aligner's.
+/// Minimum memory, in bytes, for godwit and an aligner with the default block size.
 const MIN_MEMORY_BYTES: u64 = 2 << 30;
-/// Free disk space below which only toy data can be written.
+/// Minimum free disk space, in bytes, for real data.
 const MIN_DISK_BYTES: u64 = 1 << 30;
 
-/// Checks this host; each of `directories`, given with its purpose, is checked for space and permission.
+/// Checks this host. Also checks the free space and the permissions of each of `directories`, which are pairs of
+/// purpose and path.
 pub fn machine(directories: &[(&str, &Path)]) -> Vec<Finding> {
     let limits = CgroupLimits::of_this_process();
     let mut findings = vec![kernel(), processors(&limits), memory(&limits), open_files()];
@@ -55,7 +56,7 @@ fn memory(limits: &CgroupLimits) -> Finding {
 
 fn open_files() -> Finding {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the structure lives through the call, which writes nothing else.
+    // SAFETY: the structure outlives the call, which writes to nothing else.
     unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
     let found = format!("{} at most, {} on request", limit.rlim_cur, limit.rlim_max);
     if limit.rlim_cur < MIN_OPEN_FILES {
@@ -69,19 +70,19 @@ fn open_files() -> Finding {
 fn disk(purpose: &str, directory: &Path) -> Finding {
     let (what, shown) = (purpose, directory.display());
     if let Err(error) = host_resources::check_writable(directory) {
-        return Finding::new(Area::Disk, what, FindingState::Missing, format!("{shown} cannot be written: {error}"))
+        return Finding::new(Area::Disk, what, FindingState::Missing, format!("{shown} is not writable: {error}"))
             .with_remedy("choose another directory, or change its permissions");
     }
     match host_resources::free_disk_bytes(directory) {
         Ok(free) if free < MIN_DISK_BYTES => {
             Finding::new(Area::Disk, what, FindingState::Warning, format!("{} free in {shown}", format_bytes(free)))
-                .with_remedy("make room")
+                .with_remedy("free disk space")
         }
         Ok(free) => {
             Finding::new(Area::Disk, what, FindingState::Fine, format!("{} free in {shown}", format_bytes(free)))
         }
         Err(error) => {
-            Finding::new(Area::Disk, what, FindingState::Note, format!("free room in {shown} is unknown: {error}"))
+            Finding::new(Area::Disk, what, FindingState::Note, format!("free space in {shown} is unknown: {error}"))
         }
     }
 }
@@ -89,7 +90,7 @@ fn disk(purpose: &str, directory: &Path) -> Finding {
 fn slurm() -> Finding {
     let finding = |state, found| Finding::new(Area::Cluster, "SLURM", state, found);
     let Some(path) = find_on_path("sinfo") else {
-        return finding(FindingState::Note, "no sinfo on PATH; not needed on one machine".to_owned());
+        return finding(FindingState::Note, "no sinfo on PATH; not needed on one host".to_owned());
     };
     match Command::new(&path).arg("--version").stdin(Stdio::null()).output() {
         Ok(output) if output.status.success() => {
@@ -98,7 +99,7 @@ fn slurm() -> Finding {
         }
         Ok(output) => {
             let why = String::from_utf8_lossy(&output.stderr).lines().next_back().unwrap_or_default().to_owned();
-            finding(FindingState::Note, format!("{} does not work ({why}); not needed on one machine", path.display()))
+            finding(FindingState::Note, format!("{} does not work ({why}); not needed on one host", path.display()))
         }
         Err(error) => finding(FindingState::Note, format!("{} does not start ({error})", path.display())),
     }

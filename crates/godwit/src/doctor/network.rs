@@ -1,4 +1,4 @@
-//! TCP settings, and their effect on a path of a given bandwidth and round-trip time.
+//! Checks of the TCP settings of this host, with their effect on a network path of given bandwidth and round-trip time.
 
 use std::path::Path as FilePath;
 use std::time::Duration;
@@ -8,14 +8,14 @@ use godwit_transfer::tcp_tuning::{self, CopyMode};
 
 use super::{Area, Finding, FindingState};
 
-/// Fraction of a send buffer that holds data in flight; the rest is overhead. One stream with 4 MB reached 620 Mbit/s at 40
-/// ms, which is 3.1 MB in flight.
+/// Fraction of a TCP buffer that contains data in flight; the rest is overhead of the kernel. Measured: with a buffer
+/// of 4 MB and a round-trip time of 40 ms, one stream reached 620 Mbit/s, which is 3.1 MB in flight.
 const USABLE_BUFFER_SHARE: f64 = 0.75;
 
-/// A network path.
+/// The bandwidth and round-trip time of a network path.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NetworkPath {
-    /// Bits per second.
+    /// Bandwidth in bits per second.
     pub bandwidth_bit_per_s: u64,
     /// Round-trip time in milliseconds.
     pub rtt_ms: f64,
@@ -28,23 +28,23 @@ struct TcpSettings {
     max_send_buffer_bytes: Option<u64>,
     congestion_control: String,
     available_congestion_controls: String,
-    /// Congestion controls that unprivileged users may choose.
+    /// Congestion control algorithms that unprivileged processes may use, separated by spaces.
     allowed_congestion_controls: String,
-    /// Switches by name, if they can be read.
+    /// Names of the settings in [`TCP_SWITCHES`] that can be read, and true if the setting is on.
     switches: Vec<(&'static str, bool)>,
-    /// Queueing discipline of interfaces that are brought up from now on.
+    /// Default queueing discipline, which applies to interfaces that are brought up from now on.
     queueing_discipline: String,
 }
 
-/// Initial congestion window, in packets (RFC 6928).
+/// Initial congestion window of a connection, in packets (RFC 6928).
 const INITIAL_WINDOW_PACKETS: u32 = 10;
-/// Payload of a packet, in bytes.
+/// TCP payload of a full packet of 1500 bytes, in bytes.
 const PACKET_PAYLOAD_BYTES: f64 = 1448.0;
 
-/// Switches that every long path needs, with their purpose. Stock kernels have all of them on.
+/// Kernel settings that must be on for long network paths, with their purpose. By default, all of them are on.
 const TCP_SWITCHES: [(&str, &str); 3] = [
-    ("tcp_sack", "what is lost is sent again by itself"),
-    ("tcp_window_scaling", "more than 64 KiB are in flight"),
+    ("tcp_sack", "lost packets are retransmitted individually"),
+    ("tcp_window_scaling", "more than 64 KiB can be in flight"),
     ("tcp_moderate_rcvbuf", "receive buffers grow with the path"),
 ];
 
@@ -52,7 +52,7 @@ impl TcpSettings {
     fn read(root: &FilePath) -> Self {
         let read = |name: String| std::fs::read_to_string(root.join(name)).unwrap_or_default().trim().to_owned();
         let text = |name: &str| read(format!("ipv4/{name}"));
-        // Three numbers: minimum, default, maximum.
+        // The file contains three numbers: minimum, default and maximum.
         let most = |name: &str| text(name).split_whitespace().nth(2)?.parse().ok();
         Self {
             max_receive_buffer_bytes: most("tcp_rmem"),
@@ -101,11 +101,12 @@ impl TcpSettings {
         findings
     }
 
-    /// Checks the queueing discipline.
+    /// Checks the default queueing discipline of the kernel.
     fn queue_finding(&self) -> Option<Finding> {
-        let found = format!("{}, on interfaces that come up from now on", self.queueing_discipline);
+        let found = format!("{}, on interfaces that are brought up from now on", self.queueing_discipline);
         let remedy = "as root, `sysctl -w net.core.default_qdisc=fq`, and for interfaces that are up `tc qdisc replace dev DEVICE root mq` \
-                      (`root fq` for one that has a single queue): connections that are held at a rate take less CPU time, and all take turns";
+                      (`root fq` for an interface with a single queue): rate-limited connections take less CPU time, \
+                      and connections share the link evenly";
         let finding = Finding::new(Area::Network, "queue", FindingState::Note, found);
         match self.queueing_discipline.as_str() {
             "" => None,
@@ -114,7 +115,7 @@ impl TcpSettings {
         }
     }
 
-    /// Returns a finding for each switch that is off.
+    /// Returns a finding for each setting of [`TCP_SWITCHES`] that is off.
     fn disabled_switches(&self) -> impl Iterator<Item = Finding> + '_ {
         let off = self.switches.iter().filter(|(_, on)| !on);
         off.map(|(name, _)| {
@@ -125,13 +126,13 @@ impl TcpSettings {
         })
     }
 
-    /// Checks that BBR, which `godwit copy --mode fast` uses, is available.
+    /// Checks whether the congestion control BBR, which `godwit copy --mode fast` uses, is available.
     fn bbr_finding(&self) -> Option<Finding> {
         let has = |list: &str| list.split_whitespace().any(|name| name == "bbr");
         if has(&self.allowed_congestion_controls) || self.congestion_control == "bbr" {
             return None;
         }
-        let found = if has(&self.available_congestion_controls) { "there, but not for users" } else { "not loaded" };
+        let found = if has(&self.available_congestion_controls) { "available, but not to users" } else { "not loaded" };
         let remedy = "as root, `modprobe tcp_bbr` and `sysctl -w net.ipv4.tcp_allowed_congestion_control=\"reno cubic bbr\"`: \
                       where one packet in a thousand is lost at 100 ms, 16 streams of bbr carry twice what cubic's do";
         Some(Finding::new(Area::Network, "bbr", FindingState::Note, found).with_remedy(remedy))
@@ -139,7 +140,7 @@ impl TcpSettings {
 
     fn buffer_finding(&self, name: &str, bytes: Option<u64>, path: Option<NetworkPath>) -> Finding {
         let Some(bytes) = bytes else {
-            return Finding::new(Area::Network, name, FindingState::Note, "cannot be read here");
+            return Finding::new(Area::Network, name, FindingState::Note, "cannot be read");
         };
         let found = format!("at most {bytes} bytes");
         let needed = path
@@ -157,16 +158,16 @@ impl TcpSettings {
 }
 
 impl NetworkPath {
-    /// Returns the bytes in flight that fill the path.
+    /// Returns the bandwidth-delay product: the number of bytes in flight that fill the path.
     fn bandwidth_delay_bytes(self) -> f64 {
         self.bandwidth_bit_per_s as f64 / 8.0 * self.rtt_ms / 1e3
     }
 }
 
-/// Reports the time until slow start fills the path; `None` if it is full at once.
+/// Returns a finding with the time until TCP slow start fills the path; `None` if the initial windows fill it.
 fn slow_start_finding(path: NetworkPath) -> Option<Finding> {
     let rtt = Duration::try_from_secs_f64(path.rtt_ms / 1e3).ok()?;
-    // The bytes acknowledged in the handshake double the initial window.
+    // The bytes that are acknowledged in the TLS handshake double the initial window.
     let packets = tcp_tuning::stream_count(CopyMode::Fast, None, rtt)
         * INITIAL_WINDOW_PACKETS
         * if rtt < WARMUP_MIN_RTT { 1 } else { 2 };
@@ -178,7 +179,7 @@ fn slow_start_finding(path: NetworkPath) -> Option<Finding> {
     (trips >= 1.0).then(|| Finding::new(Area::Network, "slow start", FindingState::Note, found).with_remedy(remedy))
 }
 
-/// Checks TCP on this host, with advice if a path is given.
+/// Checks the TCP settings of this host. If a path is given, the findings contain advice for this path.
 pub fn network(path: Option<NetworkPath>) -> Vec<Finding> {
     TcpSettings::read(FilePath::new("/proc/sys/net")).findings(path)
 }
@@ -208,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_long_fat_path_gets_the_sysctl_lines_and_a_number_of_streams() {
-        // 10 Gbit/s at 40 ms: 50 MB in flight.
+        // A path of 10 Gbit/s and 40 ms needs 50 MB in flight.
         let findings = tcp().findings(Some(NetworkPath { bandwidth_bit_per_s: 10_000_000_000, rtt_ms: 40.0 }));
         let remedy = findings[1].remedy.as_deref().unwrap_or_default();
         assert!(remedy.contains("net.ipv4.tcp_wmem=\"4096 16384 67108864\""), "{remedy}");
@@ -232,11 +233,11 @@ mod tests {
         let named = |findings: &[Finding], what: &str| findings.iter().find(|one| one.subject == what).cloned();
         let findings = of(&tcp, 90.0, 10_000_000_000);
         assert!(named(&findings, "queue").unwrap().remedy.unwrap().contains("net.core.default_qdisc=fq"));
-        // 112.5 MB in flight, and an initial window of 463 kB.
+        // The path needs 112.5 MB in flight, and the initial windows of all connections are 463 kB.
         let slow_start = named(&findings, "slow start").unwrap();
         assert!(slow_start.details.starts_with("8 x 90 ms, 720 ms"), "{}", slow_start.details);
         assert!(slow_start.remedy.unwrap().contains("initcwnd"));
-        // 12.5 MB, and 116 kB.
+        // The path needs 12.5 MB in flight, and the initial windows of all connections are 116 kB.
         let near = named(&of(&tcp, 10.0, 10_000_000_000), "slow start").unwrap();
         assert!(near.details.starts_with("7 x 10 ms, 70 ms"), "{}", near.details);
         let short = of(&self::tcp(), 20.0, 100_000_000);

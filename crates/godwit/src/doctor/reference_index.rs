@@ -1,4 +1,4 @@
-//! Checks of the indexes of a reference.
+//! Checks of the aligner indexes of a reference.
 
 use std::path::Path;
 
@@ -9,8 +9,9 @@ use godwit_pipeline::{ErrorKind, IndexNeed, PipelineError, current_index, format
 
 use super::{Area, Finding, FindingState};
 
-/// Checks whether the indexes of a reference belong to it. The index of bwa is always reported, others if they exist.
-/// Alignment needs at least one that belongs.
+/// Checks whether the indexes of a reference match the reference. The findings always include the index of bwa, and
+/// other indexes if they exist. If one index matches, the problems of the others are only warnings, because alignment
+/// needs a single index.
 pub fn indexes(reference: &Path) -> Vec<Finding> {
     let kinds = [IndexKind::Bwa, IndexKind::BwaMem3];
     let mut findings: Vec<Finding> = kinds.into_iter().filter_map(|kind| bwa_index(reference, kind)).collect();
@@ -48,7 +49,7 @@ fn bwa_index(reference: &Path, kind: IndexKind) -> Option<Finding> {
                     found = format!("{description} {} is missing", path.display());
                     remedy.clone()
                 }
-                other if other.kind() == ErrorKind::Input => "mend the reference".into(),
+                other if other.kind() == ErrorKind::Input => "correct the reference".into(),
                 _ => "check the path and its permissions".into(),
             };
             Some(Finding::new(Area::Index, what, FindingState::Missing, found).with_remedy(remedy))
@@ -56,7 +57,8 @@ fn bwa_index(reference: &Path, kind: IndexKind) -> Option<Finding> {
     }
 }
 
-/// Describes memory and time that loading the index takes. Only bwa-mem3 stores samples of the suffix array at several strides.
+/// Describes the memory and the time for loading an index, and for bwa-mem3 also the stride of its suffix array
+/// samples.
 fn load_cost(reference: &Path, kind: IndexKind) -> String {
     let need = IndexNeed::measure(&bwa::loaded_files(reference, kind));
     let stride = match kind {
@@ -68,8 +70,8 @@ fn load_cost(reference: &Path, kind: IndexKind) -> String {
     format!("{stride}; {} in memory{seconds}", format_bytes(need.resident_bytes))
 }
 
-/// Checks the minimap2 index. minimap2 has an index per preset, and the preset is not known here: the check expects that of
-/// short reads; another is a note.
+/// Checks the minimap2 index, if there is one. An index of minimap2 is valid for one preset only. The check expects the
+/// preset for short reads, and reports any other preset as a note.
 fn minimap2_index(reference: &Path) -> Option<Finding> {
     if !Minimap2::index_path(reference).is_file() {
         return None;

@@ -1,4 +1,4 @@
-//! Checks of a server from a client's side: reachability, authentication, version, and round-trip time.
+//! Checks of a remote server, as a client sees it: reachability, authentication, version, and round-trip time.
 
 use std::time::{Duration, Instant};
 
@@ -11,10 +11,11 @@ use crate::cli::AccessArgs;
 use crate::failure::{Exit, Failure};
 use crate::verbs::credentials::connect;
 
-/// Number of requests; the fastest response gives the round-trip time.
+/// Number of requests to the server; the time of the fastest response counts as the round-trip time.
 const PROBE_COUNT: u32 = 5;
 
-/// Response to the `Status` action; fields that other versions lack have defaults.
+/// Response of the server to the action `Status`. Fields that servers of other versions do not send have default
+/// values.
 #[derive(Deserialize)]
 struct ServerStatus {
     version: String,
@@ -30,10 +31,10 @@ struct ServerStatus {
     principal: Option<String>,
 }
 
-/// Checks the server at a URL, and returns the round-trip time in milliseconds if it responds.
+/// Checks the server at a URL. Returns the findings, and the round-trip time in milliseconds if the server responds.
 ///
 /// # Errors
-/// The failure for a URL or credentials that cannot be used; an unreachable server is a finding.
+/// A failure if the URL or the credentials are invalid. An unreachable server is not an error but a finding.
 pub fn server(url: &str, access: &AccessArgs) -> Result<(Vec<Finding>, Option<f64>), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new(Exit::Machine, format!("cannot start threads: {error}")))?;
@@ -55,7 +56,8 @@ pub fn server(url: &str, access: &AccessArgs) -> Result<(Vec<Finding>, Option<f6
     })
 }
 
-/// Returns the server's status (`None` for other kinds of servers), and the fastest response time.
+/// Returns the status of the server, and the time of its fastest response. The status is `None` if the server is not
+/// godwit.
 async fn query_status(client: &Client) -> Result<(Option<ServerStatus>, Duration), String> {
     let mut nearest = Duration::MAX;
     let mut status = None;
@@ -84,10 +86,10 @@ fn unreachable_finding(url: &str, problem: String) -> Finding {
 
 fn server_findings(url: &str, status: Option<&ServerStatus>, rtt_ms: f64) -> Vec<Finding> {
     let way = if url.starts_with("grpc+tls") { "with TLS" } else { "without TLS" };
-    let reached = format!("answers, {way}; {rtt_ms:.1} ms for a question and its answer");
+    let reached = format!("responds, {way}; round-trip time {rtt_ms:.1} ms");
     let mut findings = vec![Finding::new(Area::Server, url, FindingState::Fine, reached)];
     let Some(status) = status else {
-        let found = "does not say what it is: another kind of Flight server, or an older godwit";
+        let found = "does not report its version: another kind of Flight server, or an older godwit";
         findings.push(Finding::new(Area::Server, "program", FindingState::Note, found));
         return findings;
     };
@@ -98,7 +100,7 @@ fn server_findings(url: &str, status: Option<&ServerStatus>, rtt_ms: f64) -> Vec
         status.uptime_s,
         status.open_streams,
         has(status.sql, "SQL", "no SQL"),
-        has(status.writable, "takes datasets", "read only")
+        has(status.writable, "accepts datasets", "read only")
     );
     let own = env!("CARGO_PKG_VERSION");
     let program = Finding::new(Area::Server, "program", FindingState::Fine, found);
@@ -110,10 +112,10 @@ fn server_findings(url: &str, status: Option<&ServerStatus>, rtt_ms: f64) -> Vec
     });
     if let Some(caller) = &status.principal {
         let found = match caller.as_str() {
-            "" => "nobody is asked who they are".to_owned(),
+            "" => "authentication is not required".to_owned(),
             name => name.escape_debug().to_string(),
         };
-        findings.push(Finding::new(Area::Server, "who asks", FindingState::Fine, found));
+        findings.push(Finding::new(Area::Server, "authenticated as", FindingState::Fine, found));
     }
     findings
 }

@@ -1,4 +1,4 @@
-//! Progress of a copy.
+//! Displays the progress of `godwit copy`.
 
 use godwit_transfer::{CopyEvent, CopyObserver};
 
@@ -23,7 +23,7 @@ impl CopyObserver for Progress {
             CopyEvent::Started { resumed_bytes, .. } => {
                 self.show_stage("copying");
                 if *resumed_bytes > 0 {
-                    self.report(&format!("going on: {:.1} MB are there from before", *resumed_bytes as f64 / 1e6));
+                    self.report(&format!("resuming: {:.1} MB were copied before", *resumed_bytes as f64 / 1e6));
                 }
             }
             CopyEvent::Progress { bytes, total_bytes, bytes_per_s, retransmits, damaged, .. } => {
@@ -34,7 +34,7 @@ impl CopyObserver for Progress {
                     *total_bytes as f64 / 1e6,
                     *bytes_per_s as f64 * 8.0 / 1e6
                 );
-                for (count, what) in [(*retransmits, "packets sent again"), (*damaged, "blocks damaged")] {
+                for (count, what) in [(*retransmits, "packets retransmitted"), (*damaged, "blocks damaged")] {
                     if count > 0 {
                         text += &format!(", {count} {what}");
                     }
@@ -42,25 +42,29 @@ impl CopyObserver for Progress {
                 self.show_progress(Some(fraction), text);
             }
             CopyEvent::DeltaProgress { path, bytes, total_bytes: of } => {
-                // A file that is itself the destination has an empty relative path.
+                // If a single file is copied, its relative path is empty.
                 let name = if path.is_empty() { String::new() } else { format!("{path}: ") };
                 let fraction = *bytes as f64 / (*of).max(1) as f64;
-                let done = format!("{name}{:.1} of {:.1} MB packed or unpacked", *bytes as f64 / 1e6, *of as f64 / 1e6);
+                let done = format!(
+                    "{name}{:.1} of {:.1} MB compressed or decompressed",
+                    *bytes as f64 / 1e6,
+                    *of as f64 / 1e6
+                );
                 self.show_progress(Some(fraction), done);
             }
             CopyEvent::DryRunAction { action, path, bytes } => {
-                // A closed stdout changes nothing: a dry run has no effects.
+                // Ignore errors of stdout: a dry run has no other effects.
                 let _ = print(&format!("{}\t{path}\t{bytes}\n", action.name()));
             }
             CopyEvent::Copied { path, blake3, .. } if self.log >= LogLevel::Debug => {
                 log_message(&format!("{path} {blake3}"));
             }
             CopyEvent::DeltaCopied { path, bytes, sent_bytes } if self.log >= LogLevel::Debug => {
-                log_message(&format!("{path}: {sent_bytes} bytes sent in place of {bytes}"));
+                log_message(&format!("{path}: {sent_bytes} bytes sent instead of {bytes}"));
             }
             CopyEvent::Copied { .. } | CopyEvent::DeltaCopied { .. } | CopyEvent::DeltaSavings { .. } => {}
             CopyEvent::NotCopied { path, reason } => {
-                // Control characters are replaced, so that each file is one line.
+                // Replace control characters in the path, so that the message is a single line.
                 log_message(&format!("not copied: {path}: {reason}").replace(char::is_control, "?"));
             }
             CopyEvent::Warning { message } if self.log >= LogLevel::Warn => log_warning(message),

@@ -1,4 +1,4 @@
-//! `godwit align`: the main job.
+//! `godwit align`: aligns, sorts and marks the reads of a sample, and optionally calls variants.
 
 use godwit_formats::crypt4gh::{PublicKey, encrypted_path};
 use godwit_pipeline::{
@@ -13,14 +13,15 @@ use crate::failure::{Exit, Failure};
 use crate::interruption;
 use crate::progress::Progress;
 
-/// Runs the main job and reports its outcome.
+/// Aligns the reads of a sample, calls variants if requested, and reports the outcome.
 pub fn run(args: &AlignArgs) -> Result<(), Failure> {
     let progress = Progress::new(&args.common);
     let cancelled = interruption::flag();
     args.keys.load_keys()?;
     let recipients = args.recipients.read_keys()?;
     if args.call.is_some() && !recipients.is_empty() {
-        let problem = "--call has callers read the BAM, which --c4gh-recipient encrypts; leave one of them out";
+        let problem =
+            "callers read the BAM unencrypted, so --call and --c4gh-recipient exclude each other; omit one of them";
         return Err(Failure::new(Exit::Usage, problem.to_owned()));
     }
     if args.dry_run && args.cluster.on != Some(LauncherName::Slurm) {
@@ -49,7 +50,7 @@ pub fn run(args: &AlignArgs) -> Result<(), Failure> {
     let Some(lead) = spreadable.dispatch(&progress, &cancelled, is_busy)? else { return Ok(()) };
     let spread = lead.cluster_options(&args.cluster)?;
     let mut options = align_options(args, &recipients);
-    // SLURM restarted the job: the work of its earlier attempt is resumed.
+    // If SLURM has restarted the job, resume the work of its earlier attempt.
     options.resume |= lead.is_restart();
     let Some(calling) = calling_options(args)? else {
         let report = align(&options, spread.as_ref(), &progress, &cancelled)?;
@@ -68,7 +69,7 @@ pub fn run(args: &AlignArgs) -> Result<(), Failure> {
 fn calling_options(args: &AlignArgs) -> Result<Option<CallOptions>, Failure> {
     match (&args.call, args.calling.first_explicit_option(&args.common.configured_flags)) {
         (None, Some(option)) => {
-            Err(Failure::new(Exit::Usage, format!("{option} is about calling variants: add --call, or leave it out")))
+            Err(Failure::new(Exit::Usage, format!("{option} applies to variant calling: add --call, or omit it")))
         }
         (None, None) => Ok(None),
         (Some(caller), _) => super::call::calling_options(&args.calling, caller.clone(), &args.common).map(Some),
@@ -88,17 +89,17 @@ fn report_outcome(args: &AlignArgs, report: &JobReport, progress: &Progress) {
     }
 }
 
-/// Formats a report as one line.
+/// Formats the report of an alignment as one line for the user.
 pub fn outcome_line(report: &JobReport) -> String {
     let percent = report.duplicates as f64 * 100.0 / (report.records + report.removed_duplicates).max(1) as f64;
     let dropped = report.python_step.as_ref().filter(|step| step.dropped_records > 0);
     let dropped =
-        dropped.map_or(String::new(), |step| format!(", {} left out by {}", step.dropped_records, step.function));
+        dropped.map_or(String::new(), |step| format!(", {} dropped by {}", step.dropped_records, step.function));
     let seconds = report.seconds;
     format!("{} records, {} duplicates ({percent:.2}%){dropped}, {seconds:.1} s", report.records, report.duplicates)
 }
 
-/// Returns the requested formats without duplicates, in their canonical order.
+/// Returns the requested output formats in canonical order, each once.
 fn formats(args: &AlignArgs) -> Vec<Format> {
     let requested: Vec<Format> = args.format.iter().map(|format| (*format).into()).collect();
     Format::ALL.into_iter().filter(|format| requested.contains(format)).collect()
@@ -141,7 +142,8 @@ fn reads_options(args: &AlignArgs) -> ReadsOptions {
     }
 }
 
-/// Kept tags are FASTQ comments, which bwa puts into records with `-C`.
+/// Returns the options for the aligner. If tags of the input are kept, they reach the aligner as FASTQ comments, so
+/// `-C` is added, with which bwa copies comments to its records.
 fn aligner_args(args: &AlignArgs) -> Vec<String> {
     let mut words = split_words(&args.aligner_args);
     if !args.input.keep_tags.is_empty() && !words.iter().any(|word| word == "-C") {

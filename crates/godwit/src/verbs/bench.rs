@@ -1,4 +1,4 @@
-//! `godwit bench`: measurements of this network and this host.
+//! `godwit bench`: measures the throughput and latency of networks and servers.
 
 mod flight;
 mod path;
@@ -17,10 +17,10 @@ use super::wait_for_stdin_close;
 use crate::cli::BenchVerb;
 use crate::failure::{Exit, Failure, log_event};
 
-/// Start of the first line of a benchmark server, before its address.
+/// Text before the address in the first line that a benchmark server prints.
 const LISTENING: &str = "listening on ";
 
-/// Runs a benchmark.
+/// Runs the benchmark that the subcommand selects.
 pub fn run(verb: &BenchVerb) -> Result<(), Failure> {
     match verb {
         BenchVerb::Flight(args) => flight::run(args),
@@ -31,15 +31,15 @@ pub fn run(verb: &BenchVerb) -> Result<(), Failure> {
     }
 }
 
-/// A server of this program in a separate process. Dropping it stops the server.
+/// A server in a separate process of this program. Dropping this value stops the server.
 struct ServerProcess {
     child: Child,
-    /// Its first line of output, which holds the address.
+    /// First line that the server has printed, which contains its address.
     first_line: String,
 }
 
 impl ServerProcess {
-    /// Starts a server that exits when its stdin is closed, and waits until it prints its address.
+    /// Starts a server, and waits until it has printed its address. The server must exit when its stdin is closed.
     fn start(mut command: Command) -> Result<Self, Failure> {
         let failed = |error: std::io::Error| Failure::new(Exit::Machine, format!("cannot start the server: {error}"));
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(failed)?;
@@ -54,12 +54,12 @@ impl ServerProcess {
         }
     }
 
-    /// Returns the URL in the first line of `godwit serve`.
+    /// Returns the URL of a server that was started with `godwit serve`.
     fn url(&self) -> &str {
         self.first_line.split_whitespace().find(|word| word.contains("://")).unwrap_or_default()
     }
 
-    /// Returns the address in the first line of a benchmark server.
+    /// Returns the address of a server that was started with `godwit bench flight` or `godwit bench shuffle`.
     fn address(&self) -> &str {
         self.first_line.trim().strip_prefix(LISTENING).unwrap_or_default()
     }
@@ -73,13 +73,13 @@ impl Drop for ServerProcess {
     }
 }
 
-/// Returns the path of this program, to start it again.
+/// Returns the path of this executable, for starting further processes of it.
 fn current_program() -> Result<PathBuf, Failure> {
     let failed = |error| Failure::new(Exit::Machine, format!("cannot find this program: {error}"));
     std::env::current_exe().map_err(failed)
 }
 
-/// With `--json`, reports the next measurement as an event.
+/// Prints an event with the name of the measurement that starts now, if `json` is true.
 fn report_stage(json: bool, name: &str) {
     if json {
         log_event(&serde_json::json!({"event": "stage", "name": name}).to_string());
@@ -91,7 +91,7 @@ fn new_runtime() -> Result<Runtime, Failure> {
     runtime.map_err(|error| Failure::new(Exit::Machine, format!("cannot start threads: {error}")))
 }
 
-/// Serves until the process is stopped, or until its stdin is closed.
+/// Runs a benchmark server until the process is stopped or, if `until_stdin_closes` is true, until stdin is closed.
 async fn serve_until_stopped(
     address: &Address,
     data: impl DataPlane,
@@ -113,15 +113,16 @@ fn parse_address(text: &str) -> Result<Address, Failure> {
         return Ok(Address::Unix(path.into()));
     }
     let found = text.to_socket_addrs().ok().and_then(|mut addresses| addresses.next());
-    let wrong = || Failure::new(Exit::Usage, format!("{text} is no address; give HOST:PORT or unix:PATH"));
+    let wrong = || Failure::new(Exit::Usage, format!("{text} is not an address; use HOST:PORT or unix:PATH"));
     found.map(Address::Tcp).ok_or_else(wrong)
 }
 
-/// Returns the CPU time of a process (proc(5): fields 14 and 15 of `stat`, in ticks; field 2 may hold blanks).
+/// Returns the CPU time of a process in seconds, from fields 14 and 15 of its `/proc/PID/stat` (proc(5)). Field 2 may
+/// contain spaces.
 fn process_cpu_seconds(stat: &Path) -> Option<f64> {
     let text = std::fs::read_to_string(stat).ok()?;
     let fields: Vec<&str> = text.rsplit_once(") ")?.1.split(' ').collect();
     let ticks = fields.get(11)?.parse::<f64>().ok()? + fields.get(12)?.parse::<f64>().ok()?;
-    // Linux uses 100 ticks per second in user space on all current platforms.
+    // The fields are in clock ticks; Linux has 100 ticks per second in user space on all current platforms.
     Some(ticks / 100.0)
 }

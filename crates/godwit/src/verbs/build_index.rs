@@ -6,7 +6,7 @@ use crate::cli::IndexArgs;
 use crate::failure::Failure;
 use crate::progress::Progress;
 
-/// Builds the index files that are missing or do not belong to the reference.
+/// Builds the index files of the selected aligner that are missing or do not match the reference.
 pub fn run(args: &IndexArgs) -> Result<(), Failure> {
     let progress = Progress::new(&args.common);
     let arguments: Vec<String> = args.aligner_args.split_whitespace().map(str::to_owned).collect();

@@ -1,4 +1,4 @@
-//! `godwit call`: variants by region.
+//! `godwit call`: calls variants, region by region.
 
 use std::path::{Path, PathBuf};
 
@@ -21,7 +21,7 @@ pub fn run(args: &CallArgs) -> Result<(), Failure> {
     args.keys.load_keys()?;
     let mut options = call_options(args)?;
     if args.dry_run && args.cluster.on != Some(LauncherName::Slurm) {
-        let problem = "--dry-run of call shows the job of --on slurm, and here is none; leave it out".to_owned();
+        let problem = "--dry-run of call shows the job of --on slurm, which is not given; omit --dry-run".to_owned();
         return Err(Failure::new(Exit::Usage, problem));
     }
     let job_name = args.out.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -36,7 +36,7 @@ pub fn run(args: &CallArgs) -> Result<(), Failure> {
     };
     let Some(lead) = spreadable.dispatch(&progress, &cancelled, || is_call_running(&args.out))? else { return Ok(()) };
     let spread = lead.cluster_options(&args.cluster)?;
-    // SLURM restarted the job: the work of its earlier attempt is resumed.
+    // If SLURM has restarted the job, resume the work of its earlier attempt.
     options.resume |= lead.is_restart();
     let mut clear = DecryptedFiles::beside_output(&args.out);
     for reads in options.reads.iter_mut().chain(&mut options.normal) {
@@ -51,7 +51,7 @@ pub fn run(args: &CallArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reports the outcome.
+/// Reports the outcome of variant calling on stderr.
 pub(super) fn report_outcome(report: &CallReport, out: &Path, progress: &Progress) {
     if report.already_complete {
         return progress.report(&format!("already complete: {}", out.display()));
@@ -65,10 +65,10 @@ pub(super) fn report_outcome(report: &CallReport, out: &Path, progress: &Progres
 fn call_options(args: &CallArgs) -> Result<CallOptions, Failure> {
     let usage = |message: &str| Err(Failure::new(Exit::Usage, message.to_owned()));
     let (reads, caller) = match (&args.gvcfs[..], &args.caller) {
-        ([], CallerChoice::GatkJoint) => return usage("--caller gatk-joint takes GVCFs: name them with --gvcfs"),
+        ([], CallerChoice::GatkJoint) => return usage("--caller gatk-joint requires gVCFs: name them with --gvcfs"),
         ([], caller) => (&args.reads, caller.clone()),
         (_, CallerChoice::Bcftools | CallerChoice::GatkJoint) => (&args.gvcfs, CallerChoice::GatkJoint),
-        _ => return usage("GVCFs are genotyped by GATK: leave --caller out, or say --caller gatk-joint"),
+        _ => return usage("gVCFs are genotyped by GATK: omit --caller, or use --caller gatk-joint"),
     };
     Ok(CallOptions {
         reference: args.reference.clone(),
@@ -82,7 +82,7 @@ fn call_options(args: &CallArgs) -> Result<CallOptions, Failure> {
     })
 }
 
-/// Returns the options of calling that all calling verbs share.
+/// Converts the options of variant calling that `godwit align` and `godwit call` share.
 pub(super) fn calling_options(
     args: &CallingArgs,
     caller: CallerChoice,
@@ -114,7 +114,8 @@ pub(super) fn calling_options(
     })
 }
 
-/// Reads a ploidy table, built in or from a file. Rejects a `sex` that it does not have.
+/// Returns the built-in ploidy table with this name, or reads the table from the file with this path. Rejects a `sex`
+/// that the table does not contain.
 pub(super) fn read_ploidy_table(text: &str, sex: Option<&str>) -> Result<PloidyTable, Failure> {
     let table = match PloidyTable::built_in(text) {
         Some(table) => table,
@@ -123,11 +124,11 @@ pub(super) fn read_ploidy_table(text: &str, sex: Option<&str>) -> Result<PloidyT
                 let known = "1, 2, X, Y, GRCh37 and GRCh38";
                 Failure::new(
                     Exit::Machine,
-                    format!("cannot read the ploidies in {text}: {error}; without a file: {known}"),
+                    format!("cannot read the ploidy table {text}: {error}; built-in tables: {known}"),
                 )
             })?;
             PloidyTable::parse(&content)
-                .map_err(|error| Failure::new(Exit::Input, format!("cannot use the ploidies in {text}: {error}")))?
+                .map_err(|error| Failure::new(Exit::Input, format!("cannot use the ploidy table {text}: {error}")))?
         }
     };
     if let Some(sex) = sex {

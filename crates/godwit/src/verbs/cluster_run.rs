@@ -1,4 +1,4 @@
-//! Starts the workers of a cluster run: on this host, on others by ssh, or in the allocation of a SLURM job.
+//! Starts the workers of a cluster run on this host, on other hosts with ssh, or in the allocation of a SLURM job.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -19,59 +19,62 @@ use crate::cli::{ClusterArgs, CommonArgs, LauncherName};
 use crate::failure::{ERROR_PREFIX, Exit, Failure};
 use crate::progress::Progress;
 
-/// Longest wait for an earlier attempt of a job to exit: file servers hold the locks of a host that lost power for 90 s.
+/// Maximum time to wait for an earlier attempt of the job to exit. If the host of that attempt has lost power, a file
+/// server keeps the locks of this host for another 90 s.
 const EARLIER_START_TIMEOUT: Duration = Duration::from_secs(180);
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// Time for workers to exit by themselves.
+/// Time for workers to exit by themselves at the end of the run, before they are cancelled.
 const WORKER_EXIT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Workers of one cluster run, started by this process.
+/// The workers of a cluster run, as seen by the head, and how to start them.
 struct ClusterWorkers {
     launcher: Box<dyn Launcher>,
     program: PathBuf,
     working_directory: PathBuf,
-    /// Workers started by this process.
+    /// Number of workers that this process starts.
     worker_count: u32,
     worker_threads: usize,
     temp: Option<PathBuf>,
     allocation: Option<Allocation>,
     submitted: Mutex<Option<(JobSpec, JobHandle)>>,
-    /// Workers whose exit was reported.
+    /// Numbers of the workers whose exit was reported to the user.
     reported_exits: Mutex<BTreeSet<u32>>,
 }
 
-/// The position of this process in a job that a launcher started.
+/// The job to which this process belongs, and its worker number, from the variables that the launcher sets.
 #[derive(Clone, Debug)]
 struct Allocation {
-    /// 0 for the head.
+    /// Number of this process in the job; 0 is the head.
     worker_index: u32,
     attempt: u64,
     job_directory: PathBuf,
 }
 
 impl Allocation {
-    /// Reads the variables that the launcher sets.
+    /// Reads the environment variables that the launcher sets.
     fn from_environment() -> Result<Self, Failure> {
         let text = |name: &str| {
             let wrong = || format!("{name} is not set: --on allocation is for jobs that --on slurm submits");
             std::env::var(name).map_err(|_| Failure::new(Exit::Usage, wrong()))
         };
         let number = |name: &str| {
-            let wrong = |_| Failure::new(Exit::Usage, format!("{name} is no number"));
+            let wrong = |_| Failure::new(Exit::Usage, format!("{name} is not a number"));
             text(name)?.parse::<u64>().map_err(wrong)
         };
         let job_directory = PathBuf::from(text("GODWIT_JOB_DIRECTORY")?);
         Ok(Self { worker_index: number("GODWIT_NODE")? as u32, attempt: number("GODWIT_ATTEMPT")?, job_directory })
     }
 
-    /// Marks the job as finished: an unreachable worker would keep SLURM from ending the job.
+    /// Creates a file that marks the job as finished. The process that has submitted the job then cancels it if it does
+    /// not end, because SLURM waits forever for a worker on an unreachable host.
     fn write_finished_marker(&self) -> Result<(), Failure> {
         let path = finished_marker_path(&self.job_directory, self.attempt);
         let failed = |error| Failure::new(Exit::Machine, format!("cannot write {}: {error}", path.display()));
         std::fs::write(&path, "").map_err(failed)
     }
 
-    /// Returns the attempts of the same SLURM job, this one included: a job that was requeued has several.
+    /// Returns the numbers of all attempts of this SLURM job, including the current attempt. A requeued job has several
+    /// attempts.
     fn job_starts(&self) -> Vec<u64> {
         let job =
             |attempt: u64| std::fs::read_to_string(self.job_directory.join(format!("attempts/{attempt}/job"))).ok();
@@ -81,12 +84,12 @@ impl Allocation {
         attempts.filter(|attempt| job(*attempt).as_ref() == Some(&own)).collect()
     }
 
-    /// Reports whether the job was started before, so that there may be work to resume.
+    /// Returns whether the job has earlier attempts, whose work can be resumed.
     fn is_restart(&self) -> bool {
         self.job_starts().iter().any(|start| *start < self.attempt)
     }
 
-    /// Runs as a worker until all `jobs` cluster runs are done.
+    /// Runs this process as a worker of `jobs` cluster runs, one after another, until all have finished.
     fn run_worker(
         &self,
         jobs: u32,
@@ -106,7 +109,8 @@ impl Allocation {
         let ended = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let watching = scope.spawn(|| {
-                // A head may find that some runs were finished before: then it connects no workers.
+                // Also stop when the job is marked as finished: if a cluster run was complete before, its head never
+                // connects.
                 while !ended.load(Ordering::Relaxed) && !stop.load(Ordering::Relaxed) {
                     stop.store(cancelled.load(Ordering::Relaxed) || is_over(), Ordering::Relaxed);
                     std::thread::park_timeout(POLL_INTERVAL);
@@ -123,9 +127,9 @@ impl Allocation {
             match worked {
                 Err(PipelineError::Interrupted) if !cancelled.load(Ordering::Relaxed) => Ok(()),
                 Err(error @ PipelineError::Interrupted) => Err(error.into()),
-                // The head continues without this worker, and reports how the job ended.
+                // This is not a failure of the job: the head continues without this worker, and reports the outcome.
                 Err(error) => {
-                    progress.report(&format!("this node left the run: {}", message_with_causes(&error)));
+                    progress.report(&format!("this worker left the job: {}", message_with_causes(&error)));
                     Ok(())
                 }
                 Ok(()) => Ok(()),
@@ -134,44 +138,44 @@ impl Allocation {
     }
 }
 
-/// Reports whether this is a requeued SLURM job.
+/// Returns whether this process belongs to a SLURM job that was requeued, so that it has earlier attempts.
 pub fn is_restart() -> bool {
     Allocation::from_environment().is_ok_and(|job| job.is_restart())
 }
 
-/// A verb that supports cluster runs, with its options.
+/// The options of a verb that matter for a cluster run.
 pub struct ClusterRunOptions<'a> {
-    /// Launcher and workers.
+    /// Options for the launcher and the workers.
     pub cluster: &'a ClusterArgs,
     /// Common options of the verb.
     pub common: &'a CommonArgs,
-    /// True if the job is only printed.
+    /// True to print the script of the SLURM job instead of submitting it.
     pub dry_run: bool,
-    /// Directory of the script and the logs of a SLURM job.
+    /// Directory for the script and the logs of a SLURM job.
     pub job_directory: PathBuf,
-    /// Name of a SLURM job.
+    /// Name of the SLURM job.
     pub job_name: String,
-    /// Number of cluster runs that the verb makes, one after the other.
+    /// Number of cluster runs that the verb executes, one after another.
     pub job_count: u32,
     /// True if the verb reads standard input.
     pub reads_stdin: bool,
 }
 
-/// A process that does the work, or is the head of a cluster run.
+/// The process that runs the verb: the head of a cluster run or, without workers (`None`), the only process.
 pub struct HeadProcess(Option<ClusterWorkers>);
 
 impl HeadProcess {
-    /// Returns the options of the cluster run; `None` in a single process.
+    /// Returns the options of the cluster run; `None` if there is only this process.
     pub fn cluster_options<'l>(&'l self, place: &ClusterArgs) -> Result<Option<ClusterOptions<'l>>, Failure> {
         self.0.as_ref().map(|nodes| nodes.cluster_options(place)).transpose()
     }
 
-    /// Reports whether this is a later attempt of a job, which resumes the work of earlier ones.
+    /// Returns whether the job has earlier attempts, whose work this attempt must resume.
     pub fn is_restart(&self) -> bool {
         self.allocation().is_some_and(Allocation::is_restart)
     }
 
-    /// Marks the job as finished, if this process runs in an allocation.
+    /// Marks the SLURM job as finished; does nothing if this process does not run in an allocation.
     pub fn write_finished_marker(&self) -> Result<(), Failure> {
         self.allocation().map_or(Ok(()), Allocation::write_finished_marker)
     }
@@ -182,8 +186,9 @@ impl HeadProcess {
 }
 
 impl ClusterRunOptions<'_> {
-    /// Submits the job or runs as its worker; returns `None` if nothing is left to do then, else the head of the verb.
-    /// `is_busy` reports whether another process works on the same output.
+    /// Decides the role of this process. With `--on slurm`, submits the job and returns `None`. In a worker process of
+    /// a SLURM job, runs as a worker until the job ends and returns `None`. Otherwise returns a [`HeadProcess`], and
+    /// the caller runs the verb. `is_busy` must return true while another process writes to the same output.
     pub fn dispatch(
         &self,
         progress: &Progress,
@@ -215,13 +220,14 @@ impl ClusterRunOptions<'_> {
     }
 }
 
-/// Waits until no process works on the output; after the timeout the verb itself rejects the output and reports it.
+/// Waits while another process, an earlier attempt of the job, writes to the output. After a timeout, returns
+/// nevertheless; the verb then rejects the output with an error.
 fn wait_for_earlier_start(is_busy: impl Fn() -> bool, progress: &Progress, cancelled: &AtomicBool) {
     let until = Instant::now() + EARLIER_START_TIMEOUT;
     let mut is_reported = false;
     while is_busy() && Instant::now() < until && !cancelled.load(Ordering::Relaxed) {
         if !is_reported {
-            progress.report("an earlier start of this job still works there; waiting for it to end");
+            progress.report("an earlier attempt of this job is still running; waiting for it to exit");
             is_reported = true;
         }
         std::thread::sleep(POLL_INTERVAL);
@@ -234,7 +240,7 @@ pub fn finished_marker_path(job_directory: &Path, attempt: u64) -> PathBuf {
 }
 
 impl ClusterWorkers {
-    /// Creates the workers' launcher; `None` unless this process is the head of a cluster run.
+    /// Creates the launcher of the workers; returns `None` if this process is not the head of a cluster run.
     fn new(place: &ClusterArgs, common: &CommonArgs, allocation: Option<Allocation>) -> Result<Option<Self>, Failure> {
         let launcher: Box<dyn Launcher> = match place.on {
             Some(LauncherName::Ssh) => {
@@ -243,10 +249,10 @@ impl ClusterWorkers {
             Some(LauncherName::Local | LauncherName::Allocation) => Box::new(LocalLauncher::new()),
             Some(LauncherName::Slurm) | None => return Ok(None),
         };
-        let missing = |error| Failure::new(Exit::Machine, format!("cannot find where this is run: {error}"));
+        let missing = |error| Failure::new(Exit::Machine, format!("cannot determine the working directory: {error}"));
         let (program, working_directory) =
             std::env::current_exe().and_then(|program| Ok((program, std::env::current_dir()?))).map_err(missing)?;
-        // In an allocation the other workers run already; the head's host needs one too.
+        // SLURM has already started the workers on the other hosts, so only that on the host of the head is missing.
         let worker_count = if allocation.is_some() { 1 } else { place.nodes };
         let worker_threads = threads_per_worker(place, common);
         let temp = common.temp.as_ref().map(|temp| working_directory.join(temp));
@@ -329,14 +335,14 @@ impl WorkerLauncher for ClusterWorkers {
         let mut reported = self.reported_exits.lock().unwrap_or_else(PoisonError::into_inner);
         let ended = (0..job.workers).filter(|node| !runs(*node) && reported.insert(*node));
         let exit_message = |node| match last_error_line(&job, node) {
-            Some(error) => format!("node {node} ended: {error}"),
-            None => format!("node {node} ended and said nothing"),
+            Some(error) => format!("worker {node} exited: {error}"),
+            None => format!("worker {node} exited without an error message"),
         };
         ended.map(exit_message).collect()
     }
 
     fn all_ended(&self) -> bool {
-        // Other workers of the allocation may still connect.
+        // In an allocation, workers on other hosts may still connect, even if the worker of this host has exited.
         let ended = matches!(self.status(), Some((_, Ok(JobStatus::Ended { .. } | JobStatus::Unknown { .. }))));
         ended && self.allocation.is_none()
     }
@@ -355,18 +361,19 @@ impl WorkerLauncher for ClusterWorkers {
                 _ => std::thread::sleep(Duration::from_millis(10)),
             }
         }
-        // Running workers are not needed any more; if cancelling fails, they exit when they lose the head.
+        // Ignore errors: workers that cannot be cancelled exit when they lose the connection to the head.
         let _ = self.launcher.cancel(&handle);
     }
 }
 
-/// Returns the threads of each worker: the requested ones, else its part of the cores.
+/// Returns the number of threads of each worker: the requested number, or by default the cores of a host divided by its
+/// workers.
 fn threads_per_worker(place: &ClusterArgs, common: &CommonArgs) -> usize {
     let shared_by = if place.on == Some(LauncherName::Local) { place.nodes as usize } else { 1 };
     common.threads.map_or((available_cores() / shared_by).max(1), |threads| threads as usize)
 }
 
-/// Returns the workers that a cluster run would start; `None` in a single process.
+/// Returns the workers that a cluster run with these options would start; `None` without `--on`.
 pub fn planned_workers(place: &ClusterArgs, common: &CommonArgs) -> Option<PlannedWorkers> {
     place.on.map(|on| PlannedWorkers {
         workers: place.nodes,
@@ -375,7 +382,7 @@ pub fn planned_workers(place: &ClusterArgs, common: &CommonArgs) -> Option<Plann
     })
 }
 
-/// Returns the last error in the log of a worker.
+/// Returns the last error message in the log of a worker, without its prefix.
 pub fn last_error_line(job: &JobSpec, node: u32) -> Option<String> {
     let said = std::fs::read(job.stderr_path(node)).ok()?;
     let stderr_bytes = String::from_utf8_lossy(&said).into_owned();

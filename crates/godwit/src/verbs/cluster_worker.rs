@@ -1,4 +1,4 @@
-//! `godwit node`: the worker process that launchers start.
+//! `godwit node`: the worker process of a cluster run, which a launcher starts.
 
 use std::time::Duration;
 
@@ -8,10 +8,11 @@ use crate::cli::WorkerArgs;
 use crate::failure::Failure;
 use crate::interruption;
 
-/// Longest wait for the head of a job: it may first have to read its reference from a slow disk.
+/// Maximum time for which a worker waits for the head of the job. The head may first have to read the reference from a
+/// slow disk.
 pub const HEAD_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Runs as a worker until the job is done.
+/// Runs this process as a worker until the job has finished.
 pub fn run(args: &WorkerArgs) -> Result<(), Failure> {
     let options = WorkerOptions {
         rendezvous_directory: args.meeting.clone(),

@@ -1,4 +1,5 @@
-//! `godwit plan`: predicts the duration of a cohort on a facility, and the bottleneck.
+//! `godwit plan`: predicts, by simulation, how long a facility takes to process a cohort of samples, and its
+//! bottleneck.
 
 use std::path::Path;
 
@@ -15,36 +16,37 @@ use crate::cli::{BalancePolicy, PlanArgs};
 use crate::failure::{Exit, Failure};
 use crate::text_table::align_columns;
 
-/// Storage is the bottleneck if waiting for it takes more than this fraction of a sample's hours.
+/// Fraction of the duration of a sample: if samples wait longer for storage, storage counts as the bottleneck.
 const BOTTLENECK_SHARE: f64 = 0.05;
 const SECONDS_PER_HOUR: f64 = 3600.0;
 const BITS_PER_BYTE: f64 = 8.0;
 
-/// The prediction, as printed with `--json`.
+/// The prediction, in the form that `--json` prints.
 #[derive(Serialize)]
 struct CohortPlan {
     samples: u32,
     nodes: u32,
     storage_nodes: u32,
     balance: String,
-    /// Source of the costs of steps.
+    /// Source of the step durations: the path of a run.json, or the name of a published pipeline.
     from: String,
-    /// Hours of the steps, mean over the samples.
+    /// Duration of each step in hours, mean over the samples.
     steps: Vec<StepHours>,
-    /// Hours of a sample from its first step to its last, mean.
+    /// Hours from the start of a sample's first step to the end of its last step, mean over the samples.
     total_hours: f64,
-    /// The same for a sample that has the storage to itself.
+    /// Hours that a sample would take if no other sample used the storage.
     alone_hours: f64,
-    /// Hours that a sample waits for a slot on a compute host, mean.
+    /// Hours that a sample waits for a free compute host, mean over the samples.
     queued_hours: f64,
-    /// Hours of the joint steps of all samples, after the last of them.
+    /// Hours of the joint steps, which process all samples together at the end.
     cohort_hours: f64,
-    /// Hours from the first start to the last end.
+    /// Hours from the start of the first sample to the end of the joint steps.
     makespan_hours: f64,
-    /// samples * 24 / makespan_hours.
+    /// Samples per day: `samples * 24 / makespan_hours`.
     genomes_per_day: f64,
     bottleneck: String,
-    /// The smallest number of storage servers with which balanced streams cost a sample at most a twentieth of its hours.
+    /// Smallest number of storage servers for which storage is not the bottleneck, with balanced streams; `None` if no
+    /// number is enough.
     storage_nodes_needed: Option<u32>,
 }
 
@@ -54,7 +56,7 @@ struct StepHours {
     hours: f64,
 }
 
-/// Predicts and prints the plan.
+/// Simulates the cohort on the facility, and prints the prediction.
 pub fn run(args: &PlanArgs) -> Result<(), Failure> {
     let (workload, cohort) = match &args.from {
         None => (published_workload(), 0.0),
@@ -117,7 +119,7 @@ fn simulate_facility(
     simulate(args.samples as usize, workload, &facility, &mut pool)
 }
 
-/// The load balancer of pools; all members are healthy.
+/// The load balancer that pools of servers use, for the simulation; all members are always healthy.
 struct PoolBalancer(LoadBalancer);
 
 impl StorageBalancer for PoolBalancer {
@@ -130,7 +132,7 @@ impl StorageBalancer for PoolBalancer {
     }
 }
 
-/// Returns the fraction of a sample's hours that storage costs.
+/// Returns the fraction of a sample's duration that it spends waiting for storage which other samples use.
 fn storage_share(outcome: &SimulationResult, workload: &Workload) -> f64 {
     1.0 - workload.unshared_hours() / outcome.total_hours()
 }
@@ -141,21 +143,23 @@ fn bottleneck(args: &PlanArgs, workload: &Workload, outcome: &SimulationResult) 
         let percent = lost * 100.0;
         return match (outcome.storage_wait.network_hours > outcome.storage_wait.disk_hours, args.balance) {
             (true, BalancePolicy::None) if args.storage_nodes > 1 => format!(
-                "the network of the one storage node that all use: {percent:.0} % of a sample's hours; the other {} are idle",
+                "the network of the only storage server in use: {percent:.0} % of a sample's hours; the other {} are \
+                 idle",
                 args.storage_nodes - 1
             ),
-            (true, _) => format!("the network of the storage nodes: {percent:.0} % of a sample's hours"),
-            (false, _) => format!("the disks of the storage nodes: {percent:.0} % of a sample's hours"),
+            (true, _) => format!("the network of the storage servers: {percent:.0} % of a sample's hours"),
+            (false, _) => format!("the disks of the storage servers: {percent:.0} % of a sample's hours"),
         };
     }
     if outcome.queued_hours > 0.0 {
-        return format!("compute nodes: a sample waits {:.1} hours for a place", outcome.queued_hours);
+        return format!("compute hosts: a sample waits {:.1} hours for a slot", outcome.queued_hours);
     }
     let longest = workload.steps.iter().zip(&outcome.step_hours).max_by(|a, b| a.1.total_cmp(b.1));
-    format!("nothing is waited for; the longest step is {}", longest.map_or("none", |(step, _)| &step.name))
+    format!("none; the longest step is {}", longest.map_or("none", |(step, _)| &step.name))
 }
 
-/// Returns the smallest number of storage servers without a bottleneck; `None` if ten thousand are too few.
+/// Returns the smallest number of storage servers for which storage is not the bottleneck; `None` if 10,000 are not
+/// enough.
 fn storage_nodes_needed(args: &PlanArgs, workload: &Workload) -> Option<u32> {
     const MAX_STORAGE_NODES: u32 = 10_000;
     let balance = match args.balance {
@@ -176,19 +180,19 @@ fn storage_nodes_needed(args: &PlanArgs, workload: &Workload) -> Option<u32> {
     Some(most)
 }
 
-/// The fields of a run.json that are read.
+/// The fields of a run.json that the prediction needs. Files of `godwit run` and `godwit align` have different fields.
 #[derive(Deserialize)]
 struct JobReport {
-    /// `godwit run`: the samples.
+    /// In a run.json of `godwit run`: the samples.
     #[serde(default)]
     samples: Vec<SampleReport>,
-    /// `godwit run`: the joint steps of all samples.
+    /// In a run.json of `godwit run`: the joint steps of all samples.
     #[serde(default)]
     cohort: Vec<StepReport>,
-    /// `godwit align`: the verb.
+    /// In a run.json of `godwit align`: the name of the verb, `align`.
     #[serde(default)]
     verb: String,
-    /// `godwit align`: duration in seconds.
+    /// In a run.json of `godwit align`: the duration in seconds.
     #[serde(default)]
     seconds: f64,
 }
@@ -205,12 +209,13 @@ struct SampleReport {
 struct StepReport {
     step: String,
     seconds: f64,
-    /// Bytes of the files that the step read and wrote.
+    /// Total size of the files that the step read and wrote, bytes.
     #[serde(default)]
     file_bytes: u64,
 }
 
-/// Reads the costs of steps from a run on one host, and the hours of the joint steps for all planned samples.
+/// Reads the durations of the steps from the run.json of a run on one host. Returns the workload of a sample, and the
+/// hours of the joint steps, scaled to the number of planned samples.
 fn read_measured_workload(path: &Path, args: &PlanArgs) -> Result<(Workload, f64), Failure> {
     let bad = |what: String| Failure::new(Exit::Input, format!("{}: {what}", path.display()));
     let bytes = std::fs::read(path)
@@ -219,19 +224,17 @@ fn read_measured_workload(path: &Path, args: &PlanArgs) -> Result<(Workload, f64
         serde_json::from_slice(&bytes).map_err(|error| bad(format!("not a run.json of godwit: {error}")))?;
     if report.verb == "align" {
         let step = StepReport { step: "align".into(), seconds: report.seconds, file_bytes: 0 };
-        return Ok((
-            mean_workload(&[&[step]], args).ok_or_else(|| bad("it says of no step how long it took".into()))?,
-            0.0,
-        ));
+        return Ok((mean_workload(&[&[step]], args).ok_or_else(|| bad("it has no duration of a step".into()))?, 0.0));
     }
     let done = report.samples.iter().filter(|sample| sample.error.is_none()).map(|sample| &*sample.steps);
     let done: Vec<&[StepReport]> = done.collect();
-    let workload = mean_workload(&done, args).ok_or_else(|| bad("no sample of it was finished".into()))?;
+    let workload = mean_workload(&done, args).ok_or_else(|| bad("it has no finished sample".into()))?;
     let cohort: f64 = report.cohort.iter().map(|step| step.seconds).sum();
     Ok((workload, cohort / SECONDS_PER_HOUR / done.len() as f64 * f64::from(args.samples)))
 }
 
-/// Returns the mean of each step over samples, which all have the same steps; `None` without any.
+/// Returns the mean duration and file volume of each step over all samples, which have the same steps; `None` without
+/// samples.
 fn mean_workload(samples: &[&[StepReport]], args: &PlanArgs) -> Option<Workload> {
     let rate = args.storage_rate as f64 / BITS_PER_BYTE * SECONDS_PER_HOUR;
     let first = samples.first()?;
@@ -244,7 +247,7 @@ fn mean_workload(samples: &[&[StepReport]], args: &PlanArgs) -> Option<Workload>
         }
         let hours = seconds / SECONDS_PER_HOUR / samples.len() as f64;
         let volume_hours = bytes / samples.len() as f64 / rate;
-        // The measured hours include the transfer of files, so its time is subtracted.
+        // The measured hours include the transfer of files. Subtract this time, because the simulation adds it again.
         let max_rate = if volume_hours > hours { volume_hours / hours.max(f64::MIN_POSITIVE) } else { 1.0 };
         WorkloadStep { name: name.clone(), compute_hours: (hours - volume_hours).max(0.0), volume_hours, max_rate }
     });
@@ -256,19 +259,19 @@ fn plan_table(plan: &CohortPlan) -> String {
     let mut rows = vec![["step", "hours"].map(str::to_owned)];
     rows.extend(plan.steps.iter().map(|step| [step.step.clone(), format_hours(step.hours)]));
     if plan.cohort_hours > 0.0 {
-        rows.push(["all samples together".into(), format_hours(plan.cohort_hours)]);
+        rows.push(["joint steps of all samples".into(), format_hours(plan.cohort_hours)]);
     }
-    rows.push(["total of a sample".into(), format_hours(plan.total_hours)]);
-    rows.push(["the same alone".into(), format_hours(plan.alone_hours)]);
-    rows.push(["waiting for a compute node".into(), format_hours(plan.queued_hours)]);
+    rows.push(["total per sample".into(), format_hours(plan.total_hours)]);
+    rows.push(["total without contention".into(), format_hours(plan.alone_hours)]);
+    rows.push(["waiting for a compute host".into(), format_hours(plan.queued_hours)]);
     rows.push(["whole cohort".into(), format_hours(plan.makespan_hours)]);
     let needed = match plan.storage_nodes_needed {
-        Some(1) => "1 storage node is enough".to_owned(),
-        Some(nodes) => format!("{nodes} storage nodes are enough where streams are balanced"),
-        None => "no number of storage nodes is enough".to_owned(),
+        Some(1) => "1 storage server is enough".to_owned(),
+        Some(nodes) => format!("{nodes} storage servers are enough with balanced streams"),
+        None => "no number of storage servers is enough".to_owned(),
     };
     format!(
-        "{}\ngenomes per day: {:.0} ({} samples x 24 / {} hours)\nbottleneck: {}\n{needed}\ncosts of steps: {}\n",
+        "{}\ngenomes per day: {:.0} ({} samples x 24 / {} hours)\nbottleneck: {}\n{needed}\nsource of step costs: {}\n",
         align_columns(&rows, 1),
         plan.genomes_per_day,
         plan.samples,

@@ -1,4 +1,4 @@
-//! `godwit compare`: call sets against a truth set.
+//! `godwit compare`: compares called variants with a truth set.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::interruption;
 use crate::text_table::align_columns;
 
-/// Compares the call sets and prints a table, or JSON.
+/// Compares the call sets with the truth set, and prints the result as a table or as JSON.
 pub fn run(args: &CompareArgs) -> Result<(), Failure> {
     args.keys.load_keys()?;
     let options = CompareOptions {
@@ -34,7 +34,7 @@ pub fn run(args: &CompareArgs) -> Result<(), Failure> {
     print(&table(&comparison))
 }
 
-/// Names of the variant types, as row labels.
+/// Names of the variant types, for the rows of the tables.
 const CLASS_NAMES: [&str; 3] = ["SNPs", "indels", "all"];
 
 fn by_class<T>(classes: &PerVariantType<T>) -> [&T; 3] {
@@ -79,7 +79,7 @@ fn changes_table(changes: &PerVariantType<BaselineChanges>) -> String {
     align_columns(&rows, 1)
 }
 
-/// Describes what was compared, what was excluded, and the limits of the comparison.
+/// Returns the lines below the tables: the compared files, the excluded records, and the limits of the comparison.
 fn source_lines(comparison: &Comparison) -> String {
     let mut text = String::new();
     let sets = comparison.baseline.iter().chain([&comparison.calls]).map(|set| &set.source);
@@ -87,20 +87,21 @@ fn source_lines(comparison: &Comparison) -> String {
         text += &excluded_records_line(source);
     }
     if let Some(bases) = comparison.confident_bases {
-        text += &format!("counted: what lies in {bases} confident bases\n");
+        text += &format!("counted: variants in {bases} confident bases\n");
     }
     if comparison.genotypes_ignored {
         text += "genotypes were ignored\n";
     }
     text += match comparison.left_aligned {
-        true => "indels were moved to the left, ",
-        false => "indels were compared where they stand (--reference moves them to the left), ",
+        true => "indels were left-aligned, ",
+        false => "indels were not left-aligned (--reference enables that), ",
     };
-    text += &format!("compound changes taken apart, by bcftools {}\n", comparison.bcftools);
+    text += &format!("compound variants split by bcftools {}\n", comparison.bcftools);
     let beside = comparison.calls.accuracy.all.missed_beside_false;
     if beside > 0 {
         text += &format!(
-            "{beside} missed alleles have a false one within 20 bases: perhaps the same haplotype in other words\n"
+            "{beside} missed alleles have a false one within 20 bases: possibly the same haplotype in another \
+             representation\n"
         );
     }
     text
@@ -116,12 +117,12 @@ fn excluded_records_line(source: &ComparedFile) -> String {
     ];
     let parts = parts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
     let parts: Vec<String> = parts.collect();
-    let left_out = if parts.is_empty() { String::new() } else { format!("; left out: {}", parts.join(", ")) };
+    let left_out = if parts.is_empty() { String::new() } else { format!("; excluded: {}", parts.join(", ")) };
     let sample = source.sample.as_ref().map_or_else(|| "no sample".to_owned(), |sample| format!("sample {sample}"));
     format!("{}: {} records, {sample}{left_out}\n", source.file.display(), records.records)
 }
 
-/// Returns the file names, or the paths if names are not unique.
+/// Returns the file names of the call sets, or their paths if two file names are equal.
 fn short_names(sets: &[&CallSetAccuracy]) -> Vec<String> {
     let short = |set: &&CallSetAccuracy| set.source.file.file_name().map(|name| name.to_string_lossy().into_owned());
     match sets.iter().map(short).collect::<Option<Vec<_>>>() {

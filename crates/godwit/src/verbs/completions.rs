@@ -1,4 +1,4 @@
-//! `godwit completions`: shell completion scripts.
+//! `godwit completions`: generates completion scripts for shells.
 
 use clap::CommandFactory;
 

@@ -1,4 +1,4 @@
-//! `godwit config show`: the effective configuration.
+//! `godwit config show`: prints the effective configuration.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use crate::cli::{Cli, ConfigAction, ConfigArgs};
 use crate::config::{Config, as_json, as_toml};
 use crate::failure::{Failure, print};
 
-/// Prints every effective value with its origin.
+/// Prints the effective value of every option with its origin.
 pub fn run(args: &ConfigArgs, given: Option<&Path>, no_files: bool) -> Result<(), Failure> {
     let root = Cli::command();
     let config = Config::load(&root, given, no_files)?;

@@ -1,4 +1,4 @@
-//! `godwit copy`: files from or to a server.
+//! `godwit copy`: copies files from or to a server.
 
 use std::sync::Arc;
 
@@ -11,13 +11,16 @@ use crate::failure::{Exit, Failure};
 use crate::interruption;
 use crate::progress::Progress;
 
-/// Copies files and reports the summary.
+/// Copies files and reports the outcome.
 pub fn run(args: &CopyArgs) -> Result<(), Failure> {
     let cancelled = interruption::flag();
     godwit_process::set_resume_instruction("what has arrived is kept: run the same command again to continue");
     let places = args.locations.iter().map(|text| Location::parse(text)).collect::<Result<Vec<_>, _>>()?;
     let Some((destination, sources)) = places.split_last() else {
-        return Err(Failure::new(Exit::Usage, "say what is to be copied, and where to; see godwit copy --help".into()));
+        return Err(Failure::new(
+            Exit::Usage,
+            "name the files to copy and the destination; see godwit copy --help".into(),
+        ));
     };
     let threads = args.common.thread_count();
     let options = CopyOptions {
@@ -48,7 +51,7 @@ pub fn run(args: &CopyArgs) -> Result<(), Failure> {
     progress.clear();
     let copied = match &outcome {
         Ok(summary) => Some(summary),
-        // The other files were copied.
+        // Some files failed; report those that were copied, too.
         Err(TransferError::PartialFailure { summary, .. }) => Some(&**summary),
         Err(_) => None,
     };
@@ -59,7 +62,7 @@ pub fn run(args: &CopyArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Runs a copy on a runtime with that many threads.
+/// Runs a copy on a new tokio runtime with this number of threads.
 pub(super) fn block_on_threads(
     threads: usize,
     copying: impl Future<Output = Result<CopySummary, TransferError>>,
@@ -67,12 +70,13 @@ pub(super) fn block_on_threads(
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new(Exit::Machine, format!("cannot start threads: {error}")))?;
     let outcome = runtime.block_on(copying);
-    // Abandoned blocking reads are not awaited.
+    // Do not wait for blocking reads whose results are no longer needed.
     runtime.shutdown_background();
     Ok(outcome)
 }
 
-/// Reports whether a location is a pool, whose members are waited for as `--wait` says.
+/// Returns whether one of the locations is a pool. For pools, `--wait` also limits how long a copy waits without
+/// receiving data.
 fn includes_pool(places: &[Location]) -> bool {
     places.iter().any(|place| matches!(place, Location::Remote(remote) if remote.is_pool))
 }
@@ -89,7 +93,7 @@ fn summary_line(summary: &CopySummary) -> String {
     );
     if summary.delta_files > 0 {
         text += &format!(
-            ", {} as differences from the reference, {:.3} MB in place of {:.1} MB: {:.1} MB saved",
+            ", {} delta-compressed, {:.3} MB instead of {:.1} MB: {:.1} MB saved",
             pluralize(summary.delta_files, "file"),
             summary.delta_sent_bytes as f64 / 1e6,
             packed as f64 / 1e6,
@@ -97,10 +101,10 @@ fn summary_line(summary: &CopySummary) -> String {
         );
     }
     if summary.resumed_bytes > 0 {
-        text += &format!(", {:.1} MB were there from before", summary.resumed_bytes as f64 / 1e6);
+        text += &format!(", {:.1} MB resumed", summary.resumed_bytes as f64 / 1e6);
     }
     if summary.up_to_date_files > 0 {
-        text += &format!(", {} there already", pluralize(summary.up_to_date_files, "file"));
+        text += &format!(", {} up to date", pluralize(summary.up_to_date_files, "file"));
     }
     if summary.removed_files > 0 {
         text += &format!(", {} removed", summary.removed_files);
@@ -109,7 +113,7 @@ fn summary_line(summary: &CopySummary) -> String {
         text += &format!(", {} skipped", pluralize(summary.skipped_links, "link"));
     }
     if summary.damaged_blocks > 0 {
-        text += &format!(", {} came damaged and again", pluralize(summary.damaged_blocks as usize, "block"));
+        text += &format!(", {} damaged and sent again", pluralize(summary.damaged_blocks as usize, "block"));
     }
     text
 }
@@ -138,7 +142,7 @@ fn exit_code_of(error: &TransferError) -> Exit {
         | TransferError::UnknownSession
         | TransferError::Timeout { .. }
         | TransferError::Flight(_) => Exit::Remote,
-        // It existed when the tree was listed.
+        // The file existed when the directory was listed, so the command line is correct and the input has changed.
         TransferError::PartialFailure { first_failure, .. }
             if matches!(**first_failure, TransferError::NotFound { .. }) =>
         {

@@ -1,4 +1,4 @@
-//! Credentials of a client for servers and pools.
+//! Reads the credentials with which verbs connect to servers and pools, and opens the connections.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,15 +13,16 @@ use crate::cli::AccessArgs;
 use crate::failure::{Exit, Failure, log_event, log_message};
 use crate::pool_file::PoolFile;
 
-/// Reads the credentials that options name.
+/// Reads the token, the certificates and the key from the files that the options name.
 pub fn read_credentials(args: &AccessArgs) -> Result<Credentials, Failure> {
     let token = match &args.token_file {
         None => None,
         Some(path) => {
             let text = std::fs::read_to_string(path)
                 .map_err(|error| Failure::new(Exit::Machine, format!("cannot read {}: {error}", path.display())))?;
-            let wrong =
-                || Failure::new(Exit::Input, format!("{} holds no token; `godwit token` makes one", path.display()));
+            let wrong = || {
+                Failure::new(Exit::Input, format!("{} does not hold a token; `godwit token` makes one", path.display()))
+            };
             Some(Token::new(text.trim()).ok_or_else(wrong)?)
         }
     };
@@ -29,7 +30,8 @@ pub fn read_credentials(args: &AccessArgs) -> Result<Credentials, Failure> {
     Ok(Credentials { token, ca_certificates: args.ca.clone(), identity, pools: HashMap::new() })
 }
 
-/// Opens the pool that a location names, if it is one. With `json` its notices are printed as events.
+/// Opens the pool that a location names; returns `None` if the location is not a pool. If `json` is true, notices of
+/// the pool are printed as JSON events.
 pub fn open_pool(
     place: &Location,
     args: &AccessArgs,
@@ -62,7 +64,7 @@ fn read_pool_file(remote: &RemoteLocation, args: &AccessArgs) -> Result<PoolFile
     Err(Failure::new(Exit::Usage, problem))
 }
 
-/// Returns the credentials for these locations, with the pools among them.
+/// Returns the credentials for access to these locations, and opens the pools among them.
 pub fn credentials_for<'p>(
     places: impl IntoIterator<Item = &'p Location>,
     args: &AccessArgs,
@@ -77,12 +79,12 @@ pub fn credentials_for<'p>(
     Ok(credentials)
 }
 
-/// Connects to the server of a URL.
+/// Connects to the server at a URL, with the credentials that the options name.
 pub async fn connect(url: &str, args: &AccessArgs) -> Result<Client, Failure> {
     connect_with(url, args, TransportOptions::default()).await
 }
 
-/// Connects with other transport options.
+/// Connects to the server at a URL like [`connect`], with these transport options.
 pub async fn connect_with(url: &str, args: &AccessArgs, tuning: TransportOptions) -> Result<Client, Failure> {
     let place = Location::parse(url)?;
     let credentials = read_credentials(args)?;
@@ -100,7 +102,8 @@ pub async fn connect_with(url: &str, args: &AccessArgs, tuning: TransportOptions
     Ok(Client::connect(&Address::Tcp(found?), access, tuning).await?)
 }
 
-/// Converts an error of a server: a rejected statement has the same exit code as in a local query.
+/// Converts an error of a server to a failure. If the server rejects a statement, the exit code is the same as for a
+/// local query.
 pub fn server_failure(error: FlightError) -> Failure {
     let exit = match &error {
         FlightError::Status { status, .. } => match status.code() {

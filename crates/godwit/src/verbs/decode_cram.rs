@@ -1,4 +1,4 @@
-//! `godwit decode-cram`: the process that other verbs start to read CRAM.
+//! `godwit decode-cram`: the process that other verbs start to decode CRAM files.
 
 use std::io::{BufWriter, ErrorKind};
 
@@ -7,7 +7,7 @@ use godwit_pipeline::{DecodeRequest, run_decoder};
 use crate::cli::DecodeCramArgs;
 use crate::failure::{Exit, Failure};
 
-/// Decodes to stdout. A closed stdout is not a failure.
+/// Decodes a CRAM file and writes the records to stdout. It is not a failure if the parent process closes stdout early.
 pub fn run(args: &DecodeCramArgs) -> Result<(), Failure> {
     let request = DecodeRequest {
         path: args.input.clone(),
@@ -15,9 +15,10 @@ pub fn run(args: &DecodeCramArgs) -> Result<(), Failure> {
         threads: args.threads as usize,
     };
     match run_decoder(&request, &mut BufWriter::new(std::io::stdout().lock())) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Failure::new(Exit::Machine, format!("cannot write to stdout: {error}; start another verb instead")))
-        }
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure::new(
+            Exit::Machine,
+            format!("cannot write to stdout: {error}; this verb is for other verbs to start"),
+        )),
         _ => Ok(()),
     }
 }

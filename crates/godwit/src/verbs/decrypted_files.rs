@@ -1,5 +1,5 @@
-//! Decrypted reads for callers, which open files themselves: beside the output, in a directory that only this user may
-//! enter, until the callers exit.
+//! Temporary decrypted copies of encrypted reads. Variant callers open files themselves, so they need decrypted files.
+//! The copies are beside the output, in a directory that only this user can access, until the callers have exited.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -14,12 +14,12 @@ use godwit_pipeline::is_call_running;
 
 use crate::failure::{Exit, Failure};
 
-/// Bytes that are decrypted at a time.
+/// Size in bytes of the buffer for decrypting a file.
 const BUFFER_BYTES: usize = 1 << 20;
-/// Extensions of an index file, after the name of its data file.
+/// Extensions of index files, which are appended to the name of the data file.
 const INDEX_EXTENSIONS: [&str; 4] = ["bai", "csi", "crai", "tbi"];
 
-/// Decrypted files; dropping it removes them.
+/// Temporary decrypted files. Dropping this value removes them.
 pub(super) struct DecryptedFiles {
     output: PathBuf,
     directory: PathBuf,
@@ -28,7 +28,7 @@ pub(super) struct DecryptedFiles {
 
 impl Drop for DecryptedFiles {
     fn drop(&mut self) {
-        // Files left by a killed process are removed by the next one.
+        // If this process is killed, the files remain until the next call with the same output.
         if self.file_count > 0 {
             let _ = fs::remove_dir_all(&self.directory);
         }
@@ -36,15 +36,15 @@ impl Drop for DecryptedFiles {
 }
 
 impl DecryptedFiles {
-    /// Starts without files, beside an output.
+    /// Creates an empty set of files, which will be in a directory beside the output `out`.
     pub(super) fn beside_output(out: &Path) -> Self {
         let name = out.file_name().unwrap_or_default().to_string_lossy();
         let directory = out.with_file_name(format!(".{name}.clear"));
         Self { output: out.to_owned(), directory, file_count: 0 }
     }
 
-    /// Returns a file that is not encrypted unchanged; decrypts an encrypted one, and copies its index beside it. In an
-    /// output directory of `align`, finds the encrypted reads.
+    /// Decrypts a file, copies its index, and returns the path of the decrypted file. If `given` is an output directory
+    /// of `align`, decrypts the encrypted reads in it. If `given` is not encrypted, returns it unchanged.
     pub(super) fn decrypted_path(&mut self, given: &Path) -> Result<PathBuf, Failure> {
         let failed = |path: &Path, error: &io::Error| {
             let exit = if error.kind() == io::ErrorKind::InvalidData { Exit::Input } else { Exit::Machine };
@@ -60,12 +60,12 @@ impl DecryptedFiles {
         if self.file_count == 0 {
             if is_call_running(&self.output) {
                 let problem =
-                    format!("{} is being written by another process; wait for it, or end it", self.output.display());
+                    format!("{} is being written by another process; wait for it, or stop it", self.output.display());
                 return Err(Failure::new(Exit::Machine, problem));
             }
             let _ = fs::remove_dir_all(&self.directory);
         }
-        // Files of the same name may be in different directories.
+        // Use a directory for each file, because two input files may have the same name.
         let directory = self.directory.join(self.file_count.to_string());
         self.file_count += 1;
         fs::DirBuilder::new()
@@ -88,7 +88,8 @@ impl DecryptedFiles {
     }
 }
 
-/// Returns the only file of encrypted reads in a directory without unencrypted ones; else the directory itself.
+/// Returns the path of the encrypted reads in a directory. If the directory contains unencrypted reads, or not exactly
+/// one encrypted file, returns the path of the directory itself.
 fn encrypted_reads_in(directory: &Path) -> io::Result<PathBuf> {
     let paths = fs::read_dir(directory)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
     let ends = |path: &PathBuf, ending: &str| path.to_str().is_some_and(|name| name.ends_with(ending));

@@ -1,4 +1,5 @@
-//! `godwit demo`: the main job on simulated data, compared with the truth and with the tools it replaces.
+//! `godwit demo`: aligns simulated reads and calls variants, and compares the results with the truth and with other
+//! tools.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -18,17 +19,17 @@ use crate::failure::{Exit, Failure, print};
 use crate::interruption;
 use crate::progress::Progress;
 
-/// Lanes of the demonstration: enough to show that ordinals restart.
+/// Number of simulated lanes; more than one, because the numbering of reads restarts in each lane.
 const LANE_COUNT: u32 = 2;
-/// Bases per block: small, so that there are several blocks in each lane.
+/// Number of bases of a block of reads; small, so that each lane has several blocks.
 const BLOCK_BASES: u64 = 2_000_000;
-/// Bases of a calling region: small, so that there are several.
+/// Number of bases of a calling region; small, so that the genome has several regions.
 const CALLING_REGION_BASES: u32 = 100_000;
-/// File of the simulated variants.
+/// Name of the file with the simulated variants.
 const TRUTH_FILE: &str = "truth.vcf";
-/// File of the regions whose sequence is unique in the genome.
+/// Name of the file with the regions whose sequence occurs only once in the genome.
 const UNIQUE_REGIONS_FILE: &str = "unique.bed";
-/// Name of the sample and of the outputs.
+/// Name of the simulated sample, and of the output files.
 const SAMPLE_NAME: &str = "demo";
 
 /// Runs the demonstration and prints its results on stdout.
@@ -41,7 +42,7 @@ pub fn run(args: &DemoArgs) -> Result<(), Failure> {
         source,
     })?;
     let reference = args.out.join("reference.fa");
-    progress.report("making a genome and reads");
+    progress.report("simulating a genome and reads");
     let reads = simulate_data(args, &reference).map_err(simulate::simulate_failure)?;
     let index = IndexOptions {
         reference: &reference,
@@ -98,7 +99,8 @@ fn align_options(args: &DemoArgs, reference: &Path, reads: &ReadsWritten) -> Ali
     }
 }
 
-/// Calls the variants of the aligned reads and compares them with the truth: everywhere, and in unique sequence only.
+/// Calls the variants of the aligned reads, and compares them with the truth in the whole genome, and in its unique
+/// regions only.
 fn call_variants(
     aligned: &AlignOptions,
     progress: &Progress,
@@ -132,16 +134,16 @@ fn summary_text(
 ) -> String {
     let percent = |part: u64, whole: u64| format!("{:.2} %", part as f64 * 100.0 / whole.max(1) as f64);
     let mut rows = vec![
-        ("read pairs made, lanes".to_owned(), format!("{}, {}", reads.pairs, reads.lanes.len())),
+        ("read pairs simulated, lanes".to_owned(), format!("{}, {}", reads.pairs, reads.lanes.len())),
         ("records written".to_owned(), report.records.to_string()),
         ("time, seconds".to_owned(), format!("{:.1}", report.seconds)),
-        ("pairs placed where they came from".to_owned(), percent(truth.correctly_placed, truth.ordinary)),
+        ("pairs placed at their origin".to_owned(), percent(truth.correctly_placed, truth.ordinary)),
         (
             "  of those with MAPQ 30 and more".to_owned(),
             percent(truth.correctly_placed_high_quality, truth.high_quality),
         ),
-        ("duplicate pairs made and marked".to_owned(), percent(truth.duplicates_marked, truth.duplicates)),
-        ("pairs marked that are no duplicates".to_owned(), truth.wrongly_marked.to_string()),
+        ("duplicate pairs marked".to_owned(), percent(truth.duplicates_marked, truth.duplicates)),
+        ("pairs wrongly marked as duplicates".to_owned(), truth.wrongly_marked.to_string()),
     ];
     match accuracy {
         Some([everywhere, unique]) => rows.extend([
@@ -166,7 +168,7 @@ fn summary_text(
     let lines = rows.iter().map(|(label, value)| format!("{label:width$}  {value}\n"));
     let directory: PathBuf = bam.parent().map(Path::to_owned).unwrap_or_default();
     format!(
-        "{}\nthe BAM is {}, its report {}, the record of the run {}\n",
+        "{}\nBAM: {}\nreport: {}\njob report: {}\n",
         lines.collect::<String>(),
         bam.display(),
         directory.join("report.html").display(),
@@ -174,7 +176,7 @@ fn summary_text(
     )
 }
 
-/// Formats recall, precision and F1 of a variant type.
+/// Formats the recall, the precision and the F1 score of a variant type.
 fn accuracy_text(accuracy: &Accuracy) -> String {
     let share = |share: Option<f64>| share.map_or_else(|| "-".to_owned(), |share| format!("{share:.4}"));
     [accuracy.recall, accuracy.precision, accuracy.f1].map(share).join(", ")

@@ -1,4 +1,4 @@
-//! `godwit doctor`: problems of this host, with remedies.
+//! `godwit doctor`: checks this host and reports problems with remedies.
 
 use std::path::Path;
 
@@ -45,7 +45,7 @@ pub fn run(args: &DoctorArgs) -> Result<(), Failure> {
     Err(Failure::new(exit, format!("{}: {}; {remedy}{others}", first.subject, first.details)))
 }
 
-/// Formats findings by area; long details continue on further lines.
+/// Formats findings as a table, grouped by area; long details are wrapped into several lines.
 fn findings_table(findings: &[Finding]) -> String {
     let width = findings.iter().map(|finding| finding.subject.len()).max().unwrap_or(0);
     let mut text = String::new();

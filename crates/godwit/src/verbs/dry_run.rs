@@ -1,14 +1,14 @@
-//! `--dry-run`: the resources that a run would need, as a table or as JSON.
+//! Output of `--dry-run`: the resources that a run would need, as a table or as JSON.
 
 use godwit_pipeline::{DiskNeed, IndexNeed, JobPlan, LanePlan, format_bytes};
 
 use crate::failure::{Exit, Failure, print, print_json};
 use crate::text_wrap::wrap_text;
 
-/// Width of the first column; a longer label shifts only its own line.
+/// Width in characters of the column of labels; a longer label shifts only the other columns of its own line.
 const LABEL_WIDTH: usize = 28;
 
-/// Prints a plan on stdout; fails as the run would if a resource is insufficient.
+/// Prints a plan on stdout. If a resource is insufficient, fails with the same error as the run would.
 pub fn print_plan(plan: &JobPlan, json: bool) -> Result<(), Failure> {
     if json {
         print_json(plan)?;
@@ -61,7 +61,7 @@ fn plan_table(plan: &JobPlan) -> String {
     plan.notes.iter().for_each(|note| text += &wrap_text(note, "note: ", 0));
     plan.problems.iter().for_each(|problem| text += &wrap_text(problem, "would fail: ", 0));
     if plan.problems.is_empty() {
-        text += "nothing was written; the run could begin now\n";
+        text += "nothing was written; the run can start\n";
     }
     text
 }
@@ -90,7 +90,7 @@ fn lane_rows((index, lane): (usize, &LanePlan)) -> Vec<PlanRow> {
 }
 
 fn free_space(need: &DiskNeed) -> String {
-    need.free_bytes.map_or("free room unknown".into(), |bytes| format!("{} free", format_bytes(bytes)))
+    need.free_bytes.map_or("free space unknown".into(), |bytes| format!("{} free", format_bytes(bytes)))
 }
 
 /// Formats `1234567` as `1,234,567`.

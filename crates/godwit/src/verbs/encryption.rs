@@ -1,4 +1,4 @@
-//! Keys of Crypt4GH, which are read before any input.
+//! Reads the Crypt4GH keys that the command line names; verbs do this before they open any input.
 
 use std::path::PathBuf;
 
@@ -8,11 +8,12 @@ use godwit_formats::message_with_causes;
 use crate::cli::{KeyArgs, RecipientArgs};
 use crate::failure::{Exit, Failure};
 
-/// Variable with the passphrase if no file has it, as for the `crypt4gh` program.
+/// Environment variable with the passphrase of secret keys, if no file contains it. The program `crypt4gh` uses the
+/// same variable.
 const PASSPHRASE_VARIABLE: &str = "C4GH_PASSPHRASE";
 
 impl KeyArgs {
-    /// Reads the keys that this process opens files with from now on.
+    /// Reads the secret keys, with which this process decrypts files from now on.
     pub fn load_keys(&self) -> Result<(), Failure> {
         let passphrase = match &self.c4gh_passphrase {
             Some(path) => {
@@ -29,7 +30,7 @@ impl KeyArgs {
         Ok(())
     }
 
-    /// Returns the options for another process of this program.
+    /// Returns the command-line options that pass the same keys to another process of this program.
     pub fn arguments(&self) -> Vec<PathBuf> {
         let keys = self.c4gh_key.iter().flat_map(|key| [PathBuf::from("--c4gh-key"), key.clone()]);
         keys.chain(self.c4gh_passphrase.iter().flat_map(|path| [PathBuf::from("--c4gh-passphrase"), path.clone()]))
@@ -38,7 +39,7 @@ impl KeyArgs {
 }
 
 impl RecipientArgs {
-    /// Reads the public keys of the recipients of outputs.
+    /// Reads the public keys of the recipients for whom outputs are encrypted.
     pub fn read_keys(&self) -> Result<Vec<PublicKey>, Failure> {
         self.c4gh_recipient.iter().map(|path| PublicKey::read(path).map_err(|error| key_failure(&error))).collect()
     }

@@ -1,4 +1,4 @@
-//! `godwit filter`: variants filtered by GATK.
+//! `godwit filter`: filters variants with GATK.
 
 use godwit_pipeline::{FilterOptions, filter};
 
@@ -27,7 +27,7 @@ pub fn run(args: &FilterArgs) -> Result<(), Failure> {
         progress.report(&format!("already complete: {}", args.out.display()));
         return Ok(());
     }
-    progress.report(&format!("{} records judged by {}, {:.1} s", report.records, report.method, report.seconds));
+    progress.report(&format!("{} records filtered by {}, {:.1} s", report.records, report.method, report.seconds));
     progress.report(&format!("wrote {}", args.out.display()));
     Ok(())
 }

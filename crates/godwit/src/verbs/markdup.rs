@@ -1,4 +1,4 @@
-//! `godwit markdup`: sorting and duplicate marking of aligned reads of any origin.
+//! `godwit markdup`: sorts aligned reads from any aligner, and marks duplicates.
 
 use godwit_pipeline::{JobOptions, MarkdupOptions, markdup, plan_markdup};
 
@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::interruption;
 use crate::progress::Progress;
 
-/// Sorts and marks a file and reports the outcome.
+/// Sorts the reads of a file, marks duplicates, and reports the outcome.
 pub fn run(args: &MarkdupArgs) -> Result<(), Failure> {
     let progress = Progress::new(&args.common);
     args.keys.load_keys()?;

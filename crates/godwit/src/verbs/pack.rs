@@ -1,4 +1,4 @@
-//! `godwit pack`, `unpack` and `collection`: delta compression of genomes against a reference.
+//! `godwit pack`, `unpack`, `collection` and `mutate`: delta compression of genomes against a reference.
 
 use std::fs::{File, Permissions};
 use std::io::{BufReader, BufWriter, Read, Write};
@@ -34,12 +34,12 @@ impl From<DeltaError> for Failure {
     }
 }
 
-/// Returns the exit code of an error by its cause.
+/// Returns the exit code for an error of delta compression.
 pub(super) fn exit_code_of(error: &DeltaError) -> Exit {
     match error {
         DeltaError::Reference(source) if is_system_failure(source) => Exit::Machine,
         DeltaError::Input(source) if is_system_failure(source) => Exit::Machine,
-        // The reader of compressed text reports what is wrong with the text.
+        // Errors of decompressing the input also arrive as stream errors; they are about the input, not this host.
         DeltaError::Stream { source, .. } if is_invalid_text(source) => Exit::Input,
         DeltaError::Io { .. } | DeltaError::Stream { .. } | DeltaError::Thread(_) => Exit::Machine,
         DeltaError::MissingReference { .. } | DeltaError::ContigNotFound { .. } | DeltaError::BeyondEnd { .. } => {
@@ -51,13 +51,13 @@ pub(super) fn exit_code_of(error: &DeltaError) -> Exit {
     }
 }
 
-/// Reports whether reading failed because of the compressed text, not because of this host.
+/// Returns whether reading failed because the compressed input is invalid, and not because of a problem of this host.
 fn is_invalid_text(error: &std::io::Error) -> bool {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<BgzfError>());
     inner.is_some_and(|inner| !is_system_failure(inner))
 }
 
-/// Runs `godwit pack`.
+/// Runs `godwit pack`, which compresses a genome against a reference.
 pub fn pack_file(args: &PackArgs) -> Result<(), Failure> {
     let cancelled = interruption::flag();
     let threads = args.common.thread_count();
@@ -71,7 +71,7 @@ pub fn pack_file(args: &PackArgs) -> Result<(), Failure> {
     print_outcome(&args.common, &format!("{}: {}\n", args.out.display(), ratio_text(&summary)))
 }
 
-/// Runs `godwit unpack`.
+/// Runs `godwit unpack`, which decompresses a genome or a region of it.
 pub fn unpack_file(args: &UnpackArgs) -> Result<(), Failure> {
     let cancelled = interruption::flag();
     let threads = args.common.thread_count();
@@ -95,7 +95,7 @@ pub fn unpack_file(args: &UnpackArgs) -> Result<(), Failure> {
     print_outcome_unless_stdout(&args.common, &args.out, &format!("{} bytes", summary.text_bytes))
 }
 
-/// Runs `godwit collection`.
+/// Runs a subcommand of `godwit collection`.
 pub fn run_collection(verb: &CollectionVerb) -> Result<(), Failure> {
     match verb {
         CollectionVerb::Add(args) => add_genomes(args),
@@ -108,7 +108,7 @@ pub fn run_collection(verb: &CollectionVerb) -> Result<(), Failure> {
 fn add_genomes(args: &CollectionAddArgs) -> Result<(), Failure> {
     let cancelled = interruption::flag();
     if args.name.is_some() && args.inputs.len() > 1 {
-        return Err(Failure::new(Exit::Usage, "--name names one genome, and several are given; leave it out".into()));
+        return Err(Failure::new(Exit::Usage, "--name is for a single genome, but several are given; omit it".into()));
     }
     let threads = args.common.thread_count();
     let reference = Reference::open(&args.reference, ReferenceCachePolicy::BesideFasta, threads)?;
@@ -128,7 +128,7 @@ fn add_genomes(args: &CollectionAddArgs) -> Result<(), Failure> {
     failures.into_result()
 }
 
-/// Failures of several inputs, of which each is tried.
+/// The failures of a verb with several inputs, which continues with the next input after a failure.
 struct InputFailures {
     input_count: usize,
     description: &'static str,
@@ -140,10 +140,11 @@ impl InputFailures {
         Self { input_count, description, failures: Vec::new() }
     }
 
-    /// Returns the value of an input that did not fail; `None` for one that did.
+    /// Returns the value of an input that succeeded. If the input failed, stores the failure, prints a warning and
+    /// returns `None`.
     ///
     /// # Errors
-    /// An interruption, and the failure of a single input.
+    /// The failure itself if the user interrupted the verb, or if there is only one input.
     fn record<T>(&mut self, input: impl ToString, outcome: Result<T, Failure>) -> Result<Option<T>, Failure> {
         match outcome {
             Ok(value) => Ok(Some(value)),
@@ -157,7 +158,7 @@ impl InputFailures {
         }
     }
 
-    /// Returns all failures as one, with the exit code of the first.
+    /// Returns a failure that lists all stored failures, with the exit code of the first; `Ok` if there are none.
     fn into_result(self) -> Result<(), Failure> {
         let Some((_, first)) = self.failures.first() else { return Ok(()) };
         let each: Vec<String> =
@@ -195,7 +196,7 @@ fn write_region_of_all(args: &CollectionRegionArgs) -> Result<(), Failure> {
     let region = parse_region(&args.region, &args.collection, |contig| names.contains(contig))?;
     let mut out = BufWriter::with_capacity(BUFFER_BYTES, AtomicOutput::create(&args.out)?);
     let all = collection.members().len();
-    let mut failures = InputFailures::new(all, "genomes were left out");
+    let mut failures = InputFailures::new(all, "genomes were skipped");
     let mut found = 0;
     for member in collection.members() {
         let written = collection.write_region(member, &region, &mut out, &reference, &cancelled).map_err(Failure::from);
@@ -210,7 +211,7 @@ fn write_region_of_all(args: &CollectionRegionArgs) -> Result<(), Failure> {
     failures.into_result()
 }
 
-/// Runs `godwit mutate`.
+/// Runs `godwit mutate`, which writes a mutated copy of a genome.
 pub fn mutate_file(args: &MutateArgs) -> Result<(), Failure> {
     let mut input = BufReader::with_capacity(BUFFER_BYTES, open_input(&args.input, 1)?);
     let mut out = BufWriter::with_capacity(BUFFER_BYTES, AtomicOutput::create(&args.out)?);
@@ -223,11 +224,11 @@ pub fn mutate_file(args: &MutateArgs) -> Result<(), Failure> {
         ..human
     };
     mutate_fasta(&mut input, &mut out, &mutations)
-        .map_err(|error| Failure::new(Exit::Machine, format!("cannot make {}: {error}", args.out.display())))?;
+        .map_err(|error| Failure::new(Exit::Machine, format!("cannot write {}: {error}", args.out.display())))?;
     commit_output(out)
 }
 
-/// Opens the text of a file, decompressed if it is gzip or BGZF.
+/// Opens a file for reading, and decompresses its content if it is gzip or BGZF.
 fn open_input(path: &Path, threads: usize) -> Result<Box<dyn Read>, Failure> {
     if path.as_os_str() == "-" {
         return Ok(Box::new(std::io::stdin().lock()));
@@ -248,13 +249,13 @@ fn open_file(path: &Path) -> Result<File, Failure> {
     File::open(path).map_err(|source| DeltaError::Io { path: path.to_owned(), source }.into())
 }
 
-/// Parses a region with the contigs of a file or directory.
+/// Parses a region. `has_contig` returns whether the file or collection at the path `of` has a contig with this name.
 fn parse_region(text: &str, of: &Path, has_contig: impl Fn(&str) -> bool) -> Result<Region, Failure> {
     let region = Region::parse(text, |contig| Some(has_contig(contig)));
     region.map_err(|error| Failure::new(Exit::Usage, format!("cannot find the region in {}: {error}", of.display())))
 }
 
-/// Returns the name of a genome: that of its file, without extensions of FASTA and gzip.
+/// Returns the default name of a genome: its file name without the extensions of gzip and FASTA.
 fn genome_name(path: &Path) -> String {
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let name = ["gz", "bgz"].iter().find_map(|ending| name.strip_suffix(&format!(".{ending}"))).unwrap_or(&name);
@@ -270,12 +271,12 @@ fn ratio_text(summary: &PackSummary) -> String {
     let times = text_bytes as f64 / packed_bytes as f64;
     let kept = match text_segments {
         0 => "",
-        _ => "; some of it is not like the reference and stayed text",
+        _ => "; parts that differ from the reference are stored as compressed text",
     };
     format!("{packed_bytes} bytes from {text_bytes} (1/{times:.0}){kept}")
 }
 
-/// Prints the outcome on stdout.
+/// Prints the outcome on stdout, unless `--quiet`, `--json` or the log level suppresses it.
 fn print_outcome(common: &CommonArgs, line: &str) -> Result<(), Failure> {
     match common.quiet || common.json || common.log < LogLevel::Info {
         true => Ok(()),
@@ -283,7 +284,7 @@ fn print_outcome(common: &CommonArgs, line: &str) -> Result<(), Failure> {
     }
 }
 
-/// Prints the outcome unless stdout is the output itself.
+/// Prints the outcome on stdout, unless the output of the verb itself goes to stdout.
 fn print_outcome_unless_stdout(common: &CommonArgs, out: &Path, what: &str) -> Result<(), Failure> {
     match out.as_os_str() == "-" {
         true => Ok(()),
@@ -291,7 +292,7 @@ fn print_outcome_unless_stdout(common: &CommonArgs, out: &Path, what: &str) -> R
     }
 }
 
-/// An output file that gets its name when it is complete, or stdout.
+/// An output file that is renamed to its final name when it is complete, or stdout.
 enum AtomicOutput {
     File { file: TemporaryItem<NamedTempFile>, path: PathBuf },
     Stdout(std::io::Stdout),
@@ -307,7 +308,8 @@ impl AtomicOutput {
             return Err(DeltaError::Io { path: path.to_owned(), source }.into());
         }
         let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        // Readable like other new files, as the umask of the process permits.
+        // Create the file with the permissions of an ordinary new file (restricted by the umask), not with those of a
+        // private file.
         let permissions = Permissions::from_mode(0o666);
         let file = TemporaryItem::create(|| tempfile::Builder::new().permissions(permissions).tempfile_in(directory));
         let file = file.map_err(|source| DeltaError::Io { path: path.to_owned(), source })?;
@@ -331,7 +333,7 @@ impl Write for AtomicOutput {
     }
 }
 
-/// Syncs the output and renames it to its final name.
+/// Flushes the output; a file is synced to disk and renamed to its final name.
 fn commit_output(out: BufWriter<AtomicOutput>) -> Result<(), Failure> {
     let failed = |path: &Path| {
         let path = path.to_owned();

@@ -1,4 +1,5 @@
-//! `godwit policy` and `godwit audit`: access policies and the audit log; also the policy and audit log of a server.
+//! `godwit policy` and `godwit audit`: tests access policies and verifies audit logs. Also opens both for `godwit
+//! serve`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,12 +15,12 @@ use super::cram_options;
 use crate::cli::{AuditVerb, AuditVerifyArgs, PolicyTestArgs, PolicyVerb, ServeArgs};
 use crate::failure::{Exit, Failure, log_message, log_warning, print};
 
-/// Outcome in the audit log of a policy that is in force.
+/// Outcome in a record of the audit log which states that a policy is in force.
 const IN_FORCE: &str = "in force";
-/// Interval of checks of a server's policy file.
+/// Interval at which a server checks whether its policy file has changed.
 const POLICY_POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Runs `godwit policy`.
+/// Runs `godwit policy test`, which prints what a policy permits a principal to see.
 pub fn run_policy(verb: &PolicyVerb) -> Result<(), Failure> {
     let PolicyVerb::Test(args) = verb;
     test_policy(args)
@@ -44,13 +45,13 @@ fn test_policy(args: &PolicyTestArgs) -> Result<(), Failure> {
     match explained.is_visible {
         true => Ok(()),
         false => {
-            let problem = format!("not everything that was asked of {} is seen; the lines above say why", args.dataset);
+            let problem = format!("some of what was requested of {} is not visible; see the lines above", args.dataset);
             Err(Failure::new(Exit::Machine, problem))
         }
     }
 }
 
-/// Runs `godwit audit`.
+/// Runs `godwit audit verify`, which verifies the chain of hashes in an audit log.
 pub fn run_audit(verb: &AuditVerb) -> Result<(), Failure> {
     let AuditVerb::Verify(args) = verb;
     verify_audit(args)
@@ -59,18 +60,16 @@ pub fn run_audit(verb: &AuditVerb) -> Result<(), Failure> {
 fn verify_audit(args: &AuditVerifyArgs) -> Result<(), Failure> {
     let verified = godwit_rules::verify_audit(&args.file, args.expect.as_deref())?;
     let torn = if verified.torn_lines > 0 {
-        format!(", {} of them cut short by a stop", verified.torn_lines)
+        format!(", {} of them torn by an interruption", verified.torn_lines)
     } else {
         String::new()
     };
-    let found = verified
-        .expected_line
-        .map(|line| format!("line {line} has the chain that was asked for\n"))
-        .unwrap_or_default();
+    let found =
+        verified.expected_line.map(|line| format!("line {line} has the expected chain hash\n")).unwrap_or_default();
     print(&format!("{} lines{torn}; the last chain is {}\n{found}", verified.lines, verified.chain))
 }
 
-/// Opens the policy of a server, if it has one.
+/// Opens the policy file of a server; returns `None` without `--policy`.
 pub(super) fn open_policy_store(
     args: &ServeArgs,
     catalog: &Arc<DatasetRoot>,
@@ -80,21 +79,22 @@ pub(super) fn open_policy_store(
     Ok(Some(Arc::new(PolicyStore::open(path, catalog)?)))
 }
 
-/// Opens the audit log of a server, if it has one.
+/// Opens the audit log of a server; returns `None` without `--audit`.
 pub(super) fn open_access_log(args: &ServeArgs) -> Result<Option<Arc<dyn AccessLog>>, Failure> {
     let Some(path) = &args.audit else { return Ok(None) };
     Ok(Some(Arc::new(AuditLog::open(path)?)))
 }
 
-/// Records in the audit log which policy a server applies.
+/// Appends a record to the audit log with the path and the digest of the policy that the server applies.
 async fn record_policy(log: Option<&Arc<dyn AccessLog>>, policy: &Policy, path: &Path, outcome: String) {
     let Some(log) = log else { return };
     let (call, resource) = ("Policy".to_owned(), format!("{} {}", path.display(), policy.digest()));
-    // If recording fails, the next access is rejected with the error.
+    // Ignore the error: if the audit log cannot be written, the next access fails with the same error.
     let _ = log.record(AccessRecord { call, resource, outcome, ..AccessRecord::default() }).await;
 }
 
-/// Reloads the policy whenever its file has changed. An invalid file is reported, and the old policy stays.
+/// Reloads the policy of a server whenever its file has changed. If the new file is invalid, prints a warning, and the
+/// old policy remains in force.
 pub(super) async fn reload_policy_on_change(
     book: Arc<PolicyStore>,
     path: std::path::PathBuf,
@@ -107,12 +107,12 @@ pub(super) async fn reload_policy_on_change(
         let Ok(Some(read)) = tokio::task::spawn_blocking(move || fresh.reload_if_changed()).await else { continue };
         match read {
             Ok(policy) => {
-                log_message(&format!("the rules of {} are in force, {} of them", path.display(), policy.len()));
+                log_message(&format!("the policy {} is in force, with {} rules", path.display(), policy.len()));
                 record_policy(log.as_ref(), &policy, &path, IN_FORCE.to_owned()).await;
             }
             Err(error) => {
                 let problem = message_with_causes(&error).replace('\n', " | ");
-                log_warning(&format!("the rules stay as they were: {problem}"));
+                log_warning(&format!("the policy is unchanged: {problem}"));
                 let outcome = format!("{IN_FORCE}; what its file has is not in force: {problem}");
                 record_policy(log.as_ref(), &book.policy(), &path, outcome).await;
             }

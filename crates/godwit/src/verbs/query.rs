@@ -1,4 +1,4 @@
-//! `godwit query`: SQL on the datasets below a directory, or of a server.
+//! `godwit query`: runs an SQL statement on the datasets below a directory, or on those of a server.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,18 +15,18 @@ use crate::cli::{CommonArgs, QueryArgs};
 use crate::failure::{Exit, Failure};
 use crate::interruption;
 
-/// Default memory for sorting, grouping and joining, in bytes.
+/// Default memory limit for sorting, grouping and joining, in bytes.
 const DEFAULT_MEMORY_BYTES: u64 = 2 << 30;
 /// Interval of checks whether a statement was cancelled.
 const CANCEL_CHECK_INTERVAL: std::time::Duration = std::time::Duration::from_millis(50);
 
-/// Runs the statement and writes its rows.
+/// Runs the statement and writes the resulting rows.
 pub fn run(args: &QueryArgs) -> Result<(), Failure> {
     args.keys.load_keys()?;
     run_until_cancelled(&args.common, run_statement(args))
 }
 
-/// Runs the work of a verb until it ends or a signal cancels it.
+/// Runs the future `work` of a verb until it returns, or until a signal cancels it.
 pub(super) fn run_until_cancelled(
     common: &CommonArgs,
     work: impl Future<Output = Result<(), Failure>>,
@@ -43,10 +43,12 @@ pub(super) fn run_until_cancelled(
     let outcome = runtime.block_on(async {
         tokio::select! {
             outcome = work => outcome,
-            () = until_cancelled => Err(Failure::new(Exit::Interrupted, "interrupted; nothing was kept".to_owned())),
+            () = until_cancelled => {
+                Err(Failure::new(Exit::Interrupted, "interrupted; no output was written".to_owned()))
+            }
         }
     });
-    // A thread that reads a file ends when the receiver of its next batch is gone.
+    // Do not wait for threads that read files: each exits when it cannot send its next batch.
     runtime.shutdown_background();
     outcome
 }
@@ -78,7 +80,8 @@ async fn query_directory(args: &QueryArgs) -> Result<Rows, Failure> {
     Ok(engine.query(&args.statement).await?)
 }
 
-/// Opens an SQL engine over the datasets below a directory or `s3://BUCKET/PREFIX`, or over what grants permit of them.
+/// Opens an SQL engine for the datasets below a directory or `s3://BUCKET/PREFIX`. If `grants` are given, statements
+/// only see the data that these permit.
 pub(super) fn open_engine(
     directory: &Path,
     reference: Option<&Path>,

@@ -1,4 +1,4 @@
-//! `godwit recalibrate`: recalibration of base qualities.
+//! `godwit recalibrate`: recalibrates base qualities with GATK.
 
 use godwit_pipeline::{RecalibrateOptions, recalibrate};
 

@@ -1,4 +1,4 @@
-//! Files of `godwit run` on a server or a pool: reads that are fetched, and outputs that are stored.
+//! Transfers files for `godwit run`: fetches reads from servers or pools, and copies outputs to them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use super::credentials::credentials_for;
 use crate::cli::AccessArgs;
 use crate::failure::Failure;
 
-/// Transfers of files between a run and servers, as by `godwit copy`.
+/// The implementation of file transfers for `godwit run`, which copies files like `godwit copy`.
 #[derive(Debug)]
 pub struct RemoteFileTransfer {
     access: AccessArgs,
-    /// True if its messages are JSON events.
+    /// True to print messages of pools as JSON events.
     json: bool,
     threads: usize,
 }
 
-/// An observer that ignores the events of copies: a run only reports its steps.
+/// An observer that ignores all events of a copy, because `godwit run` only reports its steps.
 struct NullObserver;
 
 impl CopyObserver for NullObserver {
@@ -58,7 +58,7 @@ impl RemoteFileTransfer {
     }
 }
 
-/// Converts the failure of a copy to that of a step of a run.
+/// Converts the failure of a copy to the error of a workflow step.
 fn fetch_error(failure: Failure, address: &str, cancelled: &AtomicBool) -> PipelineError {
     if cancelled.load(Ordering::Relaxed) {
         return PipelineError::Interrupted;
@@ -73,7 +73,7 @@ impl RemoteFiles for RemoteFileTransfer {
             Location::Remote(remote) if !remote.path.trim_matches('/').is_empty() => {}
             _ => {
                 return Err(format!(
-                    "{address} names no file; write godwit+pool://NAME/PATH or grpc+tls://HOST:PORT/PATH"
+                    "{address} does not name a file; write godwit+pool://NAME/PATH or grpc+tls://HOST:PORT/PATH"
                 ));
             }
         }
@@ -88,13 +88,15 @@ impl RemoteFiles for RemoteFileTransfer {
     fn check_store(&self, address: &str) -> Result<(), String> {
         let place = Location::parse(address).map_err(|error| error.to_string())?;
         if matches!(place, Location::Local(_)) {
-            return Err("write godwit+pool://NAME/DIR or grpc+tls://HOST:PORT/DIR; what is here is in --out".to_owned());
+            return Err(
+                "write godwit+pool://NAME/DIR or grpc+tls://HOST:PORT/DIR; local outputs are in --out".to_owned()
+            );
         }
         credentials_for([&place], &self.access, self.json).map(drop).map_err(|failure| failure.message)
     }
 
     fn store_files(&self, paths: &[PathBuf], address: &str, cancelled: &Arc<AtomicBool>) -> Result<(), PipelineError> {
-        // A path with a trailing `/` is a directory, which need not exist yet.
+        // The trailing `/` marks the path as a directory, which is created if it does not exist.
         let target = format!("{}/", address.trim_end_matches('/'));
         let sources: Vec<Location> = paths.iter().cloned().map(Location::Local).collect();
         let copied = Location::parse(&target).map_err(Failure::from);

@@ -1,4 +1,4 @@
-//! Rows as the result of a verb: in a file that gets its name when it is complete, or on stdout.
+//! Writes the rows that a verb returns to stdout, or to a file that is renamed to its final name when it is complete.
 
 use std::io::{BufWriter, ErrorKind, Write};
 use std::path::Path;
@@ -9,14 +9,14 @@ use godwit_query::{RemoteRows, RowFormat, RowWriter, Rows, ScoredRows};
 use super::credentials::server_failure;
 use crate::failure::{Exit, Failure};
 
-/// A stream of rows: computed in this process, by a server, or scored by a service.
+/// A stream of rows that this process or a server has computed, or that a scoring service has scored.
 pub(super) enum OutputRows {
     Local(Rows),
     Remote(Box<RemoteRows>),
     Scored(Box<ScoredRows>),
 }
 
-/// Writes all rows to a file, or to stdout.
+/// Writes all rows in this format to the file `out`, or to stdout.
 pub(super) async fn write_rows(rows: OutputRows, format: RowFormat, out: Option<&Path>) -> Result<(), Failure> {
     match out {
         Some(path) => write_to_file(rows, format, path).await,
@@ -24,7 +24,7 @@ pub(super) async fn write_rows(rows: OutputRows, format: RowFormat, out: Option<
     }
 }
 
-/// Writes rows to stdout; a reader that closes the pipe (`| head`) is not a failure.
+/// Writes rows to stdout. It is not a failure if the process that reads the pipe exits early (`| head`).
 async fn write_to_stdout(rows: OutputRows, format: RowFormat) -> Result<(), Failure> {
     let out = ClosableStdout { out: BufWriter::with_capacity(1 << 16, std::io::stdout()), is_closed: false };
     let mut out = write_batches(rows, format, out).await?;
@@ -68,7 +68,7 @@ async fn write_batches<W: Write + Send>(mut rows: OutputRows, format: RowFormat,
     Ok(printer.finish()?)
 }
 
-/// Stdout that discards further output after its reader has closed it.
+/// Stdout that discards all further output after the process that reads it has exited.
 struct ClosableStdout {
     out: BufWriter<std::io::Stdout>,
     is_closed: bool,

@@ -1,4 +1,4 @@
-//! `godwit run`: many samples from FASTQ to variants.
+//! `godwit run`: processes the samples of a sample sheet from FASTQ to variants.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::failure::{Exit, Failure};
 use crate::interruption;
 use crate::progress::Progress;
 
-/// Runs the workflow and reports the outcome.
+/// Runs the workflow for all samples, or for one sample with `--one-sample`, and reports the outcome.
 pub fn run(args: &RunArgs) -> Result<(), Failure> {
     let progress = Progress::new(&args.common);
     args.keys.load_keys()?;
@@ -46,7 +46,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
         ))),
         store_address: args.store.clone(),
         storage_monitor: storage.clone().map(|storage| storage as Arc<dyn StorageMonitor>),
-        // The work of an earlier attempt of the same job is resumed.
+        // If SLURM has restarted the job of this sample, resume the work of the earlier attempt.
         resume: args.resume || (args.one_sample.is_some() && is_restart()),
     };
     let cancelled = interruption::flag();
@@ -67,17 +67,17 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
         progress.report(&format!("{}: {:.4} hours", step.step.name(), step.hours));
     }
     if let Some(how) = &report.filter_method {
-        progress.report(&format!("variants were judged by {how}"));
+        progress.report(&format!("variants were filtered by {how}"));
     }
     let samples =
         if report.samples.len() == 1 { "1 sample".to_owned() } else { format!("{} samples", report.samples.len()) };
     let seconds = if report.hosts > 0 { report.wall_seconds } else { report.seconds };
-    progress.report(&format!("{samples}, {seconds:.1} s, {:.1} genomes a day", report.genomes_per_day));
+    progress.report(&format!("{samples}, {seconds:.1} s, {:.1} genomes per day", report.genomes_per_day));
     progress.report(&format!("wrote {}", args.out.join("report.html").display()));
     Ok(())
 }
 
-/// Returns the job directory, where the head of the run expects the outcome of a sample.
+/// Returns the path of the job directory, in which the head of the run expects the outcome of this sample.
 fn job_directory() -> Result<PathBuf, Failure> {
     let missing = || {
         let problem = "--one-sample is for jobs that `godwit run --on` starts; GODWIT_JOB_DIRECTORY is not set";

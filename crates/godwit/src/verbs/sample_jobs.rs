@@ -1,4 +1,4 @@
-//! `godwit run --on`: a job for each sample, which runs the same command for that sample alone.
+//! Starts the jobs of `godwit run --on`: one job for each sample, which runs the same command with `--one-sample`.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -17,20 +17,20 @@ use super::slurm_job::{slurm_name, slurm_profile};
 use crate::cli::{LauncherName, RunArgs};
 use crate::failure::{Exit, Failure};
 
-/// Poll interval of local and ssh processes.
+/// Interval at which the state of local and ssh processes is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// Poll interval of SLURM; sites dislike a shorter one.
+/// Interval at which SLURM is queried; shorter intervals would put load on its controller.
 const SLURM_POLL_INTERVAL: Duration = Duration::from_secs(2);
-/// Time that a job may be unknown to its launcher before it counts as lost.
+/// Time after which a job that its launcher does not know counts as lost.
 const MISSING_JOB_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The hosts of a run and the jobs on them.
+/// The hosts of a run, and the jobs that run on them.
 pub struct SampleJobLauncher {
     launcher_name: LauncherName,
-    /// One launcher for all hosts, or one for each.
+    /// One launcher for each host, or a single one for all hosts.
     launchers: Vec<Box<dyn Launcher>>,
     command: Vec<OsString>,
-    /// True if the command has `--resume`.
+    /// True if the command already contains `--resume`.
     is_resumed: bool,
     working_directory: PathBuf,
     hosts: usize,
@@ -45,12 +45,12 @@ struct SampleJobState {
     launcher: usize,
     spec: JobSpec,
     handle: JobHandle,
-    /// Time since which the launcher does not know the job.
+    /// Time of the first poll at which the launcher did not know the job; `None` if the last poll found it.
     missing_since: Option<Instant>,
 }
 
 impl SampleJobLauncher {
-    /// Creates the launchers for the hosts that options name.
+    /// Creates the launchers for the hosts that the command line names.
     pub fn new(args: &RunArgs, launcher_name: LauncherName) -> Result<Self, Failure> {
         let (nodes, samples_per_host) = (args.cluster.nodes as usize, args.per_node as usize);
         let launchers: Vec<Box<dyn Launcher>> = match launcher_name {
@@ -64,15 +64,15 @@ impl SampleJobLauncher {
                 (0..nodes).map(of).collect()
             }
             LauncherName::Allocation => {
-                let problem = "godwit run leads its jobs from where it is started: use --on local, ssh or slurm";
+                let problem = "godwit run starts its jobs from this host: use --on local, ssh or slurm";
                 return Err(Failure::new(Exit::Usage, problem.to_owned()));
             }
         };
         if args.cluster.slurm.no_wait {
-            let problem = "godwit run starts samples as others end, so it waits for them; leave --no-wait out";
+            let problem = "godwit run starts samples as others finish, so it waits for them; omit --no-wait";
             return Err(Failure::new(Exit::Usage, problem.to_owned()));
         }
-        let missing = |error| Failure::new(Exit::Machine, format!("cannot find where this is run: {error}"));
+        let missing = |error| Failure::new(Exit::Machine, format!("cannot determine the working directory: {error}"));
         let (program, working_directory) =
             std::env::current_exe().and_then(|program| Ok((program, std::env::current_dir()?))).map_err(missing)?;
         let shared_by = if launcher_name == LauncherName::Local { nodes * samples_per_host } else { samples_per_host };
@@ -107,7 +107,7 @@ impl SampleJobLauncher {
 
     fn job_spec(&self, job: &SampleJob<'_>) -> JobSpec {
         let mut words: Vec<OsString> = vec!["--one-sample".into(), job.name.into()];
-        // The work of an earlier attempt is resumed.
+        // A retry resumes the work of the earlier attempt.
         words.extend((job.is_retry && !self.is_resumed).then(|| OsString::from("--resume")));
         JobSpec {
             name: format!("godwit-{}", slurm_name(job.name)),
@@ -134,8 +134,8 @@ impl SampleHosts for SampleJobLauncher {
 
     fn host_name(&self, node: usize) -> String {
         match self.launcher_name {
-            LauncherName::Slurm => "a node of SLURM".to_owned(),
-            _ => format!("node {node}"),
+            LauncherName::Slurm => "a SLURM host".to_owned(),
+            _ => format!("host {node}"),
         }
     }
 
@@ -146,7 +146,7 @@ impl SampleHosts for SampleJobLauncher {
     fn start_sample(&self, job: &SampleJob<'_>) -> Result<(), PipelineError> {
         let launcher = job.host.min(self.launchers.len() - 1);
         let spec = self.job_spec(job);
-        // The log of an earlier failed attempt would show an old error.
+        // Remove the log of an earlier attempt, whose error could be mistaken for one of this attempt.
         let _ = std::fs::remove_file(spec.stderr_path(0));
         let handle = self.launchers[launcher].submit(&spec)?;
         self.jobs().insert(job.sample, SampleJobState { launcher, spec, handle, missing_since: None });
@@ -166,7 +166,7 @@ impl SampleHosts for SampleJobLauncher {
                 job.missing_since = None;
                 None
             }
-            // An unavailable scheduler says nothing about the job.
+            // If the scheduler does not respond, the state of the job is unknown; poll again later.
             Err(FleetError::SchedulerUnavailable { .. }) => None,
             Err(error) => Some(JobExit::Lost { reason: message_with_causes(&error) }),
         };
@@ -178,7 +178,7 @@ impl SampleHosts for SampleJobLauncher {
 
     fn cancel_all(&self) {
         for (_, job) in self.jobs().drain() {
-            // Local processes end with this one; a SLURM job that cannot be cancelled now is left to the user.
+            // Ignore errors: local processes exit with this process, and the user must cancel a SLURM job that remains.
             let _ = self.launchers[job.launcher].cancel(&job.handle);
         }
     }
@@ -187,19 +187,20 @@ impl SampleHosts for SampleJobLauncher {
 fn job_end(job: &SampleJobState, how: &JobOutcome) -> JobExit {
     let gone = |why: &str| JobExit::Lost { reason: format!("job {} {why}", job.handle.id) };
     match how {
-        JobOutcome::Succeeded => JobExit::Exited { code: Some(0), message: "it ended and left no outcome".to_owned() },
+        JobOutcome::Succeeded => JobExit::Exited { code: Some(0), message: "it exited without an outcome".to_owned() },
         JobOutcome::Failed { description, exit_code } => {
             let error_text = last_error_line(&job.spec, 0).unwrap_or_else(|| description.clone());
             JobExit::Exited { code: *exit_code, message: error_text }
         }
         JobOutcome::Cancelled => gone("was cancelled"),
-        JobOutcome::TimeLimit => gone("ran into its time limit; give it more with --slurm-time"),
-        JobOutcome::HostLost => gone("lost its node"),
-        JobOutcome::Preempted => gone("had to make room"),
+        JobOutcome::TimeLimit => gone("exceeded its time limit; raise it with --slurm-time"),
+        JobOutcome::HostLost => gone("lost its host"),
+        JobOutcome::Preempted => gone("was preempted"),
     }
 }
 
-/// Removes the options that name configuration files: their values are arguments by then.
+/// Removes the options that name configuration files, because the values from these files are already arguments of the
+/// command.
 fn without_config_options(line: Vec<OsString>) -> Vec<OsString> {
     let mut words = line.into_iter();
     let mut found = Vec::new();

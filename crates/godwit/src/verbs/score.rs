@@ -1,4 +1,4 @@
-//! `godwit score`: scores rows of a file or of a statement with a service.
+//! `godwit score`: scores the rows of a file or of an SQL statement with a scoring service.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -18,24 +18,25 @@ use super::scratch_directory;
 use crate::cli::ScoreArgs;
 use crate::failure::{Exit, Failure};
 
-/// Time without traffic before a service is pinged. Servers on gRPC's C++ library treat pings more often than every five
-/// minutes as an attack, and close the connection (`grpc.http2.min_ping_interval_without_data_ms`); a large model may be
-/// slow.
+/// Time without data after which the client sends an HTTP/2 ping to the service. The service may be silent for long
+/// while a large model computes. Servers with gRPC's C++ library close the connection if pings are more frequent than
+/// every five minutes (`grpc.http2.min_ping_interval_without_data_ms`).
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(310);
-/// Magic bytes of files, and their extensions.
+/// First bytes of each supported file format, and the extension for the copy of stdin.
 const FILE_SIGNATURES: [(&[u8], &str); 5] = [
     (b"PAR1", "parquet"),
     (b"ARROW1", "arrow"),
-    // An IPC stream: continuation marker of a message (Arrow Columnar Format 1.5, "Encapsulated message format").
+    // Arrow IPC stream: the continuation marker of its first message (Arrow Columnar Format 1.5, "Encapsulated message
+    // format").
     (&[0xFF; 4], "arrow"),
     (b"##fileformat=VCF", "vcf"),
     (&[0x1F, 0x8B], "vcf.gz"),
 ];
 
-/// Scores rows and writes them.
+/// Scores the rows and writes them with the scores.
 pub fn run(args: &ScoreArgs) -> Result<(), Failure> {
     let format = output_format(args)?;
-    // Kept until all rows are written.
+    // This copy of stdin must exist until all rows are written.
     let spooled = match args.input.as_deref() {
         Some(path) if path.as_os_str() == "-" => Some(StdinFile::from_stdin(&scratch_directory(&args.common))?),
         _ => None,
@@ -58,7 +59,7 @@ async fn score_rows(args: &ScoreArgs, input: Option<&Path>, format: RowFormat) -
     write_rows(OutputRows::Scored(Box::new(scored)), format, args.out.as_deref()).await
 }
 
-/// Returns the output format, by `--format` or the extension of the file.
+/// Returns the output format that `--format` or the extension of `--out` selects.
 fn output_format(args: &ScoreArgs) -> Result<RowFormat, Failure> {
     if let Some(format) = args.format {
         return Ok(format.into());
@@ -71,8 +72,7 @@ fn output_format(args: &ScoreArgs) -> Result<RowFormat, Failure> {
         Some("tsv") => Ok(RowFormat::Tsv),
         Some("json" | "jsonl" | "ndjson") => Ok(RowFormat::Json),
         _ => {
-            let problem =
-                "its ending says no format: .parquet, .arrow, .csv, .tsv and .json do; or name it with --format";
+            let problem = "its extension selects no format; use .parquet, .arrow, .csv, .tsv or .json, or --format";
             Err(Failure::new(Exit::Usage, format!("--out {}: {problem}", path.display())))
         }
     }
@@ -84,7 +84,7 @@ async fn query_statement(args: &ScoreArgs) -> Result<Rows, Failure> {
     Ok(engine.query(args.sql.as_deref().unwrap_or_default()).await?)
 }
 
-/// Queries the rows of a file in their order, with the columns that are sent or written.
+/// Returns the rows of a file in the order of the file, with only the columns that are sent to the service or written.
 async fn query_file(
     args: &ScoreArgs,
     path: &Path,
@@ -96,7 +96,7 @@ async fn query_file(
         return Err(Failure::new(Exit::Machine, format!("there is no file {}", path.display())));
     };
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // Several threads would not keep the order of rows.
+    // Use one thread, because several threads would not preserve the order of the rows.
     let engine = open_engine(directory, args.reference.as_deref(), &args.common, 1, None)?;
     let all = select_rows(&engine, "*", name).await?;
     let Some(kept) = columns else { return Ok(all) };
@@ -112,12 +112,12 @@ async fn select_rows(engine: &QueryEngine, columns: &str, table: &str) -> Result
     Ok(engine.query(&format!("SELECT {columns} FROM {}", quote_identifier(table))).await?)
 }
 
-/// Quotes an SQL identifier.
+/// Returns a name as a quoted SQL identifier.
 fn quote_identifier(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// A file with the content of stdin, because table readers need random access. Dropping it removes the file.
+/// A temporary copy of stdin, because readers of tables need random access. Dropping this value removes the file.
 struct StdinFile {
     _directory: TemporaryItem<tempfile::TempDir>,
     path: PathBuf,
@@ -127,7 +127,7 @@ impl StdinFile {
     fn from_stdin(scratch: &Path) -> Result<Self, Failure> {
         let failed = |error: std::io::Error| {
             let problem =
-                format!("cannot keep stdin in {}: {error}; name another directory with --temp", scratch.display());
+                format!("cannot store stdin in {}: {error}; choose another directory with --temp", scratch.display());
             Failure::new(Exit::Machine, problem)
         };
         let directory = TemporaryItem::create(|| tempfile::Builder::new().prefix("godwit-score-").tempdir_in(scratch));
@@ -136,7 +136,8 @@ impl StdinFile {
         let mut start = Vec::new();
         stdin.by_ref().take(16).read_to_end(&mut start).map_err(failed)?;
         let Some((_, ending)) = FILE_SIGNATURES.iter().find(|(beginning, _)| start.starts_with(beginning)) else {
-            let problem = "stdin is neither Parquet nor Arrow nor VCF; `godwit query ... --format arrow` writes what is read here";
+            let problem =
+                "stdin is neither Parquet nor Arrow nor VCF; `godwit query ... --format arrow` converts other formats";
             return Err(Failure::new(Exit::Input, problem.to_owned()));
         };
         let path = directory.path().join(format!("stdin.{ending}"));
@@ -147,7 +148,7 @@ impl StdinFile {
     }
 }
 
-/// Converts an error about a model: an unknown model is wrong usage.
+/// Converts an error about a model to a failure; an unknown model counts as wrong usage.
 fn model_failure(error: ScoreError) -> Failure {
     let ScoreError::Flight(error) = error else { return error.into() };
     let message_text = match &error {

@@ -1,4 +1,4 @@
-//! `godwit search`: searches with several workers.
+//! `godwit search`: runs BLAST+, DIAMOND or MMseqs2 searches with several workers.
 
 use std::cell::Cell;
 use std::io::Write;
@@ -21,11 +21,12 @@ use crate::failure::{Exit, Failure};
 use crate::interruption;
 use crate::progress::Progress;
 
-/// Default memory for reports, in bytes.
+/// Default memory for the reports of all workers of a host, in bytes.
 const DEFAULT_MEMORY_BYTES: u64 = 1 << 30;
-/// Default ranges of the database per worker, for workers that run one program per range.
+/// Default number of database ranges per worker for `--engine alias`, which runs an installed BLAST+ once for each
+/// range.
 const RANGES_PER_WORKER: usize = 4;
-/// Interval of progress messages.
+/// Minimum time between two progress messages.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Runs the search and reports the outcome.
@@ -47,7 +48,8 @@ pub fn run(args: &SearchArgs) -> Result<(), Failure> {
         job_count: 1,
         reads_stdin: false,
     };
-    // Concurrent searches write separate files; the last one to finish renames its own to the output.
+    // There is no need to wait for an earlier attempt: each search writes a file of its own and renames it when
+    // complete.
     let Some(lead) = spreadable.dispatch(&progress, &cancelled, || false)? else { return Ok(()) };
     let spread = lead.cluster_options(&args.cluster)?;
     let spooled =
@@ -56,7 +58,7 @@ pub fn run(args: &SearchArgs) -> Result<(), Failure> {
     let query = query.unwrap_or_default();
     check_query(&query, command.tool_search.is_some() && args.engine == SearchEngine::Exact)?;
     let workers = worker_count(args, &mut command);
-    // Its temporary files are needed until the end of the search.
+    // The temporary files of the preparation must exist until the end of the search.
     let scratch = scratch_directory(&args.common);
     let pieces = args.fragments.map_or_else(|| RANGES_PER_WORKER * workers.unwrap_or(1), |pieces| pieces as usize);
     let prepared = SearchScratch::prepare(&mut command, &query, &scratch, pieces)?;
@@ -79,43 +81,43 @@ pub fn run(args: &SearchArgs) -> Result<(), Failure> {
     report_outcome(args, &options, &summary, &progress)
 }
 
-/// Searches pieces of queries for a parent process.
+/// Runs as a worker process, which searches pieces of the queries with an installed tool for its parent process.
 pub fn run_worker(args: &SearchWorkerArgs) -> Result<(), Failure> {
-    let wrong = |error| Failure::new(Exit::Usage, format!("{} is no search: {error}", args.search));
+    let wrong = |error| Failure::new(Exit::Usage, format!("{} is not a search: {error}", args.search));
     let search: ToolSearch = serde_json::from_str(&args.search).map_err(wrong)?;
     if !godwit_search::serve_tool_worker(&search, &args.query) {
-        // The reason was sent to the parent process.
+        // The worker has already sent the reason to the parent process.
         std::process::exit(Exit::Engine as i32);
     }
     Ok(())
 }
 
-/// Checks the output paths, which all workers must reach, and the queries; returns the output path.
+/// Checks the options for outputs and queries. Returns the path of the output, or an empty path for stdout.
 fn check_outputs(args: &SearchArgs, command: &SearchCommand) -> Result<PathBuf, Failure> {
     let usage = |message: &str| Err(Failure::new(Exit::Usage, message.to_owned()));
     if args.dry_run && args.cluster.on != Some(LauncherName::Slurm) {
-        return usage("--dry-run of search shows the job of --on slurm, and here is none; leave it out");
+        return usage("--dry-run of search shows the job of --on slurm, which is not given; omit --dry-run");
     }
     if args.resume && command.output_path.is_none() {
-        return usage("what a search has finished is kept beside its output; give -out FILE with --resume");
+        return usage("the checkpoint of a search is beside its output; --resume requires -out FILE");
     }
     if let Some(hits) = &args.hits {
         if TableFormat::from_path(hits).is_none() {
             let name = hits.display();
-            return usage(&format!("--hits {name} is not written: name the format by its ending, .parquet or .arrow"));
+            return usage(&format!("--hits {name} has no known format; end the name with .parquet or .arrow"));
         }
         if [&command.output_path, &args.summary].into_iter().flatten().any(|other| is_same_path(other, hits)) {
-            return usage("--hits names the file of another output; give each output a name of its own");
+            return usage("--hits names the file of another output; use different names");
         }
     }
     match (args.cluster.on, &command.query_path, &command.output_path) {
         (None, _, out) => Ok(out.clone().unwrap_or_default()),
         (Some(_), Some(_), Some(out)) => Ok(out.clone()),
-        _ => usage("nodes read and write files that all of them see: give -query FILE and -out FILE with --on"),
+        _ => usage("workers read and write shared files: --on requires -query FILE and -out FILE"),
     }
 }
 
-/// Reports whether two outputs have the same path.
+/// Returns whether two paths name the same file.
 fn is_same_path(one: &Path, other: &Path) -> bool {
     let place = |path: &Path| {
         let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
@@ -125,7 +127,7 @@ fn is_same_path(one: &Path, other: &Path) -> bool {
     place(one) == place(other)
 }
 
-/// Formats progress and remaining time, which is extrapolated from the finished fraction.
+/// Formats the progress of a search, and the remaining time, which is extrapolated from the finished fraction.
 fn progress_text(step: SearchProgress, elapsed: Duration) -> String {
     let done = format!("{} of {} queries done", step.reported_queries, step.total_queries);
     if step.fraction <= 0.0 {
@@ -135,7 +137,7 @@ fn progress_text(step: SearchProgress, elapsed: Duration) -> String {
     format!("{done}, {:.0} % of the search, about {} left", 100.0 * step.fraction, duration_text(left))
 }
 
-/// Formats seconds, as minutes or hours if they are many.
+/// Formats a duration in seconds, minutes or hours, depending on its length.
 fn duration_text(seconds: f64) -> String {
     match seconds.round() as u64 {
         seconds @ 0..120 => format!("{seconds} s"),
@@ -144,7 +146,7 @@ fn duration_text(seconds: f64) -> String {
     }
 }
 
-/// Reports the outcome.
+/// Reports the outcome of the search, and writes the summary if `--summary` is given.
 fn report_outcome(
     args: &SearchArgs,
     options: &SearchOptions,
@@ -156,15 +158,21 @@ fn report_outcome(
     }
     let shares = &summary.cpu_seconds;
     progress.report(&format!(
-        "{} queries in {} batches, {} workers, {:.1} s ({:.1} s of processors: search {:.1}, traceback {:.1}, format {:.1})",
-        summary.queries, summary.batches, summary.workers, summary.seconds.total, shares.total, shares.search, shares.traceback,
+        "{} queries in {} batches, {} workers, {:.1} s (CPU time {:.1} s: search {:.1}, traceback {:.1}, format {:.1})",
+        summary.queries,
+        summary.batches,
+        summary.workers,
+        summary.seconds.total,
+        shares.total,
+        shares.search,
+        shares.traceback,
         shares.format,
     ));
     if let Some(out) = &options.command.output_path {
         progress.report(&format!("wrote {} ({} bytes)", out.display(), summary.bytes));
     }
     if let Some(why) = summary.not_identical_reason {
-        progress.report(&format!("the output is most likely that of one pass, but not certainly: {why}"));
+        progress.report(&format!("the output is probably, but not certainly, identical to one pass: {why}"));
     }
     if let (Some(path), Some(rows)) = (&options.hits_path, summary.hit_rows) {
         progress.report(&format!("wrote {} ({rows} hits)", path.display()));
@@ -172,8 +180,8 @@ fn report_outcome(
     Ok(())
 }
 
-/// Returns the requested workers per host. The threads of a tool apply to each worker; by default the workers divide the
-/// host's threads.
+/// Returns the requested number of workers per host. Also sets the number of threads with which each worker runs
+/// DIAMOND or MMseqs2; by default, the workers of a host share its threads equally.
 fn worker_count(args: &SearchArgs, command: &mut SearchCommand) -> Option<usize> {
     let requested = args.workers.map(usize::from);
     let Some(bulk) = &mut command.tool_search else { return requested.or(command.threads) };
@@ -198,12 +206,12 @@ fn search_options(args: &SearchArgs, workers: Option<usize>, command: SearchComm
     }
 }
 
-/// Reports whether messages are printed: with events stderr holds only JSON.
+/// Returns whether messages are printed as text; with `--json`, stderr must contain only JSON.
 fn prints_messages(common: &CommonArgs) -> bool {
     !common.json && !common.quiet
 }
 
-/// Copies queries from standard input to a file, because every worker reads them from the start.
+/// Copies the queries from standard input to a temporary file, because every worker reads all of them.
 fn spool_stdin(scratch: &Path) -> Result<TemporaryItem<tempfile::NamedTempFile>, Failure> {
     let copied = TemporaryItem::create(|| tempfile::Builder::new().prefix("godwit-queries-").tempfile_in(scratch))
         .and_then(|mut file| {
@@ -211,29 +219,31 @@ fn spool_stdin(scratch: &Path) -> Result<TemporaryItem<tempfile::NamedTempFile>,
             file.flush()?;
             Ok(file)
         });
-    let wrong = |error| Failure::new(Exit::Machine, format!("cannot keep queries in {}: {error}", scratch.display()));
+    let wrong = |error| Failure::new(Exit::Machine, format!("cannot store queries in {}: {error}", scratch.display()));
     copied.map_err(wrong)
 }
 
-/// Rejects files that the programs would misread as sequences, or that give an empty report.
+/// Rejects a file without queries, and a file that is not FASTA, which the search programs might misread as a sequence.
 fn check_query(query: &PathBuf, begins_with_name: bool) -> Result<(), Failure> {
     let wrong = |error| Failure::new(Exit::Machine, format!("cannot read {}: {error}", query.display()));
     let bytes = std::fs::read(query).map_err(wrong)?;
     let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
     match first {
         None => {
-            let message = format!("{} has no queries; give FASTA with at least one sequence", query.display());
+            let message = format!("{} has no queries; it must be FASTA with at least one sequence", query.display());
             Err(Failure::new(Exit::Input, message))
         }
         Some(b'>') => Ok(()),
         Some(byte) if byte.is_ascii_alphabetic() && !begins_with_name => Ok(()),
         Some(_) if begins_with_name => {
-            let message =
-                format!("{} is not FASTA: it does not begin with >; unpack it, or make FASTA of it", query.display());
+            let message = format!(
+                "{} is not FASTA: it does not start with >; decompress it, or convert it to FASTA",
+                query.display()
+            );
             Err(Failure::new(Exit::Input, message))
         }
         Some(_) => {
-            let message = format!("{} is not FASTA: it begins with neither > nor a letter", query.display());
+            let message = format!("{} is not FASTA: it starts with neither > nor a letter", query.display());
             Err(Failure::new(Exit::Input, message))
         }
     }

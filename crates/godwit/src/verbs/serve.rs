@@ -1,4 +1,4 @@
-//! `godwit serve`: the datasets below a directory, over Arrow Flight and htsget.
+//! `godwit serve`: serves the datasets below a directory over Arrow Flight and htsget.
 
 mod authentication;
 mod key_fetch;
@@ -33,15 +33,15 @@ use crate::failure::{Exit, Failure, print};
 use crate::interruption;
 use crate::pool_file::PoolFile;
 
-/// Minimum memory of a statement for each of its threads.
+/// Minimum memory of a statement for each of its threads, in bytes.
 #[cfg(feature = "sql")]
 const MIN_THREAD_MEMORY_BYTES: u64 = 64 << 20;
-/// Entries that are not served and are named at the start, at most.
+/// Maximum number of warnings at the start about files that are not served.
 const MAX_WARNINGS: usize = 20;
-/// Time without traffic before a client is pinged, and again before its connection is closed: some clients respond late
-/// while their program is busy, and gRPC's own servers give them 20 s.
+/// Time without data after which the server pings a client, and also the time that the client has to respond before the
+/// server closes the connection. Some clients respond late while they are busy; gRPC's own servers also wait 20 s.
 const KEEP_ALIVE_PERIOD: Duration = Duration::from_secs(20);
-/// Interval of checks whether the server must stop.
+/// Interval at which the server checks whether it must stop.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Serves until the process is stopped.
@@ -56,7 +56,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     let runtime = runtime.map_err(|error| Failure::new(Exit::Machine, format!("cannot start threads: {error}")))?;
     let admission = runtime.block_on(ServerAuth::from_args(args))?;
     admission.check_exposure(args, address)?;
-    // Kept until the end, because dropping it removes its directories.
+    // This value must exist until the server stops, because dropping it removes the temporary datasets.
     let temporary =
         args.writable.then(|| TemporaryDatasets::new(&super::scratch_directory(&args.common))).transpose()?;
     let root = Arc::new(open_served_root(args, temporary.as_ref())?);
@@ -98,7 +98,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         let until_told = async {
             wait_for_stop(&cancelled, args.until_stdin_closes).await;
             readiness::notify(readiness::STOPPING);
-            // Other members of the pool take new requests.
+            // Announce the stop to the pool, so that clients send new requests to other members.
             if let Some(pool) = &pool {
                 pool.drain();
             }
@@ -112,12 +112,12 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         }
         Ok(())
     });
-    // A thread that reads a file ends when the receiver of its next batch is gone.
+    // Do not wait for threads that read files: each exits when it cannot send its next batch.
     runtime.shutdown_background();
     outcome
 }
 
-/// Makes the service of plain HTTP: htsget, refget and the web page.
+/// Creates the HTTP service, which offers htsget, refget and the web page.
 fn open_web_service(
     args: &ServeArgs,
     root: &Arc<DatasetRoot>,
@@ -127,10 +127,10 @@ fn open_web_service(
     Arc::new(HttpService::new(root.clone(), HttpServiceOptions { rules, public_url, references }))
 }
 
-/// Opens the datasets below the root.
+/// Opens the datasets below the directory or bucket of `--root`.
 fn open_served_root(args: &ServeArgs, temporary: Option<&TemporaryDatasets>) -> Result<DatasetRoot, Failure> {
     if args.writable && DatasetRoot::is_bucket_url(&args.root) {
-        let problem = format!("datasets of {} are only read; leave --writable out", args.root.display());
+        let problem = format!("datasets of {} are read-only; omit --writable", args.root.display());
         return Err(Failure::new(Exit::Usage, problem));
     }
     for reference in &args.reference {
@@ -145,7 +145,7 @@ fn open_served_root(args: &ServeArgs, temporary: Option<&TemporaryDatasets>) -> 
     })
 }
 
-/// Warns about the entries below the root that are not served.
+/// Prints warnings about the files and directories below the root that are not served.
 fn warn_about_skipped(skipped: &[SkippedEntry]) {
     for entry in skipped.iter().take(MAX_WARNINGS) {
         crate::failure::log_warning(&format!("{} is not served: {}", entry.path.display(), entry.reason));
@@ -156,18 +156,18 @@ fn warn_about_skipped(skipped: &[SkippedEntry]) {
     }
 }
 
-/// Serves DNS for the pool's name, if requested.
+/// Starts the DNS server for the name of the pool, if `--dns` is given.
 async fn start_dns_server(args: &ServeArgs, pool: Option<&Arc<Membership>>) -> Result<(), Failure> {
     let Some((place, pool)) = args.dns.as_ref().zip(pool) else { return Ok(()) };
     let socket = tokio::net::UdpSocket::bind(place).await.map_err(|error| {
-        let problem = format!("cannot answer questions of DNS at {place}: {error}; choose another --dns HOST:PORT");
+        let problem = format!("cannot serve DNS at {place}: {error}; choose another --dns HOST:PORT");
         Failure::new(Exit::Machine, problem)
     })?;
     tokio::spawn(serve_dns(socket, pool.clone()));
     Ok(())
 }
 
-/// Opens the file service of a local root; a bucket has none.
+/// Opens the service for `godwit copy`; returns `None` if the root is a bucket.
 fn open_file_service(
     args: &ServeArgs,
     rules: Option<Arc<dyn Authorizer>>,
@@ -189,25 +189,26 @@ fn open_file_service(
     Ok(Some(Arc::new(files.map_err(file_service_failure)?)))
 }
 
-/// Opens the cache of a relay.
+/// Opens the cache for relayed files in a directory.
 fn open_relay_cache(directory: &Path, args: &ServeArgs) -> Result<Arc<RelayCache>, Failure> {
     Ok(Arc::new(RelayCache::open(directory, args.relay_cache_size, crate::failure::log_warning)?))
 }
 
-/// Minimum length of a secret, in bytes: that of a key.
+/// Minimum length of the secret of a pool, in bytes; the secret serves as a key.
 const MIN_SECRET_BYTES: usize = 32;
 
-/// Creates the pool membership of this server.
+/// Creates the membership of this server in its pool; returns `None` without `--pool`.
 fn join_pool(args: &ServeArgs, gate: &Authenticator) -> Result<Option<Arc<Membership>>, Failure> {
     let Some(path) = &args.pool else { return Ok(None) };
     let file = PoolFile::read(path)?;
     let secret = args.pool_secret.as_deref().map(read_secret).transpose()?;
     if secret.is_none() && !matches!(gate, Authenticator::Disabled) {
-        let problem =
-            "--pool with --tokens needs --pool-secret: other nodes are let in by it, and tickets are signed with it";
+        let problem = "--pool with --tokens requires --pool-secret: it authenticates the pool members to each other \
+                       and signs tickets";
         return Err(Failure::new(Exit::Usage, problem.to_owned()));
     }
-    // The server's certificate is also its client certificate towards other members.
+    // Connections to other members use the certificate of this server as the client certificate, if members require
+    // one.
     let identity = args.tls_client_ca.as_ref().and(args.tls_cert.clone().zip(args.tls_key.clone()));
     let credentials = Credentials { ca_certificates: args.ca.clone(), identity, ..Credentials::default() };
     let options = MembershipOptions {
@@ -226,7 +227,7 @@ fn read_secret(path: &Path) -> Result<Vec<u8>, Failure> {
     let secret = bytes.trim_ascii();
     if secret.len() < MIN_SECRET_BYTES {
         let problem = format!(
-            "{} holds fewer than {MIN_SECRET_BYTES} characters; `openssl rand -hex 32` makes a secret",
+            "{} has fewer than {MIN_SECRET_BYTES} characters; `openssl rand -hex 32` makes a secret",
             path.display()
         );
         return Err(Failure::new(Exit::Input, problem));
@@ -248,7 +249,7 @@ fn server_tuning(args: &ServeArgs) -> TransportOptions {
     }
 }
 
-/// Creates the SQL engine, which runs statements in processes of this program.
+/// Creates the SQL engine, which runs each statement in a separate process of this program.
 #[cfg(feature = "sql")]
 fn statement_engine(
     args: &ServeArgs,
@@ -265,7 +266,7 @@ fn statement_engine(
         max_concurrent: args.statements as usize,
     };
     let scratch = super::scratch_directory(&args.common);
-    // Each thread holds batches.
+    // Limit the threads of a statement by its memory, because each thread stores record batches.
     let threads = args.common.thread_count().min((args.statement_memory / MIN_THREAD_MEMORY_BYTES).max(1) as usize);
     let (root, temp) = (args.root.clone(), scratch.clone());
     let reference = args.reference.first().cloned();
@@ -273,7 +274,7 @@ fn statement_engine(
     let (memory, memory_bytes) = (limits.memory_bytes, limits.memory_bytes.to_string());
     let (ruled, keys) = (book.is_some(), args.keys.arguments());
     let command = move |socket: &Path| {
-        // Also works if the file of this program was removed or replaced.
+        // This path also works if the executable was removed or replaced by another version.
         let mut command = std::process::Command::new("/proc/self/exe");
         command.arg("sql-worker").arg("--root").arg(&root).arg("--socket").arg(socket).arg("--temp").arg(&temp);
         command.args(["--memory-bytes", &memory_bytes, "--threads", &threads.to_string()]);
@@ -294,9 +295,10 @@ fn statement_engine(
     Some(Arc::new(ProcessSqlEngine::with_grants(command, limits, scratch, view_of)))
 }
 
-/// Returns settings of the C library's allocator for a statement process (mallopt(3)): it keeps some freed memory for the
-/// next batch or statement. By default it returns pages at once; fetching them again takes a seventh of the time of
-/// grouping a million rows. There are few arenas, so that kept memory stays far below the process limit.
+/// Returns environment variables for the memory allocator of glibc (mallopt(3)) in a statement process. With them, the
+/// allocator keeps some freed memory for the next batch or statement. By default it returns pages to the kernel at
+/// once, and requesting them again takes a seventh of the time of grouping a million rows. The number of arenas is
+/// limited, so that the kept memory stays far below the memory limit of the process.
 #[cfg(feature = "sql")]
 fn allocator_variables(memory_bytes: u64, threads: usize) -> [(&'static str, String); 3] {
     let kept_bytes = (memory_bytes / 16).min(32 << 20);
@@ -307,7 +309,7 @@ fn allocator_variables(memory_bytes: u64, threads: usize) -> [(&'static str, Str
     ]
 }
 
-/// A build without SQL has no engine.
+/// Returns `None`, because this build does not contain the SQL engine.
 #[cfg(not(feature = "sql"))]
 fn statement_engine(
     _args: &ServeArgs,
@@ -321,8 +323,8 @@ fn file_service_failure(status: godwit_flight::Status) -> Failure {
     Failure::new(Exit::Machine, status.message().to_owned())
 }
 
-/// Returns the flag that SIGHUP sets to reload the authentication files. A server that was started at a terminal stops when
-/// the terminal is lost.
+/// Returns a flag that SIGHUP sets, which requests the server to reload its authentication files. If stdin is a
+/// terminal, SIGHUP means that the terminal was lost, and stops the server instead.
 fn reload_on_hang_up() -> Result<Arc<AtomicBool>, Failure> {
     let reload = Arc::new(AtomicBool::new(false));
     if std::io::stdin().is_terminal() {
@@ -334,7 +336,7 @@ fn reload_on_hang_up() -> Result<Arc<AtomicBool>, Failure> {
     Ok(reload)
 }
 
-/// Waits until the flag is set or, if requested, stdin is closed.
+/// Waits until a signal has set `cancelled` or, if `stdin_closes` is true, until stdin is closed.
 async fn wait_for_stop(cancelled: &AtomicBool, stdin_closes: bool) {
     let signalled = async {
         while !cancelled.load(Ordering::Relaxed) {
@@ -353,10 +355,13 @@ fn parse_listen_address(listen: &str) -> Result<SocketAddr, Failure> {
     found.next().ok_or_else(|| wrong("no address has that name".to_owned()))
 }
 
-/// Makes a token, prints it, and stores its hash.
+/// Runs `godwit token`: creates a token, prints it on stdout, and appends its hash to the token file.
 pub fn create_token(args: &TokenArgs) -> Result<(), Failure> {
     if args.name.is_empty() || args.name.starts_with('#') || args.name.contains(char::is_whitespace) {
-        return Err(Failure::new(Exit::Usage, format!("{:?} is no name: it must have no white space", args.name)));
+        return Err(Failure::new(
+            Exit::Usage,
+            format!("{:?} is not a valid name: it must not be empty, start with # or contain white space", args.name),
+        ));
     }
     let token = godwit_flight::Token::random();
     append_private_line(&args.tokens, &Identities::format_line(&args.name, &token))?;

@@ -1,4 +1,4 @@
-//! `godwit simulate`: reads with a known truth, for benchmarks.
+//! `godwit simulate`: simulates reads with known origins and variants, for benchmarks.
 
 use godwit_formats::message_with_causes;
 use godwit_pipeline::simulate::{Assembly, ReadOptions, Sample, SampleOptions, SimulateError, write_reads};
@@ -6,12 +6,12 @@ use godwit_pipeline::simulate::{Assembly, ReadOptions, Sample, SampleOptions, Si
 use crate::cli::SimulateArgs;
 use crate::failure::{Exit, Failure, print};
 
-/// Simulates a sample of the reference and its reads.
+/// Simulates a diploid sample of the reference and its reads, and prints the names of the files.
 pub fn run(args: &SimulateArgs) -> Result<(), Failure> {
     print(&simulate_reads(args).map_err(simulate_failure)?)
 }
 
-/// Simulates reads, and returns the names of the files, one per line.
+/// Simulates and writes the reads and the truth. Returns the names of the files, one per line.
 fn simulate_reads(args: &SimulateArgs) -> Result<String, SimulateError> {
     let assembly = Assembly::read_fasta(&args.reference)?;
     let sample = Sample::draw(&assembly, &SampleOptions { seed: args.seed, ..SampleOptions::default() });
@@ -31,7 +31,8 @@ fn simulate_reads(args: &SimulateArgs) -> Result<String, SimulateError> {
     Ok(written.lanes.iter().flatten().map(|file| format!("{}\n", file.display())).collect())
 }
 
-/// Converts an error: options are the user's fault, file errors the host's.
+/// Converts an error of the simulation to a failure: invalid options are wrong usage, file errors are problems of this
+/// host.
 pub fn simulate_failure(error: SimulateError) -> Failure {
     let exit = match &error {
         SimulateError::Option { .. } | SimulateError::NoPosition { .. } => Exit::Usage,

@@ -17,26 +17,27 @@ use crate::cli::ClusterArgs;
 use crate::failure::{Exit, Failure};
 use crate::progress::Progress;
 
-/// Poll interval of SLURM; sites dislike a shorter one.
+/// Interval at which SLURM is queried; shorter intervals would put load on its controller.
 const SLURM_POLL_INTERVAL: Duration = Duration::from_secs(2);
-/// Time for a job to end once its work is done.
+/// Time for a job to end after the head has marked it as finished; then the job is cancelled.
 const JOB_EXIT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Name of the copy of standard input in the job directory.
+/// File name, in the job directory, of the copy of standard input.
 const SPOOLED_INPUT_NAME: &str = "standard-input";
-/// Time that a job may be unknown to SLURM before it counts as lost.
+/// Time after which a job that SLURM does not know counts as lost.
 const MISSING_JOB_TIMEOUT: Duration = Duration::from_secs(60);
-/// Longest time without a response of SLURM: a restarted or failed-over controller responds within it.
+/// Maximum time without a response from SLURM. After a restart or failover, its controller responds again within this
+/// time.
 const SLURM_RESPONSE_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
-/// A SLURM job and its launcher.
+/// The SLURM job of a command line, and the launcher that submits it.
 pub struct SlurmJob {
     slurm: SlurmLauncher,
     spec: JobSpec,
-    /// File for the content of standard input, if the job reads it: SLURM jobs have none.
+    /// Path for a copy of standard input, if the verb reads it; a SLURM job has no standard input of its own.
     stdin_file: Option<PathBuf>,
 }
 
-/// Returns the SLURM options, including how memory is requested.
+/// Converts the SLURM options of the command line to those of the launcher, including how memory is requested.
 pub fn slurm_profile(place: &ClusterArgs) -> SlurmProfile {
     let slurm = &place.slurm;
     SlurmProfile {
@@ -53,7 +54,7 @@ pub fn slurm_profile(place: &ClusterArgs) -> SlurmProfile {
 }
 
 impl SlurmJob {
-    /// Creates the job of this command line.
+    /// Creates the job that runs the command line of this process.
     pub fn new(options: &ClusterRunOptions) -> Result<Self, Failure> {
         let machine =
             |what: &'static str| move |error| Failure::new(Exit::Machine, format!("cannot find {what}: {error}"));
@@ -61,7 +62,8 @@ impl SlurmJob {
         let mut command: Vec<OsString> = vec![program.into()];
         let job_directory = std::path::absolute(&options.job_directory).map_err(machine("the output directory"))?;
         let spooled = job_directory.join(SPOOLED_INPUT_NAME);
-        // The job uses the configuration of this moment, wherever and whenever it starts.
+        // Put the values from configuration files on the command line, because the files may have changed when the job
+        // starts.
         let configured = options.common.configured_flags.iter().map(OsString::from);
         let line = crate::cli::with_arguments(std::env::args_os().skip(1).collect(), &configured.collect::<Vec<_>>());
         command.extend(allocation_arguments(line, &spooled));
@@ -80,16 +82,16 @@ impl SlurmJob {
         Ok(Self { slurm: SlurmLauncher::new(slurm_profile(options.cluster)), spec, stdin_file })
     }
 
-    /// Returns the script that would be submitted.
+    /// Returns the job script that would be submitted to SLURM.
     pub fn render(&self) -> Result<String, Failure> {
         Ok(self.slurm.render_script(&self.spec).map_err(PipelineError::from)?)
     }
 
-    /// Submits the job and, with `wait`, waits for its end.
+    /// Submits the job. If `wait` is true, waits until the job ends and returns its outcome.
     pub fn run(&self, wait: bool, progress: &Progress, cancelled: &AtomicBool) -> Result<(), Failure> {
         if let Some(path) = &self.stdin_file {
             let failed = |error| {
-                Failure::new(Exit::Machine, format!("cannot keep standard input in {}: {error}", path.display()))
+                Failure::new(Exit::Machine, format!("cannot store standard input in {}: {error}", path.display()))
             };
             spool_stdin(&self.spec.job_directory, path).map_err(failed)?;
         }
@@ -101,18 +103,18 @@ impl SlurmJob {
             return Ok(());
         }
         self.wait(&handle, first, progress, cancelled)?;
-        // The copy is needed by later attempts of a job that did not finish.
+        // Remove the copy of standard input only now, because later attempts of an unfinished job need it.
         let _ = self.stdin_file.as_ref().map(std::fs::remove_file);
         Ok(())
     }
 
-    /// Returns the numbers of the attempts in this job directory.
+    /// Returns the numbers of all attempts in the job directory.
     fn attempt_numbers(&self) -> impl Iterator<Item = u64> {
         let entries = std::fs::read_dir(self.spec.job_directory.join("attempts")).into_iter().flatten();
         entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
     }
 
-    /// Reports whether an attempt numbered `first` or later has marked the job as finished.
+    /// Returns whether the head of attempt `first` or of a later attempt has marked the job as finished.
     fn is_finished(&self, first: u64) -> bool {
         let directory = &self.spec.job_directory;
         self.attempt_numbers()
@@ -130,7 +132,7 @@ impl SlurmJob {
                 return Err(Failure::new(Exit::Interrupted, message));
             }
             if self.is_finished(first) && finished_since.get_or_insert_with(Instant::now).elapsed() > JOB_EXIT_TIMEOUT {
-                // A lost host cannot report its exit to SLURM.
+                // The work is done, but SLURM waits for a host that it has lost, so cancel the job.
                 return Ok(self.slurm.cancel(handle).map_err(PipelineError::from)?);
             }
             let mut now = None;
@@ -144,33 +146,34 @@ impl SlurmJob {
                 Ok(JobStatus::Ended { .. }) if self.is_finished(first) => return Ok(()),
                 Ok(JobStatus::Ended { outcome }) => return self.outcome_of(handle, &outcome),
                 Ok(JobStatus::Running { is_batch_host_lost: true, .. }) => {
-                    // The head is lost; SLURM would let the other workers run on.
+                    // SLURM has lost the host of the head, and would let the workers on the other hosts continue
+                    // without it.
                     match self.slurm.requeue(handle) {
-                        Ok(()) => now = Some("lost the node that led it; queued again".to_owned()),
-                        // The job's state has changed since the last poll; the next one reports it.
+                        Ok(()) => now = Some("lost its head; requeued".to_owned()),
+                        // The state of the job has changed meanwhile; the next query returns the new state.
                         Err(FleetError::CommandRejected { .. } | FleetError::SchedulerUnavailable { .. }) => {}
                         Err(error) => return Err(PipelineError::from(error).into()),
                     }
                 }
-                Ok(JobStatus::Pending { reason }) => now = Some(format!("waits ({reason})")),
-                Ok(JobStatus::Running { workers, .. }) => now = Some(format!("runs on {}", workers.join(", "))),
+                Ok(JobStatus::Pending { reason }) => now = Some(format!("is pending ({reason})")),
+                Ok(JobStatus::Running { workers, .. }) => now = Some(format!("is running on {}", workers.join(", "))),
                 Ok(JobStatus::Unknown { reason }) => {
                     if missing.is_expired(Instant::now()) {
                         let message = format!("job {} is lost: {reason}; submit it again", handle.id);
                         return Err(Failure::new(Exit::Remote, message));
                     }
                 }
-                // An unavailable scheduler says nothing about the job.
+                // If SLURM does not respond, the state of the job is unknown; query it again until the timeout.
                 Err(error @ FleetError::SchedulerUnavailable { .. }) => {
                     if silent.is_expired(Instant::now()) {
                         let (id, minutes) = (&handle.id, SLURM_RESPONSE_TIMEOUT.as_secs() / 60);
                         let message = format!(
-                            "SLURM has said nothing of job {id} for {minutes} minutes ({error}); the job may run on: see \
-                             whether it does, and give the same command with --resume once it does not"
+                            "SLURM has not responded about job {id} for {minutes} minutes ({error}); the job may still \
+                             run: check whether it does, and repeat the command with --resume once it does not"
                         );
                         return Err(Failure::new(Exit::Remote, message));
                     }
-                    now = Some("is asked after, but SLURM does not answer".to_owned());
+                    now = Some("is in an unknown state, because SLURM does not respond".to_owned());
                 }
                 Err(error) => return Err(PipelineError::from(error).into()),
             }
@@ -194,9 +197,9 @@ impl SlurmJob {
         match how {
             JobOutcome::Succeeded => Ok(()),
             JobOutcome::Cancelled => failed(Exit::Interrupted, "was cancelled"),
-            JobOutcome::TimeLimit => failed(Exit::Remote, "ran into its time limit; give it more with --slurm-time"),
-            JobOutcome::HostLost => failed(Exit::Remote, "lost its nodes"),
-            JobOutcome::Preempted => failed(Exit::Remote, "had to make room"),
+            JobOutcome::TimeLimit => failed(Exit::Remote, "exceeded its time limit; raise it with --slurm-time"),
+            JobOutcome::HostLost => failed(Exit::Remote, "lost its hosts"),
+            JobOutcome::Preempted => failed(Exit::Remote, "was preempted"),
             JobOutcome::Failed { description, exit_code } => match last_error_line(&self.spec, 0) {
                 Some(message) => Err(Failure::new(Exit::from_code(*exit_code), message)),
                 None => failed(Exit::from_code(*exit_code), &format!("failed: {description}")),
@@ -205,7 +208,7 @@ impl SlurmJob {
     }
 }
 
-/// A limit for how long a condition may last.
+/// A time limit for a condition that must not last too long, such as SLURM not responding.
 struct Timeout {
     limit: Duration,
     since: Option<Instant>,
@@ -216,26 +219,27 @@ impl Timeout {
         Self { limit, since: None }
     }
 
-    /// Records that the condition has ended.
+    /// Records that the condition does not hold.
     fn reset(&mut self) {
         self.since = None;
     }
 
-    /// Records that the condition holds; reports whether it has lasted too long.
+    /// Records that the condition holds. Returns whether it has lasted longer than the limit.
     fn is_expired(&mut self, now: Instant) -> bool {
         now.duration_since(*self.since.get_or_insert(now)) > self.limit
     }
 }
 
-/// Copies standard input to a file that only its owner may read.
+/// Copies standard input to a new file that only this user can read.
 fn spool_stdin(directory: &Path, path: &Path) -> std::io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
     std::io::copy(&mut std::io::stdin().lock(), &mut file).map(drop)
 }
 
-/// Converts the command line for the processes of the allocation: they read no configuration, and standard input is a file.
-/// Arguments after `--` belong to another program.
+/// Converts the command line of this process for the processes of the SLURM job. They do not read configuration files,
+/// and read the file `input` instead of standard input. Arguments after `--` are for another program and stay
+/// unchanged.
 fn allocation_arguments(mut line: Vec<OsString>, input: &Path) -> Vec<OsString> {
     let others = line.split_off(line.iter().position(|word| word == "--").unwrap_or(line.len()));
     let mut words = line.into_iter();
@@ -257,7 +261,7 @@ fn allocation_arguments(mut line: Vec<OsString>, input: &Path) -> Vec<OsString> 
     found
 }
 
-/// Returns a sample's name with the characters replaced that SLURM rejects.
+/// Returns the name of a sample in which the characters that SLURM rejects in job names are replaced.
 pub fn slurm_name(sample: &str) -> String {
     sample
         .chars()

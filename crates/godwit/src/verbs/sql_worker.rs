@@ -1,4 +1,4 @@
-//! `godwit sql-worker`: the process that `godwit serve` starts to run statements.
+//! `godwit sql-worker`: the process in which `godwit serve` runs SQL statements.
 
 use std::io::Read as _;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,16 +13,17 @@ use super::{cram_options, print, unfinished_jobs};
 use crate::cli::SqlWorkerArgs;
 use crate::failure::{Exit, Failure};
 
-/// Fraction of a statement's memory that the engine may account for; the rest is for allocations that it does not count.
+/// Fraction of the memory limit of a statement that the SQL engine may allocate in its own accounting. The remaining
+/// memory is for allocations that the engine does not count.
 const ACCOUNTED_MEMORY_SHARE: f64 = 0.6;
 
-/// Runs statements until stdin is closed, which the parent process holds open.
+/// Runs statements for the parent process, a server, until the parent closes stdin or exits.
 pub fn run(args: &SqlWorkerArgs) -> Result<(), Failure> {
     args.keys.load_keys()?;
     limit_memory(args.memory_bytes)?;
     std::thread::spawn(|| {
         let _ = std::io::stdin().read(&mut [0]);
-        // The parent has gone, so a running statement needs no cleanup.
+        // The parent process has exited or does not need the result, so exit even if a statement is running.
         std::process::exit(0);
     });
     let threads = args.threads as usize;
@@ -44,28 +45,28 @@ pub fn run(args: &SqlWorkerArgs) -> Result<(), Failure> {
         let catalog = match (ruled, Grants::from_bytes(view)) {
             (false, _) => root.clone(),
             (true, Some(grants)) => Arc::new(AuthorizedCatalog::new(root.clone(), Arc::new(grants), touches.clone())),
-            // With a policy, a statement without grants sees nothing.
+            // The server applies a policy, so it must send grants with every statement.
             (true, None) => return Err(Status::internal("a bug in godwit: a statement came without its rules")),
         };
         Ok(QueryEngine::new(catalog, &limits)?.with_object_store(objects.clone())?.with_dataset_accesses(touches))
     };
-    // Without a policy, the engine is opened before the first statement.
+    // Without a policy, all statements see the same data, so open the engine before the first statement arrives.
     let made = Mutex::new(if ruled { None } else { Some(engine_of(&[])) });
     let open = move |view: &[u8]| {
         let made = made.lock().unwrap_or_else(PoisonError::into_inner).take();
         made.unwrap_or_else(|| engine_of(view))
     };
     runtime.block_on(serve_statements(open, &args.socket, || {
-        // If printing fails, the parent has exited, and this process exits too.
+        // Ignore the error: if printing fails, the parent process has exited, and this process will exit too.
         let _ = print("ready\n");
     }))?;
     Ok(())
 }
 
-/// Limits the private memory of the process; allocations beyond it abort the process.
+/// Limits the private memory of this process. If an allocation exceeds the limit, the process aborts.
 fn limit_memory(bytes: u64) -> Result<(), Failure> {
     let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
-    // SAFETY: setrlimit reads a struct that lives on this stack frame for the whole call.
+    // SAFETY: setrlimit only reads the struct, a local variable that outlives the call.
     match unsafe { libc::setrlimit(libc::RLIMIT_DATA, &limit) } {
         0 => Ok(()),
         _ => {

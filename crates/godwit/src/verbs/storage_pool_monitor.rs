@@ -1,4 +1,5 @@
-//! Monitors the pool that a run reads from and stores to: connections and bytes per second of each member, over time.
+//! Monitors the pool of servers from which a run reads and to which it copies outputs. Records the number of
+//! connections and the bytes per second of each member over time.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -14,14 +15,14 @@ use crate::cli::AccessArgs;
 use crate::failure::Failure;
 use crate::pool_file::PoolFile;
 
-/// Initial poll interval.
+/// Initial interval at which the pool is polled.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// Longest wait for a connection and a response.
+/// Timeout for connecting to a pool member and receiving its response.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Snapshots that are kept; beyond this every second one is dropped, and the poll interval doubles.
+/// Maximum number of snapshots. If there are more, every second snapshot is dropped, and the poll interval is doubled.
 const MAX_MOMENTS: usize = 1000;
 
-/// A record of a pool over time. Polling stops when the last reference is dropped.
+/// A monitor of a pool, which stores snapshots of its members over time. Polling stops when the last `Arc` is dropped.
 #[derive(Debug)]
 pub struct StoragePoolMonitor {
     started: Instant,
@@ -29,14 +30,14 @@ pub struct StoragePoolMonitor {
 }
 
 impl StoragePoolMonitor {
-    /// Starts to monitor the pool of a file.
+    /// Starts to monitor the pool that a pool file describes.
     pub fn start(file: &Path, access: &AccessArgs) -> Result<Arc<Self>, Failure> {
         let members = PoolFile::read(file)?.resolve_members(&read_credentials(access)?)?;
         let watch = Arc::new(Self { started: Instant::now(), moments: Mutex::default() });
         let watched = Arc::downgrade(&watch);
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            // The run continues without monitoring.
+            // If the runtime cannot be created, the run continues without monitoring.
             if let Ok(runtime) = runtime {
                 runtime.block_on(poll_pool(&members, &watched));
             }
@@ -44,13 +45,13 @@ impl StoragePoolMonitor {
         Ok(watch)
     }
 
-    /// Returns the pool members of the last snapshot.
+    /// Returns the state of the pool members in the last snapshot.
     pub fn latest_nodes(&self) -> Vec<StoragePoolMember> {
         let moments = self.moments.lock().unwrap_or_else(PoisonError::into_inner);
         moments.last().map(|moment| moment.members.clone()).unwrap_or_default()
     }
 
-    /// Adds a snapshot; reports whether every second one was dropped.
+    /// Adds a snapshot. Returns true if every second snapshot was dropped, so that the poll interval must be doubled.
     fn add_moment(&self, members: Vec<StoragePoolMember>) -> bool {
         let seconds = (self.started.elapsed().as_secs_f64() * 1000.0).round() / 1000.0;
         let mut moments = self.moments.lock().unwrap_or_else(PoisonError::into_inner);
@@ -86,7 +87,8 @@ async fn poll_pool(members: &[Member], watched: &Weak<StoragePoolMonitor>) {
     }
 }
 
-/// Requests the pool's status from the last member used, or the next that responds; all are unhealthy if none does.
+/// Requests the status of the pool from the member that responded last, otherwise from the next one that responds. If
+/// no member responds, returns all members as unhealthy.
 async fn current_pool_nodes(members: &[Member], connection: &mut Option<(usize, Client)>) -> Vec<StoragePoolMember> {
     let first = connection.as_ref().map_or(0, |(member, _)| *member);
     for step in 0..members.len() {
@@ -114,7 +116,7 @@ async fn current_pool_nodes(members: &[Member], connection: &mut Option<(usize, 
     members.iter().map(gone).collect()
 }
 
-/// Parses the pool's status in a response.
+/// Parses the status of the pool in the response of a member; returns `None` if the response is invalid.
 fn parse_pool_status(answer: &[u8]) -> Option<Vec<StoragePoolMember>> {
     let answer: Value = serde_json::from_slice(answer).ok()?;
     let node = |node: &Value| StoragePoolMember {

@@ -1,4 +1,5 @@
-//! Unfinished jobs below a directory as datasets, for servers and queries: the pipeline reads them.
+//! Makes the reads of unfinished jobs available as datasets to `godwit serve` and `godwit query`. `godwit_pipeline`
+//! reads the files.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use godwit_pipeline::model::IntervalSet;
 use godwit_pipeline::{UnfinishedJob, UnfinishedJobError, unfinished_output_name};
 use godwit_serve::{UnfinishedJobReads, UnfinishedJobs};
 
-/// The unfinished jobs of the pipeline, in their output directories.
+/// Access to the unfinished jobs of `godwit_pipeline` in their output directories.
 #[derive(Debug)]
 pub struct PipelineJobs;
 

@@ -1,4 +1,4 @@
-//! `godwit variants`: converts VCF to columns.
+//! `godwit variants`: converts VCF to Parquet or Arrow.
 
 use godwit_pipeline::write_variants;
 
@@ -7,12 +7,12 @@ use crate::cli::{LogLevel, VariantsArgs};
 use crate::failure::Failure;
 use crate::interruption;
 
-/// Writes the file and reports its number of variants.
+/// Converts a VCF file and reports the number of variants.
 pub fn run(args: &VariantsArgs) -> Result<(), Failure> {
     let threads = args.common.thread_count();
     let records = write_variants(&input_path(&args.input), &args.out, threads, &interruption::flag())?;
     if args.common.quiet || args.common.json || args.common.log < LogLevel::Info {
         return Ok(());
     }
-    print(&format!("{records} variants are in {}\n", args.out.display()))
+    print(&format!("wrote {records} variants to {}\n", args.out.display()))
 }

@@ -1,4 +1,4 @@
-//! `godwit verify`: checks files against their manifests.
+//! `godwit verify`: verifies files against their manifests.
 
 use godwit_pipeline::{FileCheck, VerifyOutcome, verify};
 
@@ -7,7 +7,7 @@ use crate::cli::VerifyArgs;
 use crate::failure::{Exit, Failure};
 use crate::interruption;
 
-/// Checks the files and prints one line for each; fails if any is missing or corrupt.
+/// Verifies the files, and prints one line for each file. Fails if any file is missing or corrupt.
 pub fn run(args: &VerifyArgs) -> Result<(), Failure> {
     let checks = verify(&args.path, args.common.thread_count(), &interruption::flag())?;
     let text: String = checks.iter().map(|check| check_line(check, args.common.json)).collect();
@@ -20,7 +20,7 @@ pub fn run(args: &VerifyArgs) -> Result<(), Failure> {
     if let Some(FileCheck { path, outcome: VerifyOutcome::Corrupt { problem } }) = corrupt.clone().next() {
         let others = corrupt.count() - 1;
         let more = if others > 0 { format!("; {others} more of {of} files are corrupt") } else { String::new() };
-        let message = format!("{} is corrupt: {problem}{more}; fetch or make it again", path.display());
+        let message = format!("{} is corrupt: {problem}{more}; fetch or create it again", path.display());
         return Err(Failure::new(Exit::Input, message));
     }
     let unreadable = checks.iter().filter(|check| matches!(check.outcome, VerifyOutcome::Unreadable { .. }));
@@ -34,7 +34,7 @@ pub fn run(args: &VerifyArgs) -> Result<(), Failure> {
         Some(check) => {
             let count = missing.count();
             let path = check.path.display();
-            let message = format!("{path} is missing ({count} of {of} files are): copy it along, or make it again");
+            let message = format!("{path} is missing ({count} of {of} files are): copy it too, or create it again");
             Err(Failure::new(Exit::Machine, message))
         }
     }
@@ -44,18 +44,18 @@ fn check_line(check: &FileCheck, json: bool) -> String {
     let path = check.path.display().to_string();
     let (word, records, text) = match &check.outcome {
         VerifyOutcome::Matches { records: Some(records) } => {
-            ("ok", Some(*records), format!("{records} records, as its manifest says"))
+            ("ok", Some(*records), format!("{records} records, matching its manifest"))
         }
-        VerifyOutcome::Matches { records: None } => ("ok", None, "as its manifest says".to_owned()),
+        VerifyOutcome::Matches { records: None } => ("ok", None, "matching its manifest".to_owned()),
         VerifyOutcome::Sound { records, indexed } => {
             let about = match indexed {
-                true => "its index agrees; it has no manifest",
-                false => "no index; it has no manifest, so its end may be cut off unnoticed",
+                true => "matches its index; it has no manifest",
+                false => "no index; it has no manifest, so a truncation may be unnoticed",
             };
             ("no manifest", Some(*records), format!("{records} records, {about}"))
         }
         VerifyOutcome::Corrupt { problem } => ("corrupt", None, problem.clone()),
-        VerifyOutcome::Missing => ("missing", None, "a manifest names it".to_owned()),
+        VerifyOutcome::Missing => ("missing", None, "listed in a manifest".to_owned()),
         VerifyOutcome::Unreadable { problem } => ("unreadable", None, problem.clone()),
     };
     if json {

@@ -1,4 +1,4 @@
-//! Compares the bases of a FASTA file with those of an index, both streamed.
+//! Compares the bases of a FASTA file with the bases of an index, without loading either file completely.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use super::index_files::IndexDescription;
 use super::index_validation::IndexError;
 
-/// Bytes of `.pac` in memory, four bases each.
+/// Number of bytes of the `.pac` file that are in memory at a time; each byte contains four bases.
 const WINDOW_BYTES: usize = 256 << 10;
-/// Bit set in the code of every letter except A, C, G and T. Shifted to any of the four positions of a byte, it stays above
-/// the byte, so that such a letter never equals two packed bases.
+/// The code of every letter except A, C, G and T. Shifted to any of the four base positions of a byte, its bit lies
+/// above the byte, so that such a letter never equals a packed base.
 const NON_ACGT_CODE: u32 = 0x100;
 
-/// Two-bit codes of bases, as bwa's `nst_nt4_table`.
+/// Two-bit codes of the bases A, C, G and T, equal to those in bwa's table `nst_nt4_table`.
 const BASE_CODES: [u32; 256] = {
     let mut codes = [NON_ACGT_CODE; 256];
     let mut code = 0;
@@ -25,11 +25,11 @@ const BASE_CODES: [u32; 256] = {
     codes
 };
 
-/// A reader of the index's bases, at an offset in all contigs joined.
+/// A reader of the bases of an index. Its position is an offset in the concatenation of all contigs.
 pub(super) struct PacReader<'a> {
     path: PathBuf,
     file: File,
-    /// Bytes of `.pac` from base `window_start` on.
+    /// Bytes of the `.pac` file from base `window_start` on.
     window: Vec<u8>,
     window_start: u64,
     position: u64,
@@ -37,14 +37,14 @@ pub(super) struct PacReader<'a> {
 }
 
 impl<'a> PacReader<'a> {
-    /// Opens a `.pac` file at its first base.
+    /// Opens a `.pac` file and sets the position to the first base.
     pub(super) fn open(path: &Path, layout: &'a IndexDescription) -> Result<Self, IndexError> {
         let file = File::open(path).map_err(|source| IndexError::cannot_read(path, source))?;
         Ok(Self { path: path.to_owned(), file, window: Vec::new(), window_start: 0, position: 0, holes: &layout.holes })
     }
 
-    /// Compares the next bases; returns the index of the first that differs. In a hole of the index, any letter except A, C,
-    /// G and T is equal: bwa replaced it by a random base.
+    /// Compares `bases` with the next bases of the index and returns the 0-based offset of the first difference. In a
+    /// hole of the index, every letter except A, C, G and T is equal, because bwa stores random bases there.
     pub(super) fn first_difference(&mut self, bases: &[u8]) -> Result<Option<usize>, IndexError> {
         let mut done = 0;
         while done < bases.len() {
@@ -65,7 +65,8 @@ impl<'a> PacReader<'a> {
         Ok(None)
     }
 
-    /// Reports whether the offset is in a hole, and the end of that hole or of the bases before the next one.
+    /// Returns whether the current position is in a hole, and the end of that hole. Outside a hole, returns the start
+    /// of the next hole instead.
     fn current_segment(&mut self) -> (bool, u64) {
         while let Some(((start, length), later)) = self.holes.split_first() {
             if self.position >= start + length {
@@ -77,7 +78,8 @@ impl<'a> PacReader<'a> {
         (false, u64::MAX)
     }
 
-    /// Compares as many bases as the window holds; returns their number and the index of the first that differs.
+    /// Compares `bases` as far as the window reaches. Returns the number of compared bases and the offset of the first
+    /// difference.
     fn compare_packed(&mut self, bases: &[u8]) -> Result<(usize, Option<usize>), IndexError> {
         if self.position >= self.window_start + 4 * self.window.len() as u64 {
             self.refill_window()?;
@@ -91,7 +93,7 @@ impl<'a> PacReader<'a> {
         Ok((compared, first_mismatch(&self.window, skipped, &bases[..compared])))
     }
 
-    /// Moves the window to the current offset; holes are skipped by a seek.
+    /// Fills the window from the current position on. A seek skips bases of `.pac` that lie in holes.
     fn refill_window(&mut self) -> Result<(), IndexError> {
         let failed = |source| IndexError::cannot_read(&self.path, source);
         let byte = self.position / 4;
@@ -103,7 +105,8 @@ impl<'a> PacReader<'a> {
     }
 }
 
-/// Returns the index of the first of `bases` that differs from the packed bases from `offset` on.
+/// Returns the 0-based index of the first element of `bases` that differs from `packed`, compared from base `offset` of
+/// `packed` on.
 fn first_mismatch(packed: &[u8], offset: usize, bases: &[u8]) -> Option<usize> {
     let code = |base: u8| BASE_CODES[usize::from(base)];
     let differs = |index: usize| {

@@ -1,8 +1,9 @@
-//! The index files of bwa 0.7.17, bwa-mem2 2.2.1 and bwa-mem3 0.4.4: their contigs and their consistency.
+//! Parses and checks the index files of bwa 0.7.17, bwa-mem2 2.2.1 and bwa-mem3 0.4.4.
 //!
-//! Formats as written by bwa 0.7.17 (`bntseq.c` `bns_dump` and `bns_fasta2bntseq`, `bwt.c` `bwt_dump_bwt` and `bwt_dump_sa`,
-//! `bwtindex.c`), and by bwa-mem2 2.2.1 (`FMI_search.cpp` `build_fm_index`), whose first three files are bwa's; all numbers
-//! little-endian. Of the other files only the sizes are checked.
+//! The formats are those that bwa 0.7.17 writes (`bntseq.c` `bns_dump` and `bns_fasta2bntseq`, `bwt.c` `bwt_dump_bwt`
+//! and `bwt_dump_sa`, `bwtindex.c`) and those of bwa-mem2 2.2.1 (`FMI_search.cpp` `build_fm_index`), which shares the
+//! first three files with bwa. All numbers are little-endian. The large files are checked only by their sizes and
+//! headers.
 
 use std::fs::File;
 use std::io::Read;
@@ -13,17 +14,18 @@ use godwit_model::{Contig, Genome};
 use super::fm_index;
 use super::index_validation::{IndexError, StaleReason};
 
-/// The program whose index it is.
+/// The kind of an index, which determines its files and the aligner program that loads them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IndexKind {
-    /// bwa's.
+    /// An index of bwa.
     Bwa,
-    /// bwa-mem3's: bwa-mem2's without the file of one byte per base.
+    /// An index of bwa-mem3: the files of bwa-mem2 except the one with one byte per base.
     BwaMem3,
 }
 
 impl IndexKind {
-    /// Returns the extensions of the index files, which follow the path of the reference and a dot.
+    /// Returns the extensions of the index files. The path of an index file is the path of the reference, a dot and the
+    /// extension.
     pub fn extensions(self) -> &'static [&'static str] {
         match self {
             Self::Bwa => &["amb", "ann", "bwt", "pac", "sa"],
@@ -32,19 +34,21 @@ impl IndexKind {
     }
 }
 
-/// Bases per entry of the occurrence table in `.bwt`.
+/// Number of bases per entry of the occurrence table in the `.bwt` file.
 const OCCURRENCE_INTERVAL: u64 = 128;
-/// Maximum length of the first field of a line of an `.alt` file; bwa reads it into an array of 1024 bytes without a check.
+/// Maximum length of the first field of a line in an `.alt` file, bytes. bwa reads that field into an array of 1024
+/// bytes without checking its length.
 const MAX_ALT_NAME_BYTES: usize = 1023;
 
-/// The description of the reference in the index.
+/// The description of the reference that the index files contain.
 pub(super) struct IndexDescription {
     pub(super) genome: Genome,
-    /// Runs of bases other than A, C, G and T, in genome order: 0-based offset in all contigs joined, and bases.
+    /// Runs of letters other than A, C, G and T, in genome order. Each has a 0-based offset in the concatenation of all
+    /// contigs and a number of bases.
     pub(super) holes: Vec<(u64, u64)>,
 }
 
-/// Returns the index files that do not exist.
+/// Returns the paths of the index files that do not exist.
 pub(super) fn missing_files(reference: &Path, kind: IndexKind) -> Vec<PathBuf> {
     kind.extensions()
         .iter()
@@ -53,7 +57,8 @@ pub(super) fn missing_files(reference: &Path, kind: IndexKind) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Reads `.ann`, `.amb` and `.alt`, and checks the sizes of the others. The outer error: a file cannot be read.
+/// Reads `.ann`, `.amb` and `.alt`, and checks the sizes of the other index files. The outer error means that a file
+/// cannot be read; the inner error means that a file is invalid.
 pub(super) fn read(reference: &Path, kind: IndexKind) -> Result<Result<IndexDescription, StaleReason>, IndexError> {
     let annotation = reference.with_added_extension("ann");
     let Some((total_bases, mut contigs)) = parse_ann(&read_file(&annotation)?) else {
@@ -82,7 +87,7 @@ fn read_file(path: &Path) -> Result<Vec<u8>, IndexError> {
     std::fs::read(path).map_err(|source| IndexError::cannot_read(path, source))
 }
 
-/// Parses `.ann`: `total_bases contigs seed`, then for each contig `gi name comment` and `offset bases holes`.
+/// Parses an `.ann` file: `total_bases contigs seed`, then for each contig `gi name comment` and `offset bases holes`.
 fn parse_ann(bytes: &[u8]) -> Option<(u64, Vec<Contig>)> {
     let mut lines = bytes.split(|byte| *byte == b'\n');
     let [total_bases, count] = parse_numbers(lines.next()?)?;
@@ -101,7 +106,7 @@ fn parse_ann(bytes: &[u8]) -> Option<(u64, Vec<Contig>)> {
     (next_offset == total_bases).then_some((total_bases, contigs))
 }
 
-/// Parses `.amb`: `total_bases contigs holes`, then for each hole `offset bases letter`.
+/// Parses an `.amb` file: `total_bases contigs holes`, then for each hole `offset bases letter`.
 fn parse_amb(bytes: &[u8], total_bases: u64, contigs: usize) -> Option<Vec<(u64, u64)>> {
     let mut lines = bytes.split(|byte| *byte == b'\n');
     let [total, sequences, count] = parse_numbers(lines.next()?)?;
@@ -121,7 +126,7 @@ fn parse_amb(bytes: &[u8], total_bases: u64, contigs: usize) -> Option<Vec<(u64,
     Some(holes)
 }
 
-/// Parses the first `N` space-separated numbers of a line.
+/// Parses the first `N` numbers of a line, separated by spaces; `None` if the line has fewer.
 fn parse_numbers<const N: usize>(line: &[u8]) -> Option<[u64; N]> {
     let mut fields = std::str::from_utf8(line).ok()?.split(' ');
     let mut numbers = [0; N];
@@ -131,9 +136,9 @@ fn parse_numbers<const N: usize>(line: &[u8]) -> Option<[u64; N]> {
     Some(numbers)
 }
 
-/// Marks the contigs that an `.alt` file names, as bwa 0.7.17 `bns_restore` reads it: first field of each line that does not
-/// start with `@`; a last line without a line end does not count. Of two contigs with one name the later is marked, but
-/// duplicate names are rejected anyway. Returns false if a field is longer than bwa can read.
+/// Marks the contigs that an `.alt` file names, in the same way as bwa 0.7.17 `bns_restore`. The name is the first
+/// field of each line that does not start with `@`. A last line without a line end is ignored. Returns false if a field
+/// is longer than bwa can read.
 fn mark_alternates(bytes: &[u8], contigs: &mut [Contig]) -> bool {
     let whole_lines = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
     let mut names = std::collections::HashSet::new();
@@ -152,7 +157,7 @@ fn mark_alternates(bytes: &[u8], contigs: &mut [Contig]) -> bool {
     true
 }
 
-/// Checks the sizes and headers of the large files against the number of bases.
+/// Checks the sizes and headers of the large index files against the number of bases in the genome.
 fn check_large_files(
     reference: &Path,
     total_bases: u64,
@@ -160,9 +165,10 @@ fn check_large_files(
 ) -> Result<Result<(), StaleReason>, IndexError> {
     let both_strands = 2 * total_bases;
     let pac = reference.with_added_extension("pac");
-    // Four bases per byte, a zero byte if that leaves no remainder, and a byte for the remainder.
+    // The size of `.pac`: a byte per four bases (rounded up), a zero byte if there is no remainder, and a byte with the
+    // remainder.
     if file_bytes(&pac)? != total_bases / 4 + 2 {
-        return Ok(Err(unusable_file(pac, "its size does not fit the .ann file")));
+        return Ok(Err(unusable_file(pac, "its size does not match the .ann file")));
     }
     match kind {
         IndexKind::Bwa => check_bwt_and_sa(reference, both_strands),
@@ -170,14 +176,14 @@ fn check_large_files(
     }
 }
 
-/// Checks the sizes and headers of `.bwt` and `.sa`.
+/// Checks the sizes and headers of the `.bwt` and `.sa` files.
 pub(super) fn check_bwt_and_sa(reference: &Path, both_strands: u64) -> Result<Result<(), StaleReason>, IndexError> {
     let bwt = reference.with_added_extension("bwt");
     let occurrences = both_strands.div_ceil(OCCURRENCE_INTERVAL) + 1;
     let bwt_bytes = 40 + 4 * (both_strands.div_ceil(16) + 8 * occurrences);
     let bwt_header = read_header_numbers::<5>(&bwt)?;
     if file_bytes(&bwt)? != bwt_bytes || bwt_header[4] != both_strands {
-        return Ok(Err(unusable_file(bwt, "its size does not fit the .ann file")));
+        return Ok(Err(unusable_file(bwt, "its size does not match the .ann file")));
     }
     let sa = reference.with_added_extension("sa");
     let sa_header = read_header_numbers::<7>(&sa)?;
@@ -193,7 +199,7 @@ fn file_bytes(path: &Path) -> Result<u64, IndexError> {
     std::fs::metadata(path).map(|metadata| metadata.len()).map_err(|source| IndexError::cannot_read(path, source))
 }
 
-/// Reads the first `N` numbers of a file, or zeros if it is shorter: zeros match no index.
+/// Reads the first `N` numbers of a file. Returns zeros if the file is shorter, because zeros match no index.
 pub(super) fn read_header_numbers<const N: usize>(path: &Path) -> Result<[u64; N], IndexError> {
     let failed = |source| IndexError::cannot_read(path, source);
     let mut bytes = Vec::new();

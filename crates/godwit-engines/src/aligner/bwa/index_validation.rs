@@ -1,4 +1,4 @@
-//! Checks that the index of a reference exists, is complete, and was made from it.
+//! Checks that the index of a reference exists, is complete, and was built from that reference.
 
 use std::path::{Path, PathBuf};
 
@@ -8,12 +8,12 @@ use godwit_model::{Genome, GenomeError};
 use super::comparison::PacReader;
 use super::index_files::{self, IndexDescription, IndexKind};
 
-/// The state of an index.
+/// The state of the index beside a reference.
 #[derive(Debug)]
 pub enum IndexState {
-    /// The index exists, is complete, and was made from the reference beside it.
+    /// The index exists, is complete, and was built from the reference beside it.
     Current {
-        /// Its contigs, with alternates marked as bwa marks them.
+        /// The contigs of the index. Alternate contigs are marked in the same way as bwa marks them.
         genome: Genome,
     },
     /// Files of the index are missing.
@@ -21,57 +21,57 @@ pub enum IndexState {
         /// Paths of the missing files.
         files: Vec<PathBuf>,
     },
-    /// The index exists but was not made from this reference.
+    /// The index exists but was not built from this reference, or its files do not match each other.
     Stale {
-        /// The difference.
+        /// The first difference that was found.
         reason: StaleReason,
     },
 }
 
-/// A difference between an index and its reference, or between the files of an index.
+/// A difference between an index and its reference, or between two files of an index.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StaleReason {
-    /// A file does not match the others.
-    #[error("the index file {} cannot be used: {problem}; make it again with godwit index", .file.display())]
+    /// An index file does not match the other index files.
+    #[error("the index file {} cannot be used: {problem}; build it again with godwit index", .file.display())]
     File {
-        /// Path of the file.
+        /// Path of the index file.
         file: PathBuf,
-        /// The defect.
+        /// Description of the defect.
         problem: &'static str,
     },
-    /// The reference has another contig, or one more or less.
+    /// The reference and the index differ in the name or the number of contigs.
     #[error("the reference does not match its index: contig {} is {} in the reference but {} in the index; \
-             make it again with godwit index", .index + 1, contig_or_missing(.reference), contig_or_missing(.indexed))]
+             build it again with godwit index", .index + 1, contig_or_missing(.reference), contig_or_missing(.indexed))]
     Contig {
         /// 0-based index of the contig.
         index: usize,
-        /// Name in the reference, `None` past its end.
+        /// Name of the contig in the reference; `None` if the reference has fewer contigs.
         reference: Option<String>,
-        /// Name in the index, `None` past its end.
+        /// Name of the contig in the index; `None` if the index has fewer contigs.
         indexed: Option<String>,
     },
-    /// A contig has another length.
+    /// A contig has a different length in the reference and in the index.
     #[error(
         "the reference does not match its index: contig {contig} has {reference} bases, but {indexed} in the index; \
-             make it again with godwit index"
+             build it again with godwit index"
     )]
     Length {
         /// Name of the contig.
         contig: String,
-        /// Length in the reference, bases.
+        /// Length of the contig in the reference, bases.
         reference: u64,
-        /// Length in the index, bases.
+        /// Length of the contig in the index, bases.
         indexed: u64,
     },
-    /// A contig has another base.
+    /// A contig has a different base in the reference and in the index.
     #[error(
         "the reference does not match its index: contig {contig} differs at position {position_1based}; \
-             make it again with godwit index"
+             build it again with godwit index"
     )]
     Base {
         /// Name of the contig.
         contig: String,
-        /// 1-based position of the first difference.
+        /// 1-based position of the first different base in the contig.
         position_1based: u64,
     },
 }
@@ -80,10 +80,10 @@ fn contig_or_missing(contig: &Option<String>) -> &str {
     contig.as_deref().unwrap_or("missing")
 }
 
-/// An error that prevents the check of an index.
+/// An error because of which an index cannot be checked or written.
 #[derive(Debug, thiserror::Error)]
 pub enum IndexError {
-    /// A file cannot be read.
+    /// An index file or the reference cannot be read.
     #[error("cannot read {}", .path.display())]
     Read {
         /// Path of the file.
@@ -92,7 +92,7 @@ pub enum IndexError {
         #[source]
         source: std::io::Error,
     },
-    /// A file cannot be written.
+    /// An index file cannot be written.
     #[error("cannot write {}", .path.display())]
     Write {
         /// Path of the file.
@@ -104,12 +104,12 @@ pub enum IndexError {
     /// The reference is not a valid FASTA file.
     #[error(transparent)]
     Fasta(#[from] FastaError),
-    /// The contigs of the reference are not a valid genome.
+    /// The contigs in an index file are not a valid genome, for example because two share a name.
     #[error("the reference {} cannot be used", .path.display())]
     Genome {
-        /// Path of the file.
+        /// Path of the file that contains the contigs.
         path: PathBuf,
-        /// The defect.
+        /// Error that describes the defect.
         #[source]
         source: GenomeError,
     },
@@ -121,11 +121,11 @@ impl IndexError {
     }
 }
 
-/// Returns the state of the index files alone: whether they exist and match each other. The reference itself is not read, so
-/// [`IndexState::Current`] here means only that the aligner will load them.
+/// Returns the state of the index files without reading the reference: whether they exist and match each other.
+/// [`IndexState::Current`] from this function means only that the aligner will load the index.
 ///
 /// # Errors
-/// [`IndexError`] if a file cannot be read or two contigs share a name.
+/// [`IndexError`] if an index file cannot be read or two contigs share a name.
 pub fn index_files_state(reference: &Path, kind: IndexKind) -> Result<IndexState, IndexError> {
     Ok(match read_index_description(reference, kind)? {
         Ok(layout) => IndexState::Current { genome: layout.genome },
@@ -133,8 +133,8 @@ pub fn index_files_state(reference: &Path, kind: IndexKind) -> Result<IndexState
     })
 }
 
-/// Returns the state of the index of `reference`, a FASTA file, plain or gzip: as [`index_files_state`], and names, lengths
-/// and every base match those of the reference.
+/// Returns the state of the index of `reference`, a FASTA file, plain or gzip. In addition to [`index_files_state`],
+/// compares the contig names, the lengths and every base with the reference.
 ///
 /// # Errors
 /// [`IndexError`] if a file cannot be read, the reference is not a valid FASTA file or two contigs share a name.
@@ -150,7 +150,7 @@ pub fn index_state(reference: &Path, kind: IndexKind) -> Result<IndexState, Inde
     })
 }
 
-/// Reads the description from a complete index; the inner error is the state of any other index.
+/// Reads the description of the reference from a complete index. For any other index, the inner error is its state.
 fn read_index_description(
     reference: &Path,
     kind: IndexKind,
@@ -174,7 +174,8 @@ fn first_difference(reference: &Path, layout: &IndexDescription) -> Result<Optio
         let indexed = u64::from(contig.length);
         let mut bases = 0;
         while let Some(run) = fasta.next_bases()? {
-            // Bases beyond the contig's end would be compared with the next contig, so they are only counted.
+            // The bases of `.pac` after the end of this contig belong to the next one, so excess bases are counted but
+            // not compared.
             let left = usize::try_from(indexed.saturating_sub(bases)).map_or(run.len(), |left| left.min(run.len()));
             if let Some(offset) = packed.first_difference(&run[..left])? {
                 let (contig, position_1based) = (contig.name.clone(), bases + offset as u64 + 1);

@@ -1,8 +1,9 @@
-//! Checks that an index of minimap2 is complete, made for a preset, and made from a reference.
+//! Checks that a minimap2 index is complete and was built from the given reference with the given preset.
 //!
-//! Format as minimap2 2.24 writes it (`mm_idx_dump`, index.c), numbers little-endian: the magic `MMI\2`; window, k-mer,
-//! bucket bits, contigs, flags; for each contig the length of its name, name, bases; for each bucket its positions and its
-//! hash table; the bases, four bits each.
+//! The format is that of minimap2 2.24 (`mm_idx_dump` in index.c), with little-endian numbers. It begins with the magic
+//! `MMI\2`, window length, k-mer length, bucket bits, number of contigs and flags. For each contig, the length of its
+//! name, its name and its number of bases follow. For each bucket, the file has its positions and its hash table. The
+//! bases follow last, four bits each.
 
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
@@ -14,14 +15,14 @@ use godwit_model::{Contig, Genome};
 use crate::EngineError;
 
 const MAGIC: &[u8; 4] = b"MMI\x02";
-/// Homopolymers were collapsed (`MM_I_HPC`).
+/// Flag of an index with homopolymer compression (`MM_I_HPC`).
 const HOMOPOLYMER_COMPRESSED_FLAG: u32 = 0x1;
-/// The index has no bases (`MM_I_NO_SEQ`).
+/// Flag of an index without bases (`MM_I_NO_SEQ`).
 const NO_SEQUENCE_FLAG: u32 = 0x2;
-/// Size of the window of packed bases, bytes.
+/// Number of bytes of packed bases that are in memory at a time.
 const WINDOW_BYTES: usize = 256 << 10;
 
-/// The parameters of an index that depend on the preset.
+/// The parameters of an index that the preset determines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct IndexParameters {
     window: u32,
@@ -36,7 +37,7 @@ impl std::fmt::Display for IndexParameters {
 }
 
 impl IndexParameters {
-    /// Parses the parameters from the start of an index.
+    /// Parses the parameters from the first bytes of an index file; `None` if they are not those of a minimap2 index.
     pub(super) fn read(index: &[u8]) -> Option<Self> {
         let number = |at: usize| Some(u32::from_le_bytes(*index.get(at..at + 4)?.first_chunk()?));
         if index.get(..4)? != MAGIC {
@@ -50,14 +51,14 @@ impl IndexParameters {
     }
 }
 
-/// The header of an index, and the offset of its bases.
+/// The contigs of an index, and the byte offset of its bases in the file.
 struct MmiHeader {
     contigs: Vec<Contig>,
     bases_offset: u64,
     is_complete: bool,
 }
 
-/// Returns the contigs of `reference` if the index at `path` matches it and the preset.
+/// Returns the contigs of `reference` if the index at `path` was built from it with the parameters of the preset.
 pub(super) fn check_index(
     path: &Path,
     reference: &Path,
@@ -73,7 +74,7 @@ pub(super) fn check_index(
         return Err(wrong("it is too short".into()));
     }
     match IndexParameters::read(&head) {
-        None => return Err(wrong("it is no index of minimap2".into())),
+        None => return Err(wrong("it is not an index of minimap2".into())),
         Some(found) if found != parameters => {
             return Err(wrong(format!("it was made with {found}, but the preset {preset} needs {parameters}")));
         }
@@ -85,17 +86,17 @@ pub(super) fn check_index(
     }
     let layout = read_header(&mut file, number(12), number(16)).map_err(failed)?;
     let Some(layout) = layout.filter(|layout| layout.is_complete) else {
-        return Err(wrong("it is cut short, or has more than one part".into()));
+        return Err(wrong("it is truncated, or has more than one part".into()));
     };
     file.seek(SeekFrom::Start(layout.bases_offset)).map_err(failed)?;
     let difference = first_difference(reference, &layout.contigs, &mut MmiBaseReader::new(file));
     match difference.map_err(|source| EngineError::Reference { path: reference.to_owned(), source })? {
-        Some(difference) => Err(wrong(format!("the reference is another: {difference}"))),
+        Some(difference) => Err(wrong(format!("the reference differs: {difference}"))),
         None => Genome::new(layout.contigs).map_err(|error| wrong(error.to_string())),
     }
 }
 
-/// Reads the header; returns `None` if the file ends too early.
+/// Reads the header after its fixed fields; returns `None` if the file ends too early.
 fn read_header(file: &mut BufReader<File>, bucket_bits: u32, contigs: u32) -> std::io::Result<Option<MmiHeader>> {
     match parse_header(file, bucket_bits, contigs) {
         Ok(layout) => Ok(Some(layout)),
@@ -133,11 +134,11 @@ fn read_array<const N: usize>(file: &mut impl Read) -> std::io::Result<[u8; N]> 
     Ok(bytes)
 }
 
-/// A reader of the bases of the index, in order.
+/// A sequential reader of the bases in an index.
 struct MmiBaseReader<R> {
     file: R,
     window: Vec<u8>,
-    /// Number of bases of the window that were read.
+    /// Index in the window of the next base to read.
     next_base: usize,
 }
 
@@ -146,14 +147,15 @@ impl<R: Read> MmiBaseReader<R> {
         Self { file, window: Vec::new(), next_base: 0 }
     }
 
-    /// Returns the code of the next base: 0 to 3 for A, C, G and T, 4 for anything else.
+    /// Returns the code of the next base: 0 to 3 for A, C, G and T, 4 for any other letter.
     fn next_code(&mut self) -> std::io::Result<u8> {
         if self.next_base == 2 * self.window.len() {
             self.window.clear();
             self.next_base = 0;
             (&mut self.file).take(WINDOW_BYTES as u64).read_to_end(&mut self.window)?;
         }
-        // Base i is in bits 4 (i mod 8) and up of the little-endian word i / 8: two to a byte, the lower half first.
+        // A 32-bit little-endian word contains eight bases of four bits each, so each byte contains two: the first in
+        // its lower half.
         let byte = *self.window.get(self.next_base / 2).ok_or(std::io::ErrorKind::UnexpectedEof)?;
         let code = if self.next_base.is_multiple_of(2) { byte & 0xf } else { byte >> 4 };
         self.next_base += 1;
@@ -161,7 +163,7 @@ impl<R: Read> MmiBaseReader<R> {
     }
 }
 
-/// Returns a base's code, as minimap2's `seq_nt4_table`.
+/// Returns the code of a base, equal to that in minimap2's table `seq_nt4_table`.
 fn base_code(base: u8) -> u8 {
     match base {
         b'A' | b'a' => 0,
@@ -172,7 +174,7 @@ fn base_code(base: u8) -> u8 {
     }
 }
 
-/// Describes the first difference between the reference and the index; `None` if there is none.
+/// Describes the first difference between the reference and the index; `None` if they are equal.
 fn first_difference(
     reference: &Path,
     contigs: &[Contig],
@@ -183,7 +185,7 @@ fn first_difference(
         let name = fasta.next_contig()?;
         if name.as_ref() != Some(&contig.name) {
             let named = name.as_deref().unwrap_or("no contig");
-            return Ok(Some(format!("it has {named} where the index has {}", contig.name)));
+            return Ok(Some(format!("it has {named} instead of {} of the index", contig.name)));
         }
         let mut bases = 0u64;
         while let Some(run) = fasta.next_bases()? {

@@ -12,12 +12,14 @@ use crate::EngineError;
 use crate::aligner::BlockHeader;
 use crate::child::ChildState;
 
-/// Size of a buffer that is sent to the pipe's thread, bytes.
+/// Size of the buffers that are sent to the thread that writes to the pipe, bytes.
 const BUFFER_BYTES: usize = 256 << 10;
-/// Maximum number of buffers queued for a pipe. A program that reads mates from two inputs may be ahead in one by that much.
+/// Maximum number of buffers that wait to be written to one pipe. A program with two inputs may read one of them this
+/// far ahead.
 const MAX_QUEUED_BUFFERS: usize = 8;
 
-/// A pipe into the program, with the thread that fills it: of two inputs a program may read either first.
+/// A pipe into the program, with its own thread that writes to it: a program with two inputs may read either of them
+/// first.
 pub(super) struct InputPipe {
     text: Vec<u8>,
     sender: Option<SyncSender<Vec<u8>>>,
@@ -32,7 +34,7 @@ impl InputPipe {
         Ok(Self { text: Vec::with_capacity(BUFFER_BYTES), sender: Some(sender), thread: Some(thread) })
     }
 
-    /// Sends the buffer if it is full or `all` is set.
+    /// Sends the buffer to the thread if the buffer is full or `all` is true.
     fn send_buffered(&mut self, all: bool) -> std::io::Result<()> {
         if self.text.is_empty() || self.text.len() < BUFFER_BYTES && !all {
             return Ok(());
@@ -44,7 +46,7 @@ impl InputPipe {
         }
     }
 
-    /// Closes the pipe after everything queued is written.
+    /// Waits until the thread has written all queued buffers, then closes the pipe.
     fn flush_and_close(&mut self) -> std::io::Result<()> {
         self.sender = None;
         let Some(thread) = self.thread.take() else { return Ok(()) };
@@ -52,12 +54,12 @@ impl InputPipe {
     }
 }
 
-/// A writer to an external program; see [`BlockWriter`](super::BlockWriter).
+/// A writer of reads to an external aligner program; see [`BlockWriter`](super::BlockWriter).
 pub struct FastqWriter {
     state: Arc<ChildState>,
     inputs: Vec<InputPipe>,
     pending_reads: Arc<PendingReads>,
-    /// State of the open block: whether it is paired, and its number of reads so far.
+    /// The open block: true if its reads are paired, and the number of reads written so far.
     open_block: Option<(bool, u64)>,
 }
 
@@ -86,7 +88,7 @@ impl FastqWriter {
         };
         let rows = batch.num_rows();
         let step = if paired { 2 } else { 1 };
-        // Mates may be in two batches: a template counts with its first read.
+        // Register each template with its first read only, because its mates may be in two batches.
         let first = (before as usize).next_multiple_of(step) - before as usize;
         let names = (first..rows).step_by(step).map(|row| name_fingerprint(name.value(row)));
         self.pending_reads.add_reads(names, rows as u64);
@@ -124,7 +126,7 @@ impl FastqWriter {
         for input in &mut inputs {
             input.send_buffered(true).map_err(|error| self.write_error(error))?;
         }
-        // All pipes at once: a program may need the end of one before it continues with the other.
+        // Close all pipes at once: a program may need the end of one input before it reads the other one.
         inputs.iter_mut().for_each(|input| input.sender = None);
         inputs.iter_mut().try_for_each(InputPipe::flush_and_close).map_err(|error| self.write_error(error))
     }
@@ -136,7 +138,7 @@ impl FastqWriter {
     }
 }
 
-/// Appends a read as FASTQ, or as FASTA if it has no qualities.
+/// Appends a read as FASTQ, or as FASTA if the read has no qualities.
 fn append_read(text: &mut Vec<u8>, name: &[u8], comment: Option<&[u8]>, sequence: &[u8], quality: Option<&[u8]>) {
     text.push(if quality.is_some() { b'@' } else { b'>' });
     text.extend_from_slice(name);

@@ -1,4 +1,4 @@
-//! The reads without a response from the program.
+//! The reads that were sent to an external aligner and whose records it has not yet returned.
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hasher};
@@ -6,7 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::aligner::BlockHeader;
 
-/// Blocks without a complete response, oldest first: eight bytes for each template. The program's read-ahead bounds it.
+/// Blocks of reads for which the aligner has not yet returned all records, oldest first. Memory: eight bytes per
+/// template, for as many templates as the aligner reads ahead.
 #[derive(Default)]
 pub(super) struct PendingReads {
     blocks: Mutex<VecDeque<PendingBlock>>,
@@ -14,26 +15,26 @@ pub(super) struct PendingReads {
 
 struct PendingBlock {
     header: BlockHeader,
-    /// Fingerprint of each template's name.
+    /// Fingerprints of the read names, one per template.
     name_fingerprints: Vec<u64>,
     reads: u64,
     is_complete: bool,
 }
 
-/// The next expected output.
+/// The output that the aligner is expected to write next.
 pub(super) enum PendingItem {
-    /// The template with this fingerprint.
+    /// The records of the template whose name has this fingerprint.
     Template(u64),
-    /// The end of the block.
+    /// The end of the block: the records of all its templates were received.
     BlockEnd {
-        /// Number of reads of the block.
+        /// Number of reads in the block.
         reads: u64,
     },
-    /// Nothing: no more reads were written so far.
+    /// Nothing, because no more reads were sent to the aligner so far.
     Nothing,
 }
 
-/// Returns the fingerprint of a name.
+/// Returns the fingerprint of a read name.
 pub(super) fn name_fingerprint(name: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(name);
@@ -49,7 +50,7 @@ impl PendingReads {
         self.lock().push_back(PendingBlock { header, name_fingerprints: Vec::new(), reads: 0, is_complete: false });
     }
 
-    /// Adds reads; the caller must call it before the program receives them.
+    /// Adds reads to the newest block. Call this before sending the reads to the aligner.
     pub(super) fn add_reads(&self, names: impl Iterator<Item = u64>, reads: u64) {
         if let Some(block) = self.lock().back_mut() {
             block.name_fingerprints.extend(names);
@@ -63,12 +64,12 @@ impl PendingReads {
         }
     }
 
-    /// Returns the header of the oldest block.
+    /// Returns the header of the oldest pending block.
     pub(super) fn oldest_header(&self) -> Option<BlockHeader> {
         self.lock().front().map(|block| block.header.clone())
     }
 
-    /// Returns the expected output after `answered` templates of the oldest block.
+    /// Returns the output that is expected after the records of the first `answered` templates of the oldest block.
     pub(super) fn item_after(&self, answered: usize) -> PendingItem {
         match self.lock().front() {
             Some(block) if answered < block.name_fingerprints.len() => {
@@ -79,7 +80,7 @@ impl PendingReads {
         }
     }
 
-    /// Removes the oldest block.
+    /// Removes the oldest pending block.
     pub(super) fn remove_oldest_block(&self) {
         self.lock().pop_front();
     }

@@ -1,4 +1,4 @@
-//! Splits SAM text into blocks, checked against the input reads.
+//! Splits the SAM output of an external aligner into blocks and checks it against the input reads.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::ChildStdout;
@@ -15,32 +15,32 @@ use crate::aligner::block_encoder::RecordPosition;
 use crate::aligner::{AlignedBlock, AlignerInfo, BlockEncoder, BlockHeader};
 use crate::child::ChildState;
 
-/// Maximum length of a line: an ultra-long read and its tags have a hundredth of that.
+/// Maximum length of a SAM line, bytes: about 100 times the length of an ultra-long read with its tags.
 const MAX_LINE_BYTES: u64 = 256 << 20;
-/// Number of bytes of a line shown in a message.
+/// Maximum number of bytes of a SAM line in an error message.
 const EXCERPT_BYTES: usize = 60;
 
-/// A reader of the output of an external program; see [`BlockReader`](super::BlockReader).
+/// A reader of the SAM output of an external aligner; see [`BlockReader`](super::BlockReader).
 pub struct SamReader {
     state: Arc<ChildState>,
     output: BufReader<ChildStdout>,
     pending_reads: Arc<PendingReads>,
     genome: Genome,
     encoder: BlockEncoder,
-    /// The next record; empty if it was not read yet.
+    /// The SAM line of the next record; empty if it was not read yet.
     line: Vec<u8>,
-    /// 1-based number of that line.
+    /// 1-based number in the program's output of the line that was read last.
     line_number: u64,
-    /// `@SQ` lines so far.
+    /// The `@SQ` lines read so far.
     sq_lines: String,
     is_at_end: bool,
 }
 
-/// The records of the current template.
+/// The records of the template that is currently read.
 #[derive(Default)]
 struct TemplateRecords {
     name: Vec<u8>,
-    /// Positions of the primary records of read 1 and read 2; a single read counts as read 1.
+    /// Positions of the primary records of read 1 and read 2. An unpaired read counts as read 1.
     primary_positions: [Option<RecordPosition>; 2],
 }
 
@@ -69,7 +69,9 @@ impl SamReader {
                 }
                 PendingItem::Nothing if self.is_at_end => return Err(self.output_error("it ended within a block")),
                 PendingItem::Nothing => {
-                    return Err(self.output_error(format!("it gave more records than reads: {}", self.line_excerpt())));
+                    return Err(
+                        self.output_error(format!("it printed more records than reads: {}", self.line_excerpt()))
+                    );
                 }
                 PendingItem::BlockEnd { reads } => {
                     let Some(header) = self.pending_reads.oldest_header() else {
@@ -96,7 +98,7 @@ impl SamReader {
         }
     }
 
-    /// Reads all records of the expected template.
+    /// Reads all records of the template whose name has the fingerprint `due`.
     fn read_template(
         &mut self,
         header: &BlockHeader,
@@ -120,7 +122,7 @@ impl SamReader {
             let mate = self.mate_index(header, flag)?;
             let primary = flag & (flags::SECONDARY | flags::SUPPLEMENTARY) == 0;
             if primary && template.primary_positions[mate].is_some() {
-                // The next template may have the same name.
+                // A second primary record of the same read belongs to the next template, which has the same name.
                 break;
             }
             self.add_read_group(header)?;
@@ -136,7 +138,7 @@ impl SamReader {
         self.check_template(header, &template)
     }
 
-    /// Checks that there is one primary record for each read, and that mates name each other.
+    /// Checks that each read has one primary record, and that the records of mates contain each other's position.
     fn check_template(&self, header: &BlockHeader, template: &TemplateRecords) -> Result<(), EngineError> {
         let name = String::from_utf8_lossy(&template.name);
         match (template.primary_positions, header.paired) {
@@ -160,7 +162,7 @@ impl SamReader {
         flag.ok_or_else(|| self.invalid_record_error(&"it has no flag"))
     }
 
-    /// Returns 0 for read 1 and single reads, 1 for read 2.
+    /// Returns 0 for read 1 and unpaired reads, and 1 for read 2.
     fn mate_index(&self, header: &BlockHeader, flag: u16) -> Result<usize, EngineError> {
         let mates = flag & (flags::FIRST | flags::LAST);
         match (header.paired, flag & flags::PAIRED != 0) {
@@ -180,7 +182,7 @@ impl SamReader {
         }
     }
 
-    /// Adds the lane's read group to a record without one; rejects any other one.
+    /// Adds the read group of the lane to a record that has none. Rejects a record with a different read group.
     fn add_read_group(&mut self, header: &BlockHeader) -> Result<(), EngineError> {
         let Some(id) = &header.read_group else { return Ok(()) };
         let Some(at) = memmem::find(&self.line, b"\tRG:Z:") else {
@@ -194,11 +196,12 @@ impl SamReader {
         }
         let value = String::from_utf8_lossy(value);
         Err(self.output_error(format!(
-            "its records have the read group {value}, but their lane has {id}; give it {{read_group_id}} or none"
+            "its records have the read group {value}, but their lane has {id}; pass it {{read_group_id}} or no read \
+             group"
         )))
     }
 
-    /// Reads until there is a record in `line`, or the end.
+    /// Reads lines until `line` contains a record or the output ends.
     fn fill_line(&mut self) -> Result<(), EngineError> {
         while self.line.is_empty() && !self.is_at_end {
             let read = (&mut self.output).take(MAX_LINE_BYTES).read_until(b'\n', &mut self.line);
@@ -208,11 +211,13 @@ impl SamReader {
                 self.is_at_end = true;
                 self.check_header()?;
             } else if self.line.pop_if(|last| *last == b'\n').is_none() {
-                // The program exited in the middle of a line, or its output is not SAM.
+                // If the line is shorter than the maximum, the output ended: the program exited in the middle of a
+                // line, or the output is not SAM.
                 self.is_at_end = (bytes as u64) < MAX_LINE_BYTES;
-                return Err(
-                    self.output_error(format!("its output is cut in the middle of a line, at {}", self.line_excerpt()))
-                );
+                return Err(self.output_error(format!(
+                    "its output is truncated in the middle of a line, at {}",
+                    self.line_excerpt()
+                )));
             } else if self.line.starts_with(b"@") && !self.is_record_line() {
                 if self.line.starts_with(b"@SQ\t") {
                     self.sq_lines += &String::from_utf8_lossy(&self.line);
@@ -228,17 +233,18 @@ impl SamReader {
         Ok(())
     }
 
-    /// Reports whether the line is a record. Names of reads may start with `@`; header lines have a type of two letters.
+    /// Returns whether the line is a record and not a header line. A read name may start with `@`, but a header line
+    /// has two letters and a tab there.
     fn is_record_line(&self) -> bool {
         self.line.get(3).is_none_or(|byte| *byte != b'\t') || self.has_all_fields()
     }
 
-    /// Reports whether the line has SAM's eleven mandatory fields.
+    /// Returns whether the line has the eleven mandatory fields of SAM.
     fn has_all_fields(&self) -> bool {
         self.line.iter().filter(|byte| **byte == b'\t').count() >= 10
     }
 
-    /// Compares the contigs of the program's header with those of the reference, once.
+    /// Checks that the reference contains all contigs in the `@SQ` lines read so far, and discards these lines.
     fn check_header(&mut self) -> Result<(), EngineError> {
         let sq_lines = std::mem::take(&mut self.sq_lines);
         let found = AlignerInfo::new(String::new(), String::new(), sq_lines)
@@ -247,7 +253,7 @@ impl SamReader {
         match first_unknown_contig(&found, &self.genome) {
             None => Ok(()),
             Some(contig) => Err(self.output_error(format!(
-                "its index is not of this reference: it has a contig {} of {} bases, the reference has not",
+                "its index is not of this reference: it has a contig {} of {} bases that the reference lacks",
                 contig.name, contig.length
             ))),
         }
@@ -259,7 +265,7 @@ impl SamReader {
     }
 
     fn invalid_record_error(&self, reason: &dyn std::fmt::Display) -> EngineError {
-        self.output_error(format!("{} of its output is no SAM record: {reason}", self.line_excerpt()))
+        self.output_error(format!("{} of its output is not a SAM record: {reason}", self.line_excerpt()))
     }
 
     fn output_error(&self, problem: impl Into<String>) -> EngineError {

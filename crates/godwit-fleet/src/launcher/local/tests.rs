@@ -29,7 +29,7 @@ fn outputs(job: &JobSpec) -> Vec<String> {
     (0..job.workers).map(|node| fs::read_to_string(job.stdout_path(node)).unwrap()).collect()
 }
 
-/// Returns the process ID that a worker printed.
+/// Parses the process ID that a worker printed.
 fn pid(output: &str) -> u32 {
     output.lines().next().unwrap().parse().unwrap()
 }
@@ -51,7 +51,7 @@ fn each_worker_runs_the_command_with_its_own_number_and_logs() {
     };
     assert_eq!(outputs(&job), expected(0).collect::<Vec<_>>());
     assert_eq!(fs::read_to_string(job.stderr_path(2)).unwrap(), "no\n");
-    // The rendered script equals the one that was run, and a shell that runs it has the same result.
+    // The rendered script equals the script that was run. Running it in a shell has the same result.
     assert_eq!(fs::read_to_string(job.job_directory.join("script.sh")).unwrap(), rendered);
     let status = Command::new("sh").args(["-c", &rendered]).stdin(Stdio::null()).status().unwrap();
     assert!(status.success());
@@ -61,7 +61,7 @@ fn each_worker_runs_the_command_with_its_own_number_and_logs() {
     for file in ["script.sh", "handle.json", "logs/node-0.out", "logs/node-0.err"] {
         assert_eq!(modes(&job.job_directory.join(file)), 0o600, "{file}");
     }
-    // A second start has a higher attempt.
+    // A second start of the same job has a higher attempt number.
     assert!(local.render_script(&job).unwrap().contains("GODWIT_ATTEMPT=1\n"));
     wait_for_outcome(&local, &local.submit(&job).unwrap());
     assert!(outputs(&job)[0].ends_with(&expected(1).next().unwrap()));
@@ -73,12 +73,12 @@ fn a_worker_that_fails_is_named_and_the_others_run_on() {
     let job = shell(scratch.path(), r#"[ $GODWIT_NODE != 1 ] || exit 9; while [ ! -e go ]; do sleep 0.01; done"#, 3);
     let local = LocalLauncher::new();
     let handle = local.submit(&job).unwrap();
-    let workers = vec!["node 0".into(), "node 2".into()];
+    let workers = vec!["worker 0".into(), "worker 2".into()];
     let others = JobStatus::Running { workers, indexes: Some(vec![0, 2]), is_batch_host_lost: false };
     wait_until("the failure of one", || local.status(&handle).unwrap() == others);
     fs::write(scratch.path().join("go"), "").unwrap();
     let how = wait_for_outcome(&local, &handle);
-    assert_eq!(how, JobOutcome::Failed { description: "node 1 exited with status 9".into(), exit_code: Some(9) });
+    assert_eq!(how, JobOutcome::Failed { description: "worker 1 exited with status 9".into(), exit_code: Some(9) });
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn processes_end_with_the_launcher_and_are_unknown_to_other_launchers() {
     assert!(matches!(other.status(&handle).unwrap(), JobStatus::Unknown { .. }));
     assert!(matches!(other.cancel(&handle), Err(FleetError::ForeignJob { .. })));
     drop(local);
-    // The drop has waited for them.
+    // The launcher was dropped, which waits until all processes have ended.
     assert!(!outputs(&job).iter().any(|text| is_running(pid(text))));
 }
 
@@ -131,7 +131,7 @@ fn a_missing_program_is_reported_and_no_process_stays() {
     assert_eq!(error.to_string(), "cannot start /nowhere/godwit node");
 }
 
-/// Run as a process of its own by the test below: starts a job and is killed.
+/// The test below runs this function in a separate process, which starts a job and is then killed.
 #[test]
 fn a_launcher_that_is_killed() {
     let Some(directory) = std::env::var_os("GODWIT_TEST_KILLED_LAUNCHER") else { return };

@@ -1,4 +1,4 @@
-//! Renders the batch script of a job, which users can read before it is run.
+//! Renders the SLURM batch script of a job, which users can read before the job is submitted.
 
 use std::time::Duration;
 
@@ -9,14 +9,17 @@ use crate::shell_quoting::{quote_command_line, quote_word, utf8_word};
 
 const MIB: u64 = 1 << 20;
 
-/// Claims an attempt number for this start of the job, and makes its end write a mark.
+/// The part of the batch script that claims an attempt number for this start of the job, and that writes an exit mark
+/// when the script ends.
 ///
-/// SLURM sends TERM before the time limit, while the job runs; or because the job was cancelled or its time is over: then it
-/// is `COMPLETING` and must not be requeued. A preempted job also runs on for a while, but then SLURM signals only the
-/// workers (seen with 22.05), which shows in their exit status.
+/// SLURM sends TERM to the script for two reasons. Before the time limit, the job is still `RUNNING` and requests to be
+/// requeued. If the job was cancelled or its time is over, the job is `COMPLETING` and must not be requeued. A
+/// preempted job also continues for a while, but then SLURM signals only the workers (observed with 22.05), which shows
+/// in their exit status.
 ///
-/// A head that is killed alone, as for want of memory, ends the run but not the data on the workers. One that is killed in
-/// every start has a permanent cause.
+/// If only the head is killed, for example because the host is out of memory, the run ends, but the data on the workers
+/// remains. The script then requeues the job, but at most three times, because a head that is killed in every attempt
+/// has a permanent cause.
 const ATTEMPT_SETUP_SCRIPT: &str = r#"attempt=${SLURM_RESTART_COUNT:-0}
 # Each start takes a number of its own. Higher than SLURM's count where the job was submitted twice.
 until mkdir -m 700 "$job/attempts/$attempt" 2>/dev/null; do
@@ -66,7 +69,8 @@ stop() {
 trap stop TERM
 "#;
 
-/// Waits for the workers. A signal interrupts bash's `wait`; the last call returns the status of the step, again if need be.
+/// The part of the batch script that waits for the workers. A signal interrupts bash's `wait`, so the loop repeats it.
+/// The last `wait` returns the exit status of the job step.
 const WAIT_SCRIPT: &str = r#"step=$!
 while kill -0 "$step" 2>/dev/null; do
     wait "$step"
@@ -75,14 +79,16 @@ wait "$step"
 exit "$?"
 "#;
 
-/// The command of each task: its output goes straight to its own file, whether or not the script's host is alive.
+/// The shell command of each task. A task writes its output directly to its own files, so that it does not depend on
+/// the host of the batch script.
 const TASK_SCRIPT: &str = r#"export GODWIT_NODE="$SLURM_PROCID"; logs="$GODWIT_JOB_DIRECTORY/logs/node-$GODWIT_NODE"; exec "$@" >>"$logs.out" 2>>"$logs.err""#;
 
-/// Renders the script of a job at a site.
+/// Returns the batch script of a job for the settings of a site.
 pub(super) fn render_script(job: &JobSpec, profile: &SlurmProfile) -> Result<String, FleetError> {
     let checked = job.validate()?;
     let mut script = format!(
-        "#!/bin/bash\n# Job {} of godwit {} on {} nodes. Submit it with sbatch; godwit did so with sbatch --parsable.\n",
+        "#!/bin/bash\n# Job {} of godwit {} on {} hosts. Submit it with sbatch; godwit did so with sbatch \
+         --parsable.\n",
         job.name,
         crate::VERSION,
         job.workers
@@ -101,7 +107,7 @@ pub(super) fn render_script(job: &JobSpec, profile: &SlurmProfile) -> Result<Str
             script.push('\n');
         }
     }
-    script += "\n# The workers, one on each node. One that dies takes nobody along.\n";
+    script += "\n# The workers, one on each host. The loss of one does not end the others.\n";
     for (name, value) in &job.environment {
         script += &format!("export {name}={}\n", quote_word(value));
     }
@@ -117,7 +123,7 @@ fn srun_command_line(job: &JobSpec, profile: &SlurmProfile) -> String {
         format!("--nodes={}", job.workers),
         format!("--ntasks={}", job.workers),
         "--ntasks-per-node=1".to_owned(),
-        // srun does not inherit it from sbatch any more (SLURM 22.05's release notes).
+        // Since SLURM 22.05, srun does not inherit this option from sbatch (according to the release notes).
         format!("--cpus-per-task={}", job.cpus_per_worker),
         "--export=ALL".to_owned(),
         "--input=none".to_owned(),
@@ -131,7 +137,7 @@ fn srun_command_line(job: &JobSpec, profile: &SlurmProfile) -> String {
     quote_command_line(words.iter().map(String::as_str))
 }
 
-/// Returns the arguments of sbatch.
+/// Returns the arguments that `#SBATCH` lines pass to sbatch.
 fn sbatch_arguments(
     job: &JobSpec,
     profile: &SlurmProfile,
@@ -170,7 +176,7 @@ fn sbatch_arguments(
         "--export=ALL".to_owned(),
         "--input=none".to_owned(),
         format!("--chdir={working_directory}"),
-        // sbatch replaces %j and similar patterns in the names of logs.
+        // sbatch replaces patterns such as %j in the path of a log, so escape the percent signs.
         format!("--output={}/job.log", job_directory.replace('%', "%%")),
     ]);
     for argument in &profile.extra_arguments {
@@ -186,15 +192,15 @@ fn sbatch_arguments(
     Ok(arguments)
 }
 
-/// Formats days, hours, minutes and seconds, rounded up to a second.
+/// Formats a duration for SLURM as days, hours, minutes and seconds, rounded up to whole seconds.
 fn format_slurm_time(limit: Duration) -> String {
     let seconds = limit.as_secs() + u64::from(limit.subsec_nanos() > 0);
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
     format!("{days}-{:02}:{:02}:{:02}", rest / 3600, rest / 60 % 60, rest % 60)
 }
 
-/// Quotes a word of an `#SBATCH` line: between double quotes, in which a backslash escapes the next character (SLURM 22.05,
-/// `src/sbatch/opt.c`, `_get_argument`).
+/// Quotes a word of an `#SBATCH` line. The word is put between double quotes, in which a backslash escapes the next
+/// character (SLURM 22.05, `src/sbatch/opt.c`, `_get_argument`).
 fn directive_word(word: &str) -> Result<String, FleetError> {
     utf8_word("an argument of sbatch", word.as_ref())?;
     if word.contains(['\n', '\r']) {
@@ -204,12 +210,12 @@ fn directive_word(word: &str) -> Result<String, FleetError> {
             "a line of a script cannot hold a line break",
         ));
     }
-    // In the name of a log, sbatch reads a backslash as "replace nothing".
+    // In the path of a log, sbatch interprets a backslash as the request to replace no patterns.
     if word.contains('\\') {
         return Err(FleetError::invalid_value(
             "an argument of sbatch",
             word,
-            "it holds a backslash, which sbatch eats",
+            "it contains a backslash, which sbatch removes",
         ));
     }
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_@%+=:,./-[]*|&()".contains(&byte);

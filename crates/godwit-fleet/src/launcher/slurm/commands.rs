@@ -1,4 +1,5 @@
-//! Runs SLURM's programs, without variables of an enclosing job or of the user that would change their behaviour.
+//! Runs SLURM's programs. Environment variables of an enclosing job or of the user that would change their behaviour
+//! are removed.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -7,13 +8,14 @@ use super::profile::SlurmProfile;
 use crate::FleetError;
 use crate::shell_quoting::quote_command_line;
 
-/// Most lines of stderr in messages.
+/// Maximum number of stderr lines in an error message.
 const MAX_TAIL_LINES: usize = 20;
-/// Output format of squeue. The script is last, since only it may contain the separator.
+/// Output format of squeue. The path of the script is the last field, because only this field may contain the
+/// separator.
 const SQUEUE_FORMAT: &str = "--format=%T|%B|%N|%r|%o";
-/// Message of SLURM's programs for an unknown job (SLURM 22.05, `src/common/slurm_errno.c`).
+/// Error message of SLURM's programs for an unknown job (SLURM 22.05, `src/common/slurm_errno.c`).
 const UNKNOWN_JOB: &str = "Invalid job id specified";
-/// Their messages where the controller is unavailable (the same file).
+/// Error messages of SLURM's programs if the controller is unavailable (SLURM 22.05, `src/common/slurm_errno.c`).
 const UNAVAILABLE_MESSAGES: [&str; 5] = [
     "Unable to contact slurm controller",
     "Socket timed out",
@@ -22,22 +24,22 @@ const UNAVAILABLE_MESSAGES: [&str; 5] = [
     "Connection refused",
 ];
 
-/// A job in SLURM's queue.
+/// A job in SLURM's queue, as squeue reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct QueueEntry {
-    /// Its state, such as `RUNNING`.
+    /// State of the job, such as `RUNNING`.
     pub(super) state: String,
-    /// The host of the script.
+    /// Name of the host that runs the batch script.
     pub(super) batch_host: String,
-    /// Its hosts in compact form: `gw[1-4]`.
+    /// Hosts of the job in SLURM's compact form, such as `gw[1-4]`.
     pub(super) host_list: String,
-    /// The reason why it waits.
+    /// Reason why the job is waiting.
     pub(super) reason: String,
-    /// Path of the submitted script.
+    /// Path of the batch script that was submitted.
     pub(super) script: String,
 }
 
-/// Options of sbatch, and the environment variables that override them in a script.
+/// Options of sbatch, each with the environment variable that overrides this option in a batch script.
 const SBATCH_VARIABLES: [(&str, &str); 14] = [
     ("account", "SBATCH_ACCOUNT"),
     ("constraint", "SBATCH_CONSTRAINT"),
@@ -55,13 +57,13 @@ const SBATCH_VARIABLES: [(&str, &str); 14] = [
     ("time", "SBATCH_TIMELIMIT"),
 ];
 
-/// Submits an existing script. Returns the job's number.
+/// Submits the batch script at `path`, whose content is `script`. Returns the job number.
 pub(super) fn submit_script(profile: &SlurmProfile, path: &Path, script: &str) -> Result<String, FleetError> {
     let path = path.to_string_lossy();
     let words = ["sbatch", "--parsable", "--", &path];
     let output =
         run_command(profile, &words, &overriding_variables(script))?.map_err(|failure| failure.into_error(&words))?;
-    // "NUMBER" or "NUMBER;CLUSTER"; a site's own wrapper may print lines before it.
+    // The line is "NUMBER" or "NUMBER;CLUSTER". A site's wrapper of sbatch may print other lines before it.
     let last = output.lines().last().unwrap_or_default();
     let id = last.split(';').next().unwrap_or_default().trim();
     if id.is_empty() || !id.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -71,7 +73,7 @@ pub(super) fn submit_script(profile: &SlurmProfile, path: &Path, script: &str) -
     Ok(id.to_owned())
 }
 
-/// Returns the variables that would override options of this script.
+/// Returns the environment variables that would override options in the `#SBATCH` lines of this script.
 fn overriding_variables(script: &str) -> Vec<&'static str> {
     let says = |option: &str| {
         let mut words = script.lines().filter_map(|line| line.strip_prefix("#SBATCH --"));
@@ -80,7 +82,7 @@ fn overriding_variables(script: &str) -> Vec<&'static str> {
     SBATCH_VARIABLES.iter().filter(|(option, _)| says(option)).map(|(_, variable)| *variable).collect()
 }
 
-/// Queries a job; `None` where SLURM does not know it, or has forgotten it.
+/// Queries a job; returns `None` if SLURM does not know the job or has forgotten it.
 pub(super) fn query_job(profile: &SlurmProfile, id: &str) -> Result<Option<QueueEntry>, FleetError> {
     let jobs = format!("--jobs={id}");
     let words = ["squeue", "--noheader", "--states=all", &jobs, SQUEUE_FORMAT];
@@ -104,7 +106,7 @@ fn parse_entry(line: &str) -> Option<QueueEntry> {
     Some(QueueEntry { state: next()?, batch_host: next()?, host_list: next()?, reason: next()?, script: next()? })
 }
 
-/// Expands a compact list to the names of the hosts.
+/// Expands a host list in SLURM's compact form to the names of the hosts.
 pub(super) fn expand_host_list(profile: &SlurmProfile, nodes: &str) -> Result<Vec<String>, FleetError> {
     if nodes.is_empty() {
         return Ok(Vec::new());
@@ -114,7 +116,7 @@ pub(super) fn expand_host_list(profile: &SlurmProfile, nodes: &str) -> Result<Ve
     Ok(output.lines().map(str::to_owned).collect())
 }
 
-/// Cancels a job; not an error where it has ended.
+/// Cancels a job. Succeeds also if the job has already ended.
 pub(super) fn cancel_job(profile: &SlurmProfile, id: &str) -> Result<(), FleetError> {
     let words = ["scancel", "--quiet", id];
     match run_command(profile, &words, &[])? {
@@ -123,20 +125,21 @@ pub(super) fn cancel_job(profile: &SlurmProfile, id: &str) -> Result<(), FleetEr
     }
 }
 
-/// Requeues a job.
+/// Requests that SLURM stops a job and starts it again.
 pub(super) fn requeue_job(profile: &SlurmProfile, id: &str) -> Result<(), FleetError> {
     let words = ["scontrol", "requeue", id];
     run_command(profile, &words, &[])?.map(drop).map_err(|failure| failure.into_error(&words))
 }
 
-/// The kind of a failure of SLURM's programs. The exit status is always 1, so only messages distinguish them.
+/// The reason why a SLURM program failed. The exit status is always 1, so only the error messages distinguish the
+/// reasons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FailureKind {
-    /// SLURM does not know the job, or has forgotten it.
+    /// SLURM does not know the job or has forgotten it.
     UnknownJob,
-    /// The controller is unavailable.
+    /// The SLURM controller is unavailable.
     Unavailable,
-    /// The request was rejected.
+    /// SLURM rejected the request.
     Refused,
 }
 
@@ -177,8 +180,8 @@ impl CommandFailure {
     }
 }
 
-/// Runs one of SLURM's programs; returns its output or its failure. They have time limits of their own for a controller that
-/// does not answer. The variables `without` are removed from its environment.
+/// Runs one of SLURM's programs and returns its stdout or its failure. The programs have their own timeouts for a
+/// controller that does not respond. The variables `without` are removed from the environment of the program.
 fn run_command(
     profile: &SlurmProfile,
     words: &[&str],
@@ -206,7 +209,8 @@ fn run_command(
     Ok(Err(CommandFailure { kind: FailureKind::of_stderr(&tail), ending: output.status.to_string(), stderr: tail }))
 }
 
-/// Reports whether a variable would make sbatch inherit limits of the enclosing job, or squeue omit jobs.
+/// Returns whether an environment variable would make sbatch inherit limits of an enclosing job, or make squeue omit
+/// jobs.
 fn is_inherited_slurm_variable(name: &str) -> bool {
     const KEPT: [&str; 2] = ["SLURM_CONF", "SLURM_CLUSTERS"];
     ["SLURM_", "SQUEUE_", "SCANCEL_"].iter().any(|prefix| name.starts_with(prefix)) && !KEPT.contains(&name)

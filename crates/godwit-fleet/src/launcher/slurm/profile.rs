@@ -1,48 +1,50 @@
-//! Settings of a site for every job.
+//! The SLURM settings of a site, which apply to all jobs.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// Settings of a site, as a table of a configuration file. All have defaults; unknown names are rejected.
+/// The SLURM settings of a site, a table of a configuration file. Every setting has a default; unknown names are
+/// rejected.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SlurmProfile {
-    /// Account that is charged: `--account`.
+    /// Account that is charged for the jobs (`--account`).
     pub account: Option<String>,
-    /// `--partition`.
+    /// Partition of the jobs (`--partition`).
     pub partition: Option<String>,
-    /// `--qos`.
+    /// Quality of service of the jobs (`--qos`).
     pub qos: Option<String>,
-    /// `--constraint`.
+    /// Required features of the hosts (`--constraint`).
     pub constraint: Option<String>,
-    /// `--time` in SLURM's format (`4:00:00`, `1-12`), for jobs without a time limit.
+    /// Time limit in SLURM's format (`--time`), such as `4:00:00` or `1-12`, for jobs that have no time limit of their
+    /// own.
     pub time: Option<String>,
-    /// The option that requests memory.
+    /// The sbatch option that requests memory.
     pub memory: MemoryRequest,
-    /// Seconds before the time limit at which the job stops, stores its progress, and is requeued. SLURM may signal up to a
-    /// minute early. 300 is enough for the largest partition to be written.
+    /// Number of seconds before the time limit at which a job stops, saves its progress and is requeued. SLURM may send
+    /// the signal up to a minute too early. The default of 300 suffices to write the largest partition.
     pub stop_before_limit_s: u32,
-    /// Further arguments of `sbatch`, one each: `--gres=gpu:1`.
+    /// Additional arguments of `sbatch`, such as `--gres=gpu:1`.
     pub extra_arguments: Vec<String>,
-    /// Further arguments of the `srun` that starts the workers.
+    /// Additional arguments of the `srun` command that starts the workers.
     pub step_arguments: Vec<String>,
-    /// Lines of bash before the workers start, as in `module load bwa`.
+    /// Bash commands that the batch script runs before it starts the workers, such as `module load bwa`.
     pub setup: Vec<String>,
-    /// The cluster's configuration (`SLURM_CONF`), where SLURM's programs do not find it by default.
+    /// Path of the cluster's SLURM configuration (`SLURM_CONF`), if SLURM's programs do not find it by default.
     pub configuration: Option<PathBuf>,
 }
 
-/// The option that requests memory; sites allow one or the other, or neither.
+/// The sbatch option that requests memory. Sites accept `--mem`, `--mem-per-cpu`, or none of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MemoryRequest {
-    /// `--mem`.
+    /// `--mem`: memory per host, which is the memory of a worker.
     #[default]
     PerNode,
-    /// `--mem-per-cpu`: the memory of a worker, divided by its processors and rounded up.
+    /// `--mem-per-cpu`: memory of a worker divided by its number of processors, rounded up.
     PerCpu,
-    /// None, for sites that assign whole hosts.
+    /// No memory option, for sites that assign whole hosts to jobs.
     None,
 }
 

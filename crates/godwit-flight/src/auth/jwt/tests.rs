@@ -6,7 +6,7 @@ use super::*;
 
 pub(in crate::auth) const NOW: f64 = 1_800_000_000.0;
 
-/// Encodes as in RFC 4648 §5, without padding.
+/// Encodes bytes as URL-safe Base64 (RFC 4648 §5) without padding.
 pub(in crate::auth) fn encode(bytes: &[u8]) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let mut text = String::new();
@@ -78,7 +78,7 @@ fn a_token_signed_by_the_issuer_names_its_subject() {
         for at in 0..token.len() {
             let mut changed = token.clone();
             changed[at] ^= 1;
-            // The last letter of base64 may have unused bits.
+            // The last Base64 character may contain unused bits; changing them does not change the token.
             let end = [token.len() - 1, token.iter().rposition(|byte| *byte == b'.').unwrap() - 1];
             let admitted = issuer(&signer).verify_at(&changed, NOW);
             assert!(admitted.is_none() || end.contains(&at), "{algorithm}: byte {at} does not count");

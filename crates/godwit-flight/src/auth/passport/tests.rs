@@ -7,7 +7,7 @@ use super::*;
 const KEYS: &str = "https://visas.example.org/jwks";
 const SOURCE: &str = "https://ega-archive.org/dacs/EGAC00000000001";
 
-/// A broker, an issuer of visas, and an impostor with the name of that issuer.
+/// Key pairs of a passport broker, of a visa issuer, and of an impostor that uses the name of this visa issuer.
 struct TestIssuers {
     broker: Signer,
     visa_issuer: Signer,
@@ -40,7 +40,7 @@ impl TestIssuers {
         self.visa_issuer.token(&header, &claims)
     }
 
-    /// Returns the values of the accepted visas.
+    /// Returns the values of those visas in a passport that are accepted.
     fn accepted_values(&self, visas: &[Vec<u8>]) -> Vec<String> {
         let shown = self.issuer(Some(KEYS)).verify_at(&self.passport(visas), NOW).expect("the passport is good");
         assert_eq!(&*shown.name, "alice");
@@ -82,9 +82,9 @@ fn a_visa_that_its_issuer_signed_counts_and_ends_the_passport_with_it() {
         expires_unix_s: NOW as u64 + 360,
     };
     assert_eq!((shown.visas, shown.expires_unix_s), (vec![expected], NOW as u64 + 360));
-    // Where no key location is expected, the configured keys are used.
+    // If no key location is configured, any key location is accepted.
     assert_eq!(world.issuer(None).verify_at(&passport, NOW).unwrap().visas.len(), 1);
-    // An issuer without visas needs an audience in passports.
+    // A token of an issuer without visa issuers must contain an audience.
     let plain = TokenIssuer::new(&world.broker.keys(), "https://broker.example.org", "godwit", SUBJECT_CLAIM).unwrap();
     assert!(plain.verify_at(&passport, NOW).is_none());
     for at in 0..passport.len() {
@@ -194,7 +194,7 @@ fn conditions_are_met_by_other_visas_of_the_same_person() {
     ] {
         assert!(!counts(unfit.clone(), &[&role, &status]), "{unfit}");
     }
-    // A conditional visa does not meet a condition of another.
+    // A visa with conditions cannot meet a condition of another visa.
     let conditional = world.visa(&|_, claims| {
         claims[VISA_CLAIM]["type"] = json!("AffiliationAndRole");
         claims[VISA_CLAIM]["conditions"] = json!([[researcher]]);

@@ -1,4 +1,5 @@
-//! The thread behind a [`ReadAhead`](super::ReadAhead): the format of a file by its content, and its text.
+//! The work of the read-ahead thread of a [`ReadAhead`](super::ReadAhead): detects the format of the file from its
+//! content, and decompresses the file.
 
 use libdeflater::Decompressor;
 
@@ -9,7 +10,7 @@ use crate::bgzf::parallel_inflate::{inflate_blocks, peek_block};
 use crate::bgzf::peek_reader::PeekReader;
 use crate::bgzf::{block, gzip};
 
-/// Decompresses a whole file.
+/// Decompresses a file from its start to its end.
 pub(super) fn decompress_file(
     source: &mut PeekReader,
     sender: &mut TextSender,
@@ -25,7 +26,7 @@ pub(super) fn decompress_file(
         sender.recorder = None;
         source.mark_compressed();
         source.mark_bgzf();
-        // It ends with the file, or with an error.
+        // The result is dropped, because only the end of the file can follow the blocks; other data is an error.
         return inflate_blocks(source, sender, threads, accept).map(drop);
     }
     let start = source.peek(8)?;
@@ -39,7 +40,7 @@ pub(super) fn decompress_file(
     inflate_blocks_and_members(source, sender, threads, accept)
 }
 
-/// Decompresses the BGZF blocks ahead, and gzip members from there on.
+/// Decompresses the BGZF blocks at the current position, then the other gzip members that follow.
 fn inflate_blocks_and_members(
     source: &mut PeekReader,
     sender: &mut TextSender,
@@ -54,7 +55,7 @@ fn inflate_blocks_and_members(
     gzip::inflate_members(source, sender)
 }
 
-/// Decompresses the text behind a resume point.
+/// Decompresses the text of a file from the access point of a resume point on.
 pub(super) fn decompress_from_resume_point(
     resume_point: &ResumePoint,
     source: &mut PeekReader,
@@ -81,7 +82,7 @@ pub(super) fn decompress_from_resume_point(
     }
 }
 
-/// Reports whether the next bytes are a BGZF block whose data starts as BAM does.
+/// Returns whether the next bytes are a BGZF block whose data starts with the magic number of BAM.
 fn peek_is_bam(source: &mut PeekReader) -> Result<bool, InputError> {
     if !source.peek(gzip::MAGIC.len())?.starts_with(&gzip::MAGIC) {
         return Ok(false);

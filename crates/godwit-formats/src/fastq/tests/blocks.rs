@@ -1,4 +1,4 @@
-//! Tests of the ends of blocks and batches.
+//! Tests of the positions at which blocks and batches end.
 
 use super::*;
 
@@ -20,7 +20,7 @@ fn a_block_ends_with_the_base_that_reaches_its_size() {
 fn a_block_of_single_reads_holds_an_even_number_of_them() {
     let files = TestDirectory::new();
     let file = [files.write("reads.fq", fastq_text(6, &[30, 5, 65]))];
-    // 30+5+65 reach 100 after three reads; the fourth makes the number even.
+    // The first three reads have 30+5+65 = 100 bases; the fourth read makes the number of reads even.
     assert_eq!(block_sizes(&file, 100), [(4, 130), (2, 70)]);
 }
 

@@ -1,10 +1,10 @@
-//! Comparison of this reader with the real `bwa mem`: batches, names, comments, bases and qualities.
+//! Comparison of the lane reader with the program `bwa mem`: batches, names, comments, bases and qualities.
 
 use std::process::{Command, Output};
 
 use super::*;
 
-/// Returns a directory with an indexed reference, or `None` with the reason printed where bwa 0.7.17 is not installed.
+/// Returns a directory with an indexed reference. If bwa 0.7.17 is not installed, prints a notice and returns `None`.
 fn index_reference() -> Option<TestDirectory> {
     let version = Command::new("bwa").output().map(|output| String::from_utf8_lossy(&output.stderr).into_owned());
     if !version.as_ref().is_ok_and(|text| text.contains("Version: 0.7.17")) {
@@ -35,7 +35,8 @@ fn bwa_mem(files: &TestDirectory, arguments: &[&str], reads: &[PathBuf]) -> Outp
     output
 }
 
-/// Returns the reads and bases of each batch, from lines like `[M::process] read 4 sequences (160 bp)...`.
+/// Returns the number of reads and bases of each batch, from output lines such as `[M::process] read 4 sequences (160
+/// bp)...`.
 fn parse_batch_sizes(output: &Output) -> Vec<(u64, u64)> {
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     let numbers = |line: &str| {
@@ -104,7 +105,7 @@ fn reads_are_what_bwa_reads() {
     }
 }
 
-/// Returns the read of a SAM line of an unaligned read: the comment follows the two tags that bwa adds.
+/// Returns the read of a SAM line of an unaligned read. The comment of the read follows the two tags that bwa adds.
 fn sam_read(line: &str) -> Read {
     let fields: Vec<&str> = line.splitn(14, '\t').collect();
     assert_eq!(fields[1], "4", "the reads align nowhere: {line}");
@@ -112,7 +113,7 @@ fn sam_read(line: &str) -> Read {
     new_read(fields[0], fields.get(13).copied(), fields[9], quality)
 }
 
-/// Returns the read as bwa prints it: letters other than ACGT as N.
+/// Returns the read with all letters except ACGT replaced by N, as bwa prints them.
 fn as_bwa_prints(read: Read) -> Read {
     let base = |base: char| if "ACGT".contains(base.to_ascii_uppercase()) { base.to_ascii_uppercase() } else { 'N' };
     Read { sequence: read.sequence.chars().map(base).collect(), ..read }

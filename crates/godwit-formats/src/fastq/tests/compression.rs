@@ -1,4 +1,4 @@
-//! Plain text, gzip and BGZF: detected by content, read strictly.
+//! Tests of the detection and the strict reading of plain text, gzip and BGZF.
 
 use super::*;
 
@@ -138,7 +138,8 @@ fn a_flipped_bit_in_compressed_data_never_changes_a_read() {
         for at in 0..sound.len() {
             let mut bytes = sound.clone();
             bytes[at] ^= 0x10;
-            // Some bits do not change the text: modification time and system, padding behind the last symbol.
+            // Some bits do not affect the text: modification time and operating system in the header, and padding after
+            // the last deflate symbol.
             if let Ok(lane) = read_lane_of_text(&bytes, &strict_options()) {
                 assert_eq!(lane.reads, expected, "flipped at {at}");
             }
@@ -203,7 +204,7 @@ fn dropping_a_reader_in_the_middle_ends_its_threads() {
             for _ in 0..events {
                 assert!(reader.next().expect("files are sound").is_some());
             }
-            // Joins the threads: a thread that does not end would hang the test here.
+            // Dropping the reader joins its threads. A thread that does not end would block the test here.
             drop(reader);
         }
     }

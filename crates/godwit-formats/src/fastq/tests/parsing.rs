@@ -1,4 +1,4 @@
-//! Tests of valid records and the reads they give.
+//! Tests of the reads that valid records give.
 
 use super::*;
 

@@ -1,4 +1,5 @@
-//! Any buffer sizes, any compression, any damage: one text has one reading, within a limit.
+//! Property tests: the result of reading a text does not depend on buffer sizes and compression; memory stays limited;
+//! damage is detected.
 
 use std::path::Path;
 
@@ -9,7 +10,7 @@ use super::super::text_window::TextWindow;
 use super::*;
 use crate::bgzf::ReadAhead;
 
-/// The text form of a record.
+/// Formatting of a generated record as FASTQ text.
 #[derive(Clone, Debug)]
 struct Style {
     comment: Option<String>,
@@ -58,7 +59,7 @@ fn format_record((read, style): &(Read, Style)) -> String {
     if style.crlf { text.replace('\n', "\r\n") } else { text }
 }
 
-/// Returns all records of a text that arrives in buffers of these sizes, and how it ends.
+/// Returns all reads of a text that arrives in buffers of these sizes, and the error at the end.
 fn read_in_chunks(text: &[u8], chunk_bytes: impl IntoIterator<Item = usize>) -> (Vec<Read>, String) {
     let (mut chunks, mut rest) = (Vec::new(), text);
     for bytes in chunk_bytes {
@@ -142,7 +143,7 @@ proptest! {
         }
         let whole = read_in_chunks(&text, []);
         prop_assert_eq!(&read_in_chunks(&text, cuts), &whole);
-        // With one byte at a time no record is ever buffered whole, so the slow path reads all of them.
+        // With buffers of one byte, no record is ever buffered completely, so the slow parser reads all records.
         prop_assert_eq!(&read_in_chunks(&text, std::iter::repeat_n(1, text.len())), &whole);
     }
 

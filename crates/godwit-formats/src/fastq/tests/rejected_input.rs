@@ -1,8 +1,8 @@
-//! Damaged text: the error, its record, and its line.
+//! Tests of damaged text: the error, and the record and line that it names.
 
 use super::*;
 
-/// Two valid records before the damaged one.
+/// Text of two valid records, which tests put before a damaged record.
 const TWO_VALID_RECORDS: &str = "@a\nACGT\n+\nIIII\n@b\nAC\n+\nII\n";
 
 fn third_record_error(text: &str) -> FastqError {
@@ -72,7 +72,7 @@ fn bases_and_qualities_must_be_equally_many() {
 
 #[test]
 fn the_next_record_is_never_taken_for_the_end_of_short_qualities() {
-    // The title is exactly as long as the missing qualities.
+    // The title line of the next record is exactly as long as the missing qualities.
     for text in ["@c\nACGTAC\n+\nIII\n@ef\nACGT\n+\nIIII\n", "@c\nACGTACGT\n+\nII\n@f\nACGT\n+\nIIII\n"] {
         match third_record_error(text) {
             FastqError::LengthMismatch { location, name, qualities, .. } => {

@@ -1,4 +1,4 @@
-//! Resuming in the middle of a lane: the same blocks, the same reads, the same errors.
+//! Tests of resuming in the middle of a lane, which must give the same blocks, reads and errors.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::bgzf::{AccessPointMode, AccessPointSpacing, ExpectedFormat, ResumePoint};
 use crate::fastq::FastqResumePoint;
 
-/// Compresses at a level where deflate makes several blocks.
+/// Compresses at a level at which deflate data has several blocks.
 fn gzip(text: &[u8]) -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::new(6));
     encoder.write_all(text).expect("memory takes all bytes");
@@ -31,10 +31,10 @@ fn open_pair(paths: &[PathBuf; 2], resume_points: Option<&[FastqResumePoint]>) -
     }
 }
 
-/// The reads of each block, the error at the end, and the resume points after each block.
+/// The reads of each block, the error at the end if any, and the resume points after each block.
 type LaneResult = (Vec<Vec<Read>>, Option<String>, Vec<Option<Vec<FastqResumePoint>>>);
 
-/// Reads a lane to its end.
+/// Reads a lane to its end and returns its blocks, its error and its resume points.
 fn read_to_end(mut reader: LaneReader) -> LaneResult {
     let (mut blocks, mut block, mut resume_points) = (Vec::new(), Vec::new(), Vec::new());
     let error = loop {
@@ -51,7 +51,8 @@ fn read_to_end(mut reader: LaneReader) -> LaneResult {
     (blocks, error, resume_points)
 }
 
-/// Writes two files of mates, of different compression; with damage in the second one's last records if `with_damage`.
+/// Writes two files of mates with different compression. If `with_damage`, the last records of the second file are
+/// damaged.
 fn write_mate_files(files: &TestDirectory, with_damage: bool) -> [PathBuf; 2] {
     let first = fastq_text(20_000, &[100, 37, 151]);
     let mut second = fastq_text(20_000, &[80, 151]).into_bytes();

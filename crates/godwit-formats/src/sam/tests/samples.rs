@@ -1,11 +1,12 @@
-//! Random SAM from a seed, and samtools as the oracle. Also used by the tests of `bam` and `binning_index`.
+//! Random SAM records generated from a seed, and samtools as the reference implementation. The tests of `bam` and
+//! `binning_index` use this module, too.
 
 use std::path::Path;
 use std::process::Command;
 
 use crate::sam::Header;
 
-/// A small generator of random numbers (xorshift64*), so that a seed identifies a data set.
+/// A generator of random numbers (xorshift64*). The same seed always gives the same data.
 pub(crate) struct RandomNumbers(u64);
 
 impl RandomNumbers {
@@ -102,7 +103,7 @@ fn random_tags(numbers: &mut RandomNumbers) -> String {
     text
 }
 
-/// Returns a SAM line without its line feed: valid, but not always sensible.
+/// Returns a random SAM line without its line feed. The line is valid, but its values may be implausible.
 pub(crate) fn random_line(numbers: &mut RandomNumbers, index: usize) -> String {
     let (contig, length) = CONTIGS[numbers.next_below(20).saturating_sub(17) as usize];
     let mut flag = numbers.next_below(1 << 12);
@@ -138,7 +139,7 @@ pub(crate) fn random_line(numbers: &mut RandomNumbers, index: usize) -> String {
     )
 }
 
-/// Returns a whole SAM file.
+/// Returns the text of a random SAM file, including its header.
 pub(crate) fn random_sam(seed: u64, records: usize) -> String {
     let mut numbers = RandomNumbers::new(seed);
     let mut text = HEADER.to_owned();
@@ -149,7 +150,7 @@ pub(crate) fn random_sam(seed: u64, records: usize) -> String {
     text
 }
 
-/// Runs samtools; `None`, with a printed reason, where it is not installed.
+/// Runs samtools and returns its output. If samtools is not installed, prints a notice and returns `None`.
 pub(crate) fn samtools(arguments: &[&str]) -> Option<Vec<u8>> {
     let output = match Command::new("samtools").args(arguments).output() {
         Ok(output) => output,

@@ -1,4 +1,4 @@
-//! Tests of options other than the default ones.
+//! Tests of duplicate marking with options that are not the default.
 
 use super::*;
 
@@ -18,7 +18,7 @@ fn by_template_every_record_of_a_name_is_marked() {
     let blocks = [vec![a1.clone(), a2.clone(), b1.clone(), split, b2.clone(), secondary]];
     let marked = run_marker(&blocks, template_options()).unwrap();
     assert_eq!(numbers(&blocks, &marked.duplicates), [2, 3, 4, 5]);
-    // A template may cross the border of two blocks.
+    // A template may begin in one block and end in the next.
     let [first] = blocks;
     let blocks = [first[..3].to_vec(), first[3..].to_vec()];
     let marked = run_marker(&blocks, template_options()).unwrap();
@@ -27,7 +27,7 @@ fn by_template_every_record_of_a_name_is_marked() {
 
 #[test]
 fn by_template_ties_go_by_the_input_where_coordinates_would_have_it_otherwise() {
-    // By coordinate, the pair without a clip is first.
+    // In coordinate order, the pair without a clip precedes the other pair.
     let [a1, a2] = pair("a", 100, 400);
     let [b1, b2] = pair("b", 105, 400);
     let blocks = [vec![b1.clipped(5).quality(33), b2.quality(27), a1.quality(30), a2]];
@@ -40,7 +40,8 @@ fn by_template_ties_go_by_the_input_where_coordinates_would_have_it_otherwise() 
 
 #[test]
 fn a_template_named_twice_makes_picard_miss_those_that_follow() {
-    // Two fragments of one name, both duplicates of better ones: the list contains their template twice.
+    // Two fragments have the same name and are both duplicates of better fragments. The list of duplicates therefore
+    // contains their template twice.
     let best = [read("a", 100, 0).quality(40), read("b", 200, 0).quality(40)];
     let twice = [read("c", 100, 0), read("c", 200, 0)];
     let others = [read("d", 100, 0), read("e", 100, 0), read("f", 700, 0), read("g", 100, 0)];

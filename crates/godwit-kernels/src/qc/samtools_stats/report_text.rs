@@ -1,4 +1,4 @@
-//! Prints the counts as `samtools stats` 1.16 does, including number formats and arithmetic.
+//! Text output of the counts, with the number formats and arithmetic of `samtools stats` 1.16.
 
 use std::fmt::Write;
 
@@ -6,23 +6,25 @@ use super::super::cycle_counts::CycleCounts;
 use super::super::histogram::Histogram;
 use super::{MAX_INSERT_BASES, MAX_PILEUP_READ_BASES, MAX_PILEUP_REFERENCE_BASES, SamtoolsStats};
 
-/// Fraction of the pairs, by size, in the mean and deviation; a 32-bit float in samtools.
+/// Fraction of the pairs, starting with the smallest insert size, over which mean and standard deviation are computed.
+/// The value is a 32-bit float in samtools.
 const MAIN_BULK_FRACTION: f32 = 0.99;
-/// Maximum depth with a bin of its own.
+/// Maximum depth that has its own line in the coverage distribution.
 const MAX_DEPTH: u64 = 1000;
 
-/// Insert sizes with each pair counted once.
+/// A summary of the insert sizes, with each pair counted once.
 struct InsertSizeSummary {
-    /// Number of inward, outward and other pairs of each size.
+    /// Number of inward, outward and other pairs, indexed by insert size.
     by_size: Vec<[u64; 3]>,
-    /// Number of sizes that are printed.
+    /// Number of insert sizes that are printed, from 0 on.
     printed_sizes: usize,
     mean: f64,
     standard_deviation: f64,
 }
 
 impl SamtoolsStats {
-    /// Returns the file. `depths`: positions by depth without secondary and unmapped records; `provenance_note`: the program.
+    /// Returns the text of the report. `depths` is the number of positions for each depth, without secondary and
+    /// unmapped records. `provenance_note` names the program that wrote the report.
     pub fn to_text(&self, cycles: &CycleCounts, depths: Option<&Histogram>, provenance_note: &str) -> String {
         let inserts = self.insert_size_summary();
         let mut text = format!(
@@ -159,7 +161,7 @@ impl SamtoolsStats {
             let distance = size as f64 - mean;
             counts.iter().sum::<u64>() as f64 * distance * distance / pairs
         };
-        // Not `sum`, which returns -0.0 for an empty iterator.
+        // `fold` is used because `sum` returns -0.0 for an empty iterator.
         let variance =
             by_size.iter().enumerate().take(printed_sizes).skip(1).map(spread).fold(0.0, |sum, one| sum + one);
         InsertSizeSummary { by_size, printed_sizes, mean, standard_deviation: variance.sqrt() }
@@ -167,7 +169,7 @@ impl SamtoolsStats {
 
     fn write_qualities(&self, text: &mut String, cycles: &CycleCounts) {
         let best = cycles.qualities.iter().flatten().filter_map(|counts| counts.iter().rposition(|count| *count > 0));
-        // One column more than needed, if there is room.
+        // samtools prints one column more than needed, up to 256 columns.
         let columns = (best.max().unwrap_or(0) + 2).min(256);
         for (end, (title, key)) in [("First", "FFQ"), ("Last", "LFQ")].into_iter().enumerate() {
             write_line(
@@ -230,7 +232,7 @@ impl SamtoolsStats {
     }
 }
 
-/// Returns the values that occur in any of the histograms, ascending.
+/// Returns the values that occur in at least one of the histograms, in ascending order.
 fn occurring_values(histograms: &[&Histogram]) -> Vec<u64> {
     let mut all = Histogram::default();
     histograms.iter().for_each(|histogram| all.merge(histogram));
@@ -275,7 +277,7 @@ fn write_base_cycles(text: &mut String, cycles: &CycleCounts) {
     }
 }
 
-/// Returns the A, C, G, T, N and other codes of a cycle.
+/// Returns the number of A, C, G, T, N and other base codes in a cycle.
 fn base_counts(cycles: &CycleCounts, end: usize, cycle: usize) -> [u64; 6] {
     let counts = cycles.stored_base_counts(end, cycle);
     let known = [counts[1], counts[2], counts[4], counts[8], counts[15]];
@@ -311,7 +313,7 @@ fn write_line(text: &mut String, content: std::fmt::Arguments) {
     text.push('\n');
 }
 
-/// Formats a number as C's `%e`.
+/// Formats a number like `%e` in C.
 fn format_scientific(value: f64) -> String {
     let text = format!("{value:.6e}");
     let Some((mantissa, exponent)) = text.split_once('e') else { return text };

@@ -1,5 +1,5 @@
-//! Collects the slices that workers have from an earlier head, when a cluster run resumes: blocks whose slices all exist
-//! need not be aligned again.
+//! Resumes a cluster run with a new head. The new head collects the list of slices that workers hold from an earlier
+//! head, because blocks whose slices all exist need not be aligned again.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -12,11 +12,12 @@ use crate::cluster::WorkerPoolEvent;
 use crate::error::PipelineError;
 use crate::observer::Event;
 
-/// Longest wait for workers that have not joined, once one is ready. The head waits for workers that have joined until they
-/// have reported their slices: reading them takes a minute for a hundred gigabytes, aligning them again takes hours.
+/// Maximum time to wait for workers that have not joined, if at least one has. For workers that have joined, the head
+/// waits without a limit until they report their slices. Reading 100 GB of slices takes a minute; aligning their reads
+/// again takes hours.
 const WORKER_JOIN_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Returns the number of shards of a command that sets the partitions.
+/// Returns the number of shards of a command that sets the partitions, and 0 for any other command.
 pub(super) fn shard_count(order: &Command) -> u16 {
     match order {
         Command::SetPartitions { shard_count, .. } => *shard_count,
@@ -25,13 +26,15 @@ pub(super) fn shard_count(order: &Command) -> u16 {
 }
 
 impl AlignHead<'_> {
-    /// Waits for the slices that workers hold from an earlier head. Returns the blocks that need not be read.
+    /// Waits until workers report the slices that they hold from an earlier head. Returns the blocks that need not be
+    /// read.
     pub(super) fn collect_held_blocks(&mut self) -> Result<BTreeSet<BlockId>, PipelineError> {
         let Some(Command::SetPartitions { starts, shard_count }) = self.plan_command.clone() else {
             return Ok(BTreeSet::new());
         };
         self.wait_for_recall()?;
-        // There may be fewer workers now, and they may find the slices of those that are missing.
+        // There may be fewer workers than before: those that joined adopt slices that missing workers left in their
+        // directories.
         self.recalled_workers.clear();
         self.worker_pool.broadcast_command(&Command::AdoptSlices { starts, shard_count });
         self.wait_for_recall()?;
@@ -41,14 +44,15 @@ impl AlignHead<'_> {
         let lost = self.job_directory.finished_counts().0 - held.len();
         if lost > 0 {
             self.worker_pool
-                .warn(format!("{lost} blocks that were aligned are on no node any more, and are aligned again"));
+                .warn(format!("{lost} aligned blocks are not on any worker any more and are aligned again"));
         }
         self.observer.event(&Event::Resumed { blocks: held.len(), partitions: 0 });
         self.exchange_report.resumed_blocks = held.len() as u64;
         Ok(held)
     }
 
-    /// Waits until all workers have joined and reported their slices.
+    /// Waits until all joined workers have reported their slices, and all expected workers have joined or the timeout
+    /// has passed.
     fn wait_for_recall(&mut self) -> Result<(), PipelineError> {
         let since = Instant::now();
         loop {
@@ -64,8 +68,8 @@ impl AlignHead<'_> {
         }
     }
 
-    /// Adds slices of a block that a worker has from before it joined. They count if their reads are those of this job, and
-    /// if the other results of the block are in the job directory.
+    /// Adds slices of a block that a worker held before it joined. They are accepted if the checksum of their reads is
+    /// that of this job, and if the other results of the block are in the job directory.
     pub(super) fn add_held_slices(&mut self, node: WorkerId, block: BlockId, content: &str, shares: Vec<ShardId>) {
         let is_known = self.job_directory.is_checkpointed(block)
             && self.reads_checksums.get(&block).is_some_and(|known| known == content);

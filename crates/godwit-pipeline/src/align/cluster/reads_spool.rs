@@ -1,5 +1,5 @@
-//! The spool of reads for the workers: each block is a scratch file until two workers hold its slices. Reads of pipes stay
-//! until the end of the job, because they cannot be read again.
+//! Scratch files of reads that workers download, one file per block. The file of a block is removed when two workers
+//! hold its slices. Reads of pipes stay until the end of the job, because a pipe cannot be read again.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -25,17 +25,17 @@ use crate::error::PipelineError;
 
 /// Size of the write buffer of a scratch file, bytes.
 const WRITE_BYTES: usize = 1 << 20;
-/// Duplicate marks in a batch, of 8 or 16 bytes each.
+/// Number of duplicate marks in a record batch; a mark takes 8 or 16 bytes.
 const VERDICTS_PER_BATCH: usize = 1 << 17;
 
-/// Downloads that the head offers: reads, and later the duplicate marks.
+/// The data that workers can download from the head: reads of blocks, and later the duplicate marks.
 pub(in crate::align) struct ReadsSpool {
     directory: PathBuf,
-    /// Lanes that can be read only once: their blocks are kept to the end.
+    /// 0-based numbers of the lanes that can be read only once; their blocks stay until the end of the job.
     retained_lanes: BTreeSet<u16>,
     representatives: OnceLock<RecordSet>,
     verdicts: OnceLock<DuplicateMarks>,
-    /// Number of blocks that wait for a worker.
+    /// Number of blocks that are not assigned to a worker yet.
     waiting_blocks: Mutex<usize>,
     block_taken: Condvar,
 }
@@ -54,7 +54,7 @@ impl ReadsSpool {
         }
     }
 
-    /// Reports whether the reads of a retained block are spooled already.
+    /// Returns whether the file of a block exists in the spool.
     pub(super) fn has_block(&self, block: BlockId) -> bool {
         self.path(block).exists()
     }
@@ -63,26 +63,27 @@ impl ReadsSpool {
         self.directory.join(format!("reads-{}-{}", block.lane, block.ordinal))
     }
 
-    /// Removes the reads of a block, unless they cannot be read again.
+    /// Removes the file of a block, unless its reads come from a lane that can be read only once.
     pub(super) fn remove_block(&self, block: BlockId) {
         if !self.retains_block(block) {
-            // A process that still has the file open can read it to its end.
+            // A download that has already opened the file can still read it to its end.
             let _ = fs::remove_file(self.path(block));
         }
     }
 
-    /// Reports whether the reads of a block are kept to the end.
+    /// Returns whether the reads of a block stay in the spool until the end of the job.
     pub(super) fn retains_block(&self, block: BlockId) -> bool {
         self.retained_lanes.contains(&block.lane)
     }
 
-    /// Sets how many blocks wait for a worker, which bounds how many are read ahead.
+    /// Sets the number of blocks that are not assigned to a worker yet. The feeding thread stops reading when this
+    /// number reaches its maximum.
     pub(super) fn set_waiting_blocks(&self, blocks: usize) {
         *self.waiting_blocks.lock().unwrap_or_else(PoisonError::into_inner) = blocks;
         self.block_taken.notify_all();
     }
 
-    /// Waits until fewer than `most` blocks wait for a worker.
+    /// Waits until fewer than `most` blocks wait for a worker, then counts one more block.
     fn wait_for_room(&self, most: usize, cancelled: &AtomicBool) -> Result<(), PipelineError> {
         let mut waiting = self.waiting_blocks.lock().unwrap_or_else(PoisonError::into_inner);
         while *waiting >= most {
@@ -96,7 +97,7 @@ impl ReadsSpool {
         Ok(())
     }
 
-    /// Makes the records whose ranks workers search available for download.
+    /// Makes a list of records available for download; workers search the ranks of these records in the sorted file.
     pub(super) fn set_representatives(&self, representatives: RecordSet) {
         let _ = self.representatives.set(representatives);
     }
@@ -134,10 +135,10 @@ impl ReadsSpool {
     }
 }
 
-/// A batch for a worker, and the header of its message.
+/// A record batch that a worker downloads, and the header of the message that contains it.
 type BatchWithHeader = io::Result<(RecordBatch, Bytes)>;
 
-/// Appends plain items, cut into batches.
+/// Appends `items` as bytes, in batches of at most [`VERDICTS_PER_BATCH`] items.
 fn push_batches<T: bytemuck::NoUninit>(
     batches: &mut Vec<BatchWithHeader>,
     header: VerdictHeader,
@@ -153,7 +154,7 @@ fn push_batches<T: bytemuck::NoUninit>(
 
 impl Drop for ReadsSpool {
     fn drop(&mut self) {
-        // What cannot be removed here is removed by the next job in the same directory.
+        // Files that cannot be removed here are removed by the next job in the same directory.
         let _ = fs::remove_dir_all(&self.directory);
     }
 }
@@ -177,7 +178,7 @@ impl DownloadSource for ReadsSpool {
                 Ok(DownloadBatches { schema: bytes_batch::schema(), batches: Box::new(batches.into_iter()) })
             }
             DownloadTicket::Slices { .. } | DownloadTicket::SearchFrame { .. } => {
-                Err(io::Error::new(io::ErrorKind::NotFound, "the head of a run that aligns keeps blocks alone"))
+                Err(io::Error::new(io::ErrorKind::NotFound, "the head of an alignment offers only blocks for download"))
             }
         }
     }
@@ -188,11 +189,12 @@ pub(super) enum FeedEvent {
     BlockWritten(BlockId),
 }
 
-/// The blocks to read for alignment.
+/// The blocks that the feeding thread writes to the spool.
 pub(in crate::align) enum BlockSelection {
-    /// All but those that workers already have.
+    /// All blocks except these, whose slices workers already hold.
     AllExcept(BTreeSet<BlockId>),
-    /// Those that no worker has any more, each once.
+    /// Only these blocks, of which no worker holds the slices any more. A block is removed from the set when it is
+    /// written.
     Only(BTreeSet<BlockId>),
 }
 
@@ -201,9 +203,9 @@ pub(in crate::align) struct SpoolSink<'s> {
     pub(super) spool: &'s ReadsSpool,
     pub(super) events: Sender<FeedEvent>,
     pub(super) cancelled: &'s AtomicBool,
-    /// Maximum number of blocks that wait for a worker.
+    /// The sink waits while this many blocks are not assigned to a worker.
     pub(super) max_waiting_blocks: usize,
-    /// The blocks that it accepts.
+    /// Blocks that this sink writes.
     pub(super) selection: BlockSelection,
     pub(super) open_block: Option<(BlockId, StreamWriter<BufWriter<File>>)>,
 }
@@ -240,7 +242,7 @@ impl BlockSink for SpoolSink<'_> {
         if let BlockSelection::Only(blocks) = &mut self.selection {
             blocks.remove(&block);
         }
-        // A head that has ended needs no events.
+        // Sending fails only if the head has ended, which then does not need the event.
         let _ = self.events.send(FeedEvent::BlockWritten(block));
         Ok(())
     }

@@ -1,4 +1,5 @@
-//! The two stages of a cluster run: blocks, until every slice is at its owner; then parts, until all are in the file.
+//! The two stages of a cluster run. In the first, workers align blocks, until every slice is at the worker that owns
+//! its shard. In the second, workers write parts, until all parts are in the output file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,19 +31,19 @@ use crate::reduce::{
 };
 use crate::runs::{ShardPlan, SplitPartition};
 
-/// Blocks that are read ahead beyond one for each worker.
+/// Number of blocks that the head reads in advance, in addition to one block for each worker.
 const MAX_PREFETCHED_BLOCKS: usize = 2;
 
-/// An alignment by workers, without its head.
+/// An alignment on workers, with everything except its [`AlignHead`].
 pub(in crate::align) struct ClusterAlignJob<'r> {
     pub(in crate::align) context: AlignContext<'r>,
     pub(in crate::align) spool: &'r ReadsSpool,
-    /// Index of the library of each lane.
+    /// For each lane, the index of the library of its read group.
     pub(in crate::align) lane_libraries: Vec<u16>,
     pub(in crate::align) progress: FeedProgress,
 }
 
-/// The stage of blocks, until every slice is at its owner.
+/// The stage in which workers align blocks, until every slice is at the worker that owns its shard.
 struct AlignStage<'s, 'r> {
     job: &'s ClusterAlignJob<'r>,
     collector: &'s Collector,
@@ -52,7 +53,7 @@ struct AlignStage<'s, 'r> {
     stop_feeding: &'s Arc<AtomicBool>,
     /// The first block, which decides the partitions of the genome.
     first_block: Option<BlockId>,
-    /// Blocks whose signatures the head has received.
+    /// Blocks of which the head has the duplicate signatures.
     collected_blocks: BTreeSet<BlockId>,
     reads: u64,
     plan: Option<PartitionPlan>,
@@ -61,7 +62,7 @@ struct AlignStage<'s, 'r> {
 }
 
 impl ClusterAlignJob<'_> {
-    /// Runs both stages.
+    /// Aligns on the workers, decides duplicates, and writes on the workers.
     pub(in crate::align) fn run(
         &self,
         mut head: AlignHead,
@@ -86,7 +87,8 @@ impl ClusterAlignJob<'_> {
     ) -> Result<(FeedReport, Option<PartitionPlan>), PipelineError> {
         let nodes = head.worker_pool.expected_workers();
         let mut held = head.collect_held_blocks()?;
-        // Reads of a pipe are spooled again, because they cannot be read again when workers are lost.
+        // Blocks of a pipe go into the spool even if workers hold them: if these workers are lost, the pipe cannot be
+        // read again.
         held.retain(|block| !self.spool.retains_block(*block));
         let job_directory = self.context.job_directory;
         let stop = Arc::new(AtomicBool::new(false));
@@ -146,7 +148,7 @@ impl ClusterAlignJob<'_> {
             .run(&self.progress, stop)
     }
 
-    /// Reads the input again for blocks that no worker has any more.
+    /// Reads the input again for blocks of which no worker holds the slices any more.
     fn refeed_blocks(
         &self,
         blocks: BTreeSet<BlockId>,
@@ -167,7 +169,8 @@ impl ClusterAlignJob<'_> {
         self.feed(lanes, sink, stop).map(drop)
     }
 
-    /// Offers a block of a lane that can be read only once; a block that is not read yet is offered when it is.
+    /// Makes a block of a read-once lane available to workers, if its reads are in the spool. Otherwise the block
+    /// becomes available when it is read for the first time.
     fn offer_retained_block(&self, head: &mut AlignHead, block: BlockId) {
         if self.spool.has_block(block) {
             head.record_fed_block(block);
@@ -215,7 +218,7 @@ impl ClusterAlignJob<'_> {
         Ok(UnpublishedOutputs { resumed_partitions, ..reduced })
     }
 
-    /// Runs a stage on every part.
+    /// Runs a stage on every part of the output.
     fn run_part_stage(
         &self,
         head: &mut AlignHead,
@@ -235,7 +238,7 @@ impl ClusterAlignJob<'_> {
                     ShuffleAction::PlacePart(node, part, offset) => work.assign_placement(head, node, part, offset),
                     ShuffleAction::ReportSizeMismatch(_) => {
                         return Err(PipelineError::CountMismatch {
-                            items: "parts of one size",
+                            items: "equal sizes of a part",
                             expected: 1,
                             actual: 0,
                         });
@@ -251,7 +254,8 @@ impl ClusterAlignJob<'_> {
                 return Ok(());
             }
             if !again.is_empty() {
-                // Two workers were lost at once, so late that nothing else happens meanwhile.
+                // All workers that held these blocks were lost. So late in the job, no other work needs this thread
+                // while it reads.
                 self.refeed_blocks(again, sender.clone(), &stop)?;
             }
             while let Ok(FeedEvent::BlockWritten(block)) = fed.try_recv() {
@@ -268,7 +272,7 @@ impl ClusterAlignJob<'_> {
                         gift => work.take_upload(head, node, gift, &pieces)?,
                     }
                 }
-                // `next_event` has handled joins and losses.
+                // `next_event` has already handled workers that were lost.
                 Some(WorkerPoolEvent::Lost(_)) | None => {}
             }
             head.tick();
@@ -276,15 +280,15 @@ impl ClusterAlignJob<'_> {
     }
 }
 
-/// A stage that processes every part.
+/// A stage in which workers process every part of the output.
 trait PartStage {
     /// Assigns a part to a worker.
     fn assign_part(&mut self, head: &mut AlignHead, node: WorkerId, part: usize) -> Result<(), PipelineError>;
 
-    /// Has a worker copy its part into the files.
+    /// Commands a worker to copy a part that it has written into the output files, at `offset`.
     fn assign_placement(&mut self, head: &mut AlignHead, node: WorkerId, part: usize, offset: BytesPerFile);
 
-    /// Receives the result of a worker.
+    /// Handles the result that a worker uploaded for a part.
     fn take_upload(
         &mut self,
         head: &mut AlignHead,
@@ -374,7 +378,7 @@ impl<'s> AlignStage<'s, '_> {
             WorkerPoolEvent::Upload(node, WorkerUpload::AlignedBlock { block, reads, records, counts }, pieces) => {
                 self.collect_block(head, node, (block, reads, records, counts), &pieces)?;
             }
-            // Parts are not requested yet; `next_event` has handled joins and losses.
+            // The head has not requested parts yet, and `next_event` has already handled workers that were lost.
             WorkerPoolEvent::Upload(..) | WorkerPoolEvent::Lost(_) => {}
         }
         Ok(())
@@ -382,8 +386,7 @@ impl<'s> AlignStage<'s, '_> {
 
     fn set_plan(&mut self, head: &mut AlignHead, starts: Vec<SortKey>) -> Result<(), PipelineError> {
         let plan = PartitionPlan::from_starts(starts);
-        let plan =
-            plan.ok_or_else(|| PipelineError::Options { problem: "a node cut the genome in a wrong way".into() })?;
+        let plan = plan.ok_or_else(|| PipelineError::Options { problem: "a worker sent invalid partitions".into() })?;
         let Some(over) = self.job.context.job_directory.cluster_run() else { return Ok(()) };
         let order = plan_command(&plan, over);
         head.worker_pool.broadcast_command(&order);
@@ -404,7 +407,8 @@ impl<'s> AlignStage<'s, '_> {
         head.exchange_report.head_bytes += pieces.iter().map(|piece| piece.len() as u64).sum::<u64>();
         if self.collected_blocks.insert(block) {
             let malformed = || {
-                head.worker_pool.protocol_error(node, format!("what it says of {} cannot be read", block_label(block)))
+                head.worker_pool
+                    .protocol_error(node, format!("its message about {} cannot be decoded", block_label(block)))
             };
             let BlockUpload { pairs, ends, table, details } = BlockUpload::from_bytes(pieces).ok_or_else(malformed)?;
             let library = self.job.lane_libraries.get(usize::from(block.lane)).copied().ok_or_else(malformed)?;
@@ -426,12 +430,12 @@ impl<'s> AlignStage<'s, '_> {
     }
 }
 
-/// The stage that writes parts into the file.
+/// The stage in which workers write parts of the output and copy them into the output files.
 struct WriteStage<'c> {
     observer: &'c dyn Observer,
     assembler: OutputAssembler<'c>,
     placed_parts: usize,
-    /// Parts that were written for an earlier head.
+    /// Number of parts that workers had already written for an earlier head.
     resumed_parts: usize,
     part_count: usize,
 }
@@ -470,13 +474,13 @@ impl PartStage for WriteStage<'_> {
                 self.observer.event(&Event::Written { partitions: self.placed_parts, total: self.part_count });
                 head.apply_event(LedgerEvent::PartPlaced(node, part));
             }
-            (gift, _) => return Err(head.worker_pool.protocol_error(node, format!("{gift:?} came without its data"))),
+            (gift, _) => return Err(head.worker_pool.protocol_error(node, format!("{gift:?} has no data"))),
         }
         Ok(())
     }
 }
 
-/// The stage that counts the ranks of records, part by part.
+/// The stage in which workers find the ranks of records in the sorted file, part by part.
 struct RankStage {
     parts: Vec<SplitPartition>,
     ranked_parts: BTreeMap<usize, RankedPart>,
@@ -490,7 +494,7 @@ impl PartStage for RankStage {
     }
 
     fn assign_placement(&mut self, head: &mut AlignHead, node: WorkerId, part: usize, _: BytesPerFile) {
-        // This stage writes no files.
+        // This stage does not write files, so that there is nothing to copy.
         head.apply_event(LedgerEvent::PartPlaced(node, part));
     }
 
@@ -502,7 +506,7 @@ impl PartStage for RankStage {
         pieces: &[MutableBuffer],
     ) -> Result<(), PipelineError> {
         let (WorkerUpload::RankedPart { part, records }, [found]) = (&upload, pieces) else {
-            return Err(head.worker_pool.protocol_error(node, format!("{upload:?} came without its data")));
+            return Err(head.worker_pool.protocol_error(node, format!("{upload:?} has no data")));
         };
         let found = found.as_slice().chunks_exact(size_of::<[u64; 2]>()).map(bytemuck::pod_read_unaligned::<[u64; 2]>);
         let ranked_records = found.map(|[record, place]| (RecordId(record), place)).collect();

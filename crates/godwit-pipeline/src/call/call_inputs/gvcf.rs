@@ -12,13 +12,16 @@ use godwit_model::{Contig, Genome};
 use super::{AlignedReads, find_index};
 use crate::error::PipelineError;
 
-/// Header line of every GVCF: the allele that represents all others (GATK, "GVCF - Genomic Variant Call Format").
+/// Start of a header line that every GVCF has. The line declares the allele `<NON_REF>`, which represents all alleles
+/// that are not listed (GATK, "GVCF - Genomic Variant Call Format").
 const NON_REF_ALT_LINE: &[u8] = b"##ALT=<ID=NON_REF,";
 
-/// Opens a GVCF with its index. Every base of the genome has a record in it, so all its intervals cost alike.
+/// Opens a GVCF with its index. Every base of the genome has a record in a GVCF, so intervals of equal length have
+/// equal costs.
 ///
 /// # Errors
-/// [`PipelineError::Missing`] for the file or its index, [`PipelineError::Corrupt`] for a file that is not a bgzipped GVCF.
+/// [`PipelineError::Missing`] for the file or its index, [`PipelineError::Corrupt`] for a file that is not a bgzipped
+/// GVCF.
 pub(super) fn open(path: &Path) -> Result<AlignedReads, PipelineError> {
     if !path.is_file() {
         let remedy = "check the path".to_owned();
@@ -29,8 +32,8 @@ pub(super) fn open(path: &Path) -> Result<AlignedReads, PipelineError> {
     let reader = Reader::new(BufReader::new(compressed)).map_err(|error| wrong(error.to_string()))?;
     let header = reader.header();
     if !header.lines().any(|line| line.starts_with(NON_REF_ALT_LINE)) {
-        let remedy = "make one with `godwit call --caller gatk --caller-args '-ERC GVCF'`";
-        return Err(wrong(format!("it is a VCF but no GVCF; {remedy}")));
+        let remedy = "create one with `godwit call --caller gatk --caller-args '-ERC GVCF'`";
+        return Err(wrong(format!("it is a VCF but not a GVCF; {remedy}")));
     }
     let contigs = parse_contigs(header).ok_or_else(|| wrong("a ##contig line lacks its ID or length".to_owned()))?;
     let genome = Genome::new(contigs).map_err(|error| wrong(error.to_string()))?;

@@ -1,22 +1,23 @@
-//! The threads of writers and callers: together they never use more than the job has.
+//! Divides the threads of a job between variant callers and the writers of the BAM.
 
-/// The number of threads, and their users.
+/// The threads of a job, and the callers and writers that use them.
 ///
-/// Up to half of the callers that can run have priority over writers, so that both make progress; when nothing is left to
-/// write, callers use all threads.
+/// Up to half of the maximum number of callers have priority over writers, so that both make progress. When no
+/// partition is left to write, callers may use all threads.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ThreadBudget {
     threads: usize,
     threads_per_caller: usize,
     max_callers: usize,
-    /// Partitions whose writing has not started.
+    /// Number of partitions whose writing has not started.
     unwritten_partitions: usize,
     active_writers: usize,
     active_callers: usize,
 }
 
 impl ThreadBudget {
-    /// Returns an unused budget. `callers`: maximum number of concurrent callers. Counts are at least 1.
+    /// Returns a budget of which no thread is in use. `callers` is the maximum number of concurrent callers. All three
+    /// numbers are raised to at least 1.
     pub(super) fn new(threads: usize, threads_per_caller: usize, callers: usize) -> Self {
         let (threads, threads_per_caller) = (threads.max(1), threads_per_caller.max(1));
         Self {
@@ -38,7 +39,8 @@ impl ThreadBudget {
         self.active_callers < (self.max_callers / 2).max(1)
     }
 
-    /// Starts to write a partition and returns true, if a thread is free. `is_ready`: whether a region waits to be called.
+    /// Reserves a thread for writing a partition. Returns false if no thread is available. `is_ready` is true if a
+    /// region waits to be called.
     pub(super) fn begin_partition(&mut self, is_ready: bool) -> bool {
         let used = self.active_writers + self.active_callers * self.threads_per_caller;
         let may = used < self.threads && !(is_ready && self.caller_has_priority());
@@ -49,12 +51,12 @@ impl ThreadBudget {
         may
     }
 
-    /// Ends writing a partition.
+    /// Releases the thread that wrote a partition.
     pub(super) fn end_partition(&mut self) {
         self.active_writers -= 1;
     }
 
-    /// Starts to call a region and returns true, if threads are free.
+    /// Reserves the threads for calling a region. Returns false if they are not available.
     pub(super) fn begin_call(&mut self) -> bool {
         let used = self.active_writers + (self.active_callers + 1) * self.threads_per_caller;
         // A caller that needs more threads than the job has runs alone.
@@ -66,7 +68,7 @@ impl ThreadBudget {
         may
     }
 
-    /// Ends calling a region.
+    /// Releases the threads that called a region.
     pub(super) fn end_call(&mut self) {
         self.active_callers -= 1;
     }

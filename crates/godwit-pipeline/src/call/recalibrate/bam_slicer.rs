@@ -1,7 +1,7 @@
-//! Cuts a BAM into slices of consecutive records, each a BAM of its own.
+//! Divides a BAM into slices of consecutive records, each written as a BAM file of its own.
 //!
-//! Every record is in one slice, whatever regions it overlaps, and the concatenated slices are the file again. The borders
-//! depend only on the file and the requested size, not on the process.
+//! Every record is in exactly one slice, and the slices together contain all records in their order. The borders of
+//! slices depend only on the file and the requested size, so that another process finds the same slices.
 
 use std::fs::File;
 use std::io::{self, BufWriter};
@@ -15,27 +15,27 @@ use godwit_model::{Genome, RawRecord, flags};
 
 use crate::error::{AlignmentsError, PipelineError};
 
-/// Bytes of records per read; slices end between two reads.
+/// Bytes of records that are read from the input at once; slices end only between two of these portions.
 const READ_BYTES: usize = 1 << 18;
-/// Compression level of slices, which are read once.
+/// Compression level of slice files, which are read only once.
 const SLICE_COMPRESSION_LEVEL: u8 = 1;
 
-/// A reader that cuts a BAM into slices.
+/// A reader that divides a BAM into slices.
 pub(super) struct BamSlicer {
     reader: bam::Reader,
     header_bytes: Vec<u8>,
     chunk: RecordBuffer,
     slice_records: u64,
     next_index: usize,
-    /// Records in the previous slices.
+    /// Number of records in all previous slices.
     records: u64,
 }
 
-/// Number and records of a slice.
+/// The index of a slice, and the range of its records in the file.
 #[derive(Clone, Copy)]
 pub(super) struct BamSlice {
     pub(super) index: usize,
-    /// 0-based number of its first record in the file.
+    /// 0-based number of the slice's first record in the file.
     pub(super) first_record: u64,
     pub(super) records: u64,
 }
@@ -51,7 +51,8 @@ impl BamSlicer {
     /// Opens a BAM, which `threads` threads decompress.
     ///
     /// # Errors
-    /// [`PipelineError::Alignments`], [`PipelineError::Header`].
+    /// [`PipelineError::Alignments`] for a file that is not a valid BAM, [`PipelineError::Header`] for an invalid
+    /// header.
     pub(super) fn open(path: &Path, threads: usize, slice_records: u64) -> Result<Self, PipelineError> {
         let failed = |error: BamError| PipelineError::alignments(path, AlignmentsError::Bam(error));
         let reader = bam::Reader::open(path, threads).map_err(failed)?;
@@ -59,11 +60,11 @@ impl BamSlicer {
         Ok(Self { reader, header_bytes, chunk: RecordBuffer::default(), slice_records, next_index: 0, records: 0 })
     }
 
-    /// Returns the next slice; `None` at the end of the file. `place` returns the path for the slice with a given index, or
-    /// `None` to skip the slice.
+    /// Writes the next slice to a file and returns its description; `None` at the end of the input. `place` returns the
+    /// path for the slice with a given index, or `None` to skip the slice.
     ///
     /// # Errors
-    /// [`PipelineError::Alignments`], [`PipelineError::File`].
+    /// [`PipelineError::Alignments`] for damaged input, [`PipelineError::File`] if the slice cannot be written.
     pub(super) fn next_slice<'p>(
         &mut self,
         place: impl FnOnce(usize) -> Option<&'p Path>,
@@ -110,10 +111,10 @@ impl BamSlicer {
     }
 }
 
-/// Returns the bytes of a BAM before its records.
+/// Returns the uncompressed bytes of a BAM that precede its records.
 ///
 /// # Errors
-/// [`PipelineError::Header`].
+/// [`PipelineError::Header`] for an invalid header.
 pub(super) fn encode_header(path: &Path, header: &Header) -> Result<Vec<u8>, PipelineError> {
     let mut bytes = Vec::new();
     bam::encode_header(header, &mut bytes)
@@ -121,16 +122,16 @@ pub(super) fn encode_header(path: &Path, header: &Header) -> Result<Vec<u8>, Pip
     Ok(bytes)
 }
 
-/// Records of a BAM, compressed as a part of another one.
+/// Compressed records that can be appended to another BAM.
 pub(super) struct BamPart<B> {
     pub(super) blocks: B,
-    /// Offsets are relative to the first block.
+    /// BAM index of the records, with offsets from the first block.
     pub(super) index: IndexBuilder,
     pub(super) records: u64,
 }
 
 impl BamPart<Vec<u8>> {
-    /// Reads a BAM and recompresses its records, with an index for a file of these contigs.
+    /// Reads a BAM, recompresses its records, and builds an index of them for a file with the contigs of `genome`.
     ///
     /// # Errors
     /// An error of reading or indexing the BAM.
@@ -151,7 +152,8 @@ impl BamPart<Vec<u8>> {
         let (blocks, _) = writer.finish_blocks()?;
         Ok(Self { blocks, index, records })
     }
-    /// Returns the bytes of a checkpoint: the length of counts and index, these as JSON, and the blocks.
+    /// Encodes the part for a checkpoint: the length of the JSON text, the number of records and the index as JSON,
+    /// then the blocks.
     pub(super) fn to_bytes(&self) -> io::Result<Vec<u8>> {
         let known = serde_json::to_vec(&(self.records, &self.index))?;
         Ok([&(known.len() as u64).to_le_bytes(), &known[..], &self.blocks].concat())

@@ -1,4 +1,4 @@
-//! `OUT.run.json` of a recalibration.
+//! The report of a recalibration, which is written as `OUT.run.json`.
 
 use serde::Serialize;
 
@@ -25,15 +25,15 @@ pub struct RecalibrationReport {
     pub inputs: Vec<InputFile>,
     /// Files written.
     pub outputs: Vec<OutputFile>,
-    /// Time of each stage; `rows` of counting and applying are slices.
+    /// Time of each stage; `rows` is the number of slices for the stages that count and change qualities.
     pub stages: Vec<Stage>,
-    /// Number of slices of the file.
+    /// Number of slices into which the input was divided.
     pub slices: usize,
-    /// Records written.
+    /// Number of records written.
     pub records: u64,
     /// Wall time, seconds.
     pub seconds: f64,
-    /// The outputs existed already; nothing ran.
+    /// True if the outputs existed already, so that nothing was computed.
     #[serde(skip)]
     pub already_complete: bool,
 }

@@ -1,18 +1,19 @@
-//! Records of a partition in memory, as they were aligned and in their order, while a function processes their table.
+//! A buffer for the records of a partition, in memory and in sorted order, while a Python function processes the table
+//! of the partition.
 //!
-//! Flows in: each record of the table, with its FLAG. Flows out: the same records, or nothing where they exceed the limit:
-//! then the caller merges the runs again.
+//! Each record of the table is added with its FLAG and can be read again. If the records exceed the memory limit, they
+//! are dropped, and the caller merges the runs again.
 
 use godwit_model::RawRecord;
 
-/// Bytes before each record: its length, and its FLAG.
+/// Size of the header of each record in the buffer, bytes: length of the record (4) and FLAG (2).
 const RECORD_HEADER_BYTES: usize = 6;
 
-/// A buffer of records up to a limit.
+/// A buffer of records with a memory limit.
 pub(super) struct RecordBuffer {
     bytes: Vec<u8>,
     limit_bytes: usize,
-    /// True if the records exceeded the limit.
+    /// True if the records exceeded the limit and were dropped.
     is_overflowed: bool,
 }
 
@@ -21,13 +22,13 @@ impl RecordBuffer {
         Self { bytes: Vec::new(), limit_bytes, is_overflowed: false }
     }
 
-    /// Removes all records; keeps the allocation.
+    /// Removes all records, but keeps the allocated memory.
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
         self.is_overflowed = false;
     }
 
-    /// Appends a record with FLAG `flag`, unless the limit is exceeded.
+    /// Appends a record with FLAG `flag`. If the limit is exceeded, all records are dropped instead.
     #[inline]
     pub(super) fn push(&mut self, record: RawRecord, flag: u16) {
         if self.is_overflowed {
@@ -35,7 +36,7 @@ impl RecordBuffer {
         }
         let record = record.bytes();
         if self.bytes.len() + RECORD_HEADER_BYTES + record.len() > self.limit_bytes {
-            // The records are of no use any more: frees the memory.
+            // The records will be read from the runs again, so free their memory.
             (self.bytes, self.is_overflowed) = (Vec::new(), true);
             return;
         }
@@ -44,7 +45,7 @@ impl RecordBuffer {
         self.bytes.extend_from_slice(record);
     }
 
-    /// Returns all records with their FLAGs; `None` where they exceeded the limit.
+    /// Returns all records with their FLAGs; `None` if the records exceeded the limit.
     pub(super) fn records(&self) -> Option<impl Iterator<Item = (RawRecord<'_>, u16)>> {
         let mut rest = &self.bytes[..];
         let next = move || {

@@ -61,7 +61,7 @@ fn a_dropped_audit_log_has_written_all_records_and_can_be_opened_again_at_once()
     let path = directory.path().join("audit.jsonl");
     for round in 1..=50 {
         let audit = AuditLog::open(&path).unwrap();
-        // Nothing waits for these.
+        // No caller waits for these records.
         (0..20).for_each(|rows| audit.record_in_background(access_record("alice", rows)));
         drop(audit);
         assert_eq!(verify_audit(&path, None).unwrap().lines, 20 * round);
@@ -88,7 +88,7 @@ fn each_change_of_a_byte_breaks_its_line_or_the_next() {
         assert_eq!(broken_line(&other), first, "{kept:?}");
         assert!(AuditLog::open(&other).is_err(), "{kept:?}");
     }
-    // A truncated end is detected by a noted chain.
+    // Comparison with a chain that was noted before detects that the end of the file was removed.
     let last = verify_audit(&path, None).unwrap().chain;
     fs::write(&other, [lines[0], lines[1]].concat()).unwrap();
     assert!(verify_audit(&other, None).is_ok() && verify_audit(&other, Some(&last)).is_err());
@@ -123,7 +123,7 @@ fn two_processes_do_not_write_one_file() {
 
 #[test]
 fn times_are_those_of_the_calendar() {
-    // `date -u -d @N +%FT%T`, of coreutils 9.1.
+    // The expected values are from `date -u -d @N +%FT%T` (coreutils 9.1).
     for (unix_s, expected) in [
         (0, "1970-01-01T00:00:00.007Z"),
         (951_782_399, "2000-02-28T23:59:59.007Z"),

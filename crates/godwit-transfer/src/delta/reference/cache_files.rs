@@ -1,8 +1,8 @@
-//! The two cache files beside a reference.
+//! The two cache files of a reference, which are beside its FASTA file.
 //!
-//! Both have the byte order of this host and are written again if they do not match. A header identifies what they belong to,
-//! a checksum of everything before it ends them. `REF.fa.gwp-bases` belongs to a file by its size and modification time,
-//! `REF.fa.gwp-anchors` to bases by their checksum.
+//! Numbers in both files have the byte order of this host. A file that does not match is written again. Each file
+//! starts with a header and ends with a checksum of all preceding bytes. `REF.fa.gwp-bases` matches a FASTA file of the
+//! same size and modification time. `REF.fa.gwp-anchors` matches bases of the same checksum.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -17,16 +17,16 @@ use super::super::bases::{Bases, BitVector, NonAcgtInterval};
 use super::super::kmer_index::KmerIndex;
 use super::{DIGEST_BYTES, Digest, Reference, ReferenceCachePolicy, ReferenceContig, sequence_collection_digest};
 
-/// Magic numbers of the files; the last byte is their version.
+/// Magic bytes of the two files; the last byte is the format version.
 const BASES_MAGIC: u64 = u64::from_le_bytes(*b"GWPBASE1");
 const KMER_INDEX_MAGIC: u64 = u64::from_le_bytes(*b"GWPKMER1");
-/// Size of a read or write, bytes.
+/// Number of bytes that are written at a time, and the least that a thread reads.
 const IO_BUFFER_BYTES: usize = 1 << 20;
-/// Extensions that are appended to the path of the reference.
+/// Extensions that are appended to the path of the FASTA file.
 const BASES_FILE_EXTENSION: &str = "gwp-bases";
 const KMER_INDEX_FILE_EXTENSION: &str = "gwp-anchors";
 
-/// Size and modification time of a file: a difference means that the file was changed.
+/// Size and modification time of a FASTA file. If they differ, the file was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct FileStamp {
@@ -42,7 +42,7 @@ impl FileStamp {
     }
 }
 
-/// The header of the file of bases.
+/// The header of the cache file with the bases.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
 struct BasesFileHeader {
@@ -51,12 +51,12 @@ struct BasesFileHeader {
     contig_count: u64,
     non_acgt_count: u64,
     base_count: u64,
-    /// Number of words of the soft mask, or 0.
+    /// Number of words of the soft mask; 0 if all letters are upper case.
     soft_mask_words: u64,
     checksum: u64,
 }
 
-/// The header of the file of the k-mer index.
+/// The header of the cache file with the k-mer index.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
 struct KmerIndexFileHeader {
@@ -67,7 +67,7 @@ struct KmerIndexFileHeader {
     shift: u64,
 }
 
-/// An interval of letters other than ACGT.
+/// An interval of letters other than ACGT, as stored in the cache file.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
 struct CachedInterval {
@@ -76,7 +76,7 @@ struct CachedInterval {
     letter: u64,
 }
 
-/// Reads the cached reference of a FASTA file; `None` if the cache file is missing, stale or damaged.
+/// Reads the cached bases of a FASTA file; `None` if the cache file is missing, stale or damaged.
 pub(super) fn read_cached_reference(path: &Path, threads: usize) -> Option<Reference> {
     let mut kept = CacheFileReader::open(&path.with_added_extension(BASES_FILE_EXTENSION), threads)?;
     let head: BasesFileHeader = kept.read_item()?;
@@ -116,7 +116,7 @@ pub(super) fn read_cached_reference(path: &Path, threads: usize) -> Option<Refer
     })
 }
 
-/// Caches a reference that was read from a file with this stamp.
+/// Writes the cache file with the bases of a reference. `stamp` is that of the FASTA file before it was read.
 pub(super) fn write_cached_reference(reference: &Reference, stamp: FileStamp) -> io::Result<()> {
     let mut kept = CacheFileWriter::create(&reference.path)?;
     let lower = reference.soft_mask.as_ref().map_or(&[][..], BitVector::words);
@@ -146,7 +146,7 @@ pub(super) fn write_cached_reference(reference: &Reference, stamp: FileStamp) ->
     kept.persist(&reference.path, BASES_FILE_EXTENSION)
 }
 
-/// Reads the cached k-mer index of a reference.
+/// Reads the cached k-mer index of a reference; `None` if the cache file is missing, stale or damaged.
 pub(super) fn read_cached_kmer_index(reference: &Reference, threads: usize) -> Option<KmerIndex> {
     let mut kept = CacheFileReader::open(&reference.path.with_added_extension(KMER_INDEX_FILE_EXTENSION), threads)?;
     let head: KmerIndexFileHeader = kept.read_item()?;
@@ -160,7 +160,7 @@ pub(super) fn read_cached_kmer_index(reference: &Reference, threads: usize) -> O
     KmerIndex::from_table(marks, places, shift, bases)
 }
 
-/// Caches the k-mer index of a reference.
+/// Writes the cache file with the k-mer index of a reference.
 pub(super) fn write_cached_kmer_index(reference: &Reference, anchors: &KmerIndex) -> io::Result<()> {
     let mut kept = CacheFileWriter::create(&reference.path)?;
     let (marks, places, shift) = anchors.table();
@@ -176,12 +176,12 @@ pub(super) fn write_cached_kmer_index(reference: &Reference, anchors: &KmerIndex
     kept.persist(&reference.path, KMER_INDEX_FILE_EXTENSION)
 }
 
-/// A reader of the files of [`CacheFileWriter`]. Items are untrusted before [`CacheFileReader::verify_checksum`], and no more
-/// memory is allocated than the file has bytes.
+/// A reader of a file that [`CacheFileWriter`] wrote. Items must not be trusted before
+/// [`CacheFileReader::verify_checksum`] succeeds. At most as much memory is allocated as the file has bytes.
 struct CacheFileReader {
     file: File,
     threads: usize,
-    /// Offset of the next item, bytes.
+    /// Offset of the next item in the file, bytes.
     position: u64,
     remaining_bytes: u64,
     checksum: Xxh3,
@@ -203,7 +203,7 @@ impl CacheFileReader {
         self.remaining_bytes = self.remaining_bytes.checked_sub(bytes)?;
         let mut items = vec![T::zeroed(); usize::try_from(count).ok()?];
         let memory = bytemuck::cast_slice_mut::<T, u8>(&mut items);
-        // Copying from the page cache to new pages takes as long as encoding a genome, so threads share it.
+        // Copying a file from the page cache to new memory takes as long as encoding a genome, so several threads read.
         let share = memory.len().div_ceil(self.threads.max(1)).max(IO_BUFFER_BYTES);
         let (file, start) = (&self.file, self.position);
         let is_read = std::thread::scope(|scope| {
@@ -225,7 +225,7 @@ impl CacheFileReader {
     }
 }
 
-/// A writer of a file that appears when it is complete.
+/// A writer of a cache file, which gets its final name only when it is complete.
 struct CacheFileWriter {
     file: BufWriter<TemporaryItem<tempfile::NamedTempFile>>,
     checksum: Xxh3,
@@ -246,7 +246,7 @@ impl CacheFileWriter {
         Ok(())
     }
 
-    /// Renames the file, with the permissions of the reference.
+    /// Writes the checksum, and renames the file to its final path with the permissions of the FASTA file.
     fn persist(mut self, reference: &Path, extension: &str) -> io::Result<()> {
         let checksum = self.checksum.digest();
         self.file.write_all(&checksum.to_ne_bytes())?;

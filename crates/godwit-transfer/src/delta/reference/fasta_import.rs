@@ -1,4 +1,5 @@
-//! Import of a FASTA file as a reference: a separate thread computes the digests while letters are packed.
+//! Reads a FASTA file as a reference. A separate thread computes the digests of the sequences while the letters are
+//! converted to two bits per base.
 
 use std::path::Path;
 use std::thread;
@@ -12,19 +13,19 @@ use super::super::bases::LetterSplitter;
 use super::super::error::DeltaError;
 use super::{DIGEST_BYTES, Digest, Reference, ReferenceCachePolicy, ReferenceContig, sequence_collection_digest};
 
-/// Number of letters that are split and digested at once: the handover of single lines of 60 would cost more than their
-/// digest.
+/// Number of letters that are converted and sent to the digest thread at once. Sending single lines of 60 letters would
+/// cost more than computing their digest.
 const DIGEST_BATCH_LETTERS: usize = 1 << 18;
-/// Number of batches of letters that may wait for the digest.
+/// Number of batches of letters that may wait for the digest thread.
 const DIGEST_QUEUE_LENGTH: usize = 4;
 
-/// The input of the digest thread.
+/// What is sent to the thread that computes the digests.
 enum DigestInput {
     Letters(Vec<u8>),
     ContigEnd,
 }
 
-/// Reads the sequences of a FASTA file.
+/// Reads the sequences of a FASTA file with their digests.
 pub(super) fn read_fasta(path: &Path, threads: usize) -> Result<Reference, DeltaError> {
     let mut reader = Reader::open(path, threads)?;
     let mut splitter = LetterSplitter::default();
@@ -32,7 +33,7 @@ pub(super) fn read_fasta(path: &Path, threads: usize) -> Result<Reference, Delta
     let (sender, pieces) = bounded(DIGEST_QUEUE_LENGTH);
     let digests = thread::Builder::new().name("digests".to_owned()).spawn(move || digest_contigs(&pieces));
     let digests = digests.map_err(DeltaError::Thread)?;
-    // The receiver exists until this sender is dropped.
+    // Sending cannot fail: the receiver exists until this sender is dropped.
     let send = |piece| drop(sender.send(piece));
     let mut piece = Vec::with_capacity(DIGEST_BATCH_LETTERS);
     while let Some(name) = reader.next_contig()? {

@@ -1,4 +1,4 @@
-//! The encoder of segments: edits, or text where edits would be longer.
+//! The encoder of segments. It encodes a text as edits of the reference, or as text if that is shorter.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,37 +18,37 @@ use super::super::reference::Reference;
 use super::super::zstd_bytes::{self, ESTIMATE_LEVEL, TEXT_LEVEL, trailing_prefix};
 use super::{ContigDeclaration, SegmentHeader};
 
-/// Text of few records never packs this small as text: if edits do, text is not tried.
+/// If edits take less than 1/200 of a text with few records, zstd would not be shorter, so text is not tried.
 const SMALL_EDITS_RATIO: usize = 200;
-/// Lower bound of the size as text at the best level, in percent of the estimate.
+/// Smallest possible size of a text at the best zstd level, in percent of its size at the level for estimates.
 const TEXT_ESTIMATE_PERCENT: usize = 80;
 
-/// The text of a segment.
+/// The text of a segment that is to be encoded.
 #[derive(Debug)]
 pub(in super::super) struct SegmentText {
     pub(in super::super) text: Arc<Vec<u8>>,
-    /// The text starts inside a line.
+    /// True if the text starts inside a line.
     pub(in super::super) starts_inside_line: bool,
-    /// The text of the segment before.
+    /// Text of the preceding segment, to which zstd may refer; `None` for the first segment.
     pub(in super::super) previous: Option<Arc<Vec<u8>>>,
 }
 
-/// An encoded segment.
+/// An encoded segment, in the shorter of the two forms.
 #[derive(Debug)]
 pub(in super::super) enum EncodedSegment {
-    /// Edits. Sequences are yet to be declared.
+    /// Edits of the reference. The header does not yet declare the reference sequences.
     Edits {
         header: Box<SegmentHeader>,
         body: Vec<u8>,
-        /// Indices of the sequences that are copied from.
+        /// Indices of the reference sequences from which the segment copies.
         contigs: BTreeSet<usize>,
     },
-    /// Text, which may repeat the text before.
+    /// Text that zstd compressed. If `repeats_earlier` is true, it refers to the preceding text.
     Text { text_bytes: u64, text_checksum: u64, repeats_earlier: bool, body: Vec<u8> },
 }
 
 impl EncodedSegment {
-    /// Returns the approximate size, bytes.
+    /// Returns the approximate size of the encoded segment, bytes.
     fn encoded_bytes(&self) -> usize {
         match self {
             Self::Edits { header, body, .. } => header.encode().len() + body.len(),
@@ -57,7 +57,7 @@ impl EncodedSegment {
     }
 }
 
-/// An encoder of segments against a reference.
+/// An encoder of segments as edits of a reference.
 #[derive(Debug)]
 pub(in super::super) struct SegmentEncoder<'r> {
     reference: &'r Reference,
@@ -66,10 +66,11 @@ pub(in super::super) struct SegmentEncoder<'r> {
     fast: bool,
 }
 
-/// Header without text, body, sequences that are copied from, and the decoded script.
+/// A header without sizes and layout of the text, a body, the indices of the copied reference sequences, and the
+/// decoded script.
 type EncodedColumns = (SegmentHeader, Vec<u8>, BTreeSet<usize>, ScriptOutput);
 
-/// Case of letters, and letters other than ACGT.
+/// Case of the letters, and intervals of letters other than ACGT.
 struct LetterMasks {
     soft_mask: Option<BitVector>,
     non_acgt: Vec<NonAcgtInterval>,
@@ -81,7 +82,7 @@ impl<'r> SegmentEncoder<'r> {
             let span = contig.base_range();
             ContigMapping { start: span.start, bases: span.len(), local_start: span.start }
         });
-        // Positions are mapped by start; empty sequences are never looked up.
+        // Mappings must have different starts, so empty sequences are omitted; nothing is copied from them.
         let contigs = contigs.filter(|contig| contig.bases > 0).collect();
         Self { reference, kmer_index, contigs, fast }
     }
@@ -96,17 +97,18 @@ impl<'r> SegmentEncoder<'r> {
         self.reference.contigs.len()
     }
 
-    /// Returns the declaration of a sequence.
+    /// Returns the declaration of the reference sequence with this index.
     pub(in super::super) fn contig_declaration(&self, contig: usize) -> ContigDeclaration {
         let contig = &self.reference.contigs[contig];
         let (start, bases) = (contig.start, contig.bases);
         ContigDeclaration { start, bases, case_checksum: contig.case_checksum, digest: contig.digest }
     }
 
-    /// Encodes as edits or as text, whichever is shorter. Decoded edits are compared with the text.
+    /// Encodes a segment as edits or as text, whichever is shorter. Decodes the edits again and compares them with the
+    /// text.
     ///
     /// # Errors
-    /// [`DeltaError::RoundTripMismatch`] if they differ, which is a bug.
+    /// [`DeltaError::RoundTripMismatch`] if the decoded edits differ from the text, which is a bug.
     pub(in super::super) fn encode_segment(&self, piece: &SegmentText) -> Result<EncodedSegment, DeltaError> {
         let text = &piece.text[..];
         let level = if self.fast { ESTIMATE_LEVEL } else { TEXT_LEVEL };
@@ -127,14 +129,15 @@ impl<'r> SegmentEncoder<'r> {
         Ok(if as_text.encoded_bytes() < bytes { as_text } else { edits })
     }
 
-    /// Encodes as edits; `None` if few letters are bases, or if edits would take too long or too many bytes.
+    /// Encodes a text as edits. Returns `None` if many letters are not bases, or if edits would take too long or too
+    /// many bytes.
     fn encode_edits(&self, text: &[u8], starts_inside_line: bool) -> Result<Option<EncodedSegment>, DeltaError> {
         let mut residues = Vec::with_capacity(text.len());
         let layout = split_text(text, starts_inside_line, &mut residues);
         let mut splitter = LetterSplitter::with_capacity(residues.len());
         for some in residues.chunks(1 << 20) {
             splitter.push_letters(some);
-            // Intervals of other letters are an eighth of the letters: protein, or not FASTA.
+            // With so many intervals of letters other than ACGT, the text is protein or not FASTA.
             if splitter.non_acgt().len() * 8 > splitter.count() {
                 return Ok(None);
             }
@@ -143,7 +146,8 @@ impl<'r> SegmentEncoder<'r> {
         residues.clear();
         let (bases, soft_mask, non_acgt) = splitter.finish();
         let marks = LetterMasks { soft_mask, non_acgt };
-        // The decoded letters reuse the memory of the residues: fresh memory costs as much as the work on it.
+        // The decoded letters reuse the memory of the residues, because the pages of new memory cost as much time as
+        // decoding.
         let Some((mut head, body, contigs, outcome)) = self.encode_columns(bases, &marks, residues)? else {
             return Ok(None);
         };
@@ -161,8 +165,8 @@ impl<'r> SegmentEncoder<'r> {
         Ok(Some(EncodedSegment::Edits { header: Box::new(head), body, contigs }))
     }
 
-    /// Encodes the columns of a body; also returns a header without text and the decoded script. Returns `None` in fast mode
-    /// if most bases are inserted.
+    /// Encodes the columns of a body. Also returns a header without sizes and layout, and the decoded script. Returns
+    /// `None` in fast mode if most bases are inserted.
     fn encode_columns(
         &self,
         bases: Bases,
@@ -174,7 +178,7 @@ impl<'r> SegmentEncoder<'r> {
         let base_count = bases.count();
         let EditScript { steps, target, inserted_bases } =
             EditScriptBuilder::new(space, self.kmer_index, bases, non_acgt).build();
-        // Most time is spent on inserted bases.
+        // Encoding inserted bases takes most of the time.
         if self.fast && inserted_bases * 2 > base_count {
             return Ok(None);
         }
@@ -232,7 +236,7 @@ impl<'r> SegmentEncoder<'r> {
         Ok(Some((head, body, used, outcome)))
     }
 
-    /// Returns the shorter coding of the case.
+    /// Returns the shorter encoding of the case, and the positions to encode.
     fn choose_case_coding(
         &self,
         soft_mask: Option<&BitVector>,
@@ -253,7 +257,8 @@ impl<'r> SegmentEncoder<'r> {
     }
 }
 
-/// Returns the number of bases that predict an inserted base: each context needs enough samples.
+/// Returns the number of preceding bases from which an inserted base is predicted. Each of the contexts needs enough
+/// inserted bases to adapt its model.
 fn context_bases_for(inserted: usize) -> u32 {
     match inserted {
         0..4_000 => 1,

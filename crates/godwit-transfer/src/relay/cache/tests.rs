@@ -6,7 +6,7 @@ use super::*;
 static WARNING_COUNT: AtomicUsize = AtomicUsize::new(0);
 
 fn count_warning(text: &str) {
-    assert!(text.contains("cannot be written"), "{text}");
+    assert!(text.contains("cannot write to"), "{text}");
     WARNING_COUNT.fetch_add(1, Ordering::Relaxed);
 }
 
@@ -18,7 +18,7 @@ fn origin(path: &str) -> Origin {
     Origin::new("grpc+tls://h:1", path, &FileVersion::ServerVersion(7))
 }
 
-/// Returns a block of one repeated byte, of a file of several blocks.
+/// Returns a block that repeats one byte, and its hash in a file of several blocks.
 fn block(number: u64, byte: u8) -> (Vec<u8>, BlockHash) {
     let data = vec![byte; 5000];
     let hash = hash_block(&data, number, u64::MAX);
@@ -63,7 +63,7 @@ fn cached_blocks_survive_a_restart_and_are_readable_by_their_owner_only() {
         assert_eq!(read(&cache, "f", number), Some(block(number, number as u8).0));
     }
     assert!(read(&cache, "f", 4).is_none() && read(&cache, "g", 1).is_none());
-    // Another version of the file, or the same file at another server, is another origin.
+    // Another version of the file, and the same file at another server, have other origins.
     let others = [
         Origin::new("grpc+tls://h:1", "f", &FileVersion::ServerVersion(8)),
         Origin::new("grpc+tls://h:2", "f", &FileVersion::ServerVersion(7)),
@@ -93,7 +93,7 @@ fn blocks_damaged_on_disk_are_not_returned() {
         fs::write(&path, bytes).unwrap();
         assert!(read(&cache, "f", number).is_none() && !path.exists(), "{number}");
         assert!(!cache.contains_block(&block(number, 9).1));
-        // It is fetched and stored again.
+        // The block is fetched and stored again.
         assert!(keep(&cache, "f", number, 9) && read(&cache, "f", number).is_some());
     }
     let path = cache.file_path(CacheKey::Origin(origin("f").0));
@@ -122,7 +122,7 @@ fn blocks_with_equal_content_are_stored_once_and_unused_ones_are_evicted() {
     let weights = files.iter().map(|path| fs::metadata(path).unwrap()).filter(fs::Metadata::is_file);
     assert!(weights.map(|metadata| disk_bytes(&metadata)).sum::<u64>() <= 10 * 8192);
     drop(cache);
-    // A later process keeps the order of use.
+    // After a restart, the order of use is the same.
     let cache = open_cache(directory.path());
     assert!(read(&cache, "f", 2).is_some() && read(&cache, "f", 29).is_some());
 }

@@ -1,4 +1,5 @@
-//! `godwit bench flight`: Arrow Flight between two processes, measured like the published benchmarks of Flight.
+//! `godwit bench flight`: measures the throughput of Arrow Flight between two processes, in the way of the published
+//! benchmarks of Arrow Flight.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -23,10 +24,10 @@ use super::{
 use crate::cli::{BenchFlightArgs, BenchMethod, BenchShape, BenchSocket, TableFormat};
 use crate::failure::{Exit, Failure};
 
-/// Host name of the certificate made for a measurement.
+/// Host name in the certificate that is created for a measurement with TLS.
 const SERVER_NAME: &str = "localhost";
 
-/// Measures, or serves until it is stopped.
+/// Measures and prints the results or, with `--listen`, runs as the server until it is stopped.
 pub fn run(args: &BenchFlightArgs) -> Result<(), Failure> {
     let runtime = new_runtime()?;
     match &args.listen {
@@ -41,7 +42,7 @@ pub fn run(args: &BenchFlightArgs) -> Result<(), Failure> {
     }
 }
 
-/// Serves Flight, and plain streams of the same data.
+/// Runs the benchmark server, which offers the data over Flight, and the same bytes over a plain socket.
 async fn serve(address: &Address, args: &BenchFlightArgs) -> Result<(), Failure> {
     let identity = args
         .identity
@@ -62,10 +63,10 @@ async fn serve(address: &Address, args: &BenchFlightArgs) -> Result<(), Failure>
     Ok(())
 }
 
-/// A benchmark server in a separate process, as remote peers are.
+/// A benchmark server in a separate process, so that client and server do not share threads.
 struct BenchServer {
     server: ServerProcess,
-    /// Directory of its socket or certificate.
+    /// Directory of the server's Unix socket or certificate, which is removed on drop.
     _files: TemporaryItem<tempfile::TempDir>,
     tls: Option<ClientTls>,
 }
@@ -100,7 +101,7 @@ impl BenchServer {
 struct BenchTarget {
     address: Address,
     access: ConnectionSecurity<ClientTls>,
-    /// Path of the server process's `stat` file, if it runs on this host.
+    /// Path of `/proc/PID/stat` of the server process; `None` if the server runs on another host.
     process: Option<PathBuf>,
 }
 
@@ -112,7 +113,7 @@ impl BenchTarget {
 
 async fn measure(args: &BenchFlightArgs) -> Result<Vec<Value>, Failure> {
     if args.tls && matches!(args.socket, BenchSocket::Unix) {
-        return Err(Failure::new(Exit::Usage, "--tls is for TCP; a Unix socket does not leave the machine".into()));
+        return Err(Failure::new(Exit::Usage, "--tls requires TCP; a Unix socket is local".into()));
     }
     let own = match &args.at {
         Some(_) => None,
@@ -163,13 +164,13 @@ async fn measure(args: &BenchFlightArgs) -> Result<Vec<Value>, Failure> {
     Ok(results)
 }
 
-/// Returns the CPU time of this process and the server's so far, in seconds.
+/// Returns the CPU time of this process plus that of the server process so far, in seconds.
 fn cpu_seconds(server: Option<&Path>) -> f64 {
     let own = Path::new("/proc/self/stat");
     [Some(own), server].into_iter().flatten().map(|stat| process_cpu_seconds(stat).unwrap_or_default()).sum()
 }
 
-/// Returns the name of a method on the command line.
+/// Returns the name of a method as in the option `--method`.
 fn method_name(method: BenchMethod) -> &'static str {
     match method {
         BenchMethod::Get => "get",
@@ -179,7 +180,7 @@ fn method_name(method: BenchMethod) -> &'static str {
     }
 }
 
-/// Returns one line of the results: medians, and the slowest and fastest round.
+/// Returns the result of one measurement: the medians of its rounds, and the slowest and the fastest round.
 fn result_json(
     args: &BenchFlightArgs,
     method: BenchMethod,
@@ -205,7 +206,7 @@ fn result_json(
         "mb_per_s": rates[rates.len() / 2],
         "mb_per_s_slowest": rates[0],
         "mb_per_s_fastest": rates[rates.len() - 1],
-        // CPU time of both ends if the server is local, else of this end.
+        // CPU time of client and server if the server is local, otherwise of the client only.
         "cpu_s_per_gb": costs[costs.len() / 2],
     })
 }

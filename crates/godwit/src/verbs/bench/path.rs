@@ -1,4 +1,5 @@
-//! `godwit bench path`: `godwit copy` over a long network path, which is emulated between two local network namespaces.
+//! `godwit bench path`: measures `godwit copy` over a long-distance network path, emulated between two network
+//! namespaces of this host.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -17,31 +18,34 @@ use crate::failure::{Exit, Failure, print, print_json};
 use crate::interruption;
 use crate::text_table::align_columns;
 
-/// Addresses of the two ends; the namespaces have no others.
+/// IP addresses of the two ends of the path. They do not clash with addresses of the host, because namespaces are
+/// separate.
 const END_ADDRESSES: [&str; 2] = ["10.77.0.1", "10.77.0.2"];
-/// Longest wait for the emulator to start, and to exit.
+/// Maximum time to wait for the emulator to start, and to exit.
 const EMULATOR_TIMEOUT: Duration = Duration::from_secs(5);
-/// Payload of a full packet as a fraction of its size: 40 bytes are IP and TCP headers, 12 are TCP timestamps.
+/// Payload of a full packet as a fraction of its size. Of 1500 bytes, 40 are IP and TCP headers, and 12 are TCP
+/// timestamps.
 const PAYLOAD_SHARE: f64 = 1448.0 / 1500.0;
-/// Initial congestion window of a connection in bytes: 10 segments (RFC 6928).
+/// Initial congestion window of a connection, in bytes: 10 segments (RFC 6928).
 const INITIAL_WINDOW_BYTES: f64 = 14_480.0;
-/// Connections of `--mode fast`.
+/// Number of connections that `godwit copy --mode fast` opens.
 const FAST_STREAMS: f64 = 16.0;
-/// Bits of `CapEff` in proc(5): CAP_NET_ADMIN and CAP_SYS_ADMIN.
+/// Capabilities that the benchmark needs, as bits of `CapEff` in proc(5): CAP_NET_ADMIN and CAP_SYS_ADMIN.
 const REQUIRED_CAPABILITIES: u64 = 1 << 12 | 1 << 21;
 
-/// Runs only the emulator, as the process that `run` starts.
+/// Runs the emulator in this process, which [`run`] has started as a child process.
 pub fn run_emulator(args: &PathEmulatorArgs) -> Result<(), Failure> {
     match godwit_path::run_emulator(&args.settings) {
         Ok(0) => Ok(()),
-        Ok(_) | Err(_) => Err(Failure::new(Exit::Usage, "the emulator does not understand that; see above".into())),
+        Ok(_) | Err(_) => Err(Failure::new(Exit::Usage, "the emulator rejected its settings; see above".into())),
     }
 }
 
-/// Runs the measurement.
+/// Emulates the path, measures the copies over it, and prints the result.
 pub fn run(args: &BenchPathArgs) -> Result<(), Failure> {
     check_requirements()?;
-    // Child processes receive Ctrl-C themselves; then the path is torn down here.
+    // On Ctrl-C, the terminal also stops the child processes. The failure of the copy then ends this function, and
+    // dropping the path removes the namespaces.
     let _cancelled = interruption::flag();
     let parent = args.temp.clone().unwrap_or_else(std::env::temp_dir);
     let scratch = TemporaryItem::create(|| tempfile::Builder::new().prefix("godwit-path-").tempdir_in(&parent));
@@ -71,18 +75,19 @@ pub fn run(args: &BenchPathArgs) -> Result<(), Failure> {
     }
 }
 
-/// Checks that this host has what is needed, with remedies.
+/// Checks that this host has the capabilities, devices and programs that the benchmark needs; the error contains a
+/// remedy.
 fn check_requirements() -> Result<(), Failure> {
     let missing = |problem: &str| Err(Failure::new(Exit::Machine, problem.to_owned()));
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     let effective = effective.and_then(|text| u64::from_str_radix(text.trim(), 16).ok()).unwrap_or_default();
     if effective & REQUIRED_CAPABILITIES != REQUIRED_CAPABILITIES {
-        return missing("an emulated path needs network namespaces, which root may make; run it with sudo");
+        return missing("an emulated path needs network namespaces, which require root; run it with sudo");
     }
     if !Path::new("/dev/net/tun").exists() {
         return missing(
-            "/dev/net/tun is not there; load the module with `modprobe tun`, or give the container that device",
+            "/dev/net/tun does not exist; load the module with `modprobe tun`, or add the device to the container",
         );
     }
     match Command::new("ip").arg("-V").output() {
@@ -91,18 +96,18 @@ fn check_requirements() -> Result<(), Failure> {
     }
 }
 
-/// Writes incompressible bytes.
+/// Writes a file of random bytes, which cannot be compressed.
 fn write_random(path: &Path, bytes: u64) -> std::io::Result<()> {
     let mut random = File::open("/dev/urandom")?.take(bytes);
     std::io::copy(&mut random, &mut File::create(path)?).map(|_| ())
 }
 
-/// Runs `ip`, and returns its error.
+/// Runs the program `ip` with these arguments; returns its error message if it fails.
 fn run_ip(words: &[&str]) -> Result<(), Failure> {
     let failed = |problem: String| {
         Failure::new(
             Exit::Machine,
-            format!("`ip {}` failed: {}; is this a container without that right?", words.join(" "), problem.trim()),
+            format!("`ip {}` failed: {}; does this container lack the permission?", words.join(" "), problem.trim()),
         )
     };
     let output = Command::new("ip").args(words).output().map_err(|error| failed(error.to_string()))?;
@@ -112,7 +117,7 @@ fn run_ip(words: &[&str]) -> Result<(), Failure> {
     }
 }
 
-/// Two namespaces and the path between them. Dropping it tears them down.
+/// Two network namespaces and the emulated path between them. Dropping this value removes them.
 struct EmulatedPath {
     namespaces: [String; 2],
     emulator: Child,
@@ -143,14 +148,14 @@ impl EmulatedPath {
             (&path.namespaces[0], END_ADDRESSES[0], END_ADDRESSES[1]),
             (&path.namespaces[1], END_ADDRESSES[1], END_ADDRESSES[0]),
         ] {
-            // The emulator has the queue; the device queue must never be the shorter one.
+            // The emulator implements the queue of the path, so the queue of the device must be longer.
             run_ip(&["-n", name, "link", "set", "wan0", "mtu", "1500", "txqueuelen", "20000", "up"])?;
             run_ip(&["-n", name, "addr", "add", own, "peer", other, "dev", "wan0"])?;
         }
         Ok(path)
     }
 
-    /// Waits until the emulator has created its devices, of which the second is the last.
+    /// Waits until the emulator has created both network devices. It creates the device of the second namespace last.
     fn await_devices(&mut self) -> Result<(), Failure> {
         let begun = Instant::now();
         loop {
@@ -159,20 +164,20 @@ impl EmulatedPath {
             }
             let ended = self.emulator.try_wait().ok().flatten().is_some();
             if ended || begun.elapsed() > EMULATOR_TIMEOUT {
-                return Err(Failure::new(Exit::Machine, "the emulator did not begin; see above".into()));
+                return Err(Failure::new(Exit::Machine, "the emulator did not start; see above".into()));
             }
             std::thread::sleep(Duration::from_millis(10));
         }
     }
 
-    /// Returns a command that runs this program at one end.
+    /// Returns a command that runs this executable in the namespace at one end of the path.
     fn command_at_end(&self, end: usize) -> Result<Command, Failure> {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.namespaces[end]]).arg(current_program()?);
         Ok(command)
     }
 
-    /// Tears the path down; returns the emulator's counters, in JSON.
+    /// Stops the emulator and returns its packet counters as JSON.
     fn tear_down(mut self) -> Value {
         if fs::write(&self.control_file, "quit\n").is_ok() {
             let begun = Instant::now();
@@ -186,26 +191,26 @@ impl EmulatedPath {
 
 impl Drop for EmulatedPath {
     fn drop(&mut self) {
-        // Both fail only if the child has exited already.
+        // Ignore errors: both calls fail only if the emulator has exited already.
         let _ = self.emulator.kill();
         let _ = self.emulator.wait();
         drop(Namespaces(&self.namespaces));
     }
 }
 
-/// Namespaces that may exist. Dropping it removes them.
+/// Names of two network namespaces. Dropping this value removes those that exist.
 struct Namespaces<'a>(&'a [String; 2]);
 
 impl Drop for Namespaces<'_> {
     fn drop(&mut self) {
         for name in self.0 {
-            // Removing a namespace that was never created fails.
+            // Ignore the error: the namespace may not have been created.
             let _ = run_ip(&["netns", "del", name]);
         }
     }
 }
 
-/// Returns the settings of a path as arguments of the emulator.
+/// Returns the settings of the path, from the command line, as arguments of the emulator.
 fn emulator_settings(args: &BenchPathArgs) -> Vec<String> {
     let mut words = vec![
         format!("rate={}", args.rate as f64 / 1e6),
@@ -219,7 +224,7 @@ fn emulator_settings(args: &BenchPathArgs) -> Vec<String> {
     words
 }
 
-/// `godwit serve` at the far end, with TLS and a token.
+/// A `godwit serve` process at the far end of the path, with TLS and a token.
 struct RemoteServer {
     server: ServerProcess,
     certificate_file: PathBuf,
@@ -246,7 +251,8 @@ impl RemoteServer {
     }
 }
 
-/// Returns the seconds of one copy from the far end's disk to the near end's, including process start and handshakes.
+/// Copies the file once from the far end to the near end. Returns the duration in seconds, including the start of the
+/// process and the handshakes.
 fn time_copy(args: &BenchPathArgs, path: &EmulatedPath, server: &RemoteServer, scratch: &Path) -> Result<f64, Failure> {
     let failed = |error: std::io::Error| Failure::new(Exit::Machine, format!("cannot start the copy: {error}"));
     let target = scratch.join("copy");
@@ -274,8 +280,9 @@ fn streams_name(args: &BenchPathArgs) -> String {
     args.streams.0.map_or("auto".to_owned(), |count| count.to_string())
 }
 
-/// Formats the result. Percentages are of the payload that the path carries. The bound excludes five round trips (TCP and
-/// TLS twice, the first request) and the doublings of slow start, with as many connections as `--mode fast` has.
+/// Returns the result as JSON. Percentages are relative to the payload rate of the path. `bound_percent` is the best
+/// percentage that is possible: the copy needs five round trips before data arrives (TCP and TLS twice, and the first
+/// request), and slow start of as many connections as `--mode fast` opens.
 fn result_json(args: &BenchPathArgs, mut seconds: Vec<f64>, counted: &Value) -> Value {
     seconds.sort_by(f64::total_cmp);
     let median = seconds[seconds.len() / 2];
@@ -301,11 +308,12 @@ fn result_json(args: &BenchPathArgs, mut seconds: Vec<f64>, counted: &Value) -> 
         "mbit_per_s": args.bytes as f64 * 8.0 / 1e6 / median,
         "percent_of_payload": 100.0 * ideal_s / median,
         "bound_percent": 100.0 * ideal_s / bound_s,
-        // From the far end to the near end.
+        // Packets in the direction of the data, from the far end to the near end.
         "packets": counted["ba"]["packets"],
         "lost_in_queue": counted["ba"]["queue_drops"],
         "lost_at_random": counted["ba"]["random_drops"],
-        // Lateness of the emulator itself: it competes with other processes of this host.
+        // 99th percentile of the delay by which the emulator itself forwards packets too late, because other processes
+        // run.
         "late_us_p99": counted["ba"]["late_us_le"]["p99"],
     })
 }

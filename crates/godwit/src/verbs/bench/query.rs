@@ -1,4 +1,4 @@
-//! `godwit bench query`: latency and throughput of statements on a server, measured by clients.
+//! `godwit bench query`: measures the latency and throughput of SQL statements on a server, as its clients see them.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,7 +13,7 @@ use crate::cli::{BenchQueryArgs, TableFormat};
 use crate::failure::{Failure, print, print_json};
 use crate::text_table::align_columns;
 
-/// Runs the measurement.
+/// Runs the measurement, with a server of its own if `--data` is given, and prints the results.
 pub fn run(args: &BenchQueryArgs) -> Result<(), Failure> {
     let own = args.data.as_deref().map(start_server).transpose()?;
     let url = args.at.as_deref().or(own.as_ref().map(ServerProcess::url)).unwrap_or_default();
@@ -24,7 +24,7 @@ pub fn run(args: &BenchQueryArgs) -> Result<(), Failure> {
     }
 }
 
-/// Starts a `godwit serve` of a directory.
+/// Starts `godwit serve` for the datasets below a directory.
 fn start_server(root: &Path) -> Result<ServerProcess, Failure> {
     let mut command = Command::new(current_program()?);
     command.arg("serve").arg("--root").arg(root);
@@ -43,7 +43,8 @@ async fn measure(args: &BenchQueryArgs, url: &str) -> Result<Vec<Value>, Failure
         for count in &args.clients {
             report_stage(args.json, &format!("clients: {count}, {sql}"));
             let clients = &clients[..*count as usize];
-            // A warm-up: it opens files and starts processes.
+            // Run each statement once before the measurement, so that the server has opened files and started
+            // processes.
             run_statements(clients, sql, 1).await.map_err(server_failure)?;
             let (answers, duration) = run_statements(clients, sql, args.rounds).await.map_err(server_failure)?;
             results.push(result_json(sql, *count, answers, duration));
@@ -52,7 +53,7 @@ async fn measure(args: &BenchQueryArgs, url: &str) -> Result<Vec<Value>, Failure
     Ok(results)
 }
 
-/// Formats one line of the results. Times are in milliseconds.
+/// Returns the result for one statement and number of clients as JSON. Times are in milliseconds.
 fn result_json(sql: &str, clients: u32, mut answers: Vec<StatementTiming>, duration: Duration) -> Value {
     let ms = |duration: Duration| duration.as_secs_f64() * 1e3;
     let share =
@@ -78,7 +79,7 @@ fn result_json(sql: &str, clients: u32, mut answers: Vec<StatementTiming>, durat
 }
 
 fn table(results: &[Value]) -> String {
-    let heads = ["statement", "clients", "rows", "answers/s", "MB/s", "first ms", "median", "p95", "slowest"];
+    let heads = ["statement", "clients", "rows", "responses/s", "MB/s", "first ms", "median", "p95", "slowest"];
     let mut rows = vec![heads.map(str::to_owned)];
     for result in results {
         let number = |key: &str, places: usize| format!("{:.places$}", result[key].as_f64().unwrap_or_default());
@@ -97,7 +98,7 @@ fn table(results: &[Value]) -> String {
     align_columns(&rows, 1)
 }
 
-/// Shortens a statement to fit into a line.
+/// Shortens a statement so that it fits into a line of the table.
 fn shorten(sql: &str) -> String {
     const MAX_CHARACTERS: usize = 48;
     let line = sql.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -1,8 +1,9 @@
-//! `godwit bench shuffle`: all workers fetch slices from all others concurrently, like published shuffles over Flight.
+//! `godwit bench shuffle`: measures an all-to-all shuffle over Flight. Each worker fetches a slice of data from every
+//! other worker concurrently.
 //!
-//! Each round makes the data, connects, transfers and verifies; all workers start each step together. Then it transfers
-//! again and verifies slices while others arrive. The extra time over verifying alone is communication that work does not
-//! hide.
+//! All workers start each step of a round together: connect, generate the data, transfer, and verify the checksums. In
+//! a last step, the workers transfer the slices again and verify each slice while further slices arrive. The extra time
+//! of this step over verification alone is the communication time that overlapping does not hide.
 
 mod shuffle_worker;
 mod worker_pool;
@@ -16,17 +17,18 @@ use super::{new_runtime, parse_address, report_stage, serve_until_stopped};
 use crate::cli::{BenchShuffleArgs, TableFormat};
 use crate::failure::{Exit, Failure};
 
-/// Steps of a round whose times are reported as fractions of their sum.
+/// Names of the steps of a round. Their times are also reported as fractions of the sum of all four.
 const STAGES: [&str; 4] = ["make", "connect", "transfer", "verify"];
 
-/// Runs the measurement, or serves until it is stopped.
+/// Measures and prints the results; with `--listen`, serves slices until it is stopped; with `--node`, runs as a
+/// worker.
 pub fn run(args: &BenchShuffleArgs) -> Result<(), Failure> {
     if let Some(index) = args.node {
         return shuffle_worker::run(index);
     }
     if let Some(address) = &args.listen {
         let address = parse_address(address)?;
-        // Each server has different bytes.
+        // The seed makes each server generate different data.
         let slices = SliceSource::new(std::process::id());
         return new_runtime()?.block_on(serve_until_stopped(
             &address,
@@ -43,7 +45,7 @@ pub fn run(args: &BenchShuffleArgs) -> Result<(), Failure> {
 }
 
 fn measure(args: &BenchShuffleArgs) -> Result<Vec<Value>, Failure> {
-    // With peers, this process is a worker too.
+    // If remote peers are given, this process is one more worker.
     let here = [args.peers.len() as u32 + 1];
     let counts = if args.peers.is_empty() { &args.nodes[..] } else { &here };
     for address in &args.peers {
@@ -78,7 +80,7 @@ fn measure(args: &BenchShuffleArgs) -> Result<Vec<Value>, Failure> {
     Ok(results)
 }
 
-/// Rejects impossible measurements before anything starts.
+/// Rejects measurements that are impossible, for example because the memory is too small.
 fn check_limits(args: &BenchShuffleArgs, nodes: u32, bytes: u64) -> Result<(), Failure> {
     if args.message > MAX_MESSAGE_BYTES {
         let message =
@@ -86,17 +88,18 @@ fn check_limits(args: &BenchShuffleArgs, nodes: u32, bytes: u64) -> Result<(), F
         return Err(Failure::new(Exit::Usage, message));
     }
     if bytes < nodes.into() {
-        let message =
-            format!("--bytes {bytes} leaves nothing for some of {nodes} nodes; give at least a byte for each");
+        let message = format!("--bytes {bytes} is less than one byte for each of {nodes} workers; use a larger value");
         return Err(Failure::new(Exit::Usage, message));
     }
-    // Every local worker holds the slices it sends, its own included, and those it receives.
+    // Every local worker stores a slice for each worker including itself, and the slices that it receives from the
+    // others.
     let needed = if args.peers.is_empty() { bytes.saturating_mul(2 * u64::from(nodes) - 1) } else { bytes };
     match godwit_pipeline::host_resources::free_memory_bytes() {
         Some(free) if needed > free => Err(Failure::new(
             Exit::Machine,
             format!(
-                "{nodes} nodes of {bytes} bytes need {needed} bytes of memory and {free} are free; give less to --bytes or --nodes"
+                "{nodes} workers of {bytes} bytes need {needed} bytes of memory and {free} are free; reduce --bytes or \
+                 --nodes"
             ),
         )),
         _ => Ok(()),
@@ -106,13 +109,13 @@ fn check_limits(args: &BenchShuffleArgs, nodes: u32, bytes: u64) -> Result<(), F
 /// Parameters of a shuffle.
 struct ShufflePlan<'a> {
     worker_count: u32,
-    /// Addresses of the other workers, if they are not local processes.
+    /// Addresses of the remote peers; empty if all workers are local processes.
     peers: &'a [String],
     slice_bytes: u64,
     message_bytes: u64,
 }
 
-/// Result of a step over all workers.
+/// The timings of all workers in one step.
 struct StepResult {
     worker_timings: Vec<StepTiming>,
     cpu_seconds: f64,
@@ -124,7 +127,7 @@ impl StepResult {
     }
 }
 
-/// The steps of [`STAGES`], and the transfer that overlaps verifying.
+/// The results of one round: the steps of [`STAGES`], and the step in which transfer and verification overlap.
 struct RoundResult {
     stages: [StepResult; 4],
     overlap: StepResult,
@@ -135,7 +138,7 @@ impl RoundResult {
         &self.stages[2]
     }
 
-    /// Returns the time that the transfer adds to verifying when both overlap, in seconds.
+    /// Returns the time in seconds that the transfer adds to the verification if both overlap.
     fn exposed_seconds(&self) -> f64 {
         (self.overlap.slowest_seconds() - self.stages[3].slowest_seconds()).max(0.0)
     }
@@ -153,7 +156,7 @@ impl ShufflePlan<'_> {
             Ok(StepResult { worker_timings, cpu_seconds: crew.cpu_seconds() - before })
         };
         let connect = step(None)?;
-        // Remote peers serve the same slice to every receiver, and make it on request.
+        // Remote peers generate one slice on request, and send the same slice to every receiver.
         let ask_peers = !peers.is_empty();
         let takers = if ask_peers { 1 } else { worker_count };
         let make = step(Some(ShuffleCommand::Make { takers, slice_bytes, ask_peers }))?;
@@ -163,7 +166,8 @@ impl ShufflePlan<'_> {
         Ok(RoundResult { stages: [make, connect, transfer, verify], overlap })
     }
 
-    /// Formats one result: medians over rounds of the slowest worker.
+    /// Returns the result of one measurement as JSON: medians over the rounds; in each round, the time of the slowest
+    /// worker.
     fn result_json(&self, bytes: u64, rounds: &[RoundResult]) -> Value {
         let fetched = self.slice_bytes * u64::from(self.worker_count - 1);
         let measured = rounds[0].transfer().worker_timings.len();
@@ -177,7 +181,7 @@ impl ShufflePlan<'_> {
             ((*name).to_owned(), stage_json)
         });
         let transfers = over(&|round| round.transfer().slowest_seconds());
-        // A single worker fetches nothing, so it has no rate.
+        // A single worker does not fetch any data, so its rate is `None`.
         let rate = |bytes: u64, seconds: f64| (bytes > 0).then(|| bytes as f64 / 1e6 / seconds);
         let by_node: Vec<Option<f64>> = (0..measured)
             .map(|node| rate(fetched, median(&over(&|round| round.transfer().worker_timings[node].seconds))))
@@ -197,7 +201,7 @@ impl ShufflePlan<'_> {
             "mb_per_s_per_node": rate(fetched, seconds[2]),
             "mb_per_s": rate(fetched * measured as u64, seconds[2]),
             "mb_per_s_by_node": by_node,
-            // CPU time of the transfer: of all workers, or of this one if the others are remote peers.
+            // CPU time of the transfer, summed over all local workers; that of remote peers is unknown.
             "cpu_s_per_gb": (fetched > 0).then(|| median(&over(&|round| round.transfer().cpu_seconds)) / gigabytes),
             "overlapped_s": overlapped,
             "exposed_s": median(&over(&RoundResult::exposed_seconds)),

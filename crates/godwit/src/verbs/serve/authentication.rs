@@ -1,4 +1,4 @@
-//! Authentication and certificates of a server, read from files, and reloaded when these have changed.
+//! Reads the tokens, keys and certificates of a server, and reloads them when their files have changed.
 
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt as _;
@@ -14,12 +14,13 @@ use super::visa_file::VisaFile;
 use crate::cli::{KeySource, ServeArgs};
 use crate::failure::{Exit, Failure, log_message, log_warning};
 
-/// Interval of checks of the files.
+/// Interval at which the server checks whether the files have changed.
 const FILE_POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// Interval of fetching remote keys: issuers publish new ones days before they sign with them.
+/// Interval at which the server fetches the keys of token issuers from their URLs. Issuers publish a new key days
+/// before they use it.
 const KEYS_FETCH_INTERVAL: Duration = Duration::from_secs(300);
 
-/// Sources of identities, keys and certificates.
+/// Paths and URLs of the tokens, keys and certificates, from the command line.
 #[derive(Clone, Debug)]
 struct AuthFiles {
     tokens: Option<PathBuf>,
@@ -30,31 +31,31 @@ struct AuthFiles {
     visas: Option<PathBuf>,
     certificate: Option<(PathBuf, PathBuf)>,
     client_authority: Option<PathBuf>,
-    /// CA certificates for fetching keys.
+    /// File with the CA certificates that the server trusts when it fetches keys.
     authority: Option<PathBuf>,
 }
 
-/// State of a file: inode, modification time (seconds, nanoseconds), length.
+/// Stamp of a file, which changes if the file changes: inode, modification time (seconds and nanoseconds), and length.
 type FileStamp = Option<(u64, i64, i64, u64)>;
 
-/// Identities and certificate of a server.
+/// The identities that a server accepts, and its certificate.
 pub(super) struct ServerAuth {
     files: AuthFiles,
-    /// State of the files before they were last read.
+    /// Stamps of the files when they were last read.
     stamps: Vec<FileStamp>,
-    /// Identities with tokens, as last read.
+    /// Identities of the token file when it was last read.
     tokens: Identities,
-    /// Issuer of JSON Web Tokens, and the text that its keys were parsed from.
+    /// Issuer of JSON Web Tokens, and the text of its keys, by which changes are detected.
     issuer: Option<(TokenIssuer, String)>,
     identities: Option<ReloadHandle<Identities>>,
     tls: Option<ServerTls>,
 }
 
 impl ServerAuth {
-    /// Reads what the command line names.
+    /// Reads the files that the command line names, and fetches the keys at URLs.
     ///
     /// # Errors
-    /// [`Exit::Machine`] for files and keys that cannot be read or fetched, [`Exit::Input`] for invalid ones.
+    /// [`Exit::Machine`] if a file or key cannot be read or fetched; [`Exit::Input`] if it is invalid.
     pub(super) async fn from_args(args: &ServeArgs) -> Result<Self, Failure> {
         let files = AuthFiles {
             tokens: args.tokens.clone(),
@@ -79,7 +80,7 @@ impl ServerAuth {
         Ok(made)
     }
 
-    /// Returns the identities of tokens and issuer.
+    /// Returns the identities of the token file, together with those that the issuer of JSON Web Tokens vouches for.
     fn all_identities(&self) -> Identities {
         let tokens = self.tokens.clone();
         match &self.issuer {
@@ -88,36 +89,38 @@ impl ServerAuth {
         }
     }
 
-    /// Returns the authenticator of the server.
+    /// Returns the authenticator of the server, which is disabled without tokens and keys.
     pub(super) fn authentication(&self) -> Authenticator {
         self.identities.clone().map_or(Authenticator::Disabled, Authenticator::Identities)
     }
 
-    /// Returns the certificate.
+    /// Returns the certificate and key of the server; `None` without TLS.
     pub(super) fn tls(&self) -> Option<ServerTls> {
         self.tls.clone()
     }
 
-    /// Rejects serving other hosts without encryption or without authentication, unless `--insecure` permits it.
+    /// Checks that a server which other hosts can reach has encryption and authentication, unless `--insecure` is
+    /// given.
     ///
     /// # Errors
-    /// [`Exit::Usage`] if the address is public and either is missing.
+    /// [`Exit::Usage`] if other hosts can reach the address, and encryption or authentication is missing.
     pub(super) fn check_exposure(&self, args: &ServeArgs, address: SocketAddr) -> Result<(), Failure> {
         let guarded = self.tls.is_some() && (args.tls_client_ca.is_some() || self.identities.is_some());
         if address.ip().is_loopback() || guarded || args.insecure {
             return Ok(());
         }
         let problem = format!(
-            "{address} can be reached from other machines: give --tls-cert, --tls-key and --tokens (or --tls-client-ca), or say --insecure"
+            "{address} can be reached from other hosts: add --tls-cert, --tls-key and --tokens (or --tls-client-ca), \
+             or --insecure"
         );
         Err(Failure::new(Exit::Usage, problem))
     }
 
-    /// Reloads everything whenever a file has changed or `reload` is set, until the future is dropped. Failures are
-    /// reported and retried, and the previous state stays in force.
+    /// Reloads all files whenever one has changed or `reload` is set, until the future is dropped. If reloading fails,
+    /// reports the failure and retries; the previous tokens, keys and certificates remain in force.
     pub(super) async fn reload_on_change(mut self, reload: Arc<AtomicBool>, log: Option<Arc<dyn AccessLog>>) {
         let mut fetched = Instant::now();
-        // Failures of files, and of keys: a repeated failure is reported only once.
+        // Last failures of reading files and of fetching keys, so that a repeated failure is reported only once.
         let mut failed = [String::new(), String::new()];
         loop {
             tokio::time::sleep(FILE_POLL_INTERVAL).await;
@@ -147,22 +150,23 @@ impl ServerAuth {
             failed = fails;
             let outcome = match problem.is_empty() {
                 true if has_changed || is_news => "in force".to_owned(),
-                false if is_news => format!("what was in force stays: {problem}"),
+                false if is_news => format!("the previous state stays in force: {problem}"),
                 _ => continue,
             };
             match problem.is_empty() {
-                true => log_message("identities and certificates were read again"),
+                true => log_message("identities and certificates were reloaded"),
                 false => log_warning(&format!("identities and certificates: {outcome}")),
             }
             if let Some(log) = &log {
                 let (call, resource) = ("Identities".to_owned(), self.files.description());
-                // If recording fails, the next access is rejected with the error.
+                // Ignore the error: if the audit log cannot be written, the next access fails with the same error.
                 let _ = log.record(AccessRecord { call, resource, outcome, ..AccessRecord::default() }).await;
             }
         }
     }
 
-    /// Reads tokens and certificates, each independently of the other; returns the problems.
+    /// Reloads the tokens and the certificates. A problem of one does not prevent that the other is reloaded. Returns
+    /// the problems.
     fn read_files(&mut self) -> Vec<String> {
         let mut problems = Vec::new();
         match self.files.read_tokens() {
@@ -183,7 +187,7 @@ impl ServerAuth {
         problems
     }
 
-    /// Reads the keys of the issuer, possibly over the network; reports whether they have changed.
+    /// Reads or fetches the keys of the issuer of JSON Web Tokens. Returns true if they have changed.
     async fn read_keys(&mut self) -> Result<bool, Failure> {
         let found = self.files.read_issuer().await?;
         let text_of = |issuer: &Option<(TokenIssuer, String)>| issuer.as_ref().map(|(_, text)| text.clone());
@@ -197,21 +201,21 @@ impl ServerAuth {
         let Some(identities) = &self.identities else { return };
         let all = self.all_identities();
         if all.is_empty() && !identities.get().is_empty() {
-            log_warning("nobody is let in any more, for no token is known");
+            log_warning("no client can authenticate any more, because no tokens are known");
         }
         identities.set(all);
     }
 }
 
 impl AuthFiles {
-    /// Reads the identities with tokens; empty without a file.
+    /// Reads the identities in the token file; returns an empty set without `--tokens`.
     fn read_tokens(&self) -> Result<Identities, Failure> {
         let Some(path) = &self.tokens else { return Ok(Identities::default()) };
         let wrong = |error| Failure::new(Exit::Input, format!("{}: {error}", path.display()));
         Identities::parse(&read_file(path)?).map_err(wrong)
     }
 
-    /// Reads the issuer, and the text of its keys.
+    /// Reads or fetches the keys of the issuer of JSON Web Tokens. Returns the issuer, and the text of its keys.
     async fn read_issuer(&self) -> Result<Option<(TokenIssuer, String)>, Failure> {
         let Some(at) = &self.keys else { return Ok(None) };
         let keys = match at {
@@ -236,7 +240,7 @@ impl AuthFiles {
         matches!(self.keys, Some(KeySource::Url(_))) || of_visas()
     }
 
-    /// Reads the list of visa issuers; `None` if it cannot be read.
+    /// Reads the file of visa issuers; returns `None` without `--visas`, or if the file cannot be read.
     fn read_visa_file(&self) -> Option<VisaFile> {
         VisaFile::read(self.visas.as_deref()?).ok()
     }
@@ -251,7 +255,7 @@ impl AuthFiles {
         named.chain(certificate).chain(&self.client_authority).map(PathBuf::as_path)
     }
 
-    /// Returns the current state of all files.
+    /// Returns the current stamps of all files.
     fn read_stamps(&self) -> Vec<FileStamp> {
         let stamp = |path: &Path| {
             let found = std::fs::metadata(path).ok()?;
@@ -262,7 +266,7 @@ impl AuthFiles {
         self.paths().chain(of_visas).map(stamp).collect()
     }
 
-    /// Returns the names of all sources, for the audit log.
+    /// Returns the paths and URLs of all tokens, keys and certificates, for the audit log.
     fn description(&self) -> String {
         let elsewhere = self.keys.iter().filter(|keys| matches!(keys, KeySource::Url(_))).map(ToString::to_string);
         let names: Vec<String> = self.paths().map(|path| path.display().to_string()).chain(elsewhere).collect();

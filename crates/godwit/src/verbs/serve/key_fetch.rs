@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use crate::failure::{Exit, Failure};
 
-/// Longest time of a request.
+/// Timeout of the request for the keys.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
-/// Size of a key set, at most, in bytes; those of large issuers have some ten thousand.
+/// Maximum size of a key set, in bytes; the key sets of large issuers have some ten thousand bytes.
 const MAX_KEY_SET_BYTES: usize = 1 << 20;
-/// Fetches keys; the server's certificate must be trusted by the system, or by these authorities.
+/// Fetches the keys at a URL. The certificate of the web server must be trusted by the system, or signed by a CA of the
+/// file `authority`.
 ///
 /// # Errors
 /// [`Exit::Machine`] if the request fails or the response is too large.
@@ -32,8 +33,8 @@ pub(super) async fn fetch_keys(url: &str, authority: Option<&Path>) -> Result<St
     while let Some(chunk) = answer.chunk().await.map_err(of_reqwest)? {
         bytes.extend_from_slice(&chunk);
         if bytes.len() > MAX_KEY_SET_BYTES {
-            return Err(failed("it is over 1 MiB".to_owned()));
+            return Err(failed("the response is larger than 1 MiB".to_owned()));
         }
     }
-    String::from_utf8(bytes).map_err(|_| failed("it is no text".to_owned()))
+    String::from_utf8(bytes).map_err(|_| failed("the response is not text".to_owned()))
 }

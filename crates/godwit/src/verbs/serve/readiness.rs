@@ -1,4 +1,4 @@
-//! Notifications to a service manager: that the server is ready, and that it stops (sd_notify(3)).
+//! Notifies a service manager such as systemd when the server is ready and when it stops (sd_notify(3)).
 
 use std::ffi::OsStr;
 use std::io;
@@ -6,14 +6,14 @@ use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Variable with the path of the manager's socket.
+/// Environment variable with the path of the service manager's socket.
 const NOTIFY_SOCKET_VARIABLE: &str = "NOTIFY_SOCKET";
-/// The server accepts connections.
+/// State to send when the server accepts connections.
 pub(super) const READY: &str = "READY=1";
-/// The server accepts no new connections.
+/// State to send when the server no longer accepts connections.
 pub(super) const STOPPING: &str = "STOPPING=1";
 
-/// Sends a state to the service manager, if there is one. Failures are ignored.
+/// Sends a state to the service manager, if there is one. Errors are ignored.
 pub(super) fn notify(state: &str) {
     if let Some(socket) = std::env::var_os(NOTIFY_SOCKET_VARIABLE) {
         let _ = send_datagram(&socket, state);
@@ -22,7 +22,7 @@ pub(super) fn notify(state: &str) {
 
 fn send_datagram(socket: &OsStr, state: &str) -> io::Result<()> {
     let name = socket.as_bytes();
-    // An abstract name (unix(7)) is written with an at sign.
+    // A name that starts with `@` stands for an abstract socket address (unix(7)).
     let address = match name.strip_prefix(b"@") {
         Some(name) => SocketAddr::from_abstract_name(name)?,
         None => SocketAddr::from_pathname(socket)?,

@@ -1,4 +1,5 @@
-//! Export of trace spans to a collector: OTLP over HTTP, as JSON (OpenTelemetry Protocol 1.x, "OTLP/HTTP").
+//! Exports trace spans of the server to an OpenTelemetry collector, as JSON over HTTP (OpenTelemetry Protocol 1.x,
+//! "OTLP/HTTP").
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,29 +15,30 @@ use tokio::task::JoinHandle;
 use crate::cli::{CommonArgs, LogLevel, ServeArgs};
 use crate::failure::{Exit, Failure, log_event, log_warning};
 
-/// Variables with the collector's URL: for traces alone, or the base URL to which the traces path is added.
+/// Environment variables with the URL of the collector: the URL for traces, and the base URL, to which [`TRACES_PATH`]
+/// is appended.
 const ENDPOINT_VARIABLES: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
-/// Variables with HTTP headers, `name=value`, comma-separated.
+/// Environment variables with HTTP headers for the collector, as `name=value` pairs separated by commas.
 const HEADER_VARIABLES: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"];
-/// Variable with the service name.
+/// Environment variable with the name of the service in exported spans.
 const SERVICE_NAME_VARIABLE: &str = "OTEL_SERVICE_NAME";
-/// Path that is added to a base URL.
+/// Path that is appended to the base URL of the collector.
 const TRACES_PATH: &str = "/v1/traces";
-/// Queued spans, at most; others are dropped (2048 and 512 are OpenTelemetry's defaults).
+/// Maximum number of spans that wait for export; further spans are dropped. This is the default of OpenTelemetry.
 const MAX_QUEUED_SPANS: usize = 2048;
-/// Spans of a request, and the longest wait of the first of them for others.
+/// Maximum number of spans in a request (the default of OpenTelemetry), and the time to wait until a request is full.
 const MAX_BATCH_SPANS: usize = 512;
 const BATCH_DELAY: Duration = Duration::from_secs(1);
-/// Longest time of a request.
+/// Timeout of a request to the collector.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// Longest time for sending the last spans when the server stops.
+/// Maximum time for sending the last spans when the server stops.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
-/// `SPAN_KIND_INTERNAL`, `SPAN_KIND_SERVER` and `STATUS_CODE_ERROR`.
+/// Numeric values of the protocol's constants `SPAN_KIND_INTERNAL`, `SPAN_KIND_SERVER` and `STATUS_CODE_ERROR`.
 const SPAN_KIND_INTERNAL: u8 = 1;
 const SPAN_KIND_SERVER: u8 = 2;
 const STATUS_CODE_ERROR: u8 = 2;
 
-/// Queue of spans that wait for export.
+/// A queue of spans that wait for their export to the collector.
 #[derive(Debug)]
 struct SpanQueue {
     spans: Mutex<Option<mpsc::Sender<Span>>>,
@@ -55,7 +57,7 @@ impl SpanExporter for SpanQueue {
     }
 }
 
-/// Exporter that writes calls to the log.
+/// An exporter that prints the span of each call as a line of JSON on stderr.
 #[derive(Debug)]
 struct CallLog;
 
@@ -82,7 +84,7 @@ impl SpanExporter for CallLog {
     }
 }
 
-/// Exporter that passes spans to several others.
+/// An exporter that passes each span to several other exporters.
 #[derive(Debug)]
 struct SpanSinks(Vec<Arc<dyn SpanExporter>>);
 
@@ -94,7 +96,8 @@ impl SpanExporter for SpanSinks {
     }
 }
 
-/// Creates the tracer, if spans are exported to a collector or calls are logged (as JSON lines, at the debug level).
+/// Creates the tracer of the server. Returns `None` if spans are neither exported to a collector nor logged; they are
+/// logged as JSON lines at the log level `debug`.
 pub(super) fn build_tracer(exporter: Option<&OtlpExporter>, common: &CommonArgs) -> Option<Tracer> {
     let sent = exporter.map(|exporter| exporter.queue.clone() as Arc<dyn SpanExporter>);
     let is_logged = common.log >= LogLevel::Debug && !common.quiet;
@@ -103,13 +106,13 @@ pub(super) fn build_tracer(exporter: Option<&OtlpExporter>, common: &CommonArgs)
     (!sinks.is_empty()).then(|| Tracer::new(Arc::new(SpanSinks(sinks))))
 }
 
-/// The export of spans to a collector.
+/// The exporter of spans to a collector: a queue, and the task that sends the queued spans.
 pub(super) struct OtlpExporter {
     queue: Arc<SpanQueue>,
     sender_task: JoinHandle<()>,
 }
 
-/// HTTP client of a collector.
+/// An HTTP client that sends spans to a collector.
 struct CollectorClient {
     client: reqwest::Client,
     url: String,
@@ -117,14 +120,15 @@ struct CollectorClient {
 }
 
 impl OtlpExporter {
-    /// Starts the export, if an option or the environment names a collector. Must be called within a runtime.
+    /// Starts the export if `--otlp` or the environment names a collector; otherwise returns `None`. Must be called
+    /// within a tokio runtime.
     pub(super) fn start(args: &ServeArgs) -> Result<Option<Self>, Failure> {
         let environment = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let added = |base: String| format!("{}{TRACES_PATH}", base.trim_end_matches('/'));
         let url = args.otlp.clone().map(added).or_else(|| environment(ENDPOINT_VARIABLES[0]));
         let Some(url) = url.or_else(|| environment(ENDPOINT_VARIABLES[1]).map(added)) else { return Ok(None) };
         if !url.starts_with("http://") && !url.starts_with("https://") {
-            let problem = format!("{url} is no address of a collector: write --otlp http://HOST:4318");
+            let problem = format!("{url} is not a collector URL: write --otlp http://HOST:4318");
             return Err(Failure::new(Exit::Usage, problem));
         }
         let headers = HEADER_VARIABLES.iter().find_map(|name| environment(name)).unwrap_or_default();
@@ -136,7 +140,7 @@ impl OtlpExporter {
         Ok(Some(Self { queue, sender_task }))
     }
 
-    /// Sends the remaining spans.
+    /// Closes the queue and waits until the remaining spans are sent, or until a timeout.
     pub(super) async fn close(self) {
         self.queue.spans.lock().unwrap_or_else(PoisonError::into_inner).take();
         let sent = tokio::time::timeout(SHUTDOWN_TIMEOUT, self.sender_task).await;
@@ -148,12 +152,12 @@ impl OtlpExporter {
     }
 }
 
-/// Builds an HTTP client with these headers, `name=value`, comma-separated.
+/// Builds an HTTP client that sends these headers, given as `name=value` pairs separated by commas.
 fn build_http_client(headers: &str, authority: Option<&Path>) -> Result<reqwest::Client, Failure> {
     let wrong = |problem: String| Failure::new(Exit::Usage, format!("{}: {problem}", HEADER_VARIABLES[1]));
     let mut map = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
     for pair in headers.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
-        // Headers may hold secrets, so they are not printed.
+        // The error message does not contain the header, because headers may contain secrets.
         let found = pair.split_once('=').and_then(|(name, value)| {
             let value = percent_decode(value.trim())?;
             Some((name.trim().parse::<HeaderName>().ok()?, HeaderValue::from_bytes(&value).ok()?))
@@ -197,8 +201,8 @@ fn percent_decode(text: &str) -> Option<Vec<u8>> {
 }
 
 impl CollectorClient {
-    /// Sends spans until the queue is closed. Rejected spans are not sent again; a rejection is reported once until the
-    /// collector accepts spans again.
+    /// Sends spans to the collector until the queue is closed. Spans that the collector rejects are lost. Only the
+    /// first of several consecutive rejections is reported.
     async fn send_batches(self, mut spans: mpsc::Receiver<Span>) {
         let (mut batch, mut is_told) = (Vec::new(), false);
         while let Some(first) = spans.recv().await {
@@ -212,7 +216,7 @@ impl CollectorClient {
             if let Err(problem) = &outcome
                 && !is_told
             {
-                log_warning(&format!("the collector does not take spans: {problem}"));
+                log_warning(&format!("the collector rejects spans: {problem}"));
             }
             is_told = outcome.is_err();
         }
@@ -226,7 +230,8 @@ impl CollectorClient {
     }
 }
 
-/// Builds an `ExportTraceServiceRequest`. In JSON, 64-bit numbers are strings; trace and span ids are hexadecimal.
+/// Builds the JSON of an `ExportTraceServiceRequest`, in which 64-bit numbers are strings, and trace and span ids are
+/// hexadecimal.
 fn export_request(service: &str, spans: &[Span]) -> Value {
     let version = env!("CARGO_PKG_VERSION");
     let text = |key: &str, value: &str| json!({ "key": key, "value": { "stringValue": value } });

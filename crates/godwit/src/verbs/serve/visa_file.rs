@@ -1,4 +1,4 @@
-//! The list of visa issuers that a server accepts, in a file.
+//! Reads the file with the issuers of GA4GH visas that a server accepts (`--visas`).
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use super::key_fetch;
 use crate::cli::KeySource;
 use crate::failure::{Exit, Failure};
 
-/// Content of the file.
+/// The content of the file as TOML.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct VisaFileContent {
@@ -18,34 +18,34 @@ struct VisaFileContent {
     issuers: Vec<IssuerEntry>,
 }
 
-/// An entry of the file.
+/// An entry of the file, which describes one issuer.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct IssuerEntry {
-    /// Name of the issuer, the claim `iss` of its visas.
+    /// Name of the issuer, as in the claim `iss` of its visas.
     name: String,
-    /// Path relative to this file, or URL, of its keys.
+    /// Path of the issuer's keys, relative to this file, or their URL.
     keys: String,
-    /// Required `jku` of its visas; by default the URL of its keys, if that is one.
+    /// Value that the header `jku` of a visa must have; by default the URL in `keys`.
     jku: Option<String>,
 }
 
-/// Issuers of visas, with the sources of their keys.
+/// The issuers of visas, and the file or URL of the keys of each issuer.
 pub(super) struct VisaFile {
     path: PathBuf,
     issuers: Vec<(IssuerEntry, KeySource)>,
 }
 
 impl VisaFile {
-    /// Reads the file.
+    /// Reads the file of visa issuers, but not their keys.
     ///
     /// # Errors
-    /// [`Exit::Machine`] if it cannot be read, [`Exit::Input`] if its content is invalid.
+    /// [`Exit::Machine`] if the file cannot be read; [`Exit::Input`] if its content is invalid.
     pub(super) fn read(path: &Path) -> Result<Self, Failure> {
         let wrong = |problem: &str| Failure::new(Exit::Input, format!("{}: {}", path.display(), problem.trim()));
         let written: VisaFileContent = toml::from_str(&read_file(path)?).map_err(|error| wrong(&error.to_string()))?;
         if written.issuers.is_empty() {
-            return Err(wrong("it has no [[issuer]], with the `name` of who issues visas and its `keys`"));
+            return Err(wrong("it has no [[issuer]], with the `name` of a visa issuer and its `keys`"));
         }
         let beside = path.parent().unwrap_or(Path::new("."));
         let issuers = written.issuers.into_iter().map(|issuer| {
@@ -58,7 +58,7 @@ impl VisaFile {
         Ok(Self { path: path.to_owned(), issuers: issuers.collect::<Result<_, Failure>>()? })
     }
 
-    /// Returns the key files.
+    /// Returns the paths of the key files on this host.
     pub(super) fn key_files(&self) -> impl Iterator<Item = &Path> {
         self.issuers.iter().filter_map(|(_, at)| match at {
             KeySource::File(path) => Some(path.as_path()),
@@ -66,15 +66,15 @@ impl VisaFile {
         })
     }
 
-    /// Reports whether the keys of any issuer are remote.
+    /// Returns whether the keys of any issuer must be fetched from a URL.
     pub(super) fn has_key_urls(&self) -> bool {
         self.issuers.iter().any(|(_, at)| matches!(at, KeySource::Url(_)))
     }
 
-    /// Reads or fetches the keys of all issuers; returns the issuers, and a text that changes with any key.
+    /// Reads or fetches the keys of all issuers. Returns the issuers, and a text that changes if any key changes.
     ///
     /// # Errors
-    /// [`Exit::Machine`] if keys cannot be read or fetched, [`Exit::Input`] if they are invalid.
+    /// [`Exit::Machine`] if keys cannot be read or fetched; [`Exit::Input`] if they are invalid.
     pub(super) async fn fetch_issuers(&self, authority: Option<&Path>) -> Result<(Vec<VisaIssuer>, String), Failure> {
         let (mut issuers, mut key_texts) = (Vec::new(), String::new());
         for (issuer, at) in &self.issuers {

@@ -1,54 +1,57 @@
-//! The Burrows-Wheeler transform of both strands, as bwa stores it in `.bwt`.
+//! The Burrows-Wheeler transform of both strands of a genome, as bwa stores it in the `.bwt` file.
 
 use std::io::Read;
 
 use super::memory_hints::{prefetch, use_huge_pages};
 
-/// Bytes before the blocks in `.bwt`.
+/// Size of the header before the first block of the `.bwt` file, bytes.
 pub(super) const HEADER_BYTES: u64 = 40;
-/// Bases in a block.
+/// Number of bases in a block.
 const BASES_PER_BLOCK: u64 = 128;
-/// Bases in a word.
+/// Number of bases in a word of 64 bits.
 const BASES_PER_WORD: u64 = 32;
-/// The lower bit of each base of a word.
+/// Mask of the lower of the two bits of each base in a word.
 const LOWER_BITS: u64 = 0x5555_5555_5555_5555;
 
-/// Each base, repeated in all positions of a word.
+/// Words in which all 32 bases are equal: A, C, G and T.
 const SINGLE_BASE_WORDS: [u64; 4] = [0, LOWER_BITS, LOWER_BITS << 1, u64::MAX];
 
-/// 128 bases, and the number of each base before them: a cache line, as in the file.
+/// 128 bases, and the numbers of A, C, G and T before them. A block fills one cache line and has the layout of the
+/// file.
 #[derive(Clone, Copy, Default)]
 #[repr(align(64))]
 struct Block {
     counts: [u64; 4],
-    /// 32 bases per word, the first in the highest bits.
+    /// The bases of the block, 32 per word, the first base in the highest bits.
     bases: [u64; 4],
 }
 
-/// The bases of the transform without its sentinel, with ranks.
+/// The bases of the Burrows-Wheeler transform without the sentinel, with the base counts for rank queries.
 ///
-/// A *row* is a suffix of the text (both strands and the sentinel) in sorted order, from 0, the sentinel alone. A *place* is
-/// the index of a row with the sentinel's row left out.
+/// The *text* is both strands followed by a sentinel. A *row* is the index of a suffix of the text in sorted order; row
+/// 0 is the suffix that contains only the sentinel. A *place* is the index of a row if the row of the sentinel is not
+/// counted.
 pub(super) struct Bwt {
     blocks: Vec<Block>,
-    /// The row of the whole text; its base is the sentinel.
+    /// The row of the suffix that is the whole text. The sentinel, not a base, precedes this suffix.
     sentinel_row: u64,
-    /// Number of bases smaller than each base, and number of all bases.
+    /// Numbers of bases that are smaller than A, C, G and T, then number of all bases.
     cumulative_counts: [u64; 5],
 }
 
-/// 64 rows of the transform: a bit for each row that has the base, the first row in the highest bit.
+/// For 64 rows of the transform, one bit mask for each of A, C, G and T: a bit is 1 if the row has that base. The first
+/// row is the highest bit.
 pub(super) type RowBits = [u64; 4];
 
 impl Bwt {
-    /// Reads the data after the header of `.bwt` (bwa 0.7.17 `bwt_bwtupdate_core`, `bwt_dump_bwt`).
+    /// Reads the content of a `.bwt` file after its header (format: bwa 0.7.17 `bwt_bwtupdate_core`, `bwt_dump_bwt`).
     ///
-    /// `header`: row of the sentinel, and number of bases up to A, C, G and T. The outer error: the file cannot be read; the
-    /// inner error: the defect of its content.
+    /// `header`: row of the sentinel, then the cumulative numbers of bases up to A, C, G and T. The outer error means
+    /// that the file cannot be read; the inner error describes a defect of the content.
     pub(super) fn read(header: [u64; 5], mut file: impl Read) -> std::io::Result<Result<Self, &'static str>> {
         let [sentinel_row, a, c, g, bases] = header;
         if sentinel_row == 0 || sentinel_row > bases || a > c || c > g || g > bases {
-            return Ok(Err("its header makes no sense"));
+            return Ok(Err("its header is invalid"));
         }
         let blocks = bases.div_ceil(BASES_PER_BLOCK);
         let mut transform =
@@ -56,14 +59,14 @@ impl Bwt {
         use_huge_pages(&mut transform.blocks);
         let mut counts = [0; 4];
         let mut left = bases;
-        // After the last block there are the total counts.
+        // The total counts of all bases follow the last block.
         for _ in 0..=blocks {
             let in_block = left.min(BASES_PER_BLOCK);
             let mut bytes = [0; 64];
             file.read_exact(&mut bytes[..32 + 4 * in_block.div_ceil(16) as usize])?;
             let block = Block::decode(&bytes);
             if block.counts != counts {
-                return Ok(Err("its counts do not fit its bases"));
+                return Ok(Err("its counts do not match its bases"));
             }
             for (base, count) in counts.iter_mut().enumerate() {
                 *count += block.count_before(in_block, base);
@@ -74,32 +77,33 @@ impl Bwt {
             }
         }
         if counts != [a, c - a, g - c, bases - g] {
-            return Ok(Err("its header does not fit its bases"));
+            return Ok(Err("its header does not match its bases"));
         }
         Ok(Ok(transform))
     }
 
-    /// Returns the number of rows: all bases of both strands, and the sentinel.
+    /// Returns the number of rows: the number of bases of both strands, plus 1 for the sentinel.
     pub(super) fn rows(&self) -> u64 {
         self.cumulative_counts[4] + 1
     }
 
-    /// Returns the row of the whole text.
+    /// Returns the row of the suffix that is the whole text.
     pub(super) fn sentinel_row(&self) -> u64 {
         self.sentinel_row
     }
 
-    /// Returns the number of bases of the text smaller than A, C, G and T, and the number of all bases.
+    /// Returns the numbers of bases in the text that are smaller than A, C, G and T, then the number of all bases.
     pub(super) fn cumulative_counts(&self) -> [u64; 5] {
         self.cumulative_counts
     }
 
-    /// Prefetches the data that [`lf_mapping`](Self::lf_mapping) needs for this row.
+    /// Prefetches into the cache the block that [`lf_mapping`](Self::lf_mapping) needs for this row.
     pub(super) fn prefetch(&self, row: u64) {
         prefetch(&self.blocks, self.index_without_sentinel(row) / BASES_PER_BLOCK);
     }
 
-    /// Returns the row of the suffix that starts one base earlier in the text, and that base. `row`: not the sentinel's.
+    /// Returns the row of the suffix that starts one base earlier in the text, and that base. `row` must not be the
+    /// sentinel row.
     pub(super) fn lf_mapping(&self, row: u64) -> (u64, u8) {
         let place = self.index_without_sentinel(row);
         let block = &self.blocks[(place / BASES_PER_BLOCK) as usize];
@@ -113,13 +117,13 @@ impl Bwt {
         row - u64::from(row > self.sentinel_row)
     }
 
-    /// Returns rows `64 * index` to `64 * index + 63`; bits of rows past the end are 0.
+    /// Returns the bit masks of rows `64 * index` to `64 * index + 63`. Bits of rows past the end are 0.
     pub(super) fn row_bits(&self, index: u64) -> RowBits {
         let start = 64 * index;
         let first = self.index_without_sentinel(start);
         let mut bits = self.bits_without_sentinel(first);
         if (start..start + 64).contains(&self.sentinel_row) {
-            // The bases from the sentinel on move by one row.
+            // The sentinel has no base in `blocks`, so the bases from the sentinel row on are shifted by one row.
             let before = self.sentinel_row - start;
             let kept = !(u64::MAX >> before);
             bits = bits.map(|bits| bits & kept | (bits & !kept) >> 1);
@@ -127,7 +131,7 @@ impl Bwt {
         bits
     }
 
-    /// Returns the bits of 64 places.
+    /// Returns the bit masks of the 64 places from `first` on.
     fn bits_without_sentinel(&self, first: u64) -> RowBits {
         let (index, shift) = (first / BASES_PER_WORD, 2 * (first % BASES_PER_WORD) as u32);
         let bases =
@@ -146,7 +150,7 @@ impl Bwt {
     }
 }
 
-/// Returns the even bits of a word, moved together into its lower half.
+/// Returns the 32 even bits of a word, moved together into the lower half.
 fn every_other_bit(word: u64) -> u64 {
     let mut bits = word & LOWER_BITS;
     bits = (bits | bits >> 1) & 0x3333_3333_3333_3333;
@@ -157,7 +161,8 @@ fn every_other_bit(word: u64) -> u64 {
 }
 
 impl Block {
-    /// Decodes four counts of eight bytes, then words of 16 bases, the first in the highest bits.
+    /// Decodes a block: four counts of eight bytes each, then words of 16 bases each, the first base in the highest
+    /// bits.
     fn decode(bytes: &[u8; 64]) -> Self {
         let number = |start: usize| u64::from_le_bytes(std::array::from_fn(|byte| bytes[start + byte]));
         Self {
@@ -166,7 +171,7 @@ impl Block {
         }
     }
 
-    /// Returns how many of the first `places` bases are `base`.
+    /// Returns the number of bases equal to `base` among the first `places` bases of the block.
     fn count_before(&self, places: u64, base: usize) -> u64 {
         let mut pairs = [0; 4];
         for (index, (pairs, word)) in pairs.iter_mut().zip(self.bases).enumerate() {
@@ -175,7 +180,8 @@ impl Block {
             let mask = !u64::MAX.checked_shr(2 * counted as u32).unwrap_or(0);
             *pairs = equal & equal >> 1 & LOWER_BITS & mask;
         }
-        // At most 3 in each pair of bits, 4 in each four, 8 in each byte: all bytes of a word are summed at once.
+        // The sums fit: at most 3 in a group of two bits, 4 in a group of four, and 8 in a byte. So all bytes of a word
+        // are summed at once.
         let three = pairs[0] + pairs[1] + pairs[2];
         let fours = (three & 0x3333_3333_3333_3333) + (three >> 2 & 0x3333_3333_3333_3333);
         let fours = fours + (pairs[3] & 0x3333_3333_3333_3333) + (pairs[3] >> 2 & 0x3333_3333_3333_3333);

@@ -1,4 +1,4 @@
-//! Converts bwa's `.bwt`, `.sa` and `.pac` to `.bwt.2bit.64`.
+//! Converts the files `.bwt`, `.sa` and `.pac` of bwa to the file `.bwt.2bit.64` of bwa-mem2 and bwa-mem3.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Seek, SeekFrom, Write};
@@ -11,20 +11,21 @@ use super::{BLOCK_ROWS, SampleStride, index_path};
 use crate::aligner::bwa::index_files::{self, IndexKind, read_header_numbers};
 use crate::aligner::bwa::index_validation::{IndexError, StaleReason};
 
-/// Approximate size of the buffers, bytes.
+/// Approximate total size of the buffers of a conversion, bytes.
 pub(super) const CONVERSION_BUFFERS_BYTES: u64 = 16 << 20;
-/// Size of a read or write, bytes.
+/// Size of one read or write, bytes.
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// Converts bwa's index beside `reference` to the file that bwa-mem2 and bwa-mem3 load, and writes it to `out`. At stride 8
-/// these are the bytes of `bwa-mem2 index`.
+/// Converts the index of bwa beside `reference` to the file `.bwt.2bit.64`, which bwa-mem2 and bwa-mem3 load, and
+/// writes that file to `out`. At stride 8, the file equals that of `bwa-mem2 index` byte by byte.
 ///
-/// It needs [`conversion_memory_bytes`](super::conversion_memory_bytes), at stride 8 0.7 times the memory of the loaded
-/// index. It verifies the ranks in `.bwt` against its bases, the samples in `.sa` against each other, and every base of the
-/// transform against `.pac`. On a mismatch, the inner error names a file of bwa's index, and `out` is invalid.
+/// The conversion needs [`conversion_memory_bytes`](super::conversion_memory_bytes), which is 0.7 times the memory of
+/// the loaded index at stride 8. It verifies the ranks in `.bwt` against the bases in it, the samples in `.sa` against
+/// each other, and every base of the transform against `.pac`. On a mismatch, the inner error names the invalid file of
+/// bwa's index, and the content of `out` is invalid.
 ///
 /// # Errors
-/// [`IndexError::Read`] for bwa's files, [`IndexError::Write`] for `out`.
+/// [`IndexError::Read`] if a file of bwa's index cannot be read, [`IndexError::Write`] if `out` cannot be written.
 pub fn convert_bwa_index(
     reference: &Path,
     stride: SampleStride,
@@ -40,7 +41,7 @@ pub fn convert_bwa_index(
     let broken = |file: &Path, problem| Ok(Err(StaleReason::File { file: file.to_owned(), problem }));
     let bwt_header = read_header_numbers::<5>(&bwt)?;
     if bwt_header[4] != 2 * genome_bases {
-        return broken(&bwt, "it has another number of bases than the .ann file says");
+        return broken(&bwt, "its number of bases differs from that in the .ann file");
     }
     if read_header_numbers::<6>(&sa)?[5] != BWA_STRIDE {
         return broken(&sa, "its samples are not those of every 32nd row");
@@ -60,7 +61,7 @@ pub fn convert_bwa_index(
             write_index(&transform, &array, stride, out).map(Ok).map_err(failed)
         }
         Err(WalkError::Read(source)) => Err(read(&sa, source)),
-        Err(WalkError::TextMismatch) => broken(&bwt, "it and the .sa file are not of the genome in the .pac file"),
+        Err(WalkError::TextMismatch) => broken(&bwt, "it and the .sa file do not match the genome in the .pac file"),
         Err(WalkError::SampleMismatch) => broken(&sa, "its samples contradict each other"),
     }
 }

@@ -1,8 +1,10 @@
-//! The suffix array of every second, eighth or thirty-second row, from that of every thirty-second row in bwa's `.sa`.
+//! Computes the suffix array at every second, eighth or thirty-second row from the samples in bwa's `.sa` file (every
+//! thirty-second row).
 //!
-//! From each row that bwa sampled, a walk follows the text backwards, one base per step, to the next sampled row: 32 steps
-//! on average, and all walks together visit each row once. Each step needs a random cache line of the transform, so a thread
-//! runs many walks at once, and the processor fetches the lines of all of them in parallel.
+//! From each row that bwa sampled, a walk follows the text backwards, one base per step, to the next sampled row. A
+//! walk has 32 steps on average, and all walks together visit each row once. Each step reads a random cache line of the
+//! transform. A thread therefore advances many walks in turn, so that the processor fetches their cache lines in
+//! parallel.
 
 use std::fs::File;
 use std::io;
@@ -14,42 +16,43 @@ use super::indexed_text::IndexedText;
 use super::memory_hints::{prefetch, use_huge_pages};
 use super::{SampleStride, sample_count};
 
-/// Rows between samples of bwa (`bwa index` 0.7.17, `bwa_idx_build`).
+/// Number of rows between two samples in bwa's `.sa` file (`bwa index` 0.7.17, `bwa_idx_build`).
 pub(super) const BWA_STRIDE: u64 = 32;
-/// Bytes before the samples in `.sa`. The sample of row 0 is not in the file.
+/// Size of the header before the samples in the `.sa` file, bytes. The file does not contain the sample of row 0.
 pub(super) const SA_HEADER_BYTES: u64 = 56;
-/// Number of concurrent walks of a thread: more cache lines than a processor fetches at a time.
+/// Number of walks that a thread advances in turn: more than the number of cache lines that a processor fetches at a
+/// time.
 const WALKS_PER_THREAD: usize = 32;
-/// Number of samples per read, 512 KiB.
+/// Number of samples per read of the `.sa` file, 512 KiB.
 const SAMPLES_PER_READ: u64 = 64 << 10;
 
-/// Positions in the text of the suffixes of sampled rows, as bwa-mem2 stores them: five bytes each.
+/// Text positions of the suffixes of the sampled rows. Each position has five bytes, as in the file of bwa-mem2.
 pub(super) struct SampledSuffixArray {
     low: Vec<AtomicU32>,
     high: Vec<AtomicU8>,
     stride: SampleStride,
 }
 
-/// The content of bwa's `.sa`.
+/// A reader of the samples in bwa's `.sa` file.
 pub(super) struct BwaSuffixArray<'a> {
     file: &'a File,
     rows: u64,
 }
 
-/// A walk: a row, and the position of its suffix in the text.
+/// A walk backwards through the text: its current row, and the text position of the suffix of that row.
 #[derive(Clone, Copy)]
 struct Walk {
     row: u64,
     position: u64,
 }
 
-/// The reason why the walks stopped early.
+/// An error of computing the samples, because of which the walks stopped early.
 pub(super) enum WalkError {
-    /// The samples cannot be read.
+    /// The `.sa` file cannot be read.
     Read(io::Error),
-    /// A base of the transform differs from that of the text.
+    /// A base of the transform differs from the base of the text.
     TextMismatch,
-    /// The walk from a sample does not end at the next one.
+    /// A walk from one sample does not end at the position of another sample.
     SampleMismatch,
 }
 
@@ -60,29 +63,30 @@ impl From<io::Error> for WalkError {
 }
 
 impl<'a> BwaSuffixArray<'a> {
-    /// Creates a reader of samples. `rows`: number of rows of the transform.
+    /// Creates a reader of the `.sa` file. `rows`: number of rows of the transform.
     pub(super) fn new(file: &'a File, rows: u64) -> Self {
         Self { file, rows }
     }
 
-    /// Reads the samples from that index on as new walks; none past the end.
+    /// Reads samples from index `first` on and returns a new walk for each of them; empty past the last sample.
     fn read_walks(&self, first: u64) -> io::Result<Vec<Walk>> {
         let count = self.rows.div_ceil(BWA_STRIDE).saturating_sub(first).min(SAMPLES_PER_READ);
         let not_in_file = u64::from(first == 0 && count > 0);
         let mut bytes = vec![0; 8 * (count - not_in_file) as usize];
         self.file.read_exact_at(&mut bytes, SA_HEADER_BYTES + 8 * (first + not_in_file).saturating_sub(1))?;
         let read = bytes.as_chunks().0.iter().map(|bytes| u64::from_le_bytes(*bytes));
-        // The sentinel alone is the smallest suffix.
+        // Row 0 is the suffix that contains only the sentinel, at the last position of the text.
         let positions = (0..not_in_file).map(|_| self.rows - 1).chain(read);
         Ok(positions.zip(first..).map(|(position, index)| Walk { row: index * BWA_STRIDE, position }).collect())
     }
 }
 
 impl SampledSuffixArray {
-    /// Computes the samples with a stride of at most 32, on `threads` threads.
+    /// Computes the samples for a stride of at most 32, on `threads` threads.
     ///
     /// # Errors
-    /// [`WalkError`]; without one, the walks visited every row, and each ended at the position of the next sample.
+    /// [`WalkError`]. On success, the walks visited every row, and each walk ended at the position of bwa's next
+    /// sample.
     pub(super) fn resample(
         transform: &Bwt,
         text: &IndexedText,
@@ -120,9 +124,9 @@ impl SampledSuffixArray {
         Ok(array)
     }
 
-    /// Walks from all of `starts` to the next sample each; returns the total number of steps.
+    /// Walks from each of `starts` to the next sampled row of bwa. Returns the total number of steps.
     fn walk_to_next_samples(&self, transform: &Bwt, text: &IndexedText, starts: Vec<Walk>) -> Result<u64, WalkError> {
-        // No base precedes the suffix that is the whole text.
+        // The suffix of the sentinel row is the whole text, so a walk ends there: no base precedes it.
         let last_row = transform.sentinel_row();
         let mut starts = starts.into_iter().filter(|walk| walk.row != last_row);
         let mut walks: Vec<Walk> = starts.by_ref().take(WALKS_PER_THREAD).collect();
@@ -131,7 +135,8 @@ impl SampledSuffixArray {
             steps += walks.len() as u64;
             let mut one_has_ended = false;
             for walk in &mut walks {
-                // This data was prefetched one round earlier. Samples of bwa are stored where walks end.
+                // The element of `low` was prefetched in the previous round. The positions of bwa's samples are stored
+                // when a walk ends.
                 if self.is_sampled(walk.row) && walk.row % BWA_STRIDE != 0 {
                     self.store_position(*walk);
                 }
@@ -168,14 +173,15 @@ impl SampledSuffixArray {
     fn store_position(&self, walk: Walk) {
         let index = (walk.row / self.stride.rows()) as usize;
         self.low[index].store(walk.position as u32, Ordering::Relaxed);
-        // Below four billion positions the highest byte is zero already, and its cache line need not be fetched.
+        // The initial value of the highest byte is 0. For positions below 4 billion, skip the write and the access to
+        // its cache line.
         let high = (walk.position >> 32) as u8;
         if high != 0 {
             self.high[index].store(high, Ordering::Relaxed);
         }
     }
 
-    /// Returns whether each walk ended at the position of bwa's sample.
+    /// Checks that the stored position of each row sampled by bwa, at which a walk ended, equals bwa's sample.
     fn verify_samples(&self, bwa: &BwaSuffixArray<'_>) -> Result<(), WalkError> {
         let mut first = 0;
         loop {
@@ -196,7 +202,7 @@ impl SampledSuffixArray {
         }
     }
 
-    /// Writes the highest byte of each sample, and then the lower four bytes of each.
+    /// Writes the highest byte of every sample, and then the lower four bytes of every sample.
     pub(super) fn write(&self, out: &mut impl io::Write) -> io::Result<()> {
         let mut bytes = Vec::new();
         for high in self.high.chunks(1 << 16) {

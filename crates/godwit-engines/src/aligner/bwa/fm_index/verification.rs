@@ -1,4 +1,4 @@
-//! Verifies that `.bwt.2bit.64` is complete and of the same genome as the other files of the index.
+//! Verifies that the file `.bwt.2bit.64` is complete and belongs to the same genome as the other index files.
 
 use std::fs::File;
 use std::io;
@@ -13,16 +13,18 @@ use super::{
 use crate::aligner::bwa::index_files::{check_bwt_and_sa, read_header_numbers};
 use crate::aligner::bwa::index_validation::{IndexError, StaleReason};
 
-/// Number of blocks whose samples are compared. With stride 32 these are 256 samples. If one base of the genome differs,
-/// about a tenth of the samples differ.
+/// Number of blocks whose suffix array samples are compared. With stride 32, this means 256 samples. If one base of the
+/// genome differs, about a tenth of the samples differ.
 const COMPARED_BLOCKS: u64 = 128;
 
-/// Returns the stride of the index file of a reference with `genome_bases` bases. The inner error is the reason why the file does
-/// not match the other index files. [`convert_bwa_index`](super::convert_bwa_index), bwa-mem2 or bwa-mem3 may have written it.
+/// Returns the stride of the file `.bwt.2bit.64` of a reference with `genome_bases` bases. The inner error is the
+/// reason why the file does not match the other index files. The file may come from
+/// [`convert_bwa_index`](super::convert_bwa_index), bwa-mem2 or bwa-mem3.
 ///
-/// Sizes and header are compared with the number of bases, samples of the whole file with `.pac`, and header, end and
-/// samples with bwa's own index if it exists. The indexes of two genomes that differ in a single base differ in many
-/// samples, because all rows move between the old and the new positions of the suffixes before it.
+/// The function compares the size and the header with the number of bases, and samples from the whole file with `.pac`.
+/// If the index of bwa exists, the function also compares the header, the sentinel row and the samples with it. The
+/// indexes of two genomes that differ in a single base differ in many samples. The reason: one changed base moves the
+/// suffixes before it to other rows, and all rows in between shift.
 ///
 /// # Errors
 /// [`IndexError::Read`] if a file cannot be read.
@@ -35,16 +37,16 @@ pub(in crate::aligner::bwa) fn verify_stride(
     let broken = |problem| Ok(Err(StaleReason::File { file: path.clone(), problem }));
     let [rows, smaller @ ..] = read_header_numbers::<6>(&path)?;
     if rows != 2 * genome_bases + 1 {
-        return broken("it is the index of a genome with another number of bases than the .ann file says");
+        return broken("it is the index of a genome whose number of bases differs from that in the .ann file");
     }
     let file = File::open(&path).map_err(read)?;
     let Some(stride) = detect_stride(&file, rows).map_err(read)? else {
-        return broken("it is cut off or has bytes too many: its size fits no stride of the suffix array");
+        return broken("it is truncated or too long: its size matches no stride of the suffix array");
     };
     let table = FmIndexFile { file: &file, rows, stride };
     let samples = table.read_samples().map_err(read)?;
     if samples.iter().any(|sample| sample.position >= rows) {
-        return broken("it is damaged: its suffix array leads out of the genome");
+        return broken("it is damaged: its suffix array has a position outside the genome");
     }
     let pac_path = reference.with_added_extension("pac");
     if !samples_match_pac(&samples, &pac_path, genome_bases)
@@ -65,7 +67,7 @@ pub(in crate::aligner::bwa) fn verify_stride(
     Ok(Ok(stride))
 }
 
-/// Checks the base before each position against `.pac`.
+/// Checks that the base before the position of each sample equals the base in the `.pac` file.
 fn samples_match_pac(samples: &[SuffixArraySample], path: &Path, genome_bases: u64) -> io::Result<bool> {
     let pac = File::open(path)?;
     for sample in samples {
@@ -77,7 +79,7 @@ fn samples_match_pac(samples: &[SuffixArraySample], path: &Path, genome_bases: u
     Ok(true)
 }
 
-/// Checks the positions against those in `.sa`.
+/// Checks that the positions of the samples equal those in bwa's `.sa` file.
 fn samples_match_sa(samples: &[SuffixArraySample], path: &Path) -> io::Result<bool> {
     let sa = File::open(path)?;
     for sample in samples.iter().filter(|sample| sample.row > 0 && sample.row.is_multiple_of(BWA_STRIDE)) {
@@ -89,8 +91,8 @@ fn samples_match_sa(samples: &[SuffixArraySample], path: &Path) -> io::Result<bo
     Ok(true)
 }
 
-/// Returns the stride of the file beside a reference; `None` if there is no file, or its size fits no stride.
-/// [`index_state`](crate::aligner::bwa::index_state) does the complete check.
+/// Returns the stride of the file `.bwt.2bit.64` beside a reference; `None` if the file does not exist, or its size
+/// fits no stride. [`index_state`](crate::aligner::bwa::index_state) does the complete check.
 ///
 /// # Errors
 /// [`IndexError::Read`] if the file cannot be read.
@@ -105,10 +107,11 @@ pub fn sample_stride(reference: &Path) -> Result<Option<SampleStride>, IndexErro
     detect_stride(&file, rows).map_err(read)
 }
 
-/// Returns the stride that fits the file's size, and its last eight bytes if they are a stride.
+/// Returns the stride that the last eight bytes of the file contain, or else stride 8; `None` if the file size does not
+/// fit the stride.
 fn detect_stride(file: &File, rows: u64) -> io::Result<Option<SampleStride>> {
     let found = file.metadata()?.len();
-    // More rows than five-byte positions can number would overflow the sums.
+    // Five-byte positions cannot number that many rows, and the size computation would overflow.
     if rows >> 40 != 0 || found < HEADER_BYTES {
         return Ok(None);
     }
@@ -120,22 +123,22 @@ fn detect_stride(file: &File, rows: u64) -> io::Result<Option<SampleStride>> {
     Ok(Some(SampleStride::EVERY_8).filter(|stride| index_file_bytes(rows, *stride, false) == found))
 }
 
-/// Reads `N` numbers of eight bytes at an offset.
+/// Reads `N` little-endian numbers of eight bytes each at a byte offset.
 fn read_numbers_at<const N: usize>(file: &File, offset: u64) -> io::Result<[u64; N]> {
     let mut bytes = [[0; 8]; N];
     file.read_exact_at(bytes.as_flattened_mut(), offset)?;
     Ok(bytes.map(u64::from_le_bytes))
 }
 
-/// A sample of the suffix array.
+/// A sample of the suffix array, with the base of the transform in the same row.
 struct SuffixArraySample {
     row: u64,
     position: u64,
-    /// The base before the position, 0 to 3; `None` before the first position.
+    /// Code of the base before the position in the text, 0 to 3; `None` for position 0.
     base_before: Option<u8>,
 }
 
-/// A file of the right size.
+/// A file `.bwt.2bit.64` whose size fits its number of rows and its stride.
 struct FmIndexFile<'a> {
     file: &'a File,
     rows: u64,
@@ -148,7 +151,7 @@ impl FmIndexFile<'_> {
         read_numbers_at(self.file, offset).map(|[row]| row)
     }
 
-    /// Reads the position of a sampled row.
+    /// Reads the suffix array position of a sampled row.
     fn read_position(&self, row: u64) -> io::Result<u64> {
         let (start, index) = (samples_offset(self.rows), row / self.stride.rows());
         let (mut high, mut low) = ([0; 1], [0; 4]);
@@ -157,7 +160,7 @@ impl FmIndexFile<'_> {
         Ok(u64::from(high[0]) << 32 | u64::from(u32::from_le_bytes(low)))
     }
 
-    /// Reads some samples, spread over the whole file.
+    /// Reads the samples of up to 128 blocks, which are spread evenly over the whole file.
     fn read_samples(&self) -> io::Result<Vec<SuffixArraySample>> {
         let blocks = self.rows.div_ceil(BLOCK_ROWS);
         let mut samples = Vec::new();

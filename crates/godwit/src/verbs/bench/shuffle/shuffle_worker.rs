@@ -1,4 +1,4 @@
-//! A worker of a shuffle: runs commands step by step, so that all workers start each step together.
+//! A worker of a shuffle. It runs one command for each step, so that all workers start each step together.
 
 use std::time::Instant;
 
@@ -12,31 +12,31 @@ use tokio::sync::mpsc;
 use super::super::{new_runtime, parse_address};
 use crate::failure::{Exit, Failure};
 
-/// A command to a worker: one step.
+/// A command to a worker, which starts one step of a round.
 #[derive(Clone, Deserialize, Serialize)]
 pub enum ShuffleCommand {
-    /// Connects to all others.
+    /// Connects to the workers at the addresses `peers`.
     Connect { peers: Vec<String> },
-    /// Makes a slice for each of `takers` workers; with `ask_peers`, peers make theirs meanwhile.
+    /// Generates a slice for each of `takers` workers. With `ask_peers`, also requests the peers to generate theirs.
     Make { takers: u32, slice_bytes: u64, ask_peers: bool },
-    /// Fetches slices from all others concurrently.
+    /// Fetches a slice from every other worker concurrently.
     Transfer { slice_bytes: u64, message_bytes: u64 },
     /// Verifies the checksums of the received slices.
     Verify,
-    /// Fetches again, and verifies slices while others arrive.
+    /// Fetches the slices again, and verifies each slice while further slices arrive.
     Overlap { slice_bytes: u64, message_bytes: u64 },
 }
 
-/// Result of a step of one worker.
+/// Duration and volume of one step on one worker.
 #[derive(Deserialize, Serialize)]
 pub struct StepTiming {
-    /// Duration in seconds.
+    /// Duration of the step, in seconds.
     pub seconds: f64,
-    /// Bytes received from others.
+    /// Number of bytes received from other workers.
     pub fetched_bytes: u64,
 }
 
-/// The failure of a step, serialized between processes.
+/// The failure of a step, in the form that a worker process sends to the measuring process.
 #[derive(Deserialize, Serialize)]
 pub struct StepFailure {
     exit: i32,
@@ -49,7 +49,7 @@ impl From<StepFailure> for Failure {
     }
 }
 
-/// State of a worker.
+/// State of a worker during the measurement: its slices, connections and received slices.
 pub struct ShuffleSession {
     index: u32,
     node: ShuffleWorker,
@@ -57,12 +57,12 @@ pub struct ShuffleSession {
 }
 
 impl ShuffleSession {
-    /// Creates a worker without slices.
+    /// Creates the state of a worker without slices and connections.
     pub fn new(index: u32) -> Self {
         Self { index, node: ShuffleWorker { slices: SliceSource::new(index), peers: Vec::new() }, received: Vec::new() }
     }
 
-    /// Runs a command.
+    /// Runs a command and returns its timing.
     pub async fn run_command(&mut self, order: ShuffleCommand) -> Result<StepTiming, Failure> {
         let started = Instant::now();
         let wanted = |slice_bytes, message_bytes| SliceRequest { receiver: self.index, slice_bytes, message_bytes };
@@ -88,7 +88,7 @@ impl ShuffleSession {
             ShuffleCommand::Transfer { slice_bytes, message_bytes } => {
                 self.received = self.node.fetch_slices(wanted(slice_bytes, message_bytes)).await?;
                 let bytes: u64 = self.received.iter().map(ReceivedSlice::bytes).sum();
-                // Its own slice is not fetched.
+                // The worker's own slice is among the received ones, but did not cross the network.
                 fetched_bytes = bytes - slice_bytes;
             }
             ShuffleCommand::Verify => verify_slices(std::mem::take(&mut self.received)).await?,
@@ -100,7 +100,7 @@ impl ShuffleSession {
     }
 }
 
-/// Runs commands from stdin, one per line, until it is closed.
+/// Runs as a worker process: reads commands from stdin, one per line, and prints the timings, until stdin is closed.
 pub fn run(index: u32) -> Result<(), Failure> {
     new_runtime()?.block_on(async {
         let mut session = ShuffleSession::new(index);
@@ -112,17 +112,17 @@ pub fn run(index: u32) -> Result<(), Failure> {
         tokio::spawn(server.serve());
         let (sender, mut lines) = mpsc::channel(1);
         std::thread::spawn(move || {
-            // Ends with stdin, or with the process.
+            // This thread runs until stdin is closed or the process exits.
             for line in std::io::stdin().lines().map_while(Result::ok) {
                 let _ = sender.blocking_send(line);
             }
         });
         while let Some(line) = lines.recv().await {
             let order = serde_json::from_str(&line)
-                .map_err(|error| Failure::new(Exit::Usage, format!("{line} is no order: {error}")))?;
+                .map_err(|error| Failure::new(Exit::Usage, format!("{line} is not a command: {error}")))?;
             let done = tokio::select! {
                 done = session.run_command(order) => done,
-                // The process that sent the command has gone.
+                // Stdin was closed, so the process that measures has exited.
                 _ = lines.recv() => return Ok(()),
             };
             let answer = done.map_err(|failure| StepFailure { exit: failure.exit as i32, message: failure.message });

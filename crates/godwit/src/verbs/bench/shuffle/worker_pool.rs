@@ -1,4 +1,4 @@
-//! The workers of a shuffle: local processes, or this process with remote peers.
+//! The workers of a shuffle: several local processes, or this process together with remote peers.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -11,16 +11,16 @@ use super::super::process_cpu_seconds;
 use super::shuffle_worker::{ShuffleCommand, ShuffleSession, StepFailure, StepTiming};
 use crate::failure::{Exit, Failure};
 
-/// Workers that run commands together.
+/// Workers that run the same step at the same time.
 pub enum WorkerPool {
-    /// Each worker is a process.
+    /// Each worker is a local process.
     Processes(WorkerProcesses),
-    /// One local worker; its peers only serve.
+    /// This process is the only worker that is measured; the remote peers only send slices.
     ThisProcess { session: Box<ShuffleSession>, runtime: Runtime, peers: Vec<String> },
 }
 
 impl WorkerPool {
-    /// Connects every worker to all others.
+    /// Connects every worker to all other workers.
     pub fn connect(&mut self) -> Result<Vec<StepTiming>, Failure> {
         match self {
             Self::Processes(processes) => {
@@ -40,7 +40,7 @@ impl WorkerPool {
         }
     }
 
-    /// Runs a command on every worker; returns when the last one has finished.
+    /// Runs a command on every worker, and returns the timings when all workers have finished.
     pub fn run_step(&mut self, order: &ShuffleCommand) -> Result<Vec<StepTiming>, Failure> {
         match self {
             Self::Processes(processes) => processes.send_commands(&vec![order.clone(); processes.children.len()]),
@@ -50,7 +50,7 @@ impl WorkerPool {
         }
     }
 
-    /// Returns the CPU time of all workers so far, in seconds; that of remote peers is unknown.
+    /// Returns the CPU time of all local workers so far, in seconds. The CPU time of remote peers is unknown.
     pub fn cpu_seconds(&self) -> f64 {
         match self {
             Self::Processes(processes) => {
@@ -62,18 +62,18 @@ impl WorkerPool {
     }
 }
 
-/// Processes of this program, one per worker.
+/// Worker processes of this program.
 pub struct WorkerProcesses {
     children: Vec<Child>,
     addresses: Vec<String>,
-    /// Lines that workers print; `None` if a worker has exited.
+    /// Receiver of the lines that workers print, each with the number of the worker; `None` if the worker has exited.
     lines: mpsc::Receiver<(usize, Option<String>)>,
 }
 
 impl WorkerProcesses {
-    /// Starts the processes.
+    /// Starts `nodes` worker processes, and waits until each has printed its address.
     pub fn start(nodes: u32) -> Result<Self, Failure> {
-        let failed = |error: std::io::Error| Failure::new(Exit::Machine, format!("cannot start a node: {error}"));
+        let failed = |error: std::io::Error| Failure::new(Exit::Machine, format!("cannot start a worker: {error}"));
         let program = std::env::current_exe().map_err(failed)?;
         let (sender, lines) = mpsc::channel();
         let mut processes = Self { children: Vec::new(), addresses: Vec::new(), lines };
@@ -85,7 +85,7 @@ impl WorkerProcesses {
             processes.children.push(child);
             let sender = sender.clone();
             std::thread::spawn(move || {
-                // The receiver is gone if the measurement has failed.
+                // Ignore errors of sending: the receiver is dropped if the measurement has failed.
                 for line in stdout.into_iter().flat_map(|stdout| BufReader::new(stdout).lines()).map_while(Result::ok) {
                     let _ = sender.send((node, Some(line)));
                 }
@@ -96,19 +96,17 @@ impl WorkerProcesses {
         Ok(processes)
     }
 
-    /// Waits for a line of each worker; stops at the first failure.
+    /// Waits for a line from each worker, and returns the parsed lines. Returns the first failure without waiting for
+    /// the others.
     fn read_line_of_each<T>(&self, read: impl Fn(String) -> Result<T, Failure>) -> Result<Vec<T>, Failure> {
         let mut found: Vec<Option<T>> = self.children.iter().map(|_| None).collect();
         while found.iter().any(Option::is_none) {
             match self.lines.recv() {
                 Ok((node, Some(line))) => found[node] = Some(read(line)?),
                 Ok((node, None)) => {
-                    return Err(Failure::new(
-                        Exit::Machine,
-                        format!("node {node} has ended before its time; see above"),
-                    ));
+                    return Err(Failure::new(Exit::Machine, format!("worker {node} exited unexpectedly; see above")));
                 }
-                Err(_) => return Err(Failure::new(Exit::Machine, "all nodes have ended before their time".into())),
+                Err(_) => return Err(Failure::new(Exit::Machine, "all workers exited unexpectedly".into())),
             }
         }
         Ok(found.into_iter().flatten().collect())
@@ -117,12 +115,12 @@ impl WorkerProcesses {
     fn send_commands(&mut self, orders: &[ShuffleCommand]) -> Result<Vec<StepTiming>, Failure> {
         for (child, order) in self.children.iter_mut().zip(orders) {
             let order = serde_json::to_string(order).expect("numbers and text can be written as JSON");
-            // A worker that has exited is noticed below.
+            // Ignore the error: `read_line_of_each` reports a worker that has exited.
             let _ = child.stdin.as_mut().map(|stdin| writeln!(stdin, "{order}"));
         }
         self.read_line_of_each(|line| {
             let answer: Result<Result<StepTiming, StepFailure>, _> = serde_json::from_str(&line);
-            let wrong = |error| Failure::new(Exit::Bug, format!("a node answers {line}: {error}"));
+            let wrong = |error| Failure::new(Exit::Bug, format!("invalid response {line} of a worker: {error}"));
             Ok(answer.map_err(wrong)??)
         })
     }
@@ -130,7 +128,7 @@ impl WorkerProcesses {
 
 impl Drop for WorkerProcesses {
     fn drop(&mut self) {
-        // They have no state that would need a clean exit.
+        // Kill the workers: they have no state that needs a clean exit.
         for child in &mut self.children {
             let _ = child.kill();
             let _ = child.wait();

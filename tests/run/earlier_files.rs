@@ -1,0 +1,105 @@
+//! Files that an earlier version wrote: each is read, and written again with the same bytes.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use godwit_tests::binary::{GodwitCommand, godwit};
+use godwit_tests::tool::run_checked;
+use godwit_tests::{needs, scratch};
+use serde_json::Value;
+
+/// Returns a copy of the files: commands write beside their inputs.
+fn earlier_files() -> PathBuf {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/earlier_files");
+    let copy = scratch::directory("earlier").join("files");
+    run_checked(Command::new("cp").arg("-r").arg(golden).arg(&copy));
+    copy
+}
+
+fn godwit_in(directory: &Path, args: &[&str]) -> GodwitCommand {
+    godwit().current_dir(directory).args(args)
+}
+
+fn read(path: &Path) -> Vec<u8> {
+    fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+#[test]
+fn packed_genomes_of_an_earlier_version_are_unpacked_and_packed_to_the_same_bytes() {
+    let files = earlier_files();
+    let genome = read(&files.join("genome.fa"));
+    godwit_in(&files, &["unpack", "--reference", "reference.fa", "genome.gwp", "unpacked.fa"]).run_ok();
+    assert!(read(&files.join("unpacked.fa")) == genome);
+    godwit_in(&files, &["collection", "extract", "--reference", "reference.fa", "collection", "first", "first.fa"])
+        .run_ok();
+    assert!(read(&files.join("first.fa")) == genome);
+    godwit_in(&files, &["pack", "--reference", "reference.fa", "genome.fa", "again.gwp"]).run_ok();
+    assert!(read(&files.join("again.gwp")) == read(&files.join("genome.gwp")));
+}
+
+#[test]
+fn outputs_and_manifests_of_an_earlier_version_are_verified_and_queried() {
+    let files = earlier_files();
+    godwit_in(&files, &["verify", "out"]).run_ok();
+    for dataset in ["old.bam", "old.parquet", "old.arrow"] {
+        let statement = format!("SELECT count(*) AS n FROM \"{dataset}\"");
+        let counted = godwit_in(&files, &["query", &statement, "--data", "out", "--format", "csv"]).run_ok();
+        assert_eq!(counted.stdout, "n\n132\n", "{dataset}");
+    }
+    // A manifest that is only parsed would accept this.
+    let mut bam = read(&files.join("out/old.bam"));
+    bam[3000] ^= 1;
+    fs::write(files.join("out/old.bam"), bam).expect("the copy can be written");
+    godwit_in(&files, &["verify", "out"]).run().assert_rejected(&[3], &["old.bam"]);
+}
+
+#[test]
+fn audit_logs_of_an_earlier_version_are_verified() {
+    let files = earlier_files();
+    let last = "90a36152e8cef9bcd8eb954a522cb8714ff568f930960f4c2e18d94b4b63e3d4";
+    let verified = godwit_in(&files, &["audit", "verify", "audit.jsonl"]).run_ok();
+    assert!(verified.stdout.contains("6 lines") && verified.stdout.contains(last), "{}", verified.describe());
+}
+
+/// Adds the paths of all keys of a JSON document; list entries share the path of the list.
+fn collect_keys(value: &Value, path: &str, keys: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                let path = format!("{path}/{name}");
+                collect_keys(value, &path, keys);
+                keys.insert(path);
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| collect_keys(item, path, keys)),
+        _ => {}
+    }
+}
+
+#[test]
+fn alignments_have_the_bytes_and_reports_the_keys_of_an_earlier_version() {
+    needs!("bwa");
+    let files = earlier_files();
+    godwit_in(&files, &["index", "reference.fa"]).run_ok();
+    let json = |path: &str| serde_json::from_slice::<Value>(&read(&files.join(path))).expect("it is JSON");
+    let align = "align --reference reference.fa --reads r1.fastq r2.fastq --sample old --quiet --partitions 3 \
+                 --format bam,parquet,arrow --metrics off --out again";
+    godwit_in(&files, &align.split_whitespace().collect::<Vec<_>>()).run_ok();
+    for name in ["old.bam", "old.bam.bai", "old.duplicates.txt", "old.flagstat.txt", "old.idxstats.txt"] {
+        assert!(read(&files.join("out").join(name)) == read(&files.join("again").join(name)), "{name}");
+    }
+    for name in ["run.json", "old.manifest.json"] {
+        let keys = |directory: &str| {
+            let mut keys = BTreeSet::new();
+            collect_keys(&json(&format!("{directory}/{name}")), "", &mut keys);
+            keys
+        };
+        let missing: Vec<String> = keys("out").difference(&keys("again")).cloned().collect();
+        assert_eq!(missing, Vec::<String>::new(), "{name}");
+    }
+    // A stopped job resumes only if these texts are equal.
+    let identity = |directory: &str| json(&format!("{directory}/old.manifest.json"))["identity"].clone();
+    assert_eq!(identity("again"), identity("out"));
+}
