@@ -61,8 +61,8 @@ pub struct DecodeRequest {
 }
 
 /// Decodes a file and writes the messages to `out`, the pipe to the [`crate::Reader`]. Sets limits for this process
-/// that last until its exit. Memory: [384 MiB](BASE_MEMORY_BYTES), the memory of the threads, and three contigs. CPU
-/// time: `SIGXCPU` ends the process if the next records take longer than [the limit](CPU_SECONDS_PER_THREAD). A crash
+/// that last until its exit. Memory: 384 MiB (`BASE_MEMORY_BYTES`), the memory of the threads, and three contigs. CPU
+/// time: `SIGXCPU` ends the process if the next records take longer than `CPU_SECONDS_PER_THREAD`. A crash
 /// leaves no core dump.
 ///
 /// # Errors

@@ -39,7 +39,8 @@ pub struct Principal {
 /// The kind of credential by which a principal was authenticated.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) enum Credential {
-    /// None: authentication is disabled, one shared token was sent, or another component identified the principal.
+    /// No credential: authentication is disabled, all clients share one token, or another component identified the
+    /// principal.
     #[default]
     None,
     /// A token in the list of identities, given by its BLAKE3 hash.

@@ -453,7 +453,7 @@ impl Batches {
     /// Returns the next batch, or the next metadata that was sent without a batch; `None` after the last one.
     ///
     /// # Errors
-    /// As [`Batches::next`].
+    /// The same errors as [`Batches::next`].
     pub async fn next_chunk(&mut self) -> Result<Option<FlightStreamChunk>, FlightError> {
         self.next_message(None).await
     }
@@ -509,7 +509,7 @@ impl BatchSender {
     /// Sends metadata without a batch; waits while the queue of unsent messages is full.
     ///
     /// # Errors
-    /// As [`BatchSender::send`].
+    /// The same errors as [`BatchSender::send`].
     pub async fn send_metadata(&mut self, app_metadata: &[u8]) -> Result<(), FlightError> {
         let descriptor = std::mem::take(&mut self.descriptor);
         self.send_segments(encode_metadata(&descriptor, app_metadata)).await
@@ -518,7 +518,7 @@ impl BatchSender {
     /// Ends the sending side of the call. The server may still send results or batches.
     ///
     /// # Errors
-    /// As [`BatchSender::send`].
+    /// The same errors as [`BatchSender::send`].
     pub async fn finish(mut self) -> Result<(), FlightError> {
         let segments = self.encoder.finish(&self.descriptor)?;
         if !segments.has_remaining() { Ok(()) } else { self.send_segments(segments).await }

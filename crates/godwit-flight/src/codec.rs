@@ -52,7 +52,7 @@ impl BatchEncoder {
     /// earlier.
     ///
     /// # Errors
-    /// Those of [`Self::encode`].
+    /// The same errors as [`Self::encode`].
     pub(crate) fn add_to_progress(
         &mut self,
         batch: &RecordBatch,

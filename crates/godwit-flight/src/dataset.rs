@@ -138,8 +138,8 @@ pub trait Dataset: std::fmt::Debug + Send + Sync {
     /// Returns a version number, which differs after any change of the content.
     fn version(&self) -> u64;
 
-    /// Returns whether the dataset can be read by genomic regions. Its columns `contig`, `position` and `end_position`
-    /// contain the position of each row.
+    /// Returns whether the dataset can be read by genomic regions. If so, the columns `contig`, `position` and
+    /// `end_position` contain the position of each row.
     fn has_regions(&self) -> bool;
 
     /// Returns whether a contig of this name exists; `None` if the list of contigs in the header may be incomplete.

@@ -68,7 +68,8 @@ pub struct DatasetServiceOptions {
     pub ticket_lifetime: Duration,
     /// Most parts that a dataset is split into if the client does not request a number.
     pub max_parts: usize,
-    /// Smallest average size of the parts of a dataset, in bytes, if the client does not request a number of parts.
+    /// Bytes per part: by default a dataset is split into its size divided by this value, rounded up, up to
+    /// `max_parts`.
     pub part_bytes: u64,
     /// Most concurrent uploads of datasets; further uploads wait.
     pub max_uploads: usize,

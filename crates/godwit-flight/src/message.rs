@@ -17,13 +17,13 @@ pub(crate) const GRPC_PREFIX_BYTES: usize = 5;
 /// system call.
 const COPY_THRESHOLD_BYTES: usize = 4096;
 
-/// Field numbers of the message `FlightData` (Flight.proto); this one and the following.
+/// Numbers of the fields of the message `FlightData` (Flight.proto): this constant and the next three.
 const DESCRIPTOR_FIELD: u32 = 1;
 const HEADER_FIELD: u32 = 2;
 const APP_METADATA_FIELD: u32 = 3;
 const BODY_FIELD: u32 = 1000;
 
-/// Protobuf wire types (Protocol Buffers, "Encoding"); this one and the following.
+/// Protobuf wire types (Protocol Buffers, "Encoding"): this constant and the next three.
 const VARINT: u32 = 0;
 const FIXED64: u32 = 1;
 const DELIMITED: u32 = 2;

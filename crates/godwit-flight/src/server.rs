@@ -1,7 +1,7 @@
 //! The Flight server.
 //!
 //! `DoGet`, `DoPut` and `DoExchange` are served here; the given tonic service answers every other call. Health checks
-//! (`grpc.health.v1.Health`) need no authentication. [`DataPlane::respond_http`] answers requests that are not gRPC,
+//! (`grpc.health.v1.Health`) need no authentication. Module `plain_http` answers requests that are not gRPC,
 //! over HTTP/1.1 or HTTP/2. The server pulls batches of a [`Download`] as fast as the client reads them. It reads
 //! batches of an [`Upload`] as fast as the [`DataPlane`] requests them; HTTP/2 flow control slows the client down. An
 //! exchange does both.

@@ -1,5 +1,5 @@
 //! Readers of VCF and BCF files (VCFv4.4), and conversion of their records into columns
-//! ([`godwit_model::schema::variants`]).
+//! ([`godwit_model::schema::variant_columns`]).
 //!
 //! Flows in: VCF (plain, gzip or BGZF), or BCF. Flows out: the [`Header`], a [`Record`] for each line, record batches
 //! ([`VariantBatchBuilder`]), and Parquet files of these batches ([`VariantParquetWriter`]; for Arrow files see

@@ -38,7 +38,7 @@ pub enum FingerprintKey<'k> {
     Partitions,
     /// Formats of the outputs.
     Format,
-    /// Public keys of the recipients for whom the outputs are encrypted.
+    /// Public keys of the recipients of encrypted outputs.
     Recipients,
     /// `@RG` lines of the header.
     ReadGroups,

@@ -29,7 +29,7 @@ pub struct JobOptions {
     pub marking: MarkingOptions,
     /// A Python function that is applied between duplicate marking and writing; `None` for `markdup`.
     pub python_step: Option<PythonStepOptions>,
-    /// Public keys of the recipients for whom BAM and CRAM are encrypted; empty: no encryption.
+    /// Public keys of the recipients of encrypted BAM and CRAM; empty: no encryption.
     pub recipients: Vec<PublicKey>,
     /// True to collect metrics of the written file and to write the report page.
     pub metrics: bool,

@@ -1,7 +1,7 @@
 //! The job directory `OUT/.godwit`: the state on disk from which a stopped `align` is resumed.
 //!
 //! The directory is private to godwit and is removed when the outputs are published. It contains the
-//! [journal](crate::journal) and three append-only files:
+//! [journal] and three append-only files:
 //!
 //! - `blocks`: the sorted runs of all blocks with their duplicate signatures (the spill file of the job).
 //! - `parts`: compressed partitions that wait until the partitions before them are written, and the summaries of all

@@ -39,7 +39,7 @@ const BLOCK_BYTES: usize = 32 << 20;
 /// Input, outputs and options of `markdup`.
 #[derive(Clone, Debug)]
 pub struct MarkdupOptions {
-    /// Path of a SAM, BAM or CRAM file; [`godwit_formats::bgzf::STDIN`] stands for standard input.
+    /// Path of a SAM, BAM or CRAM file; [`godwit_formats::bgzf::STDIN_PATH`] stands for standard input.
     pub input: PathBuf,
     /// Path of the main output, whose extension decides the format. The names of all other output files start with this
     /// path without the extension.

@@ -1,8 +1,7 @@
 //! Reading of the aligned reads of an unfinished `align` job from its job directory.
 //!
-//! The job directory contains the blocks that are aligned so far, each of them sorted, and the
-//! [journal](crate::journal), which lists the blocks. Reading takes no locks and writes no files, so that the job is
-//! not affected. Duplicate flags are not available, because the job marks duplicates after the last block.
+//! The job directory contains the blocks that are aligned so far, each of them sorted, and the [journal], which lists the
+//! blocks. Reading takes no locks and writes no files, so that the job is not affected. Duplicate flags are not available, because the job marks duplicates after the last block.
 
 use std::fs::{self, File};
 use std::io;

@@ -12,8 +12,8 @@ use godwit_formats::vcf::{Reader, VariantBatchBuilder, VariantLayout, VariantPar
 use crate::atomic_files::{AtomicFile, AtomicFileSet};
 use crate::error::PipelineError;
 
-/// Writes the records of a VCF file as columns ([`godwit_model::schema::variants`]) to one file, in the same order. The
-/// extension of `out` selects Parquet or Arrow. Returns the number of records.
+/// Writes the records of a VCF file as columns ([`godwit_model::schema::variant_columns`]) to one file, in the same
+/// order. The extension of `out` selects Parquet or Arrow. Returns the number of records.
 ///
 /// # Errors
 /// [`PipelineError::Options`] if the extension of `out` is unknown. [`PipelineError::Vcf`], [`PipelineError::Columns`],

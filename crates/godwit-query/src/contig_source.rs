@@ -15,7 +15,7 @@ use crate::interval_functions::source_table_of_column;
 #[derive(Debug, Default)]
 pub(crate) struct ContigSource {
     datasets: Vec<Arc<dyn Dataset>>,
-    /// True if the column also contains values that come from no dataset, such as literals.
+    /// True if the column may also contain values that are not read from these datasets, such as literals.
     is_partial: bool,
 }
 

@@ -94,8 +94,9 @@ impl CoverageDataset {
         Ok(Self { name: name.to_owned(), reads, columns, region, schema: Arc::new(schema) })
     }
 
-    /// Returns the scan of the reads for a scan of depths. Reads whole contigs even if the depths of smaller regions
-    /// are requested, because an interval of equal depth may extend beyond a region.
+    /// Returns the scan of the reads for a scan of depths. A region in the call of `coverage` limits the scan.
+    /// Conditions select only whole contigs, because an interval of equal depth may extend beyond the region of a
+    /// condition.
     fn reads_scan(&self, scan: &Scan) -> Scan {
         let whole = |region: &Region| Region { contig: region.contig.clone(), start: 0, end: Region::OPEN_END };
         let regions = match (&self.region, &scan.regions) {

@@ -273,7 +273,7 @@ impl QueryEngine {
         })
     }
 
-    /// Sets the list to which the catalog adds each dataset that it opens. [`QueryEngine::take_dataset_accesses`] reads
+    /// Sets the list to which the catalog adds each dataset that it opens. `QueryEngine::take_dataset_accesses` reads
     /// this list.
     #[must_use]
     pub fn with_dataset_accesses(self, dataset_accesses: DatasetAccessList) -> Self {

@@ -1,4 +1,4 @@
-//! Implements the trait [`SqlEngine`](godwit_flight::SqlEngine) of the Flight SQL server for the query engine.
+//! Implements the trait [`SqlEngine`] of the Flight SQL server for the query engine.
 
 use std::sync::Arc;
 

@@ -162,7 +162,7 @@ fn region_condition(arguments: &[Expr], plan: &LogicalPlan, schema: &DFSchema) -
     Ok(Expr::Column(contig).eq(lit(region.contig)).and(starts).and(ends))
 }
 
-/// Returns the column with this name; fails unless exactly one table has such a column.
+/// Returns the column with this name. Fails if no table or more than one table has such a column.
 fn unique_column(name: &str, function: &str, schema: &DFSchema) -> Result<Column> {
     match schema.qualified_fields_with_unqualified_name(name)[..] {
         [(table, field)] => Ok(Column::new(table.cloned(), field.name())),

@@ -289,7 +289,8 @@ struct ProbeBatch {
     intervals: BatchIntervals,
     /// Index of the next row to look up.
     next_row: usize,
-    /// Build rows that match the row before `next_row` and are not returned yet, in reverse order.
+    /// Build rows that match the row before `next_row` and are not returned yet, in reverse order. In a nearest join,
+    /// their distance is `pending_distance`.
     pending_build_rows: Vec<u32>,
     pending_distance: i64,
     /// For each row: true if it has matched a build row.

@@ -82,7 +82,7 @@ impl RemoteRows {
     /// continues.
     ///
     /// # Errors
-    /// Those of [`Self::query_server`].
+    /// The same errors as [`Self::query_server`].
     ///
     /// # Examples
     ///

@@ -408,7 +408,7 @@ impl ScoredRows {
     /// Returns the next batch; `None` at the end.
     ///
     /// # Errors
-    /// Those of [`Self::score`].
+    /// The same errors as [`Self::score`].
     pub async fn next(&mut self) -> Result<Option<RecordBatch>, ScoreError> {
         let scores = match self.first_scores.take() {
             Some(first) => Some(first),

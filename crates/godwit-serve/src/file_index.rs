@@ -105,8 +105,8 @@ fn read_index(store: &FileStore, index: &FileSnapshot) -> Result<Result<RegionIn
 /// worthwhile.
 const MIN_PART_BYTES: u64 = 1 << 20;
 
-/// Distributes chunks, in their order, to at most `most` parts of similar size. A chunk is never split, because there
-/// is no known start of a record inside it. A part may also contain records between its chunks.
+/// Distributes chunks, in their order, to at most `most` parts of similar size. A chunk is never split, because no
+/// start of a record inside it is known. A part may also contain records between its chunks.
 pub(crate) fn parts_of_chunks(stretches: Vec<FileChunk>, most: usize) -> Vec<ScanPart> {
     // Chunks of different regions may overlap. Merge them, so that no record is read twice.
     let stretches = merge_chunks(stretches);

@@ -1,5 +1,5 @@
 //! The web page of a data server. Its files are part of the program and contain no data. Its script requests data with
-//! the token of the user, at paths that begin with [`API`](godwit_flight::web::API).
+//! the token of the user, at paths that begin with [`API_PREFIX`](godwit_flight::web::API_PREFIX).
 
 use bytes::Bytes;
 use godwit_flight::web::WebBody;

@@ -1,9 +1,9 @@
 //! Delta compression of genomes: a genome is stored as its differences from a reference, a few bytes for each variant.
 //!
-//! [`pack`] reads the text of a FASTA file, or any bytes, and writes a packed file (`.gwp`, `docs/formats/gwp.md`) of
-//! the differences from a [`Reference`]. With the same reference, [`unpack`] restores the same bytes, and [`GwpReader`]
-//! reads a region. Text unlike the reference becomes as small as with zstd at its best level. A [`Collection`] has many
-//! genomes and one reference. For sequencing reads, use CRAM instead.
+//! [`pack()`] reads the text of a FASTA file, or any bytes, and writes a packed file (`.gwp`, `docs/formats/gwp.md`) of
+//! the differences from a [`Reference`]. With the same reference, [`unpack()`] restores the same bytes, and
+//! [`GwpReader`] reads a region. Text unlike the reference becomes as small as with zstd at its best level. A
+//! [`Collection`] has many genomes and one reference. For sequencing reads, use CRAM instead.
 
 mod bases;
 mod collection;

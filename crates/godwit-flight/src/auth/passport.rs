@@ -68,7 +68,7 @@ impl VisaIssuer {
     /// location of the key set (header `jku`) are rejected.
     ///
     /// # Errors
-    /// [`KeySetError`] if the keys are malformed, or none is usable.
+    /// [`KeySetError`] if the key set is malformed or contains no usable key.
     ///
     /// # Examples
     ///
@@ -96,7 +96,7 @@ impl VisaIssuer {
 /// A visa with a valid signature and time, whose conditions are not checked yet.
 struct ValidVisa {
     visa: Visa,
-    /// The person to whom the visa was issued: claims `sub` and `iss`.
+    /// The holder of the visa: claims `sub` and `iss`.
     identity: (String, String),
     conditions: Vec<Value>,
 }

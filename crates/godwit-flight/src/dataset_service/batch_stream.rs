@@ -10,7 +10,7 @@ use crate::dataset::BatchReader;
 use crate::server::Download;
 use crate::trace::OpenSpan;
 
-/// Names of the trace spans for reading a dataset and for running a statement; this one and the following.
+/// Name of the trace span for reading a dataset; the next constant is the span name for running a statement.
 pub(super) const READ_SPAN: &str = "read";
 pub(super) const STATEMENT_SPAN: &str = "statement";
 

@@ -37,7 +37,8 @@ impl DatasetService {
         if let Some(access) = &access_record {
             response.extensions_mut().insert(ResponsePrincipal(access.principal.clone()));
         }
-        // A body that is completely in memory needs no recorder: its data have been read already.
+        // The span of a body that is completely in memory ends here, because all data have been read. The span of a
+        // streamed body ends with the stream.
         let response = response.map(|body| match body {
             WebBody::Full(bytes) => WebBody::Full(bytes),
             WebBody::Stream { content_length, stream } => {

@@ -125,7 +125,7 @@ fn slice_schema() -> SchemaRef {
     Arc::new(Schema::new(vec![Field::new("bytes", DataType::UInt8, false)]))
 }
 
-/// An iterator over the messages of a slice, which share the memory of the slice.
+/// A stream of the messages of a slice, which share the memory of the slice.
 struct SliceMessages {
     slice: Arc<Slice>,
     schema: SchemaRef,

@@ -1,9 +1,9 @@
-//! A DNS server for the name of a pool (RFC 1035, RFC 3596). It returns the addresses of healthy members, the member
-//! that the load balancer assigns first.
+//! A DNS server for the name of a pool (RFC 1035, RFC 3596). It returns the addresses of healthy members, starting with
+//! the member that the load balancer assigns.
 //!
 //! The DNS server is for clients without support for pools, which find servers by a host name. The load balancer counts
-//! each query as one client, like a lease. Other names, record types except A and AAAA, zone transfers, and DNS over
-//! TCP are not supported.
+//! each query as one client, like a lease. Other names, query types except A, AAAA and ANY, zone transfers, and DNS
+//! over TCP are not supported.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -483,7 +483,7 @@ fn timeout_error(location: &str) -> FlightError {
     FlightError::Connect { address: location.to_owned(), source: std::io::ErrorKind::TimedOut.into() }
 }
 
-/// Returns the options with a connect timeout of at most [`MEMBER_TIMEOUT`].
+/// Returns the options with [`MEMBER_TIMEOUT`] as connect timeout.
 fn with_connect_timeout(tuning: &TransportOptions) -> TransportOptions {
     TransportOptions { connect_timeout: MEMBER_TIMEOUT, ..tuning.clone() }
 }

@@ -35,7 +35,8 @@ struct PrincipalUsage {
     rate_limiter: Arc<RateLimiter>,
 }
 
-/// The rate limiter of a principal. Contains the time until which the bytes sent so far would take at the allowed rate.
+/// The rate limiter of a principal. It contains the time at which all bytes sent so far would be sent at the allowed
+/// rate.
 #[derive(Debug)]
 struct RateLimiter(Mutex<Instant>);
 

@@ -164,7 +164,7 @@ impl Reader {
     }
 
     /// Opens a BAM file, or a text file as [`open_text`] does; the format is detected from the content.
-    /// [`STDIN_PATH`](super::STDIN_PATH) is standard input. If `lenient`, BGZF text without an end-of-file block is
+    /// [`STDIN_PATH`] is standard input. If `lenient`, BGZF text without an end-of-file block is
     /// accepted.
     ///
     /// # Errors

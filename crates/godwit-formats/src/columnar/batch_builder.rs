@@ -17,7 +17,7 @@ use super::bytes_builder::{BytesBuilder, append_cigar_text, unpack_bases};
 use super::error::ColumnarError;
 use super::tag_columns::{IntegerBuilder, TAG_COLUMN_COUNT, TagColumnsBuilder};
 
-/// Indexes of the columns in the schema of alignments ([`godwit_model::schema::columnar::alignments`]).
+/// Indexes of the columns in the schema of alignments ([`godwit_model::schema::alignment_columns`]).
 const NAME_COLUMN: usize = 0;
 const FLAGS_COLUMN: usize = 1;
 const CONTIG_COLUMN: usize = 2;

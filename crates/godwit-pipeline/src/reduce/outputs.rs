@@ -55,7 +55,7 @@ pub struct Outputs {
     pub reference: Option<PathBuf>,
     /// True if a Python step may write additional files.
     pub has_step_directory: bool,
-    /// Public keys of the recipients who may read BAM and CRAM; empty: the files are not encrypted.
+    /// Public keys of the recipients of encrypted BAM and CRAM; empty: the files are not encrypted.
     pub recipients: Vec<PublicKey>,
 }
 

@@ -39,7 +39,7 @@ impl KeyArgs {
 }
 
 impl RecipientArgs {
-    /// Reads the public keys of the recipients for whom outputs are encrypted.
+    /// Reads the public keys of the recipients of encrypted outputs.
     pub fn read_keys(&self) -> Result<Vec<PublicKey>, Failure> {
         self.c4gh_recipient.iter().map(|path| PublicKey::read(path).map_err(|error| key_failure(&error))).collect()
     }
