@@ -12,6 +12,7 @@ use godwit_tests::wait::wait_until;
 use godwit_tests::{needs, scratch};
 
 use super::server_pool::{ServerPool, copies_per_member, kill_copies, path_text, start_slow_copies};
+use crate::run::formats::columns_script;
 use crate::transfer::copies::pseudorandom_bytes;
 
 /// The size of a copied file in bytes.
@@ -121,7 +122,7 @@ fn the_python_client_reads_from_another_pool_member_and_uploads_tables_once() {
     ] {
         pool.wait_until_health_is(&[true; 3]);
         let mut python = crate::python::python_command("columns");
-        python.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/columns/pool_failover.py"));
+        python.arg(columns_script("pool_failover.py"));
         python.args([path_text(&pool.description), what, &how.to_string()]).stdin(Stdio::piped());
         let mut running = python.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it can be started");
         let mut told = std::io::BufReader::new(running.stdout.take().expect("it is piped"));
@@ -171,7 +172,7 @@ fn a_python_client_exits_normally_during_a_health_check() {
     // Before its threads were joined, about nine of ten processes aborted here.
     for last in ["open", "close", "open", "close"] {
         let mut python = crate::python::python_command("columns");
-        python.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/columns/pool_exit.py"));
+        python.arg(columns_script("pool_exit.py"));
         let done = run_checked(python.args([path_text(&pool.description), last]));
         assert_eq!(String::from_utf8_lossy(&done.stdout), "1 rows\n");
     }

@@ -21,6 +21,14 @@ pub fn root() -> &'static Path {
     })
 }
 
+/// Returns the content of a file.
+///
+/// # Panics
+/// With the path, if the file cannot be read.
+pub fn read(path: &Path) -> Vec<u8> {
+    std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
 /// Creates a new, empty directory whose name starts with `label`.
 pub fn directory(label: &str) -> PathBuf {
     static NEXT: AtomicUsize = AtomicUsize::new(0);

@@ -22,21 +22,17 @@ fn godwit_in(directory: &Path, args: &[&str]) -> GodwitCommand {
     godwit().current_dir(directory).args(args)
 }
 
-fn read(path: &Path) -> Vec<u8> {
-    fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-}
-
 #[test]
 fn packed_genomes_of_an_earlier_version_are_unpacked_and_packed_to_the_same_bytes() {
     let files = earlier_files();
-    let genome = read(&files.join("genome.fa"));
+    let genome = scratch::read(&files.join("genome.fa"));
     godwit_in(&files, &["unpack", "--reference", "reference.fa", "genome.gwp", "unpacked.fa"]).run_ok();
-    assert!(read(&files.join("unpacked.fa")) == genome);
+    assert!(scratch::read(&files.join("unpacked.fa")) == genome);
     godwit_in(&files, &["collection", "extract", "--reference", "reference.fa", "collection", "first", "first.fa"])
         .run_ok();
-    assert!(read(&files.join("first.fa")) == genome);
+    assert!(scratch::read(&files.join("first.fa")) == genome);
     godwit_in(&files, &["pack", "--reference", "reference.fa", "genome.fa", "again.gwp"]).run_ok();
-    assert!(read(&files.join("again.gwp")) == read(&files.join("genome.gwp")));
+    assert!(scratch::read(&files.join("again.gwp")) == scratch::read(&files.join("genome.gwp")));
 }
 
 #[test]
@@ -49,7 +45,7 @@ fn outputs_and_manifests_of_an_earlier_version_are_verified_and_queried() {
         assert_eq!(counted.stdout, "n\n132\n", "{dataset}");
     }
     // A manifest that is only parsed would accept this.
-    let mut bam = read(&files.join("out/old.bam"));
+    let mut bam = scratch::read(&files.join("out/old.bam"));
     bam[3000] ^= 1;
     fs::write(files.join("out/old.bam"), bam).expect("the copy can be written");
     godwit_in(&files, &["verify", "out"]).run().assert_rejected(&[3], &["old.bam"]);
@@ -83,12 +79,15 @@ fn alignments_have_the_bytes_and_reports_the_keys_of_an_earlier_version() {
     needs!("bwa");
     let files = earlier_files();
     godwit_in(&files, &["index", "reference.fa"]).run_ok();
-    let json = |path: &str| serde_json::from_slice::<Value>(&read(&files.join(path))).expect("it is JSON");
+    let json = |path: &str| serde_json::from_slice::<Value>(&scratch::read(&files.join(path))).expect("it is JSON");
     let align = "align --reference reference.fa --reads r1.fastq r2.fastq --sample old --quiet --partitions 3 \
                  --format bam,parquet,arrow --metrics off --out again";
     godwit_in(&files, &align.split_whitespace().collect::<Vec<_>>()).run_ok();
     for name in ["old.bam", "old.bam.bai", "old.duplicates.txt", "old.flagstat.txt", "old.idxstats.txt"] {
-        assert!(read(&files.join("out").join(name)) == read(&files.join("again").join(name)), "{name}");
+        assert!(
+            scratch::read(&files.join("out").join(name)) == scratch::read(&files.join("again").join(name)),
+            "{name}"
+        );
     }
     for name in ["run.json", "old.manifest.json"] {
         let keys = |directory: &str| {

@@ -29,10 +29,6 @@ fn aligned() -> PathBuf {
     out
 }
 
-fn read(path: &Path) -> Vec<u8> {
-    fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-}
-
 fn write(path: &Path, bytes: &[u8]) {
     fs::write(path, bytes).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
 }
@@ -85,7 +81,7 @@ fn any_changed_or_lost_byte_is_found() {
     for name in ["sample.bam", "sample.bam.bai", "sample.duplicates.txt", "sample.flagstat.txt", "sample.idxstats.txt"]
     {
         let path = out.join(name);
-        let bytes = read(&path);
+        let bytes = scratch::read(&path);
         for place in [0, bytes.len() / 3, bytes.len() / 2, bytes.len() - 1] {
             let mut changed = bytes.clone();
             changed[place] ^= 0x10;
@@ -108,7 +104,7 @@ fn a_bam_cut_at_a_block_edge_with_its_end_put_back_is_found() {
     needs!("bwa", "samtools");
     let out = aligned();
     let bam = out.join("sample.bam");
-    let cut = without_last_data_block(&read(&bam));
+    let cut = without_last_data_block(&scratch::read(&bam));
     write(&bam, &cut);
     Tool::require("samtools").run(["quickcheck".as_ref(), bam.as_os_str()]);
     verify(&bam).assert_rejected(&[EXIT_INPUT], &["sample.bam", "bytes"]);
@@ -126,7 +122,7 @@ fn a_manifest_whose_counts_are_not_those_of_the_file_is_found() {
     needs!("bwa");
     let out = aligned();
     let path = out.join("sample.manifest.json");
-    let text = String::from_utf8(read(&path)).expect("it is text");
+    let text = String::from_utf8(scratch::read(&path)).expect("it is text");
     let count = text.rfind("\"records\": ").expect("segments have records");
     let before = text[..count].rfind("\"records\": ").expect("the last one is the end mark") + "\"records\": ".len();
     let number: String = text[before..].chars().take_while(char::is_ascii_digit).collect();
@@ -153,7 +149,7 @@ fn files_of_other_tools_are_checked_by_themselves() {
         assert!(sound.status.success(), "{}", sound.describe());
         assert!(sound.stdout.contains("no manifest") && sound.stdout.contains(said), "{}", sound.stdout);
     }
-    let bytes = read(&bam);
+    let bytes = scratch::read(&bam);
     let damaged = [
         ("without its end", bytes[..bytes.len() - EOF_BLOCK_BYTES].to_vec()),
         ("cut in a block", bytes[..bytes.len() / 2].to_vec()),
@@ -192,7 +188,7 @@ fn every_file_of_a_directory_is_checked_whatever_is_wrong_with_others() {
     needs!("bwa");
     let out = aligned();
     let bam = out.join("sample.bam");
-    let mut bytes = read(&bam);
+    let mut bytes = scratch::read(&bam);
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     write(&bam, &bytes);

@@ -30,10 +30,6 @@ fn write_genomes(label: &str) -> PathBuf {
     directory
 }
 
-fn read(path: &Path) -> Vec<u8> {
-    fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-}
-
 /// Writes `NAME.fa`, another individual.
 fn write_individual(directory: &Path, place: &Path, name: &str, seed: &str) {
     godwit().current_dir(directory).arg("mutate").arg("ref.fa").arg(place.join(name)).args(["--seed", seed]).run_ok();
@@ -100,7 +96,7 @@ fn genomes_go_as_what_differs_both_ways_and_all_else_as_it_is() {
     for file in ["one.fa", "deep/two.fa.gz", "three.fa.gz", "four.fna.gz", "other.bin", "no.fa"] {
         for there in [root.join("run"), back.clone()] {
             let (sent, came) = (run.join(file), there.join(file));
-            assert!(read(&sent) == read(&came), "{file}");
+            assert!(scratch::read(&sent) == scratch::read(&came), "{file}");
             let metadata =
                 |path: &Path| fs::metadata(path).map(|found| (found.mode(), found.mtime(), found.mtime_nsec()));
             assert_eq!(metadata(&sent).expect("it is there"), metadata(&came).expect("it is there"), "{file}");
@@ -115,7 +111,7 @@ fn genomes_go_as_what_differs_both_ways_and_all_else_as_it_is() {
         told.contains("1 file copied") && told.contains("delta-compressed") && told.contains("0.3 MB saved"),
         "{told}"
     );
-    assert!(read(&run.join("one.fa")) == read(&root.join("run/one.fa")));
+    assert!(scratch::read(&run.join("one.fa")) == scratch::read(&root.join("run/one.fa")));
     assert_eq!(scratch::entry_names(&root.join("run")).len(), 6);
 }
 
@@ -151,7 +147,10 @@ fn without_a_common_reference_genomes_go_as_they_are_and_it_is_said_once() {
         // The copies are complete, with and without delta compression.
         for place in ["2", "0", "5"] {
             for name in ["one.fa", "two.fa"] {
-                assert!(read(&mine.join(name)) == read(&root.join(format!("to{number}-{place}")).join(name)));
+                assert!(
+                    scratch::read(&mine.join(name))
+                        == scratch::read(&root.join(format!("to{number}-{place}")).join(name))
+                );
             }
         }
     }
@@ -181,7 +180,7 @@ fn a_server_fetches_differences_from_another() {
     let words = ["copy", &server_url(&one, "one.fa"), &server_url(&other, "two.fa"), "--compress", "delta"];
     let told = godwit().args(words).run_ok().stderr;
     assert!(told.contains("1 file copied") && told.contains("saved"), "{told}");
-    assert!(read(&root.join("one.fa")) == read(&mine.join("two.fa")));
+    assert!(scratch::read(&root.join("one.fa")) == scratch::read(&mine.join("two.fa")));
 }
 
 #[test]
@@ -221,7 +220,7 @@ fn a_genome_whose_either_end_is_killed_on_the_way_comes_whole_with_the_next_atte
             copy().run_ok().stderr
         };
         assert!(events_of_kind(&told, "unpacked").len() == 1, "{told}");
-        assert!(read(&source.join("f.fa")) == read(&target.join("f.fa")));
+        assert!(scratch::read(&source.join("f.fa")) == scratch::read(&target.join("f.fa")));
         let mut names = scratch::entry_names(target);
         names.retain(|name| name != ".godwit-puts");
         assert_eq!(names, ["f.fa"], "downloads {downloads}, kills the server {kills_server}");
