@@ -100,7 +100,7 @@ pub struct ToolSearch {
     pub(crate) query_stride: usize,
     /// Number of threads of each run of the tool.
     pub threads: usize,
-    /// How to search ranges of the database and merge their tables; `None` if pieces of the queries are searched
+    /// The method to search ranges of the database and merge their tables; `None` if pieces of the queries are searched
     /// instead.
     #[serde(rename = "tables")]
     pub(crate) range_tables: Option<RangeTables>,

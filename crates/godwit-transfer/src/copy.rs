@@ -53,7 +53,7 @@ use speculative_connections::{PendingConnections, SpeculativeConnections, connec
 /// Options of a copy.
 #[derive(Clone, Debug)]
 pub struct CopyOptions {
-    /// How much bandwidth the copy leaves to other traffic.
+    /// Behaviour of the copy toward other traffic on the same path.
     pub mode: CopyMode,
     /// Limit of the rate of the whole copy, bits per second; `None` for no limit.
     pub bits_per_s: Option<u64>,
@@ -65,13 +65,13 @@ pub struct CopyOptions {
     pub include: Vec<String>,
     /// Glob patterns of files and directories that are not copied.
     pub exclude: Vec<String>,
-    /// Whether entries at the destination that are absent from the source are removed.
+    /// True if entries at the destination that are absent from the source are removed.
     pub sync: bool,
-    /// Whether the copy only reports its planned actions.
+    /// True if the copy only reports its planned actions.
     pub dry_run: bool,
     /// Longest time without received data; after it, the copy fails.
     pub idle_timeout: Duration,
-    /// Whether a download rejects names that begin with a dot.
+    /// True if a download rejects names that begin with a dot.
     pub reject_hidden: bool,
     /// Further servers that have the files of the source; allowed if there is only one source.
     pub mirrors: Vec<Location>,
@@ -79,7 +79,7 @@ pub struct CopyOptions {
     pub relay: Option<Location>,
     /// Paths of checksum lists that the files must match.
     pub checksum_lists: Vec<PathBuf>,
-    /// How symbolic links at the source are treated.
+    /// Treatment of symbolic links at the source.
     pub link_policy: LinkPolicy,
 }
 

@@ -220,7 +220,7 @@ impl CopyPlan {
     }
 }
 
-/// How the paths of copies are formed from the destination.
+/// Rule that forms the paths of copies from the destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DestinationNaming {
     /// The single copy gets exactly the path of the destination.

@@ -63,7 +63,7 @@ pub(crate) const MAX_ENTRIES_PER_MESSAGE: usize = 2000;
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct ListRequest {
     pub(crate) path: String,
-    /// How the server treats symbolic links.
+    /// Treatment of symbolic links by the server.
     #[serde(default)]
     #[serde(rename = "links")]
     pub(crate) link_policy: LinkPolicy,

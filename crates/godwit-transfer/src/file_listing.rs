@@ -146,7 +146,7 @@ pub(crate) fn file_version(found: &Metadata) -> u64 {
     hasher.finalize().as_bytes().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
-/// How a copy treats symbolic links.
+/// Treatment of symbolic links by a copy.
 ///
 /// # Examples
 ///
@@ -203,7 +203,7 @@ pub struct EntryFailure {
     pub error: TransferError,
 }
 
-/// What a walk through a directory finds.
+/// The result of a walk through a directory.
 pub(crate) enum WalkItem {
     Entry(Entry),
     Failure(EntryFailure),

@@ -44,7 +44,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[derive(Debug)]
 pub(crate) struct FileReceiver {
     base_path: PathBuf,
-    /// Whether names that begin with a dot are rejected.
+    /// True if names that begin with a dot are rejected.
     rejects_hidden: bool,
     incoming_files: Mutex<Vec<Option<Arc<IncomingFile>>>>,
     /// Received directories, whose modes and modification times are set at the end of the copy.

@@ -62,11 +62,11 @@ const MAX_ENDPOINTS: u64 = 4096;
 /// Options of the file service.
 #[derive(Debug, Default)]
 pub struct FileServiceOptions {
-    /// Whether clients may write files.
+    /// True if clients may write files.
     pub writable: bool,
     /// PEM file of the certificate authorities trusted for fetches from other servers; `None` for those of the system.
     pub ca_certificates: Option<PathBuf>,
-    /// Whether the server relays blocks between clients and other servers.
+    /// True if the server relays blocks between clients and other servers.
     pub relay_enabled: bool,
     /// The cache of relayed blocks; `None` disables caching.
     pub relay_cache: Option<Arc<RelayCache>>,

@@ -34,11 +34,11 @@ pub struct RemoteLocation {
     pub host: String,
     /// Port of the server.
     pub port: u16,
-    /// Whether connections to the server use TLS.
+    /// True if connections to the server use TLS.
     pub uses_tls: bool,
     /// Path below the root of the server, without a leading `/`.
     pub path: String,
-    /// Whether `host` is the name of a pool, in which each server has all files.
+    /// True if `host` is the name of a pool, in which each server has all files.
     pub is_pool: bool,
 }
 

@@ -14,7 +14,7 @@ const DIRECTORY_PREFETCH_BYTES: u64 = 2 << 20;
 /// In the division among the connections, a block counts as at least this many bytes.
 const MIN_FILE_COST_BYTES: u64 = 4096;
 
-/// How many bytes each connection prefetches.
+/// Number of bytes that each connection prefetches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PrefetchPlan {
     streams: u32,

@@ -48,7 +48,7 @@ pub struct QueueDelaySample {
     pub min_rtt: Duration,
     /// Rate at which the receiver acknowledged bytes, bytes per second.
     pub delivery_bytes_per_s: f64,
-    /// Whether packets were lost.
+    /// True if packets were lost.
     pub has_loss: bool,
     /// Time since the previous sample.
     pub elapsed: Duration,

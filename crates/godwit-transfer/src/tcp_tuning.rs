@@ -14,7 +14,7 @@ use crate::rate_control::{
 };
 use crate::socket_options::{TcpInfo, congestion_control, set_pacing_rate, tcp_info};
 
-/// How much bandwidth a copy leaves to other traffic.
+/// Behaviour of a copy toward other traffic on the same path.
 ///
 /// # Examples
 ///
@@ -43,11 +43,11 @@ pub enum CopyMode {
 /// Options that a request sets for the sender of its connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SendOptions {
-    /// How much bandwidth the connection leaves to other traffic.
+    /// Behaviour of the connection toward other traffic on the same path.
     pub mode: CopyMode,
     /// Rate limit of the connection, bytes per second; `None` for no limit.
     pub bytes_per_s: Option<u64>,
-    /// Whether blocks are compressed with zstd.
+    /// True if blocks are compressed with zstd.
     pub compress: bool,
 }
 

@@ -79,7 +79,7 @@ pub struct Finding {
     /// Details, such as a version, a path or a size.
     #[serde(rename = "found")]
     pub details: String,
-    /// What the user can do about a problem; `None` if there is no problem.
+    /// The remedy that the user can apply; `None` if there is no problem.
     pub remedy: Option<String>,
 }
 

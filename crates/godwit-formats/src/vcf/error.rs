@@ -72,7 +72,7 @@ pub enum VcfError {
         path: PathBuf,
         /// 1-based number of the line.
         line: u64,
-        /// What is too long: `the line` or `the header`.
+        /// The object that is too long: `the line` or `the header`.
         subject: &'static str,
         /// Maximum length in MiB.
         limit_mib: usize,

@@ -80,7 +80,7 @@ pub(super) struct ScriptInput<'a> {
     pub(super) non_acgt: &'a [NonAcgtInterval],
     /// Number of preceding bases from which an inserted base is predicted.
     pub(super) context_bases: u32,
-    /// Whether the output lists the intervals that were copied from the reference.
+    /// True if the output lists the intervals that were copied from the reference.
     pub(super) records_copies: bool,
 }
 

@@ -4,7 +4,7 @@ use super::bases::{BitVector, NonAcgtInterval};
 use super::copy_source::CopiedInterval;
 use super::range_coder::{BitModel, NumberModel, RangeCoder};
 
-/// How the case of the letters of a segment is encoded.
+/// Encoding of the case of the letters of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CaseCoding {
     /// All letters are upper case.

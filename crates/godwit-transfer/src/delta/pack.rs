@@ -33,7 +33,7 @@ pub struct PackOptions {
     /// Size of the text of a segment, at most 32 MiB. Larger segments make packed files slightly smaller; smaller ones
     /// make reading a region faster.
     pub segment_bytes: usize,
-    /// Whether text that is unlike the reference is compressed faster, at the price of larger files.
+    /// True if text that is unlike the reference is compressed faster, at the price of larger files.
     pub fast: bool,
 }
 

@@ -85,7 +85,7 @@ impl ReferenceContig {
     }
 }
 
-/// Whether cache files of a reference are read and written.
+/// Use of the cache files of a reference.
 ///
 /// # Examples
 ///

@@ -19,7 +19,7 @@ const DIGEST_BATCH_LETTERS: usize = 1 << 18;
 /// Number of batches of letters that may wait for the digest thread.
 const DIGEST_QUEUE_LENGTH: usize = 4;
 
-/// What is sent to the thread that computes the digests.
+/// An input of the thread that computes the digests.
 enum DigestInput {
     Letters(Vec<u8>),
     ContigEnd,
