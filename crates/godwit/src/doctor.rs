@@ -79,7 +79,7 @@ pub struct Finding {
     /// Details, such as a version, a path or a size.
     #[serde(rename = "found")]
     pub details: String,
-    /// The remedy that the user can apply; `None` if there is no problem.
+    /// The action that corrects the problem; `None` if there is no problem.
     pub remedy: Option<String>,
 }
 
