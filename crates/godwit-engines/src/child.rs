@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use godwit_process::Signal;
 
-use crate::aligner::stream_metadata;
+use crate::usage_error::{EXIT_USAGE, error_message};
 use crate::{EngineError, ExitCause};
 pub use process_pipeline::{PipelineCommand, ProcessPipeline};
 use supervisor::StderrTail;
@@ -30,7 +30,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// value is the maximum for unprivileged users.
 const PIPE_BYTES: i32 = 1 << 20;
 /// Exit status of an aligner program that rejects its arguments.
-const USAGE_EXIT_STATUS: i32 = stream_metadata::EXIT_USAGE as i32;
+const USAGE_EXIT_STATUS: i32 = EXIT_USAGE as i32;
 
 /// The state of a child, shared by its handle, its reader and its writer.
 pub(crate) struct ChildState {
@@ -197,7 +197,7 @@ impl ChildState {
             _ if self.is_killed_by_godwit.load(Ordering::Relaxed) => ExitCause::StoppedByGodwit,
             (Some(USAGE_EXIT_STATUS), _) if self.version.get().is_none() && !stderr_tail.is_empty() => {
                 let line = stderr_tail.pop().unwrap_or_default();
-                let message = stream_metadata::error_message(&line).to_owned();
+                let message = error_message(&line).to_owned();
                 return EngineError::Usage { program: self.program.clone(), message };
             }
             (Some(code), _) => ExitCause::Status(code),

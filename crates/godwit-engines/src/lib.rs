@@ -18,6 +18,7 @@ pub mod recalibrator;
 pub mod searcher;
 pub mod stream;
 pub mod trimmer;
+pub mod usage_error;
 pub mod variant_filter;
 
 pub use aligner_installations::{AlignerInstallation, find_aligners};

@@ -4,8 +4,9 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use godwit_engines::aligner::stream_metadata::{EXIT_USAGE, ProtocolError, error_line};
+use godwit_engines::aligner::stream_metadata::ProtocolError;
 use godwit_engines::stream::StreamError;
+use godwit_engines::usage_error::{EXIT_USAGE, error_line};
 use godwit_formats::sam::SamError;
 use godwit_model::{BlockId, GenomeError};
 
