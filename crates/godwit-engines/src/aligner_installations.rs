@@ -18,25 +18,14 @@ pub struct AlignerInstallation {
     pub remedy: &'static str,
 }
 
-/// Names of external aligner programs, with their installation instructions.
-const EXTERNAL_ALIGNERS: [(&str, &str); 3] = [
-    ("minimap2", "install minimap2 2.24 or later (Debian and Ubuntu: apt-get install minimap2; bioconda: minimap2)"),
-    ("bowtie2", "install bowtie2 (Debian and Ubuntu: apt-get install bowtie2; bioconda: bowtie2)"),
-    ("strobealign", "install strobealign (bioconda: strobealign)"),
-];
 const OWN_ALIGNER_REMEDY: &str = "it comes with godwit: install it beside godwit or on PATH";
-
-/// Returns the installation instructions for an external aligner program.
-pub(crate) fn install_remedy(program: &str) -> &'static str {
-    let known = EXTERNAL_ALIGNERS.iter().find(|(name, _)| *name == program);
-    known.map_or("install it, or give its path", |(_, remedy)| remedy)
-}
 
 /// Looks for every aligner that godwit knows and starts each installed one once, to read its version.
 pub fn find_aligners() -> Vec<AlignerInstallation> {
     let own = [("bwa", bwa::IndexKind::Bwa), ("bwa-mem3", bwa::IndexKind::BwaMem3)];
     let own = own.map(|(name, kind)| (name, bwa::find_program(kind).ok(), OWN_ALIGNER_REMEDY));
-    let foreign = EXTERNAL_ALIGNERS.map(|(name, remedy)| (name, sam_program::find_program(name, remedy).ok(), remedy));
+    let foreign = sam_program::EXTERNAL_ALIGNERS
+        .map(|(name, remedy)| (name, sam_program::find_program(name, remedy).ok(), remedy));
     let all = own.into_iter().chain(foreign);
     all.map(|(name, program, remedy)| {
         let version = program.as_ref().and_then(query_version_line);

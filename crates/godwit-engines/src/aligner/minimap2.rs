@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::BlockDependence;
-use super::sam_program::{AlignerInvocation, find_program, query_program_version};
+use super::sam_program::{AlignerInvocation, find_program, install_remedy, query_program_version};
 use super::template::{LaneValues, escape_tabs};
 use crate::{ChildHandle, EngineError, child};
 use godwit_model::Genome;
@@ -54,7 +54,7 @@ impl Minimap2 {
     /// option.
     pub fn find_installed(arguments: &[String]) -> Result<Self, EngineError> {
         let (preset, arguments) = split_preset(arguments)?;
-        let program = find_program(PROGRAM, crate::aligner_installations::install_remedy(PROGRAM))?;
+        let program = find_program(PROGRAM, install_remedy(PROGRAM))?;
         let version = query_program_version(&program).unwrap_or_default();
         let mut numbers = version.split(['.', '-']).map_while(|number| number.parse::<u32>().ok());
         if [numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)] < MIN_VERSION {

@@ -29,6 +29,13 @@ pub const FIRST_INPUT_PATH: &str = "/dev/stdin";
 /// Path that the command line uses for read 2 if it has two inputs.
 pub const SECOND_INPUT_PATH: &str = "/dev/fd/3";
 
+/// Names of external aligner programs, with their installation instructions.
+pub(crate) const EXTERNAL_ALIGNERS: [(&str, &str); 3] = [
+    ("minimap2", "install minimap2 2.24 or later (Debian and Ubuntu: apt-get install minimap2; bioconda: minimap2)"),
+    ("bowtie2", "install bowtie2 (Debian and Ubuntu: apt-get install bowtie2; bioconda: bowtie2)"),
+    ("strobealign", "install strobealign (bioconda: strobealign)"),
+];
+
 /// The command line of an external aligner for the reads of one lane.
 #[derive(Clone, Debug)]
 pub struct AlignerInvocation {
@@ -122,6 +129,12 @@ fn first_unknown_contig<'c>(found: &'c Genome, reference: &Genome) -> Option<&'c
         own.is_some_and(|own| own.length == contig.length)
     };
     found.contigs().iter().find(|contig| !known(contig))
+}
+
+/// Returns the installation instructions for an external aligner program.
+pub(crate) fn install_remedy(program: &str) -> &'static str {
+    let known = EXTERNAL_ALIGNERS.iter().find(|(name, _)| *name == program);
+    known.map_or("install it, or give its path", |(_, remedy)| remedy)
 }
 
 /// Returns the path of the program `name`: the name itself if it contains a slash, else the first match on PATH.

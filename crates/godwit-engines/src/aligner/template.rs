@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use super::BlockDependence;
-use super::sam_program::{AlignerInvocation, FIRST_INPUT_PATH, SECOND_INPUT_PATH, find_program, query_program_version};
+use super::sam_program::{
+    AlignerInvocation, FIRST_INPUT_PATH, SECOND_INPUT_PATH, find_program, install_remedy, query_program_version,
+};
 use crate::EngineError;
 use crate::command_template::CommandTemplate;
 
@@ -83,7 +85,7 @@ impl AlignerTemplate {
     /// # Errors
     /// [`EngineError::NotInstalled`] if the program does not exist.
     pub fn find_program(&self) -> Result<(PathBuf, Option<String>), EngineError> {
-        let remedy = crate::aligner_installations::install_remedy(self.program_name());
+        let remedy = install_remedy(self.program_name());
         let program = find_program(self.0.program(), remedy)?;
         let version = query_program_version(&program);
         Ok((program, version))
