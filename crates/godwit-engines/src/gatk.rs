@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::aligner::sam_program::find_program;
-use crate::caller::Capabilities;
 use crate::{EngineError, PipelineCommand, ProcessPipeline, is_version_at_least};
 
 /// Name of the GATK script on PATH.
@@ -37,10 +36,6 @@ pub struct GatkToolkit {
 }
 
 impl GatkToolkit {
-    /// The capabilities that all callers in GATK share.
-    pub(crate) const CAPABILITIES: Capabilities =
-        Capabilities { memory_bytes: DEFAULT_MEMORY_BYTES, needs_dictionary: true, ..Capabilities::DEFAULT };
-
     /// Finds the jar of GATK, and Java.
     ///
     /// # Errors

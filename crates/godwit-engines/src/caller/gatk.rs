@@ -10,7 +10,7 @@ use std::process::Command;
 
 use super::region_argument::RegionArgument;
 use super::{Caller, CallerInvocation, Capabilities, split_caller_options};
-use crate::gatk::{GatkToolkit, PROGRAM};
+use crate::gatk::{DEFAULT_MEMORY_BYTES, GatkToolkit, PROGRAM};
 use crate::{EngineError, ProcessPipeline};
 
 const SET_BY_GODWIT: &str = "it is set by godwit call";
@@ -43,6 +43,10 @@ pub(super) const REFUSED_READ_OPTIONS: [(&str, &str); 7] = [
     ("--sample-ploidy", "use --ploidy"),
     ("--native-pair-hmm-threads", "use --caller-threads"),
 ];
+
+/// The capabilities that all callers in GATK share.
+pub(super) const GATK_CAPABILITIES: Capabilities =
+    Capabilities { memory_bytes: DEFAULT_MEMORY_BYTES, needs_dictionary: true, ..Capabilities::DEFAULT };
 
 /// An installed GATK with the options of the user for HaplotypeCaller.
 #[derive(Clone, Debug)]
@@ -88,7 +92,7 @@ impl Caller for Gatk {
             padding_bases,
             writes_reference_blocks: self.writes_reference_blocks,
             depends_on_region_only: true,
-            ..GatkToolkit::CAPABILITIES
+            ..GATK_CAPABILITIES
         }
     }
 

@@ -7,7 +7,7 @@
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
-use super::gatk::{REFUSED_GATK_OPTIONS, add_region_arguments};
+use super::gatk::{GATK_CAPABILITIES, REFUSED_GATK_OPTIONS, add_region_arguments};
 use super::{Caller, CallerInvocation, Capabilities, split_caller_options};
 use crate::gatk::GatkToolkit;
 use crate::{EngineError, ProcessPipeline};
@@ -62,7 +62,7 @@ impl Caller for JointGatk {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { takes_gvcfs: true, ..GatkToolkit::CAPABILITIES }
+        Capabilities { takes_gvcfs: true, ..GATK_CAPABILITIES }
     }
 
     fn prepare(&self, work: &CallerInvocation) -> Result<Option<ProcessPipeline>, EngineError> {

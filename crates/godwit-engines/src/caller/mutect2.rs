@@ -4,7 +4,7 @@
 
 use std::ffi::OsStr;
 
-use super::gatk::{REFUSED_GATK_OPTIONS, REFUSED_READ_OPTIONS, add_region_arguments};
+use super::gatk::{GATK_CAPABILITIES, REFUSED_GATK_OPTIONS, REFUSED_READ_OPTIONS, add_region_arguments};
 use super::{Caller, CallerInvocation, Capabilities, split_caller_options};
 use crate::gatk::GatkToolkit;
 use crate::{EngineError, ProcessPipeline};
@@ -51,7 +51,7 @@ impl Caller for Mutect2 {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { takes_tumor_normal_pairs: true, ..GatkToolkit::CAPABILITIES }
+        Capabilities { takes_tumor_normal_pairs: true, ..GATK_CAPABILITIES }
     }
 
     fn start(&self, work: &CallerInvocation) -> Result<ProcessPipeline, EngineError> {
