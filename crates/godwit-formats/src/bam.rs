@@ -18,7 +18,6 @@ pub use error::{BamError, DamagedRecordError};
 pub use header::encode_header;
 pub use indexed_reader::{BamFile, IndexedRecords};
 pub use reader::{Reader, RecordBuffer};
-pub(crate) use record_validation::fits_bam_positions;
 pub use record_validation::{RecordProblem, check_record};
 
 /// First bytes of an uncompressed BAM file.

@@ -31,7 +31,6 @@ use serde::{Deserialize, Serialize};
 
 use self::batch_builder::ReadBatchBuilder;
 pub use self::error::{FastqError, RecordLocation};
-pub(crate) use self::record_layout::trim_read_number;
 use self::record_reader::{Record, RecordReader};
 use crate::bgzf;
 use crate::unaligned::{self, Read};

@@ -19,6 +19,7 @@ pub(crate) mod tests;
 pub use error::{FileHeaderError, HeaderError, SamError, SamReadError};
 pub use header::{Header, ReadGroup};
 pub use line_encoder::LineEncoder;
+pub(crate) use line_encoder::fits_bam_positions;
 pub(crate) use reader::detect_format_in_bytes;
 pub use reader::{AlignmentFormat, Reader, SamLines, detect_format};
 pub use record_values::{RecordValues, append_float_tag, append_integer_tag, append_tags, append_text_tag};

@@ -20,4 +20,5 @@ mod tests;
 
 pub use error::{ReadProblem, UnalignedError};
 pub use read::Read;
+pub(crate) use read::trim_read_number;
 pub use reader::{ReadGroupFilter, Reader, RecordSource, Selection};

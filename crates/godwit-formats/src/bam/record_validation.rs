@@ -2,6 +2,8 @@
 
 use godwit_model::{RawRecord, RecordError};
 
+use crate::sam::fits_bam_positions;
+
 /// A reason why a packed record is invalid.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordProblem {
@@ -45,14 +47,6 @@ pub enum RecordProblem {
         /// Offset of the malformed tag in the record.
         offset: usize,
     },
-}
-
-/// Returns whether BAM can express the end of an alignment. The alignment must end at or before the last base of a
-/// contig of 2^31 - 1 bases. Its operations together must not have more bases than that. `position` is 0-based, or -1
-/// for no position.
-pub(crate) fn fits_bam_positions(position: i32, reference_bases: u64, bases: u64) -> bool {
-    let limit = i32::MAX as u64;
-    bases <= limit && position.max(0) as u64 + reference_bases <= limit && (position < i32::MAX)
 }
 
 /// Checks everything on which readers of packed records rely: lengths, contigs, positions, the CIGAR (including one in

@@ -5,6 +5,7 @@ use std::ops::Range;
 use memchr::{memchr, memchr2};
 
 use super::text_window::TextPosition;
+use crate::unaligned::trim_read_number;
 
 /// Maximum bytes of a read name. BAM stores the length of the name with a closing zero in one byte (SAMv1 §1.4:
 /// `[!-?A-~]{1,254}`).
@@ -94,15 +95,6 @@ pub(super) fn split_title(window: &[u8], title: Range<usize>, name_bytes: usize)
     let comment = (name_end + 1).min(title.end)..title.end;
     let trimmed = trim_read_number(&window[title.start..name_end]).len();
     (title.start..title.start + trimmed, comment)
-}
-
-/// Returns a name without its last `/digit`, if it has more than two bytes (bwa 0.7.17 bwa.c, `trim_readno`).
-#[inline]
-pub(crate) fn trim_read_number(name: &[u8]) -> &[u8] {
-    match name {
-        [_, .., b'/', digit] if digit.is_ascii_digit() => &name[..name.len() - 2],
-        _ => name,
-    }
 }
 
 /// Returns whether `passes` returns true for every byte. There is no branch per byte, so that the compiler can use

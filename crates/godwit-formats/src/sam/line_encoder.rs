@@ -14,7 +14,6 @@ use super::bases;
 use super::error::{SamError, excerpt};
 use super::field_cursor::FieldCursor;
 use super::tags;
-use crate::bam::fits_bam_positions;
 
 /// Bytes of the fixed fields before the read name in a BAM record.
 pub(super) const FIXED_BYTES: usize = 32;
@@ -308,6 +307,14 @@ fn append_cigar(text: &[u8], out: &mut Vec<u8>) -> Result<CigarSums, SamError> {
         (bases, digits) = (0, 0);
     }
     if digits > 0 { Err(malformed()) } else { Ok(sums) }
+}
+
+/// Returns whether BAM can express the end of an alignment. The alignment must end at or before the last base of a
+/// contig of 2^31 - 1 bases. Its operations together must not have more bases than that. `position` is 0-based, or -1
+/// for no position.
+pub(crate) fn fits_bam_positions(position: i32, reference_bases: u64, bases: u64) -> bool {
+    let limit = i32::MAX as u64;
+    bases <= limit && position.max(0) as u64 + reference_bases <= limit && (position < i32::MAX)
 }
 
 /// Appends SEQ and QUAL to the record and moves the cursor to the first tag. Returns the number of bases.

@@ -3,7 +3,6 @@
 use godwit_model::{BASE_LETTERS, RawRecord, Tag, flags};
 
 use super::error::ReadProblem;
-use crate::fastq::trim_read_number;
 
 /// The highest base quality that FASTQ can express; its character is `~`.
 const MAX_QUALITY: u8 = 93;
@@ -95,6 +94,15 @@ impl Read {
         self.comment.extend([tag.name[0], tag.name[1], b':', kind, b':']);
         self.comment.extend(text);
         Ok(())
+    }
+}
+
+/// Returns a name without its last `/digit`, if it has more than two bytes (bwa 0.7.17 bwa.c, `trim_readno`).
+#[inline]
+pub(crate) fn trim_read_number(name: &[u8]) -> &[u8] {
+    match name {
+        [_, .., b'/', digit] if digit.is_ascii_digit() => &name[..name.len() - 2],
+        _ => name,
     }
 }
 
