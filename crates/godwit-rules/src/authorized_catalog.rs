@@ -9,6 +9,7 @@ use godwit_flight::{
 
 use crate::dataset_view::DatasetView;
 use crate::grants::Grants;
+use crate::grouping::GroupedDataset;
 use crate::rule::Rule;
 
 /// A catalog that shows only the data that the policy grants to one principal. A hidden dataset is reported as not
@@ -66,7 +67,10 @@ impl Catalog for AuthorizedCatalog {
                 DatasetError::Local(problem.into())
             }
         })?;
-        let view = DatasetView::open(&canonical, dataset, rule, &self.grants)?;
+        let view = match &rule.grouping {
+            Some(groups) => GroupedDataset::open(&canonical, dataset, rule, groups, &self.grants),
+            None => DatasetView::open(&canonical, dataset, rule, &self.grants),
+        }?;
         self.accesses.add(&canonical, &rule.name);
         Ok(view)
     }

@@ -14,7 +14,6 @@ use godwit_flight::{BatchReader, Dataset, DatasetError, DatasetKind, Scan, ScanP
 use godwit_model::Region;
 
 use crate::grants::Grants;
-use crate::grouping::GroupedDataset;
 use crate::masks::{mask_column, masked_type, plain_type, unmasked_type};
 use crate::pseudonyms::{PseudonymKey, pseudonym};
 use crate::row_filter::{POSITION_COLUMNS, RegionSet, RowCondition, visible_rows};
@@ -82,18 +81,15 @@ pub(crate) fn redact_error(name: &str, error: DatasetError) -> DatasetError {
 }
 
 impl DatasetView {
-    /// Returns the view of a dataset that a rule defines. If the rule shows the whole dataset, returns the dataset
-    /// itself.
+    /// Returns the view of a dataset that a rule defines, without the grouping of the rule. If the rule shows the whole
+    /// dataset, returns the dataset itself.
     pub(crate) fn open(
         name: &str,
         dataset: Arc<dyn Dataset>,
         rule: &Rule,
         grants: &Grants,
     ) -> Result<Arc<dyn Dataset>, DatasetError> {
-        match &rule.grouping {
-            Some(groups) => GroupedDataset::open(name, dataset, rule, groups, grants),
-            None => Self::build(name, dataset, rule, grants, rule.hides_rows()),
-        }
+        Self::build(name, dataset, rule, grants, rule.hides_rows())
     }
 
     /// Returns the rows from which groups are built. Dictionary columns are expanded.

@@ -75,7 +75,8 @@ fn grants_with_grouping(groups: &str) -> Grants {
 
 fn open_grouped(rows: &[Row], groups: &str) -> Result<Arc<dyn Dataset>, DatasetError> {
     let grants = grants_with_grouping(groups);
-    DatasetView::open("t", table(rows), &grants.rules[0], &grants)
+    let rule = &grants.rules[0];
+    GroupedDataset::open("t", table(rows), rule, rule.grouping.as_ref().unwrap(), &grants)
 }
 
 /// Returns the visible values of sex, age and mean of each row, as text.
