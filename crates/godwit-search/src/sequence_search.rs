@@ -18,11 +18,11 @@ use crate::search_checkpoint::{
 };
 use crate::search_plan::{PlanInputs, SearchPlan, partition_by_weight};
 use crate::search_worker_pool::{ReportOutput, WorkerPool};
-use crate::summary::{CpuSeconds, SearchSummary, WallSeconds};
+use crate::summary::{CpuSeconds, SearchProgress, SearchSummary, WallSeconds};
 use crate::tool_search;
 use crate::work_items::{BatchItems, RangeItems, SliceItems, unexpected_response};
 use crate::worker_protocol::{BatchInfo, HeaderLine, InitResponse, ProtocolFrame, Response, StageSeconds};
-use crate::{SearchCommand, SearchError, WorkerBackend};
+use crate::{SearchError, SearchOptions, WorkerBackend};
 
 /// Number of the SAM format in `-outfmt`. The SAM header depends on the reports, so it is written last.
 const SAM_FORMAT: u32 = 17;
@@ -37,46 +37,6 @@ const NOT_IDENTICAL_REASON: &str = "each range was searched separately with a li
                                  find better ones than one run";
 /// Minimum memory for reports in a worker, bytes, even if [`SearchOptions::memory_bytes`] is smaller.
 const MIN_REPORT_MEMORY_BYTES: u64 = 16 << 20;
-
-/// Options of a search.
-#[derive(Clone, Debug)]
-pub struct SearchOptions {
-    /// The parsed command line of the search program.
-    pub command: SearchCommand,
-    /// Number of ranges into which the database is cut; if `None`, [`SearchPlan`] decides.
-    pub range_count: Option<u32>,
-    /// Number of workers on each machine, at least 1.
-    pub workers: usize,
-    /// Memory for the reports of all workers of a machine, bytes. Larger reports go to a scratch file.
-    pub memory_bytes: u64,
-    /// Directory for scratch files.
-    pub scratch_directory: PathBuf,
-    /// True to print the engine's warnings to stderr.
-    pub prints_warnings: bool,
-    /// Path of a table of all hits, `.parquet` or `.arrow`.
-    pub hits_path: Option<PathBuf>,
-    /// True to resume a stopped search with the same output.
-    pub resume: bool,
-}
-
-/// The progress of a search.
-#[derive(Clone, Copy, Debug)]
-pub struct SearchProgress {
-    /// Number of queries whose reports are complete.
-    pub reported_queries: u64,
-    /// Total number of queries.
-    pub total_queries: u64,
-    /// Completed fraction of the search, 0 to 1. A query whose report is complete counts fully; a query of the current
-    /// batch counts by the fraction of the database ranges that are searched.
-    pub fraction: f64,
-}
-
-impl SearchProgress {
-    pub(crate) fn new(reported_queries: u64, of: u64, at_hand: f64) -> Self {
-        let fraction = ((reported_queries as f64 + at_hand) / of.max(1) as f64).min(1.0);
-        Self { reported_queries, total_queries: of.max(reported_queries), fraction }
-    }
-}
 
 /// A search whose workers have opened the database and the queries.
 pub struct Search<'a> {

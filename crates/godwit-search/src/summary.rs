@@ -1,9 +1,28 @@
-//! The summary of a search, with the time of each stage. The stages are the columns of Table 1 of the article on
+//! The progress of a search, and its summary with the time of each stage. The stages are the columns of Table 1 of the article on
 //! pioBLAST (doi:10.1109/IPDPS.2005.190).
 
 use serde::Serialize;
 
 use crate::SearchPlan;
+
+/// The progress of a search.
+#[derive(Clone, Copy, Debug)]
+pub struct SearchProgress {
+    /// Number of queries whose reports are complete.
+    pub reported_queries: u64,
+    /// Total number of queries.
+    pub total_queries: u64,
+    /// Completed fraction of the search, 0 to 1. A query whose report is complete counts fully; a query of the current
+    /// batch counts by the fraction of the database ranges that are searched.
+    pub fraction: f64,
+}
+
+impl SearchProgress {
+    pub(crate) fn new(reported_queries: u64, of: u64, at_hand: f64) -> Self {
+        let fraction = ((reported_queries as f64 + at_hand) / of.max(1) as f64).min(1.0);
+        Self { reported_queries, total_queries: of.max(reported_queries), fraction }
+    }
+}
 
 /// The summary of a completed search: its inputs, its plan, and its times.
 #[derive(Clone, Debug, Serialize)]

@@ -8,7 +8,7 @@ use crate::SearchError;
 use crate::hits::HitsFile;
 use crate::search_checkpoint::{self, CheckpointEntry, FileExtent, SearchCheckpoint};
 use crate::search_worker_pool::{ItemResult, WorkItems};
-use crate::sequence_search::SearchProgress;
+use crate::summary::SearchProgress;
 use crate::thresholds::EvalueThresholds;
 use crate::worker_protocol::{BatchInfo, FieldReader, HeaderLine, InitResponse, ProtocolFrame, Response};
 

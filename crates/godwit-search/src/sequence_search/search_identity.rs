@@ -5,9 +5,9 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use super::{SAM_FORMAT, SearchOptions};
+use super::SAM_FORMAT;
 use crate::search_checkpoint::SearchIdentity;
-use crate::{SearchError, ToolSearch};
+use crate::{SearchError, SearchOptions, ToolSearch};
 
 /// Extensions of the files of a BLAST database volume that contain sequences, headers and their index.
 const VOLUME_EXTENSIONS: [&str; 6] = [".pin", ".psq", ".phr", ".nin", ".nsq", ".nhr"];
