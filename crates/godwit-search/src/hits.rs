@@ -20,7 +20,7 @@ use godwit_model::schema::hit_columns;
 use crate::SearchError;
 use crate::atomic_file::AtomicFile;
 use crate::search_checkpoint::FileExtent;
-use crate::worker_protocol::FieldReader;
+use crate::worker_protocol::{FieldReader, HitRow};
 
 /// Separator between the fields of a row from a worker: a control character that does not occur in FASTA files.
 const FIELD_SEPARATOR: char = '\x1f';
@@ -182,17 +182,6 @@ impl RowLog {
     fn file_error(&self, action: &'static str, source: std::io::Error) -> SearchError {
         SearchError::File { action, path: self.path.clone(), source }
     }
-}
-
-/// A row of the table of hits, as a worker sends it for an alignment.
-pub(crate) struct HitRow {
-    /// 0-based index of the query.
-    pub(crate) query: u64,
-    /// E-value, not rounded.
-    pub(crate) evalue: f64,
-    pub(crate) bitscore: f64,
-    /// The printed fields, separated by [`FIELD_SEPARATOR`].
-    pub(crate) printed: String,
 }
 
 /// The columns of the Arrow record batch that is being filled.

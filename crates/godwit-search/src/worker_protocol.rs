@@ -28,10 +28,20 @@ use std::io::Read;
 use godwit_fleet::leases::ItemId;
 
 use crate::SearchError;
-use crate::hits::HitRow;
 
 /// Size in bytes of the header of a frame: one byte for the kind, and eight for the length of the body.
 pub(crate) const FRAME_HEADER_BYTES: usize = 9;
+
+/// A row of the table of hits, as a worker sends it for an alignment.
+pub(crate) struct HitRow {
+    /// 0-based index of the query.
+    pub(crate) query: u64,
+    /// E-value, not rounded.
+    pub(crate) evalue: f64,
+    pub(crate) bitscore: f64,
+    /// The printed fields, separated by the control character 0x1f.
+    pub(crate) printed: String,
+}
 
 /// A frame that is being built for sending.
 #[derive(Clone, Debug)]
