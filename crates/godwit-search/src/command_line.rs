@@ -1,10 +1,14 @@
 //! Parses the command line of a search program: takes out the options that godwit handles, passes the others to the
 //! engine, and rejects unsupported ones.
 
+mod alias_search;
+mod diamond;
+mod mmseqs;
+
 use std::path::PathBuf;
 
 use crate::SearchError;
-use crate::tool_search::{self, ToolSearch};
+use crate::tool_search::ToolSearch;
 use crate::worker_process::WorkerSpec;
 
 /// A search program.
@@ -125,8 +129,8 @@ impl SearchCommand {
         let (name, rest) = words.split_first().ok_or_else(unknown)?;
         let base = name.rsplit('/').next().unwrap_or(name);
         match base {
-            "diamond" => return tool_search::parse_diamond(rest),
-            "mmseqs" => return tool_search::parse_mmseqs(rest),
+            "diamond" => return diamond::parse_diamond(rest),
+            "mmseqs" => return mmseqs::parse_mmseqs(rest),
             _ => {}
         }
         let program =
@@ -141,7 +145,7 @@ impl SearchCommand {
     }
 
     /// Creates a command with the program and its words; all other fields are empty.
-    pub(crate) fn from_words(program: SearchProgram, words: impl Iterator<Item = String>) -> Self {
+    fn from_words(program: SearchProgram, words: impl Iterator<Item = String>) -> Self {
         Self {
             program,
             words: words.collect(),
@@ -215,6 +219,17 @@ impl SearchCommand {
 
     fn options_error(&self, message: String) -> SearchError {
         SearchError::Options { program: self.program.name(), message }
+    }
+}
+
+/// A rejected option, and the reason with the alternative.
+type RefusedOption = (&'static str, &'static str);
+
+/// Returns an error if the option is in the list `refused`.
+fn check_option(name: &str, refused: &[RefusedOption]) -> Result<(), SearchError> {
+    match refused.iter().find(|(option, _)| *option == name) {
+        Some((_, problem)) => Err(SearchError::Unsupported { option: name.to_owned(), problem }),
+        None => Ok(()),
     }
 }
 

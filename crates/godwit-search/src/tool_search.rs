@@ -8,8 +8,6 @@
 //! `godwit-blast` and starts the tool.
 
 mod alias;
-mod diamond;
-mod mmseqs;
 mod preparation;
 mod query_file;
 mod tool_worker;
@@ -20,12 +18,9 @@ use godwit_engines::EngineError;
 use godwit_engines::searcher::{blast, diamond as diamond_program, mmseqs as mmseqs_program};
 use serde::{Deserialize, Serialize};
 
-use crate::SearchError;
 use crate::worker_protocol::FailureKind;
 
-pub(crate) use alias::{RangeTables, merge_tables};
-pub(crate) use diamond::parse_diamond;
-pub(crate) use mmseqs::parse_mmseqs;
+pub(crate) use alias::{DEFAULT_MAX_SUBJECTS, RangeTables, merge_tables};
 pub use preparation::SearchScratch;
 pub use tool_worker::serve_tool_worker;
 
@@ -108,7 +103,7 @@ pub struct ToolSearch {
 
 impl ToolSearch {
     /// Creates a search with the tool, the subcommand and the command line set, and default values in the other fields.
-    fn from_words(tool: SearchTool, mode: &str, words: &[String]) -> Self {
+    pub(crate) fn from_words(tool: SearchTool, mode: &str, words: &[String]) -> Self {
         Self {
             tool,
             mode: mode.to_owned(),
@@ -168,17 +163,6 @@ impl ToolSearch {
             PathBuf::from(path)
         };
         endings.iter().map(with).filter(|path| path.is_file()).collect()
-    }
-}
-
-/// A rejected option, and the reason with the alternative.
-type RefusedOption = (&'static str, &'static str);
-
-/// Returns an error if the option is in the list `refused`.
-fn check_option(name: &str, refused: &[RefusedOption]) -> Result<(), SearchError> {
-    match refused.iter().find(|(option, _)| *option == name) {
-        Some((_, problem)) => Err(SearchError::Unsupported { option: name.to_owned(), problem }),
-        None => Ok(()),
     }
 }
 

@@ -11,21 +11,15 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use super::ToolSearch;
 use super::preparation::tool_error;
-use super::{SearchTool, ToolSearch};
 use crate::SearchError;
-use crate::command_line::SearchCommand;
 use crate::search_plan::partition_by_weight;
 
-/// Default maximum number of subjects in the results for a query (`-max_target_seqs`).
-const DEFAULT_MAX_SUBJECTS: usize = 500;
 /// E-value below which BLAST+ treats all e-values as equal (blast_hits.c, `s_EvalueComp`).
 const MIN_EVALUE: f64 = 1e-180;
-/// Default fields of tabular output of BLAST+, as in `-outfmt`.
-const STANDARD_FIELDS: &str = "std";
-/// Rejected options: with them, the order of the rows is unknown, so the tables cannot be merged.
-const REFUSED_OPTIONS: [&str; 6] =
-    ["parse_deflines", "sorthits", "sorthsps", "num_descriptions", "num_alignments", "sum_stats"];
+/// Default maximum number of subjects in the results for a query (`-max_target_seqs`).
+pub(crate) const DEFAULT_MAX_SUBJECTS: usize = 500;
 
 /// The ranges of the database, and the options for merging their tables.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -44,66 +38,14 @@ pub struct RangeTables {
 }
 
 impl RangeTables {
+    /// Creates the options without ranges, which are cut when the database is known.
+    pub(crate) fn new(output_format: String, delimiter: char, max_subjects: usize, is_protein: bool) -> Self {
+        Self { output_format, delimiter, max_subjects, ranges: Vec::new(), is_protein }
+    }
+
     /// Returns the format and the maximum number of subjects as options of BLAST+.
     pub(super) fn description(&self) -> String {
         format!("-outfmt '{}' -max_target_seqs {}", self.output_format, self.max_subjects)
-    }
-}
-
-impl SearchCommand {
-    /// Converts the command to the same search with an installed BLAST+, one run for each range of the database.
-    ///
-    /// # Errors
-    /// [`SearchError::Unsupported`] if tables of this format cannot be merged, or if an option changes the order of
-    /// rows.
-    pub fn with_aliases(mut self) -> Result<Self, SearchError> {
-        let unsupported = |option: String, problem| Err(SearchError::Unsupported { option, problem });
-        if self.tool_search.is_some() {
-            return unsupported("--engine alias".into(), "it is for programs of BLAST+");
-        }
-        if !["6", "10"].contains(&self.format.to_string().as_str()) {
-            let problem = "--engine alias merges tables; use 6 or 10, or --engine exact";
-            return unsupported(format!("-outfmt {}", self.format), problem);
-        }
-        let (mut arguments, mut fields, mut max_subjects) =
-            (Vec::new(), STANDARD_FIELDS.to_owned(), DEFAULT_MAX_SUBJECTS);
-        let mut database = PathBuf::new();
-        let mut words = self.arguments.iter();
-        while let Some(word) = words.next() {
-            let name = word.trim_start_matches('-');
-            if REFUSED_OPTIONS.contains(&name) {
-                return unsupported(word.clone(), "it changes the order of rows; omit it, or use --engine exact");
-            }
-            match name {
-                "outfmt" => {
-                    let value = words.next().cloned().unwrap_or_default();
-                    let custom = value.split_once(' ').map_or("", |(_, fields)| fields.trim());
-                    if custom.contains("delim=") {
-                        return unsupported(
-                            "delim=".into(),
-                            "--engine alias does not support other delimiters; omit it",
-                        );
-                    }
-                    fields = if custom.is_empty() { STANDARD_FIELDS.to_owned() } else { custom.to_owned() };
-                }
-                "db" => database = words.next().map(PathBuf::from).unwrap_or_default(),
-                "max_target_seqs" => {
-                    let value = words.next().cloned().unwrap_or_default();
-                    max_subjects = value.parse().unwrap_or(DEFAULT_MAX_SUBJECTS);
-                    arguments.extend([word.clone(), value]);
-                }
-                _ => arguments.push(word.clone()),
-            }
-        }
-        let delimiter = if self.format == 10 { ',' } else { '\t' };
-        let output_format = format!("{} {fields} score", self.format);
-        let is_protein = matches!(self.program.name(), "blastp" | "blastx");
-        let tables = RangeTables { output_format, delimiter, max_subjects, ranges: Vec::new(), is_protein };
-        let mut bulk = ToolSearch::from_words(SearchTool::Blast, self.program.name(), &self.words);
-        (bulk.arguments, bulk.database_argument, bulk.database, bulk.range_tables) =
-            (arguments, database.clone(), database, Some(tables));
-        self.tool_search = Some(bulk);
-        Ok(self)
     }
 }
 
@@ -350,35 +292,8 @@ pub(crate) fn merge_tables(bulk: &ToolSearch, tables: Vec<impl BufRead>, to: &mu
 
 #[cfg(test)]
 mod tests {
+    use super::super::SearchTool;
     use super::*;
-
-    fn with_aliases(line: &str) -> Result<SearchCommand, SearchError> {
-        SearchCommand::parse(&words(line)).expect("a command line").with_aliases()
-    }
-
-    /// Splits a line into words at spaces; text in single quotes is one word.
-    fn words(line: &str) -> Vec<String> {
-        let parts = line.split('\'').enumerate();
-        let words = parts.flat_map(|(index, part)| match index % 2 {
-            0 => part.split_whitespace().map(str::to_owned).collect(),
-            _ => vec![part.to_owned()],
-        });
-        words.collect()
-    }
-
-    #[test]
-    fn only_tables_are_merged() {
-        let command =
-            with_aliases("blastp -db d -query q -outfmt '6 qseqid sseqid' -max_target_seqs 7 -evalue 1").unwrap();
-        let bulk = command.tool_search.unwrap();
-        assert_eq!(bulk.arguments, ["-max_target_seqs", "7", "-evalue", "1"]);
-        assert_eq!(bulk.identity_words().last().unwrap(), "-outfmt '6 qseqid sseqid score' -max_target_seqs 7");
-        for line in
-            ["blastp -db d", "blastp -db d -outfmt 7", "blastp -db d -outfmt 6 -sorthits 2", "diamond blastp -d d -q q"]
-        {
-            assert!(matches!(with_aliases(line), Err(SearchError::Unsupported { .. })), "{line}");
-        }
-    }
 
     #[test]
     fn keys_are_those_of_the_archive_to_all_digits() {
@@ -392,7 +307,8 @@ mod tests {
 
     #[test]
     fn tables_are_merged_by_value_then_score_then_the_later_range() {
-        let mut bulk = with_aliases("blastp -db d -outfmt 6 -max_target_seqs 3").unwrap().tool_search.unwrap();
+        let mut bulk = ToolSearch::from_words(SearchTool::Blast, "blastp", &[]);
+        bulk.range_tables = Some(RangeTables::new("6 std score".into(), '\t', 3, true));
         // Fields: number of the query, 1 if the subject is new, e-value, score, row.
         let first = "1\t1\t1e-30\t50\ta\n1\t1\t1e-20\t40\tb\n1\t0\t1e-9\t9\tb2\n2\t1\t1e-190\t90\tc\n";
         let second = "1\t1\t1e-20\t40\td\n1\t1\t1e-20\t39\te\n2\t1\t1e-185\t91\tf\n3\t1\t1\t1\tg\n";

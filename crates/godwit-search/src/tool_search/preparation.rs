@@ -8,7 +8,6 @@ use godwit_process::TemporaryItem;
 
 use super::{SearchTool, ToolSearch, alias, failure_kind};
 use crate::SearchError;
-use crate::command_line::SearchCommand;
 use crate::worker_protocol::FailureKind;
 
 /// Maximum number of lines from the end of a tool's output in an error message.
@@ -25,37 +24,40 @@ pub struct SearchScratch {
 }
 
 impl SearchScratch {
-    /// Prepares `command` for a search of `pieces` pieces. DIAMOND: determines the algorithm that it would choose for
-    /// all queries, because it might choose another one for a piece. MMseqs2: converts a FASTA target to a database
-    /// once, not once for each piece. BLAST+ with alias files: cuts the database into ranges.
+    /// Prepares the search of the command of `program`, such as `diamond`, for `pieces` pieces. DIAMOND: determines the
+    /// algorithm that it would choose for all queries, because it might choose another one for a piece. MMseqs2:
+    /// converts a FASTA target to a database once, not once for each piece. BLAST+ with alias files: cuts the database
+    /// into ranges.
     ///
     /// # Errors
     /// [`SearchError`] if the tool is not installed, or rejects the database or the options.
     pub fn prepare(
-        command: &mut SearchCommand,
+        tool_search: Option<&mut ToolSearch>,
+        program: &'static str,
         query: &Path,
         scratch: &Path,
         pieces: usize,
     ) -> Result<Self, SearchError> {
-        let Some(bulk) = &mut command.tool_search else { return Ok(Self { scratch: None, _target_database: None }) };
+        let Some(bulk) = tool_search else { return Ok(Self { scratch: None, _target_database: None }) };
         let own = TemporaryItem::create(|| tempfile::Builder::new().prefix("godwit-search-").tempdir_in(scratch));
         let scratch = Some(own.map_err(|source| scratch_error(scratch.to_owned(), source))?);
-        let (program, _) = bulk.find_program_version()?;
-        let name = command.program.name();
+        let (executable, _) = bulk.find_program_version()?;
         match bulk.tool {
             SearchTool::Diamond => {
                 let has_option = |option: &str| bulk.arguments.iter().any(|word| word == option);
                 if !has_option("--algo") && !has_option("--swipe") {
-                    let algorithm = query_diamond_algorithm(bulk, &program, query, name)?;
+                    let algorithm = query_diamond_algorithm(bulk, &executable, query, program)?;
                     bulk.arguments.extend(["--algo".to_owned(), algorithm.to_owned()]);
                 }
                 Ok(Self { scratch, _target_database: None })
             }
             SearchTool::Blast => {
-                alias::cut_database(bulk, &program, pieces, name)?;
+                alias::cut_database(bulk, &executable, pieces, program)?;
                 Ok(Self { scratch, _target_database: None })
             }
-            SearchTool::Mmseqs => Ok(Self { scratch, _target_database: create_target_database(bulk, &program, name)? }),
+            SearchTool::Mmseqs => {
+                Ok(Self { scratch, _target_database: create_target_database(bulk, &executable, program)? })
+            }
         }
     }
 

@@ -61,7 +61,8 @@ pub fn run(args: &SearchArgs) -> Result<(), Failure> {
     // The temporary files of the preparation must exist until the end of the search.
     let scratch = scratch_directory(&args.common);
     let pieces = args.fragments.map_or_else(|| RANGES_PER_WORKER * workers.unwrap_or(1), |pieces| pieces as usize);
-    let prepared = SearchScratch::prepare(&mut command, &query, &scratch, pieces)?;
+    let program = command.program.name();
+    let prepared = SearchScratch::prepare(command.tool_search.as_mut(), program, &query, &scratch, pieces)?;
     let options = search_options(args, workers, command, prepared.directory().unwrap_or(&scratch));
     let (begun, last_report) = (Instant::now(), Cell::new(Instant::now()));
     let step = |step: SearchProgress| {

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use super::{RefusedOption, ReportHeader, SearchTool, ToolSearch, check_option};
+use super::{RefusedOption, SearchCommand, SearchProgram, check_option};
 use crate::SearchError;
-use crate::command_line::{SearchCommand, SearchProgram};
+use crate::tool_search::{ReportHeader, SearchTool, ToolSearch};
 
 /// Rejected options: with them, the results for a query depend on other queries, or the output is not a single file of
 /// rows.
@@ -47,7 +47,7 @@ const SUPPORTED_FORMATS: [(&str, ReportHeader); 8] = [
 ];
 
 /// Parses the words of the command line after `diamond`.
-pub(crate) fn parse_diamond(words: &[String]) -> Result<SearchCommand, SearchError> {
+pub(super) fn parse_diamond(words: &[String]) -> Result<SearchCommand, SearchError> {
     let wrong = |message: String| SearchError::Options { program: SearchProgram::Diamond.name(), message };
     let Some((mode, rest)) = words.split_first().filter(|(mode, _)| ["blastp", "blastx"].contains(&mode.as_str()))
     else {

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use super::{RefusedOption, ReportHeader, SearchTool, ToolSearch, check_option};
+use super::{RefusedOption, SearchCommand, SearchProgram, check_option};
 use crate::SearchError;
-use crate::command_line::{SearchCommand, SearchProgram};
+use crate::tool_search::{ReportHeader, SearchTool, ToolSearch};
 
 /// Number of files to which `mmseqs createdb --shuffle` distributes sequences in turn. MMseqs2 then reads one file
 /// after another.
@@ -44,7 +44,7 @@ const BOOLEAN_OPTIONS: [&str; 14] = [
 ];
 
 /// Parses the words of the command line after `mmseqs`.
-pub(crate) fn parse_mmseqs(words: &[String]) -> Result<SearchCommand, SearchError> {
+pub(super) fn parse_mmseqs(words: &[String]) -> Result<SearchCommand, SearchError> {
     let wrong = |message: String| SearchError::Options { program: SearchProgram::Mmseqs.name(), message };
     let Some((mode, rest)) = words.split_first().filter(|(mode, _)| *mode == "easy-search") else {
         let option = format!("mmseqs {}", words.first().map_or("", String::as_str));
