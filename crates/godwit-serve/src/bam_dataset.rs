@@ -12,9 +12,10 @@ use godwit_formats::sam::Header;
 use godwit_model::schema::alignment_columns;
 use godwit_model::{Genome, IntervalSet, Region};
 
-use crate::batch_reader::{dataset_error, fused_reader};
+use crate::batch_reader::fused_reader;
 use crate::file_index::{FileIndex, parts_of_chunks};
 use crate::file_store::{DatasetSnapshot, FileStore};
+use crate::read_error::dataset_error;
 
 /// File name extensions of BAM indexes.
 pub(crate) const INDEX_EXTENSIONS: [&str; 2] = ["bai", "csi"];

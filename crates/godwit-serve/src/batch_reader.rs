@@ -2,18 +2,6 @@
 
 use arrow_array::RecordBatch;
 use godwit_flight::{BatchReader, DatasetError, ScanPart};
-use godwit_formats::is_system_failure;
-
-use crate::bucket::find_remote_error;
-
-/// Converts the error of a reader to a [`DatasetError`], by its cause: the object store, this host, or the data.
-pub(crate) fn dataset_error<E: std::error::Error + Send + Sync + 'static>(error: E) -> DatasetError {
-    match find_remote_error(&error) {
-        Some(remote) => remote.into(),
-        None if is_system_failure(&error) => DatasetError::Local(error.into()),
-        None => DatasetError::Data(error.into()),
-    }
-}
 
 /// Returns an iterator over the batches that `fill` returns, until `fill` returns `None` or an error.
 pub(crate) fn fused_reader(

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::collections::HashMap;
 use std::fs;
-use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -20,6 +19,7 @@ use crate::file_store::{DatasetSnapshot, FileSnapshot, FileStore};
 use crate::gwp_dataset::GwpDataset;
 use crate::listing::{EntryClassifier, Listing, MAX_DEPTH, SkippedEntry};
 use crate::puts::{PutDirectories, PutDirectory, TemporaryDatasets};
+use crate::read_error::file_read_error;
 use crate::sam_cram_dataset::{CramOptions, ReadsFormat, SamCramDataset};
 use crate::table_datasets::{ArrowDataset, CsvDataset, ParquetDataset};
 use crate::unfinished_job_dataset::{self, UnfinishedJobDataset, UnfinishedJobs};
@@ -32,19 +32,6 @@ const MAX_OPEN_DATASETS: usize = 256;
 const PUT_EXTENSION: &str = ".parquet";
 /// Maximum number of attempts to open a dataset whose files change at the same time.
 const MAX_OPEN_ATTEMPTS: usize = 3;
-
-/// An error of reading a file, with the path of the file.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot read {}", path.display())]
-pub(crate) struct FileReadError {
-    pub(crate) path: PathBuf,
-    #[source]
-    pub(crate) source: io::Error,
-}
-
-pub(crate) fn file_read_error(path: &Path, source: io::Error) -> DatasetError {
-    DatasetError::Local(Box::new(FileReadError { path: path.to_owned(), source }))
-}
 
 /// Format of a file: derived from its name in listings, and from its content when the dataset is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,9 +4,9 @@ use godwit_flight::{DatasetError, ScanPart};
 use godwit_formats::binning_index::{FileChunk, IndexReadError, RegionIndex, merge_chunks};
 use godwit_formats::message_with_causes;
 
-use crate::batch_reader::dataset_error;
 use crate::bucket::find_remote_error;
 use crate::file_store::{DatasetSnapshot, FileSnapshot, FileStore};
+use crate::read_error::dataset_error;
 
 /// The state of the index of a data file.
 #[derive(Debug)]

@@ -16,9 +16,8 @@ use godwit_formats::crypt4gh::{self, FILE_SUFFIX};
 use godwit_formats::random_access::{LocalFile, RandomAccess};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::batch_reader::dataset_error;
 use crate::bucket::Bucket;
-use crate::dataset_root::{FileReadError, file_read_error};
+use crate::read_error::{FileReadError, dataset_error, file_read_error};
 
 /// Maximum size of a text file that is read completely, such as a list of files, in bytes.
 const MAX_TEXT_BYTES: usize = 64 << 20;

@@ -11,8 +11,9 @@ use godwit_flight::{BatchReader, Dataset, DatasetError, DatasetKind, Scan, ScanP
 use godwit_transfer::delta::{DeltaError, GwpFile};
 use godwit_transfer::{ReferenceStore, TransferError};
 
-use crate::batch_reader::{dataset_error, fused_reader, single_part};
+use crate::batch_reader::{fused_reader, single_part};
 use crate::file_store::DatasetSnapshot;
+use crate::read_error::dataset_error;
 use crate::unindexed_dataset::{ROW_BASES, UnindexedFormat, project_columns};
 
 /// Number of rows in a batch. A chunk of the packed genome, up to 32 MiB, is decoded only once for all of these rows.

@@ -32,9 +32,9 @@ use self::error::HtsgetError;
 use self::file_layout::{DataBlock, FileLayout, TicketPlan};
 use self::request::HtsgetRequest;
 pub(crate) use self::request::percent_decode;
-use crate::batch_reader::dataset_error;
 use crate::dataset_root::{DatasetRoot, HtsgetFile, HtsgetFormat};
 use crate::http_service::{access_record, request_description, run_blocking};
+use crate::read_error::dataset_error;
 
 /// Content type of JSON responses, including the protocol version.
 const JSON_CONTENT_TYPE: &str = "application/vnd.ga4gh.htsget.v1.3.0+json; charset=utf-8";

@@ -17,6 +17,7 @@ mod htsget;
 mod http_service;
 mod listing;
 mod puts;
+mod read_error;
 mod refget;
 mod sam_cram_dataset;
 mod site;

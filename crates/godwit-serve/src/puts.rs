@@ -24,8 +24,7 @@ use godwit_formats::columnar::{ColumnarError, PageCompression, ParquetFiles, Tab
 use self::dataset_part::{MemoryBudget, PutPart, remove_part};
 use self::staging_directory::{StagingArea, StagingDirectory};
 pub use self::temporary_datasets::TemporaryDatasets;
-use crate::batch_reader::dataset_error;
-use crate::dataset_root::file_read_error;
+use crate::read_error::{dataset_error, file_read_error};
 
 /// Name of the file that lists the parts of a dataset.
 pub(crate) const PART_LIST_NAME: &str = "_parts";

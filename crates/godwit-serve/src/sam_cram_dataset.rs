@@ -13,8 +13,9 @@ use godwit_formats::sam::{self, Header, LineEncoder};
 use godwit_model::{IntervalSet, RawRecord};
 
 use crate::bam_dataset::{ReadsTable, intervals_in, take_rows};
-use crate::batch_reader::{dataset_error, fused_reader, single_part};
+use crate::batch_reader::{fused_reader, single_part};
 use crate::file_store::{DatasetSnapshot, FileSnapshot, FileStore};
+use crate::read_error::dataset_error;
 
 /// Number of bytes of records that are decoded at a time.
 const CHUNK_BYTES: usize = 1 << 20;

@@ -10,10 +10,11 @@ use godwit_formats::columnar::{ArrowFile, ParquetFiles, ParquetReadError};
 use godwit_formats::csv::CsvFile;
 use godwit_model::schema::{alignment_columns, variant_columns};
 
-use crate::batch_reader::{dataset_error, fused_reader, single_part};
+use crate::batch_reader::{fused_reader, single_part};
 use crate::bucket::find_remote_error;
 use crate::file_store::{DatasetSnapshot, FileSnapshot, FileStore};
 use crate::puts;
+use crate::read_error::dataset_error;
 
 /// A dataset of one Parquet file, or of all Parquet files in a directory in the order of their names.
 #[derive(Debug)]

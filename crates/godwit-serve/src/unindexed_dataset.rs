@@ -13,8 +13,9 @@ use godwit_formats::fastq::{LaneEvent, LaneInput, LaneOptions, LaneReader};
 use godwit_formats::intervals::{Interval, IntervalFormat, IntervalReader};
 use godwit_model::IntervalSet;
 
-use crate::batch_reader::{dataset_error, fused_reader, single_part};
+use crate::batch_reader::{fused_reader, single_part};
 use crate::file_store::{DatasetSnapshot, FileSnapshot, FileStore};
+use crate::read_error::dataset_error;
 
 /// Maximum number of bases in a row of a FASTA dataset. It keeps rows much smaller than a chromosome.
 pub(crate) const ROW_BASES: usize = 1 << 16;

@@ -9,9 +9,10 @@ use godwit_formats::bgzf::BgzfError;
 use godwit_formats::vcf::{IndexedRecords, Reader, Record, VariantBatchBuilder, VariantLayout, VcfError, VcfFile};
 use godwit_model::{IntervalSet, Region};
 
-use crate::batch_reader::{dataset_error, fused_reader, single_part};
+use crate::batch_reader::{fused_reader, single_part};
 use crate::file_index::{FileIndex, parts_of_chunks};
 use crate::file_store::{DatasetSnapshot, FileSnapshot, FileStore};
+use crate::read_error::dataset_error;
 
 /// File name extensions of VCF and BCF indexes.
 pub(crate) const INDEX_EXTENSIONS: [&str; 2] = ["tbi", "csi"];

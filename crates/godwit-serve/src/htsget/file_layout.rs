@@ -19,10 +19,10 @@ use godwit_model::schema::alignment_columns;
 
 use super::error::HtsgetError;
 use super::request::{HtsgetRequest, UNPLACED_REFERENCE_NAME};
-use crate::batch_reader::dataset_error;
 use crate::dataset_root::{DatasetRoot, HtsgetFile, HtsgetFormat};
 use crate::file_index::{FileIndex, staleness_problem};
 use crate::file_store::{FileSnapshot, FileStore};
+use crate::read_error::dataset_error;
 
 /// Maximum size of a CRAM index, in bytes as stored.
 const MAX_INDEX_BYTES: u64 = 256 << 20;
