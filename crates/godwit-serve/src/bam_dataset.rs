@@ -14,7 +14,8 @@ use godwit_model::{Genome, IntervalSet, Region};
 
 use crate::batch_reader::fused_reader;
 use crate::file_index::{FileIndex, parts_of_chunks};
-use crate::file_store::{DatasetSnapshot, FileStore};
+use crate::file_snapshot::DatasetSnapshot;
+use crate::file_store::FileStore;
 use crate::read_error::dataset_error;
 
 /// File name extensions of BAM indexes.

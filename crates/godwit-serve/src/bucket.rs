@@ -27,7 +27,7 @@ use self::error::RemoteError;
 pub(crate) use self::error::find_remote_error;
 use self::object::BucketObject;
 use self::pinned_store::PinnedStore;
-use crate::file_store::{DatasetSnapshot, FileSnapshot};
+use crate::file_snapshot::{DatasetSnapshot, FileSnapshot};
 
 /// Scheme of bucket URLs, with the slashes.
 const S3_SCHEME: &str = "s3://";

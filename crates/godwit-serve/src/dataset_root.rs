@@ -15,7 +15,8 @@ use godwit_transfer::ReferenceStore;
 
 use crate::bam_dataset::{self, BamDataset};
 use crate::bucket::{self, Bucket};
-use crate::file_store::{DatasetSnapshot, FileSnapshot, FileStore};
+use crate::file_snapshot::{DatasetSnapshot, FileSnapshot};
+use crate::file_store::FileStore;
 use crate::gwp_dataset::GwpDataset;
 use crate::listing::{EntryClassifier, Listing, MAX_DEPTH, SkippedEntry};
 use crate::puts::{PutDirectories, PutDirectory, TemporaryDatasets};

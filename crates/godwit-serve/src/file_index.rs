@@ -5,7 +5,8 @@ use godwit_formats::binning_index::{FileChunk, IndexReadError, RegionIndex, merg
 use godwit_formats::message_with_causes;
 
 use crate::bucket::find_remote_error;
-use crate::file_store::{DatasetSnapshot, FileSnapshot, FileStore};
+use crate::file_snapshot::{DatasetSnapshot, FileSnapshot};
+use crate::file_store::FileStore;
 use crate::read_error::dataset_error;
 
 /// The state of the index of a data file.

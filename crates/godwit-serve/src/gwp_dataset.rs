@@ -12,7 +12,7 @@ use godwit_transfer::delta::{DeltaError, GwpFile};
 use godwit_transfer::{ReferenceStore, TransferError};
 
 use crate::batch_reader::{fused_reader, single_part};
-use crate::file_store::DatasetSnapshot;
+use crate::file_snapshot::DatasetSnapshot;
 use crate::read_error::dataset_error;
 use crate::unindexed_dataset::{ROW_BASES, UnindexedFormat, project_columns};
 

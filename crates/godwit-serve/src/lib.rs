@@ -11,6 +11,7 @@ mod batch_reader;
 mod bucket;
 mod dataset_root;
 mod file_index;
+mod file_snapshot;
 mod file_store;
 mod gwp_dataset;
 mod htsget;

@@ -27,7 +27,8 @@ use self::error::RefgetError;
 use self::request::{MediaType, SequenceDigest, Subsequence};
 use self::sequence_digests::{DigestCache, FileDigests, Sequence, stream_subsequence};
 use crate::dataset_root::DatasetRoot;
-use crate::file_store::{FileSnapshot, FileStore};
+use crate::file_snapshot::FileSnapshot;
+use crate::file_store::FileStore;
 use crate::htsget::percent_decode;
 use crate::http_service::{access_record, request_description, run_blocking};
 

@@ -14,7 +14,8 @@ use godwit_model::{IntervalSet, RawRecord};
 
 use crate::bam_dataset::{ReadsTable, intervals_in, take_rows};
 use crate::batch_reader::{fused_reader, single_part};
-use crate::file_store::{DatasetSnapshot, FileSnapshot, FileStore};
+use crate::file_snapshot::{DatasetSnapshot, FileSnapshot};
+use crate::file_store::FileStore;
 use crate::read_error::dataset_error;
 
 /// Number of bytes of records that are decoded at a time.

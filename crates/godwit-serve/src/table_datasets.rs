@@ -12,7 +12,8 @@ use godwit_model::schema::{alignment_columns, variant_columns};
 
 use crate::batch_reader::{fused_reader, single_part};
 use crate::bucket::find_remote_error;
-use crate::file_store::{DatasetSnapshot, FileSnapshot, FileStore};
+use crate::file_snapshot::{DatasetSnapshot, FileSnapshot};
+use crate::file_store::FileStore;
 use crate::puts;
 use crate::read_error::dataset_error;
 

@@ -14,7 +14,8 @@ use godwit_formats::intervals::{Interval, IntervalFormat, IntervalReader};
 use godwit_model::IntervalSet;
 
 use crate::batch_reader::{fused_reader, single_part};
-use crate::file_store::{DatasetSnapshot, FileSnapshot, FileStore};
+use crate::file_snapshot::{DatasetSnapshot, FileSnapshot};
+use crate::file_store::FileStore;
 use crate::read_error::dataset_error;
 
 /// Maximum number of bases in a row of a FASTA dataset. It keeps rows much smaller than a chromosome.

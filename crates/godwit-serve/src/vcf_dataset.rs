@@ -11,7 +11,8 @@ use godwit_model::{IntervalSet, Region};
 
 use crate::batch_reader::{fused_reader, single_part};
 use crate::file_index::{FileIndex, parts_of_chunks};
-use crate::file_store::{DatasetSnapshot, FileSnapshot, FileStore};
+use crate::file_snapshot::{DatasetSnapshot, FileSnapshot};
+use crate::file_store::FileStore;
 use crate::read_error::dataset_error;
 
 /// File name extensions of VCF and BCF indexes.

@@ -13,7 +13,7 @@ use object_store::{GetOptions, GetRange, ObjectStore as _};
 
 use super::Bucket;
 use super::error::RemoteError;
-use crate::file_store::FileSnapshot;
+use crate::file_snapshot::FileSnapshot;
 
 /// Number of bytes per request during sequential reading. Their transfer should take longer than a network round trip.
 const REQUEST_BYTES: usize = 4 << 20;

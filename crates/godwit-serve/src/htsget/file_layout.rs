@@ -21,7 +21,8 @@ use super::error::HtsgetError;
 use super::request::{HtsgetRequest, UNPLACED_REFERENCE_NAME};
 use crate::dataset_root::{DatasetRoot, HtsgetFile, HtsgetFormat};
 use crate::file_index::{FileIndex, staleness_problem};
-use crate::file_store::{FileSnapshot, FileStore};
+use crate::file_snapshot::FileSnapshot;
+use crate::file_store::FileStore;
 use crate::read_error::dataset_error;
 
 /// Maximum size of a CRAM index, in bytes as stored.

@@ -18,7 +18,8 @@ use super::error::RefgetError;
 use super::request::Subsequence;
 use super::sequence_digests::FileDigests;
 use super::{Refget, RefgetResult, authenticate, json_response};
-use crate::file_store::{FileSnapshot, FileStore};
+use crate::file_snapshot::FileSnapshot;
+use crate::file_store::FileStore;
 use crate::htsget::stream_bytes;
 use crate::http_service::run_blocking;
 

@@ -20,7 +20,8 @@ use md5::{Digest as _, Md5};
 use ring::digest::{Context, SHA512};
 
 use super::request::SequenceDigest;
-use crate::file_store::{FileSnapshot, FileStore};
+use crate::file_snapshot::FileSnapshot;
+use crate::file_store::FileStore;
 use crate::htsget::stream_bytes;
 
 /// Length of an MD5 digest, bytes.
