@@ -33,7 +33,7 @@ use self::file_layout::{DataBlock, FileLayout, TicketPlan};
 use self::request::HtsgetRequest;
 pub(crate) use self::request::percent_decode;
 use crate::dataset_root::{DatasetRoot, HtsgetFile, HtsgetFormat};
-use crate::http_service::{access_record, request_description, run_blocking};
+use crate::http_request::{access_record, request_description, run_blocking};
 use crate::read_error::dataset_error;
 
 /// Content type of JSON responses, including the protocol version.

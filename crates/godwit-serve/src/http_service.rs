@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use godwit_flight::Authorizer;
 use godwit_flight::web::{
     FileTickets, REFERENCES_PREFIX, SEQUENCE_PREFIX, SITE_PREFIX, WebBody, WebRequest, WebResponse, WebResponseFuture,
     WebService,
 };
-use godwit_flight::{AccessRecord, Authorizer, Principal};
 use http::header::{HeaderName, ORIGIN, VARY};
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Uri};
 
@@ -17,8 +17,6 @@ use crate::htsget::Htsget;
 use crate::refget::Refget;
 use crate::site;
 
-/// Maximum number of bytes of a request that the audit log contains.
-const MAX_RECORDED_BYTES: usize = 4096;
 /// Number of seconds for which a browser may cache the response to a preflight request (htsget 1.3, "CORS").
 const PREFLIGHT_MAX_AGE_S: &str = "2592000";
 
@@ -78,53 +76,6 @@ impl WebService for HttpService {
     }
 }
 
-/// An error of a task that panicked on a blocking thread.
-#[derive(Debug, thiserror::Error)]
-#[error("a bug in godwit: {0}")]
-pub(crate) struct TaskPanic(#[from] tokio::task::JoinError);
-
-/// Runs blocking work on a separate thread and returns its result.
-pub(crate) async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, TaskPanic> {
-    Ok(tokio::task::spawn_blocking(work).await?)
-}
-
-/// Returns the description of a request that the access record contains.
-pub(crate) fn request_description(request: &WebRequest) -> String {
-    let query = request.query.as_ref().map(|query| format!("?{query}")).unwrap_or_default();
-    let body = request.body.as_deref().unwrap_or_default();
-    let mut text = format!("{} {}{query} {}", request.method, request.path, String::from_utf8_lossy(body));
-    text.truncate(text.trim_end().len());
-    if text.len() > MAX_RECORDED_BYTES {
-        let end = text.floor_char_boundary(MAX_RECORDED_BYTES);
-        text = format!("{}… ({} bytes)", &text[..end], text.len());
-    }
-    text
-}
-
-/// Creates the access record of a response. `problem`: the error of the request, if it failed. The bytes of a streamed
-/// body are added while they are sent.
-pub(crate) fn access_record(
-    principal: &Principal,
-    call: &str,
-    resource: String,
-    problem: Option<String>,
-    response: &Response<WebBody>,
-) -> AccessRecord {
-    let bytes = match response.body() {
-        WebBody::Full(bytes) if problem.is_none() => bytes.len() as u64,
-        WebBody::Full(_) | WebBody::Stream { .. } => 0,
-    };
-    AccessRecord {
-        principal: principal.name().to_owned(),
-        call: call.to_owned(),
-        resource,
-        datasets: principal.accesses().to_vec(),
-        bytes,
-        outcome: problem.unwrap_or_else(|| "done".to_owned()),
-        ..AccessRecord::default()
-    }
-}
-
 /// Returns the value of `Access-Control-Allow-Origin` for a response. If the server requires authentication, every
 /// origin is allowed, because a page needs a token. Otherwise only local origins are allowed, so that a foreign page in
 /// the browser cannot read data that a server on the same machine serves without authentication.
@@ -156,6 +107,8 @@ fn preflight_response(request_headers: &HeaderMap) -> Response<WebBody> {
 
 #[cfg(test)]
 mod tests {
+    use godwit_flight::Principal;
+
     use super::*;
 
     fn request(origin: &str, is_auth_disabled: bool) -> WebRequest {
@@ -180,13 +133,5 @@ mod tests {
         for origin in ["https://example.org", "null", "http://localhost.example.org", "http://10.0.0.1"] {
             assert!(!allowed(origin, true) && allowed(origin, false), "{origin}");
         }
-    }
-
-    #[test]
-    fn what_is_recorded_of_a_request_is_bounded() {
-        assert_eq!(request_description(&request("null", true)), "POST /reads/x?a=b {}");
-        let long = WebRequest { body: Some(Bytes::from("é".repeat(9000))), ..request("null", true) };
-        let text = request_description(&long);
-        assert!(text.len() < MAX_RECORDED_BYTES + 40 && text.ends_with("… (18018 bytes)"), "{}", &text[4000..]);
     }
 }

@@ -15,6 +15,7 @@ mod file_snapshot;
 mod file_store;
 mod gwp_dataset;
 mod htsget;
+mod http_request;
 mod http_service;
 mod listing;
 mod puts;

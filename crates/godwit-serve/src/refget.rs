@@ -30,7 +30,7 @@ use crate::dataset_root::DatasetRoot;
 use crate::file_snapshot::FileSnapshot;
 use crate::file_store::FileStore;
 use crate::htsget::percent_decode;
-use crate::http_service::{access_record, request_description, run_blocking};
+use crate::http_request::{access_record, request_description, run_blocking};
 
 /// Suffix of the URL path that requests the metadata of a sequence.
 const METADATA_SUFFIX: &str = "/metadata";

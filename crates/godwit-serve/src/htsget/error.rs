@@ -4,7 +4,7 @@ use godwit_flight::DatasetError;
 use godwit_formats::message_with_causes;
 use http::StatusCode;
 
-use crate::http_service::TaskPanic;
+use crate::http_request::TaskPanic;
 
 /// An error of the htsget service (htsget 1.3, "Error Response").
 #[derive(Debug, thiserror::Error)]

@@ -4,7 +4,7 @@ use godwit_flight::DatasetError;
 use godwit_formats::message_with_causes;
 use http::StatusCode;
 
-use crate::http_service::TaskPanic;
+use crate::http_request::TaskPanic;
 
 /// An error of the refget service (refget 2.0, "Errors").
 #[derive(Debug, thiserror::Error)]

@@ -21,7 +21,7 @@ use super::{Refget, RefgetResult, authenticate, json_response};
 use crate::file_snapshot::FileSnapshot;
 use crate::file_store::FileStore;
 use crate::htsget::stream_bytes;
-use crate::http_service::run_blocking;
+use crate::http_request::run_blocking;
 
 impl Refget {
     /// Responds to a request for the list of references, a reference, a byte range of it, or its index.
