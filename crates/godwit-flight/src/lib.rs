@@ -55,6 +55,7 @@ mod message;
 mod metrics;
 pub mod pool;
 mod protocol_detection;
+mod random;
 mod reflection;
 mod reload_handle;
 mod segments;

@@ -22,7 +22,7 @@ use crate::server::Download;
 
 pub use metadata::{SQL_CATALOG, SQL_SCHEMA, server_info_batch, server_info_schema};
 pub(crate) use metadata::{metadata_batch, metadata_schema};
-pub(crate) use prepared_statements::{PreparedStatements, random_bytes};
+pub(crate) use prepared_statements::PreparedStatements;
 
 /// A boxed future of a result or a status, which may be sent to another thread.
 pub type StatusFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, Status>> + Send + 'a>>;

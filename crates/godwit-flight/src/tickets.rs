@@ -13,7 +13,7 @@ use tonic::{Code, Status};
 use crate::auth::{Principal, Visa};
 use crate::dataset::{Scan, ScanPart};
 use crate::error_reason::ErrorReason;
-use crate::sql::random_bytes;
+use crate::random::random_bytes;
 
 /// Prefix of tickets, which identifies the version of their format.
 const TICKET_PREFIX: &[u8] = b"gw1.";

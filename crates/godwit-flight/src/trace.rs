@@ -16,8 +16,8 @@ use tonic::{Code, Status};
 
 use crate::access_log::code_name;
 use crate::metrics::CallType;
+use crate::random::random_bytes;
 use crate::server::{BatchItem, Download};
-use crate::sql::random_bytes;
 
 /// The HTTP header that contains trace ID, span ID and flags.
 pub const TRACEPARENT_HEADER: &str = "traceparent";

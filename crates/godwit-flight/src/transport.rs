@@ -16,8 +16,8 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use crate::error::FlightError;
 use crate::frame_tracker::FrameTracker;
 use crate::low_water::set_receive_low_water;
+use crate::random::random_bytes;
 use crate::server::CallLimits;
-use crate::sql::random_bytes;
 use crate::tls::{ClientTls, ServerTls, TlsSocket};
 
 /// The address of a server.

@@ -7,7 +7,7 @@ use super::DatasetService;
 use super::batch_stream::READ_SPAN;
 use crate::access_log::{AccessRecord, AccessRecorder};
 use crate::pool::MemberLeaseId;
-use crate::sql::random_bytes;
+use crate::random::random_bytes;
 use crate::trace;
 use crate::web::{
     API_PREFIX, FileTickets, READS_PREFIX, ResponsePrincipal, VARIANTS_PREFIX, WebBody, WebRequest, WebResponse,

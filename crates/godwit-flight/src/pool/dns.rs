@@ -12,7 +12,7 @@ use tokio::net::UdpSocket;
 
 use super::load_balancer::MemberLeaseId;
 use super::membership::Membership;
-use crate::sql::random_bytes;
+use crate::random::random_bytes;
 
 /// Size of the header of a DNS message.
 const DNS_HEADER_BYTES: usize = 12;

@@ -18,7 +18,7 @@ use super::messages::{
 };
 use crate::client::Client;
 use crate::error::FlightError;
-use crate::sql::random_bytes;
+use crate::random::random_bytes;
 use crate::transport::{Address, TransportOptions};
 
 /// Interval between health probes that a client sends to its member. TCP would detect a host without power only after

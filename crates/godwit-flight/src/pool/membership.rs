@@ -21,7 +21,7 @@ use super::messages::{
 };
 use crate::client::Client;
 use crate::error::FlightError;
-use crate::sql::random_bytes;
+use crate::random::random_bytes;
 use crate::tls::ClientTls;
 use crate::transport::{Address, ConnectionSecurity, Token, TransportOptions};
 

@@ -9,6 +9,7 @@ use arrow_schema::SchemaRef;
 use tonic::Status;
 
 use crate::auth::Principal;
+use crate::random::random_bytes;
 
 /// Maximum number of prepared statements of all principals together.
 const MAX_PREPARED_STATEMENTS: usize = 4096;
@@ -114,16 +115,6 @@ impl PreparedStatements {
             entries.remove(handle);
         }
     }
-}
-
-/// Returns cryptographically secure random bytes.
-pub(crate) fn random_bytes<const N: usize>() -> [u8; N] {
-    let mut bytes = [0; N];
-    let filled = getrandom::fill(&mut bytes);
-    // Linux provides secure random numbers since 3.17. Without them no handle, ticket or token would be secure, so
-    // panic.
-    filled.expect("the system gives random bytes");
-    bytes
 }
 
 #[cfg(test)]
