@@ -8,11 +8,9 @@ use futures_util::{StreamExt as _, stream};
 use tonic::{Code, Status};
 
 use crate::auth::Principal;
+use crate::call_streams::{Download, ExchangeStream, PutResultStream, StatusFuture, WebStream};
 use crate::codec::FlightStreamChunk;
 use crate::dataset::DatasetAccess;
-use crate::server::{Download, ExchangeStream, PutResultStream};
-use crate::sql::StatusFuture;
-use crate::web::WebStream;
 
 /// Outcome in the record that is written before the server sends the first data.
 pub(crate) const OUTCOME_STARTED: &str = "begun";

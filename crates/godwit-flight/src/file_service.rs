@@ -7,9 +7,9 @@ use arrow_schema::SchemaRef;
 use bytes::Bytes;
 
 use crate::auth::Principal;
+use crate::call_streams::{Download, PutResultStream, StatusFuture};
 use crate::codec::FlightStreamChunk;
-use crate::server::{Download, PutResultStream, Upload};
-use crate::sql::StatusFuture;
+use crate::server::Upload;
 
 /// Prefix of the tickets, descriptor commands and action names that concern whole files.
 pub const FILES_PREFIX: &str = "godwit.files.";

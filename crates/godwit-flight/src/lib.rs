@@ -40,6 +40,7 @@ mod access_log;
 mod auth;
 mod authorizer;
 mod batch_split;
+mod call_streams;
 pub mod client;
 mod codec;
 mod dataset;
@@ -76,6 +77,7 @@ pub use auth::{
 };
 pub use authorizer::{Authorizer, FileAccess, FileAuthorization};
 pub use batch_split::{BATCH_SPLIT_BYTES, split_batch};
+pub use call_streams::{BatchItem, Download, ExchangeStream, PutResultStream, StatusFuture};
 pub use client::{BatchSender, Batches, Client, PutResults as Answered};
 pub use codec::FlightStreamChunk;
 pub use dataset::{
@@ -89,11 +91,11 @@ pub use error_reason::ErrorReason;
 pub use file_service::{FILES_PREFIX, FileInfo, FileService};
 pub use metrics::{ServerMetrics, StatementWorkers};
 pub use reload_handle::ReloadHandle;
-pub use server::{CallLimits, DataPlane, Download, ExchangeStream, PutResultStream, Server, Upload};
+pub use server::{CallLimits, DataPlane, Server, Upload};
 pub use socket_handle::SocketHandle;
 pub use sql::{
     DirectScan, DirectScanColumns, SQL_CATALOG, SQL_SCHEMA, SqlEngine, StatementDescription, StatementResult,
-    StatusFuture, advertised_batch, advertised_schema, server_info_batch, server_info_schema,
+    advertised_batch, advertised_schema, server_info_batch, server_info_schema,
 };
 pub use tickets::FilePart;
 pub use tls::{ClientTls, ServerTls, TlsError, WARMUP_MIN_RTT, create_identity};

@@ -28,7 +28,8 @@ pub use self::transfer::{TransferStats, download, exchange, prepare_workload, up
 
 use crate::auth::Principal;
 use crate::batch_split::{BATCH_SPLIT_BYTES, split_batch};
-use crate::server::{DataPlane, Download, ExchangeStream, PutResultStream, Upload};
+use crate::call_streams::{Download, ExchangeStream, PutResultStream};
+use crate::server::{DataPlane, Upload};
 use crate::transport::Address;
 
 /// Approximate size of a row of [`Shape::Alignments`], bytes.

@@ -19,7 +19,7 @@ use prometheus_client::registry::Registry;
 use tonic::Code;
 
 use crate::access_log::{AccessLog, AccessRecord, code_name};
-use crate::sql::StatusFuture;
+use crate::call_streams::StatusFuture;
 use crate::trace::OpenSpan;
 use crate::web::{
     API_PREFIX, FILE_DATA_PATH, READS_PREFIX, REFERENCES_PREFIX, SEQUENCE_PREFIX, SITE_PREFIX, VARIANTS_PREFIX,

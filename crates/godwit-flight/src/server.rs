@@ -16,12 +16,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow_array::RecordBatch;
 use arrow_flight::flight_service_server::FlightServiceServer;
 use arrow_flight::{FlightDescriptor, Ticket};
 use arrow_schema::SchemaRef;
 use bytes::Bytes;
-use futures_core::Stream;
 use http::{HeaderMap, Request, Response, StatusCode, Version};
 use http_body::Body as _;
 use hyper::body::Incoming;
@@ -37,6 +35,7 @@ use tonic_health::server::{HealthReporter, health_reporter};
 use tower_service::Service;
 
 use crate::auth::{Authenticator, Principal, Session, bearer_token, request_token};
+use crate::call_streams::{Download, ExchangeStream, PutResultStream};
 use crate::codec::{BatchDecoder, BatchEncoder, DecodedMessage, FlightStreamChunk};
 use crate::error::FlightError;
 use crate::message::{GRPC_PREFIX_BYTES, MessageAssembler};
@@ -65,25 +64,6 @@ const DO_EXCHANGE_PATH: &str = "/arrow.flight.protocol.FlightService/DoExchange"
 pub(crate) const OUT_OF_SCOPE: &str = "the token does not allow this call";
 /// Largest accepted `DoGet` request, which contains the ticket, in bytes.
 const MAX_TICKET_BYTES: usize = 1 << 20;
-
-/// A record batch and the application metadata (`app_metadata`) that is sent with it.
-pub type BatchItem = (RecordBatch, Bytes);
-
-/// The schema and the batches that a server sends in response to `DoGet`.
-pub struct Download {
-    /// Schema of all batches.
-    pub schema: SchemaRef,
-    /// The batches in the order in which they are sent, or the error that ends the download.
-    pub batches: Pin<Box<dyn Stream<Item = Result<BatchItem, Status>> + Send>>,
-}
-
-/// Results of an upload, which the server sends to the client as they are produced. The call ends when this stream
-/// ends.
-pub type PutResultStream = Pin<Box<dyn Stream<Item = Result<Bytes, Status>> + Send>>;
-
-/// The batches and metadata that the server sends in an exchange. All batches have the schema of the first one;
-/// messages with metadata only may precede it.
-pub type ExchangeStream = Pin<Box<dyn Stream<Item = Result<FlightStreamChunk, Status>> + Send>>;
 
 /// The service that supplies and receives the data of a [`Server`].
 ///

@@ -7,7 +7,6 @@ mod metadata;
 mod prepared_statements;
 mod server_info;
 
-use std::pin::Pin;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
@@ -16,16 +15,13 @@ use godwit_model::Region;
 use tonic::Status;
 
 use crate::auth::Principal;
+use crate::call_streams::{Download, StatusFuture};
 use crate::dataset::{Catalog, Dataset, DatasetAccess};
 use crate::metrics::StatementWorkers;
-use crate::server::Download;
 
 pub use metadata::{SQL_CATALOG, SQL_SCHEMA, server_info_batch, server_info_schema};
 pub(crate) use metadata::{metadata_batch, metadata_schema};
 pub(crate) use prepared_statements::PreparedStatements;
-
-/// A boxed future of a result or a status, which may be sent to another thread.
-pub type StatusFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, Status>> + Send + 'a>>;
 
 /// The schemas of a statement, which are known before the statement runs.
 #[derive(Clone, Debug)]

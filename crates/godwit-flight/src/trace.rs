@@ -15,9 +15,9 @@ use http::{HeaderMap, HeaderValue};
 use tonic::{Code, Status};
 
 use crate::access_log::code_name;
+use crate::call_streams::{BatchItem, Download};
 use crate::metrics::CallType;
 use crate::random::random_bytes;
-use crate::server::{BatchItem, Download};
 
 /// The HTTP header that contains trace ID, span ID and flags.
 pub const TRACEPARENT_HEADER: &str = "traceparent";

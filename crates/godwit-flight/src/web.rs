@@ -8,12 +8,12 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_core::Stream;
 use http::{HeaderMap, Method, Response, StatusCode};
 use tonic::Status;
 
 use crate::access_log::AccessRecord;
 use crate::auth::Principal;
+pub use crate::call_streams::WebStream;
 use crate::encoding::{decode_base64, encode_base64_url};
 use crate::tickets::{FilePart, TicketClaims, TicketKey};
 
@@ -55,9 +55,6 @@ pub struct WebRequest {
     /// The body of the request; `None` if it is longer than the server accepts.
     pub body: Option<Bytes>,
 }
-
-/// The chunks of a streamed response body.
-pub type WebStream = Pin<Box<dyn Stream<Item = Result<Bytes, Status>> + Send>>;
 
 /// The body of an HTTP response.
 pub enum WebBody {

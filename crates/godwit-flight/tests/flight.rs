@@ -14,10 +14,9 @@ use arrow_flight::{
 use arrow_schema::SchemaRef;
 use bytes::Bytes;
 use futures_util::{Stream, TryStreamExt, stream};
-use godwit_flight::server::{BatchItem, ExchangeStream, PutResultStream};
 use godwit_flight::{
-    Address, Client, ClientTls, ConnectionSecurity, DataPlane, Download, FlightError, FlightStreamChunk, Principal,
-    Server, ServerTls, TlsError, Token, TransportOptions, Upload,
+    Address, BatchItem, Client, ClientTls, ConnectionSecurity, DataPlane, Download, ExchangeStream, FlightError,
+    FlightStreamChunk, Principal, PutResultStream, Server, ServerTls, TlsError, Token, TransportOptions, Upload,
 };
 use tonic::{Code, Request, Response, Status, Streaming};
 use tonic_health::pb::health_check_response::ServingStatus as HealthStatus;

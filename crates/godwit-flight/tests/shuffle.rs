@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use futures_util::StreamExt;
 use godwit_flight::measure::shuffle::{ShuffleWorker, SliceRequest, SliceSource, transport_options, verify_slices};
-use godwit_flight::server::PutResultStream;
 use godwit_flight::{
-    Address, Client, ConnectionSecurity, DataPlane, Download, FlightError, Principal, Routes, Server, Status, Upload,
+    Address, Client, ConnectionSecurity, DataPlane, Download, FlightError, Principal, PutResultStream, Routes, Server,
+    Status, Upload,
 };
 
 async fn serve(data: impl DataPlane) -> Address {

@@ -6,8 +6,8 @@ use futures_util::stream;
 use tonic::Status;
 
 use super::{DatasetService, run_blocking};
+use crate::call_streams::Download;
 use crate::dataset::BatchReader;
-use crate::server::Download;
 use crate::trace::OpenSpan;
 
 /// Name of the trace span for reading a dataset; the next constant is the span name for running a statement.

@@ -21,9 +21,9 @@ use tonic::{Code, Status};
 use super::{DatasetService, run_blocking};
 use crate::access_log::{AccessRecord, OUTCOME_DONE, status_outcome};
 use crate::auth::Principal;
+use crate::call_streams::Download;
 use crate::dataset::{Catalog, ContigLine, Dataset, DatasetError, Scan, contig_lines};
 use crate::dataset_service::access_recording::truncate_for_record;
-use crate::server::Download;
 use crate::tickets::BoundStatement;
 use crate::web::{API_PREFIX, WebBody, WebRequest, WebResponse};
 

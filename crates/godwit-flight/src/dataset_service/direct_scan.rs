@@ -15,9 +15,9 @@ use tonic::Status;
 
 use super::{DatasetService, flight_info_with_schema, open_dataset_part, run_blocking};
 use crate::auth::Principal;
+use crate::call_streams::Download;
 use crate::dataset::{Scan, ScanPart};
 use crate::error_reason::ErrorReason;
-use crate::server::Download;
 use crate::sql::{DirectScan, DirectScanColumns, StatementDescription, advertised_batch, advertised_schema};
 use crate::tickets::{BoundStatement, DatasetPart, DirectScanOutput, TicketClaims};
 

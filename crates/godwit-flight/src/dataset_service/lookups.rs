@@ -23,9 +23,10 @@ use super::{
     run_blocking,
 };
 use crate::auth::Principal;
+use crate::call_streams::ExchangeStream;
 use crate::codec::FlightStreamChunk;
 use crate::dataset::{Dataset, DatasetError, Scan};
-use crate::server::{ExchangeStream, Upload};
+use crate::server::Upload;
 
 /// Maximum number of regions in one lookup.
 const MAX_REGIONS: usize = 100_000;

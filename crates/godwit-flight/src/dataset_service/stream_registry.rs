@@ -9,7 +9,7 @@ use futures_core::Stream;
 use tokio::sync::watch;
 use tonic::Status;
 
-use crate::server::{BatchItem, Download};
+use crate::call_streams::{BatchItem, Download};
 use crate::tickets::now_unix_s;
 
 /// Maximum number of cancelled tickets that are stored. If there are more, those that expire first are forgotten.

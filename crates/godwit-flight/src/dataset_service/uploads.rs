@@ -17,11 +17,12 @@ use super::{
 };
 use crate::access_log::status_outcome;
 use crate::auth::Principal;
+use crate::call_streams::PutResultStream;
 use crate::codec::FlightStreamChunk;
 use crate::dataset::{DatasetError, PutRequest, PutSummary, WriteMode};
 use crate::file_service::FILES_PREFIX;
 use crate::pool::POOL_SCOPE;
-use crate::server::{OUT_OF_SCOPE, PutResultStream, Upload};
+use crate::server::{OUT_OF_SCOPE, Upload};
 use crate::sql::{SQL_CATALOG, SQL_SCHEMA};
 
 /// A message to the thread that writes an uploaded dataset.

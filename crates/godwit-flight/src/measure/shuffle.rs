@@ -20,9 +20,10 @@ use tonic::Status;
 
 use super::XorShift64;
 use crate::auth::Principal;
+use crate::call_streams::{BatchItem, Download, PutResultStream};
 use crate::client::Client;
 use crate::error::FlightError;
-use crate::server::{BatchItem, DataPlane, Download, PutResultStream, Upload};
+use crate::server::{DataPlane, Upload};
 use crate::transport::TransportOptions;
 
 /// Maximum number of received messages per slice that wait to be added to the checksum.

@@ -12,8 +12,8 @@ use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _, stream};
 use tonic::Status;
 
+use crate::call_streams::{BatchItem, Download};
 use crate::codec::BatchEncoder;
-use crate::server::{BatchItem, Download};
 
 /// Prefix of resume tickets.
 pub(crate) const RESUME_TICKET_PREFIX: &[u8] = b"gwr1.";
