@@ -91,7 +91,7 @@ pub use error_reason::ErrorReason;
 pub use file_service::{FILES_PREFIX, FileInfo, FileService};
 pub use metrics::{ServerMetrics, StatementWorkers};
 pub use reload_handle::ReloadHandle;
-pub use server::{CallLimits, DataPlane, Server, Upload};
+pub use server::{DataPlane, Server, Upload};
 pub use socket_handle::SocketHandle;
 pub use sql::{
     DirectScan, DirectScanColumns, SQL_CATALOG, SQL_SCHEMA, SqlEngine, StatementDescription, StatementResult,
@@ -101,4 +101,4 @@ pub use tickets::FilePart;
 pub use tls::{ClientTls, ServerTls, TlsError, WARMUP_MIN_RTT, create_identity};
 pub use tonic::service::Routes;
 pub use tonic::{Code, Status};
-pub use transport::{Address, ConnectionSecurity, Token, TransportOptions};
+pub use transport::{Address, CallLimits, ConnectionSecurity, Token, TransportOptions};

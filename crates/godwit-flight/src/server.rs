@@ -52,8 +52,6 @@ use crate::trace::{self, OpenSpan, TraceContext, Tracer};
 use crate::transport::{Address, ConnectionSecurity, Listener, Socket, TransportOptions, configure_http2};
 use crate::web::{WebBody, WebRequest, text_response};
 
-pub use call_limits::CallLimits;
-
 const HEALTH_PREFIX: &str = "/grpc.health.v1.Health/";
 const FLIGHT_SERVICE: &str = <FlightServiceServer<()> as NamedService>::NAME;
 const DO_GET_PATH: &str = "/arrow.flight.protocol.FlightService/DoGet";

@@ -17,7 +17,6 @@ use crate::error::FlightError;
 use crate::frame_tracker::FrameTracker;
 use crate::low_water::set_receive_low_water;
 use crate::random::random_bytes;
-use crate::server::CallLimits;
 use crate::tls::{ClientTls, ServerTls, TlsSocket};
 
 /// The address of a server.
@@ -50,6 +49,15 @@ impl fmt::Display for Address {
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }
+}
+
+/// Limits that a server applies to each principal separately.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CallLimits {
+    /// Maximum number of concurrent calls; `None`: no limit.
+    pub concurrent_calls: Option<u32>,
+    /// Maximum bytes of responses per second, over all calls of the principal; `None`: no limit.
+    pub bytes_per_s: Option<u64>,
 }
 
 /// Sizes and timeouts of connections.

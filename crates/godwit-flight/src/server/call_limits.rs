@@ -7,19 +7,12 @@ use std::time::{Duration, Instant};
 
 use tonic::Status;
 
+use crate::transport::CallLimits;
+
 /// Number of stored principals above which principals without open calls are removed.
 const MAX_REMEMBERED_PRINCIPALS: usize = 1024;
 /// Shortest delay for which a timer is set; shorter delays are ignored.
 const MIN_DELAY: Duration = Duration::from_millis(5);
-
-/// Limits that a server applies to each principal separately.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CallLimits {
-    /// Maximum number of concurrent calls; `None`: no limit.
-    pub concurrent_calls: Option<u32>,
-    /// Maximum bytes of responses per second, over all calls of the principal; `None`: no limit.
-    pub bytes_per_s: Option<u64>,
-}
 
 /// The limiter of a server, which counts the open calls of all principals.
 #[derive(Debug)]
