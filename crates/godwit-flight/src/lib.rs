@@ -42,6 +42,7 @@ mod authorizer;
 mod batch_split;
 mod call_streams;
 pub mod client;
+mod code_name;
 mod codec;
 mod dataset;
 mod dataset_service;

@@ -18,8 +18,9 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 use tonic::Code;
 
-use crate::access_log::{AccessLog, AccessRecord, code_name};
+use crate::access_log::{AccessLog, AccessRecord};
 use crate::call_streams::StatusFuture;
+use crate::code_name::code_name;
 use crate::trace::OpenSpan;
 use crate::web::{
     API_PREFIX, FILE_DATA_PATH, READS_PREFIX, REFERENCES_PREFIX, SEQUENCE_PREFIX, SITE_PREFIX, VARIANTS_PREFIX,

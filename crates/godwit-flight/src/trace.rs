@@ -14,8 +14,8 @@ use futures_core::Stream;
 use http::{HeaderMap, HeaderValue};
 use tonic::{Code, Status};
 
-use crate::access_log::code_name;
 use crate::call_streams::{BatchItem, Download};
+use crate::code_name::code_name;
 use crate::metrics::CallType;
 use crate::random::random_bytes;
 
