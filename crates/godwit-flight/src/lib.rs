@@ -41,6 +41,7 @@ mod auth;
 mod authorizer;
 mod batch_split;
 mod call_streams;
+mod call_type;
 pub mod client;
 mod code_name;
 mod codec;

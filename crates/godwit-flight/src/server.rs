@@ -36,10 +36,11 @@ use tower_service::Service;
 
 use crate::auth::{Authenticator, Principal, Session, bearer_token, request_token};
 use crate::call_streams::{Download, ExchangeStream, PutResultStream};
+use crate::call_type::CallType;
 use crate::codec::{BatchDecoder, BatchEncoder, DecodedMessage, FlightStreamChunk};
 use crate::error::FlightError;
 use crate::message::{GRPC_PREFIX_BYTES, MessageAssembler};
-use crate::metrics::{CallMetrics, CallType, RejectionReason, ServerMetrics};
+use crate::metrics::{CallMetrics, RejectionReason, ServerMetrics};
 use crate::pool::{ConnectionCounter, ConnectionUse, POOL_SCOPE};
 use crate::protocol_detection::{HttpVersion, detect_protocol};
 use crate::server::call_limits::{CallLimiter, CallPermit};

@@ -15,8 +15,8 @@ use http::{HeaderMap, HeaderValue};
 use tonic::{Code, Status};
 
 use crate::call_streams::{BatchItem, Download};
+use crate::call_type::CallType;
 use crate::code_name::code_name;
-use crate::metrics::CallType;
 use crate::random::random_bytes;
 
 /// The HTTP header that contains trace ID, span ID and flags.
