@@ -26,9 +26,10 @@ use crate::codec::{BatchDecoder, BatchEncoder, DecodedMessage, FlightStreamChunk
 use crate::encoding::decode_base64;
 use crate::error::FlightError;
 use crate::message::{GRPC_PREFIX_BYTES, MessageAssembler, encode_protobuf};
-use crate::pool::{MEMBER_LEASE_HEADER, MemberLeaseId, StreamProgress, format_lease_header};
+use crate::pool::{MEMBER_LEASE_HEADER, MemberLeaseId, format_lease_header};
 use crate::segments::Segments;
 use crate::socket_handle::{SocketHandle, SocketOwner};
+use crate::stream_progress::StreamProgress;
 use crate::tls::ClientTls;
 use crate::trace;
 use crate::transport::{Address, ConnectionSecurity, Socket, Token, TransportOptions, configure_http2};

@@ -10,8 +10,8 @@ use godwit_model::ipc::{IpcDecoder, IpcMessage};
 
 use crate::error::FlightError;
 use crate::message::{FlightDataMessage, OutgoingMessage, encode_message};
-use crate::pool::StreamProgress;
 use crate::segments::Segments;
+use crate::stream_progress::StreamProgress;
 
 /// Bytes of continuation marker and length before each message of an Arrow IPC stream (Arrow Columnar Format 1.5,
 /// "Encapsulated message format").

@@ -47,11 +47,12 @@ use crate::dataset_service::requests::{DescriptorCommand, decode_sql_command, pa
 use crate::dataset_service::stream_registry::StreamRegistry;
 use crate::file_service::{FILES_PREFIX, FileService};
 use crate::metrics::{MeteredAccessLog, ServerMetrics};
-use crate::pool::{ConnectionCounter, Membership, POOL_SCOPE, RESUME_TICKET_PREFIX, ResumePoint, resume_download};
+use crate::pool::{ConnectionCounter, Membership, POOL_SCOPE, resume_download};
 use crate::random::random_bytes;
 use crate::reflection::with_reflection;
 use crate::server::{DataPlane, OUT_OF_SCOPE, Upload};
 use crate::sql::{PreparedStatements, SqlEngine, metadata_batch, metadata_schema};
+use crate::stream_progress::{RESUME_TICKET_PREFIX, ResumePoint};
 use crate::tickets::{BoundStatement, DatasetPart, TicketClaims, TicketKey};
 use crate::trace::{self, OpenSpan, Tracer};
 use crate::web::{WebBody, WebRequest, WebService};

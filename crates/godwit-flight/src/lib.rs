@@ -65,6 +65,7 @@ mod segments;
 pub mod server;
 mod socket_handle;
 mod sql;
+mod stream_progress;
 mod tickets;
 mod tls;
 pub mod trace;

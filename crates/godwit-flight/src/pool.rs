@@ -25,7 +25,7 @@ pub use membership::{Member, Membership, MembershipOptions};
 pub use messages::{MemberState, PoolState};
 pub(crate) use messages::{POOL_LEASE_ACTION, POOL_SCOPE, POOL_STATUS_ACTION};
 pub use pooled_rows::PooledRows;
-pub(crate) use resume::{RESUME_TICKET_PREFIX, ResumePoint, StreamProgress, resume_download};
+pub(crate) use resume::resume_download;
 
 #[cfg(test)]
 mod tests;

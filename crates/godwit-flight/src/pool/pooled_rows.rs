@@ -8,10 +8,10 @@ use bytes::Bytes;
 use tonic::{Code, Status};
 
 use super::member_lease::{MemberLease, Pool, is_member_lost};
-use super::resume::StreamProgress;
 use crate::client::Batches;
 use crate::error::FlightError;
 use crate::error_reason::ErrorReason;
+use crate::stream_progress::StreamProgress;
 use crate::transport::TransportOptions;
 
 /// Maximum number of consecutive failovers without a received batch in between.
