@@ -52,6 +52,7 @@ mod error;
 mod error_reason;
 mod file_service;
 mod frame_tracker;
+mod lease_header;
 mod low_water;
 pub mod measure;
 mod message;

@@ -16,10 +16,11 @@ mod messages;
 mod pooled_rows;
 mod resume;
 
+pub use crate::lease_header::MemberLeaseId;
 pub use connection_counter::ConnectionCounter;
-pub(crate) use connection_counter::{ConnectionUse, MEMBER_LEASE_HEADER, format_lease_header};
+pub(crate) use connection_counter::ConnectionUse;
 pub use dns::serve_dns;
-pub use load_balancer::{BalancingPolicy, Load, LoadBalancer, MemberLeaseId};
+pub use load_balancer::{BalancingPolicy, Load, LoadBalancer};
 pub use member_lease::{MemberLease, Pool, PoolNotice, WaitOptions};
 pub use membership::{Member, Membership, MembershipOptions};
 pub use messages::{MemberState, PoolState};

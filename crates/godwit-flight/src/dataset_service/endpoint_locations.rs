@@ -4,7 +4,7 @@ use arrow_flight::FlightEndpoint;
 use tonic::metadata::MetadataMap;
 
 use super::DatasetService;
-use crate::pool::{MEMBER_LEASE_HEADER, MemberLeaseId};
+use crate::lease_header::{MEMBER_LEASE_HEADER, MemberLeaseId};
 
 /// The kind of client that requests flight info.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use http::{Response, StatusCode};
 use super::DatasetService;
 use super::batch_stream::READ_SPAN;
 use crate::access_log::{AccessRecord, AccessRecorder};
-use crate::pool::MemberLeaseId;
+use crate::lease_header::MemberLeaseId;
 use crate::random::random_bytes;
 use crate::trace;
 use crate::web::{

@@ -7,10 +7,7 @@ use std::time::{Duration, Instant};
 
 use http::HeaderMap;
 
-use super::load_balancer::MemberLeaseId;
-
-/// The header in which a client sends the identifier of its lease, as 16 hexadecimal digits.
-pub(crate) const MEMBER_LEASE_HEADER: &str = "godwit-grant";
+use crate::lease_header::{MEMBER_LEASE_HEADER, MemberLeaseId, parse_lease_header};
 
 /// Time for which load reports include an arrived lease. Several reports contain the lease, so that one may be lost.
 const ARRIVAL_REPORT_PERIOD: Duration = Duration::from_secs(15);
@@ -101,20 +98,10 @@ impl Drop for ConnectionUse {
     }
 }
 
-/// Parses the lease identifier in a header value; `None` if it is absent or malformed.
-pub(crate) fn parse_lease_header(header: Option<&[u8]>) -> Option<MemberLeaseId> {
-    let text = std::str::from_utf8(header?).ok().filter(|text| text.len() == 16)?;
-    MemberLeaseId::from_str_radix(text, 16).ok()
-}
-
-/// Formats a lease identifier as a header value.
-pub(crate) fn format_lease_header(id: MemberLeaseId) -> String {
-    format!("{id:016x}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lease_header::format_lease_header;
 
     #[test]
     fn a_connection_counts_once_from_its_first_data_to_its_end() {

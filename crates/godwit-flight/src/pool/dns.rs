@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use tokio::net::UdpSocket;
 
-use super::load_balancer::MemberLeaseId;
 use super::membership::Membership;
+use crate::lease_header::MemberLeaseId;
 use crate::random::random_bytes;
 
 /// Size of the header of a DNS message.

@@ -9,8 +9,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-/// Identifier of a lease, a random number that the client chooses.
-pub type MemberLeaseId = u64;
+use crate::lease_header::MemberLeaseId;
 
 /// Time after which a lease no longer counts if its member has not reported the connection of the client. The client
 /// may have ended, or may not support leases.

@@ -10,14 +10,13 @@ use futures_util::stream::FuturesUnordered;
 use tokio::sync::watch;
 use tonic::Code;
 
-use super::connection_counter::format_lease_header;
-use super::load_balancer::MemberLeaseId;
 use super::membership::Member;
 use super::messages::{
     MAX_MESSAGE_BYTES, MemberLeaseRequest, MemberLeaseResponse, POOL_LEASE_ACTION, POOL_STATUS_ACTION, parse_message,
 };
 use crate::client::Client;
 use crate::error::FlightError;
+use crate::lease_header::{MemberLeaseId, format_lease_header};
 use crate::random::random_bytes;
 use crate::transport::{Address, TransportOptions};
 

@@ -12,15 +12,16 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tonic::Status;
 
-use super::connection_counter::{ConnectionCounter, format_lease_header};
+use super::connection_counter::ConnectionCounter;
 use super::host_load::HostLoad;
-use super::load_balancer::{BalancingPolicy, LoadBalancer, MemberLeaseId};
+use super::load_balancer::{BalancingPolicy, LoadBalancer};
 use super::messages::{
     MAX_MESSAGE_BYTES, MemberLeaseRequest, MemberLeaseResponse, MemberState, MemberStatus, POOL_LEASE_ACTION,
     POOL_STATUS_ACTION, PoolState,
 };
 use crate::client::Client;
 use crate::error::FlightError;
+use crate::lease_header::{MemberLeaseId, format_lease_header};
 use crate::random::random_bytes;
 use crate::tls::ClientTls;
 use crate::transport::{Address, ConnectionSecurity, Token, TransportOptions};

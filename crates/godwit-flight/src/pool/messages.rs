@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::connection_counter::MAX_REPORTED_ARRIVALS;
-use super::load_balancer::{Load, MemberLeaseId};
+use super::load_balancer::Load;
+use crate::lease_header::MemberLeaseId;
 
 /// The Flight action that returns the status and load of a member.
 pub(crate) const POOL_STATUS_ACTION: &str = "PoolStatus";
