@@ -53,7 +53,8 @@ use crate::reflection::with_reflection;
 use crate::server::{DataPlane, OUT_OF_SCOPE, Upload};
 use crate::sql::{PreparedStatements, SqlEngine, metadata_batch, metadata_schema};
 use crate::stream_progress::{RESUME_TICKET_PREFIX, ResumePoint};
-use crate::tickets::{BoundStatement, DatasetPart, TicketClaims, TicketKey};
+use crate::ticket_key::TicketKey;
+use crate::tickets::{BoundStatement, DatasetPart, TicketClaims};
 use crate::trace::{self, OpenSpan, Tracer};
 use crate::web::{WebBody, WebRequest, WebService};
 

@@ -67,6 +67,7 @@ pub mod server;
 mod socket_handle;
 mod sql;
 mod stream_progress;
+mod ticket_key;
 mod tickets;
 mod tls;
 pub mod trace;

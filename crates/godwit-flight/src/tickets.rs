@@ -4,7 +4,7 @@
 //! accepts a ticket. The signature prevents forging and changing. The content is not encrypted, because it contains
 //! only what the principal has requested.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use godwit_model::Region;
 use prost::Message;
@@ -14,33 +14,11 @@ use crate::auth::{Principal, Visa};
 use crate::dataset::{Scan, ScanPart};
 use crate::error_reason::ErrorReason;
 use crate::random::random_bytes;
+use crate::ticket_key::{TicketKey, now_unix_s};
 
 /// Prefix of tickets, which identifies the version of their format.
 const TICKET_PREFIX: &[u8] = b"gw1.";
 const MAC_BYTES: usize = blake3::OUT_LEN;
-
-/// The key with which a server or a pool signs its tickets.
-#[derive(Clone)]
-pub struct TicketKey([u8; blake3::KEY_LEN]);
-
-impl std::fmt::Debug for TicketKey {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("TicketKey(..)")
-    }
-}
-
-impl TicketKey {
-    /// Derives a key from a secret, which should consist of 32 or more random bytes.
-    pub fn new(secret: &[u8]) -> Self {
-        Self(blake3::derive_key("godwit 2026-11 tickets", secret))
-    }
-
-    /// Returns the message authentication code (MAC) of another signed token than a ticket. `prefix` identifies the
-    /// kind of token.
-    pub(crate) fn mac(&self, prefix: &[u8], body: &[u8]) -> blake3::Hash {
-        blake3::Hasher::new_keyed(&self.0).update(prefix).update(body).finalize()
-    }
-}
 
 /// The signed content of a ticket.
 #[derive(Clone, PartialEq, Message)]
@@ -179,10 +157,6 @@ impl DatasetPart {
     }
 }
 
-pub(crate) fn now_unix_s() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
-}
-
 impl TicketClaims {
     /// Creates claims without data for a principal, with a random identifier, which expire after `lifetime`.
     pub(crate) fn new(principal: &Principal, lifetime: Duration) -> Self {
@@ -194,7 +168,7 @@ impl TicketClaims {
     /// Encodes and signs the claims. Returns the bytes of the ticket.
     pub(crate) fn sign(&self, key: &TicketKey) -> Vec<u8> {
         let body = self.encode_to_vec();
-        let mac = blake3::keyed_hash(&key.0, &body);
+        let mac = key.ticket_mac(&body);
         [TICKET_PREFIX, mac.as_bytes(), &body].concat()
     }
 
@@ -207,7 +181,7 @@ impl TicketClaims {
     pub(crate) fn read_signed(ticket: &[u8], key: &TicketKey) -> Option<Self> {
         let (mac, body) = ticket.strip_prefix(TICKET_PREFIX)?.split_first_chunk::<MAC_BYTES>()?;
         // `blake3::Hash` compares in constant time, which prevents timing attacks.
-        let is_ours = blake3::keyed_hash(&key.0, body) == blake3::Hash::from_bytes(*mac);
+        let is_ours = key.ticket_mac(body) == blake3::Hash::from_bytes(*mac);
         if is_ours { Self::decode(body).ok() } else { None }
     }
 

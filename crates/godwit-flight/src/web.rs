@@ -15,7 +15,8 @@ use crate::access_log::AccessRecord;
 use crate::auth::Principal;
 pub use crate::call_streams::WebStream;
 use crate::encoding::{decode_base64, encode_base64_url};
-use crate::tickets::{FilePart, TicketClaims, TicketKey};
+use crate::ticket_key::TicketKey;
+use crate::tickets::{FilePart, TicketClaims};
 
 /// Path prefix of htsget requests for reads (htsget 1.3).
 pub const READS_PREFIX: &str = "/reads/";

@@ -11,7 +11,7 @@ use prost::Message;
 
 use super::{Credential, Principal, Visa};
 use crate::encoding::{decode_base64, encode_base64_url};
-use crate::tickets::{TicketKey, now_unix_s};
+use crate::ticket_key::{TicketKey, now_unix_s};
 
 /// Prefix of session tokens, which the signature includes. It differs from the prefix of tickets, so that neither can
 /// be used as the other.
