@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 
 use crate::blake3_tree::{block_byte_range, block_count};
 use crate::block_reader::BlockHashCache;
+use crate::blocking::run_blocking;
 use crate::checksum_lists::{ChecksumLists, ExpectedChecksum};
 use crate::control_client::{ControlClient, Credentials, error_from_status};
 use crate::copy_plan::{CopyItem, CopyPlan, DestinationNaming, common_server, destination_naming};
@@ -29,7 +30,6 @@ use crate::delta_transfer::reference_store::ReferenceStore;
 use crate::error::TransferError;
 use crate::file_listing::{Entry, EntryFailure, LinkPolicy};
 use crate::file_receiver::{CopyReceiver, FileReceiver, wait_for_ended_copies};
-use crate::file_service::run_blocking;
 use crate::location::Location;
 use crate::path_text::{escape_for_display, escape_invalid_bytes, path_to_text, text_to_path};
 use crate::prefetch_plan::PrefetchPlan;

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::blocking::run_blocking;
 use crate::control_client::{ControlClient, Credentials};
 use crate::error::TransferError;
 use crate::file_listing::{Entry, EntryFailure, LinkPolicy, Listing, list_entries};
-use crate::file_service::run_blocking;
 use crate::location::{Location, RemoteLocation};
 use crate::path_text::{path_to_text, text_to_path};
 use crate::selection::{Selection, matching_prefix, split_glob};

@@ -21,6 +21,7 @@ use tokio::sync::mpsc;
 
 use crate::blake3_tree::{BLOCK_BYTES, block_count};
 use crate::block_reader::{BlockHashCache, BlockReader, SourceRange, block_schema};
+use crate::blocking::run_blocking;
 use crate::copy_protocol::{
     BEGIN_ACTION, BLOCK_HASHES_ACTION, BeginRequest, BeginResponse, BlockHashesRequest, BlockReport, DELTA_TICKET,
     DELTA_UPLOAD_COMMAND, DeltaDownloadRequest, DeltaUploadCommand, END_ACTION, EndRequest, EntryFailureMessage,
@@ -101,14 +102,6 @@ struct FileServiceState {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Runs blocking work on a thread where it does not block the async runtime.
-pub(crate) async fn run_blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, TransferError> + Send + 'static,
-) -> Result<T, TransferError> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|error| Err(TransferError::Internal { problem: error.to_string() }))
 }
 
 impl DirectoryFileService {
@@ -433,14 +426,6 @@ impl FileServiceState {
 /// Returns the range as it is sent to the client.
 fn to_prefetch_range(span: &SourceRange) -> PrefetchRange {
     PrefetchRange { file: span.file, version: span.version, start: span.blocks.0, end: span.blocks.1 }
-}
-
-/// Returns a random name that cannot be guessed.
-pub(crate) fn random_id() -> Result<String, TransferError> {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes)
-        .map_err(|error| TransferError::Internal { problem: format!("cannot generate random numbers: {error}") })?;
-    Ok(blake3::hash(&bytes).to_hex().to_string())
 }
 
 impl FileService for DirectoryFileService {

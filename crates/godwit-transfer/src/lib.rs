@@ -96,6 +96,7 @@ pub mod transfer_session;
 
 mod abort_on_drop;
 mod block_reader;
+mod blocking;
 mod checksum_lists;
 mod control_client;
 mod copy;
@@ -109,6 +110,7 @@ mod file_service;
 mod journal;
 mod path_text;
 mod prefetch_plan;
+mod random_id;
 mod relay;
 mod stream_task;
 mod third_party_copy;

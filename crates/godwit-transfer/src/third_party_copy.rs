@@ -17,8 +17,8 @@ use crate::copy::{
 use crate::delta_transfer::reference_store::ReferenceStore;
 use crate::error::TransferError;
 use crate::file_listing::{EntryFailure, LinkPolicy};
-use crate::file_service::random_id;
 use crate::location::{Location, RemoteLocation};
+use crate::random_id::random_id;
 use crate::tcp_tuning::CopyMode;
 
 /// A request to the destination server to fetch files from source servers.

@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 
 use super::session_driver::PROGRESS_INTERVAL;
 use super::{CopyEvent, CopyOperation};
+use crate::blocking::run_blocking;
 use crate::control_client::{error_from_status, is_transient};
 use crate::copy_plan::CopyItem;
 use crate::copy_protocol::{
@@ -29,7 +30,6 @@ use crate::delta_transfer::reference_store::{LoadedReference, ReferenceStore};
 use crate::error::TransferError;
 use crate::file_listing::Entry;
 use crate::file_receiver::{CopyReceiver, FileReceiver, wait_for_ended_copies};
-use crate::file_service::run_blocking;
 use crate::path_text::{escape_for_display, escape_invalid_bytes};
 use crate::tcp_tuning::{self, SendOptions};
 

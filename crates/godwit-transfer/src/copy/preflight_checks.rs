@@ -5,11 +5,11 @@ use std::fs::File;
 use std::path::PathBuf;
 
 use super::{Compression, CopyOptions};
+use crate::blocking::run_blocking;
 use crate::checksum_lists::ExpectedChecksum;
 use crate::copy_plan::CopyItem;
 use crate::error::TransferError;
 use crate::file_listing::EntryFailure;
-use crate::file_service::run_blocking;
 use crate::location::Location;
 
 /// Rejects mirrors (`--also-from`) for a copy to a server.

@@ -6,8 +6,8 @@ use super::CopyOperation;
 use super::mirrors::Mirror;
 use crate::control_client::{ControlClient, Credentials};
 use crate::error::TransferError;
-use crate::file_service::random_id;
 use crate::location::Location;
+use crate::random_id::random_id;
 use crate::selection::split_glob;
 use crate::stream_task::RelayTarget;
 

@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 
 use godwit_flight::Principal;
 
-use super::{lock, random_id};
+use super::lock;
 use crate::blake3_tree::block_count;
 use crate::copy_protocol::ReceiverState;
 use crate::error::TransferError;
 use crate::file_listing::Entry;
 use crate::file_receiver::{FileReceiver, IncomingFile};
+use crate::random_id::random_id;
 
 /// Idle time after which a session may be removed; this happens when another session starts. The journals of its files
 /// stay.

@@ -21,12 +21,12 @@ use super::pending_fetches::{BlockKey, FetchClaims, PendingFetches};
 use super::upstream_error;
 use crate::abort_on_drop::AbortOnDropTask;
 use crate::block_reader::{MAX_BATCH_BYTES, block_schema};
+use crate::blocking::run_blocking;
 use crate::copy_protocol::{
     BlockBatch, BlockReport, OutgoingBlock, READ_TICKET, ReadRange, ReadRequest, compress_block, encode_blocks,
     encode_message, from_json,
 };
 use crate::error::TransferError;
-use crate::file_service::run_blocking;
 
 /// Largest number of blocks in a request that uses the cache. Larger requests are forwarded without the cache.
 const MAX_BLOCKS_PER_REQUEST: u64 = 1 << 16;
