@@ -14,7 +14,7 @@ use godwit_flight::{
 };
 
 use crate::blake3_tree::BlockHash;
-use crate::copy::{CopyEvent, CopySummary};
+use crate::copy_events::{CopyEvent, CopySummary};
 use crate::copy_protocol::{
     BEGIN_ACTION, BLOCK_HASHES_ACTION, BeginRequest, BeginResponse, BlockHashesRequest, END_ACTION, EndRequest,
     EntryFailureMessage, FETCH_ACTION, FETCH_EVENTS_ACTION, FINISH_ACTION, FinishRequest, FinishResponse, LIST_ACTION,

@@ -3,7 +3,6 @@
 
 mod completion;
 mod concurrency_controller;
-mod copy_events;
 mod delta_copy;
 mod file_verification;
 mod mirrors;
@@ -24,6 +23,7 @@ use crate::block_reader::BlockHashCache;
 use crate::blocking::run_blocking;
 use crate::checksum_lists::{ChecksumLists, ExpectedChecksum};
 use crate::control_client::{ControlClient, Credentials, error_from_status};
+use crate::copy_events::{CopyEvent, CopyObserver, CopySummary, PlannedAction};
 use crate::copy_plan::{CopyItem, CopyPlan, DestinationNaming, common_server, destination_naming};
 use crate::copy_protocol::ReceiverState;
 use crate::delta_transfer::reference_store::ReferenceStore;
@@ -41,7 +41,6 @@ use crate::third_party_copy;
 use crate::transfer_session::{BlockRange, FileWork, SessionOptions, SourceSet};
 pub(crate) use completion::CopyOutcome;
 use concurrency_controller::ConcurrencyController;
-pub use copy_events::{CopyEvent, CopyObserver, CopySummary, PlannedAction};
 use delta_copy::DeltaSummary;
 use mirrors::Mirror;
 use prefetch::Prefetch;

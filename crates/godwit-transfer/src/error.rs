@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use crate::copy::CopySummary;
+use crate::copy_events::CopySummary;
 use crate::delta::DeltaError;
 use godwit_flight::{Code, ErrorReason, FlightError, Status};
 

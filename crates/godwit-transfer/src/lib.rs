@@ -100,6 +100,7 @@ mod blocking;
 mod checksum_lists;
 mod control_client;
 mod copy;
+mod copy_events;
 mod copy_plan;
 mod copy_protocol;
 mod delegation_tokens;
@@ -117,7 +118,8 @@ mod third_party_copy;
 mod write_back;
 
 pub use control_client::Credentials;
-pub use copy::{Compression, CopyEvent, CopyObserver, CopyOptions, CopySummary, PlannedAction, copy};
+pub use copy::{Compression, CopyOptions, copy};
+pub use copy_events::{CopyEvent, CopyObserver, CopySummary, PlannedAction};
 pub use delta_transfer::reference_store::ReferenceStore;
 pub use error::TransferError;
 pub use file_listing::LinkPolicy;

@@ -11,9 +11,8 @@ use godwit_flight::Token;
 use serde::{Deserialize, Serialize};
 
 use crate::control_client::{ControlClient, Credentials};
-use crate::copy::{
-    Compression, CopyEvent, CopyObserver, CopyOptions, CopyOutcome, CopySummary, copy_collecting_failures,
-};
+use crate::copy::{Compression, CopyOptions, CopyOutcome, copy_collecting_failures};
+use crate::copy_events::{CopyEvent, CopyObserver, CopySummary};
 use crate::delta_transfer::reference_store::ReferenceStore;
 use crate::error::TransferError;
 use crate::file_listing::{EntryFailure, LinkPolicy};

@@ -2,10 +2,11 @@
 
 use std::collections::HashSet;
 
+use super::CopyOperation;
 use super::preflight_checks::verify_local_sources;
-use super::{CopyEvent, CopyObserver, CopyOperation, CopySummary};
 use crate::blocking::run_blocking;
 use crate::control_client::{error_from_status, is_unknown_session};
+use crate::copy_events::{CopyEvent, CopyObserver, CopySummary};
 use crate::copy_protocol::ReceiverState;
 use crate::error::TransferError;
 use crate::file_listing::{Entry, EntryFailure, LinkPolicy, list_entries};

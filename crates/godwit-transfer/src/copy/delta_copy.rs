@@ -12,10 +12,11 @@ use std::time::{Duration, Instant};
 use godwit_flight::{Client, FlightDescriptor, FlightError};
 use tokio::sync::mpsc;
 
+use super::CopyOperation;
 use super::session_driver::PROGRESS_INTERVAL;
-use super::{CopyEvent, CopyOperation};
 use crate::blocking::run_blocking;
 use crate::control_client::{error_from_status, is_transient};
+use crate::copy_events::CopyEvent;
 use crate::copy_plan::CopyItem;
 use crate::copy_protocol::{
     DELTA_TICKET, DELTA_UPLOAD_COMMAND, DeltaDownloadRequest, DeltaUploadCommand, ReceiverState, encode_message,

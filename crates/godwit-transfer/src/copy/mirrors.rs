@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
-use super::{CopyEvent, CopyObserver, CopyOptions};
+use super::CopyOptions;
 use crate::blake3_tree::block_count;
 use crate::control_client::{ControlClient, Credentials};
+use crate::copy_events::{CopyEvent, CopyObserver};
 use crate::copy_plan::{CopyItem, base_name};
 use crate::error::TransferError;
 use crate::file_listing::{Entry, LinkPolicy};

@@ -11,11 +11,12 @@ use tokio::task::JoinSet;
 
 use super::concurrency_controller::ConcurrencyController;
 use super::file_verification::{FileVerification, HashPrefetch, HashSource};
-use super::{CopyEvent, CopyOperation, CopySummary, PendingConnections};
+use super::{CopyOperation, PendingConnections};
 use crate::abort_on_drop::AbortOnDropTask;
 use crate::blake3_tree::{BlockHash, block_byte_range, file_hash};
 use crate::block_reader::{BlockHashCache, SourceRange};
 use crate::control_client::is_unknown_session;
+use crate::copy_events::{CopyEvent, CopySummary};
 use crate::copy_plan::CopyItem;
 use crate::copy_protocol::{FileVersion, ReadRange};
 use crate::error::TransferError;
