@@ -30,7 +30,7 @@ use crate::copy_protocol::{BlockBatch, BlockReport, FileError, IncomingBlock, Re
 use crate::error::TransferError;
 use crate::file_listing::{Entry, EntryFailure, JOURNAL_SUFFIX, PART_SUFFIX, is_partial_path, resolve_below_root};
 use crate::journal::{BlockHashes, Journal, JournalHeader, is_file_at_path};
-use crate::location::parent_directory;
+use crate::parent_directory::parent_directory;
 use crate::path_text::{escape_for_display, path_to_text, text_to_path};
 use crate::ranges::RangeSet;
 use crate::write_back;

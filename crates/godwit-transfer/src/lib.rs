@@ -109,6 +109,7 @@ mod error;
 mod file_receiver;
 mod file_service;
 mod journal;
+mod parent_directory;
 mod path_text;
 mod prefetch_plan;
 mod random_id;

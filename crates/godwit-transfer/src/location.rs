@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::error::TransferError;
 
@@ -12,11 +12,6 @@ const DEFAULT_PORT: u16 = 8815;
 
 /// URI scheme of locations in a pool of servers.
 const POOL_URI_SCHEME: &str = "godwit+pool";
-
-/// Returns the directory that contains a file; `.` if the path has only one component.
-pub(crate) fn parent_directory(path: &Path) -> &Path {
-    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
 
 /// The location of a file or directory.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use crate::copy_protocol::ReceiverState;
 use crate::error::TransferError;
 use crate::file_listing::{Entry, JOURNAL_SUFFIX, PART_SUFFIX};
 use crate::journal::Journal;
-use crate::location::parent_directory;
+use crate::parent_directory::parent_directory;
 
 /// A file that is being written. If it is dropped before it is committed, its data are removed.
 pub(crate) struct AtomicIncomingFile {

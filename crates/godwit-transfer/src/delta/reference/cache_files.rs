@@ -233,8 +233,9 @@ struct CacheFileWriter {
 
 impl CacheFileWriter {
     fn create(reference: &Path) -> io::Result<Self> {
-        let file =
-            TemporaryItem::create(|| tempfile::NamedTempFile::new_in(crate::location::parent_directory(reference)))?;
+        let file = TemporaryItem::create(|| {
+            tempfile::NamedTempFile::new_in(crate::parent_directory::parent_directory(reference))
+        })?;
         Ok(Self { file: BufWriter::with_capacity(IO_BUFFER_BYTES, file), checksum: Xxh3::new() })
     }
 
