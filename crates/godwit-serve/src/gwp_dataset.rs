@@ -8,8 +8,8 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use arrow_schema::SchemaRef;
 use godwit_flight::{BatchReader, Dataset, DatasetError, DatasetKind, Scan, ScanPart};
-use godwit_transfer::delta::{DeltaError, GwpFile};
-use godwit_transfer::{ReferenceStore, TransferError};
+use godwit_transfer::delta::DeltaError;
+use godwit_transfer::{GwpFile, ReferenceStore, TransferError};
 
 use crate::batch_reader::{fused_reader, single_part};
 use crate::file_snapshot::DatasetSnapshot;

@@ -13,7 +13,6 @@ mod edit_script_builder;
 mod error;
 mod fasta_layout;
 mod gwp_chunk;
-mod gwp_file;
 mod gwp_reader;
 mod kmer_index;
 mod letter_masks;
@@ -32,7 +31,6 @@ mod tests;
 
 pub use collection::{Collection, CollectionMember};
 pub use error::DeltaError;
-pub use gwp_file::GwpFile;
 pub use gwp_reader::{GwpReader, GwpSequence};
 pub use kmer_index::KmerIndex;
 pub use mutate::{MutationRates, mutate_fasta};

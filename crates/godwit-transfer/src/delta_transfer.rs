@@ -3,7 +3,7 @@
 //! [`delta_sender`] reads a file, packs its text ([`crate::delta`]) and emits
 //! [`DeltaMessage`](delta_message::DeltaMessage)s. [`delta_receiver`] unpacks them into a temporary file, and renames
 //! it if its BLAKE3 equals that of the original. [`bgzf_recompression`] decompresses BGZF files and restores the same
-//! compressed bytes. [`reference_store`] loads references. `copy::delta_copy` is the client, [`delta_service`] the
+//! compressed bytes. [`crate::reference_store`] loads references. `copy::delta_copy` is the client, [`delta_service`] the
 //! server. An interrupted file is sent again from its start.
 
 mod bgzf_recompression;
@@ -11,7 +11,6 @@ pub(crate) mod delta_message;
 pub(crate) mod delta_receiver;
 pub(crate) mod delta_sender;
 pub(crate) mod delta_service;
-pub(crate) mod reference_store;
 
 /// Smallest file for which delta compression is tried, bytes. Below this size it takes as long as sending the file.
 const MIN_GENOME_BYTES: u64 = 64 << 10;

@@ -33,7 +33,6 @@ use crate::copy_protocol::{
 };
 use crate::delegation_tokens::{DelegationKey, authorize_read, authorize_unrestricted, authorize_write};
 use crate::delta_transfer::delta_service::DeltaService;
-use crate::delta_transfer::reference_store::ReferenceStore;
 use crate::error::TransferError;
 use crate::file_listing::{
     Entry, EntryFailure, LinkPolicy, WalkItem, open_for_reading, resolve_below_root, walk_entries,
@@ -41,6 +40,7 @@ use crate::file_listing::{
 use crate::file_receiver::{CopyReceiver, FileReceiver, wait_for_ended_copies};
 use crate::path_text::{escape_for_display, text_to_path};
 use crate::prefetch_plan::PrefetchPlan;
+use crate::reference_store::ReferenceStore;
 use crate::relay::{Relay, RelayCache};
 use crate::tcp_tuning::{self, SendOptions};
 use crate::third_party_copy::{EventBuffer, FetchRequest, run_fetch};

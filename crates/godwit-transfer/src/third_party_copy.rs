@@ -13,11 +13,11 @@ use serde::{Deserialize, Serialize};
 use crate::control_client::{ControlClient, Credentials};
 use crate::copy::{Compression, CopyOptions, CopyOutcome, copy_collecting_failures};
 use crate::copy_events::{CopyEvent, CopyObserver, CopySummary};
-use crate::delta_transfer::reference_store::ReferenceStore;
 use crate::error::TransferError;
 use crate::file_listing::{EntryFailure, LinkPolicy};
 use crate::location::{Location, RemoteLocation};
 use crate::random_id::random_id;
+use crate::reference_store::ReferenceStore;
 use crate::tcp_tuning::CopyMode;
 
 /// A request to the destination server to fetch files from source servers.

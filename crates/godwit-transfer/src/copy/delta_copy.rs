@@ -27,11 +27,11 @@ use crate::delta_transfer::delta_receiver::{DeltaOutcome, DeltaReceiver};
 use crate::delta_transfer::delta_sender::DeltaSender;
 use crate::delta_transfer::delta_service::CancelOnDrop;
 use crate::delta_transfer::may_be_genome;
-use crate::delta_transfer::reference_store::{LoadedReference, ReferenceStore};
 use crate::error::TransferError;
 use crate::file_listing::Entry;
 use crate::file_receiver::{CopyReceiver, FileReceiver, wait_for_ended_copies};
 use crate::path_text::{escape_for_display, escape_invalid_bytes};
+use crate::reference_store::{LoadedReference, ReferenceStore};
 use crate::tcp_tuning::{self, SendOptions};
 
 /// Delay between two attempts to copy a genome.

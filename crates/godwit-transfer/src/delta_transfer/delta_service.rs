@@ -13,11 +13,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use super::delta_message::{DELTA_SCHEMA, DeltaMessage, MESSAGE_QUEUE_LENGTH};
 use super::delta_receiver::{DeltaOutcome, DeltaReceiver};
 use super::delta_sender::DeltaSender;
-use super::reference_store::{LoadedReference, ReferenceStore};
 use crate::blocking::run_blocking;
 use crate::copy_protocol::{DeltaDownloadRequest, DeltaUploadCommand, ReferenceRequest, to_json};
 use crate::error::TransferError;
 use crate::file_receiver::{CopyReceiver, wait_for_ended_copies};
+use crate::reference_store::{LoadedReference, ReferenceStore};
 
 /// Number of genomes that a server packs or unpacks at the same time; further requests wait. Memory: some segments of
 /// up to 32 MiB for each thread of a genome.

@@ -3,10 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::error::DeltaError;
-use super::gwp_reader::{GwpReader, GwpSequence};
-use crate::delta_transfer::reference_store::{LoadedReference, ReferenceStore};
+use crate::delta::{DeltaError, GwpReader, GwpSequence};
 use crate::error::TransferError;
+use crate::reference_store::{LoadedReference, ReferenceStore};
 
 /// A packed file whose headers were parsed once. Each read opens the file again.
 #[derive(Debug)]
@@ -31,8 +30,7 @@ impl GwpFile {
     /// # use std::fs::File;
     /// # use std::sync::atomic::AtomicBool;
     /// # use godwit_transfer::delta::{PackOptions, Reference, ReferenceCachePolicy, pack};
-    /// use godwit_transfer::ReferenceStore;
-    /// use godwit_transfer::delta::GwpFile;
+    /// use godwit_transfer::{GwpFile, ReferenceStore};
     ///
     /// # let directory = tempfile::tempdir()?;
     /// # let fasta = directory.path().join("reference.fa");

@@ -19,8 +19,8 @@ use crate::error::TransferError;
 /// # use std::fs::File;
 /// # use std::sync::atomic::AtomicBool;
 /// # use godwit_transfer::delta::{PackOptions, Reference, ReferenceCachePolicy, pack};
-/// use godwit_transfer::delta::{DeltaError, GwpFile};
-/// use godwit_transfer::{ReferenceStore, TransferError};
+/// use godwit_transfer::delta::DeltaError;
+/// use godwit_transfer::{GwpFile, ReferenceStore, TransferError};
 ///
 /// # let directory = tempfile::tempdir()?;
 /// # let path = directory.path().join("reference.fa");
