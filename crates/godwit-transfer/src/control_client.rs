@@ -22,12 +22,12 @@ use crate::copy_protocol::{
     ReferenceRequest, WRITE_TOKEN_ACTION, WriteCommand, action_name, from_json, hashes_to_text, to_json,
 };
 use crate::error::TransferError;
+use crate::fetch_request::FetchRequest;
 use crate::file_listing::{Entry, EntryFailure, LinkPolicy, Listing};
 use crate::location::RemoteLocation;
 use crate::path_text::escape_for_display;
 use crate::ranges::RangeSet;
 use crate::tcp_tuning::connection_tcp_info;
-use crate::third_party_copy::FetchRequest;
 
 /// Longest time to open a connection. It allows two TCP SYNs, the second after 1 s, so that a restored path is detected
 /// soon.

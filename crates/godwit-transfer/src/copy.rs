@@ -11,6 +11,7 @@ mod preflight_checks;
 mod relay_route;
 mod session_driver;
 pub(crate) mod speculative_connections;
+mod third_party_copy;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -37,7 +38,6 @@ use crate::reference_store::ReferenceStore;
 use crate::selection::Selection;
 use crate::stream_task::Direction;
 use crate::tcp_tuning::{self, CopyMode, SendOptions};
-use crate::third_party_copy;
 use crate::transfer_session::{BlockRange, FileWork, SessionOptions, SourceSet};
 pub(crate) use completion::CopyOutcome;
 use concurrency_controller::ConcurrencyController;

@@ -34,6 +34,8 @@ use crate::copy_protocol::{
 use crate::delegation_tokens::{DelegationKey, authorize_read, authorize_unrestricted, authorize_write};
 use crate::delta_transfer::delta_service::DeltaService;
 use crate::error::TransferError;
+use crate::fetch::{EventBuffer, run_fetch};
+use crate::fetch_request::FetchRequest;
 use crate::file_listing::{
     Entry, EntryFailure, LinkPolicy, WalkItem, open_for_reading, resolve_below_root, walk_entries,
 };
@@ -43,7 +45,6 @@ use crate::prefetch_plan::PrefetchPlan;
 use crate::reference_store::ReferenceStore;
 use crate::relay::{Relay, RelayCache};
 use crate::tcp_tuning::{self, SendOptions};
-use crate::third_party_copy::{EventBuffer, FetchRequest, run_fetch};
 use list_action::{is_hidden_path, join_paths};
 use upload_sessions::{UploadSession, UploadSessions};
 

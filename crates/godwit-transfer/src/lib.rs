@@ -106,6 +106,8 @@ mod copy_protocol;
 mod delegation_tokens;
 mod delta_transfer;
 mod error;
+mod fetch;
+mod fetch_request;
 mod file_receiver;
 mod file_service;
 mod gwp_file;
@@ -117,7 +119,6 @@ mod random_id;
 mod reference_store;
 mod relay;
 mod stream_task;
-mod third_party_copy;
 mod write_back;
 
 pub use control_client::Credentials;

@@ -1,0 +1,126 @@
+//! The destination server of a copy between two servers: it fetches the files, and buffers the events for the client.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use godwit_flight::Token;
+
+use crate::control_client::Credentials;
+use crate::copy::{Compression, CopyOptions, CopyOutcome, copy_collecting_failures};
+use crate::copy_events::{CopyEvent, CopyObserver, CopySummary};
+use crate::error::TransferError;
+use crate::fetch_request::{CompressionKind, FetchRequest};
+use crate::file_listing::EntryFailure;
+use crate::location::Location;
+use crate::reference_store::ReferenceStore;
+
+/// Largest number of events in a buffer; further events replace the oldest ones.
+const MAX_BUFFERED_EVENTS: usize = 1000;
+
+/// The events of a fetch since the client last requested them.
+#[derive(Debug, Default)]
+pub(crate) struct EventBuffer(Mutex<VecDeque<CopyEvent>>);
+
+impl EventBuffer {
+    fn lock_events(&self) -> std::sync::MutexGuard<'_, VecDeque<CopyEvent>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Removes and returns all events.
+    pub(crate) fn drain(&self) -> Vec<CopyEvent> {
+        self.lock_events().drain(..).collect()
+    }
+}
+
+impl CopyObserver for EventBuffer {
+    fn on_event(&self, event: &CopyEvent) {
+        let mut events = self.lock_events();
+        // A new progress event makes the preceding one obsolete.
+        if let (CopyEvent::Progress { .. }, Some(CopyEvent::Progress { .. })) = (event, events.back()) {
+            events.pop_back();
+        }
+        if events.len() >= MAX_BUFFERED_EVENTS {
+            events.pop_front();
+        }
+        events.push_back(event.clone());
+    }
+}
+
+/// Runs a fetch on the destination server. `place` resolves the requested path below the root of this server.
+pub(crate) async fn run_fetch(
+    request: FetchRequest,
+    place: impl Fn(&str) -> Result<PathBuf, TransferError>,
+    authority: Option<PathBuf>,
+    references: &Arc<ReferenceStore>,
+    happened: &EventBuffer,
+) -> Result<(CopySummary, Vec<EntryFailure>), TransferError> {
+    let mut path = place(&request.destination)?.into_os_string();
+    if request.destination.ends_with('/') || request.destination.is_empty() {
+        path.push("/");
+    }
+    let options = CopyOptions {
+        mode: request.mode,
+        bits_per_s: request.bits_per_s,
+        streams: request.streams,
+        compression: with_references(request.compression, references),
+        include: request.include,
+        exclude: request.exclude,
+        sync: request.sync,
+        dry_run: false,
+        idle_timeout: Duration::from_secs(request.idle_timeout_s),
+        reject_hidden: true,
+        mirrors: Vec::new(),
+        relay: None,
+        checksum_lists: Vec::new(),
+        link_policy: request.link_policy,
+    };
+    let (mut summary, mut failures) = (CopySummary::default(), Vec::new());
+    let (first_token, places) = match &request.sources[..] {
+        [] => return Err(TransferError::rejected("nothing to fetch")),
+        sources => {
+            let places: Result<Vec<_>, _> = sources.iter().map(|(url, _)| Location::parse(url)).collect();
+            (sources.len() == 1, places?)
+        }
+    };
+    if places.iter().any(|place| matches!(place, Location::Local(_))) {
+        return Err(TransferError::rejected("a server fetches from servers only"));
+    }
+    if !first_token && !path.as_encoded_bytes().ends_with(b"/") {
+        path.push("/");
+    }
+    let destination = Location::Local(path.into());
+    let never = AtomicBool::new(false);
+    for ((_, token), place) in request.sources.iter().zip(places) {
+        let credentials =
+            Credentials { token: Token::new(token), ca_certificates: authority.clone(), ..Credentials::default() };
+        let CopyOutcome { summary: done, failures: others } =
+            copy_collecting_failures(&[place], &destination, &credentials, &options, happened, &never).await?;
+        failures.extend(others);
+        summary.files += done.files;
+        summary.up_to_date_files += done.up_to_date_files;
+        summary.removed_files += done.removed_files;
+        summary.bytes += done.bytes;
+        summary.resumed_bytes += done.resumed_bytes;
+        summary.delta_files += done.delta_files;
+        summary.delta_bytes += done.delta_bytes;
+        summary.delta_sent_bytes += done.delta_sent_bytes;
+        summary.damaged_blocks += done.damaged_blocks;
+        summary.seconds += done.seconds;
+        summary.skipped_links += done.skipped_links;
+    }
+    match failures.pop_if(|_| !request.per_entry_errors) {
+        Some(first) => Err(first.error),
+        None => Ok((summary, failures)),
+    }
+}
+
+fn with_references(compression: CompressionKind, references: &Arc<ReferenceStore>) -> Compression {
+    match compression {
+        CompressionKind::None => Compression::None,
+        CompressionKind::Zstd => Compression::Zstd,
+        CompressionKind::Delta => Compression::Delta(references.clone()),
+    }
+}
