@@ -6,11 +6,12 @@ mod concurrency_controller;
 mod delta_copy;
 mod file_verification;
 mod mirrors;
-pub(crate) mod prefetch;
+mod prefetch;
 mod preflight_checks;
 mod relay_route;
 mod session_driver;
-pub(crate) mod speculative_connections;
+mod speculative_connections;
+mod stream_task;
 mod third_party_copy;
 
 use std::collections::HashMap;
@@ -36,7 +37,6 @@ use crate::prefetch_plan::PrefetchPlan;
 use crate::ranges::RangeSet;
 use crate::reference_store::ReferenceStore;
 use crate::selection::Selection;
-use crate::stream_task::Direction;
 use crate::tcp_tuning::{self, CopyMode, SendOptions};
 use crate::transfer_session::{BlockRange, FileWork, SessionOptions, SourceSet};
 pub(crate) use completion::CopyOutcome;
@@ -48,6 +48,7 @@ use preflight_checks::{check_endpoints, check_no_checksum_lists, check_no_mirror
 use relay_route::RelayRoute;
 use session_driver::SessionDriver;
 use speculative_connections::{PendingConnections, SpeculativeConnections, connect_remaining_streams};
+use stream_task::Direction;
 
 /// Options of a copy.
 #[derive(Clone, Debug)]

@@ -118,7 +118,6 @@ mod prefetch_plan;
 mod random_id;
 mod reference_store;
 mod relay;
-mod stream_task;
 mod write_back;
 
 pub use control_client::Credentials;

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use super::CopyOperation;
 use super::preflight_checks::verify_local_sources;
+use super::stream_task::Direction;
 use crate::blocking::run_blocking;
 use crate::control_client::{error_from_status, is_unknown_session};
 use crate::copy_events::{CopyEvent, CopyObserver, CopySummary};
@@ -11,7 +12,6 @@ use crate::copy_protocol::ReceiverState;
 use crate::error::TransferError;
 use crate::file_listing::{Entry, EntryFailure, LinkPolicy, list_entries};
 use crate::path_text::{escape_for_display, escape_invalid_bytes, is_utf8_path_text};
-use crate::stream_task::Direction;
 
 /// The outcome of a copy, before its failures are reported.
 pub(crate) struct CopyOutcome {

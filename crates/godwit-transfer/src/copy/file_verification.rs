@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::stream_task::{Direction, StreamEvent};
 use crate::abort_on_drop::AbortOnDropTask;
 use crate::blake3_tree::BlockHash;
 use crate::block_reader::BlockHashCache;
@@ -11,7 +12,6 @@ use crate::control_client::{ControlClient, error_from_status, is_transient, is_u
 use crate::copy_plan::CopyItem;
 use crate::error::TransferError;
 use crate::ranges::RangeSet;
-use crate::stream_task::{Direction, StreamEvent};
 use crate::transfer_session::{FileId, SessionEvent};
 
 /// The outcome of the verification of a file.

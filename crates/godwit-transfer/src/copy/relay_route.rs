@@ -4,12 +4,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::CopyOperation;
 use super::mirrors::Mirror;
+use super::stream_task::RelayTarget;
 use crate::control_client::{ControlClient, Credentials};
 use crate::error::TransferError;
 use crate::location::Location;
 use crate::random_id::random_id;
 use crate::selection::split_glob;
-use crate::stream_task::RelayTarget;
 
 /// A relay, and the delegation tokens with which the relay accesses the servers behind it.
 pub(super) struct RelayRoute {

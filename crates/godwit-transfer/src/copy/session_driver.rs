@@ -11,6 +11,7 @@ use tokio::task::JoinSet;
 
 use super::concurrency_controller::ConcurrencyController;
 use super::file_verification::{FileVerification, HashPrefetch, HashSource};
+use super::stream_task::{BlockRequest, Direction, RequestRanges, StreamEvent, StreamEventSender, StreamTask};
 use super::{CopyOperation, PendingConnections};
 use crate::abort_on_drop::AbortOnDropTask;
 use crate::blake3_tree::{BlockHash, block_byte_range, file_hash};
@@ -22,7 +23,6 @@ use crate::copy_protocol::{FileVersion, ReadRange};
 use crate::error::TransferError;
 use crate::file_listing::EntryFailure;
 use crate::path_text::{escape_for_display, escape_invalid_bytes};
-use crate::stream_task::{BlockRequest, Direction, RequestRanges, StreamEvent, StreamEventSender, StreamTask};
 use crate::tcp_tuning::{SendOptions, connection_tcp_info};
 use crate::transfer_session::{
     BlockRange, FileId, FileWork, RequestId, SessionAction, SessionEvent, SessionOptions, SourceSet, StreamId,
