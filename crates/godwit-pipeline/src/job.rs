@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use godwit_formats::crypt4gh::PublicKey;
 
 use crate::error::PipelineError;
-use crate::marking::MarkingOptions;
+use crate::marking::{DuplicatePolicy, MarkingOptions};
 use crate::memory::MemoryPlan;
 use crate::python_step::{PythonStep, PythonStepOptions};
-use crate::reduce::{DuplicatePolicy, ReduceOptions, WritingOptions};
+use crate::reduce::{ReduceOptions, WritingOptions};
 
 /// Options that `align` and `markdup` share.
 #[derive(Clone, Debug)]

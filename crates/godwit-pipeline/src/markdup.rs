@@ -23,10 +23,11 @@ use crate::error::PipelineError;
 use crate::fingerprint::FingerprintKey;
 use crate::job::JobOptions;
 use crate::job_report::{InputFile, JobReport, ReportDestination, ResumedWork, Stage, check_distinct_files};
+use crate::marking::DuplicatePolicy;
 use crate::memory::MemoryPlan;
 use crate::observer::{Event, Observer};
 use crate::read_groups::{ReadGroupIndexes, ReadGroups, compatibility_warnings};
-use crate::reduce::{Collector, DuplicatePolicy, Format, JobMonitor, Outputs};
+use crate::reduce::{Collector, Format, JobMonitor, Outputs};
 use crate::reference;
 use crate::scratch::create_private_directory;
 

@@ -1,4 +1,4 @@
-//! Options of duplicate marking that are off by default. They correspond to options of Picard MarkDuplicates.
+//! Options of duplicate marking. They correspond to options of Picard MarkDuplicates.
 
 use arrow_array::BinaryArray;
 use godwit_kernels::markdup::{BarcodeError, BarcodeTags, BlockDetails, DuplicateMode};
@@ -6,7 +6,32 @@ use godwit_model::{RawRecord, flags};
 use serde::{Deserialize, Serialize};
 
 use crate::error::PipelineError;
-use crate::reduce::DuplicatePolicy;
+
+/// The treatment of duplicate records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DuplicatePolicy {
+    /// FLAG 0x400 is set on duplicates and cleared on all other records.
+    Mark,
+    /// Duplicates are removed.
+    Remove,
+    /// Optical duplicates are removed; other duplicates are marked (Picard's `REMOVE_SEQUENCING_DUPLICATES`).
+    RemoveOptical,
+    /// Duplicates are not searched, and the FLAG of records is not changed.
+    None,
+}
+
+impl DuplicatePolicy {
+    /// Returns the name of the policy in the options of the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Mark => "mark",
+            Self::Remove => "remove",
+            Self::RemoveOptical => "remove-optical",
+            Self::None => "none",
+        }
+    }
+}
 
 /// The duplicates that receive a `DT` tag. Its value is `LB` for library duplicates and `SQ` for optical duplicates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -31,29 +31,3 @@ pub(crate) use write::{JobMonitor, MarkedRuns};
 pub use write::{Segment, UnpublishedOutputs};
 
 use serde::{Deserialize, Serialize};
-
-/// The treatment of duplicate records.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum DuplicatePolicy {
-    /// FLAG 0x400 is set on duplicates and cleared on all other records.
-    Mark,
-    /// Duplicates are removed.
-    Remove,
-    /// Optical duplicates are removed; other duplicates are marked (Picard's `REMOVE_SEQUENCING_DUPLICATES`).
-    RemoveOptical,
-    /// Duplicates are not searched, and the FLAG of records is not changed.
-    None,
-}
-
-impl DuplicatePolicy {
-    /// Returns the name of the policy in the options of the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Mark => "mark",
-            Self::Remove => "remove",
-            Self::RemoveOptical => "remove-optical",
-            Self::None => "none",
-        }
-    }
-}

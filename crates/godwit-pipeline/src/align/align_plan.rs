@@ -20,11 +20,12 @@ use crate::job_plan::{
     DiskNeed, JobPlan, LanePlan, MemoryNeed, REDUCE_SECONDS_PER_RECORD, RecordBytes, UncertaintyFactors,
     check_outputs_writable, index_seconds, replaced_outputs,
 };
+use crate::marking::DuplicatePolicy;
 use crate::memory::MemoryPlan;
 use crate::observer::{Event, Observer};
 use crate::python_step::PythonStep;
 use crate::record_size_estimator::RecordSizeEstimator;
-use crate::reduce::{DuplicatePolicy, Format, Outputs};
+use crate::reduce::{Format, Outputs};
 
 /// Bytes of names, bases and qualities that a plan reads of each lane to estimate the whole lane.
 const INSPECTED_BYTES_PER_LANE: u64 = 16 << 20;

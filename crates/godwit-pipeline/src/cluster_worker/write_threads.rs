@@ -17,10 +17,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{WorkerContext, malformed_command, to_buffer};
 use crate::error::PipelineError;
+use crate::marking::DuplicatePolicy;
 use crate::read_groups::ReadGroups;
 use crate::reduce::{
-    CompressedPart, DuplicatePolicy, OutputPaths, PartBuilder, PartBuilderOptions, PartLocations, RankedPart,
-    WritingOptions, rank_wanted_records,
+    CompressedPart, OutputPaths, PartBuilder, PartBuilderOptions, PartLocations, RankedPart, WritingOptions,
+    rank_wanted_records,
 };
 use crate::runs::SplitPartition;
 

@@ -13,10 +13,11 @@ use crate::job_plan::{
     DiskNeed, JobPlan, MemoryNeed, REDUCE_SECONDS_PER_RECORD, RecordBytes, UncertaintyFactors, check_outputs_writable,
     index_seconds, replaced_outputs,
 };
+use crate::marking::DuplicatePolicy;
 use crate::memory::MemoryPlan;
 use crate::observer::{Event, Observer};
 use crate::read_groups::ReadGroups;
-use crate::reduce::{DuplicatePolicy, check_metrics_reference};
+use crate::reduce::check_metrics_reference;
 
 /// Number of uncompressed bytes of input that are read to make a plan.
 const INSPECTED_BYTES: usize = 8 << 20;

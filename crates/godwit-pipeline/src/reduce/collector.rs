@@ -10,9 +10,9 @@ use godwit_kernels::markdup::{BlockDetails, BlockSignatures, DuplicateMarker, Du
 use godwit_model::{BlockId, Genome, PartitionPlan, RecordId, SortKey};
 use serde::{Deserialize, Serialize};
 
-use super::DuplicatePolicy;
 use crate::error::PipelineError;
 use crate::job_directory::{BlockSummary, JobDirectory};
+use crate::marking::DuplicatePolicy;
 use crate::marking::MarkingOptions;
 use crate::memory::MemoryPlan;
 use crate::python_step::PythonStep;

@@ -11,12 +11,12 @@ use godwit_kernels::sort::LoserTree;
 use godwit_model::{Genome, RawRecord, flags};
 use serde::{Deserialize, Serialize};
 
-use super::DuplicatePolicy;
 use super::annotate::{Annotator, DuplicateStatus};
 use super::collector::{CollectedRuns, WritingOptions};
 use super::qc::QcThread;
 use super::sink::{PartSink, SinkReports};
 use super::step_partition::PythonStepJob;
+use crate::marking::DuplicatePolicy;
 use crate::partitioned_file::PartWriter;
 use crate::read_groups::ReadGroups;
 use crate::runs::{Cursor, FinishedRuns, SplitPartition};

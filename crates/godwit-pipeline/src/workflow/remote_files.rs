@@ -248,8 +248,7 @@ mod tests {
 
     use super::*;
     use crate::job::JobOptions;
-    use crate::marking::MarkingOptions;
-    use crate::reduce::DuplicatePolicy;
+    use crate::marking::{DuplicatePolicy, MarkingOptions};
     use crate::workflow::Workflow;
 
     fn options() -> WorkflowOptions {
