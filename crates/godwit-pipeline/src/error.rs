@@ -1,5 +1,7 @@
 //! The errors that end a job, and the error kinds, which decide the exit code.
 
+mod python_step_error;
+
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +24,7 @@ use godwit_model::{ContigId, Genome};
 use serde::{Deserialize, Serialize};
 
 use crate::memory::MemoryTooSmall;
-use crate::python_step::PythonStepError;
+pub use python_step_error::{PythonStepError, PythonStepRefusal};
 
 /// The class of an error, which decides the exit code. It names the cause that the user has to change before the job
 /// can succeed.

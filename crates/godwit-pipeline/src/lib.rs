@@ -68,7 +68,7 @@ pub use compare::{
     Accuracy, BaselineChanges, CallSetAccuracy, CompareOptions, ComparedFile, Comparison, PerVariantType,
     VcfRecordCounts, compare,
 };
-pub use error::{ErrorKind, PipelineError};
+pub use error::{ErrorKind, PipelineError, PythonStepError, PythonStepRefusal};
 pub use filtering::{FilterOptions, FilterReport, filter};
 pub use godwit_engines::variant_filter::TrainingResource;
 pub use job::JobOptions;
@@ -83,7 +83,7 @@ pub use markdup::{MarkdupOptions, markdup};
 pub use marking::{DuplicatePolicy, MarkingOptions, TaggingPolicy};
 pub use memory::{MemoryPlan, MemoryTooSmall};
 pub use observer::{ALL_SAMPLES, Event, NullObserver, Observer, SampleState, WorkflowStep};
-pub use python_step::{PythonStep, PythonStepError, PythonStepOptions, PythonStepRefusal};
+pub use python_step::{PythonStep, PythonStepOptions};
 pub use reduce::{Format, Segment};
 pub use reference::{IndexOptions, build_index, current_index};
 pub use unfinished_job::{UnfinishedJob, UnfinishedJobError, unfinished_output_name};

@@ -16,8 +16,9 @@ use godwit_formats::message_with_causes;
 use godwit_formats::random_access::LocalFile;
 use serde::{Deserialize, Serialize};
 
+use super::PythonStep;
 use super::shared_table::{SharedTableWriter, proc_path};
-use super::{PythonStep, PythonStepError, PythonStepRefusal};
+use crate::error::{PythonStepError, PythonStepRefusal};
 use crate::memory_file::create_memory_file;
 use crate::scratch;
 

@@ -26,11 +26,10 @@ use super::ranks::{file_ranks, rank_wanted_records};
 use super::sink::{ColumnFiles, PartitionedOutputs};
 use super::step_partition::PythonStepJob;
 use crate::atomic_files::AtomicFileSet;
-use crate::error::PipelineError;
+use crate::error::{PipelineError, PythonStepError};
 use crate::job_directory::JobDirectory;
 use crate::observer::{Event, Observer};
 use crate::partitioned_file::{PartWriter, PartitionedFile};
-use crate::python_step::PythonStepError;
 use crate::runs::{FinishedRuns, SplitPartition};
 
 /// A byte range of the BAM that was compressed independently. Segments can be verified in parallel.
