@@ -135,7 +135,8 @@ pub(crate) fn align_with_tail(
     for message in groups.warnings() {
         observer.event(&Event::Warning { message: message.clone() });
     }
-    let python_step = PythonStep::for_job(&options.job, cluster.is_none(), cancelled)?;
+    let python_step =
+        PythonStep::for_job(options.job.python_step.as_ref(), &options.job.marking, cluster.is_none(), cancelled)?;
     let fingerprint =
         fingerprint::align_fingerprint(options, &groups, trimmer_version.as_deref(), python_step.as_ref(), &aligner)?;
     let input = AlignInput { lanes, groups, trimmer_version, python_step };

@@ -16,8 +16,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{PipelineError, PythonStepError, PythonStepRefusal};
 use crate::fingerprint::FingerprintKey;
-use crate::job::JobOptions;
 use crate::journal::FingerprintEntry;
+use crate::marking::MarkingOptions;
 
 use process::IdleProcesses;
 pub(crate) use process::{PartitionInfo, PythonStepOutput, PythonStepProcess};
@@ -55,15 +55,21 @@ pub struct PythonStep {
 }
 
 impl PythonStep {
-    /// Finds the function of a job's Python step; `None` if the job has no Python step. `here`: true if this process
-    /// writes partitions; then the Python process that found the function is kept for the first table.
+    /// Finds the function of a Python step; `None` if the job has no Python step. `marking`: the options of the job's
+    /// duplicate marking. `here`: true if this process writes partitions; then the Python process that found the function
+    /// is kept for the first table.
     ///
     /// # Errors
     /// [`PipelineError::PythonStep`] if the function cannot be called. [`PipelineError::Options`] if other options
     /// exclude a Python step.
-    pub(crate) fn for_job(job: &JobOptions, here: bool, cancelled: &AtomicBool) -> Result<Option<Self>, PipelineError> {
-        let Some(options) = &job.python_step else { return Ok(None) };
-        if job.marking.tag_set_members {
+    pub(crate) fn for_job(
+        options: Option<&PythonStepOptions>,
+        marking: &MarkingOptions,
+        here: bool,
+        cancelled: &AtomicBool,
+    ) -> Result<Option<Self>, PipelineError> {
+        let Some(options) = options else { return Ok(None) };
+        if marking.tag_set_members {
             let problem = "--tag-duplicate-set-members names sets by record numbers in the file, which --step changes; \
                            leave out one of them";
             return Err(PipelineError::Options { problem: problem.to_owned() });

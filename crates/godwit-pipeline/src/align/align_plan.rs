@@ -74,7 +74,7 @@ pub fn plan_align(
     observer.event(&Event::Stage { name: "checking the index" });
     let engine = InstalledAligner::find_installed(options, place)?;
     let trimmer = trim::check_fastp(&options.reads)?;
-    PythonStep::for_job(&options.job, false, cancelled)?;
+    PythonStep::for_job(options.job.python_step.as_ref(), &options.job.marking, false, cancelled)?;
     let planned = lanes::plan_lanes(options, cancelled)?;
     let groups = LaneReadGroups::new(options, &planned)?;
     let temp = options.job.temp.as_ref().unwrap_or(&options.out);
