@@ -61,7 +61,7 @@ pub struct JobReport {
     pub key_numbers: Option<KeyNumbers>,
     /// Byte ranges of the BAM with their checksums. They contain the whole file except the header and the 28 bytes of
     /// the end-of-file marker.
-    pub segments: Vec<crate::reduce::Segment>,
+    pub segments: Vec<manifest::Segment>,
     /// Wall time of the job, seconds.
     pub seconds: f64,
     /// Number of blocks and partitions that an earlier, stopped process finished.
@@ -282,7 +282,8 @@ impl JobReport {
     ) -> Result<Self, PipelineError> {
         let ReportDestination { outputs, json_path, html_path, fingerprint, job_directory, .. } = publication;
         // The report page and the report contain times. The manifest does not, so that equal jobs have equal manifests.
-        let manifest = Manifest::from_outputs(&self.verb, fingerprint, &reduced, &outputs.path(Format::Bam))
+        let manifest = reduced
+            .to_manifest(&self.verb, fingerprint, &outputs.path(Format::Bam))
             .map_err(|(path, source)| PipelineError::File { action: "read", path, source })?;
         if let Some(html) = self.render_page(&reduced, publication) {
             reduced.files.write_file(html_path, html.as_bytes()).map_err(PipelineError::file("write", html_path))?;

@@ -77,14 +77,14 @@ pub use job_plan::{DiskNeed, IndexNeed, JobPlan, LanePlan, MemoryNeed, Uncertain
 pub use job_report::{AlignerReport, InputFile, JobReport, OutputFile, PythonStepReport, ResumedWork, Stage};
 pub use journal::FingerprintEntry;
 pub use key_numbers::KeyNumbers;
-pub use manifest::{Manifest, ManifestFile};
+pub use manifest::{Manifest, ManifestFile, Segment};
 pub use markdup::markdup_plan::plan_markdup;
 pub use markdup::{MarkdupOptions, markdup};
 pub use marking::{DuplicatePolicy, MarkingOptions, TaggingPolicy};
 pub use memory::{MemoryPlan, MemoryTooSmall};
 pub use observer::{ALL_SAMPLES, Event, NullObserver, Observer, SampleState, WorkflowStep};
 pub use python_step::{PythonStep, PythonStepOptions};
-pub use reduce::{Format, Segment};
+pub use reduce::Format;
 pub use reference::{IndexOptions, build_index, current_index};
 pub use unfinished_job::{UnfinishedJob, UnfinishedJobError, unfinished_output_name};
 pub use variant_table::write_variants;

@@ -6,13 +6,12 @@
 
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use crate::atomic_files::{AtomicDirectory, AtomicFile, is_relative_descendant};
 use crate::journal::FingerprintEntry;
-use crate::reduce::{Segment, UnpublishedOutputs};
 
 /// Suffix of the file name of a manifest.
 pub const MANIFEST_SUFFIX: &str = ".manifest.json";
@@ -40,6 +39,19 @@ pub struct Manifest {
     pub files: Vec<ManifestFile>,
 }
 
+/// A byte range of the BAM that was compressed independently. Segments can be verified in parallel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Segment {
+    /// Offset in the BAM, bytes.
+    pub offset: u64,
+    /// Size of the segment, bytes.
+    pub bytes: u64,
+    /// Number of records in the segment.
+    pub records: u64,
+    /// BLAKE3 of the compressed bytes, hexadecimal.
+    pub blake3: String,
+}
+
 /// The entry of a file in a manifest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ManifestFile {
@@ -60,35 +72,6 @@ pub struct ManifestFile {
 }
 
 impl Manifest {
-    /// Creates the manifest of output files that are not yet published.
-    ///
-    /// # Errors
-    /// The I/O error of the file system, with the path of the file.
-    pub fn from_outputs(
-        verb: &str,
-        identity: &[FingerprintEntry],
-        reduced: &UnpublishedOutputs,
-        bam: &Path,
-    ) -> Result<Self, (PathBuf, io::Error)> {
-        let describe = |file: &AtomicFile| {
-            let described = if file.path() == bam { segmented_entry(file, reduced) } else { checksummed_entry(file) };
-            described.map_err(|error| (file.path().to_owned(), error))
-        };
-        let mut files: Vec<ManifestFile> = reduced.files.files().iter().map(describe).collect::<Result<_, _>>()?;
-        for directory in reduced.files.directories() {
-            files.extend(directory_entries(directory).map_err(|error| (directory.path().to_owned(), error))?);
-        }
-        Ok(Self {
-            godwit: env!("CARGO_PKG_VERSION").into(),
-            verb: verb.into(),
-            fingerprint: identity.to_vec(),
-            records: reduced.records,
-            duplicates: reduced.duplicates,
-            removed_duplicates: reduced.removed_duplicates,
-            files,
-        })
-    }
-
     /// Reads a manifest. Returns `None` if the file is not a manifest, or if it contains a path outside its directory.
     ///
     /// # Errors
@@ -118,7 +101,10 @@ fn file_name(file: &AtomicFile) -> String {
 }
 
 /// Returns the entries of all files in an output directory, sorted by name.
-fn directory_entries(directory: &AtomicDirectory) -> io::Result<Vec<ManifestFile>> {
+///
+/// # Errors
+/// The I/O error of the file system.
+pub fn directory_entries(directory: &AtomicDirectory) -> io::Result<Vec<ManifestFile>> {
     let name = directory.path().file_name().unwrap_or_default().to_string_lossy();
     let mut files = Vec::new();
     for path in directory.files()? {
@@ -141,9 +127,12 @@ pub fn checksummed_entry(file: &AtomicFile) -> io::Result<ManifestFile> {
     Ok(ManifestFile { name: file_name(file), bytes, blake3, records: None, segments: Vec::new() })
 }
 
-/// Returns the entry of the BAM. The checksums of its partitions were computed during compression; those of the header
-/// and of the end-of-file marker are computed here.
-fn segmented_entry(file: &AtomicFile, reduced: &UnpublishedOutputs) -> io::Result<ManifestFile> {
+/// Returns the entry of the BAM with `records` records. The checksums of its partitions, `known_segments`, were computed
+/// during compression; those of the header and of the end-of-file marker are computed here.
+///
+/// # Errors
+/// The I/O error of the file system.
+pub fn segmented_entry(file: &AtomicFile, known_segments: &[Segment], records: u64) -> io::Result<ManifestFile> {
     let bytes = file.file().metadata()?.len();
     let (mut segments, mut at) = (Vec::new(), 0);
     let fill = |segments: &mut Vec<Segment>, from: u64, until: u64| -> io::Result<()> {
@@ -153,13 +142,13 @@ fn segmented_entry(file: &AtomicFile, reduced: &UnpublishedOutputs) -> io::Resul
         }
         Ok(())
     };
-    for segment in reduced.segments.iter().filter(|segment| segment.bytes > 0) {
+    for segment in known_segments.iter().filter(|segment| segment.bytes > 0) {
         fill(&mut segments, at, segment.offset)?;
         at = segment.offset + segment.bytes;
         segments.push(segment.clone());
     }
     fill(&mut segments, at, bytes)?;
-    Ok(ManifestFile { name: file_name(file), bytes, blake3: None, records: Some(reduced.records), segments })
+    Ok(ManifestFile { name: file_name(file), bytes, blake3: None, records: Some(records), segments })
 }
 
 /// Returns the BLAKE3 of a byte range of a file, hexadecimal.

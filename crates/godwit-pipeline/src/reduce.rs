@@ -27,7 +27,5 @@ pub use outputs::{Format, OutputFiles, Outputs};
 pub use qc::Qc;
 pub(crate) use qc::check_metrics_reference;
 pub(crate) use ranks::{RankedPart, file_ranks, rank_wanted_records};
+pub use write::UnpublishedOutputs;
 pub(crate) use write::{JobMonitor, MarkedRuns};
-pub use write::{Segment, UnpublishedOutputs};
-
-use serde::{Deserialize, Serialize};

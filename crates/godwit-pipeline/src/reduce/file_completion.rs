@@ -12,9 +12,10 @@ use godwit_model::Genome;
 use super::outputs::{Format, Outputs};
 use super::partition::PartitionSummary;
 use super::sink::{BamReport, ColumnFiles, PartitionedOutputs};
-use super::write::{Segment, writing_error};
+use super::write::writing_error;
 use crate::atomic_files::{AtomicDirectory, AtomicFileSet};
 use crate::error::PipelineError;
+use crate::manifest::Segment;
 use crate::partitioned_file::{PartExtent, PartitionedFile};
 
 /// Memory of a Parquet or Arrow sink, bytes: the row group that is being compressed and the batch before it.

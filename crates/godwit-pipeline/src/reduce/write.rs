@@ -1,7 +1,7 @@
 //! Writing of the outputs: first the records in all formats, on all threads, then counts and metrics.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -13,7 +13,6 @@ use godwit_formats::sam::Header;
 use godwit_kernels::flagstat::Flagstat;
 use godwit_kernels::markdup::{DuplicateMode, DuplicateSets, DuplicationMetrics, RecordSet};
 use godwit_model::{Genome, RecordId};
-use serde::{Deserialize, Serialize};
 
 use super::bam_tail::{BamTail, UnfinishedBam, WriteSlot};
 use super::collector::{CollectedRuns, Collector};
@@ -25,25 +24,14 @@ use super::qc::{Qc, QcJob, QcThread};
 use super::ranks::{file_ranks, rank_wanted_records};
 use super::sink::{ColumnFiles, PartitionedOutputs};
 use super::step_partition::PythonStepJob;
-use crate::atomic_files::AtomicFileSet;
+use crate::atomic_files::{AtomicFile, AtomicFileSet};
 use crate::error::{PipelineError, PythonStepError};
 use crate::job_directory::JobDirectory;
+use crate::journal::FingerprintEntry;
+use crate::manifest::{self, Manifest, ManifestFile, Segment};
 use crate::observer::{Event, Observer};
 use crate::partitioned_file::{PartWriter, PartitionedFile};
 use crate::runs::{FinishedRuns, SplitPartition};
-
-/// A byte range of the BAM that was compressed independently. Segments can be verified in parallel.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Segment {
-    /// Offset in the BAM, bytes.
-    pub offset: u64,
-    /// Size of the segment, bytes.
-    pub bytes: u64,
-    /// Number of records in the segment.
-    pub records: u64,
-    /// BLAKE3 of the compressed bytes, hexadecimal.
-    pub blake3: String,
-}
 
 /// Written outputs that are not published yet.
 pub struct UnpublishedOutputs {
@@ -75,6 +63,41 @@ pub struct UnpublishedOutputs {
     pub duplicate_metrics: Option<DuplicationMetrics>,
     /// Quality metrics; `None` if they were not requested.
     pub qc: Option<Qc>,
+}
+
+impl UnpublishedOutputs {
+    /// Returns the manifest of these files for the job `verb`. `bam`: path of the BAM, whose entry has segments.
+    ///
+    /// # Errors
+    /// The I/O error of the file system, with the path of the file.
+    pub fn to_manifest(
+        &self,
+        verb: &str,
+        fingerprint: &[FingerprintEntry],
+        bam: &Path,
+    ) -> Result<Manifest, (PathBuf, io::Error)> {
+        let describe = |file: &AtomicFile| {
+            let described = match file.path() == bam {
+                true => manifest::segmented_entry(file, &self.segments, self.records),
+                false => manifest::checksummed_entry(file),
+            };
+            described.map_err(|error| (file.path().to_owned(), error))
+        };
+        let mut files: Vec<ManifestFile> = self.files.files().iter().map(describe).collect::<Result<_, _>>()?;
+        for directory in self.files.directories() {
+            let entries = manifest::directory_entries(directory);
+            files.extend(entries.map_err(|error| (directory.path().to_owned(), error))?);
+        }
+        Ok(Manifest {
+            godwit: env!("CARGO_PKG_VERSION").into(),
+            verb: verb.into(),
+            fingerprint: fingerprint.to_vec(),
+            records: self.records,
+            duplicates: self.duplicates,
+            removed_duplicates: self.removed_duplicates,
+            files,
+        })
+    }
 }
 
 impl Collector {

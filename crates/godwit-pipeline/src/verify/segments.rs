@@ -9,8 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use flate2::read::MultiGzDecoder;
 
 use super::Verifier;
-use crate::manifest::ManifestFile;
-use crate::reduce::Segment;
+use crate::manifest::{ManifestFile, Segment};
 
 /// Size of the read buffers, bytes.
 const READ_BYTES: usize = 256 << 10;
