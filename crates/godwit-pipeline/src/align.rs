@@ -33,7 +33,9 @@ use crate::cluster::ClusterOptions;
 use crate::error::PipelineError;
 use crate::job::JobOptions;
 use crate::job_directory::JobDirectory;
-use crate::job_report::{InputFile, JobReport, ReportDestination, ResumedWork, Stage, check_distinct_files};
+use crate::job_report::{
+    ExchangeReport, InputFile, JobReport, ReportDestination, ResumedWork, Stage, check_distinct_files,
+};
 use crate::journal::FingerprintEntry;
 use crate::memory::MemoryPlan;
 use crate::observer::{Event, Observer};
@@ -44,7 +46,6 @@ use crate::reference;
 use crate::scratch::create_private_directory;
 
 use aligner::{InstalledAligner, RunningAligner};
-pub use cluster::ExchangeReport;
 use cluster::{AlignHead, ClusterAlignJob};
 use feed::{FeedLane, FeedReport, Feeder};
 use header::LaneReadGroups;

@@ -1,13 +1,12 @@
 //! The job report `run.json`: programs, inputs, stages, times and outputs of a job.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
-use crate::align::ExchangeReport;
 use crate::atomic_files::AtomicFileSet;
 use crate::error::PipelineError;
 use crate::job_directory::JobDirectory;
@@ -322,6 +321,49 @@ impl JobReport {
             duplicate_metrics: reduced.duplicate_metrics.as_ref(),
         };
         Some(page.to_html())
+    }
+}
+
+/// Statistics of a cluster run: workers, assignments of blocks, and the data that workers and the head exchanged.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct ExchangeReport {
+    /// Names of the workers of the run.
+    #[serde(rename = "nodes")]
+    pub workers: Vec<String>,
+    /// The aligner of each worker, with its version.
+    pub aligners: BTreeMap<String, String>,
+    /// Names and versions of the aligners of all workers, without repetition.
+    #[serde(skip)]
+    pub(crate) distinct_aligners: BTreeSet<(String, String)>,
+    /// Workers that were lost during the run.
+    #[serde(rename = "lost_nodes")]
+    pub lost_workers: usize,
+    /// Number of assignments of blocks to workers, including repeated assignments of the same block.
+    pub alignments: u64,
+    /// Number of those assignments that gave a block to a second worker because the first worker was slow.
+    pub stragglers: u64,
+    /// Number of blocks that were aligned, each counted once.
+    pub blocks: u64,
+    /// Number of blocks that did not need to be aligned again, because workers held all slices of these blocks from an
+    /// earlier head.
+    #[serde(rename = "kept_blocks")]
+    pub resumed_blocks: u64,
+    /// Bytes of slices that workers fetched from each other.
+    pub fetched_bytes: u64,
+    /// Time that workers spent fetching slices, seconds, summed over all workers.
+    pub fetching_seconds: f64,
+    /// Bytes that the head received from workers: duplicate signatures, tables of slices, and reports about parts of
+    /// the output.
+    pub head_bytes: u64,
+    /// Time from the last aligned block until every slice was at the worker that owns its shard, seconds. Earlier
+    /// transfers ran while workers aligned.
+    pub exposed_seconds: f64,
+}
+
+impl ExchangeReport {
+    /// Returns names and versions of all aligners of the workers, each once.
+    pub(crate) fn distinct_aligners(&self) -> Vec<(String, String)> {
+        self.distinct_aligners.iter().cloned().collect()
     }
 }
 

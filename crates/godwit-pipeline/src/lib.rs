@@ -55,7 +55,7 @@ pub use godwit_kernels::markdup::{BarcodeTags, DuplicateMode};
 pub use godwit_model as model;
 
 pub use align::align_plan::{PlannedWorkers, plan_align};
-pub use align::{AlignOptions, ExchangeReport, ReadsOptions, align};
+pub use align::{AlignOptions, ReadsOptions, align};
 pub use align_and_call::{AlignAndCallReport, align_and_call, check_calling};
 pub use call::{
     CallOptions, CallReport, CallWorkerReport, GridReport, RecalibrateOptions, RecalibrationReport, RegionReport,
@@ -74,7 +74,9 @@ pub use godwit_engines::variant_filter::TrainingResource;
 pub use job::JobOptions;
 pub use job_directory::has_unfinished_job;
 pub use job_plan::{DiskNeed, IndexNeed, JobPlan, LanePlan, MemoryNeed, UncertaintyFactors, format_bytes};
-pub use job_report::{AlignerReport, InputFile, JobReport, OutputFile, PythonStepReport, ResumedWork, Stage};
+pub use job_report::{
+    AlignerReport, ExchangeReport, InputFile, JobReport, OutputFile, PythonStepReport, ResumedWork, Stage,
+};
 pub use journal::FingerprintEntry;
 pub use key_numbers::KeyNumbers;
 pub use manifest::{Manifest, ManifestFile, Segment};

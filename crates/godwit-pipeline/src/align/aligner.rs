@@ -12,13 +12,12 @@ use godwit_engines::aligner::{
 use godwit_engines::{ChildHandle, EngineError};
 
 use super::AlignOptions;
-use super::cluster::ExchangeReport;
 use super::header::LaneReadGroups;
 use super::lanes::Lane;
 use crate::aligner_selection::{AlignerLocation, AlignerSelection, SelectedAligner};
 use crate::error::PipelineError;
 use crate::job_plan::IndexNeed;
-use crate::job_report::AlignerReport;
+use crate::job_report::{AlignerReport, ExchangeReport};
 
 /// An installed aligner whose index is checked; no process is started yet.
 pub(super) struct InstalledAligner {

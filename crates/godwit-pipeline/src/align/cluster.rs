@@ -21,7 +21,6 @@ use godwit_exchange::{
 };
 use godwit_fleet::Token;
 use godwit_model::{BlockId, PartitionPlan};
-use serde::Serialize;
 
 use super::header::LaneReadGroups;
 use super::{AlignInput, AlignOptions};
@@ -29,6 +28,7 @@ use crate::cluster::{ClusterOptions, WorkerPool, WorkerPoolEvent};
 use crate::cluster_worker::{AlignTask, CheckpointLocation, LaneTask, WorkerTask};
 use crate::error::PipelineError;
 use crate::job_directory::JobDirectory;
+use crate::job_report::ExchangeReport;
 use crate::journal::ClusterRun;
 use crate::observer::Observer;
 use crate::runs::ShardPlan;
@@ -50,49 +50,6 @@ pub(super) fn new_cluster_run(cluster: &ClusterOptions) -> Result<ClusterRun, Pi
 /// Returns a random, unique name.
 fn random_name() -> Result<String, PipelineError> {
     Ok(Token::random()?.reveal()[..NAME_HEX_DIGITS].to_owned())
-}
-
-/// Statistics of a cluster run: workers, assignments of blocks, and the data that workers and the head exchanged.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct ExchangeReport {
-    /// Names of the workers of the run.
-    #[serde(rename = "nodes")]
-    pub workers: Vec<String>,
-    /// The aligner of each worker, with its version.
-    pub aligners: BTreeMap<String, String>,
-    /// Names and versions of the aligners of all workers, without repetition.
-    #[serde(skip)]
-    distinct_aligners: BTreeSet<(String, String)>,
-    /// Workers that were lost during the run.
-    #[serde(rename = "lost_nodes")]
-    pub lost_workers: usize,
-    /// Number of assignments of blocks to workers, including repeated assignments of the same block.
-    pub alignments: u64,
-    /// Number of those assignments that gave a block to a second worker because the first worker was slow.
-    pub stragglers: u64,
-    /// Number of blocks that were aligned, each counted once.
-    pub blocks: u64,
-    /// Number of blocks that did not need to be aligned again, because workers held all slices of these blocks from an
-    /// earlier head.
-    #[serde(rename = "kept_blocks")]
-    pub resumed_blocks: u64,
-    /// Bytes of slices that workers fetched from each other.
-    pub fetched_bytes: u64,
-    /// Time that workers spent fetching slices, seconds, summed over all workers.
-    pub fetching_seconds: f64,
-    /// Bytes that the head received from workers: duplicate signatures, tables of slices, and reports about parts of
-    /// the output.
-    pub head_bytes: u64,
-    /// Time from the last aligned block until every slice was at the worker that owns its shard, seconds. Earlier
-    /// transfers ran while workers aligned.
-    pub exposed_seconds: f64,
-}
-
-impl ExchangeReport {
-    /// Returns names and versions of all aligners of the workers, each once.
-    pub(super) fn distinct_aligners(&self) -> Vec<(String, String)> {
-        self.distinct_aligners.iter().cloned().collect()
-    }
 }
 
 /// The head of an alignment, which listens for workers.
