@@ -33,9 +33,7 @@ use crate::cluster::ClusterOptions;
 use crate::error::PipelineError;
 use crate::job::JobOptions;
 use crate::job_directory::JobDirectory;
-use crate::job_report::{
-    ExchangeReport, InputFile, JobReport, ReportDestination, ResumedWork, Stage, check_distinct_files,
-};
+use crate::job_report::{ExchangeReport, InputFile, JobReport, ResumedWork, Stage, check_distinct_files};
 use crate::journal::FingerprintEntry;
 use crate::memory::MemoryPlan;
 use crate::observer::{Event, Observer};
@@ -43,6 +41,7 @@ use crate::python_step::PythonStep;
 use crate::read_groups::ReadGroups;
 use crate::reduce::{BamTail, Collector, Format, JobMonitor, OutputFiles, Outputs, UnpublishedOutputs};
 use crate::reference;
+use crate::report_publication::{ReportDestination, publish_report};
 use crate::scratch::create_private_directory;
 
 use aligner::{InstalledAligner, RunningAligner};
@@ -283,7 +282,7 @@ impl AlignJob<'_> {
             .with_resumed_work(options.job.threads, resumed, started.elapsed())
             .with_exchange(exchange);
         bam_tail.map_or(Ok(()), |follower| follower.finish(&reduced.files))?;
-        report.publish(reduced, &report_destination(options, outputs, &fingerprint, job_directory))
+        publish_report(report, reduced, &report_destination(options, outputs, &fingerprint, job_directory))
     }
 }
 

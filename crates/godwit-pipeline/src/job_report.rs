@@ -9,14 +9,11 @@ use serde::Serialize;
 
 use crate::atomic_files::AtomicFileSet;
 use crate::error::PipelineError;
-use crate::job_directory::JobDirectory;
-use crate::journal::FingerprintEntry;
 use crate::key_numbers::KeyNumbers;
-use crate::manifest::{self, Manifest};
+use crate::manifest::{Manifest, Segment};
 use crate::observer::rounded_seconds;
 use crate::python_step::PythonStep;
-use crate::reduce::{Format, Outputs, UnpublishedOutputs};
-use crate::report_page::ReportPage;
+use crate::reduce::UnpublishedOutputs;
 
 /// The report of a job.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -60,7 +57,7 @@ pub struct JobReport {
     pub key_numbers: Option<KeyNumbers>,
     /// Byte ranges of the BAM with their checksums. They contain the whole file except the header and the 28 bytes of
     /// the end-of-file marker.
-    pub segments: Vec<manifest::Segment>,
+    pub segments: Vec<Segment>,
     /// Wall time of the job, seconds.
     pub seconds: f64,
     /// Number of blocks and partitions that an earlier, stopped process finished.
@@ -268,60 +265,6 @@ impl JobReport {
         self.seconds = rounded_seconds(elapsed);
         self
     }
-
-    /// Writes the report page (with metrics), the manifest and the report into the directory of the outputs, then
-    /// publishes all files.
-    ///
-    /// # Errors
-    /// A [`PipelineError::File`], in which case no output is published.
-    pub fn publish(
-        mut self,
-        mut reduced: UnpublishedOutputs,
-        publication: &ReportDestination,
-    ) -> Result<Self, PipelineError> {
-        let ReportDestination { outputs, json_path, html_path, fingerprint, job_directory, .. } = publication;
-        // The report page and the report contain times. The manifest does not, so that equal jobs have equal manifests.
-        let manifest = reduced
-            .to_manifest(&self.verb, fingerprint, &outputs.path(Format::Bam))
-            .map_err(|(path, source)| PipelineError::File { action: "read", path, source })?;
-        if let Some(html) = self.render_page(&reduced, publication) {
-            reduced.files.write_file(html_path, html.as_bytes()).map_err(PipelineError::file("write", html_path))?;
-            let name = html_path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            self.outputs.push(OutputFile { name, bytes: html.len() as u64 });
-        }
-        let staged = &mut reduced.files;
-        let manifest_path = outputs.path_with_suffix(manifest::MANIFEST_SUFFIX);
-        for (path, text) in
-            [(&manifest_path, serde_json::to_vec_pretty(&manifest)), (json_path, serde_json::to_vec_pretty(&self))]
-        {
-            let text = text.map_err(std::io::Error::other);
-            text.and_then(|text| staged.write_file(path, &text)).map_err(PipelineError::file("write", path))?;
-        }
-        // Output directories are renamed one by one. If the job stops between two renames, the next run writes all
-        // outputs again. Therefore only outputs without directories are recorded as complete.
-        if let Some(run) = job_directory
-            && staged.directories().is_empty()
-        {
-            run.record_publish(staged).map_err(PipelineError::file("write the journal of", json_path))?;
-        }
-        reduced.files.publish().map_err(|(path, source)| PipelineError::File { action: "publish", path, source })?;
-        Ok(self)
-    }
-
-    /// Returns the report page as HTML; `None` if no metrics were collected.
-    fn render_page(&self, reduced: &UnpublishedOutputs, publication: &ReportDestination) -> Option<String> {
-        let (qc, key_numbers) = (reduced.qc.as_ref()?, self.key_numbers.as_ref()?);
-        let reference = publication.reference.map(|path| path.to_string_lossy());
-        let page = ReportPage {
-            sample: &publication.sample,
-            reference: reference.as_deref(),
-            report: self,
-            key_numbers,
-            qc,
-            duplicate_metrics: reduced.duplicate_metrics.as_ref(),
-        };
-        Some(page.to_html())
-    }
 }
 
 /// Statistics of a cluster run: workers, assignments of blocks, and the data that workers and the head exchanged.
@@ -365,24 +308,6 @@ impl ExchangeReport {
     pub(crate) fn distinct_aligners(&self) -> Vec<(String, String)> {
         self.distinct_aligners.iter().cloned().collect()
     }
-}
-
-/// Paths and names with which a job publishes its report.
-pub struct ReportDestination<'p> {
-    /// Paths of the data files that the job wrote.
-    pub outputs: &'p Outputs,
-    /// Path of `run.json`.
-    pub json_path: PathBuf,
-    /// Path of the report page.
-    pub html_path: PathBuf,
-    /// Name of the sample; if it is unknown, the name of the file.
-    pub sample: String,
-    /// Path of the reference; `None` if no reference is given.
-    pub reference: Option<&'p Path>,
-    /// The values on which the content of the outputs depends.
-    pub fingerprint: &'p [FingerprintEntry],
-    /// The job directory; `None` for a job that cannot be resumed.
-    pub job_directory: Option<&'p JobDirectory>,
 }
 
 /// Formats a time as ISO 8601 in UTC, to the second.

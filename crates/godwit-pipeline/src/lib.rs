@@ -40,6 +40,7 @@ mod record_size_estimator;
 mod reduce;
 mod reference;
 mod report_page;
+mod report_publication;
 mod runs;
 mod scratch;
 pub mod simulate;

@@ -22,13 +22,14 @@ use crate::call::ScannedReference;
 use crate::error::PipelineError;
 use crate::fingerprint::FingerprintKey;
 use crate::job::JobOptions;
-use crate::job_report::{InputFile, JobReport, ReportDestination, ResumedWork, Stage, check_distinct_files};
+use crate::job_report::{InputFile, JobReport, ResumedWork, Stage, check_distinct_files};
 use crate::marking::DuplicatePolicy;
 use crate::memory::MemoryPlan;
 use crate::observer::{Event, Observer};
 use crate::read_groups::{ReadGroupIndexes, ReadGroups, compatibility_warnings};
 use crate::reduce::{Collector, Format, JobMonitor, Outputs};
 use crate::reference;
+use crate::report_publication::{ReportDestination, publish_report};
 use crate::scratch::create_private_directory;
 
 use alignment_reader::{AlignmentReader, AlignmentReaderOptions, InputBlock, RecordEncoder};
@@ -114,7 +115,8 @@ pub fn markdup(
         FingerprintKey::Command.fact(command_line(options)),
     ];
     let [json_path, html_path] = report_paths(&outputs);
-    report.publish(
+    publish_report(
+        report,
         reduced,
         &ReportDestination {
             outputs: &outputs,
