@@ -6,10 +6,9 @@
 
 mod calling_section;
 mod figures;
-mod html;
-mod plot;
-mod report_tables;
-mod workflow_page;
+pub(crate) mod html;
+pub(crate) mod plot;
+pub(crate) mod report_tables;
 
 use godwit_kernels::markdup::DuplicationMetrics;
 
@@ -18,7 +17,6 @@ use crate::key_numbers::KeyNumbers;
 use crate::reduce::Qc;
 pub(crate) use calling_section::add_calling_section;
 use html::{escape_html, format_thousands};
-pub(crate) use workflow_page::WorkflowPage;
 
 const STYLE: &str = include_str!("report_page/style.css");
 
@@ -100,7 +98,7 @@ impl ReportPage<'_> {
     }
 }
 
-fn section_html(title: &str, figures: &[String]) -> String {
+pub(crate) fn section_html(title: &str, figures: &[String]) -> String {
     let content = figures.concat();
     if content.is_empty() {
         return content;
@@ -109,7 +107,7 @@ fn section_html(title: &str, figures: &[String]) -> String {
 }
 
 /// Returns a complete HTML page. `lead` and `content` are HTML; all other arguments are plain text.
-fn document_html(name: &str, kicker: &str, lead: &str, content: &str, version: &str) -> String {
+pub(crate) fn document_html(name: &str, kicker: &str, lead: &str, content: &str, version: &str) -> String {
     let [name, kicker, version] = [name, kicker, version].map(escape_html);
     let (title, mut page) = (kicker.to_lowercase(), String::new());
     page += &format!(

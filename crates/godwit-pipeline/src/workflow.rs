@@ -11,6 +11,7 @@ mod report;
 mod sample_hosts;
 mod sample_sheet;
 mod storage_monitor;
+mod workflow_page;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

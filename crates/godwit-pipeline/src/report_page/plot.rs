@@ -18,7 +18,7 @@ const MAX_TICKS: f64 = 6.0;
 
 /// The shape in which values are drawn.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(crate) enum Shape {
     /// A line through the points.
     Line,
     /// A line through the points, with the area below it filled.
@@ -28,24 +28,24 @@ pub(super) enum Shape {
 }
 
 /// A named series of points, sorted by x.
-pub(super) struct Series {
-    pub(super) name: String,
-    pub(super) points: Vec<(f64, f64)>,
+pub(crate) struct Series {
+    pub(crate) name: String,
+    pub(crate) points: Vec<(f64, f64)>,
 }
 
 /// A chart with its title, note and axis titles.
-pub(super) struct Plot<'p> {
-    pub(super) title: &'p str,
+pub(crate) struct Plot<'p> {
+    pub(crate) title: &'p str,
     /// A note below the title: what the chart shows, and which values are expected.
-    pub(super) note: String,
-    pub(super) x_title: &'p str,
-    pub(super) y_title: &'p str,
-    pub(super) x_unit: &'p str,
-    pub(super) y_unit: &'p str,
-    pub(super) shape: Shape,
+    pub(crate) note: String,
+    pub(crate) x_title: &'p str,
+    pub(crate) y_title: &'p str,
+    pub(crate) x_unit: &'p str,
+    pub(crate) y_unit: &'p str,
+    pub(crate) shape: Shape,
     /// Maximum of the y axis; `None`: it is derived from the values.
-    pub(super) y_max: Option<f64>,
-    pub(super) series: Vec<Series>,
+    pub(crate) y_max: Option<f64>,
+    pub(crate) series: Vec<Series>,
 }
 
 /// The mapping from values to SVG coordinates.
@@ -66,7 +66,7 @@ impl Scale {
 
 impl Plot<'_> {
     /// Returns the chart as an HTML `figure`; an empty text if there are no values.
-    pub(super) fn to_figure(&self) -> String {
+    pub(crate) fn to_figure(&self) -> String {
         let series: Vec<&Series> = self.series.iter().filter(|series| !series.points.is_empty()).collect();
         let Some(scale) = self.scale(&series) else { return String::new() };
         let title = escape_html(self.title);

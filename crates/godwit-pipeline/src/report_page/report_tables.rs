@@ -7,9 +7,9 @@ use super::html::{escape_html, format_si, format_thousands};
 const MAX_SHOWN_CONTIGS: usize = 25;
 
 /// A row of a table: its cells as HTML, and the relative length of its bar, 0 to 1.
-pub(super) struct Row {
-    pub(super) cells: Vec<String>,
-    pub(super) bar: f64,
+pub(crate) struct Row {
+    pub(crate) cells: Vec<String>,
+    pub(crate) bar: f64,
 }
 
 impl ReportPage<'_> {
@@ -107,12 +107,12 @@ impl ReportPage<'_> {
     }
 }
 
-pub(super) fn figure(title: &str, note: &str, content: &str) -> String {
+pub(crate) fn figure(title: &str, note: &str, content: &str) -> String {
     format!("<figure>\n<figcaption><h3>{title}</h3><p>{note}</p></figcaption>\n{content}</figure>\n")
 }
 
 /// Returns a table as HTML. The first column contains text, the other columns contain numbers.
-pub(super) fn table(headings: &[&str], rows: &[Row]) -> String {
+pub(crate) fn table(headings: &[&str], rows: &[Row]) -> String {
     let head: String = headings.iter().map(|heading| format!("<th scope=\"col\">{heading}</th>")).collect();
     let row = |row: &Row| {
         let (name, numbers) = row.cells.split_first()?;

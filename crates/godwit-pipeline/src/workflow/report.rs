@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use super::sample_sheet::SheetSample;
 use super::storage_monitor::StorageSnapshot;
+use super::workflow_page::WorkflowPage;
 use crate::atomic_files::write_atomically;
 use crate::error::PipelineError;
 use crate::observer::WorkflowStep;
-use crate::report_page::WorkflowPage;
 
 const SECONDS_PER_DAY: f64 = 86_400.0;
 const SECONDS_PER_HOUR: f64 = 3_600.0;

@@ -1,23 +1,23 @@
 //! The report page of a workflow: samples, steps, hours of each step and genomes per day.
 
-use super::html::{escape_html, format_thousands};
-use super::plot::{Plot, Series, Shape};
-use super::report_tables::{Row, figure, table};
-use super::{document_html, section_html};
+use super::{SampleOutcome, StepHours, StepTime, StoragePoolMember, StorageSnapshot, WorkflowReport};
 use crate::observer::WorkflowStep;
-use crate::workflow::{SampleOutcome, StepTime, StoragePoolMember, StorageSnapshot, WorkflowReport};
+use crate::report_page::html::{escape_html, format_thousands};
+use crate::report_page::plot::{Plot, Series, Shape};
+use crate::report_page::report_tables::{Row, figure, table};
+use crate::report_page::{document_html, section_html};
 
 /// The data of the report page.
-pub(crate) struct WorkflowPage<'p> {
+pub(super) struct WorkflowPage<'p> {
     /// The report of the workflow.
-    pub(crate) report: &'p WorkflowReport,
+    pub(super) report: &'p WorkflowReport,
     /// Path of the reference.
-    pub(crate) reference: &'p str,
+    pub(super) reference: &'p str,
 }
 
 impl WorkflowPage<'_> {
     /// Returns the report page as HTML.
-    pub(crate) fn to_html(&self) -> String {
+    pub(super) fn to_html(&self) -> String {
         let report = self.report;
         let failed = report.samples.iter().filter(|sample| sample.error.is_some()).count();
         let hours = if report.hosts > 0 { report.wall_seconds } else { report.seconds } / 3600.0;
@@ -96,7 +96,7 @@ impl WorkflowPage<'_> {
 
     fn hours(&self) -> String {
         let longest = self.report.step_hours.iter().map(|step| step.hours).fold(1e-9, f64::max);
-        let row = |step: &crate::workflow::StepHours| Row {
+        let row = |step: &StepHours| Row {
             cells: vec![escape_html(step.step.name()), format!("{:.4}", step.hours)],
             bar: step.hours / longest,
         };
