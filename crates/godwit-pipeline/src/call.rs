@@ -56,7 +56,6 @@ use region_calling::{LocalCalling, RegionCaller};
 use region_plan::PlannedRegion;
 pub use report::{CallReport, CallWorkerReport, GridReport, RegionReport};
 pub use scanned_reference::ScannedReference;
-pub(crate) use scanned_reference::write_gzi;
 use targets::Targets;
 pub(crate) use targets::bed_files as region_files;
 use vcf_assembly::VcfAssembly;

@@ -8,11 +8,11 @@ use godwit_engines::EngineError;
 use godwit_engines::aligner::AlignerChoice;
 use godwit_engines::aligner::bwa::{self, IndexKind, IndexState, index_state};
 use godwit_engines::aligner::minimap2::Minimap2;
+use godwit_formats::bgzf::BlockTable;
 use godwit_formats::fasta;
 use godwit_model::Genome;
 
 use crate::atomic_files::write_atomically;
-use crate::call::write_gzi;
 use crate::error::PipelineError;
 use crate::observer::{Event, Observer};
 
@@ -176,5 +176,19 @@ fn write_fai_and_gzi(reference: &Path) -> Result<bool, PipelineError> {
         return Ok(gzi_written);
     }
     write_atomically(&path, &text).map_err(PipelineError::file("write", &path))?;
+    Ok(true)
+}
+
+/// Writes the `.gzi` of a reference, unless it exists with the same content. Returns whether it was written.
+///
+/// # Errors
+/// [`PipelineError::File`] if it cannot be written.
+pub(crate) fn write_gzi(blocks: &BlockTable, path: &Path) -> Result<bool, PipelineError> {
+    let mut gzi = Vec::new();
+    blocks.write_gzi(&mut gzi).map_err(PipelineError::file("write", path))?;
+    if std::fs::read(path).is_ok_and(|present| present == gzi) {
+        return Ok(false);
+    }
+    write_atomically(path, &gzi).map_err(PipelineError::file("write", path))?;
     Ok(true)
 }

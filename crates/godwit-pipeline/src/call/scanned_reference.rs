@@ -13,6 +13,7 @@ use godwit_model::{Contig, Genome, GenomeError};
 
 use crate::atomic_files::write_atomically;
 use crate::error::{AlignmentsError, PipelineError};
+use crate::reference::write_gzi;
 
 /// Minimum length of an assembly gap (a run of `N`) in which a region may end, bases. Scaffolds have thousands of
 /// shorter gaps, which are not better ends of regions than other bases.
@@ -223,20 +224,6 @@ impl ScannedReference {
         }
         Ok(())
     }
-}
-
-/// Writes the `.gzi` of a reference, unless it exists with the same content. Returns whether it was written.
-///
-/// # Errors
-/// [`PipelineError::File`] if it cannot be written.
-pub(crate) fn write_gzi(blocks: &BlockTable, path: &Path) -> Result<bool, PipelineError> {
-    let mut gzi = Vec::new();
-    blocks.write_gzi(&mut gzi).map_err(PipelineError::file("write", path))?;
-    if std::fs::read(path).is_ok_and(|present| present == gzi) {
-        return Ok(false);
-    }
-    write_atomically(path, &gzi).map_err(PipelineError::file("write", path))?;
-    Ok(true)
 }
 
 #[cfg(test)]
