@@ -8,6 +8,7 @@
 mod align;
 mod align_and_call;
 mod aligner_selection;
+mod aligner_threads;
 mod atomic_files;
 mod call;
 mod cluster;

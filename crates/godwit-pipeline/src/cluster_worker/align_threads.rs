@@ -13,7 +13,7 @@ use godwit_model::{BlockId, EndSignature, PairSignature};
 
 use super::block_aligner::AlignerFeed;
 use super::{AlignTask, WorkerContext, malformed_command, to_buffer};
-use crate::align::records_and_keys;
+use crate::aligner_threads::records_and_keys;
 use crate::error::PipelineError;
 use crate::marking::MarkingOptions;
 use crate::runs::{RunTable, SortedBlock};

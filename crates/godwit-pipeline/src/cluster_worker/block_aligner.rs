@@ -18,8 +18,8 @@ use godwit_engines::aligner::{
 
 use super::align_threads::{BlockReads, PackInput, collect_aligned};
 use super::{AlignTask, malformed_command};
-use crate::align::root_cause;
 use crate::aligner_selection::{AlignerLocation, AlignerSelection, SelectedAligner};
+use crate::aligner_threads::root_cause;
 use crate::error::PipelineError;
 
 /// An aligner whose version and contigs are known.
