@@ -33,22 +33,18 @@ use godwit_formats::message_with_causes;
 use godwit_model::{BlockId, PartitionPlan, SortKey};
 use serde::{Deserialize, Serialize};
 
+use crate::align_messages::AlignTask;
 use crate::call::{self, CallTask};
 use crate::cluster_search::{self, SearchTask};
 use crate::error::{ErrorKind, PipelineError};
-use crate::marking::MarkingOptions;
-use crate::python_step::PythonStep;
 use crate::runs::{ShardPlan, SliceLocation, SliceStore};
 use crate::scratch::SpillFile;
 
-pub(crate) use align_threads::BlockUpload;
 use block_aligner::BlockAligner;
-pub(crate) use checkpoint::CheckpointLocation;
 use checkpoint::WorkerCheckpoints;
 pub(crate) use slice_source::SliceHeader;
 use slice_source::SliceSource;
 use write_threads::WriteState;
-pub(crate) use write_threads::{VerdictHeader, WriteTask};
 
 /// Number of threads that fetch slices; each of them fetches the slices of one block at a time.
 const FETCH_THREADS: usize = 3;
@@ -83,44 +79,6 @@ pub(crate) enum WorkerTask {
     Call(CallTask),
     /// Search of queries in ranges of a database.
     Search(SearchTask),
-}
-
-/// The task of workers that align.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct AlignTask {
-    pub(crate) reference: PathBuf,
-    pub(crate) aligner: String,
-    pub(crate) arguments: Vec<String>,
-    /// Maximum size of a block, bases.
-    pub(crate) block_bases: u64,
-    /// Read groups of the lanes.
-    pub(crate) lanes: Vec<LaneTask>,
-    /// Name of the sample.
-    pub(crate) sample: String,
-    /// Options of duplicate marking.
-    pub(crate) marking: MarkingOptions,
-    /// Number of partitions of the genome.
-    pub(crate) partitions: u32,
-    /// Number of workers on the host of this worker, each of which loads an index. If there are several, they should
-    /// share the index.
-    #[serde(rename = "processes_of_host")]
-    pub(crate) host_processes: u64,
-    /// The Python step, which processes records before they are written.
-    #[serde(default)]
-    #[serde(rename = "step")]
-    pub(crate) python_step: Option<PythonStep>,
-    /// Location of the slices that are stored for a later head of the job.
-    #[serde(rename = "keep")]
-    pub(crate) checkpoint_location: CheckpointLocation,
-}
-
-/// The read group of a lane, for aligners.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct LaneTask {
-    /// `@RG` line of the read group.
-    pub(crate) read_group: String,
-    /// `ID` in this `@RG` line.
-    pub(crate) read_group_id: String,
 }
 
 /// An input of the main thread of a worker: a command of the head, or the failure of another thread.

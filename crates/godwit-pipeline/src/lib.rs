@@ -7,6 +7,7 @@
 
 mod align;
 mod align_and_call;
+mod align_messages;
 mod aligner_selection;
 mod aligner_threads;
 mod atomic_files;

@@ -24,8 +24,9 @@ use godwit_model::{BlockId, PartitionPlan};
 
 use super::header::LaneReadGroups;
 use super::{AlignInput, AlignOptions};
+use crate::align_messages::{AlignTask, CheckpointLocation, LaneTask};
 use crate::cluster::{ClusterOptions, WorkerPool, WorkerPoolEvent};
-use crate::cluster_worker::{AlignTask, CheckpointLocation, LaneTask, WorkerTask};
+use crate::cluster_worker::WorkerTask;
 use crate::error::PipelineError;
 use crate::job_directory::JobDirectory;
 use crate::job_report::ExchangeReport;

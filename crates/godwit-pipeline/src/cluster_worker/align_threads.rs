@@ -8,15 +8,16 @@ use arrow_array::RecordBatch;
 use arrow_buffer::Buffer;
 use godwit_engines::aligner::{AlignedBlock, BlockHeader, BlockReader, BlockWriter};
 use godwit_exchange::{DownloadTicket, Downloading, WorkerEvent, WorkerUpload};
-use godwit_kernels::markdup::{BlockDetails, BlockTemplates};
-use godwit_model::{BlockId, EndSignature, PairSignature};
+use godwit_kernels::markdup::BlockDetails;
+use godwit_model::BlockId;
 
 use super::block_aligner::AlignerFeed;
-use super::{AlignTask, WorkerContext, malformed_command, to_buffer};
+use super::{WorkerContext, malformed_command, to_buffer};
+use crate::align_messages::AlignTask;
 use crate::aligner_threads::records_and_keys;
 use crate::error::PipelineError;
 use crate::marking::MarkingOptions;
-use crate::runs::{RunTable, SortedBlock};
+use crate::runs::SortedBlock;
 
 /// An input of the packing thread.
 pub(super) enum PackInput {
@@ -24,27 +25,6 @@ pub(super) enum PackInput {
     BlockAligned(Box<AlignedBlock>),
     /// The partitions of the genome are known.
     PlanKnown,
-}
-
-/// The results of a block that a worker uploads with a [`WorkerUpload::AlignedBlock`].
-pub(crate) struct BlockUpload {
-    pub(crate) pairs: Vec<PairSignature>,
-    pub(crate) ends: Vec<EndSignature>,
-    pub(crate) table: RunTable,
-    pub(crate) details: BlockDetails,
-}
-
-impl BlockUpload {
-    /// Parses the uploaded pieces; returns `None` if they are invalid.
-    pub(crate) fn from_bytes(pieces: &[arrow_buffer::MutableBuffer]) -> Option<Self> {
-        let [pairs, ends, table, templates, barcodes] = pieces else { return None };
-        let pairs = bytemuck::try_cast_slice(pairs.as_slice()).ok()?.to_vec();
-        let ends = bytemuck::try_cast_slice(ends.as_slice()).ok()?.to_vec();
-        let templates = BlockTemplates::from_bytes(templates.as_slice())?;
-        let barcodes = bytemuck::try_cast_slice(barcodes.as_slice()).ok()?.to_vec();
-        let details = BlockDetails { templates, barcodes };
-        Some(Self { pairs, ends, table: RunTable(table.as_slice().to_vec()), details })
-    }
 }
 
 /// The reads of a block while they are downloaded.

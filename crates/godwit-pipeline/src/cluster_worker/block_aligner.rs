@@ -17,7 +17,8 @@ use godwit_engines::aligner::{
 };
 
 use super::align_threads::{BlockReads, PackInput, collect_aligned};
-use super::{AlignTask, malformed_command};
+use super::malformed_command;
+use crate::align_messages::AlignTask;
 use crate::aligner_selection::{AlignerLocation, AlignerSelection, SelectedAligner};
 use crate::aligner_threads::root_cause;
 use crate::error::PipelineError;

@@ -18,6 +18,7 @@ use godwit_kernels::sort::Spill;
 use godwit_model::{BlockId, SortKey};
 use serde::{Deserialize, Serialize};
 
+use crate::align_messages::CheckpointLocation;
 use crate::atomic_files::{is_locked, write_atomically};
 use crate::job_directory::hash_byte_ranges;
 use crate::journal::{Journal, JournalEntry};
@@ -35,29 +36,6 @@ const SLICES_FILE: &str = "slices";
 const HOLDER_FILE: &str = "holder";
 /// Size of the buffer with which checkpoints are read and verified, bytes.
 const CHECK_BUFFER_BYTES: u64 = 1 << 20;
-
-/// The location of the checkpoints of the workers of a job.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct CheckpointLocation {
-    /// Identifier of the cluster run, the same for all of its heads.
-    #[serde(rename = "run")]
-    pub(crate) cluster_run_id: String,
-    /// Identifier of this head.
-    #[serde(rename = "head")]
-    pub(crate) head_id: String,
-    /// Name of the checkpoint directory in the scratch space of a worker.
-    #[serde(rename = "name")]
-    pub(crate) directory_name: String,
-    /// Parent of the checkpoint directory for workers without scratch space of their own.
-    #[serde(rename = "otherwise")]
-    pub(crate) default_root: PathBuf,
-}
-
-impl CheckpointLocation {
-    fn root(&self, temp: Option<&Path>) -> PathBuf {
-        temp.unwrap_or(&self.default_root).join(&self.directory_name)
-    }
-}
 
 /// A line of the journal of a worker.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]

@@ -2,7 +2,6 @@
 //! When the head has decided the positions of the parts, threads copy them into the output files.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::PathBuf;
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -13,9 +12,9 @@ use godwit_exchange::{BytesPerFile, DownloadTicket, WorkerUpload, bytes_batch};
 use godwit_formats::sam::Header;
 use godwit_kernels::markdup::{DuplicateMarks, DuplicateSet, DuplicateSets, RecordSet, SetMember};
 use godwit_model::BlockId;
-use serde::{Deserialize, Serialize};
 
 use super::{WorkerContext, malformed_command, to_buffer};
+use crate::align_messages::{VerdictHeader, WriteTask};
 use crate::error::PipelineError;
 use crate::marking::DuplicatePolicy;
 use crate::read_groups::ReadGroups;
@@ -24,39 +23,6 @@ use crate::reduce::{
     rank_wanted_records,
 };
 use crate::runs::SplitPartition;
-
-/// The task of workers that write the output.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct WriteTask {
-    /// Header of the output file, as SAM text.
-    pub(crate) header: String,
-    /// Paths of the output files.
-    #[serde(rename = "places")]
-    pub(crate) output_paths: OutputPaths,
-    /// Options for the records to write, such as duplicate marking.
-    pub(crate) writing: WritingOptions,
-    pub(crate) reference: PathBuf,
-    /// Name of the sample.
-    pub(crate) sample: String,
-    /// All parts of the output, in their order in the file.
-    pub(crate) parts: Vec<SplitPartition>,
-}
-
-/// The metadata of a downloaded batch of duplicate marks: the kind of its items.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum VerdictHeader {
-    /// Bits for the records of a block: set for the representatives of duplicate sets.
-    Representatives(BlockId),
-    /// Bits for the records of a block: set for duplicates.
-    Duplicates(BlockId),
-    /// Bits for the records of a block: set for optical duplicates.
-    Optical(BlockId),
-    /// The records of a block that are members of duplicate sets.
-    Members(BlockId),
-    /// All duplicate sets.
-    Sets,
-}
 
 /// A task of a writing thread.
 pub(super) enum PartTask {

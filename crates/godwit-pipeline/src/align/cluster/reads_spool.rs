@@ -20,7 +20,7 @@ use godwit_kernels::markdup::{DuplicateMarks, RecordSet};
 use godwit_model::{BlockId, schema};
 
 use super::super::feed::BlockSink;
-use crate::cluster_worker::VerdictHeader;
+use crate::align_messages::VerdictHeader;
 use crate::error::PipelineError;
 
 /// Size of the write buffer of a scratch file, bytes.
