@@ -48,7 +48,6 @@ use call_inputs::CallInputs;
 pub(crate) use call_inputs::find_index;
 pub use checkpoint::is_call_running;
 use checkpoint::{CallDirectoryState, CallJobDirectory, RegionCheckpoint};
-pub(crate) use cluster_worker::CallTask;
 pub(crate) use concurrent_calling::{ConcurrentCalling, StopCallingGuard, check_caller_setup as check_caller};
 pub(crate) use fingerprint::sizes_and_checksums;
 pub use recalibrate::{RecalibrateOptions, RecalibrationReport, SLICE_RECORDS, recalibrate};

@@ -1,21 +1,47 @@
 //! Cluster runs of any subcommand: options, the launcher that starts workers, and the pool of connected workers.
 
+mod worker_connection;
 mod worker_pool;
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use godwit_fleet::FleetError;
+use serde::{Deserialize, Serialize};
 
 use crate::error::PipelineError;
 
+pub use worker_connection::WorkerOptions;
+pub(crate) use worker_connection::{
+    WorkerInput, forward_commands, host_name, malformed_command, receive_input, unexpected_command,
+};
 pub(crate) use worker_pool::{WorkerPool, WorkerPoolEvent};
+
+/// The kind of work of a job.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum WorkKind {
+    /// Alignment of blocks of reads.
+    Align,
+    /// Calling of regions.
+    Call,
+    /// Search of queries in ranges of a database.
+    Search,
+}
+
+/// The task of all workers of a job, as the head sends it. The type of `task` depends on the kind of work.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct WorkerTask<T> {
+    pub(crate) work: WorkKind,
+    #[serde(flatten)]
+    pub(crate) task: T,
+}
 
 /// Returns a task or command for workers as JSON.
 ///
 /// # Errors
 /// [`PipelineError::Options`] if the task contains a path that is not UTF-8.
-pub(crate) fn to_worker_json(told: &impl serde::Serialize) -> Result<serde_json::Value, PipelineError> {
+pub(crate) fn to_worker_json(told: &impl Serialize) -> Result<serde_json::Value, PipelineError> {
     serde_json::to_value(told).map_err(|error| PipelineError::Options {
         problem: format!(
             "the task cannot be sent to workers: {error}; in a cluster run the paths of all files and directories must \

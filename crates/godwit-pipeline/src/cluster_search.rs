@@ -26,8 +26,7 @@ use godwit_search::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::cluster::{ClusterOptions, WorkerPool, WorkerPoolEvent};
-use crate::cluster_worker::WorkerTask;
+use crate::cluster::{ClusterOptions, WorkKind, WorkerPool, WorkerPoolEvent, WorkerTask};
 use crate::error::PipelineError;
 use crate::observer::Observer;
 use crate::scratch::{ScratchDirectory, unique_name};
@@ -68,7 +67,8 @@ pub fn search_on_workers(
         source,
     })?;
     let hash = cluster_worker::query_checksum(&query).map_err(place_error)?;
-    let work = WorkerTask::Search(SearchTask { engine: options.command.worker_spec(query.clone()), search_workers });
+    let task = SearchTask { engine: options.command.worker_spec(query.clone()), search_workers };
+    let work = WorkerTask { work: WorkKind::Search, task };
     let frame_source = Arc::new(FrameSource::default());
     let worker_pool =
         WorkerPool::open(cluster, rendezvous_directory.path(), frame_source.clone(), &work, observer, cancelled)

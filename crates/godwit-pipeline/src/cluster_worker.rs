@@ -31,11 +31,16 @@ use godwit_fleet::address::AddressChoice;
 use godwit_fleet::{Rendezvous, Token};
 use godwit_formats::message_with_causes;
 use godwit_model::{BlockId, PartitionPlan, SortKey};
-use serde::{Deserialize, Serialize};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::align_messages::AlignTask;
-use crate::call::{self, CallTask};
-use crate::cluster_search::{self, SearchTask};
+use crate::call;
+use crate::cluster::{
+    WorkKind, WorkerInput, WorkerOptions, WorkerTask, forward_commands, host_name, malformed_command, receive_input,
+    unexpected_command,
+};
+use crate::cluster_search;
 use crate::error::{ErrorKind, PipelineError};
 use crate::runs::{ShardPlan, SliceLocation, SliceStore};
 use crate::scratch::SpillFile;
@@ -53,39 +58,6 @@ const FETCH_THREADS: usize = 3;
 const RECONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time between two attempts to reconnect.
 const RECONNECT_INTERVAL: Duration = Duration::from_millis(500);
-
-/// Options of a worker.
-#[derive(Clone, Debug)]
-pub struct WorkerOptions {
-    /// Directory of the rendezvous file, by which the worker finds the head.
-    pub rendezvous_directory: PathBuf,
-    /// The attempt of the job to which this process belongs; a worker of an earlier attempt ends.
-    pub attempt: u64,
-    /// Number of threads of the aligner, and number of output parts written at a time.
-    pub threads: usize,
-    /// Directory for slices and other scratch files; `None` for a directory that the head names.
-    pub temp: Option<PathBuf>,
-    /// Maximum time to wait for the rendezvous file.
-    pub join_timeout: Duration,
-}
-
-/// The task of all workers of a job.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(tag = "work", rename_all = "snake_case")]
-pub(crate) enum WorkerTask {
-    /// Alignment of blocks of reads.
-    Align(AlignTask),
-    /// Calling of regions.
-    Call(CallTask),
-    /// Search of queries in ranges of a database.
-    Search(SearchTask),
-}
-
-/// An input of the main thread of a worker: a command of the head, or the failure of another thread.
-pub(crate) enum WorkerInput {
-    Command(Result<Command, ExchangeError>),
-    Failed(PipelineError),
-}
 
 /// State that all threads of a worker share.
 struct WorkerContext<'n> {
@@ -204,12 +176,12 @@ fn run_worker_session(
         Command::RejectWorker { reason } => return Err(ExchangeError::WorkerRejected { reason }.into()),
         other => return Err(unexpected_command(&other)),
     };
-    let work = serde_json::from_value(job).map_err(|error| malformed_command(error.to_string()));
-    let result = work.and_then(|work| match work {
-        WorkerTask::Align(work) => run_align_worker(&link, id, &work, head, options, cancelled),
-        WorkerTask::Call(work) => call::cluster_worker::run_call_worker(&link, id, &work, options, cancelled),
-        WorkerTask::Search(work) => {
-            cluster_search::cluster_worker::run_search_worker(&link, id, &work, options, cancelled)
+    let task = parse_json::<WorkerTask<Value>>(job);
+    let result = task.and_then(|WorkerTask { work, task }| match work {
+        WorkKind::Align => run_align_worker(&link, id, &parse_json(task)?, head, options, cancelled),
+        WorkKind::Call => call::cluster_worker::run_call_worker(&link, id, &parse_json(task)?, options, cancelled),
+        WorkKind::Search => {
+            cluster_search::cluster_worker::run_search_worker(&link, id, &parse_json(task)?, options, cancelled)
         }
     });
     if let Err(error) = &result
@@ -222,6 +194,10 @@ fn run_worker_session(
         std::thread::sleep(Duration::from_millis(200));
     }
     result
+}
+
+fn parse_json<T: DeserializeOwned>(json: Value) -> Result<T, PipelineError> {
+    serde_json::from_value(json).map_err(|error| malformed_command(error.to_string()))
 }
 
 /// Opens the checkpoints of an alignment worker, and executes the commands of the head.
@@ -305,31 +281,6 @@ fn connect_to_head(
         }
     }
     Err(last)
-}
-
-/// Forwards the commands of the head to the main thread, until the last command or an error.
-pub(crate) fn forward_commands(link: &WorkerEndpoint, inputs: &Sender<WorkerInput>) {
-    loop {
-        let order = link.next_command();
-        let last = order.is_err() || matches!(order, Ok(Command::Finish));
-        if inputs.send(WorkerInput::Command(order)).is_err() || last {
-            return;
-        }
-    }
-}
-
-/// Waits for a command or a failure.
-pub(crate) fn receive_input(
-    inputs: &Receiver<WorkerInput>,
-    cancelled: &AtomicBool,
-) -> Result<WorkerInput, PipelineError> {
-    loop {
-        match inputs.recv_timeout(Duration::from_millis(100)) {
-            Ok(input) => return Ok(input),
-            Err(_) if cancelled.load(Ordering::Relaxed) => return Err(PipelineError::Interrupted),
-            Err(_) => {}
-        }
-    }
 }
 
 /// Starts the threads of an alignment worker, and passes the commands of the head to them until the last command.
@@ -512,22 +463,6 @@ fn fetch_block(shared: &WorkerContext, order: FetchTask) -> Result<u64, Pipeline
     }
     shared.checkpoint_slices(block, &reads_checksum, shards.into_iter())?;
     Ok(bytes_in_all)
-}
-
-/// Returns the name of this host.
-pub(crate) fn host_name() -> String {
-    let read = std::fs::read_to_string("/proc/sys/kernel/hostname");
-    read.map_or_else(|_| "this machine".to_owned(), |name| name.trim().to_owned())
-}
-
-/// Returns the error for an invalid message of the head.
-pub(crate) fn malformed_command(problem: String) -> PipelineError {
-    ExchangeError::InvalidMessage { peer: "the head", problem }.into()
-}
-
-/// Returns the error for a command that does not fit the task.
-pub(crate) fn unexpected_command(order: &Command) -> PipelineError {
-    malformed_command(format!("unexpected command {order:?}"))
 }
 
 /// Returns the bytes of plain items, to be sent to the head.

@@ -64,9 +64,9 @@ pub use call::{
     CallOptions, CallReport, CallWorkerReport, GridReport, RecalibrateOptions, RecalibrationReport, RegionReport,
     SLICE_RECORDS, ScannedReference, call, is_call_running, recalibrate,
 };
-pub use cluster::{ClusterOptions, WorkerLauncher};
+pub use cluster::{ClusterOptions, WorkerLauncher, WorkerOptions};
 pub use cluster_search::search_on_workers;
-pub use cluster_worker::{WorkerOptions, run_worker};
+pub use cluster_worker::run_worker;
 pub use compare::{
     Accuracy, BaselineChanges, CallSetAccuracy, CompareOptions, ComparedFile, Comparison, PerVariantType,
     VcfRecordCounts, compare,

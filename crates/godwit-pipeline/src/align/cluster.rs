@@ -25,8 +25,7 @@ use godwit_model::{BlockId, PartitionPlan};
 use super::header::LaneReadGroups;
 use super::{AlignInput, AlignOptions};
 use crate::align_messages::{AlignTask, CheckpointLocation, LaneTask};
-use crate::cluster::{ClusterOptions, WorkerPool, WorkerPoolEvent};
-use crate::cluster_worker::WorkerTask;
+use crate::cluster::{ClusterOptions, WorkKind, WorkerPool, WorkerPoolEvent, WorkerTask};
 use crate::error::PipelineError;
 use crate::job_directory::JobDirectory;
 use crate::job_report::ExchangeReport;
@@ -125,7 +124,7 @@ impl<'r> AlignHead<'r> {
             python_step: lanes.python_step.clone(),
             checkpoint_location: Self::checkpoint_location(job_directory)?,
         };
-        let task = WorkerTask::Align(align_task.clone());
+        let task = WorkerTask { work: WorkKind::Align, task: &align_task };
         Ok(Self {
             worker_pool: WorkerPool::open(cluster, &between, spool.clone(), &task, observer, cancelled)?,
             job_directory,

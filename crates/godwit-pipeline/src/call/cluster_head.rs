@@ -22,8 +22,7 @@ use super::cluster_worker::{CallTask, RegionTask};
 use super::region_calling::{RegionCalls, RegionProgress};
 use super::retry::MAX_ATTEMPTS;
 use super::{CallJob, CalledRegions, CallerBudget, region_plan};
-use crate::cluster::{ClusterOptions, WorkerPool, WorkerPoolEvent};
-use crate::cluster_worker::WorkerTask;
+use crate::cluster::{ClusterOptions, WorkKind, WorkerPool, WorkerPoolEvent, WorkerTask};
 use crate::error::PipelineError;
 use crate::fingerprint::FingerprintKey;
 use crate::journal::FingerprintEntry;
@@ -95,7 +94,7 @@ pub(super) fn call_on_workers(
     let between = job_directory
         .create_workers_directory()
         .map_err(PipelineError::file("create the job directory of", &job.options.out))?;
-    let work = WorkerTask::Call(call_task(job, cluster, &between)?);
+    let work = WorkerTask { work: WorkKind::Call, task: call_task(job, cluster, &between)? };
     let worker_pool = WorkerPool::open(cluster, &between, Arc::new(NoDownloads), &work, job.observer, job.cancelled)?;
     let mut leases = Leases::new(LeaseTimeouts { lease_duration: Duration::MAX, straggler_age: Duration::MAX });
     leases.add_items(left.len() as u64);

@@ -26,8 +26,8 @@ use super::region_plan::PlannedRegion;
 use super::retry::is_item_failure;
 use super::scanned_reference::ScannedReference;
 use super::{CALLER_MEMORY, CallerBudget, CallerSlots, fingerprint};
-use crate::cluster_worker::{
-    WorkerInput, WorkerOptions, forward_commands, malformed_command, receive_input, unexpected_command,
+use crate::cluster::{
+    WorkerInput, WorkerOptions, forward_commands, host_name, malformed_command, receive_input, unexpected_command,
 };
 use crate::error::PipelineError;
 use crate::scratch::{ScratchDirectory, unique_name};
@@ -79,7 +79,7 @@ fn create_scratch_directory(work: &CallTask, temp: Option<&Path>) -> Result<Scra
 
 /// Returns the letters and digits of the host name, which distinguish directories of several hosts.
 fn alphanumeric_host_name() -> String {
-    crate::cluster_worker::host_name().chars().filter(char::is_ascii_alphanumeric).collect()
+    host_name().chars().filter(char::is_ascii_alphanumeric).collect()
 }
 
 /// The state that the threads of a worker share.

@@ -14,10 +14,10 @@ use godwit_exchange::{
     WorkerUpload,
 };
 use godwit_fleet::Rendezvous;
+use serde::Serialize;
 use serde_json::Value;
 
-use super::ClusterOptions;
-use crate::cluster_worker::WorkerTask;
+use super::{ClusterOptions, WorkerTask};
 use crate::error::{ErrorKind, PipelineError};
 use crate::observer::{Event, Observer};
 
@@ -79,7 +79,7 @@ impl<'r> WorkerPool<'r> {
         cluster: &'r ClusterOptions<'r>,
         between: &Path,
         download_source: Arc<impl DownloadSource>,
-        work: &WorkerTask,
+        work: &WorkerTask<impl Serialize>,
         observer: &'r dyn Observer,
         cancelled: &'r AtomicBool,
     ) -> Result<Self, PipelineError> {

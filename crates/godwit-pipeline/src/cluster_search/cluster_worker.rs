@@ -14,7 +14,7 @@ use godwit_exchange::{
 use godwit_search::{WorkerExit, WorkerFrame, WorkerProcess};
 
 use super::SearchTask;
-use crate::cluster_worker::{WorkerInput, WorkerOptions, forward_commands, receive_input, unexpected_command};
+use crate::cluster::{WorkerInput, WorkerOptions, forward_commands, receive_input, unexpected_command};
 use crate::error::PipelineError;
 
 /// Returns the BLAKE3 of the query file, by which the head verifies that all hosts read the same queries.

@@ -12,9 +12,10 @@ use godwit_kernels::markdup::BlockDetails;
 use godwit_model::BlockId;
 
 use super::block_aligner::AlignerFeed;
-use super::{WorkerContext, malformed_command, to_buffer};
+use super::{WorkerContext, to_buffer};
 use crate::align_messages::AlignTask;
 use crate::aligner_threads::records_and_keys;
+use crate::cluster::malformed_command;
 use crate::error::PipelineError;
 use crate::marking::MarkingOptions;
 use crate::runs::SortedBlock;

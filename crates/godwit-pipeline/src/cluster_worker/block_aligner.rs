@@ -17,10 +17,10 @@ use godwit_engines::aligner::{
 };
 
 use super::align_threads::{BlockReads, PackInput, collect_aligned};
-use super::malformed_command;
 use crate::align_messages::AlignTask;
 use crate::aligner_selection::{AlignerLocation, AlignerSelection, SelectedAligner};
 use crate::aligner_threads::root_cause;
+use crate::cluster::malformed_command;
 use crate::error::PipelineError;
 
 /// An aligner whose version and contigs are known.

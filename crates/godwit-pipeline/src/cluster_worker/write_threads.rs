@@ -13,8 +13,9 @@ use godwit_formats::sam::Header;
 use godwit_kernels::markdup::{DuplicateMarks, DuplicateSet, DuplicateSets, RecordSet, SetMember};
 use godwit_model::BlockId;
 
-use super::{WorkerContext, malformed_command, to_buffer};
+use super::{WorkerContext, to_buffer};
 use crate::align_messages::{VerdictHeader, WriteTask};
+use crate::cluster::malformed_command;
 use crate::error::PipelineError;
 use crate::marking::DuplicatePolicy;
 use crate::read_groups::ReadGroups;

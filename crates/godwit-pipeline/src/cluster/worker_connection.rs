@@ -1,0 +1,72 @@
+//! The end of a cluster run at a worker: options, and the commands of the head.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender};
+use std::time::Duration;
+
+use godwit_exchange::{Command, ExchangeError, WorkerEndpoint};
+
+use crate::error::PipelineError;
+
+/// Options of a worker.
+#[derive(Clone, Debug)]
+pub struct WorkerOptions {
+    /// Directory of the rendezvous file, by which the worker finds the head.
+    pub rendezvous_directory: PathBuf,
+    /// The attempt of the job to which this process belongs; a worker of an earlier attempt ends.
+    pub attempt: u64,
+    /// Number of threads of the aligner, and number of output parts written at a time.
+    pub threads: usize,
+    /// Directory for slices and other scratch files; `None` for a directory that the head names.
+    pub temp: Option<PathBuf>,
+    /// Maximum time to wait for the rendezvous file.
+    pub join_timeout: Duration,
+}
+
+/// An input of the main thread of a worker: a command of the head, or the failure of another thread.
+pub(crate) enum WorkerInput {
+    Command(Result<Command, ExchangeError>),
+    Failed(PipelineError),
+}
+
+/// Forwards the commands of the head to the main thread, until the last command or an error.
+pub(crate) fn forward_commands(link: &WorkerEndpoint, inputs: &Sender<WorkerInput>) {
+    loop {
+        let order = link.next_command();
+        let last = order.is_err() || matches!(order, Ok(Command::Finish));
+        if inputs.send(WorkerInput::Command(order)).is_err() || last {
+            return;
+        }
+    }
+}
+
+/// Waits for a command or a failure.
+pub(crate) fn receive_input(
+    inputs: &Receiver<WorkerInput>,
+    cancelled: &AtomicBool,
+) -> Result<WorkerInput, PipelineError> {
+    loop {
+        match inputs.recv_timeout(Duration::from_millis(100)) {
+            Ok(input) => return Ok(input),
+            Err(_) if cancelled.load(Ordering::Relaxed) => return Err(PipelineError::Interrupted),
+            Err(_) => {}
+        }
+    }
+}
+
+/// Returns the name of this host.
+pub(crate) fn host_name() -> String {
+    let read = std::fs::read_to_string("/proc/sys/kernel/hostname");
+    read.map_or_else(|_| "this machine".to_owned(), |name| name.trim().to_owned())
+}
+
+/// Returns the error for an invalid message of the head.
+pub(crate) fn malformed_command(problem: String) -> PipelineError {
+    ExchangeError::InvalidMessage { peer: "the head", problem }.into()
+}
+
+/// Returns the error for a command that does not fit the task.
+pub(crate) fn unexpected_command(order: &Command) -> PipelineError {
+    malformed_command(format!("unexpected command {order:?}"))
+}
