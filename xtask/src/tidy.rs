@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
+mod import_cycles;
 mod language_rules;
 mod manifest_rules;
 mod scanner;
@@ -30,6 +31,7 @@ pub fn run(root: &Path) -> Result<()> {
     let files = read_files(root, &SOURCE_FOLDERS, &SOURCE_EXTENSIONS)?;
     let pages = read_files(root, &PAGES, &["md"])?;
     findings.extend(source_rules::check_sources(&files));
+    findings.extend(import_cycles::check_import_cycles(&files));
     findings.extend(language_rules::check_language(&files, &pages));
     let counts = language_rules::count_documentation(&files);
     findings.extend(language_rules::check_documentation(&counts));
