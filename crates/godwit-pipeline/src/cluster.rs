@@ -101,3 +101,24 @@ impl ClusterOptions<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct TestTask {
+        reference: PathBuf,
+        regions: u64,
+    }
+
+    #[test]
+    fn a_task_and_its_kind_are_one_object() {
+        let task = TestTask { reference: "/a.fa".into(), regions: u64::MAX };
+        let json = to_worker_json(&WorkerTask { work: WorkKind::Call, task: &task }).unwrap();
+        assert_eq!(json, serde_json::json!({ "work": "call", "reference": "/a.fa", "regions": u64::MAX }));
+        let WorkerTask { work, task: rest } = serde_json::from_value::<WorkerTask<serde_json::Value>>(json).unwrap();
+        assert!(matches!(work, WorkKind::Call));
+        assert_eq!(serde_json::from_value::<TestTask>(rest).unwrap(), task);
+    }
+}
