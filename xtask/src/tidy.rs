@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
+mod architecture_page;
 mod language_rules;
 mod manifest_rules;
 mod scanner;
@@ -31,6 +32,7 @@ pub fn run(root: &Path) -> Result<()> {
     let pages = read_files(root, &PAGES, &["md"])?;
     findings.extend(source_rules::check_sources(&files));
     findings.extend(language_rules::check_language(&files, &pages));
+    findings.extend(architecture_page::check_architecture(&pages));
     let counts = language_rules::count_documentation(&files);
     findings.extend(language_rules::check_documentation(&counts));
     for finding in &findings {
