@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::control_client::{ControlClient, Credentials};
+use crate::control_client::ControlClient;
+use crate::credentials::Credentials;
 use crate::error::TransferError;
 use crate::file_listing::{Entry, EntryFailure, LinkPolicy, Listing, list_entries};
 use crate::file_service::run_blocking;

@@ -11,7 +11,6 @@ use tokio::task::JoinSet;
 
 use crate::blake3_tree::BlockHash;
 use crate::block_reader::{BlockHashCache, BlockReader, ReadFailures, SourceRange};
-use crate::control_client::{error_from_status, is_storage_full, is_transient, is_unknown_session, is_unknown_token};
 use crate::copy::prefetch::PrefetchDownload;
 use crate::copy::speculative_connections::StreamConnection;
 use crate::copy_protocol::{
@@ -21,6 +20,7 @@ use crate::copy_protocol::{
 use crate::error::TransferError;
 use crate::file_receiver::{BlockOutcomes, FileReceiver};
 use crate::file_service::run_blocking;
+use crate::server_errors::{error_from_status, is_storage_full, is_transient, is_unknown_session, is_unknown_token};
 use crate::tcp_tuning::{self, SendOptions};
 use crate::transfer_session::{FileId, RequestId, SessionEvent, StreamId};
 

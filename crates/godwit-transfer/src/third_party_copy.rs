@@ -10,10 +10,11 @@ use std::time::Duration;
 use godwit_flight::Token;
 use serde::{Deserialize, Serialize};
 
-use crate::control_client::{ControlClient, Credentials};
+use crate::control_client::ControlClient;
 use crate::copy::{
     Compression, CopyEvent, CopyObserver, CopyOptions, CopyOutcome, CopySummary, copy_collecting_failures,
 };
+use crate::credentials::Credentials;
 use crate::delta_transfer::reference_store::ReferenceStore;
 use crate::error::TransferError;
 use crate::file_listing::{EntryFailure, LinkPolicy};

@@ -4,12 +4,12 @@ use std::collections::HashSet;
 
 use super::preflight_checks::verify_local_sources;
 use super::{CopyEvent, CopyObserver, CopyOperation, CopySummary};
-use crate::control_client::{error_from_status, is_unknown_session};
 use crate::copy_protocol::ReceiverState;
 use crate::error::TransferError;
 use crate::file_listing::{Entry, EntryFailure, LinkPolicy, list_entries};
 use crate::file_service::run_blocking;
 use crate::path_text::{escape_for_display, escape_invalid_bytes, is_utf8_path_text};
+use crate::server_errors::{error_from_status, is_unknown_session};
 use crate::stream_task::Direction;
 
 /// The outcome of a copy, before its failures are reported.

@@ -14,7 +14,6 @@ use tokio::sync::mpsc;
 
 use super::session_driver::PROGRESS_INTERVAL;
 use super::{CopyEvent, CopyOperation};
-use crate::control_client::{error_from_status, is_transient};
 use crate::copy_plan::CopyItem;
 use crate::copy_protocol::{
     DELTA_TICKET, DELTA_UPLOAD_COMMAND, DeltaDownloadRequest, DeltaUploadCommand, ReceiverState, encode_message,
@@ -31,6 +30,7 @@ use crate::file_listing::Entry;
 use crate::file_receiver::{CopyReceiver, FileReceiver, wait_for_ended_copies};
 use crate::file_service::run_blocking;
 use crate::path_text::{escape_for_display, escape_invalid_bytes};
+use crate::server_errors::{error_from_status, is_transient};
 use crate::tcp_tuning::{self, SendOptions};
 
 /// Delay between two attempts to copy a genome.

@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 use crate::abort_on_drop::AbortOnDropTask;
 use crate::blake3_tree::BlockHash;
 use crate::block_reader::BlockHashCache;
-use crate::control_client::{ControlClient, error_from_status, is_transient, is_unknown_session};
+use crate::control_client::ControlClient;
 use crate::copy_plan::CopyItem;
 use crate::error::TransferError;
 use crate::file_service::run_blocking;
 use crate::ranges::RangeSet;
+use crate::server_errors::{error_from_status, is_transient, is_unknown_session};
 use crate::stream_task::{Direction, StreamEvent};
 use crate::transfer_session::{FileId, SessionEvent};
 

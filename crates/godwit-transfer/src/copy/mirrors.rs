@@ -8,8 +8,9 @@ use futures_util::future::join_all;
 
 use super::{CopyEvent, CopyObserver, CopyOptions};
 use crate::blake3_tree::block_count;
-use crate::control_client::{ControlClient, Credentials};
+use crate::control_client::ControlClient;
 use crate::copy_plan::{CopyItem, base_name};
+use crate::credentials::Credentials;
 use crate::error::TransferError;
 use crate::file_listing::{Entry, LinkPolicy};
 use crate::location::{Location, RemoteLocation};

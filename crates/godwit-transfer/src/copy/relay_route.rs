@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::CopyOperation;
 use super::mirrors::Mirror;
-use crate::control_client::{ControlClient, Credentials};
+use crate::control_client::ControlClient;
+use crate::credentials::Credentials;
 use crate::error::TransferError;
 use crate::file_service::random_id;
 use crate::location::Location;
