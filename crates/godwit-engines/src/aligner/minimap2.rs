@@ -190,7 +190,7 @@ fn split_preset(arguments: &[String]) -> Result<(String, Vec<String>), EngineErr
             }
         });
         if let Some((option, instead)) = refused {
-            return Err(wrong(format!("minimap2 option {option} cannot be passed on: {instead}")));
+            return Err(wrong(format!("minimap2 option {option} is not accepted here: {instead}")));
         }
         match word.strip_prefix("-x") {
             Some("") => {

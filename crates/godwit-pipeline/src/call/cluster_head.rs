@@ -284,7 +284,9 @@ impl RegionDispatcher<'_> {
         pieces: Vec<MutableBuffer>,
     ) -> Result<(), PipelineError> {
         let [header, lines] = pieces.as_slice() else {
-            return Err(self.worker_pool.protocol_error(node, "a region has no data".to_owned()));
+            return Err(self
+                .worker_pool
+                .protocol_error(node, "it sent a region without header and records".to_owned()));
         };
         match self.leases.commit_item(&lease_owner(node), self.attempt, item, self.started_at.elapsed()) {
             CommitResult::First { other_workers } => {

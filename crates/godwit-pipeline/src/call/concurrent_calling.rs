@@ -259,7 +259,9 @@ impl<'r> ConcurrentCalling<'r> {
         self.schedule_changed.notify_all();
         if first && !self.cancelled.load(Ordering::Relaxed) {
             let reason = godwit_formats::message_with_causes(error).replace('\n', " | ");
-            let message = format!("{reason}; the remaining regions are called when the BAM is complete");
+            let message = format!(
+                "calling during the alignment stopped: {reason}; the remaining regions are called when the BAM is complete"
+            );
             self.observer.event(&Event::Warning { message });
         }
     }

@@ -152,7 +152,10 @@ fn grid_contigs(
         let bases = reference.contigs[at].bases;
         if bases != u64::from(contig.length) {
             let length = contig.length;
-            return Err(apart(format!("{} has {length} bases in it and {bases} in the reference", contig.name)));
+            return Err(apart(format!(
+                "contig {} has {length} bases in this file and {bases} in the reference",
+                contig.name
+            )));
         }
         if asked {
             let borders = options

@@ -59,7 +59,10 @@ pub(super) async fn connect_mirrors(
         remotes.push(remote);
     }
     if remotes.len() > SourceSet::MAX_SOURCES as usize {
-        return Err(TransferError::rejected(format!("too many sources: the limit is {}", SourceSet::MAX_SOURCES)));
+        return Err(TransferError::rejected(format!(
+            "too many sources with --also-from: the limit is {}",
+            SourceSet::MAX_SOURCES
+        )));
     }
     // The name of the source becomes the name of the copy, so all mirrors must use the same name.
     if keeps_base_names

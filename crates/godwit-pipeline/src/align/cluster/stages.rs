@@ -238,7 +238,7 @@ impl ClusterAlignJob<'_> {
                     ShuffleAction::PlacePart(node, part, offset) => work.assign_placement(head, node, part, offset),
                     ShuffleAction::ReportSizeMismatch(_) => {
                         return Err(PipelineError::CountMismatch {
-                            items: "equal sizes of a part",
+                            items: "parts with the same size on both workers",
                             expected: 1,
                             actual: 0,
                         });
