@@ -106,7 +106,7 @@ impl<'a> WorkerPool<'a> {
         let attempts = vec![0; backend.worker_count()];
         let queued_responses = VecDeque::new();
         let (init_response, last_exit) = (None, None);
-        let mut crew = Self {
+        let mut pool = Self {
             backend,
             attempts,
             init_request,
@@ -117,23 +117,23 @@ impl<'a> WorkerPool<'a> {
             last_exit,
             worker_restarts: 0,
         };
-        for number in 0..crew.worker_count() {
-            crew.backend.start_worker(number, 0)?;
-            crew.send_init_request(number);
+        for number in 0..pool.worker_count() {
+            pool.backend.start_worker(number, 0)?;
+            pool.send_init_request(number);
         }
-        for number in 0..crew.worker_count() {
-            match crew.receive_from(number)? {
-                Some(answer) => crew.check_init_response(answer)?,
+        for number in 0..pool.worker_count() {
+            match pool.receive_from(number)? {
+                Some(answer) => pool.check_init_response(answer)?,
                 // A worker on another host may exit before it starts its work, for example if its host is lost.
-                None if crew.backend.is_multi_host() => crew.replace_exited_worker(number, &[])?,
-                None => return Err(crew.worker_failed_error(number, 1, OPENING_WORK)),
+                None if pool.backend.is_multi_host() => pool.replace_exited_worker(number, &[])?,
+                None => return Err(pool.worker_failed_error(number, 1, OPENING_WORK)),
             }
         }
-        let ready = crew
+        let ready = pool
             .init_response
             .clone()
             .ok_or_else(|| SearchError::Protocol { problem: "there are no workers".into() })?;
-        Ok((crew, ready))
+        Ok((pool, ready))
     }
 
     /// Returns the number of workers.

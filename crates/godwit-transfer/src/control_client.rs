@@ -174,15 +174,15 @@ impl ControlClient {
     pub(crate) async fn open_connection(&self) -> Result<Client, FlightError> {
         match &self.target {
             ControlTarget::Server(access) => connect_with_tuning(&self.location, access, self.transport_tuning()).await,
-            ControlTarget::Pool(pool, seat) => self.open_pool_connection(pool, seat).await,
+            ControlTarget::Pool(pool, connection) => self.open_pool_connection(pool, connection).await,
         }
     }
 
     /// Opens a further connection to the leased member of a pool or, if that member does not respond, to a new member.
     async fn open_pool_connection(&self, pool: &Pool, found: &PoolConnection) -> Result<Client, FlightError> {
         let before = found.lease.lock().await.clone();
-        if let Some(seat) = &before
-            && let Ok(client) = pool.connect_to_same(seat, &self.transport_tuning()).await
+        if let Some(lease) = &before
+            && let Ok(client) = pool.connect_to_same(lease, &self.transport_tuning()).await
         {
             return Ok(client);
         }
@@ -199,22 +199,22 @@ impl ControlClient {
             }
             (None, None) => {}
         }
-        let seat = pool.lease(&self.transport_tuning()).await?;
-        let client = seat.client.clone();
+        let lease = pool.lease(&self.transport_tuning()).await?;
+        let client = lease.client.clone();
         self.set_client(Some(client.clone()));
-        *held = Some(seat);
+        *held = Some(lease);
         Ok(client)
     }
 
     /// Reports whether an upload session was started at another member of the pool.
     fn has_session_on_other_member(&self) -> bool {
-        matches!(&self.target, ControlTarget::Pool(_, seat) if seat.has_started_session.load(Ordering::Relaxed))
+        matches!(&self.target, ControlTarget::Pool(_, state) if state.has_started_session.load(Ordering::Relaxed))
             && self.has_moved()
     }
 
     /// Reports whether another member of the pool was leased before the present one.
     pub(crate) fn has_moved(&self) -> bool {
-        matches!(&self.target, ControlTarget::Pool(_, seat) if seat.has_moved.load(Ordering::Relaxed))
+        matches!(&self.target, ControlTarget::Pool(_, state) if state.has_moved.load(Ordering::Relaxed))
     }
 
     /// Returns the round-trip time (RTT) that TCP measured on the current connection; zero if there is no connection.
@@ -359,8 +359,8 @@ impl ControlClient {
                 have => Ok(have),
             }));
         }
-        if let ControlTarget::Pool(_, seat) = &self.target {
-            seat.has_started_session.fetch_or(!dry_run, Ordering::Relaxed);
+        if let ControlTarget::Pool(_, connection) = &self.target {
+            connection.has_started_session.fetch_or(!dry_run, Ordering::Relaxed);
         }
         if have.len() != entries.len() {
             return Err(TransferError::rejected("the server did not report the state of each file"));

@@ -370,7 +370,7 @@ impl CopyOperation<'_> {
         let horizon = (2 * rtt).max(tcp_tuning::MIN_HORIZON);
         let options =
             SessionOptions { streams, sources, prefetched, horizon, idle_timeout, ..SessionOptions::default() };
-        let manner = SendOptions {
+        let send_options = SendOptions {
             mode: self.options.mode,
             bytes_per_s: self.options.bits_per_s.map(|bits| (bits / 8 / u64::from(streams.max(1))).max(1)),
             compress: self.options.compression.is_zstd(),
@@ -379,9 +379,9 @@ impl CopyOperation<'_> {
         // there is a rate limit.
         let climbs =
             self.options.mode == CopyMode::Fast && self.options.streams.is_none() && !tcp_tuning::is_near_path(rtt);
-        let climb =
-            (climbs && manner.bytes_per_s.is_none() && sources == 1).then(|| ConcurrencyController::new(streams, rtt));
-        let mut runner = SessionDriver::new(self, direction, hashes, manner, summary, connecting, climb);
+        let controller = (climbs && send_options.bytes_per_s.is_none() && sources == 1)
+            .then(|| ConcurrencyController::new(streams, rtt));
+        let mut runner = SessionDriver::new(self, direction, hashes, send_options, summary, connecting, controller);
         let work = work.into_iter().map(|(work, state)| match state {
             EntryWork::Copy => work,
             // Files that are up to date and entries without data have no missing blocks.

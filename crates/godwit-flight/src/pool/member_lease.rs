@@ -228,8 +228,8 @@ impl Pool {
         let options = with_connect_timeout(options);
         let mut told = false;
         loop {
-            if let Some(seat) = self.try_lease(lease_id, &options).await? {
-                return Ok(seat);
+            if let Some(lease) = self.try_lease(lease_id, &options).await? {
+                return Ok(lease);
             }
             let (waited, most) = (started.elapsed(), self.wait_options.timeout);
             if waited >= most {
@@ -250,12 +250,16 @@ impl Pool {
     ///
     /// # Errors
     /// [`FlightError`] if the member is lost or unreachable.
-    pub async fn connect_to_same(&self, seat: &MemberLease, options: &TransportOptions) -> Result<Client, FlightError> {
-        if *seat.lost.borrow() {
-            return Err(timeout_error(&self.members[seat.member].location));
+    pub async fn connect_to_same(
+        &self,
+        lease: &MemberLease,
+        options: &TransportOptions,
+    ) -> Result<Client, FlightError> {
+        if *lease.lost.borrow() {
+            return Err(timeout_error(&self.members[lease.member].location));
         }
-        let client = self.connect(seat.member, &with_connect_timeout(options), Some(seat.lost.clone())).await?;
-        Ok(client.with_lease(seat.id))
+        let client = self.connect(lease.member, &with_connect_timeout(options), Some(lease.lost.clone())).await?;
+        Ok(client.with_lease(lease.id))
     }
 
     async fn try_lease(
@@ -272,12 +276,12 @@ impl Pool {
                 true => Ok(client.clone()),
                 false => self.connect_and_probe(member, options).await,
             };
-            let seat = match looked {
+            let lease = match looked {
                 Ok(look) => self.lease_at(member, look, lease_id, options).await,
                 Err(error) => Err(error),
             };
-            match seat {
-                Ok(seat) => return Ok(Some(seat)),
+            match lease {
+                Ok(lease) => return Ok(Some(lease)),
                 Err(error) if is_member_lost(&error) => self.mark_lost(member),
                 Err(error) => return Err(error),
             }

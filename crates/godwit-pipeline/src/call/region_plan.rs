@@ -29,12 +29,12 @@ impl PlannedRegion {
     /// Returns a planned region. All contigs of `region` have to be in `genome`.
     pub(super) fn new(region: CallingRegion, genome: &Genome, ploidy: Option<u8>, cost: f64) -> Self {
         let contig = |span: &Interval| genome.contigs()[span.contig.0 as usize].name.clone();
-        let stretch = |span: &Interval| Region { contig: contig(span), start: span.start, end: span.end };
-        let intervals = region.padded_targets.iter().map(stretch).collect();
+        let region_of = |span: &Interval| Region { contig: contig(span), start: span.start, end: span.end };
+        let intervals = region.padded_targets.iter().map(region_of).collect();
         let [first, last] = region.bounding_intervals();
         let label = match first == last {
-            true => stretch(&first).title(),
-            false => format!("{} to {}", stretch(&first).title(), stretch(&last).title()),
+            true => region_of(&first).title(),
+            false => format!("{} to {}", region_of(&first).title(), region_of(&last).title()),
         };
         Self { label, intervals, region, ploidy, cost }
     }

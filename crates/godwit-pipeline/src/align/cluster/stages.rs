@@ -260,13 +260,13 @@ impl ClusterAlignJob<'_> {
             }
             match head.next_event()? {
                 Some(WorkerPoolEvent::Event(node, report)) => head.handle_event(node, report),
-                Some(WorkerPoolEvent::Upload(node, gift, pieces)) => {
+                Some(WorkerPoolEvent::Upload(node, upload, pieces)) => {
                     head.exchange_report.head_bytes += pieces.iter().map(|piece| piece.len() as u64).sum::<u64>();
-                    match gift {
+                    match upload {
                         WorkerUpload::AlignedBlock { block, .. } => {
                             head.apply_event(LedgerEvent::BlockAligned(node, block))
                         }
-                        gift => work.take_upload(head, node, gift, &pieces)?,
+                        upload => work.take_upload(head, node, upload, &pieces)?,
                     }
                 }
                 // `next_event` has already handled workers that were lost.
@@ -472,7 +472,7 @@ impl PartStage for WriteStage<'_> {
                 self.observer.event(&Event::Written { partitions: self.placed_parts, total: self.part_count });
                 head.apply_event(LedgerEvent::PartPlaced(node, part));
             }
-            (gift, _) => return Err(head.worker_pool.protocol_error(node, format!("{gift:?} has no data"))),
+            (upload, _) => return Err(head.worker_pool.protocol_error(node, format!("{upload:?} has no data"))),
         }
         Ok(())
     }
