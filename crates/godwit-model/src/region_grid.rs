@@ -337,10 +337,10 @@ mod tests {
             let contig = GridContig { targets, assembly_gaps: merge_overlapping(gaps), required_cuts, ..contig(bases, &[]) };
             let regions = cut_contig(&contig, GridOptions { window_bases, padding_bases });
             for position in 0..2500 {
-                let asked = position < bases
+                let is_targeted = position < bases
                     && contig.targets.as_ref().is_none_or(|targets| targets.iter().any(|(s, e)| (*s..*e).contains(&position)));
                 let owners: Vec<&CallingRegion> = regions.iter().filter(|region| region.owns_position(ContigId(3), position)).collect();
-                prop_assert_eq!(owners.len(), usize::from(asked));
+                prop_assert_eq!(owners.len(), usize::from(is_targeted));
                 for region in owners {
                     let shown = |at: u32| region.padded_targets.iter().any(|target| (target.start..target.end).contains(&at));
                     prop_assert!(shown(position) && shown(position.saturating_sub(padding_bases)));

@@ -134,8 +134,8 @@ impl Htsget {
             Err(status) => return (error_response(&authentication_error(status)), None),
         };
         let what = request_description(&request);
-        let answered = self.ticket_response(principal.clone(), request, tickets).await;
-        response_and_record(&principal, "Htsget", what, answered)
+        let outcome = self.ticket_response(principal.clone(), request, tickets).await;
+        response_and_record(&principal, "Htsget", what, outcome)
     }
 
     async fn ticket_response(&self, principal: Principal, request: WebRequest, tickets: FileTickets) -> HtsgetResult {
@@ -219,8 +219,8 @@ impl Htsget {
             }
         };
         let what = format!("{} {}-{}", part.name, part.start, part.end);
-        let answered = self.data_response(principal.clone(), part).await;
-        response_and_record(&principal, "HtsgetData", what, answered)
+        let outcome = self.data_response(principal.clone(), part).await;
+        response_and_record(&principal, "HtsgetData", what, outcome)
     }
 
     async fn data_response(&self, principal: Principal, part: FilePart) -> HtsgetResult {
@@ -286,10 +286,10 @@ fn response_and_record(
     principal: &Principal,
     call: &str,
     what: String,
-    answered: HtsgetResult,
+    outcome: HtsgetResult,
 ) -> (Response<WebBody>, Option<AccessRecord>) {
-    let problem = answered.as_ref().err().map(|error| format!("{}: {error}", error.name_and_status().0));
-    let response = answered.unwrap_or_else(|error| error_response(&error));
+    let problem = outcome.as_ref().err().map(|error| format!("{}: {error}", error.name_and_status().0));
+    let response = outcome.unwrap_or_else(|error| error_response(&error));
     let access = access_record(principal, call, what, problem, &response);
     (response, Some(access))
 }

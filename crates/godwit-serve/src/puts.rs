@@ -238,12 +238,17 @@ impl PutTarget {
             None if number == given.fields().len() => return Ok(kept),
             None => format!("{} has {number} columns, the appended data have {}", self.name, given.fields().len()),
             Some(at) => {
-                let told = |schema: &Schema| {
+                let columns_text = |schema: &Schema| {
                     let field = schema.field(at);
                     let null = if field.is_nullable() { "" } else { ", never null" };
                     format!("{:?} ({}{null})", field.name(), field.data_type())
                 };
-                format!("column {at} of {} is {}, that of the appended data is {}", self.name, told(&kept), told(given))
+                format!(
+                    "column {at} of {} is {}, that of the appended data is {}",
+                    self.name,
+                    columns_text(&kept),
+                    columns_text(given)
+                )
             }
         };
         Err(DatasetError::InvalidRequest { problem })

@@ -546,8 +546,12 @@ fn stream_blocks(reader: BlockReader, wire: SocketHandle) -> Download {
         for read in reader {
             let item = read.map_err(Status::from).and_then(|(batch, unreadable)| {
                 let rejected_files = unreadable.iter().map(|(file, why)| (*file, FileError::from_error(why))).collect();
-                let said = BlockReport { rejected_files, ..BlockReport::default() };
-                let report = if said.rejected_files.is_empty() { Bytes::new() } else { Bytes::from(to_json(&said)?) };
+                let block_report = BlockReport { rejected_files, ..BlockReport::default() };
+                let report = if block_report.rejected_files.is_empty() {
+                    Bytes::new()
+                } else {
+                    Bytes::from(to_json(&block_report)?)
+                };
                 Ok((batch, report))
             });
             let failed = item.is_err();

@@ -148,8 +148,8 @@ impl Minimap2 {
         }
         let output = child.wait_with_output().map_err(failed)?;
         mmi_index::IndexParameters::read(&output.stdout).ok_or_else(|| {
-            let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-            EngineError::Arguments { message: format!("minimap2 rejects -x {}: {said}", self.preset) }
+            let stderr_text = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            EngineError::Arguments { message: format!("minimap2 rejects -x {}: {stderr_text}", self.preset) }
         })
     }
 

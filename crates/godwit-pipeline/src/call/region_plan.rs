@@ -141,10 +141,10 @@ fn grid_contigs(
     };
     let mut contigs = Vec::new();
     for (index, contig) in reads.genome.contigs().iter().enumerate() {
-        let asked = targets.is_none_or(|targets| !targets[index].is_empty());
+        let is_targeted = targets.is_none_or(|targets| !targets[index].is_empty());
         let found = reference.contigs.iter().position(|record| record.name == contig.name);
         let Some(at) = found else {
-            if asked && reads.contig_bytes(index) > 0.0 {
+            if is_targeted && reads.contig_bytes(index) > 0.0 {
                 return Err(apart(format!("its reads are on {}, which the reference does not have", contig.name)));
             }
             continue;
@@ -157,7 +157,7 @@ fn grid_contigs(
                 contig.name
             )));
         }
-        if asked {
+        if is_targeted {
             let borders = options
                 .ploidy
                 .as_ref()
