@@ -223,8 +223,8 @@ impl FileServiceState {
             }
             // The error does not reveal whether the file exists.
             Some(FileAuthorization::Hidden) if matches!(wanted, FileAccess::Write) => {
-                let who = principal.name();
-                let problem = format!("no rule permits {who} to write {path}; ask the administrator of the rules");
+                let name = principal.name();
+                let problem = format!("no rule permits {name} to write {path}; ask the administrator of the rules");
                 Err(TransferError::rejected(problem))
             }
             Some(FileAuthorization::Hidden) => Err(TransferError::NotFound { location: path.to_owned() }),

@@ -524,7 +524,7 @@ mod tests {
         }
         assert!(before > 0.95 && after > 0.95, "alone {before}, and again {after}");
         assert!(longest < 0.006, "packets wait for {longest} s at most while there is room for both");
-        assert!(beside < 0.03, "{beside} of a link that somebody else fills");
+        assert!(beside < 0.03, "{beside} of a link that another flow fills");
     }
 
     #[test]
