@@ -545,14 +545,12 @@ fn stream_blocks(reader: BlockReader, wire: SocketHandle) -> Download {
     tokio::task::spawn_blocking(move || {
         for read in reader {
             let item = read.map_err(Status::from).and_then(|(batch, unreadable)| {
+                if unreadable.is_empty() {
+                    return Ok((batch, Bytes::new()));
+                }
                 let rejected_files = unreadable.iter().map(|(file, why)| (*file, FileError::from_error(why))).collect();
-                let block_report = BlockReport { rejected_files, ..BlockReport::default() };
-                let report = if block_report.rejected_files.is_empty() {
-                    Bytes::new()
-                } else {
-                    Bytes::from(to_json(&block_report)?)
-                };
-                Ok((batch, report))
+                let report = BlockReport { rejected_files, ..BlockReport::default() };
+                Ok((batch, Bytes::from(to_json(&report)?)))
             });
             let failed = item.is_err();
             // Sending fails if the client has closed the connection.
