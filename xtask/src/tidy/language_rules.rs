@@ -145,7 +145,8 @@ fn check_type_names(file: &SourceFile) -> Vec<String> {
 /// starts its line.
 fn type_names(file: &SourceFile) -> Vec<(usize, String)> {
     let is_rust = file.path.ends_with(".rs");
-    let text = if is_rust { blank_comments_and_literals(&file.text) } else { file.text.clone() };
+    // The raw name `r#type` is not the keyword.
+    let text = if is_rust { blank_comments_and_literals(&file.text).replace("r#", "r_") } else { file.text.clone() };
     let keywords = if is_rust { &["struct", "enum", "trait", "type", "union"][..] } else { &["class", "struct"][..] };
     let mut names = Vec::new();
     for (at, line) in text.lines().enumerate() {
