@@ -78,8 +78,9 @@ impl CopyPlan {
                     plan.add_local(path.clone(), selection, naming == DestinationNaming::IntoDirectory, links).await?
                 }
                 Location::Remote(remote) => {
-                    let control =
-                        control.ok_or_else(|| TransferError::Internal { problem: "no server is known".to_owned() })?;
+                    let control = control.ok_or_else(|| TransferError::Internal {
+                        problem: "a remote source without a connection".to_owned(),
+                    })?;
                     plan.add_remote(remote, control, selection, naming, links).await?;
                 }
             }

@@ -204,7 +204,9 @@ pub(crate) async fn run_fetch(
         }
     };
     if places.iter().any(|place| matches!(place, Location::Local(_))) {
-        return Err(TransferError::rejected("a server fetches from servers only"));
+        return Err(TransferError::rejected(
+            "a server fetches only from other servers, so every source must be the URL of a server",
+        ));
     }
     if !first_token && !path.as_encoded_bytes().ends_with(b"/") {
         path.push("/");
