@@ -166,6 +166,10 @@ fn options() -> CopyOptions {
     }
 }
 
+fn relay_options(cache: Option<Arc<RelayCache>>) -> FileServiceOptions {
+    FileServiceOptions { relay_enabled: true, relay_cache: cache, ..FileServiceOptions::default() }
+}
+
 async fn run_copy(from: &Location, to: &Location, options: &CopyOptions) -> Result<CopySummary, TransferError> {
     run_observed_copy(from, to, options, &RecordingObserver::default()).await
 }

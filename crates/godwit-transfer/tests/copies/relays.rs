@@ -43,10 +43,6 @@ fn fill_with_few(directory: &Path) {
     }
 }
 
-fn relay_options(cache: Option<Arc<RelayCache>>) -> FileServiceOptions {
-    FileServiceOptions { relay_enabled: true, relay_cache: cache, ..FileServiceOptions::default() }
-}
-
 fn open_relay_cache(directory: &Path) -> Arc<RelayCache> {
     let opened = RelayCache::open(directory, RELAY_CACHE_MIN_BYTES, |text| panic!("{text}"));
     Arc::new(opened.unwrap())
