@@ -175,8 +175,8 @@ fn what_is_wrong_is_told_by_its_exit_code() {
         &["already have a column score"],
     );
     wrong(score(&service, "sum").arg("-"), 3, &["stdin is neither"]);
-    let nobody = godwit().args(["score", "--model", "sum", "--at", "grpc+tcp://127.0.0.1:1"]).arg(&table);
-    wrong(nobody, 6, &["127.0.0.1:1"]);
+    let no_service = godwit().args(["score", "--model", "sum", "--at", "grpc+tcp://127.0.0.1:1"]).arg(&table);
+    wrong(no_service, 6, &["127.0.0.1:1"]);
     let served = DataServer::start(&directory, &[]);
     let url = format!("grpc+tcp://{}", served.address);
     wrong(godwit().args(["score", "--model", "sum", "--at", &url]).arg(&table), 6, &["is not a scoring service"]);

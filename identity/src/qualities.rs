@@ -69,8 +69,8 @@ impl QualitySource {
                 let list = if strings[mate].is_empty() { &strings[0] } else { &strings[mate] };
                 let real = random.pick(list);
                 // For a longer read the real one is stretched, so that qualities still decrease towards its end.
-                let stretch = |at: usize| if bases <= real.len() { at } else { at * real.len() / bases };
-                text.extend((0..bases).map(|at| real[stretch(at)]));
+                let scaled = |at: usize| if bases <= real.len() { at } else { at * real.len() / bases };
+                text.extend((0..bases).map(|at| real[scaled(at)]));
             }
         }
         if profile == QualityProfile::Binned {

@@ -132,10 +132,10 @@ pub fn reduce(start: &Start<'_>, differs: &mut dyn FnMut(&Subset, &[String]) -> 
 }
 
 /// Reports whether templates differ under options.
-type Differs<'a> = dyn FnMut(&[u64], &[String]) -> Result<bool> + 'a;
+type DifferenceTest<'a> = dyn FnMut(&[u64], &[String]) -> Result<bool> + 'a;
 
 /// Finds a suspect that differs alone, and the options under which it does.
-fn one_template(start: &Start<'_>, differs: &mut Differs<'_>) -> Result<Option<(Vec<u64>, Vec<String>)>> {
+fn one_template(start: &Start<'_>, differs: &mut DifferenceTest<'_>) -> Result<Option<(Vec<u64>, Vec<String>)>> {
     let plain = start.options.to_vec();
     let pinned = start.insert_sizes.iter().map(|option| [&plain[..], std::slice::from_ref(option)].concat());
     for options in std::iter::once(plain.clone()).chain(pinned) {

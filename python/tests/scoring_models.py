@@ -142,7 +142,7 @@ class Libraries(unittest.TestCase):
             self.assertIn(f"{name} cannot be read as a model", str(raised.exception))
 
 
-class Reloading(unittest.TestCase):
+class ReloadTests(unittest.TestCase):
     def test_new_changed_broken_and_removed_files(self):
         with tempfile.TemporaryDirectory() as name:
             root = Path(name)

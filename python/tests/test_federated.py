@@ -29,7 +29,7 @@ def trainer(features, wanted, steps=5):
     return train
 
 
-class Averaging(unittest.TestCase):
+class AveragingTests(unittest.TestCase):
     def test_a_round_is_the_mean_of_the_servers_weighted_by_rows(self):
         answers = {1.0: 10, 2.0: 30}
         with (

@@ -19,7 +19,7 @@ def details(reason, domain=b"godwit", message=b"m"):
     return b"\x08\x05" + field(2, message) + field(3, field(1, ERROR_INFO) + field(2, info))
 
 
-class Sending(flight.ServerMiddleware):
+class ReasonMiddleware(flight.ServerMiddleware):
     """Sends the details of a status with every code."""
 
     def __init__(self, reason):
@@ -29,14 +29,14 @@ class Sending(flight.ServerMiddleware):
         return {HEADER: details(self.reason)} if self.reason else {}
 
 
-class EachCall(flight.ServerMiddlewareFactory):
+class ReasonMiddlewareFactory(flight.ServerMiddlewareFactory):
     reason = b""
 
     def start_call(self, info, headers):
-        return Sending(self.reason)
+        return ReasonMiddleware(self.reason)
 
 
-class Refusing(flight.FlightServerBase):
+class RejectingServer(flight.FlightServerBase):
     def do_action(self, context, action):
         raise {"key": KeyError, "server": flight.FlightServerError, "denied": flight.FlightUnauthorizedError}[action.type](
             action.body.to_pybytes().decode()
@@ -53,8 +53,8 @@ class Reasons(unittest.TestCase):
             self.assertIsNone(reason_in(other), other)
 
     def test_errors_of_connections_have_the_reason_of_the_server(self):
-        sent = EachCall()
-        with Refusing("grpc://127.0.0.1:0", middleware={"reasons": sent}) as server:
+        sent = ReasonMiddlewareFactory()
+        with RejectingServer("grpc://127.0.0.1:0", middleware={"reasons": sent}) as server:
             connection = Connection(f"grpc://127.0.0.1:{server.port}", None, None)
             for reason in ("UNKNOWN_ACTION", None, "DATASET_CHANGED"):
                 sent.reason = (reason or "").encode()

@@ -119,7 +119,7 @@ class DirectorySession(unittest.TestCase):
             self.assertEqual(raised.exception.exit_code, error.exit_code)
 
 
-class Writing(unittest.TestCase):
+class WriteTests(unittest.TestCase):
     def test_tables_are_put_appended_to_and_dropped(self):
         with tempfile.TemporaryDirectory() as root, godwit.open(root, writable=True) as session:
             table = pa.table({"contig": ["chr1", "chr2"], "start": [1, 2]})

@@ -23,11 +23,11 @@ fn main() -> ExitCode {
             ("--seeds", Some(seeds)) => count = Some(seeds),
             ("--speed", Some(blocks)) => {
                 let blocks = blocks.clamp(1, u64::from(BlockId::MAX_BLOCKS)) as u32;
-                let told = time_ledger(blocks, WORKERS);
-                let mean = told.total_time.as_secs_f64() * 1e6 / f64::from(blocks);
+                let timings = time_ledger(blocks, WORKERS);
+                let mean = timings.total_time.as_secs_f64() * 1e6 / f64::from(blocks);
                 println!(
                     "{blocks} blocks, {WORKERS} workers: {mean:.1} us per block, {} events, longest event {:?}",
-                    told.events, told.longest_event_time
+                    timings.events, timings.longest_event_time
                 );
                 return ExitCode::SUCCESS;
             }

@@ -233,7 +233,7 @@ fn the_page_of_a_run_shows_it_in_a_browser_to_its_end() {
     let mut line = String::new();
     std::io::BufRead::read_line(&mut told, &mut line).expect("it says what it sees");
     assert_eq!(line, "under way\n");
-    fs::write(&first, fs::read(directory.join("kept")).expect("it was kept")).expect("somebody reads it");
+    fs::write(&first, fs::read(directory.join("kept")).expect("it was kept")).expect("a process reads it");
     let mut seen = String::new();
     told.read_to_string(&mut seen).expect("it is text");
     assert!(looking.wait().expect("it can be waited for").success(), "{seen}");

@@ -402,7 +402,7 @@ fn answers_that_are_no_alignment_of_the_reads_are_refused() {
         (awk_aligner(&format!("if (n != 5 && n != 6) {UNMAPPED_RECORD};")), "out of step"),
         (awk_aligner(&format!("if (n < 3) {UNMAPPED_RECORD};")), "record for every read"),
         (awk_aligner(&format!("{UNMAPPED_RECORD}; if (n == 8) {UNMAPPED_RECORD};")), "out of step"),
-        (awk_aligner(&format!("flag = 4; {UNMAPPED_RECORD};")), "came in pairs"),
+        (awk_aligner(&format!("flag = 4; {UNMAPPED_RECORD};")), "reads are paired"),
         (awk_aligner(&format!("name = \"x\" name; {UNMAPPED_RECORD};")), "out of step"),
         (
             awk_aligner(&format!("if (n == 1) print \"@SQ\", \"SN:other\", \"LN:5\"; {UNMAPPED_RECORD};")),

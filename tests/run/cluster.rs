@@ -218,7 +218,7 @@ fn workers_that_cannot_start_report_why_at_once() {
     let run = align_on_workers(&out, 2).args(["--aligner", "bwa"]).env("GODWIT_BWA", "/nowhere/godwit-bwa").run();
     run.assert_rejected(&[EXIT_REMOTE], &["no worker is left", "/nowhere/godwit-bwa"]);
     // A run waits a minute for workers that may still connect.
-    assert!(started.elapsed() < Duration::from_secs(50), "nobody was waited for");
+    assert!(started.elapsed() < Duration::from_secs(50), "the run does not wait for workers that cannot connect");
     assert_eq!(scratch::entry_names(&out), Vec::<String>::new());
 }
 

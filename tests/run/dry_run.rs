@@ -349,6 +349,6 @@ fn a_dry_run_tells_what_is_there_already() {
     let notes = dry_run_plan(dry(), &out)["notes"].to_string();
     assert!(notes.contains("--resume resumes it"), "{notes}");
     let held = fs::File::open(&journal).expect("it was made");
-    held.lock().expect("nobody else has it");
+    held.lock().expect("no other process has the lock");
     dry().arg("--dry-run").run().assert_rejected(&[EXIT_MACHINE], &["another godwit process uses it"]);
 }

@@ -176,7 +176,7 @@ fn a_verb_that_waits_for_a_lock_ends_by_signals() {
     let locks = fs::read_dir(&collection).expect("it is there").flatten().map(|entry| entry.path());
     let lock = locks.into_iter().find(|path| path.to_string_lossy().contains("lock")).expect("it has a lock");
     let held = File::open(lock).expect("it is there");
-    held.lock().expect("nobody has it");
+    held.lock().expect("no process has the lock");
     assert_stops_on_signals("lock", |_| godwit().args(words).args(["--name", "second"]));
     drop(held);
     godwit().args(words).args(["--name", "second"]).run_ok();

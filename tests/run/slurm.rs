@@ -370,7 +370,7 @@ fn check_forgotten_job_is_unknown(cluster: &SlurmCluster) {
     let job = bench.job_spec(WAIT_FOR_GO_FILE, 1);
     let handle = submit(&bench, &job);
     cluster.inject_fault("kill", "head");
-    let error = bench.launcher.status(&handle).expect_err("nobody answers");
+    let error = bench.launcher.status(&handle).expect_err("the controller does not respond");
     assert!(matches!(error, FleetError::SchedulerUnavailable { .. }), "{error}");
     cluster.delete_job_state();
     cluster.inject_fault("start", "head");
@@ -392,7 +392,7 @@ impl BackgroundTest {
     }
 
     fn finish(&self) {
-        let thread = self.0.lock().expect("nobody panics with it").take().expect("one test asks once");
+        let thread = self.0.lock().expect("no thread panics while it has the lock").take().expect("one test asks once");
         if let Err(panic) = thread.join() {
             // The panic message was captured for the test that started the thread, and is not shown where that one
             // passes.

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 
 mod import_cycles;
+mod architecture_page;
 mod language_rules;
 mod manifest_rules;
 mod scanner;
@@ -33,6 +34,7 @@ pub fn run(root: &Path) -> Result<()> {
     findings.extend(source_rules::check_sources(&files));
     findings.extend(import_cycles::check_import_cycles(&files));
     findings.extend(language_rules::check_language(&files, &pages));
+    findings.extend(architecture_page::check_architecture(&pages));
     let counts = language_rules::count_documentation(&files);
     findings.extend(language_rules::check_documentation(&counts));
     for finding in &findings {

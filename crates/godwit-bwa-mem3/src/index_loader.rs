@@ -40,7 +40,8 @@ pub fn load_checked_index(options: &LoadOptions<'_>) -> Result<(LoadedIndex, Gen
     if !needs_links {
         return Ok((LoadedIndex::load(&prefix, options.threads).map_err(load_error)?, genome));
     }
-    let links = link_index_files(options).map_err(|error| load_error(format!("cannot link its files: {error}")))?;
+    let links = link_index_files(options)
+        .map_err(|error| load_error(format!("cannot create symbolic links to its files: {error}")))?;
     let prefix = links.path().join(links.path().file_name().unwrap_or_default());
     let prefix = CString::new(prefix.as_os_str().as_bytes()).map_err(|error| load_error(error.to_string()))?;
     let index = LoadedIndex::load(&prefix, options.threads).map_err(load_error)?;

@@ -282,7 +282,7 @@ impl CramInput {
         // SAFETY: the file is open.
         let is_cram = unsafe { (*file.0.as_ptr()).format.format == hts::htsExactFormat_cram };
         if !is_cram {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "it has another format"));
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the file is not CRAM"));
         }
         if let Some(fasta) = reference {
             file.set_reference(fasta)?;

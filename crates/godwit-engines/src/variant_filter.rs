@@ -53,7 +53,7 @@ impl FromStr for TrainingResource {
         let mut words = tags.split(',');
         let name = words.next().unwrap_or_default();
         if name.is_empty() || name.contains('=') || path.is_empty() {
-            return Err(wrong("lacks its name or its file"));
+            return Err(wrong("does not begin with a name or does not end with a file"));
         }
         for word in words {
             let is_known = match word.split_once('=') {

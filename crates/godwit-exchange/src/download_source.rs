@@ -56,8 +56,8 @@ fn status_from_io_error(error: &io::Error) -> Status {
 pub(crate) async fn serve_download<S: DownloadSource>(source: &Arc<S>, ticket: &[u8]) -> Result<Download, Status> {
     let ticket: DownloadTicket =
         serde_json::from_slice(ticket).map_err(|_| Status::invalid_argument("the ticket cannot be parsed"))?;
-    let shelf = source.clone();
-    let opened = tokio::task::spawn_blocking(move || shelf.open(&ticket)).await;
+    let opener = source.clone();
+    let opened = tokio::task::spawn_blocking(move || opener.open(&ticket)).await;
     let item =
         opened.map_err(|error| Status::internal(error.to_string()))?.map_err(|error| status_from_io_error(&error))?;
     let (sender, receiver) = mpsc::channel(READ_AHEAD_BATCHES);

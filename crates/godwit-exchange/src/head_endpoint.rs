@@ -133,17 +133,17 @@ impl<S: DownloadSource> DataPlane for HeadService<S> {
         serve_download(&self.source, &ticket).await
     }
 
-    async fn upload(&self, _: Principal, mut upload: Upload) -> Result<PutResultStream, Status> {
-        let Some(first) = upload.next().await? else { return Err(Status::invalid_argument("the upload is empty")) };
+    async fn upload(&self, _: Principal, mut batches: Upload) -> Result<PutResultStream, Status> {
+        let Some(first) = batches.next().await? else { return Err(Status::invalid_argument("the upload is empty")) };
         let opening = serde_json::from_slice(&first.app_metadata);
         match opening.map_err(|error| Status::invalid_argument(error.to_string()))? {
-            UploadHeader::Join { version, name } => self.accept_worker(upload, version, name).await,
-            UploadHeader::Data { worker, upload: gift, piece_bytes } => {
-                let data = collect_pieces(&mut upload, &piece_bytes, first.batch.as_ref()).await?;
+            UploadHeader::Join { version, name } => self.accept_worker(batches, version, name).await,
+            UploadHeader::Data { worker, upload, piece_bytes } => {
+                let data = collect_pieces(&mut batches, &piece_bytes, first.batch.as_ref()).await?;
                 if !self.connected_workers.lock().unwrap_or_else(PoisonError::into_inner).contains(&worker) {
                     return Err(Status::failed_precondition("the worker was lost"));
                 }
-                self.send_event(HeadEvent::Uploaded(worker, gift, data)).await?;
+                self.send_event(HeadEvent::Uploaded(worker, upload, data)).await?;
                 Ok(Box::pin(ReceiverStream(mpsc::channel(1).1)))
             }
         }

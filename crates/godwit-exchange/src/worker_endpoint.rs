@@ -182,14 +182,14 @@ impl WorkerEndpoint {
                 }
                 upload.finish().await
             };
-            let answered = async {
+            let receiving = async {
                 let mut answers = answers.await?;
                 while answers.next().await?.is_some() {}
                 Ok(())
             };
-            let (sent, answered) = tokio::join!(sending, answered);
+            let (sent, received) = tokio::join!(sending, receiving);
             // If the head ended the upload early, its response contains the reason, so this error takes precedence.
-            answered.and(sent).map_err(ExchangeError::from)
+            received.and(sent).map_err(ExchangeError::from)
         })
     }
 

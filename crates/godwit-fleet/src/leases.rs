@@ -333,7 +333,7 @@ impl Leases {
     }
 
     fn lease_item(&mut self, name: &str, item: ItemId, lease_count: u32, now: Duration) -> LeaseResponse {
-        let worker = self.workers.get_mut(name).expect("who asks was heard of");
+        let worker = self.workers.get_mut(name).expect("a worker that requests an item is registered");
         worker.items.insert(item);
         let deadline = worker.deadline;
         self.deadlines.insert((deadline, name.to_owned()));

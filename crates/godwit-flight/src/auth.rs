@@ -410,7 +410,7 @@ mod tests {
         current.set(Identities::default());
         assert!(
             authenticator.authenticate(&headers("Bearer t0ken-of-bob")).is_err(),
-            "nobody is let in where nobody is known"
+            "an empty list of identities authenticates no client"
         );
     }
 

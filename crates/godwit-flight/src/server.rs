@@ -425,13 +425,13 @@ impl<D: DataPlane> ServerState<D> {
             let answer = http_response(text_response(StatusCode::HTTP_VERSION_NOT_SUPPORTED, text), request.method());
             return MeteredBody::wrap(answer, call, true);
         }
-        let answered = async {
+        let response = async {
             match is_page {
                 true => self.serve_http(request, socket_handle, call_type).await,
                 false => self.serve_grpc(request, socket_handle, connection_use, call_type).await,
             }
         };
-        MeteredBody::wrap(trace::with_context(context, answered).await, call, is_page)
+        MeteredBody::wrap(trace::with_context(context, response).await, call, is_page)
     }
 
     /// Returns the counters for calls of one type; `None` if the server does not keep metrics.
@@ -499,7 +499,7 @@ impl<D: DataPlane> ServerState<D> {
         if [DO_GET_PATH, DO_PUT_PATH, DO_EXCHANGE_PATH].contains(&request.uri().path()) {
             connection_use.record_data_call(request.headers());
         }
-        let answered = match request.uri().path() {
+        let response = match request.uri().path() {
             DO_GET_PATH => self.do_get(principal, request.into_body(), self.call_metrics(call_type)).await,
             DO_PUT_PATH => self.do_put(principal, request.into_body(), self.call_metrics(call_type)).await,
             DO_EXCHANGE_PATH => self.do_exchange(principal, request.into_body(), self.call_metrics(call_type)).await,
@@ -508,7 +508,7 @@ impl<D: DataPlane> ServerState<D> {
                 return attach_permit(self.forward_to_tonic(request).await, permit);
             }
         };
-        attach_permit(answered.map_or_else(error_response, |reply| grpc_response(reply, None)), permit)
+        attach_permit(response.map_or_else(error_response, |reply| grpc_response(reply, None)), permit)
     }
 
     async fn forward_to_tonic(&self, request: Request<Incoming>) -> Response<ResponseBody> {

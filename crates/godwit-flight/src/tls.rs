@@ -399,9 +399,9 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let serving = async {
             let mut socket = Socket::Tls(Box::new(server.accept(listener.accept().await.unwrap().0).await.unwrap()));
-            let mut heard = [0; 5];
-            socket.read_exact(&mut heard).await.unwrap();
-            assert_eq!(&heard, b"Hello");
+            let mut received = [0; 5];
+            socket.read_exact(&mut received).await.unwrap();
+            assert_eq!(&received, b"Hello");
             socket.write_all(&[1, 2, 3]).await.unwrap();
             socket.shutdown().await.unwrap();
         };
@@ -410,9 +410,9 @@ mod tests {
             let warming = encrypted.warmup_bytes_left;
             let mut socket = Socket::Tls(Box::new(encrypted));
             socket.write_all(b"Hello").await.unwrap();
-            let mut heard = Vec::new();
-            socket.read_to_end(&mut heard).await.unwrap();
-            (warming, heard)
+            let mut received = Vec::new();
+            socket.read_to_end(&mut received).await.unwrap();
+            (warming, received)
         };
         tokio::join!(serving, asking).1
     }
@@ -433,10 +433,10 @@ mod tests {
         let mut hello = Vec::new();
         rustls::ClientConnection::new(client.warmup_config, client.server_name).unwrap().write_tls(&mut hello).unwrap();
         stream.write_all(&hello).await.unwrap();
-        let mut heard = vec![0; WARMUP_BYTES];
+        let mut received = vec![0; WARMUP_BYTES];
         tokio::select! {
             _ = async { server.accept(listener.accept().await.unwrap().0).await } => panic!("it is no whole handshake"),
-            heard = stream.read_exact(&mut heard) => assert!(heard.is_ok()),
+            received = stream.read_exact(&mut received) => assert!(received.is_ok()),
         }
     }
 

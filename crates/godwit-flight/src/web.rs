@@ -243,7 +243,7 @@ mod tests {
         };
         let (principal, visa) = granted(u64::MAX);
         let (shown_by, _) = shown(&tickets.issue_token(&principal, part.clone())).unwrap();
-        assert_eq!(shown_by.visas(), [visa], "whoever shows it need not show the passport again");
+        assert_eq!(shown_by.visas(), [visa], "a client that has the visa need not send the passport again");
         assert!(shown(&tickets.issue_token(&granted(1).0, part.clone())).is_err(), "it ends with the visa");
         let key = TicketKey::new(b"a secret of thirty-two characters");
         let of_a_part = TicketClaims::new(&Principal::default(), Duration::from_secs(60)).sign(&key);

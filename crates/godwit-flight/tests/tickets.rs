@@ -94,7 +94,7 @@ struct TestAuthorizer {
 
 impl Authorizer for TestAuthorizer {
     fn authorized_catalog(&self, principal: &Principal, _: &Arc<dyn Catalog>) -> Arc<dyn Catalog> {
-        let version = *self.version.lock().expect("nobody panics while it is held");
+        let version = *self.version.lock().expect("no thread panics while it has the lock");
         let own = [("bob/own.csv", (100, version))];
         let all = [("alice/own.csv", (200, 1)), ("secret.csv", (300, 1))];
         Arc::new(FixedCatalog(match principal.name() {
@@ -225,7 +225,7 @@ async fn collect_rejected_tickets(
 ) -> (RejectedTickets, DatasetService) {
     let (changed, late_node) =
         (issue_tickets(node, "bob", "bob/own.csv").await.1, self::node(rules.clone(), Duration::ZERO));
-    *rules.version.lock().expect("nobody panics while it is held") += 1;
+    *rules.version.lock().expect("no thread panics while it has the lock") += 1;
     let expired = issue_tickets(&late_node, "bob", "bob/own.csv").await.1;
     let (infos, cancelled) = issue_tickets(node, "bob", "bob/own.csv").await;
     for info in infos {

@@ -107,13 +107,13 @@ pub(crate) fn reference_index(bytes: &[u8]) {
     let _ = fm_index::convert_bwa_index(&reference, SampleStride::EVERY_8, 1, std::io::sink());
     let _ = index_state(&reference, IndexKind::Bwa);
     if let Some(records) = std::str::from_utf8(fai).ok().and_then(parse_fai) {
-        let asked = records.iter().enumerate().flat_map(|(at, record)| {
+        let regions = records.iter().enumerate().flat_map(|(at, record)| {
             let last = record.bases.saturating_sub(1);
             [(at, 0, 3), (at, last / 2, last / 2 + 9), (at, last, record.bases)]
         });
-        let asked: Vec<_> = asked.take(100).collect();
+        let regions: Vec<_> = regions.take(100).collect();
         let Ok(mut windows) = IndexedReader::open(&reference, records.into()) else { return };
-        for (contig, start, end) in asked {
+        for (contig, start, end) in regions {
             if let Ok(codes) = windows.base_codes(contig, start, end) {
                 assert!(codes.len() as u64 <= end - start);
             }

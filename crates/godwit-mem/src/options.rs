@@ -230,7 +230,7 @@ fn unsupported_option_error(argument: &str, letter: u8) -> Error {
         b'1' => "reading and writing have threads of their own",
         _ => return usage_error(format!("bwa mem has no option {argument:?}")),
     };
-    usage_error(format!("bwa mem option -{} cannot be passed on: {instead}", char::from(letter)))
+    usage_error(format!("bwa mem option -{} is not accepted here: {instead}", char::from(letter)))
 }
 
 fn parse_number<T: std::str::FromStr>(letter: u8, value: &str) -> Result<T, Error> {

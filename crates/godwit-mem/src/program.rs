@@ -61,7 +61,7 @@ fn run_subcommand<L: MemLibrary>(arguments: &[String]) -> Result<(), Error> {
         ["index", reference, prefix] => build_index::<L>(reference.as_ref(), prefix.as_ref()),
         ["check", "--", ..] => check_options::<L>(&arguments[2..]),
         ["align", ..] => align_command::run_align::<L>(&parse_align_arguments::<L>(&arguments[1..])?),
-        _ => Err(usage_error(format!("expected a command that {} --help lists", L::PROGRAM))),
+        _ => Err(usage_error(format!("unknown command; {} --help lists the commands", L::PROGRAM))),
     }
 }
 

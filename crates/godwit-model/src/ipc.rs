@@ -112,7 +112,7 @@ impl IpcDecoder {
         body: &Buffer,
         columns: Option<&[usize]>,
     ) -> Result<IpcMessage, IpcError> {
-        const NO_SCHEMA: IpcError = IpcError::Malformed { problem: "it precedes the schema" };
+        const NO_SCHEMA: IpcError = IpcError::Malformed { problem: "the message precedes the schema" };
         let header = parse_header(header)?;
         let missing = || ArrowError::IpcError("the header's type does not match its content".into());
         match header.header_type() {

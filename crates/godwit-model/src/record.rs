@@ -192,7 +192,7 @@ pub enum RecordError {
     #[error("the read name of a BAM record does not end with NUL")]
     InvalidName,
     /// A contig index in the record is not one of the contigs in the header.
-    #[error("a BAM record is on contig {contig}, but the header has {contigs}")]
+    #[error("a BAM record is on contig number {contig} (0-based), but the header lists {contigs} contigs")]
     ContigOutOfRange {
         /// The contig index in the record.
         contig: i32,

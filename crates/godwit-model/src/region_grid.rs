@@ -132,8 +132,8 @@ pub fn cut_contig(contig: &GridContig, options: GridOptions) -> Vec<CallingRegio
         let padded = owned
             .iter()
             .map(|(start, end)| (start.saturating_sub(padding), end.saturating_add(padding).min(contig.bases)));
-        let spans = |stretches: Vec<(u32, u32)>| {
-            stretches.into_iter().map(|(start, end)| Interval { contig: contig.id, start, end }).collect::<Vec<_>>()
+        let spans = |ranges: Vec<(u32, u32)>| {
+            ranges.into_iter().map(|(start, end)| Interval { contig: contig.id, start, end }).collect::<Vec<_>>()
         };
         let region =
             CallingRegion { padded_targets: spans(merge_overlapping(padded.collect())), targets: spans(owned) };
@@ -143,11 +143,11 @@ pub fn cut_contig(contig: &GridContig, options: GridOptions) -> Vec<CallingRegio
 }
 
 /// Sorts intervals, merges overlapping ones, and drops empty ones.
-fn merge_overlapping(mut stretches: Vec<(u32, u32)>) -> Vec<(u32, u32)> {
-    stretches.retain(|(start, end)| start < end);
-    stretches.sort_unstable();
-    let mut whole: Vec<(u32, u32)> = Vec::with_capacity(stretches.len());
-    for (start, end) in stretches {
+fn merge_overlapping(mut ranges: Vec<(u32, u32)>) -> Vec<(u32, u32)> {
+    ranges.retain(|(start, end)| start < end);
+    ranges.sort_unstable();
+    let mut whole: Vec<(u32, u32)> = Vec::with_capacity(ranges.len());
+    for (start, end) in ranges {
         match whole.last_mut() {
             Some((_, last)) if start <= *last => *last = end.max(*last),
             _ => whole.push((start, end)),
@@ -157,9 +157,9 @@ fn merge_overlapping(mut stretches: Vec<(u32, u32)>) -> Vec<(u32, u32)> {
 }
 
 /// Subtracts `gaps` from intervals. Both lists are in ascending order.
-fn subtract_gaps(stretches: &[(u32, u32)], gaps: &[(u32, u32)]) -> Vec<(u32, u32)> {
+fn subtract_gaps(ranges: &[(u32, u32)], gaps: &[(u32, u32)]) -> Vec<(u32, u32)> {
     let (mut left, mut next) = (Vec::new(), 0);
-    for (start, end) in stretches {
+    for (start, end) in ranges {
         let mut from = *start;
         while gaps.get(next).is_some_and(|(_, gap_end)| gap_end <= start) {
             next += 1;
@@ -320,7 +320,7 @@ mod tests {
 
     fn arbitrary_ranges() -> impl Strategy<Value = Vec<(u32, u32)>> {
         prop::collection::vec((0..2000u32, 0..300u32), 0..12)
-            .prop_map(|stretches| stretches.into_iter().map(|(start, bases)| (start, start + bases)).collect())
+            .prop_map(|ranges| ranges.into_iter().map(|(start, bases)| (start, start + bases)).collect())
     }
 
     proptest! {
@@ -337,12 +337,12 @@ mod tests {
             let contig = GridContig { targets, assembly_gaps: merge_overlapping(gaps), required_cuts, ..contig(bases, &[]) };
             let regions = cut_contig(&contig, GridOptions { window_bases, padding_bases });
             for position in 0..2500 {
-                let asked = position < bases
+                let is_targeted = position < bases
                     && contig.targets.as_ref().is_none_or(|targets| targets.iter().any(|(s, e)| (*s..*e).contains(&position)));
                 let owners: Vec<&CallingRegion> = regions.iter().filter(|region| region.owns_position(ContigId(3), position)).collect();
-                prop_assert_eq!(owners.len(), usize::from(asked));
+                prop_assert_eq!(owners.len(), usize::from(is_targeted));
                 for region in owners {
-                    let shown = |at: u32| region.padded_targets.iter().any(|stretch| (stretch.start..stretch.end).contains(&at));
+                    let shown = |at: u32| region.padded_targets.iter().any(|target| (target.start..target.end).contains(&at));
                     prop_assert!(shown(position) && shown(position.saturating_sub(padding_bases)));
                     prop_assert!(shown((position + padding_bases).min(bases - 1)));
                 }

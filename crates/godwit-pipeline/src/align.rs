@@ -211,12 +211,12 @@ impl AlignJob<'_> {
         temp: &Path,
         job_directory: &Arc<JobDirectory>,
     ) -> Result<JobReport, PipelineError> {
-        let Self { options, bam_tail, mut inputs, outputs, input, aligner, fingerprint, observer, .. } = self;
-        let (cancelled, started, checked) = (self.cancelled, self.started_at, self.checked_at);
-        let mut opened = outputs.create_files(self.cluster.is_none())?;
+        let Self { options, cluster, bam_tail, mut inputs, outputs, input, aligner, fingerprint, .. } = self;
+        let Self { observer, cancelled, started_at, checked_at, .. } = self;
+        let mut opened = outputs.create_files(cluster.is_none())?;
         observer.event(&Event::Stage { name: "aligning" });
-        let mut head = match self.cluster {
-            Some(spread) => Some(AlignHead::open(spread, options, &input, job_directory, observer, cancelled)?),
+        let mut head = match cluster {
+            Some(cluster) => Some(AlignHead::open(cluster, options, &input, job_directory, observer, cancelled)?),
             None => None,
         };
         let AlignInput { lanes, groups, trimmer_version, python_step } = input;
@@ -232,32 +232,30 @@ impl AlignJob<'_> {
         let reduce_options = options.job.reduce_options(memory, temp, Some(&options.reference), python_step.clone());
         let collector = Collector::new(reduce_options, &read_groups, cancelled, Some(job_directory.clone()))?;
         let lanes = groups.feed_lanes(lanes, &read_groups);
-        let lane_libraries = lanes.iter().map(|lane| lane.read_group_indexes.library).collect();
+        let lane_libraries: Vec<u16> = lanes.iter().map(|lane| lane.read_group_indexes.library).collect();
         let progress = FeedProgress::default();
         progress.bytes_total.store(feed::total_input_bytes(&lanes, options), Ordering::Relaxed);
         let (groups, read_groups, genome) = (&groups, &read_groups, &engine.hello().genome.clone());
-        let monitor = JobMonitor { bam_tail, observer, cancelled };
         let context = AlignContext {
             options,
             groups,
             read_groups,
+            lane_libraries: &lane_libraries,
             header: &header,
             genome,
             outputs,
             job_directory,
-            monitor,
+            progress: &progress,
+            bam_tail,
             observer,
             cancelled,
         };
         let result = match head {
             Some(head) => {
-                let job = ClusterAlignJob { context, spool: &head.spool(), lane_libraries, progress };
+                let job = ClusterAlignJob { context, spool: &head.spool() };
                 job.run(head, lanes, collector, opened)?
             }
-            None => {
-                let aligning = LocalAlignJob { context, collector, lane_libraries, progress };
-                aligning.run(lanes, &mut engine, opened)?
-            }
+            None => LocalAlignJob { context, collector }.run(lanes, &mut engine, opened)?,
         };
         let AlignResult { mut feed_report, outputs: mut reduced, aligned_at, exchange } = result;
         for input in &mut inputs {
@@ -266,7 +264,8 @@ impl AlignJob<'_> {
         }
         reduced.files.append(std::mem::take(&mut feed_report.trim_reports));
         let resumed = ResumedWork { blocks: feed_report.resumed_blocks, partitions: reduced.resumed_partitions };
-        let (checking_s, aligning_s) = ((checked - started).as_secs_f64(), (aligned_at - checked).as_secs_f64());
+        let (checking_s, aligning_s) =
+            ((checked_at - started_at).as_secs_f64(), (aligned_at - checked_at).as_secs_f64());
         let stages = stage_reports(&feed_report, &reduced, checking_s, aligning_s);
         let aligner = engine.to_report(options, exchange.as_ref());
         let report = JobReport::new("align", &options.job.command, (&aligner.name, &aligner.version))
@@ -275,8 +274,8 @@ impl AlignJob<'_> {
             .with_python_step(python_step.as_ref(), reduced.dropped_by_step)
             .with_inputs(inputs)
             .with_stages(stages)
-            .with_outputs(&reduced, started.elapsed())
-            .with_resumed_work(options.job.threads, resumed, started.elapsed())
+            .with_outputs(&reduced, started_at.elapsed())
+            .with_resumed_work(options.job.threads, resumed, started_at.elapsed())
             .with_exchange(exchange);
         bam_tail.map_or(Ok(()), |follower| follower.finish(&reduced.files))?;
         publish_report(report, reduced, &report_destination(options, outputs, &fingerprint, job_directory))
@@ -388,17 +387,21 @@ impl AlignOptions {
     }
 }
 
-/// The inputs and options that are known before the first read is aligned.
+/// The inputs and options that are known before the first read is aligned, and the progress since.
 #[derive(Clone, Copy)]
 struct AlignContext<'r> {
     options: &'r AlignOptions,
     groups: &'r LaneReadGroups,
     read_groups: &'r ReadGroups,
+    /// For each lane, the index of the library of its read group.
+    lane_libraries: &'r [u16],
     header: &'r Header,
     genome: &'r Genome,
     outputs: &'r Outputs,
     job_directory: &'r JobDirectory,
-    monitor: JobMonitor<'r>,
+    progress: &'r FeedProgress,
+    /// Reader of the BAM while it is being written; `None` if there is none.
+    bam_tail: Option<&'r dyn BamTail>,
     observer: &'r dyn Observer,
     cancelled: &'r Arc<AtomicBool>,
 }
@@ -413,12 +416,10 @@ struct AlignResult {
     exchange: Option<ExchangeReport>,
 }
 
+/// An alignment in this process, with its checked inputs.
 struct LocalAlignJob<'r> {
     context: AlignContext<'r>,
     collector: Collector,
-    /// For each lane, the index of the library of its read group.
-    lane_libraries: Vec<u16>,
-    progress: FeedProgress,
 }
 
 impl LocalAlignJob<'_> {
@@ -431,7 +432,8 @@ impl LocalAlignJob<'_> {
     ) -> Result<AlignResult, PipelineError> {
         let feed_report = self.align_lanes(lanes, engine)?;
         let aligned_at = Instant::now();
-        let AlignContext { header, genome, outputs, monitor, .. } = self.context;
+        let AlignContext { header, genome, outputs, bam_tail, observer, cancelled, .. } = self.context;
+        let monitor = JobMonitor { bam_tail, observer, cancelled };
         let outputs = self.collector.write(header, genome, outputs, opened, monitor)?;
         Ok(AlignResult { feed_report, outputs, aligned_at, exchange: None })
     }
@@ -470,10 +472,11 @@ impl LocalAlignJob<'_> {
         child: &godwit_engines::ChildHandle,
     ) -> Result<FeedReport, PipelineError> {
         let returned_before = feeder.previous_report.reads - feeder.previous_report.resumed_reads;
-        self.progress.feeding_done.store(false, Ordering::Release);
+        let AlignContext { progress, cancelled, .. } = self.context;
+        progress.feeding_done.store(false, Ordering::Release);
         let (fed, taken) = std::thread::scope(|scope| {
             let feeding = scope.spawn(|| {
-                let fed = feeder.run(&self.progress, self.context.cancelled);
+                let fed = feeder.run(progress, cancelled);
                 if fed.is_err() {
                     child.kill();
                 }
@@ -485,11 +488,11 @@ impl LocalAlignJob<'_> {
                 child.kill();
             }
             let fed = feeding.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            self.progress.feeding_done.store(true, Ordering::Release);
+            progress.feeding_done.store(true, Ordering::Release);
             watching.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             (fed, taken)
         });
-        if self.context.cancelled.load(Ordering::Relaxed) {
+        if cancelled.load(Ordering::Relaxed) {
             return Err(PipelineError::Interrupted);
         }
         let (mut fed, returned) = match (fed, taken) {
@@ -509,7 +512,7 @@ impl LocalAlignJob<'_> {
     /// Kills the aligner process when the job is cancelled: an aligner at work does not notice that godwit received a
     /// signal.
     fn kill_when_cancelled(&self, child: &godwit_engines::ChildHandle) {
-        while !self.progress.feeding_done.load(Ordering::Acquire) {
+        while !self.context.progress.feeding_done.load(Ordering::Acquire) {
             if self.context.cancelled.load(Ordering::Relaxed) {
                 child.kill();
                 return;
@@ -525,14 +528,14 @@ impl LocalAlignJob<'_> {
             reads += block.reads;
             let id = block.id;
             self.collect_block(block)?;
-            let fraction = self.progress.fraction_after_block();
+            let fraction = self.context.progress.fraction_after_block();
             self.context.observer.event(&Event::Aligned { lane: id.lane, block: id.ordinal, reads, fraction });
         }
         Ok(reads)
     }
 
     fn collect_block(&self, block: AlignedBlock) -> Result<(), PipelineError> {
-        let library = usize::from(self.lane_libraries[usize::from(block.id.lane)]);
+        let library = usize::from(self.context.lane_libraries[usize::from(block.id.lane)]);
         let mut counts = vec![DuplicateCounts::default(); library + 1];
         counts[library] = block.counts;
         let signatures = BlockSignatures { pairs: block.pairs, ends: block.ends, counts };

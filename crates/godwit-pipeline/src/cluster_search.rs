@@ -191,15 +191,16 @@ impl<'r> ClusterSearchWorkers<'r> {
                 _,
                 WorkerEvent::SearchWorkerExited { search_worker, attempt, exit_status, stderr_tail },
             )) => {
-                if let Some(seat) = self.search_workers.get_mut(search_worker).filter(|seat| seat.attempt == attempt) {
-                    seat.ending = Some(WorkerExit { description: exit_status, stderr_tail });
+                if let Some(state) = self.search_workers.get_mut(search_worker).filter(|state| state.attempt == attempt)
+                {
+                    state.ending = Some(WorkerExit { description: exit_status, stderr_tail });
                     self.pending_replies.push_back(WorkerFrame { worker: search_worker, attempt, frame: None });
                 }
             }
             Some(WorkerPoolEvent::Upload(_, WorkerUpload::SearchFrame { search_worker: worker, attempt }, pieces)) => {
-                if let Some(seat) = self.search_workers.get_mut(worker).filter(|seat| seat.attempt == attempt) {
+                if let Some(state) = self.search_workers.get_mut(worker).filter(|state| state.attempt == attempt) {
                     // A reply shows that the search worker has received all earlier frames.
-                    seat.sent_frames.clear();
+                    state.sent_frames.clear();
                     let frame = pieces.first().map(|piece| piece.to_vec());
                     self.pending_replies.push_back(WorkerFrame {
                         worker,
@@ -211,8 +212,8 @@ impl<'r> ClusterSearchWorkers<'r> {
             Some(WorkerPoolEvent::Event(node, report)) => {
                 return Err(self.worker_pool.protocol_error(node, format!("{report:?}")));
             }
-            Some(WorkerPoolEvent::Upload(node, gift, _)) => {
-                return Err(self.worker_pool.protocol_error(node, format!("{gift:?}")));
+            Some(WorkerPoolEvent::Upload(node, upload, _)) => {
+                return Err(self.worker_pool.protocol_error(node, format!("{upload:?}")));
             }
         }
         Ok(())
@@ -234,8 +235,9 @@ impl<'r> ClusterSearchWorkers<'r> {
             return self.worker_pool.reject_worker(node, why);
         }
         self.cluster_workers.insert(node, workers);
-        let homeless: Vec<usize> =
-            (0..self.search_workers.len()).filter(|seat| self.search_workers[*seat].cluster_worker.is_none()).collect();
+        let homeless: Vec<usize> = (0..self.search_workers.len())
+            .filter(|index| self.search_workers[*index].cluster_worker.is_none())
+            .collect();
         for worker in homeless {
             // A search worker with an exit status was lost; `start_worker` starts it again.
             if self.search_workers[worker].ending.is_none() {
@@ -246,14 +248,14 @@ impl<'r> ClusterSearchWorkers<'r> {
 
     fn remove_cluster_worker(&mut self, node: WorkerId) {
         self.cluster_workers.remove(&node);
-        for (worker, seat) in self.search_workers.iter_mut().enumerate() {
-            if seat.cluster_worker == Some(node) {
-                seat.cluster_worker = None;
+        for (worker, state) in self.search_workers.iter_mut().enumerate() {
+            if state.cluster_worker == Some(node) {
+                state.cluster_worker = None;
                 let mut frames = self.frame_source.lock_frames();
-                seat.sent_frames.drain(..).for_each(|frame| drop(frames.remove(&frame)));
+                state.sent_frames.drain(..).for_each(|frame| drop(frames.remove(&frame)));
                 let description = "was lost with its cluster worker".to_owned();
-                seat.ending = Some(WorkerExit { description, stderr_tail: "none".to_owned() });
-                self.pending_replies.push_back(WorkerFrame { worker, attempt: seat.attempt, frame: None });
+                state.ending = Some(WorkerExit { description, stderr_tail: "none".to_owned() });
+                self.pending_replies.push_back(WorkerFrame { worker, attempt: state.attempt, frame: None });
             }
         }
     }
@@ -261,13 +263,13 @@ impl<'r> ClusterSearchWorkers<'r> {
     /// Starts a search worker on the cluster worker with the lowest load, if there is one.
     fn assign_search_worker(&mut self, search_worker: usize) {
         let taken =
-            |node: WorkerId| self.search_workers.iter().filter(|seat| seat.cluster_worker == Some(node)).count();
+            |node: WorkerId| self.search_workers.iter().filter(|state| state.cluster_worker == Some(node)).count();
         let load = |node: WorkerId, room: usize| taken(node) as f64 / room.max(1) as f64;
         let nodes = self.cluster_workers.iter().map(|(node, room)| (*node, load(*node, *room)));
         let Some((node, _)) = nodes.min_by(|left, right| left.1.total_cmp(&right.1)) else { return };
-        let seat = &mut self.search_workers[search_worker];
-        seat.cluster_worker = Some(node);
-        let (attempt, waiting) = (seat.attempt, std::mem::take(&mut seat.waiting_frames));
+        let state = &mut self.search_workers[search_worker];
+        state.cluster_worker = Some(node);
+        let (attempt, waiting) = (state.attempt, std::mem::take(&mut state.waiting_frames));
         self.worker_pool.send_command(node, &Command::StartSearchWorker { search_worker, attempt });
         waiting.into_iter().for_each(|frame| self.send_frame(search_worker, node, frame));
     }
@@ -276,9 +278,9 @@ impl<'r> ClusterSearchWorkers<'r> {
         let frame = self.next_frame;
         self.next_frame += 1;
         self.frame_source.lock_frames().insert(frame, bytes);
-        let seat = &mut self.search_workers[search_worker];
-        seat.sent_frames.push(frame);
-        self.worker_pool.send_command(node, &Command::SendSearchFrame { search_worker, attempt: seat.attempt, frame });
+        let state = &mut self.search_workers[search_worker];
+        state.sent_frames.push(frame);
+        self.worker_pool.send_command(node, &Command::SendSearchFrame { search_worker, attempt: state.attempt, frame });
     }
 }
 
@@ -322,10 +324,10 @@ impl WorkerBackend for ClusterSearchWorkers<'_> {
 
     fn kill_worker(&mut self, search_worker: usize) {
         // Offered frames stay available, because the cluster worker is about to download them.
-        let seat = &mut self.search_workers[search_worker];
-        seat.waiting_frames.clear();
-        if let Some(node) = seat.cluster_worker.take() {
-            self.worker_pool.send_command(node, &Command::StopSearchWorker { search_worker, attempt: seat.attempt });
+        let state = &mut self.search_workers[search_worker];
+        state.waiting_frames.clear();
+        if let Some(node) = state.cluster_worker.take() {
+            self.worker_pool.send_command(node, &Command::StopSearchWorker { search_worker, attempt: state.attempt });
         }
     }
 

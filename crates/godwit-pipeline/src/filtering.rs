@@ -291,18 +291,18 @@ impl FilterJob<'_> {
     fn run(&self, scratch: &Path, mut report: FilterReport) -> Result<FilterReport, PipelineError> {
         let out = &self.options.out;
         let scratch = scratch.canonicalize().map_err(PipelineError::file("use", scratch))?;
-        let aside = scratch.join("filtered.vcf.gz");
-        let chain = self.run_gatk(&scratch, &aside)?;
+        let filtered = scratch.join("filtered.vcf.gz");
+        let chain = self.run_gatk(&scratch, &filtered)?;
         let wrong = |problem: String| PipelineError::from(chain.output_error(format!("its output: {problem}")));
-        let (records, taken) = (VariantCounts::read_vcf(&aside).map_err(wrong)?.records, self.counts.records);
+        let (records, taken) = (VariantCounts::read_vcf(&filtered).map_err(wrong)?.records, self.counts.records);
         if records != taken {
             return Err(wrong(format!("{records} of {taken} records were written")));
         }
         let index = |vcf: &Path| PathBuf::from(format!("{}.tbi", vcf.display()));
         let mut staged = AtomicFileSet::default();
-        copy_to_output(&aside, out, &mut staged).map_err(PipelineError::file("write", out))?;
+        copy_to_output(&filtered, out, &mut staged).map_err(PipelineError::file("write", out))?;
         let name = index(out);
-        copy_to_output(&index(&aside), &name, &mut staged).map_err(PipelineError::file("write", &name))?;
+        copy_to_output(&index(&filtered), &name, &mut staged).map_err(PipelineError::file("write", &name))?;
         add_manifest("filter", out, records, &self.fingerprint, &mut staged)?;
         report.outputs = OutputFile::from_files(&staged);
         report.seconds = rounded_seconds(self.started_at.elapsed());

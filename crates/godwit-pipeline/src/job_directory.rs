@@ -151,10 +151,10 @@ impl JobDirectory {
             let unfinished: Vec<PathBuf> = temporary_names.iter().map(|name| out.join(name)).collect();
             let directories = [run.data_directory.as_path(), path.as_path()];
             run.resumable = ResumablePaths::new(directories.into_iter().chain(unfinished.iter().map(PathBuf::as_path)));
-            let (facts, aside) = (fingerprint.to_vec(), temporary_names.to_vec());
+            let (facts, temporary) = (fingerprint.to_vec(), temporary_names.to_vec());
             let start = AlignJournalEntry::Start {
                 fingerprint: facts,
-                temporary_names: aside,
+                temporary_names: temporary,
                 data_directory: data_bytes,
                 cluster_run,
             };
@@ -177,7 +177,7 @@ impl JobDirectory {
             }
         }
         if let Some(AlignJournalEntry::Publish { names }) = entries.last()
-            && names.iter().all(|(aside, name)| out.join(aside).exists() || out.join(name).exists())
+            && names.iter().all(|(temporary, name)| out.join(temporary).exists() || out.join(name).exists())
         {
             rename_to_final(out, names).map_err(failed)?;
             Self::open_data_files(out, journal, data).map_err(failed)?.remove();
@@ -223,10 +223,10 @@ impl JobDirectory {
             return Ok(());
         }
         let path = self.out.join(DIRECTORY_NAME).join(HEADER_FILE);
-        let aside = path.with_extension("aside");
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&aside)?;
+        let temporary = path.with_extension("aside");
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
         file.write_all(&[name.as_bytes(), b"\n", &header.text()].concat())?;
-        fs::rename(aside, path)
+        fs::rename(temporary, path)
     }
 
     /// Makes the names of the files durable, so that journal lines never refer to lost files.
@@ -499,8 +499,8 @@ impl JobDirectory {
     }
 
     /// Removes the state of a job that cannot be resumed, and its temporary output files.
-    pub fn discard(self, aside: &[String]) {
-        remove_temporary_files(&self.out, aside);
+    pub fn discard(self, temporary: &[String]) {
+        remove_temporary_files(&self.out, temporary);
         self.remove();
     }
 }
@@ -571,13 +571,13 @@ fn data_directory_below(temp: &Path, out: &Path) -> PathBuf {
 
 /// Returns the BLAKE3 of concatenated byte ranges of a file, hexadecimal. Each range is an offset and a length, bytes.
 pub fn hash_byte_ranges(
-    stretches: &[(u64, u64)],
+    extents: &[(u64, u64)],
     mut read: impl FnMut(u64, &mut [u8]) -> io::Result<()>,
 ) -> io::Result<String> {
     let mut hasher = blake3::Hasher::new();
-    let longest = stretches.iter().map(|(_, bytes)| *bytes as usize).max().unwrap_or(0);
+    let longest = extents.iter().map(|(_, bytes)| *bytes as usize).max().unwrap_or(0);
     let mut buffer = vec![0; CHECK_BUFFER_BYTES.min(longest)];
-    for (offset, bytes) in stretches {
+    for (offset, bytes) in extents {
         let mut at = *offset;
         while at < offset + bytes {
             let chunk = &mut buffer[..CHECK_BUFFER_BYTES.min((offset + bytes - at) as usize)];

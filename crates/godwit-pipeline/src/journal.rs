@@ -221,7 +221,7 @@ impl JournalEntry for AlignJournalEntry {
                 temporary_names.iter().all(|name| is_relative_descendant(name)) && name.is_none_or(is_ours)
             }
             Self::Publish { names } => {
-                names.iter().all(|(aside, name)| is_relative_descendant(aside) && is_relative_descendant(name))
+                names.iter().all(|(temporary, name)| is_relative_descendant(temporary) && is_relative_descendant(name))
             }
             Self::Block(block) => block.is_sound(),
             Self::BlockStart(start) => start.is_sound(),
@@ -386,14 +386,15 @@ mod tests {
     fn entries_that_lead_out_of_the_run_do_not_count() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("journal");
-        let start = |aside: &str, data: Option<&str>| AlignJournalEntry::Start {
+        let start = |temporary: &str, data: Option<&str>| AlignJournalEntry::Start {
             fingerprint: Vec::new(),
-            temporary_names: vec![aside.to_owned()],
+            temporary_names: vec![temporary.to_owned()],
             data_directory: data.map(|data| data.as_bytes().to_vec()),
             cluster_run: None,
         };
-        let publish =
-            |aside: &str, name: &str| AlignJournalEntry::Publish { names: vec![(aside.to_owned(), name.to_owned())] };
+        let publish = |temporary: &str, name: &str| AlignJournalEntry::Publish {
+            names: vec![(temporary.to_owned(), name.to_owned())],
+        };
         let place = PartLocation::Spill(vec![(u64::MAX, 1)]);
         let partition = |location, summary_bytes| {
             let (summary_offset, summary_checksum) = (1, String::new());

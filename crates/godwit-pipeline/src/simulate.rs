@@ -39,7 +39,7 @@ mod tests;
 
 pub use assembly::{Assembly, AssemblyContig, ContigOptions, GenomeOptions, write_genome};
 pub use quality::QualityProfile;
-pub use read_pairs::{ReadOptions, ReadsWritten, write_reads};
+pub use read_pairs::{ReadOptions, SimulatedReadFiles, write_reads};
 pub use sample::{Sample, SampleOptions, Variant};
 pub use template::DuplicateKind;
 

@@ -178,8 +178,8 @@ impl ModelDescription {
             FlightError::Status { status, .. } if status.code() == Code::Unimplemented => no_service(),
             _ => error.into(),
         })?;
-        let told = answers.first().ok_or_else(no_service)?;
-        serde_json::from_slice(told).map_err(|error| ScoreError::InvalidResponse {
+        let first_answer = answers.first().ok_or_else(no_service)?;
+        serde_json::from_slice(first_answer).map_err(|error| ScoreError::InvalidResponse {
             problem: format!("the model description from {url} cannot be parsed: {error}"),
         })
     }
@@ -386,18 +386,18 @@ impl ScoredRows {
             Ok(batches) => batches,
             Err(error) => return Err(feeder.explain_failure(error).await),
         };
-        let mut asked =
+        let mut requests =
             Self { schema: Arc::new(kept_schema), batches, first_scores: None, passthrough: receiver, feeder };
-        asked.first_scores = asked.next_scores().await?;
-        let Some(scores) = asked.batches.schema() else {
-            asked.finish_sending().await?;
+        requests.first_scores = requests.next_scores().await?;
+        let Some(scores) = requests.batches.schema() else {
+            requests.finish_sending().await?;
             return Err(ScoreError::InvalidResponse {
                 problem: "the service did not describe its score columns".to_owned(),
             });
         };
-        let fields = asked.schema.fields().iter().chain(scores.fields()).cloned();
-        asked.schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-        Ok(asked)
+        let fields = requests.schema.fields().iter().chain(scores.fields()).cloned();
+        requests.schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        Ok(requests)
     }
 
     /// Returns the schema of the result: the passthrough columns, followed by the score columns.

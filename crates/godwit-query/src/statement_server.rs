@@ -104,8 +104,8 @@ impl DataPlane for StatementServer {
                 engine.execute(&principal, request.sql, request.parameters).await?;
             // First send a batch without rows, whose metadata lists the datasets that the statement reads.
             let metadata = serde_json::to_vec(&datasets);
-            let said = metadata.map_err(|error| Status::internal(format!("a bug in godwit: {error}")))?;
-            let head = (RecordBatch::new_empty(download.schema.clone()), Bytes::from(said));
+            let metadata_bytes = metadata.map_err(|error| Status::internal(format!("a bug in godwit: {error}")))?;
+            let head = (RecordBatch::new_empty(download.schema.clone()), Bytes::from(metadata_bytes));
             let batches = stream::iter([Ok(head)]).chain(download.batches);
             return Ok(Download { schema: download.schema, batches: Box::pin(batches) });
         }

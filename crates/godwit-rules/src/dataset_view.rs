@@ -163,17 +163,17 @@ impl DatasetView {
     /// Returns the scan of the underlying dataset for a scan of the view. Also returns whether the positions of the
     /// rows must be checked. Returns `None` if the scan yields no rows.
     fn source_scan(&self, scan: &Scan) -> Option<(Scan, bool)> {
-        let asked = scan.regions.as_ref().filter(|_| self.has_regions);
-        let (regions, looks) = match (&self.regions, asked) {
-            (None, asked) => (asked.cloned(), false),
+        let requested = scan.regions.as_ref().filter(|_| self.has_regions);
+        let (regions, looks) = match (&self.regions, requested) {
+            (None, requested) => (requested.cloned(), false),
             (Some(allowed), None) => (Some(allowed.clone()), false),
-            (Some(allowed), Some(asked)) => {
+            (Some(allowed), Some(requested)) => {
                 let region_set = RegionSet::new(allowed);
-                let asked: Vec<Region> =
-                    asked.iter().filter(|region| region_set.has_contig(&region.contig)).cloned().collect();
+                let requested: Vec<Region> =
+                    requested.iter().filter(|region| region_set.has_contig(&region.contig)).cloned().collect();
                 // A row may overlap a requested region without overlapping a visible region.
-                let looks = !asked.iter().all(|region| region_set.contains(region));
-                (Some(asked), looks)
+                let looks = !requested.iter().all(|region| region_set.contains(region));
+                (Some(requested), looks)
             }
         };
         if regions.as_ref().is_some_and(Vec::is_empty) {

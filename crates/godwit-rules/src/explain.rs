@@ -114,7 +114,8 @@ fn denial_reason(policy: &Policy, grants: &crate::grants::Grants, catalog: &Arc<
                 policy.rule_number(&rule.name),
                 rule.name
             ),
-            Err(_) => "rules for it select by samples, and it cannot be opened".to_owned(),
+            Err(_) => "the rules for it depend on its samples, which are unknown because the dataset cannot be opened"
+                .to_owned(),
         },
         None => "no rule covers it, and datasets without a rule are hidden".to_owned(),
     }

@@ -359,7 +359,7 @@ mod tests {
         assert_eq!(visa(&|visa| visa.by = None), 0);
         assert_eq!(visa(&|visa| visa.by = Some("self".to_owned())), 0);
         assert_eq!(visa(&|visa| visa.issuer = "https://j".to_owned()), 0);
-        assert_eq!(policy.grants_by_name("visa:study").rules.len(), 0, "nobody has a visa by their name");
+        assert_eq!(policy.grants_by_name("visa:study").rules.len(), 0, "a name is not a visa");
         assert!(read(&text.replace("visa:study", "visa:other")).unwrap_err().contains("[visas.other]"));
         assert!(read(&text.replace("source = 'https://dac'\n", "")).unwrap_err().contains("source"));
     }

@@ -60,8 +60,8 @@ impl HitsFile {
     /// Creates the table file under a temporary name beside `path`.
     pub(crate) fn create(path: &Path, log: RowLog, program: &str, engine: &str) -> Result<Self, SearchError> {
         let format = table_format(path)?;
-        let aside = AtomicFile::create(Some(path), Path::new("."), Some("hits"))?;
-        let file = File::options().write(true).open(aside.temporary_path());
+        let atomic_file = AtomicFile::create(Some(path), Path::new("."), Some("hits"))?;
+        let file = File::options().write(true).open(atomic_file.temporary_path());
         let file = file.map_err(|source| SearchError::File { action: "write", path: path.to_owned(), source })?;
         let keys = [
             (hit_columns::VERSION_KEY, hit_columns::VERSION),
@@ -71,7 +71,7 @@ impl HitsFile {
         let metadata = keys.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
         let schema = Arc::new(Schema::new_with_metadata(hit_columns::hits().fields().clone(), metadata));
         let table = TableFileWriter::new(format, schema.clone(), BufWriter::new(file))?;
-        Ok(Self { file: aside, table, columns: HitColumns::new(schema), log, next_piece: 0, rows: 0 })
+        Ok(Self { file: atomic_file, table, columns: HitColumns::new(schema), log, next_piece: 0, rows: 0 })
     }
 
     /// Adds the rows of a piece and returns their extent in the log. Returns `None` if the rows of this piece were

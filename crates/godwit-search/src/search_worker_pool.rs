@@ -106,7 +106,7 @@ impl<'a> WorkerPool<'a> {
         let attempts = vec![0; backend.worker_count()];
         let queued_responses = VecDeque::new();
         let (init_response, last_exit) = (None, None);
-        let mut crew = Self {
+        let mut pool = Self {
             backend,
             attempts,
             init_request,
@@ -117,23 +117,23 @@ impl<'a> WorkerPool<'a> {
             last_exit,
             worker_restarts: 0,
         };
-        for number in 0..crew.worker_count() {
-            crew.backend.start_worker(number, 0)?;
-            crew.send_init_request(number);
+        for number in 0..pool.worker_count() {
+            pool.backend.start_worker(number, 0)?;
+            pool.send_init_request(number);
         }
-        for number in 0..crew.worker_count() {
-            match crew.receive_from(number)? {
-                Some(answer) => crew.check_init_response(answer)?,
+        for number in 0..pool.worker_count() {
+            match pool.receive_from(number)? {
+                Some(answer) => pool.check_init_response(answer)?,
                 // A worker on another host may exit before it starts its work, for example if its host is lost.
-                None if crew.backend.is_multi_host() => crew.replace_exited_worker(number, &[])?,
-                None => return Err(crew.worker_failed_error(number, 1, OPENING_WORK)),
+                None if pool.backend.is_multi_host() => pool.replace_exited_worker(number, &[])?,
+                None => return Err(pool.worker_failed_error(number, 1, OPENING_WORK)),
             }
         }
-        let ready = crew
+        let ready = pool
             .init_response
             .clone()
             .ok_or_else(|| SearchError::Protocol { problem: "there are no workers".into() })?;
-        Ok((crew, ready))
+        Ok((pool, ready))
     }
 
     /// Returns the number of workers.
@@ -201,15 +201,15 @@ impl<'a> WorkerPool<'a> {
 
     /// Waits for the next response of this worker; returns `None` if the worker has exited.
     fn receive_from(&mut self, number: usize) -> Result<Option<Response>, SearchError> {
-        if let Some(at) = self.queued_responses.iter().position(|heard| heard.worker == number) {
-            return self.queued_responses.remove(at).map_or(Ok(None), |heard| self.check_failure(heard.response));
+        if let Some(at) = self.queued_responses.iter().position(|queued| queued.worker == number) {
+            return self.queued_responses.remove(at).map_or(Ok(None), |queued| self.check_failure(queued.response));
         }
         loop {
-            let heard = self.receive()?;
-            if heard.worker == number {
-                return self.check_failure(heard.response);
+            let queued = self.receive()?;
+            if queued.worker == number {
+                return self.check_failure(queued.response);
             }
-            self.queued_responses.push_back(heard);
+            self.queued_responses.push_back(queued);
         }
     }
 
@@ -236,7 +236,7 @@ impl<'a> WorkerPool<'a> {
     /// Waits for the next response of any worker.
     fn next_response(&mut self) -> Result<WorkerResponse, SearchError> {
         match self.queued_responses.pop_front() {
-            Some(heard) => Ok(heard),
+            Some(queued) => Ok(queued),
             None => self.receive(),
         }
     }
@@ -246,10 +246,10 @@ impl<'a> WorkerPool<'a> {
             if self.cancelled.load(Ordering::Relaxed) {
                 return Err(SearchError::Interrupted { is_resumable: false });
             }
-            let Some(said) = self.backend.receive_frame()? else { continue };
-            if self.attempts.get(said.worker) == Some(&said.attempt) {
-                let response = said.frame.as_deref().map(worker_protocol::parse_response).transpose()?;
-                return Ok(WorkerResponse { worker: said.worker, response });
+            let Some(frame) = self.backend.receive_frame()? else { continue };
+            if self.attempts.get(frame.worker) == Some(&frame.attempt) {
+                let response = frame.frame.as_deref().map(worker_protocol::parse_response).transpose()?;
+                return Ok(WorkerResponse { worker: frame.worker, response });
             }
         }
     }
@@ -286,7 +286,7 @@ impl<'a> WorkerPool<'a> {
     fn restart_worker(&mut self, number: usize, preparation: &[ProtocolFrame]) -> Result<bool, SearchError> {
         self.backend.kill_worker(number);
         // Drop the responses of the killed process.
-        self.queued_responses.retain(|heard| heard.worker != number);
+        self.queued_responses.retain(|queued| queued.worker != number);
         self.attempts[number] += 1;
         self.backend.start_worker(number, self.attempts[number])?;
         self.send_init_request(number);
@@ -371,10 +371,10 @@ impl ItemDispatcher<'_, '_> {
             if self.is_finished() {
                 return self.restart_busy_workers();
             }
-            let heard = self.pool.next_response()?;
-            match self.pool.check_failure(heard.response)? {
-                Some(answer) => self.handle_response(heard.worker, answer)?,
-                None => self.handle_worker_exit(heard.worker)?,
+            let queued = self.pool.next_response()?;
+            match self.pool.check_failure(queued.response)? {
+                Some(answer) => self.handle_response(queued.worker, answer)?,
+                None => self.handle_worker_exit(queued.worker)?,
             }
         }
     }

@@ -192,9 +192,9 @@ impl<'a> Search<'a> {
     /// Searches what is not in the checkpoint, and renames the output to its final name. Returns the size of the
     /// output.
     fn search_and_commit(&mut self, step: &dyn Fn(SearchProgress)) -> Result<u64, SearchError> {
-        let aside = self.open_output_files()?;
+        let atomic_file = self.open_output_files()?;
         let mut output =
-            ReportOutput { path: aside.temporary_path().to_owned(), offsets: OutputOffsets::starting_at(0) };
+            ReportOutput { path: atomic_file.temporary_path().to_owned(), offsets: OutputOffsets::starting_at(0) };
         let mut bytes = 0;
         if let Some(whole) = self.resume_state.output_bytes {
             // An earlier search has written the whole output, but stopped before it renamed the output.
@@ -203,13 +203,13 @@ impl<'a> Search<'a> {
             bytes = whole;
         } else if !self.init_response.queries_are_empty {
             let prolog = self.request_text(&ProtocolFrame::new(b'P'))?;
-            aside.write_at(&prolog, 0)?;
+            atomic_file.write_at(&prolog, 0)?;
             output.offsets = OutputOffsets::starting_at(prolog.len() as u64);
             match self.plan {
                 SearchPlan::Queries => self.search_query_batches(&mut output, step)?,
                 SearchPlan::Database { .. } => self.search_database_ranges(&mut output, step)?,
             }
-            bytes = self.finish_output(&aside, output.offsets.known_end())?;
+            bytes = self.finish_output(&atomic_file, output.offsets.known_end())?;
         }
         if let Some(path) = first_changed_file(&self.volumes) {
             return Err(SearchError::DatabaseChanged { path });
@@ -217,15 +217,15 @@ impl<'a> Search<'a> {
         // The output is renamed after the table of hits: if the output exists, both are complete.
         let table = self.hits_file.take().map(HitsFile::finish).transpose()?;
         if let Some(journal) = self.checkpoint.as_mut().filter(|_| self.resume_state.output_bytes.is_none()) {
-            aside.sync()?;
+            atomic_file.sync()?;
             journal.append_entry(&CheckpointEntry::Complete { bytes })?;
         }
         if let Some(whole) = table {
             self.counts.hits = Some(whole.rows);
             whole.commit()?;
         }
-        if aside.temporary_path().exists() {
-            aside.commit(bytes)?;
+        if atomic_file.temporary_path().exists() {
+            atomic_file.commit(bytes)?;
         }
         Ok(bytes)
     }
@@ -233,7 +233,7 @@ impl<'a> Search<'a> {
     /// Creates the output file and the log of hit rows, or opens those of the search that is resumed.
     fn open_output_files(&mut self) -> Result<AtomicFile, SearchError> {
         let options = self.options;
-        let aside = match &options.command.output_path {
+        let atomic_file = match &options.command.output_path {
             None => AtomicFile::create(None, &options.scratch_directory, None)?,
             Some(out) => {
                 reject_directory(out)?;
@@ -249,7 +249,7 @@ impl<'a> Search<'a> {
             };
             self.hits_file = Some(HitsFile::create(path, log, options.command.program.name(), &self.engine_name)?);
         }
-        Ok(aside)
+        Ok(atomic_file)
     }
 
     /// Counts the batches that an earlier search finished, and adds their rows to the table of hits. Returns the lines
@@ -272,19 +272,19 @@ impl<'a> Search<'a> {
 
     /// Writes the epilog after the reports and, for SAM, the header before them; merges the tables of a search over
     /// alias files instead. Returns the size of the output.
-    fn finish_output(&mut self, aside: &AtomicFile, end: u64) -> Result<u64, SearchError> {
+    fn finish_output(&mut self, atomic_file: &AtomicFile, end: u64) -> Result<u64, SearchError> {
         if let Some(bulk) = self.options.command.tool_search.as_ref().filter(|bulk| bulk.range_tables.is_some()) {
             let tables = self.counts.report_extents.iter().map(|place| {
-                let mut table = File::open(aside.temporary_path())?;
+                let mut table = File::open(atomic_file.temporary_path())?;
                 table.seek(SeekFrom::Start(place.offset))?;
                 Ok(BufReader::new(table.take(place.bytes)))
             });
-            aside.rewrite(|to| tool_search::merge_tables(bulk, tables.collect::<std::io::Result<_>>()?, to))?;
+            atomic_file.rewrite(|to| tool_search::merge_tables(bulk, tables.collect::<std::io::Result<_>>()?, to))?;
             self.counts.queries = self.query_count;
-            return aside.file_bytes();
+            return atomic_file.file_bytes();
         }
         let epilog = self.request_text(&ProtocolFrame::new(b'Z').with_u32(self.counts.queries as u32))?;
-        aside.write_at(&epilog, end)?;
+        atomic_file.write_at(&epilog, end)?;
         let end = end + epilog.len() as u64;
         if self.options.command.format != SAM_FORMAT {
             return Ok(end);
@@ -296,7 +296,7 @@ impl<'a> Search<'a> {
             .filter(|(name, _)| seen.insert(name.clone()))
             .fold(ProtocolFrame::new(b'F'), |request, (name, line)| request.with_text(&name).with_text(&line));
         let header = self.request_text(&request)?;
-        aside.prepend(&header)?;
+        atomic_file.prepend(&header)?;
         Ok(end + header.len() as u64)
     }
 

@@ -92,9 +92,9 @@ mod tests {
         let body = thresholds.append_to(ProtocolFrame::new(b'R')).into_body();
         let mut fields = FieldReader::new(&body);
         let count = fields.read_u32().unwrap();
-        let told = (0..count).map(|_| (fields.read_u32().unwrap(), fields.read_f64().unwrap())).collect();
+        let received = (0..count).map(|_| (fields.read_u32().unwrap(), fields.read_f64().unwrap())).collect();
         assert!(fields.is_empty());
-        told
+        received
     }
 
     #[test]

@@ -109,14 +109,14 @@ impl WorkerBackend for LocalBackend {
     }
 
     fn start_worker(&mut self, worker: usize, attempt: u64) -> Result<(), SearchError> {
-        let speaker = self.sender.clone();
-        let heard = move |frame| speaker.send(WorkerFrame { worker, attempt, frame }).is_ok();
+        let frame_sender = self.sender.clone();
+        let on_frame = move |frame| frame_sender.send(WorkerFrame { worker, attempt, frame }).is_ok();
         // All workers print the same warnings, so only those of the first worker are shown.
         let tells = self.prints_warnings && worker == 0 && attempt == 0;
         let program = self.program.clone();
         let failed = |source| EngineError::Io { program, action: "start", source };
         let process =
-            WorkerProcess::start(self.worker_spec.worker_command(&self.program), heard, tells).map_err(failed)?;
+            WorkerProcess::start(self.worker_spec.worker_command(&self.program), on_frame, tells).map_err(failed)?;
         self.workers[worker] = Some(process);
         Ok(())
     }
@@ -129,7 +129,7 @@ impl WorkerBackend for LocalBackend {
 
     fn receive_frame(&mut self) -> Result<Option<WorkerFrame>, SearchError> {
         match self.receiver.recv_timeout(RECEIVE_TIMEOUT) {
-            Ok(said) => Ok(Some(said)),
+            Ok(received) => Ok(Some(received)),
             Err(RecvTimeoutError::Timeout) => Ok(None),
             Err(RecvTimeoutError::Disconnected) => unreachable!("this holds a sender"),
         }

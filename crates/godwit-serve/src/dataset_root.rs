@@ -565,12 +565,12 @@ impl Catalog for DatasetRoot {
     }
 
     fn open_writer(&self, put: &PutRequest, schema: SchemaRef) -> Result<Box<dyn DatasetWriter>, DatasetError> {
-        let (shelf, path, name) = self.put_target(&put.name, put.temporary)?;
-        shelf.create_writer(&path, name, put, schema)
+        let (put_directory, path, name) = self.put_target(&put.name, put.temporary)?;
+        put_directory.create_writer(&path, name, put, schema)
     }
 
     fn remove(&self, name: &str) -> Result<(), DatasetError> {
-        let (shelf, path, name) = self.put_target(name, false)?;
-        shelf.remove_dataset(&path, &name)
+        let (put_directory, path, name) = self.put_target(name, false)?;
+        put_directory.remove_dataset(&path, &name)
     }
 }

@@ -73,7 +73,7 @@ impl FileIndex {
         let cuts = self.usable().map(|index| index.split_offsets(first, bytes, most)).unwrap_or_default();
         let starts = [first].into_iter().chain(cuts.iter().copied());
         let ends = cuts.iter().copied().chain([u64::MAX]);
-        starts.zip(ends).map(|stretch| ScanPart { ranges: vec![stretch] }).collect()
+        starts.zip(ends).map(|chunk| ScanPart { ranges: vec![chunk] }).collect()
     }
 }
 
@@ -108,21 +108,21 @@ const MIN_PART_BYTES: u64 = 1 << 20;
 
 /// Distributes chunks, in their order, to at most `most` parts of similar size. A chunk is never split, because no
 /// start of a record inside it is known. A part may also contain records between its chunks.
-pub(crate) fn parts_of_chunks(stretches: Vec<FileChunk>, most: usize) -> Vec<ScanPart> {
+pub(crate) fn parts_of_chunks(chunks: Vec<FileChunk>, most: usize) -> Vec<ScanPart> {
     // Chunks of different regions may overlap. Merge them, so that no record is read twice.
-    let stretches = merge_chunks(stretches);
-    let bytes = |stretch: &FileChunk| (stretch.1 >> 16) - (stretch.0 >> 16) + 1;
-    let total = stretches.iter().map(bytes).sum::<u64>();
+    let chunks = merge_chunks(chunks);
+    let bytes = |chunk: &FileChunk| (chunk.1 >> 16) - (chunk.0 >> 16) + 1;
+    let total = chunks.iter().map(bytes).sum::<u64>();
     let share = total.div_ceil(most.max(1) as u64).max(MIN_PART_BYTES);
     let (mut parts, mut filled) = (Vec::new(), 0);
-    for stretch in stretches {
+    for chunk in chunks {
         if parts.is_empty() || filled >= share {
             parts.push(ScanPart::default());
             filled = 0;
         }
-        filled += bytes(&stretch);
+        filled += bytes(&chunk);
         if let Some(part) = parts.last_mut() {
-            part.ranges.push(stretch);
+            part.ranges.push(chunk);
         }
     }
     parts
@@ -134,18 +134,18 @@ mod tests {
 
     #[test]
     fn chunks_that_overlap_are_read_once_and_split_in_order() {
-        let dealt = |stretches: &[FileChunk], most| -> Vec<_> {
-            parts_of_chunks(stretches.to_vec(), most).into_iter().map(|part| part.ranges).collect()
+        let parts = |chunks: &[FileChunk], most| -> Vec<_> {
+            parts_of_chunks(chunks.to_vec(), most).into_iter().map(|part| part.ranges).collect()
         };
         let few = [(5 << 16, 9 << 16), (0, 2 << 16), (8 << 16, 12 << 16), (1 << 16, 2 << 16)];
-        assert_eq!(dealt(&few, 2), [vec![(0, 2 << 16), (5 << 16, 12 << 16)]]);
+        assert_eq!(parts(&few, 2), [vec![(0, 2 << 16), (5 << 16, 12 << 16)]]);
         let in_one_block = [(3 << 16, (5 << 16) | 100), ((5 << 16) | 700, (5 << 16) | 900), (6 << 16, 7 << 16)];
-        assert_eq!(dealt(&in_one_block, 2), [vec![(3 << 16, (5 << 16) | 900), (6 << 16, 7 << 16)]]);
+        assert_eq!(parts(&in_one_block, 2), [vec![(3 << 16, (5 << 16) | 900), (6 << 16, 7 << 16)]]);
         let long = [0, 2, 4].map(|start| ((start * MIN_PART_BYTES) << 16, ((start + 1) * MIN_PART_BYTES) << 16));
-        assert_eq!(dealt(&long, 3), long.map(|stretch| vec![stretch]));
-        assert_eq!(dealt(&long, 1), [long]);
+        assert_eq!(parts(&long, 3), long.map(|chunk| vec![chunk]));
+        assert_eq!(parts(&long, 1), [long]);
         let short = long.map(|(start, _)| (start, start + (9 << 16)));
-        assert_eq!(dealt(&short, 3), [short], "not worth it");
+        assert_eq!(parts(&short, 3), [short], "not worth it");
         assert!(parts_of_chunks(Vec::new(), 3).is_empty());
     }
 }

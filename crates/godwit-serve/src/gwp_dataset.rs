@@ -70,7 +70,7 @@ impl GwpDataset {
 
     /// Returns the row ranges that a scan requests, in the order of the sequences in the file.
     fn row_ranges(&self, scan: &Scan) -> VecDeque<RowRange> {
-        let mut stretches = VecDeque::new();
+        let mut ranges = VecDeque::new();
         for sequence in self.file.sequences() {
             let rows = sequence.residue_count.div_ceil(ROW_BASES as u64);
             let mut wanted: Vec<(u64, u64)> = match &scan.regions {
@@ -91,12 +91,12 @@ impl GwpDataset {
                 let first_row = first.max(done);
                 if first_row < end_row {
                     let (sequence, residues) = (sequence.name.clone(), sequence.residue_count);
-                    stretches.push_back(RowRange { sequence, residues, first_row, end_row });
+                    ranges.push_back(RowRange { sequence, residues, first_row, end_row });
                     done = end_row;
                 }
             }
         }
-        stretches
+        ranges
     }
 }
 
@@ -104,26 +104,25 @@ impl GwpDataset {
 fn next_batch(
     file: &GwpFile,
     schema: &SchemaRef,
-    stretches: &mut VecDeque<RowRange>,
+    ranges: &mut VecDeque<RowRange>,
 ) -> Result<Option<RecordBatch>, DatasetError> {
-    let Some(stretch) = stretches.front_mut() else { return Ok(None) };
+    let Some(range) = ranges.front_mut() else { return Ok(None) };
     let row_bases = ROW_BASES as u64;
-    let end = stretch.end_row.min(stretch.first_row + BATCH_ROWS);
-    let start = stretch.first_row * row_bases;
-    let letters =
-        file.letters(&stretch.sequence, start, (end * row_bases).min(stretch.residues)).map_err(dataset_error)?;
+    let end = range.end_row.min(range.first_row + BATCH_ROWS);
+    let start = range.first_row * row_bases;
+    let letters = file.letters(&range.sequence, start, (end * row_bases).min(range.residues)).map_err(dataset_error)?;
     let rows = letters.chunks(ROW_BASES).count();
     let starts = (0..rows as i64).map(|row| start as i64 + row * row_bases as i64);
     let ends = starts.clone().zip(letters.chunks(ROW_BASES)).map(|(start, bases)| start + bases.len() as i64);
     let columns: Vec<ArrayRef> = vec![
-        Arc::new(StringArray::from_iter_values(std::iter::repeat_n(&stretch.sequence, rows))),
+        Arc::new(StringArray::from_iter_values(std::iter::repeat_n(&range.sequence, rows))),
         Arc::new(Int64Array::from_iter_values(starts.clone())),
         Arc::new(Int64Array::from_iter_values(ends)),
         Arc::new(StringArray::from_iter_values(letters.chunks(ROW_BASES).map(String::from_utf8_lossy))),
     ];
-    stretch.first_row = end;
-    if stretch.first_row == stretch.end_row {
-        stretches.pop_front();
+    range.first_row = end;
+    if range.first_row == range.end_row {
+        ranges.pop_front();
     }
     RecordBatch::try_new(schema.clone(), columns).map(Some).map_err(|error| DatasetError::Data(error.into()))
 }
@@ -166,9 +165,9 @@ impl Dataset for GwpDataset {
             return Ok(Box::new(std::iter::empty()));
         }
         let (file, schema, columns) = (self.file.clone(), self.schema.clone(), scan.columns.clone());
-        let mut stretches = self.row_ranges(scan);
+        let mut ranges = self.row_ranges(scan);
         Ok(fused_reader(move || {
-            let batch = next_batch(&file, &schema, &mut stretches)?;
+            let batch = next_batch(&file, &schema, &mut ranges)?;
             batch.map(|batch| project_columns(batch, columns.as_deref())).transpose()
         }))
     }

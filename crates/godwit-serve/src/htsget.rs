@@ -134,8 +134,8 @@ impl Htsget {
             Err(status) => return (error_response(&authentication_error(status)), None),
         };
         let what = request_description(&request);
-        let answered = self.ticket_response(principal.clone(), request, tickets).await;
-        response_and_record(&principal, "Htsget", what, answered)
+        let outcome = self.ticket_response(principal.clone(), request, tickets).await;
+        response_and_record(&principal, "Htsget", what, outcome)
     }
 
     async fn ticket_response(&self, principal: Principal, request: WebRequest, tickets: FileTickets) -> HtsgetResult {
@@ -188,8 +188,8 @@ impl Htsget {
         let asked_at = tickets.origin().unwrap_or(&request.origin);
         let found_at = self.inner.public_url.as_deref().unwrap_or(asked_at).trim_end_matches('/');
         let url = format!("{found_at}{FILE_DATA_PATH}");
-        let ticket = build_ticket(&plan, &layout, &url, question.header_only, |stretch| {
-            let DataBlock { start, end, has_virtual_offsets: recompress_ends, .. } = *stretch;
+        let ticket = build_ticket(&plan, &layout, &url, question.header_only, |block| {
+            let DataBlock { start, end, has_virtual_offsets: recompress_ends, .. } = *block;
             tickets.issue_token(
                 &principal,
                 FilePart { name: file.name.clone(), version: layout.version, start, end, recompress_ends },
@@ -219,8 +219,8 @@ impl Htsget {
             }
         };
         let what = format!("{} {}-{}", part.name, part.start, part.end);
-        let answered = self.data_response(principal.clone(), part).await;
-        response_and_record(&principal, "HtsgetData", what, answered)
+        let outcome = self.data_response(principal.clone(), part).await;
+        response_and_record(&principal, "HtsgetData", what, outcome)
     }
 
     async fn data_response(&self, principal: Principal, part: FilePart) -> HtsgetResult {
@@ -286,10 +286,10 @@ fn response_and_record(
     principal: &Principal,
     call: &str,
     what: String,
-    answered: HtsgetResult,
+    outcome: HtsgetResult,
 ) -> (Response<WebBody>, Option<AccessRecord>) {
-    let problem = answered.as_ref().err().map(|error| format!("{}: {error}", error.name_and_status().0));
-    let response = answered.unwrap_or_else(|error| error_response(&error));
+    let problem = outcome.as_ref().err().map(|error| format!("{}: {error}", error.name_and_status().0));
+    let response = outcome.unwrap_or_else(|error| error_response(&error));
     let access = access_record(principal, call, what, problem, &response);
     (response, Some(access))
 }
@@ -301,17 +301,16 @@ fn build_ticket(
     header_only: bool,
     mut token: impl FnMut(&DataBlock) -> String,
 ) -> Ticket {
-    let mut part = |stretch: &DataBlock, class| TicketUrl {
+    let mut part = |block: &DataBlock, class| TicketUrl {
         url: url.to_owned(),
-        headers: Some(json!({ "Authorization": format!("Bearer {}", token(stretch)) })),
+        headers: Some(json!({ "Authorization": format!("Bearer {}", token(block)) })),
         class,
     };
     let urls = match plan {
-        TicketPlan::Whole(stretch) => vec![part(stretch, None)],
-        TicketPlan::Blocks(stretches, ending) => {
+        TicketPlan::Whole(block) => vec![part(block, None)],
+        TicketPlan::Blocks(blocks, ending) => {
             let class = |is_header: bool| Some(if is_header { "header" } else { "body" });
-            let mut urls: Vec<TicketUrl> =
-                stretches.iter().map(|stretch| part(stretch, class(stretch.is_header))).collect();
+            let mut urls: Vec<TicketUrl> = blocks.iter().map(|block| part(block, class(block.is_header))).collect();
             let kind = layout.format.to_ascii_lowercase();
             let ending = format!("data:application/vnd.ga4gh.{kind};base64,{}", encode_base64(ending));
             // In a ticket for the header only, the end-of-file block has the class of the header.

@@ -150,8 +150,8 @@ impl PutDirectory {
             TargetState::Absent => Err(DatasetError::NotFound { name: name.to_owned() }),
             TargetState::Foreign => Err(foreign_dataset_error(name)),
             TargetState::Dataset(parts) => {
-                let aside = self.staging.create_locked().map_err(failed)?;
-                let gone = aside.path().join("gone");
+                let staging_directory = self.staging.create_locked().map_err(failed)?;
+                let gone = staging_directory.path().join("gone");
                 fs::rename(&target, &gone).map_err(failed)?;
                 for part in parts {
                     remove_part(&gone.join(part.file_name().unwrap_or_default()), self.memory_budget.as_deref());
@@ -237,12 +237,17 @@ impl PutTarget {
             None if number == given.fields().len() => return Ok(kept),
             None => format!("{} has {number} columns, the appended data have {}", self.name, given.fields().len()),
             Some(at) => {
-                let told = |schema: &Schema| {
+                let columns_text = |schema: &Schema| {
                     let field = schema.field(at);
                     let null = if field.is_nullable() { "" } else { ", never null" };
                     format!("{:?} ({}{null})", field.name(), field.data_type())
                 };
-                format!("column {at} of {} is {}, that of the appended data is {}", self.name, told(&kept), told(given))
+                format!(
+                    "column {at} of {} is {}, that of the appended data is {}",
+                    self.name,
+                    columns_text(&kept),
+                    columns_text(given)
+                )
             }
         };
         Err(DatasetError::InvalidRequest { problem })
@@ -337,9 +342,9 @@ impl DatasetWriter for PutWriter {
 }
 
 /// Returns a unique file name that sorts after the names of the existing `parts` parts.
-fn part_name(parts: usize, aside: &StagingDirectory, target: &PutTarget) -> String {
+fn part_name(parts: usize, staging_directory: &StagingDirectory, target: &PutTarget) -> String {
     let upload = target.upload.as_ref().map(|upload| format!("-{upload}")).unwrap_or_default();
-    format!("part-{parts:06}-{}{upload}.parquet", aside.unique_name())
+    format!("part-{parts:06}-{}{upload}.parquet", staging_directory.unique_name())
 }
 
 /// Replaces the list of the parts of a dataset atomically.

@@ -91,8 +91,8 @@ impl Refget {
             Ok(caller) => caller,
             Err(response) => return (*response, None),
         };
-        let answered = self.response(principal.clone(), &request).await;
-        Self::response_and_record(&principal, "Refget", &request, answered)
+        let outcome = self.response(principal.clone(), &request).await;
+        Self::response_and_record(&principal, "Refget", &request, outcome)
     }
 
     /// Waits for a permit and then runs a lookup on a blocking thread.
@@ -110,11 +110,11 @@ impl Refget {
         principal: &Principal,
         call: &str,
         request: &WebRequest,
-        answered: RefgetResult,
+        outcome: RefgetResult,
     ) -> (Response<WebBody>, Option<AccessRecord>) {
-        let outcome = answered.as_ref().err().map(|error| format!("{}: {error}", error.status().as_u16()));
-        let response = answered.unwrap_or_else(|error| error_response(&error));
-        let access = access_record(principal, call, request_description(request), outcome, &response);
+        let problem = outcome.as_ref().err().map(|error| format!("{}: {error}", error.status().as_u16()));
+        let response = outcome.unwrap_or_else(|error| error_response(&error));
+        let access = access_record(principal, call, request_description(request), problem, &response);
         (response, Some(access))
     }
 

@@ -205,7 +205,7 @@ impl ChecksumLists {
                 None => self.unnamed.replace(sum),
             };
             if known.is_some() {
-                return Err(wrong(number, "the list has another checksum for the same file"));
+                return Err(wrong(number, "an earlier line of the list has another checksum for this file"));
             }
         }
         if self.by_name.len() + usize::from(self.unnamed.is_some()) == before {

@@ -1,17 +1,13 @@
 //! The client that a copy uses to call a server: opens connections and makes all calls except those that carry file
 //! data.
 
-use std::collections::HashMap;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use godwit_flight::pool::{MemberLease, Pool};
-use godwit_flight::{
-    Address, Client, ClientTls, Code, ConnectionSecurity, ErrorReason, FlightError, Status, Token, TransportOptions,
-};
+use godwit_flight::{Address, Client, ClientTls, Code, ConnectionSecurity, FlightError, TransportOptions};
 
 use crate::blake3_tree::BlockHash;
 use crate::copy_events::{CopyEvent, CopySummary};
@@ -21,12 +17,14 @@ use crate::copy_protocol::{
     ListRequest, ListTrailer, MAX_ENTRIES_PER_MESSAGE, READ_TOKEN_ACTION, REFERENCE_ACTION, ReceiverState,
     ReferenceRequest, WRITE_TOKEN_ACTION, WriteCommand, action_name, from_json, hashes_to_text, to_json,
 };
+use crate::credentials::Credentials;
 use crate::error::TransferError;
 use crate::fetch_request::FetchRequest;
 use crate::file_listing::{Entry, EntryFailure, LinkPolicy, Listing};
 use crate::location::RemoteLocation;
 use crate::path_text::escape_for_display;
 use crate::ranges::RangeSet;
+use crate::server_errors::{error_from_status, is_transient};
 use crate::tcp_tuning::connection_tcp_info;
 
 /// Longest time to open a connection. It allows two TCP SYNs, the second after 1 s, so that a restored path is detected
@@ -43,66 +41,6 @@ const SHARED_FLOW_CONTROL_WINDOW_BYTES: u32 = 24 << 20;
 const MIN_FLOW_CONTROL_WINDOW_BYTES: u32 = 3 << 19;
 /// Window for responses without blocks, bytes. Prefetched blocks stay unread until the list of entries is known.
 const CONTROL_WINDOW_BYTES: u32 = 1 << 20;
-
-/// Credentials of a copy, and the certificate authorities that the copy trusts.
-#[derive(Clone, Default)]
-pub struct Credentials {
-    /// Bearer token that is sent to the servers.
-    pub token: Option<Token>,
-    /// PEM file of the trusted certificate authorities.
-    pub ca_certificates: Option<PathBuf>,
-    /// PEM files of the client certificate and its key, for servers that require a client certificate.
-    pub identity: Option<(PathBuf, PathBuf)>,
-    /// Pools of servers, by the pool name in locations.
-    pub pools: HashMap<String, Arc<Pool>>,
-}
-
-/// Files in which common operating systems store their trusted certificate authorities.
-const SYSTEM_CA_FILES: [&str; 3] =
-    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
-
-impl Credentials {
-    /// Returns the token and the TLS configuration for a connection to a server.
-    ///
-    /// # Errors
-    /// [`TransferError::Rejected`] if a certificate is invalid, or if no certificate authorities are configured or
-    /// installed.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use godwit_flight::{Token, create_identity};
-    /// use godwit_transfer::location::Location;
-    /// use godwit_transfer::{Credentials, TransferError};
-    ///
-    /// let directory = tempfile::tempdir()?;
-    /// let (certificate, _key) = create_identity(directory.path(), "data.example.org")?;
-    /// let Location::Remote(remote) = Location::parse("grpc+tls://data.example.org/run7")? else { unreachable!() };
-    ///
-    /// let (token, ca_certificates) = (Token::new("3f9ac1"), Some(certificate));
-    /// let access = Credentials { token, ca_certificates, ..Credentials::default() }.server_access(&remote)?;
-    /// assert!(access.tls.is_some() && access.token.is_some());
-    ///
-    /// let absent = Credentials { ca_certificates: Some("absent.pem".into()), ..Credentials::default() };
-    /// assert!(matches!(absent.server_access(&remote), Err(TransferError::Rejected { .. })));
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn server_access(&self, remote: &RemoteLocation) -> Result<ConnectionSecurity<ClientTls>, TransferError> {
-        let tls = if remote.uses_tls {
-            let system = || SYSTEM_CA_FILES.iter().map(PathBuf::from).find(|path| path.exists());
-            let none = || TransferError::rejected("no certificate authorities found on this system; give --ca FILE");
-            let authority = self.ca_certificates.clone().or_else(system).ok_or_else(none)?;
-            let identity = self.identity.as_ref().map(|(certificate, key)| (certificate.as_path(), key.as_path()));
-            let tls = ClientTls::from_files(&authority, &remote.host, identity);
-            Some(tls.map_err(|error| TransferError::rejected(godwit_model::message_with_causes(&error)))?)
-        } else {
-            None
-        };
-        Ok(ConnectionSecurity { token: self.token.clone(), tls })
-    }
-}
 
 /// A client of one server, or of one member of a pool at a time.
 pub(crate) struct ControlClient {
@@ -136,80 +74,6 @@ fn transport_tuning(window_bytes: u32) -> TransportOptions {
         connect_timeout: CONNECT_TIMEOUT,
         ..TransportOptions::default()
     }
-}
-
-/// Reports whether a retry may succeed because the connection failed and not the request.
-pub(crate) fn is_transient(error: &FlightError) -> bool {
-    match error {
-        FlightError::Connect { source, .. } => source.kind() != std::io::ErrorKind::InvalidData,
-        FlightError::Connection { .. }
-        | FlightError::Io { .. }
-        | FlightError::MissingStatus { .. }
-        | FlightError::Checksum { .. } => true,
-        // Bits that are flipped in transit make messages unreadable.
-        FlightError::Malformed { .. } | FlightError::TooLarge { .. } | FlightError::Arrow { .. } => true,
-        FlightError::Status { status, .. } => {
-            matches!(
-                status.code(),
-                Code::Unavailable | Code::Cancelled | Code::Unknown | Code::DeadlineExceeded | Code::Internal
-            )
-        }
-        FlightError::Listen { .. } => false,
-    }
-}
-
-/// Converts a gRPC status of a server to an error of a copy.
-pub(crate) fn error_from_status(error: FlightError) -> TransferError {
-    match &error {
-        FlightError::Status { status, .. } => {
-            let problem = status.message().to_owned();
-            match status.code() {
-                Code::NotFound | Code::PermissionDenied => TransferError::rejected(problem),
-                Code::ResourceExhausted | Code::Aborted | Code::DataLoss | Code::FailedPrecondition => {
-                    TransferError::RemoteFailure { problem }
-                }
-                _ => error.into(),
-            }
-        }
-        _ => error.into(),
-    }
-}
-
-/// Reports whether a server cannot write received data, for example because its disk is full.
-pub(crate) fn is_storage_full(error: &FlightError) -> bool {
-    matches!(error, FlightError::Status { status, .. } if status.code() == Code::ResourceExhausted)
-}
-
-/// The message of a relay if the server behind it rejects the delegation token: that server was restarted, or the token
-/// has expired.
-// Clients of versions before `ErrorReason` search error messages for this text.
-pub(crate) const UNKNOWN_TOKEN_MESSAGE: &str = "what was granted is not known there";
-
-/// Reports whether the relay needs a new delegation token.
-pub(crate) fn is_unknown_token(error: &FlightError) -> bool {
-    reason_of(error) == Some(ErrorReason::GrantRejected)
-}
-
-/// Reports whether a server does not know the upload session: the server was restarted, or the session was idle for too
-/// long.
-pub(crate) fn is_unknown_session(error: &FlightError) -> bool {
-    reason_of(error) == Some(ErrorReason::UnknownSession)
-}
-
-fn reason_of(error: &FlightError) -> Option<ErrorReason> {
-    let FlightError::Status { status, .. } = error else { return None };
-    ErrorReason::of(status).or_else(|| reason_in_text_of_earlier_version(status))
-}
-
-/// Returns the reason of an error of a server or relay from before [`ErrorReason`], which sent only messages. No other
-/// function derives the reason from a message.
-fn reason_in_text_of_earlier_version(status: &Status) -> Option<ErrorReason> {
-    [
-        ("this session is not known here", ErrorReason::UnknownSession),
-        ("what was granted is not known there", ErrorReason::GrantRejected),
-    ]
-    .into_iter()
-    .find_map(|(text, reason)| status.message().contains(text).then_some(reason))
 }
 
 /// Connects to a server with the flow-control window for copies with few connections.
@@ -310,15 +174,15 @@ impl ControlClient {
     pub(crate) async fn open_connection(&self) -> Result<Client, FlightError> {
         match &self.target {
             ControlTarget::Server(access) => connect_with_tuning(&self.location, access, self.transport_tuning()).await,
-            ControlTarget::Pool(pool, seat) => self.open_pool_connection(pool, seat).await,
+            ControlTarget::Pool(pool, connection) => self.open_pool_connection(pool, connection).await,
         }
     }
 
     /// Opens a further connection to the leased member of a pool or, if that member does not respond, to a new member.
     async fn open_pool_connection(&self, pool: &Pool, found: &PoolConnection) -> Result<Client, FlightError> {
         let before = found.lease.lock().await.clone();
-        if let Some(seat) = &before
-            && let Ok(client) = pool.connect_to_same(seat, &self.transport_tuning()).await
+        if let Some(lease) = &before
+            && let Ok(client) = pool.connect_to_same(lease, &self.transport_tuning()).await
         {
             return Ok(client);
         }
@@ -335,22 +199,22 @@ impl ControlClient {
             }
             (None, None) => {}
         }
-        let seat = pool.lease(&self.transport_tuning()).await?;
-        let client = seat.client.clone();
+        let lease = pool.lease(&self.transport_tuning()).await?;
+        let client = lease.client.clone();
         self.set_client(Some(client.clone()));
-        *held = Some(seat);
+        *held = Some(lease);
         Ok(client)
     }
 
     /// Reports whether an upload session was started at another member of the pool.
     fn has_session_on_other_member(&self) -> bool {
-        matches!(&self.target, ControlTarget::Pool(_, seat) if seat.has_started_session.load(Ordering::Relaxed))
+        matches!(&self.target, ControlTarget::Pool(_, state) if state.has_started_session.load(Ordering::Relaxed))
             && self.has_moved()
     }
 
     /// Reports whether another member of the pool was leased before the present one.
     pub(crate) fn has_moved(&self) -> bool {
-        matches!(&self.target, ControlTarget::Pool(_, seat) if seat.has_moved.load(Ordering::Relaxed))
+        matches!(&self.target, ControlTarget::Pool(_, state) if state.has_moved.load(Ordering::Relaxed))
     }
 
     /// Returns the round-trip time (RTT) that TCP measured on the current connection; zero if there is no connection.
@@ -495,8 +359,8 @@ impl ControlClient {
                 have => Ok(have),
             }));
         }
-        if let ControlTarget::Pool(_, seat) = &self.target {
-            seat.has_started_session.fetch_or(!dry_run, Ordering::Relaxed);
+        if let ControlTarget::Pool(_, connection) = &self.target {
+            connection.has_started_session.fetch_or(!dry_run, Ordering::Relaxed);
         }
         if have.len() != entries.len() {
             return Err(TransferError::rejected("the server did not report the state of each file"));
@@ -589,41 +453,4 @@ fn parse_failures(message: Option<&Bytes>) -> Result<Vec<EntryFailure>, Transfer
 /// entries; earlier versions send only arrays.
 fn is_list_end(message: &[u8]) -> bool {
     message.starts_with(b"{")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn answered(status: Status) -> FlightError {
-        FlightError::Status { peer: "s".to_owned(), status: Box::new(status) }
-    }
-
-    #[test]
-    fn a_lost_session_is_recognised_by_its_reason_whatever_the_message_is() {
-        let reworded = answered(ErrorReason::UnknownSession.status(Code::ResourceExhausted, "no such upload"));
-        assert!(is_unknown_session(&reworded) && !is_unknown_token(&reworded));
-        assert!(is_unknown_session(&answered(TransferError::UnknownSession.into())));
-        assert!(!is_unknown_session(&answered(Status::resource_exhausted("no such upload"))));
-        let full =
-            answered(ErrorReason::GrantRejected.status(Code::FailedPrecondition, "this session is not known here"));
-        assert!(!is_unknown_session(&full));
-    }
-
-    #[test]
-    fn a_lost_grant_is_recognised_by_its_reason_whatever_the_message_is() {
-        let reworded = answered(ErrorReason::GrantRejected.status(Code::FailedPrecondition, "s: the grant expired"));
-        assert!(is_unknown_token(&reworded) && !is_unknown_session(&reworded));
-        assert!(!is_unknown_token(&answered(Status::failed_precondition("s: the grant expired"))));
-    }
-
-    #[test]
-    fn servers_before_reasons_are_understood_by_their_texts() {
-        assert!(is_unknown_session(&answered(Status::resource_exhausted("this session is not known here"))));
-        let relayed = "grpc://s: what was granted is not known there: the token is missing or wrong";
-        assert!(is_unknown_token(&answered(Status::failed_precondition(relayed))));
-        // Clients of versions before `ErrorReason` search for the same texts.
-        assert!(Status::from(TransferError::UnknownSession).message().contains("this session is not known here"));
-        assert_eq!(UNKNOWN_TOKEN_MESSAGE, "what was granted is not known there");
-    }
 }

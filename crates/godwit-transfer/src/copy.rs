@@ -24,10 +24,13 @@ use crate::blake3_tree::{block_byte_range, block_count};
 use crate::block_reader::BlockHashCache;
 use crate::blocking::run_blocking;
 use crate::checksum_lists::{ChecksumLists, ExpectedChecksum};
-use crate::control_client::{ControlClient, Credentials, error_from_status};
+use crate::control_client::ControlClient;
+use crate::credentials::Credentials;
+use crate::server_errors::error_from_status;
 use crate::copy_events::{CopyEvent, CopyObserver, CopySummary, PlannedAction};
 use crate::copy_plan::{CopyItem, CopyPlan, DestinationNaming, common_server, destination_naming};
 use crate::copy_protocol::ReceiverState;
+use crate::reference_store::ReferenceStore;
 use crate::error::TransferError;
 use crate::file_listing::{Entry, EntryFailure, LinkPolicy};
 use crate::file_receiver::{CopyReceiver, FileReceiver, wait_for_ended_copies};
@@ -35,7 +38,6 @@ use crate::location::Location;
 use crate::path_text::{escape_for_display, escape_invalid_bytes, path_to_text, text_to_path};
 use crate::prefetch_plan::PrefetchPlan;
 use crate::ranges::RangeSet;
-use crate::reference_store::ReferenceStore;
 use crate::selection::Selection;
 use crate::tcp_tuning::{self, CopyMode, SendOptions};
 use crate::transfer_session::{BlockRange, FileWork, SessionOptions, SourceSet};
@@ -47,8 +49,8 @@ use prefetch::Prefetch;
 use preflight_checks::{check_endpoints, check_no_checksum_lists, check_no_mirrors, check_no_relay, check_pools};
 use relay_route::RelayRoute;
 use session_driver::SessionDriver;
-use speculative_connections::{PendingConnections, SpeculativeConnections, connect_remaining_streams};
 use stream_task::Direction;
+use speculative_connections::{PendingConnections, SpeculativeConnections, connect_remaining_streams};
 
 /// Options of a copy.
 #[derive(Clone, Debug)]
@@ -368,7 +370,7 @@ impl CopyOperation<'_> {
         let horizon = (2 * rtt).max(tcp_tuning::MIN_HORIZON);
         let options =
             SessionOptions { streams, sources, prefetched, horizon, idle_timeout, ..SessionOptions::default() };
-        let manner = SendOptions {
+        let send_options = SendOptions {
             mode: self.options.mode,
             bytes_per_s: self.options.bits_per_s.map(|bits| (bits / 8 / u64::from(streams.max(1))).max(1)),
             compress: self.options.compression.is_zstd(),
@@ -377,9 +379,9 @@ impl CopyOperation<'_> {
         // there is a rate limit.
         let climbs =
             self.options.mode == CopyMode::Fast && self.options.streams.is_none() && !tcp_tuning::is_near_path(rtt);
-        let climb =
-            (climbs && manner.bytes_per_s.is_none() && sources == 1).then(|| ConcurrencyController::new(streams, rtt));
-        let mut runner = SessionDriver::new(self, direction, hashes, manner, summary, connecting, climb);
+        let controller = (climbs && send_options.bytes_per_s.is_none() && sources == 1)
+            .then(|| ConcurrencyController::new(streams, rtt));
+        let mut runner = SessionDriver::new(self, direction, hashes, send_options, summary, connecting, controller);
         let work = work.into_iter().map(|(work, state)| match state {
             EntryWork::Copy => work,
             // Files that are up to date and entries without data have no missing blocks.

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::blocking::run_blocking;
-use crate::control_client::{ControlClient, Credentials};
+use crate::control_client::ControlClient;
+use crate::credentials::Credentials;
 use crate::error::TransferError;
 use crate::file_listing::{Entry, EntryFailure, LinkPolicy, Listing, list_entries};
 use crate::location::{Location, RemoteLocation};
@@ -77,8 +78,9 @@ impl CopyPlan {
                     plan.add_local(path.clone(), selection, naming == DestinationNaming::IntoDirectory, links).await?
                 }
                 Location::Remote(remote) => {
-                    let control =
-                        control.ok_or_else(|| TransferError::Internal { problem: "no server is known".to_owned() })?;
+                    let control = control.ok_or_else(|| TransferError::Internal {
+                        problem: "a remote source without a connection".to_owned(),
+                    })?;
                     plan.add_remote(remote, control, selection, naming, links).await?;
                 }
             }

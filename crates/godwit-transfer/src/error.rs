@@ -59,8 +59,8 @@ pub enum TransferError {
     },
     /// A block of a file was received damaged on every attempt.
     #[error(
-        "{location} was received damaged too often; the network or the memory of a host corrupts data: use TLS \
-         (grpc+tls), or find the cause"
+        "a block of {location} failed its checksum on every attempt; the network or the memory of a host corrupts data: \
+         use TLS (grpc+tls), or find the defect"
     )]
     Damaged {
         /// Path or URL of the file that contains the block.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use godwit_flight::Token;
 
-use crate::control_client::Credentials;
+use crate::credentials::Credentials;
 use crate::copy::{Compression, CopyOptions, CopyOutcome, copy_collecting_failures};
 use crate::copy_events::{CopyEvent, CopyObserver, CopySummary};
 use crate::error::TransferError;

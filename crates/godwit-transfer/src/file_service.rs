@@ -217,8 +217,8 @@ impl FileServiceState {
             }
             // The error does not reveal whether the file exists.
             Some(FileAuthorization::Hidden) if matches!(wanted, FileAccess::Write) => {
-                let who = principal.name();
-                let problem = format!("no rule permits {who} to write {path}; ask the administrator of the rules");
+                let name = principal.name();
+                let problem = format!("no rule permits {name} to write {path}; ask the administrator of the rules");
                 Err(TransferError::rejected(problem))
             }
             Some(FileAuthorization::Hidden) => Err(TransferError::NotFound { location: path.to_owned() }),
@@ -531,10 +531,12 @@ fn stream_blocks(reader: BlockReader, wire: SocketHandle) -> Download {
     tokio::task::spawn_blocking(move || {
         for read in reader {
             let item = read.map_err(Status::from).and_then(|(batch, unreadable)| {
+                if unreadable.is_empty() {
+                    return Ok((batch, Bytes::new()));
+                }
                 let rejected_files = unreadable.iter().map(|(file, why)| (*file, FileError::from_error(why))).collect();
-                let said = BlockReport { rejected_files, ..BlockReport::default() };
-                let report = if said.rejected_files.is_empty() { Bytes::new() } else { Bytes::from(to_json(&said)?) };
-                Ok((batch, report))
+                let report = BlockReport { rejected_files, ..BlockReport::default() };
+                Ok((batch, Bytes::from(to_json(&report)?)))
             });
             let failed = item.is_err();
             // Sending fails if the client has closed the connection.

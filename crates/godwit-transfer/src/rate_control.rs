@@ -222,17 +222,17 @@ impl SlowStartMonitor {
     /// let bytes_per_s = (1..100).find_map(|number| monitor.add_sample(sample(number)));
     /// assert_eq!(bytes_per_s.map(f64::round), Some(12_500_000.0));
     /// ```
-    pub fn add_sample(&mut self, sight: TcpSample) -> Option<f64> {
-        let rtt = sight.rtt;
-        let began = *self.first_sample_at.get_or_insert(sight.time);
-        let is_early = sight.time.saturating_sub(began) < UNSTABLE_RTT_ROUND_TRIPS * rtt;
-        if self.samples.is_empty() && is_early && sight.rtt_deviation > rtt.mul_f64(STABLE_RTT_DEVIATION_FRACTION) {
+    pub fn add_sample(&mut self, sample: TcpSample) -> Option<f64> {
+        let rtt = sample.rtt;
+        let began = *self.first_sample_at.get_or_insert(sample.time);
+        let is_early = sample.time.saturating_sub(began) < UNSTABLE_RTT_ROUND_TRIPS * rtt;
+        if self.samples.is_empty() && is_early && sample.rtt_deviation > rtt.mul_f64(STABLE_RTT_DEVIATION_FRACTION) {
             return None;
         }
-        self.samples.push_back(sight);
+        self.samples.push_back(sample);
         let before = |time: Duration| {
-            let sights = self.samples.iter().rev();
-            sights.copied().find(|seen| sight.time.saturating_sub(seen.time) >= time)
+            let latest_first = self.samples.iter().rev();
+            latest_first.copied().find(|seen| sample.time.saturating_sub(seen.time) >= time)
         };
         let (lately, then, earlier) = (before(rtt / 4)?, before(rtt)?, before(rtt * 5 / 4)?);
         let half = before(rtt / 2)?;
@@ -244,9 +244,9 @@ impl SlowStartMonitor {
             bytes / (to.time - from.time).as_secs_f64().max(1e-6)
         };
         let is_waiting = self.min_rtt().is_some_and(|least| rtt > least.mul_f64(QUEUE_RTT_FACTOR));
-        let (now, before) = (rate(lately, sight), rate(earlier, then));
+        let (now, before) = (rate(lately, sample), rate(earlier, then));
         let is_full = is_waiting && before > 0.0 && now < FULL_LINK_GROWTH_FACTOR * before;
-        is_full.then(|| rate(half, sight))
+        is_full.then(|| rate(half, sample))
     }
 
     /// Returns the minimum of the recent round-trip times. The first packets may have much shorter times: if delays
@@ -323,30 +323,30 @@ impl LinkRateController {
     /// let queued = RttSample { rtt: Duration::from_millis(200), ..free };
     /// assert!(controller.add_sample(queued) < 10_000_000);
     /// ```
-    pub fn add_sample(&mut self, trip: RttSample) -> u64 {
-        if trip.bytes_per_s <= 0.0 {
+    pub fn add_sample(&mut self, sample: RttSample) -> u64 {
+        if sample.bytes_per_s <= 0.0 {
             // The connection was idle.
             return self.pacing_bytes_per_s as u64;
         }
-        self.min_rtt = self.min_rtt.min(trip.rtt);
+        self.min_rtt = self.min_rtt.min(sample.rtt);
         let weight = if self.delivery_bytes_per_s > 0.0 { RATE_SMOOTHING_WEIGHT } else { 1.0 };
-        self.delivery_bytes_per_s += weight * (trip.bytes_per_s - self.delivery_bytes_per_s);
+        self.delivery_bytes_per_s += weight * (sample.bytes_per_s - self.delivery_bytes_per_s);
         self.best_bytes_per_s = self.delivery_bytes_per_s.max(self.best_bytes_per_s);
-        let waiting = trip.rtt.as_secs_f64() / self.min_rtt.as_secs_f64().max(1e-6) - 1.0;
+        let waiting = sample.rtt.as_secs_f64() / self.min_rtt.as_secs_f64().max(1e-6) - 1.0;
         let full = ((waiting - QUEUE_ROUND_TRIP_FRACTION_RANGE.0)
             / (QUEUE_ROUND_TRIP_FRACTION_RANGE.1 - QUEUE_ROUND_TRIP_FRACTION_RANGE.0))
             .clamp(0.0, 1.0);
         let is_pushed = self.delivery_bytes_per_s < MIN_BEST_RATE_FRACTION * self.best_bytes_per_s;
         self.pacing_bytes_per_s = if full == 0.0 {
             // The client may have requested few blocks; that does not reduce the rate.
-            self.pacing_bytes_per_s.max(trip.bytes_per_s * (1.0 + PROBE_FRACTION))
+            self.pacing_bytes_per_s.max(sample.bytes_per_s * (1.0 + PROBE_FRACTION))
         } else {
             let more = if is_pushed {
                 PROBE_FRACTION
             } else {
                 0.5 * PROBE_FRACTION - full * (0.5 * PROBE_FRACTION + YIELD_FRACTION)
             };
-            self.record_yield(trip.rtt, -more);
+            self.record_yield(sample.rtt, -more);
             (self.delivery_bytes_per_s * (1.0 + more)).max(MIN_BYTES_PER_S)
         };
         self.pacing_bytes_per_s as u64
@@ -412,18 +412,18 @@ mod tests {
             .collect();
         let mut held = vec![link / flows as f64; flows];
         let (mut queue, mut carried, mut longest) = (0.0_f64, 0.0, 0.0_f64);
-        for trip in 0..400 {
+        for round in 0..400 {
             let offered: f64 = held.iter().sum::<f64>() + others * link;
             queue = (queue + (offered / link - 1.0)).clamp(if others > 0.0 { 1.0 } else { 0.0 }, 1.0);
             let share = (link / offered).min(1.0);
             for (rate, held) in rates.iter_mut().zip(&mut held) {
-                let trip = RttSample {
+                let sample = RttSample {
                     rtt: Duration::from_secs_f64(base * (1.0 + jitter + queue)),
                     bytes_per_s: *held * share,
                 };
-                *held = rate.add_sample(trip) as f64;
+                *held = rate.add_sample(sample) as f64;
             }
-            if trip >= 200 {
+            if round >= 200 {
                 carried += held.iter().sum::<f64>() * share / link / 200.0;
                 longest = longest.max(queue);
             }
@@ -461,13 +461,13 @@ mod tests {
             let waiting = 0.1 * ((2f64.powf(trips) - 1.0) / 2f64.ln() - trips);
             let rtt = Duration::from_secs_f64(0.1 + waiting);
             let rtt_deviation = Duration::from_secs_f64(0.05 / (1.0 + 100.0 * at));
-            let sight = TcpSample {
+            let sample = TcpSample {
                 time: Duration::from_secs_f64(at),
                 acknowledged_bytes: arrived(at) as u64,
                 rtt,
                 rtt_deviation,
             };
-            if let Some(rate) = start.add_sample(sight) {
+            if let Some(rate) = start.add_sample(sample) {
                 seen = Some((at, rate));
                 break;
             }
@@ -487,13 +487,13 @@ mod tests {
             let at = 0.01 * f64::from(look);
             let rtt = Duration::from_secs_f64(0.1 + 0.04 * (at / 0.15).min(1.0) + 0.003 * f64::from(look % 3 - 1));
             let rtt_deviation = Duration::from_secs_f64(0.05 / (1.0 + 40.0 * at));
-            let sight = TcpSample {
+            let sample = TcpSample {
                 time: Duration::from_secs_f64(at),
                 acknowledged_bytes: arrived(at) as u64,
                 rtt,
                 rtt_deviation,
             };
-            assert_eq!(start.add_sample(sight), None, "after {at} s");
+            assert_eq!(start.add_sample(sample), None, "after {at} s");
         }
     }
 
@@ -524,7 +524,7 @@ mod tests {
         }
         assert!(before > 0.95 && after > 0.95, "alone {before}, and again {after}");
         assert!(longest < 0.006, "packets wait for {longest} s at most while there is room for both");
-        assert!(beside < 0.03, "{beside} of a link that somebody else fills");
+        assert!(beside < 0.03, "{beside} of a link that another flow fills");
     }
 
     #[test]

@@ -24,10 +24,12 @@ use godwit_flight::{
 
 use crate::abort_on_drop::AbortOnDropTask;
 use crate::block_reader::block_schema;
-use crate::control_client::{Credentials, UNKNOWN_TOKEN_MESSAGE, connect_with_full_window, is_transient};
+use crate::control_client::connect_with_full_window;
 use crate::copy_protocol::{BLOCK_SCHEMA, READ_TICKET, RelayRequest, RelayWriteCommand, WRITE_COMMAND, encode_message};
+use crate::credentials::Credentials;
 use crate::error::TransferError;
 use crate::location::{Location, RemoteLocation};
+use crate::server_errors::{UNKNOWN_TOKEN_MESSAGE, is_transient};
 use crate::tcp_tuning;
 
 pub use cache::{RELAY_CACHE_MIN_BYTES, RelayCache};

@@ -164,11 +164,11 @@ mod tests {
         let (mut receiver, _) = listener.accept().unwrap();
         set_pacing_rate(sender.as_fd(), 1 << 30).unwrap();
         SockRef::from(&sender).set_send_buffer_size(1 << 20).unwrap();
-        let mut heard = vec![0; 100_000];
+        let mut received = vec![0; 100_000];
         sender.write_all(&vec![7; 100_000]).unwrap();
-        receiver.read_exact(&mut heard).unwrap();
+        receiver.read_exact(&mut received).unwrap();
         receiver.write_all(b"!").unwrap();
-        sender.read_exact(&mut heard[..1]).unwrap();
+        sender.read_exact(&mut received[..1]).unwrap();
         let info = tcp_info(sender.as_fd()).unwrap();
         assert!(info.acknowledged_bytes >= 100_000 && info.rtt_us > 0 && info.max_segment_bytes > 500, "{info:?}");
         let runs = congestion_control(sender.as_fd()).unwrap();

@@ -244,12 +244,12 @@ async fn control_link_rate(wire: SocketHandle, options: SendOptions) {
         tokio::time::sleep(Duration::from_micros(last.rtt_us.into()).max(LINK_RATE_SAMPLE_INTERVAL)).await;
         let Some(now) = connection_tcp_info(&wire) else { return };
         let bytes = now.acknowledged_bytes.saturating_sub(last.acknowledged_bytes) as f64;
-        let trip = RttSample {
+        let sample = RttSample {
             rtt: Duration::from_micros(now.rtt_us.into()),
             bytes_per_s: bytes / before.elapsed().as_secs_f64(),
         };
         (last, before) = (now, Instant::now());
-        hold(rate.add_sample(trip));
+        hold(rate.add_sample(sample));
     }
 }
 

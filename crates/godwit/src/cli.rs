@@ -23,6 +23,7 @@ mod policy_audit;
 #[cfg(feature = "sql")]
 mod query;
 mod recalibrate;
+mod resource_help;
 mod run;
 #[cfg(feature = "sql")]
 mod score;
@@ -98,44 +99,13 @@ pub struct Cli {
     /// Read no configuration file
     #[arg(long, global = true, help_heading = THIS_RUN_HEADING)]
     pub no_config: bool,
+    /// True if stderr must contain only events, as lines of JSON; [`Cli::from_environment`] sets this field.
+    #[arg(skip)]
+    pub emits_events: bool,
 }
 
 impl Cli {
     /// Returns the common options of the verb, if it has them.
-    pub fn common(&self) -> Option<&CommonArgs> {
-        match &self.verb {
-            Verb::Index(args) => Some(&args.common),
-            Verb::Align(args) => Some(&args.common),
-            Verb::Markdup(args) => Some(&args.common),
-            Verb::Run(args) => Some(&args.common),
-            Verb::Call(args) => Some(&args.common),
-            Verb::Filter(args) => Some(&args.common),
-            Verb::Recalibrate(args) => Some(&args.common),
-            Verb::Verify(args) => Some(&args.common),
-            Verb::Compare(args) => Some(&args.common),
-            Verb::Variants(args) => Some(&args.common),
-            #[cfg(feature = "sql")]
-            Verb::Query(args) => Some(&args.common),
-            #[cfg(feature = "sql")]
-            Verb::Score(args) => Some(&args.common),
-            Verb::Search(args) => Some(&args.common),
-            Verb::Serve(args) => Some(&args.common),
-            Verb::Copy(args) => Some(&args.common),
-            Verb::Pack(args) => Some(&args.common),
-            Verb::Unpack(args) => Some(&args.common),
-            Verb::Demo(args) => Some(&args.common),
-            _ => None,
-        }
-    }
-
-    /// Returns whether stderr must contain only events, as lines of JSON.
-    pub fn emits_events(&self) -> bool {
-        match &self.verb {
-            Verb::Bench(verb) => verb.emits_events(),
-            _ => self.common().is_some_and(|common| common.json),
-        }
-    }
-
     fn common_mut(&mut self) -> Option<&mut CommonArgs> {
         match &mut self.verb {
             Verb::Index(args) => Some(&mut args.common),
@@ -157,6 +127,7 @@ impl Cli {
             Verb::Copy(args) => Some(&mut args.common),
             Verb::Pack(args) => Some(&mut args.common),
             Verb::Unpack(args) => Some(&mut args.common),
+            Verb::Collection(verb) => verb.common_mut(),
             Verb::Demo(args) => Some(&mut args.common),
             _ => None,
         }
@@ -166,65 +137,84 @@ impl Cli {
 #[derive(Subcommand)]
 pub enum Verb {
     /// Build the index files of the aligner for a reference
-    #[command(after_help = "Example:\n  godwit index ref.fa")]
+    #[command(mut_args(resource_help::threads_only), after_help = "Example:\n  godwit index ref.fa")]
     Index(IndexArgs),
     /// FASTQ to sorted, duplicate-marked BAM, CRAM, Parquet or Arrow
     #[command(
+        mut_args(resource_help::align),
         after_help = "Example:\n  godwit align --reference ref.fa --reads s_R1.fq.gz s_R2.fq.gz --sample S --out out"
     )]
     Align(Box<AlignArgs>),
     /// Sort and mark duplicates in aligned reads of any origin
-    #[command(after_help = "Example:\n  godwit markdup aligned.sam --out marked.bam")]
+    #[command(mut_args(resource_help::markdup), after_help = "Example:\n  godwit markdup aligned.sam --out marked.bam")]
     Markdup(MarkdupArgs),
     /// Many samples from FASTQ to variants
-    #[command(after_help = "Example:\n  godwit run --reference ref.fa --samples sheet.csv --out out")]
+    #[command(
+        mut_args(resource_help::run),
+        after_help = "Example:\n  godwit run --reference ref.fa --samples sheet.csv --out out"
+    )]
     Run(Box<RunArgs>),
     /// Call variants by region, with the records of a single run of the caller
-    #[command(after_help = "Example:\n  godwit call --reference ref.fa --reads out --out S.vcf.gz")]
+    #[command(
+        mut_args(resource_help::call),
+        after_help = "Example:\n  godwit call --reference ref.fa --reads out --out S.vcf.gz"
+    )]
     Call(Box<CallArgs>),
     /// Recalibrate base qualities with GATK, with the table and qualities of a single run of GATK
     #[command(
+        mut_args(resource_help::recalibrate),
         after_help = "Example:\n  godwit recalibrate --reference ref.fa --reads out --known-sites known.vcf.gz --out S.bam"
     )]
     Recalibrate(RecalibrateArgs),
     /// Filter variants with GATK: recalibration (VQSR), or hard filters if there are too few training variants
     #[command(
+        mut_args(resource_help::none),
         after_help = "Example:\n  godwit filter --reference ref.fa --variants joint.vcf.gz --out joint.filtered.vcf.gz"
     )]
     Filter(FilterArgs),
     /// Check files against their manifest: sizes, checksums, record counts
-    #[command(after_help = "Example:\n  godwit verify out/S.bam")]
+    #[command(mut_args(resource_help::threads_only), after_help = "Example:\n  godwit verify out/S.bam")]
     Verify(VerifyArgs),
     /// Compare called variants with a truth set: recall, precision and F1 of SNPs and indels
     #[command(
+        mut_args(resource_help::compare),
         after_help = "Example:\n  godwit compare calls.vcf.gz truth.vcf.gz --confident truth.bed --reference ref.fa"
     )]
     Compare(CompareArgs),
     /// VCF to Parquet or Arrow
-    #[command(after_help = "Example:\n  godwit variants calls.vcf.gz --out calls.parquet")]
+    #[command(
+        mut_args(resource_help::threads_only),
+        after_help = "Example:\n  godwit variants calls.vcf.gz --out calls.parquet"
+    )]
     Variants(VariantsArgs),
     /// Query reads, variants and tables with SQL
     #[cfg(feature = "sql")]
     #[command(
+        mut_args(resource_help::query),
         after_help = "Example:\n  godwit query \"SELECT count(*) FROM reads('S.bam') WHERE region('chr20:1-100000')\" --data out"
     )]
     Query(QueryArgs),
     /// Score rows of a file or a statement with a scoring service
     #[cfg(feature = "sql")]
     #[command(
+        mut_args(resource_help::query),
         after_help = "Example:\n  godwit score --model filter --at grpc+tcp://127.0.0.1:8816 calls.parquet --out scored.parquet"
     )]
     Score(Box<ScoreArgs>),
     /// Search sequences with BLAST+ on several workers: the output equals that of the program alone
     #[command(
+        mut_args(resource_help::search),
         after_help = "Example:\n  godwit search --workers 4 -- blastp -db swissprot -query proteins.fa -outfmt 6 -out hits.tsv"
     )]
     Search(SearchArgs),
     /// Serve reads, variants and tables over Arrow Flight, with SQL
-    #[command(after_help = "Example:\n  godwit serve --root out")]
+    #[command(mut_args(resource_help::serve), after_help = "Example:\n  godwit serve --root out")]
     Serve(Box<ServeArgs>),
     /// Copy files from or to a server, verified, and resumed after an interruption
-    #[command(after_help = "Example:\n  godwit copy grpc+tls://data.example.org/run7/S.bam .")]
+    #[command(
+        mut_args(resource_help::threads_only),
+        after_help = "Example:\n  godwit copy grpc+tls://data.example.org/run7/S.bam ."
+    )]
     Copy(Box<CopyArgs>),
     /// Make a token that authenticates a client to a server
     #[command(after_help = "Example:\n  godwit token alice --tokens tokens.txt")]
@@ -239,10 +229,16 @@ pub enum Verb {
     #[command(subcommand, after_help = "Example:\n  godwit audit verify audit.jsonl")]
     Audit(AuditVerb),
     /// Compress a genome against a reference: kilobytes instead of gigabytes
-    #[command(after_help = "Example:\n  godwit pack --reference ref.fa sample.fa sample.gwp")]
+    #[command(
+        mut_args(resource_help::threads_only),
+        after_help = "Example:\n  godwit pack --reference ref.fa sample.fa sample.gwp"
+    )]
     Pack(PackArgs),
     /// Unpack a genome, byte-identical, or a region of it
-    #[command(after_help = "Example:\n  godwit unpack --reference ref.fa sample.gwp sample.fa")]
+    #[command(
+        mut_args(resource_help::threads_only),
+        after_help = "Example:\n  godwit unpack --reference ref.fa sample.gwp sample.fa"
+    )]
     Unpack(UnpackArgs),
     /// Collections of genomes packed against one reference
     #[command(subcommand, after_help = "Example:\n  godwit collection add genomes sample.fa --reference ref.fa")]
@@ -254,7 +250,7 @@ pub enum Verb {
     #[command(after_help = "Example:\n  godwit plan --samples 120 --nodes 40 --storage-nodes 3 --balance round-robin")]
     Plan(PlanArgs),
     /// Make a small genome and reads, run the main job, and compare the calls with the truth
-    #[command(after_help = "Example:\n  godwit demo --out demo")]
+    #[command(mut_args(resource_help::demo), after_help = "Example:\n  godwit demo --out demo")]
     Demo(DemoArgs),
     /// Check the installation, permissions and limits of this host, with advice on problems
     #[command(after_help = "Example:\n  godwit doctor --reference ref.fa --bandwidth 10G --rtt 40")]
@@ -295,13 +291,13 @@ pub enum Verb {
 /// Options of every verb that runs for a while.
 #[derive(Args, Clone)]
 pub struct CommonArgs {
-    /// Threads [default: all cores]
+    /// Number of threads; `resource_help` replaces this help and that of the next two options.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: Option<u32>,
-    /// Memory of godwit itself, without the aligner (512M, 8G) [default: 8G or half of the host's; align: 512M or what its blocks need]
+    /// Memory limit, bytes.
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub memory: Option<u64>,
-    /// Directory for scratch files [default: beside the output]
+    /// Directory for scratch files.
     #[arg(long, value_name = "DIR")]
     pub temp: Option<PathBuf>,
     /// Print events as JSON lines on stderr

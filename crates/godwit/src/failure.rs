@@ -149,10 +149,10 @@ pub fn print(text: &str) -> Result<(), Failure> {
 
 /// Returns the error message of clap without its usage, as a single line.
 fn clap_summary(text: &str) -> String {
-    let told =
+    let shown_lines =
         text.lines().map_while(|line| (!line.starts_with("Usage:") && !line.starts_with("For more")).then_some(line));
-    let told: Vec<&str> = told.map(str::trim).filter(|line| !line.is_empty()).collect();
-    match told.join(" ").strip_prefix("error: ") {
+    let shown_lines: Vec<&str> = shown_lines.map(str::trim).filter(|line| !line.is_empty()).collect();
+    match shown_lines.join(" ").strip_prefix("error: ") {
         Some(message) => format!("{message}; see godwit --help"),
         None => "no verb was given; see godwit --help".into(),
     }
@@ -240,8 +240,8 @@ fn format_log_line(line: Line<'_>, events: bool, level: LogLevel) -> Option<Stri
         Line::Warning(text) => ("warning", LogLevel::Warn, text),
         Line::Message(text) | Line::Plain(text) => ("message", LogLevel::Info, text),
     };
-    let told = if events { json!({ "event": event, "message": text }).to_string() } else { line.to_string() };
-    (level >= of).then_some(told)
+    let log_line = if events { json!({ "event": event, "message": text }).to_string() } else { line.to_string() };
+    (level >= of).then_some(log_line)
 }
 
 #[cfg(test)]
@@ -252,8 +252,8 @@ mod tests {
     fn a_server_logs_the_levels_and_the_format_that_options_select() {
         let (warning, message) = (Line::Warning("x \"y\""), Line::Message("z"));
         assert_eq!(format_log_line(warning, false, LogLevel::Warn).as_deref(), Some("godwit: warning: x \"y\""));
-        let told = format_log_line(warning, true, LogLevel::Warn).unwrap();
-        assert_eq!(told, r#"{"event":"warning","message":"x \"y\""}"#);
+        let log_line = format_log_line(warning, true, LogLevel::Warn).unwrap();
+        assert_eq!(log_line, r#"{"event":"warning","message":"x \"y\""}"#);
         assert_eq!(
             format_log_line(message, true, LogLevel::Debug).as_deref(),
             Some(r#"{"event":"message","message":"z"}"#)

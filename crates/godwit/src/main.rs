@@ -35,7 +35,7 @@ fn main() -> ExitCode {
         interruption::install()?;
         match Cli::from_environment() {
             Ok(cli) => {
-                events.set(cli.emits_events());
+                events.set(cli.emits_events);
                 interruption::report_as_event(events.get());
                 verbs::run(cli)
             }

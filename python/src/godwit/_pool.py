@@ -70,7 +70,7 @@ def pool_member_urls(url: str, pool: str | Path | None) -> tuple[str, list[str]]
     return name, urls
 
 
-class _MemberLost(Exception):
+class _LostMemberError(Exception):
     """A member is lost or is shutting down; the cause is the error that showed it."""
 
 
@@ -131,7 +131,7 @@ class _MemberConnection(Connection):
             self._readers.add(reader)
         try:
             if self.lost_event.is_set():
-                raise _MemberLost from flight.FlightUnavailableError("it does not answer")
+                raise _LostMemberError from flight.FlightUnavailableError("it does not answer")
             yield reader
         finally:
             with self._lock:
@@ -155,7 +155,7 @@ class _MemberConnection(Connection):
                 succeeded, answer = answers.get(timeout=0.05)
             except queue.Empty:
                 if self.lost_event.is_set():
-                    raise _MemberLost from flight.FlightUnavailableError("it does not answer")
+                    raise _LostMemberError from flight.FlightUnavailableError("it does not answer")
                 continue
             if succeeded:
                 return answer  # type: ignore[no-any-return]
@@ -227,7 +227,7 @@ class PoolConnection(Connection):
             for url in self._members_by_health():
                 try:
                     connection = self._request_grant(url, grant)
-                except _MemberLost:
+                except _LostMemberError:
                     self._suspected_at[url] = time.monotonic()
                     continue
                 except GodwitError as error:
@@ -261,7 +261,7 @@ class PoolConnection(Connection):
         other = _MemberConnection(granted, self.token, self.ca, grant)
         try:
             _call_action_with_timeout(other, "PoolStatus", b"look")
-        except _MemberLost:
+        except _LostMemberError:
             other.close()
             self._suspected_at[granted] = time.monotonic()
             raise
@@ -277,7 +277,7 @@ class PoolConnection(Connection):
             member = self._current_member()
             try:
                 return _call_member(lambda member: member.call_until_lost(lambda: operation(member)), member)
-            except _MemberLost as lost:
+            except _LostMemberError as lost:
                 self._replace_member(member)
                 cause = lost.__cause__
         raise RemoteError(f"{self.pool}: {cause}") from cause
@@ -335,7 +335,7 @@ class PoolConnection(Connection):
                 if at < len(received):
                     raise _changed_rows_error(self.pool)
                 return
-            except _MemberLost as error:
+            except _LostMemberError as error:
                 losses += 1
                 if losses >= MAX_LOST_MEMBERS:
                     raise RemoteError(f"{self.pool}: {error.__cause__}") from error.__cause__
@@ -389,10 +389,10 @@ def _call_action_with_timeout(member: _MemberConnection, action: str, body: byte
 
 
 def _call_member(operation: Callable[[_MemberConnection], T], member: _MemberConnection) -> T:
-    """Runs a call at a member. Raises `_MemberLost` if the member is lost, and another error if it rejects the call."""
+    """Runs a call at a member. Raises `_LostMemberError` if the member is lost, and another error if it rejects the call."""
     try:
         return operation(member)
     except (flight.FlightUnavailableError, flight.FlightTimedOutError, flight.FlightCancelledError) as error:
-        raise _MemberLost from error
+        raise _LostMemberError from error
     except (flight.FlightError, pa.ArrowException, OSError) as error:
         raise translate_error(error, member.url) from error

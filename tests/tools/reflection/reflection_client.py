@@ -14,7 +14,7 @@ address, dataset, *token = sys.argv[1:]
 headers = [("authorization", f"Bearer {token[0]}")] if token else []
 
 
-class Shown(grpc.StreamStreamClientInterceptor):
+class ReflectionToken(grpc.StreamStreamClientInterceptor):
     """Sends the token with reflection requests as well."""
 
     FIELDS = ("method", "timeout", "metadata", "credentials", "wait_for_ready", "compression")
@@ -25,7 +25,7 @@ class Shown(grpc.StreamStreamClientInterceptor):
         return continuation(self.Details(**kept | {"metadata": headers}), requests)
 
 
-channel = grpc.intercept_channel(grpc.insecure_channel(address), Shown())
+channel = grpc.intercept_channel(grpc.insecure_channel(address), ReflectionToken())
 database = ProtoReflectionDescriptorDatabase(channel)
 print(*sorted(database.get_services()))
 pool = descriptor_pool.DescriptorPool(database)

@@ -148,8 +148,8 @@ impl Minimap2 {
         }
         let output = child.wait_with_output().map_err(failed)?;
         mmi_index::IndexParameters::read(&output.stdout).ok_or_else(|| {
-            let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-            EngineError::Arguments { message: format!("minimap2 rejects -x {}: {said}", self.preset) }
+            let stderr_text = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            EngineError::Arguments { message: format!("minimap2 rejects -x {}: {stderr_text}", self.preset) }
         })
     }
 
@@ -190,7 +190,7 @@ fn split_preset(arguments: &[String]) -> Result<(String, Vec<String>), EngineErr
             }
         });
         if let Some((option, instead)) = refused {
-            return Err(wrong(format!("minimap2 option {option} cannot be passed on: {instead}")));
+            return Err(wrong(format!("minimap2 option {option} is not accepted here: {instead}")));
         }
         match word.strip_prefix("-x") {
             Some("") => {

@@ -153,7 +153,7 @@ impl PipeReader {
 
     fn check_records(&self, batch: &RecordBatch) -> Result<(), EngineError> {
         let records = batch.column_by_name("record").and_then(|column| column.as_any().downcast_ref::<BinaryArray>());
-        let Some(records) = records else { return Err(self.state.protocol_error("a batch has no records")) };
+        let Some(records) = records else { return Err(self.state.protocol_error("a batch has no column `record`")) };
         for index in 0..records.len() {
             RawRecord::from_bytes(records.value(index), self.contigs)
                 .map_err(|error| self.state.protocol_error(error))?;

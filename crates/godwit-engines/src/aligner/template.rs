@@ -98,7 +98,10 @@ impl AlignerTemplate {
     pub fn invocation(&self, program: &Path, lane: &LaneValues) -> Result<AlignerInvocation, EngineError> {
         let two_inputs = self.0.uses_placeholder("reads2");
         if two_inputs && !lane.paired {
-            let message = format!("the aligner {:?} takes pairs, but a lane has one file; use {{reads}}", self.text());
+            let message = format!(
+                "the aligner command {:?} needs two files ({{reads1}} and {{reads2}}), but a lane has one; use {{reads}}",
+                self.text()
+            );
             return Err(arguments_error(message));
         }
         let arguments = self.0.fill_arguments(|place| match place {

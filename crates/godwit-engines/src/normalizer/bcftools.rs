@@ -82,8 +82,9 @@ pub fn reference_mismatch(error: &EngineError) -> Option<&str> {
 fn query_version(program: &Path) -> Result<String, EngineError> {
     let output = Command::new(program).arg("--version").stdin(Stdio::null()).output();
     let io = |source| EngineError::Io { program: program.to_owned(), action: "start", source };
-    let said = String::from_utf8_lossy(&output.map_err(io)?.stdout).into_owned();
-    let found = said.lines().next().and_then(|line| line.strip_prefix("bcftools ")).unwrap_or("an unknown version");
+    let stdout_text = String::from_utf8_lossy(&output.map_err(io)?.stdout).into_owned();
+    let found =
+        stdout_text.lines().next().and_then(|line| line.strip_prefix("bcftools ")).unwrap_or("an unknown version");
     if is_supported_version(found) {
         return Ok(found.to_owned());
     }

@@ -90,9 +90,9 @@ pub fn query_version(program: Option<&Path>) -> Result<String, EngineError> {
     let output = Command::new(&program).arg("--version").stdin(Stdio::null()).output();
     let output = output.map_err(|source| EngineError::Io { program: program.clone(), action: "start", source })?;
     // fastp prints its version to stderr, not to stdout.
-    let said = [output.stderr, output.stdout].concat();
-    let said = String::from_utf8_lossy(&said);
-    let found = said.lines().find_map(|line| line.trim().strip_prefix("fastp ")).unwrap_or("an unknown version");
+    let output_text = [output.stderr, output.stdout].concat();
+    let output_text = String::from_utf8_lossy(&output_text);
+    let found = output_text.lines().find_map(|line| line.trim().strip_prefix("fastp ")).unwrap_or("an unknown version");
     if is_supported_version(found) {
         return Ok(found.to_owned());
     }

@@ -137,7 +137,7 @@ fn parts_are_placed_when_all_before_them_are_written() {
     let (first, second) = (WorkerId(0), WorkerId(1));
     let given = run.handle(ShuffleEvent::DuplicatesDecided(vec![ShardId(0), ShardId(0), ShardId(1)]));
     assert_eq!(given, [ShuffleAction::WritePart(first, 0), ShuffleAction::WritePart(second, 2)], "one at a time");
-    assert_eq!(run.handle(ShuffleEvent::PartWritten(second, 2, [30, 3])), [], "nobody knows yet where it starts");
+    assert_eq!(run.handle(ShuffleEvent::PartWritten(second, 2, [30, 3])), [], "its offset is not known yet");
     let given = run.handle(ShuffleEvent::PartWritten(first, 0, [10, 5]));
     assert_eq!(given, [ShuffleAction::WritePart(first, 1), ShuffleAction::PlacePart(first, 0, [0, 0])]);
     let given = run.handle(ShuffleEvent::PartWritten(first, 1, [20, 2]));

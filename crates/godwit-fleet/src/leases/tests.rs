@@ -50,7 +50,7 @@ fn items_are_leased_once_in_order_and_then_all_are_finished() {
     }
     assert!(leases.is_finished() && leases.committed_count() == 3);
     assert_eq!(leases.request_item("b", FIRST_ATTEMPT, seconds(3)), LeaseResponse::Finished);
-    assert_eq!(leases.next_deadline(), None, "nobody holds anything");
+    assert_eq!(leases.next_deadline(), None, "no worker has a lease");
 }
 
 #[test]
@@ -289,8 +289,8 @@ impl SimulatedWorkers {
         match self.leases.request_item(&worker.to_string(), Attempt(attempt), Duration::from_millis(now)) {
             LeaseResponse::Lease { item, .. } => self.simulate_item(now, worker, attempt, item),
             LeaseResponse::Wait { until } => {
-                assert_eq!(waiting, 0, "nobody waits while there is work");
-                let until = until.expect("somebody works, or nobody would wait").as_millis() as u64;
+                assert_eq!(waiting, 0, "no worker waits while there is work");
+                let until = until.expect("a worker waits only while another one works").as_millis() as u64;
                 assert!(until > now);
                 self.push_event(now, (until - now).min(1000), worker, Event::Request(attempt));
             }
@@ -383,7 +383,7 @@ fn a_hundred_thousand_items_take_a_few_steps_each() {
         match leases.request_item(&name, FIRST_ATTEMPT, now) {
             LeaseResponse::Lease { item, .. } => held[worker].push(item),
             LeaseResponse::Wait { .. } | LeaseResponse::Finished => {}
-            LeaseResponse::Fenced { .. } => unreachable!("nobody starts again"),
+            LeaseResponse::Fenced { .. } => unreachable!("no worker starts again"),
         }
         // With a probability of 1/50, the worker is removed and loses all its items. Otherwise it holds at most four
         // items.

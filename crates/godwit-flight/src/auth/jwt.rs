@@ -29,7 +29,7 @@ pub enum KeySetError {
         problem: String,
     },
     /// The key set contains no key for a supported algorithm.
-    #[error("it has no key for RS256, ES256 or EdDSA")]
+    #[error("the key set has no key for RS256, ES256 or EdDSA")]
     NoUsableKey,
 }
 

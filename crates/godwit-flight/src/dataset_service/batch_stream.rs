@@ -85,7 +85,7 @@ mod tests {
                 assert!(one.batches.next().await.unwrap().is_ok());
             }
             let whole = tokio::time::timeout(Duration::from_secs(60), download(10).batches.count()).await;
-            assert_eq!(whole.expect("nobody waits for the slow ones"), 10);
+            assert_eq!(whole.expect("slow clients do not delay others"), 10);
         });
     }
 }

@@ -100,9 +100,9 @@ impl DatasetService {
                     };
                     let schema = schema.clone();
                     let answers = sender.clone();
-                    let answered =
+                    let outcome =
                         run_blocking(move || send_rows(&*dataset, scan, &schema, &batch, question, &answers)).await;
-                    if let Err(status) = answered {
+                    if let Err(status) = outcome {
                         // Sending fails only if the client has disconnected.
                         let _ = sender.send(Err(status)).await;
                         return;

@@ -45,15 +45,15 @@ pub async fn run_statements(
 }
 
 async fn run_statement(client: &Client, sql: &str) -> Result<StatementTiming, FlightError> {
-    let asked = Instant::now();
+    let started_at = Instant::now();
     let (mut first, mut transfer) = (None, TransferStats::default());
     for ticket in client.statement_tickets(sql).await? {
         let mut batches = client.download(ticket).await?;
         while let Some((batch, _)) = batches.next().await? {
-            first.get_or_insert_with(|| asked.elapsed());
+            first.get_or_insert_with(|| started_at.elapsed());
             transfer.add_batch(&batch);
         }
     }
-    transfer.duration = asked.elapsed();
+    transfer.duration = started_at.elapsed();
     Ok(StatementTiming { time_to_first_batch: first.unwrap_or(transfer.duration), transfer })
 }

@@ -225,10 +225,10 @@ impl Pool {
         let started = Instant::now();
         let lease_id = MemberLeaseId::from_le_bytes(random_bytes());
         let options = with_connect_timeout(options);
-        let mut told = false;
+        let mut has_notified = false;
         loop {
-            if let Some(seat) = self.try_lease(lease_id, &options).await? {
-                return Ok(seat);
+            if let Some(lease) = self.try_lease(lease_id, &options).await? {
+                return Ok(lease);
             }
             let (waited, most) = (started.elapsed(), self.wait_options.timeout);
             if waited >= most {
@@ -236,8 +236,8 @@ impl Pool {
                 let source = std::io::Error::new(std::io::ErrorKind::TimedOut, problem);
                 return Err(FlightError::Connect { address: format!("godwit+pool://{}", self.name), source });
             }
-            if !told {
-                told = true;
+            if !has_notified {
+                has_notified = true;
                 let seconds = most.as_secs();
                 (self.wait_options.notify)(&PoolNotice::Waiting { pool: self.name.clone(), seconds });
             }
@@ -249,12 +249,16 @@ impl Pool {
     ///
     /// # Errors
     /// [`FlightError`] if the member is lost or unreachable.
-    pub async fn connect_to_same(&self, seat: &MemberLease, options: &TransportOptions) -> Result<Client, FlightError> {
-        if *seat.lost.borrow() {
-            return Err(timeout_error(&self.members[seat.member].location));
+    pub async fn connect_to_same(
+        &self,
+        lease: &MemberLease,
+        options: &TransportOptions,
+    ) -> Result<Client, FlightError> {
+        if *lease.lost.borrow() {
+            return Err(timeout_error(&self.members[lease.member].location));
         }
-        let client = self.connect(seat.member, &with_connect_timeout(options), Some(seat.lost.clone())).await?;
-        Ok(client.with_lease(seat.id))
+        let client = self.connect(lease.member, &with_connect_timeout(options), Some(lease.lost.clone())).await?;
+        Ok(client.with_lease(lease.id))
     }
 
     async fn try_lease(
@@ -271,12 +275,12 @@ impl Pool {
                 true => Ok(client.clone()),
                 false => self.connect_and_probe(member, options).await,
             };
-            let seat = match looked {
+            let lease = match looked {
                 Ok(look) => self.lease_at(member, look, lease_id, options).await,
                 Err(error) => Err(error),
             };
-            match seat {
-                Ok(seat) => return Ok(Some(seat)),
+            match lease {
+                Ok(lease) => return Ok(Some(lease)),
                 Err(error) if is_member_lost(&error) => self.mark_lost(member),
                 Err(error) => return Err(error),
             }
@@ -340,7 +344,7 @@ impl Pool {
         request: Bytes,
         tuning: &TransportOptions,
     ) -> Result<(Client, Vec<usize>), FlightError> {
-        let asked = async {
+        let calling = async {
             let client = self.connect(member, tuning, None).await?;
             match client.first_action_result(POOL_LEASE_ACTION, request, MAX_MESSAGE_BYTES).await {
                 Ok(answer) => {
@@ -353,7 +357,7 @@ impl Pool {
                 Err(error) => Err(error),
             }
         };
-        with_member_timeout(asked, &self.members[member].location).await
+        with_member_timeout(calling, &self.members[member].location).await
     }
 
     /// Returns the indexes of the members at these locations. Locations may contain host names, which are resolved and
@@ -405,12 +409,12 @@ impl Pool {
 
     /// Connects to a member, and checks by a probe that the member answers.
     async fn connect_and_probe(&self, member: usize, tuning: &TransportOptions) -> Result<Client, FlightError> {
-        let asked = async {
+        let calling = async {
             let client = self.connect(member, tuning, None).await?;
             probe(&client).await?;
             Ok(client)
         };
-        with_member_timeout(asked, &self.members[member].location).await
+        with_member_timeout(calling, &self.members[member].location).await
     }
 }
 
@@ -427,7 +431,7 @@ async fn watch_health(member: Member, mut client: Client, found: watch::Sender<b
     loop {
         tokio::time::sleep(PROBE_INTERVAL).await;
         match tokio::time::timeout(PROBE_TIMEOUT, probe_with_retry(&member, &client)).await {
-            Ok(Some(answered)) => client = answered,
+            Ok(Some(connected)) => client = connected,
             Ok(None) | Err(_) => {
                 found.send_replace(true);
                 return;
@@ -526,19 +530,19 @@ mod tests {
 
     #[tokio::test]
     async fn a_pool_without_a_responding_member_is_reported_in_time() {
-        let told = Arc::new(Mutex::new(Vec::new()));
-        let hears = told.clone();
-        let notify = Arc::new(move |notice: &PoolNotice| hears.lock().unwrap().push(notice.clone()));
+        let notices = Arc::new(Mutex::new(Vec::new()));
+        let received_notices = notices.clone();
+        let notify = Arc::new(move |notice: &PoolNotice| received_notices.lock().unwrap().push(notice.clone()));
         // No server listens on port 1, so the kernel refuses the connection at once.
         let pool = Pool {
             wait_options: WaitOptions { timeout: Duration::from_millis(10), notify },
             ..pool(&[("n", "127.0.0.3:1")])
         };
-        let error = pool.lease(&TransportOptions::default()).await.err().expect("nobody is there");
+        let error = pool.lease(&TransportOptions::default()).await.err().expect("no server listens");
         assert!(matches!(&error, FlightError::Connect { address, .. } if address == "godwit+pool://p"), "{error}");
-        assert_eq!(*told.lock().unwrap(), [PoolNotice::Waiting { pool: "p".to_owned(), seconds: 0 }]);
+        assert_eq!(*notices.lock().unwrap(), [PoolNotice::Waiting { pool: "p".to_owned(), seconds: 0 }]);
         pool.report_lost(0);
-        let lost = told.lock().unwrap()[1].clone();
+        let lost = notices.lock().unwrap()[1].clone();
         assert_eq!(lost, PoolNotice::MemberLost { pool: "p".to_owned(), member: "n".to_owned() });
         assert_eq!(lost.code(), "member_lost");
     }

@@ -308,11 +308,11 @@ impl Membership {
             return None;
         }
         let forwarded = serde_json::to_vec(&MemberLeaseRequest { forwarded: true, ..request.clone() }).ok()?;
-        let asked = async {
+        let calling = async {
             let client = self.client_for(lead).await.ok()?;
             client.first_action_result(POOL_LEASE_ACTION, forwarded, MAX_MESSAGE_BYTES).await.ok()
         };
-        let answer = tokio::time::timeout(LEAD_TIMEOUT, asked).await.ok()??;
+        let answer = tokio::time::timeout(LEAD_TIMEOUT, calling).await.ok()??;
         let granted: MemberLeaseResponse = super::messages::parse_message(&answer)?;
         let known = |location: &String| members.iter().any(|member| member.location == *location);
         let locations: Vec<String> = granted.locations.into_iter().filter(known).collect();

@@ -124,7 +124,8 @@ impl PooledRows {
             Err(FlightError::Status { status, .. }) if needs_new_ticket(&status) => {
                 let tickets = self.lease.client.statement_tickets(&self.sql).await?;
                 if tickets.len() != self.tickets.len() {
-                    return Err(FlightError::Malformed { problem: "another member splits the rows into other parts" });
+                    let problem = "the new pool member divides the rows differently; run the statement again";
+                    return Err(FlightError::Malformed { problem });
                 }
                 self.tickets = tickets;
                 self.lease.client.download(self.progress.resume_ticket(&self.tickets[self.ticket_index])).await

@@ -137,7 +137,7 @@ mod tests {
         assert!(callers.acquire("alice").is_ok());
         drop(two);
         for _ in 0..5 {
-            assert!(callers.acquire("").unwrap().is_none(), "who has no name has no limit");
+            assert!(callers.acquire("").unwrap().is_none(), "a client without a name has no limit");
         }
     }
 

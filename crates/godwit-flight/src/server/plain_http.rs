@@ -130,7 +130,7 @@ impl<D: DataPlane> ServerState<D> {
             Ok(is_all) => is_all.then(|| bytes.into()),
             Err(refused) => return refused,
         };
-        let asked = WebRequest {
+        let web_request = WebRequest {
             principal,
             is_auth_disabled,
             origin: format!("{scheme}://{found_at}"),
@@ -140,7 +140,7 @@ impl<D: DataPlane> ServerState<D> {
             headers: head.headers,
             body,
         };
-        let answer = self.data_plane.respond_http(asked).await;
+        let answer = self.data_plane.respond_http(web_request).await;
         // If the request contains a ticket, its principal is known only after the web service has verified the ticket.
         let named = answer.extensions().get::<ResponsePrincipal>().map(|named| named.0.clone());
         let permit = match named.filter(|_| permit.is_none()).map(|name| self.acquire_permit_for(&name)).transpose() {

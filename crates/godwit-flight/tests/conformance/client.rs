@@ -121,13 +121,13 @@ impl Clients {
 
     async fn authenticate(&mut self) {
         let refused = match self.stock.do_action(Action::new("", "")).await {
-            Ok(answers) => answers.try_collect::<Vec<_>>().await.expect_err("nobody is let in without a token"),
+            Ok(answers) => answers.try_collect::<Vec<_>>().await.expect_err("a call without a token is rejected"),
             Err(error) => error,
         };
         let code = |error| tonic::Status::from(error).code();
         assert_eq!(code(refused), Code::Unauthenticated);
-        let who = BasicAuth { username: USER.into(), password: PASSWORD.into() };
-        let token = self.stock.handshake(who.encode_to_vec()).await.expect("the password is right");
+        let basic = BasicAuth { username: USER.into(), password: PASSWORD.into() };
+        let token = self.stock.handshake(basic.encode_to_vec()).await.expect("the password is right");
         self.stock.metadata_mut().insert_bin(AUTH_HEADER, MetadataValue::from_bytes(&token));
         assert_eq!(self.run_action("", Vec::new()).await, USER);
     }

@@ -22,7 +22,7 @@ pub enum FastaError {
         path: PathBuf,
     },
     /// The file contains no contig.
-    #[error("{} holds no contig; is it a FASTA file?", path.display())]
+    #[error("{} contains no contig; is it a FASTA file?", path.display())]
     Empty {
         /// Path of the FASTA file.
         path: PathBuf,

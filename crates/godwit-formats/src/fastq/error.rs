@@ -204,7 +204,7 @@ pub enum FastqError {
         location: RecordLocation,
     },
     /// A read name contains a byte outside the range `!` to `~`.
-    #[error("the name of {location} contains {}", format_byte(*found))]
+    #[error("the name of {location} contains {}; names are printable ASCII characters without spaces", format_byte(*found))]
     InvalidName {
         /// Location of the record.
         location: RecordLocation,
@@ -232,7 +232,7 @@ pub enum FastqError {
         found: u8,
     },
     /// A base is not a letter, `.` or `*`.
-    #[error("base {base} of {location} is {} (read {name})", format_byte(*found))]
+    #[error("base {base} of {location} is {}, not a letter, '.' or '*' (read {name})", format_byte(*found))]
     InvalidBase {
         /// Location of the start of the sequence.
         location: RecordLocation,
@@ -244,7 +244,7 @@ pub enum FastqError {
         found: u8,
     },
     /// A quality is outside the range `!` to `~`.
-    #[error("quality {quality} of {location} is {} (read {name})", format_byte(*found))]
+    #[error("quality {quality} of {location} is {}, not between '!' and '~' (read {name})", format_byte(*found))]
     InvalidQuality {
         /// Location of the start of the qualities.
         location: RecordLocation,

@@ -77,7 +77,7 @@ pub enum ReadProblem {
         found: Option<String>,
     },
     /// The read name contains a byte outside the range `!` to `~`.
-    #[error("its name contains byte {found:#04x}")]
+    #[error("its name contains byte {found:#04x}; names are printable ASCII characters without spaces")]
     Name {
         /// The first byte outside the range.
         found: u8,

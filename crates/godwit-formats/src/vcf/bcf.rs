@@ -361,7 +361,7 @@ impl<'b> Vector<'b> {
     fn integers(&self) -> Result<impl Iterator<Item = Integer> + use<'b>, String> {
         let kind = self.kind;
         if !kind.is_integer() && !self.bytes.is_empty() {
-            return Err("a value has another type than the integers expected".to_owned());
+            return Err("a value is not a list of integers, which its field requires".to_owned());
         }
         // For each integer width, the smallest value means "missing" and the second smallest "end of vector". A few
         // further values are reserved.
@@ -505,7 +505,7 @@ impl<'b> ByteCursor<'b> {
         // length.
         let byte = *self.0.first().ok_or("its values extend past its end")?;
         if byte >> 4 != 1 {
-            return Err("a value has another type than the integer expected".to_owned());
+            return Err("a value is not an integer, which its field requires".to_owned());
         }
         match self.take_vector()?.integers()?.next() {
             Some(Integer::Value(number)) => Ok(number.into()),

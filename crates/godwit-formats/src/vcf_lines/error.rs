@@ -31,7 +31,7 @@ pub enum VcfLinesError {
         line: u64,
     },
     /// A line is longer than the limit.
-    #[error("has a line, {line}, of more than {max_bytes} bytes")]
+    #[error("has more than {max_bytes} bytes on line {line}")]
     LineTooLong {
         /// 1-based number of the line.
         line: u64,

@@ -245,12 +245,12 @@ impl PartitionDepth {
             at = end;
         }
         if record.sequence_length() > 0 {
-            self.aligned_ranges.iter().for_each(|stretch| self.samtools.add_range(*stretch, 1));
+            self.aligned_ranges.iter().for_each(|range| self.samtools.add_range(*range, 1));
         }
         if flag & EXCLUDED_FLAGS == 0 {
-            self.aligned_ranges.iter().for_each(|stretch| self.mosdepth.add_range(*stretch, 1));
+            self.aligned_ranges.iter().for_each(|range| self.mosdepth.add_range(*range, 1));
             let shared = self.pending_mates.match_record(record, flag, &self.aligned_ranges, at, self.first_start);
-            shared.into_iter().for_each(|stretch| self.mosdepth.add_range(stretch, -1));
+            shared.into_iter().for_each(|range| self.mosdepth.add_range(range, -1));
         }
     }
 

@@ -69,7 +69,7 @@ impl PendingMates {
         &mut self,
         record: RawRecord,
         flag: u16,
-        stretches: &[PositionRange],
+        aligned_ranges: &[PositionRange],
         end: u32,
         first: u32,
     ) -> Vec<PositionRange> {
@@ -86,7 +86,7 @@ impl PendingMates {
             start: start.max(0) as u32,
             end,
             is_single_operation: record.cigar_operation_count() == 1,
-            aligned_ranges: stretches.to_vec(),
+            aligned_ranges: aligned_ranges.to_vec(),
         };
         if before && (start < mate_start || (start == mate_start && !self.first_mates.contains_key(&key))) {
             // If two mates start at the same position on both sides of a partition border, the second mate is stored

@@ -333,7 +333,7 @@ impl FeedLane {
 /// Rejects input files that contain fewer blocks than were aligned before the job resumed.
 pub(super) fn check_resumed_blocks(fed: &FeedReport, job_directory: &JobDirectory) -> Result<(), PipelineError> {
     match fed.resumed_blocks < job_directory.finished_counts().0 {
-        true => Err(reads_changed_error("fewer blocks than were aligned".to_owned())),
+        true => Err(reads_changed_error("fewer reads than the stopped job had aligned".to_owned())),
         false => Ok(()),
     }
 }

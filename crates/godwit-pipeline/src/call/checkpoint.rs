@@ -108,7 +108,7 @@ impl JournalEntry for CallJournalEntry {
             Self::Start { .. } | Self::Reads { .. } => true,
             Self::Region { checkpoint, .. } => checkpoint.header.end().is_some() && checkpoint.lines.end().is_some(),
             Self::Publish { names } => {
-                names.iter().all(|(aside, name)| is_relative_descendant(aside) && is_relative_descendant(name))
+                names.iter().all(|(temporary, name)| is_relative_descendant(temporary) && is_relative_descendant(name))
             }
         }
     }
@@ -195,7 +195,7 @@ impl CallJobDirectory {
         check_fingerprint(directory, &comparable_fingerprint(&known, fingerprint), fingerprint)?;
         run.fingerprints = Mutex::new(known);
         if let Some(CallJournalEntry::Publish { names }) = entries.last()
-            && names.iter().all(|(aside, name)| directory.join(aside).exists() || directory.join(name).exists())
+            && names.iter().all(|(temporary, name)| directory.join(temporary).exists() || directory.join(name).exists())
         {
             rename_to_final(directory, names).map_err(failed)?;
             run.remove();

@@ -99,33 +99,33 @@ pub(super) fn call_on_workers(
     let mut leases = Leases::new(LeaseTimeouts { lease_duration: Duration::MAX, straggler_age: Duration::MAX });
     leases.add_items(left.len() as u64);
     leases.close();
-    let dealt = |grid_index| RegionAssignment { grid_index, times_assigned: 0, failures: 0, failed_on: None };
-    let mut dealing = RegionDispatcher {
+    let new_assignment = |grid_index| RegionAssignment { grid_index, times_assigned: 0, failures: 0, failed_on: None };
+    let mut dispatcher = RegionDispatcher {
         job,
         job_directory,
         worker_pool,
         leases,
         attempt: Attempt(cluster.attempt),
         started_at: Instant::now(),
-        assignments: left.into_iter().map(dealt).collect(),
+        assignments: left.into_iter().map(new_assignment).collect(),
         free_slots: BTreeMap::new(),
         total_callers: 0,
         progress,
         completed: (0, 0.0),
     };
-    let dealt = dealing.run();
+    let outcome = dispatcher.run();
     // Workers end after a failure too, because they hold no results that a later head could use.
-    dealing.worker_pool.finish();
-    dealt?;
-    let RegionDispatcher { worker_pool: crew, progress: tally, total_callers, .. } = dealing;
+    dispatcher.worker_pool.finish();
+    outcome?;
+    let RegionDispatcher { worker_pool, progress, total_callers, .. } = dispatcher;
     // A worker that lost its connection and joined again is in the list twice.
     let mut listed_names = BTreeSet::new();
-    let worker_names = crew.worker_names().iter().filter(|name| listed_names.insert(*name)).cloned().collect();
+    let worker_names = worker_pool.worker_names().iter().filter(|name| listed_names.insert(*name)).cloned().collect();
     Ok(CalledRegions {
-        checkpoints: tally.into_checkpoints()?,
+        checkpoints: progress.into_checkpoints()?,
         concurrent_callers: total_callers,
         worker_names,
-        lost_workers: Some(crew.lost_workers()),
+        lost_workers: Some(worker_pool.lost_workers()),
     })
 }
 
@@ -182,8 +182,8 @@ impl RegionDispatcher<'_> {
                 Some(WorkerPoolEvent::Event(node, report)) => {
                     return Err(self.worker_pool.protocol_error(node, format!("{report:?}")));
                 }
-                Some(WorkerPoolEvent::Upload(node, gift, _)) => {
-                    return Err(self.worker_pool.protocol_error(node, format!("{gift:?}")));
+                Some(WorkerPoolEvent::Upload(node, upload, _)) => {
+                    return Err(self.worker_pool.protocol_error(node, format!("{upload:?}")));
                 }
                 None => {}
             }
@@ -218,9 +218,9 @@ impl RegionDispatcher<'_> {
         let answer =
             self.leases.request_suitable_item(&lease_owner(node), self.attempt, suits, self.started_at.elapsed());
         let LeaseResponse::Lease { item, lease_count, .. } = answer else { return Ok(false) };
-        let dealt = &mut self.assignments[item.0 as usize];
-        dealt.times_assigned = lease_count;
-        let planned = &self.job.regions[dealt.grid_index];
+        let assignment = &mut self.assignments[item.0 as usize];
+        assignment.times_assigned = lease_count;
+        let planned = &self.job.regions[assignment.grid_index];
         let job = RegionTask { region: planned.region.clone(), ploidy: planned.ploidy };
         let job = serde_json::to_value(job).map_err(|error| PipelineError::Options { problem: error.to_string() })?;
         self.worker_pool.send_command(node, &Command::CallRegion { item: item.0, job });
@@ -256,11 +256,11 @@ impl RegionDispatcher<'_> {
         if !self.leases.return_item(&lease_owner(node), self.attempt, item, self.started_at.elapsed()) {
             return Ok(());
         }
-        let dealt = &mut self.assignments[item.0 as usize];
-        dealt.failures += 1;
-        dealt.failed_on = Some(node);
-        let region = self.job.regions[dealt.grid_index].label.clone();
-        let (attempts, node) = (dealt.failures, self.worker_pool.worker_name(node).to_owned());
+        let assignment = &mut self.assignments[item.0 as usize];
+        assignment.failures += 1;
+        assignment.failed_on = Some(node);
+        let region = self.job.regions[assignment.grid_index].label.clone();
+        let (attempts, node) = (assignment.failures, self.worker_pool.worker_name(node).to_owned());
         if attempts == MAX_ATTEMPTS {
             return Err(PipelineError::RegionFailedOnWorker {
                 region,
@@ -283,7 +283,9 @@ impl RegionDispatcher<'_> {
         pieces: Vec<MutableBuffer>,
     ) -> Result<(), PipelineError> {
         let [header, lines] = pieces.as_slice() else {
-            return Err(self.worker_pool.protocol_error(node, "a region has no data".to_owned()));
+            return Err(self
+                .worker_pool
+                .protocol_error(node, "it sent a region without header and records".to_owned()));
         };
         match self.leases.commit_item(&lease_owner(node), self.attempt, item, self.started_at.elapsed()) {
             CommitResult::First { other_workers } => {

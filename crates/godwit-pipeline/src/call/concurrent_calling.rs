@@ -259,7 +259,10 @@ impl<'r> ConcurrentCalling<'r> {
         self.schedule_changed.notify_all();
         if first && !self.cancelled.load(Ordering::Relaxed) {
             let reason = godwit_formats::message_with_causes(error).replace('\n', " | ");
-            let message = format!("{reason}; the remaining regions are called when the BAM is complete");
+            let message = format!(
+                "calling during the alignment stopped: {reason}; the remaining regions are called when the BAM is \
+                 complete"
+            );
             self.observer.event(&Event::Warning { message });
         }
     }
@@ -348,7 +351,7 @@ impl BamTail for ConcurrentCalling<'_> {
         let capabilities = self.caller.capabilities();
         let regions =
             region_plan::plan_regions(self.options, &capabilities, &to_plan, &self.reference, self.targets.as_ref())?;
-        let tally = RegionProgress::new(&job_directory, regions.len());
+        let region_progress = RegionProgress::new(&job_directory, regions.len());
         let all: Vec<usize> = (0..regions.len()).collect();
         let growing = BamPrefix {
             temporary_path: std::path::absolute(bam.temporary_path).map_err(failed)?,
@@ -362,8 +365,8 @@ impl BamTail for ConcurrentCalling<'_> {
         let begun = CallingState {
             scratch: job_directory.create_scratch_directory(self.options.temp.as_deref()).map_err(failed)?,
             genome: bam.genome.clone(),
-            remaining_regions: tally.remaining_regions(&all),
-            progress: Mutex::new(tally),
+            remaining_regions: region_progress.remaining_regions(&all),
+            progress: Mutex::new(region_progress),
             partition_starts: bam.partition_starts.clone(),
             bam_prefix: Mutex::new(growing),
             regions,

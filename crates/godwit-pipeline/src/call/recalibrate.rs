@@ -305,7 +305,7 @@ impl RecalibrateJob<'_> {
     fn merge_tables(&self, scratch: &Path, counted: &[RegionCheckpoint], out: &Path) -> Result<(), PipelineError> {
         let wrong = |problem: String| PipelineError::CallerOutput {
             region: "slices of the reads".to_owned(),
-            problem: format!("cannot be added up: {problem}"),
+            problem: format!("the recalibration tables cannot be added up: {problem}"),
         };
         let mut sum = RecalibrationTables::default();
         for kept in counted {

@@ -104,17 +104,17 @@ impl LocalCalling<'_> {
     /// [`PipelineError::RegionFailed`] after the second failure of a region, [`PipelineError::Interrupted`] if the job
     /// is cancelled, [`PipelineError::File`] if calls cannot be stored.
     pub(super) fn call_regions(&self, order: &[usize], workers: usize) -> Result<Vec<RegionCheckpoint>, PipelineError> {
-        let tally = RegionProgress::new(self.job_directory, self.regions.len());
-        let left = tally.remaining_regions(order);
-        let (tally, next, failure) = (Mutex::new(tally), AtomicUsize::new(0), FirstFailure::default());
+        let progress = RegionProgress::new(self.job_directory, self.regions.len());
+        let left = progress.remaining_regions(order);
+        let (progress, next, failure) = (Mutex::new(progress), AtomicUsize::new(0), FirstFailure::default());
         let stop = || failure.is_set() || self.cancelled.load(Ordering::Relaxed);
         let worker = || {
             while !stop() {
                 let Some(index) = left.get(next.fetch_add(1, Ordering::Relaxed)) else { return };
                 match self.call_region(*index, &stop) {
                     Ok(region) => {
-                        let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
-                        tally.add_region(*index, region, self.observer);
+                        let mut progress = progress.lock().unwrap_or_else(PoisonError::into_inner);
+                        progress.add_region(*index, region, self.observer);
                     }
                     Err(error) => failure.record(*index, error),
                 }
@@ -127,8 +127,8 @@ impl LocalCalling<'_> {
             }
         });
         failure.into_result()?;
-        let tally = tally.into_inner().unwrap_or_else(PoisonError::into_inner);
-        tally.into_checkpoints().map_err(|error| error.or_interrupted(self.cancelled))
+        let progress = progress.into_inner().unwrap_or_else(PoisonError::into_inner);
+        progress.into_checkpoints().map_err(|error| error.or_interrupted(self.cancelled))
     }
 
     /// Calls one region, with one retry after a failure, and stores its calls.

@@ -29,12 +29,12 @@ impl PlannedRegion {
     /// Returns a planned region. All contigs of `region` have to be in `genome`.
     pub(super) fn new(region: CallingRegion, genome: &Genome, ploidy: Option<u8>, cost: f64) -> Self {
         let contig = |span: &Interval| genome.contigs()[span.contig.0 as usize].name.clone();
-        let stretch = |span: &Interval| Region { contig: contig(span), start: span.start, end: span.end };
-        let intervals = region.padded_targets.iter().map(stretch).collect();
+        let region_of = |span: &Interval| Region { contig: contig(span), start: span.start, end: span.end };
+        let intervals = region.padded_targets.iter().map(region_of).collect();
         let [first, last] = region.bounding_intervals();
         let label = match first == last {
-            true => stretch(&first).title(),
-            false => format!("{} to {}", stretch(&first).title(), stretch(&last).title()),
+            true => region_of(&first).title(),
+            false => format!("{} to {}", region_of(&first).title(), region_of(&last).title()),
         };
         Self { label, intervals, region, ploidy, cost }
     }
@@ -141,10 +141,10 @@ fn grid_contigs(
     };
     let mut contigs = Vec::new();
     for (index, contig) in reads.genome.contigs().iter().enumerate() {
-        let asked = targets.is_none_or(|targets| !targets[index].is_empty());
+        let is_targeted = targets.is_none_or(|targets| !targets[index].is_empty());
         let found = reference.contigs.iter().position(|record| record.name == contig.name);
         let Some(at) = found else {
-            if asked && reads.contig_bytes(index) > 0.0 {
+            if is_targeted && reads.contig_bytes(index) > 0.0 {
                 return Err(apart(format!("its reads are on {}, which the reference does not have", contig.name)));
             }
             continue;
@@ -152,9 +152,12 @@ fn grid_contigs(
         let bases = reference.contigs[at].bases;
         if bases != u64::from(contig.length) {
             let length = contig.length;
-            return Err(apart(format!("{} has {length} bases in it and {bases} in the reference", contig.name)));
+            return Err(apart(format!(
+                "contig {} has {length} bases in this file and {bases} in the reference",
+                contig.name
+            )));
         }
-        if asked {
+        if is_targeted {
             let borders = options
                 .ploidy
                 .as_ref()

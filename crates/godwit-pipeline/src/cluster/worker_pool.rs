@@ -147,8 +147,8 @@ impl<'r> WorkerPool<'r> {
             Some(HeadEvent::Reported(node, report)) => {
                 self.is_connected(node).then_some(WorkerPoolEvent::Event(node, report))
             }
-            Some(HeadEvent::Uploaded(node, gift, pieces)) => {
-                self.is_connected(node).then_some(WorkerPoolEvent::Upload(node, gift, pieces))
+            Some(HeadEvent::Uploaded(node, upload, pieces)) => {
+                self.is_connected(node).then_some(WorkerPoolEvent::Upload(node, upload, pieces))
             }
             None => None,
         })

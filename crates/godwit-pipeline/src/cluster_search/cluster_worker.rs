@@ -55,21 +55,21 @@ pub(crate) fn run_search_worker(
     })?;
     let node = SearchWorkerHost { connection, id, program, task, search_workers: Mutex::default() };
     let (orders, inputs) = mpsc::channel();
-    let (speaker, said) = mpsc::channel();
+    let (frame_sender, frames) = mpsc::channel();
     std::thread::scope(|scope| {
         let failures = orders.clone();
         scope.spawn(move || forward_commands(connection, &orders));
         let carrying = &node;
         scope.spawn(move || {
-            if let Err(error) = carrying.forward_replies(&said) {
+            if let Err(error) = carrying.forward_replies(&frames) {
                 // If sending fails, the main thread and thus the cluster worker have already ended.
                 let _ = failures.send(WorkerInput::Failed(error));
             }
         });
-        let led = node.process_commands(&inputs, &speaker, cancelled);
+        let led = node.process_commands(&inputs, &frame_sender, cancelled);
         node.lock_workers().clear();
         // The thread that forwards replies ends when the last search worker has ended.
-        drop(speaker);
+        drop(frame_sender);
         connection.stop_waiting_for_commands();
         led
     })
@@ -84,7 +84,7 @@ impl SearchWorkerHost<'_> {
     fn process_commands(
         &self,
         inputs: &Receiver<WorkerInput>,
-        speaker: &Sender<WorkerFrame>,
+        frame_sender: &Sender<WorkerFrame>,
         cancelled: &AtomicBool,
     ) -> Result<(), PipelineError> {
         loop {
@@ -96,7 +96,7 @@ impl SearchWorkerHost<'_> {
                 Command::Finish => return Ok(()),
                 Command::RejectWorker { reason } => return Err(ExchangeError::WorkerRejected { reason }.into()),
                 Command::StartSearchWorker { search_worker, attempt } => {
-                    self.start_search_worker(search_worker, attempt, speaker)?
+                    self.start_search_worker(search_worker, attempt, frame_sender)?
                 }
                 Command::SendSearchFrame { search_worker: worker, attempt, frame } => {
                     self.send_frame(worker, attempt, frame)?
@@ -113,13 +113,13 @@ impl SearchWorkerHost<'_> {
         &self,
         worker: usize,
         attempt: u64,
-        speaker: &Sender<WorkerFrame>,
+        frame_sender: &Sender<WorkerFrame>,
     ) -> Result<(), PipelineError> {
-        let speaker = speaker.clone();
-        let heard = move |frame| speaker.send(WorkerFrame { worker, attempt, frame }).is_ok();
+        let frame_sender = frame_sender.clone();
+        let on_frame = move |frame| frame_sender.send(WorkerFrame { worker, attempt, frame }).is_ok();
         // Hold the lock until the process is in the map, because the process may end at once.
         let mut workers = self.lock_workers();
-        let error = match WorkerProcess::start(self.task.engine.worker_command(&self.program), heard, false) {
+        let error = match WorkerProcess::start(self.task.engine.worker_command(&self.program), on_frame, false) {
             Ok(process) => {
                 workers.insert((worker, attempt), process);
                 return Ok(());
@@ -145,8 +145,8 @@ impl SearchWorkerHost<'_> {
     }
 
     /// Forwards frames of search workers to the head, until all search workers have ended.
-    fn forward_replies(&self, said: &Receiver<WorkerFrame>) -> Result<(), PipelineError> {
-        while let Ok(WorkerFrame { worker: search_worker, attempt, frame }) = said.recv() {
+    fn forward_replies(&self, frames: &Receiver<WorkerFrame>) -> Result<(), PipelineError> {
+        while let Ok(WorkerFrame { worker: search_worker, attempt, frame }) = frames.recv() {
             match frame {
                 Some(frame) => {
                     self.connection.upload(

@@ -41,7 +41,7 @@ impl DownloadSource for SliceSource {
         let (DownloadTicket::Slices { block, shards }, Some(store)) = (ticket, self.0.get()) else {
             return Err(io::Error::new(
                 io::ErrorKind::NotFound,
-                "only slices can be downloaded from workers, after the partitions are known",
+                "a worker serves only slices, and only after it has received the partitions",
             ));
         };
         let (block, store) = (*block, store.clone());

@@ -220,7 +220,7 @@ pub(super) fn run_write_thread(
         let maker = || {
             writing.builder.get().ok_or_else(|| malformed_command("parts were requested before the duplicates".into()))
         };
-        let (gift, pieces) = match task {
+        let (upload, pieces) = match task {
             PartTask::Rank(part, split) => {
                 let RankedPart { ranked_records, records } = rank_part(shared, writing, &split)?;
                 let found: Vec<[u64; 2]> =
@@ -248,6 +248,6 @@ pub(super) fn run_write_thread(
                 (WorkerUpload::PlacedPart { part, offset, bytes }, pieces.map(Buffer::from_vec).collect())
             }
         };
-        shared.connection.upload(shared.id, gift, pieces)?;
+        shared.connection.upload(shared.id, upload, pieces)?;
     }
 }

@@ -36,8 +36,8 @@ pub(super) fn remove_temporary_files(out: &Path, names: &[String]) {
 /// # Errors
 /// The I/O error of the file system.
 pub fn rename_to_final(out: &Path, names: &[(String, String)]) -> io::Result<()> {
-    for (aside, name) in names {
-        match fs::rename(out.join(aside), out.join(name)) {
+    for (temporary, name) in names {
+        match fs::rename(out.join(temporary), out.join(name)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             renamed => renamed?,
         }

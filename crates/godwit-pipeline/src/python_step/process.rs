@@ -171,8 +171,8 @@ impl PythonStepProcess {
         command.args(["-c", BOOTSTRAP_CODE]).arg(&function).arg(step.module_directory());
         let mut child = LineProtocolChild::start(command, INSTALL_REMEDY).map_err(failed)?;
         let program = format!("{}\n{WORKER_SCRIPT}", WORKER_SCRIPT.len());
-        let said = child.request(program.as_bytes(), cancelled).map_err(failed)?;
-        match serde_json::from_str(&said) {
+        let reply = child.request(program.as_bytes(), cancelled).map_err(failed)?;
+        match serde_json::from_str(&reply) {
             Ok(StartupReply::Accepted(found)) => {
                 child.set_version(&found.python);
                 let worker = Self { child, function, table_file, result_file, scratch: PathBuf::new() };
@@ -181,7 +181,7 @@ impl PythonStepProcess {
             Ok(StartupReply::Refused { refusal, problem }) => {
                 Err(PythonStepError::Refused { function, kind: refusal, problem })
             }
-            Err(_) => Err(failed(unexpected_reply(step, &said))),
+            Err(_) => Err(failed(unexpected_reply(step, &reply))),
         }
     }
 
@@ -222,10 +222,10 @@ impl PythonStepProcess {
         let request = TableRequest { partition, table: table.proc_path(), bytes: table.bytes, result: result.clone() };
         let mut words = serde_json::to_vec(&request)?;
         words.push(b'\n');
-        let said = self.child.request(&words, cancelled);
-        let said = said.map_err(|source| or_interrupted(self.exit_error(partition, source), cancelled))?;
+        let reply = self.child.request(&words, cancelled);
+        let reply = reply.map_err(|source| or_interrupted(self.exit_error(partition, source), cancelled))?;
         let (function, name) = (self.function.clone(), partition.to_string());
-        match serde_json::from_str(&said)? {
+        match serde_json::from_str(&reply)? {
             TableReply::Failed { message } => {
                 Err(io::Error::other(PythonStepError::Failed { function, partition: name, problem: message }))
             }
@@ -267,8 +267,8 @@ fn or_interrupted(error: PythonStepError, cancelled: &AtomicBool) -> io::Error {
 }
 
 /// Returns the error for an invalid reply of the Python process at its start.
-fn unexpected_reply(step: &PythonStep, said: &str) -> EngineError {
-    let problem = format!("unexpected reply {:?}", said.trim_end());
+fn unexpected_reply(step: &PythonStep, reply: &str) -> EngineError {
+    let problem = format!("unexpected reply {:?}", reply.trim_end());
     EngineError::Protocol { program: step.python_path.clone(), problem, source: None }
 }
 

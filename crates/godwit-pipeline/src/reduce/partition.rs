@@ -196,9 +196,9 @@ impl<'c> RecordMarker<'c> {
             _ => record.flag() & !flags::DUPLICATE,
         };
         if judgement.duplicate
-            && let Some(tally) = &mut self.duplicates_by_library
+            && let Some(library_counts) = &mut self.duplicates_by_library
         {
-            count_duplicate(record, self.read_groups, tally);
+            count_duplicate(record, self.read_groups, library_counts);
         }
         let removed = match self.policy {
             DuplicatePolicy::Remove => judgement.duplicate,
@@ -253,11 +253,11 @@ impl<'t> RecordWriter<'t, '_, '_> {
 }
 
 /// Counts a duplicate in the same way as `DuplicationMetrics.addDuplicateReadToMetrics` of Picard 3.4.0.
-fn count_duplicate(record: RawRecord, read_groups: &ReadGroups, tally: &mut LibraryDuplicateCounts) {
+fn count_duplicate(record: RawRecord, read_groups: &ReadGroups, library_counts: &mut LibraryDuplicateCounts) {
     let flag = record.flag();
     if flag & (flags::UNMAPPED | flags::NOT_PRIMARY) == 0 {
         let with_mate = flag & flags::PAIRED != 0 && flag & flags::MATE_UNMAPPED == 0;
         let library = read_groups.indexes_of(record.read_group()).library;
-        tally[usize::from(library)][usize::from(with_mate)] += 1;
+        library_counts[usize::from(library)][usize::from(with_mate)] += 1;
     }
 }

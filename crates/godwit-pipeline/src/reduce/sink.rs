@@ -89,7 +89,7 @@ impl ColumnFile {
     /// Makes the file durable and renames it to its final name.
     fn commit(self) -> io::Result<()> {
         self.file.sync_all()?;
-        self.temporary_and_final_path.map_or(Ok(()), |(aside, name)| fs::rename(aside, name))
+        self.temporary_and_final_path.map_or(Ok(()), |(temporary, name)| fs::rename(temporary, name))
     }
 }
 

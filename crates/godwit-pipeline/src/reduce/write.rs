@@ -439,9 +439,9 @@ impl MarkedRuns {
 fn duplicate_metrics(collected: &CollectedRuns, summaries: &[PartitionSummary]) -> Option<DuplicationMetrics> {
     let mut metrics = collected.marking.as_ref()?.metrics.clone();
     for (index, library) in collected.read_groups.libraries().iter().enumerate() {
-        let tallies = || summaries.iter().filter_map(|summary| summary.duplicates_by_library.as_ref());
-        if tallies().next().is_some() {
-            let [unpaired, paired] = [0, 1].map(|kind| tallies().map(|tally| tally[index][kind]).sum());
+        let library_counts = || summaries.iter().filter_map(|summary| summary.duplicates_by_library.as_ref());
+        if library_counts().next().is_some() {
+            let [unpaired, paired] = [0, 1].map(|kind| library_counts().map(|counts| counts[index][kind]).sum());
             metrics.set_duplicates(library, unpaired, paired);
         }
     }

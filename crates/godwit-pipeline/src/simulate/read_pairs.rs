@@ -119,7 +119,7 @@ impl ReadOptions {
 
 /// The files and counts that a simulation has written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReadsWritten {
+pub struct SimulatedReadFiles {
     /// Paths of the FASTQ files of each lane: read 1, then read 2.
     pub lanes: Vec<[PathBuf; 2]>,
     /// Path of the table of templates.
@@ -143,7 +143,7 @@ pub fn write_reads(
     sample: &Sample,
     options: &ReadOptions,
     prefix: &Path,
-) -> Result<ReadsWritten, SimulateError> {
+) -> Result<SimulatedReadFiles, SimulateError> {
     options.check()?;
     let named = |suffix: String| {
         let mut path = prefix.as_os_str().to_owned();
@@ -177,7 +177,7 @@ pub fn write_reads(
     }
     let commit = |[first, second]: [AtomicTextFile; 2]| Ok([first.commit()?, second.commit()?]);
     let lanes = lanes.into_iter().map(commit).collect::<Result<_, SimulateError>>()?;
-    Ok(ReadsWritten { lanes, truth: truth.commit()?, pairs: options.pairs, pcr_duplicates, optical_duplicates })
+    Ok(SimulatedReadFiles { lanes, truth: truth.commit()?, pairs: options.pairs, pcr_duplicates, optical_duplicates })
 }
 
 /// A simulated sequencer that converts molecules to FASTQ text, with reusable buffers.

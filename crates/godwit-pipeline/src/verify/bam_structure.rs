@@ -117,7 +117,8 @@ fn compare_with_index(path: &Path, counts: &BamRecordCounts) -> Result<Result<bo
     if !same {
         let found = counts.records;
         return Ok(Err(format!(
-            "its index {name} counts {indexed} records, but it has {found}, or they are on other contigs"
+            "its index {name} does not match it: {indexed} records in the index, {found} in the file, compared by contig; \
+             create the index again"
         )));
     }
     Ok(Ok(true))

@@ -64,12 +64,12 @@ impl Verifier<'_> {
 /// Returns the problem of a segment, or `None` if the segment matches its entry in the manifest.
 fn check_segment(file: &File, segment: &Segment) -> io::Result<Option<String>> {
     let (first, last) = (segment.offset, segment.offset + segment.bytes);
-    let stretch = HashingReader { file, offset: first, end: last, hasher: blake3::Hasher::new() };
-    let mut stretch = io::BufReader::with_capacity(READ_BYTES, stretch);
+    let segment_reader = HashingReader { file, offset: first, end: last, hasher: blake3::Hasher::new() };
+    let mut segment_reader = io::BufReader::with_capacity(READ_BYTES, segment_reader);
     // The segment at offset 0 is the BAM header, which contains no records.
-    let records = if segment.offset == 0 { Ok(segment.records) } else { count_records(&mut stretch) };
-    io::copy(&mut stretch, &mut io::sink())?;
-    let found = stretch.into_inner().hasher.finalize();
+    let records = if segment.offset == 0 { Ok(segment.records) } else { count_records(&mut segment_reader) };
+    io::copy(&mut segment_reader, &mut io::sink())?;
+    let found = segment_reader.into_inner().hasher.finalize();
     if found.to_hex().as_str() != segment.blake3 {
         return Ok(Some(format!("its checksum differs from that in its manifest between bytes {first} and {last}")));
     }
@@ -87,8 +87,8 @@ fn check_segment(file: &File, segment: &Segment) -> io::Result<Option<String>> {
 }
 
 /// Counts the BAM records in complete BGZF blocks.
-fn count_records(stretch: &mut impl io::BufRead) -> io::Result<u64> {
-    let mut data = io::BufReader::with_capacity(READ_BYTES, MultiGzDecoder::new(stretch));
+fn count_records(segment_reader: &mut impl io::BufRead) -> io::Result<u64> {
+    let mut data = io::BufReader::with_capacity(READ_BYTES, MultiGzDecoder::new(segment_reader));
     let (mut records, mut size) = (0, [0; 4]);
     while !io::BufRead::fill_buf(&mut data)?.is_empty() {
         data.read_exact(&mut size)?;

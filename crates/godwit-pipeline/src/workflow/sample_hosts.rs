@@ -235,7 +235,7 @@ impl WorkflowJob<'_> {
     fn read_outcome(&self, sample: usize, ended: JobExit) -> JobOutcome {
         let left = std::fs::read(self.job_directory(sample).join(OUTCOME_FILE)).ok();
         let left: Option<SampleResult> = left.and_then(|left| serde_json::from_slice(&left).ok());
-        let (code, said) = match ended {
+        let (code, failure_text) = match ended {
             JobExit::Exited { code, message } => (code, message),
             JobExit::Lost { reason } => (None, reason),
         };
@@ -251,7 +251,7 @@ impl WorkflowJob<'_> {
             },
             None => {
                 let scheduler_end = if may_be_host_failure(kind) { ItemOutcome::Lost } else { ItemOutcome::Failed };
-                let error = Some(said);
+                let error = Some(failure_text);
                 JobOutcome {
                     outcome: SampleOutcome { error, ..SampleOutcome::new(&self.samples[sample]) },
                     scheduler_end,

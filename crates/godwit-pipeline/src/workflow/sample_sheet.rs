@@ -169,7 +169,7 @@ impl SampleSheetParser<'_> {
         }
         match SHEET_COLUMNS[..REQUIRED_COLUMNS].iter().find(|name| !self.columns.contains_key(*name)) {
             Some(name) => {
-                Err(self.error_at(line, Some(name), "it is missing; the first line holds the names of the columns"))
+                Err(self.error_at(line, Some(name), "the column is missing; the first line must name the columns"))
             }
             None => Ok(()),
         }

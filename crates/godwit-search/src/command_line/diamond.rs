@@ -120,7 +120,8 @@ fn format_header(values: &[String], named: ReportHeader) -> Result<ReportHeader,
         Some((_, ReportHeader::None)) => Ok(named),
         Some((_, heading)) => Ok(*heading),
         None => {
-            let problem = "its pieces put together are not what one run writes; use 0, 6, 101 or 103";
+            let problem =
+                "outputs of several workers in this format cannot be merged into that of one run; use 0, 6, 101 or 103";
             unsupported(format!("--outfmt {format}"), problem)
         }
     }

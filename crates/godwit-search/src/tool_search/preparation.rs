@@ -84,19 +84,19 @@ fn query_diamond_algorithm(
     godwit_process::set_parent_death_signal(&mut command);
     let wrong = |source| SearchError::File { action: "start", path: program.to_owned(), source };
     let mut child = command.spawn().map_err(wrong)?;
-    let mut said = Vec::new();
+    let mut output_text = Vec::new();
     let mut found = None;
     for line in BufReader::new(child.stderr.take().expect("it is a pipe")).lines().map_while(Result::ok) {
         found = ALGORITHM_MESSAGES.iter().find(|(words, _)| line.starts_with(words)).map(|(_, option)| *option);
         if found.is_some() {
             break;
         }
-        said.push(line);
+        output_text.push(line);
     }
     // Ignore the error: the process may have exited already.
     let _ = child.kill();
     let _ = child.wait();
-    found.ok_or_else(|| tool_error(name, &said.join("\n")))
+    found.ok_or_else(|| tool_error(name, &output_text.join("\n")))
 }
 
 /// Creates an MMseqs2 database of the target in the tool's scratch directory; returns `None` if the target is a
@@ -133,8 +133,9 @@ fn create_target_database(
     let output = make.stdin(Stdio::null()).output();
     let output = output.map_err(|source| SearchError::File { action: "start", path: program.to_owned(), source })?;
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
-        let message = output_tail(&said);
+        let output_text =
+            String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
+        let message = output_tail(&output_text);
         // `mmseqs createdb` reads only the target, so a failure that is not about options is about the database.
         let kind = match failure_kind(&message) {
             FailureKind::Usage => FailureKind::Usage,
@@ -151,13 +152,13 @@ pub(super) fn scratch_error(path: PathBuf, source: std::io::Error) -> SearchErro
 }
 
 /// Returns the last lines of a tool's output, joined into one line.
-pub(super) fn output_tail(said: &str) -> String {
-    let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+pub(super) fn output_tail(output_text: &str) -> String {
+    let lines: Vec<&str> = output_text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let kept = &lines[lines.len().saturating_sub(MAX_TAIL_LINES)..];
     if kept.is_empty() { "no output".to_owned() } else { kept.join(" | ") }
 }
 
-pub(super) fn tool_error(program: &'static str, said: &str) -> SearchError {
-    let message = output_tail(said);
+pub(super) fn tool_error(program: &'static str, output_text: &str) -> SearchError {
+    let message = output_tail(output_text);
     failure_kind(&message).error(program, message)
 }

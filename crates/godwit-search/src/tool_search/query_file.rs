@@ -22,8 +22,8 @@ impl QueryFile {
     pub(super) fn open(path: &Path, stride: usize, pieces: usize) -> std::io::Result<Self> {
         let file = File::open(path)?;
         let found = read_record_extents(BufReader::with_capacity(1 << 20, &file))?;
-        let dealt = (0..stride).flat_map(|remainder| found.iter().skip(remainder).step_by(stride));
-        let record_extents: Vec<(u64, u64)> = dealt.copied().collect();
+        let interleaved = (0..stride).flat_map(|remainder| found.iter().skip(remainder).step_by(stride));
+        let record_extents: Vec<(u64, u64)> = interleaved.copied().collect();
         let weights: Vec<u64> = record_extents.iter().map(|(_, bytes)| *bytes).collect();
         let piece_starts = partition_by_weight(&weights, pieces);
         Ok(Self { file, record_extents, piece_starts })

@@ -82,9 +82,9 @@ impl ToolWorker<'_> {
             if kind == b'Q' {
                 return StopReason::Requested;
             }
-            let answered =
+            let outcome =
                 self.handle_request(kind, &mut FieldReader::new(body)).and_then(|reply| Ok(send_response(&reply)?));
-            if let Err(end) = answered {
+            if let Err(end) = outcome {
                 return end;
             }
         }
@@ -192,8 +192,8 @@ impl ToolWorker<'_> {
 
     /// Runs a tool until it exits, with its standard output and stderr in the file `log`.
     fn run_tool(&self, command: &mut Command, log: &Path) -> Result<(), StopReason> {
-        let said = File::create(log)?;
-        command.stdin(Stdio::null()).stdout(said.try_clone()?).stderr(said);
+        let log_file = File::create(log)?;
+        command.stdin(Stdio::null()).stdout(log_file.try_clone()?).stderr(log_file);
         godwit_process::set_parent_death_signal(command);
         let status = command.status()?;
         if status.success() {
@@ -202,9 +202,9 @@ impl ToolWorker<'_> {
         let mut log = File::open(log)?;
         let bytes = log.metadata()?.len();
         log.seek(SeekFrom::Start(bytes.saturating_sub(LOG_TAIL_BYTES)))?;
-        let mut said = Vec::new();
-        log.take(LOG_TAIL_BYTES).read_to_end(&mut said)?;
-        let words = output_tail(&String::from_utf8_lossy(&said));
+        let mut log_tail = Vec::new();
+        log.take(LOG_TAIL_BYTES).read_to_end(&mut log_tail)?;
+        let words = output_tail(&String::from_utf8_lossy(&log_tail));
         let message = format!(
             "{} exited during some queries: {status}; its output ends with: {words}",
             self.bulk.tool.display_name()

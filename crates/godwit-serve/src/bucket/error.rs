@@ -136,9 +136,9 @@ mod tests {
             )
         };
         let denied = object_store::Error::PermissionDenied { path: path(), source: body("AccessDenied").into() };
-        let said = error_message(denied);
-        assert!(said.contains("(AccessDenied)") && said.contains("AWS_ACCESS_KEY_ID"), "{said}");
-        assert!(!said.contains("hushed") && !said.contains('<'), "{said}");
+        let message = error_message(denied);
+        assert!(message.contains("(AccessDenied)") && message.contains("AWS_ACCESS_KEY_ID"), "{message}");
+        assert!(!message.contains("hushed") && !message.contains('<'), "{message}");
         let listing = object_store::Error::Generic { store: "S3", source: body("SignatureDoesNotMatch").into() };
         assert!(
             error_message(listing).contains("access denied by the object store at https://e (SignatureDoesNotMatch)")
@@ -146,11 +146,11 @@ mod tests {
         let no_bucket = object_store::Error::NotFound { path: path(), source: body("NoSuchBucket").into() };
         assert!(error_message(no_bucket).starts_with("there is no bucket \"b\" at https://e"));
         let busy = "status code: 503 Slow: hushed".to_owned();
-        let said = error_message(object_store::Error::Generic { store: "S3", source: busy.into() });
-        assert!(said.contains("status 503") && !said.contains("hushed"), "{said}");
+        let message = error_message(object_store::Error::Generic { store: "S3", source: busy.into() });
+        assert!(message.contains("status 503") && !message.contains("hushed"), "{message}");
         let down = io::Error::new(io::ErrorKind::ConnectionRefused, "refused");
-        let said = error_message(object_store::Error::Generic { store: "S3", source: down.into() });
-        assert!(said.starts_with("cannot reach the object store at https://e: refused"), "{said}");
+        let message = error_message(object_store::Error::Generic { store: "S3", source: down.into() });
+        assert!(message.starts_with("cannot reach the object store at https://e: refused"), "{message}");
     }
 
     #[test]

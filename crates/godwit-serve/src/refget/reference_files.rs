@@ -33,8 +33,8 @@ impl Refget {
             Ok(caller) => caller,
             Err(response) => return (*response, None),
         };
-        let answered = self.reference_response(&request).await;
-        Self::response_and_record(&principal, "Reference", &request, answered)
+        let outcome = self.reference_response(&request).await;
+        Self::response_and_record(&principal, "Reference", &request, outcome)
     }
 
     async fn reference_response(self: &Arc<Self>, request: &WebRequest) -> RefgetResult {

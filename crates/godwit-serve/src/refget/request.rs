@@ -157,12 +157,12 @@ impl MediaType {
             Self::Json => ["*/*", "application/*", "application/json"],
         };
         let bare = |kind: &'static str| kind.split(';').next().unwrap_or(kind);
-        let mut asked = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).flat_map(|value| {
+        let mut accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).flat_map(|value| {
             value.split(',').map(|kind| kind.split(';').next().unwrap_or(kind).trim().to_ascii_lowercase())
         });
         let mut is_older = false;
         if !headers.contains_key(ACCEPT)
-            || asked.any(|kind| {
+            || accepted.any(|kind| {
                 is_older |= kind == bare(older);
                 kind == bare(newer) || any.contains(&&*kind)
             })

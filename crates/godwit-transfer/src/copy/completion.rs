@@ -6,7 +6,7 @@ use super::CopyOperation;
 use super::preflight_checks::verify_local_sources;
 use super::stream_task::Direction;
 use crate::blocking::run_blocking;
-use crate::control_client::{error_from_status, is_unknown_session};
+use crate::server_errors::{error_from_status, is_unknown_session};
 use crate::copy_events::{CopyEvent, CopyObserver, CopySummary};
 use crate::copy_protocol::ReceiverState;
 use crate::error::TransferError;

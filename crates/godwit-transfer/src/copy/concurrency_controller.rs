@@ -172,12 +172,13 @@ mod tests {
     /// Returns the numbers of connections that the controller selects if `rate` gives bytes per second by the number of
     /// connections and the tick.
     fn stream_count_changes(rate: impl Fn(u32, u64) -> f64, left_bytes: u64) -> Vec<u32> {
-        let (mut climb, mut streams, mut bytes) = (ConcurrencyController::new(16, Duration::from_millis(40)), 16, 0.0);
+        let (mut controller, mut streams, mut bytes) =
+            (ConcurrencyController::new(16, Duration::from_millis(40)), 16, 0.0);
         let mut changes = vec![streams];
         for tick in 0..400_u64 {
             bytes += rate(streams, tick) * 0.25;
             let now = Duration::from_millis(250 * (tick + 1));
-            if let Some(wanted) = climb.update(now, bytes as u64, left_bytes) {
+            if let Some(wanted) = controller.update(now, bytes as u64, left_bytes) {
                 streams = wanted;
                 changes.push(wanted);
             }

@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use super::CopyOperation;
 use super::session_driver::PROGRESS_INTERVAL;
 use crate::blocking::run_blocking;
-use crate::control_client::{error_from_status, is_transient};
+use crate::server_errors::{error_from_status, is_transient};
 use crate::copy_events::CopyEvent;
 use crate::copy_plan::CopyItem;
 use crate::copy_protocol::{

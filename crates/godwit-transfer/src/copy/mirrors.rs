@@ -8,7 +8,8 @@ use futures_util::future::join_all;
 
 use super::CopyOptions;
 use crate::blake3_tree::block_count;
-use crate::control_client::{ControlClient, Credentials};
+use crate::control_client::ControlClient;
+use crate::credentials::Credentials;
 use crate::copy_events::{CopyEvent, CopyObserver};
 use crate::copy_plan::{CopyItem, base_name};
 use crate::error::TransferError;
@@ -59,7 +60,10 @@ pub(super) async fn connect_mirrors(
         remotes.push(remote);
     }
     if remotes.len() > SourceSet::MAX_SOURCES as usize {
-        return Err(TransferError::rejected(format!("too many sources: the limit is {}", SourceSet::MAX_SOURCES)));
+        return Err(TransferError::rejected(format!(
+            "too many sources with --also-from: the limit is {}",
+            SourceSet::MAX_SOURCES
+        )));
     }
     // The name of the source becomes the name of the copy, so all mirrors must use the same name.
     if keeps_base_names

@@ -16,7 +16,7 @@ use super::{CopyOperation, PendingConnections};
 use crate::abort_on_drop::AbortOnDropTask;
 use crate::blake3_tree::{BlockHash, block_byte_range, file_hash};
 use crate::block_reader::{BlockHashCache, SourceRange};
-use crate::control_client::is_unknown_session;
+use crate::server_errors::is_unknown_session;
 use crate::copy_events::{CopyEvent, CopySummary};
 use crate::copy_plan::CopyItem;
 use crate::copy_protocol::{FileVersion, ReadRange};
@@ -317,12 +317,12 @@ impl<'r, 'c> SessionDriver<'r, 'c> {
     }
 
     fn open_stream(&mut self, stream_id: StreamId, source: u32) {
-        let (asks, asked) = mpsc::unbounded_channel();
+        let (request_sender, requests) = mpsc::unbounded_channel();
         if self.slots.len() <= stream_id as usize {
             self.slots.resize_with(stream_id as usize + 1, StreamSlot::default);
         }
         let slot = &mut self.slots[stream_id as usize];
-        (slot.requests, slot.source, slot.client) = (Some(asks), source, None);
+        (slot.requests, slot.source, slot.client) = (Some(request_sender), source, None);
         if slot.task.take().is_some() {
             // The stream moves to another source: events of its earlier connection are discarded.
             slot.attempt += 1;
@@ -344,7 +344,7 @@ impl<'r, 'c> SessionDriver<'r, 'c> {
         };
         let (attempt, events, send_options) = (slot.attempt, self.event_sender.clone(), self.send_options);
         let worker = StreamTask { stream_id, attempt, source, relay_target, events, send_options };
-        let task = AbortOnDropTask::spawn(worker.run(connect, self.direction.clone(), asked));
+        let task = AbortOnDropTask::spawn(worker.run(connect, self.direction.clone(), requests));
         self.slots[stream_id as usize].task = Some(task);
     }
 
@@ -352,18 +352,18 @@ impl<'r, 'c> SessionDriver<'r, 'c> {
         let slot = &self.slots[stream as usize];
         let ranges = match self.direction {
             Direction::Download { .. } => {
-                let asked = spans.iter().filter_map(|span| read_range(span, self.copy, slot.source));
-                let asked =
-                    asked.map(|span| ReadRange { bypass_cache: self.distrusted_files.contains(&span.file), ..span });
-                RequestRanges::Remote(asked.collect())
+                let ranges = spans.iter().filter_map(|span| read_range(span, self.copy, slot.source));
+                let ranges =
+                    ranges.map(|span| ReadRange { bypass_cache: self.distrusted_files.contains(&span.file), ..span });
+                RequestRanges::Remote(ranges.collect())
             }
             Direction::Upload { .. } => {
                 RequestRanges::Local(spans.iter().map(|span| source_range(span, &self.copy.plan.items)).collect())
             }
         };
-        if let Some(asks) = &slot.requests {
+        if let Some(request_sender) = &slot.requests {
             // If the stream task has just ended, it reports that in an event; so a failure to send is ignored.
-            let _ = asks.send(BlockRequest { request_id, is_prefetched, ranges });
+            let _ = request_sender.send(BlockRequest { request_id, is_prefetched, ranges });
         }
     }
 
@@ -378,8 +378,9 @@ impl<'r, 'c> SessionDriver<'r, 'c> {
                 && !self.hash_prefetches.contains_key(&span.file)
             {
                 self.route_calls_over_idle_streams(sources, session);
-                let asked = HashPrefetch::start(self.hash_sources(span.file, sources), self.copy.options.idle_timeout);
-                self.hash_prefetches.insert(span.file, asked);
+                let prefetch =
+                    HashPrefetch::start(self.hash_sources(span.file, sources), self.copy.options.idle_timeout);
+                self.hash_prefetches.insert(span.file, prefetch);
             }
         }
     }

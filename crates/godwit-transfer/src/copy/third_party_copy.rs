@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use super::{Compression, CopyOptions};
-use crate::control_client::{ControlClient, Credentials};
+use crate::control_client::ControlClient;
+use crate::credentials::Credentials;
 use crate::copy_events::{CopyObserver, CopySummary};
 use crate::error::TransferError;
 use crate::fetch_request::{CompressionKind, FetchRequest};

@@ -290,8 +290,8 @@ fn a_collection_keeps_genomes_apart() {
 
 #[test]
 fn a_full_disk_is_reported() {
-    struct Full(usize);
-    impl Write for Full {
+    struct FullDisk(usize);
+    impl Write for FullDisk {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
             self.0 = self.0.checked_sub(bytes.len()).ok_or(std::io::ErrorKind::StorageFull)?;
             Ok(bytes.len())
@@ -304,11 +304,11 @@ fn a_full_disk_is_reported() {
     let (_directory, reference, anchors) = open_reference(&text);
     let options = PackOptions { threads: 2, segment_bytes: 20_000, fast: false };
     for room in [0, 10, 1000] {
-        let result = pack(&mut &other[..], &mut Full(room), &reference, &anchors, &options, &NOT_CANCELLED);
+        let result = pack(&mut &other[..], &mut FullDisk(room), &reference, &anchors, &options, &NOT_CANCELLED);
         assert!(matches!(result, Err(DeltaError::Stream { .. })));
     }
     let file = pack_text(&other, &reference, &anchors, 20_000);
-    let result = unpack(&mut &file[..], &mut Full(50_000), Some(&reference), 2, &NOT_CANCELLED);
+    let result = unpack(&mut &file[..], &mut FullDisk(50_000), Some(&reference), 2, &NOT_CANCELLED);
     assert!(matches!(result, Err(DeltaError::Stream { .. })));
     let stop = AtomicBool::new(true);
     let result = unpack(&mut &file[..], &mut Vec::new(), Some(&reference), 2, &stop);

@@ -74,16 +74,17 @@ proptest! {
             let blocks: SharedCell<VecDeque<BlockSpec>> = Rc::default();
             if decode_block_specs(&entries, &mut blocks.borrow_mut()).is_some() {
                 // The output has a size limit, as a received file has; a longer output fails.
-                let mut out = BgzfBlockWriter::new(Limited(1 << 20), 2, blocks);
+                let mut out = BgzfBlockWriter::new(LimitedWriter(1 << 20), 2, blocks);
                 let _ = out.write_all(&genome(text)).and_then(|()| out.finish().map(drop));
             }
         }
     }
 }
 
-struct Limited(usize);
+/// A writer that fails after this number of bytes.
+struct LimitedWriter(usize);
 
-impl std::io::Write for Limited {
+impl std::io::Write for LimitedWriter {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0 = self.0.checked_sub(bytes.len()).ok_or(std::io::ErrorKind::InvalidData)?;
         Ok(bytes.len())

@@ -214,7 +214,7 @@ impl RelayCache {
 
     fn warn_unwritable(&self, error: &io::Error) {
         let mut last_warning = lock(&self.last_warning);
-        if last_warning.is_none_or(|told| told.elapsed() >= WARNING_INTERVAL) {
+        if last_warning.is_none_or(|warned_at| warned_at.elapsed() >= WARNING_INTERVAL) {
             *last_warning = Some(Instant::now());
             let directory = self.directory.display();
             (self.warn)(&format!("cannot write to {directory} ({error}); blocks are relayed without the cache"));

@@ -74,9 +74,9 @@ impl TransferSession {
     /// fewest requests come first.
     pub(super) fn assign_requests(&mut self, now: Duration, only: Option<usize>, actions: &mut Vec<SessionAction>) {
         let streams = self.active_streams().len();
-        let asked = only.map_or(0..streams, |only| only..(only + 1).min(streams));
+        let candidates = only.map_or(0..streams, |only| only..(only + 1).min(streams));
         for held in 0..MAX_REQUESTS_PER_STREAM {
-            for stream in asked.clone() {
+            for stream in candidates.clone() {
                 let found = &self.streams[stream];
                 if found.state != StreamState::Open || found.requests.len() != held {
                     continue;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::CommonArgs;
+use super::{CommonArgs, resource_help};
 use crate::config::THIS_RUN_HEADING;
 
 #[derive(Args)]
@@ -43,17 +43,38 @@ pub struct UnpackArgs {
 #[derive(Subcommand)]
 pub enum CollectionVerb {
     /// Pack genomes and add them, each under the name of its file
-    #[command(after_help = "Example:\n  godwit collection add genomes sample.fa --reference ref.fa")]
+    #[command(
+        mut_args(resource_help::threads_only),
+        after_help = "Example:\n  godwit collection add genomes sample.fa --reference ref.fa"
+    )]
     Add(CollectionAddArgs),
     /// Print names and sizes of the genomes
     #[command(after_help = "Example:\n  godwit collection list genomes")]
     List(CollectionListArgs),
     /// Unpack a genome
-    #[command(after_help = "Example:\n  godwit collection extract genomes sample sample.fa --reference ref.fa")]
+    #[command(
+        mut_args(resource_help::threads_only),
+        after_help = "Example:\n  godwit collection extract genomes sample sample.fa --reference ref.fa"
+    )]
     Extract(CollectionExtractArgs),
     /// Write a region of every genome that has it, as FASTA
-    #[command(after_help = "Example:\n  godwit collection region genomes chr20:1-1000 all.fa --reference ref.fa")]
+    #[command(
+        mut_args(resource_help::threads_only),
+        after_help = "Example:\n  godwit collection region genomes chr20:1-1000 all.fa --reference ref.fa"
+    )]
     Region(CollectionRegionArgs),
+}
+
+impl CollectionVerb {
+    /// Returns the common options of the verb, if it has them.
+    pub(super) fn common_mut(&mut self) -> Option<&mut CommonArgs> {
+        match self {
+            Self::Add(args) => Some(&mut args.common),
+            Self::List(_) => None,
+            Self::Extract(args) => Some(&mut args.common),
+            Self::Region(args) => Some(&mut args.common),
+        }
+    }
 }
 
 #[derive(Args)]

@@ -63,8 +63,12 @@ impl Cli {
             let lanes = align.get_occurrences::<PathBuf>("reads").into_iter().flatten();
             args.lanes = lanes.map(|files| files.cloned().collect()).collect();
         }
-        if let Some(common) = cli.common_mut() {
+        if let Verb::Bench(verb) = &cli.verb {
+            cli.emits_events = verb.emits_events();
+        } else if let Some(common) = cli.common_mut() {
+            let emits_events = common.json;
             common.configured_flags = configured.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+            cli.emits_events = emits_events;
         }
         Ok(cli)
     }

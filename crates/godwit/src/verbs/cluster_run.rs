@@ -384,8 +384,8 @@ pub fn planned_workers(place: &ClusterArgs, common: &CommonArgs) -> Option<Plann
 
 /// Returns the last error message in the log of a worker, without its prefix.
 pub fn last_error_line(job: &JobSpec, node: u32) -> Option<String> {
-    let said = std::fs::read(job.stderr_path(node)).ok()?;
-    let stderr_bytes = String::from_utf8_lossy(&said).into_owned();
-    let lines = stderr_bytes.lines().rev();
+    let stderr_bytes = std::fs::read(job.stderr_path(node)).ok()?;
+    let stderr_text = String::from_utf8_lossy(&stderr_bytes).into_owned();
+    let lines = stderr_text.lines().rev();
     lines.filter_map(|line| line.strip_prefix(ERROR_PREFIX)).map(str::to_owned).next()
 }

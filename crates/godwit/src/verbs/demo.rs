@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use godwit_pipeline::simulate::{
-    GenomeOptions, ReadOptions, ReadsWritten, Sample, SampleOptions, SimulateError, write_genome, write_reads,
+    GenomeOptions, ReadOptions, Sample, SampleOptions, SimulateError, SimulatedReadFiles, write_genome, write_reads,
 };
 use godwit_pipeline::{
     Accuracy, AlignOptions, AlignerChoice, CallOptions, CallerChoice, CompareOptions, Format, IndexOptions, JobReport,
@@ -71,7 +71,7 @@ pub fn run(args: &DemoArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-fn simulate_data(args: &DemoArgs, reference: &Path) -> Result<ReadsWritten, SimulateError> {
+fn simulate_data(args: &DemoArgs, reference: &Path) -> Result<SimulatedReadFiles, SimulateError> {
     let assembly = write_genome(&GenomeOptions { seed: args.seed, ..GenomeOptions::default() }, reference)?;
     assembly.write_unique_bed(&args.out.join(UNIQUE_REGIONS_FILE))?;
     let sample = Sample::draw(&assembly, &SampleOptions { seed: args.seed, ..SampleOptions::default() });
@@ -81,7 +81,7 @@ fn simulate_data(args: &DemoArgs, reference: &Path) -> Result<ReadsWritten, Simu
     write_reads(&assembly, &sample, &options, &args.out.join("reads"))
 }
 
-fn align_options(args: &DemoArgs, reference: &Path, reads: &ReadsWritten) -> AlignOptions {
+fn align_options(args: &DemoArgs, reference: &Path, reads: &SimulatedReadFiles) -> AlignOptions {
     AlignOptions {
         formats: vec![Format::Bam],
         reference: reference.to_owned(),
@@ -126,7 +126,7 @@ fn call_variants(
 
 fn summary_text(
     bam: &Path,
-    reads: &ReadsWritten,
+    reads: &SimulatedReadFiles,
     report: &JobReport,
     truth: &TruthComparison,
     accuracy: Option<&[PerVariantType<Accuracy>; 2]>,

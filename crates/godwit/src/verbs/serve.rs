@@ -66,8 +66,8 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     let authorizer = book.clone().map(|book| book as Arc<dyn Authorizer>);
     let outcome = runtime.block_on(async {
         let files = open_file_service(args, authorizer.clone())?;
-        let (gate, tls) = (admission.authentication(), admission.tls());
-        let pool = join_pool(args, &gate)?;
+        let (authenticator, tls) = (admission.authentication(), admission.tls());
+        let pool = join_pool(args, &authenticator)?;
         let engine = statement_engine(args, temporary.as_ref(), book.clone());
         let web_service = Some(open_web_service(args, &root, authorizer.clone()));
         let exporter = OtlpExporter::start(args)?;
@@ -82,7 +82,8 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         let node = DatasetService::with_pool(root, engine, files, pool.clone(), options);
         let (encrypted, routes) = (tls.is_some(), node.routes());
         let server =
-            Server::bind_with_auth(&Address::Tcp(address), node, routes, gate, tls, server_tuning(args)).await?;
+            Server::bind_with_auth(&Address::Tcp(address), node, routes, authenticator, tls, server_tuning(args))
+                .await?;
         start_dns_server(args, pool.as_ref()).await?;
         let scheme = if encrypted { "grpc+tls" } else { "grpc+tcp" };
         let noun = if datasets == 1 { "dataset" } else { "datasets" };
@@ -198,11 +199,11 @@ fn open_relay_cache(directory: &Path, args: &ServeArgs) -> Result<Arc<RelayCache
 const MIN_SECRET_BYTES: usize = 32;
 
 /// Creates the membership of this server in its pool; returns `None` without `--pool`.
-fn join_pool(args: &ServeArgs, gate: &Authenticator) -> Result<Option<Arc<Membership>>, Failure> {
+fn join_pool(args: &ServeArgs, authenticator: &Authenticator) -> Result<Option<Arc<Membership>>, Failure> {
     let Some(path) = &args.pool else { return Ok(None) };
     let file = PoolFile::read(path)?;
     let secret = args.pool_secret.as_deref().map(read_secret).transpose()?;
-    if secret.is_none() && !matches!(gate, Authenticator::Disabled) {
+    if secret.is_none() && !matches!(authenticator, Authenticator::Disabled) {
         let problem = "--pool with --tokens requires --pool-secret: it authenticates the pool members to each other \
                        and signs tickets";
         return Err(Failure::new(Exit::Usage, problem.to_owned()));

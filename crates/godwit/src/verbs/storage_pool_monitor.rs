@@ -94,7 +94,7 @@ async fn current_pool_nodes(members: &[Member], connection: &mut Option<(usize, 
     for step in 0..members.len() {
         let member = (first + step) % members.len();
         let known = connection.take().filter(|(of, client)| *of == member && client.is_open());
-        let answered = async {
+        let response = async {
             let client = match known {
                 Some((_, client)) => client,
                 None => {
@@ -106,7 +106,7 @@ async fn current_pool_nodes(members: &[Member], connection: &mut Option<(usize, 
             let nodes = parse_pool_status(answer.first()?)?;
             Some((client, nodes))
         };
-        if let Ok(Some((client, nodes))) = tokio::time::timeout(RESPONSE_TIMEOUT, answered).await {
+        if let Ok(Some((client, nodes))) = tokio::time::timeout(RESPONSE_TIMEOUT, response).await {
             *connection = Some((member, client));
             return nodes;
         }
@@ -144,8 +144,9 @@ mod tests {
 
     #[test]
     fn a_partial_pool_status_is_parsed() {
-        let said = br#"{"pool":{"nodes":[{"location":"a","healthy":true,"connections":3,"bytes_per_s":10.4},{}]}}"#;
-        let nodes = parse_pool_status(said).unwrap();
+        let status_json =
+            br#"{"pool":{"nodes":[{"location":"a","healthy":true,"connections":3,"bytes_per_s":10.4},{}]}}"#;
+        let nodes = parse_pool_status(status_json).unwrap();
         assert_eq!((nodes[0].connections, nodes[0].bytes_per_s, nodes[0].is_healthy), (3, 10.0, true));
         assert_eq!(nodes[1], StoragePoolMember::default());
         assert!(parse_pool_status(b"{}").is_none() && parse_pool_status(b"x").is_none());

@@ -50,11 +50,11 @@ impl<'a> PacReader<'a> {
         while done < bases.len() {
             let rest = &bases[done..];
             let (in_hole, until) = self.current_segment();
-            let stretch = usize::try_from(until - self.position).map_or(rest.len(), |bases| bases.min(rest.len()));
+            let scanned = usize::try_from(until - self.position).map_or(rest.len(), |bases| bases.min(rest.len()));
             let (compared, difference) = if in_hole {
-                (stretch, rest[..stretch].iter().position(|base| BASE_CODES[usize::from(*base)] != NON_ACGT_CODE))
+                (scanned, rest[..scanned].iter().position(|base| BASE_CODES[usize::from(*base)] != NON_ACGT_CODE))
             } else {
-                self.compare_packed(&rest[..stretch])?
+                self.compare_packed(&rest[..scanned])?
             };
             if let Some(offset) = difference {
                 return Ok(Some(done + offset));

@@ -67,7 +67,9 @@ impl SamReader {
                     self.state.expect_success()?;
                     return Ok(None);
                 }
-                PendingItem::Nothing if self.is_at_end => return Err(self.output_error("it ended within a block")),
+                PendingItem::Nothing if self.is_at_end => {
+                    return Err(self.output_error("its output ends within a block"));
+                }
                 PendingItem::Nothing => {
                     return Err(
                         self.output_error(format!("it printed more records than reads: {}", self.line_excerpt()))
@@ -75,7 +77,7 @@ impl SamReader {
                 }
                 PendingItem::BlockEnd { reads } => {
                     let Some(header) = self.pending_reads.oldest_header() else {
-                        return Err(self.output_error("it lost a block"));
+                        return Err(self.output_error("its output has more blocks than its input"));
                     };
                     self.pending_reads.remove_oldest_block();
                     let mut block = self.encoder.finish(&header, reads);
@@ -89,7 +91,7 @@ impl SamReader {
                 }
                 PendingItem::Template(name) => {
                     let Some(header) = self.pending_reads.oldest_header() else {
-                        return Err(self.output_error("it lost a block"));
+                        return Err(self.output_error("its output has more blocks than its input"));
                     };
                     self.read_template(&header, name, &mut batches)?;
                     answered += 1;
@@ -170,13 +172,13 @@ impl SamReader {
             (true, true) if mates == flags::FIRST => Ok(0),
             (true, true) if mates == flags::LAST => Ok(1),
             (true, _) => Err(self.output_error(format!(
-                "reads came in pairs, but its record {} is not of read 1 or read 2 of a pair; check that its command \
+                "the reads are paired, but its record {} is not of read 1 or read 2 of a pair; check that its command \
                  line takes pairs",
                 self.line_excerpt()
             ))),
             (false, _) => Err(self.output_error(format!(
-                "reads came singly, but its record {} is of a pair; check its command line, and that reads have names \
-                 of their own",
+                "the reads are unpaired, but its record {} is of a pair; check its command line, and that no two reads \
+                 have one name",
                 self.line_excerpt()
             ))),
         }

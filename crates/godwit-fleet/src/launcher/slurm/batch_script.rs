@@ -30,7 +30,7 @@ mark=$job/attempts/$attempt
 echo "$SLURM_JOB_ID" >"$mark/job"
 export GODWIT_ATTEMPT=$attempt
 
-# Leaves a mark of how it ended: without one, nobody may believe that the job succeeded.
+# Writes a mark with the exit status: without a mark, the job does not count as successful.
 stage=setup
 stopping=no
 is_running() {

@@ -203,8 +203,8 @@ fn run_command(
     if output.status.success() {
         return Ok(Ok(String::from_utf8_lossy(&output.stdout).into_owned()));
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    let lines: Vec<&str> = said.trim_end().lines().collect();
+    let stderr_text = String::from_utf8_lossy(&output.stderr);
+    let lines: Vec<&str> = stderr_text.trim_end().lines().collect();
     let tail = lines[lines.len().saturating_sub(MAX_TAIL_LINES)..].join("\n");
     Ok(Err(CommandFailure { kind: FailureKind::of_stderr(&tail), ending: output.status.to_string(), stderr: tail }))
 }

@@ -6,12 +6,11 @@ fn mark(stage: AttemptStage, status: i32) -> AttemptExit {
 
 #[test]
 fn nothing_but_the_jobs_own_mark_is_success() {
-    let by =
-        |state: &str, mark: Option<AttemptExit>| final_status(outcome_of_state(state), mark.as_ref(), "nobody knows");
+    let by = |state: &str, mark: Option<AttemptExit>| final_status(outcome_of_state(state), mark.as_ref(), "no status");
     let succeeded = JobStatus::Ended { outcome: JobOutcome::Succeeded };
     assert_eq!(by("COMPLETED", Some(mark(AttemptStage::Work, 0))), succeeded);
     assert_eq!(by("CANCELLED", Some(mark(AttemptStage::Work, 0))), succeeded, "cancelled when all was done");
-    assert_eq!(by("COMPLETED", None), JobStatus::Unknown { reason: "nobody knows".into() });
+    assert_eq!(by("COMPLETED", None), JobStatus::Unknown { reason: "no status".into() });
     assert!(matches!(
         by("COMPLETED", Some(mark(AttemptStage::Setup, 0))),
         JobStatus::Ended { outcome: JobOutcome::Failed { .. } }

@@ -126,7 +126,7 @@ fn visas_that_are_not_good_are_passed_over() {
         ("without an end", world.visa(&set("exp", Value::Null))),
         ("not yet good", world.visa(&set("nbf", json!(NOW + 61.0)))),
         ("without a beginning", world.visa(&set("iat", Value::Null))),
-        ("of nobody", world.visa(&set("sub", Value::Null))),
+        ("without a subject", world.visa(&set("sub", Value::Null))),
         ("a document that is to be asked about", world.visa(&set("scope", json!("openid")))),
         ("without a visa", world.visa(&set(VISA_CLAIM, Value::Null))),
         ("without a type", world.visa(&set_visa("type", Value::Null))),
@@ -138,8 +138,8 @@ fn visas_that_are_not_good_are_passed_over() {
         ("signed in another way", header("alg", json!("EdDSA"))),
         ("not signed", header("alg", json!("none"))),
         ("of no known key", header("kid", json!("x"))),
-        ("old, and nobody was asked", access(NOW - 3601.0, "openid", "other")),
-        ("for somebody", access(NOW - 60.0, "openid", "aud")),
+        ("old, and not checked at the issuer", access(NOW - 3601.0, "openid", "other")),
+        ("for another audience", access(NOW - 60.0, "openid", "aud")),
         ("neither a document nor for access", access(NOW - 60.0, "profile", "other")),
     ] {
         assert_eq!(world.accepted_values(&[visa]).len(), 0, "{what}");

@@ -17,7 +17,7 @@ use godwit_kernels::markdup::BlockSignatures;
 use godwit_model::{BlockId, DuplicateCounts, PartitionPlan, RecordId, SortKey};
 
 use super::super::feed::{FeedLane, FeedReport, Feeder, check_resumed_blocks};
-use super::super::{AlignContext, AlignResult, FeedProgress, lanes};
+use super::super::{AlignContext, AlignResult, lanes};
 use super::head_resume::shard_count;
 use super::reads_spool::{BlockSelection, FeedEvent, ReadsSpool, SpoolSink};
 use super::{AlignHead, block_label, plan_command};
@@ -38,9 +38,6 @@ const MAX_PREFETCHED_BLOCKS: usize = 2;
 pub(in crate::align) struct ClusterAlignJob<'r> {
     pub(in crate::align) context: AlignContext<'r>,
     pub(in crate::align) spool: &'r ReadsSpool,
-    /// For each lane, the index of the library of its read group.
-    pub(in crate::align) lane_libraries: Vec<u16>,
-    pub(in crate::align) progress: FeedProgress,
 }
 
 /// The stage in which workers align blocks, until every slice is at the worker that owns its shard.
@@ -142,10 +139,10 @@ impl ClusterAlignJob<'_> {
         sink: SpoolSink,
         stop: &Arc<AtomicBool>,
     ) -> Result<FeedReport, PipelineError> {
-        let AlignContext { options, job_directory, .. } = self.context;
+        let AlignContext { options, job_directory, progress, .. } = self.context;
         let lane_options = options.lane_options();
         Feeder { lanes, lane_options, sink, options, job_directory, previous_report: FeedReport::default() }
-            .run(&self.progress, stop)
+            .run(progress, stop)
     }
 
     /// Reads the input again for blocks of which no worker holds the slices any more.
@@ -238,7 +235,7 @@ impl ClusterAlignJob<'_> {
                     ShuffleAction::PlacePart(node, part, offset) => work.assign_placement(head, node, part, offset),
                     ShuffleAction::ReportSizeMismatch(_) => {
                         return Err(PipelineError::CountMismatch {
-                            items: "equal sizes of a part",
+                            items: "parts with the same size on both workers",
                             expected: 1,
                             actual: 0,
                         });
@@ -263,13 +260,13 @@ impl ClusterAlignJob<'_> {
             }
             match head.next_event()? {
                 Some(WorkerPoolEvent::Event(node, report)) => head.handle_event(node, report),
-                Some(WorkerPoolEvent::Upload(node, gift, pieces)) => {
+                Some(WorkerPoolEvent::Upload(node, upload, pieces)) => {
                     head.exchange_report.head_bytes += pieces.iter().map(|piece| piece.len() as u64).sum::<u64>();
-                    match gift {
+                    match upload {
                         WorkerUpload::AlignedBlock { block, .. } => {
                             head.apply_event(LedgerEvent::BlockAligned(node, block))
                         }
-                        gift => work.take_upload(head, node, gift, &pieces)?,
+                        upload => work.take_upload(head, node, upload, &pieces)?,
                     }
                 }
                 // `next_event` has already handled workers that were lost.
@@ -411,7 +408,8 @@ impl<'s> AlignStage<'s, '_> {
                     .protocol_error(node, format!("its message about {} cannot be decoded", block_label(block)))
             };
             let BlockUpload { pairs, ends, table, details } = BlockUpload::from_bytes(pieces).ok_or_else(malformed)?;
-            let library = self.job.lane_libraries.get(usize::from(block.lane)).copied().ok_or_else(malformed)?;
+            let library =
+                self.job.context.lane_libraries.get(usize::from(block.lane)).copied().ok_or_else(malformed)?;
             let mut by_library = vec![DuplicateCounts::default(); usize::from(library) + 1];
             by_library[usize::from(library)] = counts;
             let signatures = BlockSignatures { pairs, ends, counts: by_library };
@@ -421,7 +419,7 @@ impl<'s> AlignStage<'s, '_> {
             }
             self.reads += reads;
             self.last_aligned_at = Instant::now();
-            let fraction = self.job.progress.fraction_after_block();
+            let fraction = self.job.context.progress.fraction_after_block();
             let (lane, block) = (block.lane, block.ordinal);
             self.job.context.observer.event(&Event::Aligned { lane, block, reads: self.reads, fraction });
         }
@@ -474,7 +472,7 @@ impl PartStage for WriteStage<'_> {
                 self.observer.event(&Event::Written { partitions: self.placed_parts, total: self.part_count });
                 head.apply_event(LedgerEvent::PartPlaced(node, part));
             }
-            (gift, _) => return Err(head.worker_pool.protocol_error(node, format!("{gift:?} has no data"))),
+            (upload, _) => return Err(head.worker_pool.protocol_error(node, format!("{upload:?} has no data"))),
         }
         Ok(())
     }

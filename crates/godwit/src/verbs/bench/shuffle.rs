@@ -58,7 +58,7 @@ fn measure(args: &BenchShuffleArgs) -> Result<Vec<Value>, Failure> {
     }
     let mut results = Vec::new();
     for nodes in counts {
-        let mut crew = if args.peers.is_empty() {
+        let mut workers = if args.peers.is_empty() {
             WorkerPool::Processes(WorkerProcesses::start(*nodes)?)
         } else {
             WorkerPool::ThisProcess {
@@ -73,7 +73,7 @@ fn measure(args: &BenchShuffleArgs) -> Result<Vec<Value>, Failure> {
             let plan =
                 ShufflePlan { worker_count: *nodes, peers: &args.peers, slice_bytes, message_bytes: args.message };
             let rounds: Result<Vec<RoundResult>, Failure> =
-                (0..args.rounds).map(|_| plan.run_round(&mut crew)).collect();
+                (0..args.rounds).map(|_| plan.run_round(&mut workers)).collect();
             results.push(plan.result_json(*bytes, &rounds?));
         }
     }
@@ -145,15 +145,15 @@ impl RoundResult {
 }
 
 impl ShufflePlan<'_> {
-    fn run_round(&self, crew: &mut WorkerPool) -> Result<RoundResult, Failure> {
+    fn run_round(&self, workers: &mut WorkerPool) -> Result<RoundResult, Failure> {
         let Self { worker_count, peers, slice_bytes, message_bytes } = *self;
         let mut step = |order: Option<ShuffleCommand>| -> Result<StepResult, Failure> {
-            let before = crew.cpu_seconds();
+            let before = workers.cpu_seconds();
             let worker_timings = match order {
-                None => crew.connect(),
-                Some(order) => crew.run_step(&order),
+                None => workers.connect(),
+                Some(order) => workers.run_step(&order),
             }?;
-            Ok(StepResult { worker_timings, cpu_seconds: crew.cpu_seconds() - before })
+            Ok(StepResult { worker_timings, cpu_seconds: workers.cpu_seconds() - before })
         };
         let connect = step(None)?;
         // Remote peers generate one slice on request, and send the same slice to every receiver.

@@ -225,8 +225,8 @@ impl CollectorClient {
     async fn send_batch(&self, spans: &[Span]) -> Result<(), String> {
         let body = export_request(&self.service, spans).to_string();
         let sent = self.client.post(&self.url).body(body).send().await;
-        let answered = sent.and_then(reqwest::Response::error_for_status);
-        answered.map(drop).map_err(|error| godwit_formats::message_with_causes(&error.without_url()))
+        let response = sent.and_then(reqwest::Response::error_for_status);
+        response.map(drop).map_err(|error| godwit_formats::message_with_causes(&error.without_url()))
     }
 }
 

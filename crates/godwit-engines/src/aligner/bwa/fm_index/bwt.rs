@@ -66,7 +66,7 @@ impl Bwt {
             file.read_exact(&mut bytes[..32 + 4 * in_block.div_ceil(16) as usize])?;
             let block = Block::decode(&bytes);
             if block.counts != counts {
-                return Ok(Err("its counts do not match its bases"));
+                return Ok(Err("its counts of the bases do not match the bases"));
             }
             for (base, count) in counts.iter_mut().enumerate() {
                 *count += block.count_before(in_block, base);

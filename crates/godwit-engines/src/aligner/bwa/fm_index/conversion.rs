@@ -62,7 +62,7 @@ pub fn convert_bwa_index(
         }
         Err(WalkError::Read(source)) => Err(read(&sa, source)),
         Err(WalkError::TextMismatch) => broken(&bwt, "it and the .sa file do not match the genome in the .pac file"),
-        Err(WalkError::SampleMismatch) => broken(&sa, "its samples contradict each other"),
+        Err(WalkError::SampleMismatch) => broken(&sa, "its samples of the suffix array are inconsistent"),
     }
 }
 
