@@ -1,6 +1,8 @@
 //! The messages between client and server of a copy. Tickets, commands and actions carry JSON; blocks of files are sent
 //! in Arrow batches.
 
+mod list_response;
+
 use std::sync::{Arc, LazyLock};
 
 use arrow_array::builder::FixedSizeBinaryBuilder;
@@ -18,6 +20,8 @@ use crate::file_listing::{Entry, EntryFailure, LinkPolicy};
 use crate::path_text::escape_for_display;
 use crate::ranges::RangeSet;
 use crate::tcp_tuning::SendOptions;
+
+pub(crate) use list_response::decode_listing;
 
 /// Action that lists the entries below a path. On the wire, [`FILES_PREFIX`] precedes the name of each action.
 pub(crate) const LIST_ACTION: &str = "list";
