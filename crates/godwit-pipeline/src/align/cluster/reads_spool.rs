@@ -19,7 +19,7 @@ use godwit_exchange::{DownloadBatches, DownloadSource, DownloadTicket, bytes_bat
 use godwit_kernels::markdup::{DuplicateMarks, RecordSet};
 use godwit_model::{BlockId, schema};
 
-use super::super::feed::BlockSink;
+use super::super::feed::{BlockSink, reads_differ_error};
 use crate::cluster_worker::VerdictHeader;
 use crate::error::PipelineError;
 
@@ -266,6 +266,32 @@ impl BlockSink for SpoolSink<'_> {
     }
 
     fn finish(self) -> Result<(), PipelineError> {
-        Ok(())
+        match self.selection {
+            // The head would wait forever for a block that the files do not contain any more.
+            BlockSelection::Only(missing) => missing.first().map_or(Ok(()), |block| Err(reads_differ_error(*block))),
+            BlockSelection::AllExcept(_) => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_that_the_files_do_not_contain_any_more_is_an_error() {
+        let directory = tempfile::tempdir().unwrap();
+        let spool = ReadsSpool::new(directory.path().to_owned(), BTreeSet::new());
+        let (events, _received) = std::sync::mpsc::channel();
+        let cancelled = AtomicBool::new(false);
+        let finish = |selection| {
+            let (spool, cancelled, events) = (&spool, &cancelled, events.clone());
+            SpoolSink { spool, events, cancelled, max_waiting_blocks: 0, selection, open_block: None }.finish()
+        };
+        let block = BlockId { lane: 0, ordinal: 6 };
+        assert!(finish(BlockSelection::Only(BTreeSet::new())).is_ok());
+        assert!(finish(BlockSelection::AllExcept(BTreeSet::from([block]))).is_ok());
+        let error = finish(BlockSelection::Only(BTreeSet::from([block]))).unwrap_err().to_string();
+        assert!(error.contains("block 7 of lane 1"), "{error}");
     }
 }
