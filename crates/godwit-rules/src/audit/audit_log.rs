@@ -140,6 +140,14 @@ struct AuditFile {
     written_bytes: u64,
 }
 
+impl Drop for AuditFile {
+    fn drop(&mut self) {
+        // Closing the file would not suffice: a child process that another thread is starting has inherited the file,
+        // and holds its lock until it runs its own program. Ignore the error, because closing follows.
+        let _ = flock(&self.file, FlockOperation::Unlock);
+    }
+}
+
 impl AuditFile {
     /// Ends the torn line `rest`, the bytes after the last line feed, and appends a line that records it.
     fn close_torn_line(&mut self, rest: &[u8]) -> std::io::Result<()> {
