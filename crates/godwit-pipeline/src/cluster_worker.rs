@@ -148,14 +148,8 @@ struct WorkerContext<'n> {
 impl WorkerContext<'_> {
     /// Runs the work of a thread; if it fails, the worker ends.
     fn run_thread(&self, work: impl FnOnce() -> Result<(), PipelineError>) {
-        if let Err(error) = work() {
-            self.report_failure(error);
-        }
-    }
-
-    fn report_failure(&self, error: PipelineError) {
-        // If sending fails, the main thread and thus the worker have already ended.
-        let _ = self.input_sender.lock().unwrap_or_else(PoisonError::into_inner).send(WorkerInput::Failed(error));
+        let inputs = self.input_sender.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        run_reporting_failure(&inputs, work);
     }
 
     fn set_planning_block(&self, block: BlockId) {
@@ -356,6 +350,21 @@ pub(crate) fn forward_commands(link: &WorkerEndpoint, inputs: &Sender<WorkerInpu
         let last = order.is_err() || matches!(order, Ok(Command::Finish));
         if inputs.send(WorkerInput::Command(order)).is_err() || last {
             return;
+        }
+    }
+}
+
+/// Runs the work of a thread, and sends its failure to the main thread of the worker. The main thread also receives a
+/// message if the work panics: without it, the worker would never end, and the head would wait for its results. The
+/// scope of the thread then reports the panic.
+pub(crate) fn run_reporting_failure(inputs: &Sender<WorkerInput>, work: impl FnOnce() -> Result<(), PipelineError>) {
+    // If sending fails, the main thread and thus the worker have already ended.
+    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)) {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => drop(inputs.send(WorkerInput::Failed(error))),
+        Err(panic) => {
+            drop(inputs.send(WorkerInput::Failed(PipelineError::Interrupted)));
+            std::panic::resume_unwind(panic);
         }
     }
 }
@@ -575,4 +584,18 @@ pub(crate) fn unexpected_command(order: &Command) -> PipelineError {
 /// Returns the bytes of plain items, to be sent to the head.
 fn to_buffer<T: bytemuck::Pod>(items: &[T]) -> Buffer {
     Buffer::from(bytemuck::cast_slice::<T, u8>(items))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_panics_ends_its_worker() {
+        let (sender, inputs) = mpsc::channel();
+        let panics = std::thread::spawn(move || run_reporting_failure(&sender, || panic!("a test panics")));
+        let input = receive_input(&inputs, &AtomicBool::new(false)).unwrap();
+        assert!(matches!(input, WorkerInput::Failed(PipelineError::Interrupted)));
+        assert!(panics.join().is_err(), "the panic is reported");
+    }
 }
