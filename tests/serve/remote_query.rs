@@ -1,9 +1,10 @@
 //! `godwit query --at`: a server gives the results of a directory.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use godwit_tests::binary::{GodwitOutput, godwit};
 use godwit_tests::data_server::DataServer;
+use godwit_tests::wait::wait_until;
 use godwit_tests::{needs, scratch};
 
 use serde_json::Value;
@@ -96,4 +97,42 @@ fn statements_are_measured_at_a_server_and_over_a_directory() {
     bench(&["--data", path_text(&root.join("none")), all]).assert_rejected(&[4], &["the server did not start"]);
     drop(served);
     bench(&["--at", &url, all]).assert_rejected(&[6], &[&url["grpc+tcp://".len()..]]);
+}
+
+/// Returns the entries of a directory.
+fn entries(directory: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).collect()
+}
+
+#[test]
+fn statements_leave_no_scratch_directory_even_if_they_fail_or_the_server_is_killed() {
+    let (root, scratch) = (scratch::directory("query-scratch"), scratch::directory("query-scratch-temp"));
+    std::fs::write(root.join("a.bed"), "chr1\t5\t9\n").expect("it can be written");
+    let start = || DataServer::start(&root, &["--temp", path_text(&scratch)]);
+    let run_statement = |served: &DataServer| {
+        let found = query_server(served, &["--format", "csv", "SELECT count(*) + 1 AS n FROM \"a.bed\""]);
+        assert!(found.status.success() && found.stdout == "n\n2\n", "{}", found.describe());
+    };
+    let served = start();
+    for _ in 0..3 {
+        // The process of a statement that fails is killed.
+        query_server(&served, &["SELECT length(none) FROM \"a.bed\""]).assert_rejected(&[2], &["none"]);
+    }
+    run_statement(&served);
+    let of_processes = || entries(&scratch).iter().map(|server| entries(server).len()).collect::<Vec<_>>();
+    wait_until("only the directory of the running process is left", || of_processes() == [1]);
+    assert_eq!(served.stop(libc::SIGTERM).0, Some(0));
+    assert_eq!(entries(&scratch), Vec::<PathBuf>::new());
+    let served = start();
+    run_statement(&served);
+    served.stop(libc::SIGKILL);
+    let left = entries(&scratch);
+    assert_eq!(left.len(), 1, "{left:?}");
+    let served = start();
+    run_statement(&served);
+    let now = entries(&scratch);
+    assert!(now.len() == 1 && now != left, "{now:?}, {left:?}");
+    assert_eq!(served.stop(libc::SIGTERM).0, Some(0));
+    assert_eq!(entries(&scratch), Vec::<PathBuf>::new());
 }

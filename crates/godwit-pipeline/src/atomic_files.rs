@@ -100,6 +100,9 @@ impl Drop for AtomicFile {
             // Ignore an error here: the failure that caused the drop is already reported.
             let _ = fs::remove_file(&self.temporary_path);
         }
+        // Closing the file would not suffice: a child process that another thread is starting has inherited the file,
+        // and holds its lock until it runs its own program. Ignore the error, because closing follows.
+        let _ = self.file.unlock();
     }
 }
 

@@ -13,7 +13,8 @@ use crate::error::PipelineError;
 
 pub use worker_connection::WorkerOptions;
 pub(crate) use worker_connection::{
-    WorkerInput, forward_commands, host_name, malformed_command, receive_input, unexpected_command,
+    WorkerInput, forward_commands, host_name, malformed_command, receive_input, run_reporting_failure,
+    unexpected_command,
 };
 pub(crate) use worker_pool::{WorkerPool, WorkerPoolEvent};
 

@@ -38,7 +38,7 @@ use crate::align_messages::AlignTask;
 use crate::call;
 use crate::cluster::{
     WorkKind, WorkerInput, WorkerOptions, WorkerTask, forward_commands, host_name, malformed_command, receive_input,
-    unexpected_command,
+    run_reporting_failure, unexpected_command,
 };
 use crate::cluster_search;
 use crate::error::{ErrorKind, PipelineError};
@@ -78,14 +78,8 @@ struct WorkerContext<'n> {
 impl WorkerContext<'_> {
     /// Runs the work of a thread; if it fails, the worker ends.
     fn run_thread(&self, work: impl FnOnce() -> Result<(), PipelineError>) {
-        if let Err(error) = work() {
-            self.report_failure(error);
-        }
-    }
-
-    fn report_failure(&self, error: PipelineError) {
-        // If sending fails, the main thread and thus the worker have already ended.
-        let _ = self.input_sender.lock().unwrap_or_else(PoisonError::into_inner).send(WorkerInput::Failed(error));
+        let inputs = self.input_sender.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        run_reporting_failure(&inputs, work);
     }
 
     fn set_planning_block(&self, block: BlockId) {

@@ -65,8 +65,7 @@ fn with_checksum(text: &[u8], blocks: &[u8], windows: &[u8]) -> Vec<u8> {
     let mended = serde_json::from_slice(text).ok().and_then(|mut entry| {
         match &mut entry {
             AlignJournalEntry::Block(block) => {
-                let sizes = [block.frame_bytes, block.pair_bytes, block.end_bytes, block.table_bytes];
-                block.checksum = checksum_of(blocks, block.offset, &sizes)?;
+                block.checksum = checksum_of(blocks, block.offset, &block.sizes())?;
             }
             AlignJournalEntry::BlockStart(start) => {
                 let sizes: Vec<u64> = start.window_bytes.iter().map(|bytes| u64::from(*bytes)).collect();
@@ -77,4 +76,35 @@ fn with_checksum(text: &[u8], blocks: &[u8], windows: &[u8]) -> Vec<u8> {
         serde_json::to_vec(&entry).ok()
     });
     mended.unwrap_or_else(|| text.to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::BlockEntry;
+
+    #[test]
+    fn the_checksum_of_a_block_covers_all_its_sections() {
+        let block = BlockEntry {
+            id: BlockId { lane: 0, ordinal: 0 },
+            reads: 1,
+            reads_checksum: String::new(),
+            records: 1,
+            longest_bases: 1,
+            counts: Vec::new(),
+            offset: 1,
+            frame_bytes: 1,
+            pair_bytes: 2,
+            end_bytes: 3,
+            table_bytes: 4,
+            template_bytes: 5,
+            barcode_bytes: 6,
+            checksum: String::new(),
+        };
+        let blocks: Vec<u8> = (0..30).collect();
+        let line = serde_json::to_vec(&AlignJournalEntry::Block(block.clone())).unwrap();
+        let checksum = blake3::hash(&blocks[1..22]).to_hex().to_string();
+        let expected = AlignJournalEntry::Block(BlockEntry { checksum, ..block });
+        assert_eq!(with_checksum(&line, &blocks, &[]), serde_json::to_vec(&expected).unwrap());
+    }
 }

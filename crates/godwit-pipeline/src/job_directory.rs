@@ -73,6 +73,8 @@ pub struct JobDirectory {
     finished_partitions: HashMap<usize, PartitionEntry>,
     /// Blocks that are being aligned, with the number of their reads and the BLAKE3 of the reads.
     fed_blocks: Mutex<HashMap<BlockId, (u64, String)>>,
+    /// The BLAKE3 of the reads of each block that this process has read. A cluster run may read a block again.
+    fed_checksums: Mutex<HashMap<BlockId, String>>,
     /// Lock that serialises appends, so that the bytes of each block are contiguous.
     append_lock: Mutex<()>,
     /// All blocks in the journal, with the BLAKE3 of their reads.
@@ -203,6 +205,7 @@ impl JobDirectory {
             finished_blocks: BTreeMap::new(),
             finished_partitions: HashMap::new(),
             fed_blocks: Mutex::default(),
+            fed_checksums: Mutex::default(),
             append_lock: Mutex::default(),
             checkpointed_blocks: Mutex::default(),
             fingerprint: Vec::new(),
@@ -377,9 +380,13 @@ impl JobDirectory {
         self.finished_blocks.get(&id)
     }
 
-    /// Records the reads of a block before they are aligned. `content`: their BLAKE3, hexadecimal.
-    pub fn record_reads(&self, id: BlockId, reads: u64, content: String) {
-        self.fed_blocks.lock().unwrap_or_else(PoisonError::into_inner).insert(id, (reads, content));
+    /// Records the reads of a block before they are aligned. `content`: their BLAKE3, hexadecimal. Returns false if this
+    /// process has read other reads for the block before.
+    #[must_use]
+    pub fn record_reads(&self, id: BlockId, reads: u64, content: String) -> bool {
+        self.fed_blocks.lock().unwrap_or_else(PoisonError::into_inner).insert(id, (reads, content.clone()));
+        let mut fed_checksums = self.fed_checksums.lock().unwrap_or_else(PoisonError::into_inner);
+        *fed_checksums.entry(id).or_insert_with(|| content.clone()) == content
     }
 
     /// Returns the checkpoints of all finished blocks, in the order of the blocks.
@@ -588,3 +595,6 @@ pub fn hash_byte_ranges(
     }
     Ok(hasher.finalize().to_hex().to_string())
 }
+
+#[cfg(test)]
+mod tests;

@@ -134,7 +134,8 @@ impl BlockEntry {
         self.sizes().into_iter().sum()
     }
 
-    fn sizes(&self) -> [u64; 6] {
+    /// Returns the size of each section of the block, in the order of the sections, bytes.
+    pub(crate) fn sizes(&self) -> [u64; 6] {
         [self.frame_bytes, self.pair_bytes, self.end_bytes, self.table_bytes, self.template_bytes, self.barcode_bytes]
     }
 
@@ -235,6 +236,14 @@ impl JournalEntry for AlignJournalEntry {
 pub struct Journal<L = AlignJournalEntry> {
     file: Mutex<File>,
     entry_type: PhantomData<fn(L)>,
+}
+
+impl<L> Drop for Journal<L> {
+    fn drop(&mut self) {
+        // Closing the file would not suffice: a child process that another thread is starting has inherited the file,
+        // and holds its lock until it runs its own program. Ignore the error, because closing follows.
+        let _ = self.file.get_mut().unwrap_or_else(PoisonError::into_inner).unlock();
+    }
 }
 
 impl<L: JournalEntry> Journal<L> {
@@ -367,6 +376,17 @@ mod tests {
             write_journal(&path, &entries[lines..]);
             assert!(fs::read(&path).unwrap() == whole);
         }
+    }
+
+    #[test]
+    fn a_closed_journal_can_be_opened_while_a_child_process_starts() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("journal");
+        let (journal, _) = Journal::<AlignJournalEntry>::open(&path).unwrap();
+        let _inherited = journal.file.lock().unwrap().try_clone().unwrap();
+        assert_eq!(Journal::<AlignJournalEntry>::open(&path).err().unwrap().kind(), io::ErrorKind::ResourceBusy);
+        drop(journal);
+        assert!(Journal::<AlignJournalEntry>::open(&path).is_ok());
     }
 
     #[test]

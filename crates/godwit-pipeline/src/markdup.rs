@@ -302,11 +302,11 @@ impl MarkdupJob<'_> {
             self.report_progress(&blocks);
         }
         let (sender, receiver) = mpsc::sync_channel::<(u32, InputBlock)>(1);
-        let receiver = Mutex::new(receiver);
+        let receiver = Arc::new(Mutex::new(receiver));
         let failure = FirstFailure::default();
         std::thread::scope(|scope| {
             for _ in 0..threads {
-                let (receiver, path, failure, done_with) = (&receiver, &path, &failure, done_with.clone());
+                let (receiver, path, failure, done_with) = (receiver.clone(), &path, &failure, done_with.clone());
                 scope.spawn(move || {
                     let mut encoder = RecordEncoder::new(self.genome, done_with);
                     loop {
@@ -318,6 +318,8 @@ impl MarkdupJob<'_> {
                     }
                 });
             }
+            // If the threads panic, nothing holds the receiver any more, and sending a block fails instead of waiting.
+            drop(receiver);
             while !failure.is_set() {
                 if self.cancelled.load(Ordering::Relaxed) {
                     failure.record(0, PipelineError::Interrupted);

@@ -29,7 +29,7 @@ use datafusion::sql::sqlparser::ast;
 use futures_util::StreamExt as _;
 use godwit_flight::{Catalog, DatasetAccess, DatasetAccessList, DatasetError, DatasetKind, SQL_CATALOG, SQL_SCHEMA};
 use godwit_model::did_you_mean;
-use godwit_process::TemporaryItem;
+use godwit_process::LockedDirectory;
 
 use crate::coverage::{self, CoverageFunction};
 use crate::dataset_table::TableCatalog;
@@ -55,6 +55,9 @@ pub struct QueryResources {
 /// Number of rows per batch in statements that group rows. Larger batches make grouping faster, up to this size.
 /// Grouping 10 million rows into 70,000 groups took 179 ms instead of 223 ms with batches of 8,192 rows.
 const GROUPING_BATCH_ROWS: usize = 65_536;
+
+/// First part of the name of the directory for the spilled data of an engine.
+const SCRATCH_DIRECTORY_PREFIX: &str = "godwit-spill-";
 
 /// Maximum number of operators that an error message about memory lists.
 const MAX_CONSUMERS_SHOWN: usize = 3;
@@ -104,12 +107,10 @@ pub struct QueryEngine {
     context: SessionContext,
     tables: TableCatalog,
     dataset_accesses: DatasetAccessList,
-    scratch_directory: Option<Arc<ScratchDirectory>>,
+    /// The directory for the spilled data of the engine. DataFusion removes its own directory only when its last thread
+    /// ends, and the process may exit earlier.
+    scratch_directory: Option<Arc<LockedDirectory>>,
 }
-
-/// A directory for the spilled data of an engine, which is removed with the engine. DataFusion removes its own
-/// directory only when its last thread ends, and the process may exit earlier.
-type ScratchDirectory = TemporaryItem<tempfile::TempDir>;
 
 impl std::fmt::Debug for QueryEngine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -155,7 +156,7 @@ pub struct Rows {
     schema: SchemaRef,
     batches: SendableRecordBatchStream,
     /// The directory of spilled data, which must exist until the rows are dropped.
-    _scratch: Option<Arc<ScratchDirectory>>,
+    _scratch: Option<Arc<LockedDirectory>>,
 }
 
 impl Rows {
@@ -232,10 +233,7 @@ impl QueryEngine {
         // Send strings in the data types of the Parquet files. Only some clients support Arrow view types.
         options.execution.parquet.schema_force_view_types = false;
         options.sql_parser.map_string_types_to_utf8view = false;
-        let make = |parent: &PathBuf| {
-            ScratchDirectory::create(|| tempfile::Builder::new().prefix("godwit-query-").tempdir_in(parent))
-                .map(Arc::new)
-        };
+        let make = |parent: &PathBuf| LockedDirectory::create(parent, SCRATCH_DIRECTORY_PREFIX).map(Arc::new);
         let scratch_directory =
             limits.scratch_directory.as_ref().map(make).transpose().map_err(DataFusionError::IoError)?;
         let disk = scratch_directory.as_ref().map_or(DiskManagerMode::Disabled, |directory| {

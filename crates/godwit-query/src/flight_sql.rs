@@ -44,6 +44,9 @@ impl SqlEngine for QueryEngine {
         parameters: Option<RecordBatch>,
     ) -> StatusFuture<'_, StatementResult> {
         Box::pin(async move {
+            // Discard the accesses of descriptions and of failed statements, which returned no rows. They must not
+            // appear in the access record of this statement.
+            drop(self.take_dataset_accesses());
             let values = parameters.map(|row| parameter_values(&row)).transpose()?.unwrap_or_default();
             let plan = self.plan_with_parameters(&sql, values).await?;
             // Return rows with the schema that the client received before, because clients compare the two.
@@ -88,5 +91,78 @@ impl From<QueryError> for Status {
             QueryError::Output { .. } => Self::internal(text),
             QueryError::Dataset(error) => error.into(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::arrow::datatypes::SchemaRef;
+    use godwit_flight::{BatchReader, Catalog, Dataset, DatasetAccessList, DatasetError, DatasetKind, Scan, ScanPart};
+
+    use super::*;
+    use crate::engine::QueryResources;
+
+    /// A table with one column and no rows.
+    #[derive(Debug)]
+    struct EmptyTable;
+
+    impl Dataset for EmptyTable {
+        fn kind(&self) -> DatasetKind {
+            DatasetKind::Table
+        }
+
+        fn schema(&self) -> SchemaRef {
+            Arc::new(Schema::new(vec![Field::new("name", DataType::Utf8, true)]))
+        }
+
+        fn bytes(&self) -> u64 {
+            0
+        }
+
+        fn version(&self) -> u64 {
+            0
+        }
+
+        fn has_regions(&self) -> bool {
+            false
+        }
+
+        fn parts(&self, _: &Scan, _: usize) -> Result<Vec<ScanPart>, DatasetError> {
+            Ok(vec![ScanPart::default()])
+        }
+
+        fn read(&self, _: &Scan, _: &ScanPart) -> Result<BatchReader, DatasetError> {
+            Ok(Box::new(std::iter::empty()))
+        }
+    }
+
+    /// A catalog of empty tables, which adds each table that is opened to the list.
+    #[derive(Debug)]
+    struct RecordingCatalog(DatasetAccessList);
+
+    impl Catalog for RecordingCatalog {
+        fn names(&self) -> Result<Vec<String>, DatasetError> {
+            Ok(["genes", "samples", "sites"].map(str::to_owned).to_vec())
+        }
+
+        fn open(&self, name: &str) -> Result<Arc<dyn Dataset>, DatasetError> {
+            self.0.add(name, "all");
+            Ok(Arc::new(EmptyTable))
+        }
+    }
+
+    #[tokio::test]
+    async fn datasets_of_failed_and_described_statements_are_not_attributed_to_the_next_statement() {
+        let accesses = DatasetAccessList::default();
+        let limits = QueryResources { memory_bytes: 64 << 20, threads: 1, scratch_directory: None };
+        let engine = QueryEngine::new(Arc::new(RecordingCatalog(accesses.clone())), &limits).unwrap();
+        let engine = engine.with_dataset_accesses(accesses);
+        let principal = Principal::default();
+        let execute = |sql: &str| engine.execute(&principal, sql.to_owned(), None);
+        assert!(execute("SELECT none FROM genes").await.is_err());
+        engine.describe_statement(&principal, "SELECT name FROM samples".to_owned()).await.unwrap();
+        let result = execute("SELECT name FROM sites").await.unwrap();
+        let opened: Vec<&str> = result.datasets.iter().map(|access| &*access.dataset).collect();
+        assert_eq!(opened, ["sites"]);
     }
 }

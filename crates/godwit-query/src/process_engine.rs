@@ -3,7 +3,7 @@
 //! A statement process runs one statement at a time. If the statement succeeds, the process is reused. If the statement
 //! exceeds its time or memory limit, or if the client cancels the statement, the process is killed.
 
-use std::io::{BufRead, BufReader};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -17,7 +17,9 @@ use godwit_flight::{
     Address, Batches, Catalog, Client, ConnectionSecurity, DirectScan, Download, FlightError, Principal, SqlEngine,
     StatementDescription, StatementResult, StatementWorkers, Status, StatusFuture, TransportOptions,
 };
-use godwit_process::TemporaryItem;
+use godwit_process::{LockedDirectory, TemporaryItem};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::net::unix::pipe;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::Instant;
 
@@ -29,6 +31,9 @@ const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Maximum number of batches that are queued between a statement process and the client.
 const MAX_QUEUED_BATCHES: usize = 2;
+
+/// First part of the name of the directory for all statement processes of a server.
+const PROCESSES_DIRECTORY_PREFIX: &str = "godwit-sql.";
 
 /// A record batch and the application metadata (`app_metadata`) that is sent with it.
 type BatchWithMetadata = (RecordBatch, Bytes);
@@ -62,7 +67,10 @@ struct StatementProcessPool {
     limits: StatementLimits,
     idle: Mutex<Vec<StatementProcess>>,
     permits: Arc<Semaphore>,
+    /// The directory below which the directory of the processes is created.
     scratch_directory: PathBuf,
+    /// The directory that contains the directories of all processes, which is created for the first one.
+    processes_directory: Mutex<Option<LockedDirectory>>,
 }
 
 /// A running statement process. Dropping this value kills the process.
@@ -71,13 +79,39 @@ struct StatementProcess {
     /// The encoded grants for which the process runs statements. A process serves one set of grants only.
     grants: Vec<u8>,
     client: Client,
-    /// The directory with the socket of the process, which is removed with this value.
+    /// The directory with the socket and the scratch files of the process, which is removed with this value. It is
+    /// declared after `child`, so that the process is killed first.
     _directory: TemporaryItem<tempfile::TempDir>,
+}
+
+/// A statement process that is not ready yet. Dropping this value kills the process and removes its directory, in this
+/// order.
+struct StartingProcess {
+    child: ProcessGuard,
+    directory: TemporaryItem<tempfile::TempDir>,
+    socket: PathBuf,
 }
 
 /// A child process that is killed when this value is dropped, even if the statement is cancelled while the process
 /// starts.
 struct ProcessGuard(Child);
+
+impl ProcessGuard {
+    /// Waits until the process prints a line on its stdout, which it does when it is ready. No thread is blocked
+    /// meanwhile, so that the caller may stop waiting.
+    async fn wait_until_ready(&mut self) -> std::io::Result<()> {
+        let mut line = String::new();
+        if let Some(stdout) = self.0.stdout.take() {
+            let stdout = pipe::Receiver::from_owned_fd(OwnedFd::from(stdout))?;
+            if matches!(BufReader::new(stdout).read_line(&mut line).await, Ok(1..)) {
+                return Ok(());
+            }
+        }
+        let _ = self.0.kill();
+        let status = self.0.wait()?;
+        Err(std::io::Error::other(format!("it ended with {status}")))
+    }
+}
 
 impl Drop for ProcessGuard {
     fn drop(&mut self) {
@@ -89,8 +123,9 @@ impl Drop for ProcessGuard {
 
 impl ProcessSqlEngine {
     /// Creates an engine. `command` returns the command that starts a statement process for a socket path. The process
-    /// must call [`crate::serve_statements`] for this path, and print a line when it is ready. Sockets are created
-    /// below the directory `scratch`.
+    /// must call [`crate::serve_statements`] for this path, and print a line when it is ready. Each process has a
+    /// private directory below `scratch`, which contains its socket and is removed after the process has exited. The
+    /// process should also create its scratch files there, because it may be killed before it can remove them.
     ///
     /// # Examples
     ///
@@ -143,6 +178,7 @@ impl ProcessSqlEngine {
                 idle,
                 permits,
                 scratch_directory,
+                processes_directory: Mutex::default(),
             }),
         }
     }
@@ -253,7 +289,10 @@ impl StatementExecution {
         let place =
             place.await.map_err(|_| Status::resource_exhausted("too many statements are running; try again later"))?;
         let place = place.map_err(|_| Status::unavailable("the server is shutting down"))?;
-        let mut process = pool.clone().acquire_process(&request.grants).await?;
+        // The time limit includes the start of the process, which may be slow or hang, for example on a file system that
+        // does not respond.
+        let acquired = tokio::time::timeout_at(deadline, pool.clone().acquire_process(&request.grants)).await;
+        let mut process = acquired.map_err(|_| pool.timeout_status())??;
         let started = tokio::time::timeout_at(deadline, process.client.download(ticket)).await;
         match started {
             Ok(Ok(batches)) => Ok(Self { process, batches, pool, deadline, row_count: 0, _permit: place }),
@@ -302,11 +341,13 @@ impl StatementProcessPool {
             |problem: String| Status::unavailable(format!("a process for the statement cannot be started: {problem}"));
         let pool = self.clone();
         let started = tokio::task::spawn_blocking(move || pool.spawn_process()).await;
-        let (child, directory, socket) =
+        let mut process =
             started.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(error.to_string()))?;
-        let client =
-            Client::connect(&Address::Unix(socket), ConnectionSecurity::default(), TransportOptions::default()).await;
+        process.child.wait_until_ready().await.map_err(|error| failed(error.to_string()))?;
+        let address = Address::Unix(process.socket.clone());
+        let client = Client::connect(&address, ConnectionSecurity::default(), TransportOptions::default()).await;
         let client = client.map_err(|error| failed(error.to_string()))?;
+        let StartingProcess { child, directory, .. } = process;
         Ok(StatementProcess { child, grants: view.to_vec(), client, _directory: directory })
     }
 
@@ -323,23 +364,25 @@ impl StatementProcessPool {
         None
     }
 
-    fn spawn_process(&self) -> std::io::Result<(ProcessGuard, TemporaryItem<tempfile::TempDir>, PathBuf)> {
-        let directory = TemporaryItem::create(|| {
-            tempfile::Builder::new().prefix("godwit-sql-").tempdir_in(&self.scratch_directory)
-        })?;
+    /// Returns the directory for the directories of processes; creates it if it does not exist.
+    fn processes_directory(&self) -> std::io::Result<PathBuf> {
+        let mut created = self.processes_directory.lock().unwrap_or_else(PoisonError::into_inner);
+        // A program that removes old files may have removed the directory of a server that runs for months.
+        if let Some(directory) = created.as_ref().filter(|directory| directory.path().is_dir()) {
+            return Ok(directory.path().to_owned());
+        }
+        let directory = created.insert(LockedDirectory::create(&self.scratch_directory, PROCESSES_DIRECTORY_PREFIX)?);
+        Ok(directory.path().to_owned())
+    }
+
+    fn spawn_process(&self) -> std::io::Result<StartingProcess> {
+        let parent = self.processes_directory()?;
+        let directory = TemporaryItem::create(|| tempfile::Builder::new().prefix("").tempdir_in(parent))?;
         let socket = directory.path().join("s");
         let mut command = (self.process_command)(&socket);
         // The child exits when its stdin closes, which also happens if this server process dies.
         let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
-        let mut process = ProcessGuard(child);
-        let mut line = String::new();
-        let read = process.0.stdout.take().map(|out| BufReader::new(out).read_line(&mut line));
-        if !matches!(read, Some(Ok(1..))) {
-            let _ = process.0.kill();
-            let status = process.0.wait()?;
-            return Err(std::io::Error::other(format!("it ended with {status}")));
-        }
-        Ok((process, directory, socket))
+        Ok(StartingProcess { child: ProcessGuard(child), directory, socket })
     }
 
     fn timeout_status(&self) -> Status {
@@ -391,9 +434,8 @@ mod tests {
         let written = named.clone();
         let command = move |_: &std::path::Path| {
             let mut shell = Command::new("sh");
-            // The shell prints its ready line only after the test has created the file `.go`, and does not exit by
-            // itself.
-            shell.args(["-c", "echo $$ > \"$0.new\"; mv \"$0.new\" \"$0\"; until [ -e \"$0.go\" ]; do sleep 0.01; done; echo; exec sleep 1000"]);
+            // The shell does not print its ready line, and does not exit by itself.
+            shell.args(["-c", "echo $$ > \"$0.new\"; mv \"$0.new\" \"$0\"; exec sleep 1000"]);
             shell.arg(&written);
             shell
         };
@@ -408,10 +450,36 @@ mod tests {
                 () = async { while !named.exists() { tokio::time::sleep(Duration::from_millis(5)).await } } => {}
             }
         });
-        let process = std::fs::read_to_string(&named).unwrap().trim().to_owned();
-        std::fs::write(named.with_added_extension("go"), "").unwrap();
         // Dropping the runtime waits until started blocking tasks have ended.
         drop(runtime);
+        let process = std::fs::read_to_string(&named).unwrap().trim().to_owned();
         assert!(!std::path::Path::new("/proc").join(&process).exists(), "process {process} is left");
+    }
+
+    #[tokio::test]
+    async fn a_process_that_hangs_while_it_starts_is_stopped_at_the_time_limit_of_the_statement() {
+        let scratch = tempfile::tempdir().unwrap();
+        let (directory, named) = (scratch.path().join("processes"), scratch.path().join("process"));
+        std::fs::create_dir(&directory).unwrap();
+        let written = named.clone();
+        let command = move |_: &std::path::Path| {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", "echo $$ > \"$0\"; exec sleep 1000"]).arg(&written);
+            shell
+        };
+        let timeout = Duration::from_secs(2);
+        let limits = StatementLimits { memory_bytes: 1 << 30, timeout, max_rows: u64::MAX, max_concurrent: 1 };
+        let engine = ProcessSqlEngine::new(command, limits, directory.clone());
+        let outcome = engine.execute(&Principal::default(), "SELECT 1".to_owned(), None);
+        let outcome = tokio::time::timeout(Duration::from_secs(60), outcome).await.expect("the time limit applies");
+        let status = outcome.err().expect("the process never becomes ready");
+        assert_eq!(status.code(), godwit_flight::Code::DeadlineExceeded, "{status}");
+        let process = std::fs::read_to_string(&named).unwrap().trim().to_owned();
+        assert!(!std::path::Path::new("/proc").join(&process).exists(), "process {process} is left");
+        let parents: Vec<_> = std::fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert_eq!(parents.iter().map(|parent| std::fs::read_dir(parent).unwrap().count()).collect::<Vec<_>>(), [0]);
+        assert_eq!(engine.statement_workers().map(|workers| workers.busy), Some(0));
+        drop(engine);
+        assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 0);
     }
 }

@@ -149,6 +149,14 @@ pub(crate) struct SearchCheckpoint {
     resumable: ResumablePaths,
 }
 
+impl Drop for SearchCheckpoint {
+    fn drop(&mut self) {
+        // Closing the file would not suffice: a child process that another thread is starting has inherited the file,
+        // and holds its lock until it runs its own program. Ignore the error, because closing follows.
+        let _ = self.file.unlock();
+    }
+}
+
 impl SearchCheckpoint {
     /// Returns the path of the checkpoint directory for an output path.
     pub(crate) fn directory_path(out: &Path) -> PathBuf {
@@ -214,7 +222,7 @@ impl SearchCheckpoint {
                     })
                 });
                 if let Some(difference) = difference {
-                    return Err(SearchError::Resume { directory: journal.directory, difference });
+                    return Err(SearchError::Resume { directory: journal.directory.clone(), difference });
                 }
                 let finished = journal.verify_entries(rest)?;
                 Ok((journal, finished))

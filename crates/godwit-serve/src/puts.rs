@@ -315,11 +315,15 @@ impl DatasetWriter for PutWriter {
                 fs::create_dir(&whole).map_err(failed)?;
                 let name = part_name(0, &staging, &target);
                 part.move_to(&whole.join(&name)).map_err(failed)?;
-                write_part_list(&whole, &[name]).map_err(failed)?;
+                replace_part_list(&whole, &[name]).map_err(failed)?;
+                sync_directory(&whole).map_err(failed)?;
                 let parent = target.path.parent().unwrap_or(&directory.directory);
                 fs::create_dir_all(parent).map_err(failed)?;
                 fs::rename(&whole, &target.path).map_err(failed)?;
-                sync_directory(parent).map_err(failed)?;
+                part.keep();
+                // The parents may be new, so sync also the directories that contain them.
+                let mut parents = parent.ancestors().take_while(|parent| parent.starts_with(&directory.directory));
+                parents.try_for_each(sync_directory).map_err(failed)?;
             }
             Some(parts) => {
                 let appends = target.existing == WriteMode::Append;
@@ -331,7 +335,11 @@ impl DatasetWriter for PutWriter {
                 let mut names: Vec<String> = if appends { parts.iter().map(old).collect() } else { Vec::new() };
                 names.push(part_name(names.len(), &staging, &target));
                 part.move_to(&target.path.join(&names[names.len() - 1])).map_err(failed)?;
-                write_part_list(&target.path, &names).map_err(failed)?;
+                // The name of the part must be on disk before the list that contains it.
+                sync_directory(&target.path).map_err(failed)?;
+                replace_part_list(&target.path, &names).map_err(failed)?;
+                part.keep();
+                sync_directory(&target.path).map_err(failed)?;
                 if !appends {
                     parts.iter().for_each(|part| remove_part(part, directory.memory_budget.as_deref()));
                 }
@@ -347,16 +355,65 @@ fn part_name(parts: usize, staging_directory: &StagingDirectory, target: &PutTar
     format!("part-{parts:06}-{}{upload}.parquet", staging_directory.unique_name())
 }
 
-/// Replaces the list of the parts of a dataset atomically.
-fn write_part_list(directory: &Path, names: &[String]) -> io::Result<()> {
+/// Replaces the list of the parts of a dataset atomically. The caller must sync the directory afterwards.
+fn replace_part_list(directory: &Path, names: &[String]) -> io::Result<()> {
     let fresh = directory.join("._parts");
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
     file.write_all((names.join("\n") + "\n").as_bytes())?;
     file.sync_all()?;
-    fs::rename(&fresh, directory.join(PART_LIST_NAME))?;
-    sync_directory(directory)
+    fs::rename(&fresh, directory.join(PART_LIST_NAME))
 }
 
 fn sync_directory(directory: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::{ArrayRef, Int32Array};
+    use arrow_schema::{DataType, Field};
+
+    use super::*;
+
+    /// Memory for a few rows, but not for a million.
+    const MEMORY_BYTES: u64 = 1 << 20;
+
+    fn file_count(directory: &Path) -> usize {
+        fs::read_dir(directory).unwrap().count()
+    }
+
+    #[test]
+    fn an_upload_that_cannot_be_committed_leaves_no_file_and_no_reserved_memory() {
+        let root = tempfile::tempdir().unwrap();
+        let (data, spilled) = (root.path().join("data"), root.path().join("spilled"));
+        fs::create_dir(&data).unwrap();
+        fs::create_dir(&spilled).unwrap();
+        let memory = Arc::new(MemoryBudget::new(MEMORY_BYTES, spilled.clone()));
+        let puts = Arc::new(PutDirectory::new(&data, Some(memory.clone())).unwrap());
+        let schema: SchemaRef = Arc::new(Schema::new(vec![Field::new("n", DataType::Int32, false)]));
+        let append = |rows| {
+            let put = PutRequest { write_mode: WriteMode::Append, ..PutRequest::default() };
+            let mut writer =
+                puts.create_writer(Path::new("a.parquet"), "a.parquet".to_owned(), &put, schema.clone())?;
+            let column: ArrayRef = Arc::new(Int32Array::from_iter_values(0..rows));
+            writer.write(&RecordBatch::try_new(schema.clone(), vec![column]).unwrap())?;
+            writer.commit()
+        };
+        let dataset = data.join("a.parquet");
+        append(3).unwrap();
+        let (files, free) = (file_count(&dataset), memory.free_bytes());
+        assert!(files == 2 && free < MEMORY_BYTES, "{files} files, {free} bytes");
+        // A directory with the temporary name of the list makes the commit fail after the part was moved.
+        fs::create_dir(dataset.join("._parts")).unwrap();
+        for rows in [3, 1_000_000] {
+            assert!(matches!(append(rows), Err(DatasetError::Local(_))));
+            assert_eq!((file_count(&dataset), file_count(&spilled)), (files + 1, 0));
+            assert_eq!(memory.free_bytes(), free);
+        }
+        fs::remove_dir(dataset.join("._parts")).unwrap();
+        append(1_000_000).unwrap();
+        assert_eq!((memory.free_bytes(), file_count(&spilled)), (free, 1));
+        puts.remove_dataset(Path::new("a.parquet"), "a.parquet").unwrap();
+        assert_eq!((memory.free_bytes(), file_count(&spilled)), (MEMORY_BYTES, 0));
+    }
 }

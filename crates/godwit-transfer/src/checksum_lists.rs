@@ -95,9 +95,9 @@ impl ChecksumHasher {
     }
 }
 
-/// The checksum that a file must have.
+/// A checksum that a file must have.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ExpectedChecksum {
+struct ExpectedChecksum {
     algorithm: ChecksumAlgorithm,
     digest: Vec<u8>,
     /// The checksum list that contains this checksum.
@@ -105,27 +105,8 @@ pub(crate) struct ExpectedChecksum {
 }
 
 impl ExpectedChecksum {
-    /// Computes the checksum of an open file and compares it with the expected one.
-    ///
-    /// # Errors
-    /// [`TransferError::ChecksumMismatch`] if the checksums differ, [`TransferError::Io`] if the file cannot be read.
-    /// Both errors name the file as `place`.
-    pub(crate) fn verify_file(&self, file: &File, place: &Path) -> Result<(), TransferError> {
-        let mut hasher = ChecksumHasher::new(self.algorithm);
-        let mut piece = vec![0; READ_BUFFER_BYTES];
-        let mut at = 0;
-        loop {
-            match file.read_at(&mut piece, at) {
-                Ok(0) => break,
-                Ok(read) => {
-                    hasher.update(&piece[..read]);
-                    at += read as u64;
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(TransferError::io_error("read", place)(error)),
-            }
-        }
-        let found = hasher.finish();
+    /// Compares the checksum of the file `place` with the expected one.
+    fn compare(&self, found: &[u8], place: &Path) -> Result<(), TransferError> {
         if found == self.digest {
             return Ok(());
         }
@@ -134,11 +115,50 @@ impl ExpectedChecksum {
                 "{} has {} {}, but {} in {}: the source or the list has changed; verify both with their publisher",
                 place.display(),
                 self.algorithm.tag(),
-                HexDisplay(&found),
+                HexDisplay(found),
                 HexDisplay(&self.digest),
                 self.list_path.display()
             ),
         })
+    }
+}
+
+/// The checksums that a file must have, at most one for each algorithm.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ExpectedChecksums(Vec<ExpectedChecksum>);
+
+impl ExpectedChecksums {
+    /// Adds a checksum. Returns the list with another checksum of the same algorithm, if there is one.
+    fn add(&mut self, sum: ExpectedChecksum) -> Option<&Path> {
+        match self.0.iter().position(|known| known.algorithm == sum.algorithm) {
+            None => self.0.push(sum),
+            Some(at) if self.0[at].digest == sum.digest => {}
+            Some(at) => return Some(&self.0[at].list_path),
+        }
+        None
+    }
+
+    /// Computes the checksums of an open file and compares them with the expected ones.
+    ///
+    /// # Errors
+    /// [`TransferError::ChecksumMismatch`] if a checksum differs, [`TransferError::Io`] if the file cannot be read. Both
+    /// errors name the file as `place`.
+    pub(crate) fn verify_file(&self, file: &File, place: &Path) -> Result<(), TransferError> {
+        let mut hashers: Vec<ChecksumHasher> = self.0.iter().map(|sum| ChecksumHasher::new(sum.algorithm)).collect();
+        let mut piece = vec![0; READ_BUFFER_BYTES];
+        let mut at = 0;
+        loop {
+            match file.read_at(&mut piece, at) {
+                Ok(0) => break,
+                Ok(read) => {
+                    hashers.iter_mut().for_each(|hasher| hasher.update(&piece[..read]));
+                    at += read as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(TransferError::io_error("read", place)(error)),
+            }
+        }
+        self.0.iter().zip(hashers).try_for_each(|(sum, hasher)| sum.compare(&hasher.finish(), place))
     }
 }
 
@@ -154,19 +174,20 @@ impl fmt::Display for HexDisplay<'_> {
 #[derive(Clone, Debug, Default)]
 pub struct ChecksumLists {
     /// Checksums by the file name in the list, without a leading `./`.
-    by_name: HashMap<String, ExpectedChecksum>,
-    /// A checksum without a file name, from a file that contains only this checksum.
-    unnamed: Option<ExpectedChecksum>,
+    by_name: HashMap<String, ExpectedChecksums>,
+    /// Checksums without a file name, each from a file that contains only this checksum.
+    unnamed: Option<ExpectedChecksums>,
 }
 
 impl ChecksumLists {
     /// Reads checksum lists. Each line is a digest, `DIGEST  NAME` (md5sum, sha1sum, sha256sum, sha512sum, b3sum), or
     /// `MD5 (NAME) = DIGEST`. Digests of 64 digits are BLAKE3 if the extension of the list is `.b3`, `.b3sum` or
-    /// `.blake3`.
+    /// `.blake3`. Several lists may contain the same file, for example with MD5 and SHA-256; then all its checksums are
+    /// verified.
     ///
     /// # Errors
-    /// [`TransferError::Io`] if a list cannot be read, [`TransferError::ChecksumMismatch`] if a list is invalid or
-    /// contains two different digests for a name.
+    /// [`TransferError::Io`] if a list cannot be read, [`TransferError::ChecksumMismatch`] if a list is invalid, or if
+    /// the lists contain two different digests of one algorithm for a name.
     pub fn read(lists: &[PathBuf]) -> Result<Self, TransferError> {
         let mut sums = Self::default();
         for list in lists {
@@ -185,7 +206,7 @@ impl ChecksumLists {
         let wrong = |number: usize, problem: &str| TransferError::ChecksumMismatch {
             problem: format!("{}, line {}: {problem}", list.display(), number + 1),
         };
-        let before = self.by_name.len() + usize::from(self.unnamed.is_some());
+        let mut is_empty = true;
         for (number, line) in text.lines().enumerate() {
             let line = line.trim_end_matches('\r');
             if line.trim().is_empty() || line.starts_with('#') {
@@ -197,18 +218,23 @@ impl ChecksumLists {
                     "the line is not a checksum and a file name as md5sum, sha256sum and similar programs write them",
                 )
             })?;
-            let known = match name {
-                Some(name) => {
-                    let known = self.by_name.insert(name, sum.clone());
-                    known.filter(|known| known.algorithm == sum.algorithm && known.digest != sum.digest)
-                }
-                None => self.unnamed.replace(sum),
+            is_empty = false;
+            let sums = match name {
+                Some(name) => self.by_name.entry(name).or_default(),
+                None => self.unnamed.get_or_insert_default(),
             };
-            if known.is_some() {
-                return Err(wrong(number, "an earlier line of the list has another checksum for this file"));
+            match sums.add(sum) {
+                None => {}
+                Some(known) if known == list => {
+                    return Err(wrong(number, "an earlier line of the list has another checksum for this file"));
+                }
+                Some(known) => {
+                    let problem = format!("{} has another checksum for the same file", known.display());
+                    return Err(wrong(number, &problem));
+                }
             }
         }
-        if self.by_name.len() + usize::from(self.unnamed.is_some()) == before {
+        if is_empty {
             return Err(TransferError::ChecksumMismatch {
                 problem: format!("{} contains no checksums", list.display()),
             });
@@ -222,7 +248,7 @@ impl ChecksumLists {
     /// # Errors
     /// [`TransferError::Rejected`] if a listed name matches several files, or if none of the files has a listed
     /// checksum.
-    pub(crate) fn match_files(&self, places: &[&str]) -> Result<Vec<Option<ExpectedChecksum>>, TransferError> {
+    pub(crate) fn match_files(&self, places: &[&str]) -> Result<Vec<Option<ExpectedChecksums>>, TransferError> {
         let mut used: HashMap<&str, &str> = HashMap::new();
         let mut found = Vec::new();
         for place in places {
@@ -325,21 +351,21 @@ mod tests {
         names.sort_unstable();
         assert_eq!(names, ["a.txt", "c\nd\\", "sub/b.txt"]);
         let bsd = parse_list("sums", &format!("# made today\nSHA256 (./a (1).txt) = {SHA256}\n")).unwrap();
-        assert_eq!(bsd.by_name["a (1).txt"].algorithm, ChecksumAlgorithm::Sha256);
+        assert_eq!(bsd.by_name["a (1).txt"].0[0].algorithm, ChecksumAlgorithm::Sha256);
         assert_eq!(
-            parse_list("x.md5", &format!("{MD5}\n")).unwrap().unnamed.unwrap().algorithm,
+            parse_list("x.md5", &format!("{MD5}\n")).unwrap().unnamed.unwrap().0[0].algorithm,
             ChecksumAlgorithm::Md5
         );
         assert_eq!(
-            parse_list("x.b3", &format!("{SHA256}  a\n")).unwrap().by_name["a"].algorithm,
+            parse_list("x.b3", &format!("{SHA256}  a\n")).unwrap().by_name["a"].0[0].algorithm,
             ChecksumAlgorithm::Blake3
         );
         assert_eq!(
-            parse_list("x.sha1", &format!("{}  a", "0".repeat(40))).unwrap().by_name["a"].algorithm,
+            parse_list("x.sha1", &format!("{}  a", "0".repeat(40))).unwrap().by_name["a"].0[0].algorithm,
             ChecksumAlgorithm::Sha1
         );
         assert_eq!(
-            parse_list("x", &format!("{}  a", "0".repeat(128))).unwrap().by_name["a"].algorithm,
+            parse_list("x", &format!("{}  a", "0".repeat(128))).unwrap().by_name["a"].0[0].algorithm,
             ChecksumAlgorithm::Sha512
         );
         for wrong in
@@ -353,12 +379,44 @@ mod tests {
     }
 
     #[test]
+    fn lists_of_several_algorithms_for_the_same_files_are_all_verified() {
+        let directory = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: String| {
+            std::fs::write(directory.path().join(name), text).unwrap();
+            directory.path().join(name)
+        };
+        let data = write("a", "abc".to_owned());
+        let verify = |lists: &[PathBuf]| {
+            let sums = ChecksumLists::read(lists)?.match_files(&["run/a"])?.remove(0).unwrap();
+            sums.verify_file(&File::open(&data).unwrap(), &data)
+        };
+        let (md5, sha256) = (write("MD5SUMS", format!("{MD5}  a\n")), write("SHA256SUMS", format!("{SHA256}  a\n")));
+        let (one_md5, one_sha256) = (write("a.md5", MD5.to_owned()), write("a.sha256", SHA256.to_owned()));
+        verify(&[md5.clone(), sha256.clone()]).unwrap();
+        verify(&[one_md5.clone(), one_sha256.clone()]).unwrap();
+        // The same list twice.
+        verify(&[md5.clone(), md5.clone()]).unwrap();
+        verify(&[one_md5.clone(), one_md5.clone()]).unwrap();
+        let other_md5 = MD5.replace('9', "8");
+        let (wrong, one_wrong) = (write("other", format!("{other_md5}  a\n")), write("b.md5", other_md5));
+        for lists in [[&wrong, &sha256], [&sha256, &wrong], [&one_wrong, &one_sha256], [&one_sha256, &one_wrong]] {
+            let problem = verify(&lists.map(Clone::clone)).unwrap_err().to_string();
+            assert!(problem.contains(MD5) && problem.contains("the source or the list has changed"), "{problem}");
+        }
+        for lists in [[&md5, &wrong], [&one_md5, &one_wrong]] {
+            let problem = verify(&lists.map(Clone::clone)).unwrap_err().to_string();
+            let first = lists[0].display().to_string();
+            assert!(problem.contains(&first) && problem.contains("another checksum"), "{problem}");
+        }
+    }
+
+    #[test]
     fn a_checksum_is_that_of_the_longest_listed_name() {
         let text = format!("{MD5}  b.txt\n{SHA256}  one/b.txt\n");
         let sums = parse_list("x", &text).unwrap();
         let kinds = |places: &[&str]| {
             sums.match_files(places)
-                .map(|found| found.iter().map(|sum| sum.as_ref().map(|sum| sum.algorithm)).collect::<Vec<_>>())
+                .map(|found| found.iter().map(|sums| sums.as_ref().map(|sums| sums.0[0].algorithm)).collect::<Vec<_>>())
         };
         assert_eq!(
             kinds(&["run/one/b.txt", "run/b.txt", "c"]).unwrap(),
@@ -389,10 +447,11 @@ mod tests {
                 "ddaf35a193617abacc417349ae20413112e6fa4e89a97ea20a9eeee64b55d39a2192992a274fc1a836ba3c23a3feebbd454d4423643ce80e2a9ac94fa54ca49f",
             ),
         ] {
-            let sum = parse_list(name, digits).unwrap().unnamed.unwrap();
-            sum.verify_file(&file, &path).unwrap();
+            let sums = parse_list(name, digits).unwrap().unnamed.unwrap();
+            sums.verify_file(&file, &path).unwrap();
+            let sum = sums.0[0].clone();
             let other = ExpectedChecksum { digest: vec![0; sum.digest.len()], ..sum };
-            let problem = other.verify_file(&file, &path).unwrap_err().to_string();
+            let problem = ExpectedChecksums(vec![other]).verify_file(&file, &path).unwrap_err().to_string();
             assert!(problem.contains(digits) && problem.contains("00000000"), "{problem}");
         }
     }

@@ -14,8 +14,8 @@ use crate::copy_events::{CopyEvent, CopySummary};
 use crate::copy_protocol::{
     BEGIN_ACTION, BLOCK_HASHES_ACTION, BeginRequest, BeginResponse, BlockHashesRequest, END_ACTION, EndRequest,
     EntryFailureMessage, FETCH_ACTION, FETCH_EVENTS_ACTION, FINISH_ACTION, FinishRequest, FinishResponse, LIST_ACTION,
-    ListRequest, ListTrailer, MAX_ENTRIES_PER_MESSAGE, READ_TOKEN_ACTION, REFERENCE_ACTION, ReceiverState,
-    ReferenceRequest, WRITE_TOKEN_ACTION, WriteCommand, action_name, from_json, hashes_to_text, to_json,
+    ListRequest, MAX_ENTRIES_PER_MESSAGE, READ_TOKEN_ACTION, REFERENCE_ACTION, ReceiverState, ReferenceRequest,
+    WRITE_TOKEN_ACTION, WriteCommand, action_name, decode_listing, from_json, hashes_to_text, to_json,
 };
 use crate::credentials::Credentials;
 use crate::error::TransferError;
@@ -254,7 +254,8 @@ impl ControlClient {
     /// [`TransferError::Rejected`] if the server has an earlier version, which would follow links although `links`
     /// excludes it.
     pub(crate) async fn list_entries(&self, path: &str, links: LinkPolicy) -> Result<Listing, TransferError> {
-        let (listing, knows_links) = self.list_with_link_support(path, links).await?;
+        let listed = self.request_listing(path, links).await?.map_err(error_from_status)?;
+        let (listing, knows_links) = decode_listing(listed)?;
         if knows_links || links == LinkPolicy::Follow {
             return Ok(listing);
         }
@@ -262,26 +263,25 @@ impl ControlClient {
         Err(TransferError::rejected(format!("{server} has an earlier version, which follows links; omit --links")))
     }
 
-    /// Lists the entries below a path. Also returns whether the server supports link policies; earlier versions follow
-    /// all links.
-    pub(crate) async fn list_with_link_support(
+    /// Lists the entries below a path; `None` if the path does not exist. Servers of earlier versions follow all links.
+    pub(crate) async fn list_if_present(
         &self,
         path: &str,
         link_policy: LinkPolicy,
-    ) -> Result<(Listing, bool), TransferError> {
-        let body = to_json(&ListRequest { path: path.to_owned(), link_policy, per_entry_errors: true })?;
-        let (mut listing, mut knows_links) = (Listing::default(), false);
-        for message in self.call_action(LIST_ACTION, body).await.map_err(error_from_status)? {
-            if is_list_end(&message) {
-                let ListTrailer { failures, skipped_links } = from_json(&message)?;
-                listing.failures.extend(failures.into_iter().map(EntryFailureMessage::into_failure));
-                listing.skipped_links.extend(skipped_links);
-                knows_links = true;
-            } else {
-                listing.entries.extend(from_json::<Vec<Entry>>(&message)?);
-            }
+    ) -> Result<Option<Listing>, TransferError> {
+        match self.request_listing(path, link_policy).await? {
+            Err(FlightError::Status { status, .. }) if status.code() == Code::NotFound => Ok(None),
+            listed => Ok(Some(decode_listing(listed.map_err(error_from_status)?)?.0)),
         }
-        Ok((listing, knows_links))
+    }
+
+    async fn request_listing(
+        &self,
+        path: &str,
+        link_policy: LinkPolicy,
+    ) -> Result<Result<Vec<Bytes>, FlightError>, TransferError> {
+        let body = to_json(&ListRequest { path: path.to_owned(), link_policy, per_entry_errors: true })?;
+        Ok(self.call_action(LIST_ACTION, body).await)
     }
 
     /// Returns the hashes of all blocks of a version of a file; `None` if the file has changed.
@@ -447,10 +447,4 @@ impl ControlClient {
 fn parse_failures(message: Option<&Bytes>) -> Result<Vec<EntryFailure>, TransferError> {
     let failures: Vec<EntryFailureMessage> = message.map_or(Ok(Vec::new()), |message| from_json(message))?;
     Ok(failures.into_iter().map(EntryFailureMessage::into_failure).collect())
-}
-
-/// Reports whether a message of a listing is the [`ListTrailer`], a JSON object. All other messages are JSON arrays of
-/// entries; earlier versions send only arrays.
-fn is_list_end(message: &[u8]) -> bool {
-    message.starts_with(b"{")
 }

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use crate::blake3_tree::{block_byte_range, block_count};
 use crate::block_reader::BlockHashCache;
 use crate::blocking::run_blocking;
-use crate::checksum_lists::{ChecksumLists, ExpectedChecksum};
+use crate::checksum_lists::{ChecksumLists, ExpectedChecksums};
 use crate::control_client::ControlClient;
 use crate::credentials::Credentials;
 use crate::server_errors::error_from_status;
@@ -124,7 +124,7 @@ struct CopyOperation<'c> {
     /// ends.
     receiver: Option<CopyReceiver>,
     /// Checksums that the files must have, by path below the destination.
-    expected_checksums: HashMap<String, ExpectedChecksum>,
+    expected_checksums: HashMap<String, ExpectedChecksums>,
     /// Counts of the genomes that delta compression has copied before the other files.
     delta_summary: DeltaSummary,
     /// Entries that failed after the plan was made.
@@ -275,7 +275,7 @@ fn match_checksums(
     plan: &CopyPlan,
     sums: &ChecksumLists,
     observer: &dyn CopyObserver,
-) -> Result<HashMap<String, ExpectedChecksum>, TransferError> {
+) -> Result<HashMap<String, ExpectedChecksums>, TransferError> {
     let files: Vec<&CopyItem> = plan.items.iter().filter(|item| item.entry.is_file()).collect();
     let found = sums.match_files(&files.iter().map(|item| item.source_path.as_str()).collect::<Vec<_>>())?;
     let without = found.iter().filter(|sum| sum.is_none()).count();

@@ -2,6 +2,7 @@
 //! in Arrow batches.
 
 mod block_batches;
+mod list_response;
 
 use bytes::Bytes;
 use godwit_flight::FILES_PREFIX;
@@ -15,6 +16,9 @@ use crate::path_text::escape_for_display;
 use crate::ranges::RangeSet;
 use crate::tcp_tuning::SendOptions;
 pub(crate) use block_batches::{BLOCK_SCHEMA, BlockBatch, IncomingBlock, OutgoingBlock, compress_block, encode_blocks};
+pub(crate) use list_response::decode_listing;
+
+
 
 /// Action that lists the entries below a path. On the wire, [`FILES_PREFIX`] precedes the name of each action.
 pub(crate) const LIST_ACTION: &str = "list";

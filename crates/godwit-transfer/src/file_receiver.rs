@@ -25,7 +25,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use arrow_array::RecordBatch;
 
 use crate::blake3_tree::{BlockHash, block_byte_range, block_count, hash_block};
-use crate::checksum_lists::ExpectedChecksum;
+use crate::checksum_lists::ExpectedChecksums;
 use crate::copy_protocol::{BlockBatch, BlockReport, FileError, IncomingBlock, ReceiverState};
 use crate::error::TransferError;
 use crate::file_listing::{Entry, EntryFailure, JOURNAL_SUFFIX, PART_SUFFIX, is_partial_path, resolve_below_root};
@@ -54,7 +54,7 @@ pub(crate) struct FileReceiver {
     /// Directories in which entries were created or renamed; they are synced to disk at the end of the copy.
     changed_directories: Mutex<BTreeSet<PathBuf>>,
     /// Expected checksums, by path below the base. A file is verified before it gets its final name.
-    expected_checksums: HashMap<String, ExpectedChecksum>,
+    expected_checksums: HashMap<String, ExpectedChecksums>,
     /// True after the end of the copy: no further operation may start.
     has_ended: AtomicBool,
     /// Locked for reading by each running operation, and for writing to wait for all of them.
@@ -156,7 +156,7 @@ impl FileReceiver {
     }
 
     /// Adds the expected checksums, by path below the base.
-    pub(crate) fn with_checksums(self, expected_checksums: HashMap<String, ExpectedChecksum>) -> Self {
+    pub(crate) fn with_checksums(self, expected_checksums: HashMap<String, ExpectedChecksums>) -> Self {
         Self { expected_checksums, ..self }
     }
 

@@ -72,6 +72,14 @@ pub(crate) struct Journal {
     end_offset: u64,
 }
 
+impl Drop for Journal {
+    fn drop(&mut self) {
+        // Closing the file would not suffice: a child process that another thread is starting has inherited the file,
+        // and holds its lock until it runs its own program. Ignore the error, because closing follows.
+        let _ = self.file.unlock();
+    }
+}
+
 /// Opens a journal file and locks it.
 fn open_locked(path: &Path, empty: bool) -> Result<File, TransferError> {
     let opened = OpenOptions::new().read(true).write(true).create(true).truncate(empty).mode(0o600).open(path);
@@ -200,7 +208,13 @@ fn read_records(mut file: &File) -> io::Result<(u64, Option<(JournalHeader, Bloc
     // Grow the list with the records, so that a forged header alone cannot cause a large allocation.
     let mut known: BlockHashes = Vec::new();
     let (mut bytes, mut whole) = ([0; RECORD_BYTES], length as u64);
-    while reader.read_exact(&mut bytes).is_ok() {
+    loop {
+        match reader.read_exact(&mut bytes) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break,
+            // The caller would truncate the journal after a record that cannot be read at the moment.
+            Err(error) => return Err(error),
+        }
         let (block, hash) = (u64::from_le_bytes(*bytes.first_chunk().unwrap_or(&[0; 8])), &bytes[8..]);
         let hash: BlockHash = *hash.first_chunk().unwrap_or(&[0; blake3::OUT_LEN]);
         if block >= blocks || encode_record(block, &hash) != bytes {
@@ -246,6 +260,8 @@ mod tests {
                 state[*block as usize] = hash;
                 states.push(state);
             }
+            // A child process that starts at this moment has inherited the file.
+            let _inherited = journal.file.try_clone().unwrap();
             drop(journal);
             let mut bytes = std::fs::read(&path).unwrap();
             let start = bytes.iter().position(|byte| *byte == b'\n').unwrap() + 1;

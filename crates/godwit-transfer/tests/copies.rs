@@ -11,9 +11,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bytes::Bytes;
 use godwit_flight::{
     Address, Authenticator, Catalog, Client, ConnectionSecurity, Dataset, DatasetError, DatasetService,
-    DatasetServiceOptions, FlightError, Server, TransportOptions,
+    DatasetServiceOptions, Download, FileInfo, FileService, FlightError, FlightStreamChunk, Principal, PutResultStream,
+    Server, Status, StatusFuture, TransportOptions, Upload,
 };
 use godwit_transfer::location::Location;
 use godwit_transfer::tcp_tuning::CopyMode;
@@ -58,7 +60,10 @@ impl DataServer {
     }
 
     async fn start_with(root: &Path, at: &str, options: FileServiceOptions) -> Self {
-        let files = Arc::new(DirectoryFileService::new(root.to_owned(), options).unwrap());
+        Self::start_service(Arc::new(DirectoryFileService::new(root.to_owned(), options).unwrap()), at).await
+    }
+
+    async fn start_service(files: Arc<dyn FileService>, at: &str) -> Self {
         let node =
             DatasetService::with_files(Arc::new(NoDatasets), None, Some(files), DatasetServiceOptions::default());
         let wanted = Address::Tcp(at.parse().unwrap());
@@ -458,6 +463,61 @@ fn selections_dry_runs_and_mirrors() {
         fs::remove_file(mine.join("d/a/file100")).unwrap();
         run_copy(&local_location(&mine.join("d")), &served.location("d"), &mirror).await.unwrap();
         assert_eq!(directory_contents(&there.join("d")), directory_contents(&mine.join("d")));
+    });
+}
+
+/// A service that does not permit clients to list its files.
+struct UnlistableFiles(DirectoryFileService);
+
+impl FileService for UnlistableFiles {
+    fn run_action(&self, principal: Principal, action: String, body: Bytes) -> StatusFuture<'_, Vec<Bytes>> {
+        match action.ends_with(".list") {
+            true => Box::pin(async { Err(Status::permission_denied("listing files is not permitted")) }),
+            false => self.0.run_action(principal, action, body),
+        }
+    }
+
+    fn authenticate_scoped_token(&self, token: &[u8]) -> Option<Principal> {
+        self.0.authenticate_scoped_token(token)
+    }
+
+    fn file_info(&self, principal: Principal, command: Bytes) -> StatusFuture<'_, FileInfo> {
+        self.0.file_info(principal, command)
+    }
+
+    fn download(&self, principal: Principal, ticket: Bytes) -> StatusFuture<'_, Download> {
+        self.0.download(principal, ticket)
+    }
+
+    fn upload(
+        &self,
+        principal: Principal,
+        command: Bytes,
+        first: Option<FlightStreamChunk>,
+        upload: Upload,
+    ) -> StatusFuture<'_, PutResultStream> {
+        self.0.upload(principal, command, first, upload)
+    }
+}
+
+#[test]
+fn a_directory_that_cannot_be_listed_is_not_taken_for_an_absent_one() {
+    run(async {
+        let (_keep, there, mine) = directories();
+        fs::create_dir(there.join("d")).unwrap();
+        fs::write(there.join("d/surplus"), "x").unwrap();
+        fs::create_dir(mine.join("d")).unwrap();
+        fs::write(mine.join("d/file"), "x").unwrap();
+        let options = FileServiceOptions { writable: true, ..FileServiceOptions::default() };
+        let files = UnlistableFiles(DirectoryFileService::new(there.clone(), options).unwrap());
+        let served = DataServer::start_service(Arc::new(files), "127.0.0.1:0").await;
+        let mirror = CopyOptions { sync: true, ..self::options() };
+        let copied = run_copy(&local_location(&mine.join("d")), &served.location("d"), &mirror).await;
+        let permitted = |error: &TransferError| error.to_string().contains("listing files is not permitted");
+        assert!(copied.as_ref().is_err_and(permitted), "{copied:?}");
+        // Without --sync, the copy does not need the list.
+        run_copy(&local_location(&mine.join("d")), &served.location("d"), &self::options()).await.unwrap();
+        assert!(there.join("d/surplus").exists() && there.join("d/file").exists());
     });
 }
 

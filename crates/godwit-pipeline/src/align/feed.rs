@@ -300,7 +300,9 @@ impl<W: BlockSink> Feeder<'_, W> {
                 )));
             }
             None => {
-                self.job_directory.record_reads(id, reads, content);
+                if !self.job_directory.record_reads(id, reads, content) {
+                    return Err(reads_differ_error(id));
+                }
                 self.sink.end_block()?;
             }
         }
@@ -342,6 +344,16 @@ pub(super) fn check_resumed_blocks(fed: &FeedReport, job_directory: &JobDirector
 fn reads_changed_error(difference: String) -> PipelineError {
     let problem =
         format!("cannot resume: the files have {difference}; give the same files, or leave out --resume to start over");
+    PipelineError::Options { problem }
+}
+
+/// Returns the error for a block that has other reads, or does not exist, when its file is read again.
+pub(super) fn reads_differ_error(id: BlockId) -> PipelineError {
+    let (block, lane) = (id.ordinal + 1, id.lane + 1);
+    let problem = format!(
+        "the files changed during the job: block {block} of lane {lane} has other reads when it is read again; give \
+         files that do not change, and leave out --resume to start over"
+    );
     PipelineError::Options { problem }
 }
 

@@ -27,7 +27,8 @@ use super::retry::is_item_failure;
 use super::scanned_reference::ScannedReference;
 use super::{CALLER_MEMORY, CallerBudget, CallerSlots, fingerprint};
 use crate::cluster::{
-    WorkerInput, WorkerOptions, forward_commands, host_name, malformed_command, receive_input, unexpected_command,
+    WorkerInput, WorkerOptions, forward_commands, host_name, malformed_command, receive_input, run_reporting_failure,
+    unexpected_command,
 };
 use crate::error::PipelineError;
 use crate::scratch::{ScratchDirectory, unique_name};
@@ -140,12 +141,7 @@ impl CallWorker<'_> {
         std::thread::scope(|scope| {
             for _ in 0..workers {
                 let (sender, tasks) = (sender.clone(), &tasks);
-                scope.spawn(move || {
-                    if let Err(error) = self.call_assigned_regions(tasks) {
-                        // If nothing receives the error, the worker has already ended.
-                        let _ = sender.send(WorkerInput::Failed(error));
-                    }
-                });
+                scope.spawn(move || run_reporting_failure(&sender, || self.call_assigned_regions(tasks)));
             }
             scope.spawn(move || forward_commands(self.connection, &sender));
             let led = self.process_commands(&inputs, &to_workers);

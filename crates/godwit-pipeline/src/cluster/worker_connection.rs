@@ -41,6 +41,21 @@ pub(crate) fn forward_commands(link: &WorkerEndpoint, inputs: &Sender<WorkerInpu
     }
 }
 
+/// Runs the work of a thread, and sends its failure to the main thread of the worker. The main thread also receives a
+/// message if the work panics: without it, the worker would never end, and the head would wait for its results. The
+/// scope of the thread then reports the panic.
+pub(crate) fn run_reporting_failure(inputs: &Sender<WorkerInput>, work: impl FnOnce() -> Result<(), PipelineError>) {
+    // If sending fails, the main thread and thus the worker have already ended.
+    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)) {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => drop(inputs.send(WorkerInput::Failed(error))),
+        Err(panic) => {
+            drop(inputs.send(WorkerInput::Failed(PipelineError::Interrupted)));
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
+
 /// Waits for a command or a failure.
 pub(crate) fn receive_input(
     inputs: &Receiver<WorkerInput>,
@@ -69,4 +84,20 @@ pub(crate) fn malformed_command(problem: String) -> PipelineError {
 /// Returns the error for a command that does not fit the task.
 pub(crate) fn unexpected_command(order: &Command) -> PipelineError {
     malformed_command(format!("unexpected command {order:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn a_thread_that_panics_ends_its_worker() {
+        let (sender, inputs) = mpsc::channel();
+        let panics = std::thread::spawn(move || run_reporting_failure(&sender, || panic!("a test panics")));
+        let input = receive_input(&inputs, &AtomicBool::new(false)).unwrap();
+        assert!(matches!(input, WorkerInput::Failed(PipelineError::Interrupted)));
+        assert!(panics.join().is_err(), "the panic is reported");
+    }
 }

@@ -14,7 +14,9 @@ use godwit_exchange::{
 use godwit_search::{WorkerExit, WorkerFrame, WorkerProcess};
 
 use super::SearchTask;
-use crate::cluster::{WorkerInput, WorkerOptions, forward_commands, receive_input, unexpected_command};
+use crate::cluster::{
+    WorkerInput, WorkerOptions, forward_commands, receive_input, run_reporting_failure, unexpected_command,
+};
 use crate::error::PipelineError;
 
 /// Returns the BLAKE3 of the query file, by which the head verifies that all hosts read the same queries.
@@ -60,12 +62,7 @@ pub(crate) fn run_search_worker(
         let failures = orders.clone();
         scope.spawn(move || forward_commands(connection, &orders));
         let carrying = &node;
-        scope.spawn(move || {
-            if let Err(error) = carrying.forward_replies(&frames) {
-                // If sending fails, the main thread and thus the cluster worker have already ended.
-                let _ = failures.send(WorkerInput::Failed(error));
-            }
-        });
+        scope.spawn(move || run_reporting_failure(&failures, || carrying.forward_replies(&frames)));
         let led = node.process_commands(&inputs, &frame_sender, cancelled);
         node.lock_workers().clear();
         // The thread that forwards replies ends when the last search worker has ended.

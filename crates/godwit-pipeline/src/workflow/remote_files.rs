@@ -242,7 +242,7 @@ impl WorkflowJob<'_> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use godwit_engines::aligner::AlignerChoice;
     use godwit_engines::caller::CallerChoice;
 
@@ -251,7 +251,7 @@ mod tests {
     use crate::marking::{DuplicatePolicy, MarkingOptions};
     use crate::workflow::Workflow;
 
-    fn options() -> WorkflowOptions {
+    pub(in crate::workflow) fn options() -> WorkflowOptions {
         let job = JobOptions {
             threads: 1,
             memory_bytes: None,

@@ -14,6 +14,7 @@ use godwit_fleet::scheduler::{ItemOutcome, RetryDecision};
 use serde::{Deserialize, Serialize};
 
 use super::report::{FailedAttempt, SampleOutcome};
+use super::sample_sheet::SheetSample;
 use super::{WorkflowJob, WorkflowOptions};
 use crate::atomic_files::write_atomically;
 use crate::error::{ErrorKind, PipelineError};
@@ -146,11 +147,23 @@ pub fn run_sample(
     done
 }
 
-/// The outcome of a sample whose process has ended.
+/// The outcome of a sample whose process has ended or was not started.
 struct JobOutcome {
     outcome: SampleOutcome,
     scheduler_end: ItemOutcome,
     error_kind: ErrorKind,
+}
+
+impl JobOutcome {
+    /// Returns the outcome of a sample that has no result of its own, because of an error of this kind.
+    fn without_result(sample: &SheetSample, message: String, error_kind: ErrorKind) -> Self {
+        let scheduler_end = if may_be_host_failure(error_kind) { ItemOutcome::Lost } else { ItemOutcome::Failed };
+        Self {
+            outcome: SampleOutcome { error: Some(message), ..SampleOutcome::new(sample) },
+            scheduler_end,
+            error_kind,
+        }
+    }
 }
 
 impl WorkflowJob<'_> {
@@ -184,13 +197,16 @@ impl WorkflowJob<'_> {
             let known: Vec<usize> = working.keys().copied().collect();
             for sample in known {
                 let failed = working.get_mut(&sample).and_then(|(_, failed)| failed.take());
-                let ended = match failed {
-                    Some(error) => Some(JobExit::Lost { reason: super::one_line_message(&error) }),
-                    None => nodes.poll_exit(sample),
+                let judged = match failed {
+                    // A result file, if there is one, is of an earlier attempt.
+                    Some(error) => {
+                        let message = super::one_line_message(&error);
+                        Some(JobOutcome::without_result(&self.samples[sample], message, error.kind()))
+                    }
+                    None => nodes.poll_exit(sample).map(|ended| self.read_outcome(sample, ended)),
                 };
-                let Some(ended) = ended else { continue };
+                let Some(judged) = judged else { continue };
                 let (node, _) = working.remove(&sample).unwrap_or_default();
-                let judged = self.read_outcome(sample, ended);
                 let verdict = scheduler.finish_item(sample, judged.scheduler_end);
                 self.record_outcome(&mut outcomes[sample], judged, verdict, nodes.host_name(node));
             }
@@ -249,15 +265,7 @@ impl WorkflowJob<'_> {
                 scheduler_end: if may_succeed_on_other_host { ItemOutcome::Lost } else { ItemOutcome::Failed },
                 error_kind: kind,
             },
-            None => {
-                let scheduler_end = if may_be_host_failure(kind) { ItemOutcome::Lost } else { ItemOutcome::Failed };
-                let error = Some(failure_text);
-                JobOutcome {
-                    outcome: SampleOutcome { error, ..SampleOutcome::new(&self.samples[sample]) },
-                    scheduler_end,
-                    error_kind: kind,
-                }
-            }
+            None => JobOutcome::without_result(&self.samples[sample], failure_text, kind),
         }
     }
 
@@ -288,5 +296,73 @@ impl WorkflowJob<'_> {
             self.first_error_kind.get_or_insert(error_kind);
         }
         *outcome = SampleOutcome { failed_attempts, host: Some(node), ..found };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, AtomicUsize};
+
+    use super::*;
+    use crate::observer::NullObserver;
+    use crate::workflow::Workflow;
+    use crate::workflow::remote_files::tests::options;
+
+    /// A host on which no sample can be started, and which leaves the result file of an earlier attempt.
+    #[derive(Default)]
+    struct BrokenHost {
+        starts: AtomicUsize,
+    }
+
+    impl SampleHosts for BrokenHost {
+        fn host_count(&self) -> usize {
+            1
+        }
+
+        fn samples_per_host(&self) -> usize {
+            1
+        }
+
+        fn host_name(&self, node: usize) -> String {
+            format!("host {node}")
+        }
+
+        fn poll_interval(&self) -> Duration {
+            Duration::ZERO
+        }
+
+        fn start_sample(&self, job: &SampleJob<'_>) -> Result<(), PipelineError> {
+            self.starts.fetch_add(1, Ordering::Relaxed);
+            let outcome = SampleOutcome { sample: job.name.to_owned(), ..SampleOutcome::default() };
+            let earlier = serde_json::to_vec(&SampleResult::new(outcome, None)).unwrap();
+            std::fs::write(job.directory.join(OUTCOME_FILE), earlier).unwrap();
+            Err(PipelineError::file("write", job.directory)(io::Error::other("no space left")))
+        }
+
+        fn poll_exit(&self, _: usize) -> Option<JobExit> {
+            panic!("the sample was not started")
+        }
+
+        fn cancel_all(&self) {}
+    }
+
+    #[test]
+    fn a_sample_that_cannot_be_started_has_failed_even_if_an_earlier_attempt_left_a_result() {
+        let directory = tempfile::tempdir().unwrap();
+        let reference = directory.path().join("reference.fa");
+        std::fs::write(&reference, ">chr1\nACGT\n").unwrap();
+        let out = directory.path().join("out");
+        let options = WorkflowOptions { reference, out, workflow: Workflow::Gatk, ..options() };
+        let sample = SheetSample { name: "s1".to_owned(), sex: None, lanes: Vec::new(), missing_file: None };
+        let (samples, cancelled) = ([sample], Arc::new(AtomicBool::new(false)));
+        let mut run = WorkflowJob::new(&options, &samples, &NullObserver, &cancelled).unwrap();
+        let host = BrokenHost::default();
+        run.run_on_hosts(&host).unwrap();
+        let outcome = &run.report.samples[0];
+        assert!(outcome.error.as_ref().is_some_and(|error| error.contains("no space left")), "{outcome:?}");
+        assert_eq!((outcome.failed_attempts.len(), host.starts.into_inner()), (MAX_ATTEMPTS, MAX_ATTEMPTS));
+        assert_eq!(run.first_error_kind, Some(ErrorKind::Machine));
     }
 }

@@ -83,7 +83,8 @@ impl AuditLog {
             let problem = "it does not continue the hash chain; keep the file, and start another".to_owned();
             return Err(AuditError::Broken { path: path.to_owned(), line, problem });
         }
-        let mut book = AuditFile { file, path: path.to_owned(), chain: walked.chain, written_bytes: 0 };
+        let mut book =
+            AuditFile { file, path: path.to_owned(), chain: walked.chain, written_bytes: 0, has_torn_end: false };
         book.close_torn_line(&walked.unterminated).map_err(failed)?;
         book.written_bytes = book.file.seek(SeekFrom::End(0)).map_err(failed)?;
         // Sync the directory as well, so that a new file survives a crash.
@@ -138,6 +139,16 @@ struct AuditFile {
     chain: HashChain,
     /// Number of bytes in complete lines.
     written_bytes: u64,
+    /// True if bytes after the last complete line must be removed before the next line is written.
+    has_torn_end: bool,
+}
+
+impl Drop for AuditFile {
+    fn drop(&mut self) {
+        // Closing the file would not suffice: a child process that another thread is starting has inherited the file,
+        // and holds its lock until it runs its own program. Ignore the error, because closing follows.
+        let _ = flock(&self.file, FlockOperation::Unlock);
+    }
 }
 
 impl AuditFile {
@@ -177,6 +188,10 @@ impl AuditFile {
 
     /// Writes one line for each record. If the write fails, removes all lines of this write.
     fn write_records<'a>(&mut self, accesses: impl Iterator<Item = &'a AccessRecord>) -> std::io::Result<()> {
+        if self.has_torn_end {
+            self.file.set_len(self.written_bytes)?;
+            self.has_torn_end = false;
+        }
         let (before, mut text) = (self.chain.clone(), String::new());
         for access in accesses {
             text += &self.chain.append_line(&serde_json::to_string(&audit_line(access))?);
@@ -187,7 +202,7 @@ impl AuditFile {
             Err(_) => {
                 // Remove the lines that were written partly, so that the next line follows the last complete one.
                 self.chain = before;
-                let _ = self.file.set_len(self.written_bytes);
+                self.has_torn_end = self.file.set_len(self.written_bytes).is_err();
             }
         }
         written

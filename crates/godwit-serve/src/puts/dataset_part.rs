@@ -27,9 +27,16 @@ impl MemoryBudget {
     fn release(&self, bytes: u64) {
         self.free_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
+
+    /// Returns the number of bytes that are not reserved.
+    #[cfg(test)]
+    pub(super) fn free_bytes(&self) -> u64 {
+        self.free_bytes.load(Ordering::Relaxed)
+    }
 }
 
-/// A file of a dataset that is being written. If it is dropped before [`Self::move_to`], the file is discarded.
+/// A file of a dataset that is being written. If it is dropped before [`Self::keep`], the file is removed and its memory
+/// is released.
 pub(super) struct PutPart {
     file: File,
     path: PathBuf,
@@ -76,15 +83,21 @@ impl PutPart {
         if self.memory_budget.is_none() { self.file.sync_all() } else { Ok(()) }
     }
 
-    /// Moves the file to its final path. For a file that was moved to disk, creates a symbolic link there instead.
-    pub(super) fn move_to(mut self, path: &Path) -> io::Result<()> {
+    /// Moves the file to its final path. For a file that was moved to disk, creates a symbolic link there instead. The
+    /// file does not belong to the dataset before the list of parts contains it; then the caller calls [`Self::keep`].
+    pub(super) fn move_to(&mut self, path: &Path) -> io::Result<()> {
         if let Some(spilled) = &self.spill_path {
             symlink(spilled, path)?;
         } else {
             fs::rename(&self.path, path)?;
         }
-        self.is_committed = true;
+        self.path = path.to_owned();
         Ok(())
+    }
+
+    /// Leaves the file and its memory to the dataset, whose list of parts contains the file.
+    pub(super) fn keep(mut self) {
+        self.is_committed = true;
     }
 }
 
@@ -114,9 +127,10 @@ impl Drop for PutPart {
         if self.is_committed {
             return;
         }
-        // The staging directory removes the file itself.
         self.memory_budget.as_ref().inspect(|memory| memory.release(self.reserved_bytes));
+        // Ignore errors: the file is not in the list of parts, so readers ignore it.
         let _ = self.spill_path.as_ref().map(fs::remove_file);
+        let _ = fs::remove_file(&self.path);
     }
 }
 

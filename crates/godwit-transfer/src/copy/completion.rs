@@ -97,19 +97,16 @@ impl CopyOperation<'_> {
         }
         let there = if self.is_download {
             let base = self.destination_directory();
-            run_blocking(move || match base.exists() {
-                true => Ok(list_entries(&base, LinkPolicy::Preserve)?.entries),
-                false => Ok(Vec::new()),
+            run_blocking(move || match list_entries(&base, LinkPolicy::Preserve) {
+                Err(TransferError::NotFound { .. }) => Ok(None),
+                listed => listed.map(Some),
             })
             .await?
         } else {
-            match self.control.list_with_link_support(&self.destination_path, LinkPolicy::Preserve).await {
-                Ok((listing, _)) => listing.entries,
-                // The directory does not exist; this copy creates it.
-                Err(TransferError::Rejected { .. }) => Vec::new(),
-                Err(error) => return Err(error),
-            }
+            self.control.list_if_present(&self.destination_path, LinkPolicy::Preserve).await?
         };
+        // If the directory does not exist, this copy creates it.
+        let there = there.map(|listing| listing.entries).unwrap_or_default();
         let wanted: HashSet<&str> = self.plan.items.iter().map(|item| item.entry.path.as_str()).collect();
         let is_surplus =
             |path: &String| !path.is_empty() && !wanted.contains(path.as_str()) && !self.plan.is_below_failure(path);

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use super::{Compression, CopyOptions};
 use crate::blocking::run_blocking;
-use crate::checksum_lists::ExpectedChecksum;
+use crate::checksum_lists::ExpectedChecksums;
 use crate::copy_plan::CopyItem;
 use crate::error::TransferError;
 use crate::file_listing::EntryFailure;
@@ -91,9 +91,9 @@ pub(super) fn check_endpoints(
 /// read.
 pub(super) async fn verify_local_sources(
     items: &[CopyItem],
-    sums: &HashMap<String, ExpectedChecksum>,
+    sums: &HashMap<String, ExpectedChecksums>,
 ) -> Result<Vec<EntryFailure>, TransferError> {
-    let checked: Vec<(String, PathBuf, ExpectedChecksum)> = items
+    let checked: Vec<(String, PathBuf, ExpectedChecksums)> = items
         .iter()
         .filter_map(|item| Some((item.entry.path.clone(), item.local_path(), sums.get(&item.entry.path)?.clone())))
         .collect();

@@ -316,7 +316,7 @@ impl StreamTask {
     ) -> Result<(), StreamError> {
         let (ready, mut batches) = mpsc::channel::<Result<(RecordBatch, ReadFailures), TransferError>>(2);
         let compress = self.send_options.compress;
-        tokio::task::spawn_blocking(move || {
+        let reading = tokio::task::spawn_blocking(move || {
             for read in BlockReader::new(spans, hashes, compress) {
                 let failed = read.is_err();
                 if ready.blocking_send(read).is_err() || failed {
@@ -331,6 +331,8 @@ impl StreamTask {
                 sender.send(&batch, &[]).await?;
             }
         }
+        // If the thread has panicked, the remaining blocks of the request are missing.
+        reading.await.map_err(|error| TransferError::Internal { problem: error.to_string() })?;
         Ok(())
     }
 

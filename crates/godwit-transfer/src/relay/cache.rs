@@ -76,13 +76,25 @@ impl Origin {
 #[derive(Debug)]
 pub struct RelayCache {
     directory: PathBuf,
-    /// Lock file, whose lock keeps other processes from using the directory.
-    _lock: File,
+    /// The lock that keeps other processes from using the directory.
+    _lock: DirectoryLock,
     /// Index of the files by recency of use. Files are renamed and removed only while this mutex is locked.
     lru: Mutex<LruIndex>,
     write_count: AtomicU64,
     last_warning: Mutex<Option<Instant>>,
     warn: fn(&str),
+}
+
+/// The locked lock file of a directory. Dropping this value unlocks the file. Closing the file would not suffice: a child
+/// process that another thread is starting has inherited the file, and holds its lock until it runs its own program.
+#[derive(Debug)]
+struct DirectoryLock(File);
+
+impl Drop for DirectoryLock {
+    fn drop(&mut self) {
+        // Ignore the error: closing the file releases the lock, too.
+        let _ = self.0.unlock();
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -149,7 +161,7 @@ impl RelayCache {
         }
         let found = Self {
             directory: directory.to_owned(),
-            _lock: held,
+            _lock: DirectoryLock(held),
             lru: Mutex::new(LruIndex::new(limit_bytes, MAX_FILES)),
             write_count: AtomicU64::new(0),
             last_warning: Mutex::default(),

@@ -269,15 +269,17 @@ fn statement_engine(
     let scratch = super::scratch_directory(&args.common);
     // Limit the threads of a statement by its memory, because each thread stores record batches.
     let threads = args.common.thread_count().min((args.statement_memory / MIN_THREAD_MEMORY_BYTES).max(1) as usize);
-    let (root, temp) = (args.root.clone(), scratch.clone());
+    let root = args.root.clone();
     let reference = args.reference.first().cloned();
     let temporary = temporary.map(|temporary| temporary.directory().to_owned());
     let (memory, memory_bytes) = (limits.memory_bytes, limits.memory_bytes.to_string());
     let (ruled, keys) = (book.is_some(), args.keys.arguments());
     let command = move |socket: &Path| {
+        // The engine removes the directory of the socket after the exit of the process, even if it was killed.
+        let temp = socket.parent().unwrap_or(socket);
         // This path also works if the executable was removed or replaced by another version.
         let mut command = std::process::Command::new("/proc/self/exe");
-        command.arg("sql-worker").arg("--root").arg(&root).arg("--socket").arg(socket).arg("--temp").arg(&temp);
+        command.arg("sql-worker").arg("--root").arg(&root).arg("--socket").arg(socket).arg("--temp").arg(temp);
         command.args(["--memory-bytes", &memory_bytes, "--threads", &threads.to_string()]);
         command.envs(allocator_variables(memory, threads));
         if let Some(temporary) = &temporary {

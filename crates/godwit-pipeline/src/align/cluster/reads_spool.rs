@@ -19,7 +19,7 @@ use godwit_exchange::{DownloadBatches, DownloadSource, DownloadTicket, bytes_bat
 use godwit_kernels::markdup::{DuplicateMarks, RecordSet};
 use godwit_model::{BlockId, schema};
 
-use super::super::feed::BlockSink;
+use super::super::feed::{BlockSink, reads_differ_error};
 use crate::align_messages::VerdictHeader;
 use crate::error::PipelineError;
 
@@ -61,6 +61,11 @@ impl ReadsSpool {
 
     fn path(&self, block: BlockId) -> PathBuf {
         self.directory.join(format!("reads-{}-{}", block.lane, block.ordinal))
+    }
+
+    /// Returns the path of the file of a block while it is written. A worker must not download an incomplete file.
+    fn incomplete_path(&self, block: BlockId) -> PathBuf {
+        self.path(block).with_extension("incomplete")
     }
 
     /// Removes the file of a block, unless its reads come from a lane that can be read only once.
@@ -223,7 +228,7 @@ impl BlockSink for SpoolSink<'_> {
             BlockSelection::Only(_) => {}
             BlockSelection::AllExcept(_) => self.spool.wait_for_room(self.max_waiting_blocks, self.cancelled)?,
         }
-        let path = self.spool.path(header.id);
+        let path = self.spool.incomplete_path(header.id);
         let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
         let file = BufWriter::with_capacity(WRITE_BYTES, file.map_err(self.scratch_error())?);
         let stream = StreamWriter::start(file, &schema::reads(), header.to_metadata()).map_err(self.scratch_error())?;
@@ -238,7 +243,9 @@ impl BlockSink for SpoolSink<'_> {
 
     fn end_block(&mut self) -> Result<(), PipelineError> {
         let Some((block, stream)) = self.open_block.take() else { return Ok(()) };
-        stream.finish().map_err(self.scratch_error())?;
+        let renamed =
+            stream.finish().and_then(|_| fs::rename(self.spool.incomplete_path(block), self.spool.path(block)));
+        renamed.map_err(self.scratch_error())?;
         if let BlockSelection::Only(blocks) = &mut self.selection {
             blocks.remove(&block);
         }
@@ -266,6 +273,64 @@ impl BlockSink for SpoolSink<'_> {
     }
 
     fn finish(self) -> Result<(), PipelineError> {
-        Ok(())
+        match self.selection {
+            // The head would wait forever for a block that the files do not contain any more.
+            BlockSelection::Only(missing) => missing.first().map_or(Ok(()), |block| Err(reads_differ_error(*block))),
+            BlockSelection::AllExcept(_) => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_can_be_downloaded_only_when_all_its_reads_are_in_the_spool() {
+        let directory = tempfile::tempdir().unwrap();
+        let spool = ReadsSpool::new(directory.path().to_owned(), BTreeSet::new());
+        let (events, received) = std::sync::mpsc::channel();
+        let cancelled = AtomicBool::new(false);
+        let selection = BlockSelection::AllExcept(BTreeSet::new());
+        let mut sink = SpoolSink {
+            spool: &spool,
+            events,
+            cancelled: &cancelled,
+            max_waiting_blocks: 1,
+            selection,
+            open_block: None,
+        };
+        let block = BlockId { lane: 0, ordinal: 3 };
+        let header = BlockHeader {
+            id: block,
+            first_ordinal: 0,
+            paired: false,
+            read_group: None,
+            read_group_index: 0,
+            library_index: 0,
+        };
+        sink.start_block(&header).unwrap();
+        sink.write(&RecordBatch::new_empty(schema::reads())).unwrap();
+        assert!(!spool.has_block(block) && received.try_recv().is_err());
+        sink.end_block().unwrap();
+        assert!(spool.has_block(block) && received.try_recv().is_ok());
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_block_that_the_files_do_not_contain_any_more_is_an_error() {
+        let directory = tempfile::tempdir().unwrap();
+        let spool = ReadsSpool::new(directory.path().to_owned(), BTreeSet::new());
+        let (events, _received) = std::sync::mpsc::channel();
+        let cancelled = AtomicBool::new(false);
+        let finish = |selection| {
+            let (spool, cancelled, events) = (&spool, &cancelled, events.clone());
+            SpoolSink { spool, events, cancelled, max_waiting_blocks: 0, selection, open_block: None }.finish()
+        };
+        let block = BlockId { lane: 0, ordinal: 6 };
+        assert!(finish(BlockSelection::Only(BTreeSet::new())).is_ok());
+        assert!(finish(BlockSelection::AllExcept(BTreeSet::from([block]))).is_ok());
+        let error = finish(BlockSelection::Only(BTreeSet::from([block]))).unwrap_err().to_string();
+        assert!(error.contains("block 7 of lane 1"), "{error}");
     }
 }

@@ -2,9 +2,9 @@
 //! its shard. In the second, workers write parts, until all parts are in the output file.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Instant;
 
@@ -55,7 +55,40 @@ struct AlignStage<'s, 'r> {
     reads: u64,
     plan: Option<PartitionPlan>,
     last_aligned_at: Instant,
-    refeed_errors: &'s Mutex<Vec<PipelineError>>,
+}
+
+/// The threads that read the input again for blocks of which no worker holds the slices any more. Meanwhile the thread
+/// of the head handles workers and cancellation.
+struct Refeeder<'scope, 's, 'r> {
+    job: &'s ClusterAlignJob<'r>,
+    feed_event_sender: mpsc::Sender<FeedEvent>,
+    /// Flag that stops the threads.
+    stop: &'s Arc<AtomicBool>,
+    threads: Vec<ScopedJoinHandle<'scope, Result<(), PipelineError>>>,
+}
+
+impl<'scope, 's: 'scope, 'r> Refeeder<'scope, 's, 'r> {
+    fn new(
+        job: &'s ClusterAlignJob<'r>,
+        feed_event_sender: mpsc::Sender<FeedEvent>,
+        stop: &'s Arc<AtomicBool>,
+    ) -> Self {
+        Self { job, feed_event_sender, stop, threads: Vec::new() }
+    }
+
+    /// Starts a thread that reads these blocks.
+    fn spawn(&mut self, scope: &'scope Scope<'scope, '_>, blocks: BTreeSet<BlockId>) {
+        let (job, sender, stop) = (self.job, self.feed_event_sender.clone(), self.stop);
+        self.threads.push(scope.spawn(move || job.refeed_blocks(blocks, sender, stop)));
+    }
+
+    /// Returns the error of a thread that has failed. Without its blocks, the job would never finish.
+    fn check_threads(&mut self) -> Result<(), PipelineError> {
+        for ended in self.threads.extract_if(.., |thread| thread.is_finished()) {
+            ended.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        }
+        Ok(())
+    }
 }
 
 impl ClusterAlignJob<'_> {
@@ -89,7 +122,6 @@ impl ClusterAlignJob<'_> {
         held.retain(|block| !self.spool.retains_block(*block));
         let job_directory = self.context.job_directory;
         let stop = Arc::new(AtomicBool::new(false));
-        let refeeds = Mutex::new(Vec::new());
         let (sender, feed_events) = mpsc::channel();
         let mut aligning = AlignStage {
             job: self,
@@ -102,7 +134,6 @@ impl ClusterAlignJob<'_> {
             reads: 0,
             plan: job_directory.partition_plan().cloned(),
             last_aligned_at: Instant::now(),
-            refeed_errors: &refeeds,
         };
         std::thread::scope(|scope| {
             let lanes = feed_lanes.into_iter().enumerate().collect();
@@ -223,7 +254,23 @@ impl ClusterAlignJob<'_> {
         shares: Vec<ShardId>,
     ) -> Result<(), PipelineError> {
         let stop = Arc::new(AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            let outcome = self.run_part_stage_in_scope(head, work, shares, (scope, &stop));
+            stop.store(true, Ordering::Relaxed);
+            outcome
+        })
+    }
+
+    /// Runs a stage on every part of the output, with threads in `scope` that stop when the flag is set.
+    fn run_part_stage_in_scope<'scope, 's: 'scope>(
+        &'s self,
+        head: &mut AlignHead,
+        work: &mut impl PartStage,
+        shares: Vec<ShardId>,
+        (scope, stop): (&'scope Scope<'scope, '_>, &'s Arc<AtomicBool>),
+    ) -> Result<(), PipelineError> {
         let (sender, fed) = mpsc::channel();
+        let mut refeeder = Refeeder::new(self, sender, stop);
         head.apply_event(LedgerEvent::DuplicatesDecided(shares));
         let mut finished = false;
         loop {
@@ -251,10 +298,10 @@ impl ClusterAlignJob<'_> {
                 return Ok(());
             }
             if !again.is_empty() {
-                // All workers that held these blocks were lost. So late in the job, no other work needs this thread
-                // while it reads.
-                self.refeed_blocks(again, sender.clone(), &stop)?;
+                // All workers that held these blocks were lost.
+                refeeder.spawn(scope, again);
             }
+            refeeder.check_threads()?;
             while let Ok(FeedEvent::BlockWritten(block)) = fed.try_recv() {
                 head.record_fed_block(block);
             }
@@ -306,6 +353,7 @@ impl<'s> AlignStage<'s, '_> {
         's: 'scope,
     {
         let mut feeding = Some(feeding);
+        let mut refeeder = Refeeder::new(self.job, self.feed_event_sender.clone(), self.stop_feeding);
         let mut report = None;
         loop {
             if let Some(ended) = feeding.take_if(|feeding| feeding.is_finished()) {
@@ -315,9 +363,7 @@ impl<'s> AlignStage<'s, '_> {
                 head.apply_event(LedgerEvent::InputEnded);
             }
             self.drain_feed_events(head);
-            if let Some(error) = self.refeed_errors.lock().unwrap_or_else(PoisonError::into_inner).pop() {
-                return Err(error);
-            }
+            refeeder.check_threads()?;
             let incoming = head.next_event()?;
             if let Some(incoming) = incoming {
                 self.handle_event(head, incoming)?;
@@ -341,7 +387,7 @@ impl<'s> AlignStage<'s, '_> {
                 }
             }
             if !again.is_empty() {
-                self.spawn_refeed(scope, again);
+                refeeder.spawn(scope, again);
             }
         }
     }
@@ -351,19 +397,6 @@ impl<'s> AlignStage<'s, '_> {
             self.first_block = Some(self.first_block.map_or(block, |first| first.min(block)));
             head.record_fed_block(block);
         }
-    }
-
-    fn spawn_refeed<'scope>(&self, scope: &'scope Scope<'scope, '_>, blocks: BTreeSet<BlockId>)
-    where
-        's: 'scope,
-    {
-        let (job, sender, stop, refeeds) =
-            (self.job, self.feed_event_sender.clone(), self.stop_feeding, self.refeed_errors);
-        scope.spawn(move || {
-            if let Err(error) = job.refeed_blocks(blocks, sender, stop) {
-                refeeds.lock().unwrap_or_else(PoisonError::into_inner).push(error);
-            }
-        });
     }
 
     fn handle_event(&mut self, head: &mut AlignHead, incoming: WorkerPoolEvent) -> Result<(), PipelineError> {
