@@ -17,7 +17,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use godwit_flight::web::{SEQUENCE_PREFIX, WebBody, WebRequest};
-use godwit_flight::{AccessRecord, Authorizer, Code, FileAccess, FileAuthorization, Principal, encode_base64_url};
+use godwit_flight::{
+    AccessRecord, Authorizer, Code, FileAccess, FileAuthorization, Principal, encode_base64_url, percent_decode,
+};
 use http::header::{ACCEPT_RANGES, ALLOW, CONTENT_RANGE, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderValue, Method, Response, StatusCode};
 use serde_json::{Value, json};
@@ -28,7 +30,6 @@ use self::request::{MediaType, SequenceDigest, Subsequence};
 use self::sequence_digests::{DigestCache, FileDigests, Sequence, stream_subsequence};
 use crate::dataset_root::DatasetRoot;
 use crate::file_store::{FileSnapshot, FileStore};
-use crate::htsget::percent_decode;
 use crate::http_service::{access_record, request_description, run_blocking};
 
 /// Suffix of the URL path that requests the metadata of a sequence.

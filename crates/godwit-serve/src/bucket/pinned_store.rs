@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures_util::stream::{self, BoxStream, StreamExt as _};
-use godwit_flight::DatasetError;
+use godwit_flight::{DatasetError, percent_encode_path};
 use object_store::path::Path;
 use object_store::{
     CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
@@ -26,15 +26,7 @@ const NO_ETAG: &str = "-";
 
 /// Returns the URL of the object `key` with the ETag `tag`.
 pub(super) fn pinned_url(key: &Path, tag: Option<&str>) -> String {
-    let mut url = format!("{URL_PREFIX}/{}/", encode_etag(tag));
-    for byte in key.as_ref().bytes() {
-        if byte.is_ascii_alphanumeric() || b"/-_.~".contains(&byte) {
-            url.push(char::from(byte));
-        } else {
-            url += &format!("%{byte:02X}");
-        }
-    }
-    url
+    format!("{URL_PREFIX}/{}/{}", encode_etag(tag), percent_encode_path(key.as_ref()))
 }
 
 /// Encodes an ETag as one segment of a path.
