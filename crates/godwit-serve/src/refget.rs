@@ -11,7 +11,6 @@ mod reference_files;
 mod request;
 mod sequence_digests;
 
-use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -237,23 +236,15 @@ async fn sequence_response(found: &SequenceMatch, request: &WebRequest, kind: &'
     Ok(response)
 }
 
-fn to_hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a string in memory cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
 fn metadata_json(found: &SequenceMatch) -> Value {
     let Sequence { record, md5, sha512 } = found.first_sequence();
     let authority = found.file.path.file_name().map(|name| name.to_string_lossy().into_owned());
     let names = found.sequences.iter().map(|sequence| &sequence.record.name);
     let aliases: Vec<Value> = names.map(|name| json!({ "alias": name, "naming_authority": authority })).collect();
     json!({ "metadata": {
-        "md5": to_hex(md5),
+        "md5": hex::encode(md5),
         "ga4gh": format!("SQ.{}", encode_base64_url(sha512)),
-        "trunc512": to_hex(sha512),
+        "trunc512": hex::encode(sha512),
         "length": record.bases,
         "aliases": aliases,
     } })
