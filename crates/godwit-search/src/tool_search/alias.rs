@@ -353,17 +353,7 @@ mod tests {
     use super::*;
 
     fn with_aliases(line: &str) -> Result<SearchCommand, SearchError> {
-        SearchCommand::parse(&words(line)).expect("a command line").with_aliases()
-    }
-
-    /// Splits a line into words at spaces; text in single quotes is one word.
-    fn words(line: &str) -> Vec<String> {
-        let parts = line.split('\'').enumerate();
-        let words = parts.flat_map(|(index, part)| match index % 2 {
-            0 => part.split_whitespace().map(str::to_owned).collect(),
-            _ => vec![part.to_owned()],
-        });
-        words.collect()
+        SearchCommand::parse(&shlex::split(line).expect("no open quote")).expect("a command line").with_aliases()
     }
 
     #[test]
