@@ -2,7 +2,6 @@
 //! do the reverse.
 
 pub mod bam;
-pub mod bed;
 pub mod bgzf;
 pub mod binning_index;
 pub mod columnar;
