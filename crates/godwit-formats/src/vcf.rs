@@ -27,7 +27,7 @@ pub use batch_builder::VariantBatchBuilder;
 pub use error::VcfError;
 pub use genotype::Genotype;
 pub use header::{Header, HeaderContig};
-pub use indexed_reader::{IndexedRecords, VcfFile};
+pub use indexed_reader::{IndexedRecords, IntervalFilter, VcfFile};
 pub use reader::Reader;
 pub use record::Record;
 pub use variant_layout::VariantLayout;
