@@ -167,13 +167,15 @@ impl IndexedRecords {
     /// [`VcfError`] if the file cannot be read, or the record is invalid.
     pub fn next_record(&mut self) -> Result<Option<Record<'_>>, VcfError> {
         while let Some(end) = self.read_next()? {
-            let parsed = Record::parse(&self.line, 0, &self.header, end);
-            let record = parsed.map_err(|problem| self.record_error(problem))?;
-            if self.interval_filter.as_mut().is_none_or(|wanted| wanted.matches(&record)) {
-                // Parse the line again, because the borrow checker does not allow a loop to return what it borrowed.
+            if let Some(filter) = &mut self.interval_filter {
                 let parsed = Record::parse(&self.line, 0, &self.header, end);
-                return parsed.map(Some).map_err(|problem| record_error_at(&self.input, problem));
+                if !filter.matches(&parsed.map_err(|problem| record_error_at(&self.input, problem))?) {
+                    continue;
+                }
             }
+            // A line that was filtered is parsed again: a loop cannot return the borrowed record on one of its paths.
+            let parsed = Record::parse(&self.line, 0, &self.header, end);
+            return parsed.map(Some).map_err(|problem| record_error_at(&self.input, problem));
         }
         Ok(None)
     }
