@@ -115,12 +115,7 @@ pub(super) fn without_command_line(command: &str, bytes: Vec<u8>) -> Vec<u8> {
 
 /// Splits a command line; text between quotes is one argument.
 pub(super) fn split_arguments(command: &str) -> Vec<String> {
-    let parts = command.split('\'').enumerate();
-    let words = parts.flat_map(|(index, part)| match index % 2 {
-        0 => part.split(' ').filter(|word| !word.is_empty()).map(str::to_owned).collect(),
-        _ => vec![part.to_owned()],
-    });
-    words.collect()
+    shlex::split(command).expect("every quote is closed")
 }
 
 /// Returns the oracle: NCBI's application on the libraries that the worker links, without godwit's code.

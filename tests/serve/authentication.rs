@@ -186,11 +186,7 @@ impl TokenIssuer {
         let modulus = openssl_output(&["rsa", "-in", path_text(&self.key), "-modulus", "-noout"], b"");
         let modulus = String::from_utf8(modulus).expect("it is text");
         let digits = modulus.trim().strip_prefix("Modulus=").expect("openssl names it");
-        let modulus: Vec<u8> = (0..digits.len())
-            .step_by(2)
-            .map(|at| u8::from_str_radix(&digits[at..at + 2], 16).expect("it is hexadecimal"))
-            .collect();
-        let modulus = base64url(&modulus);
+        let modulus = base64url(&hex::decode(digits).expect("it is hexadecimal"));
         format!("{{\"keys\":[{{\"kty\":\"RSA\",\"kid\":\"k\",\"use\":\"sig\",\"n\":\"{modulus}\",\"e\":\"AQAB\"}}]}}")
     }
 

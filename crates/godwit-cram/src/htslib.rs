@@ -364,7 +364,7 @@ impl Md5 {
             hts::hts_md5_final(digest.as_mut_ptr(), self.0.as_ptr());
             hts::hts_md5_reset(self.0.as_ptr());
         }
-        digest.iter().map(|byte| format!("{byte:02x}")).collect()
+        hex::encode(digest)
     }
 }
 

@@ -138,8 +138,8 @@ pub trait Caller: Send + Sync {
 /// alternative.
 fn split_caller_options(caller: &str, text: &str, refused: &[&[(&str, &str)]]) -> Result<Vec<String>, EngineError> {
     let wrong = |message| EngineError::Arguments { message };
-    let words = crate::command_template::split_shell_words(text)
-        .ok_or_else(|| wrong(format!("the options of {caller} {text:?} have an unclosed quote")))?;
+    let words =
+        shlex::split(text).ok_or_else(|| wrong(format!("the options of {caller} {text:?} have an unclosed quote")))?;
     for word in &words {
         let is = |option: &str| match option.strip_prefix("--") {
             Some(_) => word.split('=').next() == Some(option),

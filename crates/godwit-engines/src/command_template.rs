@@ -32,7 +32,7 @@ impl CommandTemplate {
     /// [`EngineError::Arguments`] for an unclosed quote, an unknown placeholder, or a text that does not start with a
     /// program.
     pub(crate) fn parse(program_role: &str, text: &str, places: &[PlaceholderHelp]) -> Result<Self, EngineError> {
-        let words = split_shell_words(text)
+        let words = shlex::split(text)
             .ok_or_else(|| arguments_error(format!("the {program_role} {text:?} has an unclosed quote")))?;
         let arguments_with_program: Vec<Vec<TemplatePart>> =
             words.iter().map(|word| parse_parts(program_role, word, places)).collect::<Result<_, _>>()?;
@@ -90,26 +90,6 @@ impl CommandTemplate {
         };
         self.arguments_with_program[1..].iter().map(|word| word.iter().map(fill).collect()).collect()
     }
-}
-
-/// Returns `text` split into words as a shell does, with quotes and backslashes only; `None` for an unclosed quote.
-pub(crate) fn split_shell_words(text: &str) -> Option<Vec<String>> {
-    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
-    let mut letters = text.chars();
-    while let Some(letter) = letters.next() {
-        match (quote, letter) {
-            (None, ' ' | '\t' | '\n') => words.extend(word.take()),
-            (None, '\'' | '"') => {
-                quote = Some(letter);
-                word.get_or_insert_default();
-            }
-            (Some(open), letter) if letter == open => quote = None,
-            (None | Some('"'), '\\') => word.get_or_insert_default().push(letters.next()?),
-            (_, letter) => word.get_or_insert_default().push(letter),
-        }
-    }
-    words.extend(word);
-    quote.is_none().then_some(words)
 }
 
 /// Parses the placeholders `{name}` of a word. `{{` and `}}` stand for literal braces.

@@ -54,7 +54,7 @@ impl Token {
         let mut bytes = [0; TOKEN_BYTES];
         let read = File::open(RANDOM_SOURCE).and_then(|mut file| file.read_exact(&mut bytes));
         read.map_err(FleetError::file_error("read", RANDOM_SOURCE))?;
-        Ok(Self(bytes.iter().map(|byte| format!("{byte:02x}")).collect()))
+        Ok(Self(hex::encode(bytes)))
     }
 
     /// Creates a token from existing text, such as a received one.

@@ -90,7 +90,7 @@ pub use dataset::{
     PutRequest, PutSummary, Scan, ScanPart, TEMPORARY_DIRECTORY, WriteMode, read_only_error,
 };
 pub use dataset_service::{DatasetCommand, DatasetService, DatasetServiceOptions, stream_batches};
-pub use encoding::{decode_base64, encode_base64, encode_base64_url};
+pub use encoding::{decode_base64, encode_base64, encode_base64_url, percent_decode, percent_encode_path};
 pub use error::FlightError;
 pub use error_reason::ErrorReason;
 pub use file_service::{FILES_PREFIX, FileInfo, FileService};

@@ -1,8 +1,10 @@
-//! A reader of BED and GFF files as Arrow record batches, with names, scores and the other fields of a line as columns.
+//! A reader of BED and GFF files, as intervals, or as Arrow record batches with names, scores and the other fields of a
+//! line as columns.
 //!
-//! Flows in: BED (UCSC, 3 to 12 columns), GFF3 or GTF text; plain, gzip or BGZF. Flows out: record batches with
-//! 0-based, half-open positions for both formats. The attributes of GFF remain one text column, because their content
-//! differs between the programs that write such files.
+//! Flows in: BED (UCSC, 3 to 12 columns), GFF3 or GTF text; plain, gzip or BGZF. Flows out: intervals or record batches
+//! with 0-based, half-open positions for both formats. White space separates the first three columns of BED. Tabs
+//! separate the others if the line contains any, as UCSC recommends, so that names may contain spaces. The attributes of
+//! GFF remain one text column, because their content differs between the programs that write such files.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,6 +13,7 @@ use crate::bgzf::{BgzfError, LineStatus, Reader, next_line, open_text};
 use arrow_array::builder::{Float64Builder, Int32Builder, StringBuilder};
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
+use godwit_model::Region;
 
 /// Maximum bytes of a line of the file.
 const MAX_LINE_BYTES: usize = 16 << 20;
@@ -40,7 +43,13 @@ pub enum IntervalError {
         /// 1-based number of the line.
         line: u64,
         /// Description of the problem.
-        problem: &'static str,
+        problem: String,
+    },
+    /// The file contains no interval.
+    #[error("{} has no intervals", .path.display())]
+    Empty {
+        /// Path of the file.
+        path: PathBuf,
     },
     /// The columns of a batch do not fit its schema, which is a bug in godwit.
     #[error("a bug in godwit: columns do not fit their schema")]
@@ -89,6 +98,79 @@ impl IntervalFormat {
             ],
         }))
     }
+}
+
+/// An interval `[start, end)` of a contig from one line of a BED file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BedInterval {
+    /// Name of the contig.
+    pub contig: String,
+    /// 0-based position of the first base.
+    pub start: u32,
+    /// 0-based position after the last base; at most [`Region::OPEN_END`], which means the end of the contig.
+    pub end: u32,
+    /// 1-based number of the line of this interval in the file.
+    pub line: u64,
+}
+
+/// Reads a plain, gzip or BGZF BED file, and returns its intervals in the order of the file.
+///
+/// # Errors
+/// [`IntervalError`] if the file cannot be read, a line is invalid, or there is no interval.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use godwit_formats::intervals::{BedInterval, read_bed};
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("targets.bed");
+/// std::fs::write(&path, "track name=targets\nchr20\t999\t2000\texon1\n")?;
+/// let intervals = read_bed(&path)?;
+/// assert_eq!(intervals, [BedInterval { contig: "chr20".to_owned(), start: 999, end: 2000, line: 2 }]);
+/// # Ok(())
+/// # }
+/// ```
+pub fn read_bed(path: &Path) -> Result<Vec<BedInterval>, IntervalError> {
+    read_bed_from(open_text(path, 1)?)
+}
+
+/// Reads a BED file from an open reader, as [`read_bed`] does from a path.
+///
+/// # Errors
+/// [`IntervalError`] if the file cannot be read, a line is invalid, or there is no interval.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use godwit_formats::bgzf;
+/// use godwit_formats::intervals::read_bed_from;
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("targets.bed.gz");
+/// let mut file = bgzf::Writer::new(std::fs::File::create(&path)?, 6);
+/// file.write_bytes(b"chr20\t999\t2000\nchrM\t0\t16569\n")?;
+/// file.finish_file()?;
+/// let intervals = read_bed_from(bgzf::open_text(&path, 1)?)?;
+/// assert_eq!((intervals[1].contig.as_str(), intervals[1].end), ("chrM", 16_569));
+/// # Ok(())
+/// # }
+/// ```
+pub fn read_bed_from(input: Reader) -> Result<Vec<BedInterval>, IntervalError> {
+    let mut reader = IntervalReader::new(input, IntervalFormat::Bed);
+    let mut intervals = Vec::new();
+    while reader.read_line()? {
+        if let Some(Interval { contig, start, end, .. }) = reader.parse_interval()? {
+            let (contig, line) = (contig.to_owned(), reader.line_number);
+            intervals.push(BedInterval { contig, start: start as u32, end: end as u32, line });
+        }
+    }
+    if intervals.is_empty() {
+        return Err(IntervalError::Empty { path: reader.input.path().to_owned() });
+    }
+    Ok(intervals)
 }
 
 /// The interval of a line of a BED or GFF file.
@@ -174,10 +256,7 @@ impl IntervalReader {
     pub fn next_batch(&mut self, predicate: impl Fn(&Interval) -> bool) -> Result<Option<RecordBatch>, IntervalError> {
         let mut columns = IntervalBatchBuilder::default();
         while columns.row_count < BATCH_ROWS && self.read_line()? {
-            let line_error =
-                |problem| IntervalError::Line { path: self.input.path().to_owned(), line: self.line_number, problem };
-            let text = std::str::from_utf8(&self.line).map_err(|_| line_error("it is not UTF-8 text"))?;
-            if let Some(interval) = parse_line(text, self.format).map_err(line_error)?
+            if let Some(interval) = self.parse_interval()?
                 && predicate(&interval)
             {
                 columns.push(&interval, self.format);
@@ -198,34 +277,48 @@ impl IntervalReader {
         let found = next_line(&mut self.input, &mut self.line, MAX_LINE_BYTES)?;
         self.line_number += 1;
         if found == LineStatus::TooLong {
-            let (path, line) = (self.input.path().to_owned(), self.line_number);
-            return Err(IntervalError::Line { path, line, problem: "it is longer than 16 MiB" });
+            return Err(self.line_error("it is longer than 16 MiB; is it BED or GFF?"));
         }
         let is_fasta = self.format == IntervalFormat::Gff && self.line.starts_with(b"##FASTA");
         self.ended = found == LineStatus::End || is_fasta;
         Ok(!self.ended)
+    }
+
+    /// Returns the interval of the line that was read last; `None` if it has none.
+    fn parse_interval(&self) -> Result<Option<Interval<'_>>, IntervalError> {
+        let text = std::str::from_utf8(&self.line).map_err(|_| self.line_error("it is not UTF-8 text"))?;
+        parse_line(text, self.format).map_err(|problem| self.line_error(problem))
+    }
+
+    fn line_error(&self, problem: &str) -> IntervalError {
+        let (path, line) = (self.input.path().to_owned(), self.line_number);
+        IntervalError::Line { path, line, problem: problem.to_owned() }
     }
 }
 
 /// Returns the interval of a line, or `None` if the line is blank, a comment, or a `track` or `browser` line.
 fn parse_line(line: &str, format: IntervalFormat) -> Result<Option<Interval<'_>>, &'static str> {
     let line = line.strip_suffix('\r').unwrap_or(line);
-    let is_for_browsers = ["track ", "browser "].iter().any(|word| line.starts_with(word)) || line == "track";
-    if line.is_empty() || line.starts_with('#') || is_for_browsers {
+    let (word, rest) = split_word(line);
+    if word.is_empty() || word.starts_with('#') || matches!(word, "track" | "browser") {
         return Ok(None);
     }
-    let mut fields = line.split('\t');
-    let number = |text: Option<&str>| text.and_then(|text| text.parse::<i32>().ok()).filter(|number| *number >= 0);
-    let contig = fields.next().unwrap_or_default();
-    let (start, end) = match format {
-        IntervalFormat::Bed => match (number(fields.next()), number(fields.next())) {
-            (Some(start), Some(end)) => (start, end),
-            _ => return Err("a contig, a start and an end are expected, separated by tabs"),
-        },
+    let (contig, start, end) = match format {
+        IntervalFormat::Bed => {
+            // Limit the number, because some files use ends such as 4294967295 for the end of the contig.
+            let number = |text: &str| Some(text.parse::<u64>().ok()?.min(u64::from(Region::OPEN_END)) as i32);
+            let (start, rest) = split_word(rest);
+            match (number(start), number(split_word(rest).0)) {
+                (Some(start), Some(end)) => (word, start, end),
+                _ => return Err("a contig, a start and an end are expected, separated by tabs"),
+            }
+        }
         IntervalFormat::Gff => {
-            let (first_1based, last) = (number(fields.nth(2)), number(fields.next()));
-            match (first_1based.and_then(|first| first.checked_sub(1)), last) {
-                (Some(start), Some(end)) if start >= 0 => (start, end),
+            let number = |text: Option<&str>| text?.parse::<i32>().ok();
+            let mut fields = line.split('\t');
+            let contig = fields.next().unwrap_or_default();
+            match (number(fields.nth(2)), number(fields.next())) {
+                (Some(first_1based), Some(end)) if first_1based >= 1 => (contig, first_1based - 1, end),
                 _ => return Err("nine fields separated by tabs are expected; the fourth and fifth are numbers from 1"),
             }
         }
@@ -237,6 +330,23 @@ fn parse_line(line: &str, format: IntervalFormat) -> Result<Option<Interval<'_>>
         return Err("its start is after its end");
     }
     Ok(Some(Interval { contig, start, end, line }))
+}
+
+/// Returns the first word of a text, and the text after it, which starts with white space.
+fn split_word(text: &str) -> (&str, &str) {
+    let text = text.trim_ascii_start();
+    text.split_at(text.bytes().position(|byte| byte.is_ascii_whitespace()).unwrap_or(text.len()))
+}
+
+/// Returns the first field after the first tab, and the text after that field.
+fn split_field_after_tab(text: &str) -> (&str, &str) {
+    let text = text.split_once('\t').map_or("", |(_, after)| after);
+    text.split_at(text.find('\t').unwrap_or(text.len()))
+}
+
+/// Returns a field of a line, or `None` if it is missing.
+fn present(field: &str) -> Option<&str> {
+    Some(field).filter(|field| !field.is_empty() && *field != ".")
 }
 
 #[derive(Default)]
@@ -260,24 +370,29 @@ impl IntervalBatchBuilder {
         self.contig.append_value(interval.contig);
         self.start.append_value(interval.start);
         self.end.append_value(interval.end);
-        let present = |text: Option<&'_ str>| text.filter(|text| !text.is_empty() && *text != ".").map(str::to_owned);
         match format {
             IntervalFormat::Bed => {
-                let mut fields = interval.line.splitn(7, '\t').skip(3);
-                self.name.append_option(present(fields.next()));
-                self.score.append_option(present(fields.next()).and_then(|text| text.parse().ok()));
-                self.strand.append_option(present(fields.next()));
-                self.last_column.append_option(fields.next().filter(|rest| !rest.is_empty()));
+                let is_tabbed = interval.line.contains('\t');
+                let mut rest = (0..3).fold(interval.line, |rest, _| split_word(rest).1);
+                let mut next = || {
+                    let (field, after) = if is_tabbed { split_field_after_tab(rest) } else { split_word(rest) };
+                    rest = after;
+                    present(field)
+                };
+                self.name.append_option(next());
+                self.score.append_option(next().and_then(|text| text.parse().ok()));
+                self.strand.append_option(next());
+                self.last_column.append_option(rest.get(1..).filter(|rest| !rest.is_empty()));
             }
             IntervalFormat::Gff => {
                 let mut fields = interval.line.splitn(9, '\t').skip(1);
-                self.source.append_option(present(fields.next()));
-                self.feature_type.append_option(present(fields.next()));
-                let mut fields = fields.skip(2);
-                self.score.append_option(present(fields.next()).and_then(|text| text.parse().ok()));
-                self.strand.append_option(present(fields.next()));
-                self.phase.append_option(present(fields.next()).and_then(|text| text.parse().ok()));
-                self.last_column.append_option(present(fields.next()));
+                let mut next = |skipped: usize| fields.nth(skipped).and_then(present);
+                self.source.append_option(next(0));
+                self.feature_type.append_option(next(0));
+                self.score.append_option(next(2).and_then(|text| text.parse().ok()));
+                self.strand.append_option(next(0));
+                self.phase.append_option(next(0).and_then(|text| text.parse().ok()));
+                self.last_column.append_option(next(0));
             }
         }
     }
@@ -302,7 +417,7 @@ impl IntervalBatchBuilder {
 #[cfg(test)]
 mod tests {
     use arrow_array::cast::AsArray;
-    use arrow_array::types::Int32Type;
+    use arrow_array::types::{Float64Type, Int32Type};
 
     use super::*;
 
@@ -332,6 +447,51 @@ mod tests {
         );
         assert_eq!(batch.column(8).as_string::<i32>().value(0), "ID=a;N=b");
         assert!(read("# nothing\n", IntervalFormat::Bed).unwrap().is_none());
+    }
+
+    #[test]
+    fn other_columns_are_separated_by_tabs_or_else_by_spaces() {
+        let bed = "chr1 \t 0 10\tmy exon\t7\t-\tx y\nchr1  20   30 n  1.5 + 20  30\nchr1\t40\t4294967295\n";
+        let batch = read(bed, IntervalFormat::Bed).unwrap().unwrap();
+        let texts = |column: usize| batch.column(column).as_string::<i32>().iter().collect::<Vec<_>>();
+        assert_eq!(batch.column(2).as_primitive::<Int32Type>().values()[..], [10, 30, i32::MAX]);
+        assert_eq!(texts(3), [Some("my exon"), Some("n"), None]);
+        assert_eq!(batch.column(4).as_primitive::<Float64Type>().values()[..2], [7.0, 1.5]);
+        assert_eq!(texts(5), [Some("-"), Some("+"), None]);
+        assert_eq!(texts(6), [Some("x y"), Some("20  30"), None]);
+    }
+
+    fn read_intervals(text: &str) -> Result<Vec<BedInterval>, IntervalError> {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.bed");
+        std::fs::write(&path, text).unwrap();
+        read_bed(&path)
+    }
+
+    #[test]
+    fn regions_are_read_and_the_rest_is_passed_over() {
+        let text = "track name=x\n#c\nchr1\t0\t10\tname\t5\r\n\nchr2 7 7\nchr1\t5\t6";
+        let regions = read_intervals(text).unwrap();
+        let shown = |region: &BedInterval| (region.contig.clone(), region.start, region.end, region.line);
+        let expected = [("chr1", 0, 10, 3), ("chr2", 7, 7, 5), ("chr1", 5, 6, 6)];
+        let expected = expected.map(|(contig, start, end, line)| (contig.to_owned(), start, end, line));
+        assert_eq!(regions.iter().map(shown).collect::<Vec<_>>(), expected);
+        let beyond = read_intervals("chr1\t5\t4294967296\n").unwrap();
+        assert_eq!(beyond[0].end, Region::OPEN_END);
+    }
+
+    #[test]
+    fn what_is_no_bed_is_named_by_line() {
+        for (text, expected) in [
+            ("chr1\t5\n", "line 1: a contig"),
+            ("chr1\t0\t1\nchr1\t-1\t5\n", "line 2: a contig"),
+            ("chr1\t9\t5\n", "start is after"),
+            ("# nothing\n", "has no intervals"),
+            ("", "has no intervals"),
+        ] {
+            let found = read_intervals(text).unwrap_err().to_string();
+            assert!(found.contains(expected), "{text:?}: {found}");
+        }
     }
 
     #[test]

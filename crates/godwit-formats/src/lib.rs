@@ -2,7 +2,6 @@
 //! do the reverse.
 
 pub mod bam;
-pub mod bed;
 pub mod bgzf;
 pub mod binning_index;
 pub mod columnar;
@@ -16,6 +15,5 @@ pub mod random_access;
 pub mod sam;
 pub mod unaligned;
 pub mod vcf;
-pub mod vcf_lines;
 
 pub use godwit_model::{is_system_failure, message_with_causes};

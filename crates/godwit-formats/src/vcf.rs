@@ -6,7 +6,7 @@
 //! [`crate::columnar::ArrowFileWriter::with_schema`]). BGZF files can also be read at positions from an index
 //! ([`VcfFile`]). Every header that bcftools reads is accepted: a missing description, a field that is defined twice,
 //! or an unknown line is not an error. Ambiguous records are rejected, which have too few fields, no position, or text
-//! that is not UTF-8. This module does not write VCF.
+//! that is not UTF-8. [`lines`] is for the output of variant callers, whose bytes are checked and stored unchanged.
 
 mod batch_builder;
 mod bcf;
@@ -15,6 +15,7 @@ mod field_builder;
 mod genotype;
 mod header;
 mod indexed_reader;
+pub mod lines;
 mod reader;
 mod record;
 mod variant_layout;
@@ -27,7 +28,7 @@ pub use batch_builder::VariantBatchBuilder;
 pub use error::VcfError;
 pub use genotype::Genotype;
 pub use header::{Header, HeaderContig};
-pub use indexed_reader::{IndexedRecords, VcfFile};
+pub use indexed_reader::{IndexedRecords, IntervalFilter, VcfFile};
 pub use reader::Reader;
 pub use record::Record;
 pub use variant_layout::VariantLayout;

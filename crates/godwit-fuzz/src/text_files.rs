@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use godwit_formats::bgzf::RecordOffsets;
 use godwit_formats::binning_index::TabixBuilder;
 use godwit_formats::fasta::Reader;
-use godwit_formats::vcf_lines;
+use godwit_formats::vcf::lines;
 use godwit_model::{Contig, Genome};
 
 use crate::input_files::{anonymous_file, split_parts};
@@ -30,13 +30,13 @@ pub(crate) fn vcf_lines(bytes: &[u8]) {
     let contig = Contig { name: "a".into(), length: 1000, alternate: false };
     let genome = Genome::new(vec![contig.clone()]).expect("it has one contig");
     let [one, other] = split_parts(bytes);
-    let (mut whole, mut index) = (None::<vcf_lines::Header>, TabixBuilder::new(&genome));
+    let (mut whole, mut index) = (None::<lines::Header>, TabixBuilder::new(&genome));
     for text in [one, other] {
-        let Ok(mut reader) = vcf_lines::Reader::new(text) else { continue };
+        let Ok(mut reader) = lines::Reader::new(text) else { continue };
         let mut header = reader.header().clone();
         header.remove_volatile();
         let text = header.text();
-        let written = vcf_lines::Reader::new(&text[..]).map(|reader| reader.header().clone());
+        let written = lines::Reader::new(&text[..]).map(|reader| reader.header().clone());
         assert!(written.is_ok_and(|written| written == header), "a header changes when it is written");
         match &mut whole {
             None => whole = Some(header),
@@ -45,7 +45,7 @@ pub(crate) fn vcf_lines(bytes: &[u8]) {
         let mut at = 0;
         while let Ok(Some(record)) = reader.next_record() {
             assert!(record.start < record.end, "a record has no bases");
-            assert!(vcf_lines::Record::from_line(record.line) == Some(record.clone()));
+            assert!(lines::Record::from_line(record.line) == Some(record.clone()));
             let place = RecordOffsets { start: at, end: at + record.line.len() as u64 };
             at = place.end;
             let _ = index.push(&contig, record.start as i32, i32::try_from(record.end).unwrap_or(i32::MAX), place);

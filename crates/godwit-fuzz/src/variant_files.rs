@@ -1,7 +1,6 @@
 //! Fuzz targets for VCF files, and for BED and GFF files of regions.
 
-use godwit_formats::bed;
-use godwit_formats::intervals::{IntervalFormat, IntervalReader};
+use godwit_formats::intervals::{IntervalFormat, IntervalReader, read_bed_from};
 use godwit_formats::vcf::{Reader, VariantBatchBuilder, VariantLayout};
 
 use crate::input_files::{ScratchDirectory, open_input};
@@ -44,7 +43,7 @@ pub(crate) fn bed_and_gff(bytes: &[u8]) {
             assert!(batch.num_rows() > 0);
         }
     }
-    for region in bed::read_from(open_input(bytes)).unwrap_or_default() {
+    for region in read_bed_from(open_input(bytes)).unwrap_or_default() {
         assert!(region.start <= region.end && !region.contig.is_empty());
     }
 }

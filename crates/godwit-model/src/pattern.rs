@@ -211,7 +211,55 @@ fn parse_char_class(rest: &mut std::str::Chars) -> Option<GlobToken> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    /// A regular expression for patterns of file paths, without classes of characters.
+    const PATH_PATTERNS: &str = r"((\*\*|[aé?*]{0,2})/){0,4}(\*\*|[aé?*]{0,2})";
+
+    /// Matches a name by trying all lengths for each asterisk. The time is exponential.
+    fn matches_name(pattern: &[char], name: &[char]) -> bool {
+        let matches_after = |rest: &[char], count: usize| matches_name(rest, &name[count..]);
+        match pattern {
+            [] => name.is_empty(),
+            ['*', '*', rest @ ..] => (0..=name.len()).any(|count| matches_after(rest, count)),
+            ['*', rest @ ..] => {
+                let end = name.iter().position(|character| *character == '/').unwrap_or(name.len());
+                (0..=end).any(|count| matches_after(rest, count))
+            }
+            ['?', rest @ ..] => name.first().is_some_and(|first| *first != '/') && matches_after(rest, 1),
+            [literal, rest @ ..] => name.first() == Some(literal) && matches_after(rest, 1),
+        }
+    }
+
+    /// Matches a path component by component.
+    fn matches_path(pattern: &[&str], path: &[&str]) -> bool {
+        match pattern {
+            [] => path.is_empty(),
+            ["**"] => !path.is_empty(),
+            ["**", rest @ ..] => (0..=path.len()).any(|count| matches_path(rest, &path[count..])),
+            [part, rest @ ..] => path.split_first().is_some_and(|(first, after)| {
+                let (part, first): (Vec<char>, Vec<char>) = (part.chars().collect(), first.chars().collect());
+                matches_name(&part, &first) && matches_path(rest, after)
+            }),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn names_match_as_in_the_slow_matcher(pattern in "[aé/?*]{0,8}", name in "[aé/]{0,8}") {
+            let expected = matches_name(&pattern.chars().collect::<Vec<_>>(), &name.chars().collect::<Vec<_>>());
+            prop_assert_eq!(GlobPattern::for_dataset_names(&pattern).matches(&name), expected);
+        }
+
+        #[test]
+        fn paths_match_as_in_the_slow_matcher(pattern in PATH_PATTERNS, path in "[aé/]{0,8}") {
+            let parts: Vec<&str> = pattern.split('/').collect();
+            let Ok(glob) = GlobPattern::for_file_paths(&pattern) else { return Ok(()) };
+            prop_assert_eq!(glob.matches(&path), matches_path(&parts, &path.split('/').collect::<Vec<_>>()));
+        }
+    }
 
     #[test]
     fn patterns_stay_in_their_directory_unless_they_say_otherwise() {
@@ -258,6 +306,7 @@ mod tests {
     #[test]
     fn many_stars_do_not_multiply() {
         // A matcher that backtracks would take exponential time for these patterns.
+        assert!(!GlobPattern::for_dataset_names("*a*a*a*a*b").matches(&"a".repeat(10_000)));
         let (name, stars) = ("a".repeat(60), "*a".repeat(50));
         assert!(!GlobPattern::for_dataset_names(&format!("{stars}*b.bam")).matches(&format!("{name}.bam")));
         assert!(!GlobPattern::for_dataset_names(&"**a".repeat(50)).matches(&"/".repeat(60)));

@@ -12,10 +12,10 @@ use godwit_engines::aligner::bwa::{IndexError, StaleReason};
 use godwit_exchange::ExchangeError;
 use godwit_fleet::FleetError;
 use godwit_formats::bam::BamError;
-use godwit_formats::bed::BedError;
 use godwit_formats::columnar::ColumnarError;
 use godwit_formats::fasta::FastaError;
 use godwit_formats::fastq::FastqError;
+use godwit_formats::intervals::IntervalError;
 use godwit_formats::is_system_failure;
 use godwit_formats::sam::{HeaderError, SamError, SamReadError};
 use godwit_formats::vcf::VcfError;
@@ -288,7 +288,7 @@ pub enum PipelineError {
     Vcf(#[from] VcfError),
     /// An error of a BED file.
     #[error(transparent)]
-    Bed(#[from] BedError),
+    Bed(#[from] IntervalError),
     /// Variant files that cannot be compared with each other.
     #[error("{problem}")]
     Incomparable {

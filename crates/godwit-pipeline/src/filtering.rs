@@ -13,7 +13,7 @@ use godwit_engines::variant_filter::{self as gatk, FilterInvocation, HARD_FILTER
 use godwit_engines::{EngineError, ProcessPipeline};
 use godwit_formats::bgzf;
 use godwit_formats::message_with_causes;
-use godwit_formats::vcf_lines::Reader;
+use godwit_formats::vcf::lines::Reader;
 use serde::Serialize;
 
 use crate::atomic_files::{AtomicFile, AtomicFileSet};

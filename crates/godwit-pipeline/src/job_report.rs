@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
+use chrono::{DateTime, SecondsFormat, Utc};
 use serde::Serialize;
 
 use crate::atomic_files::AtomicFileSet;
@@ -312,25 +313,7 @@ impl ExchangeReport {
 
 /// Formats a time as ISO 8601 in UTC, to the second.
 pub(crate) fn format_utc(moment: SystemTime) -> String {
-    let seconds = moment.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let (mut days, of_day) = (seconds / 86_400, seconds % 86_400);
-    let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-    let mut year = 1970;
-    while days >= 365 + u64::from(leap(year)) {
-        days -= 365 + u64::from(leap(year));
-        year += 1;
-    }
-    let february = 28 + u64::from(leap(year));
-    let mut month = 1;
-    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
-        if days < length {
-            break;
-        }
-        days -= length;
-        month += 1;
-    }
-    let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
-    format!("{year:04}-{month:02}-{:02}T{hour:02}:{minute:02}:{second:02}Z", days + 1)
+    DateTime::<Utc>::from(moment).to_rfc3339_opts(SecondsFormat::Secs, true)
 }
 
 /// Rejects a job that would read a file or pipe twice, or overwrite one of its inputs.
@@ -376,7 +359,7 @@ mod tests {
             (1_767_225_599, "2025-12-31T23:59:59Z"),
             (4_107_542_400, "2100-03-01T00:00:00Z"),
         ] {
-            assert_eq!(format_utc(UNIX_EPOCH + Duration::from_secs(seconds)), expected);
+            assert_eq!(format_utc(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)), expected);
         }
     }
 }

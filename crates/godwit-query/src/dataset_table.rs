@@ -12,7 +12,7 @@ use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTable
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
-use godwit_flight::{Catalog, Dataset, DatasetError, SQL_SCHEMA};
+use godwit_flight::{Catalog, Dataset, DatasetError, SQL_SCHEMA, percent_encode_path};
 
 use crate::region_pushdown::{constrains_region, regions_of_filters};
 use crate::scan::{DatasetExec, without_metadata};
@@ -118,20 +118,7 @@ fn file_url(file: &Path) -> Result<ListingTableUrl> {
     let text = path.to_str().ok_or_else(|| {
         DataFusionError::Plan(format!("{} is not valid UTF-8; rename the file to query it with SQL", path.display()))
     })?;
-    ListingTableUrl::parse(percent_encode(text))
-}
-
-/// Percent-encodes a path for a URL, including characters that DataFusion would read as a file name pattern.
-fn percent_encode(path: &str) -> String {
-    let mut url = "file://".to_owned();
-    for byte in path.bytes() {
-        if byte.is_ascii_alphanumeric() || b"/-_.~".contains(&byte) {
-            url.push(char::from(byte));
-        } else {
-            url += &format!("%{byte:02X}");
-        }
-    }
-    url
+    ListingTableUrl::parse(format!("file://{}", percent_encode_path(text)))
 }
 
 /// A table of a dataset that is read by [`Dataset::read`].

@@ -19,7 +19,7 @@ use bytes::Bytes;
 use godwit_flight::web::{FILE_DATA_PATH, FileTickets, READS_PREFIX, VARIANTS_PREFIX, WebBody, WebRequest};
 use godwit_flight::{
     AccessRecord, Authorizer, Catalog as _, DatasetError, FileAccess, FileAuthorization, FilePart, Principal,
-    encode_base64,
+    encode_base64, percent_decode,
 };
 use godwit_formats::bgzf::{ChunkBlocks, extract_chunk};
 use http::header::{AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE};
@@ -31,7 +31,6 @@ pub(crate) use self::byte_stream::stream_bytes;
 use self::error::HtsgetError;
 use self::file_layout::{DataBlock, FileLayout, TicketPlan};
 use self::request::HtsgetRequest;
-pub(crate) use self::request::percent_decode;
 use crate::dataset_root::{DatasetRoot, HtsgetFile, HtsgetFormat};
 use crate::http_request::{access_record, request_description, run_blocking};
 use crate::read_error::dataset_error;

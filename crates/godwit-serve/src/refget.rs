@@ -11,13 +11,14 @@ mod reference_files;
 mod request;
 mod sequence_digests;
 
-use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use godwit_flight::web::{SEQUENCE_PREFIX, WebBody, WebRequest};
-use godwit_flight::{AccessRecord, Authorizer, Code, FileAccess, FileAuthorization, Principal, encode_base64_url};
+use godwit_flight::{
+    AccessRecord, Authorizer, Code, FileAccess, FileAuthorization, Principal, encode_base64_url, percent_decode,
+};
 use http::header::{ACCEPT_RANGES, ALLOW, CONTENT_RANGE, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderValue, Method, Response, StatusCode};
 use serde_json::{Value, json};
@@ -29,7 +30,6 @@ use self::sequence_digests::{DigestCache, FileDigests, Sequence, stream_subseque
 use crate::dataset_root::DatasetRoot;
 use crate::file_snapshot::FileSnapshot;
 use crate::file_store::FileStore;
-use crate::htsget::percent_decode;
 use crate::http_request::{access_record, request_description, run_blocking};
 
 /// Suffix of the URL path that requests the metadata of a sequence.
@@ -237,23 +237,15 @@ async fn sequence_response(found: &SequenceMatch, request: &WebRequest, kind: &'
     Ok(response)
 }
 
-fn to_hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a string in memory cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
 fn metadata_json(found: &SequenceMatch) -> Value {
     let Sequence { record, md5, sha512 } = found.first_sequence();
     let authority = found.file.path.file_name().map(|name| name.to_string_lossy().into_owned());
     let names = found.sequences.iter().map(|sequence| &sequence.record.name);
     let aliases: Vec<Value> = names.map(|name| json!({ "alias": name, "naming_authority": authority })).collect();
     json!({ "metadata": {
-        "md5": to_hex(md5),
+        "md5": hex::encode(md5),
         "ga4gh": format!("SQ.{}", encode_base64_url(sha512)),
-        "trunc512": to_hex(sha512),
+        "trunc512": hex::encode(sha512),
         "length": record.bases,
         "aliases": aliases,
     } })

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use arrow_schema::SchemaRef;
 use godwit_flight::{BatchReader, Dataset, DatasetError, DatasetKind, Scan, ScanPart};
 use godwit_formats::bgzf::BgzfError;
-use godwit_formats::vcf::{IndexedRecords, Reader, Record, VariantBatchBuilder, VariantLayout, VcfError, VcfFile};
+use godwit_formats::vcf::{
+    IndexedRecords, IntervalFilter, Reader, VariantBatchBuilder, VariantLayout, VcfError, VcfFile,
+};
 use godwit_model::{IntervalSet, Region};
 
 use crate::batch_reader::{fused_reader, single_part};
@@ -145,7 +147,7 @@ impl Dataset for VcfDataset {
             }
             None => {
                 let reader = Reader::new(self.store.open_text(&self.snapshot)?).map_err(dataset_error)?;
-                VariantSource::Sequential(Box::new(reader), spans.map(|spans| (spans, contigs)))
+                VariantSource::Sequential(Box::new(reader), spans.map(|spans| IntervalFilter::new(spans, contigs)))
             }
         };
         let (layout, wanted) = (self.layout.clone(), scan.columns.clone());
@@ -162,14 +164,7 @@ impl Dataset for VcfDataset {
 
 enum VariantSource {
     Chunks(Box<IndexedRecords>),
-    Sequential(Box<Reader>, Option<(IntervalSet, HashMap<String, u32>)>),
-}
-
-fn overlaps_intervals(record: &Record, wanted: Option<&(IntervalSet, HashMap<String, u32>)>) -> bool {
-    wanted.is_none_or(|(spans, contigs)| {
-        let (start, end) = (record.position.max(0) as u32, record.end_position().max(0) as u32);
-        contigs.get(record.contig).is_some_and(|contig| spans.overlaps(*contig, start, end))
-    })
+    Sequential(Box<Reader>, Option<IntervalFilter>),
 }
 
 impl VariantSource {
@@ -181,8 +176,8 @@ impl VariantSource {
                 Some(record) => columns.push(&record).map_err(|problem| records.record_error(problem))?,
                 None => return Ok(false),
             },
-            Self::Sequential(reader, wanted) => match reader.next_record()? {
-                Some(record) if overlaps_intervals(&record, wanted.as_ref()) => {
+            Self::Sequential(reader, filter) => match reader.next_record()? {
+                Some(record) if filter.as_mut().is_none_or(|filter| filter.matches(&record)) => {
                     columns.push(&record).map_err(|problem| reader.record_error(problem))?;
                 }
                 Some(_) => {}

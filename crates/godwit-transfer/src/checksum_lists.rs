@@ -2,7 +2,6 @@
 //! contain a single checksum, as archives publish them.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
@@ -115,8 +114,8 @@ impl ExpectedChecksum {
                 "{} has {} {}, but {} in {}: the source or the list has changed; verify both with their publisher",
                 place.display(),
                 self.algorithm.tag(),
-                HexDisplay(found),
-                HexDisplay(&self.digest),
+                hex::encode(found),
+                hex::encode(&self.digest),
                 self.list_path.display()
             ),
         })
@@ -159,14 +158,6 @@ impl ExpectedChecksums {
             }
         }
         self.0.iter().zip(hashers).try_for_each(|(sum, hasher)| sum.compare(&hasher.finish(), place))
-    }
-}
-
-struct HexDisplay<'d>(&'d [u8]);
-
-impl fmt::Display for HexDisplay<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 
@@ -284,7 +275,7 @@ fn path_suffixes(place: &str) -> impl Iterator<Item = &str> {
 /// Parses a line of a list; returns the checksum and, if the line contains one, the file name.
 fn parse_line(list: &Path, line: &str) -> Option<(ExpectedChecksum, Option<String>)> {
     let sum = |algorithm, digits: &str| {
-        Some(ExpectedChecksum { algorithm, digest: decode_hex(digits)?, list_path: list.to_owned() })
+        Some(ExpectedChecksum { algorithm, digest: hex::decode(digits).ok()?, list_path: list.to_owned() })
     };
     // BSD format: `MD5 (a.bam) = d41d8..`.
     if let Some((tag, rest)) = line.split_once(" (")
@@ -324,12 +315,6 @@ fn unescape_name(name: &str) -> String {
         }
     }
     text
-}
-
-fn decode_hex(digits: &str) -> Option<Vec<u8>> {
-    let digit = |byte: u8| char::from(byte).to_digit(16);
-    let pairs = digits.as_bytes().chunks(2);
-    pairs.map(|pair| Some((digit(pair[0])? << 4 | digit(*pair.get(1)?)?) as u8)).collect()
 }
 
 #[cfg(test)]

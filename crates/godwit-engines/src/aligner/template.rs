@@ -152,6 +152,8 @@ mod tests {
             arguments(r#"a "" "b\" c" d\ e '{{x}}' --id={read_group_id}"#),
             ["", "b\" c", "d e", "{x}", "--id=a"]
         );
+        // As in a shell, a backslash between double quotes stays before other characters.
+        assert_eq!(arguments(r#"a "b\tc\\" \#d # {reads}"#), ["b\\tc\\", "#d"]);
     }
 
     #[test]

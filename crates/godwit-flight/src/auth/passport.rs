@@ -11,6 +11,7 @@ use prost::Message;
 use serde_json::{Map, Value};
 
 use super::jwt::{KeySet, KeySetError, UnverifiedToken, valid_until};
+use crate::encoding::percent_decode;
 
 /// The value of the JWT header field `typ` in a passport.
 pub(super) const PASSPORT_TYPE: &str = "vnd.ga4gh.passport+jwt";
@@ -249,27 +250,6 @@ fn parse_linked_identities(value: &str) -> impl Iterator<Item = (String, String)
         let (subject, issuer) = one.split_once(',')?;
         Some((percent_decode(subject)?, percent_decode(issuer)?))
     })
-}
-
-/// Decodes percent-encoded text (RFC 3986 §2.1).
-fn percent_decode(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, behind)) = rest.split_first() {
-        rest = match first {
-            b'%' => {
-                let (digits, behind) = behind.split_first_chunk::<2>()?;
-                let digits = std::str::from_utf8(digits).ok().filter(|_| digits.iter().all(u8::is_ascii_hexdigit))?;
-                bytes.push(u8::from_str_radix(digits, 16).ok()?);
-                behind
-            }
-            byte => {
-                bytes.push(*byte);
-                behind
-            }
-        };
-    }
-    String::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]

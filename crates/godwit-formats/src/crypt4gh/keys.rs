@@ -71,7 +71,7 @@ impl PublicKey {
 
     /// Returns the key in hexadecimal digits.
     pub fn to_hex(&self) -> String {
-        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+        hex::encode(self.0)
     }
 }
 

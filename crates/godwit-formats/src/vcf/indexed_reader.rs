@@ -113,9 +113,9 @@ pub struct IndexedRecords {
     line: Vec<u8>,
 }
 
-/// A filter that selects the records that overlap given intervals.
+/// A filter that selects the records that overlap given intervals. The end of a record is [`Record::end_position`].
 #[derive(Debug)]
-struct IntervalFilter {
+pub struct IntervalFilter {
     intervals: IntervalSet,
     contig_ids: HashMap<String, u32>,
     /// Name and number of the contig of the previous record. Most records have the same contig as the record before.
@@ -157,7 +157,7 @@ impl IndexedRecords {
     /// # }
     /// ```
     pub fn with_intervals(mut self, intervals: IntervalSet, contig_ids: HashMap<String, u32>) -> Self {
-        self.interval_filter = Some(IntervalFilter { intervals, contig_ids, last_contig: (String::new(), u32::MAX) });
+        self.interval_filter = Some(IntervalFilter::new(intervals, contig_ids));
         self
     }
 
@@ -167,13 +167,15 @@ impl IndexedRecords {
     /// [`VcfError`] if the file cannot be read, or the record is invalid.
     pub fn next_record(&mut self) -> Result<Option<Record<'_>>, VcfError> {
         while let Some(end) = self.read_next()? {
-            let parsed = Record::parse(&self.line, 0, &self.header, end);
-            let record = parsed.map_err(|problem| self.record_error(problem))?;
-            if self.interval_filter.as_mut().is_none_or(|wanted| wanted.matches(&record)) {
-                // Parse the line again, because the borrow checker does not allow a loop to return what it borrowed.
+            if let Some(filter) = &mut self.interval_filter {
                 let parsed = Record::parse(&self.line, 0, &self.header, end);
-                return parsed.map(Some).map_err(|problem| record_error_at(&self.input, problem));
+                if !filter.matches(&parsed.map_err(|problem| record_error_at(&self.input, problem))?) {
+                    continue;
+                }
             }
+            // A line that was filtered is parsed again: a loop cannot return the borrowed record on one of its paths.
+            let parsed = Record::parse(&self.line, 0, &self.header, end);
+            return parsed.map(Some).map_err(|problem| record_error_at(&self.input, problem));
         }
         Ok(None)
     }
@@ -187,10 +189,9 @@ impl IndexedRecords {
     /// chunks contain no further record.
     fn read_next(&mut self) -> Result<Option<Option<i32>>, VcfError> {
         let Self { input, decoder, line, .. } = self;
-        let path = input.path().to_owned();
         let (mut end, mut record_problem) = (None, None);
         let more = input.read_next_with(|input| match decoder {
-            None => read_record_line(input, &path, line, &mut 0),
+            None => read_record_line(input, line, &mut 0),
             Some(decoder) => match decoder.decode_next(input, line)? {
                 Ok(found) => {
                     end = found.and_then(|found| found.end_position);
@@ -214,7 +215,13 @@ fn record_error_at(input: &IndexedReader, problem: String) -> VcfError {
 }
 
 impl IntervalFilter {
-    fn matches(&mut self, record: &Record) -> bool {
+    /// Creates a filter. `contig_ids` gives the number of each contig in `intervals`.
+    pub fn new(intervals: IntervalSet, contig_ids: HashMap<String, u32>) -> Self {
+        Self { intervals, contig_ids, last_contig: (String::new(), u32::MAX) }
+    }
+
+    /// Returns whether a record overlaps one of the intervals.
+    pub fn matches(&mut self, record: &Record) -> bool {
         if self.last_contig.0 != record.contig {
             self.last_contig =
                 (record.contig.to_owned(), self.contig_ids.get(record.contig).copied().unwrap_or(u32::MAX));

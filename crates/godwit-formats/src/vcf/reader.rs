@@ -1,6 +1,6 @@
 //! A sequential reader of VCF and BCF files.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use super::bcf::{self, RecordDecoder};
@@ -38,7 +38,6 @@ const VCF_MAGIC: &[u8] = b"##fileformat=VCF";
 #[derive(Debug)]
 pub struct Reader<I = bgzf::Reader> {
     input: I,
-    path: PathBuf,
     header: Header,
     /// VCF text of the current line.
     line: Vec<u8>,
@@ -64,21 +63,19 @@ impl<I: BgzfBufRead> Reader<I> {
     /// # Errors
     /// [`VcfError`] if the file cannot be read, or its header is invalid.
     pub fn new(mut input: I) -> Result<Self, VcfError> {
-        let path = input.path().to_owned();
         let start = input.data()?;
         if start.starts_with(bcf::BCF_MAGIC) {
             let (header, dictionaries) = bcf::read_header(&mut input)?;
             let decoder = Some(RecordDecoder::new(Arc::new(dictionaries)));
-            return Ok(Self { input, path, header, line: Vec::new(), record_number: 0, decoder });
+            return Ok(Self { input, header, line: Vec::new(), record_number: 0, decoder });
         }
         if start.is_empty() {
-            return Err(VcfError::Empty { path });
+            return Err(VcfError::Empty { path: input.path().to_owned() });
         }
         if !start.starts_with(VCF_MAGIC) {
-            return Err(VcfError::NotVcf { path });
+            return Err(VcfError::NotVcf { path: input.path().to_owned() });
         }
-        let mut reader =
-            Self { input, path, header: Header::default(), line: Vec::new(), record_number: 0, decoder: None };
+        let mut reader = Self { input, header: Header::default(), line: Vec::new(), record_number: 0, decoder: None };
         let mut header = HeaderBuilder::default();
         while !header.is_complete() {
             let number = reader.record_number + 1;
@@ -87,14 +84,14 @@ impl<I: BgzfBufRead> Reader<I> {
             let Some(line) = reader.read_header_line()? else {
                 let problem =
                     "the file ends before the line that starts with #CHROM; fetch or make it again".to_owned();
-                return Err(header_error(&reader.path, problem));
+                return Err(header_error(reader.path(), problem));
             };
             let too_long = header.text_bytes() + line.len() > MAX_HEADER_BYTES;
             let pushed = header.push_line(line);
             if too_long {
                 return Err(reader.too_long_error("the header", MAX_HEADER_BYTES));
             }
-            pushed.map_err(|problem| header_error(&reader.path, problem))?;
+            pushed.map_err(|problem| header_error(reader.path(), problem))?;
         }
         reader.header = header.finish();
         Ok(reader)
@@ -113,7 +110,7 @@ impl<I: BgzfBufRead> Reader<I> {
 
     /// Returns the path of the file.
     pub fn path(&self) -> &Path {
-        &self.path
+        self.input.path()
     }
 
     /// Returns the next record, or `None` at the end of a complete file.
@@ -124,30 +121,31 @@ impl<I: BgzfBufRead> Reader<I> {
         let Some(end) = self.read_next()? else { return Ok(None) };
         match Record::parse(&self.line, self.record_number, &self.header, end) {
             Ok(record) => Ok(Some(record)),
-            Err(problem) => Err(numbered_record_error(self.decoder.is_some(), &self.path, self.record_number, problem)),
+            Err(problem) => Err(self.record_error(problem)),
         }
     }
 
     /// Returns an error about the record that was read last, with a description of the problem.
     pub fn record_error(&self, problem: String) -> VcfError {
-        numbered_record_error(self.decoder.is_some(), &self.path, self.record_number, problem)
+        numbered_record_error(self.decoder.is_some(), self.path(), self.record_number, problem)
     }
 
     /// Reads the line of the next record. Returns the end position that BCF stores for the record, or `None` at the end
     /// of the file.
     fn read_next(&mut self) -> Result<Option<Option<i32>>, VcfError> {
         let Some(decoder) = &mut self.decoder else {
-            let more = read_record_line(&mut self.input, &self.path, &mut self.line, &mut self.record_number)?;
+            let more = read_record_line(&mut self.input, &mut self.line, &mut self.record_number)?;
             return Ok(more.then_some(None));
         };
         let found = decoder.decode_next(&mut self.input, &mut self.line)?;
         self.record_number += 1;
-        let found = found.map_err(|problem| numbered_record_error(true, &self.path, self.record_number, problem))?;
+        let found =
+            found.map_err(|problem| numbered_record_error(true, self.input.path(), self.record_number, problem))?;
         Ok(found.map(|found| found.end_position))
     }
 
     fn read_header_line(&mut self) -> Result<Option<&str>, VcfError> {
-        if !read_line(&mut self.input, &self.path, &mut self.line, &mut self.record_number)? {
+        if !read_line(&mut self.input, &mut self.line, &mut self.record_number)? {
             return Ok(None);
         }
         let text = std::str::from_utf8(&self.line).map_err(|_| self.record_error(NOT_UTF8_PROBLEM.to_owned()))?;
@@ -155,7 +153,8 @@ impl<I: BgzfBufRead> Reader<I> {
     }
 
     fn too_long_error(&self, subject: &'static str, limit_bytes: usize) -> VcfError {
-        VcfError::TooLong { path: self.path.clone(), line: self.record_number, subject, limit_mib: limit_bytes >> 20 }
+        let (path, limit_mib) = (self.path().to_owned(), limit_bytes >> 20);
+        VcfError::TooLong { path, line: self.record_number, subject, limit_mib }
     }
 }
 
@@ -171,11 +170,10 @@ fn numbered_record_error(is_binary: bool, path: &Path, number: u64, problem: Str
 /// Reads the line of the next VCF record, skipping blank lines and comments. Returns false at the end of the file.
 pub(super) fn read_record_line(
     input: &mut impl BgzfBufRead,
-    path: &Path,
     line: &mut Vec<u8>,
     number: &mut u64,
 ) -> Result<bool, VcfError> {
-    while read_line(input, path, line, number)? {
+    while read_line(input, line, number)? {
         if !matches!(line[..], [] | [b'#', ..]) {
             return Ok(true);
         }
@@ -184,18 +182,13 @@ pub(super) fn read_record_line(
 }
 
 /// Reads the next line without its line end, which the last line may lack. Returns false at the end of the file.
-pub(super) fn read_line(
-    input: &mut impl BgzfBufRead,
-    path: &Path,
-    line: &mut Vec<u8>,
-    number: &mut u64,
-) -> Result<bool, VcfError> {
+pub(super) fn read_line(input: &mut impl BgzfBufRead, line: &mut Vec<u8>, number: &mut u64) -> Result<bool, VcfError> {
     match next_line(input, line, MAX_LINE_BYTES)? {
         LineStatus::Line => {}
         LineStatus::End => return Ok(false),
         LineStatus::TooLong => {
-            let limit_mib = MAX_LINE_BYTES >> 20;
-            return Err(VcfError::TooLong { path: path.to_owned(), line: *number + 1, subject: "the line", limit_mib });
+            let (path, limit_mib) = (input.path().to_owned(), MAX_LINE_BYTES >> 20);
+            return Err(VcfError::TooLong { path, line: *number + 1, subject: "the line", limit_mib });
         }
     }
     *number += 1;

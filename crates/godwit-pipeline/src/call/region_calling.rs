@@ -10,7 +10,7 @@ use godwit_engines::caller::{Caller, CallerInvocation, NormalReads};
 use godwit_engines::{EngineError, ProcessPipeline};
 use godwit_formats::bgzf;
 use godwit_formats::message_with_causes;
-use godwit_formats::vcf_lines::Reader;
+use godwit_formats::vcf::lines::Reader;
 use godwit_model::Genome;
 
 use super::checkpoint::{CallJobDirectory, RegionAttempts, RegionCheckpoint};

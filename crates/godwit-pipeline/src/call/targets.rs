@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use godwit_formats::bed::{self, BedError, BedInterval};
+use godwit_formats::intervals::{BedInterval, IntervalError, read_bed};
 use godwit_model::{Genome, Region, RegionError};
 
 use crate::error::PipelineError;
@@ -47,10 +47,10 @@ impl Targets {
     }
 
     fn add_bed(&mut self, path: &Path, genome: &Genome) -> Result<(), PipelineError> {
-        for BedInterval { contig, start, end, line } in bed::read(path)? {
+        for BedInterval { contig, start, end, line } in read_bed(path)? {
             let region = Region { contig, start, end };
             let place = format!("line {line} of {}", path.display());
-            self.add(region, genome, &place).map_err(|problem| BedError::Line {
+            self.add(region, genome, &place).map_err(|problem| IntervalError::Line {
                 path: path.to_owned(),
                 line,
                 problem,

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use godwit_formats::bgzf;
 use godwit_formats::binning_index::TabixBuilder;
-use godwit_formats::vcf_lines::{Header, Reader, Record};
+use godwit_formats::vcf::lines::{Header, Reader, Record};
 use godwit_model::Genome;
 
 use super::checkpoint::{CallJobDirectory, RegionCheckpoint};
@@ -79,7 +79,7 @@ impl VcfAssembly<'_> {
             if !seen.insert(kept.header) {
                 continue;
             }
-            let wrong = |error: godwit_formats::vcf_lines::VcfLinesError| PipelineError::CallerOutput {
+            let wrong = |error: godwit_formats::vcf::lines::VcfLinesError| PipelineError::CallerOutput {
                 region: region.label.clone(),
                 problem: error.to_string(),
             };

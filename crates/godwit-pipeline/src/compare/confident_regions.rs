@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use godwit_formats::bed;
+use godwit_formats::intervals::read_bed;
 
 use super::call_set::{Allele, CallSet};
 use super::{ContigNames, no_contig_in_common};
@@ -19,7 +19,7 @@ pub(super) struct ConfidentRegions {
 impl ConfidentRegions {
     pub(super) fn read(path: &Path, contigs: &mut ContigNames) -> Result<Self, PipelineError> {
         let mut by_contig: BTreeMap<u32, Vec<(u32, u32)>> = BTreeMap::new();
-        for region in bed::read(path)? {
+        for region in read_bed(path)? {
             by_contig.entry(contigs.id(&region.contig)).or_default().push((region.start, region.end));
         }
         for regions in by_contig.values_mut() {

@@ -7,8 +7,9 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
+use chrono::{DateTime, SecondsFormat, Utc};
 use godwit_flight::{AccessLog, AccessRecord, Status, StatusFuture};
 use rustix::fs::{FlockOperation, flock};
 use serde::Serialize;
@@ -163,7 +164,7 @@ impl AuditFile {
             return self.file.sync_data();
         }
         let line = TornLine {
-            time: now_rfc_3339(),
+            time: format_rfc_3339(SystemTime::now()),
             call: TORN_CALL,
             bytes: rest.len(),
             blake3: blake3::hash(rest).to_hex().to_string(),
@@ -211,7 +212,7 @@ impl AuditFile {
 
 fn audit_line(access: &AccessRecord) -> AuditLine<'_> {
     AuditLine {
-        time: now_rfc_3339(),
+        time: format_rfc_3339(SystemTime::now()),
         principal: &access.principal,
         scope: access.scope.as_deref(),
         call: &access.call,
@@ -227,24 +228,9 @@ fn audit_line(access: &AccessRecord) -> AuditLine<'_> {
     }
 }
 
-fn now_rfc_3339() -> String {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    format_rfc_3339(since.as_secs(), since.subsec_millis())
-}
-
-/// Formats a Unix time as RFC 3339 in UTC (algorithm: H. Hinnant, "chrono-Compatible Low-Level Date Algorithms", 2013).
-fn format_rfc_3339(unix_s: u64, millis: u32) -> String {
-    let (days, second) = (unix_s / 86_400, unix_s % 86_400);
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
+/// Formats a time as RFC 3339 in UTC, to the millisecond.
+fn format_rfc_3339(moment: SystemTime) -> String {
+    DateTime::<Utc>::from(moment).to_rfc3339_opts(SecondsFormat::Millis, true)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures_util::stream::{self, BoxStream, StreamExt as _};
-use godwit_flight::DatasetError;
+use godwit_flight::{DatasetError, percent_encode_path};
 use object_store::path::Path;
 use object_store::{
     CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
@@ -26,23 +26,12 @@ const NO_ETAG: &str = "-";
 
 /// Returns the URL of the object `key` with the ETag `tag`.
 pub(super) fn pinned_url(key: &Path, tag: Option<&str>) -> String {
-    let mut url = format!("{URL_PREFIX}/{}/", encode_etag(tag));
-    for byte in key.as_ref().bytes() {
-        if byte.is_ascii_alphanumeric() || b"/-_.~".contains(&byte) {
-            url.push(char::from(byte));
-        } else {
-            url += &format!("%{byte:02X}");
-        }
-    }
-    url
+    format!("{URL_PREFIX}/{}/{}", encode_etag(tag), percent_encode_path(key.as_ref()))
 }
 
 /// Encodes an ETag as one segment of a path.
 fn encode_etag(tag: Option<&str>) -> String {
-    match tag {
-        Some(tag) => tag.bytes().map(|byte| format!("{byte:02x}")).collect(),
-        None => NO_ETAG.to_owned(),
-    }
+    tag.map_or_else(|| NO_ETAG.to_owned(), hex::encode)
 }
 
 /// Returns the ETag and the key in a path that [`pinned_url`] made; `None` for any other path.
@@ -52,9 +41,7 @@ fn parse_pinned_path(path: &Path) -> Option<(Option<String>, Path)> {
     if tag == NO_ETAG {
         return Some((None, key));
     }
-    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-    let bytes: Option<Vec<u8>> = tag.as_bytes().chunks(2).map(byte).collect();
-    Some((Some(String::from_utf8(bytes?).ok()?), key))
+    Some((Some(String::from_utf8(hex::decode(tag).ok()?).ok()?), key))
 }
 
 /// A read-only object store whose paths contain the ETags of the objects.

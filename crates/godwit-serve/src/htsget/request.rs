@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 
+use godwit_flight::percent_decode;
 use godwit_model::Region;
 use serde::Deserialize;
 
@@ -141,24 +142,6 @@ fn parse_region(region: RequestRegion) -> Result<Region, HtsgetError> {
         return Err(HtsgetError::InvalidRange { problem });
     }
     Ok(Region { contig, start, end })
-}
-
-/// Decodes percent-encoded text (RFC 3986 §2.1). Returns `None` if the encoding is invalid or the result is not UTF-8.
-pub(crate) fn percent_decode(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, behind)) = rest.split_first() {
-        rest = behind;
-        if *first != b'%' {
-            bytes.push(*first);
-            continue;
-        }
-        let (digits, behind) = rest.split_first_chunk::<2>()?;
-        let digit = |byte: u8| char::from(byte).to_digit(16);
-        bytes.push((digit(digits[0])? << 4 | digit(digits[1])?) as u8);
-        rest = behind;
-    }
-    String::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]

@@ -36,14 +36,8 @@ impl SequenceDigest {
 
 /// Parses hexadecimal digits of either case; `None` if they are not exactly `BYTES` bytes.
 fn parse_hex<const BYTES: usize>(text: &str) -> Option<[u8; BYTES]> {
-    if text.len() != 2 * BYTES || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return None;
-    }
     let mut bytes = [0; BYTES];
-    for (at, byte) in bytes.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).ok()?;
-    }
-    Some(bytes)
+    hex::decode_to_slice(text, &mut bytes).ok().map(|()| bytes)
 }
 
 /// The part of a sequence that a request asks for.

@@ -6,7 +6,7 @@ use std::path::Path;
 use godwit_formats::bgzf;
 use godwit_formats::binning_index::DataDensity;
 use godwit_formats::sam;
-use godwit_formats::vcf_lines::{Header, Reader};
+use godwit_formats::vcf::lines::{Header, Reader};
 use godwit_model::{Contig, Genome};
 
 use super::{AlignedReads, find_index};

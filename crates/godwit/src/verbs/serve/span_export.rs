@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use godwit_flight::percent_decode;
 use godwit_flight::trace::{AttributeValue, Span, SpanExporter, Tracer};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, json};
@@ -160,7 +161,7 @@ fn build_http_client(headers: &str, authority: Option<&Path>) -> Result<reqwest:
         // The error message does not contain the header, because headers may contain secrets.
         let found = pair.split_once('=').and_then(|(name, value)| {
             let value = percent_decode(value.trim())?;
-            Some((name.trim().parse::<HeaderName>().ok()?, HeaderValue::from_bytes(&value).ok()?))
+            Some((name.trim().parse::<HeaderName>().ok()?, HeaderValue::from_bytes(value.as_bytes()).ok()?))
         });
         let (name, mut value) = found.ok_or_else(|| wrong("write NAME=VALUE,NAME=VALUE".to_owned()))?;
         value.set_sensitive(true);
@@ -181,23 +182,6 @@ fn build_http_client(headers: &str, authority: Option<&Path>) -> Result<reqwest:
         builder = certificates.into_iter().fold(builder, reqwest::ClientBuilder::add_root_certificate);
     }
     builder.build().map_err(failed)
-}
-
-/// Decodes percent-encoded bytes; `None` if the encoding is invalid.
-fn percent_decode(text: &str) -> Option<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let mut rest = text.as_bytes();
-    while let Some((first, behind)) = rest.split_first() {
-        rest = behind;
-        if *first == b'%' {
-            let (digits, behind) = rest.split_first_chunk::<2>()?;
-            bytes.push(u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?);
-            rest = behind;
-        } else {
-            bytes.push(*first);
-        }
-    }
-    Some(bytes)
 }
 
 impl CollectorClient {
@@ -279,8 +263,6 @@ mod tests {
 
     #[test]
     fn headers_of_the_environment_are_decoded_and_wrong_ones_are_not_printed() {
-        assert_eq!(percent_decode("Bearer%20a%2Cb").as_deref(), Some(&b"Bearer a,b"[..]));
-        assert_eq!(percent_decode("a%2"), None);
         assert!(build_http_client("authorization=Bearer%20x, x-b=2,", None).is_ok());
         for wrong in ["secret", "na me=secret", "a=%zzsecret", "a=secret%0a"] {
             let failure = build_http_client(wrong, None).map(drop).unwrap_err();

@@ -15,7 +15,7 @@ const VOLATILE_KEY_SUFFIXES: [&str; 6] = ["command", "commandline", "cmdline", "
 /// # Examples
 ///
 /// ```
-/// use godwit_formats::vcf_lines::is_volatile;
+/// use godwit_formats::vcf::lines::is_volatile;
 ///
 /// assert!(is_volatile(b"##bcftools_callCommand=call -m; Date=Mon Jan 5 2026"));
 /// assert!(is_volatile(b"##fileDate=20260105"));
@@ -55,7 +55,7 @@ impl Header {
     /// # Examples
     ///
     /// ```
-    /// use godwit_formats::vcf_lines::Header;
+    /// use godwit_formats::vcf::lines::Header;
     ///
     /// let columns = b"#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\tFORMAT\tNA12878\tNA12891".to_vec();
     /// let header = Header::new(Vec::new(), columns);
@@ -76,7 +76,7 @@ impl Header {
     /// # Examples
     ///
     /// ```
-    /// use godwit_formats::vcf_lines::Header;
+    /// use godwit_formats::vcf::lines::Header;
     ///
     /// let lines = vec![b"##fileDate=20260105".to_vec(), b"##contig=<ID=chr1>".to_vec()];
     /// let mut header = Header::new(lines, b"#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO".to_vec());
@@ -100,7 +100,7 @@ impl Header {
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use godwit_formats::vcf_lines::{Header, VcfLinesError};
+    /// use godwit_formats::vcf::lines::{Header, VcfLinesError};
     ///
     /// let columns = "#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO";
     /// let header = |line: &str| Header::new(vec![line.into()], columns.into());

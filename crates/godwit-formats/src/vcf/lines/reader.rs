@@ -28,7 +28,7 @@ pub struct Record<'l> {
 /// # Examples
 ///
 /// ```
-/// use godwit_formats::vcf_lines::Reader;
+/// use godwit_formats::vcf::lines::Reader;
 /// let text = "##fileformat=VCFv4.2\n#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\nchr1\t10\t.\tAC\tA\t.\t.\t.\n";
 /// let mut reader = Reader::new(text.as_bytes())?;
 /// assert_eq!(reader.header().samples().count(), 0);
@@ -95,13 +95,8 @@ impl<R: BufRead> Reader<R> {
         if !self.read_line()? {
             return Ok(None);
         }
-        match Record::parse(&self.line, self.column_count) {
-            Ok(_) => {}
-            Err(problem) => return Err(self.record_error(problem)),
-        }
-        // Parse the line a second time: if the first result were returned, the borrow checker would extend its borrow
-        // to the error path as well.
-        Ok(Record::parse(&self.line, self.column_count).ok())
+        let record = Record::parse(&self.line, self.column_count).map_err(|problem| self.record_error(problem))?;
+        Ok(Some(record))
     }
 
     /// Returns an error about the line that was read last, with a description of the problem.
@@ -146,7 +141,7 @@ impl<'l> Record<'l> {
     /// # Examples
     ///
     /// ```
-    /// use godwit_formats::vcf_lines::Record;
+    /// use godwit_formats::vcf::lines::Record;
     ///
     /// let record = Record::from_line(b"chr20\t1000\t.\tN\t<DEL>\t50\tPASS\tEND=1500").unwrap();
     /// assert_eq!((record.contig, record.start, record.end), ("chr20", 999, 1500));
