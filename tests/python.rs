@@ -1,4 +1,4 @@
-//! The Python package: its own tests, its types, its style, and the Python code of its documentation page.
+//! The Python package: its own tests and the Python code of its documentation page; types and style, also of the benchmarks.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -183,12 +183,17 @@ fn spark_reads_what_samtools_reads() {
 #[test]
 fn types_and_style_are_clean() {
     needs!("python3");
-    let cache = scratch::directory("python-types");
-    for words in
-        [&["mypy", "src"][..], &["ruff", "check", "--no-cache", "."], &["ruff", "format", "--no-cache", "--check", "."]]
-    {
-        let mut command = python_command("columns");
-        run_checked(command.current_dir(package_directory()).env("MYPY_CACHE_DIR", &cache).arg("-m").args(words));
+    let benchmarks = package_directory().join("../bench");
+    for (name, directory, typed) in [("package", package_directory(), "src"), ("benchmarks", benchmarks, ".")] {
+        let cache = scratch::directory(&format!("types-of-{name}"));
+        for words in [
+            &["mypy", typed][..],
+            &["ruff", "check", "--no-cache", "."],
+            &["ruff", "format", "--no-cache", "--check", "."],
+        ] {
+            let mut command = python_command("columns");
+            run_checked(command.current_dir(&directory).env("MYPY_CACHE_DIR", &cache).arg("-m").args(words));
+        }
     }
 }
 

@@ -148,7 +148,7 @@ if [ "$profile" != run ] && [ ! -x "$multiqc/bin/multiqc" ]; then
         fail "MultiQC could not be installed; see above"
 fi
 
-clients=$root/bench/clients/fetch.sh
+clients=$root/bench/godwit_bench/clients/fetch.sh
 if [ "$profile" = bench ]; then
     "$clients" >/dev/null || fail "the Python clients that are measured could not be installed; see above"
 fi

@@ -33,6 +33,16 @@ macro_rules! needs_slurm {
     };
 }
 
+/// Skips the calling test where the hosts of the cluster are not namespaces, so that they cannot lose power.
+#[macro_export]
+macro_rules! needs_host_namespaces {
+    ($cluster:expr) => {
+        if !$cluster.has_host_namespaces() {
+            $crate::skip!("network-namespaces", "the hosts of the SLURM cluster are processes, not namespaces");
+        }
+    };
+}
+
 /// Reports whether clusters can be started here.
 pub fn is_installed() -> bool {
     ["munged", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol", "scancel", "srun"]

@@ -10,7 +10,7 @@ use godwit_tests::slurm::{self, SlurmCluster};
 use godwit_tests::ssh_server::{self, SshServer};
 use godwit_tests::tool::run_checked;
 use godwit_tests::wait::wait_until;
-use godwit_tests::{gatk, needs, needs_gatk, needs_slurm, scratch, skip};
+use godwit_tests::{gatk, needs, needs_gatk, needs_host_namespaces, needs_slurm, scratch, skip};
 use serde_json::Value;
 
 use super::call_failures::{OUTPUT_FILES, wrapped_bcftools_path};
@@ -537,9 +537,7 @@ fn power_loss_of_the_head_of_a_slurm_job_that_calls_starts_it_again() {
     needs!("bcftools", "bgzip", "bash");
     needs_slurm!();
     let cluster = SlurmCluster::start(2);
-    if !cluster.has_host_namespaces() {
-        return;
-    }
+    needs_host_namespaces!(cluster);
     let script = ScriptedCaller::with_gate();
     let one = script.by_one_process();
     let out = scratch::directory("call-slurm-head");

@@ -12,7 +12,7 @@ use godwit_tests::random::Random;
 use godwit_tests::reference_pipeline::AlignOptions;
 use godwit_tests::sample::{Sample, SampleSpec, TitleComments};
 use godwit_tests::slurm::{self, SlurmCluster};
-use godwit_tests::{needs, needs_slurm, scratch};
+use godwit_tests::{needs, needs_host_namespaces, needs_slurm, scratch};
 
 use super::{bwa_identity, resume};
 
@@ -311,9 +311,7 @@ fn power_loss_of_a_host_of_a_slurm_job_changes_no_byte() {
     needs!("bwa");
     needs_slurm!();
     let cluster = SlurmCluster::start(3);
-    if !cluster.has_host_namespaces() {
-        return;
-    }
+    needs_host_namespaces!(cluster);
     let expected = by_one_process();
     let out = scratch::directory("slurm-power").join("out");
     let run = align_as_slurm_job(&out, &cluster, 3).spawn();

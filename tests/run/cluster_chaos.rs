@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use godwit_tests::random::Random;
 use godwit_tests::slurm::{self, SlurmCluster};
-use godwit_tests::{needs, scratch, skip};
+use godwit_tests::{needs, needs_host_namespaces, scratch, skip};
 
 use super::cluster::{assert_same_from_slurm_job, wait_for_event};
 use super::cluster_requeue::{align, by_one_process};
@@ -44,13 +44,13 @@ const HOST_FAULTS: [HostFault; 8] = [
     HostFault { verb: "kill", argument: None, recovery_verb: Some("start"), on_head_host: true },
 ];
 
-/// Runs a SLURM job over four hosts, with a fault of one of them at a moment drawn from the seed.
-fn assert_fault_changes_no_byte(seed: u64, of: &[HostFault], expected: &Path) {
+fn start_cluster() -> SlurmCluster {
+    SlurmCluster::start_with(HOSTS as u32, &["--scratch", SCRATCH_SIZE])
+}
+
+/// Runs a SLURM job over the hosts of a cluster, with a fault of one of them at a moment drawn from the seed.
+fn assert_fault_changes_no_byte(cluster: &SlurmCluster, seed: u64, of: &[HostFault], expected: &Path) {
     let mut random = Random::new(seed);
-    let cluster = SlurmCluster::start_with(HOSTS as u32, &["--scratch", SCRATCH_SIZE]);
-    if !cluster.has_host_namespaces() {
-        return;
-    }
     let out = scratch::directory("slurm-chaos").join("out");
     let run = align(&out)
         .args(["--on", "slurm", "--nodes", &HOSTS.to_string(), "--json", "--slurm-memory", "300M", "--temp"])
@@ -85,7 +85,9 @@ fn a_worker_with_full_scratch_space_leaves_and_a_slow_one_stays() {
         skip!("missing-tool", "SLURM and munge are not installed");
     }
     for (seed, strike) in (0..).zip([5..6, 6..7]) {
-        assert_fault_changes_no_byte(seed, &HOST_FAULTS[strike], by_one_process());
+        let cluster = start_cluster();
+        needs_host_namespaces!(cluster);
+        assert_fault_changes_no_byte(&cluster, seed, &HOST_FAULTS[strike], by_one_process());
     }
 }
 
@@ -98,5 +100,9 @@ fn strikes_at_random_moments_change_no_byte() {
     }
     let number = |name: &str, other| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(other);
     let (first, runs) = (number("GODWIT_CHAOS_SEED", 0), number("GODWIT_CHAOS_RUNS", DEFAULT_RUNS));
-    (first..first + runs).for_each(|seed| assert_fault_changes_no_byte(seed, &HOST_FAULTS, by_one_process()));
+    for seed in first..first + runs {
+        let cluster = start_cluster();
+        needs_host_namespaces!(cluster);
+        assert_fault_changes_no_byte(&cluster, seed, &HOST_FAULTS, by_one_process());
+    }
 }

@@ -12,7 +12,7 @@ use godwit_tests::slurm::{self, SlurmCluster};
 use godwit_tests::ssh_server::{self, SshServer};
 use godwit_tests::tool::run_checked;
 use godwit_tests::wait::wait_until;
-use godwit_tests::{needs, scratch, skip};
+use godwit_tests::{needs, needs_host_namespaces, scratch, skip};
 
 use super::cluster::{assert_same, assert_same_from_slurm_job, options, wait_for_event};
 use super::cluster_resume::{align_stdin, exchange_report, number_field};
@@ -177,9 +177,7 @@ fn a_restart_of_the_controller_does_not_touch_a_run() {
 fn a_head_on_another_machine_goes_on_from_what_the_first_one_wrote_down() {
     needs_slurm!();
     let cluster = SlurmCluster::start(HOSTS as u32);
-    if !cluster.has_host_namespaces() {
-        return;
-    }
+    needs_host_namespaces!(cluster);
     let expected = by_one_process();
     // The scratch of the head's host is lost, but not that of the other one: second copies of all slices.
     let temp = cluster.scratch().join("godwit");
@@ -195,9 +193,7 @@ fn a_head_on_another_machine_goes_on_from_what_the_first_one_wrote_down() {
 fn power_loss_of_the_head_costs_only_what_was_in_flight() {
     needs_slurm!();
     let cluster = SlurmCluster::start(HOSTS as u32);
-    if !cluster.has_host_namespaces() {
-        return;
-    }
+    needs_host_namespaces!(cluster);
     let expected = by_one_process();
     let job = ClusterJob::start(&cluster, &[]);
     job.wait_until_aligned(12);

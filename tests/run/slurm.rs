@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use godwit_fleet::launcher::{SlurmLauncher, SlurmProfile};
 use godwit_fleet::{FleetError, JobHandle, JobOutcome, JobSpec, JobStatus, Launcher};
-use godwit_tests::scratch;
 use godwit_tests::slurm::{self, SlurmCluster};
 use godwit_tests::tool::run_checked;
 use godwit_tests::wait::{WAIT_TIMEOUT, wait_for, wait_until};
+use godwit_tests::{needs_host_namespaces, scratch};
 
 /// Waits until the file `go` is in the working directory.
 const WAIT_FOR_GO_FILE: &str = "until [ -e go ]; do sleep 0.05; done";
@@ -343,9 +343,7 @@ fn check_preempted_job_is_requeued(cluster: &SlurmCluster) {
 
 /// Checks a job whose script's host loses power. Where hosts are only processes, the processes of the job would continue.
 fn check_headless_job_is_requeued(cluster: &SlurmCluster) {
-    if !cluster.has_host_namespaces() {
-        return;
-    }
+    needs_host_namespaces!(cluster);
     let bench = SlurmJobFixture::on_cluster(cluster, "slurm-headless", SlurmProfile::default());
     let job = bench.job_spec(&format!("touch started.$GODWIT_NODE; {WAIT_FOR_GO_FILE}; echo $GODWIT_ATTEMPT"), 2);
     let handle = submit(&bench, &job);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use godwit_tests::binary::GodwitCommand;
 use godwit_tests::processes::{is_running, send_signal};
 use godwit_tests::wait::wait_until;
-use godwit_tests::{needs, scratch};
+use godwit_tests::{needs, scratch, skip};
 
 use super::test_databases::databases;
 
@@ -143,7 +143,7 @@ fn an_interrupted_cluster_search_reports_how_to_resume() {
     send_signal(run.process_id(), libc::SIGTERM);
     let stopped = run.wait_with_output();
     if stopped.status.success() {
-        return;
+        skip!("fast-search", "the search was complete before it was interrupted");
     }
     stopped.assert_rejected(&[130], &["--resume"]);
     place.resume("--workers 2", COMMAND);

@@ -80,9 +80,10 @@ fn missing_privileges_for_a_path_are_reported() {
 #[test]
 fn what_is_measured_of_paths_is_what_was_asked() {
     needs!("python3");
-    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bench/path/test_path.py");
+    let benchmarks = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bench");
     let mut python = Tool::require("python3").command();
-    let said = python.env("PYTHONDONTWRITEBYTECODE", "1").arg(tests).output().expect("it can be started");
+    python.current_dir(benchmarks).env("PYTHONDONTWRITEBYTECODE", "1").args(["-m", "unittest", "tests.test_path"]);
+    let said = python.output().expect("it can be started");
     let told = String::from_utf8_lossy(&said.stderr);
     assert!(said.status.success() && told.contains("\nOK"), "{told}");
 }

@@ -29,7 +29,7 @@ chores:
                        ranges and workers
   conformance          build Arrow's integration programs in Go and run its scenarios for Flight against them
   scanners             check the server with h2spec, SSLyze and testssl.sh
-  bench [NAME [ARG..]] run bench/NAME.py or bench/NAME.sh with the arguments; without a name, list them";
+  bench [NAME [ARG..]] run bench/scenarios/NAME.py with the arguments; without a name, list them";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -43,8 +43,7 @@ fn main() -> ExitCode {
         ["search", rest @ ..] => run_search_matrix(rest),
         ["conformance"] => run_conformance_tests(&workspace_root()),
         ["scanners"] => run_ignored_tests("serve::security_scanners", &[], "a scanner found something; see above"),
-        ["bench"] => list_benchmarks(&workspace_root()),
-        ["bench", name, rest @ ..] => run_benchmark(&workspace_root(), name, rest),
+        ["bench", arguments @ ..] => run_benchmark(&workspace_root(), arguments),
         [] | ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             Ok(())
@@ -86,30 +85,6 @@ fn write_docs(root: &Path) -> Result<()> {
     let path = root.join("docs/reference/cli.md");
     fs::write(&path, output.stdout).with_context(|| format!("cannot write {}", path.display()))?;
     println!("wrote {}", path.display());
-    Ok(())
-}
-
-/// Returns the names of the scripts in `bench/`, sorted.
-fn benchmark_names(root: &Path) -> Result<Vec<String>> {
-    let folder = root.join("bench");
-    let mut names = Vec::new();
-    for entry in folder.read_dir().with_context(|| format!("cannot list {}", folder.display()))? {
-        let path = entry?.path();
-        let script = path.extension().is_some_and(|extension| extension == "py" || extension == "sh");
-        // A leading underscore marks shared modules of the scripts.
-        let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
-        if script && !name.starts_with('_') {
-            names.push(name);
-        }
-    }
-    names.sort();
-    Ok(names)
-}
-
-fn list_benchmarks(root: &Path) -> Result<()> {
-    for name in benchmark_names(root)? {
-        println!("{name}");
-    }
     Ok(())
 }
 
@@ -172,21 +147,12 @@ fn run_conformance_tests(root: &Path) -> Result<()> {
     run(&["test", "--quiet", "--profile", "ci", "--workspace", "--test", "e2e", "serve::grpc"])
 }
 
-fn run_benchmark(root: &Path, name: &str, arguments: &[&str]) -> Result<()> {
-    let names = benchmark_names(root)?;
-    if !names.iter().any(|known| known == name) {
-        bail!("there is no benchmark `{name}`; the benchmarks are: {}", names.join(", "));
-    }
-    let python = root.join("bench").join(format!("{name}.py"));
-    let (program, script) =
-        if python.exists() { ("python3", python) } else { ("bash", root.join("bench").join(format!("{name}.sh"))) };
-    let status = Command::new(program)
-        .arg(&script)
-        .args(arguments)
-        .status()
-        .with_context(|| format!("cannot start {program} for {}", script.display()))?;
+/// Runs a benchmark by its name, or lists the names; the Python package in `bench/` is itself a program.
+fn run_benchmark(root: &Path, arguments: &[&str]) -> Result<()> {
+    let status =
+        Command::new("python3").arg(root.join("bench")).args(arguments).status().context("cannot start python3")?;
     if !status.success() {
-        bail!("{} ended with {status}", script.display());
+        bail!("the benchmark ended with {status}");
     }
     Ok(())
 }

@@ -7,6 +7,7 @@ use std::process::Command;
 
 use godwit_engines::aligner::bwa::fm_index::{self, SampleStride};
 use godwit_engines::aligner::bwa::{IndexKind, IndexState, StaleReason, index_files_state};
+use godwit_tests::skip::report_skip;
 use md5::{Digest, Md5};
 use tempfile::TempDir;
 
@@ -24,7 +25,7 @@ fn reference_with_index(name: &str) -> Option<(TempDir, PathBuf)> {
 fn build_bwa_index(path: &Path) -> bool {
     let indexed = Command::new("bwa").arg("index").arg(path).output().is_ok_and(|output| output.status.success());
     if !indexed {
-        println!("skipped: bwa is not installed");
+        report_skip("missing-tool", "bwa is not installed");
     }
     indexed
 }
@@ -141,11 +142,8 @@ fn files_that_are_cut_off_or_of_no_stride_are_refused_by_name() {
 
 #[test]
 fn the_file_of_another_reference_is_refused_by_name() {
-    let (Some((_folder, path)), Some((_other_folder, other))) =
-        (reference_with_index("contigs.fa"), reference_with_index("repeats.fa"))
-    else {
-        return;
-    };
+    let Some((_folder, path)) = reference_with_index("contigs.fa") else { return };
+    let Some((_other_folder, other)) = reference_with_index("repeats.fa") else { return };
     assert!(
         problem(write_and_check(&path, &convert_to_bytes(&other, SampleStride::EVERY_8, 1).unwrap()))
             .1
@@ -161,11 +159,8 @@ fn the_file_of_another_reference_is_refused_by_name() {
     let table = convert_to_bytes(&other, SampleStride::EVERY_8, 1).unwrap();
     assert!(problem(write_and_check(&path, &table)).1.contains("another genome"));
     // Without bwa's files, samples from the whole genome are compared.
-    let (Some((_folder, path)), Some((_other_folder, other))) =
-        (reference_with_index("length_128.fa"), reference_with_index("length_129.fa"))
-    else {
-        return;
-    };
+    let Some((_folder, path)) = reference_with_index("length_128.fa") else { return };
+    let Some((_other_folder, other)) = reference_with_index("length_129.fa") else { return };
     let shorter: String = fs::read_to_string(&other).unwrap().trim_end().chars().rev().skip(1).collect();
     fs::write(&other, shorter.chars().rev().collect::<String>() + "\n").unwrap();
     assert!(build_bwa_index(&other));

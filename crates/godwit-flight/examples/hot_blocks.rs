@@ -3,8 +3,8 @@
 //!
 //! `hot_blocks FILE` reads an Arrow IPC stream, prints its address, and serves until its stdin is closed. The ticket of
 //! `DoGet` is a percentage: as many blocks, spread evenly, are stored as rows and converted to columns when they are sent;
-//! the others are stored as columns and sent unchanged. Rows are those of [`arrow_row`]. `bench/order_line.py` and
-//! `bench/export.py` measure with it.
+//! the others are stored as columns and sent unchanged. Rows are those of [`arrow_row`]. The benchmarks `order_line` and
+//! `export` measure with it.
 
 use std::error::Error;
 use std::fs::File;

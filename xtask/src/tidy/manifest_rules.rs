@@ -112,10 +112,13 @@ const LICENSE_EXCEPTIONS: &[(&str, &str)] = &[("godwit-bwa", "\"GPL-3.0-or-later
 
 /// The additional crates that the tests of a crate may use, as `[dev-dependencies]` only.
 const ALLOWED_DEV_DEPENDENCIES: &[(&str, &[&str])] = &[
-    // The harness observes processes, and finds missing tools.
+    // The harness observes processes, finds missing tools and reports skipped tests.
+    ("godwit-bwa", &["godwit-tests"]),
+    ("godwit-bwa-mem3", &["godwit-tests"]),
     ("godwit-engines", &["godwit-tests"]),
     ("godwit-fleet", &["godwit-tests"]),
     ("godwit-flight", &["godwit-tests"]),
+    ("godwit-formats", &["godwit-tests"]),
     // End-to-end tests use what users see: the programs and their files. Launchers start them where the command line
     // cannot.
     ("godwit-tests", &["godwit-fleet"]),

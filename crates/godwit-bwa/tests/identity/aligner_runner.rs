@@ -10,6 +10,7 @@ use godwit_engines::EngineError;
 use godwit_engines::aligner::bwa::BwaOptions;
 use godwit_engines::aligner::{AlignedBlock, Aligner, AlignerInfo, BlockHeader, BlockWriter};
 use godwit_model::{BlockId, Genome as Contigs, NO_READ_GROUP, RawRecord, schema};
+use godwit_tests::skip::report_skip;
 use tempfile::TempDir;
 
 use crate::test_reads::{self, Genome, Layout, Read, Reads};
@@ -30,7 +31,7 @@ impl Tools {
     pub fn find_or_skip() -> Option<Self> {
         for tool in ["bwa", "samtools"] {
             if Command::new(tool).stdout(Stdio::null()).stderr(Stdio::null()).status().is_err() {
-                println!("skipped: {tool} is not installed");
+                report_skip("missing-tool", &format!("{tool} is not installed"));
                 return None;
             }
         }

@@ -154,11 +154,9 @@ mod tests {
     #[test]
     fn built_in_ploidies_are_those_of_the_program() {
         use godwit_model::PloidyTable;
+        godwit_tests::needs!("bcftools");
         for name in ["1", "2", "X", "Y", "GRCh37", "GRCh38"] {
-            let Ok(said) = Command::new(PROGRAM).args(["call", "--ploidy", &format!("{name}?")]).output() else {
-                eprintln!("bcftools is not installed: nothing to compare with");
-                return;
-            };
+            let said = Command::new(PROGRAM).args(["call", "--ploidy", &format!("{name}?")]).output().unwrap();
             let text = String::from_utf8([said.stdout, said.stderr].concat()).unwrap();
             assert_eq!(PloidyTable::built_in(name), Some(PloidyTable::parse(&text).unwrap()), "{name}");
         }

@@ -1,6 +1,7 @@
 use std::path::Path;
 
 use godwit_model::{Contig, Genome, RawRecord, flags};
+use godwit_tests::needs;
 use proptest::prelude::*;
 use tempfile::TempDir;
 
@@ -60,8 +61,7 @@ fn write_bam(path: &Path, header: &Header, records: &[Vec<u8>], cuts: &[usize]) 
 
 /// Returns for each region the number of records that samtools finds with the index next to the file.
 fn samtools_counts(path: &Path, regions: &[String]) -> Vec<String> {
-    let count =
-        |region: &String| String::from_utf8(samtools(&["view", "-c", path_text(path), region]).unwrap()).unwrap();
+    let count = |region: &String| String::from_utf8(samtools(&["view", "-c", path_text(path), region])).unwrap();
     regions.iter().map(count).collect()
 }
 
@@ -100,15 +100,13 @@ fn compare_with_samtools(
     let mut command = vec!["index"];
     command.extend(arguments);
     command.push(path_text(&path));
-    if samtools(&command).is_none() {
-        return;
-    }
+    samtools(&command);
     let regions = random_regions(&genome, 5, 60);
     let theirs = samtools_counts(&path, &regions);
-    let their_stats = samtools(&["idxstats", path_text(&path)]).unwrap();
+    let their_stats = samtools(&["idxstats", path_text(&path)]);
     let their_bytes = std::fs::metadata(&index_path).unwrap().len();
     index.write(format, &genome, std::fs::File::create(&index_path).unwrap()).unwrap();
-    assert_eq!(samtools(&["idxstats", path_text(&path)]).unwrap(), their_stats);
+    assert_eq!(samtools(&["idxstats", path_text(&path)]), their_stats);
     let mut counted = ContigCounts::default();
     for record in records.iter().map(|record| RawRecord::from_trusted_bytes(record)) {
         counted.count_record(record.contig(), record.flag() & flags::UNMAPPED == 0);
@@ -123,6 +121,7 @@ fn compare_with_samtools(
 
 #[test]
 fn samtools_answers_the_same_with_this_bai_as_with_its_own() {
+    needs!("samtools");
     let directory = tempfile::tempdir().unwrap();
     let header = samples::header();
     let mut numbers = RandomNumbers::new(11);
@@ -133,6 +132,7 @@ fn samtools_answers_the_same_with_this_bai_as_with_its_own() {
 
 #[test]
 fn samtools_answers_the_same_with_this_csi_as_with_its_own() {
+    needs!("samtools");
     let directory = tempfile::tempdir().unwrap();
     let header = Header::parse(b"@SQ\tSN:short\tLN:1000\n@SQ\tSN:long\tLN:2000000000\n").unwrap();
     assert_eq!(IndexFormat::for_genome(&header.genome().unwrap()), IndexFormat::Csi);
@@ -151,14 +151,13 @@ fn samtools_answers_the_same_with_this_csi_as_with_its_own() {
 
 #[test]
 fn an_index_of_one_part_equals_that_of_samtools_bin_by_bin() {
+    needs!("samtools");
     let directory = tempfile::tempdir().unwrap();
     let (header, path) = (samples::header(), directory.path().join("a.bam"));
     let mut numbers = RandomNumbers::new(4);
     let records = sorted_records(&header, (0..9000).map(|index| samples::random_line(&mut numbers, index)));
     let (index, _) = write_bam(&path, &header, &records, &[]);
-    if samtools(&["index", path_text(&path)]).is_none() {
-        return;
-    }
+    samtools(&["index", path_text(&path)]);
     let mut ours = Vec::new();
     index.write_bai(&header.genome().unwrap(), &mut ours).unwrap();
     let theirs = std::fs::read(directory.path().join("a.bam.bai")).unwrap();

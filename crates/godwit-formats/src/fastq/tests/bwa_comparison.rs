@@ -2,13 +2,15 @@
 
 use std::process::{Command, Output};
 
+use godwit_tests::skip::report_skip;
+
 use super::*;
 
-/// Returns a directory with an indexed reference. If bwa 0.7.17 is not installed, prints a notice and returns `None`.
+/// Returns a directory with an indexed reference. If bwa 0.7.17 is not installed, reports a skip and returns `None`.
 fn index_reference() -> Option<TestDirectory> {
     let version = Command::new("bwa").output().map(|output| String::from_utf8_lossy(&output.stderr).into_owned());
     if !version.as_ref().is_ok_and(|text| text.contains("Version: 0.7.17")) {
-        println!("skipped: bwa 0.7.17 is not installed");
+        report_skip("missing-tool", "bwa 0.7.17 is not installed");
         return None;
     }
     let files = TestDirectory::new();

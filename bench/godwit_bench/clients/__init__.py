@@ -1,0 +1,1 @@
+"""Programs that benchmarks start as separate processes, in the Python environments of the files *.txt."""

@@ -1,0 +1,1 @@
+"""Emulated network paths, and pools of servers on emulated hosts."""
