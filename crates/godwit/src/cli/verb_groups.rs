@@ -1,4 +1,4 @@
-//! The list of verbs in `godwit --help`, grouped by topic. clap can only group options, so this module writes the list
+//! The list of verbs in `godwit --help` and in the reference, grouped by topic. clap can only group options, so this module writes the list
 //! into the help template.
 
 use clap::{Command, Subcommand as _};
@@ -6,7 +6,7 @@ use clap::{Command, Subcommand as _};
 use super::Verb;
 
 /// Headings of the groups, each with its verbs, in the order of the help.
-const VERB_GROUPS: [(&str, &[&str]); 6] = [
+pub(crate) const VERB_GROUPS: [(&str, &[&str]); 6] = [
     ("Reads", &["align", "index", "markdup", "recalibrate", "run", "verify"]),
     ("Variants", &["call", "filter", "compare", "variants"]),
     ("Data", &["query", "score", "serve", "token", "policy", "audit"]),
