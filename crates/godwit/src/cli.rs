@@ -79,7 +79,7 @@ pub use sql_worker::SqlWorkerArgs;
 pub use startup::StartupError;
 pub(crate) use startup::with_arguments;
 pub use variant_columns::VariantsArgs;
-pub(crate) use verb_groups::VERB_GROUPS;
+pub(crate) use verb_groups::{SHORT_HELP, VERB_GROUPS};
 
 /// From sequencer to results: align, sort and mark reads with the results of bwa, samtools and Picard.
 #[derive(Parser)]
