@@ -23,15 +23,67 @@ fn console_commands(page: &str) -> Vec<&str> {
     found
 }
 
-/// Returns the repository's pages for users.
+/// Returns the repository's pages for users: the guide and the README.
 fn user_pages() -> Vec<PathBuf> {
-    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guide");
-    let mut pages: Vec<PathBuf> = std::fs::read_dir(guide)
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut pages: Vec<PathBuf> = std::fs::read_dir(root.join("docs/guide"))
         .expect("the guide is there")
         .map(|entry| entry.expect("it can be read").path())
         .collect();
+    pages.push(root.join("README.md"));
     pages.sort();
     pages
+}
+
+/// Returns the command lines of godwit in a page: lines of fenced blocks, and code spans, also those in tables.
+fn godwit_command_lines(page: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut is_fenced = false;
+    let mut continued = String::new();
+    for line in page.lines() {
+        if line.trim_start().starts_with("```") {
+            is_fenced = !is_fenced;
+        } else if is_fenced {
+            continued += line.trim().trim_start_matches("$ ");
+            match continued.strip_suffix('\\') {
+                Some(start) => continued = start.to_owned(),
+                None => found.push(std::mem::take(&mut continued)),
+            }
+        } else {
+            found.extend(line.split('`').skip(1).step_by(2).map(|span| span.replace("\\|", "|")));
+        }
+    }
+    found.retain(|line| line.starts_with("godwit "));
+    found
+}
+
+/// Returns the words of the first command of a line, without those after `--` and with each quoted string as one word.
+fn command_words(line: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut quote = None;
+    for c in line.chars() {
+        match quote {
+            Some(open) if c == open => quote = None,
+            Some(_) => words.last_mut().expect("there is one").push(c),
+            None if c == '"' || c == '\'' => quote = Some(c),
+            None if "|;&<>#".contains(c) => break,
+            None if c.is_whitespace() => words.push(String::new()),
+            None => words.last_mut().expect("there is one").push(c),
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
+    words.truncate(end);
+    words
+}
+
+/// Returns the verb of a command line, with its subcommand; `None` for a placeholder such as `VERB`.
+fn verb_of(words: &[String]) -> Option<Vec<String>> {
+    let is_verb = |word: &&String| word.chars().all(|c| c.is_ascii_lowercase() || c == '-') && !word.starts_with('-');
+    let verb = words.get(1).filter(is_verb)?;
+    let has_subcommands = ["audit", "bench", "collection", "config", "policy"].contains(&verb.as_str());
+    let subcommand = words.get(2).filter(|word| has_subcommands && is_verb(word));
+    Some([verb].into_iter().chain(subcommand).cloned().collect())
 }
 
 /// Runs the commands of a page in a directory with the files that they name; returns their number.
@@ -75,7 +127,29 @@ fn every_command_of_the_guide_works_as_it_stands() {
         }
         run += run_page_commands(&page, &directory);
     }
-    assert!(run >= 40, "only {run} commands were found");
+    assert!(run >= 100, "only {run} commands were found");
+}
+
+#[test]
+fn every_option_in_the_documentation_exists() {
+    let mut helps: BTreeMap<Vec<String>, String> = BTreeMap::new();
+    let mut checked = 0;
+    for page in user_pages() {
+        let text = std::fs::read_to_string(&page).expect("a page can be read");
+        for line in godwit_command_lines(&text) {
+            let words = command_words(&line);
+            let Some(verb) = verb_of(&words) else { continue };
+            let help = helps.entry(verb).or_insert_with_key(|verb| godwit().args(verb).arg("--help").run_ok().stdout);
+            // The help lists options as `--name`, or `--name <VALUE>`.
+            let known: Vec<&str> = help.split(|c: char| c.is_whitespace() || ",[]<>`".contains(c)).collect();
+            for option in words.iter().filter(|word| word.starts_with("--")) {
+                let name = option.split(['=', ']', ',']).next().unwrap_or(option);
+                assert!(known.contains(&name), "{}: {line}: no option {name}", page.display());
+                checked += 1;
+            }
+        }
+    }
+    assert!(checked >= 400, "only {checked} options were found");
 }
 
 #[test]
