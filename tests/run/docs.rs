@@ -57,15 +57,18 @@ fn godwit_command_lines(page: &str) -> Vec<String> {
     found
 }
 
-/// Returns the words of the first command of a line, without those after `--` and with each quoted string as one word.
+/// Returns the words of the first command of a line, without those after `--`. A quoted string becomes its quote.
 fn command_words(line: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut quote = None;
     for c in line.chars() {
         match quote {
             Some(open) if c == open => quote = None,
-            Some(_) => words.last_mut().expect("there is one").push(c),
-            None if c == '"' || c == '\'' => quote = Some(c),
+            Some(_) => {}
+            None if c == '"' || c == '\'' => {
+                quote = Some(c);
+                words.last_mut().expect("there is one").push(c);
+            }
             None if "|;&<>#".contains(c) => break,
             None if c.is_whitespace() => words.push(String::new()),
             None => words.last_mut().expect("there is one").push(c),
