@@ -1,6 +1,7 @@
 //! `godwit demo`: its output agrees with the truth set and with the tools that it replaces.
 
 use godwit_tests::binary::godwit;
+use godwit_tests::tool::{Tool, run_checked};
 use godwit_tests::{needs, scratch};
 
 /// Returns the value that follows a label in the printed table.
@@ -11,8 +12,9 @@ fn labelled_value<'t>(table: &'t str, label: &str) -> &'t str {
 
 #[test]
 fn the_demo_finds_the_variants_it_made_and_differs_from_no_tool() {
-    needs!("bwa", "samtools", "bcftools");
-    let out = scratch::directory("demo");
+    needs!("bash", "bwa", "samtools", "bcftools");
+    // The blank must be quoted in the commands that the demo prints.
+    let out = scratch::directory("a demo");
     let run = godwit().arg("demo").arg("--out").arg(&out).run_ok();
     let table = &run.stdout;
     assert_eq!(labelled_value(table, "records that differ from bwa mem | samtools sort"), "0", "{table}");
@@ -28,4 +30,18 @@ fn the_demo_finds_the_variants_it_made_and_differs_from_no_tool() {
     for name in ["demo.bam", "demo.vcf.gz", "demo.vcf.gz.tbi", "truth.vcf", "unique.bed", "report.html"] {
         assert!(out.join(name).is_file(), "{name} is not there");
     }
+    let (_, next) = table.split_once("Try next:\n").unwrap_or_else(|| panic!("no next commands in\n{table}"));
+    let next: Vec<&str> = next.lines().map(str::trim).collect();
+    assert!(next.len() == 3 && next[2].contains(" serve --root "), "{next:?}");
+    for command in &next[..2] {
+        run_checked(Tool::require("bash").command().args(["-euc", command]).current_dir(&out));
+    }
+}
+
+#[test]
+fn without_arguments_godwit_prints_examples() {
+    let run = godwit().run();
+    run.assert_rejected(&[2], &["no verb was given", "godwit --help"]);
+    assert_eq!(run.stdout, "");
+    assert!(run.stderr.contains("\nExamples:\n  godwit demo\n") && run.stderr.lines().count() < 25, "{}", run.stderr);
 }

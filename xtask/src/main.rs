@@ -1,7 +1,6 @@
 //! Chores of the workspace, run as `cargo xtask CHORE`: a tool for developers of godwit, which is not shipped.
 
 use std::env;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
@@ -15,10 +14,10 @@ const USAGE: &str = "usage: cargo xtask CHORE
 
 chores:
   tidy                 check rules that the compiler does not: allowed dependencies of crates, lengths of functions and
-                       files, manifests, forbidden words and file names
+                       files, manifests, forbidden words and file names, links and indexes of pages
   test [ARG..]         run all tests, continue after failures, and print the counts at the end; the arguments go to
                        cargo test
-  docs                 write docs/reference/cli.md from the built program
+  docs                 write docs/reference/cli.md and cli-*.md from the built program
   sim [--seed N] [--seeds COUNT]
                        simulate cluster runs and copies with faults; each seed is one simulation
   identity [--pairs N] [--genome MB] [--seed S] [--rounds N] [ARG..]
@@ -67,7 +66,7 @@ fn workspace_root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(Path::to_path_buf).unwrap_or_default()
 }
 
-/// Builds the program and writes its own reference of the command line.
+/// Builds the program and writes its own reference of the command line, an index and a page for each group of verbs.
 fn write_docs(root: &Path) -> Result<()> {
     // The features of the workspace: with another set, everything would be built once more.
     let mut build = cargo::command();
@@ -77,14 +76,13 @@ fn write_docs(root: &Path) -> Result<()> {
         bail!("cargo build ended with {status}");
     }
     let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let folder = root.join("docs/reference");
     let mut man = Command::new(target.join("ci/godwit"));
-    let output = man.args(["man", "--markdown"]).output().context("cannot start godwit")?;
+    let output = man.args(["man", "--markdown", "--out"]).arg(&folder).output().context("cannot start godwit")?;
     if !output.status.success() {
         bail!("godwit man ended with {}: {}", output.status, String::from_utf8_lossy(&output.stderr));
     }
-    let path = root.join("docs/reference/cli.md");
-    fs::write(&path, output.stdout).with_context(|| format!("cannot write {}", path.display()))?;
-    println!("wrote {}", path.display());
+    println!("wrote {}", folder.join("cli*.md").display());
     Ok(())
 }
 

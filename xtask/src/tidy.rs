@@ -1,6 +1,6 @@
 //! `cargo xtask tidy`: the rules of the project that neither rustc nor clippy checks.
 //!
-//! In: manifests and sources of the workspace. Out: one line per finding, `file:line: defect and repair`, and a failure
+//! In: manifests, sources and pages of the workspace. Out: one line per finding, `file:line: defect and repair`, and a failure
 //! if there are any. It does not change files.
 
 use std::fs;
@@ -12,6 +12,7 @@ mod import_cycles;
 mod architecture_page;
 mod language_rules;
 mod manifest_rules;
+mod page_rules;
 mod scanner;
 mod source_rules;
 
@@ -35,6 +36,8 @@ pub fn run(root: &Path) -> Result<()> {
     findings.extend(import_cycles::check_import_cycles(&files));
     findings.extend(language_rules::check_language(&files, &pages));
     findings.extend(architecture_page::check_architecture(&pages));
+    let all_pages = read_files(root, &[""], &["md"])?;
+    findings.extend(page_rules::check_pages(&all_pages, |path| root.join(path).exists()));
     let counts = language_rules::count_documentation(&files);
     findings.extend(language_rules::check_documentation(&counts));
     for finding in &findings {
@@ -87,8 +90,8 @@ fn collect_paths(folder: &Path, extensions: &[&str], paths: &mut Vec<PathBuf>) -
         let path = entry.path();
         let hidden = entry.file_name().to_string_lossy().starts_with('.');
         if entry.file_type()?.is_dir() {
-            // Vendored files are not checked.
-            if !hidden && !["target", "vendor"].iter().any(|name| entry.file_name() == *name) {
+            // Built, downloaded and vendored files are not checked.
+            if !hidden && !["target", "vendor", "node_modules"].iter().any(|name| entry.file_name() == *name) {
                 collect_paths(&path, extensions, paths)?;
             }
         } else if path.extension().is_some_and(|extension| extensions.iter().any(|known| extension == *known)) {

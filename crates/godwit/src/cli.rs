@@ -80,6 +80,7 @@ pub use sql_worker::SqlWorkerArgs;
 pub use startup::StartupError;
 pub(crate) use startup::with_arguments;
 pub use variant_columns::VariantsArgs;
+pub(crate) use verb_groups::{SHORT_HELP, VERB_GROUPS};
 
 /// From sequencer to results: align, sort and mark reads with the results of bwa, samtools and Picard.
 #[derive(Parser)]
@@ -522,11 +523,11 @@ pub enum ConfigAction {
 
 #[derive(Args)]
 pub struct ManArgs {
-    /// Write a page for each verb into this directory [default: print the page of godwit]
+    /// Write the pages into this directory [default: print the page of godwit, or the whole reference]
     #[arg(long, value_name = "DIR", help_heading = THIS_RUN_HEADING)]
     pub out: Option<PathBuf>,
-    /// Print the reference as Markdown instead
-    #[arg(long, conflicts_with = "out", help_heading = THIS_RUN_HEADING)]
+    /// The reference as Markdown instead of manual pages: an index, and a page for each group of verbs
+    #[arg(long, help_heading = THIS_RUN_HEADING)]
     pub markdown: bool,
 }
 

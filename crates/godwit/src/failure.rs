@@ -8,7 +8,7 @@ use godwit_formats::message_with_causes;
 use godwit_pipeline::{ErrorKind, PipelineError};
 use serde_json::json;
 
-use crate::cli::{CommonArgs, LogLevel};
+use crate::cli::{CommonArgs, LogLevel, SHORT_HELP};
 
 /// Exit codes; `docs/reference/exit-codes.md` documents them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,6 +129,12 @@ pub fn command_line_outcome(error: &clap::Error, events: bool) -> Result<(), Fai
     Err(Failure::new(Exit::Usage, clap_summary(&text)))
 }
 
+/// Prints the short help on stderr, and returns the failure of a command line without a verb.
+pub fn report_missing_verb() -> Failure {
+    log_plain(SHORT_HELP);
+    Failure::new(Exit::Usage, NO_VERB.into())
+}
+
 /// Prints a result on stdout as JSON.
 pub fn print_json(result: &impl serde::Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(result);
@@ -147,6 +153,9 @@ pub fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
+/// Error message of a command line without a verb.
+const NO_VERB: &str = "no verb was given; see godwit --help";
+
 /// Returns the error message of clap without its usage, as a single line.
 fn clap_summary(text: &str) -> String {
     let shown_lines =
@@ -154,7 +163,7 @@ fn clap_summary(text: &str) -> String {
     let shown_lines: Vec<&str> = shown_lines.map(str::trim).filter(|line| !line.is_empty()).collect();
     match shown_lines.join(" ").strip_prefix("error: ") {
         Some(message) => format!("{message}; see godwit --help"),
-        None => "no verb was given; see godwit --help".into(),
+        None => NO_VERB.into(),
     }
 }
 

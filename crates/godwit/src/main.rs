@@ -39,6 +39,7 @@ fn main() -> ExitCode {
                 interruption::report_as_event(events.get());
                 verbs::run(cli)
             }
+            Err(StartupError::NoArguments) => Err(failure::report_missing_verb()),
             Err(StartupError::CommandLine(error)) => {
                 let outcome = failure::command_line_outcome(&error, events.get());
                 events.set(events.get() && outcome.is_err());

@@ -12,6 +12,8 @@ use crate::failure::Failure;
 
 /// An error that occurs before the verb can run.
 pub enum StartupError {
+    /// The command line has no arguments.
+    NoArguments,
     /// The command line is invalid, or requests help or the version.
     CommandLine(clap::Error),
     /// A configuration file or an environment variable is invalid.
@@ -34,9 +36,12 @@ impl Cli {
     /// Parses the command line of the process, together with the options from configuration files and the environment.
     ///
     /// # Errors
-    /// [`StartupError::CommandLine`] for invalid arguments, or a request for help; [`StartupError::Config`] for an
-    /// invalid configuration.
+    /// [`StartupError::NoArguments`] for a command line of the program name alone; [`StartupError::CommandLine`] for
+    /// invalid arguments, or a request for help; [`StartupError::Config`] for an invalid configuration.
     pub fn from_environment() -> Result<Self, StartupError> {
+        if std::env::args_os().len() <= 1 {
+            return Err(StartupError::NoArguments);
+        }
         // The command line decides which files are read, and required options may be in these files. So first parse it
         // with all options optional. For help, and for errors that do not depend on files, parse it with the actual
         // definition.

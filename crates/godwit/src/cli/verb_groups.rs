@@ -1,4 +1,4 @@
-//! The list of verbs in `godwit --help`, grouped by topic. clap can only group options, so this module writes the list
+//! The list of verbs in `godwit --help` and in the reference, grouped by topic. clap can only group options, so this module writes the list
 //! into the help template.
 
 use clap::{Command, Subcommand as _};
@@ -6,7 +6,7 @@ use clap::{Command, Subcommand as _};
 use super::Verb;
 
 /// Headings of the groups, each with its verbs, in the order of the help.
-const VERB_GROUPS: [(&str, &[&str]); 6] = [
+pub(crate) const VERB_GROUPS: [(&str, &[&str]); 6] = [
     ("Reads", &["align", "index", "markdup", "recalibrate", "run", "verify"]),
     ("Variants", &["call", "filter", "compare", "variants"]),
     ("Data", &["query", "score", "serve", "token", "policy", "audit"]),
@@ -14,6 +14,24 @@ const VERB_GROUPS: [(&str, &[&str]); 6] = [
     ("Transfer", &["copy", "pack", "unpack", "collection"]),
     ("Operations", &["doctor", "plan", "bench", "config", "demo", "completions", "man", "help"]),
 ];
+/// What `godwit` prints without arguments.
+pub(crate) const SHORT_HELP: &str = "\
+godwit aligns reads, calls variants, and queries, serves and copies the results.
+
+Examples:
+  godwit demo
+      make a small genome and its reads, align, call, and compare with the truth
+  godwit index ref.fa
+  godwit align --reference ref.fa --reads R1.fq.gz R2.fq.gz --sample S --out out --call
+      FASTQ to sorted, marked BAM, VCF, metrics and a report
+  godwit query \"SELECT contig, count(*) FROM reads('S.bam') GROUP BY contig\" --data out
+  godwit serve --root out
+      the same tables for Python, R and a browser
+  godwit doctor
+      the programs and limits of this host, with advice
+
+`godwit --help` lists all verbs, `godwit VERB --help` the options of a verb.";
+
 /// Width in characters of the column of verb names, which follows two spaces of indentation.
 const NAME_WIDTH: usize = 12;
 
@@ -37,7 +55,25 @@ pub(super) fn help_template() -> String {
 
 #[cfg(test)]
 mod tests {
+    #[cfg(feature = "sql")]
+    use clap::CommandFactory as _;
+
     use super::*;
+
+    #[test]
+    #[cfg(feature = "sql")]
+    fn the_examples_of_the_short_help_are_valid() {
+        let examples: Vec<&str> = SHORT_HELP.lines().filter(|line| line.starts_with("  godwit ")).collect();
+        assert_eq!(examples.len(), 6);
+        for example in examples {
+            // Every second piece is in quotes.
+            let words = example.trim().split('"').enumerate().flat_map(|(at, piece)| match at % 2 {
+                0 => piece.split_whitespace().collect(),
+                _ => vec![piece],
+            });
+            assert!(crate::cli::Cli::command().try_get_matches_from(words).is_ok(), "{example}");
+        }
+    }
 
     #[test]
     fn every_visible_verb_is_in_one_group() {

@@ -25,6 +25,8 @@ const LANE_COUNT: u32 = 2;
 const BLOCK_BASES: u64 = 2_000_000;
 /// Number of bases of a calling region; small, so that the genome has several regions.
 const CALLING_REGION_BASES: u32 = 100_000;
+/// Name of the file with the simulated genome.
+const REFERENCE_FILE: &str = "reference.fa";
 /// Name of the file with the simulated variants.
 const TRUTH_FILE: &str = "truth.vcf";
 /// Name of the file with the regions whose sequence occurs only once in the genome.
@@ -41,7 +43,7 @@ pub fn run(args: &DemoArgs) -> Result<(), Failure> {
         path: args.out.clone(),
         source,
     })?;
-    let reference = args.out.join("reference.fa");
+    let reference = args.out.join(REFERENCE_FILE);
     progress.report("simulating a genome and reads");
     let reads = simulate_data(args, &reference).map_err(simulate::simulate_failure)?;
     let index = IndexOptions {
@@ -64,6 +66,7 @@ pub fn run(args: &DemoArgs) -> Result<(), Failure> {
     let truth = compare_with_truth(&bam, &reads.truth).map_err(|message| Failure::new(Exit::Bug, message))?;
     let tools = compare_with_tools(&options, &bam).map_err(|message| Failure::new(Exit::Engine, message))?;
     print(&summary_text(&bam, &reads, &report, &truth, accuracy.as_ref(), &tools))?;
+    print(&next_commands(&args.out, accuracy.is_some()))?;
     let differing = tools.records_differing + tools.flags_differing.unwrap_or(0);
     if differing > 0 {
         return Err(Failure::new(Exit::Bug, format!("{differing} records differ from the reference tools'")));
@@ -174,6 +177,35 @@ fn summary_text(
         directory.join("report.html").display(),
         directory.join("run.json").display()
     )
+}
+
+/// Returns three commands on the outputs of the demonstration, as text.
+fn next_commands(out: &Path, has_calls: bool) -> String {
+    // As the user wrote it, so that the commands also work if the program is not on the PATH.
+    let program = std::env::args().next().unwrap_or_else(|| "godwit".to_owned());
+    let (program, directory) = (shell_word(&program), shell_word(&out.display().to_string()));
+    let file = |name: &str| shell_word(&out.join(name).display().to_string());
+    let check = match has_calls {
+        true => {
+            let (calls, truth) = (file(&format!("{SAMPLE_NAME}.vcf.gz")), file(TRUTH_FILE));
+            format!("{program} compare {calls} {truth} --reference {}", file(REFERENCE_FILE))
+        }
+        false => format!("{program} verify {directory}"),
+    };
+    let statement = format!("SELECT contig, count(*) AS reads FROM reads('{SAMPLE_NAME}.bam') GROUP BY contig");
+    format!(
+        "\nTry next:\n  {program} query \"{statement}\" --data {directory}\n  {check}\n  \
+         {program} serve --root {directory}    # then open http://127.0.0.1:8815/\n"
+    )
+}
+
+/// Quotes a word if a POSIX shell would interpret it.
+fn shell_word(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
 }
 
 /// Formats the recall, the precision and the F1 score of a variant type.
