@@ -45,7 +45,9 @@ impl Hasher for IntegerHasher {
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+        let (words, rest) = bytes.as_chunks::<8>();
+        words.iter().for_each(|word| self.write_u64(u64::from_le_bytes(*word)));
+        rest.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
     }
 
     fn write_u32(&mut self, number: u32) {
@@ -73,6 +75,9 @@ pub(super) struct HaplotypeStates<'c> {
     template: &'c Template,
     alleles: &'c AlleleTable,
     states: Vec<State>,
+    /// The order of each state: position, allele, place, and the number of the queue, 32 bits each. Apart from the
+    /// states, so that more of them are in the cache while paths are sorted.
+    ranks: Vec<u128>,
     numbers: IntegerMap<Key, StateId>,
     queues: Vec<Box<[AlleleRank]>>,
     queue_numbers: HashMap<Box<[AlleleRank]>, u32>,
@@ -85,6 +90,7 @@ impl<'c> HaplotypeStates<'c> {
             template,
             alleles,
             states: Vec::new(),
+            ranks: Vec::new(),
             numbers: IntegerMap::default(),
             queues: Vec::new(),
             queue_numbers: HashMap::new(),
@@ -135,6 +141,7 @@ impl<'c> HaplotypeStates<'c> {
         };
         let number = self.states.len() as StateId;
         self.states.push(State { key, base, wants_bases: self.wants_bases(key), next: UNKNOWN });
+        self.ranks.push(rank(key));
         self.numbers.insert(key, number);
         number
     }
@@ -250,11 +257,15 @@ impl<'c> HaplotypeStates<'c> {
 
     /// Compares two states in the order of vcfeval: position, allele, place, queue.
     pub(super) fn compare(&self, a: StateId, b: StateId) -> Ordering {
-        if a == b {
-            return Ordering::Equal;
-        }
-        let (a, b) = (self.key(a), self.key(b));
-        let head = |key: &Key| (key.position, key.allele, key.place);
-        head(&a).cmp(&head(&b)).then_with(|| self.queues[a.queue as usize].cmp(&self.queues[b.queue as usize]))
+        let (a, b) = (self.ranks[a as usize], self.ranks[b as usize]);
+        let queue = |rank: u128| &self.queues[(rank & u128::from(u32::MAX)) as usize];
+        (a >> 32).cmp(&(b >> 32)).then_with(|| queue(a).cmp(queue(b)))
     }
+}
+
+/// Returns a number with the order of position, allele and place, and the number of the queue. Positions and places
+/// start at -1.
+fn rank(key: Key) -> u128 {
+    let number = |value: i32| u128::from((value + 1).cast_unsigned());
+    number(key.position) << 96 | u128::from(key.allele) << 64 | number(key.place) << 32 | u128::from(key.queue)
 }
