@@ -19,7 +19,7 @@ use crate::reference::Reference;
 use crate::regions::Regions;
 use crate::report::{HaplotypeComparison, ReportBuilder};
 use crate::search::{CALLS, SearchError, TRUTH};
-use crate::vcf_source::{OutOfOrder, VcfSource, invalid_record};
+use crate::vcf_source::{OutOfOrder, VcfSource};
 
 /// Size of the contigs in memory above which no further contig is read.
 const MAX_PENDING_BYTES: usize = 256 << 20;
@@ -262,7 +262,8 @@ impl Comparison<'_> {
         match error {
             EvaluationError::Record { side, pos_1based, problem } => {
                 let path = if side == CALLS { &self.options.calls } else { &self.options.truth };
-                invalid_record(path, contig, pos_1based, problem)
+                let (path, position) = (path.clone(), format!("{contig}:{pos_1based}"));
+                HaplotypeError::Record { path, position, problem: problem.to_owned() }
             }
             EvaluationError::Search(SearchError::Cancelled) => HaplotypeError::Cancelled,
             EvaluationError::Search(SearchError::NoPath) => HaplotypeError::NoPath { contig: contig.to_owned() },

@@ -4,17 +4,13 @@ use std::io;
 use std::path::PathBuf;
 
 use godwit_formats::bed::BedError;
-use godwit_formats::bgzf::BgzfError;
 use godwit_formats::fasta::FastaError;
 use godwit_formats::is_system_failure;
-use godwit_formats::vcf_lines::VcfLinesError;
+use godwit_formats::vcf::VcfError;
 
 /// An error that ends a comparison.
 #[derive(Debug, thiserror::Error)]
 pub enum HaplotypeError {
-    /// A VCF file cannot be read or decompressed.
-    #[error(transparent)]
-    Bgzf(#[from] BgzfError),
     /// The reference cannot be read.
     #[error(transparent)]
     Fasta(#[from] FastaError),
@@ -30,20 +26,15 @@ pub enum HaplotypeError {
     /// A BED file of regions is invalid.
     #[error(transparent)]
     Bed(#[from] BedError),
-    /// A VCF file is not VCF, or has a line that is not a record.
-    #[error("{} {source}", .path.display())]
-    Vcf {
-        /// Path of the VCF file.
-        path: PathBuf,
-        /// The error in the text.
-        source: VcfLinesError,
-    },
+    /// A VCF file is invalid.
+    #[error(transparent)]
+    Vcf(#[from] VcfError),
     /// A record of a VCF file is invalid.
-    #[error("{} has an invalid record at {position}: {problem}", .path.display())]
+    #[error("{}, record at {position}: {problem}", .path.display())]
     Record {
         /// Path of the VCF file.
         path: PathBuf,
-        /// Contig and 1-based position of the record, or its line.
+        /// Contig and 1-based position of the record.
         position: String,
         /// The error in the record.
         problem: String,

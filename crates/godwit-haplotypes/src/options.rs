@@ -85,6 +85,8 @@ pub enum SampleChoice {
     Only,
     /// The sample with this name.
     Name(String),
+    /// The sample with this name in a file with several samples, or else the only one.
+    Preferred(String),
     /// No sample: every alternate allele of a record may be present on every haplotype.
     AllAlternates,
 }

@@ -1,6 +1,6 @@
 //! The files of a comparison, named as vcfeval names them.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -54,7 +54,7 @@ impl OutputFiles {
     pub(crate) fn finish(self, texts: &ReportTexts) -> Result<(), HaplotypeError> {
         let Some(directory) = self.directory else { return Ok(()) };
         for (path, writer) in self.files {
-            writer.finish_file().map_err(write_error(&path))?;
+            finish_file(writer).map_err(write_error(&path))?;
         }
         if !self.has_tables {
             return Ok(());
@@ -66,13 +66,18 @@ impl OutputFiles {
             let write = || -> io::Result<()> {
                 let mut writer = Writer::new(File::create(&path)?, COMPRESSION_LEVEL);
                 writer.write_bytes(text.as_bytes())?;
-                let (mut file, _) = writer.finish_file()?;
-                file.flush()
+                finish_file(writer)
             };
             write().map_err(write_error(&path))?;
         }
         Ok(())
     }
+}
+
+/// Completes a file, and flushes it to disk.
+fn finish_file(writer: Writer<File>) -> io::Result<()> {
+    let (file, _) = writer.finish_file()?;
+    file.sync_all()
 }
 
 fn write_error(path: &Path) -> impl FnOnce(io::Error) -> HaplotypeError + use<> {
@@ -81,7 +86,12 @@ fn write_error(path: &Path) -> impl FnOnce(io::Error) -> HaplotypeError + use<> 
 }
 
 fn write_text(path: &Path, text: &str) -> Result<(), HaplotypeError> {
-    fs::write(path, text).map_err(write_error(path))
+    let write = || -> io::Result<()> {
+        let mut file = File::create(path)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()
+    };
+    write().map_err(write_error(path))
 }
 
 fn phasing_text(counts: PhasingCounts) -> String {

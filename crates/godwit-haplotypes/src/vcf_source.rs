@@ -1,11 +1,9 @@
 //! The records of a VCF file, contig by contig in the order of the reference.
 
 use std::collections::{HashMap, HashSet};
-use std::io::BufReader;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use godwit_formats::bgzf;
-use godwit_formats::vcf_lines::Reader;
+use godwit_formats::vcf::{Reader, VcfError};
 
 use crate::contig_records::ContigRecords;
 use crate::error::HaplotypeError;
@@ -13,12 +11,9 @@ use crate::output::VcfHeader;
 use crate::record::Record;
 use crate::regions::Regions;
 
-const READ_BUFFER_BYTES: usize = 1 << 20;
-
 /// A VCF file that is read from its start to its end.
 pub(crate) struct VcfSource<'r> {
-    path: PathBuf,
-    reader: Reader<BufReader<bgzf::Reader>>,
+    reader: Reader,
     pub(crate) header: VcfHeader,
     sample_count: usize,
     regions: Option<&'r Regions>,
@@ -37,12 +32,9 @@ pub(crate) struct OutOfOrder;
 impl<'r> VcfSource<'r> {
     /// Opens a file and reads its header.
     pub(crate) fn open(path: &Path, regions: Option<&'r Regions>, threads: usize) -> Result<Self, HaplotypeError> {
-        let failed = |source| HaplotypeError::Vcf { path: path.to_owned(), source };
-        let input = BufReader::with_capacity(READ_BUFFER_BYTES, bgzf::open_text(path, threads)?);
-        let reader = Reader::new(input).map_err(failed)?;
+        let reader = Reader::open(path, threads)?;
         let header = VcfHeader::new(reader.header());
         let mut source = Self {
-            path: path.to_owned(),
             reader,
             sample_count: header.samples().len(),
             header,
@@ -51,7 +43,7 @@ impl<'r> VcfSource<'r> {
             held: HashMap::new(),
             seen: HashSet::new(),
         };
-        source.read_first()?;
+        source.next = source.read_first()?;
         Ok(source)
     }
 
@@ -60,53 +52,47 @@ impl<'r> VcfSource<'r> {
         &self.seen
     }
 
-    /// Reads the first record of the file.
-    fn read_first(&mut self) -> Result<(), HaplotypeError> {
-        let failed = |source| HaplotypeError::Vcf { path: self.path.clone(), source };
-        let Some(found) = self.reader.next_record().map_err(failed)? else { return Ok(()) };
-        let invalid = |problem| invalid_record(&self.path, found.contig, found.start + 1, problem);
-        Record::parse(found.line).and_then(|record| record.check_samples(self.sample_count)).map_err(invalid)?;
-        self.next = Some((found.contig.to_owned(), found.line.to_vec()));
-        Ok(())
+    /// Reads the first record of the file: its contig and its line.
+    fn read_first(&mut self) -> Result<Option<(String, Vec<u8>)>, HaplotypeError> {
+        let Some(line) = self.reader.next_line()?.map(<[u8]>::to_vec) else { return Ok(None) };
+        let record = self.parse(&line)?;
+        Ok(Some((contig_name(&record), line)))
+    }
+
+    fn parse<'l>(&self, line: &'l [u8]) -> Result<Record<'l>, VcfError> {
+        let record = Record::parse(line).and_then(|record| {
+            record.check_samples(self.sample_count)?;
+            Ok(record)
+        });
+        record.map_err(|problem| self.reader.record_error(problem.to_owned()))
     }
 
     /// Reads all records of the contig of the next record.
     fn read_contig(&mut self) -> Result<Option<(String, ContigRecords)>, HaplotypeError> {
-        let Some((contig, line)) = self.next.take() else { return Ok(None) };
+        let Some((contig, mut line)) = self.next.take() else { return Ok(None) };
         if !self.seen.insert(contig.clone()) {
-            return Err(invalid_record(
-                &self.path,
-                &contig,
-                0,
-                "the records of a contig are not together; sort the file",
-            ));
+            let problem = format!("the records of {contig} are not together; sort the file");
+            return Err(self.reader.record_error(problem).into());
         }
         let mut records = ContigRecords::default();
-        let regions = self.regions;
         let mut last_start = i32::MIN;
-        let mut push = |record: &Record, line: &[u8]| {
-            let is_sorted = record.start >= last_start;
-            last_start = record.start;
-            if regions.is_none_or(|regions| regions.overlaps(&contig, record.start, record.end())) {
-                records.push(line, record);
-            }
-            is_sorted
-        };
-        let first = Record::parse(&line).map_err(|problem| invalid_record(&self.path, &contig, 0, problem))?;
-        push(&first, &line);
         loop {
-            let failed = |source| HaplotypeError::Vcf { path: self.path.clone(), source };
-            let Some(found) = self.reader.next_record().map_err(failed)? else { break };
-            let invalid = |problem| invalid_record(&self.path, found.contig, found.start + 1, problem);
-            let record = Record::parse(found.line).map_err(invalid)?;
-            record.check_samples(self.sample_count).map_err(invalid)?;
-            if found.contig != contig {
-                self.next = Some((found.contig.to_owned(), found.line.to_vec()));
+            let record = self.parse(&line)?;
+            if record.contig != contig.as_bytes() {
+                self.next = Some((contig_name(&record), line));
                 break;
             }
-            if !push(&record, found.line) {
-                return Err(invalid("it starts before the record above it; sort the file"));
+            if record.start < last_start {
+                let problem = "it starts before the record above it; sort the file".to_owned();
+                return Err(self.reader.record_error(problem).into());
             }
+            last_start = record.start;
+            if self.regions.is_none_or(|regions| regions.overlaps(&contig, record.start, record.end())) {
+                records.push(&line, &record);
+            }
+            let Some(next) = self.reader.next_line()? else { break };
+            line.clear();
+            line.extend_from_slice(next);
         }
         records.finish_start();
         Ok(Some((contig, records)))
@@ -149,8 +135,6 @@ impl<'r> VcfSource<'r> {
     }
 }
 
-/// Returns the error of an invalid record; a position of 0 stands for the whole contig.
-pub(crate) fn invalid_record(path: &Path, contig: &str, pos_1based: i64, problem: &str) -> HaplotypeError {
-    let position = if pos_1based > 0 { format!("{contig}:{pos_1based}") } else { format!("contig {contig}") };
-    HaplotypeError::Record { path: path.to_owned(), position, problem: problem.to_owned() }
+fn contig_name(record: &Record) -> String {
+    String::from_utf8_lossy(record.contig).into_owned()
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use godwit_formats::vcf_lines::Header;
+use godwit_formats::vcf::Header;
 
 use crate::error::HaplotypeError;
 use crate::options::{OutputMode, SampleChoice};
@@ -34,8 +34,9 @@ pub(crate) struct VcfHeader {
 
 impl VcfHeader {
     pub(crate) fn new(header: &Header) -> Self {
-        let text = |line: &[u8]| String::from_utf8_lossy(line).into_owned();
-        Self { lines: header.lines().map(text).collect(), columns: text(header.column_line()) }
+        let mut lines: Vec<String> = header.text().lines().map(str::to_owned).collect();
+        let columns = lines.pop().unwrap_or_default();
+        Self { lines, columns }
     }
 
     /// Returns the names of the samples.
@@ -66,12 +67,15 @@ impl VcfHeader {
                 Some(index) => Ok(Some(index)),
                 None => Err(failed(&format!("has no sample {name:?}"))),
             },
-            SampleChoice::Only => match samples.len() {
+            SampleChoice::Preferred(name) if samples.len() > 1 => {
+                self.sample_index(&SampleChoice::Name(name.clone()), path)
+            }
+            SampleChoice::Only | SampleChoice::Preferred(_) => match samples.len() {
                 1 => Ok(Some(0)),
                 0 => Err(HaplotypeError::Options {
-                    problem: format!("{} has no samples; name ALT as its sample", path.display()),
+                    problem: format!("{} has no samples; name ALT as its sample with --sample", path.display()),
                 }),
-                _ => Err(failed("has several samples; name one of them")),
+                _ => Err(failed("has several samples; name one of them with --sample")),
             },
         }
     }
